@@ -11,13 +11,27 @@ export ASYA_BIN_DIR ?= $(BIN)
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
+MDBOOK_VERSION := 0.5.4
+MDBOOK := $(CACHE)/mdbook-$(MDBOOK_VERSION)/bin/mdbook
+BOOK := $(dir $(BIN))book
+
 # Integration tests that need neither a cluster nor a broker. Naming them beside --workspace keeps one set of features, and one build, for all tests.
 INTEGRATION := $(filter-out scenarios real sidecar,$(basename $(notdir $(wildcard */tests/*.rs) $(patsubst %/main.rs,%,$(wildcard */tests/*/main.rs)))))
 
-# What the image holds, and its name.
+# What the operator's image holds, and the names of both images: whole ones, by which kubelets find what containerd imported (`kind load`).
 PROGRAMS := asya-controller asya-webhook
 IMAGE_FOLDER := $(dir $(BIN))image
-IMAGE ?= asya-operator:$(shell sed -n 's/^appVersion: "\(.*\)"/\1/p' charts/asya-operator/Chart.yaml)
+VERSION := $(shell sed -n 's/^appVersion: "\(.*\)"/\1/p' charts/asya-operator/Chart.yaml)
+IMAGE ?= docker.io/library/asya-operator:$(VERSION)
+SIDECAR_IMAGE ?= docker.io/library/asya-sidecar:$(VERSION)
+# Megabytes of the sidecar's unpacked (SC-98): every node pulls it.
+SIDECAR_LIMIT := 15
+
+# Files of a release, where its images will be, and what they run on.
+RELEASE ?= $(dir $(BIN))release-$(VERSION)
+REGISTRY ?=
+PLATFORMS ?= linux/amd64 linux/arm64
+HELM := $(dir $(BIN))helm
 
 # Programs and chart of the commit that is upgraded.
 FORMER := $(dir $(BIN))former
@@ -27,49 +41,91 @@ SCENARIOS := $(shell expr 3 '*' $$(nproc))
 # On real pods, which need the processors themselves.
 REAL_SCENARIOS := $(shell expr 3 '*' $$(nproc))
 
+# How many seeds are simulated, and the first of them.
+SEEDS ?= 1000
+FIRST ?= 0
+
+# How long each target is fuzzed.
+MINUTES ?= 10
+
 # A scenario by its name, or a part of it: make test-scenarios NAME=queue
 NAME ?=
 
-.PHONY: help demo up down build image bench test lint test-unit test-runtime test-chart test-brokers test-scenarios test-real test-upgrade test-scripts requirements
-.PHONY: programs cluster harness rust python go
+.PHONY: help demo up down build image release docs docs-reference bench bench-sidecar faults fuzz simulate test lint test-unit test-runtime test-chart test-brokers test-scenarios test-real test-upgrade test-release
+.PHONY: test-scripts requirements programs asya-cluster cluster harness kubectl-asya rust python go
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  %-15s %s\n' "$$name" "$$text"; done
 
-demo: programs cluster ## Start a cluster with the operator, run a first actor, bindings of a Deployment, of KAITO and of KServe, end everything
+demo: python asya-cluster programs asya-sidecar ## Start a cluster with the operator, run a first actor, send messages, bind a Deployment, KAITO and KServe, end everything
 	@$(BIN)/asya-cluster demo $(ARGS)
 
-up: programs cluster ## Start a cluster with the operator and leave it running
+up: asya-cluster programs ## Start a cluster with the operator and leave it running
 	@$(BIN)/asya-cluster up $(ARGS)
 
-down: cluster ## End the cluster that `make up` started
+down: asya-cluster ## End the cluster that `make up` started
 	@$(BIN)/asya-cluster down
 
 build: rust ## Build both programs for release: target/release/asya-controller, target/release/asya-webhook
 	$(PROGRAMS:%=cargo build --release $(LOCKED) -p % &&) true
 
-image: rust python ## An image archive of both programs, without an engine: target/image/asya-operator.tar; IMAGE=NAME:TAG
+image: rust python ## Image archives, without an engine: target/image/asya-operator.tar, asya-sidecar.tar; IMAGE=NAME:TAG SIDECAR_IMAGE=NAME:TAG
 	cargo build --release $(LOCKED) $(PROGRAMS:%=-p %)
+	cargo build --release $(LOCKED) -p asya-sidecar
 	rm -rf $(IMAGE_FOLDER) && mkdir -p $(IMAGE_FOLDER)
-	image/root.sh $(IMAGE_FOLDER)/root $(PROGRAMS:%=$(dir $(BIN))release/%)
-	@python3 image/archive.py $(IMAGE_FOLDER)/root $(IMAGE) $(IMAGE_FOLDER)/asya-operator.tar
+	image/root.sh $(IMAGE_FOLDER)/operator $(PROGRAMS:%=$(dir $(BIN))release/%)
+	python3 image/sbom.py asya-operator $(IMAGE_FOLDER)/operator $(PROGRAMS)
+	image/root.sh $(IMAGE_FOLDER)/sidecar $(dir $(BIN))release/asya-sidecar
+	python3 image/sbom.py asya-sidecar $(IMAGE_FOLDER)/sidecar asya-sidecar
+	@python3 image/archive.py asya-operator $(IMAGE_FOLDER)/operator $(IMAGE) $(IMAGE_FOLDER)/asya-operator.tar
+	@python3 image/archive.py asya-sidecar $(IMAGE_FOLDER)/sidecar $(SIDECAR_IMAGE) $(IMAGE_FOLDER)/asya-sidecar.tar $(SIDECAR_LIMIT)
 
-bench: rust go ## Figures of the operator beside a bare client, on a cluster of its own; ARGS="--actors 300"
+docs: python $(MDBOOK) ## The documentation as a site: target/book; fails if a link or an anchor in it leads nowhere
+	python3 .ci/references.py
+	rm -rf $(BOOK)
+	$(MDBOOK) build --dest-dir $(BOOK)
+	python3 .ci/book.py finish $(BOOK)
+
+docs-reference: python ## Write docs/reference/ from the source
+	python3 .ci/references.py
+
+release: rust go python ## Files of a release, the same bytes at every run: target/release-VERSION; VERSION=0.2.0 REGISTRY=registry.example.com/asya PLATFORMS=linux/amd64
+	@# Refused, if at all, before helm is compiled.
+	@python3 release/release.py $(VERSION) $(RELEASE) --check --platforms $(PLATFORMS)
+	@$(MAKE) --no-print-directory $(HELM)
+	python3 release/release.py $(VERSION) $(RELEASE) --target $(dir $(BIN)) --helm $(HELM) --registry '$(REGISTRY)' --platforms $(PLATFORMS)
+
+bench: rust go bench-sidecar ## Figures of the operator beside a bare client, on a cluster of its own, and of the sidecar; ARGS="--actors 300"
 	cargo build --release $(LOCKED) $(PROGRAMS:%=-p %)
 	ASYA_BIN_DIR=$(dir $(BIN))release cargo bench $(LOCKED) -p asya-tests --bench figures -- $(ARGS)
 	ASYA_BIN_DIR=$(dir $(BIN))release cargo bench $(LOCKED) -p asya-tests --bench admission
-	cargo test $(LOCKED) --workspace --bin asya-controller -- --ignored --nocapture claims_of_crowds
+	ASYA_BIN_DIR=$(dir $(BIN))release cargo bench $(LOCKED) -p asya-tests --bench slow_broker
+	cargo test $(LOCKED) --workspace --lib -- --ignored --nocapture claims_of_crowds
+
+# ARGS of `make bench` are the operator's.
+bench-sidecar: rust ## Figures of the sidecar beside a bare mover of messages; ARGS="--only throughput,latency --rounds 3"
+	cargo build --release $(LOCKED) -p asya-sidecar
+	ASYA_BIN_DIR=$(dir $(BIN))release cargo bench $(LOCKED) -p asya-tests --bench sidecar -- $(if $(filter bench,$(MAKECMDGOALS)),,$(ARGS))
+
+fuzz: rust ## Parsers against inputs that no run has tried before, MINUTES=10 for each
+	ASYA_FUZZ_MINUTES=$(MINUTES) cargo test $(LOCKED) --workspace --lib --bins fuzz:: -- --nocapture
+
+faults: cluster asya-sidecar ## Faults of brokers, sidecars and runtimes while messages flow; ARGS="--faults 1000 --seed 7 --queues quorum --slots 8"
+	ASYA_FAULTS="$(ARGS)" cargo test $(LOCKED) --workspace --test sidecar -- --ignored --nocapture faults::
+
+simulate: rust ## The controller against an API server, brokers and a clock in memory, with faults; SEEDS=1000 FIRST=0
+	cargo run $(LOCKED) -p asya-simulation -- --seeds $(SEEDS) --first $(FIRST)
 
 test: python ## Run everything below and print one table
 	@python3 .ci/parts.py
 
-lint: rust python $(CARGO_DENY) ## Format, clippy, dependencies, generated CRD, length of files
+lint: rust python $(CARGO_DENY) ## Format, clippy, dependencies, generated CRD and references, links, length of files
 	@CARGO_DENY=$(CARGO_DENY) python3 .ci/lint.py
 
 test-unit: rust ## Tests of all crates that need no cluster
 	cargo test $(LOCKED) --workspace --lib --bins $(INTEGRATION:%=--test %)
 	@# Alone in its process: it measures the memory of all of it.
-	cargo test $(LOCKED) --workspace --bin asya-controller -- --ignored memory_of_fifty
+	cargo test $(LOCKED) --workspace --lib -- --ignored memory_of_fifty
 
 test-runtime: python ## Tests of asya_runtime.py
 	python3 -m unittest discover -s controller/runtime/tests
@@ -78,12 +134,12 @@ test-chart: python cluster ## Tests of the chart, with helm 3 and helm 4
 	@$(BIN)/asya-cluster build tools helm3
 	python3 -m unittest discover -s charts/asya-operator/tests
 
-test-scenarios: programs harness ## Scenarios on a real Kubernetes; NAME=... for some of them
+test-scenarios: programs asya-sidecar kubectl-asya harness ## Scenarios on a real Kubernetes; NAME=... for some of them
 	RUST_TEST_THREADS=$(SCENARIOS) $(BIN)/asya-cluster run --sqs --keda -- cargo test $(LOCKED) --workspace --test scenarios -- $(NAME)
 
-test-real: programs harness ## Scenarios on real pods, where root and cgroups allow a kubelet; NAME=... for some of them, ALL=1 for the long ones, too
+test-real: programs asya-sidecar harness ## Scenarios on real pods, where root and cgroups allow a kubelet; NAME=... for some of them, ALL=1 for the long ones, too
 	RUST_TEST_THREADS=$(REAL_SCENARIOS) $(BIN)/asya-cluster real -- $(BIN)/asya-cluster run --real --sqs --keda -- \
-		cargo test $(LOCKED) --offline --workspace --test real -- $(if $(ALL),--include-ignored) $(NAME)
+		cargo test $(LOCKED) --offline --workspace --test real -- $(if $(ALL),--include-ignored --skip release::) $(NAME)
 
 test-upgrade: programs harness ## Upgrade 50 actors and 10 bindings from another commit and back: FROM=COMMIT
 	@test -n "$(FROM)" || { echo 'FROM is missing: make test-upgrade FROM=COMMIT' >&2; exit 1; }
@@ -93,14 +149,24 @@ test-upgrade: programs harness ## Upgrade 50 actors and 10 bindings from another
 	rm -rf $(FORMER)/chart && cp -r $(FORMER)/source/charts/asya-operator $(FORMER)/chart
 	ASYA_UPGRADE_FROM=$(FORMER) $(BIN)/asya-cluster run --sqs --keda -- cargo test $(LOCKED) --workspace --test scenarios -- --ignored --nocapture upgrade::
 
-test-brokers: cluster asya-sidecar ## Tests of the brokers' clients and of the sidecar, on real brokers
-	$(BIN)/asya-cluster run --sqs --no-operator -- cargo test $(LOCKED) --workspace --bin asya-controller -- --ignored broker::tests::
-	RUST_TEST_THREADS=$(SCENARIOS) cargo test $(LOCKED) --workspace --test sidecar
+test-release: programs asya-sidecar harness ## Install the files that `make release VERSION=...` made, from a registry, on a real node: VERSION=... or RELEASE=FOLDER
+	@test -e $(RELEASE)/SHA256SUMS || { echo '$(RELEASE) has no release: make release VERSION=...' >&2; exit 1; }
+	@{ command -v skopeo && command -v docker-registry; } >/dev/null || { echo 'skopeo or docker-registry is missing: install both (Debian: apt-get install skopeo docker-registry)' >&2; exit 1; }
+	ASYA_RELEASE=$(abspath $(RELEASE)) $(BIN)/asya-cluster real -- $(BIN)/asya-cluster run --real --no-operator -- \
+		cargo test $(LOCKED) --offline --workspace --test real -- --ignored --nocapture release::
 
-test-scripts: python ## Tests of the scripts in .ci/, image/ and tests/box/
+test-brokers: cluster asya-sidecar ## Tests of the brokers' clients and of the sidecar, on real brokers
+	$(BIN)/asya-cluster run --sqs --no-operator -- cargo test $(LOCKED) --workspace --lib -- --ignored broker::tests::
+	RUST_TEST_THREADS=$(SCENARIOS) cargo test $(LOCKED) --workspace --test sidecar -- --skip faults::
+	@# Alone, since it measures how soon messages flow again.
+	cargo test $(LOCKED) --workspace --test sidecar -- faults::
+
+test-scripts: python ## Tests of the scripts in .ci/, image/, release/, tests/box/ and tests/pods/
 	python3 -m unittest discover -s .ci
 	python3 -m unittest discover -s image/tests
+	python3 -m unittest discover -s release/tests
 	python3 -m unittest discover -s tests/box
+	python3 -m unittest discover -s tests/pods
 
 requirements: python ## Requirements in docs/spec/ that no test names; ONLY="VAL POD-1..POD-4"
 	@python3 .ci/requirements.py $(ONLY)
@@ -108,8 +174,12 @@ requirements: python ## Requirements in docs/spec/ that no test names; ONLY="VAL
 # Each program is built by itself, so that what is tested has the features of what is shipped.
 programs: rust $(PROGRAMS)
 
-$(PROGRAMS) asya-sidecar:
+$(PROGRAMS) asya-sidecar kubectl-asya:
 	cargo build $(LOCKED) -p $@
+
+# asya-cluster alone, for those who run no tests: without the dependencies of tests.
+asya-cluster: rust go
+	cargo build $(LOCKED) -p asya-tests --bin asya-cluster
 
 # asya-cluster, with the features and thus the dependencies of `make test-unit`: cargo builds the programs of a package with its integration tests,
 # and this is the smallest.
@@ -120,8 +190,14 @@ cluster: rust go
 harness: rust go
 	cargo test $(LOCKED) --workspace --test scenarios --test real --no-run
 
+$(MDBOOK):
+	cargo install --locked --quiet --no-default-features --features search --root $(CACHE)/mdbook-$(MDBOOK_VERSION) mdbook@$(MDBOOK_VERSION)
+
 $(CARGO_DENY):
 	cargo install --locked --quiet --root $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION) cargo-deny@$(CARGO_DENY_VERSION)
+
+$(HELM): tests/cluster/tools/go.mod tests/cluster/tools/go.sum | go
+	cd tests/cluster/tools && CGO_ENABLED=0 go build -ldflags '-s -w' -o $(HELM) helm.sh/helm/v4/cmd/helm
 
 rust:
 	@command -v cargo >/dev/null || { echo 'cargo is missing: install Rust with rustup (https://rustup.rs)' >&2; exit 1; }

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import advice
+import links
 import requirements
 import steering
 
@@ -25,6 +26,7 @@ COMMANDS = {
     "clippy": ["cargo", "clippy", *LOCKED, "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"],
     "shared compiles alone": ["cargo", "clippy", *LOCKED, "--quiet", "-p", "asya-shared", "--", "-D", "warnings"],
     "licences, bans and sources of dependencies": DENY,
+    "docs/reference is up to date, and everything in it described": [sys.executable, str(TOP / ".ci/references.py"), "--check"],
     "crds/asyncactors.yaml is up to date": ["cargo", "run", *LOCKED, "--quiet", "-p", "asya-crds", "--", "--check"],
 }
 
@@ -49,16 +51,15 @@ def files_are_short():
     return not found
 
 
-def broken_links(files):
-    """Links of documents to files that are not there."""
-    for path in files:
-        for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", path.read_text()):
-            if not (path.parent / target).exists():
-                yield "%s links to %s, which is not there" % (os.path.relpath(path, TOP), target)
-
-
 def links_resolve():
-    found = list(broken_links(tracked("*.md")))
+    found = list(links.broken(tracked("*.md"), TOP))
+    for line in found:
+        print(line)
+    return not found
+
+
+def book_is_complete():
+    found = list(links.unlisted(TOP / "docs/SUMMARY.md", tracked("docs/*.md")))
     for line in found:
         print(line)
     return not found
@@ -140,7 +141,8 @@ def main():
     checks["no text costs users their messages"] = advice_keeps_queues
     checks["no decision reads a condition"] = conditions_only_inform
     checks["no page claims what was refuted"] = pages_are_true
-    checks["links between documents resolve"] = links_resolve
+    checks["links between documents resolve, anchors included"] = links_resolve
+    checks["docs/SUMMARY.md lists every page of the book"] = book_is_complete
     checks["docs/safety.md names tests that exist"] = promises_name_their_tests
     failed = 0
     for name, check in checks.items():

@@ -33,9 +33,9 @@ failing:
 signals:
 \t@grep SigIgn: /proc/self/status; echo '1 passed, 0 failed'
 hanging:
-\t@echo 'test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured'; sleep 1000
+\t@echo 'test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured'; sleep 60
 escaping:
-\t@setsid sleep 60 & trap '' TERM; sleep 1000
+\t@setsid sleep 60 & trap '' TERM; sleep 60
 nested:
 \t@echo "$(MAKELEVEL) [$(MAKEFLAGS)]"; echo '1 passed, 0 failed'
 """
@@ -195,13 +195,6 @@ class Lint(unittest.TestCase):
             found = list(lint.long_files([short, long], longest=5))
         self.assertEqual(len(found), 1)
         self.assertIn("long.rs has 6 lines", found[0])
-
-    def test_links_to_missing_files_are_named(self):
-        with tempfile.TemporaryDirectory() as folder:
-            page = pathlib.Path(folder, "page.md")
-            page.write_text("[here](page.md#top) [web](https://example.com) [gone](old/page.md) [top](#top)")
-            found = list(lint.broken_links([page]))
-        self.assertEqual([line.partition(" links ")[2] for line in found], ["to old/page.md, which is not there"])
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ class Requirements(unittest.TestCase):
         self.assertEqual([each for each in ("ABC-1", "ABC-9", "XY-1", "XY-2", "XY-3", "ABCD-1") if keep(each)], ["ABC-1", "ABC-9", "XY-2", "XY-3"])
 
     def test_every_document_of_the_project_defines_requirements(self):
-        for path in requirements.TOP.glob("docs/spec/*.md"):
+        for path in requirements.TOP.glob("docs/spec/[!R]*.md"):
             with self.subTest(path.name):
                 self.assertGreater(len(defined(path.read_text())), 20)
 

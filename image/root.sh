@@ -1,5 +1,5 @@
 #!/bin/sh
-# Lays out the image's files in an empty folder: root.sh ROOT PROGRAM...
+# Lays out an image's files in an empty folder: root.sh ROOT PROGRAM...
 # The programs, the libraries that they load, the certificate authorities that brokers are checked against, and the user that runs them: no shell, no package.
 set -eu
 

@@ -13,12 +13,12 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
 use crate::certificate::Certificate;
-use crate::data::{AUTHORITIES, AUTHORITY_KEY, Data, LEAF, LEAF_KEY, NEXT, NEXT_KEY};
-use crate::mint::Authority;
+use crate::data::{CA_BUNDLE, CA_KEY, Data, LEAF, LEAF_KEY, NEXT_CA, NEXT_CA_KEY};
+use crate::mint::Ca;
 
 /// Why a part of the Secret is unusable (CERT-5).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum BundleFault {
     /// The data key is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
@@ -33,16 +33,16 @@ pub enum Fault {
         /// Data key of the certificate.
         certificate: &'static str,
     },
-    /// The certificate is not a CA certificate.
+    /// The certificate is not that of a CA.
     #[error("{0} is not a CA certificate")]
-    NoAuthority(&'static str),
+    NotACa(&'static str),
     /// No CA in the bundle signed the leaf.
     #[error("tls.crt is not signed by any CA in ca.crt")]
     Untrusted,
     /// The leaf does not cover one of the webhook's names.
     #[error("tls.crt does not name {0}")]
     Name(String),
-    /// Not valid yet: a clock was set back.
+    /// Not valid yet, because a clock was set back.
     #[error("{0} is not valid yet")]
     NotYetValid(&'static str),
     /// No longer valid.
@@ -50,18 +50,18 @@ pub enum Fault {
     Expired(&'static str),
 }
 
-/// The parsed Secret, with every check that does not depend on the time.
+/// The parsed Secret, with the results of every check that does not depend on the time.
 #[derive(Debug)]
 pub struct Bundle {
     /// The CAs that clients should trust.
-    pub authorities: Vec<Certificate>,
-    /// The CA that signs leaves; one of `authorities`.
-    pub signer: Result<Authority, Fault>,
+    pub cas: Vec<Certificate>,
+    /// The CA that signs leaves; one of `cas`.
+    pub current_ca: Result<Ca, BundleFault>,
     /// The CA that will sign next, if one has been prepared.
-    pub next: Option<Result<Authority, Fault>>,
+    pub next: Option<Result<Ca, BundleFault>>,
     /// The webhook's serving certificate.
-    pub leaf: Result<Leaf, Fault>,
-    /// Since when the leaf has been signed by the current signer.
+    pub leaf: Result<Leaf, BundleFault>,
+    /// Since when the current CA has issued the leaves.
     pub since: Option<Timestamp>,
 }
 
@@ -69,38 +69,43 @@ impl Bundle {
     /// Parses the Secret's data and its annotation [`asya_shared::names::annotation::AUTHORITY_SINCE`].
     #[must_use]
     pub fn read(data: &Data, since: Option<&str>) -> Self {
-        let authorities = data
-            .get(AUTHORITIES)
+        let cas = data
+            .get(CA_BUNDLE)
             .map(Certificate::all_in)
             .unwrap_or_default();
-        let next = data.get(NEXT).or(data.get(NEXT_KEY)).map(|_| {
-            let own = data.get(NEXT).ok_or(Fault::Missing(NEXT))?;
-            authority(data, NEXT_KEY, NEXT, &Certificate::all_in(own))
+        let next = data.get(NEXT_CA).or(data.get(NEXT_CA_KEY)).map(|_| {
+            let certificate = data.get(NEXT_CA).ok_or(BundleFault::Missing(NEXT_CA))?;
+            read_ca(
+                data,
+                NEXT_CA_KEY,
+                NEXT_CA,
+                &Certificate::all_in(certificate),
+            )
         });
         Self {
-            signer: authority(data, AUTHORITY_KEY, AUTHORITIES, &authorities),
+            current_ca: read_ca(data, CA_KEY, CA_BUNDLE, &cas),
             next,
             leaf: Leaf::read(data),
             since: since.and_then(|text| text.parse().ok()),
-            authorities,
+            cas,
         }
     }
 }
 
-fn authority(
+fn read_ca(
     data: &Data,
     key: &'static str,
     certificate: &'static str,
-    among: &[Certificate],
-) -> Result<Authority, Fault> {
-    let text = data.get(key).ok_or(Fault::Missing(key))?;
-    let found = Authority::stored(text, among).map_err(|_| Fault::Unreadable(key))?;
-    match found {
-        Some(found) if !found.certificate.is_authority => Err(Fault::NoAuthority(certificate)),
-        Some(found) => Ok(found),
-        None if data.get(certificate).is_none() => Err(Fault::Missing(certificate)),
-        None if among.is_empty() => Err(Fault::Unreadable(certificate)),
-        None => Err(Fault::Mismatch { key, certificate }),
+    certificates: &[Certificate],
+) -> Result<Ca, BundleFault> {
+    let text = data.get(key).ok_or(BundleFault::Missing(key))?;
+    let ca = Ca::from_stored(text, certificates).map_err(|_| BundleFault::Unreadable(key))?;
+    match ca {
+        Some(ca) if !ca.certificate.is_ca => Err(BundleFault::NotACa(certificate)),
+        Some(ca) => Ok(ca),
+        None if data.get(certificate).is_none() => Err(BundleFault::Missing(certificate)),
+        None if certificates.is_empty() => Err(BundleFault::Unreadable(certificate)),
+        None => Err(BundleFault::Mismatch { key, certificate }),
     }
 }
 
@@ -134,25 +139,30 @@ impl Leaf {
     /// Parses the leaf from the Secret's data.
     ///
     /// # Errors
-    /// When it is missing or unreadable, or its private key does not match.
-    pub fn read(data: &Data) -> Result<Self, Fault> {
-        let text = data.get(LEAF).ok_or(Fault::Missing(LEAF))?;
-        let key = data.get(LEAF_KEY).ok_or(Fault::Missing(LEAF_KEY))?;
+    /// If it is missing or unreadable, or its private key does not match.
+    pub fn read(data: &Data) -> Result<Self, BundleFault> {
+        let text = data.get(LEAF).ok_or(BundleFault::Missing(LEAF))?;
+        let key = data.get(LEAF_KEY).ok_or(BundleFault::Missing(LEAF_KEY))?;
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
-        let chain = chain.map_err(|_| Fault::Unreadable(LEAF))?;
-        let first = chain.first().cloned().ok_or(Fault::Unreadable(LEAF))?;
-        let certificate = Certificate::from_der(first).map_err(|_| Fault::Unreadable(LEAF))?;
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| Fault::Unreadable(LEAF_KEY))?;
+        let chain = chain.map_err(|_| BundleFault::Unreadable(LEAF))?;
+        let first = chain
+            .first()
+            .cloned()
+            .ok_or(BundleFault::Unreadable(LEAF))?;
+        let certificate =
+            Certificate::from_der(first).map_err(|_| BundleFault::Unreadable(LEAF))?;
         let key =
-            aws_lc_rs::sign::any_supported_type(&key).map_err(|_| Fault::Unreadable(LEAF_KEY))?;
-        let authorities = data
-            .get(AUTHORITIES)
+            PrivateKeyDer::from_pem_slice(key).map_err(|_| BundleFault::Unreadable(LEAF_KEY))?;
+        let key = aws_lc_rs::sign::any_supported_type(&key)
+            .map_err(|_| BundleFault::Unreadable(LEAF_KEY))?;
+        let cas = data
+            .get(CA_BUNDLE)
             .map(Certificate::all_in)
             .unwrap_or_default();
-        let mut authorities = authorities.into_iter();
-        let issuer = authorities.find(|authority| certificate.is_of(authority, &chain[1..]));
+        let mut cas = cas.into_iter();
+        let issuer = cas.find(|ca| certificate.is_issued_by(ca, &chain[1..]));
         let served = CertifiedKey::new(chain, key);
-        served.keys_match().map_err(|_| Fault::Mismatch {
+        served.keys_match().map_err(|_| BundleFault::Mismatch {
             key: LEAF_KEY,
             certificate: LEAF,
         })?;
@@ -166,14 +176,14 @@ impl Leaf {
     /// Checks that clients that trust the bundle accept the leaf now for all of `names`; returns its CA.
     ///
     /// # Errors
-    /// Why clients would reject it.
-    pub fn judge(&self, names: &[String], now: Timestamp) -> Result<&Certificate, Fault> {
+    /// The reason why clients would reject it.
+    pub fn verify(&self, names: &[String], now: Timestamp) -> Result<&Certificate, BundleFault> {
         is_current(&self.certificate, LEAF, now)?;
-        let issuer = self.issuer.as_ref().ok_or(Fault::Untrusted)?;
-        is_current(issuer, AUTHORITIES, now)?;
+        let issuer = self.issuer.as_ref().ok_or(BundleFault::Untrusted)?;
+        is_current(issuer, CA_BUNDLE, now)?;
         let mut names = names.iter();
-        match names.find(|name| !self.certificate.names(name)) {
-            Some(missing) => Err(Fault::Name(missing.clone())),
+        match names.find(|name| !self.certificate.covers_name(name)) {
+            Some(missing) => Err(BundleFault::Name(missing.clone())),
             None => Ok(issuer),
         }
     }
@@ -182,13 +192,13 @@ impl Leaf {
 /// Checks that a certificate is within its validity period.
 pub(crate) fn is_current(
     certificate: &Certificate,
-    place: &'static str,
+    data_key: &'static str,
     now: Timestamp,
-) -> Result<(), Fault> {
+) -> Result<(), BundleFault> {
     if now < certificate.not_before {
-        Err(Fault::NotYetValid(place))
+        Err(BundleFault::NotYetValid(data_key))
     } else if now >= certificate.not_after {
-        Err(Fault::Expired(place))
+        Err(BundleFault::Expired(data_key))
     } else {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A certificate as found in a Secret or a `caBundle`.
+//! A certificate in a Secret or a `caBundle`.
 
 #[cfg(test)]
 mod tests;
@@ -55,17 +55,17 @@ impl FromStr for Fingerprint {
 #[error("not a valid certificate, key or fingerprint")]
 pub struct Unreadable;
 
-/// A certificate and the fields of it that are checked.
+/// A certificate, with the fields that are checked.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Certificate {
     der: CertificateDer<'static>,
-    /// Start of its validity.
+    /// Start of the validity.
     pub not_before: Timestamp,
-    /// End of its validity, exclusive, to the second.
+    /// End of the validity, exclusive, to the second.
     pub not_after: Timestamp,
     /// Whether it is a CA certificate.
-    pub is_authority: bool,
-    /// SHA-256 of its DER form.
+    pub is_ca: bool,
+    /// SHA-256 of the DER form.
     pub fingerprint: Fingerprint,
 }
 
@@ -83,17 +83,17 @@ impl Certificate {
     /// Parses a certificate in DER form.
     ///
     /// # Errors
-    /// When it cannot be parsed.
+    /// If it cannot be parsed.
     pub fn from_der(der: CertificateDer<'static>) -> Result<Self, Unreadable> {
         let (rest, parsed) = X509Certificate::from_der(&der).map_err(|_| Unreadable)?;
         // A certificate that rustls cannot parse can be neither served nor trusted.
         ParsedCertificate::try_from(&der).map_err(|_| Unreadable)?;
-        let moment = |seconds| Timestamp::from_second(seconds).map_err(|_| Unreadable);
+        let timestamp = |seconds| Timestamp::from_second(seconds).map_err(|_| Unreadable);
         let (not_before, not_after) = (
-            moment(parsed.validity().not_before.timestamp())?,
-            moment(parsed.validity().not_after.timestamp())?,
+            timestamp(parsed.validity().not_before.timestamp())?,
+            timestamp(parsed.validity().not_after.timestamp())?,
         );
-        let is_authority = parsed.is_ca();
+        let is_ca = parsed.is_ca();
         if !rest.is_empty() {
             return Err(Unreadable);
         }
@@ -101,7 +101,7 @@ impl Certificate {
             fingerprint: Fingerprint(Sha256::digest(&der).into()),
             not_before,
             not_after,
-            is_authority,
+            is_ca,
             der,
         })
     }
@@ -109,14 +109,16 @@ impl Certificate {
     /// Parses all certificates in a PEM text, without duplicates; unreadable ones are skipped.
     #[must_use]
     pub fn all_in(pem: &[u8]) -> Vec<Self> {
-        let mut all: Vec<Self> = Vec::new();
+        let mut certificates: Vec<Self> = Vec::new();
         for der in CertificateDer::pem_slice_iter(pem).flatten() {
             match Self::from_der(der) {
-                Ok(read) if !all.contains(&read) => all.push(read),
+                Ok(certificate) if !certificates.contains(&certificate) => {
+                    certificates.push(certificate);
+                }
                 Ok(_) | Err(Unreadable) => {}
             }
         }
-        all
+        certificates
     }
 
     /// Returns the DER form.
@@ -128,8 +130,8 @@ impl Certificate {
     /// Returns the PEM form.
     #[must_use]
     pub fn pem(&self) -> String {
-        let form = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
-        pem::encode_config(&pem::Pem::new("CERTIFICATE", &*self.der), form)
+        let config = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
+        pem::encode_config(&pem::Pem::new("CERTIFICATE", &*self.der), config)
     }
 
     /// Returns the public key as a `SubjectPublicKeyInfo`, comparable with that of a key pair.
@@ -138,26 +140,26 @@ impl Certificate {
         Some(parsed.subject_public_key_info())
     }
 
-    /// Whether a client that trusts only `authority` accepts this as a server certificate, with `others` as
+    /// Whether a client that trusts only `ca` accepts this as a server certificate, with `others` as
     /// intermediates.
-    pub(crate) fn is_of(&self, authority: &Self, others: &[CertificateDer<'_>]) -> bool {
+    pub(crate) fn is_issued_by(&self, ca: &Self, others: &[CertificateDer<'_>]) -> bool {
         let mut roots = RootCertStore::empty();
         let (Ok(()), Ok(parsed)) = (
-            roots.add(authority.der.clone()),
+            roots.add(ca.der.clone()),
             ParsedCertificate::try_from(&self.der),
         ) else {
             return false;
         };
         let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
-        // Verify at the start of its validity, because expiry is a separate fault.
-        let then = self.not_before.as_second().try_into().unwrap_or_default();
-        let then = UnixTime::since_unix_epoch(Duration::from_secs(then));
-        verify_server_cert_signed_by_trust_anchor(&parsed, &roots, others, then, algorithms.all)
+        // Verify at the start of the validity, because expiry is a separate fault.
+        let time = self.not_before.as_second().try_into().unwrap_or_default();
+        let time = UnixTime::since_unix_epoch(Duration::from_secs(time));
+        verify_server_cert_signed_by_trust_anchor(&parsed, &roots, others, time, algorithms.all)
             .is_ok()
     }
 
-    /// Whether it covers this server name, a DNS name or an IP address.
-    pub(crate) fn names(&self, name: &str) -> bool {
+    /// Whether the certificate covers this server name, a DNS name or an IP address.
+    pub(crate) fn covers_name(&self, name: &str) -> bool {
         let (Ok(name), Ok(parsed)) = (
             ServerName::try_from(name),
             ParsedCertificate::try_from(&self.der),
@@ -170,6 +172,6 @@ impl Certificate {
 
 /// Concatenates the certificates in PEM form, for `ca.crt` and `caBundle`.
 #[must_use]
-pub fn bundle_of<'a>(certificates: impl IntoIterator<Item = &'a Certificate>) -> String {
+pub fn to_pem_bundle<'a>(certificates: impl IntoIterator<Item = &'a Certificate>) -> String {
     certificates.into_iter().map(Certificate::pem).collect()
 }

@@ -1,4 +1,4 @@
-//! Carries out a step: computes the next content of the Secret.
+//! Applies a step: computes the next content of the Secret.
 
 #[cfg(test)]
 mod tests;
@@ -8,10 +8,10 @@ use std::cmp::Reverse;
 use jiff::Timestamp;
 
 use crate::bundle::Bundle;
-use crate::certificate::{Certificate, bundle_of};
-use crate::data::{AUTHORITIES, AUTHORITY_KEY, Data, LEAF, LEAF_KEY, NEXT, NEXT_KEY};
-use crate::decide::{MOST_AUTHORITIES, Step, kept};
-use crate::mint::{Authority, Error, Settings};
+use crate::certificate::{Certificate, to_pem_bundle};
+use crate::data::{CA_BUNDLE, CA_KEY, Data, LEAF, LEAF_KEY, NEXT_CA, NEXT_CA_KEY};
+use crate::decide::{MAX_TRUSTED_CAS, Step, needed_cas};
+use crate::mint::{Ca, Error, Settings};
 
 /// The next content of the Secret.
 #[derive(Clone, Debug)]
@@ -22,13 +22,12 @@ pub struct Change {
     pub since: Option<Timestamp>,
 }
 
-/// Returns what the Secret should hold after this step, or `None` if the step writes nothing. `data` is what `bundle`
-/// was parsed from. `applied` are the CAs that clients already trust; they stay trusted while their leaves may still be
-/// served.
+/// Returns the content of the Secret after this step, or `None` if the step writes nothing. `bundle` was parsed from
+/// `data`. `applied` are the CAs that clients already trust; they stay trusted while their leaves may still be served.
 ///
 /// # Errors
-/// When a certificate cannot be created.
-pub fn change(
+/// If a certificate cannot be created.
+pub fn apply_step(
     step: &Step,
     data: &Data,
     bundle: &Bundle,
@@ -43,33 +42,33 @@ pub fn change(
     match step {
         Step::Keep | Step::Await => return Ok(None),
         Step::Mint(_) => {
-            let new = Authority::new(settings, now)?;
-            let before = bundle.authorities.iter().chain(applied);
-            change.begin(&new, before, settings, now)?;
+            let new = Ca::new(settings, now)?;
+            let previous = bundle.cas.iter().chain(applied);
+            change.switch_ca(&new, previous, settings, now)?;
         }
-        Step::Renew(_) => match &bundle.signer {
-            Ok(signer) => change.issue(signer, settings, now)?,
+        Step::Renew(_) => match &bundle.current_ca {
+            Ok(ca) => change.issue(ca, settings, now)?,
             Err(_) => return Ok(None),
         },
         Step::Prepare(_) => {
-            let next = Authority::new(settings, now)?;
-            change.data.set(NEXT, &next.certificate.pem());
-            change.data.set(NEXT_KEY, &next.key_pem());
+            let next = Ca::new(settings, now)?;
+            change.data.set(NEXT_CA, &next.certificate.pem());
+            change.data.set(NEXT_CA_KEY, &next.key_pem());
         }
-        Step::Widen => {
+        Step::TrustNext => {
             let next = bundle.next.iter().flatten().map(|next| &next.certificate);
-            change.trust(bundle.authorities.iter().chain(next));
+            change.trust(bundle.cas.iter().chain(next));
         }
         Step::Switch => match &bundle.next {
-            Some(Ok(next)) => change.begin(next, &bundle.authorities, settings, now)?,
+            Some(Ok(next)) => change.switch_ca(next, &bundle.cas, settings, now)?,
             _ => return Ok(None),
         },
         Step::Retire => {
-            let kept = kept(bundle, settings, now);
-            if kept.len() <= 1 {
+            let needed = needed_cas(bundle, settings, now);
+            if needed.len() <= 1 {
                 change.since = None;
             }
-            change.trust(kept);
+            change.trust(needed);
             change.forget_next();
         }
     }
@@ -77,44 +76,45 @@ pub fn change(
 }
 
 impl Change {
-    /// Makes `new` the signer; the newest of the CAs `before` it stay trusted.
-    fn begin<'a>(
+    /// Makes `new` the current CA; the newest of the `previous` CAs stay trusted.
+    fn switch_ca<'a>(
         &mut self,
-        new: &Authority,
-        before: impl IntoIterator<Item = &'a Certificate>,
+        new: &Ca,
+        previous: impl IntoIterator<Item = &'a Certificate>,
         settings: &Settings,
         now: Timestamp,
     ) -> Result<(), Error> {
         let mut trusted: Vec<&Certificate> = Vec::new();
-        for it in before {
-            let is_good = it.is_authority && now < it.not_after && *it != new.certificate;
-            if is_good && !trusted.contains(&it) {
-                trusted.push(it);
+        for certificate in previous {
+            let is_usable =
+                certificate.is_ca && now < certificate.not_after && *certificate != new.certificate;
+            if is_usable && !trusted.contains(&certificate) {
+                trusted.push(certificate);
             }
         }
-        trusted.sort_by_key(|it| Reverse(it.not_before));
-        trusted.truncate(MOST_AUTHORITIES - 1);
+        trusted.sort_by_key(|certificate| Reverse(certificate.not_before));
+        trusted.truncate(MAX_TRUSTED_CAS - 1);
         trusted.reverse();
         self.trust(trusted.into_iter().chain([&new.certificate]));
-        self.data.set(AUTHORITY_KEY, &new.key_pem());
+        self.data.set(CA_KEY, &new.key_pem());
         self.forget_next();
         self.since = Some(now);
         self.issue(new, settings, now)
     }
 
-    fn issue(&mut self, by: &Authority, settings: &Settings, now: Timestamp) -> Result<(), Error> {
-        let leaf = by.issue(settings, now)?;
+    fn issue(&mut self, issuer: &Ca, settings: &Settings, now: Timestamp) -> Result<(), Error> {
+        let leaf = issuer.issue(settings, now)?;
         self.data.set(LEAF, &leaf.certificate.pem());
         self.data.set(LEAF_KEY, &leaf.key);
         Ok(())
     }
 
-    fn trust<'a>(&mut self, authorities: impl IntoIterator<Item = &'a Certificate>) {
-        self.data.set(AUTHORITIES, &bundle_of(authorities));
+    fn trust<'a>(&mut self, cas: impl IntoIterator<Item = &'a Certificate>) {
+        self.data.set(CA_BUNDLE, &to_pem_bundle(cas));
     }
 
     fn forget_next(&mut self) {
-        self.data.remove(NEXT);
-        self.data.remove(NEXT_KEY);
+        self.data.remove(NEXT_CA);
+        self.data.remove(NEXT_CA_KEY);
     }
 }

@@ -12,13 +12,13 @@ pub const LEAF: &str = "tls.crt";
 /// The leaf's private key.
 pub const LEAF_KEY: &str = "tls.key";
 /// The CAs that clients should trust.
-pub const AUTHORITIES: &str = "ca.crt";
+pub const CA_BUNDLE: &str = "ca.crt";
 /// The private key of the CA in `ca.crt` that signs leaves.
-pub const AUTHORITY_KEY: &str = "ca.key";
+pub const CA_KEY: &str = "ca.key";
 /// The CA that will sign next.
-pub const NEXT: &str = "next-ca.crt";
+pub const NEXT_CA: &str = "next-ca.crt";
 /// The private key of the next CA.
-pub const NEXT_KEY: &str = "next-ca.key";
+pub const NEXT_CA_KEY: &str = "next-ca.key";
 
 /// The data of a Secret. `Debug` shows only its keys, never the values.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,39 +51,39 @@ impl Data {
 
     /// Splits the data into that of the webhook's Secret and that of the Secret with the CA keys.
     #[must_use]
-    pub fn split(mut self) -> (Self, Self) {
-        let authority = self.0.extract_if(.., |key, _| is_of_authority(key));
-        let authority = Self(authority.collect());
-        (self, authority)
+    pub fn split_off_ca_keys(mut self) -> (Self, Self) {
+        let ca_keys = self.0.extract_if(.., |key, _| is_ca_key(key));
+        let ca_keys = Self(ca_keys.collect());
+        (self, ca_keys)
     }
 
-    /// Merges the data of the CA keys back in. A key that is present in the webhook's Secret takes precedence: only a
-    /// release without the second Secret can have put it there.
+    /// Merges the CA keys back in. A CA key in the webhook's own Secret takes precedence: only a release without the
+    /// second Secret can have written it.
     #[must_use]
-    pub fn with(mut self, authority: &Self) -> Self {
-        for (key, value) in &authority.0 {
-            if is_of_authority(key) {
+    pub fn with_ca_keys(mut self, ca_keys: &Self) -> Self {
+        for (key, value) in &ca_keys.0 {
+            if is_ca_key(key) {
                 self.0.entry(key.clone()).or_insert_with(|| value.clone());
             }
         }
         self
     }
 
-    /// Whether it holds nothing that belongs in the Secret with the CA keys.
+    /// Whether the data contains anything that belongs in the Secret with the CA keys.
     #[must_use]
-    pub fn is_split(&self) -> bool {
-        !self.0.keys().any(|key| is_of_authority(key))
+    pub fn has_ca_keys(&self) -> bool {
+        self.0.keys().any(|key| is_ca_key(key))
     }
 
-    /// Keeps only what a server needs: the leaf, its key and the CA bundle, but no CA keys.
+    /// Keeps only the leaf, its key and the CA bundle, as a server needs no CA keys.
     #[must_use]
-    pub fn of_server(mut self) -> Self {
+    pub fn into_server_data(mut self) -> Self {
         self.0
-            .retain(|key, _| [LEAF, LEAF_KEY, AUTHORITIES].contains(&key.as_str()));
+            .retain(|key, _| [LEAF, LEAF_KEY, CA_BUNDLE].contains(&key.as_str()));
         self
     }
 }
 
-fn is_of_authority(key: &str) -> bool {
-    [AUTHORITY_KEY, NEXT, NEXT_KEY].contains(&key)
+fn is_ca_key(key: &str) -> bool {
+    [CA_KEY, NEXT_CA, NEXT_CA_KEY].contains(&key)
 }

@@ -1,4 +1,4 @@
-//! Reads the two Secrets, and writes each only if it has not changed since (CERT-2).
+//! Reads the two Secrets, and writes each only if it has not changed since it was read (CERT-2).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::secret::{TYPE, TlsSecret};
 /// Why the Secret was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// A Secret changed since it was read: read both again and decide again.
+    /// A Secret changed since it was read: both must be read again, and the step decided again.
     #[error("the Secret was changed concurrently")]
     Conflict,
     /// The API server failed or refused the request.
@@ -33,15 +33,15 @@ pub struct Store {
 /// Both Secrets, as last read or written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stored {
-    /// The webhook's serving certificate; `None` if the Secret does not exist.
-    pub server: Option<TlsSecret>,
-    /// The CA keys; `None` if the Secret does not exist.
-    pub authority: Option<TlsSecret>,
+    /// The Secret with the webhook's serving certificate, if it exists.
+    pub serving_secret: Option<TlsSecret>,
+    /// The Secret with the CA keys, if it exists.
+    pub ca_secret: Option<TlsSecret>,
 }
 
 /// Name of the Secret with the CA keys, which belongs to the webhook's Secret `name`.
 #[must_use]
-pub fn authority_secret(name: &str) -> String {
+pub fn ca_secret_name(name: &str) -> String {
     format!("{name}-authority")
 }
 
@@ -49,10 +49,13 @@ impl Stored {
     /// The data of both Secrets.
     #[must_use]
     pub fn data(&self) -> Data {
-        let server = self.server.as_ref().map(|it| it.data.clone());
+        let server = self
+            .serving_secret
+            .as_ref()
+            .map(|secret| secret.data.clone());
         let server = server.unwrap_or_default();
-        match &self.authority {
-            Some(authority) => server.with(&authority.data),
+        match &self.ca_secret {
+            Some(ca) => server.with_ca_keys(&ca.data),
             None => server,
         }
     }
@@ -60,7 +63,7 @@ impl Stored {
     /// Parses and validates both Secrets.
     #[must_use]
     pub fn bundle(&self) -> Bundle {
-        let metadata = self.server.as_ref().map(|it| &it.metadata);
+        let metadata = self.serving_secret.as_ref().map(|it| &it.metadata);
         let annotations = metadata.and_then(|it| it.annotations.as_ref());
         let since = annotations.and_then(|all| all.get(annotation::AUTHORITY_SINCE));
         Bundle::read(&self.data(), since.map(String::as_str))
@@ -68,17 +71,19 @@ impl Stored {
 
     /// Whether the webhook's Secret is free of CA keys, so that the webhook cannot read them.
     #[must_use]
-    pub fn is_split(&self) -> bool {
-        self.server.as_ref().is_none_or(|it| it.data.is_split())
+    pub fn ca_keys_are_separate(&self) -> bool {
+        self.serving_secret
+            .as_ref()
+            .is_none_or(|secret| !secret.data.has_ca_keys())
     }
 
     /// Whether each existing Secret has the owner reference `owner`; always true without one.
     #[must_use]
-    pub fn goes_with(&self, owner: Option<&OwnerReference>) -> bool {
-        let mut both = self.server.iter().chain(&self.authority);
+    pub fn has_owner(&self, owner: Option<&OwnerReference>) -> bool {
+        let mut both = self.serving_secret.iter().chain(&self.ca_secret);
         both.all(|secret| {
             let mut owners = secret.metadata.owner_references.iter().flatten();
-            owner.is_none_or(|owner| owners.any(|it| it == owner))
+            owner.is_none_or(|owner| owners.any(|existing| existing == owner))
         })
     }
 }
@@ -96,32 +101,32 @@ impl Store {
     /// Reads both Secrets.
     ///
     /// # Errors
-    /// When a request fails or is refused.
+    /// If a request fails or is refused.
     pub async fn read(&self) -> kube::Result<Stored> {
         Ok(Stored {
-            server: self.api.get_opt(&self.name).await?,
-            authority: self.api.get_opt(&authority_secret(&self.name)).await?,
+            serving_secret: self.api.get_opt(&self.name).await?,
+            ca_secret: self.api.get_opt(&ca_secret_name(&self.name)).await?,
         })
     }
 
-    /// Writes each Secret that changed, provided that it is still as `before`, and returns both as written. `owner`
-    /// becomes their owner reference; without it, existing owners are kept. The CA keys are written first, so that the
-    /// serving Secret never names a signer whose key is not stored.
+    /// Writes each changed Secret, if it is still as in `before`, and returns both as written. Sets `owner` as their
+    /// owner reference; without it, keeps existing owners. Writes the CA keys first, so that the serving Secret never
+    /// names a CA whose key is not stored.
     ///
     /// # Errors
-    /// [`WriteError::Conflict`] when one of them has changed meanwhile.
+    /// [`WriteError::Conflict`] if one of them has changed in the meantime.
     pub async fn write(
         &self,
         before: &Stored,
         change: Change,
         owner: Option<&OwnerReference>,
     ) -> Result<Stored, WriteError> {
-        let (server, authority) = change.data.split();
-        let name = authority_secret(&self.name);
-        let mut keys = next(before.authority.as_ref(), &name, KEYS_TYPE, owner);
-        keys.data = authority;
-        let mut leaf = next(before.server.as_ref(), &self.name, TYPE, owner);
-        leaf.data = server;
+        let (serving_data, ca_keys) = change.data.split_off_ca_keys();
+        let name = ca_secret_name(&self.name);
+        let mut keys = secret_to_write(before.ca_secret.as_ref(), &name, KEYS_TYPE, owner);
+        keys.data = ca_keys;
+        let mut leaf = secret_to_write(before.serving_secret.as_ref(), &self.name, TYPE, owner);
+        leaf.data = serving_data;
         let annotations = leaf.metadata.annotations.get_or_insert_default();
         match change.since {
             Some(since) => {
@@ -134,8 +139,11 @@ impl Store {
             leaf.metadata.annotations = None;
         }
         Ok(Stored {
-            authority: Some(self.put(&name, before.authority.as_ref(), keys).await?),
-            server: Some(self.put(&self.name, before.server.as_ref(), leaf).await?),
+            ca_secret: Some(self.put(&name, before.ca_secret.as_ref(), keys).await?),
+            serving_secret: Some(
+                self.put(&self.name, before.serving_secret.as_ref(), leaf)
+                    .await?,
+            ),
         })
     }
 
@@ -160,7 +168,7 @@ impl Store {
             kube::Error::Api(status) if status.is_conflict() || status.is_already_exists() => {
                 WriteError::Conflict
             }
-            // The Secret was deleted meanwhile. On create, not found means that the namespace does not exist.
+            // The Secret was deleted in the meantime. On create, not found means that the namespace does not exist.
             kube::Error::Api(status) if status.is_not_found() && before.is_some() => {
                 WriteError::Conflict
             }
@@ -173,24 +181,25 @@ impl Store {
 const KEYS_TYPE: &str = "Opaque";
 
 /// Returns the existing Secret, or a new one, with this owner reference.
-fn next(
+fn secret_to_write(
     before: Option<&TlsSecret>,
     name: &str,
     kind: &str,
     owner: Option<&OwnerReference>,
 ) -> TlsSecret {
-    let mut secret = before.cloned().unwrap_or_else(|| first(name, kind));
+    let mut secret = before.cloned().unwrap_or_else(|| new_secret(name, kind));
     if let Some(owner) = owner {
         let owners = secret.metadata.owner_references.get_or_insert_default();
         if !owners.contains(owner) {
-            owners.retain(|it| (&it.kind, &it.name) != (&owner.kind, &owner.name));
+            owners
+                .retain(|existing| (&existing.kind, &existing.name) != (&owner.kind, &owner.name));
             owners.push(owner.clone());
         }
     }
     secret
 }
 
-fn first(name: &str, kind: &str) -> TlsSecret {
+fn new_secret(name: &str, kind: &str) -> TlsSecret {
     let labels = [
         (label::MANAGED_BY, MANAGED_BY),
         (label::COMPONENT, "webhook"),

@@ -7,9 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::bundle::Leaf;
-use crate::certificate::{Certificate, bundle_of};
-use crate::data::{AUTHORITIES, AUTHORITY_KEY, Data, LEAF, LEAF_KEY, NEXT, NEXT_KEY};
-use crate::mint::{Authority, Settings};
+use crate::certificate::{Certificate, to_pem_bundle};
+use crate::data::{CA_BUNDLE, CA_KEY, Data, LEAF, LEAF_KEY, NEXT_CA, NEXT_CA_KEY};
+use crate::mint::{Ca, Settings};
 use crate::time::{after, before};
 
 pub const DAY: Duration = Duration::from_hours(24);
@@ -19,12 +19,12 @@ pub fn now() -> Timestamp {
     "2026-11-21T12:00:00Z".parse().unwrap()
 }
 
-pub fn ago(wait: Duration) -> Timestamp {
-    before(now(), wait)
+pub fn ago(duration: Duration) -> Timestamp {
+    before(now(), duration)
 }
 
-pub fn hence(wait: Duration) -> Timestamp {
-    after(now(), wait)
+pub fn hence(duration: Duration) -> Timestamp {
+    after(now(), duration)
 }
 
 pub fn names() -> Vec<String> {
@@ -36,51 +36,50 @@ pub fn names() -> Vec<String> {
 }
 
 pub fn settings() -> Settings {
-    Settings::of(names())
+    Settings::with_defaults(names())
 }
 
-pub fn authority(made: Timestamp) -> Authority {
-    Authority::new(&settings(), made).unwrap()
+pub fn new_ca(issued_at: Timestamp) -> Ca {
+    Ca::new(&settings(), issued_at).unwrap()
 }
 
-/// Builds the content of a Secret piece by piece.
+/// Builds the content of a Secret.
 #[derive(Clone, Default)]
-pub struct Held(pub Data);
+pub struct SecretBuilder(pub Data);
 
-impl Held {
+impl SecretBuilder {
     /// A leaf from this CA, the CA key, and the CA as the only trusted one.
-    pub fn usual(authority: &Authority, leaf: Timestamp) -> Self {
+    pub fn usual(ca: &Ca, leaf: Timestamp) -> Self {
         Self::default()
-            .leaf_of(authority, leaf)
-            .signer(authority)
-            .trusting(&[&authority.certificate])
+            .leaf_of(ca, leaf)
+            .current_ca(ca)
+            .trusting(&[&ca.certificate])
     }
 
-    pub fn leaf_of(self, authority: &Authority, made: Timestamp) -> Self {
-        self.leaf(authority, &settings(), made)
+    pub fn leaf_of(self, ca: &Ca, issued_at: Timestamp) -> Self {
+        self.leaf(ca, &settings(), issued_at)
     }
 
-    pub fn leaf(mut self, authority: &Authority, settings: &Settings, made: Timestamp) -> Self {
-        let leaf = authority.issue(settings, made).unwrap();
+    pub fn leaf(mut self, ca: &Ca, settings: &Settings, issued_at: Timestamp) -> Self {
+        let leaf = ca.issue(settings, issued_at).unwrap();
         self.0.set(LEAF, &leaf.certificate.pem());
         self.0.set(LEAF_KEY, &leaf.key);
         self
     }
 
-    pub fn signer(mut self, authority: &Authority) -> Self {
-        self.0.set(AUTHORITY_KEY, &authority.key_pem());
+    pub fn current_ca(mut self, ca: &Ca) -> Self {
+        self.0.set(CA_KEY, &ca.key_pem());
         self
     }
 
-    pub fn next(mut self, authority: &Authority) -> Self {
-        self.0.set(NEXT, &authority.certificate.pem());
-        self.0.set(NEXT_KEY, &authority.key_pem());
+    pub fn next(mut self, ca: &Ca) -> Self {
+        self.0.set(NEXT_CA, &ca.certificate.pem());
+        self.0.set(NEXT_CA_KEY, &ca.key_pem());
         self
     }
 
-    pub fn trusting(mut self, authorities: &[&Certificate]) -> Self {
-        self.0
-            .set(AUTHORITIES, &bundle_of(authorities.iter().copied()));
+    pub fn trusting(mut self, cas: &[&Certificate]) -> Self {
+        self.0.set(CA_BUNDLE, &to_pem_bundle(cas.iter().copied()));
         self
     }
 

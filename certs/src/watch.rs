@@ -12,27 +12,27 @@ use tracing::{debug, warn};
 
 use crate::secret::TlsSecret;
 
-/// Shorter than the client's read timeout, which therefore catches only connections that died unnoticed.
+/// Shorter than the client's read timeout, which thus only closes dead connections.
 const WATCH_SECONDS: u32 = 50;
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(15));
 
-/// What the watch observes.
+/// An observation of the watch.
 #[derive(Debug)]
-pub enum Seen {
+pub enum Observation {
     /// The current Secret; `None` if it does not exist.
-    Now(Option<Box<TlsSecret>>),
-    /// The Secret cannot be observed, and why.
-    Blind(String),
+    Current(Option<Box<TlsSecret>>),
+    /// The Secret cannot be observed, for this reason.
+    Unavailable(String),
 }
 
 /// Watches one Secret forever.
 pub struct SecretWatch {
     events: Pin<Box<dyn Stream<Item = watcher::Result<Event<TlsSecret>>> + Send>>,
     name: String,
-    /// Whether the running list has returned it.
+    /// Whether the list in progress has returned the Secret.
     listed: bool,
     failures: u32,
-    /// After a failure, when to try again.
+    /// When to retry after a failure.
     resume: Option<Instant>,
 }
 
@@ -41,9 +41,9 @@ impl SecretWatch {
     #[must_use]
     pub fn new(client: Client, namespace: &str, name: &str) -> Self {
         let api = Api::<TlsSecret>::namespaced(client, namespace);
-        let one = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
         Self {
-            events: watcher(api, one.timeout(WATCH_SECONDS)).boxed(),
+            events: watcher(api, config.timeout(WATCH_SECONDS)).boxed(),
             name: name.to_owned(),
             listed: false,
             failures: 0,
@@ -52,39 +52,39 @@ impl SecretWatch {
     }
 
     /// Waits for the next observation. Cancel-safe.
-    pub async fn next(&mut self) -> Seen {
+    pub async fn next(&mut self) -> Observation {
         loop {
             if let Some(resume) = self.resume {
                 sleep_until(resume).await;
             }
             let event = self.events.next().await;
             let event = event.unwrap_or(Err(watcher::Error::NoResourceVersion));
-            if let Some(seen) = self.take(event) {
-                return seen;
+            if let Some(observation) = self.handle(event) {
+                return observation;
             }
         }
     }
 
-    fn take(&mut self, event: watcher::Result<Event<TlsSecret>>) -> Option<Seen> {
-        let seen = match event {
+    fn handle(&mut self, event: watcher::Result<Event<TlsSecret>>) -> Option<Observation> {
+        let observation = match event {
             Err(error) => return Some(self.failed(&error)),
-            // Emitted before the list is requested, so no sign that the API server responds.
+            // Emitted before the list is requested, so it does not show that the API server responds.
             Ok(Event::Init) => {
                 self.listed = false;
                 return None;
             }
             Ok(Event::InitApply(secret) | Event::Apply(secret)) => {
                 self.listed = true;
-                Some(Seen::Now(Some(Box::new(secret))))
+                Some(Observation::Current(Some(Box::new(secret))))
             }
-            Ok(Event::InitDone) => (!self.listed).then_some(Seen::Now(None)),
-            Ok(Event::Delete(_)) => Some(Seen::Now(None)),
+            Ok(Event::InitDone) => (!self.listed).then_some(Observation::Current(None)),
+            Ok(Event::Delete(_)) => Some(Observation::Current(None)),
         };
         (self.failures, self.resume) = (0, None);
-        seen
+        observation
     }
 
-    fn failed(&mut self, error: &watcher::Error) -> Seen {
+    fn failed(&mut self, error: &watcher::Error) -> Observation {
         self.failures += 1;
         self.resume = Some(Instant::now() + jittered(self.failures));
         // A single interruption is routine.
@@ -93,7 +93,7 @@ impl SecretWatch {
         } else {
             warn!(secret = self.name, %error, failures = self.failures, "watch failed");
         }
-        Seen::Blind(error.to_string())
+        Observation::Unavailable(error.to_string())
     }
 }
 
@@ -124,12 +124,15 @@ mod tests {
             failures: 0,
             resume: None,
         };
-        let (end, mut blind) = (Instant::now() + Duration::from_mins(5), 0);
+        let (end, mut failures) = (Instant::now() + Duration::from_mins(5), 0);
         while Instant::now() < end {
-            assert!(matches!(watch.next().await, Seen::Blind(_)));
-            blind += 1;
+            assert!(matches!(watch.next().await, Observation::Unavailable(_)));
+            failures += 1;
         }
         // Eight until the backoff reaches its maximum, then one every 7.5 to 15 s.
-        assert!((25..=48).contains(&blind), "{blind} lists in five minutes");
+        assert!(
+            (25..=48).contains(&failures),
+            "{failures} lists in five minutes"
+        );
     }
 }

@@ -17,9 +17,14 @@ is 64 MiB at most, as messages are.
     ASYA_TARGET_READY_TIMEOUT  seconds that the import waits for the model (3000)
     ASYA_TARGET_TOKEN          sent as bearer token
 
-The import waits until the model answers: the runtime opens its socket only after that,
-and so no message is taken before. Where the pod ends and its model with it, the message
-in hand goes back to the queue. Standard library only, CPython 3.7 or later.
+The import waits until the model answers: the runtime opens its socket only after that, so
+no message is accepted before. When the pod and its model terminate, a message that is still
+unanswered goes back to the queue. Standard library only, CPython 3.7 or later.
+
+Several messages may be handled at the same time, each in a thread of its own with an HTTP
+connection and a deadline of its own. All that they share is the name of the listed model.
+The runtime handles 8 messages at a time with the openai_* adapters, whose servers batch
+requests, unless ASYA_CONCURRENCY says otherwise.
 """
 
 import email.utils
@@ -97,32 +102,41 @@ def openai_chat(payload: Any) -> List[Any]:
         request["messages"] = [{"role": "user", "content": request.pop("text")}]
     if "messages" not in request:
         raise ValueError('the payload must be a chat request with "messages", or {"text": ...}')
-    return post("/v1/chat/completions", openai(request))
+    deadline = message_deadline()
+    return post("/v1/chat/completions", openai(request, deadline), deadline)
 
 
 def openai_completions(payload: Any) -> List[Any]:
     """A completion request."""
-    return post("/v1/completions", openai(dict(as_object(payload))))
+    deadline = message_deadline()
+    return post("/v1/completions", openai(dict(as_object(payload)), deadline), deadline)
 
 
 def kserve_v1(payload: Any) -> List[Any]:
     """A request of KServe's first protocol; "model" in it names another model."""
     request = dict(as_object(payload))
-    return post(f"/v1/models/{taken_model(request)}:predict", request)
+    deadline = message_deadline()
+    return post(f"/v1/models/{taken_model(request, deadline)}:predict", request, deadline)
 
 
 def kserve_v2(payload: Any) -> List[Any]:
     """A request of the Open Inference Protocol; "model" in it names another model."""
     request = dict(as_object(payload))
-    return post(f"/v2/models/{taken_model(request)}/infer", request)
+    deadline = message_deadline()
+    return post(f"/v2/models/{taken_model(request, deadline)}/infer", request, deadline)
 
 
 def rest(payload: Any) -> List[Any]:
     """Anything, to any server that takes and gives JSON."""
-    return post(os.environ.get("ASYA_TARGET_PATH", ""), payload)
+    return post(os.environ.get("ASYA_TARGET_PATH", ""), payload, message_deadline())
 
 
 # --- Requests ---------------------------------------------------------------------
+
+
+def message_deadline() -> "Deadline":
+    """For all that one message asks the server: it passes before the sidecar's, whose hang-up ends the runtime."""
+    return Deadline(margin(TARGET.timeout))
 
 
 def as_object(payload: Any) -> Dict[str, Any]:
@@ -131,32 +145,32 @@ def as_object(payload: Any) -> Dict[str, Any]:
     return payload
 
 
-def openai(request: Dict[str, Any]) -> Dict[str, Any]:
+def openai(request: Dict[str, Any], deadline: "Deadline") -> Dict[str, Any]:
     """With a model, and without a stream: a message has one answer."""
     if not request.get("model"):
-        request["model"] = model_name()
+        request["model"] = model_name(deadline)
     if request.get("stream"):
         request["stream"] = False
         request.pop("stream_options", None)
     return request
 
 
-def taken_model(request: Dict[str, Any]) -> str:
+def taken_model(request: Dict[str, Any], deadline: "Deadline") -> str:
     """The model that goes into the URL; these protocols have no such field in the body."""
-    return urllib.parse.quote(str(request.pop("model", None) or model_name()), safe="")
+    return urllib.parse.quote(str(request.pop("model", None) or model_name(deadline)), safe="")
 
 
-def model_name() -> str:
+def model_name(deadline: "Deadline") -> str:
     """What the environment says, else the first that the model's server lists."""
-    name = os.environ.get("ASYA_TARGET_MODEL") or TARGET.listed_model()
+    name = os.environ.get("ASYA_TARGET_MODEL") or TARGET.listed_model(deadline)
     if not name:
         raise TargetError("the model's name is not known: set ASYA_TARGET_MODEL in spec.runtime.env")
     return name
 
 
-def post(path: str, request: Any) -> List[Any]:
+def post(path: str, request: Any, deadline: "Deadline") -> List[Any]:
     """One result: a list would be several."""
-    answer = TARGET.post(path, json.dumps(request).encode("utf-8"))
+    answer = TARGET.post(path, json.dumps(request).encode("utf-8"), deadline)
     return [] if answer is None else [answer]
 
 
@@ -164,28 +178,31 @@ def post(path: str, request: Any) -> List[Any]:
 
 
 class Target:
-    """The server at ASYA_TARGET_URL."""
+    """The server at ASYA_TARGET_URL; used by several threads at the same time."""
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
-        self._timeout = seconds("ASYA_TARGET_TIMEOUT", PROCESSING_SECONDS)
+        self.timeout = seconds("ASYA_TARGET_TIMEOUT", PROCESSING_SECONDS)
         self._opener = opener_for(self._url)
         self._listed: Optional[str] = None
 
-    def listed_model(self) -> Optional[str]:
-        """The first model that the server lists; asked once it is needed, and once only."""
-        if self._listed is None:
-            deadline = Deadline(self._timeout)
+    def listed_model(self, deadline: "Deadline") -> Optional[str]:
+        """The first model that the server lists. It is asked when a message first needs it, and not again:
+        only messages that come before the first answer ask, too."""
+        listed = self._listed
+        if listed is None:
             try:
-                answer = self._exchange("/v1/models", None, deadline.left())
+                listed = first_model(self._exchange("/v1/models", None, deadline.left()))
             except BROKEN as cause:
                 self._broke("/v1/models", cause, deadline)
-            self._listed = first_model(answer)
-        return self._listed
+            except socket.timeout:
+                self._timed_out("/v1/models")
+            if listed is not None:
+                self._listed = listed
+        return listed
 
-    def post(self, path: str, body: bytes) -> Any:
-        """The decoded answer. What passes is tried again until the message's time is over."""
-        deadline = Deadline(margin(self._timeout))
+    def post(self, path: str, body: bytes, deadline: "Deadline") -> Any:
+        """The decoded answer. Transient failures are retried until the deadline."""
         pauses = Pauses()
         while True:
             retry_after = None
@@ -206,7 +223,7 @@ class Target:
                 # Not tried again here: the message itself may be what breaks the model.
                 self._broke(path, cause, deadline)
             except socket.timeout:
-                raise TargetError(f"{self._url}{path} did not answer in time") from None
+                self._timed_out(path)
             pause = pauses.next() if retry_after is None else retry_after
             if not deadline.allows(pause):
                 wait_unless_pod_ends(0, error)
@@ -218,6 +235,9 @@ class Target:
         error = TargetError(f"{self._url}{path} broke the connection: {cause}")
         wait_unless_pod_ends(min(NEWS_SECONDS, deadline.left() or NEWS_SECONDS), error)
         raise error from cause
+
+    def _timed_out(self, path: str) -> NoReturn:
+        raise TargetError(f"{self._url}{path} did not answer in time") from None
 
     def wait_until_ready(self, timeout: float) -> None:
         """Returns as soon as the server says that it is healthy, or answers at all."""
@@ -453,7 +473,7 @@ def shown(body: bytes) -> str:
 
 
 def pod_ends() -> bool:
-    """The runtime says that it is ready until it is told to end."""
+    """The runtime says that it is ready until it has to end, for SIGTERM or for another message's hang-up."""
     return not os.path.exists(os.path.join(os.environ.get("ASYA_SOCKET_DIR") or "/var/run/asya", "runtime-ready"))
 
 

@@ -7,17 +7,20 @@ per message to the Unix socket in it, sends one frame and reads one frame:
     request  the queue's message, an envelope: {id, parent_id?, route, headers?, payload}
     reply    always a list: one element per result, [] for none, or one error element
 
-The handler runs in the main thread, because libraries (signal, asyncio, CUDA)
-may insist on it, and for one message at a time. SIGTERM ends the process when the
-message in hand has its reply. A handler that cannot give one any more, because what it
-needs ends with the pod, raises an exception whose class says asya_give_back = True: the
-reply is then the message as the handler left it, for the sidecar to put into the actor's
-queue again.
+ASYA_CONCURRENCY is the number of messages that are handled at the same time. With 1, the
+handler runs in the main thread, because libraries (signal, asyncio, CUDA) may insist on
+it. With more, it runs in that many threads and has to be thread-safe.
+
+SIGTERM ends the process once the messages in progress have their replies. A handler that
+can no longer reply, because what it depends on terminates with the pod, raises an exception
+whose class says asya_give_back = True: the reply is then the message as the handler left it,
+for the sidecar to put back into the actor's queue.
 
 One file, standard library only, CPython 3.7 or later: it is mounted into images
 that we know nothing else about.
 """
 
+import _thread
 import contextlib
 import faulthandler
 import importlib
@@ -27,6 +30,7 @@ import io
 import json
 import logging
 import os
+import queue
 import select
 import signal
 import socket
@@ -35,7 +39,7 @@ import sys
 import threading
 import traceback
 from types import FrameType, ModuleType
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 Handler = Callable[[Any], Any]
 Envelope = Dict[str, Any]
@@ -45,6 +49,10 @@ ENVELOPE_MODE = "envelope"
 ENVELOPE_KEYS = ("id", "parent_id", "route", "headers", "payload")
 
 READY_FILE_NAME = "runtime-ready"
+MAX_CONCURRENCY = 256
+# The adapters that only wait for a server which batches the requests it has at one time.
+BATCHING_HANDLERS = "asya_adapters.openai_"
+BATCHING_CONCURRENCY = 8
 FRAME_HEADER = struct.Struct(">I")
 MAX_FRAME_LENGTH = 2**32 - 1
 
@@ -67,6 +75,9 @@ CONNECTION_ERROR = "connection_error"
 # A logger of its own, not the root logger: that one is the user's to configure.
 LOG = logging.getLogger("asya_runtime")
 
+# `message_id` is that of the message in progress in this thread, for log lines.
+CURRENT = threading.local()
+
 
 class SetupError(Exception):
     """The runtime cannot start; the text tells the user what to change."""
@@ -77,11 +88,11 @@ class Terminated(SystemExit):
 
 
 class NoRequest(Exception):
-    """The peer left without a byte, as the sidecar does to see whether we listen."""
+    """The peer closed without sending a byte, as the sidecar does to check that we listen."""
 
 
 class ShortFrame(Exception):
-    """The peer left in the middle of a frame."""
+    """The peer closed in the middle of a frame."""
 
 
 class EnvelopeError(ValueError):
@@ -101,10 +112,11 @@ class Settings(NamedTuple):
     socket_mode: Optional[int]
     chunk_size: int
     validate: bool
+    concurrency: int
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
-    """Reads ASYA_*; a value that makes no sense stops the start instead of being guessed."""
+    """Reads ASYA_*; an invalid value stops the start, and none is guessed."""
     handler = environ.get("ASYA_HANDLER", "").strip()
     if not handler:
         raise SetupError("ASYA_HANDLER is not set; it names your handler: module.function or module.Class.method")
@@ -120,6 +132,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         socket_mode=parse_socket_mode(environ.get("ASYA_SOCKET_CHMOD", "0o666")),
         chunk_size=parse_chunk_size(environ.get("ASYA_CHUNK_SIZE") or "65536"),
         validate=parse_switch("ASYA_ENABLE_VALIDATION", environ.get("ASYA_ENABLE_VALIDATION") or "true"),
+        concurrency=parse_concurrency(environ.get("ASYA_CONCURRENCY", ""), handler),
     )
 
 
@@ -143,6 +156,17 @@ def parse_chunk_size(text: str) -> int:
     raise SetupError(f"ASYA_CHUNK_SIZE must be a number of bytes above 0, not {text!r}")
 
 
+def parse_concurrency(text: str, handler: str) -> int:
+    """How many messages to handle at the same time."""
+    if not text.strip():
+        return BATCHING_CONCURRENCY if handler.startswith(BATCHING_HANDLERS) else 1
+    with contextlib.suppress(ValueError):
+        concurrency = int(text)
+        if 1 <= concurrency <= MAX_CONCURRENCY:
+            return concurrency
+    raise SetupError(f"ASYA_CONCURRENCY must be a number from 1 to {MAX_CONCURRENCY}, not {text!r}")
+
+
 def parse_switch(name: str, text: str) -> bool:
     """A boolean as people write it in YAML and shells."""
     word = text.strip().lower()
@@ -162,7 +186,8 @@ def configure_output(level: str) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     output = logging.StreamHandler()
-    output.setFormatter(logging.Formatter("%(asctime)s %(levelname)s asya-runtime: %(message)s"))
+    output.setFormatter(logging.Formatter("%(asctime)s %(levelname)s asya-runtime: %(about)s%(message)s"))
+    output.addFilter(add_message_id)
     LOG.addHandler(output)
     LOG.propagate = False
     try:
@@ -171,6 +196,20 @@ def configure_output(level: str) -> None:
         # Too small a thing to keep an actor from working.
         LOG.setLevel(logging.INFO)
         LOG.warning("ASYA_LOG_LEVEL=%r is not a log level; INFO is used", level)
+
+
+def add_message_id(record: logging.LogRecord) -> bool:
+    """Tells lines apart that several messages in progress cause, the adapters' included."""
+    message_id = getattr(CURRENT, "message_id", None)
+    record.about = "" if message_id is None else f"message {message_id}: "
+    return True
+
+
+def printable_id(message_id: Any) -> Optional[str]:
+    """An id that takes one line in the log; None if the message has none."""
+    if not isinstance(message_id, str):
+        return None
+    return message_id if message_id.isprintable() else repr(message_id)
 
 
 # --- Loading the handler ----------------------------------------------------------
@@ -265,6 +304,13 @@ def read_up_to(connection: socket.socket, length: int, chunk_size: int) -> bytea
             break
         received += chunk
     return received
+
+
+def write_whole(path: str, text: str) -> None:
+    """Writes a file that nobody sees half-written."""
+    with open(path + ".new", "w", encoding="ascii") as file:
+        file.write(text)
+    os.replace(path + ".new", path)
 
 
 def write_frame(connection: socket.socket, body: bytes) -> None:
@@ -375,6 +421,7 @@ class Invoker:
     def parse(self, body: bytearray) -> Envelope:
         """The request as the handler may have it; raises if there is none in `body`."""
         message = decode_object(body)
+        CURRENT.message_id = printable_id(message.get("id"))
         LOG.debug("request: %r", message)
         return checked_envelope(message) if self._validate else message
 
@@ -433,129 +480,255 @@ def describe(error: BaseException) -> str:
 
 
 class HangUpWatch:
-    """Calls `on_hang_up` if the peer closes the connection inside the `with` block.
+    """Notices that a sidecar closes a connection whose handler still runs.
 
-    The sidecar hangs up when its deadline has passed. The handler may then hang for
-    ever, and nothing in the main thread can notice. A thread that sleeps in poll(2)
-    can: it takes no time from the handler, holds no lock that a fork in the handler
-    would copy, and works while the handler waits in C code that released the GIL.
+    The sidecar hangs up when its deadline has passed. The handler may then hang for ever,
+    and its own thread cannot notice. One thread that sleeps in epoll_wait(2) can, for all
+    connections: it costs a message two system calls and no switch between threads, and works
+    while a handler waits in C code that released the GIL. `selectors` cannot do it, because
+    its classes wait for data or for room to write, never for a hang-up alone.
     """
 
-    def __init__(self, connection: socket.socket, on_hang_up: Callable[[], None]) -> None:
-        self._connection = connection
+    def __init__(self, on_hang_up: Callable[[Optional[str]], None]) -> None:
         self._on_hang_up = on_hang_up
-        self._done, self._done_at_watch = socket.socketpair()
-        self._thread = threading.Thread(target=self._watch, name="asya-hang-up-watch", daemon=True)
+        self._epoll = select.epoll()
+        self._lock = threading.Lock()
+        # Ids of the messages in progress, by the descriptors of their connections.
+        self._watched: Dict[int, Optional[str]] = {}
+        self._hung_up: Set[int] = set()
+        # Not by `threading`: gevent, when it replaces threads, cannot cope with others in its list.
+        _thread.start_new_thread(self._watch, ())
 
-    def __enter__(self) -> None:
-        self._thread.start()
+    def hung_up(self) -> int:
+        """How many handlers still run after `on_hang_up` was called for them."""
+        with self._lock:
+            return len(self._hung_up)
 
-    def __exit__(self, *_: object) -> None:
-        # A byte before the close: a process that the handler forked may hold a copy.
-        self._done.send(b"\0")
-        self._thread.join()
-        self._done.close()
-        self._done_at_watch.close()
+    def begin(self, descriptor: int, message_id: Optional[str]) -> None:
+        """From now until `end`, calls `on_hang_up` in the watch's thread if the peer closes the connection."""
+        with self._lock:
+            self._watched[descriptor] = message_id
+            # No events asked for: EPOLLHUP and EPOLLERR are reported anyway, and a peer that
+            # has only finished sending causes neither.
+            self._epoll.register(descriptor, 0)
+
+    def end(self, descriptor: int) -> None:
+        with self._lock:
+            if descriptor in self._hung_up:
+                self._hung_up.remove(descriptor)
+            else:
+                # Not left to close(): a process that the handler forked may hold a copy.
+                self._epoll.unregister(descriptor)
+                del self._watched[descriptor]
 
     def _watch(self) -> None:
+        while True:
+            self._epoll.poll()
+            with self._lock:
+                # Asked again under the lock: a descriptor may have gone to the next connection meanwhile.
+                for descriptor, _ in self._epoll.poll(0):
+                    self._epoll.unregister(descriptor)
+                    self._hung_up.add(descriptor)
+                    self._on_hang_up(self._watched.pop(descriptor))
+
+
+class Bell:
+    """Lets the main thread wait until a connection comes, a signal arrives or another thread rings."""
+
+    def __init__(self) -> None:
+        self._ringing, self._heard = socket.socketpair()
+        self._ringing.setblocking(False)
+        self._heard.setblocking(False)
+
+    def ring(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # full of rings that nobody has heard yet
+            self._ringing.send(b"\0")
+
+    def arm(self) -> None:
+        """Makes each ring and each signal from here on end the next wait.
+
+        By itself a signal would not, if it comes just before the wait or if the kernel gives
+        it to another thread: Python runs its handler when the main thread wakes up. Said
+        before every wait, for an event loop in the user's code may have taken the bell.
+        """
+        with contextlib.suppress(BlockingIOError):
+            self._heard.recv(4096)
+        signal.set_wakeup_fd(self._ringing.fileno(), warn_on_full_buffer=False)
+
+    def wait(self, listener: Optional[socket.socket] = None) -> None:
         poller = select.poll()
-        poller.register(self._done_at_watch, select.POLLIN)
-        # No events asked for: POLLHUP and POLLERR are told anyway, and a peer that has
-        # only finished sending causes neither.
-        poller.register(self._connection, 0)
-        ready = [descriptor for descriptor, _ in poller.poll()]
-        if self._done_at_watch.fileno() not in ready:
-            self._on_hang_up()
+        poller.register(self._heard, select.POLLIN)
+        if listener is not None:
+            poller.register(listener, select.POLLIN)
+        poller.poll()
+
+
+class Slots:
+    """Serves connections: one at a time in the main thread, or several in as many threads.
+
+    `on_end` is called in such a thread once a connection is closed, with whether another slot
+    was free until then.
+    """
+
+    def __init__(self, count: int, serve: Callable[[socket.socket], None], on_end: Callable[[bool], None]) -> None:
+        self._count = count
+        self._serve = serve
+        self._on_end = on_end
+        self._busy = 0
+        self._lock = threading.Lock()
+        self._connections: "queue.SimpleQueue[socket.socket]" = queue.SimpleQueue()
+
+    def start(self) -> None:
+        if self._count == 1:
+            return
+        try:
+            for number in range(self._count):
+                threading.Thread(target=self._work, name=f"asya-{number}", daemon=True).start()
+        except RuntimeError as error:
+            raise SetupError(f"ASYA_CONCURRENCY={self._count}: {error}") from error
+
+    def busy(self) -> int:
+        return self._busy
+
+    def is_free(self) -> bool:
+        return self._busy < self._count
+
+    def serve(self, connection: socket.socket) -> None:
+        """Returns when the reply is sent if there is one slot, and at once if there are more."""
+        if self._count == 1:
+            with connection:
+                self._serve(connection)
+            return
+        with self._lock:
+            self._busy += 1
+        self._connections.put(connection)
+
+    def _work(self) -> None:
+        while True:
+            with self._connections.get() as connection:
+                try:
+                    self._serve(connection)
+                except BaseException:
+                    # Without memory, for example. A thread that ends would be a slot less.
+                    LOG.exception("the connection is closed without a reply")
+            with self._lock:
+                was_free = self.is_free()
+                self._busy -= 1
+            self._on_end(was_free)
 
 
 class Server:
-    """Serves the socket, one connection at a time, until SIGTERM."""
+    """Serves the socket until SIGTERM, or until a sidecar hangs up on a handler.
 
-    def __init__(self, settings: Settings, invoker: Invoker) -> None:
+    To be built before the handler is loaded: its libraries may replace threads and epoll by
+    something else, as gevent does.
+    """
+
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._invoker = invoker
+        self._invoker: Optional[Invoker] = None
+        self._watch = HangUpWatch(self._on_hang_up)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._bell = Bell()
+        self._slots = Slots(settings.concurrency, self._serve, self._on_end)
+        # No more messages are accepted, be it for SIGTERM or for a hang-up.
         self._stopping = False
-        self._bell, self._bell_at_loop = socket.socketpair()
-        self._bell.setblocking(False)
-        self._bell_at_loop.setblocking(False)
+        self._abandoned = False
 
-    def run(self) -> None:
-        signal.signal(signal.SIGTERM, self._stop)
+    def run(self, invoker: Invoker) -> None:
+        self._invoker = invoker
+        signal.signal(signal.SIGTERM, self._on_sigterm)
         try:
             self._listen()
             for connection in self._connections():
-                with connection:
-                    self._serve(connection)
+                self._slots.serve(connection)
+            self._finish()
         finally:
             self._withdraw()
+        if self._abandoned:
+            self._exit_abandoned()
         LOG.info("stopped by SIGTERM")
 
     def _listen(self) -> None:
         """Opens the socket, and only then says ready."""
         path = self._settings.socket_path
+        concurrency = self._settings.concurrency
         try:
+            self._slots.start()
             self._listener.bind(path)
             if self._settings.socket_mode is not None:
                 os.chmod(path, self._settings.socket_mode)
             self._listener.listen()
-            LOG.info("listening on %s for %s (%s mode)", path, self._settings.handler, self._settings.mode)
-            with open(self._settings.ready_path, "w", encoding="ascii") as ready_file:
-                ready_file.write("ready")
+            LOG.info(
+                "listening on %s for %s (%s mode, concurrency %d)",
+                path,
+                self._settings.handler,
+                self._settings.mode,
+                concurrency,
+            )
+            write_whole(self._settings.ready_path, f"ready\nconcurrency={concurrency}\n")
         except OSError as error:
             raise SetupError(f"cannot listen on {path}: {error}") from error
 
-    def _stop(self, _signal: int, _frame: Optional[FrameType]) -> None:
-        """SIGTERM. No logging here: it could interrupt a write to the same stream."""
+    def _on_sigterm(self, _signal: int, _frame: Optional[FrameType]) -> None:
+        """No logging here: it could interrupt a write to the same stream."""
         self._stopping = True
         self._withdraw()
 
     def _withdraw(self) -> None:
-        """Lets nobody find us any more. No error may leave it, for it runs inside the handler."""
+        """Makes us look not ready. No error may leave it, for a signal handler calls it in the midst of user code."""
         with contextlib.suppress(OSError):
             remove_files(self._settings)
 
     def _connections(self) -> Iterator[socket.socket]:
-        """Yields connections until SIGTERM, and then those that were open already.
+        """Yields a connection when a slot is free for it; ends with those that were open when we stopped.
 
         Their peers may have sent a message; hanging up on it would fail it. There are no
-        new ones after SIGTERM, for it removed the socket's file.
+        new ones after that, for the socket's file is gone.
         """
         self._listener.setblocking(False)
-        poller = select.poll()
-        poller.register(self._listener, select.POLLIN)
-        poller.register(self._bell_at_loop, select.POLLIN)
         while True:
-            self._let_signals_ring()
+            self._bell.arm()
+            if not self._slots.is_free():
+                if self._only_abandoned_run():
+                    return
+                self._bell.wait()
+                continue
             try:
                 connection, _ = self._listener.accept()
             except BlockingIOError:
                 if self._stopping:
                     return
-                poller.poll()
+                self._bell.wait(self._listener)
                 continue
             # Explicitly, for user code may have called socket.setdefaulttimeout.
             connection.setblocking(True)
             yield connection
 
-    def _let_signals_ring(self) -> None:
-        """Makes each signal from here on end the next wait.
+    def _finish(self) -> None:
+        """Waits for the handlers that still run, except for those that nobody waits for."""
+        self._bell.arm()
+        while not self._only_abandoned_run():
+            self._bell.wait()
+            self._bell.arm()
 
-        By itself it would not, if it comes just before the wait or if the kernel gives it
-        to another thread: Python then runs its handler when the main thread wakes up. Said
-        before every wait, for an event loop in the user's code may have taken the bell.
-        """
-        with contextlib.suppress(BlockingIOError):
-            self._bell_at_loop.recv(4096)
-        signal.set_wakeup_fd(self._bell.fileno(), warn_on_full_buffer=False)
+    def _only_abandoned_run(self) -> bool:
+        return self._stopping and self._slots.busy() <= self._watch.hung_up()
+
+    def _on_end(self, was_free: bool) -> None:
+        # The main thread waits for a slot if none was free, and for all of them at the end.
+        if self._stopping or not was_free:
+            self._bell.ring()
 
     def _serve(self, connection: socket.socket) -> None:
         try:
             write_frame(connection, self._answer(connection))
         except NoRequest:
-            LOG.debug("a peer looked whether we listen")
+            LOG.debug("a peer checked that we listen")
         except OSError as error:
-            LOG.warning("the peer left before its reply: %s", error)
+            LOG.warning("the peer closed before its reply: %s", error)
+        finally:
+            CURRENT.message_id = None
 
     def _answer(self, connection: socket.socket) -> bytes:
         """The reply to the request on the connection: whatever goes wrong, there is one."""
@@ -569,32 +742,44 @@ class Server:
         except Exception as error:
             LOG.error("%s: %s", MSG_PARSING_ERROR, describe(error))
             return error_reply(MSG_PARSING_ERROR, error)
-        message_id = envelope.get("id")
+        descriptor = connection.fileno()
         try:
-            with HangUpWatch(connection, self._abandon):
+            self._watch.begin(descriptor, CURRENT.message_id)
+            try:
                 elements = self._invoker.invoke(envelope)
+            finally:
+                self._watch.end(descriptor)
             reply = encode_reply(elements)
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
-            # Only while it ends: its own queue would bring the message back to this process.
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                raise
+            # Only while the process ends: otherwise the queue would bring the message back to it.
             if self._stopping and getattr(type(error), "asya_give_back", False):
-                LOG.warning("message %s goes back to the queue: %s", message_id, describe(error))
+                LOG.warning("goes back to the queue: %s", describe(error))
                 return encode_reply([unchanged(envelope)])
             # Also SystemExit and asyncio.CancelledError: one message must not end the actor.
-            LOG.error("message %s: %s", message_id, PROCESSING_ERROR, exc_info=True)
+            LOG.error("%s", PROCESSING_ERROR, exc_info=True)
             return error_reply(PROCESSING_ERROR, error)
-        LOG.debug("message %s: reply: %r", message_id, elements)
+        LOG.debug("reply: %r", elements)
         return reply
 
-    def _abandon(self) -> None:
-        """Ends the process under a handler that nobody waits for, for the kubelet to restart.
-
-        Runs in the watch's thread. Only os._exit ends a process whose main thread is stuck.
-        """
+    def _on_hang_up(self, message_id: Optional[str]) -> None:
+        """Stops serving, for the kubelet to restart a process whose handler may hang; runs in the watch's thread."""
+        self._stopping = self._abandoned = True
         try:
             self._withdraw()
-            LOG.error("the sidecar hung up while the handler ran; exiting, with the handler here:")
+            CURRENT.message_id = message_id
+            LOG.error("the sidecar hung up while the handler ran; exiting once no other message is in progress")
+        finally:
+            if self._settings.concurrency == 1:
+                self._exit_abandoned()
+            self._bell.ring()
+
+    def _exit_abandoned(self) -> None:
+        """Ends the process although handlers run. Nobody waits for them, and only os._exit ends stuck ones."""
+        try:
+            CURRENT.message_id = None
+            LOG.error("exiting; all threads:")
             faulthandler.dump_traceback()
             sys.stdout.flush()
         finally:
@@ -615,13 +800,15 @@ def exit_while_loading(_signal: int, _frame: Optional[FrameType]) -> None:
     raise Terminated(0)
 
 
-def prepare(settings: Settings) -> Server:
-    """Loads the handler. What a killed container left behind goes first: the sidecar
-    and the probes would take it for a runtime that is ready."""
+def remove_leftovers(settings: Settings) -> None:
+    """What a killed container left behind: the sidecar and the probes would take it for a runtime that is ready."""
     try:
         remove_files(settings)
     except OSError as error:
         raise SetupError(f"cannot remove what an earlier run left: {error}") from error
+
+
+def load(settings: Settings) -> Invoker:
     try:
         handler = load_handler(settings.handler)
     except (SetupError, Terminated, KeyboardInterrupt):
@@ -630,14 +817,17 @@ def prepare(settings: Settings) -> Server:
         raise SetupError(f"ASYA_HANDLER={settings.handler} cannot be loaded") from error
     finally:
         LOG.disabled = False  # logging.config in user code disables loggers that it does not name
-    return Server(settings, Invoker(handler, settings.mode, settings.validate))
+    return Invoker(handler, settings.mode, settings.validate)
 
 
 def main() -> int:
     signal.signal(signal.SIGTERM, exit_while_loading)
     configure_output(os.environ.get("ASYA_LOG_LEVEL") or "INFO")
     try:
-        prepare(read_settings(os.environ)).run()
+        settings = read_settings(os.environ)
+        remove_leftovers(settings)
+        server = Server(settings)
+        server.run(load(settings))
     except SetupError as error:
         LOG.error("%s", error, exc_info=error.__cause__)
         return 1

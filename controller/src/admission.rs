@@ -7,19 +7,19 @@
 
 mod anchor;
 mod bindings;
+mod ca_propagation;
 mod facts;
 pub mod flags;
-mod objects;
-mod pace;
-mod proof;
-mod spread;
+mod injection_probe;
+mod restore_backoff;
+mod webhook_configs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use asya_process::tasks::Tasks;
-use asya_shared::admission::facts::Facts;
+use asya_shared::admission::facts::WebhookFacts;
 use asya_shared::admission::{self, Anchor, Endpoint, Settings};
 use asya_shared::backoff::Backoff;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -30,12 +30,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::warn;
 
-use self::anchor::Anchors;
-use self::bindings::Bound;
-use self::facts::FactsMap;
-use self::objects::{ObjectOutcome, Objects, Wanted};
-use self::proof::{Done, Proofs};
-use self::spread::Spread;
+use self::anchor::AnchorCache;
+use self::bindings::WebhookBinding;
+use self::ca_propagation::CaPropagation;
+use self::facts::FactsConfigMap;
+use self::injection_probe::{FinishedProbe, InjectionProbes};
+use self::webhook_configs::{DesiredConfig, ObjectOutcome, WebhookConfigs};
 use crate::certificates::trust::Trust;
 use crate::context::Context;
 use crate::reconcile::work_item::WorkItem;
@@ -45,41 +45,42 @@ use crate::work_queue::WorkQueue;
 
 /// Coalesces a burst of changes into one apply (CFG-1).
 const DEBOUNCE: Duration = Duration::from_millis(250);
-/// Minimum pause between two writes, even while another controller keeps reverting ours (CFG-9).
-const PAUSE: Duration = Duration::from_secs(1);
+/// Minimum pause between two writes, even while another controller keeps reverting them (CFG-9).
+const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(1);
 /// Base of the exponential backoff after a failed reconcile.
 const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
 /// How soon to retry while the actor cache is not synced: a list that completes triggers a reconcile, one that fails
 /// does not.
-const UNFILLED: Duration = Duration::from_secs(10);
+const NOT_SYNCED_RETRY: Duration = Duration::from_secs(10);
 
 /// How long to wait if nothing is scheduled: a change triggers the next reconcile.
-const FAR: Duration = Duration::from_hours(24);
+const IDLE_WAIT: Duration = Duration::from_hours(24);
 
 /// Combined outcome of applying all objects.
 #[derive(Default)]
-struct Applied {
+struct ApplySummary {
     wrote: bool,
     /// When the next reconcile is due even without a change.
     due: Option<Instant>,
 }
 
-impl Applied {
+impl ApplySummary {
     fn add(&mut self, outcome: ObjectOutcome) {
         match outcome {
-            ObjectOutcome::Kept => {}
-            ObjectOutcome::Wrote => self.wrote = true,
-            ObjectOutcome::Later(at) => self.later(Some(at)),
+            ObjectOutcome::Unchanged => {}
+            ObjectOutcome::Written => self.wrote = true,
+            ObjectOutcome::Deferred(at) => self.requeue_at(Some(at)),
         }
     }
 
-    fn later(&mut self, at: Option<Instant>) {
+    fn requeue_at(&mut self, at: Option<Instant>) {
         self.due = at.into_iter().chain(self.due).min();
     }
 
     fn wait(&self) -> Duration {
-        self.due
-            .map_or(FAR, |due| due.saturating_duration_since(Instant::now()))
+        self.due.map_or(IDLE_WAIT, |due| {
+            due.saturating_duration_since(Instant::now())
+        })
     }
 }
 
@@ -95,7 +96,7 @@ pub struct WebhookConfigPlan {
     /// Desired number of webhook replicas, if known.
     pub replicas: Option<u32>,
     /// How long any API server may take to observe a changed `caBundle` (CERT-4 (3)).
-    pub spread: Duration,
+    pub propagation_time: Duration,
 }
 
 impl WebhookConfigPlan {
@@ -109,18 +110,18 @@ pub struct WebhookConfigManager {
     plan: WebhookConfigPlan,
     trust: Trust,
     context: Arc<Context>,
-    mutating: Arc<Objects<MutatingWebhookConfiguration>>,
-    validating: Arc<Objects<ValidatingWebhookConfiguration>>,
-    anchors: Arc<Anchors>,
-    proofs: Proofs,
-    facts: FactsMap,
-    spread: Spread,
+    mutating: Arc<WebhookConfigs<MutatingWebhookConfiguration>>,
+    validating: Arc<WebhookConfigs<ValidatingWebhookConfiguration>>,
+    anchors: Arc<AnchorCache>,
+    injection_probes: InjectionProbes,
+    facts: FactsConfigMap,
+    ca_propagation: CaPropagation,
     /// Work queue of the actors.
     queue: WorkQueue<WorkItem>,
     tasks: Tasks,
     failures: u32,
     /// Last error that was logged, so that a repeated one is logged only once.
-    told: Option<String>,
+    last_error: Option<String>,
 }
 
 impl WebhookConfigManager {
@@ -134,23 +135,23 @@ impl WebhookConfigManager {
         tasks: Tasks,
     ) -> Self {
         Self {
-            mutating: Arc::new(Objects::new(client.clone(), &plan.release)),
-            validating: Arc::new(Objects::new(client.clone(), &plan.release)),
-            anchors: Arc::new(Anchors::new(
+            mutating: Arc::new(WebhookConfigs::new(client.clone(), &plan.release)),
+            validating: Arc::new(WebhookConfigs::new(client.clone(), &plan.release)),
+            anchors: Arc::new(AnchorCache::new(
                 client.clone(),
                 &plan.anchor(),
                 &plan.namespace,
             )),
-            proofs: Proofs::new(client.clone()),
-            facts: FactsMap::new(client, &plan.namespace, &plan.release),
-            spread: Spread::default(),
+            injection_probes: InjectionProbes::new(client.clone()),
+            facts: FactsConfigMap::new(client, &plan.namespace, &plan.release),
+            ca_propagation: CaPropagation::default(),
             plan,
             trust,
             context,
             queue,
             tasks,
             failures: 0,
-            told: None,
+            last_error: None,
         }
     }
 
@@ -169,50 +170,53 @@ impl WebhookConfigManager {
             self.validating.watch(metrics).run(notify()),
             self.anchors.watch(metrics).run(notify()),
         );
-        watches.spawn(self.tasks.unending(name, mutating));
-        watches.spawn(self.tasks.unending(name, validating));
-        watches.spawn(self.tasks.unending("watch of their anchor", anchors));
-        let mut trusted = self.trust.wanted();
-        let mut next = Instant::now();
+        watches.spawn(self.tasks.run_forever(name, mutating));
+        watches.spawn(self.tasks.run_forever(name, validating));
+        watches.spawn(
+            self.tasks
+                .run_forever("watch of the webhook anchor", anchors),
+        );
+        let mut ca_bundle = self.trust.wanted();
+        let mut next_reconcile = Instant::now();
         loop {
             tokio::select! {
                 () = changed.notified() => sleep(DEBOUNCE).await,
-                _ = trusted.changed() => {}
-                () = sleep_until(next) => {}
-                done = self.proofs.next() => self.settle(done),
+                _ = ca_bundle.changed() => {}
+                () = sleep_until(next_reconcile) => {}
+                finished = self.injection_probes.next() => self.record_probe(finished),
             }
-            let wait = self.pass().await;
-            next = Instant::now() + wait;
+            let wait = self.reconcile().await;
+            next_reconcile = Instant::now() + wait;
         }
     }
 
     /// Reconciles once. Returns how long to wait for the next reconcile if nothing changes.
-    async fn pass(&mut self) -> Duration {
-        match self.try_pass().await {
+    async fn reconcile(&mut self) -> Duration {
+        match self.try_reconcile().await {
             Ok(wait) => {
                 self.failures = 0;
                 wait
             }
             Err(reason) => {
                 self.failures += 1;
-                if self.told.as_deref() != Some(&reason) {
+                if self.last_error.as_deref() != Some(&reason) {
                     warn!(reason, "webhook configurations");
-                    self.told = Some(reason);
+                    self.last_error = Some(reason);
                 }
                 RETRY.after(self.failures)
             }
         }
     }
 
-    async fn try_pass(&mut self) -> Result<Duration, String> {
+    async fn try_reconcile(&mut self) -> Result<Duration, String> {
         // Until the caches are synced, an object that is missing from them may exist.
         if !(self.mutating.is_listed() && self.validating.is_listed() && self.anchors.is_listed()) {
-            return Ok(FAR);
+            return Ok(IDLE_WAIT);
         }
         let anchor = self.anchors.ensure().await?;
-        self.trust.goes_with(anchor.clone());
+        self.trust.set_anchor(anchor.clone());
         let bundles = self.bundles();
-        self.trust.found(bundles.iter().map(|bundle| &**bundle));
+        self.trust.live(bundles.iter().map(|bundle| &**bundle));
         let Some(ca_bundle) = self
             .trust
             .wanted()
@@ -220,7 +224,7 @@ impl WebhookConfigManager {
             .as_ref()
             .map(asya_certs::ca_bundle::CaBundle::pem)
         else {
-            return Ok(FAR);
+            return Ok(IDLE_WAIT);
         };
         let Some(anchor) = anchor else {
             return Err(format!(
@@ -236,33 +240,33 @@ impl WebhookConfigManager {
             ca_bundle,
             anchor,
         };
-        let mut applied = Applied::default();
-        let healed = self.apply_all(&settings, &mut applied).await;
-        // Publish facts after the repair: the webhook need not learn of an entry that another client changed for a
-        // moment.
-        applied.later(self.tell_facts(&settings.anchor).await?);
-        let Some(bound) = healed? else {
-            return Ok(UNFILLED.min(applied.wait()));
+        let mut applied = ApplySummary::default();
+        let result = self.apply_all(&settings, &mut applied).await;
+        // Publish facts after the objects are restored: the webhook need not learn of an entry that another client
+        // changed for a moment.
+        applied.requeue_at(self.publish_facts(&settings.anchor).await?);
+        let Some(bindings) = result? else {
+            return Ok(NOT_SYNCED_RETRY.min(applied.wait()));
         };
-        self.told = None;
+        self.last_error = None;
         if applied.wrote {
-            // The watch reads the write back. The pause limits a fight with another writer to one write a second.
-            sleep(PAUSE).await;
+            // The watch observes the write. The pause limits a conflict with another writer to one write per second.
+            sleep(MIN_WRITE_INTERVAL).await;
             self.context.bindings.changed().notify_one();
         }
-        let again = self.proofs.start(&bound, &settings.ca_bundle);
-        let failing = self.proofs.failing(&settings.ca_bundle);
-        self.context.metrics.unproved_bindings(failing);
-        Ok(again.unwrap_or(FAR).min(applied.wait()))
+        let next_probe = self.injection_probes.start(&bindings, &settings.ca_bundle);
+        let unproved = self.injection_probes.fail_closed(&settings.ca_bundle);
+        self.context.metrics.set_unverified_bindings(unproved);
+        Ok(next_probe.unwrap_or(IDLE_WAIT).min(applied.wait()))
     }
 
     /// Records a finished dry run. The reconcile that follows applies the outcome and starts further dry runs.
-    fn settle(&mut self, done: Done) {
-        if let Some((key, text)) = &self.proofs.settle(done)
+    fn record_probe(&mut self, finished: FinishedProbe) {
+        if let Some((key, text)) = &self.injection_probes.record(finished)
             && let Some(actor) = self.context.stores.actors.get(key)
         {
             let events = &self.context.events;
-            events.tell(&actor, EventReason::InjectionNotProved, text);
+            events.publish(&actor, EventReason::InjectionNotProved, text);
         }
     }
 
@@ -270,42 +274,48 @@ impl WebhookConfigManager {
     async fn apply_all(
         &mut self,
         settings: &Settings,
-        applied: &mut Applied,
-    ) -> Result<Option<Vec<Bound>>, String> {
-        let validator = Wanted::new(&admission::validating(settings));
+        applied: &mut ApplySummary,
+    ) -> Result<Option<Vec<WebhookBinding>>, String> {
+        let validator = DesiredConfig::new(&admission::validating(settings));
         applied.add(self.validating.apply(&validator, &self.context).await?);
         let Some(bound) = bindings::all(&self.context) else {
             return Ok(None);
         };
         let live = &self.mutating;
-        self.proofs.keep(&bound, || live.failing());
+        self.injection_probes
+            .retain_required(&bound, || live.fail_closed_entries());
         let bindings: Vec<_> = bound
             .iter()
-            .map(|bound| bound.binding(|name| self.proofs.has(&bound.uid, name)))
+            .map(|bound| bound.binding(|name| self.injection_probes.is_verified(&bound.uid, name)))
             .collect();
         let rules = admission::mutating(settings, &bindings);
-        self.tell_of_surplus(&rules.surplus);
+        self.report_unenforced(&rules.unenforced);
         self.apply_mutating(rules.objects, applied).await?;
         Ok(Some(bound))
     }
 
-    /// Publishes what the webhook cannot observe itself. Returns when there is more to publish.
-    async fn tell_facts(&mut self, anchor: &Anchor) -> Result<Option<Instant>, String> {
+    /// Publishes what the webhook cannot observe itself. Returns when further facts are due.
+    async fn publish_facts(&mut self, anchor: &Anchor) -> Result<Option<Instant>, String> {
         // Wait until every kind has been discovered; facts published earlier would have to be rewritten at once.
         let Some(unreadable) = self.context.bindings.kinds.unreadable() else {
             return Ok(None);
         };
-        let everywhere = facts::trusted(&self.bundles());
-        let (before, now) = (self.facts.trusted().await?, Instant::now());
-        let trusted = self.spread.tell(&everywhere, before, self.plan.spread, now);
-        let facts = Facts {
-            trusted: trusted.told,
+        let in_every_bundle = facts::cas_in_every_bundle(&self.bundles());
+        let (before, now) = (self.facts.published_cas().await?, Instant::now());
+        let trusted = self.ca_propagation.publishable(
+            &in_every_bundle,
+            before,
+            self.plan.propagation_time,
+            now,
+        );
+        let facts = WebhookFacts {
+            trusted: trusted.fingerprints,
             scripts: Some(self.context.installation.scripts_hash.clone()),
             unreadable,
             replicas: self.plan.replicas,
         };
-        self.facts.tell(facts, anchor).await?;
-        Ok(trusted.again)
+        self.facts.publish(facts, anchor).await?;
+        Ok(trusted.next_due)
     }
 
     /// Every `caBundle` of the cached configurations.
@@ -316,36 +326,38 @@ impl WebhookConfigManager {
 
     /// Enqueues the actors for which it changed whether their required entry exceeds the limit, so that they report it
     /// (CFG-7).
-    fn tell_of_surplus(&self, surplus: &[(String, String)]) {
-        let all = surplus.iter();
-        let all = all.map(|(namespace, name)| Key::new(namespace, name));
-        for actor in self.context.bindings.unenforced.tell(all.collect()) {
-            self.queue.now(WorkItem::Actor(actor));
+    fn report_unenforced(&self, unenforced: &[(String, String)]) {
+        let keys = unenforced
+            .iter()
+            .map(|(namespace, name)| Key::new(namespace, name));
+        for actor in self.context.bindings.unenforced.replace(keys.collect()) {
+            self.queue.enqueue(WorkItem::Actor(actor));
         }
     }
 
-    /// Keeps surplus objects, but without entries: only garbage collection through the anchor removes them.
+    /// Empties objects that are no longer needed instead of deleting them: only garbage collection through the anchor
+    /// removes them.
     async fn apply_mutating(
         &self,
         objects: Vec<MutatingWebhookConfiguration>,
-        applied: &mut Applied,
+        applied: &mut ApplySummary,
     ) -> Result<(), String> {
-        let mut wanted: BTreeMap<String, MutatingWebhookConfiguration> = BTreeMap::new();
+        let mut desired: BTreeMap<String, MutatingWebhookConfiguration> = BTreeMap::new();
         let template = objects.first().cloned().unwrap_or_default();
         for object in objects {
-            wanted.insert(object.metadata.name.clone().unwrap_or_default(), object);
+            desired.insert(object.metadata.name.clone().unwrap_or_default(), object);
         }
         for name in self.mutating.names() {
-            wanted.entry(name.clone()).or_insert_with(|| {
+            desired.entry(name.clone()).or_insert_with(|| {
                 let mut empty = template.clone();
                 empty.metadata.name = Some(name);
                 empty.webhooks = Some(Vec::new());
                 empty
             });
         }
-        for object in wanted.into_values() {
-            let wanted = Wanted::new(&object);
-            applied.add(self.mutating.apply(&wanted, &self.context).await?);
+        for object in desired.into_values() {
+            let desired = DesiredConfig::new(&object);
+            applied.add(self.mutating.apply(&desired, &self.context).await?);
         }
         Ok(())
     }

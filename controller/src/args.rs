@@ -9,7 +9,7 @@ use asya_process::flags::InstallationFlags;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, CommandFactory, Parser};
 
-use crate::admission::flags::RuleFlags;
+use crate::admission::flags::WebhookConfigFlags;
 use crate::certificates::flags::CertificateFlags;
 use crate::flags::interval;
 
@@ -162,7 +162,7 @@ pub struct Args {
 
     /// Webhook configurations.
     #[command(flatten)]
-    pub rules: RuleFlags,
+    pub rules: WebhookConfigFlags,
 
     /// Namespace of the operator.
     #[arg(long, env = "POD_NAMESPACE", default_value = "asya-system")]
@@ -178,7 +178,7 @@ impl Args {
     #[must_use]
     pub fn read() -> Self {
         Self::try_parse().unwrap_or_else(|error| {
-            let given = |flag: &str| std::env::args().any(|word| word.starts_with(flag));
+            let given = |flag: &str| std::env::args().any(|argument| argument.starts_with(flag));
             let set = |variable: &OsStr| std::env::var_os(variable).is_some();
             naming_its_source(error, given, set).exit()
         })
@@ -192,18 +192,18 @@ fn naming_its_source(
     given: impl Fn(&str) -> bool,
     set: impl Fn(&OsStr) -> bool,
 ) -> clap::Error {
-    let Some(ContextValue::String(shown)) = error.get(ContextKind::InvalidArg) else {
+    let Some(ContextValue::String(flag_usage)) = error.get(ContextKind::InvalidArg) else {
         return error;
     };
-    let flag = shown.split(' ').next().unwrap_or_default();
+    let flag = flag_usage.split(' ').next().unwrap_or_default();
     let command = Args::command();
     let mut args = command.get_arguments();
-    let found =
+    let matching =
         args.find(|arg| Some(flag) == arg.get_long().map(|name| format!("--{name}")).as_deref());
-    let variable = found.and_then(Arg::get_env).filter(|name| set(name));
+    let variable = matching.and_then(Arg::get_env).filter(|name| set(name));
     if let Some(variable) = variable.filter(|_| !given(flag)) {
-        let named = format!("{}, that is {shown}", variable.display());
-        error.insert(ContextKind::InvalidArg, ContextValue::String(named));
+        let source = format!("{}, that is {flag_usage}", variable.display());
+        error.insert(ContextKind::InvalidArg, ContextValue::String(source));
     }
     error
 }
@@ -262,7 +262,7 @@ mod tests {
 
     /// FW-5, FW-6, FW-8
     #[test]
-    fn intervals_are_times_with_a_unit() {
+    fn intervals_need_a_unit() {
         for (text, seconds) in [
             ("0", 0),
             ("30s", 30),
@@ -279,23 +279,23 @@ mod tests {
 
     /// OPS-2
     #[test]
-    fn bad_value_of_a_variable_names_the_variable() {
+    fn invalid_value_from_the_environment_names_the_variable() {
         let flag = "--max-concurrent-reconciles";
         let error = || Args::try_parse_from(["asya-controller", &format!("{flag}=0")]).unwrap_err();
-        let named =
+        let message =
             |given| naming_its_source(error(), |word| given && word == flag, |_| true).to_string();
         assert!(
-            named(false).contains("for 'ASYA_MAX_CONCURRENT_RECONCILES, that is --max"),
+            message(false).contains("for 'ASYA_MAX_CONCURRENT_RECONCILES, that is --max"),
             "{}",
-            named(false)
+            message(false)
         );
-        assert!(!named(true).contains("ASYA_MAX"), "{}", named(true));
+        assert!(!message(true).contains("ASYA_MAX"), "{}", message(true));
     }
 
     /// QUE-12
     #[test]
-    fn queue_management_is_switched_off_in_any_spelling() {
-        for (text, wanted) in [
+    fn queue_management_flag_accepts_every_spelling() {
+        for (text, expected) in [
             ("true", true),
             ("True", true),
             ("1", true),
@@ -303,7 +303,7 @@ mod tests {
             ("0", false),
             ("", false),
         ] {
-            assert_eq!(yes_or_no(text), Ok(wanted), "{text:?}");
+            assert_eq!(yes_or_no(text), Ok(expected), "{text:?}");
         }
         yes_or_no("off").unwrap_err();
     }

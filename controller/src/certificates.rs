@@ -1,4 +1,4 @@
-//! The webhook's certificates and CA keys, which the leader keeps in Secrets (docs/spec/admission.md, section 5).
+//! The webhook's certificates and CA keys, which the leader manages in Secrets (docs/spec/admission.md, section 5).
 //!
 //! [`asya_certs::decide`] decides what to do; this module decides when: on each change of the Secrets or of what the
 //! webhook configurations trust, and at an interval, by the wall clock. In a steady state it reads and writes nothing.
@@ -14,31 +14,31 @@ use std::time::Duration;
 use asya_certs::bundle::Bundle;
 use asya_certs::ca_bundle::CaBundle;
 use asya_certs::certificate::Certificate;
-use asya_certs::change::{Change, change};
+use asya_certs::change::{Change, apply_step};
 use asya_certs::decide::{Step, decide};
 use asya_certs::mint::Settings;
 use asya_certs::secret::TlsSecret;
-use asya_certs::store::{Store, Stored, WriteError, authority_secret};
-use asya_certs::watch::{SecretWatch, Seen};
+use asya_certs::store::{Store, Stored, WriteError, ca_secret_name};
+use asya_certs::watch::{Observation, SecretWatch};
 use asya_shared::backoff::Backoff;
 use jiff::Timestamp;
 use kube::Client;
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
-use self::trust::{Anchored, Trust};
+use self::trust::{AnchorState, Trust};
 
 /// A rotation takes five writes; more than this at a time is a bug.
 const MOST_WRITES: usize = 8;
 /// Half of the delay after a first failure.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_mins(1));
 /// How long to wait, before creating a CA from nothing, to learn which one the configurations trust.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TRUST_DISCOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Interval between attempts to reach the webhook.
-const REACH_AGAIN: Duration = Duration::from_secs(10);
+const REACH_RETRY: Duration = Duration::from_secs(10);
 
-/// How the certificates are kept.
+/// How the certificates are managed.
 #[derive(Clone, Debug)]
 pub struct CertificatePlan {
     /// Namespace of the Secrets.
@@ -49,12 +49,11 @@ pub struct CertificatePlan {
     pub settings: Settings,
     /// Whether cert-manager alone issues the certificates (CERT-7).
     pub by_cert_manager: bool,
-    /// How long the next CA waits at most while the API server does not reach the webhook. The present CA is valid for
-    /// longer, but a webhook that cannot be called, or that judges nothing, must not keep it from being replaced in
-    /// time.
-    pub reached_within: Duration,
+    /// Maximum time that the next CA waits while the API server does not reach the webhook. The current CA is valid for
+    /// longer, but a webhook that cannot be called, or validates nothing, must not delay the rotation past its expiry.
+    pub reach_deadline: Duration,
     /// Interval between checks of the clock.
-    pub look: Duration,
+    pub check_interval: Duration,
 }
 
 /// The leader's certificate task.
@@ -66,13 +65,14 @@ pub struct CertificateManager {
     /// The Secrets as last read or written.
     stored: Stored,
     /// Whether `stored` is up to date.
-    is_read: bool,
-    since: Instant,
-    /// Since when only the unreached webhook keeps the next CA from signing.
-    unreached: Option<Instant>,
+    is_current: bool,
+    /// When this task started: what the configurations trust takes a moment to be discovered.
+    started: Instant,
+    /// Since when only the unreachable webhook has kept the next CA from signing.
+    unreachable_since: Option<Instant>,
     failures: u32,
     /// The last message, which is not logged again.
-    told: Option<String>,
+    last_message: Option<String>,
 }
 
 impl CertificateManager {
@@ -85,109 +85,116 @@ impl CertificateManager {
             trust,
             client,
             stored: Stored::default(),
-            is_read: false,
-            since: Instant::now(),
-            unreached: None,
+            is_current: false,
+            started: Instant::now(),
+            unreachable_since: None,
             failures: 0,
-            told: None,
+            last_message: None,
         }
     }
 
-    /// Keeps the certificates forever.
+    /// Manages the certificates, forever.
     pub async fn run(mut self) {
         let (namespace, name) = (&self.plan.namespace, &self.plan.secret);
         let mut watch = SecretWatch::new(self.client.clone(), namespace, name);
-        let keys = authority_secret(name);
+        let keys = ca_secret_name(name);
         let mut keys = SecretWatch::new(self.client.clone(), namespace, &keys);
-        let (mut found, mut anchored) = (self.trust.changes(), self.trust.anchored());
-        self.since = Instant::now();
-        let mut next = self.since;
+        let (mut live_trust, mut anchor) = (self.trust.subscribe_live(), self.trust.anchor());
+        self.started = Instant::now();
+        let mut next = self.started;
         loop {
-            let mut stale = !self.is_read;
+            let mut stale = !self.is_current;
             tokio::select! {
-                seen = watch.next() => match seen {
-                    // A watch may show an older version than our last write: it only tells us when to read again.
-                    Seen::Now(shown) => stale |= version(shown.as_deref()) != version(self.stored.server.as_ref()),
-                    Seen::Blind(_) => continue,
+                observation = watch.next() => match observation {
+                    // A watch may lag behind our last write, so it only triggers a read.
+                    Observation::Current(secret) => {
+                        stale |= version(secret.as_deref()) != version(self.stored.serving_secret.as_ref());
+                    }
+                    Observation::Unavailable(_) => continue,
                 },
-                seen = keys.next(), if !self.plan.by_cert_manager => match seen {
-                    Seen::Now(shown) => stale |= version(shown.as_deref()) != version(self.stored.authority.as_ref()),
-                    Seen::Blind(_) => continue,
+                observation = keys.next(), if !self.plan.by_cert_manager => match observation {
+                    Observation::Current(secret) => {
+                        stale |= version(secret.as_deref()) != version(self.stored.ca_secret.as_ref());
+                    }
+                    Observation::Unavailable(_) => continue,
                 },
-                _ = found.changed() => {}
-                _ = anchored.changed() => {}
+                _ = live_trust.changed() => {}
+                _ = anchor.changed() => {}
                 () = sleep_until(next) => {}
             }
-            next = Instant::now() + self.pass(stale).await;
+            next = Instant::now() + self.reconcile(stale).await;
         }
     }
 
     /// Reconciles once, and returns the delay before the next time.
-    async fn pass(&mut self, stale: bool) -> Duration {
-        match self.try_pass(stale).await {
+    async fn reconcile(&mut self, stale: bool) -> Duration {
+        match self.try_reconcile(stale).await {
             Ok(wait) => {
                 self.failures = 0;
                 wait
             }
             Err(reason) => {
                 self.failures += 1;
-                // What we hold may be what the failed write was to replace.
-                self.is_read = false;
-                self.tell(&reason);
+                // A failed write may have been stored nevertheless.
+                self.is_current = false;
+                self.warn_once(&reason);
                 RETRY.after(self.failures)
             }
         }
     }
 
-    async fn try_pass(&mut self, stale: bool) -> Result<Duration, String> {
+    async fn try_reconcile(&mut self, stale: bool) -> Result<Duration, String> {
         if stale {
             self.read().await?;
         }
         for _ in 0..MOST_WRITES {
-            let (data, exists) = (self.stored.data(), self.stored.server.is_some());
+            let (data, exists) = (self.stored.data(), self.stored.serving_secret.is_some());
             let (bundle, now) = (self.stored.bundle(), Timestamp::now());
-            self.want(&bundle.authorities, now);
+            self.request_trust(&bundle.cas, now);
             if self.plan.by_cert_manager {
-                self.judge(&bundle, now);
-                return Ok(self.plan.look);
+                self.log_leaf_fault(&bundle, now);
+                return Ok(self.plan.check_interval);
             }
-            let trusted_for = self.trust.trusted_for(&bundle.authorities);
-            // First move the keys: a release with a single Secret left them where the webhook reads.
-            let step = if self.stored.is_split() {
+            let trusted_for = self.trust.trusted_for(&bundle.cas);
+            // Move the CA keys first: releases with a single Secret left them where the webhook reads.
+            let step = if self.stored.ca_keys_are_separate() {
                 decide(&bundle, trusted_for, &self.plan.settings, now)
             } else {
                 Step::Keep
             };
-            let unknown = !self.trust.is_known() && self.since.elapsed() < PATIENCE;
+            let unknown =
+                !self.trust.is_known() && self.started.elapsed() < TRUST_DISCOVERY_TIMEOUT;
             if matches!(step, Step::Mint(_)) && unknown {
-                return Ok(PATIENCE.saturating_sub(self.since.elapsed()));
+                return Ok(TRUST_DISCOVERY_TIMEOUT.saturating_sub(self.started.elapsed()));
             }
-            if step == Step::Switch && self.serves(&bundle, now) && !self.is_reached().await {
-                return Ok(REACH_AGAIN.min(self.plan.reached_within));
+            if step == Step::Switch && self.has_valid_leaf(&bundle, now) && !self.is_reached().await
+            {
+                return Ok(REACH_RETRY.min(self.plan.reach_deadline));
             }
-            let present = self.trust.present();
+            let trusted = self.trust.trusted_anywhere();
             let settings = &self.plan.settings;
-            let changed = change(&step, &data, &bundle, &present, settings, now);
+            let changed = apply_step(&step, &data, &bundle, &trusted, settings, now);
             let changed = changed.map_err(|error| error.to_string())?;
-            let anchored = self.trust.anchored().borrow().clone();
-            if !exists && anchored == Some(Anchored::Nowhere) {
+            let anchor = self.trust.anchor().borrow().clone();
+            if !exists && anchor == Some(AnchorState::Missing) {
                 // Without an owner, nothing would remove the Secret.
-                return Ok(self.plan.look);
+                return Ok(self.plan.check_interval);
             }
-            let owner = anchored.as_ref().and_then(Anchored::owner);
-            let is_settled = self.stored.is_split() && self.stored.goes_with(owner.as_ref());
-            let as_it_is = || Change {
+            let owner = anchor.as_ref().and_then(AnchorState::owner);
+            let is_up_to_date =
+                self.stored.ca_keys_are_separate() && self.stored.has_owner(owner.as_ref());
+            let unchanged = || Change {
                 data: data.clone(),
                 since: bundle.since,
             };
-            let Some(changed) = changed.or_else(|| (!is_settled).then(as_it_is)) else {
-                return Ok(self.after(&step, trusted_for));
+            let Some(changed) = changed.or_else(|| (!is_up_to_date).then(unchanged)) else {
+                return Ok(self.wait_after(&step, trusted_for));
             };
             let written = self.store.write(&self.stored, changed, owner.as_ref());
             match written.await {
                 Ok(written) => {
                     self.stored = written;
-                    self.told = None;
+                    self.last_message = None;
                     info!(secret = self.plan.secret, %step, "webhook certificates");
                 }
                 // Continue from what another process wrote, so that nothing is created twice (CERT-2).
@@ -199,30 +206,31 @@ impl CertificateManager {
     }
 
     /// Whether the webhook's replicas have a certificate that clients accept.
-    fn serves(&self, bundle: &Bundle, now: Timestamp) -> bool {
+    fn has_valid_leaf(&self, bundle: &Bundle, now: Timestamp) -> bool {
         let leaf = bundle.leaf.as_ref();
-        leaf.is_ok_and(|leaf| leaf.judge(&self.plan.settings.names, now).is_ok())
+        leaf.is_ok_and(|leaf| leaf.verify(&self.plan.settings.names, now).is_ok())
     }
 
-    /// Whether a dry run shows that the API server reaches the webhook with what it trusts now, or this was tried for
-    /// long enough. Without any webhook configuration there is no caller (CERT-4 (3)).
+    /// Whether a dry run shows that the API server reaches the webhook with the CAs it trusts now, or the deadline for
+    /// that has passed. Without any webhook configuration there is no caller (CERT-4 (3)).
     async fn is_reached(&mut self) -> bool {
-        if self.trust.is_empty() {
+        if self.trust.has_no_bundles() {
             return true;
         }
-        let Err(reason) = reach::reach(&self.client, &self.plan.namespace).await else {
-            self.unreached = None;
+        let Err(reason) = reach::check_webhook_reachable(&self.client, &self.plan.namespace).await
+        else {
+            self.unreachable_since = None;
             return true;
         };
-        let since = *self.unreached.get_or_insert_with(Instant::now);
-        if since.elapsed() < self.plan.reached_within {
-            self.tell(&format!(
+        let since = *self.unreachable_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < self.plan.reach_deadline {
+            self.warn_once(&format!(
                 "waiting to use the next CA: the API server does not reach the webhook: {reason}"
             ));
             return false;
         }
-        self.unreached = None;
-        self.tell(&format!(
+        self.unreachable_since = None;
+        self.warn_once(&format!(
             "using the next CA, although the API server does not reach the webhook: {reason}"
         ));
         true
@@ -231,35 +239,37 @@ impl CertificateManager {
     async fn read(&mut self) -> Result<(), String> {
         let read = self.store.read().await;
         self.stored = read.map_err(|error| error.to_string())?;
-        self.is_read = true;
+        self.is_current = true;
         Ok(())
     }
 
     /// How long to wait when the next step writes nothing.
-    fn after(&mut self, step: &Step, trusted_for: Option<Duration>) -> Duration {
-        let look = self.plan.look;
+    fn wait_after(&mut self, step: &Step, trusted_for: Option<Duration>) -> Duration {
+        let interval = self.plan.check_interval;
         if *step == Step::Keep {
-            self.told = None;
-            return look;
+            self.last_message = None;
+            return interval;
         }
-        if self.told.as_deref() != Some(&step.to_string()) {
+        if self.last_message.as_deref() != Some(&step.to_string()) {
             info!(secret = self.plan.secret, %step, "webhook certificates");
-            self.told = Some(step.to_string());
+            self.last_message = Some(step.to_string());
         }
-        let left = trusted_for.map(|so_long| self.plan.settings.spread.saturating_sub(so_long));
-        left.unwrap_or(look).min(look)
+        let remaining =
+            trusted_for.map(|elapsed| self.plan.settings.propagation_delay.saturating_sub(elapsed));
+        remaining.unwrap_or(interval).min(interval)
     }
 
-    fn want(&self, authorities: &[Certificate], now: Timestamp) {
-        // An unreadable bundle will be repaired; until then the trust stays as it is.
-        if authorities.is_empty() {
+    fn request_trust(&self, cas: &[Certificate], now: Timestamp) {
+        // An unreadable bundle will be repaired; until then, leave the trusted CAs unchanged.
+        if cas.is_empty() {
             return;
         }
-        let bundle: CaBundle = authorities.iter().cloned().collect();
+        let bundle: CaBundle = cas.iter().cloned().collect();
         if self.plan.by_cert_manager {
-            // Old authorities can be kept only once they are known.
+            // Old CAs can be kept only once they are known.
             if self.trust.is_known() {
-                self.trust.want(bundle.beside(&self.trust.present(), now));
+                self.trust
+                    .want(bundle.merged_with(&self.trust.trusted_anywhere(), now));
             }
         } else {
             self.trust.want(bundle);
@@ -267,24 +277,24 @@ impl CertificateManager {
     }
 
     /// Only cert-manager can repair what it issues, so log the fault.
-    fn judge(&mut self, bundle: &Bundle, now: Timestamp) {
+    fn log_leaf_fault(&mut self, bundle: &Bundle, now: Timestamp) {
         let leaf = bundle.leaf.as_ref().map_err(Clone::clone);
-        let good = leaf.and_then(|leaf| leaf.judge(&self.plan.settings.names, now).map(drop));
-        if let Err(fault) = good {
-            self.tell(&format!("{fault}; check its cert-manager Certificate"));
+        let verified = leaf.and_then(|leaf| leaf.verify(&self.plan.settings.names, now).map(drop));
+        if let Err(fault) = verified {
+            self.warn_once(&format!("{fault}; check its cert-manager Certificate"));
         } else {
-            self.told = None;
+            self.last_message = None;
         }
     }
 
-    fn tell(&mut self, reason: &str) {
-        if self.told.as_deref() != Some(reason) {
+    fn warn_once(&mut self, reason: &str) {
+        if self.last_message.as_deref() != Some(reason) {
             let (namespace, name) = (&self.plan.namespace, &self.plan.secret);
             warn!(
                 secret = format!("{namespace}/{name}"),
                 reason, "webhook certificates"
             );
-            self.told = Some(reason.to_owned());
+            self.last_message = Some(reason.to_owned());
         }
     }
 }

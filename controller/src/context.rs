@@ -23,8 +23,8 @@ use crate::cluster::objects::Objects;
 use crate::cluster::rollouts::WorkloadRollouts;
 use crate::cluster::store::Store;
 use crate::cluster::workload::Workloads;
-use crate::pods::mounts::Mounts;
-use crate::pods::refusals::Refusals;
+use crate::pods::creation_failures::PodCreationFailures;
+use crate::pods::mount_failures::MountFailures;
 use crate::record::{
     ActorRecord, ChildRecord, HpaRecord, Key, PodRecord, ScaledObjectRecord, TriggerAuthentication,
 };
@@ -46,10 +46,10 @@ pub struct Context {
     /// Deployments and `StatefulSet`s of actors.
     pub workloads: Workloads,
     /// Pods that `StatefulSet`s may not create.
-    pub refusals: Arc<Refusals>,
+    pub creation_failures: Arc<PodCreationFailures>,
     /// Actors' `ServiceAccount`s.
     pub service_accounts: Objects<ChildRecord<ServiceAccount>>,
-    /// All `ScaledObject`s, ours and foreign ones.
+    /// All `ScaledObject`s, including foreign ones.
     pub scaled_objects: Objects<ScaledObjectRecord>,
     /// `TriggerAuthentication`s with which KEDA logs in to the brokers.
     pub trigger_authentications: Objects<ChildRecord<TriggerAuthentication>>,
@@ -64,7 +64,7 @@ pub struct Context {
     /// Limits concurrent rollouts of bound targets.
     pub rollout_slots: RolloutSlots,
     /// Limits concurrent rollouts of our own workloads when the installation changes.
-    pub rollouts: WorkloadRollouts,
+    pub workload_rollouts: WorkloadRollouts,
     pub brokers: Brokers,
     /// Actors whose queue must be verified again, whatever their status says.
     pub queue_rechecks: QueueRechecks,
@@ -73,7 +73,7 @@ pub struct Context {
     /// Message counts of the queues.
     pub depths: Arc<Depths>,
     /// Keeps the runtime script in the actors' namespaces.
-    pub runtime: RuntimeScript,
+    pub runtime_script: RuntimeScript,
     pub events: Events,
     pub metrics: Arc<Metrics>,
 }
@@ -85,7 +85,7 @@ impl Context {
         self.retired_queue_schedule.forget(key);
         self.depths.forget(key);
         self.rollout_slots.forget(key);
-        self.rollouts.forget(key);
+        self.workload_rollouts.forget(key);
         self.stores.foreign_names.forget(key);
     }
 }
@@ -93,7 +93,7 @@ impl Context {
 /// Settings that are the same for all actors.
 pub struct Installation {
     pub transports: TransportsConfig,
-    /// What the installation contributes to pods.
+    /// Settings of the installation for pods.
     pub settings: Settings,
     /// Hash of the runtime script. Pods carry it, so that a new script rolls them (RUN-4).
     pub runtime_hash: String,
@@ -125,8 +125,8 @@ pub struct Stores {
     /// Pods of the actors.
     pub pods: Arc<Store<PodRecord>>,
     /// Volumes that these pods cannot mount.
-    pub mounts: Arc<Mounts>,
-    /// All HPAs, KEDA's and foreign ones.
+    pub mount_failures: Arc<MountFailures>,
+    /// All HPAs, including KEDA's and foreign ones.
     pub hpas: Arc<Store<HpaRecord>>,
     /// Actors whose children's names are taken by foreign objects.
     pub foreign_names: ForeignNames,
@@ -137,7 +137,7 @@ impl Default for Stores {
         let pods = Arc::default();
         Self {
             actors: Arc::default(),
-            mounts: Arc::new(Mounts::of(&pods)),
+            mount_failures: Arc::new(MountFailures::of(&pods)),
             pods,
             hpas: Arc::default(),
             foreign_names: ForeignNames::default(),

@@ -12,7 +12,7 @@ pub fn interval(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    let wrong = || "must be a time such as 30s, 5m or 10h".to_owned();
-    let parsed: SignedDuration = text.parse().map_err(|_| wrong())?;
-    Duration::try_from(parsed).map_err(|_| wrong())
+    let error = || "must be a time such as 30s, 5m or 10h".to_owned();
+    let parsed: SignedDuration = text.parse().map_err(|_| error())?;
+    Duration::try_from(parsed).map_err(|_| error())
 }

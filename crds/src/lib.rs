@@ -5,6 +5,7 @@ pub mod corpus;
 mod tests;
 
 use asya_shared::names::annotation;
+use serde_json::Value;
 
 /// Header of the generated file.
 const HEADER: &str = "# Written by `cargo run -p asya-crds` from shared/src/api. Do not edit.\n";
@@ -19,4 +20,19 @@ pub fn yaml() -> Result<String, Box<dyn std::error::Error>> {
     // An older operator does not overwrite the CRD of a newer release (SAFE-38).
     crd["metadata"]["annotations"][annotation::CRD_VERSION] = env!("CARGO_PKG_VERSION").into();
     Ok(format!("{HEADER}{}", serde_saphyr::to_string(&crd)?))
+}
+
+/// The schema of the CRD, with its rules as kube's evaluator of CEL reads them: an optional `oldSelf` is an optional for
+/// the API server, but the plain value or null for the evaluator.
+///
+/// # Errors
+/// When the CRD cannot be serialised as JSON.
+pub fn evaluable_schema() -> serde_json::Result<Value> {
+    let crd = asya_shared::api::crd()?;
+    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let text = schema
+        .to_string()
+        .replace("oldSelf.hasValue()", "oldSelf != null")
+        .replace("oldSelf.value()", "oldSelf");
+    serde_json::from_str(&text)
 }

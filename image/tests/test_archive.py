@@ -1,5 +1,6 @@
 """An image archive is what engines expect, and depends on its files alone."""
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -35,7 +36,7 @@ class Archive(unittest.TestCase):
         return root
 
     def files(self, root):
-        archive.image(root, NAME, "x86_64").write(self.folder / "image.tar")
+        archive.image("asya-operator", root, NAME, "x86_64").write(self.folder / "image.tar")
         with tarfile.open(self.folder / "image.tar") as tar:
             return {entry.name: tar.extractfile(entry).read() for entry in tar}
 
@@ -70,17 +71,65 @@ class Archive(unittest.TestCase):
             modes = {entry.name: (entry.mode, entry.uid, entry.gid) for entry in tar}
         self.assertEqual(modes, {"etc": (0o755, 0, 0), "etc/passwd": (0o644, 0, 0), "program": (0o755, 0, 0)})
 
-    def test_image_runs_as_a_user_without_rights(self):
-        files = self.files(self.root())
+    def config(self, title):
+        files = archive.image(title, self.root(title), NAME, "x86_64").files
         (docker,) = json.loads(files["manifest.json"])
-        self.assertEqual(json.loads(files[docker["Config"]])["config"]["User"], "65532:65532")
+        return json.loads(files[docker["Config"]])["config"]
+
+    def test_sidecar_starts_as_a_user_without_rights_and_gives_memory_back(self):
+        """SC-97, SC-98"""
+        expected = {
+            "User": "65532:65532",
+            "WorkingDir": "/",
+            "Entrypoint": ["/asya-sidecar"],
+            "Env": ["MALLOC_ARENA_MAX=1", "MALLOC_MMAP_THRESHOLD_=1048576"],
+            "Labels": {"org.opencontainers.image.title": "asya-sidecar", "org.opencontainers.image.licenses": "Apache-2.0"},
+        }
+        self.assertEqual(self.config("asya-sidecar"), expected)
+
+    def test_operator_starts_as_a_user_without_rights(self):
+        expected = {
+            "User": "65532:65532",
+            "WorkingDir": "/",
+            "Entrypoint": ["/asya-controller"],
+            "Labels": {"org.opencontainers.image.title": "asya-operator", "org.opencontainers.image.licenses": "Apache-2.0"},
+        }
+        self.assertEqual(self.config("asya-operator"), expected)
+
+    def test_containerfile_configures_the_same_images(self):
+        """SC-98"""
+        text = (pathlib.Path(archive.__file__).parent.parent / "Containerfile").read_text()
+        for title in archive.IMAGES:
+            _, _, stage = text.partition("FROM scratch AS %s\n" % title[len("asya-"):])
+            stage, _, _ = stage.partition("\nFROM ")
+            config = self.config(title)
+            written = {line.partition(" ")[0]: line.partition(" ")[2] for line in stage.splitlines()}
+            self.assertEqual(written["USER"], config["User"])
+            self.assertEqual(json.loads(written["ENTRYPOINT"]), config["Entrypoint"])
+            self.assertEqual(written.get("ENV", "").split(), config.get("Env", []))
+            self.assertEqual(dict(label.split("=") for label in written["LABEL"].split()), config["Labels"])
 
     def test_equal_folders_make_equal_archives_whenever_they_were_made(self):
         self.assertEqual(self.files(self.root("a", time=1)), self.files(self.root("b", time=2)))
 
     def test_name_without_a_tag_is_refused(self):
         with self.assertRaisesRegex(SystemExit, "registry:5000/asya has no tag"):
-            archive.main(self.root(), "registry:5000/asya", self.folder / "image.tar")
+            archive.main("asya-operator", self.root(), "registry:5000/asya", self.folder / "image.tar")
+
+    def test_unknown_image_is_refused(self):
+        with self.assertRaisesRegex(SystemExit, "no image asya: only asya-operator and asya-sidecar"):
+            archive.main("asya", self.root(), NAME, self.folder / "image.tar")
+
+    def test_folder_that_is_too_large_makes_no_archive(self):
+        """SC-98"""
+        root = self.root()
+        (root / "program").write_bytes(bytes(1_100_000))
+        with self.assertRaisesRegex(SystemExit, "root has 1.1 MB, more than 1"):
+            archive.main("asya-sidecar", root, NAME, self.folder / "image.tar", "1")
+        self.assertFalse((self.folder / "image.tar").exists())
+        with contextlib.redirect_stdout(io.StringIO()):
+            archive.main("asya-sidecar", root, NAME, self.folder / "image.tar", "2")
+        self.assertTrue((self.folder / "image.tar").exists())
 
     def blob(self, files, descriptor):
         return files[archive.blob(descriptor)]

@@ -26,27 +26,26 @@ pub enum Error {
 }
 
 /// Loads the kubeconfig file if one is given; otherwise infers the configuration from the pod's service account or
-/// `KUBECONFIG`. `quiet` is the read timeout: a connection that delivers nothing for that long is dropped, so it must
-/// be longer than a watch lasts.
+/// `KUBECONFIG`. Connections that are silent for `read_timeout` are closed, so it must be longer than a watch request.
 ///
 /// # Errors
-/// When there is no usable configuration.
-pub async fn config(kubeconfig: Option<&str>, quiet: Duration) -> Result<Config, Error> {
+/// If there is no usable configuration.
+pub async fn config(kubeconfig: Option<&str>, read_timeout: Duration) -> Result<Config, Error> {
     let mut config = match kubeconfig {
         Some(path) => {
-            let wrong = |source| Error::Kubeconfig {
+            let invalid = |source| Error::Kubeconfig {
                 path: path.to_owned(),
                 source,
             };
-            let file = Kubeconfig::read_from(path).map_err(wrong)?;
+            let file = Kubeconfig::read_from(path).map_err(invalid)?;
             Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
                 .await
-                .map_err(wrong)?
+                .map_err(invalid)?
         }
         None => Config::infer().await?,
     };
     config.connect_timeout = Some(CONNECT_TIMEOUT);
-    config.read_timeout = Some(quiet);
+    config.read_timeout = Some(read_timeout);
     // No client-side retries: the work queue and each watch have their own backoff.
     config.default_retry = false;
     Ok(config)

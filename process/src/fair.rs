@@ -1,16 +1,16 @@
-//! Fair eviction: when a resource that clients share runs out, the client that uses the most of it loses first.
+//! Fair eviction: when a shared resource runs out, the client that uses the most of it is evicted first.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use tokio::time::Instant;
 
-/// A share of the resource, held for one client.
+/// A client's share of the resource.
 #[derive(Clone, Copy, Debug)]
 pub struct Share<K> {
     /// Identifies the share.
     pub key: K,
-    /// Address of the client that the share is held for.
+    /// Address of the client.
     pub peer: IpAddr,
     /// Shares with a lower rank are evicted first.
     pub rank: u8,
@@ -21,18 +21,18 @@ pub struct Share<K> {
 }
 
 /// Picks the share to evict: at the lowest rank, from the peer that uses the most at that rank, its largest share; ties
-/// go to the oldest. A peer never loses a share while another uses more at that rank.
+/// go to the oldest. A peer is never evicted while another uses more at that rank.
 pub fn victim<K: Copy>(shares: &[Share<K>]) -> Option<Share<K>> {
     let rank = shares.iter().map(|share| share.rank).min()?;
-    let mut taken: BTreeMap<IpAddr, usize> = BTreeMap::new();
+    let mut used: BTreeMap<IpAddr, usize> = BTreeMap::new();
     for share in shares.iter().filter(|share| share.rank == rank) {
-        *taken.entry(share.peer).or_default() += share.size;
+        *used.entry(share.peer).or_default() += share.size;
     }
-    let (greedy, _) = taken.into_iter().max_by_key(|(_, taken)| *taken)?;
-    let theirs = shares
+    let (heaviest, _) = used.into_iter().max_by_key(|(_, used)| *used)?;
+    let candidates = shares
         .iter()
-        .filter(|it| it.rank == rank && it.peer == greedy);
-    theirs
+        .filter(|share| share.rank == rank && share.peer == heaviest);
+    candidates
         .min_by(|a, b| b.size.cmp(&a.size).then(a.since.cmp(&b.since)))
         .copied()
 }
@@ -46,7 +46,7 @@ mod tests {
 
     type Row = (u8, u8, usize, u64);
 
-    fn given_up(rows: &[Row]) -> Option<usize> {
+    fn evicted(rows: &[Row]) -> Option<usize> {
         let start = Instant::now();
         let shares = rows.iter().enumerate();
         let shares = shares.map(|(key, (peer, rank, size, since))| Share {
@@ -56,7 +56,7 @@ mod tests {
             size: *size,
             since: start + Duration::from_secs(*since),
         });
-        victim(&shares.collect::<Vec<_>>()).map(|it| it.key)
+        victim(&shares.collect::<Vec<_>>()).map(|share| share.key)
     }
 
     /// ADM-20, ADM-22
@@ -64,35 +64,35 @@ mod tests {
     fn heaviest_peer_loses_its_largest_then_oldest_share() {
         // peer, rank, size, since
         let rows: [(&str, &[Row], Option<usize>); 6] = [
-            ("nothing is held", &[], None),
+            ("no shares", &[], None),
             (
-                "the oldest of equals",
+                "oldest of equal shares",
                 &[(1, 0, 1, 5), (1, 0, 1, 3), (1, 0, 1, 4)],
                 Some(1),
             ),
             (
-                "the peer with two, not the oldest of all",
+                "peer with two shares, not the oldest of all",
                 &[(1, 0, 1, 0), (2, 0, 1, 2), (2, 0, 1, 1)],
                 Some(2),
             ),
             (
-                "a lower rank first, whoever has more above",
+                "lower rank first, regardless of usage at a higher one",
                 &[(1, 1, 9, 0), (1, 1, 9, 0), (2, 0, 1, 9)],
                 Some(2),
             ),
             (
-                "size counts, not number",
+                "size, not number of shares",
                 &[(1, 0, 8, 9), (2, 0, 1, 0), (2, 0, 1, 0)],
                 Some(0),
             ),
             (
-                "the largest of a peer's",
+                "largest share of a peer",
                 &[(1, 0, 1, 0), (1, 0, 8, 9), (1, 0, 2, 0)],
                 Some(1),
             ),
         ];
-        for (why, shares, expected) in rows {
-            assert_eq!(given_up(shares), expected, "{why}");
+        for (case, shares, expected) in rows {
+            assert_eq!(evicted(shares), expected, "{case}");
         }
     }
 }

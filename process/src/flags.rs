@@ -19,9 +19,13 @@ pub struct InstallationFlags {
     #[arg(long, env = "ASYA_GATEWAY_URL")]
     gateway_url: Option<String>,
 
-    /// Default image of sidecars, for actors that set none.
+    /// Default image of sidecars, for actors that set none (default: the image of `asya-sidecar` of this release).
     #[arg(long, env = "ASYA_SIDECAR_IMAGE")]
     sidecar_image: Option<String>,
+
+    /// Where the image of this release's `asya-sidecar` is.
+    #[arg(long, env = "ASYA_OWN_SIDECAR_IMAGE")]
+    own_sidecar_image: Option<String>,
 
     /// Default resources of sidecars as JSON, for actors that set none.
     #[arg(long, env = "ASYA_SIDECAR_DEFAULT_RESOURCES")]
@@ -46,7 +50,7 @@ impl InstallationFlags {
     /// Parses the configured transports.
     ///
     /// # Errors
-    /// When the configuration is invalid; the error names the path of the offending key.
+    /// If the configuration is invalid; the error names the path of the offending key.
     pub fn transports(&self) -> Result<TransportsConfig, ConfigError> {
         TransportsConfig::parse(&self.transport_config)
     }
@@ -54,13 +58,14 @@ impl InstallationFlags {
     /// Parses the settings that apply to all pods of the installation.
     ///
     /// # Errors
-    /// When a value is invalid; the error names its variable.
+    /// If a value is invalid; the error names its variable.
     pub fn settings(&self) -> Result<Settings, ConfigError> {
         let settings = Settings::parse(
             self.gateway_url.clone(),
             self.sidecar_image.clone(),
             self.sidecar_default_resources.as_deref(),
         )?;
+        let settings = settings.with_own_sidecar(self.own_sidecar_image.clone());
         let settings = settings.with_privileged_sidecars(self.privileged_sidecars);
         Ok(settings.with_binding(self.binding_runtime_image.clone(), self.openshift))
     }

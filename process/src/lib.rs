@@ -12,7 +12,7 @@ pub mod probes;
 pub mod program;
 pub mod serve;
 pub mod tasks;
-pub mod watching;
+pub mod watch_loop;
 
-/// A fatal error; only its message matters, because it ends the process.
+/// A fatal error, of which only the message is used.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

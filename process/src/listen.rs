@@ -14,11 +14,11 @@ pub struct BindError {
 /// Listens on `host:port`; `:port` means all interfaces. `flag` is the flag that set the address, for error messages.
 ///
 /// # Errors
-/// When the address is invalid or cannot be bound.
+/// If the address is invalid or cannot be bound.
 pub async fn bind(address: &str, flag: &'static str) -> Result<TcpListener, BindError> {
     let bound = match address.strip_prefix(':') {
         Some(port) => match TcpListener::bind(format!("[::]:{port}")).await {
-            // The machine has no IPv6: fall back to IPv4.
+            // Without IPv6, fall back to IPv4.
             Err(_) => TcpListener::bind(format!("0.0.0.0:{port}")).await,
             bound => bound,
         },

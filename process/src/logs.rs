@@ -4,11 +4,11 @@ use tracing_subscriber::EnvFilter;
 
 use crate::BoxError;
 
-/// Logs JSON lines. kube's client logs response bodies that it cannot decode, Secrets included, so its target is
-/// switched off.
+/// Logs JSON lines. Disables the target of kube's client, which logs response bodies that it cannot decode, including
+/// Secrets.
 ///
 /// # Errors
-/// When `level` is neither a log level nor a filter.
+/// If `level` is neither a log level nor a filter.
 pub fn start(level: &str) -> Result<(), BoxError> {
     let filter = EnvFilter::try_new(level)?.add_directive("kube_client::client=off".parse()?);
     tracing_subscriber::fmt()

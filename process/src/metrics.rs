@@ -14,7 +14,7 @@ use prometheus_client::registry::{Metric, Registry};
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The metrics that a program exposes.
-pub trait Exposed: Sized + Send + Sync + 'static {
+pub trait ExposedMetrics: Sized + Send + Sync + 'static {
     /// The registry that holds them.
     fn registry(&self) -> &Registry;
 
@@ -23,15 +23,13 @@ pub trait Exposed: Sized + Send + Sync + 'static {
 
     /// Registers a callback that sets gauges from their source right before each scrape, so that they cannot drift.
     fn before_scrape(&self, refresh: impl Fn(&Self) + Send + Sync + 'static) {
-        let refreshes = &self.gauges().0;
-        let mut all = refreshes.lock();
-        all.push(Box::new(refresh));
+        self.gauges().0.lock().push(Box::new(refresh));
     }
 
     /// Encodes all metrics as text.
     ///
     /// # Errors
-    /// When a label or value cannot be encoded.
+    /// If a label or value cannot be encoded.
     fn text(&self) -> Result<String, fmt::Error> {
         let refreshes = &self.gauges().0;
         // Serialize scrapes: a concurrent one would see half-refreshed gauges.
@@ -55,15 +53,16 @@ impl<M> Default for Gauges<M> {
 }
 
 /// Serves the metrics on `/metrics`.
-pub fn routes(metrics: Arc<impl Exposed>) -> Router {
-    let page = move || {
+pub fn routes(metrics: Arc<impl ExposedMetrics>) -> Router {
+    let handler = move || {
         let text = metrics
             .text()
             .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR);
-        let page = text.map(|text| ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response());
-        std::future::ready(page)
+        let response =
+            text.map(|text| ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response());
+        std::future::ready(response)
     };
-    Router::new().route("/metrics", get(page))
+    Router::new().route("/metrics", get(handler))
 }
 
 /// Registers a metric with its default value and returns it.

@@ -1,8 +1,8 @@
-//! HTTP server for untrusted clients: connections, their memory and their time are bounded, and the client that uses
-//! the most loses first (ADM-20, ADM-21).
+//! HTTP server for untrusted clients: the number, memory and duration of connections are bounded, and the client with
+//! the most connections is evicted first (ADM-20, ADM-21).
 
 mod connections;
-mod watched;
+mod tracked_stream;
 
 use std::io;
 use std::net::IpAddr;
@@ -26,34 +26,33 @@ use tracing::{debug, warn};
 
 use self::connections::Connection;
 pub use self::connections::{Activity, Connections, Count};
-use self::watched::Watched;
+use self::tracked_stream::TrackedStream;
 
 /// Drop clients that have not completed the TLS handshake within this time, so that idle connections cannot hold a slot
 /// (CERT-8).
-const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Longer than clients keep idle connections: the client closes first, so that no request races with the close.
-const IDLE: Duration = Duration::from_mins(2);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longer than clients keep idle connections, so that the client closes first and no request races with the close.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 /// Ping an HTTP/2 connection that has been silent for this long.
-const PING: Duration = Duration::from_secs(30);
-const PONG: Duration = Duration::from_secs(10);
-/// API servers speak HTTP/1.1 to webhooks; clients that choose HTTP/2 get only a few concurrent requests.
-const STREAMS: u32 = 32;
-/// An HTTP/2 connection counts as this many connections: its streams, with their windows and responses, may cost that
-/// much.
-const WEIGHT_OF_HTTP2: usize = 16;
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PONG_TIMEOUT: Duration = Duration::from_secs(10);
+/// Few, because API servers use HTTP/1.1 for webhooks.
+const MAX_STREAMS: u32 = 32;
+/// An HTTP/2 connection counts as this many, because of the memory of its streams.
+const HTTP2_WEIGHT: usize = 16;
 /// Flow control windows: bytes of unread body data per stream and per connection.
 const STREAM_WINDOW: u32 = 64 << 10;
-const WINDOW: u32 = 128 << 10;
+const CONNECTION_WINDOW: u32 = 128 << 10;
 /// Limits on the size of a request head, and on the bytes buffered per read or write.
-const BUFFER: usize = 32 << 10;
-const HEADERS: u32 = 16 << 10;
+const MAX_BUFFER_BYTES: usize = 32 << 10;
+const MAX_HEADER_BYTES: u32 = 16 << 10;
 /// Limits on streams that a client reset before they were accepted, and on streams that we reset.
-const RESETS: usize = 20;
-const OWN_RESETS: usize = 128;
-/// Pause after an accept error that concerns the process, such as no free file descriptors.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+const MAX_PENDING_RESETS: usize = 20;
+const MAX_LOCAL_RESETS: usize = 128;
+/// Delay after an accept error, such as no free file descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// How often overdue connections are closed.
-const SWEEP: Duration = Duration::from_secs(1);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Turns an accepted TCP connection into a stream that carries HTTP.
 pub trait Transport: Send + Sync + 'static {
@@ -63,7 +62,7 @@ pub trait Transport: Send + Sync + 'static {
     /// Prepares an accepted connection for HTTP.
     ///
     /// # Errors
-    /// When the client does not speak this transport's protocol.
+    /// If the client does not use this transport's protocol.
     fn accept(
         &self,
         stream: TcpStream,
@@ -74,9 +73,9 @@ pub trait Transport: Send + Sync + 'static {
 pub struct Accepted<S> {
     /// The stream that carries HTTP.
     pub stream: S,
-    /// Whether it carries HTTP/2.
+    /// Whether the stream carries HTTP/2.
     pub is_http2: bool,
-    /// Whether the client authenticated itself.
+    /// Whether the client is authenticated.
     pub is_authenticated: bool,
 }
 
@@ -96,33 +95,41 @@ impl Transport for Plain {
 }
 
 /// Connection limit of the health and metrics port: kubelets and Prometheus need few.
-const MOST_PLAIN: usize = 64;
-/// How long in-flight probes and scrapes get to finish on shutdown.
-const FINISH: Duration = Duration::from_secs(5);
+const MAX_PLAIN_CONNECTIONS: usize = 64;
+/// How long to wait for in-flight probes and scrapes on shutdown.
+const PLAIN_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves health and metrics over plaintext HTTP/1.1 until `stop` is cancelled.
 pub async fn plain(listener: TcpListener, routes: Router, stop: CancellationToken) {
-    let connections = Connections::new(MOST_PLAIN);
-    serve(listener, Plain, routes, connections, stop, FINISH).await;
+    let connections = Connections::new(MAX_PLAIN_CONNECTIONS);
+    serve(
+        listener,
+        Plain,
+        routes,
+        connections,
+        stop,
+        PLAIN_DRAIN_TIMEOUT,
+    )
+    .await;
 }
 
-/// Serves until `stop` is cancelled; in-flight requests then get `finish` to complete.
+/// Serves until `stop` is cancelled; in-flight requests then have `drain_timeout` to complete.
 pub async fn serve<T: Transport>(
     listener: TcpListener,
     transport: T,
     routes: Router,
     connections: Connections,
     stop: CancellationToken,
-    finish: Duration,
+    drain_timeout: Duration,
 ) {
     let graceful = GracefulShutdown::new();
     let shared = Arc::new(Shared {
         transport,
         http: http(),
-        routes: routes.layer(from_fn(answer)),
+        routes: routes.layer(from_fn(track_request)),
         stop,
     });
-    let mut sweep = interval(SWEEP);
+    let mut sweep = interval(SWEEP_INTERVAL);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let accepted = tokio::select! {
@@ -145,12 +152,12 @@ pub async fn serve<T: Transport>(
             }
             Err(error) => {
                 warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(ACCEPT_AGAIN).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
     drop(listener);
-    if timeout(finish, graceful.shutdown()).await.is_err() {
+    if timeout(drain_timeout, graceful.shutdown()).await.is_err() {
         warn!("aborting requests that are still in flight");
     }
 }
@@ -160,16 +167,16 @@ fn refused(peer: IpAddr) {
 }
 
 /// Middleware that records the start and the success of requests on their connection.
-async fn answer(mut request: Request, next: Next) -> Response {
+async fn track_request(mut request: Request, next: Next) -> Response {
     let Some(activity) = request.extensions_mut().get::<Activity>().cloned() else {
         return next.run(request).await;
     };
-    let answering = activity.begin(Instant::now());
-    let answer = next.run(request).await;
-    if answer.status().is_success() {
-        answering.succeeded();
+    let in_flight = activity.begin(Instant::now());
+    let response = next.run(request).await;
+    if response.status().is_success() {
+        in_flight.succeeded();
     }
-    answer
+    response
 }
 
 fn http() -> auto::Builder<TokioExecutor> {
@@ -177,20 +184,20 @@ fn http() -> auto::Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(IDLE)
-        .max_buf_size(BUFFER);
+        .header_read_timeout(IDLE_TIMEOUT)
+        .max_buf_size(MAX_BUFFER_BYTES);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .keep_alive_interval(PING)
-        .keep_alive_timeout(PONG)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PONG_TIMEOUT)
         .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(WINDOW)
-        .max_send_buf_size(BUFFER)
-        .max_header_list_size(HEADERS)
-        .max_pending_accept_reset_streams(RESETS)
-        .max_local_error_reset_streams(OWN_RESETS)
-        .max_concurrent_streams(STREAMS);
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(MAX_BUFFER_BYTES)
+        .max_header_list_size(MAX_HEADER_BYTES)
+        .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
+        .max_local_error_reset_streams(MAX_LOCAL_RESETS)
+        .max_concurrent_streams(MAX_STREAMS);
     builder
 }
 
@@ -216,25 +223,21 @@ impl<T: Transport> Shared<T> {
         let _ = stream.set_nodelay(true);
         let accepted = tokio::select! {
             biased;
-            // No request has been read from it yet.
+            // No request has been read yet.
             () = self.stop.cancelled() => return,
-            accepted = timeout(HANDSHAKE, self.transport.accept(stream)) => accepted,
+            accepted = timeout(HANDSHAKE_TIMEOUT, self.transport.accept(stream)) => accepted,
         };
         let accepted = match accepted {
             Ok(Ok(accepted)) => accepted,
             Ok(Err(error)) => return debug!(%error, "a TLS handshake failed"),
             Err(_) => return debug!("a TLS handshake timed out"),
         };
-        let weight = if accepted.is_http2 {
-            WEIGHT_OF_HTTP2
-        } else {
-            1
-        };
-        if !connection.known(weight, accepted.is_authenticated, Instant::now()) {
+        let weight = if accepted.is_http2 { HTTP2_WEIGHT } else { 1 };
+        if !connection.set_weight(weight, accepted.is_authenticated, Instant::now()) {
             return refused(connection.activity.peer);
         }
         let activity = connection.activity.clone();
-        let stream = Watched {
+        let stream = TrackedStream {
             stream: accepted.stream,
             activity: (!accepted.is_http2).then(|| activity.clone()),
         };
@@ -249,10 +252,10 @@ impl<T: Transport> Shared<T> {
         } else {
             http.http1_only()
         };
-        let served = http
+        let serving = http
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes))
             .into_owned();
-        if let Err(error) = watcher.watch(served).await {
+        if let Err(error) = watcher.watch(serving).await {
             debug!(%error, "a connection failed");
         }
     }

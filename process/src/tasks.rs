@@ -1,5 +1,5 @@
-//! Tasks that the process cannot work without. When one panics or ends unexpectedly, the process exits and is
-//! restarted, because what is left of it would stay ready and healthy forever (ADM-28).
+//! Essential tasks. If one panics or ends unexpectedly, the process exits and is restarted, because it would otherwise
+//! stay ready and healthy without that task (ADM-28).
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use tracing::error;
 pub struct Tasks(Arc<watch::Sender<Option<String>>>);
 
 impl Tasks {
-    /// Wraps a task that must run until it is aborted; its end is a failure.
-    pub fn unending<F>(&self, name: &str, task: F) -> impl Future<Output = ()> + use<F>
+    /// Wraps a task that must run until it is aborted: if it ends, that is a failure.
+    pub fn run_forever<F>(&self, name: &str, task: F) -> impl Future<Output = ()> + use<F>
     where
         F: Future,
     {
         let (tasks, name) = (self.clone(), name.to_owned());
         async move {
-            let ended = AssertUnwindSafe(task).catch_unwind().await;
-            tasks.report(&name, if ended.is_ok() { "ended" } else { "panicked" });
+            let result = AssertUnwindSafe(task).catch_unwind().await;
+            tasks.report(&name, if result.is_ok() { "ended" } else { "panicked" });
         }
     }
 
     /// Wraps a task that may complete; only a panic is a failure.
-    pub fn ending<F>(&self, name: &str, task: F) -> impl Future<Output = ()> + use<F>
+    pub fn run_to_completion<F>(&self, name: &str, task: F) -> impl Future<Output = ()> + use<F>
     where
         F: Future,
     {
@@ -38,25 +38,28 @@ impl Tasks {
         }
     }
 
-    fn report(&self, name: &str, how: &str) {
+    fn report(&self, name: &str, failure: &str) {
         error!(
             task = name,
-            "{how}: exiting, so that the process is restarted"
+            "{failure}: exiting, so that the process is restarted"
         );
         self.0.send_if_modified(|first| {
             let is_first = first.is_none();
             if is_first {
-                *first = Some(format!("{name} {how}"));
+                *first = Some(format!("{name} {failure}"));
             }
             is_first
         });
     }
 
-    /// Waits until the first task fails; returns its name and how it ended.
-    pub async fn ended(&self) -> String {
+    /// Waits until a task fails; returns its name and whether it ended or panicked.
+    pub async fn first_failure(&self) -> String {
         let mut first = self.0.subscribe();
-        let ended = first.wait_for(Option::is_some).await;
-        ended.map_or_else(|_| String::new(), |ended| ended.clone().unwrap_or_default())
+        let failure = first.wait_for(Option::is_some).await;
+        failure.map_or_else(
+            |_| String::new(),
+            |failure| failure.clone().unwrap_or_default(),
+        )
     }
 }
 
@@ -70,26 +73,36 @@ mod tests {
 
     const LONG: Duration = Duration::from_mins(1);
 
+    /// Fails instead of hanging if nothing is reported.
+    async fn first_failure(tasks: &Tasks) -> String {
+        let first = timeout(LONG, tasks.first_failure());
+        first.await.expect("a failure is reported")
+    }
+
     /// ADM-28
     #[tokio::test(start_paused = true)]
     async fn panicked_and_ended_tasks_are_reported_and_aborted_ones_are_not() {
         let tasks = Tasks::default();
-        tokio::spawn(tasks.ending("the CRD", async {}));
-        let aborted = tokio::spawn(tasks.unending("a namespace", std::future::pending::<()>()));
+        tokio::spawn(tasks.run_to_completion("the CRD", async {}));
+        let aborted = tokio::spawn(tasks.run_forever("a namespace", std::future::pending::<()>()));
         aborted.abort();
-        assert!(timeout(LONG, tasks.ended()).await.is_err());
+        assert!(timeout(LONG, tasks.first_failure()).await.is_err());
 
-        tokio::spawn(tasks.unending("watch Pod", async { panic!("a fault") }));
-        assert_eq!(tasks.ended().await, "watch Pod panicked");
-        tokio::spawn(tasks.unending("watch AsyncActor", async {}));
+        tokio::spawn(tasks.run_forever("watch Pod", async { panic!("a fault") }));
+        assert_eq!(first_failure(&tasks).await, "watch Pod panicked");
+        tokio::spawn(tasks.run_forever("watch AsyncActor", async {}));
         tokio::task::yield_now().await;
-        assert_eq!(tasks.ended().await, "watch Pod panicked", "the first");
+        assert_eq!(
+            first_failure(&tasks).await,
+            "watch Pod panicked",
+            "the first failure"
+        );
 
         let tasks = Tasks::default();
-        tokio::spawn(tasks.unending("watch AsyncActor", async {}));
-        assert_eq!(tasks.ended().await, "watch AsyncActor ended");
+        tokio::spawn(tasks.run_forever("watch AsyncActor", async {}));
+        assert_eq!(first_failure(&tasks).await, "watch AsyncActor ended");
         let tasks = Tasks::default();
-        tokio::spawn(tasks.ending("the CRD", async { panic!("a fault") }));
-        assert_eq!(tasks.ended().await, "the CRD panicked");
+        tokio::spawn(tasks.run_to_completion("the CRD", async { panic!("a fault") }));
+        assert_eq!(first_failure(&tasks).await, "the CRD panicked");
     }
 }

@@ -6,21 +6,21 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     first: Duration,
-    longest: Duration,
+    max: Duration,
 }
 
 impl Backoff {
-    /// Delays from `first` to `longest`.
+    /// Delays from `first` to `max`.
     #[must_use]
-    pub const fn new(first: Duration, longest: Duration) -> Self {
-        Self { first, longest }
+    pub const fn new(first: Duration, max: Duration) -> Self {
+        Self { first, max }
     }
 
-    /// The delay before the retry that `retries` others preceded: `first` for 0.
+    /// The delay after this many retries: `first` for 0.
     #[must_use]
     pub fn after(self, retries: u32) -> Duration {
         let factor = 1u32.checked_shl(retries).unwrap_or(u32::MAX);
-        self.first.saturating_mul(factor).min(self.longest)
+        self.first.saturating_mul(factor).min(self.max)
     }
 }
 
@@ -29,7 +29,7 @@ mod tests {
     use super::{Backoff, Duration};
 
     #[test]
-    fn delays_double_up_to_the_longest() {
+    fn delays_double_up_to_the_maximum() {
         let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
         for (retries, seconds) in [
             (0, 1),

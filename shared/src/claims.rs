@@ -14,22 +14,26 @@ use crate::config::TransportsConfig;
 pub use users::{Age, Rank, Users};
 
 /// Identifies a queue across transports, because two transports may use the same broker.
-pub type Place = Arc<str>;
+pub type BrokerAddress = Arc<str>;
 
-/// The place of a transport's queue.
+/// The address of a queue at the broker of its transport.
 #[must_use]
-pub fn place(transports: &TransportsConfig, transport: &str, queue: &str) -> Place {
-    let place = match transports.usable(transport) {
-        Ok(transport) => transport.broker().place(queue),
+pub fn broker_address(
+    transports: &TransportsConfig,
+    transport: &str,
+    queue: &str,
+) -> BrokerAddress {
+    let address = match transports.usable(transport) {
+        Ok(transport) => transport.broker().address(queue),
         // The transport is not usable, so its broker is unknown.
         Err(_) => json!([transport, queue]),
     };
-    place.to_string().into()
+    address.to_string().into()
 }
 
 /// What an actor uses a name for. If it uses one name for several purposes, the first of these counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Use {
+pub enum ClaimKind {
     /// A queue that the actor has left and that still holds messages (QUE-13).
     Retired,
     /// The actor's queue, or its queue before the spec changed.
@@ -38,43 +42,43 @@ pub enum Use {
     DeadLetters,
 }
 
-impl Use {
+impl ClaimKind {
     /// Whether two actors can share a name for these uses: only as a dead letter queue.
     #[must_use]
-    pub fn is_shared_with(self, other: Self) -> bool {
+    pub fn can_share_with(self, other: Self) -> bool {
         (self, other) == (Self::DeadLetters, Self::DeadLetters)
     }
 }
 
 /// How strong an actor's claim to a name is. The smallest value owns the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Grip {
+pub enum ClaimPriority {
     /// The actor has left the queue, which still holds its messages (QUE-13).
-    Left,
+    Retired,
     /// The actor's status names the queue, which holds its messages.
-    Has,
+    InStatus,
     /// The actor's spec requests the queue.
-    Wants,
+    Requested,
 }
 
 /// A queue name that an actor claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Name {
+pub struct ClaimedName {
     /// Where the queue is.
-    pub place: Place,
+    pub address: BrokerAddress,
     /// The queue's name.
     pub queue: Box<str>,
     /// What the actor uses it for.
-    pub use_: Use,
+    pub kind: ClaimKind,
     /// How strong the actor's claim is.
-    pub grip: Grip,
+    pub priority: ClaimPriority,
     /// Whether the actor's spec requests it.
     pub wanted: bool,
 }
 
 /// A queue recorded in an actor's status.
 #[derive(Clone, Copy, Debug)]
-pub struct Known<'a> {
+pub struct RecordedQueue<'a> {
     /// The transport's name.
     pub transport: &'a str,
     /// The queue's name.
@@ -87,7 +91,7 @@ pub struct Known<'a> {
 
 /// A queue as recorded in status.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct QueueName {
+pub struct StatusQueue {
     /// The transport's name.
     pub transport: Box<str>,
     /// The queue's name on that transport.
@@ -98,13 +102,13 @@ pub struct QueueName {
 }
 
 /// Queues recorded in a status: those that the actor has left, then the one that was verified last.
-pub fn known<'a>(
-    queue: Option<&'a QueueName>,
-    retired: &'a [QueueName],
-) -> impl Iterator<Item = Known<'a>> {
+pub fn recorded_queues<'a>(
+    queue: Option<&'a StatusQueue>,
+    retired: &'a [StatusQueue],
+) -> impl Iterator<Item = RecordedQueue<'a>> {
     let retired = retired.iter().map(|queue| (queue, true));
     let queues = retired.chain(queue.map(|queue| (queue, false)));
-    queues.map(|(queue, retired)| Known {
+    queues.map(|(queue, retired)| RecordedQueue {
         transport: &queue.transport,
         queue: &queue.name,
         dead_letters: &queue.dead_letters,
@@ -118,29 +122,34 @@ pub fn names<'a>(
     transports: &TransportsConfig,
     (namespace, actor): (&str, &str),
     transport: Option<&str>,
-    known: impl IntoIterator<Item = Known<'a>>,
-) -> Vec<Name> {
+    known: impl IntoIterator<Item = RecordedQueue<'a>>,
+) -> Vec<ClaimedName> {
     let mut names = Vec::new();
     if let Some(transport) = transport
         && let Ok(transport) = transports.usable(transport)
     {
         let queue = transport.names_of(namespace, actor).queue;
-        let wanted = Known {
+        let wanted = RecordedQueue {
             transport: &transport.name,
             queue: &queue,
             dead_letters: &[],
             retired: false,
         };
-        add(&mut names, transports, wanted, (Use::Queue, Grip::Wants));
+        add(
+            &mut names,
+            transports,
+            wanted,
+            (ClaimKind::Queue, ClaimPriority::Requested),
+        );
         for name in &mut names {
             name.wanted = true;
         }
     }
     for known in known {
         let held = if known.retired {
-            (Use::Retired, Grip::Left)
+            (ClaimKind::Retired, ClaimPriority::Retired)
         } else {
-            (Use::Queue, Grip::Has)
+            (ClaimKind::Queue, ClaimPriority::InStatus)
         };
         add(&mut names, transports, known, held);
     }
@@ -150,12 +159,12 @@ pub fn names<'a>(
 /// Adds a queue and its dead letter queues. A shared dead letter queue belongs to no actor, but no actor can use its
 /// name for a queue.
 fn add(
-    names: &mut Vec<Name>,
+    names: &mut Vec<ClaimedName>,
     transports: &TransportsConfig,
-    known: Known<'_>,
-    (use_, grip): (Use, Grip),
+    known: RecordedQueue<'_>,
+    (kind, priority): (ClaimKind, ClaimPriority),
 ) {
-    let Known {
+    let RecordedQueue {
         transport, queue, ..
     } = known;
     let dlq = transports
@@ -165,19 +174,19 @@ fn add(
         .filter(|dlq| dlq.enabled)
         .map(|dlq| dlq.name_for(queue));
     let dlqs = dlq.into_iter().chain(known.dead_letters.iter().cloned());
-    let dlqs = dlqs.map(|name| (name, Use::DeadLetters));
-    for (name, use_) in [(queue.to_owned(), use_)].into_iter().chain(dlqs) {
-        let place = place(transports, transport, &name);
-        match names.iter_mut().find(|known| known.place == place) {
+    let dlqs = dlqs.map(|name| (name, ClaimKind::DeadLetters));
+    for (name, kind) in [(queue.to_owned(), kind)].into_iter().chain(dlqs) {
+        let address = broker_address(transports, transport, &name);
+        match names.iter_mut().find(|known| known.address == address) {
             Some(known) => {
-                known.use_ = use_.min(known.use_);
-                known.grip = grip.min(known.grip);
+                known.kind = kind.min(known.kind);
+                known.priority = priority.min(known.priority);
             }
-            None => names.push(Name {
-                place,
+            None => names.push(ClaimedName {
+                address,
                 queue: name.into(),
-                use_,
-                grip,
+                kind,
+                priority,
                 wanted: false,
             }),
         }

@@ -13,6 +13,7 @@ pub mod key;
 pub mod names;
 pub mod quantity;
 pub mod resolve;
+pub mod review;
 pub mod scaling;
 pub mod transport;
 pub mod validate;

@@ -6,7 +6,7 @@ pub const GROUP: &str = "asya.sh";
 /// Finalizer that keeps an actor until its queue has been deleted (FIN-1).
 pub const FINALIZER: &str = "asya.sh/finalizer";
 
-/// Value of `app.kubernetes.io/managed-by` on objects that we create.
+/// Value of `app.kubernetes.io/managed-by` on objects that the operator creates.
 pub const MANAGED_BY: &str = "asya-operator";
 
 /// Label keys.
@@ -35,7 +35,7 @@ pub mod label {
 
 /// Annotation keys that we write or read.
 pub mod annotation {
-    /// On a child object: hash of the object as we last applied it.
+    /// On a child object: hash of the object as the operator last applied it.
     pub const APPLIED_HASH: &str = "asya.sh/applied-hash";
     /// On pods: hash of the pod template, which identifies pods of the current rollout (STA-4).
     pub const TEMPLATE_HASH: &str = "asya.sh/template-hash";
@@ -51,11 +51,11 @@ pub mod annotation {
     pub const ADOPT_QUEUE_FROM: &str = "asya.sh/adopt-queue-from";
     /// On an actor: `"true"` takes ownership, once, of fields of its workload that kubectl or Helm manage (FW-22).
     pub const RECLAIM_FIELDS: &str = "asya.sh/reclaim-fields";
-    /// On our workload: `"true"` once the fields have been reclaimed.
+    /// On a workload that the operator created: `"true"` once the fields have been reclaimed.
     pub const RECLAIMED: &str = "asya.sh/reclaimed";
     /// On an actor: `"true"` allows recreating a workload that cannot be updated in place (FW-22).
     pub const ALLOW_RECREATE: &str = "asya.sh/allow-recreate";
-    /// On our `ConfigMap`: `"true"` once no actor needs it any more (FW-23).
+    /// On a `ConfigMap` that the operator created: `"true"` once no actor needs it any more (FW-23).
     pub const ORPHANED: &str = "asya.sh/orphaned";
     /// On a pod of a binding: UID of the actor whose sidecar was injected (BIND-22).
     pub const INJECTED_BY: &str = "asya.sh/injected-by";
@@ -64,7 +64,7 @@ pub mod annotation {
     /// On a pod of a binding: the reason why it was not injected (BIND-7).
     pub const NOT_INJECTED: &str = "asya.sh/not-injected";
     /// On a dry-run pod of a binding: UID of the actor that the probe is for. Such a pod gets the sidecar regardless of
-    /// the actor's gate. The annotation has no effect on a pod that is persisted (SAFE-2).
+    /// the actor's probe result. The annotation has no effect on a pod that is persisted (SAFE-2).
     pub const PROBE: &str = "asya.sh/probe";
     /// On the object that creates a binding's pods: a new value makes its controller roll them (ROLL-3).
     pub const ROLL: &str = "asya.sh/roll";
@@ -83,7 +83,8 @@ pub mod annotation {
     pub const CRD_VERSION: &str = "asya.sh/crd-version";
     /// On a `ScaledObject`: pauses scaling by KEDA, unless the value parses as false.
     pub const KEDA_PAUSED: &str = "autoscaling.keda.sh/paused";
-    /// On our `CustomResourceDefinition`: `"true"` allows deleting it while actors have queues (QUE-49).
+    /// On the `CustomResourceDefinition` of `AsyncActor`: `"true"` allows deleting it while actors have queues
+    /// (QUE-49).
     pub const ALLOW_DELETION: &str = "asya.sh/allow-deletion";
     /// On an actor: the IAM role of its pods (SA-1).
     pub const ROLE_ARN: &str = "eks.amazonaws.com/role-arn";
@@ -109,10 +110,10 @@ pub mod manager {
     pub const SCALE: &str = "asya-operator/scale";
     /// The annotation that rolls pods of a binding, on their workload (ROLL-3).
     pub const ROLL: &str = "asya-operator/roll";
-    /// Our part of the pod template of a target with strategy Template: containers, volumes, labels and annotations
-    /// (BIND-50).
+    /// The operator's part of the pod template of a target with strategy Template: containers, volumes, labels and
+    /// annotations (BIND-50).
     pub const TEMPLATE: &str = "asya-operator/template";
-    /// What we write to the object that a binding names, or to its owner.
+    /// What the operator writes to the object that a binding names, or to its owner.
     pub const PARENT: &str = "asya-operator/parent";
     /// The annotation on a workload that names the actor binding it (BIND-47).
     pub const BINDING: &str = "asya-operator/binding";
@@ -132,7 +133,7 @@ pub fn is_our_manager(name: &str) -> bool {
 
 /// The container that runs the user's handler.
 pub const RUNTIME_CONTAINER: &str = "asya-runtime";
-/// The container that we add to move messages between queue and socket.
+/// The container that the operator adds to move messages between queue and socket.
 pub const SIDECAR_CONTAINER: &str = "asya-sidecar";
 /// The `ConfigMap` with the runtime script, one per namespace; also the name of the volume that mounts it.
 pub const RUNTIME_CONFIG_MAP: &str = "asya-runtime";
@@ -167,10 +168,12 @@ pub const TMP_VOLUME: &str = "tmp";
 pub const BOUND_SOCKET_VOLUME: &str = "asya-socket-dir";
 /// [`TMP_VOLUME`] in pods of a binding.
 pub const BOUND_TMP_VOLUME: &str = "asya-tmp";
-/// The volume that hides the service account token from our containers in pods of a binding (BIND-28).
+/// The volume that hides the service account token from the operator's containers in pods of a binding (BIND-28).
 pub const NO_TOKEN_VOLUME: &str = "asya-no-token";
 /// The volume with the token with which the sidecar of a binding assumes its IAM role (BIND-28).
 pub const ROLE_TOKEN_VOLUME: &str = "asya-role-token";
+/// The volume with the CA that the sidecar checks the broker's certificate against (POD-3).
+pub const BROKER_CA_VOLUME: &str = "asya-broker-ca";
 /// Path of the runtime script in the pod.
 pub const RUNTIME_SCRIPT_PATH: &str = "/opt/asya/asya_runtime.py";
 
@@ -184,7 +187,7 @@ pub use asya_wire::{ERROR_END, HAPPY_END};
 
 /// The `ServiceAccount` in each namespace that is impersonated to apply child objects, if impersonation is enabled
 /// (FW-27).
-pub const APPLIER: &str = "asya-applier";
+pub const IMPERSONATED_SERVICE_ACCOUNT: &str = "asya-applier";
 
 /// The leader election Lease (OPS-1). The former operator uses the same name, so the two never lead at the same time.
 pub const LEASE: &str = "asya-operator.asya.sh";

@@ -94,7 +94,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn spellings_of_one_amount_are_equal() {
+    fn different_notations_of_an_amount_are_equal() {
         for (one, other) in [
             ("1", "1000m"),
             ("0.5", "500m"),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_amount_is_none() {
+    fn invalid_amount_is_none() {
         for text in ["", "m", "1.2.3", "1 Gi", "one", "1e", "1Zi", "--1"] {
             assert_eq!(Quantity::parse(text), None, "{text}");
         }

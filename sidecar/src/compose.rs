@@ -1,4 +1,4 @@
-//! Messages that are sent: slices of what was received, joined (SC-60, SC-62 to SC-67).
+//! Composes outgoing messages from slices of received ones (SC-60, SC-62 to SC-67).
 
 use asya_wire::envelope::{DETAILS, TRACEBACK};
 use asya_wire::{ERROR_END, envelope};
@@ -7,10 +7,10 @@ use base64::Engine as _;
 use crate::digest;
 use crate::envelope::{Element, Message};
 
-/// The longest traceback in a message that did not fit (SC-83), in bytes.
+/// Length to which the traceback of a too large message is truncated (SC-83), in bytes.
 const LONGEST_TRACEBACK: usize = 64 << 10;
 
-/// Members of an envelope, each as JSON.
+/// Members of an envelope, each as raw JSON.
 struct Parts<'a> {
     id: &'a str,
     parent_id: Option<&'a str>,
@@ -48,7 +48,7 @@ impl Parts<'_> {
     }
 }
 
-/// Appends `"key":value` to an object that has been opened; `key` needs no escapes.
+/// Appends `"key":value` to an open object; `key` must not need escapes.
 fn member(object: &mut Vec<u8>, key: &str, value: Option<&str>) {
     let Some(value) = value else { return };
     if !object.ends_with(b"{") {
@@ -60,7 +60,7 @@ fn member(object: &mut Vec<u8>, key: &str, value: Option<&str>) {
     object.extend_from_slice(value.as_bytes());
 }
 
-/// The id of a reply's element, as JSON: the first has the source's, the others `{id}-{n}` (SC-63).
+/// The id of a reply element, as JSON: the source's for the first, `{id}-{n}` for the others (SC-63).
 pub fn id_of_element(source: &str, index: usize) -> String {
     match source.strip_suffix('"') {
         Some(open) if index > 0 => format!("{open}-{index}\""),
@@ -68,7 +68,7 @@ pub fn id_of_element(source: &str, index: usize) -> String {
     }
 }
 
-/// The message of a reply's element. `id` is the source's, as JSON.
+/// The message for a reply element. `id` is the source's, as JSON.
 pub fn result(source: &Message<'_>, id: &str, element: &Element<'_>, index: usize) -> Vec<u8> {
     Parts {
         id: &id_of_element(id, index),
@@ -84,7 +84,7 @@ pub fn result(source: &Message<'_>, id: &str, element: &Element<'_>, index: usiz
     .join()
 }
 
-/// The source as it goes to happy-end when nothing came of it.
+/// The source as sent to happy-end after an empty reply.
 pub fn unchanged(source: &Message<'_>, id: &str) -> Vec<u8> {
     Parts {
         id,
@@ -96,34 +96,34 @@ pub fn unchanged(source: &Message<'_>, id: &str) -> Vec<u8> {
     .join()
 }
 
-/// What a message to error-end tells beside the source.
+/// The error part of a message to error-end.
 #[derive(Debug, Default)]
 pub struct Error<'a> {
-    /// A code, or a text.
+    /// An error code or text.
     pub text: &'a str,
-    /// What the handler says of its exception, as JSON.
+    /// The handler's exception details, as JSON.
     pub details: Option<&'a str>,
-    /// Our own explanation.
+    /// The sidecar's own explanation.
     pub message: Option<&'a str>,
-    /// Bytes of what was too large.
+    /// Size of the message that was too large, in bytes.
     pub original_size: Option<usize>,
 }
 
-/// How much of the source and of the handler's error a message to error-end keeps (SC-83).
+/// How much of the source and the error details a message to error-end keeps (SC-83).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Keep {
-    /// All.
+    /// Everything.
     #[default]
     All,
-    /// The traceback is cut.
+    /// The traceback is truncated.
     LessTraceback,
-    /// The traceback is cut and the payload left out.
+    /// The traceback is truncated and the payload omitted.
     NoPayload,
 }
 
-/// The message that tells error-end about a source (SC-66, SC-67).
+/// The message that reports a failed source to error-end (SC-66, SC-67).
 pub fn failed(body: &[u8], source: Option<&Message<'_>>, error: &Error<'_>, keep: Keep) -> Vec<u8> {
-    // The same for a message that comes again.
+    // Derived from the body, so that it is stable across redeliveries.
     let made_up = || format!("\"unparsable-{}\"", &digest::of(body)[..16]);
     let id = source
         .and_then(|source| source.id)
@@ -148,7 +148,7 @@ fn payload_of_failed(
     keep: Keep,
 ) -> String {
     let mut payload = vec![b'{'];
-    // The handler's code is JSON already; ours are plain.
+    // The handler's code is already JSON; the sidecar's own are plain text.
     let code = if error.text.starts_with('"') {
         error.text.to_owned()
     } else {
@@ -180,12 +180,12 @@ fn payload_of_failed(
         }
     }
     payload.push(b'}');
-    // All parts are UTF-8, so nothing is replaced.
+    // All parts are UTF-8, so the lossy conversion never applies.
     String::from_utf8(payload)
-        .unwrap_or_else(|wrong| String::from_utf8_lossy(wrong.as_bytes()).into_owned())
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-/// The details with the end of a long traceback alone. `None`: they are no object, or need no cut.
+/// The details with only the end of a long traceback; `None` if they are not an object or short enough.
 fn with_less_traceback(details: &str) -> Option<String> {
     let mut details: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(details).ok()?;
@@ -199,8 +199,8 @@ fn with_less_traceback(details: &str) -> Option<String> {
     serde_json::to_string(&details).ok()
 }
 
-/// The text as JSON.
+/// Encodes text as a JSON string.
 fn quoted(text: &str) -> String {
-    // A string always has a JSON form.
+    // Serializing a string cannot fail.
     serde_json::to_string(text).unwrap_or_default()
 }

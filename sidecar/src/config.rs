@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use asya_wire::queue::{Naming, Template};
-use asya_wire::{env, socket};
+use asya_wire::{env, percent, socket};
 use tracing::Level;
 
 pub use self::address::Listen;
@@ -23,38 +23,38 @@ pub use self::rabbitmq::{Password, Publish, RabbitMq};
 use self::reader::Reader;
 pub use self::secret::Secret;
 pub use self::sqs::Sqs;
-use crate::decide::{End, Queues, Rules};
+use crate::decide::{EndActor, Queues, Rules};
 
 /// All settings.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What decides about messages.
+    /// Routing and error rules.
     pub rules: Rules,
     /// The broker.
     pub transport: Transport,
     /// The runtime.
     pub runtime: Runtime,
-    /// How many messages may wait here.
+    /// Prefetch policy.
     pub lookahead: Lookahead,
-    /// How long a shutdown may take.
+    /// Grace period of a shutdown.
     pub grace_period: Duration,
-    /// First pause where a queue is missing.
+    /// Initial retry delay when a destination queue is missing.
     pub queue_backoff: Duration,
-    /// Where progress is reported.
+    /// The gateway for progress reports.
     pub gateway: Option<Gateway>,
-    /// Probes and metrics; `None`: off.
+    /// Address of probes and metrics; `None` if disabled.
     pub listen: Option<Listen>,
     /// Prefix of the metrics' names.
     pub metrics_namespace: String,
-    /// Lowest level of log lines.
+    /// Minimum log level.
     pub log_level: Level,
-    /// Where spans go.
+    /// Trace export; `None` if disabled.
     pub traces: Option<Traces>,
-    /// What to tell once at start.
+    /// Warnings to log at startup.
     pub warnings: Vec<String>,
 }
 
-/// Which broker, and how to reach it.
+/// The broker and its connection settings.
 #[derive(Clone, Debug)]
 pub enum Transport {
     /// RabbitMQ.
@@ -63,55 +63,55 @@ pub enum Transport {
     Sqs(Sqs),
 }
 
-/// How to reach the runtime.
+/// Settings of the runtime.
 #[derive(Clone, Debug)]
 pub struct Runtime {
     /// The directory of its socket.
     pub directory: PathBuf,
-    /// How long one request may take.
+    /// Request timeout.
     pub timeout: Duration,
-    /// How long to wait for it at start; `None`: for ever.
+    /// How long to wait for it at startup; `None` waits indefinitely.
     pub ready_timeout: Option<Duration>,
-    /// How many requests may be open.
+    /// Maximum open requests.
     pub concurrency: usize,
 }
 
-/// How many messages may wait here beside those at the runtime (SC-44).
+/// How many messages may be prefetched in addition to those at the runtime (SC-44).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookahead {
-    /// By the pace of the runtime.
+    /// Depending on the speed of the runtime.
     Auto,
-    /// This many.
+    /// A fixed number.
     Fixed(usize),
-    /// So many that there are this many in flight.
+    /// Up to this total number in flight.
     InFlight(usize),
 }
 
-/// Where progress is reported, and how reliably.
+/// The gateway for reports.
 #[derive(Clone, Debug)]
 pub struct Gateway {
-    /// URL without a slash at its end.
+    /// Base URL without a trailing slash.
     pub url: String,
-    /// Whether end actors keep messages until the gateway has taken their final report.
+    /// Whether end actors acknowledge a message only after the gateway accepted its final report.
     pub required: bool,
 }
 
-/// Where spans go, and as whose.
+/// Trace export settings.
 #[derive(Clone, Debug)]
 pub struct Traces {
-    /// URL of the collector's endpoint for traces.
+    /// URL of the collector's traces endpoint.
     pub url: String,
-    /// The name of the service.
+    /// The service name.
     pub service: String,
-    /// Share of traces that begin here and are sampled, from 0 to 1.
+    /// Sampling ratio of traces that begin here, from 0 to 1.
     pub ratio: f64,
-    /// Whether the decision of the message's own trace is followed.
+    /// Whether the sampling decision of the parent is honored.
     pub parent_based: bool,
-    /// Headers of requests.
+    /// Request headers.
     pub headers: Vec<(String, Secret)>,
 }
 
-/// All that is wrong with the environment, in one line (SC-5).
+/// All configuration errors, formatted as one line (SC-5).
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("; "))]
 pub struct Invalid(Vec<String>);
@@ -120,7 +120,7 @@ impl Config {
     /// Reads the settings.
     ///
     /// # Errors
-    /// When a value is wrong: all that are, each with what to write.
+    /// If any value is invalid: all errors, each with the accepted values.
     pub fn read(environment: &BTreeMap<String, String>) -> Result<Self, Invalid> {
         let mut reader = Reader::new(environment);
         let config = Self::from(&mut reader);
@@ -186,7 +186,7 @@ fn rules(reader: &mut Reader<'_>, naming: Naming, timeout: Duration) -> Rules {
     let error_end = reader.text(env::ACTOR_ERROR_END, asya_wire::ERROR_END);
     let queues = queues(reader, naming);
     if actor.is_empty() {
-        reader.wrong(env::ACTOR_NAME, "not set; write the actor's name in routes");
+        reader.invalid(env::ACTOR_NAME, "not set; write the actor's name in routes");
     }
     for (variable, name) in [
         (env::ACTOR_NAME, &actor),
@@ -195,17 +195,19 @@ fn rules(reader: &mut Reader<'_>, naming: Naming, timeout: Duration) -> Rules {
     ] {
         if !name.is_empty() && !naming.accepts_fifo(&queues.of(name)) {
             let allowed = naming.allowed();
-            reader.wrong(
+            reader.invalid(
                 variable,
-                &format!("too long or illegal characters for the name of a queue; use {allowed}"),
+                &format!(
+                    "not valid in a queue name, because of its length or characters; use {allowed}"
+                ),
             );
         }
     }
     let is_end = reader.boolean(env::IS_END_ACTOR, false);
     let end = is_end.then(|| match &actor {
-        name if *name == happy_end => End::Happy,
-        name if *name == error_end => End::Error,
-        _ => End::Other,
+        name if *name == happy_end => EndActor::Happy,
+        name if *name == error_end => EndActor::Error,
+        _ => EndActor::Other,
     });
     Rules {
         end,
@@ -231,19 +233,22 @@ fn queues(reader: &mut Reader<'_>, naming: Naming) -> Queues {
         || namespace.starts_with('-')
         || namespace.ends_with('-')
     {
-        reader.wrong(env::NAMESPACE, "no namespace; write a DNS label, as shop");
+        reader.invalid(
+            env::NAMESPACE,
+            "not a namespace; write a DNS label such as shop",
+        );
     }
     let template = match reader.get(env::QUEUE_TEMPLATE) {
         None => Template::with_namespace(!namespace.is_empty()),
-        Some(text) => Template::parse(text, naming).unwrap_or_else(|wrong| {
-            reader.wrong(env::QUEUE_TEMPLATE, &wrong.to_string());
+        Some(text) => Template::parse(text, naming).unwrap_or_else(|error| {
+            reader.invalid(env::QUEUE_TEMPLATE, &error.to_string());
             Template::default()
         }),
     };
     if template.needs_namespace() && namespace.is_empty() {
-        reader.wrong(
+        reader.invalid(
             env::QUEUE_TEMPLATE,
-            "has {namespace}, and ASYA_NAMESPACE is not set; set it",
+            "contains {namespace}, but ASYA_NAMESPACE is not set; set it",
         );
     }
     Queues {
@@ -272,21 +277,21 @@ fn metrics_namespace(reader: &mut Reader<'_>) -> String {
     let name = reader.text(env::METRICS_NAMESPACE, env::DEFAULT_METRICS_NAMESPACE);
     let legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if !name.chars().all(legal) || name.starts_with(|c: char| c.is_ascii_digit()) {
-        reader.wrong(
+        reader.invalid(
             env::METRICS_NAMESPACE,
-            "no prefix of metrics; use letters, digits and _, as asya_actor",
+            "not a metric prefix; use letters, digits and _, such as asya_actor",
         );
     }
     if let Some(custom) = reader.get(env::CUSTOM_METRICS) {
         if serde_json::from_str::<serde::de::IgnoredAny>(custom).is_err() {
-            reader.wrong(
+            reader.invalid(
                 env::CUSTOM_METRICS,
-                "no JSON; remove it, for it has no effect",
+                "not JSON; remove it, since it has no effect",
             );
         } else {
             reader.warn(
                 env::CUSTOM_METRICS,
-                "has no effect: nothing can give these metrics a value",
+                "has no effect: custom metrics are not supported",
             );
         }
     }
@@ -315,9 +320,9 @@ fn traces(reader: &mut Reader<'_>) -> Option<Traces> {
     let ratio = ratio
         .filter(|ratio| (0.0..=1.0).contains(ratio))
         .unwrap_or_else(|| {
-            reader.wrong(
+            reader.invalid(
                 "OTEL_TRACES_SAMPLER_ARG",
-                "no share; write a number from 0 to 1",
+                "not a ratio; write a number from 0 to 1",
             );
             1.0
         });
@@ -326,21 +331,19 @@ fn traces(reader: &mut Reader<'_>) -> Option<Traces> {
         "always_off" => 0.0,
         "traceidratio" => ratio,
         _ => {
-            reader.wrong(
+            reader.invalid(
                 "OTEL_TRACES_SAMPLER",
-                "no sampler; write parentbased_always_on",
+                "not a supported sampler; write parentbased_always_on",
             );
             1.0
         }
     };
     let headers = reader.text("OTEL_EXPORTER_OTLP_HEADERS", "");
     let headers = headers.split(',').filter_map(|pair| pair.split_once('='));
-    let headers = headers.map(|(name, value)| {
-        (
-            name.trim().to_owned(),
-            Secret::from(value.trim().to_owned()),
-        )
-    });
+    // OpenTelemetry specifies percent-encoded values.
+    let decoded = |value: &str| percent::decode(value).unwrap_or_else(|| value.to_owned());
+    let headers =
+        headers.map(|(name, value)| (name.trim().to_owned(), Secret::from(decoded(value.trim()))));
     Some(Traces {
         url,
         service: reader.text("OTEL_SERVICE_NAME", &actor),

@@ -1,7 +1,7 @@
-//! What becomes of a message: a pure function of the message, of what happened to it, and of the settings (SC-71).
+//! Decides how a message is processed: a pure function of the message, the outcome so far, and the settings (SC-71).
 
-mod at_end;
-mod on_the_way;
+mod end_actor;
+mod intermediate_actor;
 mod rules;
 #[cfg(test)]
 pub mod testing;
@@ -10,27 +10,27 @@ mod tests;
 
 use std::time::Duration;
 
-use self::at_end::at_end;
-use self::on_the_way::{Case, on_the_way};
-pub use self::rules::{End, Queues, Rules};
+use self::end_actor::end_actor;
+use self::intermediate_actor::{Case, intermediate_actor};
+pub use self::rules::{EndActor, Queues, Rules};
 use crate::compose::Keep;
 
-/// What happened to a message.
+/// The outcome that a decision is based on.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<'a> {
-    /// It came, and the runtime has not seen it.
+    /// Delivered, and not yet sent to the runtime.
     Received,
     /// The runtime's reply.
     Replied(&'a [u8]),
-    /// The reply is longer than a message may be; bytes, as the runtime announced.
+    /// The announced reply size, in bytes, exceeds the limit.
     ReplyTooLarge(usize),
-    /// The runtime did not read all of it (SC-48).
+    /// The runtime did not read the whole message (SC-48).
     NotRead,
-    /// The runtime ended after it had read all of it (SC-49).
+    /// The runtime terminated after reading the message (SC-49).
     Ended,
-    /// The deadline passed (SC-51).
+    /// The deadline was exceeded (SC-51).
     TimedOut,
-    /// The gateway did not take a final report that is required (SC-90).
+    /// The gateway did not accept a required final report (SC-90).
     NotReported,
 }
 
@@ -40,86 +40,86 @@ pub enum Deliveries {
     /// Never.
     #[default]
     First,
-    /// This often.
+    /// This many times.
     Before(u32),
-    /// The broker knows only that it was.
-    Again,
+    /// At least once; the broker does not count.
+    Redelivered,
 }
 
-/// What is known about a delivery beside its bytes.
+/// The state of a delivery, apart from its body.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Facts {
+pub struct DeliveryState {
     /// How often the message was delivered before.
     pub deliveries: Deliveries,
-    /// How often this process called the handler of an end actor for this delivery, before the last call.
+    /// Retries of an end actor's handler for this delivery by this process.
     pub attempt: usize,
-    /// Another call was hung up while this one ran (SC-52).
-    pub hung_up_another: bool,
-    /// This process is ending.
+    /// Another call timed out while this one was running, so that the runtime exits (SC-52).
+    pub other_call_timed_out: bool,
+    /// This process is shutting down.
     pub stopping: bool,
-    /// What the broker did not take because of its size, from an earlier decision about this message.
+    /// What the broker refused as too large after an earlier decision about this message.
     pub refused: Refused,
 }
 
-/// What was too large for the broker so far (SC-83).
+/// What the broker has refused as too large (SC-83).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
-    /// Bytes of a result.
+    /// Size of a refused result, in bytes.
     pub result: Option<usize>,
     /// How much the next message to error-end keeps.
     pub keep: Keep,
 }
 
-/// What to do, in order. Nothing is acknowledged before all that is to be sent is stored.
+/// Actions, in order. The message is acknowledged only after all publications are confirmed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Hand it to the runtime.
+    /// Call the runtime.
     Call,
-    /// Hand it to the runtime once more, after a pause.
+    /// Call the runtime again after a delay.
     CallAgain(Duration),
     /// Publish a message.
-    Send(Letter),
-    /// Tell the gateway how it ended (SC-88).
+    Send(OutgoingMessage),
+    /// Send the final report to the gateway (SC-88).
     ReportFinal,
-    /// Take it off its queue.
+    /// Acknowledge the message.
     Acknowledge,
-    /// Put it back.
-    GiveBack(Reason),
-    /// Take it off its queue, to the dead letter queue if there is one.
+    /// Return the message to its queue.
+    Requeue(Reason),
+    /// Reject without requeue, which dead-letters the message if a DLQ is configured.
     Reject,
 }
 
-/// Why a message goes back: values of the metric's label.
+/// Why a message is requeued; values of the metric label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// The runtime did not read it.
+    /// The runtime did not read the message.
     NotRead,
-    /// The runtime ended with it.
+    /// The runtime crashed while processing it.
     Crashed,
-    /// What came of it could not be stored.
-    NotStored,
-    /// The process ends.
+    /// Publishing its results failed.
+    PublishFailed,
+    /// The process is shutting down.
     Shutdown,
-    /// It waited here too long, or others could have it.
+    /// It was prefetched and waited too long for a slot.
     Waited,
-    /// Handling it panicked.
+    /// Processing it panicked.
     Panicked,
 }
 
 /// A message to publish.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Letter {
-    /// The actor whose queue it goes to.
+pub struct OutgoingMessage {
+    /// The destination actor.
     pub actor: String,
-    /// Which role of an actor that is.
+    /// The role of the destination.
     pub kind: Kind,
     /// The message's id.
     pub id: String,
-    /// The message.
+    /// The message body.
     pub body: Vec<u8>,
 }
 
-/// What a message is sent as: the metric's label `message_type`.
+/// The role of a destination; the metric label `message_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// To the next actor.
@@ -130,53 +130,53 @@ pub enum Kind {
     ErrorEnd,
 }
 
-/// How a message ended, for metrics and log lines.
+/// The result of processing a message, for metrics and logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It has not ended.
+    /// Not finished.
     Open,
-    /// Its results are sent.
+    /// Its results were published.
     Success,
-    /// Nothing came of it.
+    /// The reply was empty.
     EmptyResponse,
-    /// An end actor has handled it.
+    /// Handled by an end actor.
     EndConsumed,
-    /// It failed.
+    /// Failed.
     Failed(Fault),
 }
 
 /// Why a message failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The metric's label.
+    /// The metric label.
     pub reason: &'static str,
-    /// The kind of error of the runtime, if it is one (SC-92).
+    /// The type of runtime error, if it is one (SC-92).
     pub runtime: Option<&'static str>,
-    /// For log lines; quotes nothing of the message.
+    /// For logs; must not quote the message.
     pub text: String,
 }
 
-/// What becomes of a message.
+/// The decision about a message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What to do.
+    /// Actions to execute, in order.
     pub actions: Vec<Action>,
-    /// How it ended.
+    /// The result once the actions are executed.
     pub verdict: Verdict,
 }
 
-/// Decides what becomes of a message.
+/// Decides how a message is processed.
 #[must_use]
-pub fn decide(rules: &Rules, body: &[u8], outcome: Outcome<'_>, facts: &Facts) -> Decision {
+pub fn decide(rules: &Rules, body: &[u8], outcome: Outcome<'_>, state: &DeliveryState) -> Decision {
     match &rules.end {
-        Some(_) => at_end(body, outcome, facts),
-        None => on_the_way(&Case { rules, body, facts }, outcome),
+        Some(_) => end_actor(body, outcome, state),
+        None => intermediate_actor(&Case { rules, body, state }, outcome),
     }
 }
 
-fn give_back(reason: Reason) -> Decision {
+fn requeue(reason: Reason) -> Decision {
     Decision {
-        actions: vec![Action::GiveBack(reason)],
+        actions: vec![Action::Requeue(reason)],
         verdict: Verdict::Open,
     }
 }
@@ -187,7 +187,7 @@ fn sent(mut actions: Vec<Action>, verdict: Verdict) -> Decision {
 }
 
 impl Refused {
-    /// After the broker did not take a message of this kind. `None`: nothing smaller can be made.
+    /// Records that the broker refused a message as too large; `None` if it cannot be reduced any further.
     #[must_use]
     pub fn and(self, kind: Kind, size: usize) -> Option<Self> {
         match (kind, self.keep) {

@@ -1,4 +1,4 @@
-//! Hashes as text.
+//! Hex-encoded hashes.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
-//! Messages and replies, read without decoding more of them than routing needs (SC-59, SC-60).
+//! Parses messages and replies, decoding no more than routing needs (SC-59, SC-60).
 //!
-//! All parts are slices of the bytes that came: what is sent on is what was received, byte for byte. This is the only
-//! module that knows how a generation's envelope looks (SC-2).
+//! All parts are slices of the received bytes, so they are forwarded byte for byte. This is the only module that
+//! depends on the envelope format of a generation (SC-2).
 
 mod fields;
 mod reply;
@@ -16,7 +16,7 @@ use self::fields::{fields, is_object, is_string};
 pub use self::reply::{Element, Failure, Reply, Routes};
 pub use self::route::Route;
 
-/// A message as received.
+/// A received message. JSON values are kept as written.
 #[derive(Debug)]
 pub struct Message<'a> {
     /// The id as written, a JSON string that is not empty; `None`: there is no usable one.
@@ -25,7 +25,7 @@ pub struct Message<'a> {
     pub parent_id: Option<&'a str>,
     /// The route as written, if it is an object.
     pub route: Option<&'a str>,
-    /// What is in the route.
+    /// The parsed route.
     pub routing: Routing<'a>,
     /// The headers as written, if they are an object.
     pub headers: Option<&'a str>,
@@ -33,35 +33,35 @@ pub struct Message<'a> {
     pub payload: Option<&'a str>,
 }
 
-/// What a message says about its way.
+/// The routing information of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Routing<'a> {
-    /// Where it has been, and where it goes.
+    /// A valid route.
     Route(Route<'a>),
     /// There is no route, or one without actors.
     Missing,
-    /// It is of a later generation (SC-2).
+    /// A route of a later generation (SC-2).
     LaterGeneration,
-    /// It is not a route; the text says why.
+    /// Not a valid route, with the reason.
     Invalid(String),
 }
 
-/// Why bytes are no message.
+/// Why a message cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// They are not text.
+    /// Not UTF-8.
     #[error("not UTF-8: {0}")]
     NotText(#[from] std::str::Utf8Error),
-    /// They are not JSON, or not an object.
+    /// Not JSON, or not an object.
     #[error("{0}")]
     NotJson(#[from] serde_json::Error),
 }
 
 impl<'a> Message<'a> {
-    /// Reads a message.
+    /// Parses a message.
     ///
     /// # Errors
-    /// When the bytes are not a JSON object in UTF-8.
+    /// If the bytes are not a JSON object in UTF-8.
     pub fn read(body: &'a [u8]) -> Result<Self, Unreadable> {
         let text = std::str::from_utf8(body)?;
         let keys = [ID, PARENT_ID, ROUTE, HEADERS, PAYLOAD];
@@ -99,7 +99,7 @@ impl<'a> Routing<'a> {
         }
     }
 
-    /// The name of the actor whose turn it is; empty: nobody's.
+    /// The name of the current actor; empty if there is none.
     #[must_use]
     pub fn current_actor(&self) -> &str {
         match self {

@@ -1,4 +1,4 @@
-//! One message's life, from its receipt until it is settled (SC-72 to SC-77).
+//! The lifecycle of one message, from delivery to settlement (SC-72 to SC-77).
 
 mod store;
 
@@ -15,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 use self::store::store;
 use crate::broker::{Broker, Delivery, Publication, Refusal, Settlement};
 use crate::decide::{
-    Action, Decision, Facts, Fault, Kind, Letter, Outcome, Reason, Rules, Verdict, decide,
+    Action, Decision, DeliveryState, Fault, Kind, Outcome, OutgoingMessage, Reason, Rules, Verdict,
+    decide,
 };
 use crate::gateway::Gateway;
 use crate::metrics::Metrics;
@@ -23,63 +24,63 @@ use crate::runtime::{CallError, Readiness, Runtime};
 use crate::slot::Slot;
 use crate::trace::{Span, Tracer};
 
-/// What all messages share.
+/// State shared by all messages.
 pub struct Context<B, R> {
     /// The broker.
     pub broker: B,
     /// The runtime.
     pub runtime: R,
-    /// What decides about messages.
+    /// Routing and error rules.
     pub rules: Rules,
-    /// First pause where a queue is missing.
+    /// Initial retry delay when a destination queue is missing.
     pub queue_backoff: Duration,
     /// Metrics.
     pub metrics: Arc<Metrics>,
-    /// Who hears of progress.
+    /// Receives progress reports.
     pub gateway: Option<Gateway>,
-    /// Where spans go.
+    /// Exports spans.
     pub tracer: Option<Tracer>,
-    /// Whether the runtime takes messages.
+    /// Readiness of the runtime.
     pub readiness: watch::Receiver<Readiness>,
-    /// Cancelled when the process is to end.
+    /// Cancelled on shutdown.
     pub stopping: CancellationToken,
-    /// Calls that were hung up so far (SC-52).
-    pub hang_ups: AtomicU64,
+    /// Calls that have timed out so far (SC-52).
+    pub timed_out_calls: AtomicU64,
 }
 
-/// A message on its way.
+/// A message being processed.
 pub struct Flow<B, R> {
     context: Arc<Context<B, R>>,
     delivery: Delivery,
-    /// The request, as the runtime gets it.
+    /// The request to the runtime.
     request: Bytes,
-    facts: Facts,
+    state: DeliveryState,
     since: Instant,
     span: Option<Span>,
 }
 
-/// What the runtime did with a message.
-enum Answer {
-    None,
+/// The result of calling the runtime.
+enum CallResult {
+    NotCalled,
     Reply(Bytes),
-    Error(CallError),
-    NotReported,
+    Failed(CallError),
+    ReportFailed,
 }
 
-/// What is to happen after a decision was carried out.
-enum Next {
+/// How to continue after a decision has been executed.
+enum NextStep {
     Settled,
     Call,
-    Decide(Answer),
-    Again,
+    Decide(CallResult),
+    Retry,
 }
 
 impl<B: Broker, R: Runtime> Flow<B, R> {
-    /// A message that came.
+    /// Starts the lifecycle of a delivered message.
     pub fn new(context: Arc<Context<B, R>>, delivery: Delivery) -> Self {
-        let facts = Facts {
+        let state = DeliveryState {
             deliveries: delivery.deliveries,
-            ..Facts::default()
+            ..DeliveryState::default()
         };
         let span = context
             .tracer
@@ -93,84 +94,84 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
             context,
             delivery,
             request,
-            facts,
+            state,
             since: Instant::now(),
             span,
         }
     }
 
-    /// Brings the message to its end, or drops it when it is known to come again. A call that has begun is finished even
-    /// then: the runtime ends itself when it is hung up (SC-21).
+    /// Processes the message to settlement, or abandons it when its delivery is lost. A running call is finished even
+    /// then, because the runtime exits when its connection is closed (SC-21).
     pub async fn run(mut self, slot: Slot) {
         let receipt = self.delivery.receipt.clone();
         let mut slot = Some(slot);
-        let mut answer = Answer::None;
+        let mut answer = CallResult::NotCalled;
         loop {
-            self.facts.stopping = self.context.stopping.is_cancelled();
+            self.state.stopping = self.context.stopping.is_cancelled();
             let decision = decide(
                 &self.context.rules,
                 &self.request,
                 outcome(&answer),
-                &self.facts,
+                &self.state,
             );
             let next = tokio::select! {
                 biased;
                 () = receipt.lost() => {
-                    tracing::debug!("the connection of a message is lost, so it comes again");
+                    tracing::debug!("connection lost before the message was settled; it will be redelivered");
                     return;
                 }
-                next = self.carry_out(decision, &answer, &mut slot) => next,
+                next = self.execute(decision, &answer, &mut slot) => next,
             };
             match next {
-                Next::Settled => return,
-                Next::Call => answer = self.call(slot.as_mut()).await,
-                Next::Decide(next) => answer = next,
-                Next::Again => {}
+                NextStep::Settled => return,
+                NextStep::Call => answer = self.call(slot.as_mut()).await,
+                NextStep::Decide(next) => answer = next,
+                NextStep::Retry => {}
             }
         }
     }
 
-    async fn carry_out(
+    async fn execute(
         &mut self,
         decision: Decision,
-        answer: &Answer,
+        answer: &CallResult,
         slot: &mut Option<Slot>,
-    ) -> Next {
+    ) -> NextStep {
         let Decision { actions, verdict } = decision;
-        let mut letters = Vec::new();
+        let mut messages = Vec::new();
         for action in actions {
             match action {
-                Action::Call => return Next::Call,
-                Action::CallAgain(pause) => return self.wait_to_call_again(pause).await,
-                Action::Send(letter) => letters.push(letter),
-                Action::GiveBack(reason) => {
+                Action::Call => return NextStep::Call,
+                Action::CallAgain(delay) => return self.wait_to_call_again(delay).await,
+                Action::Send(message) => messages.push(message),
+                Action::Requeue(reason) => {
                     slot.take();
-                    self.give_back(reason).await;
-                    return Next::Settled;
+                    self.requeue(reason).await;
+                    return NextStep::Settled;
                 }
                 Action::ReportFinal => {
                     if !self.report_final(answer).await {
-                        return Next::Decide(Answer::NotReported);
+                        return NextStep::Decide(CallResult::ReportFailed);
                     }
                 }
                 Action::Acknowledge => {
-                    if let Some(next) = self.send(std::mem::take(&mut letters), slot).await {
+                    if let Some(next) = self.send(std::mem::take(&mut messages), slot).await {
                         return next;
                     }
                     self.settle(Settlement::Acknowledge, &verdict).await;
-                    return Next::Settled;
+                    return NextStep::Settled;
                 }
                 Action::Reject => {
                     self.settle(Settlement::Reject, &verdict).await;
-                    return Next::Settled;
+                    return NextStep::Settled;
                 }
             }
         }
-        Next::Settled
+        NextStep::Settled
     }
 
     /// Calls the runtime.
-    async fn call(&mut self, slot: Option<&mut Slot>) -> Answer {
+    async fn call(&mut self, slot: Option<&mut Slot>) -> CallResult {
         let context = self.context.clone();
         if let Some(gateway) = context
             .gateway
@@ -179,10 +180,10 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
         {
             gateway.received(&context.rules, &self.delivery.body);
         }
-        let hang_ups = context.hang_ups.load(Ordering::Relaxed);
+        let timed_out_calls = context.timed_out_calls.load(Ordering::Relaxed);
         let started = Instant::now();
         if let Some(slot) = slot {
-            slot.call_begins();
+            slot.start_call();
         }
         let result = context.runtime.call(self.request.clone()).await;
         let took = started.elapsed();
@@ -190,7 +191,8 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
         if let Some(span) = &mut self.span {
             span.called(started.into_std(), result.is_ok());
         }
-        self.facts.hung_up_another = context.hang_ups.load(Ordering::Relaxed) != hang_ups;
+        self.state.other_call_timed_out =
+            context.timed_out_calls.load(Ordering::Relaxed) != timed_out_calls;
         match result {
             Ok(reply) => {
                 if let Some(gateway) = context
@@ -200,59 +202,63 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
                 {
                     gateway.completed(&self.delivery.body, &reply, took);
                 }
-                Answer::Reply(reply)
+                CallResult::Reply(reply)
             }
             Err(error) => {
                 match error {
                     CallError::NotRead => {
                         context.metrics.not_read();
-                        context.runtime.doubt();
+                        context.runtime.recheck();
                     }
                     CallError::TimedOut => {
                         tracing::error!(
                             id = self.id(),
-                            "Runtime timeout exceeded; the runtime has to end itself"
+                            "Runtime timeout exceeded; waiting for the runtime to exit"
                         );
-                        context.hang_ups.fetch_add(1, Ordering::Relaxed);
-                        context.runtime.hung_up();
+                        context.timed_out_calls.fetch_add(1, Ordering::Relaxed);
+                        context.runtime.call_timed_out();
                     }
                     CallError::Ended | CallError::TooLarge(_) => {}
                 }
-                Answer::Error(error)
+                CallResult::Failed(error)
             }
         }
     }
 
-    /// Sends all that came of the message at once, and waits until all of it is stored. The slot is free as soon as all is
-    /// on its way. `None`: all is stored.
-    async fn send(&mut self, letters: Vec<Letter>, slot: &mut Option<Slot>) -> Option<Next> {
+    /// Publishes all results concurrently and waits for their confirms. The slot is released as soon as all are
+    /// enqueued. `None`: all are confirmed.
+    async fn send(
+        &mut self,
+        messages: Vec<OutgoingMessage>,
+        slot: &mut Option<Slot>,
+    ) -> Option<NextStep> {
         let context = self.context.clone();
-        let sending: Vec<_> = letters
+        let sending: Vec<_> = messages
             .into_iter()
             .enumerate()
-            .map(|(index, letter)| {
+            .map(|(index, message)| {
                 if let Some(gateway) = context.gateway.as_ref().filter(|_| index > 0) {
-                    gateway.child(&letter.body);
+                    gateway.child(&message.body);
                 }
                 let publication = Publication {
-                    queue: context.rules.queues.of(&letter.actor),
-                    id: letter.id,
-                    body: letter.body.into(),
+                    queue: context.rules.queues.of(&message.actor),
+                    id: message.id,
+                    body: message.body.into(),
                     origin: self.delivery.origin.clone(),
                     index,
                 };
                 let first = context.broker.publish(publication.clone());
                 store(
                     context.clone(),
-                    letter.kind,
-                    letter.actor,
+                    message.kind,
+                    message.actor,
                     publication,
                     first,
                 )
             })
             .collect();
         slot.take();
-        let begun = std::time::Instant::now();
+        let started_publishing = std::time::Instant::now();
         let mut refused = None;
         for (kind, size, result) in store::all(sending).await {
             if let Err(refusal) = result {
@@ -260,42 +266,42 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
             }
         }
         if let Some(span) = &mut self.span {
-            span.published(begun, refused.is_none());
+            span.published(started_publishing, refused.is_none());
         }
         match refused? {
-            (kind, size, Refusal::TooLarge) => match self.facts.refused.and(kind, size) {
+            (kind, size, Refusal::TooLarge) => match self.state.refused.and(kind, size) {
                 Some(refused) => {
-                    self.facts.refused = refused;
-                    Some(Next::Again)
+                    self.state.refused = refused;
+                    Some(NextStep::Retry)
                 }
-                None => Some(self.not_stored(kind, &Refusal::TooLarge).await),
+                None => Some(self.publish_failed(kind, &Refusal::TooLarge).await),
             },
-            (_, _, Refusal::Closing) => Some(Next::Settled),
-            (kind, _, refusal) => Some(self.not_stored(kind, &refusal).await),
+            (_, _, Refusal::Closing) => Some(NextStep::Settled),
+            (kind, _, refusal) => Some(self.publish_failed(kind, &refusal).await),
         }
     }
 
-    async fn not_stored(&mut self, kind: Kind, refusal: &Refusal) -> Next {
+    async fn publish_failed(&mut self, kind: Kind, refusal: &Refusal) -> NextStep {
         let reason = match kind {
             Kind::ErrorEnd => code::ERROR_QUEUE_SEND_FAILED,
             Kind::Routing | Kind::HappyEnd => code::ROUTING_ERROR,
         };
-        self.context.metrics.not_stored(reason);
+        self.context.metrics.publish_failed(reason);
         tracing::warn!(
             id = self.id(),
             reason,
-            "what came of a message was not stored, so it is given back: {refusal}"
+            "publish failed, message requeued: {refusal}"
         );
-        self.give_back(Reason::NotStored).await;
-        Next::Settled
+        self.requeue(Reason::PublishFailed).await;
+        NextStep::Settled
     }
 
-    /// Whether the gateway was told, or need not be.
-    async fn report_final(&self, answer: &Answer) -> bool {
+    /// Returns whether the final report was accepted or is not required.
+    async fn report_final(&self, answer: &CallResult) -> bool {
         let Some(gateway) = &self.context.gateway else {
             return true;
         };
-        let reply: &[u8] = if let Answer::Reply(reply) = answer {
+        let reply: &[u8] = if let CallResult::Reply(reply) = answer {
             reply
         } else {
             b"[]"
@@ -305,40 +311,40 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
             .await
     }
 
-    async fn wait_to_call_again(&mut self, pause: Duration) -> Next {
+    async fn wait_to_call_again(&mut self, delay: Duration) -> NextStep {
         let context = self.context.clone();
         let mut readiness = context.readiness.clone();
         let ready = async {
-            sleep(pause).await;
-            // Without a watch there is no process.
+            sleep(delay).await;
+            // The sender lives as long as the process.
             let _ = readiness
                 .wait_for(|now| matches!(now, Readiness::Ready { .. }))
                 .await;
         };
-        self.facts.attempt += 1;
+        self.state.attempt += 1;
         tokio::select! {
-            () = ready => Next::Call,
+            () = ready => NextStep::Call,
             () = context.stopping.cancelled() => {
-                self.give_back(Reason::Shutdown).await;
-                Next::Settled
+                self.requeue(Reason::Shutdown).await;
+                NextStep::Settled
             }
         }
     }
 
-    async fn give_back(&mut self, reason: Reason) {
+    async fn requeue(&mut self, reason: Reason) {
         let context = &self.context;
         if reason != Reason::Shutdown {
             tokio::select! {
-                () = sleep(context.broker.pause_before_giving_back()) => {}
+                () = sleep(context.broker.requeue_delay()) => {}
                 () = context.stopping.cancelled() => {}
             }
         }
-        context.metrics.given_back(reason);
+        context.metrics.requeued(reason);
         let now = reason == Reason::Shutdown || context.stopping.is_cancelled();
         let settlement = if now {
-            Settlement::GiveBackNow
+            Settlement::RequeueNow
         } else {
-            Settlement::GiveBack
+            Settlement::Requeue
         };
         context
             .broker
@@ -369,7 +375,7 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
         }
     }
 
-    /// The message's id, for log lines.
+    /// The message id, truncated for log lines.
     fn id(&self) -> String {
         let message = crate::envelope::Message::read(&self.delivery.body).ok();
         let id = message
@@ -379,19 +385,19 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
     }
 }
 
-fn outcome(answer: &Answer) -> Outcome<'_> {
+fn outcome(answer: &CallResult) -> Outcome<'_> {
     match answer {
-        Answer::None => Outcome::Received,
-        Answer::Reply(reply) => Outcome::Replied(reply),
-        Answer::Error(CallError::NotRead) => Outcome::NotRead,
-        Answer::Error(CallError::Ended) => Outcome::Ended,
-        Answer::Error(CallError::TimedOut) => Outcome::TimedOut,
-        Answer::Error(CallError::TooLarge(size)) => Outcome::ReplyTooLarge(*size),
-        Answer::NotReported => Outcome::NotReported,
+        CallResult::NotCalled => Outcome::Received,
+        CallResult::Reply(reply) => Outcome::Replied(reply),
+        CallResult::Failed(CallError::NotRead) => Outcome::NotRead,
+        CallResult::Failed(CallError::Ended) => Outcome::Ended,
+        CallResult::Failed(CallError::TimedOut) => Outcome::TimedOut,
+        CallResult::Failed(CallError::TooLarge(size)) => Outcome::ReplyTooLarge(*size),
+        CallResult::ReportFailed => Outcome::NotReported,
     }
 }
 
-/// What a log line quotes at most.
+/// Truncates a value for log lines.
 fn shortened(text: &str) -> &str {
     &text[..text.floor_char_boundary(200)]
 }

@@ -1,6 +1,5 @@
-//! Reports to the gateway: beside the messages, never in their way (SC-86 to SC-90).
+//! Reports to the gateway, sent in the background so that they never delay messages (SC-86 to SC-90).
 
-pub mod http;
 mod queue;
 mod reports;
 #[cfg(test)]
@@ -14,23 +13,23 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use self::http::{Client, Endpoint};
 use self::queue::Queue;
 use crate::config;
-use crate::decide::{End, Rules};
+use crate::decide::{EndActor, Rules};
 use crate::envelope::{Element, Message, Reply, Routes, Routing};
+use crate::http::{Client, Endpoint};
 use crate::metrics::Metrics;
 
-/// How often a report is sent, if the gateway cannot be reached or fails.
-const TRIES: usize = 5;
-const PAUSE: Duration = Duration::from_millis(200);
-/// How long a final report is tried (SC-90), and the pause between attempts.
-const FINAL: Duration = Duration::from_mins(10);
-const PAUSE_OF_FINALS: Duration = Duration::from_secs(5);
-/// How long reports may hold up the end of the process.
-const AT_END: Duration = Duration::from_secs(1);
+/// Attempts per report if the gateway is unreachable or fails.
+const ATTEMPTS: usize = 5;
+const RETRY_DELAY: Duration = Duration::from_millis(200);
+/// How long a final report is retried (SC-90), and the delay between attempts.
+const FINAL_RETRY_PERIOD: Duration = Duration::from_mins(10);
+const FINAL_RETRY_DELAY: Duration = Duration::from_secs(5);
+/// How long pending reports may delay the exit.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Who reports.
+/// Sends reports to the gateway.
 pub struct Gateway {
     endpoint: Endpoint,
     required: bool,
@@ -40,37 +39,37 @@ pub struct Gateway {
     idle: CancellationToken,
 }
 
-/// A report on its way.
+/// A queued report.
 #[derive(Debug)]
 pub struct Report {
-    kind: Kind,
+    kind: ReportKind,
     path: String,
     body: Bytes,
 }
 
-/// Which report: the metric's label.
+/// The kind of report; the metric label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ReportKind {
     Progress,
     Child,
     Final,
 }
 
-/// What came of an attempt.
+/// The result of sending a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sent {
+enum SendResult {
     Accepted,
-    /// The gateway does not want it; another attempt makes no sense.
+    /// Rejected by the gateway; not retryable.
     Refused,
-    /// It could not be reached, or failed.
+    /// The gateway was unreachable or failed.
     Failed,
 }
 
 impl Gateway {
-    /// Starts to report.
+    /// Starts the background senders.
     ///
     /// # Errors
-    /// When the URL cannot be used.
+    /// If the URL is invalid.
     pub fn start(settings: &config::Gateway, metrics: Arc<Metrics>) -> std::io::Result<Self> {
         let endpoint = Endpoint::parse(&settings.url)?;
         let gateway = Self {
@@ -86,7 +85,7 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// A message came, and goes to the runtime.
+    /// Reports that a message was received and sent to the runtime.
     pub fn received(&self, rules: &Rules, body: &[u8]) {
         let Some((message, id)) = identified(body) else {
             return;
@@ -96,18 +95,18 @@ impl Gateway {
         };
         let path = path(&id, "progress");
         self.push(
-            Kind::Progress,
+            ReportKind::Progress,
             path.clone(),
             reports::received(route, body.len()),
         );
         self.push(
-            Kind::Progress,
+            ReportKind::Progress,
             path,
             reports::processing(route, &rules.actor),
         );
     }
 
-    /// The runtime has answered.
+    /// Reports the runtime's reply.
     pub fn completed(&self, body: &[u8], reply: &[u8], took: Duration) {
         let Some((_, id)) = identified(body) else {
             return;
@@ -119,13 +118,13 @@ impl Gateway {
             return;
         };
         self.push(
-            Kind::Progress,
+            ReportKind::Progress,
             path(&id, "progress"),
             reports::completed(routing, took),
         );
     }
 
-    /// Another message came of it.
+    /// Reports an additional message of a fan-out.
     pub fn child(&self, body: &[u8]) {
         let Some((message, id)) = identified(body) else {
             return;
@@ -137,50 +136,50 @@ impl Gateway {
             .parent_id
             .and_then(|parent| serde_json::from_str(parent).ok());
         let report = reports::child(&id, parent.unwrap_or_default(), route);
-        self.push(Kind::Child, "/envelopes".to_owned(), report);
+        self.push(ReportKind::Child, "/envelopes".to_owned(), report);
     }
 
-    /// A message has come to its end. Whether the message may be acknowledged.
+    /// Sends the final report. Returns whether the message may be acknowledged.
     pub async fn ended(&self, rules: &Rules, body: &[u8], reply: &[u8]) -> bool {
         let Some((message, id)) = identified(body) else {
             return true;
         };
         let now = SystemTime::now();
         let report = match rules.end {
-            Some(End::Happy) => reports::succeeded(&id, &message, reply, now),
-            Some(End::Error) => reports::failed(&id, &message, now),
-            Some(End::Other) | None => return true,
+            Some(EndActor::Happy) => reports::succeeded(&id, &message, reply, now),
+            Some(EndActor::Error) => reports::failed(&id, &message, now),
+            Some(EndActor::Other) | None => return true,
         };
         let path = path(&id, "final");
         if !self.required {
-            self.push(Kind::Final, path, report);
+            self.push(ReportKind::Final, path, report);
             return true;
         }
         let mut client = Client::new(self.endpoint.clone());
         let report = Report {
-            kind: Kind::Final,
+            kind: ReportKind::Final,
             path,
             body: report.into(),
         };
-        let sent = send(&mut client, &report, TRIES).await;
+        let sent = send(&mut client, &report, ATTEMPTS).await;
         self.count(&report, sent);
-        sent == Sent::Accepted
+        sent == SendResult::Accepted
     }
 
-    /// Waits until all is reported, for no longer than a second (SC-89).
+    /// Flushes pending reports for up to a second (SC-89).
     pub async fn finish(&self) {
         self.progress.close();
         self.finals.close();
-        let _ = tokio::time::timeout(AT_END, self.idle.cancelled()).await;
+        let _ = tokio::time::timeout(FLUSH_TIMEOUT, self.idle.cancelled()).await;
     }
 
-    fn push(&self, kind: Kind, path: String, body: Vec<u8>) {
+    fn push(&self, kind: ReportKind, path: String, body: Vec<u8>) {
         let report = Report {
             kind,
             path,
             body: body.into(),
         };
-        let queue = if kind == Kind::Final {
+        let queue = if kind == ReportKind::Final {
             &self.finals
         } else {
             &self.progress
@@ -190,12 +189,12 @@ impl Gateway {
         }
     }
 
-    fn count(&self, report: &Report, sent: Sent) {
+    fn count(&self, report: &Report, sent: SendResult) {
         self.metrics.reported(report.kind.label(), sent.label());
     }
 }
 
-/// A message that has an id.
+/// The message and its id, if it has one.
 fn identified(body: &[u8]) -> Option<(Message<'_>, String)> {
     let message = Message::read(body).ok()?;
     let id = message.id_text()?;
@@ -206,25 +205,25 @@ fn path(id: &str, what: &str) -> String {
     format!("/envelopes/{}/{what}", percent::encode(id))
 }
 
-async fn send(client: &mut Client, report: &Report, tries: usize) -> Sent {
-    let mut result = Sent::Failed;
+async fn send(client: &mut Client, report: &Report, tries: usize) -> SendResult {
+    let mut result = SendResult::Failed;
     for attempt in 0..tries {
         if attempt > 0 {
-            sleep(PAUSE).await;
+            sleep(RETRY_DELAY).await;
         }
         result = match client.post(&report.path, &[], report.body.clone()).await {
-            Ok(200..=299) => Sent::Accepted,
-            Ok(500..) | Err(_) => Sent::Failed,
-            Ok(_) => Sent::Refused,
+            Ok(200..=299) => SendResult::Accepted,
+            Ok(500..) | Err(_) => SendResult::Failed,
+            Ok(_) => SendResult::Refused,
         };
-        if result != Sent::Failed {
+        if result != SendResult::Failed {
             break;
         }
     }
     result
 }
 
-/// Sends what a queue holds, on one connection.
+/// Sends the reports of a queue over one connection.
 struct Worker {
     client: Client,
     queue: Arc<Queue>,
@@ -251,7 +250,7 @@ impl Worker {
 
     async fn send_progress(mut self) {
         while let Some(report) = self.queue.next().await {
-            let sent = send(&mut self.client, &report, TRIES).await;
+            let sent = send(&mut self.client, &report, ATTEMPTS).await;
             self.done(&report, sent);
         }
         self.finish();
@@ -259,18 +258,18 @@ impl Worker {
 
     async fn send_finals(mut self) {
         while let Some(report) = self.queue.next().await {
-            let until = Instant::now() + FINAL;
+            let until = Instant::now() + FINAL_RETRY_PERIOD;
             let sent = loop {
-                let sent = send(&mut self.client, &report, TRIES).await;
-                if sent != Sent::Failed || Instant::now() >= until || self.queue.is_closed() {
+                let sent = send(&mut self.client, &report, ATTEMPTS).await;
+                if sent != SendResult::Failed || Instant::now() >= until || self.queue.is_closed() {
                     break sent;
                 }
-                sleep(PAUSE_OF_FINALS).await;
+                sleep(FINAL_RETRY_DELAY).await;
             };
-            if sent != Sent::Accepted {
+            if sent != SendResult::Accepted {
                 tracing::warn!(
                     result = sent.label(),
-                    "the gateway did not take a final report"
+                    "the gateway did not accept a final report"
                 );
             }
             self.done(&report, sent);
@@ -278,7 +277,7 @@ impl Worker {
         self.finish();
     }
 
-    fn done(&self, report: &Report, sent: Sent) {
+    fn done(&self, report: &Report, sent: SendResult) {
         self.queue.done();
         self.metrics.reported(report.kind.label(), sent.label());
     }
@@ -290,7 +289,7 @@ impl Worker {
     }
 }
 
-impl Kind {
+impl ReportKind {
     fn label(self) -> &'static str {
         match self {
             Self::Progress => "progress",
@@ -300,7 +299,7 @@ impl Kind {
     }
 }
 
-impl Sent {
+impl SendResult {
     fn label(self) -> &'static str {
         match self {
             Self::Accepted => "success",
@@ -312,6 +311,6 @@ impl Sent {
 
 impl Report {
     fn is_progress(&self) -> bool {
-        self.kind == Kind::Progress
+        self.kind == ReportKind::Progress
     }
 }

@@ -14,21 +14,21 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::time::rfc3339_micros;
 
-/// The same text is told at most once in this time.
+/// The same message is logged at most once within this time.
 const REPEATED: Duration = Duration::from_secs(10);
-/// How many texts are remembered.
+/// How many messages are remembered for deduplication.
 const TEXTS: usize = 256;
-/// What a line says of one value at most, in bytes.
+/// Maximum length of a field value, in bytes.
 const LONGEST: usize = 2 << 10;
 
-/// Starts to log lines of ours from this level on. Those of libraries are left out: they quote requests.
+/// Initializes logging from this level. Events of dependencies are dropped, since they quote requests.
 pub fn start(level: Level, actor: &str) {
     let lines = Lines {
         level,
         actor: actor.to_owned(),
-        told: Mutex::default(),
+        logged: Mutex::default(),
     };
-    // A second start fails, which only tests do.
+    // Fails only if initialized twice, as in tests.
     let _ = tracing_subscriber::registry().with(lines).try_init();
     std::panic::set_hook(Box::new(|panic| {
         let place = panic
@@ -42,11 +42,11 @@ pub fn start(level: Level, actor: &str) {
 struct Lines {
     level: Level,
     actor: String,
-    told: Mutex<HashMap<String, Told>>,
+    logged: Mutex<HashMap<String, Logged>>,
 }
 
-/// When a text was told, and how often it was left out since.
-struct Told {
+/// When a message was last logged, and how often it was suppressed since.
+struct Logged {
     at: Instant,
     left_out: u64,
 }
@@ -59,7 +59,7 @@ impl<S: Subscriber> Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
-        let Some(left_out) = self.is_told(&fields.message) else {
+        let Some(left_out) = self.may_log(&fields.message) else {
             return;
         };
         let mut line = Map::new();
@@ -79,29 +79,29 @@ impl<S: Subscriber> Layer<S> for Lines {
         }
         let mut text = Value::Object(line).to_string();
         text.push('\n');
-        // There is nowhere to tell that stdout is closed.
+        // A closed stdout cannot be reported anywhere.
         let _ = std::io::stdout().lock().write_all(text.as_bytes());
     }
 }
 
 impl Lines {
-    /// Whether the text is told now, and how often it was left out before.
-    fn is_told(&self, text: &str) -> Option<u64> {
+    /// `Some` if the message may be logged now, with the number of suppressed repetitions.
+    fn may_log(&self, text: &str) -> Option<u64> {
         let now = Instant::now();
-        let mut told = self.told.lock();
-        if let Some(last) = told.get_mut(text).filter(|last| now - last.at < REPEATED) {
+        let mut logged = self.logged.lock();
+        if let Some(last) = logged.get_mut(text).filter(|last| now - last.at < REPEATED) {
             last.left_out += 1;
             return None;
         }
-        if told.len() >= TEXTS {
-            told.retain(|_, last| now - last.at < REPEATED);
+        if logged.len() >= TEXTS {
+            logged.retain(|_, last| now - last.at < REPEATED);
         }
-        if told.len() >= TEXTS {
-            told.clear();
+        if logged.len() >= TEXTS {
+            logged.clear();
         }
-        let last = told.insert(
+        let last = logged.insert(
             text.to_owned(),
-            Told {
+            Logged {
                 at: now,
                 left_out: 0,
             },
@@ -163,19 +163,19 @@ mod tests {
 
     /// SC-95
     #[test]
-    fn the_same_text_is_told_once_and_no_number_of_texts_fills_the_memory() {
+    fn repeated_messages_are_suppressed_and_memory_is_bounded() {
         let lines = Lines {
             level: Level::INFO,
             actor: String::new(),
-            told: parking_lot::Mutex::default(),
+            logged: parking_lot::Mutex::default(),
         };
-        assert_eq!(lines.is_told("a"), Some(0));
-        assert_eq!((lines.is_told("a"), lines.is_told("a")), (None, None));
-        assert_eq!(lines.is_told("b"), Some(0));
-        assert_eq!(lines.told.lock()["a"].left_out, 2);
+        assert_eq!(lines.may_log("a"), Some(0));
+        assert_eq!((lines.may_log("a"), lines.may_log("a")), (None, None));
+        assert_eq!(lines.may_log("b"), Some(0));
+        assert_eq!(lines.logged.lock()["a"].left_out, 2);
         for number in 0..3 * TEXTS {
-            assert_eq!(lines.is_told(&number.to_string()), Some(0));
+            assert_eq!(lines.may_log(&number.to_string()), Some(0));
         }
-        assert!(lines.told.lock().len() <= TEXTS);
+        assert!(lines.logged.lock().len() <= TEXTS);
     }
 }

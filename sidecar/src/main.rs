@@ -1,9 +1,8 @@
 //! Moves messages between an actor's queue and the runtime's Unix socket in the same pod.
 //!
-//! `config` reads the settings; `slots` runs the messages; `flow` is the life of one; `decide` says what becomes of it, and
-//! is pure. `broker` and `runtime` are the two ends.
+//! `config` reads the settings, `slots` schedules messages, `flow` is the lifecycle of one message, and `decide` is the
+//! pure function behind it. `broker` and `runtime` are the two ends.
 
-mod amqp;
 mod broker;
 mod compose;
 mod config;
@@ -12,9 +11,10 @@ mod digest;
 mod envelope;
 mod flow;
 mod gateway;
+mod http;
 mod logs;
+mod lookahead;
 mod metrics;
-mod pace;
 mod probes;
 mod runtime;
 mod slot;
@@ -29,6 +29,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -42,10 +43,10 @@ use crate::metrics::Metrics;
 use crate::probes::Health;
 use crate::runtime::Readiness;
 use crate::runtime::ready::SocketRuntime;
-use crate::slots::{End, Engine, Settings};
+use crate::slots::{Engine, Exit, Settings};
 use crate::trace::Tracer;
 
-/// Exit code where the configuration is wrong (SC-5).
+/// Exit code for an invalid configuration (SC-5).
 const CONFIGURATION: u8 = 2;
 
 fn main() -> ExitCode {
@@ -68,25 +69,25 @@ fn main() -> ExitCode {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    // One more thread, for DNS.
+    // One blocking thread, for DNS lookups.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(1)
         .build();
-    match runtime.and_then(|runtime| runtime.block_on(run(config))) {
-        Ok(End::Stopped) => ExitCode::SUCCESS,
-        Ok(End::RuntimeNeverReady) => {
-            tracing::error!("the runtime did not become ready in ASYA_RUNTIME_READY_TIMEOUT");
-            ExitCode::FAILURE
-        }
-        Ok(End::RuntimeStuck) => {
+    match runtime.and_then(|runtime| run_to_end(runtime, run(config))) {
+        Ok(Exit::Stopped) => ExitCode::SUCCESS,
+        Ok(Exit::RuntimeNeverReady) => {
             tracing::error!(
-                "Runtime timeout exceeded, and the runtime did not end itself; exiting, so that the pod does"
+                "the runtime did not become ready within ASYA_RUNTIME_READY_TIMEOUT; exiting"
             );
             ExitCode::FAILURE
         }
-        Ok(End::Panics) => {
-            tracing::error!("handling messages panicked too often; exiting");
+        Ok(Exit::RuntimeStuck) => {
+            tracing::error!("Runtime timeout exceeded, and the runtime did not exit; exiting");
+            ExitCode::FAILURE
+        }
+        Ok(Exit::Panics) => {
+            tracing::error!("message processing panicked too often; exiting");
             ExitCode::FAILURE
         }
         Err(error) => {
@@ -96,7 +97,20 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(config: Config) -> io::Result<End> {
+/// Runs to completion without waiting for a pending DNS lookup, which would delay the exit (SC-79).
+///
+/// As a task like all others: the future of `block_on` itself is polled only after all tasks and a look for I/O, so a
+/// free slot would wait for that.
+fn run_to_end<T: Send + 'static>(
+    runtime: Runtime,
+    work: impl Future<Output = T> + Send + 'static,
+) -> T {
+    let result = runtime.block_on(runtime.spawn(work));
+    runtime.shutdown_background();
+    result.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+}
+
+async fn run(config: Config) -> io::Result<Exit> {
     let stopping = CancellationToken::new();
     stop_by_signal(&stopping)?;
     let transport = match config.transport {
@@ -108,7 +122,7 @@ async fn run(config: Config) -> io::Result<End> {
     if let Some(listen) = config.listen {
         tokio::spawn(probes::serve(listen, health.clone(), metrics.clone()));
     }
-    let (events, told) = mpsc::unbounded_channel();
+    let (events, received) = mpsc::unbounded_channel();
     let (runtime, readiness) = SocketRuntime::start(&config.runtime, config.rules.max_message_size);
     let parts = Parts {
         config,
@@ -127,7 +141,7 @@ async fn run(config: Config) -> io::Result<End> {
                 runtime_timeout: parts.config.runtime.timeout,
             };
             let broker = RabbitMq::start(&settings, events, parts.metrics.broker.clone());
-            parts.run_with(broker, told).await
+            parts.run_with(broker, received).await
         }
         Transport::Sqs(settings) => {
             let broker = broker::sqs::Sqs::start(
@@ -136,12 +150,12 @@ async fn run(config: Config) -> io::Result<End> {
                 events,
                 parts.metrics.broker.clone(),
             );
-            parts.run_with(broker, told).await
+            parts.run_with(broker, received).await
         }
     }
 }
 
-/// All but the broker.
+/// Everything except the broker.
 struct Parts {
     config: Config,
     stopping: CancellationToken,
@@ -156,7 +170,7 @@ impl Parts {
         self,
         broker: impl broker::Broker,
         events: mpsc::UnboundedReceiver<Event>,
-    ) -> io::Result<End> {
+    ) -> io::Result<Exit> {
         let gateway = self.config.gateway.as_ref();
         let gateway = gateway
             .map(|gateway| Gateway::start(gateway, self.metrics.clone()))
@@ -171,7 +185,7 @@ impl Parts {
             tracer: self.config.traces.as_ref().map(Tracer::start).transpose()?,
             readiness: self.readiness,
             stopping: self.stopping,
-            hang_ups: AtomicU64::new(0),
+            timed_out_calls: AtomicU64::new(0),
         });
         let settings = Settings {
             concurrency: self.config.runtime.concurrency,
@@ -188,7 +202,7 @@ impl Parts {
     }
 }
 
-/// SIGTERM and SIGINT end the process in order; further ones change nothing (SC-78).
+/// SIGTERM and SIGINT start a graceful shutdown; further signals have no effect (SC-78).
 fn stop_by_signal(stopping: &CancellationToken) -> io::Result<()> {
     for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
         let (mut signals, stopping) = (signal(kind)?, stopping.clone());
@@ -199,4 +213,27 @@ fn stop_by_signal(stopping: &CancellationToken) -> io::Result<()> {
         });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::run_to_end;
+
+    /// SC-79
+    #[test]
+    fn a_hanging_lookup_does_not_delay_the_exit() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let (started, is_started) = std::sync::mpsc::channel();
+        let begun = Instant::now();
+        run_to_end(runtime.expect("a runtime"), async move {
+            tokio::task::spawn_blocking(move || {
+                let _ = started.send(());
+                std::thread::sleep(Duration::from_secs(30));
+            });
+        });
+        is_started.recv().expect("it runs");
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    }
 }

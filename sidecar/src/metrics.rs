@@ -1,4 +1,4 @@
-//! Metrics with the former sidecar's names, labels and buckets (SC-91 to SC-93).
+//! Metrics, compatible with the former sidecar in names, labels and buckets (SC-91 to SC-93).
 
 mod labels;
 
@@ -18,12 +18,12 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 pub use self::labels::{
-    Connection, Destination, Direction, Failed, Processed, Queue, Received, Report, RuntimeError,
-    Sent, Why,
+    Connection, Destination, Direction, Extension, Failed, Processed, Queue, Received, Report,
+    Requeued, RuntimeError, Sent,
 };
 use crate::decide::{Fault, Kind, Reason, Verdict};
 
-/// Routes are user input: after so many destinations the rest is `other` (SC-92).
+/// Bounds the cardinality of destinations, which are user input; the rest is counted as `other` (SC-92).
 const MOST_DESTINATIONS: usize = 100;
 
 const CALLS: [f64; 14] = [
@@ -49,7 +49,7 @@ pub struct Metrics {
     processed: Family<Processed, Counter>,
     sent: Family<Sent, Counter>,
     failed: Family<Failed, Counter>,
-    /// Messages that are being worked on.
+    /// Messages being processed.
     pub active: Gauge,
     processing: Histograms<Queue>,
     calls: Histograms<Queue>,
@@ -57,53 +57,53 @@ pub struct Metrics {
     sending: Histograms<Destination>,
     sizes: Histograms<Direction>,
     runtime_errors: Family<RuntimeError, Counter>,
-    given_back: Family<Why, Counter>,
+    requeued: Family<Requeued, Counter>,
     redelivered: Counter,
-    /// Whether the runtime takes messages.
+    /// Whether the runtime is ready.
     pub runtime_ready: Gauge,
-    /// How many requests may be open at the runtime.
+    /// Maximum open requests at the runtime.
     pub slots: Gauge,
-    /// Messages that wait here.
+    /// Prefetched messages that wait for a slot.
     pub waiting: Gauge,
     /// Age of the oldest message in flight.
     pub oldest_in_flight: Gauge<f64, AtomicU64>,
     reports: Family<Report, Counter>,
-    /// Those of the broker.
+    /// Metrics of the broker client.
     pub broker: BrokerMetrics,
 }
 
-/// Metrics of the broker's client.
+/// Metrics of the broker client.
 #[derive(Clone, Default)]
 pub struct BrokerMetrics {
     connected: Family<Connection, Gauge>,
-    /// Whether the broker takes no publications for now.
+    /// Whether the broker blocks publishing.
     pub blocked: Gauge,
-    /// Connections that were opened again.
+    /// Reconnects to the broker.
     pub reconnects: Counter,
-    extended: Family<Why, Counter>,
-    /// Leases that ended before their message was done.
+    extended: Family<Extension, Counter>,
+    /// Visibility timeouts that expired before the message was settled.
     pub leases_lost: Counter,
 }
 
 impl BrokerMetrics {
-    /// Whether a connection is there.
+    /// Sets whether a connection is open.
     pub fn set_connected(&self, connection: &'static str, connected: bool) {
         self.connected
             .get_or_create(&Connection { connection })
             .set(connected.into());
     }
 
-    /// So many leases were extended, or could not be.
+    /// Counts lease extensions by their result.
     pub fn extended(&self, count: usize, succeeded: bool) {
-        let reason = if succeeded { "success" } else { "error" };
+        let result = if succeeded { "success" } else { "error" };
         self.extended
-            .get_or_create(&Why { reason })
+            .get_or_create(&Extension { result })
             .inc_by(count as u64);
     }
 }
 
 impl Metrics {
-    /// Metrics of an actor, with this prefix.
+    /// Creates the metrics of an actor, with a name prefix.
     #[must_use]
     pub fn new(prefix: &str, actor: &str, transport: &'static str) -> Arc<Self> {
         let mut metrics = Self {
@@ -124,7 +124,7 @@ impl Metrics {
             sending: Family::new_with_constructor(|| Histogram::new(SENDING)),
             sizes: Family::new_with_constructor(|| Histogram::new(SIZES)),
             runtime_errors: Family::default(),
-            given_back: Family::default(),
+            requeued: Family::default(),
             redelivered: Counter::default(),
             runtime_ready: Gauge::default(),
             slots: Gauge::default(),
@@ -138,7 +138,7 @@ impl Metrics {
         Arc::new(metrics)
     }
 
-    /// Those of the former sidecar (SC-91).
+    /// Metrics that the former sidecar had (SC-91).
     fn register(&mut self) {
         let all = &mut self.registry;
         all.register(
@@ -148,7 +148,7 @@ impl Metrics {
         );
         all.register(
             "messages_processed",
-            "Messages that were processed",
+            "Messages processed, by result",
             self.processed.clone(),
         );
         all.register(
@@ -158,106 +158,111 @@ impl Metrics {
         );
         all.register(
             "messages_failed",
-            "Messages that failed",
+            "Messages that failed, by reason",
             self.failed.clone(),
         );
         all.register(
             "active_messages",
-            "Messages that are being worked on",
+            "Messages currently being processed",
             self.active.clone(),
         );
-        let help = "Time from a message's receipt until all that came of it was stored";
+        let help =
+            "Time from delivery of a message until its results were confirmed and it was settled";
         all.register("processing_duration_seconds", help, self.processing.clone());
         all.register(
             "runtime_execution_duration_seconds",
-            "Time that the runtime took",
+            "Duration of runtime calls",
             self.calls.clone(),
         );
         all.register(
             "queue_receive_duration_seconds",
-            "Time that a free slot waited",
+            "Time a free slot waited for a message",
             self.receiving.clone(),
         );
-        let help = "Time to send a message, with its confirmation";
+        let help = "Time to publish a message, including the publisher confirm";
         all.register("queue_send_duration_seconds", help, self.sending.clone());
         all.register(
             "envelope_size_bytes",
-            "Size of messages",
+            "Message size in bytes",
             self.sizes.clone(),
         );
         all.register(
             "runtime_errors",
-            "Errors of the runtime",
+            "Runtime errors, by type",
             self.runtime_errors.clone(),
         );
     }
 
-    /// Those that the former sidecar did not have (SC-93).
+    /// Metrics that the former sidecar did not have (SC-93).
     fn register_new(&mut self) {
         let all = &mut self.registry;
         all.register(
             "given_back",
-            "Messages given back to the queue",
-            self.given_back.clone(),
+            "Messages requeued, by reason",
+            self.requeued.clone(),
         );
         all.register(
             "redelivered",
-            "Messages that came again",
+            "Messages received that had been delivered before",
             self.redelivered.clone(),
         );
         all.register(
             "runtime_ready",
-            "Whether the runtime takes messages",
+            "Whether the runtime is ready",
             self.runtime_ready.clone(),
         );
         all.register(
             "slots",
-            "Requests that may be open at the runtime",
+            "Maximum number of concurrent requests to the runtime",
             self.slots.clone(),
         );
         all.register(
             "waiting_messages",
-            "Messages that wait in the sidecar",
+            "Prefetched messages waiting for a slot",
             self.waiting.clone(),
         );
-        let help = "Age of the oldest message that is not settled";
+        let help = "Age of the oldest unsettled message";
         all.register(
             "oldest_in_flight_seconds",
             help,
             self.oldest_in_flight.clone(),
         );
-        all.register("reports", "Reports to the gateway", self.reports.clone());
+        all.register(
+            "reports",
+            "Reports to the gateway, by kind and result",
+            self.reports.clone(),
+        );
         let broker = self.broker.clone();
         all.register(
             "broker_connected",
-            "Whether a connection is open",
+            "Whether the broker connection is open",
             broker.connected,
         );
         all.register(
             "broker_blocked",
-            "Whether the broker takes no publications",
+            "Whether the broker blocks publishing",
             broker.blocked,
         );
         all.register(
             "broker_reconnects",
-            "Connections that were opened again",
+            "Reconnects to the broker",
             broker.reconnects,
         );
         all.register(
             "leases_extended",
-            "Visibility timeouts that were extended",
+            "Visibility timeout extensions, by result",
             broker.extended,
         );
         all.register(
             "leases_lost",
-            "Visibility timeouts that ended too early",
+            "Visibility timeouts that expired before the message was settled",
             broker.leases_lost,
         );
         let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
-        all.register("build", "The program", build);
+        all.register("build", "Build information", build);
     }
 
-    /// All metrics as text.
+    /// Encodes all metrics as text.
     ///
     /// # Errors
     /// When a value cannot be encoded.
@@ -267,34 +272,34 @@ impl Metrics {
         Ok(text)
     }
 
-    /// A message came.
-    pub fn received(&self, bytes: usize, came_again: bool) {
+    /// Counts a delivered message.
+    pub fn received(&self, bytes: usize, redelivered: bool) {
         self.received.get_or_create(&self.here()).inc();
         self.sizes
             .get_or_create(&Direction {
                 direction: "received",
             })
             .observe(float(bytes));
-        if came_again {
+        if redelivered {
             self.redelivered.inc();
         }
     }
 
-    /// A slot was free for so long before a message came.
+    /// Observes how long a free slot waited for a message.
     pub fn waited(&self, time: Duration) {
         self.receiving
             .get_or_create(&self.here())
             .observe(time.as_secs_f64());
     }
 
-    /// A call of the runtime took so long.
+    /// Observes the duration of a runtime call.
     pub fn called(&self, time: Duration) {
         self.calls
             .get_or_create(&self.queue)
             .observe(time.as_secs_f64());
     }
 
-    /// A message is stored. `actor` and `queue` are those of its destination.
+    /// Counts a confirmed publication. `actor` and `queue` are its destination.
     pub fn sent(&self, kind: Kind, actor: &str, queue: &str, bytes: usize, time: Duration) {
         let message_type = match kind {
             Kind::Routing => "routing",
@@ -320,7 +325,7 @@ impl Metrics {
             .observe(float(bytes));
     }
 
-    /// A message has ended, so long after it came.
+    /// Counts a settled message, `time` after its delivery.
     pub fn ended(&self, verdict: &Verdict, time: Duration) {
         let status = match verdict {
             Verdict::Open => return,
@@ -361,8 +366,8 @@ impl Metrics {
         }
     }
 
-    /// What came of a message could not be stored.
-    pub fn not_stored(&self, reason: &'static str) {
+    /// Counts a message whose results could not be published.
+    pub fn publish_failed(&self, reason: &'static str) {
         self.failed
             .get_or_create(&Failed {
                 queue: self.queue.queue.clone(),
@@ -371,7 +376,7 @@ impl Metrics {
             .inc();
     }
 
-    /// The runtime did not read a message.
+    /// Counts a message that the runtime did not read.
     pub fn not_read(&self) {
         let error = RuntimeError {
             queue: self.queue.queue.clone(),
@@ -380,20 +385,20 @@ impl Metrics {
         self.runtime_errors.get_or_create(&error).inc();
     }
 
-    /// A message is given back.
-    pub fn given_back(&self, reason: Reason) {
+    /// Counts a requeued message.
+    pub fn requeued(&self, reason: Reason) {
         let reason = match reason {
             Reason::NotRead => "not_read",
             Reason::Crashed => "runtime_crashed",
-            Reason::NotStored => "not_stored",
+            Reason::PublishFailed => "not_stored",
             Reason::Shutdown => "shutdown",
             Reason::Waited => "waited",
             Reason::Panicked => "panicked",
         };
-        self.given_back.get_or_create(&Why { reason }).inc();
+        self.requeued.get_or_create(&Requeued { reason }).inc();
     }
 
-    /// What came of a report to the gateway.
+    /// Counts a gateway report by its result.
     pub fn reported(&self, kind: &'static str, result: &'static str) {
         self.reports.get_or_create(&Report { kind, result }).inc();
     }
@@ -417,7 +422,7 @@ impl Metrics {
     }
 }
 
-/// Sizes are far below the numbers that a float cannot hold.
+/// Message sizes are far below the integers that a float cannot represent.
 #[expect(clippy::cast_precision_loss, reason = "bytes of a message")]
 fn float(bytes: usize) -> f64 {
     bytes as f64

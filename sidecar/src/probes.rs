@@ -23,24 +23,24 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::config::Listen;
 use crate::metrics::Metrics;
 
-/// An event loop that stood still for this long is not alive.
-const STILL: Duration = Duration::from_secs(10);
-/// How long a request may take.
-const REQUEST: Duration = Duration::from_secs(5);
-/// How many connections are served at a time.
-const CONNECTIONS: usize = 16;
-/// The largest head of a request, in bytes; hyper's smallest bound.
-const HEAD: usize = 8 << 10;
-/// Pause before a port that is in use is tried again.
+/// An event loop without a heartbeat for this long fails the liveness probe.
+const STALL_LIMIT: Duration = Duration::from_secs(10);
+/// Request timeout.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum concurrent connections.
+const MAX_CONNECTIONS: usize = 16;
+/// Maximum size of a request head in bytes; the smallest that hyper supports.
+const MAX_HEADER_SIZE: usize = 8 << 10;
+/// Delay before binding a port that is in use is retried.
 const PORT_IN_USE: Duration = Duration::from_mins(1);
 const METRICS_TYPE: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 
-/// What the probes tell.
+/// The state behind the probes.
 #[derive(Debug)]
 pub struct Health {
     started: Instant,
-    last_beat: AtomicU64,
+    last_heartbeat: AtomicU64,
     broker: AtomicBool,
     runtime: AtomicBool,
 }
@@ -49,7 +49,7 @@ impl Default for Health {
     fn default() -> Self {
         Self {
             started: Instant::now(),
-            last_beat: AtomicU64::new(0),
+            last_heartbeat: AtomicU64::new(0),
             broker: AtomicBool::new(false),
             runtime: AtomicBool::new(false),
         }
@@ -57,17 +57,17 @@ impl Default for Health {
 }
 
 impl Health {
-    /// The event loop has come around.
-    pub fn beat(&self) {
-        self.last_beat.store(self.age(), Ordering::Relaxed);
+    /// Records an iteration of the event loop.
+    pub fn heartbeat(&self) {
+        self.last_heartbeat.store(self.age(), Ordering::Relaxed);
     }
 
-    /// Whether the broker is connected; returns whether that is new.
+    /// Sets whether the broker is connected; returns whether that changed.
     pub fn set_broker(&self, connected: bool) -> bool {
         self.broker.swap(connected, Ordering::Relaxed) != connected
     }
 
-    /// Whether the runtime takes messages; returns whether that is new.
+    /// Sets whether the runtime is ready; returns whether that changed.
     pub fn set_runtime(&self, ready: bool) -> bool {
         self.runtime.swap(ready, Ordering::Relaxed) != ready
     }
@@ -76,11 +76,13 @@ impl Health {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn is_alive(&self) -> bool {
-        let still = self
+    /// Whether the event loop had a heartbeat within [`STALL_LIMIT`].
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        let stalled = self
             .age()
-            .saturating_sub(self.last_beat.load(Ordering::Relaxed));
-        Duration::from_millis(still) < STILL
+            .saturating_sub(self.last_heartbeat.load(Ordering::Relaxed));
+        Duration::from_millis(stalled) < STALL_LIMIT
     }
 
     fn readiness(&self) -> (bool, String) {
@@ -96,33 +98,33 @@ impl Health {
     }
 }
 
-/// Serves for as long as the process lives. A port that is in use does not keep messages from being moved.
+/// Serves until the process exits. A port that is in use does not stop message processing.
 pub async fn serve(listen: Listen, health: Arc<Health>, metrics: Arc<Metrics>) {
     let listener = loop {
         match bind(&listen.addresses()).await {
             Ok(listener) => break listener,
             Err(error) => {
                 tracing::warn!(
-                    "probes and metrics cannot be served (ASYA_METRICS_ADDR): {error}; trying again"
+                    "cannot serve probes and metrics (ASYA_METRICS_ADDR): {error}; retrying"
                 );
                 sleep(PORT_IN_USE).await;
             }
         }
     };
-    let connections = Arc::new(Semaphore::new(CONNECTIONS));
+    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(permit) = connections.clone().acquire_owned().await else {
             return;
         };
         let Ok((stream, _)) = listener.accept().await else {
-            // Too many open files, for example; nothing that goes away at once.
+            // Avoid a hot loop on persistent errors, such as too many open files.
             sleep(Duration::from_millis(100)).await;
             continue;
         };
         let (health, metrics) = (health.clone(), metrics.clone());
         tokio::spawn(async move {
-            // A peer that breaks off is none of our business.
-            let _ = timeout(REQUEST, answer(stream, health, metrics)).await;
+            // Connection errors of clients are of no interest.
+            let _ = timeout(REQUEST_TIMEOUT, answer(stream, health, metrics)).await;
             drop(permit);
         });
     }
@@ -150,8 +152,8 @@ async fn answer(
     });
     http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(REQUEST)
-        .max_buf_size(HEAD)
+        .header_read_timeout(REQUEST_TIMEOUT)
+        .max_buf_size(MAX_HEADER_SIZE)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service)
         .await
@@ -168,7 +170,7 @@ fn page(request: &Request<Incoming>, health: &Health, metrics: &Metrics) -> Resp
             } else {
                 text(
                     StatusCode::SERVICE_UNAVAILABLE,
-                    "the event loop stood still\n".to_owned(),
+                    "the event loop is stalled\n".to_owned(),
                 )
             }
         }

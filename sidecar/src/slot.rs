@@ -1,4 +1,4 @@
-//! Slots: each is one request open at the runtime.
+//! Slots: each permits one open request at the runtime.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 
-/// A place at the runtime, held by one message; it is free when this is dropped.
+/// A permit for one open request at the runtime, released on drop.
 pub struct Slot {
     number: u64,
     call: Option<Instant>,
@@ -14,25 +14,25 @@ pub struct Slot {
     events: UnboundedSender<SlotEvent>,
 }
 
-/// What happened to a slot.
+/// A state change of a slot.
 #[derive(Clone, Copy)]
 pub(crate) enum SlotEvent {
-    /// Its message is handed to the runtime.
+    /// The runtime call started.
     Called(u64, Instant),
-    /// It is free; its last call took so long.
+    /// The slot was released, with the duration of its call, if any.
     Free(u64, Option<Duration>),
 }
 
 impl Slot {
-    /// The message is handed to the runtime now.
-    pub fn call_begins(&mut self) {
+    /// Marks the start of the runtime call.
+    pub fn start_call(&mut self) {
         let now = Instant::now();
         self.call = Some(now);
-        // The engine lives longer than its slots.
+        // The engine outlives its slots.
         let _ = self.events.send(SlotEvent::Called(self.number, now));
     }
 
-    /// How long the slot was free before.
+    /// How long the slot was idle before it was acquired.
     pub(crate) fn idle(&self) -> Option<Duration> {
         self.idle
     }
@@ -47,26 +47,26 @@ impl Drop for Slot {
     }
 }
 
-/// All slots.
+/// The slot pool.
 pub(crate) struct Slots {
     count: usize,
     last: u64,
-    /// Slots that are taken, and since when the runtime has worked on their messages.
+    /// Acquired slots, and when their runtime calls started.
     taken: BTreeMap<u64, Option<Instant>>,
     free_since: Option<Instant>,
-    tell: UnboundedSender<SlotEvent>,
+    event_sender: UnboundedSender<SlotEvent>,
     events: UnboundedReceiver<SlotEvent>,
 }
 
 impl Default for Slots {
     fn default() -> Self {
-        let (tell, events) = unbounded_channel();
+        let (event_sender, events) = unbounded_channel();
         Self {
             count: 0,
             last: 0,
             taken: BTreeMap::new(),
             free_since: None,
-            tell,
+            event_sender,
             events,
         }
     }
@@ -97,7 +97,7 @@ impl Slots {
             number: self.last,
             call: None,
             idle,
-            events: self.tell.clone(),
+            events: self.event_sender.clone(),
         }
     }
 
@@ -105,7 +105,7 @@ impl Slots {
         self.events.recv().await
     }
 
-    /// Notes what happened; returns how long a call took that has ended.
+    /// Applies an event; returns the duration of a finished call.
     pub(crate) fn apply(&mut self, event: SlotEvent) -> Option<Duration> {
         match event {
             SlotEvent::Called(number, at) => {
@@ -122,7 +122,7 @@ impl Slots {
         }
     }
 
-    /// Since when the oldest call runs.
+    /// When the oldest running call started.
     pub(crate) fn oldest_call(&self) -> Option<Instant> {
         self.taken.values().flatten().min().copied()
     }

@@ -1,5 +1,4 @@
-//! Who runs when: slots at the runtime, messages that wait for one, and how many are wanted (SC-42 to SC-46, SC-78 to
-//! SC-80).
+//! Scheduling: slots at the runtime, prefetched messages, and broker demand (SC-42 to SC-46, SC-78 to SC-80).
 
 #[cfg(test)]
 mod tests;
@@ -11,51 +10,53 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use self::waiting::Waiting;
 use crate::broker::{Broker, Delivery, Demand, Event, Receipt, Settlement};
 use crate::config::Lookahead;
 use crate::decide::{Deliveries, Reason};
 use crate::flow::{Context, Flow};
-use crate::pace::{LONG_CALL, Pace};
+use crate::lookahead::{LONG_CALL, LookaheadPolicy};
 use crate::probes::Health;
 use crate::runtime::{Readiness, Runtime};
 use crate::slot::{SlotEvent, Slots};
 
-/// How long messages wait for a runtime that is away, before others may have them (SC-13).
-const HOLD: Duration = Duration::from_secs(10);
-/// How often gauges are brought up to date, and the process shows that it is alive.
+/// How long prefetched messages wait for an unavailable runtime before they are requeued (SC-13).
+const HOLD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval of gauge updates and liveness heartbeats.
 const TICK: Duration = Duration::from_secs(1);
-/// So many panics in [`PANIC_WINDOW`] end the process (SC-101).
+/// How long requeuing unfinished messages may take at the end of the grace period (SC-80).
+const REQUEUE_TIMEOUT: Duration = Duration::from_secs(1);
+/// This many panics within [`PANIC_WINDOW`] terminate the process (SC-101).
 const PANICS: usize = 5;
 const PANIC_WINDOW: Duration = Duration::from_mins(1);
 
-/// Why the process ends.
+/// Why the process exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// It was told to.
+pub enum Exit {
+    /// SIGTERM or SIGINT.
     Stopped,
     /// The runtime did not become ready in time.
     RuntimeNeverReady,
-    /// The runtime did not end itself after it was hung up.
+    /// The runtime did not exit after a call timed out.
     RuntimeStuck,
-    /// Handling messages panicked too often.
+    /// Message processing panicked too often.
     Panics,
 }
 
 /// The settings of the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How many requests may be open at the runtime.
+    /// Maximum open requests at the runtime.
     pub concurrency: usize,
-    /// How many messages may wait.
+    /// Prefetch policy.
     pub lookahead: Lookahead,
-    /// How long a shutdown may take.
+    /// Grace period of a shutdown.
     pub grace_period: Duration,
 }
 
-/// Hands messages over, for as long as the process lives.
+/// Dispatches messages to the runtime until the process exits.
 pub struct Engine<B, R> {
     context: Arc<Context<B, R>>,
     settings: Settings,
@@ -63,7 +64,7 @@ pub struct Engine<B, R> {
     events: mpsc::UnboundedReceiver<Event>,
     readiness: watch::Receiver<Readiness>,
     slots: Slots,
-    pace: Pace,
+    lookahead: LookaheadPolicy,
     waiting: Waiting,
     flows: JoinSet<()>,
     in_flight: HashMap<Id, (Receipt, Instant)>,
@@ -71,11 +72,11 @@ pub struct Engine<B, R> {
     panics: Vec<Instant>,
     warned: bool,
     next_tick: Instant,
-    end: Option<End>,
+    end: Option<Exit>,
 }
 
 impl<B: Broker, R: Runtime> Engine<B, R> {
-    /// Nothing is handed over before [`Self::run`].
+    /// Creates an engine; dispatching starts with [`Self::run`].
     pub fn new(
         context: Arc<Context<B, R>>,
         settings: Settings,
@@ -89,7 +90,7 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
             events,
             readiness,
             slots: Slots::default(),
-            pace: Pace::new(settings.lookahead),
+            lookahead: LookaheadPolicy::new(settings.lookahead),
             waiting: Waiting::default(),
             flows: JoinSet::new(),
             in_flight: HashMap::new(),
@@ -102,17 +103,17 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
         }
     }
 
-    /// Runs until the process is to end, and all is settled that can be.
-    pub async fn run(mut self) -> End {
-        self.look_at_runtime();
+    /// Runs until shutdown, including the graceful settlement of messages in flight.
+    pub async fn run(mut self) -> Exit {
+        self.update_readiness();
         let end = loop {
             self.hand_over();
-            self.ask_for_messages();
+            self.update_demand();
             if let Some(end) = self.end {
                 break end;
             }
             self.wait().await;
-            // Not by the timer alone, which would never have its turn under load.
+            // Checked here because the biased select starves its timer branch under load.
             if Instant::now() >= self.deadline() {
                 self.tick();
             }
@@ -125,28 +126,28 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
         let deadline = self.deadline();
         tokio::select! {
             biased;
-            () = self.context.stopping.cancelled() => self.end = Some(End::Stopped),
+            () = self.context.stopping.cancelled() => self.end = Some(Exit::Stopped),
             Some(event) = self.slots.event() => self.slot_changed(event),
             Some(done) = self.flows.join_next_with_id() => self.flow_ended(done),
-            Some(event) = self.events.recv() => self.broker_told(event),
-            Ok(()) = self.readiness.changed() => self.look_at_runtime(),
+            Some(event) = self.events.recv() => self.broker_event(event),
+            Ok(()) = self.readiness.changed() => self.update_readiness(),
             () = sleep_until(deadline) => {}
         }
     }
 
-    /// When something is to be done even if nothing happens.
+    /// When the engine must wake up even without an event.
     fn deadline(&self) -> Instant {
-        let others_could_have_it = self.pace.gives_back() && self.pace.lookahead(1) > 0;
+        let waiting_is_reclaimable = self.lookahead.is_adaptive() && self.lookahead.limit(1) > 0;
         let long_call = self
             .slots
             .oldest_call()
-            .filter(|_| others_could_have_it)
+            .filter(|_| waiting_is_reclaimable)
             .map(|since| since + LONG_CALL);
         let expires = self
             .waiting
             .oldest()
             .filter(|_| !self.is_ready())
-            .map(|since| since + HOLD);
+            .map(|since| since + HOLD_TIMEOUT);
         [long_call, expires]
             .into_iter()
             .flatten()
@@ -155,7 +156,7 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
 
     fn tick(&mut self) {
         self.next_tick = Instant::now() + TICK;
-        self.health.beat();
+        self.health.heartbeat();
         let oldest = self
             .in_flight
             .values()
@@ -170,32 +171,28 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
             .oldest_call()
             .is_some_and(|since| since.elapsed() >= LONG_CALL)
         {
-            self.pace.is_stuck();
+            self.lookahead.record_long_call();
         }
         let expired = if self.is_ready() {
             Vec::new()
         } else {
-            self.waiting.take_older_than(HOLD)
+            self.waiting.take_older_than(HOLD_TIMEOUT)
         };
-        self.give_back(expired, Reason::Waited);
+        self.requeue(expired, Reason::Waited);
     }
 
     fn is_ready(&self) -> bool {
         matches!(*self.readiness.borrow(), Readiness::Ready { .. })
     }
 
-    fn look_at_runtime(&mut self) {
+    fn update_readiness(&mut self) {
         let readiness = *self.readiness.borrow_and_update();
         let ready = matches!(readiness, Readiness::Ready { .. });
         if self.health.set_runtime(ready) {
             tracing::info!(
                 ready,
-                "the runtime {}",
-                if ready {
-                    "takes messages"
-                } else {
-                    "takes no messages"
-                }
+                "runtime {}",
+                if ready { "ready" } else { "not ready" }
             );
         }
         self.context.metrics.runtime_ready.set(ready.into());
@@ -205,7 +202,7 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
                 let wanted = self.settings.concurrency;
                 if concurrency < wanted && !std::mem::replace(&mut self.warned, true) {
                     tracing::warn!(
-                        "ASYA_CONCURRENCY is {wanted}, but the runtime serves {concurrency} at a time"
+                        "ASYA_CONCURRENCY is {wanted}, but the runtime supports only {concurrency} concurrent requests"
                     );
                 }
                 self.slots.resize(wanted.min(concurrency));
@@ -214,19 +211,19 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
                     .slots
                     .set(wanted.min(concurrency).try_into().unwrap_or(i64::MAX));
             }
-            Readiness::Never => self.end = Some(End::RuntimeNeverReady),
-            Readiness::Stuck => self.end = Some(End::RuntimeStuck),
+            Readiness::Never => self.end = Some(Exit::RuntimeNeverReady),
+            Readiness::Stuck => self.end = Some(Exit::RuntimeStuck),
         }
     }
 
-    /// Hands over what waits, as far as there are slots.
+    /// Dispatches prefetched messages to free slots.
     fn hand_over(&mut self) {
         while self.slots.has_free() && !self.blocked && self.end.is_none() && self.is_ready() {
             let Some(delivery) = self.waiting.pop() else {
                 break;
             };
-            if !self.context.runtime.is_there() {
-                self.context.runtime.doubt();
+            if !self.context.runtime.is_available() {
+                self.context.runtime.recheck();
                 self.waiting.put_back(delivery);
                 break;
             }
@@ -258,37 +255,38 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
             .set(self.in_flight.len().try_into().unwrap_or(i64::MAX));
     }
 
-    /// Tells the broker how many messages are wanted, and gives back what may not wait here any more (SC-43, SC-44).
-    fn ask_for_messages(&mut self) {
+    /// Updates the broker's demand, and requeues prefetched messages when lookahead is disabled (SC-43, SC-44).
+    fn update_demand(&mut self) {
         if self.end.is_some() || !self.is_ready() {
             self.context.broker.demand(Demand::default());
             return;
         }
         let slots = self.slots.count();
-        let lookahead = self.pace.lookahead(slots);
+        let lookahead = self.lookahead.limit(slots);
         self.context.broker.demand(Demand { slots, lookahead });
-        if lookahead == 0 && self.pace.gives_back() && !self.blocked && !self.slots.has_free() {
+        if lookahead == 0 && self.lookahead.is_adaptive() && !self.blocked && !self.slots.has_free()
+        {
             let first = self
                 .waiting
-                .take_those(|delivery| delivery.deliveries == Deliveries::First);
-            self.give_back(first, Reason::Waited);
+                .take_matching(|delivery| delivery.deliveries == Deliveries::First);
+            self.requeue(first, Reason::Waited);
         }
     }
 
-    fn give_back(&mut self, deliveries: Vec<Delivery>, reason: Reason) {
+    fn requeue(&mut self, deliveries: Vec<Delivery>, reason: Reason) {
         for delivery in deliveries {
             if !delivery.receipt.is_lost() {
-                self.context.metrics.given_back(reason);
+                self.context.metrics.requeued(reason);
                 let settled = self
                     .context
                     .broker
-                    .settle(&delivery.receipt, Settlement::GiveBackNow);
+                    .settle(&delivery.receipt, Settlement::RequeueNow);
                 self.flows.spawn(settled);
             }
         }
     }
 
-    fn broker_told(&mut self, event: Event) {
+    fn broker_event(&mut self, event: Event) {
         match event {
             Event::Connected => {
                 if self.health.set_broker(true) {
@@ -298,14 +296,14 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
             Event::Disconnected => {
                 self.health.set_broker(false);
                 self.waiting
-                    .take_those(|delivery| delivery.receipt.is_lost());
+                    .take_matching(|delivery| delivery.receipt.is_lost());
             }
             Event::Blocked(blocked) => self.blocked = blocked,
             Event::Delivered(delivery) => {
-                let came_again = delivery.deliveries != Deliveries::First;
+                let redelivered = delivery.deliveries != Deliveries::First;
                 self.context
                     .metrics
-                    .received(delivery.body.len(), came_again);
+                    .received(delivery.body.len(), redelivered);
                 self.waiting.push(delivery);
             }
         }
@@ -313,7 +311,7 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
 
     fn slot_changed(&mut self, event: SlotEvent) {
         if let Some(call) = self.slots.apply(event) {
-            self.pace.called(call);
+            self.lookahead.record_call(call);
         }
     }
 
@@ -329,55 +327,65 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
         }
     }
 
-    /// A message whose handling panicked is given back (SC-101).
+    /// Requeues a message whose processing panicked (SC-101).
     fn panicked(&mut self, receipt: Option<Receipt>) {
         let now = Instant::now();
         self.panics.retain(|at| now - *at < PANIC_WINDOW);
         self.panics.push(now);
         if self.panics.len() >= PANICS {
-            self.end = Some(End::Panics);
+            self.end = Some(Exit::Panics);
         }
         let Some(receipt) = receipt else { return };
-        self.context.metrics.given_back(Reason::Panicked);
+        self.context.metrics.requeued(Reason::Panicked);
         let context = self.context.clone();
         self.flows.spawn(async move {
-            sleep(context.broker.pause_before_giving_back()).await;
-            context.broker.settle(&receipt, Settlement::GiveBack).await;
+            sleep(context.broker.requeue_delay()).await;
+            context.broker.settle(&receipt, Settlement::Requeue).await;
         });
     }
 
-    /// Takes nothing more, lets slots finish, gives back what is unfinished at the end of the grace period, and closes the
-    /// connections in order.
-    async fn shut_down(&mut self, end: End) {
+    /// Stops consuming, waits for running calls, requeues what is unfinished at the end of the grace period, and closes
+    /// the connections gracefully.
+    async fn shut_down(&mut self, end: Exit) {
         self.context.stopping.cancel();
         let grace = self.settings.grace_period;
         let deadline =
             Instant::now() + grace.saturating_sub(Duration::from_secs(3).min(grace / 10));
-        tracing::info!(in_flight = self.in_flight.len(), "ending: {end:?}");
+        tracing::info!(in_flight = self.in_flight.len(), "shutting down: {end:?}");
         loop {
-            let waiting = self.waiting.take_those(|_| true);
-            self.give_back(waiting, Reason::Shutdown);
+            let waiting = self.waiting.take_matching(|_| true);
+            self.requeue(waiting, Reason::Shutdown);
+            let next_tick = self.next_tick;
             tokio::select! {
                 biased;
                 done = self.flows.join_next_with_id() => match done {
                     Some(done) => self.flow_ended(done),
                     None => break,
                 },
-                Some(event) = self.events.recv() => self.broker_told(event),
+                Some(event) = self.events.recv() => self.broker_event(event),
                 () = sleep_until(deadline) => {
                     self.flows.abort_all();
                     break;
                 }
+                () = sleep_until(next_tick) => {}
             }
-            self.health.beat();
+            if Instant::now() >= self.next_tick {
+                self.tick();
+            }
         }
-        for (receipt, _) in std::mem::take(&mut self.in_flight).into_values() {
-            self.context.metrics.given_back(Reason::Shutdown);
-            self.context
-                .broker
-                .settle(&receipt, Settlement::GiveBackNow)
-                .await;
-        }
+        self.requeue_unfinished().await;
         self.context.broker.close().await;
+    }
+
+    /// Requeues all messages in flight concurrently, for at most [`REQUEUE_TIMEOUT`].
+    async fn requeue_unfinished(&mut self) {
+        let mut settling = JoinSet::new();
+        for (receipt, _) in std::mem::take(&mut self.in_flight).into_values() {
+            self.context.metrics.requeued(Reason::Shutdown);
+            let broker = &self.context.broker;
+            settling.spawn(broker.settle(&receipt, Settlement::RequeueNow));
+        }
+        // Unsettled messages are redelivered once the connection is closed or the visibility timeout expires.
+        let _ = timeout(REQUEUE_TIMEOUT, settling.join_all()).await;
     }
 }

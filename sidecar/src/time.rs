@@ -1,4 +1,4 @@
-//! Points in time as text.
+//! Timestamp formatting.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -50,7 +50,7 @@ mod tests {
     use super::{rfc3339, rfc3339_micros};
 
     #[test]
-    fn times_are_written_in_utc() {
+    fn times_are_formatted_in_utc() {
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_399, "2000-02-28T23:59:59Z"),

@@ -1,4 +1,5 @@
-//! TLS as a client: 1.2 or later, certificates and host names are checked, and nothing turns that off (SC-99).
+//! TLS client configuration: TLS 1.2 or later, with certificate and host name verification that cannot be disabled
+//! (SC-99).
 
 use std::io;
 use std::path::Path;
@@ -8,10 +9,10 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-/// A client that trusts the certificates of a PEM bundle alone, or the built-in roots. The bundle is read now.
+/// A client configuration that trusts only a PEM bundle, or the built-in roots. The bundle is read on every call.
 ///
 /// # Errors
-/// When the bundle cannot be read or holds no certificate.
+/// If the bundle cannot be read or contains no certificate.
 pub fn client(bundle: Option<&Path>) -> io::Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     match bundle {
@@ -23,7 +24,7 @@ pub fn client(bundle: Option<&Path>) -> io::Result<Arc<ClientConfig>> {
             }
             if roots.is_empty() {
                 return Err(io::Error::other(format!(
-                    "{} holds no certificate",
+                    "{} contains no certificate",
                     path.display()
                 )));
             }

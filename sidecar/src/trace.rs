@@ -1,4 +1,4 @@
-//! Spans of messages, for an OpenTelemetry collector (SC-96).
+//! Message spans, exported to an OpenTelemetry collector (SC-96).
 
 mod context;
 mod export;
@@ -14,10 +14,10 @@ use self::context::{TraceContext, random_id};
 use self::export::{Finished, SpanKind};
 use crate::config::Traces;
 
-/// Spans that wait to be sent; more are dropped.
+/// Capacity of the export queue; further spans are dropped.
 const CAPACITY: usize = 2048;
 
-/// Begins spans.
+/// Creates spans.
 #[derive(Clone)]
 pub struct Tracer {
     spans: mpsc::Sender<Finished>,
@@ -25,7 +25,7 @@ pub struct Tracer {
     parent_based: bool,
 }
 
-/// The span of one message, with those of its parts.
+/// The span of one message, which parents the spans of its phases.
 pub struct Span {
     context: TraceContext,
     parent: Option<String>,
@@ -34,10 +34,10 @@ pub struct Span {
 }
 
 impl Tracer {
-    /// Starts to send spans to the collector.
+    /// Starts the exporter.
     ///
     /// # Errors
-    /// When the URL cannot be used.
+    /// If the URL is invalid.
     pub fn start(settings: &Traces) -> std::io::Result<Self> {
         let (spans, to_send) = mpsc::channel(CAPACITY);
         let exporter = export::Exporter::new(settings)?;
@@ -49,7 +49,7 @@ impl Tracer {
         })
     }
 
-    /// The span of a message that came: a child of the one that its headers name, or the first of a new trace.
+    /// The span of a delivered message: a child of the span in its headers, or the root of a new trace.
     #[must_use]
     pub fn consume(&self, body: &[u8]) -> Span {
         let parent = TraceContext::of(body);
@@ -74,7 +74,7 @@ impl Tracer {
 }
 
 impl Span {
-    /// The message, with this span in its headers instead of the one before.
+    /// The message with this span as the trace context in its headers.
     #[must_use]
     pub fn continued(&self, body: &Bytes) -> Bytes {
         self.context
@@ -82,17 +82,17 @@ impl Span {
             .map_or_else(|| body.clone(), Bytes::from)
     }
 
-    /// The runtime was called.
-    pub fn called(&mut self, begun: Instant, succeeded: bool) {
-        self.part("runtime", SpanKind::Client, begun, succeeded);
+    /// Records the runtime call.
+    pub fn called(&mut self, started: Instant, succeeded: bool) {
+        self.part("runtime", SpanKind::Client, started, succeeded);
     }
 
-    /// What came of the message was published.
-    pub fn published(&mut self, begun: Instant, succeeded: bool) {
-        self.part("publish", SpanKind::Producer, begun, succeeded);
+    /// Records the publication of the results.
+    pub fn published(&mut self, started: Instant, succeeded: bool) {
+        self.part("publish", SpanKind::Producer, started, succeeded);
     }
 
-    /// The message is settled.
+    /// Ends the span when the message is settled.
     pub fn end(self, succeeded: bool) {
         let finished = Finished {
             trace: self.context.trace.clone(),
@@ -100,30 +100,30 @@ impl Span {
             parent: self.parent.clone(),
             name: "consume",
             kind: SpanKind::Consumer,
-            begun: self.since.1,
+            started: self.since.1,
             ended: SystemTime::now(),
             succeeded,
         };
-        self.tell(finished);
+        self.export(finished);
     }
 
-    fn part(&self, name: &'static str, kind: SpanKind, begun: Instant, succeeded: bool) {
+    fn part(&self, name: &'static str, kind: SpanKind, started: Instant, succeeded: bool) {
         let (since, at) = self.since;
-        self.tell(Finished {
+        self.export(Finished {
             trace: self.context.trace.clone(),
             span: random_id(16),
             parent: Some(self.context.span.clone()),
             name,
             kind,
-            begun: at + begun.saturating_duration_since(since),
+            started: at + started.saturating_duration_since(since),
             ended: SystemTime::now(),
             succeeded,
         });
     }
 
-    fn tell(&self, finished: Finished) {
+    fn export(&self, finished: Finished) {
         if let Some(spans) = &self.spans {
-            // When the collector is slow, spans are lost rather than messages held up.
+            // Drop spans when the collector is slow, rather than delay messages.
             let _ = spans.try_send(finished);
         }
     }

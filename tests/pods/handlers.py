@@ -2,7 +2,11 @@
 
 import os
 import socket
+import threading
 import time
+
+lock = threading.Lock()
+in_flight = 0
 
 
 def shout(payload):
@@ -19,3 +23,16 @@ def slow(payload):
 def hang(_payload):
     """Never returns."""
     time.sleep(1e6)
+
+
+def counted(_payload):
+    """Takes a second, and says how many calls were in progress when it began."""
+    global in_flight
+    with lock:
+        in_flight += 1
+        highest = in_flight
+    begun = time.time()
+    time.sleep(1)
+    with lock:
+        in_flight -= 1
+    return {"in_flight": highest, "begun": begun, "ended": time.time()}

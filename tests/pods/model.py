@@ -10,8 +10,12 @@ import threading
 import time
 
 NAME = os.environ.get("MODEL", "parrot")
+# Where to listen: everywhere, unless told.
+HOST = os.environ.get("HOST", "")
 # How long a response takes, in seconds.
 SECONDS = float(os.environ.get("SECONDS", "0"))
+# Whether answers say how many requests were in progress, and when.
+MEASURES = "MEASURES" in os.environ
 # Whether SIGTERM aborts requests in progress.
 ENDS_AT_ONCE = "ENDS_AT_ONCE" in os.environ
 
@@ -39,6 +43,9 @@ ANSWERS = (
 
 
 class Server(http.server.BaseHTTPRequestHandler):
+    lock = threading.Lock()
+    in_flight = 0
+
     def do_GET(self):
         known = {"/health": {}, "/v2/health/ready": {}, "/v1/models": {"data": [{"id": NAME}], "models": [NAME]}}
         self.answer(200 if self.path in known else 404, known.get(self.path, {}))
@@ -48,8 +55,14 @@ class Server(http.server.BaseHTTPRequestHandler):
         for path, answer in ANSWERS:
             if re.fullmatch(path, self.path):
                 print("asked", flush=True)
+                with Server.lock:
+                    Server.in_flight += 1
+                    measured = {"in_flight": Server.in_flight, "begun": time.time()}
                 time.sleep(SECONDS)
-                self.answer(200, answer(request))
+                with Server.lock:
+                    Server.in_flight -= 1
+                measured["ended"] = time.time()
+                self.answer(200, dict(answer(request), **(measured if MEASURES else {})))
                 return
         self.answer(404, {"error": f"no {self.path} here"})
 
@@ -65,10 +78,12 @@ class Server(http.server.BaseHTTPRequestHandler):
 class Models(http.server.ThreadingHTTPServer):
     # Finish requests in progress before exiting, like a model server.
     daemon_threads = False
+    # The default of 5 makes clients that connect at the same moment try again a second later.
+    request_queue_size = 128
 
 
 def main(port):
-    server = Models(("", port), Server)
+    server = Models((HOST, port), Server)
     # In another thread, since shutdown() waits for the loop that this handler interrupts.
     finish = threading.Thread(target=server.shutdown)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0) if ENDS_AT_ONCE else finish.start())

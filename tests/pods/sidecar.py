@@ -248,7 +248,7 @@ class Sidecar:
 
     def _onward(self, message, element, number):
         route = element["route"]
-        onward = {"id": message["id"], "route": route, "payload": element["payload"]}
+        onward = {"id": message["id"], "route": route, "payload": element.get("payload")}
         if number:
             onward.update(id=f"{message['id']}-{number}", parent_id=message["id"])
         actors, current = route["actors"], route.get("current", 0)

@@ -1,7 +1,7 @@
-//! A proxy in front of the API server or RabbitMQ's management API. It counts writes, runs a hook at the n-th one,
-//! holds one back until a test releases it, and delays responses.
+//! A proxy in front of the API server or RabbitMQ's management API. It counts requests, runs a hook at the n-th write,
+//! holds one back until a test releases it, delays responses, and cuts watches.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,11 +9,12 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
+use futures::{StreamExt, stream};
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, TRANSFER_ENCODING};
 use http::{Method, StatusCode};
 use reqwest::Client;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::cluster::Cluster;
@@ -70,8 +71,8 @@ struct Hold {
 #[derive(Default)]
 struct Seen {
     writes: Vec<Write>,
-    /// Paths with their queries, without duplicates.
-    reads: BTreeSet<String>,
+    /// Paths with their queries, and how often each was read.
+    reads: BTreeMap<String, usize>,
     /// The number of the write, when to run the hook, and the hook.
     strike: Option<(usize, Moment, Hook)>,
     hold: Option<Hold>,
@@ -84,6 +85,8 @@ struct Shared {
     upstream: String,
     client: Client,
     seen: Mutex<Seen>,
+    /// Counts how often watches were cut.
+    cuts: watch::Sender<u32>,
 }
 
 impl Shared {
@@ -170,6 +173,7 @@ impl CountingProxy {
             upstream: upstream.to_owned(),
             client: client.build()?,
             seen: Mutex::default(),
+            cuts: watch::Sender::default(),
         });
         let listener = TcpListener::bind(("127.0.0.1", 0))
             .await
@@ -217,7 +221,18 @@ impl CountingProxy {
     /// The reads so far: paths with their queries, without duplicates.
     #[must_use]
     pub fn reads(&self) -> BTreeSet<String> {
+        self.shared.seen().reads.keys().cloned().collect()
+    }
+
+    /// How often each path and query was read so far.
+    #[must_use]
+    pub fn read_counts(&self) -> BTreeMap<String, usize> {
         self.shared.seen().reads.clone()
+    }
+
+    /// Breaks the connection of every watch that is open.
+    pub fn cut_watches(&self) {
+        self.shared.cuts.send_modify(|cuts| *cuts += 1);
     }
 
     /// Runs the hook once, at the n-th write from now on (1 is the next).
@@ -256,6 +271,8 @@ impl CountingProxy {
 }
 
 async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    // A watch is cut from the moment when it is counted.
+    let cuts = shared.cuts.subscribe();
     let number = note(&shared, &request);
     tokio::time::sleep(shared.latency()).await;
     if let Some(hook) = number.and_then(|number| shared.hook(number, Moment::BeforeForwarding)) {
@@ -269,7 +286,7 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
         // Wait until the test releases the write, or ends.
         let _ = hold.go.await;
     }
-    let response = match forward(&shared, request).await {
+    let response = match forward(&shared, request, cuts).await {
         Ok(response) => response,
         Err(error) => {
             let mut response = Response::new(Body::from(error.to_string()));
@@ -318,7 +335,7 @@ fn note(shared: &Shared, request: &Request) -> Option<usize> {
     }
     let mut seen = shared.seen();
     if reads.contains(request.method()) {
-        seen.reads.insert(path.to_owned());
+        *seen.reads.entry(path.to_owned()).or_default() += 1;
         return None;
     }
     seen.writes.push(Write {
@@ -329,9 +346,14 @@ fn note(shared: &Shared, request: &Request) -> Option<usize> {
     Some(seen.writes.len())
 }
 
-async fn forward(shared: &Shared, request: Request) -> Result<Response> {
+async fn forward(
+    shared: &Shared,
+    request: Request,
+    cuts: watch::Receiver<u32>,
+) -> Result<Response> {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+    let cuts = path.contains("watch=true").then_some(cuts);
     let body = axum::body::to_bytes(body, usize::MAX)
         .await
         .map_err(Error::other)?;
@@ -343,10 +365,27 @@ async fn forward(shared: &Shared, request: Request) -> Result<Response> {
         .send()
         .await?;
     let (parts, body) = http::Response::from(answer).into_parts();
-    let mut response = Response::new(Body::new(body));
+    let body = Body::new(body);
+    let body = match cuts {
+        Some(cuts) => until_cut(body, cuts),
+        None => body,
+    };
+    let mut response = Response::new(body);
     *response.status_mut() = parts.status;
     *response.headers_mut() = end_to_end(parts.headers);
     Ok(response)
+}
+
+/// The body until watches are cut, then an error, at which the server breaks the connection.
+fn until_cut(body: Body, cuts: watch::Receiver<u32>) -> Body {
+    let open = (body.into_data_stream(), cuts);
+    Body::from_stream(stream::unfold(open, async |(mut body, mut cuts)| {
+        let chunk = tokio::select! {
+            chunk = body.next() => chunk?,
+            _ = cuts.changed() => Err(axum::Error::new(std::io::Error::other("the watch is cut"))),
+        };
+        Some((chunk, (body, cuts)))
+    }))
 }
 
 /// Removes the headers that apply to a single connection.

@@ -9,6 +9,7 @@
 //! - [`operator::Operator`] installs the chart and starts instances of the controller,
 //!   [`webhook::Webhook`] the webhook's replicas;
 //! - [`eventually::eventually`] polls conditions;
+//! - [`pod_process::PodProcess`] runs runtime and sidecar of a fake pod;
 //! - [`audit::Audit`] and [`rabbitmq::AccessLog`] report who wrote what;
 //! - [`owners::Owner`] simulates the controller of a system that actors bind to;
 //! - [`turn`] decides when a scenario may run its own cluster;
@@ -18,6 +19,7 @@ pub mod argocd;
 pub mod audit;
 pub mod build;
 pub mod cluster;
+pub mod command;
 pub mod counting_proxy;
 pub mod error;
 pub mod eventually;
@@ -26,6 +28,7 @@ pub mod keda;
 pub mod operator;
 pub mod owners;
 pub mod pki;
+pub mod pod_process;
 pub mod ports;
 pub mod process;
 pub mod rabbitmq;

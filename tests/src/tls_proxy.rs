@@ -1,5 +1,6 @@
 //! A TLS proxy in front of a plain-text server.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
@@ -10,7 +11,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::cluster::Cluster;
 use crate::error::{Error, Result, Trying};
 use crate::pki::{Authority, Use};
 
@@ -24,16 +24,16 @@ pub struct TlsProxy {
 }
 
 impl TlsProxy {
-    /// Starts a proxy in front of `server`, an `http` URL. Its files are in the cluster's folder.
+    /// Starts a proxy in front of `server`, an `http` URL. Its files are in `folder`.
     ///
     /// # Errors
     /// When no certificate can be issued, or no port is free.
-    pub async fn start(cluster: &Cluster, server: &str) -> Result<Self> {
+    pub async fn start(folder: &Path, server: &str) -> Result<Self> {
         let address = server.trim_start_matches("http://").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await;
         let listener = listener.trying("listen for TLS")?;
         let port = listener.local_addr().trying("listen for TLS")?.port();
-        let (folder, name) = (cluster.folder(), format!("tls-{port}"));
+        let name = format!("tls-{port}");
         let authority = Authority::new("a private authority")?;
         authority.issue(folder, &name, "localhost", &["localhost"], Use::Server)?;
         let read = |kind: &str| {

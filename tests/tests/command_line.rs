@@ -1,4 +1,4 @@
-//! `asya-cluster` exists and takes the arguments that the Makefile passes. `make demo` builds it the same way:
+//! `asya-cluster` exists and takes the arguments that the Makefile passes. The Makefile's tests build it by this test:
 //! integration tests enable the features that all tests are built with, so nothing is compiled twice.
 
 use std::process::Command;

@@ -1,7 +1,5 @@
 //! Validation of `AsyncActor`s (VAC-1 to VAC-7, ADM-5, ADM-6).
 
-mod target;
-
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,14 +7,15 @@ use std::sync::Arc;
 use asya_shared::api::AsyncActorSpec;
 use asya_shared::key::Key;
 use asya_shared::names::{GROUP, annotation};
+use asya_shared::review::check_spec;
 use asya_shared::validate::{self, Subject, Violation, Write};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::facts::Known;
+use crate::facts::SharedFacts;
 use crate::index::{Contact, Index};
-use crate::outcome::{Reason, Verdict};
-use crate::review::{Answer, Denied, Request, Served};
+use crate::outcome::{ReviewOutcome, ReviewReason};
+use crate::review::{AdmissionRequest, AdmissionResponse, Denied, Served};
 
 const SERVED: Served = Served {
     group: GROUP,
@@ -26,35 +25,35 @@ const SERVED: Served = Served {
     operations: &["CREATE", "UPDATE"],
 };
 
-/// HTTP status for an object that breaks rules.
+/// HTTP status of a denial because of violations.
 const INVALID: u16 = 422;
 
-/// What becomes of an actor that breaks a rule (VAC-3).
+/// How violations are handled (VAC-3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub enum Mode {
-    /// It is refused.
+    /// Denies the write.
     #[default]
     Enforce,
-    /// It is allowed, and each error is a warning.
+    /// Allows the write, and returns each error as a warning.
     Warn,
-    /// Nothing is judged.
+    /// Validates nothing.
     Off,
 }
 
 /// Validates actors.
-pub struct Actors {
-    /// What to do with an actor that breaks a rule.
+pub struct ActorReviewer {
+    /// How violations are handled.
     pub mode: Mode,
     /// The operator's own namespace.
     pub namespace: String,
     pub index: Arc<Index>,
-    /// Whether the index can be relied on.
+    /// Tells whether the index may be stale.
     pub contact: Contact,
-    pub facts: Known,
+    pub facts: SharedFacts,
 }
 
-/// The parts of an actor that are read.
+/// The fields of an actor that are read.
 #[derive(Deserialize)]
 struct Object<'a> {
     #[serde(borrow)]
@@ -89,44 +88,44 @@ impl<'a> Object<'a> {
     }
 }
 
-impl Actors {
-    pub fn judge(&self, request: &Request<'_>) -> Verdict {
+impl ActorReviewer {
+    pub fn review(&self, request: &AdmissionRequest<'_>) -> ReviewOutcome {
         if !request.is(&SERVED) {
-            return Verdict::not_served(request);
+            return ReviewOutcome::not_served(request);
         }
         if self.mode == Mode::Off {
-            return Verdict::allowed(Reason::Off);
+            return ReviewOutcome::allowed(ReviewReason::Off);
         }
         let Some(actor) = Object::read(request.object) else {
-            return Verdict {
-                answer: Answer::warned(
+            return ReviewOutcome {
+                response: AdmissionResponse::warned(
                     "asya-webhook: cannot decode the actor; asya-controller validates it",
                 ),
-                reason: Reason::Unreadable,
-                told: None,
+                reason: ReviewReason::Unreadable,
+                event: None,
             };
         };
-        // Otherwise its finalizer could never be removed.
+        // Never block the removal of the finalizer.
         if actor.metadata.deletion_timestamp.is_some() {
-            return Verdict::allowed(Reason::Deleting);
+            return ReviewOutcome::allowed(ReviewReason::Deleting);
         }
         let old = Object::read(request.old_object).filter(|_| request.operation == "UPDATE");
-        let mut errors = steering(&actor, old.as_ref());
+        let mut errors = annotation_violations(&actor, old.as_ref());
         let key = Key::new(&request.namespace, &actor.metadata.name);
         if old.as_ref().is_some_and(|old| old.spec() == actor.spec()) {
-            return self.unless(&key, &errors);
+            return self.unchanged_outcome(&key, &errors);
         }
         let spec = match validate::decode(actor.spec()) {
             Ok(spec) => spec,
-            Err(unreadable) => {
-                errors.push(unreadable);
-                return self.verdict(&key, &errors, Vec::new());
+            Err(violation) => {
+                errors.push(violation);
+                return self.outcome(&key, &errors, Vec::new());
             }
         };
-        // An old spec that cannot be decoded was never validated: do not enforce its immutable fields.
+        // An old spec that cannot be decoded was never validated, so do not enforce its immutable fields.
         let old = old.and_then(|old| validate::decode(old.spec()).ok());
         if old.as_ref() == Some(&spec) {
-            return self.unless(&key, &errors);
+            return self.unchanged_outcome(&key, &errors);
         }
         let annotations = actor.metadata.annotations.unwrap_or_default();
         let write = match (&*request.operation, &old) {
@@ -143,111 +142,101 @@ impl Actors {
             transports: &self.index.platform.transports,
             privileged_sidecars: self.index.platform.settings.privileged_sidecars,
         };
-        errors.extend(validate::check(&subject));
-        let mut warnings: Vec<String> = validate::warnings(&subject)
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        errors.extend(validate::crosses_namespaces(&subject));
-        errors.extend(validate::in_excluded_namespace(&subject, &self.namespace));
-        let is_new = |old: &AsyncActorSpec| old.workload_ref != spec.workload_ref;
-        if old.as_ref().is_none_or(is_new) {
-            let findings = target::judge(&spec, &self.facts.now());
-            errors.extend(findings.errors);
-            warnings.extend(findings.warnings.iter().map(ToString::to_string));
-        }
-        let scale_down = target::scale_down(&spec, old.as_ref());
-        warnings.extend(scale_down.iter().map(ToString::to_string));
+        let findings = check_spec(&subject, &self.namespace, &self.facts.latest());
+        errors.extend(findings.errors);
+        let mut warnings: Vec<String> = findings.warnings.iter().map(ToString::to_string).collect();
         let conflicts = self.conflicts(&key, &spec, old.as_ref());
-        if self.contact.is_lost() {
-            warnings.extend(conflicts.iter().map(unsure));
+        if self.contact.is_stale() {
+            warnings.extend(conflicts.iter().map(as_stale_warning));
         } else {
             errors.extend(conflicts);
         }
         errors.sort();
         warnings.sort();
-        self.verdict(&key, &errors, warnings)
+        self.outcome(&key, &errors, warnings)
     }
 
-    /// Conflicts with other actors, only over what this write newly requests (ADM-6).
+    /// Conflicts with other actors over fields that this write changes (ADM-6).
     fn conflicts(
         &self,
         key: &Key,
         spec: &AsyncActorSpec,
         old: Option<&AsyncActorSpec>,
     ) -> Vec<Violation> {
-        let changed = |part: fn(&AsyncActorSpec, &AsyncActorSpec) -> bool| {
-            old.is_none_or(|old| part(old, spec))
+        let changed = |differs: fn(&AsyncActorSpec, &AsyncActorSpec) -> bool| {
+            old.is_none_or(|old| differs(old, spec))
         };
         let queue = changed(|old, new| old.transport != new.transport)
-            .then(|| self.index.holder(key, &spec.transport))
+            .then(|| self.index.conflicting_queue(key, &spec.transport))
             .flatten()
-            .map(|(owner, queue)| validate::queue_taken(&queue, &owner.namespace, &owner.name));
+            .map(|(owner, queue)| validate::queue_in_use(&queue, &owner.namespace, &owner.name));
         let target = spec
             .workload_ref
             .as_ref()
             .filter(|_| changed(|old, new| old.workload_ref != new.workload_ref))
-            .and_then(|target| Some((target, self.index.binder(key, target)?)))
-            .map(|(target, owner)| validate::target_taken(target, &owner.namespace, &owner.name));
+            .and_then(|target| Some((target, self.index.conflicting_binding(key, target)?)))
+            .map(|(target, owner)| {
+                validate::target_already_bound(target, &owner.namespace, &owner.name)
+            });
         queue.into_iter().chain(target).collect()
     }
 
-    /// The verdict on an unchanged spec: no other rule is checked.
-    fn unless(&self, key: &Key, errors: &[Violation]) -> Verdict {
+    /// The outcome for an unchanged spec, which is not validated again.
+    fn unchanged_outcome(&self, key: &Key, errors: &[Violation]) -> ReviewOutcome {
         if errors.is_empty() {
-            return Verdict::allowed(Reason::Unchanged);
+            return ReviewOutcome::allowed(ReviewReason::Unchanged);
         }
-        self.verdict(key, errors, Vec::new())
+        self.outcome(key, errors, Vec::new())
     }
 
-    fn verdict(&self, key: &Key, errors: &[Violation], warnings: Vec<String>) -> Verdict {
+    fn outcome(&self, key: &Key, errors: &[Violation], warnings: Vec<String>) -> ReviewOutcome {
         if errors.is_empty() {
-            return Verdict {
-                answer: Answer {
+            return ReviewOutcome {
+                response: AdmissionResponse {
                     warnings,
-                    ..Answer::default()
+                    ..AdmissionResponse::default()
                 },
-                reason: Reason::Valid,
-                told: None,
+                reason: ReviewReason::Valid,
+                event: None,
             };
         }
-        let (answer, reason) = if self.mode == Mode::Warn {
+        let (response, reason) = if self.mode == Mode::Warn {
             let errors = errors.iter().map(ToString::to_string);
-            let answer = Answer {
+            let response = AdmissionResponse {
                 warnings: errors.chain(warnings).collect(),
-                ..Answer::default()
+                ..AdmissionResponse::default()
             };
-            (answer, Reason::InvalidWarned)
+            (response, ReviewReason::InvalidWarned)
         } else {
-            let answer = Answer {
+            let response = AdmissionResponse {
                 denied: Some(Denied {
                     code: INVALID,
-                    message: message(key, errors),
+                    message: denial_message(key, errors),
                 }),
                 warnings,
                 patch: None,
             };
-            (answer, Reason::Invalid)
+            (response, ReviewReason::Invalid)
         };
-        Verdict {
-            answer,
+        ReviewOutcome {
+            response,
             reason,
-            told: None,
+            event: None,
         }
     }
 }
 
-/// Annotations with meaningless values, only of those that this write sets (FW-21, ADM-6).
-fn steering(actor: &Object<'_>, old: Option<&Object<'_>>) -> Vec<Violation> {
-    let before = |name: &str| old.and_then(|old| old.annotation(name));
+/// Annotations that this write sets to unknown values (FW-21, ADM-6).
+fn annotation_violations(actor: &Object<'_>, old: Option<&Object<'_>>) -> Vec<Violation> {
+    let old_value = |name: &str| old.and_then(|old| old.annotation(name));
     validate::annotations(|name| {
         let value = actor.annotation(name);
-        value.filter(|_| value != before(name))
+        value.filter(|_| value != old_value(name))
     })
 }
 
 /// All errors, one per line (VAC-1).
-fn message(key: &Key, errors: &[Violation]) -> String {
+fn denial_message(key: &Key, errors: &[Violation]) -> String {
     let plural = if errors.len() == 1 { "" } else { "s" };
     let mut text = format!("AsyncActor {key} has {} error{plural}:", errors.len());
     for error in errors {
@@ -258,7 +247,7 @@ fn message(key: &Key, errors: &[Violation]) -> String {
 }
 
 /// Turns a conflict into a warning, because the index may be stale (VAC-5).
-fn unsure(conflict: &Violation) -> String {
+fn as_stale_warning(conflict: &Violation) -> String {
     format!(
         "{conflict} (not denied: the webhook has lost contact with the API server, so this may be out of date)"
     )

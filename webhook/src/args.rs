@@ -39,11 +39,11 @@ pub struct Args {
     pub client_ca: String,
 
     /// Name of the `ConfigMap` in the operator's namespace through which the controller publishes facts about the
-    /// cluster. If empty, there are none, and the webhook accepts a certificate of any CA.
+    /// cluster. If empty, the webhook uses no facts, and accepts a certificate of any CA.
     #[arg(long, default_value = "")]
     pub facts_config_map: String,
 
-    /// What happens to an `AsyncActor` that breaks a rule.
+    /// What happens to an `AsyncActor` that breaks a rule: Enforce (the default), Warn or Off.
     #[arg(long, value_enum, ignore_case = true, default_value_t)]
     pub validation: Mode,
 

@@ -1,4 +1,4 @@
-//! Clients of the API server. Nothing that answers a review uses them (ADM-7).
+//! Clients of the API server. Reviews never use them (ADM-7).
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use kube::client::ClientBuilder;
 
 use crate::index::Contact;
 
-/// Read timeout, longer than a watch of actors lasts: a connection that is silent for this long is dead.
-const QUIET: Duration = Duration::from_secs(25);
+/// Read timeout of the watch of actors. Longer than one watch request, so a connection silent for this long is dead.
+const ACTORS_READ_TIMEOUT: Duration = Duration::from_secs(25);
 /// Read timeout of the other watches.
-const QUIET_OTHERS: Duration = Duration::from_mins(1);
+const OTHERS_READ_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub struct Clients {
     /// Watches actors, and reports every response to `contact`.
@@ -24,13 +24,13 @@ impl Clients {
     /// Uses a kubeconfig if one is given, otherwise the pod's service account.
     ///
     /// # Errors
-    /// When there is no usable configuration.
+    /// If there is no usable configuration.
     pub async fn new(kubeconfig: Option<&str>, contact: &Contact) -> Result<Self, BoxError> {
-        let mut config = api_server::config(kubeconfig, QUIET).await?;
+        let mut config = api_server::config(kubeconfig, ACTORS_READ_TIMEOUT).await?;
         let actors = ClientBuilder::try_from(config.clone())?
             .with_layer(contact)
             .build();
-        config.read_timeout = Some(QUIET_OTHERS);
+        config.read_timeout = Some(OTHERS_READ_TIMEOUT);
         Ok(Self {
             actors,
             others: Client::try_from(config)?,

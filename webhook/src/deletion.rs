@@ -1,11 +1,11 @@
-//! Guards deletions that would lose messages: of an actor that may be deleted only with an empty queue, and of the
-//! `CustomResourceDefinition`, which takes all actors and their queues with it (QUE-40, QUE-49).
+//! Denies deletions that would lose messages: of an actor that may be deleted only with an empty queue, and of the
+//! `CustomResourceDefinition`, with which all actors and their queues are deleted (QUE-40, QUE-49).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use asya_shared::admission::CRD;
+use asya_shared::admission::CRD_NAME;
 use asya_shared::api::QueueDeletionPolicy;
 use asya_shared::names::{FINALIZER, GROUP, annotation};
 use serde::Deserialize;
@@ -14,8 +14,8 @@ use serde_json::value::RawValue;
 
 use crate::actor::Mode;
 use crate::index::Index;
-use crate::outcome::{Reason, Verdict};
-use crate::review::{Answer, Request, Served};
+use crate::outcome::{ReviewOutcome, ReviewReason};
+use crate::review::{AdmissionRequest, AdmissionResponse, Served};
 
 const ACTORS: Served = Served {
     group: GROUP,
@@ -35,11 +35,11 @@ const DEFINITIONS: Served = Served {
 
 const FORBIDDEN: u16 = 403;
 /// Number of actors named in a denial.
-const NAMED: usize = 3;
+const MAX_NAMED_ACTORS: usize = 3;
 
 /// Reviews deletions.
-pub struct Deletions {
-    /// What to do with a deletion that would lose messages.
+pub struct DeletionReviewer {
+    /// How a deletion that would lose messages is handled.
     pub mode: Mode,
     pub index: Arc<Index>,
 }
@@ -68,48 +68,50 @@ struct Metadata<'a> {
 }
 
 impl Metadata<'_> {
-    fn says(&self, name: &str) -> bool {
+    fn is_enabled(&self, name: &str) -> bool {
         let value = self.annotations.as_ref().and_then(|all| all.get(name));
         value.is_some_and(|value| !value.is_empty() && value != "false")
     }
 }
 
-impl Deletions {
+impl DeletionReviewer {
     /// Reviews a deletion. An object that cannot be decoded is allowed, because the finalizer is the backstop.
-    pub fn judge(&self, request: &Request<'_>) -> Verdict {
-        let of_actor = request.is(&ACTORS);
-        if !of_actor && !request.is(&DEFINITIONS) {
-            return Verdict::not_served(request);
+    pub fn review(&self, request: &AdmissionRequest<'_>) -> ReviewOutcome {
+        let is_actor = request.is(&ACTORS);
+        if !is_actor && !request.is(&DEFINITIONS) {
+            return ReviewOutcome::not_served(request);
         }
         if self.mode == Mode::Off {
-            return Verdict::allowed(Reason::Off);
+            return ReviewOutcome::allowed(ReviewReason::Off);
         }
         let raw = request.old_object.map(RawValue::get).unwrap_or_default();
         let Ok(object) = serde_json::from_str::<Object<'_>>(raw) else {
-            return Verdict::allowed(Reason::Unreadable);
+            return ReviewOutcome::allowed(ReviewReason::Unreadable);
         };
-        let refusal = if of_actor {
-            of_an_actor(&object).map(|text| (Reason::HoldsMessages, text))
+        let denial = if is_actor {
+            actor_denial(&object).map(|text| (ReviewReason::HoldsMessages, text))
         } else {
-            self.of_definition(&object)
-                .map(|text| (Reason::ActorsLeft, text))
+            self.crd_denial(&object)
+                .map(|text| (ReviewReason::ActorsLeft, text))
         };
-        let Some((reason, text)) = refusal else {
-            return Verdict::allowed(Reason::Valid);
+        let Some((reason, text)) = denial else {
+            return ReviewOutcome::allowed(ReviewReason::Valid);
         };
-        let answer = match self.mode {
-            Mode::Warn => Answer::warned(text),
-            Mode::Enforce | Mode::Off => Answer::denied(FORBIDDEN, text),
+        let response = match self.mode {
+            Mode::Warn => AdmissionResponse::warned(text),
+            Mode::Enforce | Mode::Off => AdmissionResponse::denied(FORBIDDEN, text),
         };
-        Verdict {
-            answer,
+        ReviewOutcome {
+            response,
             reason,
-            told: None,
+            event: None,
         }
     }
 
-    fn of_definition(&self, object: &Object<'_>) -> Option<String> {
-        if object.metadata.name != CRD || object.metadata.says(annotation::ALLOW_DELETION) {
+    fn crd_denial(&self, object: &Object<'_>) -> Option<String> {
+        if object.metadata.name != CRD_NAME
+            || object.metadata.is_enabled(annotation::ALLOW_DELETION)
+        {
             return None;
         }
         let mut with_queues = self.index.with_queues();
@@ -117,10 +119,14 @@ impl Deletions {
         let count = with_queues.len();
         let named: Vec<_> = with_queues
             .iter()
-            .take(NAMED)
+            .take(MAX_NAMED_ACTORS)
             .map(ToString::to_string)
             .collect();
-        let dots = if count > NAMED { ", …" } else { "" };
+        let dots = if count > MAX_NAMED_ACTORS {
+            ", …"
+        } else {
+            ""
+        };
         (count > 0).then(|| {
             format!(
                 "{count} AsyncActors have queues ({}{dots}): deleting their CustomResourceDefinition deletes them and \
@@ -133,35 +139,35 @@ impl Deletions {
     }
 }
 
-/// Uses the counts that status reported last; the finalizer guards messages that arrived since.
-fn of_an_actor(object: &Object<'_>) -> Option<String> {
+/// Uses the message counts in the status; the finalizer protects messages that arrived since.
+fn actor_denial(object: &Object<'_>) -> Option<String> {
     let Object {
         metadata,
         spec,
         status,
     } = object;
-    let policy = QueueDeletionPolicy::of_raw(spec.get("queue"));
-    let ours = metadata
+    let policy = QueueDeletionPolicy::from_raw(spec.get("queue"));
+    let has_finalizer = metadata
         .finalizers
         .iter()
         .flatten()
-        .any(|it| it == FINALIZER);
-    let stays = metadata.says(annotation::SKIP_QUEUE_DELETION)
+        .any(|finalizer| finalizer == FINALIZER);
+    let keeps_queue = metadata.is_enabled(annotation::SKIP_QUEUE_DELETION)
         || spec.get("deletionPolicy").and_then(Value::as_str) == Some("Orphan");
     if policy != QueueDeletionPolicy::DeleteIfEmpty
-        || !ours
-        || stays
+        || !has_finalizer
+        || keeps_queue
         || metadata.deletion_timestamp.is_some()
     {
         return None;
     }
     let count = |key: &str| status.get(key).and_then(Value::as_u64).unwrap_or(0);
     let (queued, processing) = (count("queuedMessages"), count("processingMessages"));
-    let all = queued.saturating_add(processing);
+    let total = queued.saturating_add(processing);
     let queue = status.pointer("/queue/name").and_then(Value::as_str);
-    (all > 0).then(|| {
+    (total > 0).then(|| {
         format!(
-            "queue {} holds {all} messages ({queued} waiting, {processing} unacknowledged), so the actor is not \
+            "queue {} holds {total} messages ({queued} waiting, {processing} unacknowledged), so the actor is not \
              deleted (spec.queue.deletionPolicy: DeleteIfEmpty). Let its pods process them (policy Drain waits for \
              that), or set spec.queue.deletionPolicy to Retain, which keeps queue and messages",
             queue.unwrap_or_default()

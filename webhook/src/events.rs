@@ -16,30 +16,30 @@ use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 /// Queue capacity; further Events are dropped, because no review may wait for them.
-const WAITING: usize = 1024;
+const QUEUE_CAPACITY: usize = 1024;
 /// Minimum interval between Events of the same reason for an object.
-const GAP: Duration = Duration::from_mins(1);
-/// Number of objects and reasons remembered; beyond it, Events may repeat sooner.
-const REMEMBERED: usize = 8192;
+const MIN_INTERVAL: Duration = Duration::from_mins(1);
+/// Number of remembered objects and reasons; beyond it, Events may repeat sooner.
+const MAX_REMEMBERED: usize = 8192;
 /// Maximum length of the object's name in an Event's name, which leaves room for the suffix within 253 characters.
-const LONGEST_NAME: usize = 220;
+const MAX_NAME_LENGTH: usize = 220;
 /// Timeout for writing an Event.
-const LONGEST: Duration = Duration::from_secs(5);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 const REPORTER: &str = "asya-webhook";
 
-/// The kind of an Event.
+/// The reason of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Note {
-    /// The pod gets the sidecar.
+pub enum PodEventReason {
+    /// The sidecar was injected into the pod.
     Injected,
     /// The pod starts without the sidecar.
     InjectionSkipped,
-    /// The pod is denied, because it cannot get the sidecar.
+    /// The pod is denied, because the sidecar cannot be injected.
     InjectionDenied,
 }
 
-impl Note {
+impl PodEventReason {
     fn reason(self) -> &'static str {
         match self {
             Self::Injected => "Injected",
@@ -58,7 +58,7 @@ impl Note {
 
 /// The object that an Event regards.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct About {
+pub struct InvolvedObject {
     /// API group and version.
     pub api_version: Box<str>,
     pub kind: Box<str>,
@@ -66,7 +66,7 @@ pub struct About {
     pub uid: Box<str>,
 }
 
-impl About {
+impl InvolvedObject {
     pub fn actor(name: &str, uid: &str) -> Self {
         Self {
             api_version: format!("{GROUP}/v1alpha1").into(),
@@ -79,15 +79,15 @@ impl About {
 
 /// The outcome for a pod, to be written as Events.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct PodEvent {
     /// Namespace of the pod, the actor and the owner.
     pub namespace: Box<str>,
-    pub actor: About,
+    pub actor: InvolvedObject,
     /// The pod's controller.
-    pub owner: Option<About>,
-    pub note: Note,
-    /// Why, in one word; Events are rate-limited by it.
-    pub reason: &'static str,
+    pub owner: Option<InvolvedObject>,
+    pub event_reason: PodEventReason,
+    /// The cause in one word; Events are rate-limited by it.
+    pub cause: &'static str,
     /// The message for users.
     pub text: String,
 }
@@ -95,13 +95,13 @@ pub struct Told {
 /// The queue of Events to write.
 #[derive(Clone, Debug)]
 pub struct Events {
-    waiting: mpsc::Sender<Told>,
+    sender: mpsc::Sender<PodEvent>,
 }
 
 impl Events {
     /// Queues the Event, or drops it if the queue is full.
-    pub fn tell(&self, told: Told) {
-        if self.waiting.try_send(told).is_err() {
+    pub fn publish(&self, event: PodEvent) {
+        if self.sender.try_send(event).is_err() {
             debug!("Event dropped: the queue is full");
         }
     }
@@ -111,79 +111,83 @@ impl Events {
 pub struct Writer {
     client: Client,
     instance: String,
-    waiting: mpsc::Receiver<Told>,
-    last: HashMap<(About, Note, &'static str), Instant>,
+    receiver: mpsc::Receiver<PodEvent>,
+    last: HashMap<(InvolvedObject, PodEventReason, &'static str), Instant>,
 }
 
 /// Creates the queue and its writer, which writes with `client` and reports as `instance`.
-pub fn events(client: Client, instance: &str) -> (Events, Writer) {
-    let (sender, waiting) = mpsc::channel(WAITING);
+pub fn channel(client: Client, instance: &str) -> (Events, Writer) {
+    let (sender, receiver) = mpsc::channel(QUEUE_CAPACITY);
     let writer = Writer {
         client,
         instance: instance.to_owned(),
-        waiting,
+        receiver,
         last: HashMap::new(),
     };
-    (Events { waiting: sender }, writer)
+    (Events { sender }, writer)
 }
 
 impl Writer {
     /// Writes Events until all senders are dropped.
     pub async fn run(mut self) {
-        while let Some(told) = self.waiting.recv().await {
-            let about = [Some(told.actor.clone()), told.owner.clone()];
-            for about in about.into_iter().flatten() {
-                if self.is_due(&about, &told) {
-                    self.write(about, &told).await;
+        while let Some(event) = self.receiver.recv().await {
+            let regarding = [Some(event.actor.clone()), event.owner.clone()];
+            for regarding in regarding.into_iter().flatten() {
+                if self.is_due(&regarding, &event) {
+                    self.write(regarding, &event).await;
                 }
             }
         }
     }
 
-    fn is_due(&mut self, about: &About, told: &Told) -> bool {
+    fn is_due(&mut self, regarding: &InvolvedObject, event: &PodEvent) -> bool {
         let now = Instant::now();
-        let key = (about.clone(), told.note, told.reason);
-        if self.last.get(&key).is_some_and(|last| now - *last < GAP) {
+        let key = (regarding.clone(), event.event_reason, event.cause);
+        if self
+            .last
+            .get(&key)
+            .is_some_and(|last| now - *last < MIN_INTERVAL)
+        {
             return false;
         }
-        if self.last.len() >= REMEMBERED {
-            self.last.retain(|_, last| now - *last < GAP);
+        if self.last.len() >= MAX_REMEMBERED {
+            self.last.retain(|_, last| now - *last < MIN_INTERVAL);
         }
-        if self.last.len() >= REMEMBERED {
+        if self.last.len() >= MAX_REMEMBERED {
             self.last.clear();
         }
         self.last.insert(key, now);
         true
     }
 
-    async fn write(&self, about: About, told: &Told) {
-        let (namespace, now) = (told.namespace.to_string(), Timestamp::now());
+    async fn write(&self, regarding: InvolvedObject, pod_event: &PodEvent) {
+        let (namespace, now) = (pod_event.namespace.to_string(), Timestamp::now());
         let event = Event {
             metadata: ObjectMeta {
-                name: Some(name_of(&about.name, now)),
+                name: Some(name_of(&regarding.name, now)),
                 namespace: Some(namespace.clone()),
                 ..ObjectMeta::default()
             },
             action: Some("Inject".to_owned()),
             event_time: Some(MicroTime(now)),
-            note: Some(told.text.clone()),
-            reason: Some(told.note.reason().to_owned()),
+            note: Some(pod_event.text.clone()),
+            reason: Some(pod_event.event_reason.reason().to_owned()),
             regarding: Some(ObjectReference {
-                api_version: Some(about.api_version.into()),
-                kind: Some(about.kind.into()),
-                name: Some(about.name.into()),
+                api_version: Some(regarding.api_version.into()),
+                kind: Some(regarding.kind.into()),
+                name: Some(regarding.name.into()),
                 namespace: Some(namespace.clone()),
-                uid: Some(about.uid.into()),
+                uid: Some(regarding.uid.into()),
                 ..ObjectReference::default()
             }),
             reporting_controller: Some(REPORTER.to_owned()),
             reporting_instance: Some(self.instance.clone()),
-            type_: Some(told.note.type_().to_owned()),
+            type_: Some(pod_event.event_reason.type_().to_owned()),
             ..Event::default()
         };
         let events = Api::<Event>::namespaced(self.client.clone(), &namespace);
         let params = PostParams::default();
-        let written = timeout(LONGEST, events.create(&params, &event)).await;
+        let written = timeout(WRITE_TIMEOUT, events.create(&params, &event)).await;
         match written {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => debug!(%error, "Event not written"),
@@ -192,9 +196,9 @@ impl Writer {
     }
 }
 
-/// Names Events as other reporters do. Not by `generateName`, whose prefix may not end in a dot.
+/// Names Events as other reporters do. `generateName` would not work, because its prefix must not end with a dot.
 fn name_of(object: &str, now: Timestamp) -> String {
-    let object: String = object.chars().take(LONGEST_NAME).collect();
+    let object: String = object.chars().take(MAX_NAME_LENGTH).collect();
     format!("{object}.{:x}", now.as_nanosecond())
 }
 

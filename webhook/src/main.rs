@@ -2,13 +2,13 @@
 
 mod actor;
 mod args;
-mod bodies;
+mod body_budget;
 mod client;
 mod deletion;
+mod dispatch;
 mod events;
 mod facts;
 mod index;
-mod judges;
 mod metrics;
 mod outcome;
 mod pod;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_certs::serve::{Certificates, Trusted};
-use asya_process::metrics::Exposed;
+use asya_process::metrics::ExposedMetrics;
 use asya_process::serve::Connections;
 use asya_process::tasks::Tasks;
 use asya_process::{BoxError, listen, metrics as exposed, probes, program, serve};
@@ -35,32 +35,34 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::actor::Actors;
+use crate::actor::ActorReviewer;
 use crate::args::Args;
 use crate::client::Clients;
-use crate::deletion::Deletions;
-use crate::facts::Known;
+use crate::deletion::DeletionReviewer;
+use crate::dispatch::Dispatcher;
+use crate::facts::SharedFacts;
 use crate::index::{Contact, Index, Platform};
-use crate::judges::Judges;
 use crate::metrics::Metrics;
-use crate::pod::Pods;
+use crate::pod::PodReviewer;
 use crate::readiness::Readiness;
-use crate::server::End;
+use crate::server::Shutdown;
 
-/// How long in-flight reviews get to finish on shutdown (AVL-3).
-const FINISH: Duration = Duration::from_secs(5);
+/// How long to wait for in-flight reviews on shutdown (AVL-3).
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-// A review takes a fraction of a millisecond and each thread costs memory: four suffice even on a 64-core node.
-#[tokio::main(worker_threads = 4)]
-async fn main() -> ExitCode {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    program::block_on(start(Args::parse()))
+}
+
+async fn start(args: Args) -> ExitCode {
     // Must be installed before anything uses TLS.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let level = args.log_level.clone();
-    program::run(&level, run(args)).await
+    program::run(&level, run(args, Tasks::default())).await
 }
 
-async fn run(args: Args) -> Result<ExitCode, BoxError> {
+/// Runs until the process is stopped or one of `tasks` fails.
+async fn run(args: Args, tasks: Tasks) -> Result<ExitCode, BoxError> {
     let platform = Platform {
         transports: args.installation.transports()?,
         settings: args.installation.settings()?,
@@ -69,11 +71,11 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         warn!(warning, "transport configuration");
     }
     let index = Arc::new(Index::new(platform));
-    let (contact, facts) = (Contact::default(), Known::default());
+    let (contact, facts) = (Contact::default(), SharedFacts::default());
     let certificates = Certificates::new(args.tls_names.clone());
     let readiness = Readiness::new(&index, &contact, &certificates, &facts, args.has_facts());
-    let connections = Connections::new(server::MOST_CONNECTIONS);
-    let metrics = measured(&contact, &certificates, &connections);
+    let connections = Connections::new(server::MAX_CONNECTIONS);
+    let metrics = build_metrics(&contact, &certificates, &connections);
     let mut signals = (
         signal(SignalKind::terminate())?,
         signal(SignalKind::interrupt())?,
@@ -88,9 +90,8 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
     let pending = readiness.clone();
     let health = probes::routes(move || pending.pending());
     let health = health.merge(exposed::routes(Arc::clone(&metrics)));
-    let tasks = Tasks::default();
     let health = serve::plain(probes, health, CancellationToken::new());
-    tokio::spawn(tasks.unending("probes and metrics", health));
+    tokio::spawn(tasks.run_forever("probes and metrics", health));
 
     let clients = Clients::new(args.kubeconfig.as_deref(), &contact).await?;
     let watched = Watched {
@@ -100,58 +101,65 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         facts: &facts,
     };
     watch(&args, &clients, &watched, &tasks);
-    let (told, writer) = events::events(clients.others, &args.pod_name);
-    tokio::spawn(tasks.ending("events", writer.run()));
-    let judges = Judges {
-        actors: Actors {
+    let (events, writer) = events::channel(clients.others, &args.pod_name);
+    tokio::spawn(tasks.run_to_completion("events", writer.run()));
+    let dispatcher = Dispatcher {
+        actors: ActorReviewer {
             mode: args.validation,
             namespace: args.namespace.clone(),
             index: Arc::clone(&index),
             contact,
             facts,
         },
-        deletions: Deletions {
+        deletions: DeletionReviewer {
             mode: args.validation,
             index: Arc::clone(&index),
         },
-        pods: Pods {
+        pods: PodReviewer {
             namespace: args.namespace.clone(),
             index,
         },
-        events: told,
+        events,
     };
     let tls = TlsAcceptor::from(Arc::new(asya_certs::serve::tls(
         certificates,
         args.clients(),
     )?));
-    let end = End::default();
-    let routes = routes::routes(judges, metrics);
-    let served = server::serve(reviews, tls, routes, connections, end.clone(), FINISH);
-    let served = tokio::spawn(tasks.ending("reviews", served));
+    let shutdown = Shutdown::default();
+    let routes = routes::routes(dispatcher, metrics);
+    let server = server::serve(
+        reviews,
+        tls,
+        routes,
+        connections,
+        shutdown.clone(),
+        DRAIN_TIMEOUT,
+    );
+    let server = tokio::spawn(tasks.run_to_completion("reviews", server));
     info!(address = args.webhook_bind_address, "serving reviews");
 
-    let failed = tokio::select! {
+    let failure = tokio::select! {
         _ = signals.0.recv() => None,
         _ = signals.1.recv() => None,
-        ended = tasks.ended() => Some(ended),
+        failure = tasks.first_failure() => Some(failure),
     };
     info!("stopping");
     readiness.stop();
-    end.leaving.cancel();
-    let drained = async {
+    shutdown.draining.cancel();
+    let drain = async {
         tokio::time::sleep(args.shutdown_delay()).await;
-        end.stop.cancel();
-        let _ = served.await;
+        shutdown.stop.cancel();
+        let _ = server.await;
     };
     tokio::select! {
-        () = drained => failed.map_or(Ok(ExitCode::SUCCESS), |ended| Err(ended.into())),
+        () = drain => failure.map_or(Ok(ExitCode::SUCCESS), |failure| Err(failure.into())),
         _ = signals.0.recv() => Ok(ExitCode::FAILURE),
         _ = signals.1.recv() => Ok(ExitCode::FAILURE),
     }
 }
 
 /// Creates the metrics, with gauges that are refreshed on each scrape.
-fn measured(
+fn build_metrics(
     contact: &Contact,
     certificates: &Certificates,
     connections: &Connections,
@@ -161,7 +169,7 @@ fn measured(
     let connections = connections.clone();
     metrics.before_scrape(move |metrics| {
         metrics.reflector_age(contact.age());
-        metrics.certificates(&certificates.shown(), Timestamp::now());
+        metrics.certificates(&certificates.metrics(), Timestamp::now());
         metrics.connections(connections.count());
     });
     metrics
@@ -173,7 +181,7 @@ struct Watched<'a> {
     index: &'a Arc<Index>,
     contact: &'a Contact,
     certificates: &'a Certificates,
-    facts: &'a Known,
+    facts: &'a SharedFacts,
 }
 
 /// Starts the watches of actors, `RayCluster`s, the certificate and the controller's facts.
@@ -185,26 +193,59 @@ fn watch(args: &Args, clients: &Clients, watched: &Watched<'_>, tasks: &Tasks) {
         facts,
     } = *watched;
     let actors = index::follow(clients.actors.clone(), Arc::clone(index), contact.clone());
-    tokio::spawn(tasks.unending("watch AsyncActor", actors));
+    tokio::spawn(tasks.run_forever("watch AsyncActor", actors));
     let clusters = index::ray::follow(clients.others.clone(), Arc::clone(index));
-    tokio::spawn(tasks.unending("watch RayCluster", clusters));
+    tokio::spawn(tasks.run_forever("watch RayCluster", clusters));
     let (namespace, secret) = (args.namespace.clone(), args.tls_secret.clone());
-    let followed = certificates.clone();
-    let followed = followed.follow(clients.others.clone(), namespace.clone(), secret);
-    tokio::spawn(tasks.unending("watch of the certificate", followed));
+    let certificate_watch = certificates.clone();
+    let certificate_watch =
+        certificate_watch.follow(clients.others.clone(), namespace.clone(), secret);
+    tokio::spawn(tasks.run_forever("watch of the certificate", certificate_watch));
     if !args.has_facts() {
         certificates.trust(Trusted::All);
         return;
     }
     let (client, name) = (clients.others.clone(), args.facts_config_map.clone());
     let (index, certificates, facts) = (Arc::clone(index), certificates.clone(), facts.clone());
-    let told = async move {
-        let heard = |told| {
-            let told = facts.tell(told);
-            certificates.trust(Trusted::read(told.trusted.iter().map(String::as_str)));
-            index.scripts(told.scripts.as_deref().unwrap_or_default());
+    let facts_watch = async move {
+        let on_update = |facts_read| {
+            let published = facts.set(facts_read);
+            certificates.trust(Trusted::read(published.trusted.iter().map(String::as_str)));
+            index.set_scripts_hash(published.scripts.as_deref().unwrap_or_default());
         };
-        facts::follow(client, &namespace, &name, heard).await;
+        facts::follow(client, &namespace, &name, on_update).await;
     };
-    tokio::spawn(tasks.unending("watch of facts", told));
+    tokio::spawn(tasks.run_forever("watch of facts", facts_watch));
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const UNREACHABLE: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../process/tests/unreachable-api-server.yaml"
+    );
+
+    /// ADM-28
+    #[tokio::test]
+    async fn failed_task_ends_the_webhook_with_an_error() {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let args = Args::parse_from([
+            "asya-webhook",
+            "--tls-names=webhook.test",
+            "--webhook-bind-address=127.0.0.1:0",
+            "--health-probe-bind-address=127.0.0.1:0",
+            "--shutdown-delay=0",
+            "--kubeconfig",
+            UNREACHABLE,
+        ]);
+        let tasks = Tasks::default();
+        tokio::spawn(tasks.run_forever("watch AsyncActor", async {}));
+        let ended = timeout(Duration::from_mins(1), run(args, tasks)).await;
+        let ended = ended.expect("it ends").map_err(|error| error.to_string());
+        assert_eq!(ended, Err("watch AsyncActor ended".to_owned()));
+    }
 }

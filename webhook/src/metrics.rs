@@ -1,11 +1,11 @@
-//! The webhook's metrics (section 7 of the admission specification). Labels take few values: none is a pod's, a
-//! container's or free text (OBS-1).
+//! The webhook's metrics (section 7 of the admission specification). Labels have few values: none is the name of a pod
+//! or container, or free text (OBS-1).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use asya_certs::serve::Shown;
-use asya_process::metrics::{Exposed, Gauges, add, register};
+use asya_certs::serve::CertificateMetrics;
+use asya_process::metrics::{ExposedMetrics, Gauges, add, register};
 use asya_process::serve::Count;
 use k8s_openapi::jiff::Timestamp;
 use prometheus_client::metrics::counter::Counter;
@@ -15,7 +15,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
-use crate::outcome::{Ended, Path, Reason};
+use crate::outcome::{EndpointPath, ReviewReason, ReviewResult};
 
 /// Histogram buckets in seconds.
 const DURATIONS: [f64; 12] = [
@@ -39,26 +39,32 @@ type Labels<const N: usize> = [(&'static str, &'static str); N];
 pub struct Metrics {
     registry: Registry,
     gauges: Gauges<Self>,
+    /// Labels: `path`; `operation`: `CREATE`, `UPDATE`, `DELETE`, `CONNECT` or `other`; `result`: `patched`, `empty`,
+    /// `allowed`, `denied` or `error`; `reason`: see conditions; `dry_run`: `true` or `false`.
     reviews: Family<Labels<5>, Counter>,
+    /// Labels: `path`.
     durations: Family<Labels<1>, Histogram, fn() -> Histogram>,
     review_bytes: Histogram,
     patch_bytes: Histogram,
     in_flight: Gauge,
     reflector_age: Gauge,
+    /// Labels: `kind`: `leaf` or `ca`.
     cert_expiry: Family<Labels<1>, Gauge>,
+    /// Labels: `result`: `served` or `refused`.
     cert_reloads: Family<Labels<1>, Counter>,
     connections: Gauge,
+    /// Labels: `reason`: `Evicted`, `Refused` or `Overdue`.
     connections_closed: Family<Labels<1>, Counter>,
 }
 
-/// The labels of an answered review.
+/// The labels of a completed review.
 #[derive(Clone, Copy, Debug)]
-pub struct Reviewed {
-    pub path: Path,
+pub struct ReviewLabels {
+    pub path: EndpointPath,
     /// The operation; `other` if Kubernetes has no such operation.
     pub operation: &'static str,
-    pub ended: Ended,
-    pub reason: Reason,
+    pub result: ReviewResult,
+    pub reason: ReviewReason,
     pub dry_run: bool,
 }
 
@@ -75,7 +81,7 @@ impl Metrics {
         let own = registry.sub_registry_with_prefix("asya_webhook");
         let durations: Family<Labels<1>, Histogram, fn() -> Histogram> =
             Family::new_with_constructor(|| Histogram::new(DURATIONS));
-        for path in Path::ALL {
+        for path in EndpointPath::ALL {
             drop(durations.get_or_create(&[("path", path.label())]));
         }
         Self {
@@ -126,7 +132,7 @@ impl Metrics {
     }
 
     /// Counts a review as in flight until the guard is dropped, and times it.
-    pub fn begin(self: &Arc<Self>, path: Path) -> InFlight {
+    pub fn begin(self: &Arc<Self>, path: EndpointPath) -> InFlight {
         self.in_flight.inc();
         InFlight {
             metrics: Arc::clone(self),
@@ -135,12 +141,12 @@ impl Metrics {
         }
     }
 
-    /// Counts an answered review.
-    pub fn reviewed(&self, review: &Reviewed) {
+    /// Counts a completed review.
+    pub fn reviewed(&self, review: &ReviewLabels) {
         let labels = [
             ("path", review.path.label()),
             ("operation", review.operation),
-            ("result", review.ended.result()),
+            ("result", review.result.result()),
             ("reason", review.reason.label()),
             ("dry_run", if review.dry_run { "true" } else { "false" }),
         ];
@@ -164,16 +170,22 @@ impl Metrics {
     }
 
     /// Updates the metrics of the served certificate.
-    pub fn certificates(&self, shown: &Shown, now: Timestamp) {
-        for (kind, ends) in [("leaf", shown.leaf_ends), ("ca", shown.authority_ends)] {
-            if let Some(ends) = ends {
-                let seconds = ends.as_second() - now.as_second();
+    pub fn certificates(&self, certificate: &CertificateMetrics, now: Timestamp) {
+        for (kind, expires) in [
+            ("leaf", certificate.leaf_expires),
+            ("ca", certificate.ca_expires),
+        ] {
+            if let Some(expires) = expires {
+                let seconds = expires.as_second() - now.as_second();
                 self.cert_expiry
                     .get_or_create(&[("kind", kind)])
                     .set(seconds);
             }
         }
-        for (result, count) in [("served", shown.swapped), ("refused", shown.refused)] {
+        for (result, count) in [
+            ("served", certificate.swapped),
+            ("refused", certificate.refused),
+        ] {
             let counter = self.cert_reloads.get_or_create(&[("result", result)]);
             counter.inc_by(count.saturating_sub(counter.get()));
         }
@@ -194,7 +206,7 @@ impl Metrics {
     }
 }
 
-impl Exposed for Metrics {
+impl ExposedMetrics for Metrics {
     fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -207,7 +219,7 @@ impl Exposed for Metrics {
 /// Guard of an in-flight review.
 pub struct InFlight {
     metrics: Arc<Metrics>,
-    path: Path,
+    path: EndpointPath,
     started: Instant,
 }
 
@@ -221,7 +233,7 @@ impl Drop for InFlight {
     }
 }
 
-/// Exact for every size that can occur.
+/// Exact for every possible size.
 #[expect(clippy::cast_precision_loss, reason = "a body has at most 8 MiB")]
 fn size(bytes: usize) -> f64 {
     bytes as f64

@@ -1,14 +1,14 @@
 //! Outcomes of reviews, as named in metrics and logs.
 
 use asya_shared::admission::{DELETE_PATH, MUTATE_PATH, REQUIRED_PATH, VALIDATE_PATH};
-use asya_shared::inject::bound::Reason as Row;
+use asya_shared::inject::bound::InjectionReason;
 
-use crate::events::Told;
-use crate::review::{Answer, Request};
+use crate::events::PodEvent;
+use crate::review::{AdmissionRequest, AdmissionResponse};
 
 /// The review endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Path {
+pub enum EndpointPath {
     /// Pods of actors whose binding is optional: they start even without the webhook.
     Pods,
     /// Pods of actors with `binding.required`: they do not start without the webhook.
@@ -19,7 +19,7 @@ pub enum Path {
     Deletions,
 }
 
-impl Path {
+impl EndpointPath {
     pub const ALL: [Self; 4] = [
         Self::Pods,
         Self::RequiredPods,
@@ -37,44 +37,46 @@ impl Path {
         }
     }
 
-    /// The response when no verdict can be reached: the same as the path's failure policy.
-    pub fn without_verdict(self, problem: &str) -> Answer {
+    /// The response when a review fails: the same as the path's failure policy.
+    pub fn fallback_response(self, problem: &str) -> AdmissionResponse {
         match self {
-            Self::RequiredPods => Answer::denied(
+            Self::RequiredPods => AdmissionResponse::denied(
                 500,
                 format!("asya-webhook: {problem}; this pod must not start without the sidecar"),
             ),
-            Self::Pods => Answer::warned(format!(
+            Self::Pods => AdmissionResponse::warned(format!(
                 "asya-webhook: {problem}; the pod starts without the sidecar"
             )),
-            Self::Actors => Answer::warned(format!(
+            Self::Actors => AdmissionResponse::warned(format!(
                 "asya-webhook: {problem}; asya-controller validates the actor"
             )),
-            Self::Deletions => Answer::warned(format!(
+            Self::Deletions => AdmissionResponse::warned(format!(
                 "asya-webhook: {problem}; messages were not checked"
             )),
         }
     }
 }
 
-/// Why a review ended as it did; for pods, the rows of INJ-1.
+/// Why a review had its result; for pods, the rows of INJ-1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// The outcome of a pod's decision.
-    Pod(Row),
+pub enum ReviewReason {
+    /// The decision about a pod.
+    Pod(InjectionReason),
     /// The cache of actors is not synced yet.
     NotSynced,
+    /// The actor is valid.
     Valid,
-    /// The actor breaks a rule.
+    /// The actor is invalid.
     Invalid,
-    /// The actor breaks a rule, and mode Warn lets it through.
+    /// The actor is invalid, but mode Warn allows it.
     InvalidWarned,
     /// The queue of an actor being deleted still holds messages.
     HoldsMessages,
-    /// Actors of the definition being deleted still have queues.
+    /// Actors of the CRD being deleted still have queues.
     ActorsLeft,
     /// Validation is disabled.
     Off,
+    /// The actor is being deleted, so its spec no longer matters.
     Deleting,
     /// The spec did not change.
     Unchanged,
@@ -82,9 +84,9 @@ pub enum Reason {
     NotServed,
     /// The object cannot be decoded.
     Unreadable,
-    /// An internal fault prevented a verdict.
+    /// The review failed because of an internal error.
     Panicked,
-    /// Media type, size or form of the request is wrong.
+    /// The request has a wrong media type, size or format.
     BadRequest,
     /// Too many bytes in flight.
     Busy,
@@ -92,7 +94,7 @@ pub enum Reason {
     Deadline,
 }
 
-impl Reason {
+impl ReviewReason {
     /// The value of the label `reason`.
     pub fn label(self) -> &'static str {
         match self {
@@ -118,43 +120,43 @@ impl Reason {
 
 /// A response and its reason.
 #[derive(Debug)]
-pub struct Verdict {
-    pub answer: Answer,
-    pub reason: Reason,
+pub struct ReviewOutcome {
+    pub response: AdmissionResponse,
+    pub reason: ReviewReason,
     /// The Event to write, if any; never for a dry run (ADM-4).
-    pub told: Option<Told>,
+    pub event: Option<PodEvent>,
 }
 
-impl Verdict {
+impl ReviewOutcome {
     /// Allows without warnings.
-    pub fn allowed(reason: Reason) -> Self {
+    pub fn allowed(reason: ReviewReason) -> Self {
         Self {
-            answer: Answer::allowed(),
+            response: AdmissionResponse::allowed(),
             reason,
-            told: None,
+            event: None,
         }
     }
 
-    /// For a request that the path does not serve: allowed, because our misconfiguration must not block anyone.
-    pub fn not_served(request: &Request<'_>) -> Self {
+    /// Allows a request that the path does not serve, because our misconfiguration must not block users.
+    pub fn not_served(request: &AdmissionRequest<'_>) -> Self {
         let subject = request.subject();
         Self {
-            answer: Answer::warned(format!(
+            response: AdmissionResponse::warned(format!(
                 "asya-webhook: {subject} is not served on this path"
             )),
-            reason: Reason::NotServed,
-            told: None,
+            reason: ReviewReason::NotServed,
+            event: None,
         }
     }
 
     /// The result of the review, for metrics.
-    pub fn ended(&self) -> Ended {
-        match (&self.answer, self.reason) {
-            (_, Reason::Panicked | Reason::NotSynced) => Ended::Error,
-            (answer, _) if answer.denied.is_some() => Ended::Denied,
-            (answer, _) if answer.patch.is_some() => Ended::Patched,
-            (_, Reason::Pod(Row::AlreadyInjected)) => Ended::Empty,
-            _ => Ended::Allowed,
+    pub fn label(&self) -> ReviewResult {
+        match (&self.response, self.reason) {
+            (_, ReviewReason::Panicked | ReviewReason::NotSynced) => ReviewResult::Error,
+            (response, _) if response.denied.is_some() => ReviewResult::Denied,
+            (response, _) if response.patch.is_some() => ReviewResult::Patched,
+            (_, ReviewReason::Pod(InjectionReason::AlreadyInjected)) => ReviewResult::Empty,
+            _ => ReviewResult::Allowed,
         }
     }
 }
@@ -172,19 +174,19 @@ pub fn operation(name: &str) -> &'static str {
 
 /// Results of a review: the values of the label `result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// The pod gets a patch.
+pub enum ReviewResult {
+    /// The pod is patched.
     Patched,
-    /// The pod already has everything.
+    /// The pod is already injected.
     Empty,
     /// Allowed without a change.
     Allowed,
     Denied,
-    /// No verdict was reached.
+    /// The review failed.
     Error,
 }
 
-impl Ended {
+impl ReviewResult {
     pub fn result(self) -> &'static str {
         match self {
             Self::Patched => "patched",

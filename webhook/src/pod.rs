@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use asya_shared::admission::KUBERNETES_NAMESPACES;
-use asya_shared::inject::bound::{Action, Decision, PodView, Reason as Row, ReviewPath, decide};
+use asya_shared::admission::is_never_injected;
+use asya_shared::inject::bound::{Action, Decision, InjectionReason, PodView, ReviewPath, decide};
 
-use crate::events::{About, Note, Told};
+use crate::events::{InvolvedObject, PodEvent, PodEventReason};
 use crate::index::Index;
-use crate::outcome::{Path, Reason, Verdict};
-use crate::review::{Answer, Request, Served};
+use crate::outcome::{EndpointPath, ReviewOutcome, ReviewReason};
+use crate::review::{AdmissionRequest, AdmissionResponse, Served};
 
 const SERVED: Served = Served {
     group: "",
@@ -23,66 +23,71 @@ const FORBIDDEN: u16 = 403;
 const UNREADABLE: u16 = 422;
 
 /// Reviews the creation of pods.
-pub struct Pods {
+pub struct PodReviewer {
     /// The operator's own namespace.
     pub namespace: String,
     pub index: Arc<Index>,
 }
 
-impl Pods {
-    pub fn judge(&self, path: Path, request: &Request<'_>) -> Verdict {
+impl PodReviewer {
+    pub fn review(&self, path: EndpointPath, request: &AdmissionRequest<'_>) -> ReviewOutcome {
         if !request.is(&SERVED) {
-            return Verdict::not_served(request);
+            return ReviewOutcome::not_served(request);
         }
         let namespace = &*request.namespace;
-        if namespace == self.namespace || KUBERNETES_NAMESPACES.contains(&namespace) {
-            return Verdict::allowed(Reason::Pod(Row::NotServed));
+        if is_never_injected(namespace, &self.namespace) {
+            return ReviewOutcome::allowed(ReviewReason::Pod(InjectionReason::NotServed));
         }
         if !self.index.is_synced() {
-            return Verdict {
-                answer: path.without_verdict("the actors have not been listed yet"),
-                reason: Reason::NotSynced,
-                told: None,
+            return ReviewOutcome {
+                response: path.fallback_response("the actors have not been listed yet"),
+                reason: ReviewReason::NotSynced,
+                event: None,
             };
         }
         let bindings = self.index.bindings_in(namespace);
-        if bindings.is_empty() && path == Path::Pods {
-            return Verdict::allowed(Reason::Pod(Row::NoActor));
+        if bindings.is_empty() && path == EndpointPath::Pods {
+            return ReviewOutcome::allowed(ReviewReason::Pod(InjectionReason::NoActor));
         }
         let pod = request.object.map(|it| PodView::decode(it.get()));
         let Some(Ok(pod)) = pod else {
             return unreadable(path);
         };
-        let policy = if path == Path::RequiredPods {
+        let policy = if path == EndpointPath::RequiredPods {
             ReviewPath::Required
         } else {
             ReviewPath::Optional
         };
-        let pod = pod.in_dry_run(request.is_dry_run());
+        let pod = pod.with_dry_run(request.is_dry_run());
         let decision = decide(bindings.iter().map(AsRef::as_ref), policy, &pod);
-        verdict(path, decision, &pod, request.is_dry_run())
+        outcome(path, decision, &pod, request.is_dry_run())
     }
 }
 
-/// The verdict on a pod that cannot be decoded (ADM-3).
-fn unreadable(path: Path) -> Verdict {
-    let answer = match path {
-        Path::RequiredPods => Answer::denied(
+/// The outcome for a pod that cannot be decoded (ADM-3).
+fn unreadable(path: EndpointPath) -> ReviewOutcome {
+    let response = match path {
+        EndpointPath::RequiredPods => AdmissionResponse::denied(
             UNREADABLE,
             "asya-webhook: cannot decode the pod, which must not start without the sidecar",
         ),
-        _ => path.without_verdict("cannot decode the pod"),
+        _ => path.fallback_response("cannot decode the pod"),
     };
-    Verdict {
-        answer,
-        reason: Reason::Pod(Row::Unreadable),
-        told: None,
+    ReviewOutcome {
+        response,
+        reason: ReviewReason::Pod(InjectionReason::Unreadable),
+        event: None,
     }
 }
 
-fn verdict(by: Path, decision: Decision<'_>, pod: &PodView<'_>, dry_run: bool) -> Verdict {
-    let told = Some(&decision).filter(|_| !dry_run);
-    let told = told.and_then(|decision| told_of(decision, pod));
+fn outcome(
+    served: EndpointPath,
+    decision: Decision<'_>,
+    pod: &PodView<'_>,
+    dry_run: bool,
+) -> ReviewOutcome {
+    let event = Some(&decision).filter(|_| !dry_run);
+    let event = event.and_then(|decision| event_for(decision, pod));
     let Decision {
         reason,
         action,
@@ -92,75 +97,75 @@ fn verdict(by: Path, decision: Decision<'_>, pod: &PodView<'_>, dry_run: bool) -
     let patch = match action {
         Action::Allow => None,
         Action::Deny(text) => {
-            return Verdict {
-                answer: Answer::denied(FORBIDDEN, text),
-                reason: Reason::Pod(reason),
-                told,
+            return ReviewOutcome {
+                response: AdmissionResponse::denied(FORBIDDEN, text),
+                reason: ReviewReason::Pod(reason),
+                event,
             };
         }
-        Action::Mark(patch) | Action::Inject(patch) => match patch.to_json() {
+        Action::Annotate(patch) | Action::Inject(patch) => match patch.to_json() {
             Ok(text) => Some(text.into_bytes()),
             Err(_) => {
-                return Verdict {
-                    answer: by.without_verdict("cannot encode the patch"),
-                    reason: Reason::Panicked,
-                    told: None,
+                return ReviewOutcome {
+                    response: served.fallback_response("cannot encode the patch"),
+                    reason: ReviewReason::Panicked,
+                    event: None,
                 };
             }
         },
     };
-    Verdict {
-        answer: Answer {
+    ReviewOutcome {
+        response: AdmissionResponse {
             denied: None,
             warnings,
             patch,
         },
-        reason: Reason::Pod(reason),
-        told,
+        reason: ReviewReason::Pod(reason),
+        event,
     }
 }
 
 /// The Event for the actor and the pod's controller (OBS-2).
-fn told_of(decision: &Decision<'_>, pod: &PodView<'_>) -> Option<Told> {
+fn event_for(decision: &Decision<'_>, pod: &PodView<'_>) -> Option<PodEvent> {
     let actor = decision.actor?;
     let owner = pod.controller();
-    let pod_of = owner.map_or_else(
+    let pod_name = owner.map_or_else(
         || "a pod".to_owned(),
-        |it| format!("a pod of {}/{}", it.kind, it.name),
+        |controller| format!("a pod of {}/{}", controller.kind, controller.name),
     );
     let reason = decision.reason;
-    let (note, text) = match (&decision.action, reason) {
+    let (event_reason, text) = match (&decision.action, reason) {
         (Action::Inject(_), _) => (
-            Note::Injected,
+            PodEventReason::Injected,
             format!(
-                "injected asya-runtime and asya-sidecar of AsyncActor {} into {pod_of}",
+                "injected asya-runtime and asya-sidecar of AsyncActor {} into {pod_name}",
                 actor.name
             ),
         ),
-        (Action::Deny(text), _) => (Note::InjectionDenied, text.clone()),
-        // Reported whether the pod is marked now or was marked before.
-        (Action::Mark(_), _) => {
-            let why = decision.warnings.first().cloned();
-            let why =
-                why.unwrap_or_else(|| format!("sidecar not injected into {pod_of} ({reason})"));
-            (Note::InjectionSkipped, why)
+        (Action::Deny(text), _) => (PodEventReason::InjectionDenied, text.clone()),
+        // Report it even if the pod was annotated before.
+        (Action::Annotate(_), _) => {
+            let warning = decision.warnings.first().cloned();
+            let warning = warning
+                .unwrap_or_else(|| format!("sidecar not injected into {pod_name} ({reason})"));
+            (PodEventReason::InjectionSkipped, warning)
         }
         (Action::Allow, _) => return None,
     };
     let owner = owner
-        .filter(|it| matches!(it.kind, "ReplicaSet" | "StatefulSet"))
-        .map(|it| About {
-            api_version: it.api_version.into(),
-            kind: it.kind.into(),
-            name: it.name.into(),
+        .filter(|controller| matches!(controller.kind, "ReplicaSet" | "StatefulSet"))
+        .map(|controller| InvolvedObject {
+            api_version: controller.api_version.into(),
+            kind: controller.kind.into(),
+            name: controller.name.into(),
             uid: pod.controller_uid().unwrap_or_default().into(),
         });
-    Some(Told {
+    Some(PodEvent {
         namespace: actor.namespace.as_str().into(),
-        actor: About::actor(&actor.name, &actor.uid),
+        actor: InvolvedObject::actor(&actor.name, &actor.uid),
         owner,
-        note,
-        reason: reason.as_str(),
+        event_reason,
+        cause: reason.as_str(),
         text,
     })
 }

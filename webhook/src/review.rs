@@ -11,10 +11,10 @@ use serde_json::value::RawValue;
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
-/// An admission request, borrowed from the body. Objects stay raw JSON until a part of one is needed.
+/// An admission request, borrowed from the body. Objects stay raw JSON until they are decoded.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Request<'a> {
+pub struct AdmissionRequest<'a> {
     /// Identifies the request; the response echoes it.
     #[serde(borrow, default)]
     pub uid: Cow<'a, str>,
@@ -24,7 +24,7 @@ pub struct Request<'a> {
     resource: Named<'a>,
     #[serde(borrow, default)]
     sub_resource: Cow<'a, str>,
-    /// Namespace of the object, which a pod created from a template may not carry itself (INJ-3).
+    /// Namespace of the object, which the metadata of a pod created from a template may lack (INJ-3).
     #[serde(borrow, default)]
     pub namespace: Cow<'a, str>,
     /// CREATE, UPDATE, DELETE or CONNECT.
@@ -33,14 +33,14 @@ pub struct Request<'a> {
     /// The object as it will be stored.
     #[serde(borrow, default)]
     pub object: Option<&'a RawValue>,
-    /// The object as it is stored.
+    /// The object as stored.
     #[serde(borrow, default)]
     pub old_object: Option<&'a RawValue>,
     #[serde(default)]
     dry_run: Option<bool>,
 }
 
-/// A group, a version, and a kind or resource of them.
+/// A group, a version, and a kind or resource.
 #[derive(Debug, Default, Deserialize)]
 struct Named<'a> {
     #[serde(borrow, default)]
@@ -71,13 +71,13 @@ struct Envelope<'a> {
     #[serde(borrow, default)]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
-    request: Option<Request<'a>>,
+    request: Option<AdmissionRequest<'a>>,
 }
 
-/// Why a body is not a review that can be answered. Never quotes the body, which may hold values of Secrets.
+/// Why a body is not a valid review. Never quotes the body, which may contain Secrets.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// Not JSON, or not of the shape of a review.
+    /// Not JSON, or not the structure of a review.
     NotJson {
         /// Line in the body.
         line: usize,
@@ -86,9 +86,9 @@ pub enum Unreadable {
     },
     /// Another kind or version.
     Other,
-    /// Without a request.
+    /// The request is missing.
     NoRequest,
-    /// Without the uid of the request.
+    /// The uid of the request is missing.
     NoUid,
 }
 
@@ -106,11 +106,11 @@ impl fmt::Display for Unreadable {
     }
 }
 
-impl<'a> Request<'a> {
+impl<'a> AdmissionRequest<'a> {
     /// Parses the request of a review.
     ///
     /// # Errors
-    /// When the body is not a review that can be answered (400).
+    /// If the body is not a valid review (400).
     pub fn read(body: &'a [u8]) -> Result<Self, Unreadable> {
         let envelope: Envelope<'_> =
             serde_json::from_slice(body).map_err(|error| Unreadable::NotJson {
@@ -127,23 +127,24 @@ impl<'a> Request<'a> {
         Ok(request)
     }
 
-    /// Whether it is a dry run, of which nothing is stored (ADM-4).
+    /// Whether this is a dry run, so nothing is stored (ADM-4).
     pub fn is_dry_run(&self) -> bool {
         self.dry_run.unwrap_or_default()
     }
 
-    /// Whether it is for the resource and operations that a path serves.
+    /// Whether the request is for the resource and operations that a path serves.
     pub fn is(&self, served: &Served) -> bool {
-        let of_group = |it: &Named<'_>| it.group == served.group && it.version == served.version;
-        of_group(&self.kind)
-            && of_group(&self.resource)
+        let is_served_version =
+            |named: &Named<'_>| named.group == served.group && named.version == served.version;
+        is_served_version(&self.kind)
+            && is_served_version(&self.resource)
             && self.kind.name == served.kind
             && self.resource.name == served.resource
             && self.sub_resource.is_empty()
             && served.operations.contains(&&*self.operation)
     }
 
-    /// Operation and resource for messages, all in the API server's own vocabulary.
+    /// Operation and resource, for messages.
     pub fn subject(&self) -> String {
         let Named { group, name, .. } = &self.resource;
         let dot = if group.is_empty() { "" } else { "." };
@@ -159,10 +160,10 @@ impl<'a> Request<'a> {
 
 /// The response to a request.
 #[derive(Debug, Default)]
-pub struct Answer {
+pub struct AdmissionResponse {
     /// Why the request is denied; `None` allows it.
     pub denied: Option<Denied>,
-    /// Warnings that the user gets, whatever the outcome.
+    /// Warnings for the user, in any case.
     pub warnings: Vec<String>,
     /// JSON Patch, as text.
     pub patch: Option<Vec<u8>>,
@@ -177,7 +178,7 @@ pub struct Denied {
     pub message: String,
 }
 
-impl Answer {
+impl AdmissionResponse {
     /// Allows without warnings.
     pub fn allowed() -> Self {
         Self::default()
@@ -201,15 +202,15 @@ impl Answer {
         }
     }
 
-    /// Encodes the review that answers the request of this uid.
+    /// Encodes the response to the request with this uid.
     ///
     /// # Errors
-    /// Never in practice: every part is text.
+    /// Never in practice, because every part is text.
     pub fn write(&self, uid: &str) -> serde_json::Result<Vec<u8>> {
         let patch = self.patch.as_deref().map(|patch| STANDARD.encode(patch));
         // The patch makes up most of a large response; the rest is about 300 bytes.
         let mut text = Vec::with_capacity(512 + patch.as_ref().map_or(0, String::len));
-        let review = Written {
+        let review = ReviewJson {
             api_version: API_VERSION,
             kind: KIND,
             response: Response {
@@ -228,7 +229,7 @@ impl Answer {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Written<'a> {
+struct ReviewJson<'a> {
     api_version: &'a str,
     kind: &'a str,
     response: Response<'a>,

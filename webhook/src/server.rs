@@ -15,48 +15,48 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-/// Limit on all connections together; an HTTP/2 connection counts 16 times. API servers open one per in-flight review
-/// and keep 25 each. At about 75 KiB per connection at most, this many fit into the chart's memory limit beside index
-/// and bodies.
-pub const MOST_CONNECTIONS: usize = 1024;
+/// Limit of all connections together; an HTTP/2 connection counts 16 times. API servers open one per in-flight review
+/// and keep 25 each. At no more than about 75 KiB per connection, this many fit into the chart's memory limit, together
+/// with index and bodies.
+pub const MAX_CONNECTIONS: usize = 1024;
 
 /// The two stages of shutdown. Clones share state.
 #[derive(Clone, Default)]
-pub struct End {
-    /// Clients are asked to close their connections.
-    pub leaving: CancellationToken,
+pub struct Shutdown {
+    /// HTTP/1.1 connections are closed with their next response.
+    pub draining: CancellationToken,
     /// No new connections are accepted.
     pub stop: CancellationToken,
 }
 
-/// Serves until `end`; in-flight requests then get `finish` to complete.
+/// Serves until `shutdown`; in-flight requests then have `finish` to complete.
 pub async fn serve(
     listener: TcpListener,
     tls: TlsAcceptor,
     routes: Router,
     connections: Connections,
-    end: End,
+    shutdown: Shutdown,
     finish: Duration,
 ) {
-    let End { leaving, stop } = end;
-    let routes = routes.layer(from_fn_with_state(leaving, send_away));
+    let Shutdown { draining, stop } = shutdown;
+    let routes = routes.layer(from_fn_with_state(draining, close_after_response));
     serve::serve(listener, Tls(tls), routes, connections, stop, finish).await;
 }
 
-/// API servers keep HTTP/1.1 connections to webhooks open. Closing one while a review is being written to it fails that
-/// review, so each is closed with its last response; HTTP/2 has GOAWAY for this.
-async fn send_away(
-    State(leaving): State<CancellationToken>,
+/// API servers keep HTTP/1.1 connections to webhooks open. Closing one while it receives a review fails that review, so
+/// close each with its last response; HTTP/2 has GOAWAY for this.
+async fn close_after_response(
+    State(draining): State<CancellationToken>,
     request: Request,
     next: Next,
 ) -> Response {
-    let is_kept = request.version() == Version::HTTP_11;
-    let mut answer = next.run(request).await;
-    if is_kept && leaving.is_cancelled() {
+    let is_persistent = request.version() == Version::HTTP_11;
+    let mut response = next.run(request).await;
+    if is_persistent && draining.is_cancelled() {
         let close = HeaderValue::from_static("close");
-        answer.headers_mut().insert(CONNECTION, close);
+        response.headers_mut().insert(CONNECTION, close);
     }
-    answer
+    response
 }
 
 struct Tls(TlsAcceptor);

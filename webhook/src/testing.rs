@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
 use tower::{Layer, service_fn};
 
-use crate::index::{Contact, Index, Platform, Seen};
+use crate::index::{Contact, Index, Platform, ProjectedActor};
 
 /// A fake API server with one list. The test writes the events of its watches; created objects are recorded.
 #[derive(Clone, Default)]
 pub struct Fake {
-    asked: Arc<AtomicUsize>,
+    request_count: Arc<AtomicUsize>,
     pub down: Arc<Mutex<Option<StatusCode>>>,
     pub listed: Arc<Mutex<Vec<Value>>>,
     pub posted: Arc<Mutex<Vec<Value>>>,
@@ -26,15 +26,15 @@ pub struct Fake {
 }
 
 impl Fake {
-    async fn answer(self, request: Request<kube::client::Body>) -> Response<Body> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+    async fn respond(self, request: Request<kube::client::Body>) -> Response<Body> {
+        self.request_count.fetch_add(1, Ordering::SeqCst);
         if let Some(code) = *self.down.lock().await {
             let status = json!({
                 "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                "message": "away", "reason": "x", "code": code.as_u16(),
+                "message": "unavailable", "reason": "x", "code": code.as_u16(),
             });
-            let answer = Response::builder().status(code);
-            return answer.body(Body::from(status.to_string())).unwrap();
+            let response = Response::builder().status(code);
+            return response.body(Body::from(status.to_string())).unwrap();
         }
         if request.method() == Method::POST {
             let body = request.into_body().collect().await.unwrap().to_bytes();
@@ -57,19 +57,19 @@ impl Fake {
         Response::new(Body::from_stream(lines.boxed()))
     }
 
-    /// A client of it that reports every response to `contact`.
+    /// A client of this server that reports every response to `contact`.
     pub fn client(&self, contact: &Contact) -> Client {
         let fake = self.clone();
         let service = service_fn(move |request| {
             let fake = fake.clone();
-            async move { Ok::<_, tower::BoxError>(fake.answer(request).await) }
+            async move { Ok::<_, tower::BoxError>(fake.respond(request).await) }
         });
         Client::new(contact.layer(service), "default")
     }
 
     /// Number of requests so far.
-    pub fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+    pub fn requests(&self) -> usize {
+        self.request_count.load(Ordering::SeqCst)
     }
 
     /// Ends all watches, as the server does when they time out.
@@ -78,8 +78,8 @@ impl Fake {
     }
 
     /// Sends an event on the newest watch.
-    pub async fn tell(&self, type_: &str, object: &Value) {
-        // Like the API server, write the type first: otherwise the object could not be borrowed from the text.
+    pub async fn send_event(&self, type_: &str, object: &Value) {
+        // Write the type first, as the API server does: otherwise the object could not be borrowed from the text.
         let event = format!("{{\"type\":\"{type_}\",\"object\":{object}}}\n");
         let watches = self.watches.lock().await;
         watches.last().expect("a watch").send(event).unwrap();
@@ -118,7 +118,7 @@ pub fn binding(kind: &str, name: &str) -> Value {
     json!({"transport": "other", "workloadRef": target})
 }
 
-/// An actor that is bound and whose pods get the sidecar.
+/// A bound actor, into whose pods the sidecar is injected.
 pub fn bound(namespace: &str, name: &str, deployment: &str) -> Value {
     let mut actor = actor(namespace, name, &binding("Deployment", deployment));
     actor["spec"]["runtime"] = json!({"targetURL": "http://127.0.0.1:8000"});
@@ -127,9 +127,9 @@ pub fn bound(namespace: &str, name: &str, deployment: &str) -> Value {
 }
 
 /// Adds an actor to the index.
-pub fn show(index: &Index, actor: &Value) {
-    let seen: Seen = serde_json::from_str(&actor.to_string()).unwrap();
-    index.show(&seen.actor);
+pub fn index_actor(index: &Index, actor: &Value) {
+    let projected: ProjectedActor = serde_json::from_str(&actor.to_string()).unwrap();
+    index.apply(&projected.actor);
 }
 
 /// A pod of a Deployment, as a review carries it: without name and namespace.

@@ -1,4 +1,4 @@
-//! Durations as Go writes them: `300s`, `1h30m`, `1.5h`, `500ms`.
+//! Durations in the format of Go: `300s`, `1h30m`, `1.5h`, `500ms`.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -15,8 +15,8 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Parses a duration. Zero may be written without a unit; negative durations, which no setting of ours allows, are
-/// refused, and so is what does not fit into 64 bits of nanoseconds, as in Go.
+/// Parses a duration. Zero may be written without a unit; negative durations are rejected, and so are
+/// those that overflow 64 bits of nanoseconds, as in Go.
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,7 +43,7 @@ pub fn parse(text: &str) -> Option<Duration> {
     Some(Duration::from_nanos(nanoseconds))
 }
 
-/// The digits at the beginning, with at most one point among them.
+/// The leading digits, with at most one decimal point.
 fn split_number(text: &str) -> Option<(&str, &str)> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -76,7 +76,7 @@ fn in_nanoseconds(number: &str, unit: u64) -> Option<u64> {
     whole.checked_mul(unit)?.checked_add(part)
 }
 
-/// Writes a duration as Go does: `5m0s`, `1h30m0s`, `1.5s`, `500ms`, `0s`.
+/// Formats a duration like Go: `5m0s`, `1h30m0s`, `1.5s`, `500ms`, `0s`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -124,7 +124,7 @@ mod tests {
     use super::{format, parse};
 
     #[test]
-    fn durations_are_read_as_go_reads_them() {
+    fn durations_are_parsed_like_in_go() {
         for (text, milliseconds) in [
             ("0", 0),
             ("0s", 0),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_refuses_is_refused() {
+    fn durations_that_go_rejects_are_rejected() {
         for text in [
             "",
             "300",
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_written_as_go_writes_them() {
+    fn durations_are_formatted_like_in_go() {
         for (text, written) in [
             ("0", "0s"),
             ("300s", "5m0s"),

@@ -1,8 +1,8 @@
 //! Keys of messages and of the runtime's replies, and the codes of errors.
 
-/// The message's id, a string that is not empty.
+/// The message's id, a non-empty string.
 pub const ID: &str = "id";
-/// The id of the message that this one was made of.
+/// The id of the message that this one was derived from.
 pub const PARENT_ID: &str = "parent_id";
 /// The actors to visit, and which of them is next.
 pub const ROUTE: &str = "route";
@@ -12,18 +12,18 @@ pub const ACTORS: &str = "actors";
 pub const CURRENT: &str = "current";
 /// In [`ROUTE`] of later generations of the former sidecar (SC-2): the actor whose turn it is.
 pub const CURR: &str = "curr";
-/// What users and tracing pass along, an object.
+/// Metadata of users and tracing, passed through unchanged: an object.
 pub const HEADERS: &str = "headers";
-/// What the handler works on.
+/// The input of the handler.
 pub const PAYLOAD: &str = "payload";
 /// In an element of a reply, and in the payload of a message to error-end: why it failed.
 pub const ERROR: &str = "error";
-/// Beside [`ERROR`]: message, type and traceback of the exception.
+/// Next to [`ERROR`]: message, type and traceback of the exception.
 pub const DETAILS: &str = "details";
 /// In [`DETAILS`]: the exception's stack.
 pub const TRACEBACK: &str = "traceback";
 
-/// Codes of errors that the sidecar itself finds; values of [`ERROR`] and of the metrics' label `reason`.
+/// Codes of errors that the sidecar itself detects; values of [`ERROR`] and of the metrics' label `reason`.
 pub mod code {
     /// The message is not JSON, or not an envelope.
     pub const PARSE_ERROR: &str = "parse_error";
@@ -31,20 +31,20 @@ pub mod code {
     pub const VALIDATION_ERROR: &str = "validation_error";
     /// The message was meant for another actor.
     pub const ROUTE_MISMATCH: &str = "route_mismatch";
-    /// The message is one of a later generation of the former sidecar (SC-2).
+    /// The message has the format of a later generation of the former sidecar (SC-2).
     pub const UNSUPPORTED_GENERATION: &str = "unsupported_generation";
     /// The handler failed, or did not answer in time.
     pub const RUNTIME_ERROR: &str = "runtime_error";
-    /// The runtime ended while it worked on the message (SC-49).
+    /// The runtime crashed while processing the message (SC-49).
     pub const RUNTIME_CRASHED: &str = "runtime_crashed";
-    /// The runtime's reply is not what the protocol asks for (SC-50).
+    /// The runtime's reply violates the protocol (SC-50).
     pub const INVALID_REPLY: &str = "invalid_reply";
     /// An actor in the route cannot be the name of a queue (SC-100).
     pub const INVALID_DESTINATION: &str = "invalid_destination";
-    /// The broker does not take a message of this size (SC-83).
+    /// The broker rejects messages of this size (SC-83).
     pub const MESSAGE_TOO_LARGE: &str = "message_too_large";
-    /// What came of the message could not be stored.
+    /// The results of the message could not be published.
     pub const ROUTING_ERROR: &str = "routing_error";
-    /// The message to error-end could not be stored.
+    /// The message to error-end could not be published.
     pub const ERROR_QUEUE_SEND_FAILED: &str = "error_queue_send_failed";
 }

@@ -1,4 +1,4 @@
-//! What the operator, the sidecar and the runtime agree on: environment variables with their defaults, names of queues,
+//! The protocol between operator, sidecar and runtime: environment variables with their defaults, names of queues,
 //! the envelope's keys, error codes, the runtime's socket (SC-10). No dependency, no I/O.
 
 pub mod duration;

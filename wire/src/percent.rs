@@ -17,7 +17,7 @@ pub fn encode(text: &str) -> String {
     encoded
 }
 
-/// Decodes what [`encode`] made, and leaves a `%` that begins no escape as it is. `None`: the result is not UTF-8.
+/// Decodes the output of [`encode`]; a `%` that begins no escape is kept. `None` if the result is not UTF-8.
 #[must_use]
 pub fn decode(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
@@ -39,7 +39,7 @@ mod tests {
     use super::{decode, encode};
 
     #[test]
-    fn what_is_encoded_decodes_to_itself() {
+    fn encoded_text_decodes_to_the_original() {
         for text in [
             "",
             "guest",
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unescaped_percent_sign_stays() {
+    fn unescaped_percent_sign_is_kept() {
         assert_eq!(decode("100%").as_deref(), Some("100%"));
         assert_eq!(decode("%zz%4").as_deref(), Some("%zz%4"));
         assert_eq!(decode("%ff"), None);

@@ -9,13 +9,13 @@ pub const ACTOR: &str = "{actor}";
 /// Placeholder for the namespace in a template.
 pub const NAMESPACE: &str = "{namespace}";
 
-/// Strips [`PREFIX`]: what is left of the queue's name is how routes name the actor.
+/// How routes name the actor of this queue: the queue name without [`PREFIX`].
 #[must_use]
-pub fn less_prefix(queue: &str) -> &str {
+pub fn route_name(queue: &str) -> &str {
     queue.strip_prefix(PREFIX).unwrap_or(queue)
 }
 
-/// Which names a broker allows (VAL-11).
+/// A broker's rules for queue names (VAL-11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
     /// RabbitMQ: at most 255 bytes.
@@ -25,7 +25,7 @@ pub enum Naming {
 }
 
 impl Naming {
-    /// Whether the queue's name is legal at the broker.
+    /// Whether the broker accepts this queue name.
     #[must_use]
     pub fn accepts(self, name: &str) -> bool {
         match self {
@@ -34,7 +34,8 @@ impl Naming {
         }
     }
 
-    /// Like [`Self::accepts`], and FIFO queues of SQS, too, which sidecars use and the operator does not create (SC-41).
+    /// Like [`Self::accepts`], but also accepts SQS FIFO queues, which sidecars use and the operator never creates
+    /// (SC-41).
     #[must_use]
     pub fn accepts_fifo(self, name: &str) -> bool {
         let stem = match self {
@@ -44,7 +45,7 @@ impl Naming {
         self.accepts(stem.unwrap_or(name))
     }
 
-    /// Whether a template may have the character beside its placeholders.
+    /// Whether a template may contain the character outside its placeholders.
     #[must_use]
     pub fn allows(self, character: char) -> bool {
         match self {
@@ -66,23 +67,23 @@ impl Naming {
     }
 }
 
-/// Suffix of the names of SQS' FIFO queues.
+/// Suffix of the names of SQS FIFO queues.
 pub const FIFO: &str = ".fifo";
 
 /// Template of a queue name, with placeholders for actor and namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template(String);
 
-/// Why a text is no template.
+/// Why a text is not a valid template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TemplateError {
     /// It does not start with [`PREFIX`].
     Prefix,
-    /// It lacks [`ACTOR`].
+    /// It does not contain [`ACTOR`].
     NoActor,
-    /// It has a placeholder that is not known.
+    /// It contains an unknown placeholder.
     Placeholder,
-    /// It has a character that the broker does not allow.
+    /// It contains a character that the broker does not allow.
     Character(char, Naming),
 }
 
@@ -90,7 +91,7 @@ impl Template {
     /// Parses a template for queues of a broker.
     ///
     /// # Errors
-    /// When it is not one; the text says what to write.
+    /// If it is not valid; the text includes the remedy.
     pub fn parse(text: &str, naming: Naming) -> Result<Self, TemplateError> {
         if !text.starts_with(PREFIX) {
             return Err(TemplateError::Prefix);
@@ -103,7 +104,7 @@ impl Template {
         Ok(Self(text.to_owned()))
     }
 
-    /// The template of a sidecar that is told nothing else: with its namespace where it knows one.
+    /// The default template of a sidecar; `namespaced` if it knows its namespace.
     #[must_use]
     pub fn with_namespace(namespaced: bool) -> Self {
         let namespace = if namespaced { "{namespace}-" } else { "" };
@@ -123,16 +124,22 @@ impl Template {
     }
 }
 
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 impl Default for Template {
     fn default() -> Self {
         Self::with_namespace(false)
     }
 }
 
-/// Checks what a name has beside its placeholders.
+/// Checks the literal parts of a template.
 ///
 /// # Errors
-/// When there is a placeholder that is not known, or a character that the broker does not allow.
+/// If there is an unknown placeholder or a character that the broker does not allow.
 pub fn check_literals(literals: &str, naming: Naming) -> Result<(), TemplateError> {
     if literals.contains(['{', '}']) {
         return Err(TemplateError::Placeholder);
@@ -192,7 +199,7 @@ mod tests {
 
     /// QUE-1
     #[test]
-    fn what_is_no_template_is_refused_with_the_way_out() {
+    fn invalid_template_is_rejected_with_the_remedy() {
         for (text, naming, error) in [
             ("{actor}", Naming::RabbitMq, TemplateError::Prefix),
             ("asya-queue", Naming::RabbitMq, TemplateError::NoActor),
@@ -218,7 +225,7 @@ mod tests {
 
     /// VAL-11, SC-41
     #[test]
-    fn names_are_legal_where_the_broker_takes_them() {
+    fn names_are_valid_if_the_broker_accepts_them() {
         let long = "a".repeat(81);
         for (name, rabbitmq, sqs) in [
             ("asya-foo", true, true),

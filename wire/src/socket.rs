@@ -1,16 +1,17 @@
-//! Where sidecar and runtime meet (RUN-10, RUN-14).
+//! The socket between sidecar and runtime (RUN-10, RUN-14).
 
 /// Default directory of the socket and the ready file.
 pub const DIRECTORY: &str = "/var/run/asya";
 /// The runtime's socket, in the directory that both share.
 pub const SOCKET: &str = "asya-runtime.sock";
-/// Beside the socket while the runtime takes messages. Its first line is `ready`; then follow lines `NAME=VALUE`.
+/// File next to the socket, present while the runtime accepts requests. Its first line is `ready`, followed by lines
+/// of the form `NAME=VALUE`.
 pub const READY_FILE: &str = "runtime-ready";
 
 /// In the ready file: how many requests the runtime serves at a time (SC-54).
 const CONCURRENCY: &str = "concurrency";
 
-/// How many requests a runtime serves at a time, by the text of its ready file. A runtime that says nothing serves one.
+/// How many requests a runtime serves at a time, according to its ready file; one if the file does not say.
 ///
 /// ```
 /// assert_eq!(asya_wire::socket::concurrency_in("ready\nconcurrency=8\n"), 8);
@@ -33,7 +34,7 @@ mod tests {
 
     /// SC-54
     #[test]
-    fn a_runtime_that_says_nothing_usable_serves_one_request_at_a_time() {
+    fn runtime_without_usable_ready_file_serves_one_request_at_a_time() {
         for text in [
             "",
             "ready",

@@ -1,157 +1,168 @@
 #![allow(clippy::unwrap_used)]
 
+mod fuzz;
+
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
-use super::{Bundle, Fault, Leaf};
+use super::{Bundle, BundleFault, Leaf};
 use crate::certificate::Certificate;
-use crate::data::{AUTHORITIES, AUTHORITY_KEY, LEAF, LEAF_KEY, NEXT, NEXT_KEY};
-use crate::testing::{DAY, Held, ago, authority, hence, names, now, settings};
+use crate::data::{CA_BUNDLE, CA_KEY, LEAF, LEAF_KEY, NEXT_CA, NEXT_CA_KEY};
+use crate::testing::{DAY, SecretBuilder, ago, hence, names, new_ca, now, settings};
 
 const GARBAGE: &str = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
 
 /// CERT-5
 #[test]
 fn every_leaf_fault_is_reported() {
-    let (ours, other) = (authority(ago(20 * DAY)), authority(ago(DAY)));
-    let usual = || Held::usual(&ours, ago(DAY));
-    let stranger = Held::usual(&other, ago(DAY));
-    let key = std::str::from_utf8(stranger.0.get(LEAF_KEY).unwrap()).unwrap();
-    let nameless = {
+    let (ca, other) = (new_ca(ago(20 * DAY)), new_ca(ago(DAY)));
+    let valid = || SecretBuilder::usual(&ca, ago(DAY));
+    let other_secret = SecretBuilder::usual(&other, ago(DAY));
+    let key = std::str::from_utf8(other_secret.0.get(LEAF_KEY).unwrap()).unwrap();
+    let without_name = {
         let mut settings = settings();
         settings.names.truncate(1);
-        usual().leaf(&ours, &settings, ago(DAY))
+        valid().leaf(&ca, &settings, ago(DAY))
     };
-    let mismatch = Fault::Mismatch {
+    let mismatch = BundleFault::Mismatch {
         key: LEAF_KEY,
         certificate: LEAF,
     };
-    let past = authority(ago(366 * DAY));
-    let future = authority(hence(DAY));
+    let expired_ca = new_ca(ago(366 * DAY));
+    let future_ca = new_ca(hence(DAY));
     let cases = [
-        (usual(), None),
-        (Held::default(), Some(Fault::Missing(LEAF))),
-        (usual().without(LEAF_KEY), Some(Fault::Missing(LEAF_KEY))),
-        (usual().with(LEAF, ""), Some(Fault::Unreadable(LEAF))),
-        (usual().with(LEAF, GARBAGE), Some(Fault::Unreadable(LEAF))),
+        (valid(), None),
+        (SecretBuilder::default(), Some(BundleFault::Missing(LEAF))),
         (
-            usual().with(LEAF_KEY, "x"),
-            Some(Fault::Unreadable(LEAF_KEY)),
+            valid().without(LEAF_KEY),
+            Some(BundleFault::Missing(LEAF_KEY)),
+        ),
+        (valid().with(LEAF, ""), Some(BundleFault::Unreadable(LEAF))),
+        (
+            valid().with(LEAF, GARBAGE),
+            Some(BundleFault::Unreadable(LEAF)),
         ),
         (
-            usual().with(LEAF_KEY, GARBAGE),
-            Some(Fault::Unreadable(LEAF_KEY)),
-        ),
-        (usual().with(LEAF_KEY, key), Some(mismatch)),
-        (
-            usual().trusting(&[&other.certificate]),
-            Some(Fault::Untrusted),
-        ),
-        (usual().without(AUTHORITIES), Some(Fault::Untrusted)),
-        (usual().with(AUTHORITIES, "x"), Some(Fault::Untrusted)),
-        (nameless, Some(Fault::Name(names()[1].clone()))),
-        (
-            usual().leaf_of(&ours, ago(31 * DAY)),
-            Some(Fault::Expired(LEAF)),
+            valid().with(LEAF_KEY, "x"),
+            Some(BundleFault::Unreadable(LEAF_KEY)),
         ),
         (
-            usual().leaf_of(&ours, hence(DAY)),
-            Some(Fault::NotYetValid(LEAF)),
+            valid().with(LEAF_KEY, GARBAGE),
+            Some(BundleFault::Unreadable(LEAF_KEY)),
+        ),
+        (valid().with(LEAF_KEY, key), Some(mismatch)),
+        (
+            valid().trusting(&[&other.certificate]),
+            Some(BundleFault::Untrusted),
+        ),
+        (valid().without(CA_BUNDLE), Some(BundleFault::Untrusted)),
+        (valid().with(CA_BUNDLE, "x"), Some(BundleFault::Untrusted)),
+        (without_name, Some(BundleFault::Name(names()[1].clone()))),
+        (
+            valid().leaf_of(&ca, ago(31 * DAY)),
+            Some(BundleFault::Expired(LEAF)),
         ),
         (
-            Held::usual(&past, ago(366 * DAY)),
-            Some(Fault::Expired(LEAF)),
+            valid().leaf_of(&ca, hence(DAY)),
+            Some(BundleFault::NotYetValid(LEAF)),
+        ),
+        (
+            SecretBuilder::usual(&expired_ca, ago(366 * DAY)),
+            Some(BundleFault::Expired(LEAF)),
         ),
     ];
-    let early = Held::usual(&future, now());
+    let future_secret = SecretBuilder::usual(&future_ca, now());
     let cases = cases
         .into_iter()
-        .chain([(early, Some(Fault::NotYetValid(AUTHORITIES)))]);
-    for (number, (held, wanted)) in cases.enumerate() {
-        let found = Leaf::read(&held.0).and_then(|leaf| leaf.judge(&names(), now()).map(drop));
-        assert_eq!(found.err(), wanted, "case {number}");
+        .chain([(future_secret, Some(BundleFault::NotYetValid(CA_BUNDLE)))]);
+    for (number, (secret, expected)) in cases.enumerate() {
+        let result = Leaf::read(&secret.0).and_then(|leaf| leaf.verify(&names(), now()).map(drop));
+        assert_eq!(result.err(), expected, "case {number}");
     }
 }
 
 /// CERT-5
 #[test]
 fn every_ca_fault_is_reported() {
-    let (ours, other) = (authority(ago(DAY)), authority(ago(DAY)));
-    let usual = || Held::usual(&ours, now());
-    let no_authority = usual().0;
-    let leaf = std::str::from_utf8(no_authority.get(LEAF).unwrap()).unwrap();
-    let key = std::str::from_utf8(no_authority.get(LEAF_KEY).unwrap()).unwrap();
-    let mismatch = |key, certificate| Fault::Mismatch { key, certificate };
+    let (ca, other) = (new_ca(ago(DAY)), new_ca(ago(DAY)));
+    let valid = || SecretBuilder::usual(&ca, now());
+    let secret = valid().0;
+    let leaf = std::str::from_utf8(secret.get(LEAF).unwrap()).unwrap();
+    let key = std::str::from_utf8(secret.get(LEAF_KEY).unwrap()).unwrap();
+    let mismatch = |key, certificate| BundleFault::Mismatch { key, certificate };
     let cases = [
-        (usual(), None),
+        (valid(), None),
+        (valid().without(CA_KEY), Some(BundleFault::Missing(CA_KEY))),
         (
-            usual().without(AUTHORITY_KEY),
-            Some(Fault::Missing(AUTHORITY_KEY)),
+            valid().with(CA_KEY, GARBAGE),
+            Some(BundleFault::Unreadable(CA_KEY)),
         ),
         (
-            usual().with(AUTHORITY_KEY, GARBAGE),
-            Some(Fault::Unreadable(AUTHORITY_KEY)),
+            valid().without(CA_BUNDLE),
+            Some(BundleFault::Missing(CA_BUNDLE)),
         ),
         (
-            usual().without(AUTHORITIES),
-            Some(Fault::Missing(AUTHORITIES)),
+            valid().with(CA_BUNDLE, "x"),
+            Some(BundleFault::Unreadable(CA_BUNDLE)),
         ),
         (
-            usual().with(AUTHORITIES, "x"),
-            Some(Fault::Unreadable(AUTHORITIES)),
+            valid().current_ca(&other),
+            Some(mismatch(CA_KEY, CA_BUNDLE)),
         ),
         (
-            usual().signer(&other),
-            Some(mismatch(AUTHORITY_KEY, AUTHORITIES)),
-        ),
-        (
-            usual().with(AUTHORITY_KEY, key).with(AUTHORITIES, leaf),
-            Some(Fault::NoAuthority(AUTHORITIES)),
+            valid().with(CA_KEY, key).with(CA_BUNDLE, leaf),
+            Some(BundleFault::NotACa(CA_BUNDLE)),
         ),
     ];
-    for (number, (held, wanted)) in cases.into_iter().enumerate() {
-        let found = Bundle::read(&held.0, None).signer;
-        assert_eq!(found.err(), wanted, "case {number}");
+    for (number, (secret, expected)) in cases.into_iter().enumerate() {
+        let current_ca = Bundle::read(&secret.0, None).current_ca;
+        assert_eq!(current_ca.err(), expected, "case {number}");
     }
 
-    let both = || usual().next(&other);
+    let both = || valid().next(&other);
     let cases = [
-        (usual(), None),
+        (valid(), None),
         (both(), Some(None)),
         (
-            both().without(NEXT_KEY),
-            Some(Some(Fault::Missing(NEXT_KEY))),
+            both().without(NEXT_CA_KEY),
+            Some(Some(BundleFault::Missing(NEXT_CA_KEY))),
         ),
-        (both().without(NEXT), Some(Some(Fault::Missing(NEXT)))),
-        (both().with(NEXT, "x"), Some(Some(Fault::Unreadable(NEXT)))),
         (
-            both().with(NEXT, &ours.certificate.pem()),
-            Some(Some(mismatch(NEXT_KEY, NEXT))),
+            both().without(NEXT_CA),
+            Some(Some(BundleFault::Missing(NEXT_CA))),
+        ),
+        (
+            both().with(NEXT_CA, "x"),
+            Some(Some(BundleFault::Unreadable(NEXT_CA))),
+        ),
+        (
+            both().with(NEXT_CA, &ca.certificate.pem()),
+            Some(Some(mismatch(NEXT_CA_KEY, NEXT_CA))),
         ),
     ];
-    for (number, (held, wanted)) in cases.into_iter().enumerate() {
-        let found = Bundle::read(&held.0, None).next;
-        assert_eq!(found.map(Result::err), wanted, "case {number}");
+    for (number, (secret, expected)) in cases.into_iter().enumerate() {
+        let next = Bundle::read(&secret.0, None).next;
+        assert_eq!(next.map(Result::err), expected, "case {number}");
     }
 }
 
 #[test]
-fn a_leaf_is_judged_at_the_given_time() {
-    let ours = authority(now());
-    let leaf = Held::usual(&ours, now()).read();
-    let back = Duration::from_mins(10);
+fn leaf_is_verified_at_the_given_time() {
+    let ca = new_ca(now());
+    let leaf = SecretBuilder::usual(&ca, now()).read();
+    let backdate = Duration::from_mins(10);
     let second = Duration::from_secs(1);
-    for (at, wanted) in [
-        (ago(back + second), Some(Fault::NotYetValid(LEAF))),
-        (ago(back), None),
+    for (at, expected) in [
+        (ago(backdate + second), Some(BundleFault::NotYetValid(LEAF))),
+        (ago(backdate), None),
         (hence((30 * DAY).saturating_sub(second)), None),
-        (hence(30 * DAY), Some(Fault::Expired(LEAF))),
+        (hence(30 * DAY), Some(BundleFault::Expired(LEAF))),
     ] {
-        assert_eq!(leaf.judge(&names(), at).err(), wanted, "{at}");
+        assert_eq!(leaf.verify(&names(), at).err(), expected, "{at}");
     }
-    let issuer = leaf.judge(&names(), now()).unwrap();
-    assert_eq!(issuer, &ours.certificate);
+    let issuer = leaf.verify(&names(), now()).unwrap();
+    assert_eq!(issuer, &ca.certificate);
 }
 
 /// CERT-7
@@ -167,23 +178,24 @@ fn leaf_may_chain_to_its_ca_through_intermediates() {
     };
     let ca = || IsCa::Ca(BasicConstraints::Unconstrained);
     let root = CertifiedIssuer::self_signed(params("root", ca()), key()).unwrap();
-    let between = CertifiedIssuer::signed_by(params("between", ca()), key(), &root).unwrap();
+    let intermediate =
+        CertifiedIssuer::signed_by(params("intermediate", ca()), key(), &root).unwrap();
     let leaf_key = key();
-    let leaf = params("leaf", IsCa::NoCa).signed_by(&leaf_key, &between);
+    let leaf = params("leaf", IsCa::NoCa).signed_by(&leaf_key, &intermediate);
     let leaf = leaf.unwrap().pem();
-    let held = Held::default()
+    let secret = SecretBuilder::default()
         .with(LEAF_KEY, &leaf_key.serialize_pem())
-        .with(AUTHORITIES, &root.pem());
-    let issuer = |chain: &str| held.clone().with(LEAF, chain).read().issuer;
+        .with(CA_BUNDLE, &root.pem());
+    let issuer = |chain: &str| secret.clone().with(LEAF, chain).read().issuer;
     assert_eq!(issuer(&leaf), None);
     let root = Certificate::from_der(root.der().clone()).unwrap();
-    assert_eq!(issuer(&format!("{leaf}{}", between.pem())), Some(root));
+    assert_eq!(issuer(&format!("{leaf}{}", intermediate.pem())), Some(root));
 }
 
 #[test]
 fn invalid_authority_since_annotation_is_ignored() {
-    let held = Held::usual(&authority(now()), now());
-    let since = |text| Bundle::read(&held.0, text).since;
+    let secret = SecretBuilder::usual(&new_ca(now()), now());
+    let since = |text| Bundle::read(&secret.0, text).since;
     assert_eq!(since(Some("2026-11-21T12:00:00Z")), Some(now()));
     assert_eq!(since(Some("soon")), None);
     assert_eq!(since(None), None);

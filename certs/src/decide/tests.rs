@@ -4,25 +4,25 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Step, Why, decide};
-use crate::bundle::{Bundle, Fault};
-use crate::data::{AUTHORITIES, AUTHORITY_KEY, LEAF, LEAF_KEY, NEXT, NEXT_KEY};
-use crate::testing::{DAY, Held, ago, authority, hence, names, now, settings};
+use super::{RenewalReason, Step, decide};
+use crate::bundle::{Bundle, BundleFault};
+use crate::data::{CA_BUNDLE, CA_KEY, LEAF, LEAF_KEY, NEXT_CA, NEXT_CA_KEY};
+use crate::testing::{DAY, SecretBuilder, ago, hence, names, new_ca, now, settings};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-fn step(held: &Held) -> Step {
-    decided(held, None, None, now())
+fn step(secret: &SecretBuilder) -> Step {
+    decided(secret, None, None, now())
 }
 
 fn decided(
-    held: &Held,
+    secret: &SecretBuilder,
     since: Option<Timestamp>,
     trusted_for: Option<u64>,
     now: Timestamp,
 ) -> Step {
     let since = since.map(|since| since.to_string());
-    let bundle = Bundle::read(&held.0, since.as_deref());
+    let bundle = Bundle::read(&secret.0, since.as_deref());
     decide(
         &bundle,
         trusted_for.map(Duration::from_secs),
@@ -31,185 +31,212 @@ fn decided(
     )
 }
 
-fn renew(fault: Fault) -> Step {
-    Step::Renew(Why::Fault(fault))
+fn renew(fault: BundleFault) -> Step {
+    Step::Renew(RenewalReason::Fault(fault))
 }
 
 /// CERT-5
 #[test]
 fn every_fault_is_repaired_and_a_usable_ca_is_kept() {
-    let (ours, other) = (authority(ago(DAY)), authority(ago(DAY)));
-    let (old, expired) = (authority(ago(40 * DAY)), authority(ago(366 * DAY)));
-    let usual = || Held::usual(&ours, ago(DAY));
-    let others_key = Held::usual(&other, ago(DAY));
-    let others_key = std::str::from_utf8(others_key.0.get(LEAF_KEY).unwrap()).unwrap();
-    let mismatch = |key, certificate| Fault::Mismatch { key, certificate };
-    let nameless = {
+    let (ca, other) = (new_ca(ago(DAY)), new_ca(ago(DAY)));
+    let (old, expired) = (new_ca(ago(40 * DAY)), new_ca(ago(366 * DAY)));
+    let valid = || SecretBuilder::usual(&ca, ago(DAY));
+    let other_key = SecretBuilder::usual(&other, ago(DAY));
+    let other_key = std::str::from_utf8(other_key.0.get(LEAF_KEY).unwrap()).unwrap();
+    let mismatch = |key, certificate| BundleFault::Mismatch { key, certificate };
+    let without_name = {
         let mut settings = settings();
         settings.names.truncate(2);
-        usual().leaf(&ours, &settings, ago(DAY))
+        valid().leaf(&ca, &settings, ago(DAY))
     };
     let cases = [
-        (usual(), Step::Keep),
-        (Held::default(), Step::Mint(Fault::Missing(LEAF))),
-        // Only the leaf is bad: the same CA issues a new one.
-        (usual().without(LEAF), renew(Fault::Missing(LEAF))),
-        (usual().without(LEAF_KEY), renew(Fault::Missing(LEAF_KEY))),
-        (usual().with(LEAF, "x"), renew(Fault::Unreadable(LEAF))),
+        (valid(), Step::Keep),
         (
-            usual().with(LEAF_KEY, "x"),
-            renew(Fault::Unreadable(LEAF_KEY)),
+            SecretBuilder::default(),
+            Step::Mint(BundleFault::Missing(LEAF)),
+        ),
+        // Only the leaf is unusable: the same CA issues a new one.
+        (valid().without(LEAF), renew(BundleFault::Missing(LEAF))),
+        (
+            valid().without(LEAF_KEY),
+            renew(BundleFault::Missing(LEAF_KEY)),
         ),
         (
-            usual().with(LEAF_KEY, others_key),
+            valid().with(LEAF, "x"),
+            renew(BundleFault::Unreadable(LEAF)),
+        ),
+        (
+            valid().with(LEAF_KEY, "x"),
+            renew(BundleFault::Unreadable(LEAF_KEY)),
+        ),
+        (
+            valid().with(LEAF_KEY, other_key),
             renew(mismatch(LEAF_KEY, LEAF)),
         ),
-        (usual().leaf_of(&other, ago(DAY)), renew(Fault::Untrusted)),
-        (nameless, renew(Fault::Name(names()[2].clone()))),
         (
-            usual().leaf_of(&ours, ago(31 * DAY)),
-            renew(Fault::Expired(LEAF)),
+            valid().leaf_of(&other, ago(DAY)),
+            renew(BundleFault::Untrusted),
+        ),
+        (without_name, renew(BundleFault::Name(names()[2].clone()))),
+        (
+            valid().leaf_of(&ca, ago(31 * DAY)),
+            renew(BundleFault::Expired(LEAF)),
         ),
         (
-            usual().leaf_of(&ours, hence(DAY)),
-            renew(Fault::NotYetValid(LEAF)),
+            valid().leaf_of(&ca, hence(DAY)),
+            renew(BundleFault::NotYetValid(LEAF)),
         ),
-        // Only the CA key is bad: the leaf stays in use while the next CA is rolled out.
+        // Only the CA key is unusable: the leaf stays in use while the next CA is rolled out.
         (
-            usual().without(AUTHORITY_KEY),
-            Step::Prepare(Why::Fault(Fault::Missing(AUTHORITY_KEY))),
-        ),
-        (
-            usual().signer(&other),
-            Step::Prepare(Why::Fault(mismatch(AUTHORITY_KEY, AUTHORITIES))),
-        ),
-        // Both are bad: start over.
-        (usual().without(AUTHORITIES), Step::Mint(Fault::Untrusted)),
-        (usual().with(AUTHORITIES, "x"), Step::Mint(Fault::Untrusted)),
-        (
-            usual().trusting(&[&other.certificate]),
-            Step::Mint(Fault::Untrusted),
+            valid().without(CA_KEY),
+            Step::Prepare(RenewalReason::Fault(BundleFault::Missing(CA_KEY))),
         ),
         (
-            usual().with(AUTHORITY_KEY, "x").with(LEAF_KEY, "x"),
-            Step::Mint(Fault::Unreadable(LEAF_KEY)),
+            valid().current_ca(&other),
+            Step::Prepare(RenewalReason::Fault(mismatch(CA_KEY, CA_BUNDLE))),
         ),
-        // All expired, or a clock was set back by more than the age of the CA.
+        // Both are unusable: start over.
         (
-            Held::usual(&authority(ago(400 * DAY)), ago(380 * DAY)),
-            Step::Mint(Fault::Expired(LEAF)),
+            valid().without(CA_BUNDLE),
+            Step::Mint(BundleFault::Untrusted),
         ),
         (
-            Held::usual(&authority(hence(DAY)), hence(DAY)),
-            Step::Mint(Fault::NotYetValid(LEAF)),
+            valid().with(CA_BUNDLE, "x"),
+            Step::Mint(BundleFault::Untrusted),
         ),
-        // A next CA that is unusable, and not due either.
-        (usual().with(NEXT, "x"), Step::Retire),
-        (usual().next(&other).without(NEXT_KEY), Step::Retire),
+        (
+            valid().trusting(&[&other.certificate]),
+            Step::Mint(BundleFault::Untrusted),
+        ),
+        (
+            valid().with(CA_KEY, "x").with(LEAF_KEY, "x"),
+            Step::Mint(BundleFault::Unreadable(LEAF_KEY)),
+        ),
+        // Everything has expired, or a clock was set back by more than the age of the CA.
+        (
+            SecretBuilder::usual(&new_ca(ago(400 * DAY)), ago(380 * DAY)),
+            Step::Mint(BundleFault::Expired(LEAF)),
+        ),
+        (
+            SecretBuilder::usual(&new_ca(hence(DAY)), hence(DAY)),
+            Step::Mint(BundleFault::NotYetValid(LEAF)),
+        ),
+        // The next CA is unusable, and no next CA is due.
+        (valid().with(NEXT_CA, "x"), Step::Retire),
+        (valid().next(&other).without(NEXT_CA_KEY), Step::Retire),
         // A CA that is no longer needed.
         (
-            Held::usual(&old, now()).trusting(&[&other.certificate, &old.certificate]),
+            SecretBuilder::usual(&old, now()).trusting(&[&other.certificate, &old.certificate]),
             Step::Retire,
         ),
         (
-            usual().trusting(&[&expired.certificate, &ours.certificate]),
+            valid().trusting(&[&expired.certificate, &ca.certificate]),
             Step::Retire,
         ),
     ];
-    for (number, (held, wanted)) in cases.into_iter().enumerate() {
-        assert_eq!(step(&held), wanted, "case {number}");
+    for (number, (secret, expected)) in cases.into_iter().enumerate() {
+        assert_eq!(step(&secret), expected, "case {number}");
     }
 }
 
 /// CERT-5, CERT-4
 #[test]
 fn prepared_ca_takes_over_before_another_is_created() {
-    let (ours, next) = (authority(ago(DAY)), authority(ago(MINUTE)));
-    let broken = Held::usual(&ours, ago(DAY))
+    let (ca, next) = (new_ca(ago(DAY)), new_ca(ago(MINUTE)));
+    let broken = SecretBuilder::usual(&ca, ago(DAY))
         .next(&next)
         .with(LEAF, "x")
-        .with(AUTHORITY_KEY, "x");
+        .with(CA_KEY, "x");
     assert_eq!(step(&broken), Step::Switch);
-    let unusable = broken.with(NEXT_KEY, "x");
-    assert_eq!(step(&unusable), Step::Mint(Fault::Unreadable(LEAF)));
+    let unusable = broken.with(NEXT_CA_KEY, "x");
+    assert_eq!(step(&unusable), Step::Mint(BundleFault::Unreadable(LEAF)));
 }
 
 /// CERT-1
 #[test]
-fn a_leaf_is_renewed_after_two_thirds_of_its_life() {
-    let ours = authority(now());
-    let held = Held::usual(&ours, now());
-    for (age, wanted) in [
+fn leaf_is_renewed_after_two_thirds_of_its_lifetime() {
+    let ca = new_ca(now());
+    let secret = SecretBuilder::usual(&ca, now());
+    for (age, expected) in [
         ((20 * DAY).saturating_sub(MINUTE), Step::Keep),
-        (20 * DAY, Step::Renew(Why::Due)),
-        (29 * DAY, Step::Renew(Why::Due)),
+        (20 * DAY, Step::Renew(RenewalReason::Due)),
+        (29 * DAY, Step::Renew(RenewalReason::Due)),
     ] {
-        assert_eq!(decided(&held, None, None, hence(age)), wanted, "{age:?}");
+        assert_eq!(
+            decided(&secret, None, None, hence(age)),
+            expected,
+            "{age:?}"
+        );
     }
 }
 
 /// CERT-4
 #[test]
-fn an_authority_is_replaced_after_two_thirds_of_its_life() {
-    let ours = authority(now());
+fn ca_is_replaced_after_two_thirds_of_its_lifetime() {
+    let ca = new_ca(now());
     let due = 365 * DAY * 2 / 3;
-    for (age, wanted) in [
+    for (age, expected) in [
         (due.saturating_sub(MINUTE), Step::Keep),
-        (due, Step::Prepare(Why::Due)),
+        (due, Step::Prepare(RenewalReason::Due)),
     ] {
-        let held = Held::usual(&ours, hence(age.saturating_sub(DAY)));
-        assert_eq!(decided(&held, None, None, hence(age)), wanted, "{age:?}");
+        let secret = SecretBuilder::usual(&ca, hence(age.saturating_sub(DAY)));
+        assert_eq!(
+            decided(&secret, None, None, hence(age)),
+            expected,
+            "{age:?}"
+        );
     }
 }
 
 /// CERT-4
 #[test]
-fn each_step_of_a_rotation_follows_from_the_secret() {
-    let (ours, next) = (authority(ago(300 * DAY)), authority(ago(MINUTE)));
-    let usual = Held::usual(&ours, ago(DAY));
-    let prepared = usual.clone().next(&next);
-    let both = [&ours.certificate, &next.certificate];
-    let widened = prepared.clone().trusting(&both);
-    let switched = Held::usual(&next, now()).trusting(&both);
-    let old = widened.clone().leaf_of(&ours, ago(25 * DAY));
-    let ended = ago(30 * DAY);
+fn each_step_of_a_rotation_is_decided_from_the_secret() {
+    let (ca, next) = (new_ca(ago(300 * DAY)), new_ca(ago(MINUTE)));
+    let valid = SecretBuilder::usual(&ca, ago(DAY));
+    let prepared = valid.clone().next(&next);
+    let both = [&ca.certificate, &next.certificate];
+    let both_trusted = prepared.clone().trusting(&both);
+    let switched = SecretBuilder::usual(&next, now()).trusting(&both);
+    let leaf_due = both_trusted.clone().leaf_of(&ca, ago(25 * DAY));
+    let last_needed = ago(30 * DAY);
+    let due = || Step::Prepare(RenewalReason::Due);
     let cases = [
-        ("due", &usual, None, None, Step::Prepare(Why::Due)),
-        (
-            "due and trusted",
-            &usual,
-            None,
-            Some(99),
-            Step::Prepare(Why::Due),
-        ),
-        ("prepared", &prepared, None, None, Step::Widen),
+        ("due", &valid, None, None, due()),
+        ("due and trusted", &valid, None, Some(99), due()),
+        ("prepared", &prepared, None, None, Step::TrustNext),
         (
             "prepared, not in the bundle",
             &prepared,
             None,
             Some(99),
-            Step::Widen,
+            Step::TrustNext,
         ),
-        ("widened", &widened, None, None, Step::Await),
-        ("just trusted", &widened, None, Some(0), Step::Await),
+        ("both in the bundle", &both_trusted, None, None, Step::Await),
+        ("just trusted", &both_trusted, None, Some(0), Step::Await),
         (
             "nearly trusted for long enough",
-            &widened,
+            &both_trusted,
             None,
             Some(29),
             Step::Await,
         ),
         (
             "trusted for long enough",
-            &widened,
+            &both_trusted,
             None,
             Some(30),
             Step::Switch,
         ),
-        ("never trusted", &old, None, None, Step::Renew(Why::Due)),
+        (
+            "never trusted",
+            &leaf_due,
+            None,
+            None,
+            Step::Renew(RenewalReason::Due),
+        ),
         (
             "trusted, and the leaf is due",
-            &old,
+            &leaf_due,
             None,
             Some(30),
             Step::Switch,
@@ -218,54 +245,62 @@ fn each_step_of_a_rotation_follows_from_the_secret() {
         (
             "old leaves may be served",
             &switched,
-            Some(ended + MINUTE),
+            Some(last_needed + MINUTE),
             Some(99),
             Step::Keep,
         ),
         (
-            "no old leaf is served",
+            "old leaves are no longer served",
             &switched,
-            Some(ended),
+            Some(last_needed),
             None,
             Step::Retire,
         ),
         (
-            "nobody knows since when: since the new authority",
+            "unknown time of the switch: since the new CA was issued",
             &switched,
             None,
             None,
             Step::Keep,
         ),
         (
-            "it says later than now",
+            "time of the switch in the future",
             &switched,
             Some(hence(DAY)),
             None,
             Step::Keep,
         ),
     ];
-    for (name, held, since, trusted_for, wanted) in cases {
-        assert_eq!(decided(held, since, trusted_for, now()), wanted, "{name}");
+    for (name, secret, since, trusted_for, expected) in cases {
+        assert_eq!(
+            decided(secret, since, trusted_for, now()),
+            expected,
+            "{name}"
+        );
     }
-    let late = decided(&switched, None, None, hence(29 * DAY));
-    assert_eq!(late, Step::Renew(Why::Due), "the leaf goes first");
+    let later = decided(&switched, None, None, hence(29 * DAY));
+    assert_eq!(
+        later,
+        Step::Renew(RenewalReason::Due),
+        "the leaf is renewed first"
+    );
     let renewed = switched.leaf_of(&next, hence(29 * DAY));
-    let late = decided(&renewed, None, None, hence(30 * DAY));
-    assert_eq!(late, Step::Retire);
+    let later = decided(&renewed, None, None, hence(30 * DAY));
+    assert_eq!(later, Step::Retire);
 }
 
 /// CERT-4
 #[test]
 fn stalled_rotation_does_not_renew_the_leaf_needlessly() {
-    let (ours, next) = (authority(ago(350 * DAY)), authority(ago(MINUTE)));
-    let widened = Held::usual(&ours, ago(DAY))
+    let (ca, next) = (new_ca(ago(350 * DAY)), new_ca(ago(MINUTE)));
+    let both_trusted = SecretBuilder::usual(&ca, ago(DAY))
         .next(&next)
-        .trusting(&[&ours.certificate, &next.certificate]);
-    // The leaf already expires with its CA: a new one could not live longer.
+        .trusting(&[&ca.certificate, &next.certificate]);
+    // The leaf already expires with its CA, so a new one would not last longer.
     for days in 0..14 {
-        let step = decided(&widened, None, None, hence(days * DAY));
+        let step = decided(&both_trusted, None, None, hence(days * DAY));
         assert_eq!(step, Step::Await, "day {days}");
     }
-    let step = decided(&widened, None, None, hence(15 * DAY));
-    assert_eq!(step, Step::Switch, "there is nothing else to serve");
+    let step = decided(&both_trusted, None, None, hence(15 * DAY));
+    assert_eq!(step, Step::Switch, "the leaf has expired");
 }

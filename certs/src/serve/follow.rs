@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use kube::Client;
 
 use super::Certificates;
-use crate::watch::{SecretWatch, Seen};
+use crate::watch::{Observation, SecretWatch};
 
 /// How often the leaf is re-evaluated, because the wall clock may have moved.
-const LOOK: Duration = Duration::from_secs(30);
+const REEVALUATE_INTERVAL: Duration = Duration::from_secs(30);
 
 pub(super) async fn follow(
     certificates: Certificates,
@@ -18,16 +18,16 @@ pub(super) async fn follow(
     name: &str,
 ) {
     let mut watch = SecretWatch::new(client, namespace, name);
-    let mut look = tokio::time::interval(LOOK);
+    let mut interval = tokio::time::interval(REEVALUATE_INTERVAL);
     loop {
         tokio::select! {
-            seen = watch.next() => match seen {
-                Seen::Now(secret) => {
-                    certificates.offer(secret.map(|secret| secret.data), Timestamp::now());
+            observation = watch.next() => match observation {
+                Observation::Current(secret) => {
+                    certificates.update_secret(secret.map(|secret| secret.data), Timestamp::now());
                 }
-                Seen::Blind(reason) => certificates.unread(&reason),
+                Observation::Unavailable(reason) => certificates.record_read_error(&reason),
             },
-            _ = look.tick() => certificates.look(Timestamp::now()),
+            _ = interval.tick() => certificates.reevaluate(Timestamp::now()),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The serving certificate of a webhook replica: the last good leaf of the Secret, swapped without closing connections
-//! (CERT-3).
+//! The serving certificate of a webhook replica: the last valid leaf of the Secret, replaced without closing
+//! connections (CERT-3).
 //!
 //! ```no_run
 //! # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -11,12 +11,12 @@
 //! // whenever the ConfigMap with the applied bundle's fingerprints changes
 //! certificates.trust(Trusted::read(["5a…", "c1…"]));
 //! // for /readyz and for metrics
-//! let (ready, shown) = (certificates.ready(jiff::Timestamp::now()), certificates.shown());
+//! let (ready, metrics) = (certificates.ready(jiff::Timestamp::now()), certificates.metrics());
 //! # Ok(()) }
 //! ```
 
-mod choice;
 mod follow;
+mod leaf_selector;
 #[cfg(test)]
 mod tests;
 
@@ -33,11 +33,11 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig};
 use tracing::{info, warn};
 
-use self::choice::Choice;
+use self::leaf_selector::LeafSelector;
 use crate::bundle::Leaf;
 use crate::data::Data;
 
-pub use self::choice::{NotReady, Shown, Trusted};
+pub use self::leaf_selector::{CertificateMetrics, NotReady, Trusted};
 
 /// Why the TLS configuration could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -45,17 +45,16 @@ pub enum TlsError {
     /// The client CA is not PEM, or cannot sign client certificates.
     #[error("cannot read the client CA: {0}")]
     ClientCa(String),
-    /// The crypto provider lacks something; cannot happen in a build that has passed its tests.
+    /// The crypto provider lacks a feature, which the tests of a build exclude.
     #[error(transparent)]
     Provider(#[from] rustls::Error),
 }
 
 /// The server's TLS configuration: TLS 1.2 or newer, HTTP/2 and HTTP/1.1, with the current leaf of `certificates`. With
-/// `clients`, one or more CAs in PEM form, only clients whose certificate one of them signed pass the handshake
-/// (CERT-8).
+/// `clients`, one or more CAs in PEM form, only clients with a certificate of one of them pass the handshake (CERT-8).
 ///
 /// # Errors
-/// When `clients` cannot be read.
+/// If `clients` cannot be read.
 pub fn tls(certificates: Certificates, clients: Option<&str>) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -91,8 +90,8 @@ pub struct Certificates(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     names: Vec<String>,
-    choice: Mutex<Choice>,
-    /// Not behind the lock of `choice`, so that handshakes do not wait for it.
+    selector: Mutex<LeafSelector>,
+    /// Not behind the lock of `selector`, so that handshakes never wait for it.
     served: RwLock<Option<Arc<CertifiedKey>>>,
 }
 
@@ -102,39 +101,41 @@ impl Certificates {
     pub fn new(names: Vec<String>) -> Self {
         Self(Arc::new(Inner {
             names,
-            choice: Mutex::default(),
+            selector: Mutex::default(),
             served: RwLock::default(),
         }))
     }
 
     /// Takes the current data of the Secret; `None` if it does not exist.
-    pub fn offer(&self, data: Option<Data>, now: Timestamp) {
-        let leaf = Leaf::read(&data.unwrap_or_default().of_server());
-        self.change(now, |choice| choice.offer(leaf));
+    pub fn update_secret(&self, data: Option<Data>, now: Timestamp) {
+        let leaf = Leaf::read(&data.unwrap_or_default().into_server_data());
+        self.change(now, |selector| selector.set_candidate(leaf));
     }
 
     /// Sets which CAs the API servers trust: those of the applied `caBundle`.
     pub fn trust(&self, trusted: Trusted) {
-        self.change(Timestamp::now(), |choice| choice.trust(trusted));
+        self.change(Timestamp::now(), |selector| selector.trust(trusted));
     }
 
-    /// Records why the Secret cannot be read; reported until it has been read once.
-    fn unread(&self, reason: &str) {
-        self.change(Timestamp::now(), |choice| choice.unread(reason));
+    /// Records why the Secret cannot be read, to be reported until it has been read once.
+    fn record_read_error(&self, reason: &str) {
+        self.change(Timestamp::now(), |selector| {
+            selector.record_read_error(reason);
+        });
     }
 
-    /// Whether clients accept the served leaf, as far as we can know (AVL-2).
+    /// Whether clients accept the served leaf, as far as this is known (AVL-2).
     ///
     /// # Errors
-    /// Why they do not, in human-readable form.
+    /// The reason why they do not.
     pub fn ready(&self, now: Timestamp) -> Result<(), NotReady> {
-        self.0.choice.lock().ready(&self.0.names, now)
+        self.0.selector.lock().ready(&self.0.names, now)
     }
 
     /// Returns the values for the metrics.
     #[must_use]
-    pub fn shown(&self) -> Shown {
-        self.0.choice.lock().shown()
+    pub fn metrics(&self) -> CertificateMetrics {
+        self.0.selector.lock().metrics()
     }
 
     /// Follows the Secret forever, with a watch of this one object. `client` should have a read timeout of about a
@@ -143,21 +144,21 @@ impl Certificates {
         follow::follow(self, client, &namespace, &name).await;
     }
 
-    /// Re-evaluates the choice as time passes: a leaf may have become valid or expired.
-    fn look(&self, now: Timestamp) {
+    /// Re-evaluates the selection, because a leaf may have become valid or expired.
+    fn reevaluate(&self, now: Timestamp) {
         self.change(now, |_| {});
     }
 
-    fn change(&self, now: Timestamp, change: impl FnOnce(&mut Choice)) {
-        let mut choice = self.0.choice.lock();
-        let before = choice.problem().cloned();
-        change(&mut choice);
-        if let Some(leaf) = choice.settle(&self.0.names, now) {
+    fn change(&self, now: Timestamp, change: impl FnOnce(&mut LeafSelector)) {
+        let mut selector = self.0.selector.lock();
+        let before = selector.problem().cloned();
+        change(&mut selector);
+        if let Some(leaf) = selector.reevaluate(&self.0.names, now) {
             let certificate = &leaf.certificate;
             info!(certificate = %certificate.fingerprint, ends = %certificate.not_after, "serving a new certificate");
             *self.0.served.write() = Some(Arc::clone(&leaf.served));
         }
-        let problem = choice.problem();
+        let problem = selector.problem();
         if let Some(problem) = problem.filter(|_| problem != before.as_ref()) {
             warn!(%problem, "not serving the Secret's certificate; keeping the last valid one");
         }

@@ -90,6 +90,13 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- end }}
 
+{{/* The image of asya-sidecar beside the operator's: same registry and tag. */}}
+{{- define "asya-operator.sidecarImage" -}}
+{{- $folder := dir .Values.image.repository }}
+{{- $tag := .Values.image.tag | default .Chart.AppVersion }}
+{{- if eq $folder "." }}{{ printf "asya-sidecar:%s" $tag }}{{ else }}{{ printf "%s/asya-sidecar:%s" $folder $tag }}{{ end }}
+{{- end }}
+
 {{/* What both programs read of the installation. */}}
 {{- define "asya-operator.settings" -}}
 - name: POD_NAME
@@ -106,6 +113,8 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - name: ASYA_GATEWAY_URL
   value: {{ . | quote }}
 {{- end }}
+- name: ASYA_OWN_SIDECAR_IMAGE
+  value: {{ include "asya-operator.sidecarImage" . | quote }}
 {{- with .Values.sidecar.image }}
 - name: ASYA_SIDECAR_IMAGE
   value: {{ . | quote }}

@@ -46,7 +46,7 @@ NOTES = variants("controller/src/telemetry/events.rs", "EventReason")
 # Every label that an expression may select by, and the values that it has.
 VALUES = {
     "status": STATES,
-    "reason": REASONS | variants("webhook/src/outcome.rs", "Reason"),
+    "reason": REASONS | variants("webhook/src/outcome.rs", "ReviewReason"),
     "state": texts("controller/src/telemetry/metrics.rs", "bound_pods"),
     "result": texts("webhook/src/outcome.rs", "result"),
     "controller": {re.search(r'const CONTROLLER: &str = "(\w+)"', source("controller/src/telemetry/metrics.rs")).group(1)},

@@ -44,6 +44,7 @@ class Objects(ChartCase):
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
             {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
             {"name": "ASYA_TRANSPORT_CONFIG", "value": '{"transports":{}}'},
+            {"name": "ASYA_OWN_SIDECAR_IMAGE", "value": "asya-sidecar:0.1.0"},
             {"name": "ASYA_SIDECAR_DEFAULT_RESOURCES", "value":
                 '{"limits":{"cpu":"500m","memory":"256Mi"},"requests":{"cpu":"100m","memory":"64Mi"}}'},
             {"name": "ASYA_MAX_CONCURRENT_RECONCILES", "value": "50"},

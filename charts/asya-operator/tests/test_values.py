@@ -327,6 +327,13 @@ class Values(ChartCase):
         }}
         self.assertEqual(self.transports({"transports": {"eu": transport}}), {"eu": transport})
 
+    def test_values_of_the_examples_are_accepted_and_enable_a_transport(self):
+        files = sorted((CHART.parent.parent / "examples").rglob("*values.yaml"))
+        self.assertGreater(len(files), 5)
+        for file in files:
+            with self.subTest(file.name):
+                self.assertEqual([each["enabled"] for each in self.transports(file).values()], [True])
+
 
 class WithHelm3(Values, unittest.TestCase):
     major = 3

@@ -34,6 +34,7 @@ class Model:
         self.cut, self.was_cut = threading.Event(), threading.Event()
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
+        self._server.socket.listen(64)  # http.server's 5 are too few for messages that come at the same time
         scheme = "http"
         if tls:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -44,7 +45,7 @@ class Model:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def answer(self, path: str, *answers: Any) -> "Model":
-        """Each answer is a body, a status, or (status, body, headers)."""
+        """Each answer is a body, a status, (status, body, headers), or a function of the request that gives one."""
         self.answers[path] = list(answers)
         return self
 
@@ -60,11 +61,13 @@ class Model:
             def do_GET(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
                 body = self.rfile.read(length)
-                model.requests.append(
-                    {"path": self.path, "method": self.command, "headers": dict(self.headers), "body": body}
-                )
+                request = {"path": self.path, "method": self.command, "headers": dict(self.headers), "body": body}
+                request["client"] = self.client_address
+                model.requests.append(request)
                 answers = model.answers.get(self.path, [404])
                 answer = answers.pop(0) if len(answers) > 1 else answers[0]
+                if callable(answer):
+                    answer = answer(request)
                 if isinstance(answer, Cut):
                     model.cut.wait()
                     self.wfile.write(answer.sent)

@@ -8,6 +8,9 @@ import unittest
 
 from adapter_case import AdapterTestCase
 
+# Then the answer breaks off, so that a test of an adapter that waits for its end fails instead of hanging.
+DRIPS_SECONDS = 5
+
 
 class DrippingServer:
     """Accepts one connection, reads the request, and sends `first` and then `drop` at short intervals."""
@@ -27,7 +30,8 @@ class DrippingServer:
             with connection:
                 connection.recv(65536)
                 connection.sendall(self._first)
-                while not self._ended.wait(0.02):
+                ends = time.monotonic() + DRIPS_SECONDS
+                while time.monotonic() < ends and not self._ended.wait(0.02):
                     connection.sendall(self._drop)
 
     def stop(self) -> None:
@@ -122,7 +126,7 @@ class RedirectTest(AdapterTestCase):
         self.assertEqual(self.sent(model, "/v1/chat/completions")["model"], "m")
         model.answer("/x", (307, b"", {"Location": "/x"}))
         with self.assertRaisesRegex(adapters.TargetError, "redirects more than"):
-            adapters.TARGET.post("/x", b"{}")
+            adapters.TARGET.post("/x", b"{}", adapters.Deadline(10))
 
 
 if __name__ == "__main__":

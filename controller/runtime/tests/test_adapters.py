@@ -237,7 +237,7 @@ class EndTest(AdapterTestCase):
         reply = [{key: sent[key] for key in ("route", "headers", "payload")}]
         self.assertEqual(connection.read_reply(), reply)
         self.assertEqual(runtime.exit_code(), 0, runtime.stderr())
-        self.assertIn("message m1 goes back to the queue", runtime.stderr())
+        self.assertIn("message m1: goes back to the queue", runtime.stderr())
 
     def test_a_message_whose_model_broke_the_connection_goes_back_to_the_queue(self):
         """BIND-32: whichever of the two is told first that the pod ends."""

@@ -25,12 +25,12 @@ class Outer:
 
 class ReadyTest(RuntimeTestCase):
     def test_the_ready_file_says_ready_and_the_socket_then_listens(self):
-        """RUN-14: text `ready`, written once the handler is loaded and the socket listens."""
+        """RUN-14, SC-54: `ready`, written once the handler is loaded and the socket listens; then the slots."""
         runtime = self.runtime().spawn()
         runtime.wait_reached("socket/runtime-ready")
         runtime.sidecar().look()
         self.assertEqual(runtime.call("ready")[0]["payload"], "ready")
-        self.assertEqual(runtime.ready_path.read_bytes(), b"ready")
+        self.assertEqual(runtime.ready_path.read_bytes(), b"ready\nconcurrency=1\n")
 
     def test_nothing_is_there_while_the_handler_is_loaded(self):
         """RUN-14: neither socket nor ready file before the handler is loaded."""
@@ -148,6 +148,9 @@ class SettingsTest(RuntimeTestCase):
             ("ASYA_CHUNK_SIZE", "0"),
             ("ASYA_CHUNK_SIZE", "-5"),
             ("ASYA_ENABLE_VALIDATION", "maybe"),
+            ("ASYA_CONCURRENCY", "0"),
+            ("ASYA_CONCURRENCY", "257"),
+            ("ASYA_CONCURRENCY", "many"),
         )
         runtimes = {case: self.runtime(**dict([case])).spawn() for case in cases}
         for name, value in cases:
@@ -167,7 +170,7 @@ class SettingsTest(RuntimeTestCase):
     def test_empty_values_mean_the_defaults(self):
         """RUN-15: as templates write them for values that nobody set."""
         empty = dict.fromkeys(("ASYA_HANDLER_MODE", "ASYA_SOCKET_NAME", "ASYA_CHUNK_SIZE", "ASYA_LOG_LEVEL"), "")
-        runtime = self.started(ASYA_ENABLE_VALIDATION="", **empty)
+        runtime = self.started(ASYA_ENABLE_VALIDATION="", ASYA_CONCURRENCY="", **empty)
         self.assertEqual(runtime.call("payload")[0]["payload"], "payload")
         self.assert_error(runtime.call_raw(b"{}"), "msg_parsing_error")
 

@@ -19,20 +19,20 @@ use crate::telemetry::health::Readiness;
 use crate::telemetry::metrics::Metrics;
 
 /// Cache of the anchor, filled by a watch.
-pub(super) struct Anchors {
+pub(super) struct AnchorCache {
     client: Client,
     name: String,
     namespace: String,
-    store: Arc<Kept>,
+    store: Arc<ListedStore>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct ListedStore {
     store: Store<AnchorRecord>,
     listed: AtomicBool,
 }
 
-impl Anchors {
+impl AnchorCache {
     pub(super) fn new(client: Client, name: &str, namespace: &str) -> Self {
         Self {
             client,
@@ -51,7 +51,7 @@ impl Anchors {
                 ..Selector::default()
             },
             served: None,
-            store: self.store.clone(),
+            sink: self.store.clone(),
             gate: Readiness::default().gate("webhook anchor"),
             metrics: Arc::clone(metrics),
         }
@@ -67,24 +67,24 @@ impl Anchors {
     /// # Errors
     /// If the API server refuses or fails.
     pub(super) async fn ensure(&self) -> Result<Option<Anchor>, String> {
-        let Some(found) = self.store.store.get(&Key::new("", &self.name)) else {
+        let Some(anchor) = self.store.store.get(&Key::new("", &self.name)) else {
             return Ok(None);
         };
-        if found.metadata.deleting {
+        if anchor.metadata.deleting {
             return Ok(None);
         }
-        if found.is_of_helm && !found.goes_with_namespace {
-            self.tie()
+        if anchor.managed_by_helm && !anchor.owned_by_namespace {
+            self.set_owner()
                 .await
                 .map_err(|error| format!("ClusterRole {}: {error}", self.name))?;
         }
         Ok(Some(Anchor {
             name: self.name.clone(),
-            uid: found.metadata.uid.to_string(),
+            uid: anchor.metadata.uid.to_string(),
         }))
     }
 
-    async fn tie(&self) -> Result<(), kube::Error> {
+    async fn set_owner(&self) -> Result<(), kube::Error> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let Some(uid) = namespaces.get(&self.namespace).await?.metadata.uid else {
             return Ok(());
@@ -106,25 +106,26 @@ impl Anchors {
     }
 }
 
-impl WatchSink<AnchorRecord> for Kept {
-    fn relisting(&self, scope: &Scope) {
-        self.store.relisting(scope);
+impl WatchSink<AnchorRecord> for ListedStore {
+    fn init(&self, scope: &Scope) {
+        self.store.init(scope);
     }
 
-    fn show(&self, scope: &Scope, seen: &Projected<AnchorRecord>) -> Vec<Enqueue> {
-        self.store.show(scope, seen)
+    fn apply(&self, scope: &Scope, projected: &Projected<AnchorRecord>) -> Vec<Enqueue> {
+        self.store.apply(scope, projected)
     }
 
-    fn removed(&self, scope: &Scope, seen: &Projected<AnchorRecord>) -> Vec<Enqueue> {
-        self.store.removed(scope, seen)
+    fn delete(&self, scope: &Scope, projected: &Projected<AnchorRecord>) -> Vec<Enqueue> {
+        self.store.delete(scope, projected)
     }
 
     /// The first list triggers a reconcile even if it is empty.
-    fn relisted(&self, scope: &Scope) -> Vec<Enqueue> {
-        let gone = self.store.relisted(scope);
+    fn init_done(&self, scope: &Scope) -> Vec<Enqueue> {
+        let deleted = self.store.init_done(scope);
         let first = !self.listed.swap(true, Ordering::AcqRel);
-        gone.into_iter()
-            .chain(first.then_some(Enqueue::Everybody))
+        deleted
+            .into_iter()
+            .chain(first.then_some(Enqueue::AllActors))
             .collect()
     }
 }

@@ -14,7 +14,7 @@ use crate::record::{ActorRecord, Key};
 
 /// A binding with strategy Pod.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Bound {
+pub(super) struct WebhookBinding {
     pub(super) key: Key,
     pub(super) uid: Box<str>,
     pub(super) family: Family,
@@ -22,21 +22,21 @@ pub(super) struct Bound {
     open_ended: bool,
     required: bool,
     /// Whether the binding has taken effect (`status.boundSince`).
-    in_force: bool,
-    /// Actor part of [`BoundPlan::hash`], which injected pods carry.
+    is_effective: bool,
+    /// Actor hash of [`BoundPlan::hash`], which injected pods carry.
     pub(super) hash: Option<String>,
 }
 
 /// All bindings with strategy Pod, oldest first. Excludes a binding whose target another actor owns: a target has one
 /// actor. Returns `None` until all actors are known: an actor that is not listed yet must not lose its entry and its
 /// proof (CFG-2).
-pub(super) fn all(context: &Context) -> Option<Vec<Bound>> {
-    if !context.stores.actors.is_filled() {
+pub(super) fn all(context: &Context) -> Option<Vec<WebhookBinding>> {
+    if !context.stores.actors.is_synced() {
         return None;
     }
     let mut actors: Vec<Arc<ActorRecord>> = Vec::new();
     context.stores.actors.each(|actor| {
-        if actor.binds_to.is_some() && actor.works() {
+        if actor.binds_to.is_some() && actor.receives_messages() {
             actors.push(Arc::clone(actor));
         }
     });
@@ -48,58 +48,56 @@ pub(super) fn all(context: &Context) -> Option<Vec<Bound>> {
         )
     };
     actors.sort_by_cached_key(|actor| age(actor));
-    let is_owner =
+    let owns_target =
         |actor: &&Arc<ActorRecord>| context.bindings.owner_before(&actor.metadata.key).is_none();
-    let owners = actors.iter().filter(is_owner);
-    let bound = owners.filter_map(|actor| Bound::of(context, actor));
+    let owners = actors.iter().filter(owns_target);
+    let bound = owners.filter_map(|actor| WebhookBinding::of(context, actor));
     Some(bound.collect())
 }
 
-impl Bound {
+impl WebhookBinding {
     fn of(context: &Context, actor: &ActorRecord) -> Option<Self> {
         let spec = validate::decode(actor.spec.as_ref()?.get()).ok()?;
-        let Ok(ModeSpec::Binding(in_force)) = spec.mode() else {
+        let Ok(ModeSpec::Binding(mode)) = spec.mode() else {
             return None;
         };
-        let target = in_force.target;
+        let target = mode.target;
         let key = &actor.metadata.key;
-        let elsewhere = target.namespace.as_deref().filter(|it| !it.is_empty());
-        if in_force.strategy != BindingStrategy::Pod
-            || elsewhere.is_some_and(|it| it != &*key.namespace)
+        let namespace = target.namespace.as_deref().filter(|name| !name.is_empty());
+        if mode.strategy != BindingStrategy::Pod
+            || namespace.is_some_and(|name| name != &*key.namespace)
         {
             return None;
         }
-        let status = actor.told_status();
+        let status = actor.decode_status();
         let installation = &context.installation;
         let transport = installation.transports.usable(&spec.transport).ok();
-        let plan = transport
-            .filter(|_| in_force.required)
-            .and_then(|transport| {
-                BoundPlan::new(&PlanInputs {
-                    namespace: &key.namespace,
-                    actor: &key.name,
-                    uid: &actor.metadata.uid,
-                    spec: &spec,
-                    role_arn: actor.annotations.role_arn.as_deref(),
-                    transport,
-                    settings: &installation.settings,
-                    scripts_hash: &installation.scripts_hash,
-                })
-            });
+        let plan = transport.filter(|_| mode.required).and_then(|transport| {
+            BoundPlan::new(&PlanInputs {
+                namespace: &key.namespace,
+                actor: &key.name,
+                uid: &actor.metadata.uid,
+                spec: &spec,
+                role_arn: actor.annotations.role_arn.as_deref(),
+                transport,
+                settings: &installation.settings,
+                scripts_hash: &installation.scripts_hash,
+            })
+        });
         Some(Self {
             key: key.clone(),
             uid: actor.metadata.uid.clone(),
             family: Family::of_target(target),
             pods: resolve::pods_of(target, status.resolved_target.as_ref()),
             open_ended: resolve::is_open_ended(target),
-            required: in_force.required,
-            in_force: status.bound_since.is_some(),
+            required: mode.required,
+            is_effective: status.bound_since.is_some(),
             hash: plan.map(|plan| plan.hash().actor.clone()),
         })
     }
 
-    /// Converts to the input of the configurations. `is_proved` takes the name of the entry.
-    pub(super) fn binding(&self, is_proved: impl Fn(&str) -> bool) -> Binding {
+    /// Converts to the input of the configurations. `is_verified` takes the name of the entry.
+    pub(super) fn binding(&self, is_verified: impl Fn(&str) -> bool) -> Binding {
         Binding {
             namespace: self.key.namespace.to_string(),
             actor: self.key.name.to_string(),
@@ -107,7 +105,7 @@ impl Bound {
             pods: self.pods.clone(),
             open_ended: self.open_ended,
             policy: if self.required {
-                let proved = is_proved(&self.entry());
+                let proved = is_verified(&self.entry());
                 Policy::Required { proved }
             } else {
                 Policy::Optional
@@ -115,14 +113,14 @@ impl Bound {
         }
     }
 
-    /// Name of its own entry, if the binding is required.
+    /// Name of the binding's own entry, if it is required.
     pub(super) fn required_entry(&self) -> Option<String> {
         self.required.then(|| self.entry())
     }
 
-    /// Whether its entry must fail closed, once a dry run has proved it.
-    pub(super) fn needs_proof(&self) -> bool {
-        self.required && self.in_force
+    /// Whether the entry must fail closed once a dry run has proved injection.
+    pub(super) fn needs_probe(&self) -> bool {
+        self.required && self.is_effective
     }
 
     fn entry(&self) -> String {
@@ -131,8 +129,8 @@ impl Bound {
 }
 
 #[cfg(test)]
-impl Bound {
-    /// A required binding in force, with uid `uid-of-<actor>`.
+impl WebhookBinding {
+    /// A required binding that has taken effect, with uid `uid-of-<actor>`.
     pub(super) fn for_tests(
         namespace: &str,
         actor: &str,
@@ -146,7 +144,7 @@ impl Bound {
             pods,
             open_ended: false,
             required: true,
-            in_force: true,
+            is_effective: true,
             hash: hash.map(str::to_owned),
         }
     }
@@ -161,9 +159,12 @@ mod tests {
     #[tokio::test]
     async fn bindings_are_unknown_until_all_actors_are_listed() {
         let context = context();
-        context.stores.actors.awaited(&None);
-        assert!(all(&context).is_none(), "nothing is bound, as it seems");
-        context.stores.actors.completed(&None);
-        assert!(all(&context).is_some_and(|all| all.is_empty()));
+        context.stores.actors.list_pending(&None);
+        assert!(
+            all(&context).is_none(),
+            "an incomplete list counts as complete"
+        );
+        context.stores.actors.list_completed(&None);
+        assert!(all(&context).is_some_and(|bindings| bindings.is_empty()));
     }
 }

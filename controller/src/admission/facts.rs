@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use asya_certs::ca_bundle::CaBundle;
 use asya_shared::admission::Anchor;
-use asya_shared::admission::facts::Facts;
+use asya_shared::admission::facts::WebhookFacts;
 use asya_shared::names::{MANAGED_BY, label, manager};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
@@ -13,24 +13,24 @@ use kube::{Api, Client};
 use serde_json::json;
 
 /// Writer of the facts `ConfigMap`.
-pub(super) struct FactsMap {
+pub(super) struct FactsConfigMap {
     client: Client,
     namespace: String,
     name: String,
     /// Facts that the `ConfigMap` is known to hold, and the uid of the anchor that owns it.
-    told: Option<(Facts, String)>,
-    /// Facts that the `ConfigMap` held before our first write; `None` until it has been read.
-    found: Option<Facts>,
+    published: Option<(WebhookFacts, String)>,
+    /// Facts that the `ConfigMap` held before this process's first write; `None` until it has been read.
+    initial: Option<WebhookFacts>,
 }
 
-impl FactsMap {
+impl FactsConfigMap {
     pub(super) fn new(client: Client, namespace: &str, release: &str) -> Self {
         Self {
             client,
             namespace: namespace.to_owned(),
             name: format!("{release}-webhook-facts"),
-            told: None,
-            found: None,
+            published: None,
+            initial: None,
         }
     }
 
@@ -38,16 +38,16 @@ impl FactsMap {
     ///
     /// # Errors
     /// If the API server refuses or fails.
-    pub(super) async fn trusted(&mut self) -> Result<&[String], String> {
-        if self.found.is_none() {
+    pub(super) async fn published_cas(&mut self) -> Result<&[String], String> {
+        if self.initial.is_none() {
             let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
             let live = api.get_opt(&self.name).await;
             let live = live.map_err(|error| format!("ConfigMap {}: {error}", self.name))?;
             let data = live.and_then(|live| live.data).unwrap_or_default();
-            self.found = Some(Facts::read(&data));
+            self.initial = Some(WebhookFacts::read(&data));
         }
-        let told = self.told.as_ref().map(|(facts, _)| facts);
-        let facts = told.or(self.found.as_ref());
+        let published = self.published.as_ref().map(|(facts, _)| facts);
+        let facts = published.or(self.initial.as_ref());
         Ok(facts.map(|facts| &*facts.trusted).unwrap_or_default())
     }
 
@@ -55,18 +55,22 @@ impl FactsMap {
     ///
     /// # Errors
     /// If the API server refuses or fails.
-    pub(super) async fn tell(&mut self, facts: Facts, anchor: &Anchor) -> Result<(), String> {
-        let wanted = Some((facts, anchor.uid.clone()));
-        if self.told == wanted {
+    pub(super) async fn publish(
+        &mut self,
+        facts: WebhookFacts,
+        anchor: &Anchor,
+    ) -> Result<(), String> {
+        let desired = Some((facts, anchor.uid.clone()));
+        if self.published == desired {
             return Ok(());
         }
-        let data = wanted.as_ref().map(|(facts, _)| facts.to_data());
+        let data = desired.as_ref().map(|(facts, _)| facts.to_data());
         let failed = |error: kube::Error| format!("ConfigMap {}: {error}", self.name);
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
-        if self.told.is_none() {
+        if self.published.is_none() {
             let live = api.get_opt(&self.name).await.map_err(failed)?;
             if live.and_then(|live| live.data) == data {
-                self.told = wanted;
+                self.published = desired;
                 return Ok(());
             }
         }
@@ -89,24 +93,24 @@ impl FactsMap {
         api.patch(&self.name, &params, &patch)
             .await
             .map_err(failed)?;
-        self.told = wanted;
+        self.published = desired;
         Ok(())
     }
 }
 
 /// Fingerprints of the CAs that every one of these `caBundle`s holds (CERT-7).
-pub(super) fn trusted(bundles: &[Arc<[u8]>]) -> Vec<String> {
-    let mut all = bundles.iter().map(|bundle| {
+pub(super) fn cas_in_every_bundle(bundles: &[Arc<[u8]>]) -> Vec<String> {
+    let mut bundles = bundles.iter().map(|bundle| {
         let bundle = CaBundle::read(bundle);
         bundle
             .fingerprints()
-            .map(|it| it.to_string())
+            .map(|fingerprint| fingerprint.to_string())
             .collect::<Vec<_>>()
     });
-    let mut everywhere = all.next().unwrap_or_default();
-    for here in all {
-        everywhere.retain(|it| here.contains(it));
+    let mut common = bundles.next().unwrap_or_default();
+    for others in bundles {
+        common.retain(|fingerprint| others.contains(fingerprint));
     }
-    everywhere.sort();
-    everywhere
+    common.sort();
+    common
 }

@@ -10,7 +10,7 @@ use super::WebhookConfigPlan;
 /// How the API server reaches the webhook, apart from the name of its Service.
 #[derive(Args, Clone, Debug)]
 #[expect(clippy::struct_field_names, reason = "each is the name of a flag")]
-pub struct RuleFlags {
+pub struct WebhookConfigFlags {
     /// Name prefix of the webhook configurations and of the `ClusterRole` that owns them; without it, the controller
     /// manages no webhook configurations.
     #[arg(long)]
@@ -29,17 +29,17 @@ pub struct RuleFlags {
     pub webhook_replicas: Option<u32>,
 }
 
-impl RuleFlags {
+impl WebhookConfigFlags {
     /// Returns the plan for the webhook behind `service`; `None` if the webhook is not installed.
     pub fn plan(
         &self,
         service: Option<&str>,
         namespace: &str,
-        spread: Duration,
+        propagation_time: Duration,
     ) -> Option<WebhookConfigPlan> {
-        let filled = |text: &&str| !text.is_empty();
-        let service = service.filter(filled)?;
-        let release = self.webhook_rules.as_deref().filter(filled)?;
+        let is_set = |text: &&str| !text.is_empty();
+        let service = service.filter(is_set)?;
+        let release = self.webhook_rules.as_deref().filter(is_set)?;
         let url = self.webhook_url.clone().filter(|url| !url.is_empty());
         let by_service = || Endpoint::Service {
             name: service.to_owned(),
@@ -50,7 +50,7 @@ impl RuleFlags {
             namespace: namespace.to_owned(),
             endpoint: url.map_or_else(by_service, Endpoint::Url),
             replicas: self.webhook_replicas,
-            spread,
+            propagation_time,
         })
     }
 }

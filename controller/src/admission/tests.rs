@@ -1,7 +1,7 @@
 use std::sync::Mutex;
 
 use asya_certs::ca_bundle::CaBundle;
-use asya_certs::mint::{self, Authority};
+use asya_certs::mint::{self, Ca};
 use asya_shared::resolve::{GroupKind, known_kinds};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ApiResource;
@@ -22,7 +22,7 @@ fn server(written: &Arc<Mutex<Vec<Value>>>) -> Client {
         async move {
             let (head, body) = request.into_parts();
             let body = body.collect_bytes().await?;
-            let (status, answer) = if head.method == http::Method::GET {
+            let (status, response) = if head.method == http::Method::GET {
                 let status = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
                 (404, status)
             } else {
@@ -32,41 +32,41 @@ fn server(written: &Arc<Mutex<Vec<Value>>>) -> Client {
                 written.lock().unwrap().push(object.clone());
                 (200, object)
             };
-            let answer = Body::from(answer.to_string().into_bytes());
-            let answer = http::Response::builder().status(status).body(answer);
-            answer.map_err(tower::BoxError::from)
+            let body = Body::from(response.to_string().into_bytes());
+            let response = http::Response::builder().status(status).body(body);
+            response.map_err(tower::BoxError::from)
         }
     });
     Client::new(service, "default")
 }
 
-/// Feeds the watch a complete list of `objects`.
-fn listed<R: Record>(watch: &Watch<R>, objects: &[Value]) {
-    watch.store.relisting(&None);
+/// Delivers a complete list of `objects` to the watch.
+fn list<R: Record>(watch: &Watch<R>, objects: &[Value]) {
+    watch.sink.init(&None);
     for object in objects {
-        let seen: Projected<R> = serde_json::from_str(&object.to_string()).unwrap();
-        watch.store.show(&None, &seen);
+        let projected: Projected<R> = serde_json::from_str(&object.to_string()).unwrap();
+        watch.sink.apply(&None, &projected);
     }
-    watch.store.relisted(&None);
+    watch.sink.init_done(&None);
 }
 
 /// ADM-25
 #[tokio::test(start_paused = true)]
-async fn trusted_cas_are_published_after_a_corrupted_entry_is_repaired() {
+async fn trusted_cas_are_published_after_a_corrupted_entry_is_restored() {
     let (written, operator, trust) = (Arc::default(), operator(), Trust::default());
     let names = vec!["asya-webhook.asya-system.svc".to_owned()];
-    let authority = Authority::new(&mint::Settings::of(names), Timestamp::now()).unwrap();
-    let bundle = CaBundle::read(authority.certificate.pem().as_bytes());
-    let wanted: Vec<_> = bundle.fingerprints().map(|it| it.to_string()).collect();
+    let ca = Ca::new(&mint::Settings::with_defaults(names), Timestamp::now()).unwrap();
+    let bundle = CaBundle::read(ca.certificate.pem().as_bytes());
+    let expected: Vec<_> = bundle.fingerprints().map(|ca| ca.to_string()).collect();
     trust.want(bundle);
     let plan = WebhookConfigPlan {
         release: "asya".to_owned(),
         namespace: "asya-system".to_owned(),
         endpoint: Endpoint::Url("https://webhook:1".to_owned()),
         replicas: None,
-        spread: Duration::from_secs(30),
+        propagation_time: Duration::from_secs(30),
     };
-    let mut keeper = WebhookConfigManager::new(
+    let mut manager = WebhookConfigManager::new(
         plan,
         trust,
         server(&written),
@@ -77,29 +77,32 @@ async fn trusted_cas_are_published_after_a_corrupted_entry_is_repaired() {
     let metrics = &operator.context.metrics;
     let metadata = |name: &str| json!({"name": name, "uid": name, "resourceVersion": "1"});
     let anchor = json!({"metadata": metadata("asya-webhook-anchor")});
-    listed(&keeper.anchors.watch(metrics), &[anchor]);
-    let spoiled = json!({
+    list(&manager.anchors.watch(metrics), &[anchor]);
+    let corrupted = json!({
         "metadata": metadata("asya-validator"),
         "webhooks": [{
             "name": "actors.asya.sh", "clientConfig": {"caBundle": "c3BvaWxlZA=="},
             "sideEffects": "None", "admissionReviewVersions": ["v1"],
         }],
     });
-    listed(&keeper.validating.watch(metrics), &[spoiled]);
-    listed(&keeper.mutating.watch(metrics), &[]);
+    list(&manager.validating.watch(metrics), &[corrupted]);
+    list(&manager.mutating.watch(metrics), &[]);
     // Facts are published only once every kind has been discovered.
     for GroupKind { group, kind } in known_kinds() {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
         let kinds = &operator.context.bindings.kinds;
         kinds.serve(group, kind, resource);
     }
-    keeper.try_pass().await.unwrap();
+    manager.try_reconcile().await.unwrap();
     let written = written.lock().unwrap();
     let kinds: Vec<_> = written
         .iter()
-        .map(|it| it["kind"].as_str().unwrap())
+        .map(|object| object["kind"].as_str().unwrap())
         .collect();
     assert_eq!(kinds, ["ValidatingWebhookConfiguration", "ConfigMap"]);
-    let told = written[1]["data"].to_string();
-    assert!(wanted.iter().all(|it| told.contains(it)), "{told}");
+    let published = written[1]["data"].to_string();
+    assert!(
+        expected.iter().all(|ca| published.contains(ca)),
+        "{published}"
+    );
 }

@@ -9,43 +9,49 @@ use crate::telemetry::metrics::Metrics;
 
 /// Sets the gauges of actors by transport and status, of pods and conflicts of bindings, of undecodable actors and of
 /// halted rollouts.
-pub fn count(actors: &Store<ActorRecord>, metrics: &Metrics) {
+pub fn update(actors: &Store<ActorRecord>, metrics: &Metrics) {
     let mut all = Vec::with_capacity(actors.len());
-    // Clone first: every reconcile takes the store's lock, so do not count while holding it.
+    // Clone first, so that counting does not hold the store's lock, which every reconcile takes.
     actors.each(|actor| all.push(actor.clone()));
-    let mut by_label: HashMap<(&str, &str), usize> = HashMap::new();
+    let mut counts: HashMap<(&str, &str), usize> = HashMap::new();
     for actor in &all {
         let transport = actor.transport.as_deref().unwrap_or_default();
-        *by_label
-            .entry((transport, &actor.counted.status))
+        *counts
+            .entry((transport, &actor.metric_fields.status))
             .or_default() += 1;
     }
-    let labels = by_label.into_iter();
+    let labels = counts.into_iter();
     metrics.actors(labels.map(|((transport, status), count)| (transport, status, count)));
-    let counted = || {
+    let actor_fields = || {
         all.iter()
-            .map(|actor| (&actor.metadata.key, &actor.counted))
+            .map(|actor| (&actor.metadata.key, &actor.metric_fields))
     };
-    metrics.bound_pods(counted().filter_map(|(key, it)| Some((key, it.pods.as_ref()?))));
-    metrics.conflicts(counted().flat_map(|(key, it)| {
-        it.conflicts.iter().filter_map(move |conflict| {
+    metrics
+        .bound_pods(actor_fields().filter_map(|(key, fields)| Some((key, fields.pods.as_ref()?))));
+    metrics.conflicts(actor_fields().flat_map(|(key, fields)| {
+        fields.conflicts.iter().filter_map(move |conflict| {
             let count = u64::try_from(conflict.count).ok()?;
             Some((key, part_of(conflict)?.name(), count))
         })
     }));
-    metrics.undecodable(counted().filter(|(_, it)| it.undecodable).count());
-    let halted = counted().filter(|(_, it)| it.rollout.halted || it.rollout.stalled);
+    metrics.undecodable(
+        actor_fields()
+            .filter(|(_, fields)| fields.undecodable)
+            .count(),
+    );
+    let halted =
+        actor_fields().filter(|(_, fields)| fields.rollout.halted || fields.rollout.stalled);
     metrics.rollouts_halted(halted.map(|(key, _)| key));
 }
 
 #[cfg(test)]
 mod tests {
-    use asya_process::metrics::Exposed;
+    use asya_process::metrics::ExposedMetrics;
     use std::sync::Arc;
 
     use serde_json::json;
 
-    use super::count;
+    use super::update;
     use crate::cluster::store::Store;
     use crate::record::{ActorRecord, Projected};
     use crate::telemetry::metrics::Metrics;
@@ -82,17 +88,17 @@ mod tests {
         for (name, spec, status) in actors {
             let metadata =
                 json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"});
-            let object = json!({"metadata": metadata, "spec": spec, "status": status});
-            let mut seen: Projected<ActorRecord> =
-                serde_json::from_str(&object.to_string()).unwrap();
-            let mut record = ActorRecord::clone(&seen.record);
-            // A scrape must not need either of them.
+            let json = json!({"metadata": metadata, "spec": spec, "status": status});
+            let mut object: Projected<ActorRecord> =
+                serde_json::from_str(&json.to_string()).unwrap();
+            let mut record = ActorRecord::clone(&object.record);
+            // A scrape must need neither.
             (record.spec, record.status) = (None, None);
-            seen.record = Arc::new(record);
-            store.show(&None, &seen);
+            object.record = Arc::new(record);
+            store.apply(&None, &object);
         }
         let metrics = Arc::new(Metrics::new());
-        count(&store, &metrics);
+        update(&store, &metrics);
         let text = metrics.text().unwrap();
         for line in [
             r#"asya_operator_actors{transport="mq",status="Running"} 2"#,

@@ -1,4 +1,4 @@
-//! Watches for bindings: each kind is watched in a namespace from its first binding to its last (BIND-60 to BIND-62).
+//! Watches for bindings: a kind is watched in a namespace while at least one binding needs it (BIND-60 to BIND-62).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::operator::Operator;
-use crate::binding::index::{Place, What};
+use crate::binding::index::{RequiredWatch, WatchSubject};
 use crate::binding::kinds::Kind;
 use crate::binding::objects::ObjectWatch;
 use crate::binding::{Bindings, KindAvailability};
@@ -19,7 +19,7 @@ use crate::cluster::watch::{Selector, Watch, WatchSink};
 use crate::reconcile::work_item::WorkItem;
 use crate::record::{
     CrdNameRecord, CreationFailureRecord, Enqueue, ForeignRecord, LimitRangeRecord,
-    NamespaceRecord, Projected, QuotaRecord, Record, SeenForeign, UninjectedPodRecord,
+    NamespaceRecord, Projected, ProjectedForeign, QuotaRecord, Record, UninjectedPodRecord,
 };
 use crate::telemetry::health::Readiness;
 use crate::work_queue::WorkQueue;
@@ -35,71 +35,71 @@ pub(crate) fn uninjected_pods() -> Selector {
 }
 
 /// A foreign object often changes several times in a row: all changes within this time cause one read (BIND-61).
-const MOMENT: Duration = Duration::from_millis(250);
+const COALESCE_DELAY: Duration = Duration::from_millis(250);
 
 /// Runs the watches that bindings need, forever.
 pub async fn follow(operator: Operator, client: Client) {
     let bindings = Arc::clone(&operator.context.bindings);
-    let mut places = bindings.places();
-    let mut running: BTreeMap<Place, JoinSet<()>> = BTreeMap::new();
+    let mut required = bindings.required_watches();
+    let mut running: BTreeMap<RequiredWatch, JoinSet<()>> = BTreeMap::new();
     loop {
-        let wanted = places.borrow_and_update().clone();
-        // Start new watches before stopping old ones, since some of their objects are the same.
-        for place in &wanted {
-            if !running.contains_key(place) {
-                let task = start(&operator, &client, place);
-                running.insert(place.clone(), task);
+        let desired = required.borrow_and_update().clone();
+        // Start new watches before stopping old ones, because their objects may overlap.
+        for watch in &desired {
+            if !running.contains_key(watch) {
+                let task = start(&operator, &client, watch);
+                running.insert(watch.clone(), task);
             }
         }
-        running.retain(|place, _| {
-            let stays = wanted.contains(place);
-            if !stays {
-                bindings.forget(place);
+        running.retain(|watch, _| {
+            let is_required = desired.contains(watch);
+            if !is_required {
+                bindings.forget(watch);
             }
-            stays
+            is_required
         });
-        if places.changed().await.is_err() {
+        if required.changed().await.is_err() {
             return;
         }
     }
 }
 
-/// Starts the watches of `place`; dropping the set stops them.
-fn start(operator: &Operator, client: &Client, place: &Place) -> JoinSet<()> {
+/// Starts the required watches; dropping the set stops them.
+fn start(operator: &Operator, client: &Client, required: &RequiredWatch) -> JoinSet<()> {
     let bindings = &operator.context.bindings;
     let mut task = JoinSet::new();
-    match &place.what {
-        What::Pods => {
-            let api = match &place.scope {
+    match &required.subject {
+        WatchSubject::Pods => {
+            let api = match &required.scope {
                 Some(namespace) => Api::namespaced(client.clone(), namespace),
                 None => Api::all(client.clone()),
             };
             let store: Arc<dyn WatchSink<UninjectedPodRecord>> = bindings.clone();
             let watch: Watch<UninjectedPodRecord> =
-                watch(operator, &place.scope, api, store, uninjected_pods());
+                watch(operator, &required.scope, api, store, uninjected_pods());
             let operator = operator.clone();
             let tasks = operator.tasks.clone();
-            let run = watch.run(move |concerns| operator.wake(concerns));
-            task.spawn(tasks.unending("watch of bare pods", run));
+            let run = watch.run(move |enqueue| operator.on_change(enqueue));
+            task.spawn(tasks.run_forever("watch of uninjected pods", run));
         }
         // Without the webhook no pod gets a sidecar, and RBAC does not allow listing these.
-        What::Constraints if !operator.context.installation.webhook => {}
-        What::Constraints => constraints(operator, client, &place.scope, &mut task),
-        What::Objects(kind) => {
+        WatchSubject::Constraints if !operator.context.installation.webhook => {}
+        WatchSubject::Constraints => constraints(operator, client, &required.scope, &mut task),
+        WatchSubject::Objects(kind) => {
             let (operator, client) = (operator.clone(), client.clone());
             let tasks = operator.tasks.clone();
-            let run = objects(operator, client, kind.clone(), place.scope.clone());
-            task.spawn(tasks.unending("watch of targets", run));
+            let run = objects(operator, client, kind.clone(), required.scope.clone());
+            task.spawn(tasks.run_forever("watch of targets", run));
         }
     }
     task
 }
 
-/// Warnings about anything but pods. A field selector can match one reason only, and controllers use several for a pod
-/// that they may not create.
+/// Warnings about everything except pods. A field selector can match one reason only, and controllers use several for a
+/// pod that they may not create.
 const CREATION_FAILURES: &str = "type=Warning,involvedObject.kind!=Pod";
 
-/// Watches the constraints by which the API server admits pods, and the Events about pods that it refused.
+/// Watches the constraints that the API server enforces on pods, and the Events about pods that it rejected.
 fn constraints(operator: &Operator, client: &Client, scope: &Scope, task: &mut JoinSet<()>) {
     let namespace = Selector {
         fields: scope
@@ -111,18 +111,18 @@ fn constraints(operator: &Operator, client: &Client, scope: &Scope, task: &mut J
         fields: Some(CREATION_FAILURES.into()),
         ..Selector::default()
     };
-    let any = Selector::default;
+    let unrestricted = Selector::default;
     task.spawn(constraint::<QuotaRecord>(
         operator,
         api(client, scope),
         scope,
-        any(),
+        unrestricted(),
     ));
     task.spawn(constraint::<LimitRangeRecord>(
         operator,
         api(client, scope),
         scope,
-        any(),
+        unrestricted(),
     ));
     let all = Api::all(client.clone());
     task.spawn(constraint::<NamespaceRecord>(
@@ -150,9 +150,9 @@ where
     let watch: Watch<R> = watch(operator, scope, api, store, selector);
     let operator = operator.clone();
     let tasks = operator.tasks.clone();
-    tasks.unending(
+    tasks.run_forever(
         "watch of constraints",
-        watch.run(move |concerns| operator.wake(concerns)),
+        watch.run(move |enqueue| operator.on_change(enqueue)),
     )
 }
 
@@ -170,16 +170,16 @@ where
 /// Watches a kind for as long as it is served, in its preferred version.
 async fn objects(operator: Operator, client: Client, kind: Kind, scope: Scope) {
     let bindings = &operator.context.bindings;
-    let mut standing = bindings.kinds.subscribe(&kind);
+    let mut availability = bindings.kinds.subscribe(&kind);
     let store = Arc::new(ObjectWatch::new(bindings, &kind));
     loop {
-        let now = standing.borrow_and_update().clone();
-        let KindAvailability::Served(resource) = now else {
-            let gone = store.unserved(&scope);
-            for concerns in gone {
-                operator.wake(concerns);
+        let current = availability.borrow_and_update().clone();
+        let KindAvailability::Served(resource) = current else {
+            let affected = store.kind_removed(&scope);
+            for enqueue in affected {
+                operator.on_change(enqueue);
             }
-            if standing.changed().await.is_err() {
+            if availability.changed().await.is_err() {
                 return;
             }
             continue;
@@ -188,21 +188,24 @@ async fn objects(operator: Operator, client: Client, kind: Kind, scope: Scope) {
             Some(namespace) => Api::namespaced_with(client.clone(), namespace, &*resource),
             None => Api::all_with(client.clone(), &*resource),
         };
-        let watch: Watch<ForeignRecord, SeenForeign> =
+        let watch: Watch<ForeignRecord, ProjectedForeign> =
             watch(&operator, &scope, api, store.clone(), Selector::default());
         tokio::select! {
-            () = watch.run(|concerns| soon(&operator.queue, &concerns)) => {}
-            changed = standing.changed() => if changed.is_err() {
+            () = watch.run(|enqueue| enqueue_delayed(&operator.queue, &enqueue)) => {}
+            changed = availability.changed() => if changed.is_err() {
                 return;
             }
         }
     }
 }
 
-/// Enqueues the actor that a change concerns, delayed so that further changes cause no further reconcile.
-pub(crate) fn soon(queue: &WorkQueue<WorkItem>, concerns: &Enqueue) {
-    if let Enqueue::Actor(actor) = concerns {
-        queue.at(WorkItem::Actor(actor.clone()), Instant::now() + MOMENT);
+/// Enqueues the affected actor with a delay, so that a burst of changes causes one reconcile.
+pub(crate) fn enqueue_delayed(queue: &WorkQueue<WorkItem>, enqueue: &Enqueue) {
+    if let Enqueue::Actor(actor) = enqueue {
+        queue.enqueue_at(
+            WorkItem::Actor(actor.clone()),
+            Instant::now() + COALESCE_DELAY,
+        );
     }
 }
 
@@ -218,8 +221,8 @@ pub async fn follow_kinds(operator: Operator, client: Client) {
         Selector::default(),
     );
     let changed = |kind: &Kind| {
-        for concerns in bindings.kind_changed(kind) {
-            operator.wake(concerns);
+        for enqueue in bindings.kind_changed(kind) {
+            operator.on_change(enqueue);
         }
     };
     tokio::select! {
@@ -240,8 +243,8 @@ fn watch<R, S>(
         scope: scope.clone(),
         selector,
         served: None,
-        store,
-        // A gate of its own: bindings come and go, so the controller's readiness must not depend on them.
+        sink: store,
+        // A separate gate: bindings come and go, so the controller's readiness must not depend on them.
         gate: Readiness::default().gate("binding"),
         metrics: Arc::clone(&operator.context.metrics),
     }

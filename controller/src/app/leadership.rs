@@ -1,12 +1,10 @@
 //! The leader's lifecycle, from acquiring the lease to shutdown.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use asya_process::BoxError;
 use kube::Client;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -17,7 +15,7 @@ use crate::args::Args;
 use crate::certificates::trust::Trust;
 use crate::certificates::{CertificateManager, CertificatePlan};
 use crate::cluster::crd;
-use crate::cluster::leader::{Candidate, Ended};
+use crate::cluster::leader::{Candidate, LeadershipEnd};
 use crate::telemetry::health::PROCESS;
 
 /// How long reconciles in flight may take after SIGTERM (FW-16).
@@ -25,16 +23,16 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// How long releasing the lease may take.
 const RELEASE: Duration = Duration::from_secs(3);
 
-/// What only the leader runs, besides reconciling actors.
+/// Tasks of the leader, besides reconciling actors.
 pub struct Singletons {
     manages_crd: bool,
     certificates: Option<CertificateManager>,
-    rules: Option<admission::WebhookConfigManager>,
+    webhook_configs: Option<admission::WebhookConfigManager>,
 }
 
 impl Singletons {
-    /// Configures them by the flags. `certificates` is the plan for the webhook's certificates, if the operator manages
-    /// them.
+    /// Configures the tasks from the flags. `certificates` is the plan for the webhook's certificates, if the operator
+    /// manages them.
     pub fn new(
         args: &Args,
         certificates: Option<CertificatePlan>,
@@ -43,18 +41,18 @@ impl Singletons {
     ) -> Self {
         let trust = Trust::default();
         let service = args.certificates.webhook_service.as_deref();
-        let rules = args.rules.plan(
+        let webhook_plan = args.rules.plan(
             service,
             &args.namespace,
             args.certificates.webhook_ca_spread,
         );
-        if rules.is_none() {
-            // Without webhook configurations of ours, none can trust another CA.
-            trust.found([]);
+        if webhook_plan.is_none() {
+            // Without our own webhook configurations, none can trust another CA.
+            trust.live([]);
         }
         Self {
             manages_crd: args.manage_crds,
-            rules: rules.map(|plan| {
+            webhook_configs: webhook_plan.map(|plan| {
                 admission::WebhookConfigManager::new(
                     plan,
                     trust.clone(),
@@ -70,52 +68,78 @@ impl Singletons {
     }
 }
 
-/// Waits for leadership, then leads until SIGTERM, SIGINT or the loss of the lease.
-pub async fn until_told(
-    args: &Args,
-    operator: Operator,
-    candidate: Candidate,
-    client: Client,
-    singletons: Singletons,
-) -> Result<ExitCode, BoxError> {
-    let (mut term, mut int) = (
-        signal(SignalKind::terminate())?,
-        signal(SignalKind::interrupt())?,
-    );
-    let (queue, running) = (operator.queue.clone(), operator.readiness.gate(PROCESS));
-    running.ready();
-    let (release, acquired) = (CancellationToken::new(), CancellationToken::new());
-    let election = tokio::spawn(elect(
-        args.leader_elect,
-        candidate,
-        release.clone(),
-        acquired.clone(),
-    ));
-    let tasks = operator.tasks.clone();
-    let passes = tokio::spawn(lead(operator, client, singletons, acquired.clone()));
-    tokio::pin!(election, passes);
+/// How a replica ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It stopped on request.
+    Stopped,
+    /// A second request ended it before it had stopped.
+    Aborted,
+    /// Another replica may already lead: the process must exit immediately, without draining.
+    LeaseLost,
+}
 
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
-        ended = &mut election => return Ok(gave_up(&ended)),
-        ended = &mut passes => return Err(format!("the reconcile loop ended: {ended:?}").into()),
-        ended = tasks.ended() => return Err(ended.into()),
-    }
-    info!("stopping");
-    running.not_ready("stopping");
-    queue.close();
-    let drained = async {
-        if acquired.is_cancelled() && timeout(DRAIN, &mut passes).await.is_err() {
-            warn!("aborting reconciles that are still in flight");
+/// A replica's candidacy, and what it does once it leads.
+pub struct Leadership {
+    /// Whether there is an election; otherwise the replica leads from the start.
+    pub elects: bool,
+    pub operator: Operator,
+    pub candidate: Candidate,
+    pub client: Client,
+    pub singletons: Singletons,
+}
+
+impl Leadership {
+    /// Waits for leadership, then leads until `stop_requested` resolves or the lease is lost.
+    ///
+    /// # Errors
+    /// If an essential task ends.
+    pub async fn run_until_stopped(
+        self,
+        mut stop_requested: impl AsyncFnMut(),
+    ) -> Result<Ending, BoxError> {
+        let queue = self.operator.queue.clone();
+        let process_gate = self.operator.readiness.gate(PROCESS);
+        process_gate.ready();
+        let (release, acquired) = (CancellationToken::new(), CancellationToken::new());
+        let election = tokio::spawn(elect(
+            self.elects,
+            self.candidate,
+            release.clone(),
+            acquired.clone(),
+        ));
+        let tasks = self.operator.tasks.clone();
+        let leader = tokio::spawn(lead(
+            self.operator,
+            self.client,
+            self.singletons,
+            acquired.clone(),
+        ));
+        tokio::pin!(election, leader);
+
+        tokio::select! {
+            () = stop_requested() => {}
+            ended = &mut election => {
+                error!(?ended, "lost leadership, exiting immediately");
+                return Ok(Ending::LeaseLost);
+            }
+            ended = &mut leader => return Err(format!("the reconcile loop ended: {ended:?}").into()),
+            ended = tasks.first_failure() => return Err(ended.into()),
         }
-        release.cancel();
-        let _ = timeout(RELEASE, &mut election).await;
-    };
-    tokio::select! {
-        () = drained => Ok(ExitCode::SUCCESS),
-        _ = term.recv() => Ok(ExitCode::FAILURE),
-        _ = int.recv() => Ok(ExitCode::FAILURE),
+        info!("stopping");
+        process_gate.not_ready("stopping");
+        queue.close();
+        let drain = async {
+            if acquired.is_cancelled() && timeout(DRAIN, &mut leader).await.is_err() {
+                warn!("aborting reconciles that are still in flight");
+            }
+            release.cancel();
+            let _ = timeout(RELEASE, &mut election).await;
+        };
+        tokio::select! {
+            () = drain => Ok(Ending::Stopped),
+            () = stop_requested() => Ok(Ending::Aborted),
+        }
     }
 }
 
@@ -125,13 +149,13 @@ async fn elect(
     candidate: Candidate,
     release: CancellationToken,
     acquired: CancellationToken,
-) -> Ended {
+) -> LeadershipEnd {
     if elects {
         return candidate.run(release, || acquired.cancel()).await;
     }
     acquired.cancel();
     release.cancelled().await;
-    Ended::Released
+    LeadershipEnd::Released
 }
 
 /// Once leading, applies the CRD, starts the tasks for the webhook's certificates and configurations, and reconciles
@@ -144,36 +168,34 @@ async fn lead(
 ) {
     acquired.cancelled().await;
     if singletons.manages_crd {
-        tokio::spawn(operator.tasks.ending("the CRD", keep_crd(client)));
+        tokio::spawn(
+            operator
+                .tasks
+                .run_to_completion("the CRD", apply_crd(client)),
+        );
     }
     if let Some(certificates) = singletons.certificates {
         let task = operator
             .tasks
-            .unending("webhook certificates", certificates.run());
+            .run_forever("webhook certificates", certificates.run());
         tokio::spawn(task);
     }
-    if let Some(rules) = singletons.rules {
+    if let Some(webhook_configs) = singletons.webhook_configs {
         let task = operator
             .tasks
-            .unending("webhook configurations", rules.run());
+            .run_forever("webhook configurations", webhook_configs.run());
         tokio::spawn(task);
     }
-    operator.readiness.reached().await;
+    operator.readiness.all_ready().await;
     operator.lead().await;
 }
 
-/// Reconciles need a CRD, but not ours: a refused apply is logged and retried without blocking them.
-async fn keep_crd(client: Client) {
+/// Reconciles need a CRD, but not necessarily this version: a refused apply is logged and retried in the background.
+async fn apply_crd(client: Client) {
     let mut delay = Duration::from_secs(1);
     while let Err(error) = crd::apply(client.clone()).await {
         warn!(%error, "CRD not applied; with --manage-crds=false you apply it yourself");
         tokio::time::sleep(delay).await;
         delay = (delay * 2).min(Duration::from_mins(1));
     }
-}
-
-/// Exits at once: another replica may already lead, so nothing may be finished or drained.
-fn gave_up(ended: &Result<Ended, tokio::task::JoinError>) -> ExitCode {
-    error!(?ended, "lost leadership, exiting at once");
-    std::process::exit(1)
 }

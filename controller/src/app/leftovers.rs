@@ -1,4 +1,4 @@
-//! Removes what outlives the last actor of a namespace because pods still need it (SAFE-33).
+//! Removes shared `ConfigMap`s that outlived the last actor of a namespace because pods still needed them (SAFE-33).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tracing::warn;
 use crate::context::Context;
 use crate::reconcile::shared;
 
-/// Not urgent: nothing waits for the cleanup, and rebooting a node takes minutes.
+/// Not urgent: nothing depends on the cleanup, and pods may keep a `ConfigMap` for minutes while their node reboots.
 const EVERY: Duration = Duration::from_mins(2);
 
 /// Periodically removes shared `ConfigMap`s that no pod needs any more, for as long as this process leads.
@@ -27,22 +27,22 @@ pub async fn sweep(context: Arc<Context>) {
 /// Namespaces with shared `ConfigMap`s but neither actors nor pods that may mount them, according to the caches.
 fn candidates(context: &Context) -> BTreeSet<Arc<str>> {
     let stores = &context.stores;
-    let mut found: BTreeSet<Arc<str>> = BTreeSet::new();
+    let mut namespaces: BTreeSet<Arc<str>> = BTreeSet::new();
     context.config_maps.objects.store.each(|map| {
-        found.insert(Arc::clone(&map.metadata.key.namespace));
+        namespaces.insert(Arc::clone(&map.metadata.key.namespace));
     });
     stores.actors.each(|actor| {
-        found.remove(&actor.metadata.key.namespace);
+        namespaces.remove(&actor.metadata.key.namespace);
     });
     stores.pods.each(|pod| {
         if !pod.finished && !pod.metadata.deleting {
-            found.remove(&pod.metadata.key.namespace);
+            namespaces.remove(&pod.metadata.key.namespace);
         }
     });
-    found.retain(|namespace| {
+    namespaces.retain(|namespace| {
         stores.actors.is_listed(namespace) && shared::has_shared(context, namespace)
     });
-    found
+    namespaces
 }
 
 #[cfg(test)]
@@ -62,10 +62,10 @@ mod tests {
 
     /// SAFE-33
     #[tokio::test]
-    async fn config_maps_stay_while_actors_or_pods_may_mount_them() {
+    async fn config_maps_are_kept_while_actors_or_pods_may_mount_them() {
         let context = context();
         let stores = &context.stores;
-        stores.actors.completed(&None);
+        stores.actors.list_completed(&None);
         for namespace in ["empty", "actor", "pod", "ended", "plain"] {
             let name = if namespace == "plain" {
                 "mine"
@@ -74,29 +74,29 @@ mod tests {
             };
             let map = json!({"metadata": metadata(namespace, name)}).to_string();
             let map: Projected<ConfigMapRecord> = serde_json::from_str(&map).unwrap();
-            context.config_maps.objects.store.show(&None, &map);
+            context.config_maps.objects.store.apply(&None, &map);
         }
         let actor = json!({"metadata": metadata("actor", "a"), "spec": {}}).to_string();
         let actor: Projected<ActorRecord> = serde_json::from_str(&actor).unwrap();
-        stores.actors.show(&None, &actor);
+        stores.actors.apply(&None, &actor);
         for (namespace, phase) in [("pod", "Running"), ("ended", "Failed")] {
             let pod = json!({"metadata": metadata(namespace, "p"), "status": {"phase": phase}});
             let pod: Projected<PodRecord> = serde_json::from_str(&pod.to_string()).unwrap();
-            stores.pods.show(&None, &pod);
+            stores.pods.apply(&None, &pod);
         }
-        let found: Vec<_> = candidates(&context).into_iter().collect();
-        assert_eq!(found, ["empty".into(), "ended".into()]);
+        let namespaces: Vec<_> = candidates(&context).into_iter().collect();
+        assert_eq!(namespaces, ["empty".into(), "ended".into()]);
     }
 
     /// SAFE-33
     #[tokio::test]
-    async fn mounted_config_map_stays_even_if_the_pod_is_not_cached() {
-        fn pods(asked: &str) -> Option<(u16, serde_json::Value)> {
+    async fn config_map_of_an_uncached_pod_is_kept() {
+        fn pods(request: &str) -> Option<(u16, serde_json::Value)> {
             let pod = json!({
                 "apiVersion": "v1", "kind": "Pod",
                 "metadata": {"name": "p", "namespace": "full", "labels": {"asya.sh/asya": "gone"}},
             });
-            match asked {
+            match request {
                 "GET /api/v1/namespaces/full/pods" => {
                     Some((200, json!({"metadata": {}, "items": [pod]})))
                 }

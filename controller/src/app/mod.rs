@@ -1,4 +1,4 @@
-//! The operator as a process: what runs in each replica, and what only the leader does.
+//! The operator as a process: the tasks of every replica, and those of the leader.
 
 pub mod actor_gauges;
 pub mod binding_watches;
@@ -6,7 +6,9 @@ pub mod leadership;
 pub mod leftovers;
 pub mod namespaces;
 pub mod operator;
+pub mod program;
 pub mod queue_health;
+pub mod replica;
 pub mod uninstall;
 pub mod watches;
 pub mod worker;

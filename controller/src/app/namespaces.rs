@@ -10,8 +10,8 @@ use tracing::{info, warn};
 use super::watches::Watches;
 use crate::cluster::store::Scope;
 
-/// How often the file is read. The kubelet takes up to a minute to update a mounted `ConfigMap`; this comes on top.
-const LOOK: Duration = Duration::from_secs(5);
+/// How often the file is read. The kubelet itself takes up to a minute to update a mounted `ConfigMap`.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Source of the names of the watched namespaces.
 #[derive(Clone, Debug)]
@@ -46,19 +46,19 @@ impl Namespaces {
         Ok(scopes(text.lines()))
     }
 
-    /// Keeps `watches` in step with the file.
+    /// Starts and stops `watches` as the file changes, forever.
     pub async fn follow(self, mut watches: Watches) {
         if self.file.is_none() {
             return std::future::pending().await;
         }
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             match self.read() {
-                Ok(scopes) if watches.cover(&scopes) => {
+                Ok(scopes) if watches.set_scopes(&scopes) => {
                     info!(?scopes, "watched namespaces changed");
                 }
                 Ok(_) => {}
-                // Keep watching the namespaces that were read last.
+                // Keep the namespaces of the last successful read.
                 Err(error) => warn!(%error, "watched namespaces"),
             }
         }
@@ -110,7 +110,7 @@ mod tests {
 
     /// FW-13
     #[test]
-    fn file_overrides_the_flag_and_no_name_means_all() {
+    fn file_overrides_the_flag_and_an_empty_list_means_all() {
         assert_eq!(read(&[], None), [None]);
         assert_eq!(read(&["b", "a", ""], None), names(&["a", "b"]));
         assert_eq!(read(&["a"], Some("c\n\n d \n")), names(&["c", "d"]));

@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use asya_process::metrics::Exposed;
+use asya_process::metrics::ExposedMetrics;
 use asya_process::tasks::Tasks;
-use k8s_openapi::jiff::Timestamp;
 
 use super::actor_gauges;
 use super::leftovers;
 use super::worker::{self, RequeuePolicy};
-use crate::broker::health::{HealthPass, Schedule};
+use crate::broker::health::{CheckIntervals, HealthCheck};
+use crate::clock;
 use crate::cluster::store::Scope;
 use crate::context::Context;
 use crate::reconcile::work_item::WorkItem;
-use crate::record::{Enqueue, Key, Record, RefusalRecord};
+use crate::record::{Enqueue, Key, Record, StatefulSetFailureRecord};
 use crate::telemetry::health::Readiness;
 use crate::work_queue::WorkQueue;
 
@@ -24,10 +24,10 @@ pub struct Operator {
     pub context: Arc<Context>,
     pub queue: WorkQueue<WorkItem>,
     /// How often actors are resynced.
-    pub pace: RequeuePolicy,
+    pub requeue_policy: RequeuePolicy,
     /// How often queues are checked and their messages counted.
-    pub schedule: Schedule,
-    /// Gates of `/readyz`.
+    pub schedule: CheckIntervals,
+    /// Conditions of `/readyz`.
     pub readiness: Readiness,
     /// Tasks that must not end.
     pub tasks: Tasks,
@@ -35,7 +35,7 @@ pub struct Operator {
 
 impl Operator {
     /// Refreshes the gauges of queue and stores before each scrape.
-    pub fn measure(&self) {
+    pub fn register_gauges(&self) {
         let operator = self.clone();
         self.context.metrics.watch_queue(&self.queue);
         self.context.metrics.before_scrape(move |metrics| {
@@ -43,7 +43,7 @@ impl Operator {
                 stores,
                 depths,
                 workloads,
-                refusals,
+                creation_failures,
                 config_maps,
                 service_accounts,
                 scaled_objects,
@@ -52,23 +52,26 @@ impl Operator {
                 keda,
                 ..
             } = &*operator.context;
-            actor_gauges::count(&stores.actors, metrics);
-            depths.show(metrics);
+            actor_gauges::update(&stores.actors, metrics);
+            depths.publish(metrics);
             metrics.records("AsyncActor", stores.actors.len());
             metrics.records("Deployment", workloads.deployments.store.len());
             metrics.records("StatefulSet", workloads.stateful_sets.store.len());
             metrics.records("HorizontalPodAutoscaler", stores.hpas.len());
             metrics.records("Pod", stores.pods.len());
-            metrics.records("Event", stores.mounts.len());
-            metrics.records(&RefusalRecord::what(), refusals.len());
+            metrics.records("Event", stores.mount_failures.len());
+            metrics.records(
+                &StatefulSetFailureRecord::kind_name(),
+                creation_failures.len(),
+            );
             metrics.records("ConfigMap", config_maps.objects.store.len());
             metrics.records("ServiceAccount", service_accounts.store.len());
             metrics.records("ScaledObject", scaled_objects.store.len());
             metrics.records("TriggerAuthentication", trigger_authentications.store.len());
             let crds = keda.crds.iter().map(|crd| crd.len()).sum();
             metrics.records("CustomResourceDefinition", crds);
-            for (what, count) in bindings.sizes() {
-                metrics.records(&what, count);
+            for (kind, count) in bindings.sizes() {
+                metrics.records(&kind, count);
             }
         });
     }
@@ -76,20 +79,20 @@ impl Operator {
     /// Enqueues work on the leader only. A standby processes nothing, and a new leader enqueues everything (SAFE-37).
     fn enqueue(&self, work: WorkItem) {
         if self.context.leading_since.get().is_some() {
-            self.queue.now(work);
+            self.queue.enqueue(work);
         }
     }
 
-    /// Refreshes claims first: a changed actor may have taken a queue's name, or released it to another actor.
-    pub fn reclaim(&self, concerns: Enqueue) {
-        if let Enqueue::Actor(key) = &concerns {
-            self.refresh_claim(key);
+    /// Refreshes claims first: the actor may have claimed a queue name, or released it to another actor.
+    pub fn on_actor_change(&self, enqueue: Enqueue) {
+        if let Enqueue::Actor(key) = &enqueue {
+            self.refresh_indexes(key);
         }
-        self.wake(concerns);
+        self.on_change(enqueue);
     }
 
-    /// Updates what an actor claims, and enqueues the actors that this concerns.
-    fn refresh_claim(&self, key: &Key) {
+    /// Updates the actor's claims and bindings, and enqueues the other actors that this affects.
+    fn refresh_indexes(&self, key: &Key) {
         let Context {
             bindings,
             claims,
@@ -98,85 +101,85 @@ impl Operator {
             ..
         } = &*self.context;
         let actor = stores.actors.get(key);
-        for other in bindings.refresh(key, actor.as_deref()) {
-            self.enqueue(WorkItem::Actor(other));
+        for affected in bindings.refresh(key, actor.as_deref()) {
+            self.enqueue(WorkItem::Actor(affected));
         }
-        for other in bindings.probes.woken() {
-            self.queue.now(WorkItem::Actor(other));
+        for affected in bindings.probe_schedule.take_unblocked() {
+            self.queue.enqueue(WorkItem::Actor(affected));
         }
-        for other in claims.refresh(&installation.transports, key, actor.as_deref()) {
-            self.enqueue(WorkItem::Actor(other));
+        for affected in claims.refresh(&installation.transports, key, actor.as_deref()) {
+            self.enqueue(WorkItem::Actor(affected));
         }
     }
 
     /// Drops the records and claims of namespaces that are no longer watched.
     pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) {
         let context = &self.context;
-        for key in context.stores.actors.forget_all_but(scopes) {
+        for key in context.stores.actors.retain_scopes(scopes) {
             let transports = &context.installation.transports;
             context.claims.refresh(transports, &key, None);
             context.forget(&key);
             context.bindings.refresh(&key, None);
         }
-        context.workloads.deployments.store.forget_all_but(scopes);
-        context.workloads.stateful_sets.store.forget_all_but(scopes);
-        context.config_maps.forget_all_but(scopes);
-        context.service_accounts.store.forget_all_but(scopes);
-        context.scaled_objects.store.forget_all_but(scopes);
-        context.trigger_authentications.store.forget_all_but(scopes);
-        context.stores.hpas.forget_all_but(scopes);
-        context.stores.pods.forget_all_but(scopes);
-        context.bindings.marked.forget_all_but(scopes);
-        context.stores.mounts.forget_all_but(scopes);
+        context.workloads.deployments.store.retain_scopes(scopes);
+        context.workloads.stateful_sets.store.retain_scopes(scopes);
+        context.config_maps.retain_scopes(scopes);
+        context.service_accounts.store.retain_scopes(scopes);
+        context.scaled_objects.store.retain_scopes(scopes);
+        context.trigger_authentications.store.retain_scopes(scopes);
+        context.stores.hpas.retain_scopes(scopes);
+        context.stores.pods.retain_scopes(scopes);
+        context.bindings.labelled_pods.forget_all_but(scopes);
+        context.stores.mount_failures.retain_scopes(scopes);
     }
 
     /// Enqueues actors when KEDA is installed or removed.
-    pub fn look_for_keda(&self, concerns: Enqueue) {
-        if self.context.keda.look_again() {
-            self.wake(concerns);
+    pub fn on_keda_crd_change(&self, enqueue: Enqueue) {
+        if self.context.keda.refresh() {
+            self.on_change(enqueue);
         }
     }
 
-    /// Enqueues the actors that a change concerns.
-    pub fn wake(&self, concerns: Enqueue) {
-        match concerns {
+    /// Enqueues the actors that a change affects.
+    pub fn on_change(&self, enqueue: Enqueue) {
+        match enqueue {
             Enqueue::Actor(key) => self.enqueue(WorkItem::Actor(key)),
             Enqueue::Namespace(namespace) => {
                 self.context.bindings.changed().notify_one();
                 for key in self.context.stores.actors.keys_in(&namespace) {
                     self.enqueue(WorkItem::Actor(key));
                 }
-                if self.context.runtime.is_home(&namespace) {
+                if self.context.runtime_script.is_runtime_namespace(&namespace) {
                     self.enqueue(WorkItem::RuntimeScript);
                 }
             }
-            Enqueue::Everybody => {
+            Enqueue::AllActors => {
                 self.context.bindings.changed().notify_one();
                 for key in self.context.stores.actors.keys() {
                     self.enqueue(WorkItem::Actor(key));
                 }
             }
-            Enqueue::Nobody => {}
+            Enqueue::Nothing => {}
         }
     }
 
-    /// An autoscaler, or a potential one, also concerns the actors whose target it scales (SO-3).
-    pub fn wake_scaled(&self, concerns: Enqueue) {
-        if let Enqueue::Actor(key) = &concerns {
-            for actor in self.context.bindings.scaling(key) {
+    /// A (potential) autoscaler also affects the actors that bind the target it scales (SO-3).
+    pub fn on_autoscaler_change(&self, enqueue: Enqueue) {
+        if let Enqueue::Actor(key) = &enqueue {
+            for actor in self.context.bindings.actors_scaling(key) {
                 self.enqueue(WorkItem::Actor(actor));
             }
         }
-        self.wake(concerns);
+        self.on_change(enqueue);
     }
 
     /// Enqueues everything. A status update enqueues nothing, so refresh the claims of all actors before the first
     /// reconcile (QUE-3).
-    fn begin(&self) {
-        self.context.leading_since.get_or_init(Timestamp::now);
+    fn start_leading(&self) {
+        self.context.leading_since.get_or_init(clock::now);
         let actors = &self.context.stores.actors;
         for key in actors.keys() {
-            self.refresh_claim(&key);
+            self.refresh_indexes(&key);
         }
         self.enqueue(WorkItem::RuntimeScript);
         for key in actors.keys() {
@@ -186,32 +189,38 @@ impl Operator {
 
     /// Reconciles until the queue is closed, beginning with every known actor (FW-4).
     pub async fn lead(self) {
-        let health = HealthPass {
+        let health = HealthCheck {
             brokers: self.context.brokers.clone(),
             depths: Arc::clone(&self.context.depths),
-            schedule: self.schedule,
+            intervals: self.schedule,
             actors: self.clone(),
         };
         let operator = self;
-        let Self { queue, pace, .. } = operator.clone();
+        let Self {
+            queue,
+            requeue_policy,
+            ..
+        } = operator.clone();
         let context = Arc::clone(&operator.context);
-        operator.begin();
+        operator.start_leading();
         let run = move |work: WorkItem, attempt| {
             let operator = operator.clone();
             async move {
                 let actor = work.actor().cloned();
-                let outcome = worker::run(&operator.context, work, attempt, pace).await;
-                // We wrote the status ourselves, so no event follows: refresh the claims here.
+                let outcome = worker::run(&operator.context, work, attempt, requeue_policy).await;
+                // Our own status update causes no event, so refresh the claims here.
                 if let Some(actor) = actor {
-                    operator.refresh_claim(&actor);
+                    operator.refresh_indexes(&actor);
                 }
-                for next in operator.context.rollouts.invite() {
-                    operator.enqueue(WorkItem::Actor(next));
+                for waiting in operator.context.workload_rollouts.dequeue_waiting() {
+                    operator.enqueue(WorkItem::Actor(waiting));
                 }
                 outcome
             }
         };
         tokio::select! {
+            // In a fixed order, so that a simulation can repeat what they draw at random.
+            biased;
             () = queue.run(run) => {}
             () = health.run() => {}
             () = leftovers::sweep(context) => {}

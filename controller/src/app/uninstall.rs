@@ -14,29 +14,28 @@ use tokio::time::{Instant, sleep};
 use crate::record::{ActorRecord, Key, Projected};
 
 /// How long failed requests are retried.
-const PATIENCE: Duration = Duration::from_mins(1);
+const RETRY_TIMEOUT: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_secs(2);
 /// Connections on which nothing arrives for this long are closed.
-const ANSWER: Duration = Duration::from_secs(20);
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
 const PAGE: u32 = 500;
 /// How many actors the message names.
-const NAMED: usize = 3;
+const MAX_NAMED_ACTORS: usize = 3;
 
-/// What the check needs to know of an actor.
 #[derive(Clone, Debug)]
-struct Left {
+struct RemainingActor {
     key: Key,
-    is_held: bool,
+    has_finalizer: bool,
     has_queue: bool,
 }
 
-impl Left {
+impl RemainingActor {
     fn of(actor: &ActorRecord) -> Self {
-        let told = &actor.told;
+        let status = &actor.status_view;
         Self {
             key: actor.metadata.key.clone(),
-            is_held: actor.finalizers.iter().any(|it| **it == *FINALIZER),
-            has_queue: told.queue.is_some() || !told.retired_queues.is_empty(),
+            has_finalizer: actor.has_finalizer(FINALIZER),
+            has_queue: status.queue.is_some() || !status.retired_queues.is_empty(),
         }
     }
 }
@@ -44,7 +43,7 @@ impl Left {
 /// Reports by the exit code whether no actor blocks an uninstall in these namespaces (all of them, if empty).
 /// `rollback` is the command after which Helm upgrades the release again.
 pub async fn check(kubeconfig: Option<&str>, namespaces: &[String], rollback: &str) -> ExitCode {
-    match looked(kubeconfig, namespaces).await {
+    match remaining_actors(kubeconfig, namespaces).await {
         Ok(actors) => match refusal(&actors, rollback) {
             None => {
                 println!("no AsyncActor is left: the operator can be uninstalled");
@@ -65,23 +64,26 @@ pub async fn check(kubeconfig: Option<&str>, namespaces: &[String], rollback: &s
     }
 }
 
-async fn looked(kubeconfig: Option<&str>, namespaces: &[String]) -> Result<Vec<Left>, BoxError> {
-    let config = api_server::config(kubeconfig, ANSWER).await?;
+async fn remaining_actors(
+    kubeconfig: Option<&str>,
+    namespaces: &[String],
+) -> Result<Vec<RemainingActor>, BoxError> {
+    let config = api_server::config(kubeconfig, READ_TIMEOUT).await?;
     let client = Client::try_from(config)?;
     let apis: Vec<Api<Projected<ActorRecord>>> = match namespaces {
         [] => vec![Api::all(client)],
-        some => {
-            let of = |namespace: &String| Api::namespaced(client.clone(), namespace);
-            some.iter().map(of).collect()
-        }
+        some => some
+            .iter()
+            .map(|namespace| Api::namespaced(client.clone(), namespace))
+            .collect(),
     };
     let started = Instant::now();
-    let mut left = Vec::new();
+    let mut actors = Vec::new();
     for api in apis {
         loop {
             match list(&api).await {
-                Ok(found) => {
-                    left.extend(found);
+                Ok(listed) => {
+                    actors.extend(listed);
                     break;
                 }
                 // The CRD does not exist.
@@ -89,41 +91,45 @@ async fn looked(kubeconfig: Option<&str>, namespaces: &[String]) -> Result<Vec<L
                 Err(kube::Error::Api(status)) if status.is_forbidden() => {
                     return Err(status.message.into());
                 }
-                Err(error) if started.elapsed() >= PATIENCE => return Err(error.into()),
+                Err(error) if started.elapsed() >= RETRY_TIMEOUT => return Err(error.into()),
                 Err(_) => sleep(PAUSE).await,
             }
         }
     }
-    Ok(left)
+    Ok(actors)
 }
 
-async fn list(api: &Api<Projected<ActorRecord>>) -> Result<Vec<Left>, kube::Error> {
-    let (mut found, mut params) = (Vec::new(), ListParams::default().limit(PAGE));
+async fn list(api: &Api<Projected<ActorRecord>>) -> Result<Vec<RemainingActor>, kube::Error> {
+    let (mut actors, mut params) = (Vec::new(), ListParams::default().limit(PAGE));
     loop {
         let page = api.list(&params).await?;
-        found.extend(page.items.iter().map(|seen| Left::of(&seen.record)));
+        actors.extend(
+            page.items
+                .iter()
+                .map(|actor| RemainingActor::of(&actor.record)),
+        );
         match page.metadata.continue_.filter(|it| !it.is_empty()) {
             Some(next) => params = params.continue_token(&next),
-            None => return Ok(found),
+            None => return Ok(actors),
         }
     }
 }
 
 /// Why the operator must not be uninstalled; `None` if it may be.
-fn refusal(actors: &[Left], rollback: &str) -> Option<String> {
-    let held: Vec<_> = actors.iter().filter(|it| it.is_held).collect();
-    if held.is_empty() {
+fn refusal(actors: &[RemainingActor], rollback: &str) -> Option<String> {
+    let blocking: Vec<_> = actors.iter().filter(|it| it.has_finalizer).collect();
+    if blocking.is_empty() {
         return None;
     }
-    let with_queues = held.iter().filter(|it| it.has_queue).count();
+    let with_queues = blocking.iter().filter(|it| it.has_queue).count();
     let mut text = format!(
         "{} AsyncActors are left, {with_queues} of them with a queue:",
-        held.len()
+        blocking.len()
     );
-    for Left { key, .. } in held.iter().take(NAMED) {
+    for RemainingActor { key, .. } in blocking.iter().take(MAX_NAMED_ACTORS) {
         let _ = write!(text, " {key}");
     }
-    if held.len() > NAMED {
+    if blocking.len() > MAX_NAMED_ACTORS {
         text.push_str(" …");
     }
     let _ = write!(
@@ -146,28 +152,28 @@ fn ways_out(rollback: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Left, refusal};
+    use super::{RemainingActor, refusal};
     use crate::record::Key;
 
-    fn left(name: &str, is_held: bool, has_queue: bool) -> Left {
+    fn remaining(name: &str, has_finalizer: bool, has_queue: bool) -> RemainingActor {
         let key = Key::new("team", name);
-        Left {
+        RemainingActor {
             key,
-            is_held,
+            has_finalizer,
             has_queue,
         }
     }
 
     /// QUE-49
     #[test]
-    fn operator_stays_as_long_as_an_actor_needs_it() {
-        let refusal = |actors: &[Left]| refusal(actors, "helm rollback o 3");
+    fn uninstall_is_refused_while_an_actor_has_the_finalizer() {
+        let refusal = |actors: &[RemainingActor]| refusal(actors, "helm rollback o 3");
         assert_eq!(refusal(&[]), None);
-        assert_eq!(refusal(&[left("new", false, false)]), None);
+        assert_eq!(refusal(&[remaining("new", false, false)]), None);
         let some = [
-            left("new", false, false),
-            left("a", true, true),
-            left("b", true, false),
+            remaining("new", false, false),
+            remaining("a", true, true),
+            remaining("b", true, false),
         ];
         let text = refusal(&some).unwrap();
         for part in [
@@ -179,7 +185,7 @@ mod tests {
             assert!(text.contains(part), "{text}");
         }
         let many: Vec<_> = ["a", "b", "c", "d"]
-            .map(|name| left(name, true, true))
+            .map(|name| remaining(name, true, true))
             .into();
         let text = refusal(&many).unwrap();
         assert!(text.contains(": team/a team/b team/c …."), "{text}");

@@ -1,4 +1,4 @@
-//! The watches that fill the stores, in the namespaces that are served.
+//! The watches that fill the stores, in the watched namespaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
@@ -14,20 +14,22 @@ use tokio::task::JoinSet;
 
 use super::binding_watches;
 use super::operator::Operator;
-use crate::binding::MarkedPods;
+use crate::binding::LabelledPods;
 use crate::cluster::keda;
 use crate::cluster::store::{Scope, Store};
 use crate::cluster::watch::{Selector, Watch, WatchSink};
 use crate::context::Context;
-use crate::record::{CrdRecord, Enqueue, PodEventRecord, PodRecord, Record, RefusalRecord};
+use crate::record::{
+    CrdRecord, Enqueue, PodEventRecord, PodRecord, Record, StatefulSetFailureRecord,
+};
 
 /// Objects that belong to one actor.
-const OURS: &str = "app.kubernetes.io/managed-by=asya-operator";
+const MANAGED_BY_SELECTOR: &str = "app.kubernetes.io/managed-by=asya-operator";
 /// Objects shared by the actors of a namespace.
 const SHARED: &str = "app.kubernetes.io/part-of=asya";
 
-/// Warnings about volumes that cannot be mounted. A field selector can match one reason or exclude several: exclude the
-/// most frequent other ones.
+/// Warnings about volumes that cannot be mounted. A field selector can match one reason or exclude several, so exclude
+/// the most frequent other reasons.
 const POD_WARNINGS: &str = "involvedObject.kind=Pod,type=Warning,\
     reason!=BackOff,reason!=Failed,reason!=FailedCreatePodSandBox,\
     reason!=FailedScheduling,reason!=FailedToRetrieveImagePullSecret,reason!=Unhealthy";
@@ -40,51 +42,55 @@ pub struct Watches {
     operator: Operator,
     client: Client,
     running: BTreeMap<Scope, JoinSet<()>>,
-    keda: WatchesOfCrds,
+    keda: KedaCrdWatches,
     _of_bindings: JoinSet<()>,
 }
 
 /// Watches of KEDA's CRDs, which are cluster-scoped.
-struct WatchesOfCrds {
+struct KedaCrdWatches {
     _running: JoinSet<()>,
     /// Completes once it is known whether KEDA is installed.
-    known: Shared<BoxFuture<'static, ()>>,
+    discovered: Shared<BoxFuture<'static, ()>>,
 }
 
 impl Watches {
     /// Starts only the watches of KEDA's CRDs and those that follow the bindings.
     pub fn new(operator: Operator, client: Client) -> Self {
-        let keda = WatchesOfCrds::start(&operator, &client);
-        let mut of_bindings = JoinSet::new();
+        let keda = KedaCrdWatches::start(&operator, &client);
+        let mut binding_tasks = JoinSet::new();
         let tasks = &operator.tasks;
         let objects = binding_watches::follow(operator.clone(), client.clone());
-        of_bindings.spawn(tasks.unending("watches of bindings", objects));
+        binding_tasks.spawn(tasks.run_forever("watches of bindings", objects));
         let kinds = binding_watches::follow_kinds(operator.clone(), client.clone());
-        of_bindings.spawn(tasks.unending("watch of kinds", kinds));
+        binding_tasks.spawn(tasks.run_forever("watch of kinds", kinds));
         Self {
             operator,
             client,
             running: BTreeMap::new(),
             keda,
-            _of_bindings: of_bindings,
+            _of_bindings: binding_tasks,
         }
     }
 
-    /// Starts missing watches and stops those that are no longer wanted, whose actors are left as they are. Returns
-    /// whether anything changed.
-    pub fn cover(&mut self, scopes: &BTreeSet<Scope>) -> bool {
+    /// Starts missing watches and stops those of other namespaces, leaving their actors unchanged. Returns whether
+    /// anything changed.
+    pub fn set_scopes(&mut self, scopes: &BTreeSet<Scope>) -> bool {
         let before: BTreeSet<Scope> = self.running.keys().cloned().collect();
         if before == *scopes {
             return false;
         }
         self.running.retain(|scope, _| scopes.contains(scope));
         self.operator.forget_all_but(scopes);
-        let place = scopes.first().cloned().flatten();
-        self.operator.context.bindings.kinds.look_in(place);
+        let access_scope = scopes.first().cloned().flatten();
+        self.operator
+            .context
+            .bindings
+            .kinds
+            .set_access_scope(access_scope);
         let actors = &self.operator.context.stores.actors;
         scopes
             .difference(&before)
-            .for_each(|scope| actors.awaited(scope));
+            .for_each(|scope| actors.list_pending(scope));
         for scope in scopes.difference(&before) {
             let tasks = self.start_all(scope);
             self.running.insert(scope.clone(), tasks);
@@ -96,7 +102,7 @@ impl Watches {
         let Context {
             stores,
             workloads,
-            refusals,
+            creation_failures,
             config_maps,
             service_accounts,
             scaled_objects,
@@ -104,37 +110,55 @@ impl Watches {
             ..
         } = &*self.operator.context;
         let tasks = [
-            self.task(scope, &stores.actors, None, Operator::reclaim),
+            self.task(scope, &stores.actors, None, Operator::on_actor_change),
             self.task(
                 scope,
                 &workloads.deployments.store,
-                Some(OURS),
-                Operator::wake,
+                Some(MANAGED_BY_SELECTOR),
+                Operator::on_change,
             ),
             self.task(
                 scope,
                 &workloads.stateful_sets.store,
-                Some(OURS),
-                Operator::wake,
+                Some(MANAGED_BY_SELECTOR),
+                Operator::on_change,
             ),
-            self.task(scope, &service_accounts.store, Some(OURS), Operator::wake),
+            self.task(
+                scope,
+                &service_accounts.store,
+                Some(MANAGED_BY_SELECTOR),
+                Operator::on_change,
+            ),
             self.task(
                 scope,
                 &config_maps.objects.store,
                 Some(SHARED),
-                Operator::wake,
+                Operator::on_change,
             ),
             self.task_of_pods(scope),
-            self.task_of_events::<PodEventRecord>(scope, stores.mounts.clone(), POD_WARNINGS),
-            self.task_of_events::<RefusalRecord>(scope, refusals.clone(), SET_REFUSALS),
+            self.task_of_events::<PodEventRecord>(
+                scope,
+                stores.mount_failures.clone(),
+                POD_WARNINGS,
+            ),
+            self.task_of_events::<StatefulSetFailureRecord>(
+                scope,
+                creation_failures.clone(),
+                SET_REFUSALS,
+            ),
             // No label selector: foreign HPAs and `ScaledObject`s may scale the same workload.
-            self.task(scope, &stores.hpas, None, Operator::wake_scaled),
-            self.task_of_keda(scope, &scaled_objects.store, None, Operator::wake_scaled),
+            self.task(scope, &stores.hpas, None, Operator::on_autoscaler_change),
+            self.task_of_keda(
+                scope,
+                &scaled_objects.store,
+                None,
+                Operator::on_autoscaler_change,
+            ),
             self.task_of_keda(
                 scope,
                 &trigger_authentications.store,
-                Some(OURS),
-                Operator::wake,
+                Some(MANAGED_BY_SELECTOR),
+                Operator::on_change,
             ),
         ];
         tasks.into_iter().collect()
@@ -145,25 +169,25 @@ impl Watches {
         scope: &Scope,
         store: &Arc<Store<R>>,
         labels: Option<&'static str>,
-        concerned: fn(&Operator, Enqueue),
+        on_change: fn(&Operator, Enqueue),
     ) -> BoxFuture<'static, ()>
     where
         R: Record,
         R::Kind: Resource<Scope = NamespaceResourceScope>,
     {
         let watch = self.watch(scope, store.clone(), by_labels(labels));
-        self.run(watch, ready(()), concerned)
+        self.run(watch, ready(()), on_change)
     }
 
-    /// Watches the pods of actors, which bindings need, too.
+    /// Watches the pods of actors, which bindings also need.
     fn task_of_pods(&self, scope: &Scope) -> BoxFuture<'static, ()> {
         let Context {
             stores, bindings, ..
         } = &*self.operator.context;
         let store: Arc<dyn WatchSink<PodRecord>> =
-            Arc::new(MarkedPods::new(&stores.pods, bindings));
+            Arc::new(LabelledPods::new(&stores.pods, bindings));
         let watch = self.watch(scope, store, by_labels(Some(label::ASYA)));
-        self.run(watch, ready(()), Operator::wake)
+        self.run(watch, ready(()), Operator::on_change)
     }
 
     /// Watches a kind of KEDA, which may be installed or removed at any time.
@@ -172,7 +196,7 @@ impl Watches {
         scope: &Scope,
         store: &Arc<Store<R>>,
         labels: Option<&'static str>,
-        concerned: fn(&Operator, Enqueue),
+        on_change: fn(&Operator, Enqueue),
     ) -> BoxFuture<'static, ()>
     where
         R: Record,
@@ -182,14 +206,14 @@ impl Watches {
             served: Some(self.operator.context.keda.installed()),
             ..self.watch(scope, store.clone(), by_labels(labels))
         };
-        self.run(watch, self.keda.known.clone(), concerned)
+        self.run(watch, self.keda.discovered.clone(), on_change)
     }
 
-    /// Watches Events that report what no object shows.
+    /// Watches Events about failures that no object's status reports.
     fn task_of_events<R>(
         &self,
         scope: &Scope,
-        told: Arc<dyn WatchSink<R>>,
+        sink: Arc<dyn WatchSink<R>>,
         fields: &'static str,
     ) -> BoxFuture<'static, ()>
     where
@@ -199,8 +223,8 @@ impl Watches {
             fields: Some(fields.into()),
             ..Selector::default()
         };
-        let watch = self.watch(scope, told, selector);
-        self.run(watch, ready(()), Operator::wake)
+        let watch = self.watch(scope, sink, selector);
+        self.run(watch, ready(()), Operator::on_change)
     }
 
     /// Runs a watch once `first` has completed.
@@ -208,7 +232,7 @@ impl Watches {
         &self,
         watch: Watch<R>,
         first: impl Future<Output = ()> + Send + 'static,
-        concerned: fn(&Operator, Enqueue),
+        on_change: fn(&Operator, Enqueue),
     ) -> BoxFuture<'static, ()>
     where
         R: Record,
@@ -218,11 +242,11 @@ impl Watches {
         let run = async move {
             first.await;
             watch
-                .run(move |concerns| concerned(&operator, concerns))
+                .run(move |enqueue| on_change(&operator, enqueue))
                 .await;
         };
-        let name = format!("watch {}", R::what());
-        self.operator.tasks.unending(&name, run).boxed()
+        let name = format!("watch {}", R::kind_name());
+        self.operator.tasks.run_forever(&name, run).boxed()
     }
 
     fn watch<R>(&self, scope: &Scope, store: Arc<dyn WatchSink<R>>, selector: Selector) -> Watch<R>
@@ -231,7 +255,7 @@ impl Watches {
         R::Kind: Resource<Scope = NamespaceResourceScope>,
     {
         let client = self.client.clone();
-        let (api, place) = match scope {
+        let (api, suffix) = match scope {
             Some(namespace) => (
                 Api::namespaced(client, namespace),
                 format!(" in {namespace}"),
@@ -244,8 +268,8 @@ impl Watches {
             scope: scope.clone(),
             selector,
             served: None,
-            store,
-            gate: readiness.gate(&format!("watch {}{place}", R::what())),
+            sink: store,
+            gate: readiness.gate(&format!("watch {}{suffix}", R::kind_name())),
             metrics: Arc::clone(&self.operator.context.metrics),
         }
     }
@@ -258,33 +282,32 @@ fn by_labels(labels: Option<&'static str>) -> Selector {
     }
 }
 
-impl WatchesOfCrds {
+impl KedaCrdWatches {
     fn start(operator: &Operator, client: &Client) -> Self {
         let (mut running, mut opened) = (JoinSet::new(), Vec::new());
         let crds = &operator.context.keda.crds;
-        for ((name, selected), store) in keda::CRDS.into_iter().zip(crds) {
+        for ((name, field_selector), store) in keda::CRDS.into_iter().zip(crds) {
             let gate = operator.readiness.gate(&format!("watch CRD {name}"));
             opened.push(gate.opened());
             let watch: Watch<CrdRecord> = Watch {
                 api: Api::all(client.clone()),
                 scope: None,
                 selector: Selector {
-                    fields: Some(selected.into()),
+                    fields: Some(field_selector.into()),
                     ..Selector::default()
                 },
                 served: None,
-                store: store.clone(),
+                sink: store.clone(),
                 gate,
                 metrics: Arc::clone(&operator.context.metrics),
             };
             let (operator, tasks) = (operator.clone(), operator.tasks.clone());
-            let run = watch.run(move |concerns| operator.look_for_keda(concerns));
-            running.spawn(tasks.unending(&format!("watch CRD {name}"), run));
+            let run = watch.run(move |enqueue| operator.on_keda_crd_change(enqueue));
+            running.spawn(tasks.run_forever(&format!("watch CRD {name}"), run));
         }
-        let known = join_all(opened).map(drop).boxed().shared();
         Self {
             _running: running,
-            known,
+            discovered: join_all(opened).map(drop).boxed().shared(),
         }
     }
 }

@@ -6,16 +6,16 @@ use asya_shared::backoff::Backoff;
 use tracing::{Instrument, info_span, warn};
 
 use crate::context::Context;
-use crate::fault::{Error, Failure, Requeue};
+use crate::fault::{BackoffKind, Error, Requeue};
 use crate::reconcile;
 use crate::reconcile::work_item::WorkItem;
 use crate::record::Key;
 use crate::work_queue::{Attempt, RunOutcome};
 
-/// First delay of the slow backoff, for faults that no event will resolve.
-const SLOWLY: Duration = Duration::from_secs(30);
+/// Initial delay of the slow backoff, for faults that no event will resolve.
+const SLOW_BACKOFF_BASE: Duration = Duration::from_secs(30);
 
-/// How often actors are resynced, and how long retries may be delayed.
+/// Resync interval and limits of retries.
 #[derive(Clone, Copy, Debug)]
 pub struct RequeuePolicy {
     /// Resync interval of every actor, with a jitter of 10 %; zero disables it (FW-5).
@@ -29,18 +29,22 @@ pub async fn run(
     context: &Context,
     work: WorkItem,
     attempt: Attempt,
-    pace: RequeuePolicy,
+    policy: RequeuePolicy,
 ) -> RunOutcome {
     match work {
-        WorkItem::Actor(key) => match pass(context, key, attempt).await {
-            Some(retry) => pace.outcome(retry, attempt),
+        WorkItem::Actor(key) => match reconcile_actor(context, key, attempt).await {
+            Some(retry) => policy.outcome(retry, attempt),
             None => RunOutcome::Done,
         },
-        WorkItem::RuntimeScript => match context.runtime.ensure_home(&context.config_maps).await {
+        WorkItem::RuntimeScript => match context
+            .runtime_script
+            .ensure_in_runtime_namespace(&context.config_maps)
+            .await
+        {
             Ok(None) => RunOutcome::Done,
-            Ok(Some(retry)) => pace.outcome(retry, attempt),
+            Ok(Some(retry)) => policy.outcome(retry, attempt),
             Err(error) => {
-                warn!(%error, "cannot write the runtime script's ConfigMap in its home namespace");
+                warn!(%error, "cannot write the runtime script's ConfigMap in the runtime namespace");
                 RunOutcome::FAILED
             }
         },
@@ -48,7 +52,7 @@ pub async fn run(
 }
 
 /// Reconciles an actor once, with its metrics and a tracing span (FW-10).
-async fn pass(context: &Context, key: Key, attempt: Attempt) -> Option<Requeue> {
+async fn reconcile_actor(context: &Context, key: Key, attempt: Attempt) -> Option<Requeue> {
     let actor = context.stores.actors.get(&key);
     let (uid, generation) =
         actor.map_or_else(Default::default, |a| (a.metadata.uid.clone(), a.generation));
@@ -60,7 +64,7 @@ async fn pass(context: &Context, key: Key, attempt: Attempt) -> Option<Requeue> 
         generation,
         id = fastrand::u32(..)
     );
-    let timer = context.metrics.pass();
+    let timer = context.metrics.start_reconcile();
     let result = reconcile::reconcile(context, &key, attempt)
         .instrument(span.clone())
         .await;
@@ -69,12 +73,12 @@ async fn pass(context: &Context, key: Key, attempt: Attempt) -> Option<Requeue> 
         Ok(retry) => {
             match retry {
                 None | Some(Requeue::AwaitChange) => timer.succeeded(),
-                Some(_) => timer.looks_again(),
+                Some(_) => timer.requeued(),
             }
             *retry
         }
         Err(Error::Stale(_) | Error::Busy(..)) => {
-            timer.looks_again();
+            timer.requeued();
             result.as_ref().err().map(Error::retry)
         }
         Err(error) => {
@@ -83,8 +87,8 @@ async fn pass(context: &Context, key: Key, attempt: Attempt) -> Option<Requeue> 
             Some(error.retry())
         }
     };
-    if attempt.last && retry.and_then(Requeue::failure).is_some() {
-        context.metrics.gave_up();
+    if attempt.last && retry.and_then(Requeue::backoff).is_some() {
+        context.metrics.retries_exhausted();
         warn!("no more retries until an event (--retry-attempts)");
     }
     retry
@@ -95,21 +99,21 @@ impl RequeuePolicy {
         match retry {
             Requeue::AwaitChange if self.resync.is_zero() => RunOutcome::Done,
             Requeue::AwaitChange => {
-                RunOutcome::Again(self.resync.mul_f64(0.9 + 0.2 * fastrand::f64()))
+                RunOutcome::RequeueAfter(self.resync.mul_f64(0.9 + 0.2 * fastrand::f64()))
             }
-            Requeue::Now => RunOutcome::Again(Duration::ZERO),
-            Requeue::After(delay) => RunOutcome::Again(delay),
-            Requeue::Backoff => self.failed(Failure::Backoff, attempt, None),
-            Requeue::SlowBackoff => self.failed(Failure::SlowBackoff, attempt, None),
-            Requeue::FailedAnd(failure, timer) => self.failed(failure, attempt, Some(timer)),
+            Requeue::Now => RunOutcome::RequeueAfter(Duration::ZERO),
+            Requeue::After(delay) => RunOutcome::RequeueAfter(delay),
+            Requeue::Backoff => self.failed(BackoffKind::Backoff, attempt, None),
+            Requeue::SlowBackoff => self.failed(BackoffKind::SlowBackoff, attempt, None),
+            Requeue::BackoffOrAfter(failure, timer) => self.failed(failure, attempt, Some(timer)),
         }
     }
 
-    fn failed(self, failure: Failure, attempt: Attempt, timer: Option<Duration>) -> RunOutcome {
+    fn failed(self, failure: BackoffKind, attempt: Attempt, timer: Option<Duration>) -> RunOutcome {
         let after = match failure {
-            Failure::Backoff => None,
-            Failure::SlowBackoff => {
-                let full = Backoff::new(SLOWLY, self.longest).after(attempt.failures);
+            BackoffKind::Backoff => None,
+            BackoffKind::SlowBackoff => {
+                let full = Backoff::new(SLOW_BACKOFF_BASE, self.longest).after(attempt.failures);
                 Some(full.mul_f64(0.8 + 0.2 * fastrand::f64()))
             }
         };
@@ -122,7 +126,7 @@ mod tests {
     use std::time::Duration;
 
     use super::RequeuePolicy;
-    use crate::fault::{Failure, Requeue};
+    use crate::fault::{BackoffKind, Requeue};
     use crate::work_queue::{Attempt, RunOutcome};
 
     const FIRST: Attempt = Attempt {
@@ -140,12 +144,14 @@ mod tests {
     /// FW-5
     #[test]
     fn idle_actor_is_resynced_with_ten_percent_jitter() {
-        for _ in 0..100 {
-            let RunOutcome::Again(delay) = every(1000).outcome(Requeue::AwaitChange, FIRST) else {
-                panic!()
-            };
-            assert!((900..=1100).contains(&delay.as_secs()), "{delay:?}");
-        }
+        let delays: Vec<_> = (0..100)
+            .map(|_| match every(1000).outcome(Requeue::AwaitChange, FIRST) {
+                RunOutcome::RequeueAfter(delay) => delay.as_secs(),
+                outcome => panic!("{outcome:?}"),
+            })
+            .collect();
+        assert!(delays.iter().all(|it| (900..=1100).contains(it)));
+        assert!(delays.iter().any(|it| *it != delays[0]), "{delays:?}");
         assert_eq!(
             every(0).outcome(Requeue::AwaitChange, FIRST),
             RunOutcome::Done
@@ -154,27 +160,30 @@ mod tests {
 
     /// FW-28, FW-32
     #[test]
-    fn every_retry_has_its_delay() {
-        let pace = every(1000);
+    fn every_requeue_has_its_delay() {
+        let policy = every(1000);
         let delay = Duration::from_secs(65);
         assert_eq!(
-            pace.outcome(Requeue::Now, FIRST),
-            RunOutcome::Again(Duration::ZERO)
+            policy.outcome(Requeue::Now, FIRST),
+            RunOutcome::RequeueAfter(Duration::ZERO)
         );
         assert_eq!(
-            pace.outcome(Requeue::After(delay), FIRST),
-            RunOutcome::Again(delay)
+            policy.outcome(Requeue::After(delay), FIRST),
+            RunOutcome::RequeueAfter(delay)
         );
-        assert_eq!(pace.outcome(Requeue::Backoff, FIRST), RunOutcome::FAILED);
+        assert_eq!(policy.outcome(Requeue::Backoff, FIRST), RunOutcome::FAILED);
         let timer = Some(delay);
         assert_eq!(
-            pace.outcome(Requeue::FailedAnd(Failure::Backoff, delay), FIRST),
+            policy.outcome(Requeue::BackoffOrAfter(BackoffKind::Backoff, delay), FIRST),
             RunOutcome::Failed { after: None, timer }
         );
-        let slowly = pace.outcome(Requeue::FailedAnd(Failure::SlowBackoff, delay), FIRST);
+        let outcome = policy.outcome(
+            Requeue::BackoffOrAfter(BackoffKind::SlowBackoff, delay),
+            FIRST,
+        );
         assert!(
-            matches!(slowly, RunOutcome::Failed { after: Some(after), timer: Some(it) } if after < delay && it == delay),
-            "{slowly:?}"
+            matches!(outcome, RunOutcome::Failed { after: Some(after), timer: Some(timer) } if after < delay && timer == delay),
+            "{outcome:?}"
         );
         for (failures, least, most) in [(0, 24, 30), (1, 48, 60), (2, 96, 120), (9, 240, 300)] {
             let attempt = Attempt {
@@ -184,7 +193,7 @@ mod tests {
             let RunOutcome::Failed {
                 after: Some(after),
                 timer: None,
-            } = pace.outcome(Requeue::SlowBackoff, attempt)
+            } = policy.outcome(Requeue::SlowBackoff, attempt)
             else {
                 panic!()
             };

@@ -9,6 +9,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
 use super::Bindings;
+use crate::clock;
 use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
 use crate::record::{
@@ -19,9 +20,9 @@ use crate::record::{
 /// Known admission constraints.
 #[derive(Debug, Default)]
 pub struct Constraints {
-    quotas: Known<QuotaRecord>,
-    ranges: Known<LimitRangeRecord>,
-    namespaces: Known<NamespaceRecord>,
+    quotas: ConstraintStore<QuotaRecord>,
+    ranges: ConstraintStore<LimitRangeRecord>,
+    namespaces: ConstraintStore<NamespaceRecord>,
 }
 
 impl Constraints {
@@ -30,9 +31,9 @@ impl Constraints {
     pub fn limits(&self, namespace: &str) -> Option<BTreeSet<Box<str>>> {
         let quotas = self.quotas.of(namespace)?;
         let ranges = self.ranges.of(namespace)?;
-        let given: BTreeSet<_> = ranges.iter().flat_map(|range| range.defaults()).collect();
+        let defaulted: BTreeSet<_> = ranges.iter().flat_map(|range| range.defaults()).collect();
         let mut limits: BTreeSet<_> = quotas.iter().flat_map(|quota| quota.limits()).collect();
-        limits.retain(|name| !given.contains(name));
+        limits.retain(|name| !defaulted.contains(name));
         Some(limits)
     }
 
@@ -54,7 +55,7 @@ impl Constraints {
 }
 
 #[derive(Debug)]
-pub(super) struct Known<R> {
+pub(super) struct ConstraintStore<R> {
     inner: Mutex<Inner<R>>,
 }
 
@@ -63,11 +64,11 @@ struct Inner<R> {
     records: HashMap<Key, Arc<R>>,
     /// Scopes whose first list is complete or forbidden.
     listed: HashSet<Scope>,
-    /// Records that running lists have not shown yet.
+    /// Records that lists in progress have not returned yet.
     missing: HashMap<Scope, HashSet<Key>>,
 }
 
-impl<R> Default for Known<R> {
+impl<R> Default for ConstraintStore<R> {
     fn default() -> Self {
         let inner = Inner {
             records: HashMap::new(),
@@ -93,58 +94,58 @@ fn is_in(key: &Key, scope: &Scope) -> bool {
     scope.as_ref().is_none_or(|scope| scope == namespace(key))
 }
 
-impl<R: Record> Known<R> {
+impl<R: Record> ConstraintStore<R> {
     fn size(&self) -> (Cow<'static, str>, usize) {
-        (R::what(), self.inner.lock().records.len())
+        (R::kind_name(), self.inner.lock().records.len())
     }
 
     fn of(&self, name: &str) -> Option<Vec<Arc<R>>> {
         let inner = self.inner.lock();
         let is_listed = |scope: &Scope| scope.as_deref().is_none_or(|scope| scope == name);
         inner.listed.iter().any(is_listed).then(|| {
-            let all = inner.records.iter();
-            let of_it = all.filter(|(key, _)| **namespace(key) == *name);
-            of_it.map(|(_, record)| Arc::clone(record)).collect()
+            let records = inner.records.iter();
+            let in_namespace = records.filter(|(key, _)| **namespace(key) == *name);
+            in_namespace.map(|(_, record)| Arc::clone(record)).collect()
         })
     }
 
-    fn relisting(&self, scope: &Scope) {
+    fn init(&self, scope: &Scope) {
         let mut inner = self.inner.lock();
         let keys = inner.records.keys().filter(|key| is_in(key, scope));
         let keys = keys.cloned().collect();
         inner.missing.insert(scope.clone(), keys);
     }
 
-    /// Stores a record. Returns its namespace if it has changed after the first list was complete.
-    fn show(&self, scope: &Scope, record: &Arc<R>) -> Option<Arc<str>> {
+    /// Stores a record. Returns its namespace if the record changed after the first list was complete.
+    fn apply(&self, scope: &Scope, record: &Arc<R>) -> Option<Arc<str>> {
         let mut inner = self.inner.lock();
         let key = record.metadata().key.clone();
         if let Some(missing) = inner.missing.get_mut(scope) {
             missing.remove(&key);
         }
-        let of = Arc::clone(namespace(&key));
+        let namespace = Arc::clone(namespace(&key));
         let before = inner.records.insert(key, Arc::clone(record));
         let differs = before.is_none_or(|before| before != *record);
-        // The first list shows existing objects, which is not a change.
-        (differs && inner.listed.contains(scope)).then_some(of)
+        // Objects returned by the first list are not changes.
+        (differs && inner.listed.contains(scope)).then_some(namespace)
     }
 
-    fn removed(&self, record: &R) -> Option<Arc<str>> {
+    fn delete(&self, record: &R) -> Option<Arc<str>> {
         let key = &record.metadata().key;
-        let gone = self.inner.lock().records.remove(key);
-        gone.map(|_| Arc::clone(namespace(key)))
+        let removed = self.inner.lock().records.remove(key);
+        removed.map(|_| Arc::clone(namespace(key)))
     }
 
     /// Completes a list. Returns whether it is the first one in this scope, and the namespaces of deleted records.
-    fn relisted(&self, scope: &Scope) -> (bool, Vec<Arc<str>>) {
+    fn init_done(&self, scope: &Scope) -> (bool, Vec<Arc<str>>) {
         let mut inner = self.inner.lock();
         let missing = inner.missing.remove(scope).unwrap_or_default();
-        let gone = missing.iter().map(|key| {
+        let deleted = missing.iter().map(|key| {
             inner.records.remove(key);
             Arc::clone(namespace(key))
         });
-        let gone = gone.collect();
-        (inner.listed.insert(scope.clone()), gone)
+        let deleted = deleted.collect();
+        (inner.listed.insert(scope.clone()), deleted)
     }
 
     /// Treats the scope as listed although its first list fails, so that no constraint is assumed.
@@ -166,64 +167,65 @@ impl<R: Record> Known<R> {
 /// A kind of constraint.
 pub(super) trait Constraint: Record {
     /// The store of its records.
-    fn known(constraints: &Constraints) -> &Known<Self>;
+    fn known(constraints: &Constraints) -> &ConstraintStore<Self>;
 }
 
 impl Constraint for QuotaRecord {
-    fn known(constraints: &Constraints) -> &Known<Self> {
+    fn known(constraints: &Constraints) -> &ConstraintStore<Self> {
         &constraints.quotas
     }
 }
 
 impl Constraint for LimitRangeRecord {
-    fn known(constraints: &Constraints) -> &Known<Self> {
+    fn known(constraints: &Constraints) -> &ConstraintStore<Self> {
         &constraints.ranges
     }
 }
 
 impl Constraint for NamespaceRecord {
-    fn known(constraints: &Constraints) -> &Known<Self> {
+    fn known(constraints: &Constraints) -> &ConstraintStore<Self> {
         &constraints.namespaces
     }
 }
 
 /// A changed constraint requests a dry run for each binding in the namespace (SAFE-4).
 impl<R: Constraint> WatchSink<R> for Bindings {
-    fn relisting(&self, scope: &Scope) {
-        R::known(&self.constraints).relisting(scope);
+    fn init(&self, scope: &Scope) {
+        R::known(&self.constraints).init(scope);
     }
 
-    fn show(&self, scope: &Scope, seen: &Projected<R>) -> Vec<Enqueue> {
-        let changed = R::known(&self.constraints).show(scope, &seen.record);
-        changed.map_or_else(Vec::new, |namespace| self.judged_anew(namespace))
+    fn apply(&self, scope: &Scope, projected: &Projected<R>) -> Vec<Enqueue> {
+        let changed = R::known(&self.constraints).apply(scope, &projected.record);
+        changed.map_or_else(Vec::new, |namespace| self.request_dry_runs(namespace))
     }
 
-    fn removed(&self, _: &Scope, seen: &Projected<R>) -> Vec<Enqueue> {
-        let changed = R::known(&self.constraints).removed(&seen.record);
-        changed.map_or_else(Vec::new, |namespace| self.judged_anew(namespace))
+    fn delete(&self, _: &Scope, projected: &Projected<R>) -> Vec<Enqueue> {
+        let changed = R::known(&self.constraints).delete(&projected.record);
+        changed.map_or_else(Vec::new, |namespace| self.request_dry_runs(namespace))
     }
 
-    fn relisted(&self, scope: &Scope) -> Vec<Enqueue> {
-        let (first, gone) = R::known(&self.constraints).relisted(scope);
+    fn init_done(&self, scope: &Scope) -> Vec<Enqueue> {
+        let (first, deleted) = R::known(&self.constraints).init_done(scope);
         if first {
             return self.bindings_in(scope);
         }
-        let gone = gone.into_iter();
-        gone.flat_map(|namespace| self.judged_anew(namespace))
+        let namespaces = deleted.into_iter();
+        namespaces
+            .flat_map(|namespace| self.request_dry_runs(namespace))
             .collect()
     }
 
-    fn failing(&self, scope: &Scope) {
+    fn list_failed(&self, scope: &Scope) {
         R::known(&self.constraints).failing(scope);
     }
 }
 
 impl Bindings {
-    /// Requests a dry run for all bindings in the namespace, since their pods may be judged differently now.
-    fn judged_anew(&self, namespace: Arc<str>) -> Vec<Enqueue> {
+    /// Requests a dry run for all bindings in the namespace: its outcome may now differ.
+    fn request_dry_runs(&self, namespace: Arc<str>) -> Vec<Enqueue> {
         let actors = self.index.actors_in(&Some(namespace));
         for actor in &actors {
-            self.probes.request(actor);
+            self.probe_schedule.request(actor);
         }
         actors.into_iter().map(Enqueue::Actor).collect()
     }
@@ -231,25 +233,27 @@ impl Bindings {
 
 /// A controller that fails to create a target's pod requests a dry run, because the sidecar may be the reason (SAFE-4).
 impl WatchSink<CreationFailureRecord> for Bindings {
-    fn relisting(&self, _: &Scope) {}
+    fn init(&self, _: &Scope) {}
 
-    fn show(&self, _: &Scope, seen: &Projected<CreationFailureRecord>) -> Vec<Enqueue> {
-        let failure = &seen.record;
-        let Some(maker) = failure.maker.as_ref().filter(|_| is_recent(failure.last)) else {
+    fn apply(&self, _: &Scope, projected: &Projected<CreationFailureRecord>) -> Vec<Enqueue> {
+        let failure = &projected.record;
+        let Some(creator) = failure.creator.as_ref().filter(|_| is_recent(failure.last)) else {
             return Vec::new();
         };
-        let actors = self.index.actors_made_by(&failure.namespace, maker);
+        let actors = self
+            .index
+            .actors_with_pod_controller(&failure.namespace, creator);
         for actor in &actors {
-            self.probes.request(actor);
+            self.probe_schedule.request(actor);
         }
         actors.into_iter().map(Enqueue::Actor).collect()
     }
 
-    fn removed(&self, _: &Scope, _: &Projected<CreationFailureRecord>) -> Vec<Enqueue> {
+    fn delete(&self, _: &Scope, _: &Projected<CreationFailureRecord>) -> Vec<Enqueue> {
         Vec::new()
     }
 
-    fn relisted(&self, _: &Scope) -> Vec<Enqueue> {
+    fn init_done(&self, _: &Scope) -> Vec<Enqueue> {
         Vec::new()
     }
 }
@@ -257,8 +261,8 @@ impl WatchSink<CreationFailureRecord> for Bindings {
 /// How recent an Event has to be. The API server keeps Events for an hour, so a list also returns old ones.
 const RECENT: SignedDuration = SignedDuration::from_mins(2);
 
-fn is_recent(told: Timestamp) -> bool {
-    Timestamp::now().duration_since(told) < RECENT
+fn is_recent(time: Timestamp) -> bool {
+    clock::now().duration_since(time) < RECENT
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Index from objects and pods to the actors that bind them. An event without a bound actor ends here (BIND-45,
-//! BIND-60).
+//! Index from objects and pods to the actors that bind them. Events about objects that no actor binds are dropped here
+//! (BIND-45, BIND-60).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -11,34 +11,37 @@ use tokio::sync::watch;
 
 use super::kinds::Kind;
 use crate::cluster::store::Scope;
-use crate::record::{ActorRecord, Key, Maker, PodOfTarget};
+use crate::record::{ActorRecord, Key, PodCreator, TargetPod};
 
 /// Above this many namespaces a single cluster-wide watch is cheaper (BIND-61).
 const MOST_NAMESPACES: usize = 50;
 
 /// An object that an actor binds to, or that affects how a target resolves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Object {
+pub struct ObjectId {
     pub kind: Kind,
     pub key: Key,
 }
 
-impl Object {
+impl ObjectId {
     pub(super) fn is_in(&self, kind: &Kind, scope: &Scope) -> bool {
-        self.kind == *kind && scope.as_ref().is_none_or(|it| *it == self.key.namespace)
+        self.kind == *kind
+            && scope
+                .as_ref()
+                .is_none_or(|name| *name == self.key.namespace)
     }
 }
 
 /// A watch that bindings need.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    pub what: What,
+pub struct RequiredWatch {
+    pub subject: WatchSubject,
     pub scope: Scope,
 }
 
 /// What a watch covers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum What {
+pub enum WatchSubject {
     /// Pods without an actor label.
     Pods,
     /// Admission constraints on pods, and Events about failed pod creation (SAFE-4).
@@ -50,32 +53,32 @@ pub enum What {
 #[derive(Debug)]
 pub(super) struct Index {
     inner: Mutex<Inner>,
-    places: watch::Sender<BTreeSet<Place>>,
+    required_watches: watch::Sender<BTreeSet<RequiredWatch>>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     bindings: HashMap<Key, Binding>,
-    by_target: HashMap<Object, BTreeSet<Key>>,
+    by_target: HashMap<ObjectId, BTreeSet<Key>>,
     by_namespace: BTreeMap<Arc<str>, BTreeSet<Key>>,
     /// Actors by the uid of each object from their target down to its workloads. Actors that share one also share pods.
     by_uid: HashMap<Box<str>, BTreeSet<Key>>,
     /// Actors by the owners of their target.
-    by_owner: HashMap<Object, BTreeSet<Key>>,
+    by_owner: HashMap<ObjectId, BTreeSet<Key>>,
     /// Actors affected by chain changes since the last refresh.
-    concerned: HashSet<Key>,
+    pending: HashSet<Key>,
 }
 
 #[derive(Debug)]
 struct Binding {
-    target: Object,
+    target: ObjectId,
     /// Creation time and uid: the smaller one is older.
     age: (Timestamp, Box<str>),
     pods: Arc<PodMatch>,
-    /// Kinds that affect how the target resolves, its own included.
+    /// Kinds that affect how the target resolves, including its own.
     kinds: BTreeSet<Kind>,
     /// Owners of the target.
-    owners: Vec<Object>,
+    owners: Vec<ObjectId>,
     /// Uids from the target down to its workloads.
     chain: Vec<Box<str>>,
 }
@@ -84,7 +87,7 @@ impl Default for Index {
     fn default() -> Self {
         Self {
             inner: Mutex::default(),
-            places: watch::Sender::new(BTreeSet::new()),
+            required_watches: watch::Sender::new(BTreeSet::new()),
         }
     }
 }
@@ -97,32 +100,32 @@ impl Index {
     pub(super) fn refresh(&self, key: &Key, actor: Option<&ActorRecord>) -> HashSet<Key> {
         let binding = actor.and_then(Binding::of);
         let mut inner = self.inner.lock();
-        let mut concerned = std::mem::take(&mut inner.concerned);
-        let same = inner.bindings.get(key).map(|it| (&it.target, &it.age))
+        let mut affected = std::mem::take(&mut inner.pending);
+        let is_unchanged = inner.bindings.get(key).map(|it| (&it.target, &it.age))
             == binding.as_ref().map(|it| (&it.target, &it.age));
-        if same {
-            return concerned;
+        if is_unchanged {
+            return affected;
         }
-        concerned.extend(inner.drop_binding(key));
+        affected.extend(inner.drop_binding(key));
         if let Some(binding) = binding {
-            concerned.extend(inner.actors_of(&binding.target));
+            affected.extend(inner.actors_of(&binding.target));
             inner.put_binding(key, binding);
         }
-        let places = inner.places();
+        let watches = inner.watches();
         drop(inner);
-        self.tell(places);
-        concerned
+        self.publish_watches(watches);
+        affected
     }
 
-    fn tell(&self, places: BTreeSet<Place>) {
-        self.places.send_if_modified(|before| {
-            let changed = *before != places;
-            *before = places;
+    fn publish_watches(&self, watches: BTreeSet<RequiredWatch>) {
+        self.required_watches.send_if_modified(|before| {
+            let changed = *before != watches;
+            *before = watches;
             changed
         });
     }
 
-    pub(super) fn subscribe_pods(&self, actor: &Key, pods: &PodMatch) {
+    pub(super) fn set_pod_match(&self, actor: &Key, pods: &PodMatch) {
         if let Some(binding) = self.inner.lock().bindings.get_mut(actor)
             && *binding.pods != *pods
         {
@@ -133,7 +136,11 @@ impl Index {
     /// Sets the uids of an actor's target and of the objects it consists of, the target's own first.
     pub(super) fn register_target(&self, actor: &Key, chain: Vec<Box<str>>) {
         let mut inner = self.inner.lock();
-        if inner.bindings.get(actor).is_none_or(|it| it.chain == chain) {
+        if inner
+            .bindings
+            .get(actor)
+            .is_none_or(|binding| binding.chain == chain)
+        {
             return;
         }
         inner.leave_chain(actor);
@@ -146,22 +153,23 @@ impl Index {
         }
         let sharing = inner.sharing(&chain);
         inner
-            .concerned
-            .extend(sharing.into_iter().filter(|it| it != actor));
+            .pending
+            .extend(sharing.into_iter().filter(|other| other != actor));
         if let Some(binding) = inner.bindings.get_mut(actor) {
             binding.chain = chain;
         }
     }
 
-    /// Records the uid of an actor's target, so that the target's dependents concern the actor.
-    pub(super) fn located(&self, actor: &Key, uid: &str) {
-        let known = {
+    /// Records the uid of an actor's target, so that changes of the target's dependents enqueue the actor.
+    pub(super) fn record_target_uid(&self, actor: &Key, uid: &str) {
+        let is_current = {
             let inner = self.inner.lock();
             let binding = inner.bindings.get(actor);
-            binding.is_some_and(|it| it.chain.first().is_some_and(|it| **it == *uid))
+            binding
+                .is_some_and(|binding| binding.chain.first().is_some_and(|first| **first == *uid))
         };
         // A recreated target consists of other objects, so replace the whole chain.
-        if !known {
+        if !is_current {
             self.register_target(actor, vec![uid.into()]);
         }
     }
@@ -170,11 +178,13 @@ impl Index {
     pub(super) fn kinds_of(&self, actor: &Key) -> BTreeSet<Kind> {
         let inner = self.inner.lock();
         let binding = inner.bindings.get(actor);
-        binding.map(|it| it.kinds.clone()).unwrap_or_default()
+        binding
+            .map(|binding| binding.kinds.clone())
+            .unwrap_or_default()
     }
 
     /// Sets the owners of a target, which affect how it resolves.
-    pub(super) fn belongs_to(&self, target: &Object, owners: &[Object]) {
+    pub(super) fn set_owners(&self, target: &ObjectId, owners: &[ObjectId]) {
         let mut inner = self.inner.lock();
         let mut changed = false;
         for actor in inner.actors_of(target) {
@@ -185,21 +195,21 @@ impl Index {
             changed = true;
             inner.leave_owners(&actor);
             for owner in owners {
-                let of_it = inner.by_owner.entry(owner.clone()).or_default();
-                of_it.insert(actor.clone());
+                let actors = inner.by_owner.entry(owner.clone()).or_default();
+                actors.insert(actor.clone());
             }
             if let Some(binding) = inner.bindings.get_mut(&actor) {
                 binding.owners = owners.to_vec();
             }
         }
-        let places = changed.then(|| inner.places());
+        let watches = changed.then(|| inner.watches());
         drop(inner);
-        if let Some(places) = places {
-            self.tell(places);
+        if let Some(watches) = watches {
+            self.publish_watches(watches);
         }
     }
 
-    pub(super) fn target_of(&self, actor: &Key) -> Option<Object> {
+    pub(super) fn target_of(&self, actor: &Key) -> Option<ObjectId> {
         let inner = self.inner.lock();
         inner.bindings.get(actor).map(|it| it.target.clone())
     }
@@ -208,20 +218,21 @@ impl Index {
     pub(super) fn owner_before(&self, actor: &Key) -> Option<Key> {
         let inner = self.inner.lock();
         let own = inner.bindings.get(actor)?;
-        let mut rivals = inner.sharing(&own.chain);
-        rivals.extend(inner.actors_of(&own.target));
-        let older = rivals.iter();
-        let older = older.filter_map(|key| Some((&inner.bindings.get(key)?.age, key)));
-        let first = older.min()?;
-        (first.1 != actor).then(|| first.1.clone())
+        let mut candidates = inner.sharing(&own.chain);
+        candidates.extend(inner.actors_of(&own.target));
+        let by_age = candidates
+            .iter()
+            .filter_map(|key| Some((&inner.bindings.get(key)?.age, key)));
+        let (_, oldest) = by_age.min()?;
+        (oldest != actor).then(|| oldest.clone())
     }
 
-    pub(super) fn actors_of(&self, target: &Object) -> Vec<Key> {
+    pub(super) fn actors_of(&self, target: &ObjectId) -> Vec<Key> {
         self.inner.lock().actors_of(target)
     }
 
     /// Targets that are this object or that it owns.
-    pub(super) fn targets_told_by(&self, object: &Object) -> Vec<Object> {
+    pub(super) fn targets_affected_by(&self, object: &ObjectId) -> Vec<ObjectId> {
         let inner = self.inner.lock();
         let own = inner.by_target.contains_key(object).then(|| object.clone());
         let owned = inner.by_owner.get(object).into_iter().flatten();
@@ -232,7 +243,7 @@ impl Index {
     }
 
     /// Targets with one of these uids.
-    pub(super) fn targets_with(&self, uids: &[Box<str>]) -> BTreeSet<Object> {
+    pub(super) fn targets_with(&self, uids: &[Box<str>]) -> BTreeSet<ObjectId> {
         let inner = self.inner.lock();
         let actors = uids
             .iter()
@@ -244,28 +255,32 @@ impl Index {
         bindings.map(|it| it.target.clone()).collect()
     }
 
-    pub(super) fn actors_with<R: PodOfTarget>(&self, pod: &R) -> Vec<Key> {
+    pub(super) fn actors_with<R: TargetPod>(&self, pod: &R) -> Vec<Key> {
         let inner = self.inner.lock();
         let namespace = &*pod.metadata().key.namespace;
         let actors = inner.by_namespace.get(namespace).into_iter().flatten();
-        let expects = |actor: &&Key| {
+        let matches = |actor: &&Key| {
             inner
                 .bindings
                 .get(*actor)
-                .is_some_and(|it| pod.is_one_of(&it.pods))
+                .is_some_and(|binding| pod.is_one_of(&binding.pods))
         };
-        actors.filter(expects).cloned().collect()
+        actors.filter(matches).cloned().collect()
     }
 
-    /// Actors in a namespace whose pods this object can create.
-    pub(super) fn actors_made_by(&self, namespace: &Arc<str>, maker: &Maker) -> Vec<Key> {
-        let maker = Controller {
-            api_version: &maker.api_version,
-            kind: &maker.kind,
-            name: &maker.name,
+    /// Actors in a namespace for which this object can create pods.
+    pub(super) fn actors_with_pod_controller(
+        &self,
+        namespace: &Arc<str>,
+        creator: &PodCreator,
+    ) -> Vec<Key> {
+        let controller = Controller {
+            api_version: &creator.api_version,
+            kind: &creator.kind,
+            name: &creator.name,
         };
         let scope = Some(Arc::clone(namespace));
-        self.actors_where(&scope, |binding| binding.pods.owner.is_met_by(&maker))
+        self.actors_where(&scope, |binding| binding.pods.owner.is_met_by(&controller))
     }
 
     pub(super) fn actors_in(&self, scope: &Scope) -> Vec<Key> {
@@ -273,23 +288,23 @@ impl Index {
     }
 
     /// Actors in a scope whose target is affected by objects of this kind.
-    pub(super) fn actors_told_by(&self, kind: &Kind, scope: &Scope) -> Vec<Key> {
+    pub(super) fn actors_affected_by_kind(&self, kind: &Kind, scope: &Scope) -> Vec<Key> {
         self.actors_where(scope, |binding| {
-            binding.kinds.contains(kind) || binding.owners.iter().any(|it| it.kind == *kind)
+            binding.kinds.contains(kind) || binding.owners.iter().any(|owner| owner.kind == *kind)
         })
     }
 
-    fn actors_where(&self, scope: &Scope, is_one: impl Fn(&Binding) -> bool) -> Vec<Key> {
+    fn actors_where(&self, scope: &Scope, predicate: impl Fn(&Binding) -> bool) -> Vec<Key> {
         let inner = self.inner.lock();
         let namespaces = inner.by_namespace.iter();
-        let inside = namespaces.filter(|(name, _)| scope.as_ref().is_none_or(|it| it == *name));
-        let actors = inside.flat_map(|(_, actors)| actors);
-        let told = actors.filter(|key| inner.bindings.get(*key).is_some_and(&is_one));
-        told.cloned().collect()
+        let in_scope = namespaces.filter(|(name, _)| scope.as_ref().is_none_or(|it| it == *name));
+        let actors = in_scope.flat_map(|(_, actors)| actors);
+        let matching = actors.filter(|key| inner.bindings.get(*key).is_some_and(&predicate));
+        matching.cloned().collect()
     }
 
-    pub(super) fn places(&self) -> watch::Receiver<BTreeSet<Place>> {
-        self.places.subscribe()
+    pub(super) fn watches(&self) -> watch::Receiver<BTreeSet<RequiredWatch>> {
+        self.required_watches.subscribe()
     }
 }
 
@@ -304,7 +319,7 @@ impl Binding {
         let related = resolver.related().iter().map(|kind| Kind::from(*kind));
         Some(Self {
             kinds: related.chain([kind.clone()]).collect(),
-            target: Object {
+            target: ObjectId {
                 kind,
                 key: Key::new(&actor.metadata.key.namespace, &binds_to.name),
             },
@@ -320,14 +335,14 @@ impl Binding {
 }
 
 impl Inner {
-    fn actors_of(&self, target: &Object) -> Vec<Key> {
+    fn actors_of(&self, target: &ObjectId) -> Vec<Key> {
         let actors = self.by_target.get(target).into_iter().flatten();
         actors.cloned().collect()
     }
 
     fn sharing(&self, chain: &[Box<str>]) -> BTreeSet<Key> {
-        let all = chain.iter().filter_map(|uid| self.by_uid.get(uid));
-        all.flatten().cloned().collect()
+        let actors = chain.iter().filter_map(|uid| self.by_uid.get(uid));
+        actors.flatten().cloned().collect()
     }
 
     fn put_binding(&mut self, key: &Key, binding: Binding) {
@@ -364,7 +379,7 @@ impl Inner {
         others
     }
 
-    /// Removes the actor from its chain. Returns the actors that shared a part of it.
+    /// Removes the actor from its chain. Returns the actors that shared an object of it.
     fn leave_chain(&mut self, actor: &Key) -> BTreeSet<Key> {
         let Some(binding) = self.bindings.get_mut(actor) else {
             return BTreeSet::new();
@@ -385,31 +400,31 @@ impl Inner {
         }
     }
 
-    fn places(&self) -> BTreeSet<Place> {
-        let mut namespaces: BTreeMap<What, BTreeSet<Arc<str>>> = BTreeMap::new();
+    fn watches(&self) -> BTreeSet<RequiredWatch> {
+        let mut namespaces: BTreeMap<WatchSubject, BTreeSet<Arc<str>>> = BTreeMap::new();
         for (key, binding) in &self.bindings {
             let owners = binding.owners.iter().map(|owner| &owner.kind);
             let kinds = binding.kinds.iter().chain(owners).cloned();
-            for what in kinds
-                .map(What::Objects)
-                .chain([What::Pods, What::Constraints])
+            for subject in kinds
+                .map(WatchSubject::Objects)
+                .chain([WatchSubject::Pods, WatchSubject::Constraints])
             {
-                let of_it = namespaces.entry(what).or_default();
-                of_it.insert(Arc::clone(&key.namespace));
+                let names = namespaces.entry(subject).or_default();
+                names.insert(Arc::clone(&key.namespace));
             }
         }
-        let scopes = namespaces.into_iter().flat_map(|(what, names)| {
+        let watches = namespaces.into_iter().flat_map(|(subject, names)| {
             let scopes: Vec<Scope> = if names.len() > MOST_NAMESPACES {
                 vec![None]
             } else {
                 names.into_iter().map(Some).collect()
             };
-            scopes.into_iter().map(move |scope| Place {
-                what: what.clone(),
+            scopes.into_iter().map(move |scope| RequiredWatch {
+                subject: subject.clone(),
                 scope,
             })
         });
-        scopes.collect()
+        watches.collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which kinds the API server serves, in which version, and whether we may read them (RES-1, RES-6).
+//! Which kinds the API server serves, in which version, and whether the operator may read them (RES-1, RES-6).
 //!
 //! A reconcile never waits for discovery. A separate task runs it when a kind is first needed, when a CRD of its group
 //! is added, changed or deleted, and periodically while reading is forbidden.
@@ -24,13 +24,13 @@ use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
 use crate::record::{CrdNameRecord, Enqueue, Projected, Record};
 
-/// Discovery lags behind an added or deleted CRD: how often to retry it, and for how long.
-const ARRIVES: Duration = Duration::from_millis(500);
-const ARRIVES_WITHIN: Duration = Duration::from_secs(15);
+/// Discovery lags behind an added or deleted CRD: how often and for how long to retry it.
+const CRD_LAG_RETRY: Duration = Duration::from_millis(500);
+const CRD_LAG_LIMIT: Duration = Duration::from_secs(15);
 /// Initial and maximum backoff after an API server error.
 const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 /// Initial and maximum backoff after a 403, since no watch reports that access was granted.
-const REFUSED: Backoff = Backoff::new(Duration::from_secs(30), Duration::from_mins(5));
+const FORBIDDEN_BACKOFF: Backoff = Backoff::new(Duration::from_secs(30), Duration::from_mins(5));
 
 /// Kind and API group, as the user wrote them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,7 +41,7 @@ pub struct Kind {
 
 impl Kind {
     /// Returns group and kind.
-    pub fn names(&self) -> GroupKind<'_> {
+    pub fn group_kind(&self) -> GroupKind<'_> {
         GroupKind {
             group: &self.group,
             kind: &self.kind,
@@ -60,7 +60,7 @@ impl From<GroupKind<'_>> for Kind {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.names().fmt(f)
+        self.group_kind().fmt(f)
     }
 }
 
@@ -89,91 +89,93 @@ pub struct Kinds {
 
 #[derive(Debug)]
 struct Inner {
-    known: BTreeMap<Kind, Looked>,
+    states: BTreeMap<Kind, DiscoveryState>,
     /// Resource versions of CRDs, by name.
     crds: HashMap<Arc<str>, u64>,
-    /// CRDs that the running list has not shown yet.
+    /// CRDs that the list in progress has not returned yet.
     missing: Vec<Arc<str>>,
     /// Scope in which read access is checked.
-    place: Scope,
+    access_scope: Scope,
 }
 
 #[derive(Debug)]
-struct Looked {
-    standing: watch::Sender<KindAvailability>,
+struct DiscoveryState {
+    availability: watch::Sender<KindAvailability>,
     due: Option<Instant>,
     failures: u32,
     /// Until when discovery may lag behind an added or deleted CRD.
-    arrives_by: Option<Instant>,
+    crd_lag_until: Option<Instant>,
 }
 
 impl Default for Kinds {
-    /// Follows all kinds that have a resolver from the start, so that the webhook can be informed of those that are
+    /// Tracks all kinds that have a resolver from the start, so that the webhook can be informed of those that are
     /// unreadable (ADM-7).
     fn default() -> Self {
         let kinds = Self {
             inner: Mutex::new(Inner {
-                known: BTreeMap::new(),
+                states: BTreeMap::new(),
                 crds: HashMap::new(),
                 missing: Vec::new(),
-                place: None,
+                access_scope: None,
             }),
             due: Notify::new(),
         };
-        known_kinds().for_each(|kind| kinds.want(&kind.into()));
+        known_kinds().for_each(|kind| kinds.track(&kind.into()));
         kinds
     }
 }
 
 impl Kinds {
-    /// Number of CRDs whose versions are kept.
+    /// Number of CRDs with a cached resource version.
     pub(super) fn crds(&self) -> usize {
         self.inner.lock().crds.len()
     }
 
-    /// Starts to follow a kind.
-    pub fn want(&self, kind: &Kind) {
+    /// Starts discovery of a kind.
+    pub fn track(&self, kind: &Kind) {
         let mut inner = self.inner.lock();
-        if !inner.known.contains_key(kind) {
-            inner.known.insert(kind.clone(), Looked::default());
+        if !inner.states.contains_key(kind) {
+            inner.states.insert(kind.clone(), DiscoveryState::default());
             self.due.notify_one();
         }
     }
 
     /// Returns the discovery state of a kind.
-    pub fn standing(&self, kind: &Kind) -> KindAvailability {
+    pub fn availability(&self, kind: &Kind) -> KindAvailability {
         let inner = self.inner.lock();
-        let looked = inner.known.get(kind);
-        looked.map_or(KindAvailability::Unknown, |it| it.standing.borrow().clone())
+        let state = inner.states.get(kind);
+        state.map_or(KindAvailability::Unknown, |it| {
+            it.availability.borrow().clone()
+        })
     }
 
-    /// Subscribes to the discovery state of a kind, and starts to follow it.
+    /// Subscribes to the discovery state of a kind, and starts to track it.
     pub fn subscribe(&self, kind: &Kind) -> watch::Receiver<KindAvailability> {
-        self.want(kind);
+        self.track(kind);
         let mut inner = self.inner.lock();
-        let looked = inner.known.entry(kind.clone()).or_default();
-        looked.standing.subscribe()
+        let state = inner.states.entry(kind.clone()).or_default();
+        state.availability.subscribe()
     }
 
     /// Schedules discovery again after the API server has rejected the kind or no longer serves it.
-    pub(super) fn doubt(&self, kind: &Kind) {
-        if let Some(looked) = self.inner.lock().known.get_mut(kind) {
-            looked.due = Some(Instant::now());
+    pub(super) fn rediscover(&self, kind: &Kind) {
+        if let Some(state) = self.inner.lock().states.get_mut(kind) {
+            state.due = Some(Instant::now());
         }
         self.due.notify_one();
     }
 
-    /// Sets the scope in which read access is checked, one of those that are served.
-    pub fn look_in(&self, place: Scope) {
-        self.inner.lock().place = place;
+    /// Sets the scope in which read access is checked: one of those that the operator manages.
+    pub fn set_access_scope(&self, scope: Scope) {
+        self.inner.lock().access_scope = scope;
     }
 
     /// Kinds that cannot be bound in this cluster; `None` until discovery has run for all of them.
     pub fn unreadable(&self) -> Option<Vec<UnreadableKind>> {
         let inner = self.inner.lock();
         let mut all = Vec::new();
-        for (kind, looked) in &inner.known {
-            let missing_rule = match &*looked.standing.borrow() {
+        for (kind, state) in &inner.states {
+            let missing_rule = match &*state.availability.borrow() {
                 KindAvailability::Unknown => return None,
                 KindAvailability::Served(_) | KindAvailability::NotNamespaced => continue,
                 KindAvailability::NotInstalled => None,
@@ -191,10 +193,10 @@ impl Kinds {
     /// Runs discovery for due kinds, forever. Calls `changed` for each kind whose state is different.
     pub async fn follow(&self, client: &Client, changed: impl Fn(&Kind)) {
         loop {
-            let (due, place) = self.due_now();
+            let (due, scope) = self.due_now();
             for kind in due {
-                let found = discover::standing(client, kind.names(), &place).await;
-                if self.found(&kind, found) {
+                let result = discover::availability(client, kind.group_kind(), &scope).await;
+                if self.record_result(&kind, result) {
                     changed(&kind);
                 }
             }
@@ -216,53 +218,53 @@ impl Kinds {
         let now = Instant::now();
         let mut inner = self.inner.lock();
         let mut due = Vec::new();
-        for (kind, looked) in &mut inner.known {
-            if looked.due.is_some_and(|at| at <= now) {
-                // A request that arrives during discovery makes the kind due again.
-                looked.due = None;
+        for (kind, state) in &mut inner.states {
+            if state.due.is_some_and(|at| at <= now) {
+                // Reset before discovery: a request that arrives during it makes the kind due again.
+                state.due = None;
                 due.push(kind.clone());
             }
         }
-        (due, inner.place.clone())
+        (due, inner.access_scope.clone())
     }
 
     fn next(&self) -> Option<Instant> {
         let inner = self.inner.lock();
-        inner.known.values().filter_map(|looked| looked.due).min()
+        inner.states.values().filter_map(|state| state.due).min()
     }
 
     /// Records a discovery result. Returns whether the state changed.
-    fn found(&self, kind: &Kind, found: Result<KindAvailability, kube::Error>) -> bool {
+    fn record_result(&self, kind: &Kind, result: Result<KindAvailability, kube::Error>) -> bool {
         let now = Instant::now();
         let mut inner = self.inner.lock();
-        let Some(looked) = inner.known.get_mut(kind) else {
+        let Some(state) = inner.states.get_mut(kind) else {
             return false;
         };
-        let unsettled = looked.arrives_by.is_some_and(|by| now < by);
-        let wait = match &found {
-            // Discovery lags behind an added or deleted CRD, and RBAC rules granted with it may arrive later still.
-            Ok(KindAvailability::Forbidden(_) | KindAvailability::NotInstalled) if unsettled => {
-                Some(ARRIVES)
+        let may_lag = state.crd_lag_until.is_some_and(|by| now < by);
+        let wait = match &result {
+            // Discovery lags behind an added or deleted CRD, and RBAC rules granted with it may arrive even later.
+            Ok(KindAvailability::Forbidden(_) | KindAvailability::NotInstalled) if may_lag => {
+                Some(CRD_LAG_RETRY)
             }
-            Ok(KindAvailability::Forbidden(_)) => Some(REFUSED.after(looked.failures)),
+            Ok(KindAvailability::Forbidden(_)) => Some(FORBIDDEN_BACKOFF.after(state.failures)),
             Ok(_) => None,
             Err(error) => {
                 warn!(%error, %kind, "discovery fails");
-                Some(RETRY.after(looked.failures))
+                Some(RETRY.after(state.failures))
             }
         };
-        looked.failures = match &found {
-            Ok(_) if unsettled || wait.is_none() => 0,
-            _ => looked.failures.saturating_add(1),
+        state.failures = match &result {
+            Ok(_) if may_lag || wait.is_none() => 0,
+            _ => state.failures.saturating_add(1),
         };
-        let again = wait.map(|wait| now + wait);
-        looked.due = looked.due.into_iter().chain(again).min();
-        let Ok(standing) = found else {
+        let retry_at = wait.map(|wait| now + wait);
+        state.due = state.due.into_iter().chain(retry_at).min();
+        let Ok(availability) = result else {
             return false;
         };
-        looked.standing.send_if_modified(|before| {
-            let changed = *before != standing;
-            *before = standing;
+        state.availability.send_if_modified(|before| {
+            let changed = *before != availability;
+            *before = availability;
             changed
         })
     }
@@ -271,43 +273,43 @@ impl Kinds {
     #[cfg(test)]
     pub fn serve(&self, group: &'static str, kind: &'static str, resource: ApiResource) {
         let kind = Kind::from(GroupKind { group, kind });
-        self.want(&kind);
-        self.found(&kind, Ok(KindAvailability::Served(Arc::new(resource))));
+        self.track(&kind);
+        self.record_result(&kind, Ok(KindAvailability::Served(Arc::new(resource))));
     }
 
     /// Makes the kinds of the CRD's group due after it was added, changed or deleted.
     fn crd_changed(inner: &mut Inner, name: &str) {
         let group = name.split_once('.').map_or("", |(_, group)| group);
         let now = Instant::now();
-        for (kind, looked) in &mut inner.known {
+        for (kind, state) in &mut inner.states {
             if *kind.group == *group {
-                looked.due = Some(now);
-                looked.failures = 0;
-                looked.arrives_by = Some(now + ARRIVES_WITHIN);
+                state.due = Some(now);
+                state.failures = 0;
+                state.crd_lag_until = Some(now + CRD_LAG_LIMIT);
             }
         }
     }
 }
 
-impl Default for Looked {
+impl Default for DiscoveryState {
     fn default() -> Self {
         Self {
-            standing: watch::Sender::new(KindAvailability::Unknown),
+            availability: watch::Sender::new(KindAvailability::Unknown),
             due: Some(Instant::now()),
             failures: 0,
-            arrives_by: None,
+            crd_lag_until: None,
         }
     }
 }
 
 impl WatchSink<CrdNameRecord> for Kinds {
-    fn relisting(&self, _: &Scope) {
+    fn init(&self, _: &Scope) {
         let mut inner = self.inner.lock();
         inner.missing = inner.crds.keys().cloned().collect();
     }
 
-    fn show(&self, _: &Scope, seen: &Projected<CrdNameRecord>) -> Vec<Enqueue> {
-        let metadata = seen.record.metadata();
+    fn apply(&self, _: &Scope, projected: &Projected<CrdNameRecord>) -> Vec<Enqueue> {
+        let metadata = projected.record.metadata();
         let name = &metadata.key.name;
         let mut inner = self.inner.lock();
         inner.missing.retain(|missing| missing != name);
@@ -320,8 +322,8 @@ impl WatchSink<CrdNameRecord> for Kinds {
         Vec::new()
     }
 
-    fn removed(&self, _: &Scope, seen: &Projected<CrdNameRecord>) -> Vec<Enqueue> {
-        let name = &seen.record.metadata().key.name;
+    fn delete(&self, _: &Scope, projected: &Projected<CrdNameRecord>) -> Vec<Enqueue> {
+        let name = &projected.record.metadata().key.name;
         let mut inner = self.inner.lock();
         inner.crds.remove(name);
         Self::crd_changed(&mut inner, name);
@@ -329,7 +331,7 @@ impl WatchSink<CrdNameRecord> for Kinds {
         Vec::new()
     }
 
-    fn relisted(&self, _: &Scope) -> Vec<Enqueue> {
+    fn init_done(&self, _: &Scope) -> Vec<Enqueue> {
         let mut inner = self.inner.lock();
         for name in std::mem::take(&mut inner.missing) {
             inner.crds.remove(&name);

@@ -2,18 +2,18 @@
 //! label.
 
 mod constraints;
+pub mod dry_run;
 pub mod index;
 pub mod kinds;
-mod marked;
+mod labelled_pods;
 pub mod objects;
 mod pods;
 pub mod probe_pod;
-pub mod probes;
+pub mod probe_schedule;
 mod reading;
 pub mod rollout_slots;
-mod scaled;
+mod scale_targets;
 pub mod spec;
-pub mod specimen;
 mod targets;
 mod tree;
 pub mod unenforced;
@@ -28,21 +28,21 @@ use tokio::sync::{Notify, watch};
 use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
 use crate::record::{
-    ActorRecord, CrdNameRecord, Enqueue, Key, PodOfTarget, PodRecord, Projected, Record,
+    ActorRecord, CrdNameRecord, Enqueue, Key, PodRecord, Projected, Record, TargetPod,
     UninjectedPodRecord,
 };
 
-pub use index::Object;
+pub use index::ObjectId;
 pub use kinds::{KindAvailability, Kinds};
-pub use marked::MarkedPods;
-pub use targets::{Found, Reading, TemplatePart};
+pub use labelled_pods::LabelledPods;
+pub use targets::{TargetSnapshot, TargetState, TemplateOwnership};
 
 use constraints::Constraints;
-use index::{Index, Place, What};
+use index::{Index, RequiredWatch, WatchSubject};
 use kinds::Kind;
 use pods::PodIndex;
-use probes::Probes;
-use scaled::Scaled;
+use probe_schedule::ProbeSchedule;
+use scale_targets::ScaleTargets;
 use targets::Targets;
 use tree::Tree;
 use unenforced::Unenforced;
@@ -57,12 +57,12 @@ pub struct Bindings {
     /// Owner references between watched objects.
     tree: Tree,
     /// Pods without an actor label, in namespaces with bindings.
-    pub pods: PodIndex<UninjectedPodRecord>,
+    pub uninjected_pods: PodIndex<UninjectedPodRecord>,
     /// Pods with an actor label, except those of workloads that actors create.
-    pub marked: PodIndex<PodRecord>,
-    scaled: Scaled,
+    pub labelled_pods: PodIndex<PodRecord>,
+    scale_targets: ScaleTargets,
     /// Schedule of the dry runs of pods with the sidecar.
-    pub probes: Probes,
+    pub probe_schedule: ProbeSchedule,
     /// Admission constraints on pods, in namespaces with bindings.
     pub constraints: Constraints,
     /// Required bindings that are not enforced.
@@ -77,8 +77,8 @@ impl Bindings {
     pub fn refresh(&self, key: &Key, actor: Option<&ActorRecord>) -> HashSet<Key> {
         let before = self.index.target_of(key);
         if actor.is_none() {
-            self.scaled.by(key, None);
-            self.probes.forget(key);
+            self.scale_targets.set(key, None);
+            self.probe_schedule.forget(key);
         }
         let others = self.index.refresh(key, actor);
         let after = self.index.target_of(key);
@@ -87,10 +87,10 @@ impl Bindings {
         }
         if before != after {
             for kind in self.index.kinds_of(key) {
-                self.kinds.want(&kind);
+                self.kinds.track(&kind);
             }
             self.targets
-                .keep(|target| !self.index.actors_of(target).is_empty());
+                .retain(|target| !self.index.actors_of(target).is_empty());
         }
         others
     }
@@ -102,8 +102,8 @@ impl Bindings {
             ("Binding".into(), self.index.len()),
             ("Target".into(), self.targets.len()),
             ("Object (metadata)".into(), self.tree.len()),
-            ("Pod (metadata)".into(), self.pods.len()),
-            (CrdNameRecord::what(), self.kinds.crds()),
+            ("Pod (metadata)".into(), self.uninjected_pods.len()),
+            (CrdNameRecord::kind_name(), self.kinds.crds()),
             quotas,
             ranges,
             namespaces,
@@ -116,7 +116,7 @@ impl Bindings {
     }
 
     /// The target that an actor binds.
-    pub fn target_of(&self, actor: &Key) -> Option<Object> {
+    pub fn target_of(&self, actor: &Key) -> Option<ObjectId> {
         self.index.target_of(actor)
     }
 
@@ -126,9 +126,9 @@ impl Bindings {
         self.index.owner_before(actor)
     }
 
-    /// Sets which pods concern the actor.
-    pub fn subscribe_pods(&self, actor: &Key, pods: &PodMatch) {
-        self.index.subscribe_pods(actor, pods);
+    /// Sets which pods belong to the actor's target.
+    pub fn set_pod_match(&self, actor: &Key, pods: &PodMatch) {
+        self.index.set_pod_match(actor, pods);
     }
 
     /// Sets the uids of an actor's target and of the objects it consists of, the target's own first.
@@ -136,38 +136,38 @@ impl Bindings {
         self.index.register_target(actor, chain);
     }
 
-    /// Invalidates the cached target of an actor after we wrote to it, before a watch shows the change.
-    pub fn wrote(&self, actor: &Key) {
+    /// Invalidates the cached target of an actor after the operator's own write, before a watch observes it.
+    pub fn invalidate_target(&self, actor: &Key) {
         if let Some(target) = self.index.target_of(actor) {
-            self.targets.touched(&target);
+            self.targets.invalidate(&target);
         }
     }
 
-    /// Sets the name of the object that the actor scales, so that other autoscalers of it concern the actor.
-    pub fn subscribe_autoscalers(&self, actor: &Key, name: Option<&str>) {
-        self.scaled.by(actor, name);
+    /// Sets the name of the object that the actor scales, so that other autoscalers of it enqueue the actor.
+    pub fn set_scale_target(&self, actor: &Key, name: Option<&str>) {
+        self.scale_targets.set(actor, name);
     }
 
     /// Actors that scale the object with this name.
-    pub fn scaling(&self, scaled: &Key) -> Vec<Key> {
-        self.scaled.actors_of(scaled)
+    pub fn actors_scaling(&self, scaled: &Key) -> Vec<Key> {
+        self.scale_targets.actors_of(scaled)
     }
 
     /// Drops the records of a watch that has ended.
-    pub fn forget(&self, place: &Place) {
-        match &place.what {
-            What::Pods => self.pods.forget(&place.scope),
-            What::Constraints => self.constraints.forget(&place.scope),
-            What::Objects(kind) => self.tree.forget(kind, &place.scope),
+    pub fn forget(&self, ended: &RequiredWatch) {
+        match &ended.subject {
+            WatchSubject::Pods => self.uninjected_pods.forget(&ended.scope),
+            WatchSubject::Constraints => self.constraints.forget(&ended.scope),
+            WatchSubject::Objects(kind) => self.tree.forget(kind, &ended.scope),
         }
     }
 
     /// Watches that bindings need; the receiver is notified of changes.
-    pub fn places(&self) -> watch::Receiver<BTreeSet<Place>> {
-        self.index.places()
+    pub fn required_watches(&self) -> watch::Receiver<BTreeSet<RequiredWatch>> {
+        self.index.watches()
     }
 
-    fn concerned_by<R: PodOfTarget>(&self, pod: &R) -> impl Iterator<Item = Enqueue> + use<R> {
+    fn affected_by_pod<R: TargetPod>(&self, pod: &R) -> impl Iterator<Item = Enqueue> + use<R> {
         let actors = self.index.actors_with(pod);
         actors.into_iter().map(Enqueue::Actor)
     }
@@ -177,7 +177,7 @@ impl Bindings {
         actors.map(Enqueue::Actor).collect()
     }
 
-    fn actors_of(&self, target: &Object) -> impl Iterator<Item = Enqueue> + use<> {
+    fn actors_of(&self, target: &ObjectId) -> impl Iterator<Item = Enqueue> + use<> {
         let actors = self.index.actors_of(target);
         actors.into_iter().map(Enqueue::Actor)
     }
@@ -185,10 +185,10 @@ impl Bindings {
     /// Handles a changed discovery state of a kind. Returns the actors to enqueue.
     pub fn kind_changed(&self, kind: &Kind) -> Vec<Enqueue> {
         self.changed.notify_one();
-        let actors = self.index.actors_told_by(kind, &None);
+        let actors = self.index.actors_affected_by_kind(kind, &None);
         for actor in &actors {
             if let Some(target) = self.index.target_of(actor) {
-                self.targets.touched(&target);
+                self.targets.invalidate(&target);
             }
         }
         actors.into_iter().map(Enqueue::Actor).collect()
@@ -196,34 +196,37 @@ impl Bindings {
 }
 
 impl WatchSink<UninjectedPodRecord> for Bindings {
-    fn relisting(&self, scope: &Scope) {
-        self.pods.relisting(scope);
+    fn init(&self, scope: &Scope) {
+        self.uninjected_pods.init(scope);
     }
 
-    fn show(&self, scope: &Scope, seen: &Projected<UninjectedPodRecord>) -> Vec<Enqueue> {
-        let changed = self.pods.show(scope, &seen.record);
-        let mut concerned: Vec<_> = changed
+    fn apply(&self, scope: &Scope, projected: &Projected<UninjectedPodRecord>) -> Vec<Enqueue> {
+        let changed = self.uninjected_pods.apply(scope, &projected.record);
+        let mut affected: Vec<_> = changed
             .iter()
-            .flat_map(|pod| self.concerned_by(&**pod))
+            .flat_map(|pod| self.affected_by_pod(&**pod))
             .collect();
-        concerned.dedup();
-        concerned
+        affected.dedup();
+        affected
     }
 
-    fn removed(&self, _: &Scope, seen: &Projected<UninjectedPodRecord>) -> Vec<Enqueue> {
-        let gone = self.pods.removed(&seen.record);
-        let concerned = gone.into_iter().flat_map(|pod| self.concerned_by(&*pod));
-        concerned.collect()
+    fn delete(&self, _: &Scope, projected: &Projected<UninjectedPodRecord>) -> Vec<Enqueue> {
+        let deleted = self.uninjected_pods.delete(&projected.record);
+        let affected = deleted
+            .into_iter()
+            .flat_map(|pod| self.affected_by_pod(&*pod));
+        affected.collect()
     }
 
-    /// Returns every binding in scope after the first list, since none of them knew its pods before.
-    fn relisted(&self, scope: &Scope) -> Vec<Enqueue> {
-        let (first, gone) = self.pods.relisted(scope);
+    /// Returns every binding in scope after the first list, since none of them has observed its pods before.
+    fn init_done(&self, scope: &Scope) -> Vec<Enqueue> {
+        let (first, deleted) = self.uninjected_pods.init_done(scope);
         if first {
             return self.bindings_in(scope);
         }
-        gone.iter()
-            .flat_map(|pod| self.concerned_by(&**pod))
+        deleted
+            .iter()
+            .flat_map(|pod| self.affected_by_pod(&**pod))
             .collect()
     }
 }

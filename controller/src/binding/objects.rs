@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::kinds::Kind;
-use super::{Bindings, Object};
+use super::{Bindings, ObjectId};
 use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
 use crate::record::{Enqueue, ForeignRecord, Key, Projected, Record};
@@ -16,8 +16,8 @@ use crate::record::{Enqueue, ForeignRecord, Key, Projected, Record};
 pub struct ObjectWatch {
     bindings: Arc<Bindings>,
     kind: Kind,
-    /// Objects that a running list has not shown yet.
-    missing: Mutex<HashSet<Object>>,
+    /// Objects that the list in progress has not returned yet.
+    missing: Mutex<HashSet<ObjectId>>,
 }
 
 impl ObjectWatch {
@@ -29,95 +29,104 @@ impl ObjectWatch {
         }
     }
 
-    fn object(&self, key: &Key) -> Object {
-        Object {
+    fn object(&self, key: &Key) -> ObjectId {
+        ObjectId {
             kind: self.kind.clone(),
             key: key.clone(),
         }
     }
 
     /// Invalidates the targets with these uids after a dependent has changed. Returns the actors to enqueue.
-    fn touched(&self, above: &[Box<str>]) -> Vec<Enqueue> {
+    fn invalidate_targets(&self, uids: &[Box<str>]) -> Vec<Enqueue> {
         let bindings = &self.bindings;
-        let mut concerned = Vec::new();
-        for target in bindings.index.targets_with(above) {
-            bindings.targets.touched(&target);
-            concerned.extend(bindings.actors_of(&target));
+        let mut affected = Vec::new();
+        for target in bindings.index.targets_with(uids) {
+            bindings.targets.invalidate(&target);
+            affected.extend(bindings.actors_of(&target));
         }
-        concerned
+        affected
     }
 
-    fn gone(&self, object: &Object) -> Vec<Enqueue> {
+    fn object_deleted(&self, object: &ObjectId) -> Vec<Enqueue> {
         let bindings = &self.bindings;
-        let above = bindings.tree.gone(object);
-        let mut concerned = self.touched(&above);
-        for target in bindings.index.targets_told_by(object) {
-            let news = if target == *object {
-                bindings.targets.gone(&target)
+        let owners = bindings.tree.remove(object);
+        let mut affected = self.invalidate_targets(&owners);
+        for target in bindings.index.targets_affected_by(object) {
+            let changed = if target == *object {
+                bindings.targets.mark_deleted(&target)
             } else {
-                bindings.targets.touched(&target);
+                bindings.targets.invalidate(&target);
                 true
             };
-            if news {
-                concerned.extend(bindings.actors_of(&target));
+            if changed {
+                affected.extend(bindings.actors_of(&target));
             }
         }
-        concerned
+        affected
     }
 }
 
 impl WatchSink<ForeignRecord> for ObjectWatch {
-    fn what(&self) -> Option<Cow<'static, str>> {
+    fn kind_name(&self) -> Option<Cow<'static, str>> {
         Some(self.kind.to_string().into())
     }
 
-    fn relisting(&self, scope: &Scope) {
+    fn init(&self, scope: &Scope) {
         let bindings = &self.bindings;
         let known = bindings.targets.of_kind(&self.kind, scope).into_iter();
-        let below = bindings.tree.of_kind(&self.kind, scope);
-        *self.missing.lock() = known.chain(below).collect();
+        let dependents = bindings.tree.of_kind(&self.kind, scope);
+        *self.missing.lock() = known.chain(dependents).collect();
     }
 
-    fn show(&self, _: &Scope, seen: &Projected<ForeignRecord>) -> Vec<Enqueue> {
-        let metadata = seen.record.metadata();
+    fn apply(&self, _: &Scope, projected: &Projected<ForeignRecord>) -> Vec<Enqueue> {
+        let metadata = projected.record.metadata();
         let object = self.object(&metadata.key);
         self.missing.lock().remove(&object);
         let bindings = &self.bindings;
-        let above = bindings.tree.show(&object, &seen.record);
-        let mut concerned = if above.is_empty() {
+        let owners = bindings.tree.apply(&object, &projected.record);
+        let mut affected = if owners.is_empty() {
             Vec::new()
         } else {
-            self.touched(&above)
+            self.invalidate_targets(&owners)
         };
-        for target in bindings.index.targets_told_by(&object) {
+        for target in bindings.index.targets_affected_by(&object) {
             let version = metadata.resource_version;
-            if bindings.targets.saw(&target, &object, version) {
-                concerned.extend(bindings.actors_of(&target));
+            if bindings.targets.observe_version(&target, &object, version) {
+                affected.extend(bindings.actors_of(&target));
             }
         }
-        concerned
+        affected
     }
 
-    fn removed(&self, _: &Scope, seen: &Projected<ForeignRecord>) -> Vec<Enqueue> {
-        self.gone(&self.object(&seen.record.metadata().key))
+    fn delete(&self, _: &Scope, projected: &Projected<ForeignRecord>) -> Vec<Enqueue> {
+        self.object_deleted(&self.object(&projected.record.metadata().key))
     }
 
     /// After the first list, also returns the actors that waited for it.
-    fn relisted(&self, scope: &Scope) -> Vec<Enqueue> {
+    fn init_done(&self, scope: &Scope) -> Vec<Enqueue> {
         let missing = std::mem::take(&mut *self.missing.lock());
-        let mut concerned: Vec<_> = missing.iter().flat_map(|it| self.gone(it)).collect();
+        let mut affected: Vec<_> = missing
+            .iter()
+            .flat_map(|object| self.object_deleted(object))
+            .collect();
         if self.bindings.tree.listed(&self.kind, scope) {
-            let waiting = self.bindings.index.actors_told_by(&self.kind, scope);
-            concerned.extend(waiting.into_iter().map(Enqueue::Actor));
+            let waiting = self
+                .bindings
+                .index
+                .actors_affected_by_kind(&self.kind, scope);
+            affected.extend(waiting.into_iter().map(Enqueue::Actor));
         }
-        concerned
+        affected
     }
 
-    fn unserved(&self, scope: &Scope) -> Vec<Enqueue> {
-        self.relisting(scope);
+    fn kind_removed(&self, scope: &Scope) -> Vec<Enqueue> {
+        self.init(scope);
         let missing = std::mem::take(&mut *self.missing.lock());
-        let concerned = missing.iter().flat_map(|it| self.gone(it)).collect();
+        let affected = missing
+            .iter()
+            .flat_map(|object| self.object_deleted(object))
+            .collect();
         self.bindings.tree.forget(&self.kind, scope);
-        concerned
+        affected
     }
 }

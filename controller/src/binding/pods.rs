@@ -8,7 +8,7 @@ use asya_shared::resolve::PodMatch;
 use parking_lot::Mutex;
 
 use crate::cluster::store::Scope;
-use crate::record::{Key, PodOfTarget};
+use crate::record::{Key, TargetPod};
 
 /// Index of the newest pod records.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct PodIndex<R> {
 #[derive(Debug)]
 struct Inner<R> {
     by_namespace: HashMap<Arc<str>, HashMap<Arc<str>, Arc<R>>>,
-    /// Pods that running lists have not shown yet.
+    /// Pods that lists in progress have not returned yet.
     missing: HashMap<Scope, HashSet<Key>>,
     /// Scopes whose first list is complete.
     listed: HashSet<Scope>,
@@ -37,7 +37,7 @@ impl<R> Default for PodIndex<R> {
     }
 }
 
-impl<R: PodOfTarget> PodIndex<R> {
+impl<R: TargetPod> PodIndex<R> {
     /// Pods of a target; `None` until the namespace has been listed.
     pub fn of(&self, namespace: &Arc<str>, pods: &PodMatch) -> Option<Vec<Arc<R>>> {
         let inner = self.inner.lock();
@@ -45,9 +45,11 @@ impl<R: PodOfTarget> PodIndex<R> {
         if !listed(&None) && !listed(&Some(Arc::clone(namespace))) {
             return None;
         }
-        let all = inner.by_namespace.get(namespace).into_iter();
-        let all = all.flat_map(HashMap::values);
-        Some(all.filter(|pod| pod.is_one_of(pods)).cloned().collect())
+        let in_namespace = inner.by_namespace.get(namespace).into_iter();
+        let matching = in_namespace
+            .flat_map(HashMap::values)
+            .filter(|pod| pod.is_one_of(pods));
+        Some(matching.cloned().collect())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -55,11 +57,11 @@ impl<R: PodOfTarget> PodIndex<R> {
         inner.by_namespace.values().map(HashMap::len).sum()
     }
 
-    /// Drops all scopes but these, after the set of served namespaces has changed.
+    /// Drops all scopes except these after the set of managed namespaces has changed.
     pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) {
         let listed = self.inner.lock().listed.clone();
-        let gone = listed.iter().filter(|scope| !scopes.contains(*scope));
-        gone.for_each(|scope| self.forget(scope));
+        let dropped = listed.iter().filter(|scope| !scopes.contains(*scope));
+        dropped.for_each(|scope| self.forget(scope));
     }
 
     /// Drops the records of a watch that has ended.
@@ -83,53 +85,53 @@ impl<R: PodOfTarget> PodIndex<R> {
         }
     }
 
-    pub(super) fn relisting(&self, scope: &Scope) {
+    pub(super) fn init(&self, scope: &Scope) {
         let mut inner = self.inner.lock();
         let all = inner.by_namespace.values().flat_map(HashMap::values);
         let keys = all.map(|pod| &pod.metadata().key);
-        let inside = keys.filter(|key| scope.as_ref().is_none_or(|it| *it == key.namespace));
-        let missing = inside.cloned().collect();
+        let in_scope = keys.filter(|key| scope.as_ref().is_none_or(|name| *name == key.namespace));
+        let missing = in_scope.cloned().collect();
         inner.missing.insert(scope.clone(), missing);
     }
 
     /// Stores a pod. Returns the previous and the new record if they differ.
-    pub(super) fn show(&self, scope: &Scope, pod: &Arc<R>) -> Vec<Arc<R>> {
+    pub(super) fn apply(&self, scope: &Scope, pod: &Arc<R>) -> Vec<Arc<R>> {
         let mut inner = self.inner.lock();
         let key = &pod.metadata().key;
         if let Some(missing) = inner.missing.get_mut(scope) {
             missing.remove(key);
         }
-        let of_namespace = inner
+        let in_namespace = inner
             .by_namespace
             .entry(Arc::clone(&key.namespace))
             .or_default();
-        let before = of_namespace.insert(Arc::clone(&key.name), Arc::clone(pod));
+        let before = in_namespace.insert(Arc::clone(&key.name), Arc::clone(pod));
         if before.as_ref() == Some(pod) {
             return Vec::new();
         }
         before.into_iter().chain([Arc::clone(pod)]).collect()
     }
 
-    pub(super) fn removed(&self, pod: &R) -> Option<Arc<R>> {
+    pub(super) fn delete(&self, pod: &R) -> Option<Arc<R>> {
         self.inner.lock().remove(&pod.metadata().key)
     }
 
-    /// Completes a list. Returns whether it is the first one in this scope, and the pods that it did not show.
-    pub(super) fn relisted(&self, scope: &Scope) -> (bool, Vec<Arc<R>>) {
+    /// Completes a list. Returns whether it is the first one in this scope, and the pods that it did not return.
+    pub(super) fn init_done(&self, scope: &Scope) -> (bool, Vec<Arc<R>>) {
         let mut inner = self.inner.lock();
         let missing = inner.missing.remove(scope).unwrap_or_default();
-        let gone = missing.iter().filter_map(|key| inner.remove(key)).collect();
-        (inner.listed.insert(scope.clone()), gone)
+        let deleted = missing.iter().filter_map(|key| inner.remove(key)).collect();
+        (inner.listed.insert(scope.clone()), deleted)
     }
 }
 
 impl<R> Inner<R> {
     fn remove(&mut self, key: &Key) -> Option<Arc<R>> {
-        let of_namespace = self.by_namespace.get_mut(&key.namespace)?;
-        let gone = of_namespace.remove(&key.name);
-        if of_namespace.is_empty() {
+        let in_namespace = self.by_namespace.get_mut(&key.namespace)?;
+        let removed = in_namespace.remove(&key.name);
+        if in_namespace.is_empty() {
             self.by_namespace.remove(&key.namespace);
         }
-        gone
+        removed
     }
 }

@@ -1,4 +1,4 @@
-//! Reads a target, its dependents and its owners, and lets the kind's resolver interpret them (RES-1, RES-2).
+//! Reads a target, its dependents and its owners, and resolves it with the kind's resolver (RES-1, RES-2).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,84 +14,90 @@ use kube::{Api, Client};
 use serde_json::Value;
 
 use super::kinds::Kind;
-use super::targets::Asked;
-use super::{Bindings, Found, KindAvailability, Object, Reading, TemplatePart, spec};
+use super::targets::CacheLookup;
+use super::{
+    Bindings, KindAvailability, ObjectId, TargetSnapshot, TargetState, TemplateOwnership, spec,
+};
 use crate::record::{Key, applied_by};
 
 /// Concurrent reads for one target.
-const AT_ONCE: usize = 4;
+const READ_CONCURRENCY: usize = 4;
 /// Maximum number of owners to follow above a target (RES-4).
-const HIGHEST: usize = 4;
+const MAX_OWNER_DEPTH: usize = 4;
 
 impl Bindings {
-    /// Looks up and resolves a target. Calls the API server only if a watch has shown a change since the last read.
+    /// Reads and resolves a target. Calls the API server only if a watch has observed a change since the last read.
     ///
     /// # Errors
     /// If the API server fails.
-    pub async fn read(&self, client: &Client, target: &Object) -> Result<Found, kube::Error> {
-        let resource = match self.kinds.standing(&target.kind) {
+    pub async fn read_target(
+        &self,
+        client: &Client,
+        target: &ObjectId,
+    ) -> Result<TargetState, kube::Error> {
+        let resource = match self.kinds.availability(&target.kind) {
             KindAvailability::Served(resource) => resource,
-            KindAvailability::Unknown => return Ok(Found::NotYet),
-            other => return Ok(Found::OfKind(other)),
+            KindAvailability::Unknown => return Ok(TargetState::NotSynced),
+            other => return Ok(TargetState::KindUnavailable(other)),
         };
-        let GroupKind { group, kind } = target.kind.names();
-        let row = resolver(group, kind);
-        if !self.sees(row, target) {
-            return Ok(Found::NotYet);
+        let GroupKind { group, kind } = target.kind.group_kind();
+        let kind_resolver = resolver(group, kind);
+        if !self.dependents_synced(kind_resolver, target) {
+            return Ok(TargetState::NotSynced);
         }
-        let question = match self.targets.ask(target) {
-            Asked::Known(found) => return Ok(found),
-            Asked::Anew(question) => question,
+        let revision = match self.targets.lookup(target) {
+            CacheLookup::Hit(state) => return Ok(state),
+            CacheLookup::Miss(revision) => revision,
         };
         let mut versions = HashMap::new();
         let live = match get(client, &resource, &target.key).await {
             Ok(live) => live,
             Err(kube::Error::Api(status)) if status.is_forbidden() => {
-                self.kinds.doubt(&target.kind);
-                return Ok(Found::NotYet);
+                self.kinds.rediscover(&target.kind);
+                return Ok(TargetState::NotSynced);
             }
             Err(error) => return Err(error),
         };
-        let found = match live {
-            None => Found::Absent,
+        let state = match live {
+            None => TargetState::Absent,
             Some(live) => {
                 versions.insert(target.clone(), version_of(&live));
                 let Some(uid) = uid_of(&live) else {
-                    return Ok(Found::Absent);
+                    return Ok(TargetState::Absent);
                 };
-                // From here on, changes of dependents are observed.
+                // Record the uid before reading dependents, so that no change of them goes unnoticed.
                 for actor in self.index.actors_of(target) {
-                    self.index.located(&actor, &uid);
+                    self.index.record_target_uid(&actor, &uid);
                 }
                 let Some(related) = self
-                    .related(client, row, (target, &live), &mut versions)
+                    .related(client, kind_resolver, (target, &live), &mut versions)
                     .await?
                 else {
-                    return Ok(Found::NotYet);
+                    return Ok(TargetState::NotSynced);
                 };
-                Found::Read(Arc::new(
-                    Reading {
+                TargetState::Present(Arc::new(
+                    TargetSnapshot {
                         replicas: None,
-                        refused: self.refused(row),
-                        resolution: row.resolve(&live, &related),
+                        forbidden_kind: self.forbidden_kind(kind_resolver),
+                        resolution: kind_resolver.resolve(&live, &related),
                         uid,
-                        spec: spec::hash(&live),
-                        templated: None,
+                        spec_hash: spec::hash(&live),
+                        template_ownership: None,
                     }
                     .with_workloads(&live, &related),
                 ))
             }
         };
         self.targets
-            .answer(target, question, found.clone(), versions);
-        Ok(found)
+            .insert(target, revision, state.clone(), versions);
+        Ok(state)
     }
 
     /// Reads an object from the API server; `None` if it does not exist, or if its kind is not served or not readable.
     ///
     /// # Errors
     /// If the API server fails.
-    pub async fn body(
+    pub async fn read_object(
         &self,
         client: &Client,
         namespace: &str,
@@ -105,17 +111,17 @@ impl Bindings {
 
     /// API resource of an object whose kind has been discovered.
     pub fn resource_of(&self, object: &ObjectRef) -> Option<Arc<ApiResource>> {
-        match self.kinds.standing(&Kind::from(object.group_kind())) {
+        match self.kinds.availability(&Kind::from(object.group_kind())) {
             KindAvailability::Served(resource) => Some(resource),
             _ => None,
         }
     }
 
     /// Whether the watches of the target's dependents have synced, where such watches can run.
-    fn sees(&self, row: &dyn Resolver, target: &Object) -> bool {
-        row.related().iter().all(|kind| {
+    fn dependents_synced(&self, kind_resolver: &dyn Resolver, target: &ObjectId) -> bool {
+        kind_resolver.related().iter().all(|kind| {
             let kind = Kind::from(*kind);
-            match self.kinds.standing(&kind) {
+            match self.kinds.availability(&kind) {
                 KindAvailability::Unknown => false,
                 KindAvailability::Served(_) => self.tree.is_listed(&kind, &target.key.namespace),
                 KindAvailability::NotInstalled
@@ -125,9 +131,9 @@ impl Bindings {
         })
     }
 
-    fn refused(&self, row: &dyn Resolver) -> Option<(Kind, Arc<str>)> {
-        let mut kinds = row.related().iter().map(|kind| Kind::from(*kind));
-        kinds.find_map(|kind| match self.kinds.standing(&kind) {
+    fn forbidden_kind(&self, kind_resolver: &dyn Resolver) -> Option<(Kind, Arc<str>)> {
+        let mut kinds = kind_resolver.related().iter().map(|kind| Kind::from(*kind));
+        kinds.find_map(|kind| match self.kinds.availability(&kind) {
             KindAvailability::Forbidden(rule) => Some((kind, rule)),
             _ => None,
         })
@@ -137,26 +143,33 @@ impl Bindings {
     async fn related(
         &self,
         client: &Client,
-        row: &dyn Resolver,
-        (target, live): (&Object, &Value),
-        versions: &mut HashMap<Object, u64>,
+        kind_resolver: &dyn Resolver,
+        (target, live): (&ObjectId, &Value),
+        versions: &mut HashMap<ObjectId, u64>,
     ) -> Result<Option<Related>, kube::Error> {
         let mut related = Related::default();
-        let kinds: Vec<_> = row.related().iter().map(|it| Kind::from(*it)).collect();
+        let kinds: Vec<_> = kind_resolver
+            .related()
+            .iter()
+            .map(|it| Kind::from(*it))
+            .collect();
         let uid = uid_of(live).unwrap_or_default();
-        let below = self.tree.below(&uid, &kinds).into_iter();
-        let asked = below.filter_map(|object| match self.kinds.standing(&object.kind) {
+        let descendants = self.tree.descendants(&uid, &kinds).into_iter();
+        let served = descendants.filter_map(|object| match self.kinds.availability(&object.kind) {
             KindAvailability::Served(resource) => Some((object, resource)),
             _ => None,
         });
-        let read = stream::iter(asked).map(|(object, resource)| async move {
+        let read = stream::iter(served).map(|(object, resource)| async move {
             let body = get(client, &resource, &object.key).await?;
             Ok::<_, kube::Error>((object.kind, body))
         });
-        let bodies: Vec<_> = read.buffered(AT_ONCE).try_collect().await?;
+        let bodies: Vec<_> = read.buffered(READ_CONCURRENCY).try_collect().await?;
         for (kind, body) in bodies {
-            let wanted = row.related().iter().find(|it| **it == kind.names());
-            if let (Some(kind), Some(body)) = (wanted, body) {
+            let related_kind = kind_resolver
+                .related()
+                .iter()
+                .find(|related| **related == kind.group_kind());
+            if let (Some(kind), Some(body)) = (related_kind, body) {
                 related.objects.entry(*kind).or_default().push(body);
             }
         }
@@ -166,13 +179,13 @@ impl Bindings {
         }
         let mut owners = Vec::new();
         let mut next = controller_of(live);
-        while let Some(owner) = next.take().filter(|_| owners.len() < HIGHEST) {
+        while let Some(owner) = next.take().filter(|_| owners.len() < MAX_OWNER_DEPTH) {
             let kind = Kind::from(owner.group_kind());
-            self.kinds.want(&kind);
-            let resource = match self.kinds.standing(&kind) {
+            self.kinds.track(&kind);
+            let resource = match self.kinds.availability(&kind) {
                 KindAvailability::Unknown => {
                     owners.push(object_of(&owner, target));
-                    self.index.belongs_to(target, &owners);
+                    self.index.set_owners(target, &owners);
                     return Ok(None);
                 }
                 KindAvailability::Served(resource) => resource,
@@ -180,7 +193,7 @@ impl Bindings {
             };
             let object = object_of(&owner, target);
             owners.push(object.clone());
-            self.index.belongs_to(target, &owners);
+            self.index.set_owners(target, &owners);
             let body = match get(client, &resource, &object.key).await {
                 Err(kube::Error::Api(status)) if status.is_forbidden() => None,
                 body => body?,
@@ -193,28 +206,29 @@ impl Bindings {
             next = controller_of(&body);
             related.owners.push(body);
         }
-        self.index.belongs_to(target, &owners);
+        self.index.set_owners(target, &owners);
         Ok(Some(related))
     }
 }
 
-impl Reading {
-    /// Adds what the target's workloads contain: the desired replicas, of the one workload or the sum over all that the
-    /// target groups, and an actor's part of a pod template, whichever target that actor binds.
+impl TargetSnapshot {
+    /// Adds the state of the target's workloads: the desired replicas, of its one workload or summed over all that it
+    /// groups, and the fields that an actor owns in a pod template, whichever target that actor binds.
     fn with_workloads(mut self, live: &Value, related: &Related) -> Self {
         let Resolution::Found(target) = &self.resolution else {
             return self;
         };
         let all = || related.objects.values().flatten().chain([live]);
         let body = |workload: &ObjectRef| {
-            all().find(|it| {
-                workload.uid.is_some() && uid_of(it).as_deref() == workload.uid.as_deref()
+            all().find(|object| {
+                workload.uid.is_some() && uid_of(object).as_deref() == workload.uid.as_deref()
             })
         };
-        let of = |workload: &ObjectRef| body(workload)?.pointer("/spec/replicas")?.as_i64();
-        let replicas = match (&target.roll, is_counted(target)) {
-            (_, true) => of(&target.workload),
-            (Roll::AnnotateTemplate(workloads), false) => workloads.iter().map(of).sum(),
+        let replicas_of =
+            |workload: &ObjectRef| body(workload)?.pointer("/spec/replicas")?.as_i64();
+        let replicas = match (&target.roll, replicas_equal_pods(target)) {
+            (_, true) => replicas_of(&target.workload),
+            (Roll::AnnotateTemplate(workloads), false) => workloads.iter().map(replicas_of).sum(),
             (Roll::Annotate(..) | Roll::Evict, false) => None,
         };
         let grouped = match &target.roll {
@@ -222,32 +236,32 @@ impl Reading {
             Roll::Annotate(..) | Roll::Evict => &[],
         };
         let workloads = [&target.workload].into_iter().chain(grouped);
-        self.templated = workloads.filter_map(body).find_map(part_of);
+        self.template_ownership = workloads.filter_map(body).find_map(template_ownership);
         self.replicas = replicas.and_then(|replicas| replicas.try_into().ok());
         self
     }
 }
 
 /// Whether the workload's replica count equals the number of bound pods.
-fn is_counted(target: &Target) -> bool {
+fn replicas_equal_pods(target: &Target) -> bool {
     let GroupKind { group, kind } = target.workload.group_kind();
     (group == "apps" && kind != "DaemonSet") || kind == "LeaderWorkerSet"
 }
 
-/// The part of the pod template that we own (BIND-50).
-fn part_of(live: &Value) -> Option<TemplatePart> {
+/// The pod template fields that the operator owns (BIND-50).
+fn template_ownership(live: &Value) -> Option<TemplateOwnership> {
     let entries = live.pointer("/metadata/managedFields")?;
     let entries: Vec<ManagedFieldsEntry> = serde_json::from_value(entries.clone()).ok()?;
     let annotations = live.pointer("/spec/template/metadata/annotations");
     let actor = annotations.and_then(|it| it.get(annotation::INJECTED_BY)?.as_str());
-    Some(TemplatePart {
-        fields: applied_by(&entries, manager::TEMPLATE)?,
+    Some(TemplateOwnership {
+        fingerprint: applied_by(&entries, manager::TEMPLATE)?,
         actor: actor.map(Box::from),
     })
 }
 
-fn object_of(owner: &ObjectRef, target: &Object) -> Object {
-    Object {
+fn object_of(owner: &ObjectRef, target: &ObjectId) -> ObjectId {
+    ObjectId {
         kind: Kind::from(owner.group_kind()),
         key: Key::new(&target.key.namespace, &owner.name),
     }
@@ -265,7 +279,7 @@ fn version_of(object: &Value) -> u64 {
         .unwrap_or_default()
 }
 
-/// Reads the object as stored, with only our own entries in `managedFields`.
+/// Reads the object as stored, with only the operator's entries in `managedFields`.
 async fn get(
     client: &Client,
     resource: &ApiResource,
@@ -275,8 +289,8 @@ async fn get(
     let Some(mut live) = api.get_opt(&key.name).await? else {
         return Ok(None);
     };
-    if let Some(ours) = &mut live.metadata.managed_fields {
-        ours.retain(|it| it.manager.as_deref().is_some_and(is_our_manager));
+    if let Some(entries) = &mut live.metadata.managed_fields {
+        entries.retain(|entry| entry.manager.as_deref().is_some_and(is_our_manager));
     }
     let live = serde_json::to_value(live).map_err(kube::Error::SerdeError)?;
     Ok(Some(live))

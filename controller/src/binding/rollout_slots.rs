@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::record::Key;
 
-/// Slots held by actors while a write of ours rolls their target.
+/// Slots held by actors while a write of the operator rolls out their target.
 #[derive(Debug)]
 pub struct RolloutSlots {
     most: usize,
@@ -17,7 +17,7 @@ pub struct RolloutSlots {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Expiry of each slot, so that a stuck rollout does not block all others.
+    /// Expiry of each slot, so that a stuck rollout does not block others.
     held: HashMap<Key, Timestamp>,
     /// Consecutive rejected evictions.
     refusals: HashMap<Key, u32>,
@@ -34,17 +34,17 @@ impl RolloutSlots {
     }
 
     /// Whether the actor holds a slot or can take one.
-    pub fn has_room_for(&self, actor: &Key, now: Timestamp) -> bool {
+    pub fn can_acquire(&self, actor: &Key, now: Timestamp) -> bool {
         let inner = self.inner.lock();
         let held = inner.held.iter().filter(|(_, until)| **until > now);
         let held: Vec<_> = held.map(|(key, _)| key).collect();
-        let of_namespace = held.iter().filter(|it| it.namespace == actor.namespace);
+        let in_namespace = held.iter().filter(|key| key.namespace == actor.namespace);
         held.contains(&actor)
-            || (held.len() < self.most && of_namespace.count() < self.most_per_namespace)
+            || (held.len() < self.most && in_namespace.count() < self.most_per_namespace)
     }
 
     /// Takes a slot until `until`, even beyond the limit, because a write cannot be undone.
-    pub fn hold(&self, actor: &Key, until: Timestamp) {
+    pub fn acquire(&self, actor: &Key, until: Timestamp) {
         self.inner.lock().held.insert(actor.clone(), until);
     }
 
@@ -53,8 +53,8 @@ impl RolloutSlots {
         self.inner.lock().held.remove(actor);
     }
 
-    /// Records a rejected eviction and releases the slot. Returns how many were rejected in a row before.
-    pub fn refused(&self, actor: &Key) -> u32 {
+    /// Records a rejected eviction and releases the slot. Returns the number of consecutive rejections before it.
+    pub fn eviction_refused(&self, actor: &Key) -> u32 {
         let mut inner = self.inner.lock();
         inner.held.remove(actor);
         let times = inner.refusals.entry(actor.clone()).or_default();
@@ -63,7 +63,7 @@ impl RolloutSlots {
     }
 
     /// Records a successful eviction.
-    pub fn granted(&self, actor: &Key) {
+    pub fn eviction_accepted(&self, actor: &Key) {
         self.inner.lock().refusals.remove(actor);
     }
 
@@ -88,25 +88,29 @@ mod tests {
 
     /// ROLL-2, SAFE-15
     #[test]
-    fn slot_is_held_for_a_bounded_time_and_given_back_when_an_eviction_is_refused() {
+    fn slot_expires_and_is_released_when_an_eviction_is_rejected() {
         let slots = RolloutSlots::new(1);
         let (a, b) = (Key::new("ns", "a"), Key::new("ns", "b"));
-        let room = |now| [&a, &b].map(|it| slots.has_room_for(it, at(now)));
-        assert_eq!(room(0), [true, true]);
-        slots.hold(&a, at(10));
-        assert_eq!(room(9), [true, false]);
-        assert_eq!(room(10), [true, true], "it does not get on");
-        slots.hold(&a, at(30));
-        assert_eq!(room(20), [true, false]);
-        assert_eq!(slots.refused(&a), 0);
-        assert_eq!(room(20), [true, true], "given back");
-        assert_eq!(slots.refused(&a), 1, "and still counted");
-        slots.granted(&a);
-        assert_eq!(slots.refused(&a), 0);
-        slots.hold(&a, at(30));
+        let available = |now| [&a, &b].map(|actor| slots.can_acquire(actor, at(now)));
+        assert_eq!(available(0), [true, true]);
+        slots.acquire(&a, at(10));
+        assert_eq!(available(9), [true, false]);
+        assert_eq!(available(10), [true, true], "the slot has expired");
+        slots.acquire(&a, at(30));
+        assert_eq!(available(20), [true, false]);
+        assert_eq!(slots.eviction_refused(&a), 0);
+        assert_eq!(available(20), [true, true], "released");
+        assert_eq!(
+            slots.eviction_refused(&a),
+            1,
+            "rejections are still counted"
+        );
+        slots.eviction_accepted(&a);
+        assert_eq!(slots.eviction_refused(&a), 0);
+        slots.acquire(&a, at(30));
         slots.forget(&a);
-        assert_eq!(room(20), [true, true]);
-        assert_eq!(slots.refused(&a), 0);
+        assert_eq!(available(20), [true, true]);
+        assert_eq!(slots.eviction_refused(&a), 0);
     }
 
     /// SAFE-16
@@ -114,14 +118,14 @@ mod tests {
     fn one_namespace_cannot_hold_all_slots() {
         let slots = RolloutSlots::new(3);
         let [a, b, c] = ["a", "b", "c"].map(|name| Key::new("ns", name));
-        slots.hold(&a, at(10));
-        assert!(slots.has_room_for(&b, at(0)));
-        slots.hold(&b, at(10));
-        assert!(!slots.has_room_for(&c, at(0)));
-        assert!(slots.has_room_for(&b, at(0)), "what it holds it keeps");
-        let others = Key::new("other", "c");
-        assert!(slots.has_room_for(&others, at(0)));
-        slots.hold(&others, at(10));
-        assert!(!slots.has_room_for(&Key::new("third", "d"), at(0)));
+        slots.acquire(&a, at(10));
+        assert!(slots.can_acquire(&b, at(0)));
+        slots.acquire(&b, at(10));
+        assert!(!slots.can_acquire(&c, at(0)));
+        assert!(slots.can_acquire(&b, at(0)), "keeps the slot that it holds");
+        let other = Key::new("other", "c");
+        assert!(slots.can_acquire(&other, at(0)));
+        slots.acquire(&other, at(10));
+        assert!(!slots.can_acquire(&Key::new("third", "d"), at(0)));
     }
 }

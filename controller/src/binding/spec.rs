@@ -5,29 +5,30 @@ use asya_shared::inject::bound;
 use asya_shared::names::annotation;
 use serde_json::Value;
 
-/// The spec of an object without replicas and without the fields that we write, because these bump the generation of a
-/// plain target as well (CONF-6, ROLL-5). Some kinds have their fields next to `metadata` instead of in `spec`.
-pub fn without_ours(object: &Value) -> Value {
+/// The spec of an object without replicas and without the fields that the operator writes, because these bump the
+/// generation of a plain target as well (CONF-6, ROLL-5). Some kinds have their fields next to `metadata` instead of in
+/// `spec`.
+pub fn comparable(object: &Value) -> Value {
     let mut spec = match &object["spec"] {
-        Value::Null => besides(object),
+        Value::Null => fields_outside_metadata(object),
         spec => spec.clone(),
     };
     if let Some(spec) = spec.as_object_mut() {
         spec.remove("replicas");
     }
     if let Some(template) = spec.get_mut("template") {
-        bound::without_ours(template);
+        bound::strip_injected(template);
     }
-    release(&mut spec);
+    remove_roll_annotation(&mut spec);
     spec
 }
 
-/// Hash of [`without_ours`].
+/// Hash of [`comparable`].
 pub fn hash(object: &Value) -> Box<str> {
-    hash::of_value(&without_ours(object)).into()
+    hash::of_value(&comparable(object)).into()
 }
 
-fn besides(object: &Value) -> Value {
+fn fields_outside_metadata(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
         fields.remove("metadata");
@@ -36,8 +37,8 @@ fn besides(object: &Value) -> Value {
     object
 }
 
-/// Removes our annotation from every `annotations` map below, and the map itself if nothing else is in it.
-fn release(value: &mut Value) {
+/// Removes the rollout annotation from every nested `annotations` map, and the map itself if it becomes empty.
+fn remove_roll_annotation(value: &mut Value) {
     let Some(fields) = value.as_object_mut() else {
         return;
     };
@@ -48,7 +49,7 @@ fn release(value: &mut Value) {
             fields.remove("annotations");
         }
     }
-    fields.values_mut().for_each(release);
+    fields.values_mut().for_each(remove_roll_annotation);
 }
 
 #[cfg(test)]

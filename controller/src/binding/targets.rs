@@ -1,4 +1,4 @@
-//! Cache of the objects that actors bind to. A target is read again only after a watch has shown a change (BIND-61).
+//! Cache of the objects that actors bind to. A target is read again only after a watch has observed a change (BIND-61).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,96 +6,96 @@ use std::sync::Arc;
 use asya_shared::resolve::Resolution;
 use parking_lot::Mutex;
 
-use super::Object;
+use super::ObjectId;
 use super::kinds::{Kind, KindAvailability};
 use crate::cluster::store::Scope;
 
 /// A target as read and resolved.
 #[derive(Debug)]
-pub struct Reading {
+pub struct TargetSnapshot {
     /// Outcome of the resolution.
     pub resolution: Resolution,
     /// Desired replicas, if the target's workload sets them.
     pub replicas: Option<i32>,
     pub uid: Box<str>,
     /// Hash of the target's spec.
-    pub spec: Box<str>,
-    /// The part of its pod template that we own (BIND-50).
-    pub templated: Option<TemplatePart>,
+    pub spec_hash: Box<str>,
+    /// The fields of its pod template that the operator owns (BIND-50).
+    pub template_ownership: Option<TemplateOwnership>,
     /// A related kind that may not be read, and the missing RBAC rule.
-    pub refused: Option<(Kind, Arc<str>)>,
+    pub forbidden_kind: Option<(Kind, Arc<str>)>,
 }
 
-/// The part of a pod template that we own.
+/// The fields of a pod template that the operator owns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TemplatePart {
+pub struct TemplateOwnership {
     /// Fingerprint of the owned fields.
-    pub fields: String,
-    /// Uid of the actor whose sidecar it holds, if the template names one.
+    pub fingerprint: String,
+    /// Uid of the actor whose sidecar the template holds, if it names one.
     pub actor: Option<Box<str>>,
 }
 
-impl TemplatePart {
-    /// Whether it can be this actor's.
-    pub fn is_of(&self, uid: &str) -> bool {
-        self.actor.as_deref().is_none_or(|it| it == uid)
+impl TemplateOwnership {
+    /// Whether the fields can belong to the actor with this uid.
+    pub fn may_belong_to(&self, uid: &str) -> bool {
+        self.actor.as_deref().is_none_or(|actor| actor == uid)
     }
 }
 
 /// Result of looking up a target.
 #[derive(Clone, Debug)]
-pub enum Found {
-    Read(Arc<Reading>),
+pub enum TargetState {
+    Present(Arc<TargetSnapshot>),
     /// The target does not exist.
     Absent,
     /// Its kind is not served or not readable.
-    OfKind(KindAvailability),
+    KindUnavailable(KindAvailability),
     /// The watches have not synced yet.
-    NotYet,
+    NotSynced,
 }
 
 #[derive(Debug, Default)]
 pub struct Targets {
-    known: Mutex<HashMap<Object, Known>>,
+    known: Mutex<HashMap<ObjectId, CachedTarget>>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    /// Number of changes seen so far. A read that started before the latest one is stale.
-    events: u64,
-    found: Option<Found>,
+struct CachedTarget {
+    /// Number of changes observed so far. A read that started before the latest one is stale.
+    revision: u64,
+    found: Option<TargetState>,
     /// Resource versions of the objects that `found` was built from.
-    versions: HashMap<Object, u64>,
+    versions: HashMap<ObjectId, u64>,
 }
 
-/// Either a cached result, or the number of events before a new read.
-pub(super) enum Asked {
-    Known(Found),
-    Anew(u64),
+/// Either a cached result, or the revision at which to start a new read.
+pub(super) enum CacheLookup {
+    Hit(TargetState),
+    Miss(u64),
 }
 
 impl Targets {
-    pub(super) fn ask(&self, target: &Object) -> Asked {
+    pub(super) fn lookup(&self, target: &ObjectId) -> CacheLookup {
         let mut known = self.known.lock();
         let known = known.entry(target.clone()).or_default();
         match &known.found {
-            Some(found) => Asked::Known(found.clone()),
-            None => Asked::Anew(known.events),
+            Some(state) => CacheLookup::Hit(state.clone()),
+            None => CacheLookup::Miss(known.revision),
         }
     }
 
-    /// Caches the result of a read, unless a watch has shown a change since it started.
-    pub(super) fn answer(
+    /// Caches the result of a read, unless a watch has observed a change since it started.
+    pub(super) fn insert(
         &self,
-        target: &Object,
-        question: u64,
-        found: Found,
-        versions: HashMap<Object, u64>,
+        target: &ObjectId,
+        revision: u64,
+        state: TargetState,
+        versions: HashMap<ObjectId, u64>,
     ) {
         if let Some(known) = self.known.lock().get_mut(target)
-            && known.events == question
+            && known.revision == revision
         {
-            known.found = Some(found);
+            known.found = Some(state);
             known.versions = versions;
         }
     }
@@ -105,49 +105,60 @@ impl Targets {
         self.known.lock().len()
     }
 
-    /// Drops targets that no actor binds any more.
-    pub(super) fn keep(&self, is_bound: impl Fn(&Object) -> bool) {
+    /// Drops targets that no actor binds anymore.
+    pub(super) fn retain(&self, is_bound: impl Fn(&ObjectId) -> bool) {
         self.known.lock().retain(|target, _| is_bound(target));
     }
 
     /// Handles a new version of the target or of one of its owners. Returns whether the cached result is stale.
-    pub(super) fn saw(&self, target: &Object, object: &Object, version: u64) -> bool {
+    pub(super) fn observe_version(
+        &self,
+        target: &ObjectId,
+        object: &ObjectId,
+        version: u64,
+    ) -> bool {
         let mut known = self.known.lock();
         let known = known.entry(target.clone()).or_default();
         if known.found.is_some() && known.versions.get(object) >= Some(&version) {
             return false;
         }
-        known.renew();
+        known.invalidate();
         true
     }
 
     /// Invalidates the cached result after a change of an object that the target consists of.
-    pub(super) fn touched(&self, target: &Object) {
-        self.known.lock().entry(target.clone()).or_default().renew();
+    pub(super) fn invalidate(&self, target: &ObjectId) {
+        self.known
+            .lock()
+            .entry(target.clone())
+            .or_default()
+            .invalidate();
     }
 
-    /// Records that the target was deleted. Returns whether that is news.
-    pub(super) fn gone(&self, target: &Object) -> bool {
+    /// Records that the target was deleted. Returns whether that was unknown.
+    pub(super) fn mark_deleted(&self, target: &ObjectId) -> bool {
         let mut known = self.known.lock();
         let known = known.entry(target.clone()).or_default();
         let before = known.found.take();
-        known.renew();
+        known.invalidate();
         known.versions.clear();
-        known.found = Some(Found::Absent);
-        !matches!(before, Some(Found::Absent))
+        known.found = Some(TargetState::Absent);
+        !matches!(before, Some(TargetState::Absent))
     }
 
-    pub(super) fn of_kind(&self, kind: &Kind, scope: &Scope) -> Vec<Object> {
+    pub(super) fn of_kind(&self, kind: &Kind, scope: &Scope) -> Vec<ObjectId> {
         let known = self.known.lock();
         let versions = known.values().flat_map(|it| it.versions.keys());
         let all = known.keys().chain(versions);
-        all.filter(|it| it.is_in(kind, scope)).cloned().collect()
+        all.filter(|object| object.is_in(kind, scope))
+            .cloned()
+            .collect()
     }
 }
 
-impl Known {
-    fn renew(&mut self) {
-        self.events += 1;
+impl CachedTarget {
+    fn invalidate(&mut self) {
+        self.revision += 1;
         self.found = None;
     }
 }

@@ -13,10 +13,10 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
-use super::index::{Place, What};
+use super::index::{RequiredWatch, WatchSubject};
 use super::kinds::Kind;
 use super::objects::ObjectWatch;
-use super::{Bindings, Found, MarkedPods};
+use super::{Bindings, LabelledPods, TargetState};
 use crate::app::binding_watches;
 use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
@@ -24,7 +24,7 @@ use crate::record::{
     ActorRecord, Enqueue, ForeignRecord, Key, PodRecord, Projected, Record, UninjectedPodRecord,
 };
 
-fn seen<R: Record>(object: &Value) -> Projected<R> {
+fn project<R: Record>(object: &Value) -> Projected<R> {
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
@@ -33,7 +33,7 @@ fn actor_of(kind: &str, key: &Key, target: &str, created: &str) -> Arc<ActorReco
         "metadata": {"name": &*key.name, "namespace": &*key.namespace, "uid": &*key.name, "resourceVersion": "1", "creationTimestamp": created},
         "spec": {"transport": "mq", "workloadRef": {"apiVersion": "apps/v1", "kind": kind, "name": target}},
     });
-    seen::<ActorRecord>(&object).record
+    project::<ActorRecord>(&object).record
 }
 
 fn bind(bindings: &Bindings, key: &Key, target: &str, created: &str) -> HashSet<Key> {
@@ -59,14 +59,14 @@ fn pod(
         .as_object_mut()
         .unwrap()
         .extend(extra.as_object().unwrap().clone());
-    seen(&json!({"metadata": {
+    project(&json!({"metadata": {
         "name": name, "namespace": namespace, "uid": name, "resourceVersion": "1", "labels": labels,
         "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("{deployment}-abc"), "uid": "rs", "controller": true}],
     }}))
 }
 
 fn deployment(name: &str, version: u32) -> Projected<ForeignRecord> {
-    seen(
+    project(
         &json!({"metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": version.to_string()}}),
     )
 }
@@ -95,7 +95,7 @@ fn older_of_two_actors_owns_a_shared_target_until_deleted() {
     assert_eq!(
         bind(&bindings, &key("old"), "web", EARLY),
         HashSet::new(),
-        "nothing new"
+        "unchanged"
     );
     assert_eq!(bindings.refresh(&key("old"), None), [key("young")].into());
     assert_eq!(bindings.owner_before(&key("young")), None);
@@ -105,20 +105,20 @@ fn older_of_two_actors_owns_a_shared_target_until_deleted() {
 #[test]
 fn kind_is_watched_in_a_namespace_from_its_first_binding_to_its_last() {
     let bindings = Bindings::default();
-    let places = bindings.places();
+    let watches = bindings.required_watches();
     let scopes = |kind: &str| -> Vec<Scope> {
-        let all = places.borrow();
-        let of_kind = |place: &&Place| match &place.what {
-            What::Pods => kind == "Pod",
-            What::Constraints => kind == "ResourceQuota",
-            What::Objects(known) => known.names().kind == kind,
+        let all = watches.borrow();
+        let is_of_kind = |watch: &&RequiredWatch| match &watch.subject {
+            WatchSubject::Pods => kind == "Pod",
+            WatchSubject::Constraints => kind == "ResourceQuota",
+            WatchSubject::Objects(known) => known.group_kind().kind == kind,
         };
         all.iter()
-            .filter(of_kind)
-            .map(|place| place.scope.clone())
+            .filter(is_of_kind)
+            .map(|watch| watch.scope.clone())
             .collect()
     };
-    assert!(places.borrow().is_empty());
+    assert!(watches.borrow().is_empty());
     let namespace = |n: usize| Key::new(&format!("n{n:02}"), "a");
     bind(&bindings, &namespace(0), "web", EARLY);
     let first: Scope = Some("n00".into());
@@ -140,7 +140,7 @@ fn kind_is_watched_in_a_namespace_from_its_first_binding_to_its_last() {
         (vec![None], vec![None])
     );
     (0..51).for_each(|n| drop(bindings.refresh(&namespace(n), None)));
-    assert!(places.borrow().is_empty());
+    assert!(watches.borrow().is_empty());
 }
 
 /// BIND-61, RES-3
@@ -152,12 +152,12 @@ fn kinds_between_a_target_and_its_workload_are_watched() {
         "spec": {"transport": "mq", "workloadRef": {"apiVersion": "kaito.sh/v1beta1", "kind": "Workspace", "name": "phi"}},
     });
     let kinds = |actor: &Value| -> Vec<String> {
-        bindings.refresh(&key("a"), Some(&seen::<ActorRecord>(actor).record));
-        let places = bindings.places();
-        let all = places.borrow();
-        let objects = all.iter().filter_map(|place| match &place.what {
-            What::Objects(kind) => Some(kind.to_string()),
-            What::Pods | What::Constraints => None,
+        bindings.refresh(&key("a"), Some(&project::<ActorRecord>(actor).record));
+        let watches = bindings.required_watches();
+        let all = watches.borrow();
+        let objects = all.iter().filter_map(|watch| match &watch.subject {
+            WatchSubject::Objects(kind) => Some(kind.to_string()),
+            WatchSubject::Pods | WatchSubject::Constraints => None,
         });
         objects.collect()
     };
@@ -191,63 +191,63 @@ fn pod_enqueues_only_the_actor_that_binds_its_target() {
     bind(&bindings, &key("b"), "db", EARLY);
     let scope: Scope = Some("ns".into());
     let a = vec![Enqueue::Actor(key("a"))];
-    WatchSink::<UninjectedPodRecord>::relisting(&bindings, &scope);
+    WatchSink::<UninjectedPodRecord>::init(&bindings, &scope);
     let expected = bindings.index.target_of(&key("a"));
     assert!(expected.is_some());
     let convention = asya_shared::resolve::resolver("apps", "Deployment").convention("web");
-    let of = || {
+    let count = || {
         bindings
-            .pods
+            .uninjected_pods
             .of(&"ns".into(), &convention)
             .map(|pods| pods.len())
     };
-    assert_eq!(of(), None, "nobody has listed them");
+    assert_eq!(count(), None, "nothing has been listed");
     assert_eq!(
-        bindings.show(&scope, &pod("ns", "p1", "web", &json!({}))),
+        bindings.apply(&scope, &pod("ns", "p1", "web", &json!({}))),
         a
     );
     assert_eq!(
-        bindings.show(&scope, &pod("ns", "p1", "web", &json!({}))),
+        bindings.apply(&scope, &pod("ns", "p1", "web", &json!({}))),
         [],
-        "the same again"
+        "unchanged"
     );
     assert_eq!(
-        bindings.show(&scope, &pod("ns", "p2", "unbound", &json!({}))),
+        bindings.apply(&scope, &pod("ns", "p2", "unbound", &json!({}))),
         []
     );
-    let mut all = WatchSink::<UninjectedPodRecord>::relisted(&bindings, &scope);
-    all.sort_by_key(|it| format!("{it:?}"));
+    let mut all = WatchSink::<UninjectedPodRecord>::init_done(&bindings, &scope);
+    all.sort_by_key(|actor| format!("{actor:?}"));
     assert_eq!(
         all,
         [Enqueue::Actor(key("a")), Enqueue::Actor(key("b"))],
-        "now pods are known"
+        "after the first list"
     );
-    assert_eq!(of(), Some(1));
+    assert_eq!(count(), Some(1));
     let labelled = pod("ns", "p1", "web", &json!({"asya.sh/inject": "false"}));
-    assert_eq!(bindings.show(&scope, &labelled), a);
-    WatchSink::<UninjectedPodRecord>::relisting(&bindings, &scope);
+    assert_eq!(bindings.apply(&scope, &labelled), a);
+    WatchSink::<UninjectedPodRecord>::init(&bindings, &scope);
     assert_eq!(
-        WatchSink::<UninjectedPodRecord>::relisted(&bindings, &scope),
+        WatchSink::<UninjectedPodRecord>::init_done(&bindings, &scope),
         a,
-        "the pod is gone"
+        "the list does not return the pod"
     );
-    assert_eq!(of(), Some(0));
+    assert_eq!(count(), Some(0));
     let last = pod("ns", "p3", "web", &json!({}));
-    bindings.show(&scope, &last);
-    assert_eq!(bindings.removed(&scope, &last), a);
-    bindings.pods.forget(&scope);
-    assert_eq!(of(), None);
+    bindings.apply(&scope, &last);
+    assert_eq!(bindings.delete(&scope, &last), a);
+    bindings.uninjected_pods.forget(&scope);
+    assert_eq!(count(), None);
 }
 
 /// The first actor was deleted with `asya.sh/skip-unbind`, or its label was copied (SAFE-18).
 #[test]
 fn target_pod_labelled_for_another_actor_enqueues_both() {
     let (bindings, store) = (Arc::new(Bindings::default()), Arc::default());
-    let pods = MarkedPods::new(&store, &bindings);
+    let pods = LabelledPods::new(&store, &bindings);
     let (a, b, scope) = (key("a"), key("b"), None);
     bind(&bindings, &b, "web", EARLY);
     let expected = asya_shared::resolve::resolver("apps", "Deployment").convention("web");
-    bindings.subscribe_pods(&b, &expected);
+    bindings.set_pod_match(&b, &expected);
     let pod = |name: &str, extra: &Value| -> Projected<PodRecord> {
         let mut metadata = json!({
             "name": name, "namespace": "ns", "uid": name, "resourceVersion": "1",
@@ -255,36 +255,36 @@ fn target_pod_labelled_for_another_actor_enqueues_both() {
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-abc", "uid": "rs", "controller": true}],
         });
         for (key, value) in extra.as_object().unwrap() {
-            let part = metadata[key].as_object_mut();
-            match part {
-                Some(part) => part.extend(value.as_object().unwrap().clone()),
+            let field = metadata[key].as_object_mut();
+            match field {
+                Some(field) => field.extend(value.as_object().unwrap().clone()),
                 None => metadata[key] = value.clone(),
             }
         }
-        seen(&json!({"metadata": metadata}))
+        project(&json!({"metadata": metadata}))
     };
-    let of = || {
+    let count = || {
         bindings
-            .marked
+            .labelled_pods
             .of(&b.namespace, &expected)
-            .map(|all| all.len())
+            .map(|pods| pods.len())
     };
-    assert_eq!(of(), None, "nobody has listed them");
-    pods.relisting(&scope);
-    let both = [&a, &b].map(|it| Enqueue::Actor(it.clone()));
-    let marked = json!({"annotations": {"asya.sh/injected-by": "gone"}});
-    assert_eq!(pods.show(&scope, &pod("marked", &marked)), both);
-    assert_eq!(pods.show(&scope, &pod("copied", &json!({}))), both);
+    assert_eq!(count(), None, "nothing has been listed");
+    pods.init(&scope);
+    let both = [&a, &b].map(|actor| Enqueue::Actor(actor.clone()));
+    let injected = json!({"annotations": {"asya.sh/injected-by": "gone"}});
+    assert_eq!(pods.apply(&scope, &pod("injected", &injected)), both);
+    assert_eq!(pods.apply(&scope, &pod("copied", &json!({}))), both);
     let own = json!({"labels": {"asya.sh/workload": "deployment"}});
-    assert_eq!(pods.show(&scope, &pod("own", &own)), both[..1]);
-    pods.relisted(&scope);
-    assert_eq!(of(), Some(2));
-    assert_eq!(pods.removed(&scope, &pod("copied", &json!({}))), both);
-    assert_eq!(of(), Some(1));
+    assert_eq!(pods.apply(&scope, &pod("own", &own)), both[..1]);
+    pods.init_done(&scope);
+    assert_eq!(count(), Some(2));
+    assert_eq!(pods.delete(&scope, &pod("copied", &json!({}))), both);
+    assert_eq!(count(), Some(1));
     bindings
-        .marked
+        .labelled_pods
         .forget_all_but(&std::collections::BTreeSet::new());
-    assert_eq!(of(), None);
+    assert_eq!(count(), None);
 }
 
 /// SAFE-10
@@ -299,13 +299,13 @@ fn pod_watch_excludes_labelled_and_finished_pods() {
     assert_eq!(selector.fields.as_deref(), Some(finished));
 }
 
-/// API server with Deployment `web` that counts the reads of it.
-fn server(asked: &Arc<AtomicUsize>, version: &Arc<Mutex<Option<u32>>>) -> Client {
-    let (asked, version) = (Arc::clone(asked), Arc::clone(version));
+/// API server with Deployment `web` that counts reads of it.
+fn server(reads: &Arc<AtomicUsize>, version: &Arc<Mutex<Option<u32>>>) -> Client {
+    let (reads, version) = (Arc::clone(reads), Arc::clone(version));
     let service = tower::service_fn(move |request: Request<Body>| {
         let path = request.uri().path().to_owned();
         let of_web = || {
-            asked.fetch_add(1, Ordering::Relaxed);
+            reads.fetch_add(1, Ordering::Relaxed);
             let version = (*version.lock().unwrap())?;
             Some(json!({
                 "apiVersion": "apps/v1", "kind": "Deployment",
@@ -338,68 +338,68 @@ fn server(asked: &Arc<AtomicUsize>, version: &Arc<Mutex<Option<u32>>>) -> Client
 /// BIND-40, BIND-41, BIND-60, BIND-61
 #[tokio::test]
 async fn target_is_read_once_per_observed_change() {
-    let (asked, version) = (Arc::default(), Arc::new(Mutex::new(None)));
-    let client = server(&asked, &version);
+    let (reads, version) = (Arc::default(), Arc::new(Mutex::new(None)));
+    let client = server(&reads, &version);
     let bindings = Arc::new(Bindings::default());
     bind(&bindings, &key("a"), "web", EARLY);
     let target = bindings.target_of(&key("a")).unwrap();
-    let read = async || bindings.read(&client, &target).await.unwrap();
+    let read = async || bindings.read_target(&client, &target).await.unwrap();
     assert!(
-        matches!(read().await, Found::NotYet),
-        "its kind is not known"
+        matches!(read().await, TargetState::NotSynced),
+        "its kind has not been discovered"
     );
     let deployments = Kind::from(GroupKind {
         group: "apps",
         kind: "Deployment",
     });
-    let mut standing = bindings.kinds.subscribe(&deployments);
+    let mut availability = bindings.kinds.subscribe(&deployments);
     tokio::select! {
         () = bindings.kinds.follow(&client, |_| {}) => {}
-        known = standing.changed() => known.unwrap(),
+        changed = availability.changed() => changed.unwrap(),
     }
     let watch = ObjectWatch::new(&bindings, &target.kind);
     let scope: Scope = Some("ns".into());
     let a = vec![Enqueue::Actor(key("a"))];
-    let calls = || asked.load(Ordering::Relaxed);
+    let calls = || reads.load(Ordering::Relaxed);
 
-    assert!(matches!(read().await, Found::Absent));
-    assert!(matches!(read().await, Found::Absent));
-    assert_eq!(calls(), 1, "an absent target is not asked for again");
-    assert_eq!(watch.show(&scope, &deployment("unbound", 1)), []);
+    assert!(matches!(read().await, TargetState::Absent));
+    assert!(matches!(read().await, TargetState::Absent));
+    assert_eq!(calls(), 1, "an absent target is not read again");
+    assert_eq!(watch.apply(&scope, &deployment("unbound", 1)), []);
 
     *version.lock().unwrap() = Some(7);
-    assert_eq!(watch.show(&scope, &deployment("web", 7)), a);
-    let Found::Read(reading) = read().await else {
-        panic!("it is there")
+    assert_eq!(watch.apply(&scope, &deployment("web", 7)), a);
+    let TargetState::Present(snapshot) = read().await else {
+        panic!("it is not present")
     };
-    assert_eq!((reading.replicas, &*reading.uid), (Some(3), "web"));
+    assert_eq!((snapshot.replicas, &*snapshot.uid), (Some(3), "web"));
     read().await;
     assert_eq!(calls(), 2);
     assert_eq!(
-        watch.show(&scope, &deployment("web", 7)),
+        watch.apply(&scope, &deployment("web", 7)),
         [],
-        "as it was read"
+        "the version that was read"
     );
-    assert_eq!(watch.show(&scope, &deployment("web", 8)), a);
+    assert_eq!(watch.apply(&scope, &deployment("web", 8)), a);
     read().await;
     assert_eq!(calls(), 3);
 
-    watch.relisting(&scope);
-    let mut gone = watch.relisted(&scope);
-    gone.dedup();
-    assert_eq!(gone, a, "the list does not show it");
-    assert!(matches!(read().await, Found::Absent));
+    watch.init(&scope);
+    let mut affected = watch.init_done(&scope);
+    affected.dedup();
+    assert_eq!(affected, a, "the list does not return it");
+    assert!(matches!(read().await, TargetState::Absent));
     assert_eq!(calls(), 3);
     assert_eq!(
-        watch.removed(&scope, &deployment("web", 9)),
+        watch.delete(&scope, &deployment("web", 9)),
         [],
-        "that is known"
+        "its deletion is known"
     );
     bindings.refresh(&key("a"), None);
     assert_eq!(
-        watch.show(&scope, &deployment("web", 10)),
+        watch.apply(&scope, &deployment("web", 10)),
         [],
-        "nobody binds it any more"
+        "no actor binds it any more"
     );
 }
 
@@ -418,7 +418,7 @@ fn stateful_set(
             {"apiVersion": "kaito.sh/v1beta1", "kind": "Workspace", "name": uid, "uid": uid, "controller": true},
         ]);
     }
-    seen(&object)
+    project(&object)
 }
 
 /// RES-2, BIND-60
@@ -429,7 +429,7 @@ fn dependents_of_a_target_enqueue_its_actor_and_ownerless_objects_are_dropped() 
         "metadata": {"name": "a", "namespace": "ns", "uid": "a", "resourceVersion": "1"},
         "spec": {"transport": "mq", "workloadRef": {"apiVersion": "kaito.sh/v1beta1", "kind": "Workspace", "name": "phi"}},
     });
-    bindings.refresh(&key("a"), Some(&seen::<ActorRecord>(&actor).record));
+    bindings.refresh(&key("a"), Some(&project::<ActorRecord>(&actor).record));
     let sets = Kind::from(GroupKind {
         group: "apps",
         kind: "StatefulSet",
@@ -438,22 +438,29 @@ fn dependents_of_a_target_enqueue_its_actor_and_ownerless_objects_are_dropped() 
     let scope: Scope = Some("ns".into());
     let a = vec![Enqueue::Actor(key("a"))];
     bindings.register_target(&key("a"), vec!["phi".into()]);
-    let show = |name, generation, version, owner| {
-        watch.show(&scope, &stateful_set(name, generation, version, owner))
+    let apply = |name, generation, version, owner| {
+        watch.apply(&scope, &stateful_set(name, generation, version, owner))
     };
-    assert_eq!(show("unbound", 1, 1, None), []);
-    assert_eq!(show("other", 1, 2, Some("other")), []);
-    assert_eq!(show("phi-set", 1, 3, Some("phi")), a);
-    assert_eq!(show("phi-set", 1, 4, Some("phi")), [], "status alone");
-    assert_eq!(show("phi-set", 2, 5, Some("phi")), a);
-    assert_eq!(bindings.tree.len(), 2);
-    let below = bindings.tree.below("phi", &[sets]);
+    assert_eq!(apply("unbound", 1, 1, None), []);
+    assert_eq!(apply("other", 1, 2, Some("other")), []);
+    assert_eq!(apply("phi-set", 1, 3, Some("phi")), a);
     assert_eq!(
-        below.iter().map(|it| &*it.key.name).collect::<Vec<_>>(),
+        apply("phi-set", 1, 4, Some("phi")),
+        [],
+        "only status has changed"
+    );
+    assert_eq!(apply("phi-set", 2, 5, Some("phi")), a);
+    assert_eq!(bindings.tree.len(), 2);
+    let descendants = bindings.tree.descendants("phi", &[sets]);
+    assert_eq!(
+        descendants
+            .iter()
+            .map(|object| &*object.key.name)
+            .collect::<Vec<_>>(),
         ["phi-set"]
     );
     assert_eq!(
-        watch.removed(&scope, &stateful_set("phi-set", 2, 6, Some("phi"))),
+        watch.delete(&scope, &stateful_set("phi-set", 2, 6, Some("phi"))),
         a
     );
     assert_eq!(bindings.tree.len(), 1);
@@ -474,7 +481,7 @@ fn older_of_two_actors_owns_the_pods_of_a_shared_workload() {
     assert_eq!(
         bindings.refresh(&key("old"), Some(&old)),
         [key("young")].into(),
-        "the other hears of it"
+        "the other actor is enqueued"
     );
     assert_eq!(bindings.refresh(&key("old"), None), [key("young")].into());
     assert_eq!(bindings.owner_before(&key("young")), None);

@@ -4,13 +4,13 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use parking_lot::Mutex;
 
-use super::Object;
+use super::ObjectId;
 use super::kinds::Kind;
 use crate::cluster::store::Scope;
 use crate::record::{ForeignRecord, Record};
 
 /// Maximum depth of dependents below a target.
-const DEEPEST: usize = 4;
+const MAX_DEPTH: usize = 4;
 
 /// Objects by their owner's uid. Entries are small, because a namespace may have thousands of objects that no binding
 /// uses.
@@ -21,9 +21,9 @@ pub(super) struct Tree {
 
 #[derive(Debug, Default)]
 struct Inner {
-    nodes: HashMap<Object, Node>,
-    by_uid: HashMap<Box<str>, Object>,
-    by_owner: HashMap<Box<str>, BTreeSet<Object>>,
+    nodes: HashMap<ObjectId, Node>,
+    by_uid: HashMap<Box<str>, ObjectId>,
+    by_owner: HashMap<Box<str>, BTreeSet<ObjectId>>,
     /// Scopes in which the first list of a kind is complete.
     listed: HashSet<(Kind, Scope)>,
 }
@@ -37,9 +37,9 @@ struct Node {
 }
 
 impl Tree {
-    /// Stores an object that a watch has shown. If its relevant fields changed, returns the uids of all known owners
-    /// above it, nearest first, before and after the change.
-    pub(super) fn show(&self, object: &Object, record: &ForeignRecord) -> Vec<Box<str>> {
+    /// Stores an observed object. If its relevant fields changed, returns the uids of all its known owners, nearest
+    /// first, before and after the change.
+    pub(super) fn apply(&self, object: &ObjectId, record: &ForeignRecord) -> Vec<Box<str>> {
         let metadata = record.metadata();
         let node = metadata.controller.as_ref().map(|owner| Node {
             uid: metadata.uid.clone(),
@@ -51,42 +51,45 @@ impl Tree {
         if inner.nodes.get(object) == node.as_ref() {
             return Vec::new();
         }
-        let mut above = inner.remove(object);
+        let mut owners = inner.remove(object);
         if let Some(node) = node {
-            above.extend(inner.put(object, node));
+            owners.extend(inner.put(object, node));
         }
-        above
+        owners
     }
 
-    /// Removes a deleted object. Returns the uids above it, as [`Tree::show`] does.
-    pub(super) fn gone(&self, object: &Object) -> Vec<Box<str>> {
+    /// Removes a deleted object. Returns the uids of its owners, as [`Tree::show`] does.
+    pub(super) fn remove(&self, object: &ObjectId) -> Vec<Box<str>> {
         self.inner.lock().remove(object)
     }
 
-    /// Objects of these kinds below the object with this uid, at most [`DEEPEST`] levels down.
-    pub(super) fn below(&self, uid: &str, kinds: &[Kind]) -> Vec<Object> {
+    /// Descendants of these kinds of the object with this uid, at most [`MAX_DEPTH`] levels down.
+    pub(super) fn descendants(&self, uid: &str, kinds: &[Kind]) -> Vec<ObjectId> {
         let inner = self.inner.lock();
-        let mut found = BTreeSet::new();
+        let mut descendants = BTreeSet::new();
         let mut level: Vec<&str> = vec![uid];
-        for _ in 0..DEEPEST {
+        for _ in 0..MAX_DEPTH {
             let mut next = Vec::new();
             for uid in level {
                 for object in inner.by_owner.get(uid).into_iter().flatten() {
-                    if kinds.contains(&object.kind) && found.insert(object.clone()) {
+                    if kinds.contains(&object.kind) && descendants.insert(object.clone()) {
                         next.extend(inner.nodes.get(object).map(|node| &*node.uid));
                     }
                 }
             }
             level = next;
         }
-        found.into_iter().collect()
+        descendants.into_iter().collect()
     }
 
     /// Stored objects of a kind in a scope.
-    pub(super) fn of_kind(&self, kind: &Kind, scope: &Scope) -> Vec<Object> {
+    pub(super) fn of_kind(&self, kind: &Kind, scope: &Scope) -> Vec<ObjectId> {
         let inner = self.inner.lock();
-        let inside = inner.nodes.keys().filter(|it| it.is_in(kind, scope));
-        inside.cloned().collect()
+        let in_scope = inner
+            .nodes
+            .keys()
+            .filter(|object| object.is_in(kind, scope));
+        in_scope.cloned().collect()
     }
 
     /// Marks the list of a kind as complete. Returns whether it is the first one.
@@ -102,14 +105,14 @@ impl Tree {
         let mut inner = self.inner.lock();
         inner.listed.remove(&(kind.clone(), scope.clone()));
         let covered = |namespace: &Scope| inner.listed.contains(&(kind.clone(), namespace.clone()));
-        let gone: Vec<_> = inner
+        let dropped: Vec<_> = inner
             .nodes
             .keys()
-            .filter(|it| it.is_in(kind, scope))
-            .filter(|it| !covered(&None) && !covered(&Some(it.key.namespace.clone())))
+            .filter(|object| object.is_in(kind, scope))
+            .filter(|object| !covered(&None) && !covered(&Some(object.key.namespace.clone())))
             .cloned()
             .collect();
-        for object in gone {
+        for object in dropped {
             inner.remove(&object);
         }
     }
@@ -129,20 +132,20 @@ impl Tree {
 }
 
 impl Inner {
-    fn put(&mut self, object: &Object, node: Node) -> Vec<Box<str>> {
-        let above = self.above(&node);
+    fn put(&mut self, object: &ObjectId, node: Node) -> Vec<Box<str>> {
+        let owners = self.above(&node);
         self.by_uid.insert(node.uid.clone(), object.clone());
         let siblings = self.by_owner.entry(node.owner.clone()).or_default();
         siblings.insert(object.clone());
         self.nodes.insert(object.clone(), node);
-        above
+        owners
     }
 
-    fn remove(&mut self, object: &Object) -> Vec<Box<str>> {
+    fn remove(&mut self, object: &ObjectId) -> Vec<Box<str>> {
         let Some(node) = self.nodes.remove(object) else {
             return Vec::new();
         };
-        let above = self.above(&node);
+        let owners = self.above(&node);
         self.by_uid.remove(&node.uid);
         if let Some(siblings) = self.by_owner.get_mut(&node.owner) {
             siblings.remove(object);
@@ -150,19 +153,19 @@ impl Inner {
                 self.by_owner.remove(&node.owner);
             }
         }
-        above
+        owners
     }
 
     fn above(&self, node: &Node) -> Vec<Box<str>> {
-        let mut above = vec![node.owner.clone()];
-        while above.len() < DEEPEST
-            && let Some(next) = above
+        let mut owners = vec![node.owner.clone()];
+        while owners.len() < MAX_DEPTH
+            && let Some(next) = owners
                 .last()
                 .and_then(|uid| self.by_uid.get(uid))
                 .and_then(|object| self.nodes.get(object))
         {
-            above.push(next.owner.clone());
+            owners.push(next.owner.clone());
         }
-        above
+        owners
     }
 }

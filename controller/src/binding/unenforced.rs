@@ -6,27 +6,27 @@ use parking_lot::Mutex;
 
 use crate::record::Key;
 
-/// The set of these bindings, set by the task that maintains the webhook configurations.
+/// The unenforced bindings, set by the task that maintains the webhook configurations.
 #[derive(Debug, Default)]
 pub struct Unenforced {
-    /// `None` until it was set for the first time.
-    now: Mutex<Option<BTreeSet<Key>>>,
+    /// `None` until set for the first time.
+    current: Mutex<Option<BTreeSet<Key>>>,
 }
 
 impl Unenforced {
     /// Sets the current bindings. Returns the actors that were added or removed; the first time, all of them count as
     /// added.
-    pub fn tell(&self, now: BTreeSet<Key>) -> Vec<Key> {
-        let mut known = self.now.lock();
-        let before = known.take().unwrap_or_default();
-        let news = before.symmetric_difference(&now).cloned().collect();
-        *known = Some(now);
-        news
+    pub fn replace(&self, unenforced: BTreeSet<Key>) -> Vec<Key> {
+        let mut current = self.current.lock();
+        let before = current.take().unwrap_or_default();
+        let changed = before.symmetric_difference(&unenforced).cloned().collect();
+        *current = Some(unenforced);
+        changed
     }
 
-    /// Whether it is not enforced; `None` until the set is known.
-    pub fn has(&self, actor: &Key) -> Option<bool> {
-        self.now.lock().as_ref().map(|all| all.contains(actor))
+    /// Whether the actor's binding is unenforced; `None` until the set is known.
+    pub fn contains(&self, actor: &Key) -> Option<bool> {
+        self.current.lock().as_ref().map(|all| all.contains(actor))
     }
 }
 
@@ -39,14 +39,14 @@ mod tests {
     #[test]
     fn only_changed_actors_are_returned() {
         let [a, b, c] = ["a", "b", "c"].map(|name| Key::new("models", name));
-        let surplus = Unenforced::default();
-        let tell = |all: &[&Key]| surplus.tell(all.iter().copied().cloned().collect());
-        assert_eq!(surplus.has(&a), None);
-        assert_eq!(tell(&[&a, &b]), [a.clone(), b.clone()]);
-        assert_eq!(tell(&[&a, &b]), []);
-        assert_eq!(tell(&[&b, &c]), [a.clone(), c.clone()]);
+        let unenforced = Unenforced::default();
+        let replace = |all: &[&Key]| unenforced.replace(all.iter().copied().cloned().collect());
+        assert_eq!(unenforced.contains(&a), None);
+        assert_eq!(replace(&[&a, &b]), [a.clone(), b.clone()]);
+        assert_eq!(replace(&[&a, &b]), []);
+        assert_eq!(replace(&[&b, &c]), [a.clone(), c.clone()]);
         assert_eq!(
-            [&a, &b, &c].map(|it| surplus.has(it)),
+            [&a, &b, &c].map(|actor| unenforced.contains(actor)),
             [Some(false), Some(true), Some(true)]
         );
     }

@@ -1,17 +1,18 @@
 //! Entry point to the message brokers of all configured transports.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use asya_shared::config::Transport;
-use asya_shared::transport::QueueOf;
+use asya_shared::transport::ActorQueue;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::Client;
 
-use super::health::{Answers, Surveyor};
+use super::health::{QueueObserver, QueueResults};
+use super::http_client::BuildHttpClient;
 use super::pool::Pool;
-use super::session::RenewingClient;
+use super::renewing_client::RenewingClient;
 use super::{Count, QueueClient, QueueObservation};
 use crate::cluster::fence::Fence;
 use crate::telemetry::metrics::Metrics;
@@ -22,15 +23,23 @@ pub struct Brokers(Arc<Pool>);
 
 impl Brokers {
     /// Reads credentials through `client`. Every call that changes a broker passes `fence`, and a hanging broker
-    /// occupies at most half of the reconcile `workers`.
+    /// occupies at most half of the reconcile `workers`. `build_http_client` reaches the management APIs.
     pub fn new(
         client: Client,
         own_namespace: &str,
         fence: Fence,
         metrics: Arc<Metrics>,
         workers: usize,
+        build_http_client: BuildHttpClient,
     ) -> Self {
-        let pool = Pool::new(client, own_namespace, fence, metrics, workers);
+        let pool = Pool::new(
+            client,
+            own_namespace,
+            fence,
+            metrics,
+            workers,
+            build_http_client,
+        );
         Self(Arc::new(pool))
     }
 
@@ -46,8 +55,8 @@ impl Brokers {
 
     /// Groups a transport's queues by the client that reaches them, so that one list serves all namespaces that share a
     /// credential.
-    async fn grouped<T>(&self, transport: &Transport, queues: Vec<QueueOf>) -> Grouped<T> {
-        let mut by_namespace: HashMap<String, Vec<QueueOf>> = HashMap::new();
+    async fn grouped<T>(&self, transport: &Transport, queues: Vec<ActorQueue>) -> Grouped<T> {
+        let mut by_namespace: BTreeMap<String, Vec<ActorQueue>> = BTreeMap::new();
         for queue in queues {
             by_namespace
                 .entry(queue.namespace.clone())
@@ -56,14 +65,14 @@ impl Brokers {
         }
         let mut grouped = Grouped {
             groups: Vec::new(),
-            answers: Vec::new(),
+            results: Vec::new(),
         };
         for (namespace, queues) in by_namespace {
             match self.0.client(transport, &namespace).await {
                 Ok(client) => grouped.add(client, queues),
                 Err(error) => {
-                    let refused = queues.into_iter().map(|queue| (queue, Err(error.clone())));
-                    grouped.answers.extend(refused);
+                    let failed = queues.into_iter().map(|queue| (queue, Err(error.clone())));
+                    grouped.results.extend(failed);
                 }
             }
         }
@@ -73,12 +82,12 @@ impl Brokers {
 
 /// Queues grouped by client, and the results so far.
 struct Grouped<T> {
-    groups: Vec<(Arc<dyn QueueClient>, Vec<QueueOf>)>,
-    answers: Answers<T>,
+    groups: Vec<(Arc<dyn QueueClient>, Vec<ActorQueue>)>,
+    results: QueueResults<T>,
 }
 
 impl<T> Grouped<T> {
-    fn add(&mut self, client: Arc<dyn QueueClient>, queues: Vec<QueueOf>) {
+    fn add(&mut self, client: Arc<dyn QueueClient>, queues: Vec<ActorQueue>) {
         let known = self
             .groups
             .iter_mut()
@@ -90,22 +99,22 @@ impl<T> Grouped<T> {
     }
 }
 
-impl Surveyor for Brokers {
-    fn survey<'a>(
+impl QueueObserver for Brokers {
+    fn observe_many<'a>(
         &'a self,
         transport: &'a Transport,
-        queues: Vec<QueueOf>,
-    ) -> BoxFuture<'a, Answers<QueueObservation>> {
+        queues: Vec<ActorQueue>,
+    ) -> BoxFuture<'a, QueueResults<QueueObservation>> {
         async move {
             let Grouped {
                 groups,
-                mut answers,
+                mut results,
             } = self.grouped(transport, queues).await;
             for (client, queues) in groups {
-                let seen = client.survey(&queues).await;
-                answers.extend(queues.into_iter().zip(seen));
+                let observations = client.observe_many(&queues).await;
+                results.extend(queues.into_iter().zip(observations));
             }
-            answers
+            results
         }
         .boxed()
     }
@@ -113,19 +122,19 @@ impl Surveyor for Brokers {
     fn depths<'a>(
         &'a self,
         transport: &'a Transport,
-        queues: Vec<QueueOf>,
-    ) -> BoxFuture<'a, Answers<Count>> {
+        queues: Vec<ActorQueue>,
+    ) -> BoxFuture<'a, QueueResults<Count>> {
         async move {
             let Grouped {
                 groups,
-                mut answers,
+                mut results,
             } = self.grouped(transport, queues).await;
             for (client, queues) in groups {
                 let names = queues.iter().map(|queue| queue.names.queue.clone());
                 let depths = client.depths(&names.collect::<Vec<_>>()).await;
-                answers.extend(queues.into_iter().zip(depths));
+                results.extend(queues.into_iter().zip(depths));
             }
-            answers
+            results
         }
         .boxed()
     }

@@ -1,4 +1,4 @@
-//! Circuit breaker: when to stop calling a broker that does not answer (QUE-9). Pure: the clock is an argument.
+//! Circuit breaker: when to stop calling a broker that does not respond (QUE-9). Pure: the clock is an argument.
 
 use std::time::Duration;
 
@@ -6,60 +6,60 @@ use tokio::time::Instant;
 
 use super::BrokerError;
 
-/// Consecutive unanswered calls that open the circuit.
-const FAILURES: u32 = 5;
+/// Consecutive calls without a response that open the circuit.
+const FAILURE_THRESHOLD: u32 = 5;
 /// How long the circuit stays open before a probe.
-const REST: Duration = Duration::from_secs(30);
+const OPEN_DURATION: Duration = Duration::from_secs(30);
 
 /// Circuit breaker of one broker.
 #[derive(Debug, Default)]
 pub struct Circuit {
-    /// Consecutive unanswered calls.
+    /// Consecutive calls without a response.
     failures: u32,
     /// Open until this time, with the error of the last call. Callers keep getting that error while no call is made, so
     /// that status does not change (QUE-11).
-    resting: Option<(Instant, BrokerError)>,
-    /// Same, because the broker asked for a pause (FW-28).
-    asked: Option<(Instant, BrokerError)>,
+    open_until: Option<(Instant, BrokerError)>,
+    /// Same, because the broker requested a pause (FW-28).
+    pause: Option<(Instant, BrokerError)>,
 }
 
 impl Circuit {
-    /// Admits a call, or refuses it while the circuit is open. After that one call is admitted as a probe, then none
-    /// for another `REST` unless the probe is answered.
+    /// Admits a call, or rejects it while the circuit is open. Then one call is admitted as a probe, and no other for
+    /// another `OPEN_DURATION` unless the probe gets a response.
     ///
     /// # Errors
     /// The error of the last call, while the circuit is open.
     pub fn admit(&mut self, now: Instant) -> Result<(), BrokerError> {
-        if let Some((until, error)) = &self.asked
+        if let Some((until, error)) = &self.pause
             && now < *until
         {
             return Err(error.clone());
         }
-        match &mut self.resting {
+        match &mut self.open_until {
             Some((until, error)) if now < *until => Err(error.clone()),
             Some((until, _)) => {
-                *until = now + REST;
+                *until = now + OPEN_DURATION;
                 Ok(())
             }
             None => Ok(()),
         }
     }
 
-    /// Records an answered call, whatever the answer.
-    pub fn answered(&mut self) {
-        (self.failures, self.resting) = (0, None);
+    /// Records a call that got any response, even an error.
+    pub fn record_response(&mut self) {
+        (self.failures, self.open_until) = (0, None);
     }
 
-    /// Opens the circuit for as long as the broker asks for.
-    pub fn asked(&mut self, now: Instant, wait: Duration, error: &BrokerError) {
-        self.asked = Some((now + wait, error.clone()));
+    /// Opens the circuit for as long as the broker requests.
+    pub fn paused_until(&mut self, now: Instant, wait: Duration, error: &BrokerError) {
+        self.pause = Some((now + wait, error.clone()));
     }
 
-    /// Records a call without an answer.
-    pub fn unanswered(&mut self, now: Instant, error: &BrokerError) {
+    /// Records a call without a response.
+    pub fn record_failure(&mut self, now: Instant, error: &BrokerError) {
         self.failures = self.failures.saturating_add(1);
-        if self.failures >= FAILURES {
-            self.resting = Some((now + REST, error.clone()));
+        if self.failures >= FAILURE_THRESHOLD {
+            self.open_until = Some((now + OPEN_DURATION, error.clone()));
         }
     }
 }

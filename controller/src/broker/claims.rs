@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use asya_shared::claims::{self, Age, Name, Place, Rank, Use, Users};
+use asya_shared::claims::{self, Age, BrokerAddress, ClaimKind, ClaimedName, Rank, Users};
 use asya_shared::config::TransportsConfig;
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
@@ -34,15 +34,15 @@ pub struct Claims {
 #[derive(Debug, Default)]
 struct Inner {
     claims: HashMap<Key, Claim>,
-    by_place: HashMap<Place, Users>,
+    by_address: HashMap<BrokerAddress, Users>,
 }
 
 /// Names claimed by one actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Claim {
     age: Age,
-    /// Without duplicates. The queue that the spec asks for comes first, if the actor can have it.
-    names: Vec<Name>,
+    /// Without duplicates. The queue that the spec requests comes first, if the actor can have it.
+    names: Vec<ClaimedName>,
 }
 
 impl Claims {
@@ -58,24 +58,26 @@ impl Claims {
         if inner.claims.get(key) == claim.as_ref() {
             return HashSet::new();
         }
-        let mut concerned = inner.drop_claim(key);
+        let mut affected = inner.drop_claim(key);
         if let Some(claim) = claim {
             inner.put_claim(key, claim);
-            concerned.extend(inner.rivals(key).cloned());
+            affected.extend(inner.conflicting_actors(key).cloned());
         }
-        concerned
+        affected
     }
 
     /// Returns the actor that takes precedence over `key` for a name that `key` needs.
-    pub fn owner_before(&self, key: &Key) -> Option<Owner> {
+    pub fn preceding_owner(&self, key: &Key) -> Option<Owner> {
         let inner = self.inner.lock();
-        let of = |of_queue: bool| {
-            let concerns = |name: &Name| name.wanted && of_queue == (name.use_ != Use::DeadLetters);
-            inner.first_before(key, concerns)
+        let preceding = |of_queue: bool| {
+            let applies = |name: &ClaimedName| {
+                name.wanted && of_queue == (name.kind != ClaimKind::DeadLetters)
+            };
+            inner.first_preceding(key, applies)
         };
-        let (owner, of_queue) = match of(true) {
+        let (owner, of_queue) = match preceding(true) {
             Some(owner) => (owner, true),
-            None => (of(false)?, false),
+            None => (preceding(false)?, false),
         };
         Some(Owner {
             key: owner,
@@ -91,32 +93,32 @@ impl Claims {
         (transport, queue): (&str, &str),
         key: &Key,
     ) -> Option<Key> {
-        let wanted = claims::place(transports, transport, queue);
+        let address = claims::broker_address(transports, transport, queue);
         self.inner
             .lock()
-            .first_before(key, |name| name.place == wanted)
+            .first_preceding(key, |name| name.address == address)
     }
 }
 
 impl Claim {
     fn of(transports: &TransportsConfig, actor: &ActorRecord) -> Option<Self> {
         let Key { namespace, name } = &actor.metadata.key;
-        let told = &actor.told;
-        let known = claims::known(told.queue.as_ref(), &told.retired_queues);
+        let status = &actor.status_view;
+        let recorded = claims::recorded_queues(status.queue.as_ref(), &status.retired_queues);
         let transport = actor.transport.as_deref();
         let claim = Self {
             age: Arc::new((
                 actor.created.as_ref().map_or(Timestamp::MIN, |time| time.0),
                 actor.metadata.uid.clone(),
             )),
-            names: claims::names(transports, (namespace, name), transport, known),
+            names: claims::names(transports, (namespace, name), transport, recorded),
         };
         (!claim.names.is_empty()).then_some(claim)
     }
 
-    fn rank(&self, name: &Name) -> Rank {
+    fn rank(&self, name: &ClaimedName) -> Rank {
         Rank {
-            grip: name.grip,
+            priority: name.priority,
             age: Arc::clone(&self.age),
         }
     }
@@ -125,52 +127,55 @@ impl Claim {
 impl Inner {
     fn put_claim(&mut self, key: &Key, claim: Claim) {
         for name in &claim.names {
-            let users = self.by_place.entry(Arc::clone(&name.place)).or_default();
-            users.insert(name.use_, claim.rank(name), key.clone());
+            let users = self
+                .by_address
+                .entry(Arc::clone(&name.address))
+                .or_default();
+            users.insert(name.kind, claim.rank(name), key.clone());
         }
         self.claims.insert(key.clone(), claim);
     }
 
-    /// Returns the actors that shared a name with it.
+    /// Removes an actor's claim. Returns the actors that shared a name with it.
     fn drop_claim(&mut self, key: &Key) -> HashSet<Key> {
-        let concerned = self.rivals(key).cloned().collect();
+        let affected = self.conflicting_actors(key).cloned().collect();
         let Some(claim) = self.claims.remove(key) else {
-            return concerned;
+            return affected;
         };
         for name in &claim.names {
-            if let Some(users) = self.by_place.get_mut(&name.place) {
-                users.remove(name.use_, claim.rank(name), key.clone());
+            if let Some(users) = self.by_address.get_mut(&name.address) {
+                users.remove(name.kind, claim.rank(name), key.clone());
                 if users.is_empty() {
-                    self.by_place.remove(&name.place);
+                    self.by_address.remove(&name.address);
                 }
             }
         }
-        concerned
+        affected
     }
 
     /// Actors with which `key` cannot share a name. Sharing only a dead letter queue is allowed.
-    fn rivals<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = &'a Key> {
+    fn conflicting_actors<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = &'a Key> {
         let claim = self.claims.get(key).into_iter();
         claim.flat_map(|claim| &claim.names).flat_map(move |own| {
-            let users = self.by_place.get(&own.place).into_iter();
-            users.flat_map(move |users| users.rivals(key, own.use_))
+            let users = self.by_address.get(&own.address).into_iter();
+            users.flat_map(move |users| users.conflicting_users(key, own.kind))
         })
     }
 
     /// The highest-ranked actor that precedes `key` for any of these names.
-    fn first_before(&self, key: &Key, concerns: impl Fn(&Name) -> bool) -> Option<Key> {
+    fn first_preceding(&self, key: &Key, applies: impl Fn(&ClaimedName) -> bool) -> Option<Key> {
         let claim = self.claims.get(key)?;
-        let names = claim.names.iter().filter(|name| concerns(name));
+        let names = claim.names.iter().filter(|name| applies(name));
         names
             .filter_map(|name| {
                 let first = self
-                    .by_place
-                    .get(&name.place)?
-                    .first_rival(key, name.use_)?;
+                    .by_address
+                    .get(&name.address)?
+                    .first_conflicting_user(key, name.kind)?;
                 (*first.0 < claim.rank(name)).then_some(first)
             })
             .min()
-            .map(|(_, rival)| rival.clone())
+            .map(|(_, actor)| actor.clone())
     }
 }
 

@@ -12,12 +12,12 @@ use super::BrokerError;
 const NAMESPACE: &str = "kube-system";
 
 /// This cluster's identity, read once. No queue may be touched without it.
-pub struct Cluster {
+pub struct ClusterIdentity {
     client: Client,
     uid: OnceCell<Arc<str>>,
 }
 
-impl Cluster {
+impl ClusterIdentity {
     /// Reads through `client` on first use.
     pub fn new(client: Client) -> Self {
         Self {
@@ -29,7 +29,8 @@ impl Cluster {
     /// The uid of namespace `kube-system`.
     ///
     /// # Errors
-    /// `NotThereYet` when the operator may not read the namespace, `Unreachable` when the API server does not answer.
+    /// `PrerequisiteMissing` if the operator may not read the namespace, `Unreachable` if the API server does not
+    /// respond.
     pub async fn uid(&self) -> Result<Arc<str>, BrokerError> {
         self.uid.get_or_try_init(|| self.read()).await.cloned()
     }
@@ -37,17 +38,17 @@ impl Cluster {
     async fn read(&self) -> Result<Arc<str>, BrokerError> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         match namespaces.get_metadata(NAMESPACE).await {
-            Ok(found) => {
-                let uid = found.metadata.uid.filter(|uid| !uid.is_empty());
-                let nameless = || {
+            Ok(namespace) => {
+                let uid = namespace.metadata.uid.filter(|uid| !uid.is_empty());
+                let missing_uid = || {
                     let text =
                         format!("the API server returned namespace {NAMESPACE} without a uid");
                     BrokerError::Unreachable(text)
                 };
-                uid.map(Into::into).ok_or_else(nameless)
+                uid.map(Into::into).ok_or_else(missing_uid)
             }
             Err(kube::Error::Api(status)) if status.is_forbidden() => {
-                Err(BrokerError::NotThereYet(format!(
+                Err(BrokerError::PrerequisiteMissing(format!(
                     "the operator may not get namespace {NAMESPACE}, whose uid identifies this cluster's queues at \
                      brokers: grant its ServiceAccount get on namespaces with resourceNames [{NAMESPACE}]"
                 )))

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::BrokerError;
 
-const KEEP: Duration = Duration::from_mins(5);
+const CACHE_TTL: Duration = Duration::from_mins(5);
 
 /// Reads Secrets from the operator's namespace first, then from the actor's (SEC-1).
 pub struct Credentials {
@@ -51,7 +51,7 @@ impl Credentials {
     /// Returns the value at `reference`.
     ///
     /// # Errors
-    /// `CredentialsMissing`, naming both namespaces; `Unreachable` when the API server does not answer.
+    /// `CredentialsMissing`, naming both namespaces; `Unreachable` if the API server does not respond.
     pub async fn read(
         &self,
         reference: &SecretKeyRef,
@@ -63,7 +63,7 @@ impl Credentials {
         }
         // Check the cache for both namespaces first: a Secret that exists only in the actor's namespace must not cost a
         // read in the operator's on every call.
-        if let Some(text) = namespaces.iter().find_map(|ns| self.fresh(ns, reference)) {
+        if let Some(text) = namespaces.iter().find_map(|ns| self.cached(ns, reference)) {
             return Ok(text);
         }
         for namespace in &namespaces {
@@ -79,19 +79,19 @@ impl Credentials {
         )))
     }
 
-    fn fresh(&self, namespace: &str, reference: &SecretKeyRef) -> Option<Arc<str>> {
-        let known = self
+    fn cached(&self, namespace: &str, reference: &SecretKeyRef) -> Option<Arc<str>> {
+        let cached = self
             .lock()
             .get(&CredentialKey::of(namespace, reference))
             .cloned();
-        known
-            .filter(|(read, _)| read.elapsed() < KEEP)
+        cached
+            .filter(|(read, _)| read.elapsed() < CACHE_TTL)
             .map(|(_, text)| text)
     }
 
-    /// Drops the cached value after the broker refused it, so that the next call reads the Secret again.
+    /// Drops the cached value after the broker rejected it, so that the next call reads the Secret again.
     pub fn forget(&self, reference: &SecretKeyRef) {
-        self.lock().retain(|place, _| place.name != reference.name);
+        self.lock().retain(|key, _| key.name != reference.name);
     }
 
     async fn read_in(
@@ -99,16 +99,16 @@ impl Credentials {
         namespace: &str,
         reference: &SecretKeyRef,
     ) -> Result<Option<Arc<str>>, BrokerError> {
-        let place = CredentialKey::of(namespace, reference);
+        let cache_key = CredentialKey::of(namespace, reference);
         let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         let secret = match api.get_opt(&reference.name).await {
             Ok(secret) => secret,
-            // A Secret that we may not read is as good as missing.
+            // Treat a Secret that the operator may not read as missing.
             Err(kube::Error::Api(status)) if status.is_forbidden() => None,
             Err(_) => {
                 let text = format!(
                     "cannot read Secret {namespace}/{}: the API server does not respond",
-                    place.name
+                    cache_key.name
                 );
                 return Err(BrokerError::Unreachable(text));
             }
@@ -121,20 +121,24 @@ impl Credentials {
             .filter(|text| !text.is_empty());
         let text: Option<Arc<str>> = text.map(Into::into);
         let Some(text) = text else {
-            return Ok(self.kept_for_the_end(&place).await);
+            return Ok(self.cached_while_terminating(&cache_key).await);
         };
         self.lock()
-            .insert(place, (Instant::now(), Arc::clone(&text)));
+            .insert(cache_key, (Instant::now(), Arc::clone(&text)));
         Ok(Some(text))
     }
 
     /// A terminating namespace may lose its Secrets before the queues of its actors are deleted: fall back to the
     /// cached value (FIN-5).
-    async fn kept_for_the_end(&self, place: &CredentialKey) -> Option<Arc<str>> {
-        let (_, text) = self.lock().get(place).cloned()?;
+    async fn cached_while_terminating(&self, cache_key: &CredentialKey) -> Option<Arc<str>> {
+        let (_, text) = self.lock().get(cache_key).cloned()?;
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        let found = namespaces.get_opt(&place.namespace).await.ok()??;
-        found.metadata.deletion_timestamp.is_some().then_some(text)
+        let namespace = namespaces.get_opt(&cache_key.namespace).await.ok()??;
+        namespace
+            .metadata
+            .deletion_timestamp
+            .is_some()
+            .then_some(text)
     }
 
     fn lock(&self) -> parking_lot::MutexGuard<'_, HashMap<CredentialKey, (Instant, Arc<str>)>> {

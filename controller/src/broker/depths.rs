@@ -1,4 +1,4 @@
-//! Message counts of the actors' queues, and which of them status reports (QUE-20).
+//! Message counts of the actors' queues, and which counts status reports (QUE-20).
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::record::Key;
 use crate::telemetry::metrics::Metrics;
 
 /// Minimum time between two changes of an actor's count in status.
-const PAUSE: Duration = Duration::from_mins(1);
+const MIN_REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The last reading of every actor's queue.
 #[derive(Default)]
@@ -23,73 +23,78 @@ pub struct Depths {
 struct Reading {
     /// Last reading; `None` if it failed.
     now: Option<Depth>,
-    /// What status reports, and since when.
-    told: Option<Depth>,
+    /// The count that status reports, and since when.
+    reported: Option<Depth>,
     since: Instant,
 }
 
 impl Reading {
     /// Whether status should report another reading now.
     fn reports(&self, reading: Option<Depth>, now: Instant) -> bool {
-        now - self.since >= PAUSE && is_news(self.told, reading)
+        now - self.since >= MIN_REPORT_INTERVAL && is_worth_reporting(self.reported, reading)
     }
 }
 
-/// What status should report about a queue's messages.
+/// Message count that status should report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportedDepth {
     /// Leave status unchanged: there has been no reading since this process started.
-    AsBefore,
-    /// No count: it could not be read.
-    Nothing,
+    Unchanged,
+    /// No count, because it could not be read.
+    Unknown,
     /// This count.
     Depth(Depth),
 }
 
 impl Depths {
     /// Records a reading, `None` for a failed one. Returns whether status must be updated.
-    pub fn take(&self, actor: &Key, reading: Option<Depth>) -> bool {
+    pub fn record(&self, actor: &Key, reading: Option<Depth>) -> bool {
         let now = Instant::now();
         let mut readings = self.readings.lock();
         let Some(last) = readings.get_mut(actor) else {
             let first = Reading {
                 now: reading,
-                told: reading,
+                reported: reading,
                 since: now,
             };
             readings.insert(actor.clone(), first);
             return true;
         };
         last.now = reading;
-        let tells = last.reports(reading, now);
-        if tells {
-            (last.told, last.since) = (reading, now);
+        let must_report = last.reports(reading, now);
+        if must_report {
+            (last.reported, last.since) = (reading, now);
         }
-        tells
+        must_report
     }
 
-    /// What status should report once this reading is recorded; `anew`: earlier ones are dropped before.
-    pub fn told_after(&self, actor: &Key, reading: Depth, anew: bool) -> ReportedDepth {
+    /// The count that status should report once this reading is recorded; `reset` discards earlier readings first.
+    pub fn reported_after(&self, actor: &Key, reading: Depth, reset: bool) -> ReportedDepth {
         let last = self.readings.lock().get(actor).copied();
-        let last = last.filter(|_| !anew);
-        let told = match last {
-            Some(last) if !last.reports(Some(reading), Instant::now()) => last.told,
+        let last = last.filter(|_| !reset);
+        let reported = match last {
+            Some(last) if !last.reports(Some(reading), Instant::now()) => last.reported,
             _ => Some(reading),
         };
-        told.map_or(ReportedDepth::Nothing, ReportedDepth::Depth)
+        reported.map_or(ReportedDepth::Unknown, ReportedDepth::Depth)
     }
 
-    /// What status should report for an actor's queue.
-    pub fn told(&self, actor: &Key) -> ReportedDepth {
-        match self.readings.lock().get(actor).map(|reading| reading.told) {
-            None => ReportedDepth::AsBefore,
-            Some(None) => ReportedDepth::Nothing,
+    /// The count that status should report for an actor's queue.
+    pub fn reported(&self, actor: &Key) -> ReportedDepth {
+        match self
+            .readings
+            .lock()
+            .get(actor)
+            .map(|reading| reading.reported)
+        {
+            None => ReportedDepth::Unchanged,
+            Some(None) => ReportedDepth::Unknown,
             Some(Some(depth)) => ReportedDepth::Depth(depth),
         }
     }
 
-    /// Drops the reading of an actor that was deleted or has another queue: it says nothing about that queue, nor about
-    /// the next actor of that name.
+    /// Drops the reading of an actor that was deleted or has another queue: it does not apply to that queue, nor to the
+    /// next actor of that name.
     pub fn forget(&self, actor: &Key) {
         self.readings.lock().remove(actor);
     }
@@ -103,7 +108,7 @@ impl Depths {
     }
 
     /// Publishes the exact counts as metrics.
-    pub fn show(&self, metrics: &Metrics) {
+    pub fn publish(&self, metrics: &Metrics) {
         let all = self.all();
         let messages = all
             .iter()
@@ -118,16 +123,17 @@ impl Depths {
 }
 
 /// Whether a change is worth a status write: to or from zero or unknown, or by at least a tenth.
-fn is_news(told: Option<Depth>, reading: Option<Depth>) -> bool {
-    match (told, reading) {
-        (Some(told), Some(reading)) => {
-            has_moved(told.queued, reading.queued) || has_moved(told.processing, reading.processing)
+fn is_worth_reporting(reported: Option<Depth>, reading: Option<Depth>) -> bool {
+    match (reported, reading) {
+        (Some(reported), Some(reading)) => {
+            differs_significantly(reported.queued, reading.queued)
+                || differs_significantly(reported.processing, reading.processing)
         }
-        (told, reading) => told != reading,
+        (reported, reading) => reported != reading,
     }
 }
 
-fn has_moved(from: u64, to: u64) -> bool {
+fn differs_significantly(from: u64, to: u64) -> bool {
     from != to && (from == 0 || to == 0 || from.abs_diff(to) >= from.div_ceil(10))
 }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// A first observation older than this many times the lag no longer counts.
-const OLD: u32 = 6;
+/// A first observation expires after this many times the lag.
+const MAX_AGE_FACTOR: u32 = 6;
 
-/// When queues were first seen empty.
+/// When queues were first observed empty.
 pub struct EmptyConfirmations {
     lag: Duration,
-    seen: Mutex<HashMap<String, Instant>>,
+    empty_since: Mutex<HashMap<String, Instant>>,
 }
 
 impl EmptyConfirmations {
@@ -20,29 +20,29 @@ impl EmptyConfirmations {
     pub fn new(lag: Duration) -> Self {
         Self {
             lag,
-            seen: Mutex::default(),
+            empty_since: Mutex::default(),
         }
     }
 
-    /// Records that the queue looks empty. Returns how long until another observation confirms it; `None` if this one
+    /// Records that the queue appears empty. Returns how long until another observation confirms it; `None` if this one
     /// does.
-    pub fn again(&self, queue: &str) -> Option<Duration> {
+    pub fn observe_empty(&self, queue: &str) -> Option<Duration> {
         let now = Instant::now();
-        let mut seen = self.seen.lock();
-        seen.retain(|_, first| now - *first <= self.lag * OLD);
-        let first = *seen.entry(queue.to_owned()).or_insert(now);
-        let left = self.lag.saturating_sub(now - first);
-        if left.is_zero() {
-            seen.remove(queue);
+        let mut empty_since = self.empty_since.lock();
+        empty_since.retain(|_, first| now - *first <= self.lag * MAX_AGE_FACTOR);
+        let first = *empty_since.entry(queue.to_owned()).or_insert(now);
+        let remaining = self.lag.saturating_sub(now - first);
+        if remaining.is_zero() {
+            empty_since.remove(queue);
             return None;
         }
-        Some(left)
+        Some(remaining)
     }
 
     /// Resets a queue that is not empty.
     pub fn forget(&self, queue: &str) {
-        let mut seen = self.seen.lock();
-        seen.remove(queue);
+        let mut empty_since = self.empty_since.lock();
+        empty_since.remove(queue);
     }
 }
 
@@ -56,30 +56,30 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn queue_counts_as_empty_after_two_spaced_observations() {
         let seconds = Duration::from_secs;
-        let zeros = EmptyConfirmations::new(seconds(10));
-        assert_eq!(zeros.again("q"), Some(seconds(10)));
+        let confirmations = EmptyConfirmations::new(seconds(10));
+        assert_eq!(confirmations.observe_empty("q"), Some(seconds(10)));
         sleep(seconds(4)).await;
-        assert_eq!(zeros.again("q"), Some(seconds(6)));
-        assert_eq!(zeros.again("other"), Some(seconds(10)));
+        assert_eq!(confirmations.observe_empty("q"), Some(seconds(6)));
+        assert_eq!(confirmations.observe_empty("other"), Some(seconds(10)));
         sleep(seconds(6)).await;
-        assert_eq!(zeros.again("q"), None);
+        assert_eq!(confirmations.observe_empty("q"), None);
         assert_eq!(
-            zeros.again("q"),
+            confirmations.observe_empty("q"),
             Some(seconds(10)),
-            "and then from the start"
+            "a confirmation starts over"
         );
         sleep(seconds(10)).await;
-        zeros.forget("q");
+        confirmations.forget("q");
         assert_eq!(
-            zeros.again("q"),
+            confirmations.observe_empty("q"),
             Some(seconds(10)),
-            "a message came between"
+            "a message arrived in between"
         );
         sleep(seconds(61)).await;
         assert_eq!(
-            zeros.again("q"),
+            confirmations.observe_empty("q"),
             Some(seconds(10)),
-            "the first look is too old"
+            "the first observation has expired"
         );
     }
 }

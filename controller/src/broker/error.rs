@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::fault::Fenced;
 use crate::fault::{Fault, Reason, Requeue};
 
-/// SQS refuses a queue name for 60 s after the queue was deleted.
+/// SQS rejects a queue name for 60 s after the queue was deleted.
 const DELETED_RECENTLY: Duration = Duration::from_secs(65);
 /// Delay when all call slots are taken: until then some calls have ended, or the broker is known to be down.
 const BUSY: Duration = Duration::from_secs(1);
@@ -21,23 +21,23 @@ pub enum BrokerError {
     /// The broker rejects the credentials or denies permission.
     #[error("{0}")]
     AuthFailed(String),
-    /// No answer: connection refused, unknown host, TLS failure or timeout.
+    /// No response: connection refused, unknown host, TLS failure or timeout.
     #[error("{0}")]
     Unreachable(String),
     /// The broker reports that it is overloaded or broken.
     #[error("{0}")]
     Throttled(String),
-    /// Same, with the delay that the broker asks for.
+    /// Same, with the delay that the broker requests.
     #[error("{0}")]
-    Resting(String, Duration),
+    RetryAfter(String, Duration),
     /// The configuration cannot work until it is changed.
     #[error("{0}")]
     ConfigInvalid(String),
     /// Something that the configuration names is missing or unusable, or the broker rejects the request, and no event
     /// announces when that changes.
     #[error("{0}")]
-    NotThereYet(String),
-    /// The queue exists and cannot be changed to what is wanted without losing messages.
+    PrerequisiteMissing(String),
+    /// The queue exists and cannot be changed to its desired state without losing messages.
     #[error("{0}")]
     Mismatch(String),
     /// The queue exists and belongs to another actor or cluster.
@@ -46,13 +46,13 @@ pub enum BrokerError {
     /// A queue of this name was deleted, and the broker does not accept the name again yet.
     #[error("{0}")]
     DeletedRecently(String),
-    /// Not called: too many calls are in flight. This is no state of the actor, so status does not report it.
+    /// Not called: too many calls are in flight. This says nothing about the actor, so status does not report it.
     #[error("{0}")]
     Busy(String),
-    /// Not called: the broker is slow, and enough reconciles wait for it. Carries the delay before the retry. This is
-    /// no state of the actor (OPS-22).
+    /// Not called: the broker is slow, and enough reconciles wait for it. Carries the delay before the retry. Status
+    /// does not report it either (OPS-22).
     #[error("{0}")]
-    Crowded(String, Duration),
+    LimiterFull(String, Duration),
     /// This process no longer leads.
     #[error(transparent)]
     Fenced(#[from] Fenced),
@@ -65,53 +65,53 @@ impl BrokerError {
             Self::CredentialsMissing(_) => Reason::CredentialsMissing,
             Self::AuthFailed(_) => Reason::BrokerAuthFailed,
             Self::Unreachable(_) | Self::Fenced(_) => Reason::BrokerUnreachable,
-            Self::Throttled(_) | Self::Resting(..) | Self::Busy(_) | Self::Crowded(..) => {
+            Self::Throttled(_) | Self::RetryAfter(..) | Self::Busy(_) | Self::LimiterFull(..) => {
                 Reason::BrokerThrottled
             }
-            Self::ConfigInvalid(_) | Self::NotThereYet(_) => Reason::QueueConfigInvalid,
+            Self::ConfigInvalid(_) | Self::PrerequisiteMissing(_) => Reason::QueueConfigInvalid,
             Self::Mismatch(_) => Reason::QueueMismatch,
             Self::Conflict(_) => Reason::QueueConflict,
             Self::DeletedRecently(_) => Reason::QueueDeletedRecently,
         }
     }
 
-    /// When to requeue (design, "When to look again").
+    /// When to requeue.
     pub fn retry(&self) -> Requeue {
         match self {
             Self::Unreachable(_) | Self::Throttled(_) | Self::Fenced(_) => Requeue::Backoff,
             Self::CredentialsMissing(_)
             | Self::AuthFailed(_)
-            | Self::NotThereYet(_)
+            | Self::PrerequisiteMissing(_)
             | Self::Mismatch(_)
             | Self::Conflict(_) => Requeue::SlowBackoff,
             Self::ConfigInvalid(_) => Requeue::AwaitChange,
             Self::DeletedRecently(_) => Requeue::After(DELETED_RECENTLY),
-            Self::Resting(_, wait) | Self::Crowded(_, wait) => Requeue::After(*wait),
+            Self::RetryAfter(_, wait) | Self::LimiterFull(_, wait) => Requeue::After(*wait),
             Self::Busy(_) => Requeue::After(BUSY),
         }
     }
 
     /// Whether the same call may succeed a little later.
-    pub fn may_pass(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         matches!(
             self,
-            Self::Unreachable(_) | Self::Throttled(_) | Self::Resting(..)
+            Self::Unreachable(_) | Self::Throttled(_) | Self::RetryAfter(..)
         )
     }
 
     /// The requeue delay when the broker was not called because too many calls wait for it.
-    pub fn comes_again(&self) -> Option<Duration> {
+    pub fn limiter_delay(&self) -> Option<Duration> {
         match self {
             Self::Busy(_) => Some(BUSY),
-            Self::Crowded(_, wait) => Some(*wait),
+            Self::LimiterFull(_, wait) => Some(*wait),
             _ => None,
         }
     }
 
-    /// The error of an overloaded or broken broker, with the delay that it asks for, if any.
+    /// The error of an overloaded or broken broker, with the delay that it requests, if any.
     pub(super) fn throttled(text: String, wait: Option<Duration>) -> Self {
         match wait {
-            Some(wait) => Self::Resting(text, wait),
+            Some(wait) => Self::RetryAfter(text, wait),
             None => Self::Throttled(text),
         }
     }
@@ -131,13 +131,13 @@ pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout for establishing a connection.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Longest pause granted to a broker that asks for one.
-const LONGEST_REST: Duration = Duration::from_mins(5);
+/// Longest pause granted to a broker that requests one.
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
 
 /// Parses a `Retry-After` header in seconds. The date form is ignored, because no broker sends it.
 pub(super) fn retry_after(header: &str) -> Option<Duration> {
     let seconds: u64 = header.trim().parse().ok()?;
-    let wait = Duration::from_secs(seconds).min(LONGEST_REST);
+    let wait = Duration::from_secs(seconds).min(MAX_RETRY_AFTER);
     (!wait.is_zero()).then_some(wait)
 }
 
@@ -149,16 +149,16 @@ mod tests {
     #[test]
     fn retry_after_header_is_parsed_and_capped() {
         let seconds = Duration::from_secs;
-        for (header, wanted) in [
+        for (header, expected) in [
             ("7", Some(seconds(7))),
             (" 120 ", Some(seconds(120))),
-            ("86400", Some(LONGEST_REST)),
+            ("86400", Some(MAX_RETRY_AFTER)),
             ("0", None),
             ("-1", None),
             ("Wed, 21 Oct 2026 07:28:00 GMT", None),
             ("", None),
         ] {
-            assert_eq!(retry_after(header), wanted, "{header:?}");
+            assert_eq!(retry_after(header), expected, "{header:?}");
         }
     }
 
@@ -167,14 +167,14 @@ mod tests {
     fn only_uncalled_brokers_cause_a_silent_requeue() {
         let text = String::new;
         let wait = Duration::from_secs(9);
-        for (error, wanted) in [
+        for (error, expected) in [
             (BrokerError::Busy(text()), Some(BUSY)),
-            (BrokerError::Crowded(text(), wait), Some(wait)),
-            (BrokerError::Resting(text(), wait), None),
+            (BrokerError::LimiterFull(text(), wait), Some(wait)),
+            (BrokerError::RetryAfter(text(), wait), None),
             (BrokerError::Unreachable(text()), None),
         ] {
-            assert_eq!(error.comes_again(), wanted, "{error:?}");
-            if let Some(wait) = wanted {
+            assert_eq!(error.limiter_delay(), expected, "{error:?}");
+            if let Some(wait) = expected {
                 assert_eq!(error.retry(), Requeue::After(wait), "{error:?}");
             }
         }
@@ -206,12 +206,12 @@ mod tests {
                 Requeue::Backoff,
             ),
             (
-                BrokerError::Resting(text(), Duration::from_secs(7)),
+                BrokerError::RetryAfter(text(), Duration::from_secs(7)),
                 Reason::BrokerThrottled,
                 Requeue::After(Duration::from_secs(7)),
             ),
             (
-                BrokerError::NotThereYet(text()),
+                BrokerError::PrerequisiteMissing(text()),
                 Reason::QueueConfigInvalid,
                 Requeue::SlowBackoff,
             ),

@@ -1,5 +1,5 @@
-//! The health check: surveys all actors' queues on its own schedule, so that reconciles need not (QUE-20 to QUE-22,
-//! FW-33). It changes nothing itself: it enqueues the actors whose queues need a reconcile.
+//! The health check: observes all actors' queues on its own schedule, so that reconciles do not have to. It changes
+//! nothing itself, but enqueues the actors whose queues need a reconcile (QUE-20 to QUE-22, FW-33).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use asya_shared::config::Transport;
-use asya_shared::transport::QueueOf;
+use asya_shared::transport::ActorQueue;
 use futures::future::{BoxFuture, join, join_all};
 use parking_lot::Mutex;
 use tokio::time::sleep;
@@ -17,34 +17,34 @@ use super::depths::Depths;
 use super::{BrokerError, Count, Depth, QueueCheck, QueueObservation};
 use crate::record::Key;
 
-/// Queues per transport that get their mark after one check. After an upgrade none has it; marking all at once would be
-/// throttled and reported as a broker fault (QUE-35).
-const MARKED_PER_CHECK: usize = 500;
+/// Queues per transport that are tagged after one check. After an upgrade none is tagged, and tagging all at once would
+/// be throttled and reported as a broker fault (QUE-35).
+const TAGGED_PER_CHECK: usize = 500;
 
 /// The queues to check on one transport.
 #[derive(Clone)]
-pub struct OnTransport {
+pub struct TransportQueues {
     pub transport: Transport,
     /// Managed queues of actors that are not being deleted.
-    pub queues: Vec<Checked>,
+    pub queues: Vec<CheckedQueue>,
 }
 
 /// A queue to check.
 #[derive(Clone)]
-pub struct Checked {
-    pub queue: QueueOf,
-    /// Whether its actor has replicas: then its messages are counted more often.
-    pub at_work: bool,
-    /// Whether findings lead to action: not for a paused actor.
-    pub kept: bool,
+pub struct CheckedQueue {
+    pub queue: ActorQueue,
+    /// Whether its actor has replicas, which requires more frequent counts.
+    pub has_replicas: bool,
+    /// Whether findings enqueue the actor: not if it is paused.
+    pub reconciles: bool,
 }
 
-/// What is wrong with a queue that was verified before.
+/// Problem of a queue that was verified before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// It no longer exists.
-    Vanished,
-    /// It no longer matches what is wanted.
+    Missing,
+    /// It no longer matches the desired state.
     Changed,
     /// The broker did not report its state.
     Unknown(BrokerError),
@@ -53,38 +53,38 @@ pub enum Finding {
 /// What the health check needs from the rest of the operator.
 pub trait Actors: Send + Sync {
     /// All queues to check now.
-    fn queues(&self) -> Vec<OnTransport>;
-    /// Enqueues an actor whose queue is not what was verified: the reconcile must observe the queue itself.
-    fn verify_again(&self, actor: &Key, finding: &Finding);
-    /// Enqueues an actor whose queue a count did not find, unless a reconcile is about to look for it already.
-    fn is_missing(&self, actor: &Key);
+    fn queues(&self) -> Vec<TransportQueues>;
+    /// Enqueues an actor whose queue no longer matches its last verification: the reconcile must observe the queue.
+    fn enqueue_recheck(&self, actor: &Key, finding: &Finding);
+    /// Enqueues an actor whose queue was missing in a count, unless a reconcile is about to observe the queue anyway.
+    fn enqueue_missing(&self, actor: &Key);
     /// Enqueues an actor whose status should report another depth.
-    fn tell_depth(&self, actor: &Key);
+    fn enqueue_depth_change(&self, actor: &Key);
 }
 
 /// One result per queue.
-pub type Answers<T> = Vec<(QueueOf, Result<T, BrokerError>)>;
+pub type QueueResults<T> = Vec<(ActorQueue, Result<T, BrokerError>)>;
 
 /// Queries many queues of a transport at once; results come in any order.
-pub trait Surveyor: Send + Sync {
+pub trait QueueObserver: Send + Sync {
     /// Returns the state of the queues.
-    fn survey<'a>(
+    fn observe_many<'a>(
         &'a self,
         transport: &'a Transport,
-        queues: Vec<QueueOf>,
-    ) -> BoxFuture<'a, Answers<QueueObservation>>;
+        queues: Vec<ActorQueue>,
+    ) -> BoxFuture<'a, QueueResults<QueueObservation>>;
 
     /// Returns the message counts of the queues.
     fn depths<'a>(
         &'a self,
         transport: &'a Transport,
-        queues: Vec<QueueOf>,
-    ) -> BoxFuture<'a, Answers<Count>>;
+        queues: Vec<ActorQueue>,
+    ) -> BoxFuture<'a, QueueResults<Count>>;
 }
 
 /// Check intervals; zero disables a check.
 #[derive(Clone, Copy, Debug)]
-pub struct Schedule {
+pub struct CheckIntervals {
     /// Full check of all queues.
     pub check: Duration,
     /// Message count of queues whose actors have replicas.
@@ -92,225 +92,249 @@ pub struct Schedule {
 }
 
 /// Runs the health check.
-pub struct HealthPass<A, S> {
+pub struct HealthCheck<A, S> {
     pub actors: A,
     pub brokers: S,
     /// Receives the counts.
     pub depths: Arc<Depths>,
-    pub schedule: Schedule,
+    pub intervals: CheckIntervals,
 }
 
-impl<A: Actors, S: Surveyor> HealthPass<A, S> {
-    /// Runs until it is dropped, when the lease ends.
+impl<A: Actors, S: QueueObserver> HealthCheck<A, S> {
+    /// Runs until dropped, when the lease ends.
     pub async fn run(&self) {
-        join(self.check_all_along(), self.count_all_along()).await;
+        join(self.run_checks(), self.run_counts()).await;
     }
 
-    async fn check_all_along(&self) {
-        first(self.schedule.check).await;
+    async fn run_checks(&self) {
+        initial_delay(self.intervals.check).await;
         loop {
             self.check().await;
-            next(self.schedule.check).await;
+            jittered_delay(self.intervals.check).await;
         }
     }
 
-    async fn count_all_along(&self) {
-        first(self.schedule.count).await;
+    async fn run_counts(&self) {
+        initial_delay(self.intervals.count).await;
         loop {
             self.count().await;
-            next(self.schedule.count).await;
+            jittered_delay(self.intervals.count).await;
         }
     }
 
     /// Checks all queues once; no transport waits for another.
     pub async fn check(&self) {
-        let all = self.actors.queues();
-        let actors: HashSet<Key> = all
+        let transports = self.actors.queues();
+        let actors: HashSet<Key> = transports
             .iter()
-            .flat_map(|on| on.queues.iter().map(|checked| key_of(&checked.queue)))
+            .flat_map(|transport| {
+                transport
+                    .queues
+                    .iter()
+                    .map(|checked| key_of(&checked.queue))
+            })
             .collect();
         self.depths.retain(&actors);
-        join_all(all.iter().map(|on| self.check_transport(on))).await;
+        join_all(
+            transports
+                .iter()
+                .map(|transport| self.check_transport(transport)),
+        )
+        .await;
     }
 
-    async fn check_transport(&self, on: &OnTransport) {
-        let queues = on.queues.iter().map(|checked| checked.queue.clone());
-        let kept = kept(on);
-        let seen = self.brokers.survey(&on.transport, queues.collect()).await;
-        let mut marks = MARKED_PER_CHECK;
-        for (queue, seen) in seen {
+    async fn check_transport(&self, transport: &TransportQueues) {
+        let queues = transport.queues.iter().map(|checked| checked.queue.clone());
+        let reconciled = reconciled_actors(transport);
+        let observations = self
+            .brokers
+            .observe_many(&transport.transport, queues.collect())
+            .await;
+        let mut tags = TAGGED_PER_CHECK;
+        for (queue, observation) in observations {
             let actor = key_of(&queue);
-            match seen {
+            match observation {
                 Err(BrokerError::Busy(_) | BrokerError::Fenced(_)) => {}
                 Err(error) => {
                     debug!(%actor, %error, "cannot check the queue");
-                    self.read(&actor, None);
-                    if kept.contains(&actor) {
-                        self.actors.verify_again(&actor, &Finding::Unknown(error));
+                    self.record_depth(&actor, None);
+                    if reconciled.contains(&actor) {
+                        self.actors
+                            .enqueue_recheck(&actor, &Finding::Unknown(error));
                     }
                 }
-                Ok(seen) => {
-                    self.counted(&actor, seen.depth);
-                    if !kept.contains(&actor) {
+                Ok(observation) => {
+                    self.record_known_depth(&actor, observation.depth);
+                    if !reconciled.contains(&actor) {
                         continue;
                     }
-                    if seen.standing == QueueCheck::Unmarked {
-                        if marks == 0 {
+                    if observation.check == QueueCheck::Untagged {
+                        if tags == 0 {
                             continue;
                         }
-                        marks -= 1;
+                        tags -= 1;
                     }
-                    self.judge(&actor, &queue, &seen.standing);
+                    self.handle_check(&actor, &queue, &observation.check);
                 }
             }
         }
     }
 
-    fn judge(&self, actor: &Key, queue: &QueueOf, standing: &QueueCheck) {
-        let finding = match standing {
-            QueueCheck::Serves(_) => return,
+    fn handle_check(&self, actor: &Key, queue: &ActorQueue, check: &QueueCheck) {
+        let finding = match check {
+            QueueCheck::Ready(_) => return,
             QueueCheck::Absent => {
                 let queue = &*queue.names.queue;
                 info!(%actor, queue, "Queue missing, triggering reconciliation");
-                Finding::Vanished
+                Finding::Missing
             }
-            QueueCheck::Drifted | QueueCheck::Unmarked | QueueCheck::Differs { .. } => {
+            QueueCheck::Drifted | QueueCheck::Untagged | QueueCheck::Mismatch { .. } => {
                 Finding::Changed
             }
         };
-        self.actors.verify_again(actor, &finding);
+        self.actors.enqueue_recheck(actor, &finding);
     }
 
-    /// Counts the messages of all queues at work once.
+    /// Counts the messages of all queues whose actors have replicas, once.
     pub async fn count(&self) {
-        let all = self.actors.queues();
-        join_all(all.iter().map(|on| self.count_transport(on))).await;
+        let transports = self.actors.queues();
+        join_all(
+            transports
+                .iter()
+                .map(|transport| self.count_transport(transport)),
+        )
+        .await;
     }
 
-    async fn count_transport(&self, on: &OnTransport) {
-        let at_work = on.queues.iter().filter(|checked| checked.at_work);
-        let queues: Vec<QueueOf> = at_work.map(|checked| checked.queue.clone()).collect();
-        let kept = kept(on);
+    async fn count_transport(&self, transport: &TransportQueues) {
+        let active = transport
+            .queues
+            .iter()
+            .filter(|checked| checked.has_replicas);
+        let queues: Vec<ActorQueue> = active.map(|checked| checked.queue.clone()).collect();
+        let reconciled = reconciled_actors(transport);
         if queues.is_empty() {
             return;
         }
-        for (queue, count) in self.brokers.depths(&on.transport, queues).await {
+        for (queue, count) in self.brokers.depths(&transport.transport, queues).await {
             let actor = key_of(&queue);
             match count {
                 Ok(Count::Unknown) | Err(BrokerError::Busy(_) | BrokerError::Fenced(_)) => {}
-                Ok(Count::Messages(depth)) => self.counted(&actor, Some(depth)),
-                Ok(Count::Absent) if kept.contains(&actor) => self.actors.is_missing(&actor),
-                Ok(Count::Absent) | Err(_) => self.read(&actor, None),
+                Ok(Count::Messages(depth)) => self.record_known_depth(&actor, Some(depth)),
+                Ok(Count::Absent) if reconciled.contains(&actor) => {
+                    self.actors.enqueue_missing(&actor);
+                }
+                Ok(Count::Absent) | Err(_) => self.record_depth(&actor, None),
             }
         }
     }
 
-    /// A broker that has no count yet, such as right after a queue was created, has not failed.
-    fn counted(&self, actor: &Key, depth: Option<Depth>) {
+    /// Ignores a missing count: a broker that has not counted yet, such as right after creation, has not failed.
+    fn record_known_depth(&self, actor: &Key, depth: Option<Depth>) {
         if depth.is_some() {
-            self.read(actor, depth);
+            self.record_depth(actor, depth);
         }
     }
 
-    fn read(&self, actor: &Key, depth: Option<Depth>) {
-        if self.depths.take(actor, depth) {
-            self.actors.tell_depth(actor);
+    fn record_depth(&self, actor: &Key, depth: Option<Depth>) {
+        if self.depths.record(actor, depth) {
+            self.actors.enqueue_depth_change(actor);
         }
     }
 }
 
-/// Actors for whose queues findings lead to action.
-fn kept(on: &OnTransport) -> HashSet<Key> {
-    let kept = on.queues.iter().filter(|checked| checked.kept);
-    kept.map(|checked| key_of(&checked.queue)).collect()
+/// Actors that are enqueued for findings about their queues.
+fn reconciled_actors(transport: &TransportQueues) -> HashSet<Key> {
+    let reconciled = transport.queues.iter().filter(|checked| checked.reconciles);
+    reconciled.map(|checked| key_of(&checked.queue)).collect()
 }
 
 /// Sleeps for a random part of the interval, so that the operators of many clusters do not hit a shared broker at the
 /// same time; forever if the interval is zero.
-async fn first(interval: Duration) {
+async fn initial_delay(interval: Duration) {
     if interval.is_zero() {
         return std::future::pending().await;
     }
     sleep(interval.mul_f64(fastrand::f64())).await;
 }
 
-async fn next(interval: Duration) {
+async fn jittered_delay(interval: Duration) {
     sleep(interval.mul_f64(0.9 + 0.2 * fastrand::f64())).await;
 }
 
-fn key_of(queue: &QueueOf) -> Key {
+fn key_of(queue: &ActorQueue) -> Key {
     Key::new(&queue.namespace, &queue.actor)
 }
 
-/// Actors whose queue may not match status, so that its last verification no longer counts (QUE-8).
+/// Actors whose queue may not match status, so that its last verification is no longer valid (QUE-8).
 #[derive(Default)]
 pub struct QueueRechecks {
-    actors: Mutex<HashMap<Key, Doubt>>,
-    raised: AtomicU64,
+    actors: Mutex<HashMap<Key, Recheck>>,
+    last_sequence: AtomicU64,
 }
 
-/// Position in the order of raised findings, taken when a reconcile starts to look.
+/// Position in the order of findings, taken when a reconcile starts to observe the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(u64);
+pub struct Sequence(u64);
 
-struct Doubt {
+struct Recheck {
     finding: Finding,
-    raised: Moment,
-    /// Consecutive reconciles that the broker did not answer.
+    requested: Sequence,
+    /// Consecutive reconciles without a response from the broker.
     failures: u32,
 }
 
 impl QueueRechecks {
     /// Makes the next reconcile observe the queue itself.
-    pub fn raise(&self, actor: &Key, finding: Finding) {
+    pub fn request(&self, actor: &Key, finding: Finding) {
         let mut actors = self.actors.lock();
-        let failures = actors.get(actor).map_or(0, |doubt| doubt.failures);
-        let raised = Moment(self.raised.fetch_add(1, Ordering::Relaxed) + 1);
-        let doubt = Doubt {
+        let failures = actors.get(actor).map_or(0, |recheck| recheck.failures);
+        let requested = Sequence(self.last_sequence.fetch_add(1, Ordering::Relaxed) + 1);
+        let recheck = Recheck {
             finding,
-            raised,
+            requested,
             failures,
         };
-        actors.insert(actor.clone(), doubt);
+        actors.insert(actor.clone(), recheck);
     }
 
-    /// The current moment, for [`settle`](Self::settle).
-    pub fn now(&self) -> Moment {
-        Moment(self.raised.load(Ordering::Relaxed))
+    /// The current position, for [`clear`](Self::clear).
+    pub fn sequence(&self) -> Sequence {
+        Sequence(self.last_sequence.load(Ordering::Relaxed))
     }
 
     /// The open finding about an actor's queue.
-    pub fn about(&self, actor: &Key) -> Option<Finding> {
+    pub fn finding(&self, actor: &Key) -> Option<Finding> {
         self.actors
             .lock()
             .get(actor)
-            .map(|doubt| doubt.finding.clone())
+            .map(|recheck| recheck.finding.clone())
     }
 
-    /// How many reconciles in a row the broker did not answer.
+    /// Number of consecutive reconciles without a response from the broker.
     pub fn failures(&self, actor: &Key) -> u32 {
         self.actors
             .lock()
             .get(actor)
-            .map_or(0, |doubt| doubt.failures)
+            .map_or(0, |recheck| recheck.failures)
     }
 
-    /// Records that the broker did not answer a reconcile (QUE-10).
-    pub fn unanswered(&self, actor: &Key, error: &BrokerError) {
+    /// Records a reconcile without a response from the broker (QUE-10).
+    pub fn record_failure(&self, actor: &Key, error: &BrokerError) {
         let mut actors = self.actors.lock();
-        let doubt = actors.entry(actor.clone()).or_insert_with(|| Doubt {
+        let recheck = actors.entry(actor.clone()).or_insert_with(|| Recheck {
             finding: Finding::Unknown(error.clone()),
-            raised: self.now(),
+            requested: self.sequence(),
             failures: 0,
         });
-        doubt.failures += 1;
+        recheck.failures += 1;
     }
 
-    /// Records that a reconcile that began then found the queue serving. A finding raised since needs another look.
-    pub fn settle(&self, actor: &Key, began: Moment) {
+    /// Records that a reconcile that started at `started` found the queue ready. A newer finding needs another recheck.
+    pub fn clear(&self, actor: &Key, started: Sequence) {
         let mut actors = self.actors.lock();
         match actors.get_mut(actor) {
-            Some(doubt) if doubt.raised > began => doubt.failures = 0,
+            Some(recheck) if recheck.requested > started => recheck.failures = 0,
             Some(_) => drop(actors.remove(actor)),
             None => {}
         }

@@ -1,6 +1,7 @@
 //! Queues at the brokers: one client per transport and credential, behind one trait.
 
 mod brokers;
+mod ca_bundle;
 mod circuit;
 pub mod claims;
 mod cluster;
@@ -8,12 +9,13 @@ mod credentials;
 pub mod depths;
 mod empty_confirmations;
 mod error;
-mod gate;
 pub mod health;
+pub mod http_client;
+mod limiter;
 mod pool;
 mod rabbitmq;
+mod renewing_client;
 pub mod retired_queue_schedule;
-mod session;
 mod sqs;
 
 #[cfg(test)]
@@ -21,8 +23,8 @@ mod tests;
 
 use std::time::Duration;
 
-use asya_shared::transport::QueueOf;
-use asya_shared::transport::mark::NotOurs;
+use asya_shared::transport::ActorQueue;
+use asya_shared::transport::ownership::DeletionRefusal;
 use asya_shared::transport::sqs::Owner;
 use futures::future::BoxFuture;
 
@@ -34,25 +36,25 @@ pub use error::BrokerError;
 pub enum QueueCheck {
     /// It does not exist.
     Absent,
-    /// It exists and serves.
-    Serves(Serving),
-    /// It exists and serves, but carries this actor's mark only after [`QueueClient::update`] (QUE-35).
-    Unmarked,
-    /// It exists, and [`QueueClient::update`] brings it to what is wanted and keeps its messages.
+    /// It exists and is usable.
+    Ready(ReadyQueue),
+    /// It exists and is usable, but [`QueueClient::update`] still has to add this actor's owner tag (QUE-35).
+    Untagged,
+    /// It exists, and [`QueueClient::update`] brings it to the desired state without losing messages.
     Drifted,
-    /// It exists, does not serve, and cannot be changed without losing messages (QUE-6).
-    Differs {
-        /// Wanted values of what differs.
+    /// It exists, is not usable, and cannot be changed without losing messages (QUE-6).
+    Mismatch {
+        /// Desired values of the fields that differ.
         wanted: String,
         /// Actual values.
         found: String,
     },
 }
 
-/// A queue that serves.
+/// A usable queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Serving {
-    /// Its URL, at brokers whose queues have one.
+pub struct ReadyQueue {
+    /// Its URL, if the broker's queues have one.
     pub url: Option<String>,
     /// Whether nothing limits the retries of a failing message (Event `DeliveryLimitInactive`).
     pub delivery_limit_inactive: bool,
@@ -70,7 +72,7 @@ pub struct Depth {
 /// Result of observing a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueObservation {
-    pub standing: QueueCheck,
+    pub check: QueueCheck,
     /// Its messages, if the broker has counted them.
     pub depth: Option<Depth>,
 }
@@ -87,61 +89,59 @@ pub enum Count {
 
 /// Result of deleting a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deleted {
+pub enum DeleteOutcome {
     /// It no longer exists.
-    Gone,
+    Deleted,
     /// It was kept, because it is not the actor's (QUE-34).
-    Left(NotOurs),
+    NotOwned(DeletionRefusal),
 }
 
 /// Result of deleting a queue if it is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Emptied {
+pub enum DeleteIfEmptyOutcome {
     /// It no longer exists.
-    Gone,
+    Deleted,
     /// It was kept, because it holds messages or has receivers.
-    Kept,
+    InUse,
     /// It was kept, because it is not the actor's (QUE-34).
-    Left(NotOurs),
-    /// It looks empty, which can be confirmed only after this time.
-    Later(Duration),
+    NotOwned(DeletionRefusal),
+    /// It appears empty, which can be confirmed only after this time.
+    Recheck(Duration),
 }
+
+/// The response to a call.
+pub type BrokerResponse<'a, T> = BoxFuture<'a, Result<T, BrokerError>>;
+
+/// The responses about several queues, in their order.
+pub type BrokerResponses<'a, T> = BoxFuture<'a, Vec<Result<T, BrokerError>>>;
 
 /// What the controller needs from a broker. Every implementation passes the same contract tests (FW-36).
 pub trait QueueClient: Send + Sync {
     /// Returns the queue's state. Changes nothing.
-    fn observe<'a>(
-        &'a self,
-        queue: &'a QueueOf,
-    ) -> BoxFuture<'a, Result<QueueObservation, BrokerError>>;
+    fn observe<'a>(&'a self, queue: &'a ActorQueue) -> BrokerResponse<'a, QueueObservation>;
 
     /// Creates the queue and routes senders to it. Idempotent.
-    fn create<'a>(&'a self, queue: &'a QueueOf) -> BoxFuture<'a, Result<Serving, BrokerError>>;
+    fn create<'a>(&'a self, queue: &'a ActorQueue) -> BrokerResponse<'a, ReadyQueue>;
 
-    /// Brings an existing queue to what is wanted and keeps its messages.
-    fn update<'a>(&'a self, queue: &'a QueueOf) -> BoxFuture<'a, Result<Serving, BrokerError>>;
+    /// Brings an existing queue to the desired state without losing messages.
+    fn update<'a>(&'a self, queue: &'a ActorQueue) -> BrokerResponse<'a, ReadyQueue>;
 
     /// Deletes the queue of `owner` with its messages. Succeeds if it does not exist.
-    fn delete<'a>(
-        &'a self,
-        queue: &'a str,
-        owner: &'a Owner,
-    ) -> BoxFuture<'a, Result<Deleted, BrokerError>>;
+    fn delete<'a>(&'a self, queue: &'a str, owner: &'a Owner) -> BrokerResponse<'a, DeleteOutcome>;
 
     /// Deletes a queue of `owner`, or its dead letter queue, unless it holds messages (QUE-13, QUE-14).
     fn delete_if_empty<'a>(
         &'a self,
         queue: &'a str,
         owner: &'a Owner,
-    ) -> BoxFuture<'a, Result<Emptied, BrokerError>>;
+    ) -> BrokerResponse<'a, DeleteIfEmptyOutcome>;
 
     /// Observes many queues with as few calls as the broker allows. Results keep their order.
-    fn survey<'a>(
+    fn observe_many<'a>(
         &'a self,
-        queues: &'a [QueueOf],
-    ) -> BoxFuture<'a, Vec<Result<QueueObservation, BrokerError>>>;
+        queues: &'a [ActorQueue],
+    ) -> BrokerResponses<'a, QueueObservation>;
 
     /// Counts the messages of many queues. Results keep their order.
-    fn depths<'a>(&'a self, queues: &'a [String])
-    -> BoxFuture<'a, Vec<Result<Count, BrokerError>>>;
+    fn depths<'a>(&'a self, queues: &'a [String]) -> BrokerResponses<'a, Count>;
 }

@@ -1,4 +1,4 @@
-//! Finds the client for a transport and an actor's namespace.
+//! Pool of clients by transport and credentials.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,27 +9,29 @@ use kube::Client;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use super::cluster::Cluster;
+use super::cluster::ClusterIdentity;
 use super::credentials::Credentials;
-use super::gate::BrokerLimiter;
+use super::http_client::BuildHttpClient;
+use super::limiter::BrokerLimiter;
 use super::rabbitmq::{Login, Rabbitmq};
 use super::sqs::{self, Keys, Sqs};
 use super::{BrokerError, QueueClient};
 use crate::cluster::fence::Fence;
 use crate::telemetry::metrics::Metrics;
 
-/// Drop clients that were not used for this long: their credentials have been replaced.
+/// Clients unused for this long are dropped: their credentials have been replaced.
 const UNUSED: Duration = Duration::from_mins(30);
 
-/// The clients, one per transport and credential (QUE-8), and the gates, one per transport.
+/// The clients, one per transport and credential (QUE-8), and the limiters, one per transport.
 pub(super) struct Pool {
-    cluster: Cluster,
+    cluster: ClusterIdentity,
     credentials: Credentials,
     fence: Fence,
     metrics: Arc<Metrics>,
     workers: usize,
+    build_http_client: BuildHttpClient,
     clients: Mutex<HashMap<Identity, Used>>,
-    gates: Mutex<HashMap<String, Arc<BrokerLimiter>>>,
+    limiters: Mutex<HashMap<String, Arc<BrokerLimiter>>>,
 }
 
 /// A transport's name, and the credentials used there.
@@ -47,22 +49,25 @@ impl Pool {
         fence: Fence,
         metrics: Arc<Metrics>,
         workers: usize,
+        build_http_client: BuildHttpClient,
     ) -> Self {
         Self {
-            cluster: Cluster::new(client.clone()),
+            cluster: ClusterIdentity::new(client.clone()),
             credentials: Credentials::new(client, own_namespace),
             fence,
             metrics,
             workers,
+            build_http_client,
             clients: Mutex::default(),
-            gates: Mutex::default(),
+            limiters: Mutex::default(),
         }
     }
 
     /// Returns the client for the current credentials.
     ///
     /// # Errors
-    /// `CredentialsMissing`, `ConfigInvalid` for unusable configuration, or why this cluster's identity is unknown.
+    /// `CredentialsMissing`, `ConfigInvalid` for unusable configuration, or the reason why this cluster's identity is
+    /// unknown.
     pub(super) async fn client(
         &self,
         transport: &Transport,
@@ -75,7 +80,7 @@ impl Pool {
         }
     }
 
-    /// Makes the next call read the Secrets again, after the broker refused the credentials.
+    /// Makes the next call read the Secrets again, after the broker rejected the credentials.
     pub(super) fn forget_credentials(&self, transport: &Transport) {
         let references: Vec<&SecretKeyRef> = match &transport.kind {
             TransportKind::Rabbitmq(config) => config.password_secret_ref.iter().collect(),
@@ -104,15 +109,22 @@ impl Pool {
             Some(reference) => Some(self.credentials.read(reference, namespace).await?),
             None => None,
         };
-        let proof = [Arc::clone(&password)].into_iter().chain(ca.clone());
-        let identity = (name.to_owned(), proof.collect());
+        let secrets = [Arc::clone(&password)].into_iter().chain(ca.clone());
+        let identity = (name.to_owned(), secrets.collect());
         if let Some(client) = self.known(&identity) {
             return Ok(client);
         }
         let login = Login { password, ca };
         let cluster = self.cluster.uid().await?;
-        let client = Rabbitmq::new(name, config.clone(), login, cluster, self.gate(name))?;
-        Ok(self.keep(identity, Arc::new(client)))
+        let client = Rabbitmq::new(
+            name,
+            config.clone(),
+            login,
+            cluster,
+            self.limiter(name),
+            &self.build_http_client,
+        )?;
+        Ok(self.get_or_insert(identity, Arc::new(client)))
     }
 
     async fn sqs(
@@ -138,17 +150,17 @@ impl Pool {
             Some(reference) => Some(self.credentials.read(reference, namespace).await?),
             None => None,
         };
-        let proof = keys
+        let secrets = keys
             .iter()
             .flat_map(|keys| [Arc::clone(&keys.id), Arc::clone(&keys.secret)]);
-        let identity = (name.to_owned(), proof.chain(ca.clone()).collect());
+        let identity = (name.to_owned(), secrets.chain(ca.clone()).collect());
         if let Some(client) = self.known(&identity) {
             return Ok(client);
         }
         let cluster = self.cluster.uid().await?;
         let login = sqs::Login { keys, ca };
-        let client = Sqs::connect(name, config.clone(), login, cluster, self.gate(name)).await?;
-        Ok(self.keep(identity, Arc::new(client)))
+        let client = Sqs::connect(name, config.clone(), login, cluster, self.limiter(name)).await?;
+        Ok(self.get_or_insert(identity, Arc::new(client)))
     }
 
     fn known(&self, identity: &Identity) -> Option<Arc<dyn QueueClient>> {
@@ -159,7 +171,11 @@ impl Pool {
     }
 
     /// Keeps the first of two clients that were created concurrently.
-    fn keep(&self, identity: Identity, client: Arc<dyn QueueClient>) -> Arc<dyn QueueClient> {
+    fn get_or_insert(
+        &self,
+        identity: Identity,
+        client: Arc<dyn QueueClient>,
+    ) -> Arc<dyn QueueClient> {
         let now = Instant::now();
         let mut clients = lock(&self.clients);
         clients.retain(|_, used| now - used.last < UNUSED);
@@ -169,13 +185,14 @@ impl Pool {
         Arc::clone(&used.client)
     }
 
-    pub(super) fn gate(&self, transport: &str) -> Arc<BrokerLimiter> {
-        let mut gates = lock(&self.gates);
-        let gate = gates.entry(transport.to_owned()).or_insert_with(|| {
-            let gate = BrokerLimiter::new(transport, self.fence.clone(), Arc::clone(&self.metrics));
-            Arc::new(gate.for_workers(self.workers))
+    pub(super) fn limiter(&self, transport: &str) -> Arc<BrokerLimiter> {
+        let mut limiters = lock(&self.limiters);
+        let limiter = limiters.entry(transport.to_owned()).or_insert_with(|| {
+            let limiter =
+                BrokerLimiter::new(transport, self.fence.clone(), Arc::clone(&self.metrics));
+            Arc::new(limiter.for_workers(self.workers))
         });
-        Arc::clone(gate)
+        Arc::clone(limiter)
     }
 }
 

@@ -10,19 +10,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use asya_shared::config::RabbitmqConfig;
-use asya_shared::transport::QueueOf;
-use asya_shared::transport::mark::Belongs;
+use asya_shared::transport::ActorQueue;
+use asya_shared::transport::ownership::Ownership;
 use asya_shared::transport::rabbitmq::{Comparison, FoundQueue, QueueDeclaration};
 use asya_shared::transport::sqs::Owner;
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::empty_confirmations::EmptyConfirmations;
-use super::gate::{BrokerLimiter, Operation};
+use super::http_client::BuildHttpClient;
+use super::limiter::{BrokerLimiter, Operation};
 use super::{
-    BrokerError, Count, Deleted, Depth, Emptied, QueueCheck, QueueClient, QueueObservation, Serving,
+    BrokerError, BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome,
+    Depth, QueueCheck, QueueClient, QueueObservation, ReadyQueue,
 };
 use bindings::{ExchangeBindings, conflict};
 use http::Api;
@@ -38,37 +39,38 @@ pub struct Rabbitmq {
     api: Api,
     /// Uid of `kube-system`, which identifies this cluster at the broker.
     cluster: Arc<str>,
-    /// Whether the exchange was declared. Nothing we do deletes it.
+    /// Whether the exchange was declared. The operator never deletes it.
     exchange: AtomicBool,
-    zeros: EmptyConfirmations,
+    empty_confirmations: EmptyConfirmations,
 }
 
-/// What an observation shows besides the queue itself.
-struct Surroundings {
+/// Observed state of the objects that belong to a queue.
+struct RelatedState {
     /// Whether its dead letter queue and its bindings exist.
     complete: bool,
-    /// Its owner according to its marks.
-    belongs: Belongs,
+    /// Its owner according to its tags.
+    ownership: Ownership,
 }
 
 impl Rabbitmq {
-    /// A client for the transport of that name. Opens no connection.
+    /// Builds a client for the transport of that name. Opens no connection.
     ///
     /// # Errors
-    /// `ConfigInvalid` when the address cannot be used, `NotThereYet` when the certificate authority cannot.
+    /// `ConfigInvalid` if the address is unusable, `PrerequisiteMissing` if the certificate authority is.
     pub fn new(
         transport: &str,
         config: RabbitmqConfig,
         login: Login,
         cluster: Arc<str>,
-        gate: Arc<BrokerLimiter>,
+        limiter: Arc<BrokerLimiter>,
+        build: &BuildHttpClient,
     ) -> Result<Self, BrokerError> {
         Ok(Self {
             cluster,
-            api: Api::new(transport, &config, login, gate)?,
+            api: Api::new(transport, &config, login, limiter, build)?,
             config,
             exchange: AtomicBool::new(false),
-            zeros: EmptyConfirmations::new(LAG),
+            empty_confirmations: EmptyConfirmations::new(LAG),
         })
     }
 
@@ -77,104 +79,105 @@ impl Rabbitmq {
         self.api.get("observe", &format!("queue {name}"), url).await
     }
 
-    async fn look(&self, queue: &QueueOf) -> Result<QueueObservation, BrokerError> {
-        let wanted = self.config.declaration(&queue.names);
-        let found = self.find(&wanted.name).await?;
-        let around = match &found {
-            Some(_) => self.look_around(&wanted, queue).await?,
-            None => Surroundings::NONE,
+    async fn observe_queue(&self, queue: &ActorQueue) -> Result<QueueObservation, BrokerError> {
+        let declaration = self.config.declaration(&queue.names);
+        let found = self.find(&declaration.name).await?;
+        let related = match &found {
+            Some(_) => self.observe_related(&declaration, queue).await?,
+            None => RelatedState::NONE,
         };
-        if let Belongs::Elsewhere(cluster) = &around.belongs {
-            return Err(conflict(&wanted.name, cluster));
+        if let Ownership::OtherCluster(cluster) = &related.ownership {
+            return Err(conflict(&declaration.name, cluster));
         }
-        Ok(self.standing(&wanted, found.as_ref(), &around))
+        Ok(self.check(&declaration, found.as_ref(), &related))
     }
 
-    /// Observes the dead letter queue, the bindings and the marks of a queue.
-    async fn look_around(
+    /// Observes the dead letter queue, the bindings and the tags of a queue.
+    async fn observe_related(
         &self,
-        wanted: &QueueDeclaration,
-        queue: &QueueOf,
-    ) -> Result<Surroundings, BrokerError> {
+        declaration: &QueueDeclaration,
+        queue: &ActorQueue,
+    ) -> Result<RelatedState, BrokerError> {
         if !self.config.queues.auto_create {
-            return Ok(Surroundings::NONE);
+            return Ok(RelatedState::NONE);
         }
-        let dlq_is_there = match &wanted.dlq {
+        let dlq_exists = match &declaration.dlq {
             Some(dlq) => self.find(&dlq.name).await?.is_some(),
             None => true,
         };
-        let bindings = self.bindings(&wanted.name).await?;
-        Ok(self.surroundings(wanted, queue, dlq_is_there, &bindings))
+        let bindings = self.bindings(&declaration.name).await?;
+        Ok(self.related_state(declaration, queue, dlq_exists, &bindings))
     }
 
-    fn surroundings(
+    fn related_state(
         &self,
-        wanted: &QueueDeclaration,
-        queue: &QueueOf,
-        dlq_is_there: bool,
+        declaration: &QueueDeclaration,
+        queue: &ActorQueue,
+        dlq_exists: bool,
         bindings: &ExchangeBindings,
-    ) -> Surroundings {
-        let mark = self.mark_of(&queue.namespace, &queue.actor);
-        Surroundings {
-            complete: dlq_is_there && bindings.reach(wanted),
-            belongs: bindings.belongs(&wanted.name, &mark, queue.adopts.as_deref()),
+    ) -> RelatedState {
+        let tag = self.tag_of(&queue.namespace, &queue.actor);
+        RelatedState {
+            complete: dlq_exists && bindings.has_wanted_routes(declaration),
+            ownership: bindings.ownership(&declaration.name, &tag, queue.adopts.as_deref()),
         }
     }
 
-    fn standing(
+    fn check(
         &self,
-        wanted: &QueueDeclaration,
+        declaration: &QueueDeclaration,
         found: Option<&FoundQueue>,
-        around: &Surroundings,
+        related: &RelatedState,
     ) -> QueueObservation {
         let Some(found) = found else {
             return QueueObservation {
-                standing: QueueCheck::Absent,
+                check: QueueCheck::Absent,
                 depth: None,
             };
         };
-        let changes = self.config.queues.auto_create;
-        let standing = match wanted.compare(found) {
-            Comparison::Mismatch { wanted, found } => QueueCheck::Differs { wanted, found },
-            Comparison::Matches { .. } if !around.complete && changes => QueueCheck::Drifted,
-            Comparison::Matches { .. } if around.belongs != Belongs::Here && changes => {
-                QueueCheck::Unmarked
+        let may_change = self.config.queues.auto_create;
+        let check = match declaration.compare(found) {
+            Comparison::Mismatch { wanted, found } => QueueCheck::Mismatch { wanted, found },
+            Comparison::Matches { .. } if !related.complete && may_change => QueueCheck::Drifted,
+            Comparison::Matches { .. } if related.ownership != Ownership::Ours && may_change => {
+                QueueCheck::Untagged
             }
             Comparison::Matches {
                 delivery_limit_inactive,
-            } => QueueCheck::Serves(Serving {
+            } => QueueCheck::Ready(ReadyQueue {
                 url: None,
                 delivery_limit_inactive,
             }),
         };
         QueueObservation {
-            standing,
+            check,
             depth: depth_of(found),
         }
     }
 
-    async fn create(&self, queue: &QueueOf) -> Result<Serving, BrokerError> {
-        let wanted = self.config.declaration(&queue.names);
+    async fn create(&self, queue: &ActorQueue) -> Result<ReadyQueue, BrokerError> {
+        let declaration = self.config.declaration(&queue.names);
         // Another cluster may have created it first.
-        let bindings = self.claimable(&wanted.name, queue).await?;
-        self.declare_dlq(&wanted, queue).await?;
-        self.put_queue(&wanted.name, &wanted.body()).await?;
-        self.route(&wanted, queue, &bindings).await?;
-        Ok(Serving::default())
+        let bindings = self.check_claimable(&declaration.name, queue).await?;
+        self.declare_dlq(&declaration, queue).await?;
+        self.put_queue(&declaration.name, &declaration.body())
+            .await?;
+        self.route(&declaration, queue, &bindings).await?;
+        Ok(ReadyQueue::default())
     }
 
-    async fn update(&self, queue: &QueueOf) -> Result<Serving, BrokerError> {
-        let wanted = self.config.declaration(&queue.names);
-        let bindings = self.claimable(&wanted.name, queue).await?;
-        self.declare_dlq(&wanted, queue).await?;
-        self.route(&wanted, queue, &bindings).await?;
-        match self.look(queue).await?.standing {
-            QueueCheck::Serves(serving) => Ok(serving),
-            QueueCheck::Differs { wanted, found } => Err(BrokerError::Mismatch(format!(
+    async fn update(&self, queue: &ActorQueue) -> Result<ReadyQueue, BrokerError> {
+        let declaration = self.config.declaration(&queue.names);
+        let bindings = self.check_claimable(&declaration.name, queue).await?;
+        self.declare_dlq(&declaration, queue).await?;
+        self.route(&declaration, queue, &bindings).await?;
+        match self.observe_queue(queue).await?.check {
+            QueueCheck::Ready(ready) => Ok(ready),
+            QueueCheck::Mismatch { wanted, found } => Err(BrokerError::Mismatch(format!(
                 "queue {} has {found}, expected {wanted}",
                 queue.names.queue
             ))),
-            QueueCheck::Absent | QueueCheck::Drifted | QueueCheck::Unmarked => {
+            QueueCheck::Absent | QueueCheck::Drifted | QueueCheck::Untagged => {
                 Err(BrokerError::Throttled(format!(
                     "queue {} is being changed by another client",
                     queue.names.queue
@@ -183,20 +186,20 @@ impl Rabbitmq {
         }
     }
 
-    /// An existing dead letter queue may have other arguments; it takes dead letters all the same. A shared one is
-    /// never deleted, so it needs no mark (QUE-39).
+    /// Declares the dead letter queue. An existing one may have other arguments, since it accepts dead letters anyway.
+    /// A shared one is never deleted, so it needs no tag (QUE-39).
     async fn declare_dlq(
         &self,
-        wanted: &QueueDeclaration,
-        queue: &QueueOf,
+        declaration: &QueueDeclaration,
+        queue: &ActorQueue,
     ) -> Result<(), BrokerError> {
-        let Some(dlq) = &wanted.dlq else {
+        let Some(dlq) = &declaration.dlq else {
             return Ok(());
         };
         let bindings = if dlq.shared {
             ExchangeBindings::default()
         } else {
-            self.claimable(&dlq.name, queue).await?
+            self.check_claimable(&dlq.name, queue).await?
         };
         match self.put_queue(&dlq.name, &dlq.body()).await {
             Err(BrokerError::Mismatch(_)) => {}
@@ -206,9 +209,9 @@ impl Rabbitmq {
             return Ok(());
         }
         let key = dlq.mark_key();
-        match self.mark((&dlq.name, &key), queue, &bindings).await {
-            // Marking needs a permission that dead letter queues did not need before. Without its mark the queue is
-            // merely never deleted.
+        match self.tag((&dlq.name, &key), queue, &bindings).await {
+            // Tagging needs a permission that older releases did not need for dead letter queues. The only effect of a
+            // missing tag is that the queue is never deleted.
             Err(BrokerError::AuthFailed(_)) => Ok(()),
             result => result,
         }
@@ -219,27 +222,27 @@ impl Rabbitmq {
         let what = format!("queue {name}");
         let operation = Operation::write("create");
         self.api
-            .must(operation, &what, Method::PUT, url, body)
+            .send_checked(operation, &what, Method::PUT, url, body)
             .await
     }
 
-    /// Binds the queue for its senders (RMQ-4). The binding by the queue's name also carries the mark.
+    /// Binds the queue for its senders (RMQ-4). The binding by the queue's name also carries the tag.
     async fn route(
         &self,
-        wanted: &QueueDeclaration,
-        queue: &QueueOf,
+        declaration: &QueueDeclaration,
+        queue: &ActorQueue,
         bindings: &ExchangeBindings,
     ) -> Result<(), BrokerError> {
-        let name = &wanted.name;
-        self.mark((name, name), queue, bindings).await?;
-        for key in wanted.bindings.iter().filter(|key| *key != name) {
+        let name = &declaration.name;
+        self.tag((name, name), queue, bindings).await?;
+        for key in declaration.bindings.iter().filter(|key| *key != name) {
             let body = json!({"routing_key": key});
-            self.bind_surely(name, &body).await?;
+            self.bind_with_retry(name, &body).await?;
         }
         Ok(())
     }
 
-    async fn bind_surely(&self, queue: &str, body: &Value) -> Result<(), BrokerError> {
+    async fn bind_with_retry(&self, queue: &str, body: &Value) -> Result<(), BrokerError> {
         let exchange = &self.config.exchange;
         if !self.exchange.load(Ordering::Acquire) {
             self.declare_exchange(exchange).await?;
@@ -261,38 +264,38 @@ impl Rabbitmq {
         let body = json!({"type": "topic", "durable": true, "auto_delete": false});
         let (what, operation) = (format!("exchange {exchange}"), Operation::write("exchange"));
         self.api
-            .must(operation, &what, Method::PUT, url, &body)
+            .send_checked(operation, &what, Method::PUT, url, &body)
             .await?;
         self.exchange.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// Returns `false` when the exchange or the queue does not exist.
+    /// Returns `false` if the exchange or the queue does not exist.
     async fn bind(&self, queue: &str, body: &Value) -> Result<bool, BrokerError> {
         let exchange = &self.config.exchange;
         let segments = ["bindings", &self.config.vhost, "e", exchange, "q", queue];
         let url = self.api.url(&segments);
         let operation = Operation::write("bind");
-        let answer = self
+        let response = self
             .api
             .send(operation, Method::POST, url, Some(body))
             .await?;
-        match answer.status {
-            _ if answer.is_absent() => Ok(false),
+        match response.status {
+            _ if response.is_absent() => Ok(false),
             status if status.is_success() => Ok(true),
             _ => {
                 let what = format!("binding of queue {queue} to exchange {exchange}");
-                Err(self.api.refusal(&what, &answer))
+                Err(self.api.response_error(&what, &response))
             }
         }
     }
 }
 
-impl Surroundings {
-    /// Of a queue that does not exist, or that we may not change.
+impl RelatedState {
+    /// State of a queue that does not exist, or that the operator may not change.
     const NONE: Self = Self {
         complete: true,
-        belongs: Belongs::Here,
+        ownership: Ownership::Ours,
     };
 }
 
@@ -312,26 +315,19 @@ fn depth_of(found: &FoundQueue) -> Option<Depth> {
 }
 
 impl QueueClient for Rabbitmq {
-    fn observe<'a>(
-        &'a self,
-        queue: &'a QueueOf,
-    ) -> BoxFuture<'a, Result<QueueObservation, BrokerError>> {
-        self.look(queue).boxed()
+    fn observe<'a>(&'a self, queue: &'a ActorQueue) -> BrokerResponse<'a, QueueObservation> {
+        self.observe_queue(queue).boxed()
     }
 
-    fn create<'a>(&'a self, queue: &'a QueueOf) -> BoxFuture<'a, Result<Serving, BrokerError>> {
+    fn create<'a>(&'a self, queue: &'a ActorQueue) -> BrokerResponse<'a, ReadyQueue> {
         self.create(queue).boxed()
     }
 
-    fn update<'a>(&'a self, queue: &'a QueueOf) -> BoxFuture<'a, Result<Serving, BrokerError>> {
+    fn update<'a>(&'a self, queue: &'a ActorQueue) -> BrokerResponse<'a, ReadyQueue> {
         self.update(queue).boxed()
     }
 
-    fn delete<'a>(
-        &'a self,
-        queue: &'a str,
-        owner: &'a Owner,
-    ) -> BoxFuture<'a, Result<Deleted, BrokerError>> {
+    fn delete<'a>(&'a self, queue: &'a str, owner: &'a Owner) -> BrokerResponse<'a, DeleteOutcome> {
         self.delete(queue, owner).boxed()
     }
 
@@ -339,21 +335,18 @@ impl QueueClient for Rabbitmq {
         &'a self,
         queue: &'a str,
         owner: &'a Owner,
-    ) -> BoxFuture<'a, Result<Emptied, BrokerError>> {
+    ) -> BrokerResponse<'a, DeleteIfEmptyOutcome> {
         self.delete_if_empty(queue, owner).boxed()
     }
 
-    fn survey<'a>(
+    fn observe_many<'a>(
         &'a self,
-        queues: &'a [QueueOf],
-    ) -> BoxFuture<'a, Vec<Result<QueueObservation, BrokerError>>> {
-        self.survey(queues).boxed()
+        queues: &'a [ActorQueue],
+    ) -> BrokerResponses<'a, QueueObservation> {
+        self.observe_many(queues).boxed()
     }
 
-    fn depths<'a>(
-        &'a self,
-        queues: &'a [String],
-    ) -> BoxFuture<'a, Vec<Result<Count, BrokerError>>> {
+    fn depths<'a>(&'a self, queues: &'a [String]) -> BrokerResponses<'a, Count> {
         self.depths(queues).boxed()
     }
 }

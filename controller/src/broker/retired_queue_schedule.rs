@@ -1,5 +1,4 @@
-//! When to check an actor's retired queues (QUE-13): not on every reconcile, but as often as the health check looks at
-//! the others.
+//! When to check an actor's retired queues: not on every reconcile, but at the interval of the health check (QUE-13).
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use tokio::time::Instant;
 use crate::record::Key;
 
 /// Interval when the health check is disabled.
-const WITHOUT_HEALTH_PASS: Duration = Duration::from_mins(5);
+const DEFAULT_INTERVAL: Duration = Duration::from_mins(5);
 
 /// When the retired queues of each actor are due for a check.
 pub struct RetiredQueueSchedule {
@@ -22,7 +21,7 @@ impl RetiredQueueSchedule {
     /// Takes the interval of the health check, which is zero when that is disabled.
     pub fn new(interval: Duration) -> Self {
         let interval = if interval.is_zero() {
-            WITHOUT_HEALTH_PASS
+            DEFAULT_INTERVAL
         } else {
             interval
         };
@@ -40,8 +39,8 @@ impl RetiredQueueSchedule {
         })
     }
 
-    /// Records a check; the broker may ask for the next one after `sooner`. Returns the time until the next check.
-    pub fn looked(&self, actor: &Key, sooner: Option<Duration>) -> Duration {
+    /// Records a check; the broker may request the next one after `sooner`. Returns the time until the next check.
+    pub fn record_check(&self, actor: &Key, sooner: Option<Duration>) -> Duration {
         let jittered = self.interval.mul_f64(0.9 + 0.2 * fastrand::f64());
         let wait = sooner.map_or(jittered, |sooner| sooner.min(jittered));
         self.due.lock().insert(actor.clone(), Instant::now() + wait);
@@ -65,18 +64,25 @@ mod tests {
     async fn retired_queues_are_due_at_once_then_at_the_health_check_interval() {
         let seconds = Duration::from_secs;
         let (actor, other) = (Key::new("ns", "a"), Key::new("ns", "b"));
-        let looks = RetiredQueueSchedule::new(seconds(100));
-        assert_eq!(looks.wait(&actor), Duration::ZERO);
-        let wait = looks.looked(&actor, None);
+        let schedule = RetiredQueueSchedule::new(seconds(100));
+        assert_eq!(schedule.wait(&actor), Duration::ZERO);
+        let wait = schedule.record_check(&actor, None);
         assert!((seconds(90)..=seconds(110)).contains(&wait), "{wait:?}");
-        assert_eq!(looks.wait(&actor), wait);
-        assert_eq!(looks.wait(&other), Duration::ZERO);
+        assert_eq!(schedule.wait(&actor), wait);
+        assert_eq!(schedule.wait(&other), Duration::ZERO);
         sleep(wait).await;
-        assert_eq!(looks.wait(&actor), Duration::ZERO);
-        assert_eq!(looks.looked(&actor, Some(seconds(10))), seconds(10));
-        looks.forget(&actor);
-        assert_eq!(looks.wait(&actor), Duration::ZERO);
-        let never = RetiredQueueSchedule::new(Duration::ZERO).looked(&actor, None);
-        assert!(never >= seconds(270), "{never:?}");
+        assert_eq!(schedule.wait(&actor), Duration::ZERO);
+        assert_eq!(
+            schedule.record_check(&actor, Some(seconds(10))),
+            seconds(10)
+        );
+        schedule.forget(&actor);
+        assert_eq!(schedule.wait(&actor), Duration::ZERO);
+        let waits: Vec<_> = (0..100)
+            .map(|_| schedule.record_check(&actor, None))
+            .collect();
+        assert!(waits.iter().any(|it| *it != waits[0]), "{waits:?}");
+        let default_wait = RetiredQueueSchedule::new(Duration::ZERO).record_check(&actor, None);
+        assert!(default_wait >= seconds(270), "{default_wait:?}");
     }
 }

@@ -1,30 +1,30 @@
 //! SQS through the AWS SDK.
 
-mod answers;
 mod connect;
 mod removal;
+mod responses;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use answers::Answer;
 use asya_shared::config::SqsConfig;
-use asya_shared::transport::QueueOf;
-use asya_shared::transport::mark::{self, CLUSTER};
+use asya_shared::transport::ActorQueue;
+use asya_shared::transport::ownership::{self, CLUSTER};
 use asya_shared::transport::sqs::{
     Comparison, DlqDeclaration, Drift, FoundQueue, Owner, QueueDeclaration,
 };
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::QueueAttributeName;
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use responses::SqsResponse;
 
 use super::empty_confirmations::EmptyConfirmations;
-use super::gate::{self, BrokerLimiter, Operation};
+use super::limiter::{self, BrokerLimiter, Operation};
 use super::{
-    BrokerError, Count, Deleted, Depth, Emptied, QueueCheck, QueueClient, QueueObservation, Serving,
+    BrokerError, BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome,
+    Depth, QueueCheck, QueueClient, QueueObservation, ReadyQueue,
 };
 
 pub use connect::{Keys, Login};
@@ -40,9 +40,9 @@ pub struct Sqs {
     address: String,
     /// Uid of `kube-system`, which identifies this cluster at the broker.
     cluster: Arc<str>,
-    gate: Arc<BrokerLimiter>,
+    limiter: Arc<BrokerLimiter>,
     urls: Mutex<HashMap<String, String>>,
-    zeros: EmptyConfirmations,
+    empty_confirmations: EmptyConfirmations,
 }
 
 /// A queue that exists.
@@ -63,18 +63,18 @@ impl Found {
 }
 
 impl Sqs {
-    /// A client for the transport of that name.
+    /// Builds a client for the transport of that name.
     ///
     /// # Errors
-    /// When no region is known, or the certificate authority cannot be used.
+    /// If the region is unknown, or the certificate authority is unusable.
     pub async fn connect(
         transport: &str,
         config: SqsConfig,
         login: Login,
         cluster: Arc<str>,
-        gate: Arc<BrokerLimiter>,
+        limiter: Arc<BrokerLimiter>,
     ) -> Result<Self, BrokerError> {
-        let (sdk, region) = connect::connect(transport, &config, login, &gate).await?;
+        let (sdk, region) = connect::connect(transport, &config, login, &limiter).await?;
         let address = config
             .endpoint
             .clone()
@@ -84,9 +84,9 @@ impl Sqs {
             sdk,
             address,
             cluster,
-            gate,
+            limiter,
             urls: Mutex::default(),
-            zeros: EmptyConfirmations::new(LAG),
+            empty_confirmations: EmptyConfirmations::new(LAG),
         })
     }
 
@@ -96,8 +96,8 @@ impl Sqs {
             return Ok(Some(url.clone()));
         }
         let call = self.sdk.get_queue_url().queue_name(name).send();
-        let answer = self.ask(Operation::read("url"), name, call).await?;
-        let url = answer.done().and_then(|answer| answer.queue_url);
+        let response = self.send(Operation::read("url"), name, call).await?;
+        let url = response.done().and_then(|output| output.queue_url);
         Ok(url.map(|url| self.remember(name, &url)))
     }
 
@@ -118,12 +118,12 @@ impl Sqs {
             .queue_url(&url)
             .attribute_names(QueueAttributeName::All)
             .send();
-        let answer = self.ask(Operation::read("attributes"), name, call).await?;
-        let Some(answer) = answer.done() else {
+        let response = self.send(Operation::read("attributes"), name, call).await?;
+        let Some(output) = response.done() else {
             self.urls.lock().remove(name);
             return Ok(None);
         };
-        let attributes = answer.attributes.unwrap_or_default().into_iter();
+        let attributes = output.attributes.unwrap_or_default().into_iter();
         Ok(Some(Found {
             url,
             queue: FoundQueue {
@@ -140,12 +140,12 @@ impl Sqs {
             return Ok(None);
         };
         let call = self.sdk.list_queue_tags().queue_url(&found.url).send();
-        let answer = self.ask(Operation::read("tags"), name, call).await?;
-        let Some(answer) = answer.done() else {
+        let response = self.send(Operation::read("tags"), name, call).await?;
+        let Some(output) = response.done() else {
             self.urls.lock().remove(name);
             return Ok(None);
         };
-        found.queue.tags = answer.tags.unwrap_or_default().into_iter().collect();
+        found.queue.tags = output.tags.unwrap_or_default().into_iter().collect();
         Ok(Some(found))
     }
 
@@ -158,58 +158,58 @@ impl Sqs {
         })
     }
 
-    async fn look(&self, queue: &QueueOf) -> Result<QueueObservation, BrokerError> {
-        let wanted = self.config.declaration(queue);
-        let Some(found) = self.find(&wanted.name).await? else {
+    async fn observe_queue(&self, queue: &ActorQueue) -> Result<QueueObservation, BrokerError> {
+        let declaration = self.config.declaration(queue);
+        let Some(found) = self.find(&declaration.name).await? else {
             return Ok(QueueObservation {
-                standing: QueueCheck::Absent,
+                check: QueueCheck::Absent,
                 depth: None,
             });
         };
-        let (dlq, arn) = self.look_at_dlq(&wanted).await?;
-        let comparison = wanted.compare(&found.queue, arn.as_deref(), &self.cluster);
-        let standing = match comparison {
-            Comparison::Mismatch { wanted, found } => QueueCheck::Differs { wanted, found },
-            comparison => match fitness(&wanted.name, comparison)?.max(dlq) {
-                Fitness::Fits => QueueCheck::Serves(serving(&found.url)),
-                Fitness::Unmarked => QueueCheck::Unmarked,
-                Fitness::Drifted => QueueCheck::Drifted,
+        let (dlq, arn) = self.observe_dlq(&declaration).await?;
+        let comparison = declaration.compare(&found.queue, arn.as_deref(), &self.cluster);
+        let check = match comparison {
+            Comparison::Mismatch { wanted, found } => QueueCheck::Mismatch { wanted, found },
+            comparison => match drift_level(&declaration.name, comparison)?.max(dlq) {
+                DriftLevel::InSync => QueueCheck::Ready(ready_queue(&found.url)),
+                DriftLevel::Untagged => QueueCheck::Untagged,
+                DriftLevel::Drifted => QueueCheck::Drifted,
             },
         };
         Ok(QueueObservation {
-            standing,
+            check,
             depth: found.depth(),
         })
     }
 
     /// State of the dead letter queue, and its ARN.
-    async fn look_at_dlq(
+    async fn observe_dlq(
         &self,
-        wanted: &QueueDeclaration,
-    ) -> Result<(Fitness, Option<String>), BrokerError> {
-        let Some(dlq) = wanted
+        declaration: &QueueDeclaration,
+    ) -> Result<(DriftLevel, Option<String>), BrokerError> {
+        let Some(dlq) = declaration
             .dlq
             .as_ref()
             .filter(|_| self.config.queues.auto_create)
         else {
-            return Ok((Fitness::Fits, None));
+            return Ok((DriftLevel::InSync, None));
         };
         let Some(found) = self.find(&dlq.name).await? else {
-            return Ok((Fitness::Drifted, None));
+            return Ok((DriftLevel::Drifted, None));
         };
         let arn = found.queue.arn().map(str::to_owned);
-        let fitness = fitness(&dlq.name, dlq.compare(&found.queue, &self.cluster))?;
-        Ok((fitness, arn))
+        let level = drift_level(&dlq.name, dlq.compare(&found.queue, &self.cluster))?;
+        Ok((level, arn))
     }
 
-    async fn create(&self, queue: &QueueOf) -> Result<Serving, BrokerError> {
-        let wanted = self.config.declaration(queue);
-        let arn = self.ensure_dlq(&wanted).await?;
-        let attributes = wanted.attributes_with(arn.as_deref());
-        let tags = wanted.tags_with(&self.cluster);
-        match self.put(&wanted.name, &attributes, &tags).await? {
-            Some(url) => Ok(serving(&url)),
-            // Created in the meantime with other attributes: compare it again.
+    async fn create(&self, queue: &ActorQueue) -> Result<ReadyQueue, BrokerError> {
+        let declaration = self.config.declaration(queue);
+        let arn = self.ensure_dlq(&declaration).await?;
+        let attributes = declaration.attributes_with(arn.as_deref());
+        let tags = declaration.tags_with(&self.cluster);
+        match self.put(&declaration.name, &attributes, &tags).await? {
+            Some(url) => Ok(ready_queue(&url)),
+            // Created concurrently with other attributes: compare it again.
             None => self.update(queue).await,
         }
     }
@@ -228,14 +228,17 @@ impl Sqs {
             .set_attributes(Some(named(attributes)))
             .set_tags(Some(tags.clone().into_iter().collect()))
             .send();
-        let answer = self.ask(Operation::write("create"), name, call).await?;
-        let url = answer.done().and_then(|answer| answer.queue_url);
+        let response = self.send(Operation::write("create"), name, call).await?;
+        let url = response.done().and_then(|output| output.queue_url);
         Ok(url.map(|url| self.remember(name, &url)))
     }
 
     /// Creates or updates the dead letter queue, which must exist before the queue. Returns its ARN.
-    async fn ensure_dlq(&self, wanted: &QueueDeclaration) -> Result<Option<String>, BrokerError> {
-        let Some(dlq) = &wanted.dlq else {
+    async fn ensure_dlq(
+        &self,
+        declaration: &QueueDeclaration,
+    ) -> Result<Option<String>, BrokerError> {
+        let Some(dlq) = &declaration.dlq else {
             return Ok(None);
         };
         if let Some(found) = self.find(&dlq.name).await? {
@@ -252,26 +255,26 @@ impl Sqs {
     async fn update_dlq(&self, dlq: &DlqDeclaration, found: &Found) -> Result<(), BrokerError> {
         match dlq.compare(&found.queue, &self.cluster) {
             Comparison::Drifted(drift) => self.set(&dlq.name, &found.url, &drift).await,
-            other => fitness(&dlq.name, other).map(drop),
+            other => drift_level(&dlq.name, other).map(drop),
         }
     }
 
-    async fn update(&self, queue: &QueueOf) -> Result<Serving, BrokerError> {
-        let wanted = self.config.declaration(queue);
-        let name = &wanted.name;
+    async fn update(&self, queue: &ActorQueue) -> Result<ReadyQueue, BrokerError> {
+        let declaration = self.config.declaration(queue);
+        let name = &declaration.name;
         let found = self.find(name).await?.ok_or_else(|| vanished(name))?;
-        // Check ownership first: create nothing for a queue that is not ours.
-        fitness(name, wanted.compare(&found.queue, None, &self.cluster))?;
-        let arn = self.ensure_dlq(&wanted).await?;
-        match wanted.compare(&found.queue, arn.as_deref(), &self.cluster) {
+        // Check ownership first: create nothing for a queue that belongs to another actor or cluster.
+        drift_level(name, declaration.compare(&found.queue, None, &self.cluster))?;
+        let arn = self.ensure_dlq(&declaration).await?;
+        match declaration.compare(&found.queue, arn.as_deref(), &self.cluster) {
             Comparison::Drifted(drift) => self.set(name, &found.url, &drift).await?,
             Comparison::Mismatch { wanted, found } => {
                 let text = format!("queue {name} has {found}, expected {wanted}");
                 return Err(BrokerError::Mismatch(text));
             }
-            other => drop(fitness(name, other)?),
+            other => drop(drift_level(name, other)?),
         }
-        Ok(serving(&found.url))
+        Ok(ready_queue(&found.url))
     }
 
     async fn set(&self, name: &str, url: &str, drift: &Drift) -> Result<(), BrokerError> {
@@ -282,8 +285,8 @@ impl Sqs {
                 .queue_url(url)
                 .set_attributes(Some(named(&drift.attributes)))
                 .send();
-            let answer = self.ask(Operation::write("set"), name, call).await?;
-            answer.done().ok_or_else(|| vanished(name))?;
+            let response = self.send(Operation::write("set"), name, call).await?;
+            response.done().ok_or_else(|| vanished(name))?;
         }
         if !drift.tags.is_empty() {
             let tags = drift.tags.clone().into_iter().collect();
@@ -293,25 +296,26 @@ impl Sqs {
                 .queue_url(url)
                 .set_tags(Some(tags))
                 .send();
-            let answer = self.ask(Operation::write("tag"), name, call).await?;
-            answer.done().ok_or_else(|| vanished(name))?;
+            let response = self.send(Operation::write("tag"), name, call).await?;
+            response.done().ok_or_else(|| vanished(name))?;
         }
         Ok(())
     }
 
     /// Sends one request. The SDK's future is large, so it is boxed before it is held anywhere.
-    fn ask<'a, T, E: answers::Refusal>(
+    fn send<'a, T, E: responses::OperationError>(
         &'a self,
         operation: Operation,
         queue: &'a str,
-        call: impl Future<Output = Result<T, answers::SdkError<E>>> + Send + 'a,
-    ) -> impl Future<Output = Result<Answer<T>, BrokerError>> + 'a
+        call: impl Future<Output = Result<T, responses::SdkError<E>>> + Send + 'a,
+    ) -> impl Future<Output = Result<SqsResponse<T>, BrokerError>> + 'a
     where
         T: Send + 'a,
     {
         let call = call.boxed();
-        let call = async move { answers::judge(&self.address, operation.name, queue, call.await) };
-        self.gate.call(operation, call)
+        let call =
+            async move { responses::interpret(&self.address, operation.name, queue, call.await) };
+        self.limiter.call(operation, call)
     }
 }
 
@@ -322,35 +326,35 @@ fn named(attributes: &BTreeMap<&'static str, String>) -> HashMap<QueueAttributeN
         .collect()
 }
 
-fn serving(url: &str) -> Serving {
-    Serving {
+fn ready_queue(url: &str) -> ReadyQueue {
+    ReadyQueue {
         url: Some(url.to_owned()),
         delivery_limit_inactive: false,
     }
 }
 
-/// How well a queue serves, worst last.
+/// Drift of a queue, worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Fitness {
-    Fits,
-    Unmarked,
+enum DriftLevel {
+    InSync,
+    Untagged,
     Drifted,
 }
 
 /// # Errors
-/// `Conflict` when the queue belongs to another actor or another cluster.
-fn fitness(queue: &str, comparison: Comparison) -> Result<Fitness, BrokerError> {
+/// `Conflict` if the queue belongs to another actor or cluster.
+fn drift_level(queue: &str, comparison: Comparison) -> Result<DriftLevel, BrokerError> {
     match comparison {
-        Comparison::Matches | Comparison::Mismatch { .. } => Ok(Fitness::Fits),
-        Comparison::Drifted(drift) if drift.is_only_mark() => Ok(Fitness::Unmarked),
-        Comparison::Drifted(_) => Ok(Fitness::Drifted),
-        Comparison::Taken(owner) => Err(BrokerError::Conflict(format!(
+        Comparison::Matches | Comparison::Mismatch { .. } => Ok(DriftLevel::InSync),
+        Comparison::Drifted(drift) if drift.is_only_cluster_tag() => Ok(DriftLevel::Untagged),
+        Comparison::Drifted(_) => Ok(DriftLevel::Drifted),
+        Comparison::OwnedByOther(owner) => Err(BrokerError::Conflict(format!(
             "queue {queue} belongs to {owner} according to its tags asya.sh/namespace and asya.sh/actor; rename this \
              actor"
         ))),
-        Comparison::OfCluster(cluster) => {
+        Comparison::OtherCluster(cluster) => {
             let shown_by = format!("its tag {CLUSTER}");
-            let text = mark::conflict(queue, &cluster, &shown_by);
+            let text = ownership::conflict_message(queue, &cluster, &shown_by);
             Err(BrokerError::Conflict(text))
         }
     }
@@ -363,26 +367,19 @@ fn vanished(queue: &str) -> BrokerError {
 }
 
 impl QueueClient for Sqs {
-    fn observe<'a>(
-        &'a self,
-        queue: &'a QueueOf,
-    ) -> BoxFuture<'a, Result<QueueObservation, BrokerError>> {
-        self.look(queue).boxed()
+    fn observe<'a>(&'a self, queue: &'a ActorQueue) -> BrokerResponse<'a, QueueObservation> {
+        self.observe_queue(queue).boxed()
     }
 
-    fn create<'a>(&'a self, queue: &'a QueueOf) -> BoxFuture<'a, Result<Serving, BrokerError>> {
+    fn create<'a>(&'a self, queue: &'a ActorQueue) -> BrokerResponse<'a, ReadyQueue> {
         self.create(queue).boxed()
     }
 
-    fn update<'a>(&'a self, queue: &'a QueueOf) -> BoxFuture<'a, Result<Serving, BrokerError>> {
+    fn update<'a>(&'a self, queue: &'a ActorQueue) -> BrokerResponse<'a, ReadyQueue> {
         self.update(queue).boxed()
     }
 
-    fn delete<'a>(
-        &'a self,
-        queue: &'a str,
-        owner: &'a Owner,
-    ) -> BoxFuture<'a, Result<Deleted, BrokerError>> {
+    fn delete<'a>(&'a self, queue: &'a str, owner: &'a Owner) -> BrokerResponse<'a, DeleteOutcome> {
         self.delete(queue, owner).boxed()
     }
 
@@ -390,22 +387,19 @@ impl QueueClient for Sqs {
         &'a self,
         queue: &'a str,
         owner: &'a Owner,
-    ) -> BoxFuture<'a, Result<Emptied, BrokerError>> {
+    ) -> BrokerResponse<'a, DeleteIfEmptyOutcome> {
         self.delete_if_empty(queue, owner).boxed()
     }
 
-    fn survey<'a>(
+    fn observe_many<'a>(
         &'a self,
-        queues: &'a [QueueOf],
-    ) -> BoxFuture<'a, Vec<Result<QueueObservation, BrokerError>>> {
-        gate::all(queues.iter().map(|queue| self.observe(queue)).collect()).boxed()
+        queues: &'a [ActorQueue],
+    ) -> BrokerResponses<'a, QueueObservation> {
+        limiter::run_limited(queues.iter().map(|queue| self.observe(queue)).collect()).boxed()
     }
 
-    fn depths<'a>(
-        &'a self,
-        queues: &'a [String],
-    ) -> BoxFuture<'a, Vec<Result<Count, BrokerError>>> {
+    fn depths<'a>(&'a self, queues: &'a [String]) -> BrokerResponses<'a, Count> {
         let counts = queues.iter().map(|queue| self.count(queue).boxed());
-        gate::all(counts.collect()).boxed()
+        limiter::run_limited(counts.collect()).boxed()
     }
 }

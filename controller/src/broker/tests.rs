@@ -1,4 +1,4 @@
-//! Tests the clients against real brokers, and against servers that fail as no real broker can be made to.
+//! Tests the clients against real brokers, and against servers that fail in ways that real brokers cannot be forced to.
 
 mod clusters;
 mod contract;
@@ -12,13 +12,14 @@ mod sqs;
 
 use std::sync::Arc;
 
-use asya_shared::api::TimeoutInForce;
+use asya_shared::api::EffectiveTimeout;
 use asya_shared::config::{Transport, TransportKind, TransportsConfig};
-use asya_shared::transport::QueueOf;
+use asya_shared::transport::ActorQueue;
 use asya_shared::transport::sqs::Owner;
 use serde_json::{Value, json};
 
-use super::gate::BrokerLimiter;
+use super::http_client::over_network;
+use super::limiter::BrokerLimiter;
 use super::rabbitmq::{Login, Rabbitmq};
 use super::sqs::{Keys, Login as SqsLogin, Sqs};
 use super::{BrokerError, QueueClient};
@@ -37,7 +38,7 @@ fn transport(kind: &str, config: &Value) -> Transport {
     parsed.usable("t").unwrap().clone()
 }
 
-/// A client for the transport, with a gate of its own.
+/// A client for the transport, with its own limiter.
 async fn client(transport: &Transport) -> Result<Arc<dyn QueueClient>, BrokerError> {
     client_trusting(transport, None).await
 }
@@ -58,7 +59,7 @@ async fn client_of(
 ) -> Result<Arc<dyn QueueClient>, BrokerError> {
     let cluster: Arc<str> = cluster.into();
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let gate = Arc::new(BrokerLimiter::new(
+    let limiter = Arc::new(BrokerLimiter::new(
         &transport.name,
         Fence::open(),
         Arc::default(),
@@ -69,7 +70,14 @@ async fn client_of(
                 password: LOGIN.into(),
                 ca: ca.map(Into::into),
             };
-            Arc::new(Rabbitmq::new("t", config.clone(), login, cluster, gate)?)
+            Arc::new(Rabbitmq::new(
+                "t",
+                config.clone(),
+                login,
+                cluster,
+                limiter,
+                &over_network(),
+            )?)
         }
         TransportKind::Sqs(config) => {
             let keys = Keys {
@@ -80,19 +88,19 @@ async fn client_of(
                 keys: Some(keys),
                 ca: None,
             };
-            Arc::new(Sqs::connect("t", config.clone(), login, cluster, gate).await?)
+            Arc::new(Sqs::connect("t", config.clone(), login, cluster, limiter).await?)
         }
     })
 }
 
 /// The queue of actor `ns/NAME`.
-fn queue_of(transport: &Transport, name: &str) -> QueueOf {
-    QueueOf {
+fn queue_of(transport: &Transport, name: &str) -> ActorQueue {
+    ActorQueue {
         names: transport.names_of("ns", name),
         namespace: "ns".to_owned(),
         actor: name.to_owned(),
         uid: "uid".to_owned(),
-        timeout: TimeoutInForce {
+        timeout: EffectiveTimeout {
             processing: Some(300),
             graceful_shutdown: 30,
             progress: None,
@@ -101,7 +109,7 @@ fn queue_of(transport: &Transport, name: &str) -> QueueOf {
     }
 }
 
-fn owner(queue: &QueueOf) -> Owner {
+fn owner(queue: &ActorQueue) -> Owner {
     Owner {
         namespace: queue.namespace.clone(),
         actor: queue.actor.clone(),
@@ -109,7 +117,7 @@ fn owner(queue: &QueueOf) -> Owner {
     }
 }
 
-/// A name that no other run uses: SQS remembers deleted ones.
+/// A name unique to this run: SQS rejects recently deleted ones.
 fn fresh(stem: &str) -> String {
     format!("{stem}-{:08x}", fastrand::u32(..))
 }

@@ -61,13 +61,13 @@ impl CertificateFlags {
     /// Returns the plan for the certificates, if the webhook is installed.
     ///
     /// # Errors
-    /// When a lifetime is shorter than what must fit into it.
+    /// If a lifetime is shorter than what must fit into it.
     pub fn plan(&self, namespace: &str) -> Result<Option<CertificatePlan>, TooShort> {
         let Some(service) = self.webhook_service.as_deref().filter(|it| !it.is_empty()) else {
             return Ok(None);
         };
         let second = Duration::from_secs(1);
-        for (flag, given, least) in [
+        for (flag, value, least) in [
             (
                 "webhook-certificate-check",
                 self.webhook_certificate_check,
@@ -78,7 +78,7 @@ impl CertificateFlags {
                 self.webhook_certificate_life,
                 3 * second,
             ),
-            // An old CA stays trusted for the lifetime of a certificate, and its successor must be in place before that
+            // An old CA stays trusted for the lifetime of a certificate, and its successor must be trusted before that
             // ends.
             (
                 "webhook-ca-life",
@@ -86,7 +86,7 @@ impl CertificateFlags {
                 3 * self.webhook_certificate_life,
             ),
         ] {
-            if given < least {
+            if value < least {
                 return Err(TooShort { flag, least });
             }
         }
@@ -98,14 +98,14 @@ impl CertificateFlags {
             namespace: namespace.to_owned(),
             secret: secret.unwrap_or_else(|| format!("{service}-tls")),
             settings: Settings {
-                authority_life: self.webhook_ca_life,
-                leaf_life: self.webhook_certificate_life,
-                spread: self.webhook_ca_spread,
-                ..Settings::of(names.filter(|name| !name.is_empty()).collect())
+                ca_lifetime: self.webhook_ca_life,
+                leaf_lifetime: self.webhook_certificate_life,
+                propagation_delay: self.webhook_ca_spread,
+                ..Settings::with_defaults(names.filter(|name| !name.is_empty()).collect())
             },
             by_cert_manager: self.webhook_cert_manager,
-            reached_within: self.webhook_ca_patience,
-            look: self.webhook_certificate_check,
+            reach_deadline: self.webhook_ca_patience,
+            check_interval: self.webhook_certificate_check,
         }))
     }
 }
@@ -137,7 +137,7 @@ mod tests {
         ];
         let plan = plan(&flags).unwrap().unwrap();
         assert_eq!((&*plan.namespace, &*plan.secret), ("system", "hook-tls"));
-        assert_eq!(plan.look, Duration::from_mins(1));
+        assert_eq!(plan.check_interval, Duration::from_mins(1));
         assert!(!plan.by_cert_manager);
         let names = [
             "hook.system.svc",
@@ -145,19 +145,22 @@ mod tests {
             "a.example",
             "10.0.0.1",
         ];
-        assert_eq!(plan.settings, Settings::of(names.map(str::to_owned).into()));
+        assert_eq!(
+            plan.settings,
+            Settings::with_defaults(names.map(str::to_owned).into())
+        );
     }
 
     #[test]
     fn too_short_lifetimes_are_rejected() {
-        for (flag, good, bad) in [
+        for (flag, valid, invalid) in [
             ("webhook-certificate-check", "100ms", "99ms"),
             ("webhook-certificate-life", "3s", "2s"),
             ("webhook-ca-life", "2160h", "2159h"),
         ] {
-            let given = |value| plan(&["--webhook-service=hook", &format!("--{flag}={value}")]);
-            assert!(given(good).is_ok(), "{flag}");
-            let error = given(bad).unwrap_err().to_string();
+            let plan_with = |value| plan(&["--webhook-service=hook", &format!("--{flag}={value}")]);
+            assert!(plan_with(valid).is_ok(), "{flag}");
+            let error = plan_with(invalid).unwrap_err().to_string();
             assert!(error.contains(flag), "{error}");
         }
     }

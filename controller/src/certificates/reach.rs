@@ -7,11 +7,14 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::json;
 
-/// Sends, as a dry run, an object that the webhook rejects: a binding in the operator's own namespace (BIND-2).
+/// Dry-runs the creation of an object that the webhook rejects: a binding in the operator's own namespace (BIND-2).
 ///
 /// # Errors
 /// Why it is not certain that the webhook was called.
-pub(super) async fn reach(client: &Client, namespace: &str) -> Result<(), String> {
+pub(super) async fn check_webhook_reachable(
+    client: &Client,
+    namespace: &str,
+) -> Result<(), String> {
     let actor = json!({
         "apiVersion": "asya.sh/v1alpha1",
         "kind": "AsyncActor",
@@ -26,10 +29,10 @@ pub(super) async fn reach(client: &Client, namespace: &str) -> Result<(), String
         .header(CONTENT_TYPE, "application/json")
         .body(Body::from(actor.to_string().into_bytes()));
     let request = request.map_err(|error| error.to_string())?;
-    let answer = client.send(request).await;
-    let (answer, body) = answer.map_err(|error| error.to_string())?.into_parts();
-    if answer.status.is_success() {
-        return if warned(&answer.headers) {
+    let response = client.send(request).await;
+    let (response, body) = response.map_err(|error| error.to_string())?.into_parts();
+    if response.status.is_success() {
+        return if has_validation_warning(&response.headers) {
             Ok(())
         } else {
             Err("the webhook was not called, or validates nothing".to_owned())
@@ -41,15 +44,16 @@ pub(super) async fn reach(client: &Client, namespace: &str) -> Result<(), String
     if text.contains(VALIDATION) {
         return Ok(());
     }
-    Err(format!("{}: {}", answer.status, excerpt(&text)))
+    Err(format!("{}: {}", response.status, excerpt(&text)))
 }
 
-/// In mode Warn the webhook only warns of what it would otherwise reject (VAC-3).
-fn warned(headers: &HeaderMap) -> bool {
+/// In mode Warn, the webhook returns a warning where it would otherwise reject (VAC-3).
+fn has_validation_warning(headers: &HeaderMap) -> bool {
     let mut warnings = headers.get_all(WARNING).iter();
-    warnings.any(|it| {
-        it.to_str()
-            .is_ok_and(|it| it.contains("metadata.namespace"))
+    warnings.any(|warning| {
+        warning
+            .to_str()
+            .is_ok_and(|warning| warning.contains("metadata.namespace"))
     })
 }
 

@@ -3,51 +3,49 @@
 mod server;
 
 use asya_certs::certificate::{Certificate, Fingerprint};
-use asya_certs::data::{AUTHORITIES, AUTHORITY_KEY, Data, LEAF, LEAF_KEY};
-use asya_certs::mint::Authority;
+use asya_certs::data::{CA_BUNDLE, CA_KEY, Data, LEAF, LEAF_KEY};
+use asya_certs::mint::Ca;
 use asya_shared::admission::Anchor;
 use tokio::time::advance;
 
 use super::*;
-use server::{Fate, Server, Webhook};
+use server::{Server, Webhook, WriteOutcome};
 
 const DAY: Duration = Duration::from_hours(24);
 
 fn settings() -> Settings {
-    Settings::of(vec!["asya-webhook.asya-system.svc".to_owned()])
+    Settings::with_defaults(vec!["asya-webhook.asya-system.svc".to_owned()])
 }
 
-fn keeper(server: &Server, trust: &Trust) -> CertificateManager {
+fn manager(server: &Server, trust: &Trust) -> CertificateManager {
     let plan = CertificatePlan {
         namespace: "asya-system".to_owned(),
         secret: "asya-webhook-tls".to_owned(),
         settings: settings(),
         by_cert_manager: false,
-        reached_within: Duration::from_mins(10),
-        look: Duration::from_mins(1),
+        reach_deadline: Duration::from_mins(10),
+        check_interval: Duration::from_mins(1),
     };
     CertificateManager::new(plan, trust.clone(), server.client())
 }
 
-/// Trust that knows that there is no webhook configuration.
+/// Known trust, without any webhook configuration.
 fn known() -> Trust {
     let trust = Trust::default();
-    trust.found([]);
+    trust.live([]);
     trust
 }
 
-fn authority(age: Duration) -> Authority {
-    Authority::new(&settings(), Timestamp::now() - age).unwrap()
+fn new_ca(age: Duration) -> Ca {
+    Ca::new(&settings(), Timestamp::now() - age).unwrap()
 }
 
 /// A Secret as another leader, or cert-manager, would write it.
-fn secret_of(authority: &Authority, leaf_age: Duration) -> TlsSecret {
-    let leaf = authority
-        .issue(&settings(), Timestamp::now() - leaf_age)
-        .unwrap();
+fn secret_of(ca: &Ca, leaf_age: Duration) -> TlsSecret {
+    let leaf = ca.issue(&settings(), Timestamp::now() - leaf_age).unwrap();
     let mut data = Data::default();
-    data.set(AUTHORITIES, &authority.certificate.pem());
-    data.set(AUTHORITY_KEY, &authority.key_pem());
+    data.set(CA_BUNDLE, &ca.certificate.pem());
+    data.set(CA_KEY, &ca.key_pem());
     data.set(LEAF, &leaf.certificate.pem());
     data.set(LEAF_KEY, &leaf.key);
     TlsSecret {
@@ -56,14 +54,14 @@ fn secret_of(authority: &Authority, leaf_age: Duration) -> TlsSecret {
     }
 }
 
-fn signer(secret: &TlsSecret) -> Fingerprint {
-    secret.bundle().signer.unwrap().certificate.fingerprint
+fn current_ca(secret: &TlsSecret) -> Fingerprint {
+    secret.bundle().current_ca.unwrap().certificate.fingerprint
 }
 
-fn wanted(trust: &Trust) -> Vec<Certificate> {
-    let wanted = trust.wanted().borrow().clone();
-    wanted
-        .map(|it| it.authorities().to_vec())
+fn requested(trust: &Trust) -> Vec<Certificate> {
+    let bundle = trust.wanted().borrow().clone();
+    bundle
+        .map(|it| it.certificates().to_vec())
         .unwrap_or_default()
 }
 
@@ -78,28 +76,28 @@ fn anchor(uid: &str) -> Anchor {
 #[tokio::test]
 async fn secret_is_owned_by_the_anchor_and_not_created_without_one() {
     let (server, trust) = (Server::default(), known());
-    let mut keeper = keeper(&server, &trust);
-    trust.goes_with(None);
-    keeper.pass(true).await;
+    let mut manager = manager(&server, &trust);
+    trust.set_anchor(None);
+    manager.reconcile(true).await;
     assert_eq!(server.state().writes, 0);
 
     let uids = |server: &Server| -> Vec<String> {
         let owners = server.secret().metadata.owner_references;
         owners.into_iter().flatten().map(|it| it.uid).collect()
     };
-    trust.goes_with(Some(anchor("first")));
-    keeper.pass(false).await;
+    trust.set_anchor(Some(anchor("first")));
+    manager.reconcile(false).await;
     assert_eq!(uids(&server), ["first"]);
     let before = server.secret();
     // The anchor was recreated.
-    trust.goes_with(Some(anchor("second")));
-    keeper.pass(false).await;
+    trust.set_anchor(Some(anchor("second")));
+    manager.reconcile(false).await;
     assert_eq!(uids(&server), ["second"]);
     assert_eq!(server.secret().data, before.data);
     let writes = server.state().writes;
-    keeper.pass(false).await;
-    trust.goes_with(None);
-    keeper.pass(false).await;
+    manager.reconcile(false).await;
+    trust.set_anchor(None);
+    manager.reconcile(false).await;
     assert_eq!(server.state().writes, writes);
     assert_eq!(uids(&server), ["second"]);
 }
@@ -108,13 +106,13 @@ async fn secret_is_owned_by_the_anchor_and_not_created_without_one() {
 #[tokio::test]
 async fn missing_secret_is_created_once() {
     let (server, trust) = (Server::default(), known());
-    let mut keeper = keeper(&server, &trust);
-    assert_eq!(keeper.pass(true).await, keeper.plan.look);
+    let mut manager = manager(&server, &trust);
+    assert_eq!(manager.reconcile(true).await, manager.plan.check_interval);
     let secret = server.secret();
     assert_eq!(secret.kind.as_deref(), Some("kubernetes.io/tls"));
-    assert_eq!(wanted(&trust), secret.bundle().authorities);
+    assert_eq!(requested(&trust), secret.bundle().cas);
     for _ in 0..3 {
-        keeper.pass(false).await;
+        manager.reconcile(false).await;
     }
     let state = server.state();
     assert_eq!((state.reads, state.writes), (1, 1));
@@ -122,47 +120,47 @@ async fn missing_secret_is_created_once() {
 
 /// ADM-27
 #[tokio::test]
-async fn ca_keys_move_out_of_the_webhooks_secret_and_the_ca_stays() {
+async fn ca_keys_move_out_of_the_webhooks_secret_without_a_new_ca() {
     let (server, trust) = (Server::default(), known());
-    let before = secret_of(&authority(DAY), DAY);
+    let before = secret_of(&new_ca(DAY), DAY);
     server.put_in_one(before.clone());
-    let mut keeper = keeper(&server, &trust);
-    keeper.pass(true).await;
-    assert_eq!(server.secret().data, before.data, "nothing is made anew");
+    let mut manager = manager(&server, &trust);
+    manager.reconcile(true).await;
+    assert_eq!(server.secret().data, before.data, "nothing is reissued");
     let keys = server.one(true).unwrap();
-    assert_eq!(keys.data.get(AUTHORITY_KEY), before.data.get(AUTHORITY_KEY));
+    assert_eq!(keys.data.get(CA_KEY), before.data.get(CA_KEY));
     assert!(keys.data.get(LEAF_KEY).is_none());
-    assert!(server.one(false).unwrap().data.get(AUTHORITY_KEY).is_none());
-    keeper.pass(true).await;
+    assert!(server.one(false).unwrap().data.get(CA_KEY).is_none());
+    manager.reconcile(true).await;
     assert_eq!(server.state().writes, 1);
 }
 
-/// ADM-27: killed between the two writes, and rolled back to a release with a single Secret.
+/// ADM-27: the process was killed between the two writes, or rolled back to a release with a single Secret.
 #[tokio::test]
-async fn keys_in_the_webhooks_secret_count_until_they_have_moved() {
+async fn keys_in_the_webhooks_secret_take_precedence_until_moved() {
     let (server, trust) = (Server::default(), known());
-    let (older, newer) = (authority(2 * DAY), secret_of(&authority(DAY), DAY));
+    let (older, newer) = (new_ca(2 * DAY), secret_of(&new_ca(DAY), DAY));
     server.put(Some(secret_of(&older, 2 * DAY)));
     server.put_in_one(newer.clone());
-    let mut keeper = keeper(&server, &trust);
-    keeper.pass(true).await;
+    let mut manager = manager(&server, &trust);
+    manager.reconcile(true).await;
     assert_eq!(server.secret().data, newer.data);
     let keys = server.one(true).unwrap();
-    assert_eq!(keys.data.get(AUTHORITY_KEY), newer.data.get(AUTHORITY_KEY));
+    assert_eq!(keys.data.get(CA_KEY), newer.data.get(CA_KEY));
 }
 
 /// CERT-2
 #[tokio::test]
 async fn concurrent_write_is_kept_and_nothing_is_created_twice() {
-    let theirs = secret_of(&authority(DAY), DAY);
-    for before in [None, Some(secret_of(&authority(DAY), 40 * DAY))] {
+    let other = secret_of(&new_ca(DAY), DAY);
+    for before in [None, Some(secret_of(&new_ca(DAY), 40 * DAY))] {
         let (server, trust) = (Server::default(), known());
         server.put(before);
-        server.next_write(Fate::Raced(Box::new(Some(theirs.clone()))));
-        keeper(&server, &trust).pass(true).await;
-        assert_eq!(server.secret().data, theirs.data);
+        server.next_write(WriteOutcome::PrecededBy(Box::new(Some(other.clone()))));
+        manager(&server, &trust).reconcile(true).await;
+        assert_eq!(server.secret().data, other.data);
         assert_eq!(server.state().writes, 0);
-        assert_eq!(wanted(&trust), theirs.bundle().authorities);
+        assert_eq!(requested(&trust), other.bundle().cas);
     }
 }
 
@@ -170,11 +168,11 @@ async fn concurrent_write_is_kept_and_nothing_is_created_twice() {
 #[tokio::test]
 async fn concurrently_deleted_secret_is_recreated() {
     let (server, trust) = (Server::default(), known());
-    let lost = authority(DAY);
+    let lost = new_ca(DAY);
     server.put(Some(secret_of(&lost, 25 * DAY)));
-    server.next_write(Fate::Raced(Box::default()));
-    keeper(&server, &trust).pass(true).await;
-    assert_ne!(signer(&server.secret()), lost.certificate.fingerprint);
+    server.next_write(WriteOutcome::PrecededBy(Box::default()));
+    manager(&server, &trust).reconcile(true).await;
+    assert_ne!(current_ca(&server.secret()), lost.certificate.fingerprint);
     assert_eq!(server.state().writes, 1);
 }
 
@@ -182,28 +180,31 @@ async fn concurrently_deleted_secret_is_recreated() {
 #[tokio::test]
 async fn write_with_a_lost_response_is_not_repeated() {
     let (server, trust) = (Server::default(), known());
-    let mut keeper = keeper(&server, &trust);
-    server.next_write(Fate::LosesAnswer);
-    let wait = keeper.pass(true).await;
-    assert!(wait < keeper.plan.look, "{wait:?}");
-    let made = signer(&server.secret());
-    assert!(!keeper.is_read, "what is held is not believed");
-    keeper.pass(true).await;
-    assert_eq!((signer(&server.secret()), server.state().writes), (made, 1));
+    let mut manager = manager(&server, &trust);
+    server.next_write(WriteOutcome::ResponseLost);
+    let wait = manager.reconcile(true).await;
+    assert!(wait < manager.plan.check_interval, "{wait:?}");
+    let created = current_ca(&server.secret());
+    assert!(!manager.is_current, "the cached Secret may be outdated");
+    manager.reconcile(true).await;
+    assert_eq!(
+        (current_ca(&server.secret()), server.state().writes),
+        (created, 1)
+    );
 }
 
 #[tokio::test]
 async fn refused_write_backs_off() {
     let (server, trust) = (Server::default(), known());
-    let mut keeper = keeper(&server, &trust);
+    let mut manager = manager(&server, &trust);
     let mut waits = Vec::new();
     for _ in 0..10 {
-        server.next_write(Fate::Refused(403));
-        waits.push(keeper.pass(true).await);
+        server.next_write(WriteOutcome::Refused(403));
+        waits.push(manager.reconcile(true).await);
     }
     assert!(waits.is_sorted() && waits[0] == Duration::from_secs(1));
     assert_eq!(waits.last(), Some(&RETRY.after(u32::MAX)));
-    keeper.pass(true).await;
+    manager.reconcile(true).await;
     assert_eq!(server.state().writes, 1);
 }
 
@@ -211,137 +212,141 @@ async fn refused_write_backs_off() {
 #[tokio::test(start_paused = true)]
 async fn next_ca_signs_only_after_every_configuration_trusts_it() {
     let (server, trust) = (Server::default(), Trust::default());
-    let due = authority(250 * DAY);
+    let due = new_ca(250 * DAY);
     let old = due.certificate.pem();
     server.put(Some(secret_of(&due, DAY)));
-    trust.found([old.as_bytes()]);
-    let mut keeper = keeper(&server, &trust);
-    keeper.pass(true).await;
-    let both = wanted(&trust);
-    assert_eq!(both.len(), 2, "prepared, in the other Secret, and widened");
+    trust.live([old.as_bytes()]);
+    let mut manager = manager(&server, &trust);
+    manager.reconcile(true).await;
+    let both = requested(&trust);
+    assert_eq!(both.len(), 2, "the next CA is prepared and requested");
     assert_eq!(server.state().writes, 1);
 
     let pem = trust.wanted().borrow().as_ref().unwrap().pem();
     // Only one of two configurations has it.
-    trust.found([pem.as_bytes(), old.as_bytes()]);
+    trust.live([pem.as_bytes(), old.as_bytes()]);
     advance(Duration::from_secs(31)).await;
-    assert_eq!(keeper.pass(false).await, keeper.plan.look);
+    assert_eq!(manager.reconcile(false).await, manager.plan.check_interval);
     // Both have it.
-    trust.found([pem.as_bytes(), pem.as_bytes()]);
+    trust.live([pem.as_bytes(), pem.as_bytes()]);
     advance(Duration::from_secs(29)).await;
-    assert_eq!(keeper.pass(false).await, Duration::from_secs(1));
-    assert_eq!(signer(&server.secret()), due.certificate.fingerprint);
+    assert_eq!(manager.reconcile(false).await, Duration::from_secs(1));
+    assert_eq!(current_ca(&server.secret()), due.certificate.fingerprint);
     advance(Duration::from_secs(1)).await;
-    keeper.pass(false).await;
-    assert_eq!(signer(&server.secret()), both[1].fingerprint);
-    assert_eq!(wanted(&trust), both, "no configuration changes for that");
+    manager.reconcile(false).await;
+    assert_eq!(current_ca(&server.secret()), both[1].fingerprint);
+    assert_eq!(requested(&trust), both, "the requested bundle is unchanged");
     assert_eq!(server.state().writes, 2);
 }
 
-/// A manager whose next CA is trusted everywhere and could sign.
+/// A manager that could switch to the next CA, which every configuration trusts.
 async fn about_to_switch(server: &Server, trust: &Trust) -> (CertificateManager, Fingerprint) {
-    let due = authority(250 * DAY);
+    let due = new_ca(250 * DAY);
     server.put(Some(secret_of(&due, DAY)));
-    trust.found([due.certificate.pem().as_bytes()]);
-    let mut keeper = keeper(server, trust);
-    keeper.pass(true).await;
+    trust.live([due.certificate.pem().as_bytes()]);
+    let mut manager = manager(server, trust);
+    manager.reconcile(true).await;
     let pem = trust.wanted().borrow().as_ref().unwrap().pem();
-    trust.found([pem.as_bytes()]);
+    trust.live([pem.as_bytes()]);
     advance(Duration::from_secs(31)).await;
-    (keeper, due.certificate.fingerprint)
+    (manager, due.certificate.fingerprint)
 }
 
 /// CERT-4 (3)
 #[tokio::test(start_paused = true)]
-async fn the_next_ca_signs_when_a_dry_run_has_reached_the_webhook() {
+async fn next_ca_signs_after_a_dry_run_reached_the_webhook() {
     for (webhook, reached) in [
         (Webhook::Refuses, true),
         (Webhook::Warns, true),
-        (Webhook::Unreached, false),
+        (Webhook::Unreachable, false),
     ] {
         let (server, trust) = (Server::default(), Trust::default());
-        let (mut keeper, old) = about_to_switch(&server, &trust).await;
+        let (mut manager, old) = about_to_switch(&server, &trust).await;
         server.state().webhook = webhook;
-        let wait = keeper.pass(false).await;
-        assert_eq!(signer(&server.secret()) != old, reached);
+        let wait = manager.reconcile(false).await;
+        assert_eq!(current_ca(&server.secret()) != old, reached);
         assert_eq!(server.state().tries, 1);
         if !reached {
-            assert_eq!(wait, REACH_AGAIN);
+            assert_eq!(wait, REACH_RETRY);
             server.state().webhook = Webhook::Refuses;
-            keeper.pass(false).await;
-            assert_ne!(signer(&server.secret()), old, "it is reached again");
+            manager.reconcile(false).await;
+            assert_ne!(
+                current_ca(&server.secret()),
+                old,
+                "the webhook is reachable again"
+            );
         }
     }
 }
 
 /// CERT-4 (3), CERT-5
 #[tokio::test(start_paused = true)]
-async fn next_ca_signs_after_the_deadline_or_at_once_without_a_valid_certificate() {
+async fn next_ca_signs_after_the_deadline_or_without_a_valid_certificate() {
     let (server, trust) = (Server::default(), Trust::default());
-    let (mut keeper, old) = about_to_switch(&server, &trust).await;
-    server.state().webhook = Webhook::Unreached;
-    keeper.pass(false).await;
+    let (mut manager, old) = about_to_switch(&server, &trust).await;
+    server.state().webhook = Webhook::Unreachable;
+    manager.reconcile(false).await;
     advance(Duration::from_mins(10)).await;
-    keeper.pass(false).await;
-    assert_ne!(signer(&server.secret()), old);
+    manager.reconcile(false).await;
+    assert_ne!(current_ca(&server.secret()), old);
 
     let (server, trust) = (Server::default(), Trust::default());
-    let (mut keeper, old) = about_to_switch(&server, &trust).await;
-    server.state().webhook = Webhook::Unreached;
+    let (mut manager, old) = about_to_switch(&server, &trust).await;
+    server.state().webhook = Webhook::Unreachable;
     let mut secret = server.secret();
-    secret.data.set(AUTHORITY_KEY, "lost");
+    secret.data.set(CA_KEY, "lost");
     secret.data.set(LEAF, "lost");
     server.put(Some(secret));
-    keeper.pass(true).await;
-    assert_ne!(signer(&server.secret()), old);
+    manager.reconcile(true).await;
+    assert_ne!(current_ca(&server.secret()), old);
     assert_eq!(server.state().tries, 0);
 }
 
 /// CERT-5
 #[tokio::test(start_paused = true)]
-async fn new_ca_waits_to_learn_what_is_trusted() {
+async fn first_ca_waits_until_the_trusted_cas_are_known() {
     let (server, trust) = (Server::default(), Trust::default());
-    let mut keeper = keeper(&server, &trust);
-    assert_eq!(keeper.pass(true).await, PATIENCE);
+    let mut manager = manager(&server, &trust);
+    assert_eq!(manager.reconcile(true).await, TRUST_DISCOVERY_TIMEOUT);
     assert_eq!(server.state().writes, 0);
-    let lost = authority(DAY).certificate;
-    trust.found([lost.pem().as_bytes()]);
-    keeper.pass(false).await;
-    assert_eq!(server.secret().bundle().authorities[0], lost);
+    let lost = new_ca(DAY).certificate;
+    trust.live([lost.pem().as_bytes()]);
+    manager.reconcile(false).await;
+    assert_eq!(server.secret().bundle().cas[0], lost);
 
     let server = Server::default();
-    let mut keeper = super::tests::keeper(&server, &Trust::default());
-    keeper.pass(true).await;
-    advance(PATIENCE).await;
-    keeper.pass(false).await;
+    let mut manager = super::tests::manager(&server, &Trust::default());
+    manager.reconcile(true).await;
+    advance(TRUST_DISCOVERY_TIMEOUT).await;
+    manager.reconcile(false).await;
     assert_eq!(
         server.state().writes,
         1,
-        "nobody tells: it is not waited for ever"
+        "the wait for the trusted CAs is bounded"
     );
 }
 
 /// CERT-7
 #[tokio::test]
-async fn with_cert_manager_nothing_is_written_and_old_authorities_stay_trusted() {
+async fn with_cert_manager_nothing_is_written_and_old_cas_stay_trusted() {
     let (server, trust) = (Server::default(), Trust::default());
-    let mut keeper = keeper(&server, &trust);
-    keeper.plan.by_cert_manager = true;
-    keeper.pass(true).await;
-    let of = |age| authority(age).certificate;
+    let mut manager = manager(&server, &trust);
+    manager.plan.by_cert_manager = true;
+    manager.reconcile(true).await;
+    let of = |age| new_ca(age).certificate;
     let (expired, old) = (of(366 * DAY), of(300 * DAY));
-    let theirs = authority(DAY);
-    let mut secret = secret_of(&theirs, 40 * DAY);
-    secret.data.remove(AUTHORITY_KEY);
+    let other = new_ca(DAY);
+    let mut secret = secret_of(&other, 40 * DAY);
+    secret.data.remove(CA_KEY);
     server.put(Some(secret));
-    keeper.pass(true).await;
+    manager.reconcile(true).await;
     assert!(
-        wanted(&trust).is_empty(),
-        "nobody knows what is trusted yet"
+        requested(&trust).is_empty(),
+        "the trusted CAs are not known yet"
     );
     let present = [&expired, &old].map(Certificate::pem).concat();
-    trust.found([present.as_bytes()]);
-    keeper.pass(false).await;
-    assert_eq!(wanted(&trust), [old, theirs.certificate]);
+    trust.live([present.as_bytes()]);
+    manager.reconcile(false).await;
+    assert_eq!(requested(&trust), [old, other.certificate]);
     assert_eq!(server.state().writes, 0);
 }

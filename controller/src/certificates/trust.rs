@@ -1,5 +1,5 @@
 //! Connects the task that decides which CAs to trust with the one that writes the webhook configurations (CERT-4,
-//! CERT-7): the bundle that every `caBundle` must hold goes one way, what was read back the other.
+//! CERT-7): one requests the bundle that every `caBundle` must hold, the other reports the live `caBundle`s.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,40 +12,40 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Both directions. Clones share them.
+/// Shared by both tasks: clones refer to the same state.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
     wanted: Arc<watch::Sender<Option<CaBundle>>>,
-    /// Since when `wanted` has its value; `None` before that.
+    /// When `wanted` last changed; `None` before the first time.
     wanted_since: Arc<Mutex<Option<Instant>>>,
-    found: Arc<watch::Sender<Option<Found>>>,
+    found: Arc<watch::Sender<Option<LiveTrust>>>,
     /// The owner of the configurations and of the Secret; `None` until it is known.
-    anchor: Arc<watch::Sender<Option<Anchored>>>,
+    anchor: Arc<watch::Sender<Option<AnchorState>>>,
 }
 
-/// What is known of the anchor (CFG-1).
+/// Whether the anchor exists (CFG-1).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Anchored {
-    /// It exists.
-    To(Anchor),
-    /// It does not exist: nothing would garbage-collect what is created now.
-    Nowhere,
+pub enum AnchorState {
+    Present(Anchor),
+    /// Without the anchor, nothing would garbage-collect what is created now.
+    Missing,
 }
 
 /// What the live webhook configurations trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// Held by every `caBundle`; `None` if there is no `caBundle` at all.
+pub struct LiveTrust {
+    /// In every `caBundle`; `None` if there is no `caBundle` at all.
     everywhere: Option<Vec<Certificate>>,
-    /// Held by at least one.
+    /// In at least one `caBundle`.
     anywhere: Vec<Certificate>,
+    /// When the configurations were first observed in this state.
     since: Instant,
 }
 
-impl Anchored {
+impl AnchorState {
     /// The anchor as an owner reference.
     pub(super) fn owner(&self) -> Option<OwnerReference> {
-        let Self::To(anchor) = self else {
+        let Self::Present(anchor) = self else {
             return None;
         };
         Some(OwnerReference {
@@ -58,20 +58,20 @@ impl Anchored {
     }
 }
 
-impl Found {
-    /// The authorities in these `caBundle`s.
-    fn of<'a>(bundles: impl IntoIterator<Item = &'a [u8]>) -> Self {
+impl LiveTrust {
+    /// The CAs in these `caBundle`s.
+    fn from_bundles<'a>(bundles: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let (mut everywhere, mut anywhere) = (None::<Vec<Certificate>>, Vec::new());
         for bundle in bundles {
-            let here = CaBundle::read(bundle);
-            let here = here.authorities();
+            let bundle = CaBundle::read(bundle);
+            let cas = bundle.certificates();
             match &mut everywhere {
-                None => everywhere = Some(here.to_vec()),
-                Some(everywhere) => everywhere.retain(|it| here.contains(it)),
+                None => everywhere = Some(cas.to_vec()),
+                Some(everywhere) => everywhere.retain(|ca| cas.contains(ca)),
             }
-            for it in here {
-                if !anywhere.contains(it) {
-                    anywhere.push(it.clone());
+            for ca in cas {
+                if !anywhere.contains(ca) {
+                    anywhere.push(ca.clone());
                 }
             }
         }
@@ -82,46 +82,46 @@ impl Found {
         }
     }
 
-    fn says_the_same(&self, other: &Self) -> bool {
+    fn has_same_cas(&self, other: &Self) -> bool {
         self.everywhere == other.everywhere && self.anywhere == other.anywhere
     }
 }
 
 /// For the task that writes the webhook configurations.
 impl Trust {
-    /// The bundle that every `caBundle` must hold; `None` until it is known, and then nothing must be applied.
+    /// The bundle that every `caBundle` must hold; `None` while unknown, when nothing must be applied.
     #[must_use]
     pub fn wanted(&self) -> watch::Receiver<Option<CaBundle>> {
         self.wanted.subscribe()
     }
 
     /// Sets the owner of everything that is created for the webhook.
-    pub fn goes_with(&self, anchor: Option<Anchor>) {
-        let anchored = anchor.map_or(Anchored::Nowhere, Anchored::To);
+    pub fn set_anchor(&self, anchor: Option<Anchor>) {
+        let state = anchor.map_or(AnchorState::Missing, AnchorState::Present);
         self.anchor.send_if_modified(|before| {
-            let is_new = before.as_ref() != Some(&anchored);
+            let is_new = before.as_ref() != Some(&state);
             if is_new {
-                *before = Some(anchored);
+                *before = Some(state);
             }
             is_new
         });
     }
 
-    /// Reports the live `caBundle`s of all our configurations: at the start, and after each change that was read back.
-    /// Empty when there is none.
-    pub fn found<'a>(&self, bundles: impl IntoIterator<Item = &'a [u8]>) {
-        let found = Found::of(bundles);
+    /// Reports the live `caBundle`s of all our configurations, at the start and after each observed change; empty if
+    /// there are none.
+    pub fn live<'a>(&self, bundles: impl IntoIterator<Item = &'a [u8]>) {
+        let live = LiveTrust::from_bundles(bundles);
         self.found.send_if_modified(|before| {
-            let is_new = !before.as_ref().is_some_and(|it| it.says_the_same(&found));
+            let is_new = !before.as_ref().is_some_and(|it| it.has_same_cas(&live));
             if is_new {
-                *before = Some(found);
+                *before = Some(live);
             }
             is_new
         });
     }
 }
 
-/// For the task that keeps the certificates.
+/// For the task that manages the certificates.
 impl Trust {
     /// Requires every `caBundle` to hold this bundle.
     pub(crate) fn want(&self, bundle: CaBundle) {
@@ -136,12 +136,12 @@ impl Trust {
     }
 
     /// The owner of the Secret; `None` until it is reported.
-    pub(super) fn anchored(&self) -> watch::Receiver<Option<Anchored>> {
+    pub(super) fn anchor(&self) -> watch::Receiver<Option<AnchorState>> {
         self.anchor.subscribe()
     }
 
     /// Notifies of changes in what the configurations trust.
-    pub(super) fn changes(&self) -> watch::Receiver<Option<Found>> {
+    pub(super) fn subscribe_live(&self) -> watch::Receiver<Option<LiveTrust>> {
         self.found.subscribe()
     }
 
@@ -150,28 +150,27 @@ impl Trust {
         self.found.borrow().is_some()
     }
 
-    /// How long every `caBundle` has held all of these; `None` if one does not, or this is unknown. Not longer than the
-    /// bundle has been wanted, because a configuration may be created at any time.
-    pub(super) fn trusted_for(&self, authorities: &[Certificate]) -> Option<Duration> {
-        let found = self.found.borrow();
-        let found = found.as_ref()?;
-        let everywhere = found.everywhere.as_ref();
-        let trusted = everywhere.is_none_or(|all| authorities.iter().all(|it| all.contains(it)));
-        let since = lock(&self.wanted_since).map_or(found.since, |since| since.max(found.since));
+    /// How long every `caBundle` has held all of these; `None` if one does not, or this is unknown. At most since the
+    /// bundle was requested, because a configuration may be created at any time.
+    pub(super) fn trusted_for(&self, cas: &[Certificate]) -> Option<Duration> {
+        let live = self.found.borrow();
+        let live = live.as_ref()?;
+        let everywhere = live.everywhere.as_ref();
+        let trusted = everywhere.is_none_or(|all| cas.iter().all(|it| all.contains(it)));
+        let since = lock(&self.wanted_since).map_or(live.since, |since| since.max(live.since));
         trusted.then(|| since.elapsed())
     }
 
     /// Whether no configuration has a `caBundle`, as far as is known.
-    pub(super) fn is_empty(&self) -> bool {
-        let found = self.found.borrow();
-        found.as_ref().is_none_or(|it| it.everywhere.is_none())
+    pub(super) fn has_no_bundles(&self) -> bool {
+        let live = self.found.borrow();
+        live.as_ref().is_none_or(|it| it.everywhere.is_none())
     }
 
-    /// The authorities in at least one `caBundle`.
-    pub(super) fn present(&self) -> Vec<Certificate> {
-        let found = self.found.borrow();
-        found
-            .as_ref()
+    /// The CAs in at least one `caBundle`.
+    pub(super) fn trusted_anywhere(&self) -> Vec<Certificate> {
+        let live = self.found.borrow();
+        live.as_ref()
             .map(|it| it.anywhere.clone())
             .unwrap_or_default()
     }
@@ -186,7 +185,7 @@ mod tests {
     use std::time::Duration;
 
     use asya_certs::certificate::Certificate;
-    use asya_certs::mint::{Authority, Settings};
+    use asya_certs::mint::{Ca, Settings};
     use jiff::Timestamp;
     use tokio::time::advance;
 
@@ -194,53 +193,62 @@ mod tests {
 
     /// CERT-4
     #[tokio::test(start_paused = true)]
-    async fn trust_requires_every_configuration_and_lasts_since_the_last_change() {
-        let make = || Authority::new(&Settings::of(Vec::new()), Timestamp::now());
-        let [a, b, c] = [(); 3].map(|()| make().unwrap().certificate);
-        let text = |these: &[&Certificate]| these.iter().map(|it| it.pem()).collect::<String>();
+    async fn trust_requires_every_configuration_and_counts_from_the_last_change() {
+        let new_ca = || Ca::new(&Settings::with_defaults(Vec::new()), Timestamp::now());
+        let [a, b, c] = [(); 3].map(|()| new_ca().unwrap().certificate);
+        let text = |certificates: &[&Certificate]| {
+            certificates
+                .iter()
+                .map(|certificate| certificate.pem())
+                .collect::<String>()
+        };
         let (one, both) = (text(&[&a]), text(&[&b, &a]));
         let second = Duration::from_secs(1);
         let trust = Trust::default();
-        let told =
-            |trust: &Trust| [[&a], [&b], [&c]].map(|it| trust.trusted_for(&it.map(Clone::clone)));
-        assert_eq!(told(&trust), [None; 3]);
+        let trusted_for =
+            |trust: &Trust| [[&a], [&b], [&c]].map(|cas| trust.trusted_for(&cas.map(Clone::clone)));
+        assert_eq!(trusted_for(&trust), [None; 3]);
         assert!(!trust.is_known());
 
-        trust.found([]);
+        trust.live([]);
         advance(second).await;
         assert!(trust.is_known());
         assert_eq!(
-            told(&trust),
+            trusted_for(&trust),
             [Some(second); 3],
-            "there is nobody to trust it"
+            "no configuration has to trust it"
         );
 
-        trust.found([one.as_bytes(), both.as_bytes()]);
+        trust.live([one.as_bytes(), both.as_bytes()]);
         advance(second).await;
-        assert_eq!(told(&trust), [Some(second), None, None]);
-        assert_eq!(trust.present(), [a.clone(), b.clone()]);
+        assert_eq!(trusted_for(&trust), [Some(second), None, None]);
+        assert_eq!(trust.trusted_anywhere(), [a.clone(), b.clone()]);
 
         // The same content, reported differently.
-        trust.found([one.as_bytes(), both.as_bytes(), one.as_bytes()]);
+        trust.live([one.as_bytes(), both.as_bytes(), one.as_bytes()]);
         advance(second).await;
-        assert_eq!(told(&trust), [Some(2 * second), None, None]);
+        assert_eq!(trusted_for(&trust), [Some(2 * second), None, None]);
 
-        trust.found([both.as_bytes(), both.as_bytes()]);
+        trust.live([both.as_bytes(), both.as_bytes()]);
         assert_eq!(
-            told(&trust),
+            trusted_for(&trust),
             [Some(Duration::ZERO), Some(Duration::ZERO), None]
         );
         advance(second).await;
         trust.want([a.clone(), b.clone()].into_iter().collect());
         advance(second).await;
-        assert_eq!(told(&trust), [Some(second), Some(second), None]);
+        assert_eq!(trusted_for(&trust), [Some(second), Some(second), None]);
         trust.want([a.clone(), b.clone()].into_iter().collect());
         assert_eq!(
-            told(&trust),
+            trusted_for(&trust),
             [Some(second), Some(second), None],
-            "wanted before"
+            "requested before"
         );
-        trust.found([both.as_bytes(), &b""[..]]);
-        assert_eq!(told(&trust), [None; 3], "an empty one trusts nothing");
+        trust.live([both.as_bytes(), &b""[..]]);
+        assert_eq!(
+            trusted_for(&trust),
+            [None; 3],
+            "an empty caBundle trusts nothing"
+        );
     }
 }

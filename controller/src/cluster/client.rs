@@ -1,20 +1,22 @@
-//! API server clients: the fenced one, and the lease's own.
+//! API server clients: a fenced one, and a separate one for the lease.
 
 use std::time::Duration;
 
-use kube::client::ClientBuilder;
+use http::Request;
+use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
 use prometheus_client::metrics::counter::Counter;
+use tower::Layer;
 
 use super::fence::{Fence, FenceLayer, FencedExecutor};
 
 /// Longer than a watch lasts ([`super::watch`]): a connection that receives nothing for this long is dead.
 pub const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A client whose writes all pass the fence; `writes` counts them.
+/// Builds a client whose writes all pass the fence; `writes` counts them.
 ///
 /// # Errors
-/// When the configuration's credentials or certificates cannot be used.
+/// If the configuration's credentials or certificates are unusable.
 pub fn fenced(config: Config, fence: &Fence, writes: Counter) -> kube::Result<Client> {
     let layer = FenceLayer::new(fence.clone(), writes);
     let connections = FencedExecutor(fence.clone());
@@ -22,10 +24,23 @@ pub fn fenced(config: Config, fence: &Fence, writes: Counter) -> kube::Result<Cl
     Ok(builder.with_layer(&layer).build())
 }
 
-/// A client with its own connections, for the lease alone, so that a burst of writes cannot delay a renewal.
+/// Puts a client that needs no connections behind the fence; `writes` counts its writes.
+pub fn fenced_in_process(client: Client, fence: &Fence, writes: Counter) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let client = client.clone();
+        async move { client.send(request).await }
+    });
+    Client::new(
+        FenceLayer::new(fence.clone(), writes).layer(service),
+        namespace,
+    )
+}
+
+/// Builds a client with its own connections, only for the lease, so that a burst of writes cannot delay a renewal.
 ///
 /// # Errors
-/// When the configuration's credentials or certificates cannot be used.
+/// If the configuration's credentials or certificates are unusable.
 pub fn unfenced(config: Config) -> kube::Result<Client> {
     Client::try_from(config)
 }

@@ -22,18 +22,18 @@ use crate::record::{ConfigMapRecord, Fingerprint, Key};
 /// Maintains the shared `ConfigMap`s.
 pub struct ConfigMaps {
     client: Client,
-    /// The watched objects, and our writes to them.
+    /// The watched objects, and the operator's writes to them.
     pub objects: Objects<ConfigMapRecord>,
-    known: Mutex<HashMap<Key, Arc<AsyncMutex<Known>>>>,
+    known: Mutex<HashMap<Key, Arc<AsyncMutex<KnownState>>>>,
 }
 
-/// What is known of one `ConfigMap`.
+/// Known state of one `ConfigMap`.
 #[derive(Default)]
-struct Known {
-    /// Uid of the object last found as wanted, and the fingerprint of the fields that we own of it.
+struct KnownState {
+    /// Uid of the object last observed in its desired state, and the fingerprint of the fields that the operator owns.
     wanted: Option<(Box<str>, Fingerprint)>,
     /// Whether the name was last found to belong to another owner.
-    taken: bool,
+    is_foreign: bool,
 }
 
 impl ConfigMaps {
@@ -46,29 +46,29 @@ impl ConfigMaps {
         }
     }
 
-    /// Brings a `ConfigMap` to what is wanted. 300 actors that start at once cause a single write. Returns whether it
-    /// wrote.
+    /// Brings a `ConfigMap` to its desired state, with a single write even if 300 actors start at once. Returns whether
+    /// it wrote.
     ///
     /// # Errors
-    /// When the API server refuses or fails.
-    pub async fn ensure(&self, key: &Key, wanted: &HashedManifest) -> Result<bool, StepError> {
+    /// If the API server rejects the write or fails.
+    pub async fn ensure(&self, key: &Key, desired: &HashedManifest) -> Result<bool, StepError> {
         let entry = self.entry(key);
         let mut known = entry.lock().await;
         let (record, mut found) = (self.objects.store.get(key), None);
         match record {
-            // Its deletion causes an event.
+            // Its deletion triggers a watch event.
             Some(record) if record.metadata.deleting => {
                 let text =
                     format!("ConfigMap {key} is being deleted; it is recreated once it is gone");
                 return Err(Fault::until_change(Reason::ReconcileError, text).into());
             }
-            Some(record) if is_current(&record, &wanted.hash, &known) => return Ok(false),
-            // The apply itself shows whether the name is taken.
-            None if !known.taken => {}
+            Some(record) if is_current(&record, &desired.hash, &known) => return Ok(false),
+            // The apply itself detects whether the name is taken.
+            None if !known.is_foreign => {}
             record => {
                 found = match self.live(key).await? {
                     Some(live) if !is_ours(&live) => return Err(not_owned(key, &live).into()),
-                    Some(live) if record.is_some() && says(&live, &wanted.object) => {
+                    Some(live) if record.is_some() && has_content(&live, &desired.object) => {
                         known.remember(record.as_deref());
                         if known.wanted.is_some() {
                             return Ok(false);
@@ -79,29 +79,29 @@ impl ConfigMaps {
                 }
             }
         }
-        self.objects.may_apply(key).await?;
-        let written = self.write(key, wanted, found).await;
+        self.objects.check_applier(key).await?;
+        let written = self.write(key, desired, found).await;
         match &written {
             Ok(record) => known.remember(Some(record)),
-            Err(StepError::Refused(fault)) => known.taken = fault.reason == Reason::NotOwned,
-            Err(StepError::Aborted(_)) => {}
+            Err(StepError::Fault(fault)) => known.is_foreign = fault.reason == Reason::NotOwned,
+            Err(StepError::Error(_)) => {}
         }
         written.map(|_| true)
     }
 
-    /// Whether the `ConfigMap` still is as last found wanted, with this hash.
+    /// Whether the `ConfigMap` is still in its desired state, which has this hash.
     pub async fn is_current(&self, key: &Key, hash: &str) -> bool {
         let entry = self.entry(key);
         let known = entry.lock().await;
         let record = self.objects.store.get(key);
-        record.is_some_and(|it| !it.metadata.deleting && is_current(&it, hash, &known))
+        record.is_some_and(|record| !record.metadata.deleting && is_current(&record, hash, &known))
     }
 
     /// Creates the `ConfigMap`, or applies to the existing one with the uid `found`.
     async fn write(
         &self,
         key: &Key,
-        wanted: &HashedManifest,
+        desired: &HashedManifest,
         found: Option<String>,
     ) -> Result<Arc<ConfigMapRecord>, StepError> {
         let (what, manager) = (
@@ -111,29 +111,29 @@ impl ConfigMaps {
         let uid = if let Some(uid) = found {
             uid
         } else {
-            let refusal = match self.objects.create(key, manager, &wanted.object).await {
+            let error = match self.objects.create(key, manager, &desired.object).await {
                 Ok(record) => return Ok(record),
-                Err(error) => StepError::of_write(&what, error),
+                Err(source) => StepError::of_write(&what, source),
             };
-            if !refusal.may_be_taken() {
-                return Err(refusal);
+            if !error.object_may_exist() {
+                return Err(error);
             }
             match self.live(key).await? {
-                None => return Err(refusal),
+                None => return Err(error),
                 Some(live) if !is_ours(&live) => return Err(not_owned(key, &live).into()),
                 Some(live) => live.metadata.uid.unwrap_or_default(),
             }
         };
-        let updated = self.objects.update(key, &uid, manager, &wanted.object);
+        let updated = self.objects.update(key, &uid, manager, &desired.object);
         updated
             .await
             .map_err(|error| StepError::of_write(&what, error))
     }
 
-    /// Removes a `ConfigMap` that no actor needs any more, unless it outlives its actors.
+    /// Removes a `ConfigMap` that no actor needs any more, unless it was orphaned.
     ///
     /// # Errors
-    /// When the API server fails.
+    /// If the API server fails.
     pub async fn remove(&self, key: &Key) -> Result<(), Error> {
         let entry = self.entry(key);
         let removed = self.remove_known(key, &mut *entry.lock().await).await;
@@ -141,14 +141,14 @@ impl ConfigMaps {
         removed
     }
 
-    async fn remove_known(&self, key: &Key, known: &mut Known) -> Result<(), Error> {
+    async fn remove_known(&self, key: &Key, known: &mut KnownState) -> Result<(), Error> {
         let record = self.objects.store.get(key);
         let Some(record) = record.filter(|record| !record.orphaned) else {
             return Ok(());
         };
         known.wanted = None;
         match self.objects.delete(key, &record.metadata.uid).await {
-            // Another object took the name: another actor needs it.
+            // Another object has taken the name, so another actor needs it.
             Ok(()) | Err(WriteError::Stale) => Ok(()),
             Err(WriteError::Api(error)) => Err(Error::Api(error)),
         }
@@ -157,7 +157,7 @@ impl ConfigMaps {
     /// Leaves the `ConfigMap` to workloads that outlive their actor (FW-23).
     ///
     /// # Errors
-    /// When the API server fails.
+    /// If the API server fails.
     pub async fn orphan(&self, key: &Key) -> Result<(), Error> {
         let patch = json!({"metadata": {"annotations": {annotation::ORPHANED: "true"}}});
         let params = PatchParams {
@@ -175,26 +175,26 @@ impl ConfigMaps {
         }
     }
 
-    fn entry(&self, key: &Key) -> Arc<AsyncMutex<Known>> {
+    fn entry(&self, key: &Key) -> Arc<AsyncMutex<KnownState>> {
         let mut known = self.known.lock();
         Arc::clone(known.entry(key.clone()).or_default())
     }
 
     /// Drops the entry of an unneeded `ConfigMap`, unless another task is about to create it again.
-    fn release(&self, key: &Key, entry: Arc<AsyncMutex<Known>>) {
+    fn release(&self, key: &Key, entry: Arc<AsyncMutex<KnownState>>) {
         let mut known = self.known.lock();
         drop(entry);
         if known
             .get(key)
-            .is_some_and(|kept| Arc::strong_count(kept) == 1)
+            .is_some_and(|entry| Arc::strong_count(entry) == 1)
         {
             known.remove(key);
         }
     }
 
-    /// Drops what is known of namespaces outside `scopes`.
-    pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) {
-        self.objects.store.forget_all_but(scopes);
+    /// Drops the state of namespaces outside `scopes`.
+    pub fn retain_scopes(&self, scopes: &BTreeSet<Scope>) {
+        self.objects.store.retain_scopes(scopes);
         let mut known = self.known.lock();
         known.retain(|key, _| covers(scopes, key));
     }
@@ -205,15 +205,15 @@ impl ConfigMaps {
     }
 }
 
-impl Known {
+impl KnownState {
     fn remember(&mut self, record: Option<&ConfigMapRecord>) {
         self.wanted =
             record.and_then(|record| Some((record.metadata.uid.clone(), record.last.fingerprint?)));
-        self.taken = false;
+        self.is_foreign = false;
     }
 }
 
-fn is_current(record: &ConfigMapRecord, hash: &str, known: &Known) -> bool {
+fn is_current(record: &ConfigMapRecord, hash: &str, known: &KnownState) -> bool {
     let fingerprint = record.last.fingerprint;
     let owned = fingerprint.map(|fingerprint| (record.metadata.uid.clone(), fingerprint));
     record.last.hash.as_deref() == Some(hash) && owned.is_some() && owned == known.wanted
@@ -226,9 +226,9 @@ fn is_ours(live: &ConfigMap) -> bool {
         .is_some_and(|part_of| part_of == "asya")
 }
 
-/// Whether `live` holds everything we would send; additions by others do not count.
-fn says(live: &ConfigMap, object: &Value) -> bool {
-    let same = |pointer: &str, held: Option<&std::collections::BTreeMap<String, String>>| {
+/// Whether `live` holds everything that the operator would apply; additions by others are ignored.
+fn has_content(live: &ConfigMap, object: &Value) -> bool {
+    let contains = |pointer: &str, held: Option<&std::collections::BTreeMap<String, String>>| {
         object
             .pointer(pointer)
             .and_then(Value::as_object)
@@ -238,25 +238,25 @@ fn says(live: &ConfigMap, object: &Value) -> bool {
                 held.and_then(|held| held.get(key)).map(String::as_str) == value.as_str()
             })
     };
-    same("/data", live.data.as_ref())
-        && same("/metadata/labels", live.metadata.labels.as_ref())
-        && same("/metadata/annotations", live.metadata.annotations.as_ref())
+    contains("/data", live.data.as_ref())
+        && contains("/metadata/labels", live.metadata.labels.as_ref())
+        && contains("/metadata/annotations", live.metadata.annotations.as_ref())
 }
 
-/// SA-3
+/// Names the owner of the `ConfigMap` that has taken the name (SA-3).
 fn not_owned(key: &Key, live: &ConfigMap) -> Fault {
     let mut owners = live.metadata.owner_references.iter().flatten();
     let owner = owners.find(|owner| owner.controller == Some(true));
     let labels = live.metadata.labels.as_ref();
     let manager = labels.and_then(|labels| labels.get(label::MANAGED_BY));
-    let whose = match (owner, manager) {
+    let ownership = match (owner, manager) {
         (Some(owner), _) => format!("belongs to {} {}", owner.kind, owner.name),
         (None, Some(manager)) => format!("is managed by {manager}"),
         (None, None) => "was not created by this operator".to_owned(),
     };
     Fault {
         reason: Reason::NotOwned,
-        message: format!("ConfigMap {key} exists and {whose}; rename or delete it"),
+        message: format!("ConfigMap {key} exists and {ownership}; rename or delete it"),
         retry: Requeue::SlowBackoff,
     }
 }
@@ -283,21 +283,21 @@ mod tests {
         let known = || maps.known.lock().len();
         let another = maps.entry(&key);
         maps.remove(&key).await.unwrap();
-        assert_eq!(known(), 1, "somebody is at it");
+        assert_eq!(known(), 1, "another task holds the entry");
         drop(another);
         maps.remove(&key).await.unwrap();
         assert_eq!(known(), 0);
 
         maps.entry(&key);
         maps.entry(&Key::new("other", "asya-runtime"));
-        maps.forget_all_but(&[Some("other".into())].into());
-        assert_eq!(known(), 1, "of a namespace that is no longer watched");
+        maps.retain_scopes(&[Some("other".into())].into());
+        assert_eq!(known(), 1, "only the watched namespace is left");
     }
 
     /// SA-3
     #[test]
     fn foreign_config_map_is_reported_with_its_owner() {
-        let told = |metadata: Value| {
+        let message = |metadata: Value| {
             let live = serde_json::from_value(json!({"metadata": metadata})).unwrap();
             let fault = not_owned(&Key::new("ns", "asya-runtime"), &live);
             assert_eq!(fault.reason, Reason::NotOwned);
@@ -308,7 +308,7 @@ mod tests {
             {"apiVersion": "example.com/v1", "kind": "Site", "name": "web", "uid": "2", "controller": true},
         ]);
         let helm = json!({"app.kubernetes.io/managed-by": "Helm"});
-        for (metadata, whose) in [
+        for (metadata, ownership) in [
             (json!({}), "was not created by this operator"),
             (json!({"labels": helm}), "is managed by Helm"),
             (
@@ -316,9 +316,9 @@ mod tests {
                 "belongs to Site web",
             ),
         ] {
-            let wanted =
-                format!("ConfigMap ns/asya-runtime exists and {whose}; rename or delete it");
-            assert_eq!(told(metadata), wanted);
+            let expected =
+                format!("ConfigMap ns/asya-runtime exists and {ownership}; rename or delete it");
+            assert_eq!(message(metadata), expected);
         }
     }
 }

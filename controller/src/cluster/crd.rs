@@ -1,4 +1,4 @@
-//! The CRD, applied by the leader at start: Helm never upgrades a CRD, and refuses one that it did not create.
+//! The CRD, applied by the leader at startup: Helm never upgrades a CRD, and rejects one that it did not create.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams};
@@ -17,42 +17,42 @@ pub enum Error {
     /// The embedded manifest is broken, which is a build defect.
     #[error("the embedded CRD is not YAML: {0}")]
     Manifest(String),
-    /// The API server failed or refused.
+    /// The API server failed or rejected the write.
     #[error("CRD asyncactors.asya.sh: {0}")]
     Api(#[from] kube::Error),
 }
 
-/// What to do with the live CRD.
+/// Action to take on the live CRD.
 #[derive(Debug, PartialEq, Eq)]
 enum CrdStep<'a> {
-    /// It already contains everything in ours.
-    Rest,
+    /// It already contains everything in the embedded one.
+    Unchanged,
     /// It comes from this newer release.
-    Leave(&'a str),
-    /// It differs from ours, or is missing.
+    KeepNewer(&'a str),
+    /// It differs from the embedded one, or is missing.
     Apply,
 }
 
-/// Applies the CRD if the live one lacks anything in ours and does not come from a newer release: an older schema would
-/// prune fields of stored actors at their next write (SAFE-38). Never deletes it.
+/// Applies the CRD if the live one lacks anything in the embedded one and does not come from a newer release: an older
+/// schema would prune fields of stored actors at their next write (SAFE-38). Never deletes it.
 ///
 /// # Errors
-/// When the API server cannot be reached or refuses.
+/// If the API server is unreachable or rejects the write.
 pub async fn apply(client: Client) -> Result<(), Error> {
-    let mut ours = manifest()?;
+    let mut embedded = manifest()?;
     let name = "asyncactors.asya.sh";
     let api: Api<CustomResourceDefinition> = Api::all(client);
     let live = api.get_opt(name).await?;
     let live = live
         .and_then(|live| serde_json::to_value(live).ok())
         .unwrap_or_default();
-    match step(&live, &ours) {
-        CrdStep::Rest => return Ok(()),
-        CrdStep::Leave(version) => {
+    match decide(&live, &embedded) {
+        CrdStep::Unchanged => return Ok(()),
+        CrdStep::KeepNewer(version) => {
             warn!(
                 crd = name,
                 version,
-                ours = version_of(&ours),
+                ours = version_of(&embedded),
                 annotation = annotation::CRD_VERSION,
                 "the CRD is from a newer release and is left unchanged, because an older one would prune stored \
                  fields; to go back for good, remove the annotation"
@@ -61,29 +61,30 @@ pub async fn apply(client: Client) -> Result<(), Error> {
         }
         CrdStep::Apply => {}
     }
-    // Pin the version, so that a concurrent write is judged again instead of overwritten.
+    // Pin the version: a concurrent write must be compared again, not overwritten.
     if let Some(version) = live.pointer("/metadata/resourceVersion") {
-        ours["metadata"]["resourceVersion"] = version.clone();
+        embedded["metadata"]["resourceVersion"] = version.clone();
     }
     api.patch(
         name,
         &PatchParams::apply(manager::CRD).force(),
-        &Patch::Apply(&ours),
+        &Patch::Apply(&embedded),
     )
     .await?;
     info!(crd = name, "CRD applied");
     Ok(())
 }
 
-/// Ours replaces the live CRD only if that comes from this release, an older one or an unmarked (older) one.
-fn step<'a>(live: &'a Value, ours: &Value) -> CrdStep<'a> {
+/// The embedded CRD replaces the live one only if that comes from this release or an older one (which may lack the
+/// annotation).
+fn decide<'a>(live: &'a Value, embedded: &Value) -> CrdStep<'a> {
     let version = version_of(live);
-    if contains(live, ours) {
-        CrdStep::Rest
-    } else if version.is_empty() || release(version) <= release(version_of(ours)) {
+    if contains(live, embedded) {
+        CrdStep::Unchanged
+    } else if version.is_empty() || release(version) <= release(version_of(embedded)) {
         CrdStep::Apply
     } else {
-        CrdStep::Leave(version)
+        CrdStep::KeepNewer(version)
     }
 }
 
@@ -112,34 +113,34 @@ fn manifest() -> Result<Value, Error> {
     serde_saphyr::from_str(MANIFEST).map_err(|error| Error::Manifest(error.to_string()))
 }
 
-/// Whether `live` contains everything in `ours`; defaults that the server added do not count.
-fn contains(live: &Value, ours: &Value) -> bool {
-    match (live, ours) {
-        (Value::Object(live), Value::Object(ours)) => {
-            ours.iter().all(|(key, ours)| match live.get(key) {
-                Some(live) => contains(live, ours),
+/// Whether `live` contains everything in `embedded`; defaults that the server added are ignored.
+fn contains(live: &Value, embedded: &Value) -> bool {
+    match (live, embedded) {
+        (Value::Object(live), Value::Object(embedded)) => {
+            embedded.iter().all(|(key, embedded)| match live.get(key) {
+                Some(live) => contains(live, embedded),
                 // The typed copy of the live object omits empty and false values.
                 None => {
-                    ours.is_null()
-                        || *ours == Value::Bool(false)
-                        || is_empty(ours)
+                    embedded.is_null()
+                        || *embedded == Value::Bool(false)
+                        || is_empty(embedded)
                         || matches!(key.as_str(), "apiVersion" | "kind")
                 }
             })
         }
-        (Value::Array(live), Value::Array(ours)) => {
-            live.len() == ours.len()
+        (Value::Array(live), Value::Array(embedded)) => {
+            live.len() == embedded.len()
                 && live
                     .iter()
-                    .zip(ours)
-                    .all(|(live, ours)| contains(live, ours))
+                    .zip(embedded)
+                    .all(|(live, embedded)| contains(live, embedded))
         }
-        (live, ours) => {
-            live == ours
+        (live, embedded) => {
+            live == embedded
                 || live
                     .as_f64()
-                    .zip(ours.as_f64())
-                    .is_some_and(|(live, ours)| live.total_cmp(&ours).is_eq())
+                    .zip(embedded.as_f64())
+                    .is_some_and(|(live, embedded)| live.total_cmp(&embedded).is_eq())
         }
     }
 }
@@ -159,7 +160,7 @@ mod tests {
     use kube::client::Body;
     use serde_json::{Value, json};
 
-    use super::{CrdStep, apply, contains, manifest, step, version_of};
+    use super::{CrdStep, apply, contains, decide, manifest, version_of};
 
     #[test]
     fn embedded_manifest_is_the_crd_of_async_actors() {
@@ -171,21 +172,21 @@ mod tests {
 
     /// D10
     #[test]
-    fn crd_is_written_only_when_something_of_ours_is_missing() {
-        let ours = json!({"spec": {"group": "asya.sh", "versions": [{"name": "v1alpha1", "schema": {"maximum": 5}}]}});
-        let mut live = ours.clone();
+    fn crd_is_written_only_if_the_live_one_lacks_something() {
+        let embedded = json!({"spec": {"group": "asya.sh", "versions": [{"name": "v1alpha1", "schema": {"maximum": 5}}]}});
+        let mut live = embedded.clone();
         live["spec"]["conversion"] = json!({"strategy": "None"});
         live["spec"]["versions"][0]["schema"]["maximum"] = json!(5.0);
-        assert!(contains(&live, &ours));
+        assert!(contains(&live, &embedded));
         live["spec"]["versions"][0]["schema"]["maximum"] = json!(6);
-        assert!(!contains(&live, &ours));
-        assert!(!contains(&json!(null), &ours));
+        assert!(!contains(&live, &embedded));
+        assert!(!contains(&json!(null), &embedded));
     }
 
     fn crd(version: Option<&str>, fields: &[&str]) -> Value {
         let fields: Value = fields
             .iter()
-            .map(|it| (*it, json!({"type": "string"})))
+            .map(|name| (*name, json!({"type": "string"})))
             .collect();
         let mut crd = json!({"metadata": {"annotations": {}}, "spec": {"properties": fields}});
         if let Some(version) = version {
@@ -196,7 +197,7 @@ mod tests {
 
     /// SAFE-38
     #[tokio::test]
-    async fn crd_of_a_newer_release_is_read_and_not_written() {
+    async fn crd_of_a_newer_release_is_not_overwritten() {
         for (version, writes) in [("99.0.0", 0), ("0.0.1", 1)] {
             let mut live = manifest().unwrap();
             live["metadata"]["annotations"][annotation::CRD_VERSION] = json!(version);
@@ -218,27 +219,31 @@ mod tests {
 
     /// SAFE-38
     #[test]
-    fn older_operator_never_takes_fields_out_of_the_crd_of_a_newer_one() {
-        let ours = crd(Some("0.10.0"), &["a", "b"]);
-        for (live, more, wanted) in [
+    fn older_operator_never_prunes_the_crd_of_a_newer_one() {
+        let embedded = crd(Some("0.10.0"), &["a", "b"]);
+        for (live, more, expected) in [
             (None, "", CrdStep::Apply),
             (Some("0.9.9"), "", CrdStep::Apply),
             (Some("0.10.0-rc.1"), "", CrdStep::Apply),
             (Some("0.10.0"), "", CrdStep::Apply),
             (Some("0.10.0+build.7"), "", CrdStep::Apply),
-            (Some("0.10.1"), "new", CrdStep::Leave("0.10.1")),
-            (Some("0.11.0-rc.1"), "new", CrdStep::Leave("0.11.0-rc.1")),
-            (Some("1.0.0"), "new", CrdStep::Leave("1.0.0")),
-            (Some("next"), "new", CrdStep::Leave("next")),
+            (Some("0.10.1"), "new", CrdStep::KeepNewer("0.10.1")),
+            (
+                Some("0.11.0-rc.1"),
+                "new",
+                CrdStep::KeepNewer("0.11.0-rc.1"),
+            ),
+            (Some("1.0.0"), "new", CrdStep::KeepNewer("1.0.0")),
+            (Some("next"), "new", CrdStep::KeepNewer("next")),
         ] {
             let live = crd(live, &["a", more]);
-            assert_eq!(step(&live, &ours), wanted, "{live}");
+            assert_eq!(decide(&live, &embedded), expected, "{live}");
         }
-        assert_eq!(step(&Value::Null, &ours), CrdStep::Apply);
-        assert_eq!(step(&ours, &ours), CrdStep::Rest);
-        // A newer release that contains everything in ours but the annotation.
+        assert_eq!(decide(&Value::Null, &embedded), CrdStep::Apply);
+        assert_eq!(decide(&embedded, &embedded), CrdStep::Unchanged);
+        // A newer release that contains everything in the embedded one except the annotation.
         let newer = crd(Some("0.11.0"), &["a", "b", "c"]);
-        assert_eq!(step(&newer, &ours), CrdStep::Leave("0.11.0"));
+        assert_eq!(decide(&newer, &embedded), CrdStep::KeepNewer("0.11.0"));
         assert_eq!(version_of(&manifest().unwrap()), env!("CARGO_PKG_VERSION"));
     }
 }

@@ -1,9 +1,9 @@
 //! The fence: blocks writes once another process may hold the lease.
 //!
-//! Every call that changes something passes it: to the API server through [`FenceLayer`], to a broker through
-//! [`Fence::guard`]. It compares our monotonic clock with the lease's deadline before each step of the call, so that a
-//! process suspended past the deadline sends nothing when it resumes. [`FencedExecutor`] holds back what a connection
-//! to the API server has buffered and not sent.
+//! Every write passes it: to the API server through [`FenceLayer`], to a broker through [`Fence::guard`]. It compares
+//! the local monotonic clock with the lease's deadline before each step of the call, so that a process suspended past
+//! the deadline sends nothing when it resumes. [`FencedExecutor`] holds back data that a connection to the API server
+//! has buffered but not sent.
 
 #[cfg(test)]
 mod tests;
@@ -33,20 +33,20 @@ enum Allowed {
     NotYet,
     Until(Instant),
     /// Closed for good: a late renewal does not reopen it.
-    NoMore,
+    Closed,
 }
 
 impl Allowed {
-    fn now(self) -> bool {
+    fn is_allowed(self) -> bool {
         match self {
             Self::Always => true,
             Self::Until(deadline) => Instant::now() < deadline,
-            Self::NotYet | Self::NoMore => false,
+            Self::NotYet | Self::Closed => false,
         }
     }
 }
 
-/// Lets writes through while we lead. Clones share its state.
+/// Lets writes through while this process leads. Clones share its state.
 #[derive(Clone, Debug)]
 pub struct Fence {
     allowed: Arc<watch::Sender<Allowed>>,
@@ -71,48 +71,48 @@ impl Fence {
         }
     }
 
-    /// Allows writes until `deadline`; an earlier deadline than the current one changes nothing.
+    /// Allows writes until `deadline`, unless the current deadline is later.
     pub fn extend_until(&self, deadline: Instant) {
         self.allowed.send_if_modified(|allowed| match allowed {
-            Allowed::Until(present) if *present >= deadline => false,
+            Allowed::Until(current) if *current >= deadline => false,
             Allowed::NotYet | Allowed::Until(_) => {
                 *allowed = Allowed::Until(deadline);
                 true
             }
-            Allowed::Always | Allowed::NoMore => false,
+            Allowed::Always | Allowed::Closed => false,
         });
     }
 
     /// Blocks writes for good, and aborts calls in flight.
     pub fn close(&self) {
-        self.allowed.send_replace(Allowed::NoMore);
+        self.allowed.send_replace(Allowed::Closed);
     }
 
     /// Whether writes are allowed now.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.allowed.borrow().now()
+        self.allowed.borrow().is_allowed()
     }
 
-    /// Whether writes were allowed once and no longer are.
-    fn is_past(&self) -> bool {
+    /// Whether writes were allowed once, but no longer are.
+    fn has_expired(&self) -> bool {
         match *self.allowed.borrow() {
             Allowed::Always | Allowed::NotYet => false,
             Allowed::Until(deadline) => Instant::now() >= deadline,
-            Allowed::NoMore => true,
+            Allowed::Closed => true,
         }
     }
 
-    /// Runs a call that changes something, for as long as writes are allowed.
+    /// Runs a write for as long as writes are allowed.
     ///
     /// # Errors
-    /// [`Fenced`] when the deadline passes before or during the call; otherwise the error of the call.
+    /// [`Fenced`] if the deadline passes before or during the call; otherwise the error of the call.
     pub async fn guard<T, E: From<Fenced>>(
         &self,
         call: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
         let mut allowed = self.allowed.subscribe();
-        // Read the clock at each poll: a timer may fire late, after the call would have made progress.
+        // Read the clock on each poll: a timer may fire late, after the call has made progress.
         let mut call = pin!(call);
         let mut fenced_call = pin!(poll_fn(|context| {
             if self.is_open() {
@@ -124,7 +124,7 @@ impl Fence {
         loop {
             let deadline = match *allowed.borrow_and_update() {
                 Allowed::Until(deadline) => Some(deadline),
-                Allowed::Always | Allowed::NotYet | Allowed::NoMore => None,
+                Allowed::Always | Allowed::NotYet | Allowed::Closed => None,
             };
             tokio::select! {
                 biased;
@@ -137,8 +137,8 @@ impl Fence {
     }
 }
 
-/// Runs the connections of an API server client. They live on tasks of their own, where an aborted call may leave
-/// unsent data, so they stop immediately once leadership is lost.
+/// Runs the connections of an API server client. They run on tasks of their own, where an aborted call may leave unsent
+/// data, so they stop immediately once leadership is lost.
 #[derive(Clone, Debug)]
 pub struct FencedExecutor(pub Fence);
 
@@ -151,7 +151,7 @@ where
         tokio::spawn(async move {
             let mut connection = pin!(connection);
             poll_fn(|context| {
-                if fence.is_past() {
+                if fence.has_expired() {
                     Poll::Ready(())
                 } else {
                     connection.as_mut().poll(context)
@@ -211,19 +211,19 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let reads = [Method::GET, Method::HEAD].contains(request.method());
-        if !reads && !self.layer.fence.is_open() {
+        let is_read = [Method::GET, Method::HEAD].contains(request.method());
+        if !is_read && !self.layer.fence.is_open() {
             return std::future::ready(Err(Fenced.into())).boxed();
         }
-        let answer = self
+        let response = self
             .inner
             .call(request)
-            .map(|answer| answer.map_err(Into::into));
-        if reads {
-            return answer.boxed();
+            .map(|result| result.map_err(Into::into));
+        if is_read {
+            return response.boxed();
         }
         self.layer.writes.inc();
         let fence = self.layer.fence.clone();
-        async move { fence.guard(answer).await }.boxed()
+        async move { fence.guard(response).await }.boxed()
     }
 }

@@ -1,41 +1,88 @@
-//! Applies to objects that another controller owns. Each is dry-run first, and refused if it would remove any field but
-//! our own (SAFE-41): where a schema declares a parent of our field atomic, or an admission webhook rebuilds the object,
-//! a patch of one annotation can replace the whole spec.
+//! Server-side applies to objects that another controller owns. Each is dry-run first, and rejected if it would remove
+//! any field except the operator's own: where a schema declares a parent of such a field atomic, or an admission
+//! webhook rebuilds the object, a patch of one annotation can replace the whole spec (SAFE-41).
 
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::Status;
-use kube::{Api, Client, Error};
+use kube::{Api, Client};
 use serde_json::{Map, Value};
 
-/// Metadata that the API server itself changes with every write.
-const SERVERS: [&str; 3] = ["managedFields", "resourceVersion", "generation"];
+use crate::fault::{Conflict, Error, OwnedField, StepError};
+
+/// Metadata that the API server changes with every write.
+const SERVER_FIELDS: [&str; 3] = ["managedFields", "resourceVersion", "generation"];
 
 /// One apply to a foreign object.
 #[derive(Clone, Copy)]
-pub struct Apply<'a> {
+pub struct ForeignApply<'a> {
     pub namespace: &'a str,
     pub resource: &'a ApiResource,
-    /// One of our field managers.
+    /// One of the operator's field managers.
     pub manager: &'a str,
-    /// What this manager owns after the apply, with the object's name and UID. Its API version is set to that of
+    /// Fields that this manager owns after the apply, with the object's name and UID. Its API version is set to that of
     /// `resource`.
     pub body: &'a Value,
 }
 
-impl Apply<'_> {
+/// Why an apply to a foreign object failed.
+#[derive(Debug)]
+pub enum ApplyError {
+    /// Another field manager owns a field (CONF-7).
+    Conflict(OwnedField),
+    /// Anything else.
+    Api(kube::Error),
+}
+
+impl ApplyError {
+    /// The field on which the apply conflicts.
+    ///
+    /// # Errors
+    /// If the apply of `object` failed for another reason.
+    pub fn owned_field(self, object: &str) -> Result<OwnedField, StepError> {
+        match self {
+            Self::Conflict(owned) => Ok(owned),
+            Self::Api(error) => Err(StepError::of_write(object, error)),
+        }
+    }
+}
+
+impl From<kube::Error> for ApplyError {
+    fn from(error: kube::Error) -> Self {
+        match Conflict::of(&error) {
+            Some(Conflict::FieldManager(owned)) => Self::Conflict(owned),
+            Some(Conflict::Stale | Conflict::AlreadyExists) | None => Self::Api(error),
+        }
+    }
+}
+
+/// For an apply that only releases fields: it contains none that another manager could own.
+impl From<ApplyError> for Error {
+    fn from(error: ApplyError) -> Self {
+        match error {
+            ApplyError::Conflict(_) => Self::Stale("an object"),
+            ApplyError::Api(error) => Self::Api(error),
+        }
+    }
+}
+
+impl ForeignApply<'_> {
     /// Dry-runs the apply and returns the object as it would become.
     ///
     /// # Errors
-    /// 422 if it would remove a field of `live`, the object as it is, that `manager` does not own; 409 if another
-    /// manager owns a field of the body, or if the object has changed since it was read; otherwise when the API server
-    /// refuses or fails.
-    pub async fn dry_run(&self, writer: &Client, live: &Value) -> Result<DynamicObject, Error> {
-        let tried = self.send(writer, true).await?;
-        let after = serde_json::to_value(&tried).map_err(Error::SerdeError)?;
-        let Some(field) = removed(live, &after, self.manager) else {
-            return Ok(tried);
+    /// `Conflict` if another manager owns a field of the body; 422 if the apply would remove a field of `live`, the
+    /// object as it is, that `manager` does not own; 409 if the object has changed since it was read; otherwise if the
+    /// API server rejects the apply or fails.
+    pub async fn dry_run(
+        &self,
+        writer: &Client,
+        live: &Value,
+    ) -> Result<DynamicObject, ApplyError> {
+        let dry_run = self.send(writer, true).await?;
+        let after = serde_json::to_value(&dry_run).map_err(kube::Error::SerdeError)?;
+        let Some(field) = first_removed(live, &after, self.manager) else {
+            return Ok(dry_run);
         };
-        let version = |it: &Value| it["metadata"]["resourceVersion"].clone();
+        let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
         let refusal = if version(live) == version(&after) {
             let text = format!(
                 "a dry run shows that our change would also remove {field}, so nothing was written; API version {} or an \
@@ -46,20 +93,20 @@ impl Apply<'_> {
         } else {
             Status::failure("the object was changed after it was read", "Conflict").with_code(409)
         };
-        Err(Error::Api(refusal.boxed()))
+        Err(kube::Error::Api(refusal.boxed()).into())
     }
 
-    /// Writes. Only after a dry run of the same apply.
+    /// Writes the object. Must follow a dry run of the same apply.
     ///
     /// # Errors
-    /// When the API server refuses or fails.
-    pub async fn write(&self, writer: &Client) -> Result<DynamicObject, Error> {
-        self.send(writer, false).await
+    /// `Conflict` if another manager owns a field of the body; otherwise if the API server rejects the apply or fails.
+    pub async fn write(&self, writer: &Client) -> Result<DynamicObject, ApplyError> {
+        Ok(self.send(writer, false).await?)
     }
 
-    async fn send(&self, writer: &Client, dry_run: bool) -> Result<DynamicObject, Error> {
+    async fn send(&self, writer: &Client, dry_run: bool) -> Result<DynamicObject, kube::Error> {
         let mut body = self.body.clone();
-        // The version that an older status names may have been replaced since.
+        // The body may have the API version of an older status, which is no longer the current one.
         body["apiVersion"] = self.resource.api_version.clone().into();
         let name = body["metadata"]["name"].as_str().unwrap_or_default();
         let api: Api<DynamicObject> =
@@ -70,30 +117,30 @@ impl Apply<'_> {
     }
 }
 
-/// Returns the path of the first field of `before` that is missing `after`, unless `manager` applied it.
-fn removed(before: &Value, after: &Value, manager: &str) -> Option<String> {
+/// Returns the path of the first field of `before` that is missing in `after`, unless `manager` applied it.
+fn first_removed(before: &Value, after: &Value, manager: &str) -> Option<String> {
     let entries = before["metadata"]["managedFields"].as_array();
-    let ours = entries
+    let owned = entries
         .into_iter()
         .flatten()
         .find(|entry| entry["manager"] == manager && entry["operation"] == "Apply");
     let (mut before, mut after) = (before.clone(), after.clone());
     for object in [&mut before, &mut after] {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.retain(|key, _| !SERVERS.contains(&&**key));
+            metadata.retain(|key, _| !SERVER_FIELDS.contains(&&**key));
         }
     }
-    missing(&before, &after, ours.map(|it| &it["fieldsV1"]))
+    first_missing(&before, &after, owned.map(|entry| &entry["fieldsV1"]))
         .map(|path| path.trim_start_matches('.').to_owned())
 }
 
-/// `owned` is our part of the field set at this place; `None`: nothing below is ours.
-fn missing(before: &Value, after: &Value, owned: Option<&Value>) -> Option<String> {
+/// `owned` is the operator's field set below this path; `None` if it owns nothing there.
+fn first_missing(before: &Value, after: &Value, owned: Option<&Value>) -> Option<String> {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => before.iter().find_map(|(key, value)| {
-            let owned = owned.and_then(|it| it.get(format!("f:{key}")));
+            let owned = owned.and_then(|owned| owned.get(format!("f:{key}")));
             let path = || step(key);
-            field(value, after.get(key), owned, &path)
+            missing_field(value, after.get(key), owned, &path)
         }),
         (Value::Array(before), Value::Array(after)) => missing_item(before, after, owned),
         (Value::Object(_) | Value::Array(_), _) => Some(String::new()),
@@ -101,7 +148,7 @@ fn missing(before: &Value, after: &Value, owned: Option<&Value>) -> Option<Strin
     }
 }
 
-fn field(
+fn missing_field(
     before: &Value,
     after: Option<&Value>,
     owned: Option<&Value>,
@@ -109,51 +156,52 @@ fn field(
 ) -> Option<String> {
     match after {
         _ if owned.is_some_and(is_leaf) => None,
-        Some(after) => missing(before, after, owned).map(|below| path() + &below),
+        Some(after) => first_missing(before, after, owned).map(|rest| path() + &rest),
         None if before.is_null() => None,
-        // A parent of nothing but our fields.
-        None if owned.is_some_and(|owned| is_ours(before, owned)) => None,
+        // All of its fields are the operator's.
+        None if owned.is_some_and(|owned| is_fully_owned(before, owned)) => None,
         None => Some(path()),
     }
 }
 
-/// Items with names are compared by name. Others have no identity, and a webhook may insert some before them: an object
-/// needs one with all its fields, and scalars need their number.
+/// Compares named items by name. Others have no identity, and a webhook may insert items before them: an object needs a
+/// counterpart with all its fields, and scalars need the same count.
 fn missing_item(before: &[Value], after: &[Value], owned: Option<&Value>) -> Option<String> {
-    let is_ours = |it: &(usize, &Value, Option<&Value>)| it.2.is_some_and(is_our_item);
+    let is_owned = |item: &(usize, &Value, Option<&Value>)| item.2.is_some_and(is_owned_item);
     let items = before.iter().enumerate();
-    let items = items.map(|(index, item)| (index, item, owned.and_then(|it| item_of(it, item))));
-    let (ours, theirs): (Vec<_>, Vec<_>) = items.partition(is_ours);
+    let items =
+        items.map(|(index, item)| (index, item, owned.and_then(|list| item_of(list, item))));
+    let (owned_items, foreign_items): (Vec<_>, Vec<_>) = items.partition(is_owned);
     let remaining = after
         .iter()
-        .filter(|it| ours.iter().all(|(_, item, _)| item != it));
-    let has_fewer = remaining.count() < theirs.len();
-    theirs.into_iter().find_map(|(index, item, owned)| {
+        .filter(|other| owned_items.iter().all(|(_, item, _)| item != other));
+    let has_fewer = remaining.count() < foreign_items.len();
+    foreign_items.into_iter().find_map(|(index, item, owned)| {
         if let Some(name) = item["name"].as_str() {
-            let same = after.iter().find(|it| it["name"] == name);
-            return field(item, same, owned, &|| format!("[{name}]"));
+            let same = after.iter().find(|other| other["name"] == name);
+            return missing_field(item, same, owned, &|| format!("[{name}]"));
         }
         let is_kept = match item {
-            Value::Object(_) | Value::Array(_) => {
-                after.iter().any(|it| missing(item, it, owned).is_none())
-            }
+            Value::Object(_) | Value::Array(_) => after
+                .iter()
+                .any(|other| first_missing(item, other, owned).is_none()),
             _ => !has_fewer || after.contains(item),
         };
         (!is_kept).then(|| format!("[{index}]"))
     })
 }
 
-/// Whether our field set covers everything below a field.
-fn is_ours(value: &Value, owned: &Value) -> bool {
+/// Whether the operator's field set covers the whole value.
+fn is_fully_owned(value: &Value, owned: &Value) -> bool {
     match value {
         _ if is_leaf(owned) => true,
-        Value::Object(fields) => fields.iter().all(|(key, below)| {
+        Value::Object(fields) => fields.iter().all(|(key, value)| {
             let owned = owned.get(format!("f:{key}"));
-            owned.is_some_and(|owned| is_ours(below, owned))
+            owned.is_some_and(|owned| is_fully_owned(value, owned))
         }),
         Value::Array(items) => items
             .iter()
-            .all(|item| item_of(owned, item).is_some_and(is_our_item)),
+            .all(|item| item_of(owned, item).is_some_and(is_owned_item)),
         _ => true,
     }
 }
@@ -162,29 +210,29 @@ fn is_leaf(owned: &Value) -> bool {
     owned.as_object().is_none_or(Map::is_empty)
 }
 
-/// Whether we added a list item. What we do not own in it was set by defaults, or the API server keeps it for the
-/// manager that owns it.
-fn is_our_item(owned: &Value) -> bool {
+/// Whether the operator added a list item. Its other fields are defaults, or the API server keeps them for the manager
+/// that owns them.
+fn is_owned_item(owned: &Value) -> bool {
     is_leaf(owned) || owned.get(".").is_some()
 }
 
-/// The part of a list's field set that belongs to `item`, which is identified by its key fields or, in a set, by its
-/// value.
+/// Returns the field set of `item` within that of its list. Items are identified by their key fields or, in a set, by
+/// their value.
 fn item_of<'a>(list: &'a Value, item: &Value) -> Option<&'a Value> {
-    let is_it = |step: &str| {
+    let matches = |step: &str| {
         if let Some(keys) = step.strip_prefix("k:") {
             let keys: Option<Map<String, Value>> = serde_json::from_str(keys).ok();
             return keys.is_some_and(|keys| keys.iter().all(|(key, value)| item[key] == *value));
         }
         let value = step
             .strip_prefix("v:")
-            .and_then(|it| serde_json::from_str::<Value>(it).ok());
+            .and_then(|text| serde_json::from_str::<Value>(text).ok());
         value.as_ref() == Some(item)
     };
     list.as_object()?
         .iter()
-        .find(|(step, _)| is_it(step))
-        .map(|(_, below)| below)
+        .find(|(step, _)| matches(step))
+        .map(|(_, owned)| owned)
 }
 
 fn step(key: &str) -> String {

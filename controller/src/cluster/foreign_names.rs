@@ -6,19 +6,19 @@ use parking_lot::Mutex;
 
 use crate::record::Key;
 
-/// What was observed for each actor since the start.
+/// Last observation of each actor since startup.
 #[derive(Default)]
 pub struct ForeignNames(Mutex<HashMap<Key, bool>>);
 
 impl ForeignNames {
     /// Whether a foreign object has the name of a child; `None` before the first observation.
-    pub fn met_by(&self, actor: &Key) -> Option<bool> {
+    pub fn is_conflicting(&self, actor: &Key) -> Option<bool> {
         self.0.lock().get(actor).copied()
     }
 
     /// Records whether a reconcile found a foreign object.
-    pub fn saw(&self, actor: &Key, met: bool) {
-        self.0.lock().insert(actor.clone(), met);
+    pub fn record(&self, actor: &Key, conflicting: bool) {
+        self.0.lock().insert(actor.clone(), conflicting);
     }
 
     /// Drops a deleted actor.

@@ -1,4 +1,4 @@
-//! Whether KEDA is installed, judged by its CRDs rather than by discovery.
+//! Whether KEDA is installed, according to its CRDs rather than to discovery.
 
 use std::sync::Arc;
 
@@ -41,13 +41,13 @@ impl Keda {
         *self.installed.borrow()
     }
 
-    /// Notifies when that changes.
+    /// Notified when KEDA is installed or removed.
     pub fn installed(&self) -> watch::Receiver<bool> {
         self.installed.subscribe()
     }
 
     /// Re-evaluates the CRDs. Returns whether KEDA was installed or removed.
-    pub fn look_again(&self) -> bool {
+    pub fn refresh(&self) -> bool {
         let installed = self.crds.iter().all(|crd| {
             let mut established = false;
             crd.each(|record| established = record.established);
@@ -69,22 +69,22 @@ mod tests {
     #[test]
     fn keda_is_installed_once_both_kinds_are_served() {
         let keda = Keda::default();
-        let show = |index: usize, version: u32, established: &str| {
+        let apply = |index: usize, version: u32, established: &str| {
             let crd = json!({
                 "metadata": {"name": CRDS[index].0, "uid": CRDS[index].0, "resourceVersion": version.to_string()},
                 "status": {"conditions": [{"type": "Established", "status": established}]},
             });
-            let seen: Projected<_> = serde_json::from_str(&crd.to_string()).unwrap();
-            keda.crds[index].show(&None, &seen);
-            (keda.look_again(), keda.is_installed(), seen)
+            let projected: Projected<_> = serde_json::from_str(&crd.to_string()).unwrap();
+            keda.crds[index].apply(&None, &projected);
+            (keda.refresh(), keda.is_installed(), projected)
         };
         assert!(!keda.is_installed());
-        assert!(!show(0, 1, "True").1, "one of two");
-        assert!(!show(1, 1, "False").1, "not served yet");
-        let (changed, installed, seen) = show(1, 2, "True");
+        assert!(!apply(0, 1, "True").1, "only one of two CRDs");
+        assert!(!apply(1, 1, "False").1, "not served yet");
+        let (changed, installed, projected) = apply(1, 2, "True");
         assert_eq!((changed, installed), (true, true));
-        assert!(!show(0, 2, "True").0, "nothing new");
-        keda.crds[1].removed(&None, &seen);
-        assert_eq!((keda.look_again(), keda.is_installed()), (true, false));
+        assert!(!apply(0, 2, "True").0, "unchanged");
+        keda.crds[1].delete(&None, &projected);
+        assert_eq!((keda.refresh(), keda.is_installed()), (true, false));
     }
 }

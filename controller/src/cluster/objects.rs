@@ -1,4 +1,4 @@
-//! Objects of one kind: what the watch shows, what the API server has, and our writes.
+//! Objects of one kind: the cache that the watch fills, live reads, and writes.
 
 use std::sync::Arc;
 
@@ -13,28 +13,28 @@ use serde_json::{Value, json};
 use super::impersonation::Applier;
 use super::patch::{is_failed_test, remove, replace, test};
 use super::store::Store;
-use crate::fault::{Error, StepError};
+use crate::fault::{Conflict, Error, StepError};
 use crate::record::{Key, Projected, Record};
 
 /// A resource version that no object has. An apply with it conflicts with an existing object, and creates the object if
 /// there is none.
-const NO_OBJECT_HAS: &str = "1";
+const NONEXISTENT_VERSION: &str = "1";
 
 /// Reads and writes objects of one kind.
 pub struct Objects<R> {
     client: Client,
     applier: Applier,
-    /// What the watch shows.
+    /// Cache that the watch fills.
     pub store: Arc<Store<R>>,
 }
 
-/// Why one of our objects could not be written.
+/// Why an object could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// It changed or was replaced.
     #[error("the object was changed concurrently")]
     Stale,
-    /// The API server refused or failed.
+    /// The API server rejected the write or failed.
     #[error(transparent)]
     Api(kube::Error),
 }
@@ -50,15 +50,15 @@ impl From<WriteError> for Error {
 
 impl From<WriteError> for StepError {
     fn from(error: WriteError) -> Self {
-        Self::Aborted(error.into())
+        Self::Error(error.into())
     }
 }
 
 impl From<kube::Error> for WriteError {
     fn from(error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) if status.is_conflict() => Self::Stale,
-            error => Self::Api(error),
+        match Conflict::of(&error) {
+            Some(_) => Self::Stale,
+            None => Self::Api(error),
         }
     }
 }
@@ -77,20 +77,20 @@ where
         }
     }
 
-    /// Reads the live object, even if the watch, which may select our labels only, does not show it.
+    /// Reads the live object, even if it lacks the labels that the watch selects.
     ///
     /// # Errors
-    /// When the API server fails.
+    /// If the API server fails.
     pub async fn live(&self, key: &Key) -> Result<Option<Arc<R>>, kube::Error> {
         let live = self.api(key).get_opt(&key.name).await?;
-        Ok(live.map(|seen| seen.record))
+        Ok(live.map(|projected| projected.record))
     }
 
     /// Checks that the account that would apply the object exists (FW-27).
     ///
     /// # Errors
-    /// When the account is missing, or the API server fails.
-    pub async fn may_apply(&self, key: &Key) -> Result<(), StepError> {
+    /// If the account is missing, or the API server fails.
+    pub async fn check_applier(&self, key: &Key) -> Result<(), StepError> {
         self.applier.check(&key.namespace).await
     }
 
@@ -98,7 +98,7 @@ where
     /// the name is left as it is.
     ///
     /// # Errors
-    /// 409 when another object has the name, or none does; otherwise when the API server refuses or fails.
+    /// 409 if another object has the name, or none does; otherwise if the API server rejects the write or fails.
     pub async fn update(
         &self,
         key: &Key,
@@ -118,11 +118,11 @@ where
             .await
     }
 
-    /// Creates the object. An existing object of its name is left as it is, whoever owns it. The API server decides, so
-    /// there is no race between a check and the write.
+    /// Creates the object. Leaves an existing object of its name unchanged, even one of another owner. The API server
+    /// decides, so there is no race between a check and the write.
     ///
     /// # Errors
-    /// 409 when one exists; otherwise when the API server refuses or fails.
+    /// 409 if one exists; otherwise if the API server rejects the write or fails.
     pub async fn create(
         &self,
         key: &Key,
@@ -130,14 +130,14 @@ where
         object: &Value,
     ) -> Result<Arc<R>, kube::Error> {
         let mut object = object.clone();
-        object["metadata"]["resourceVersion"] = NO_OBJECT_HAS.into();
+        object["metadata"]["resourceVersion"] = NONEXISTENT_VERSION.into();
         self.apply(key, manager, &object).await
     }
 
     /// Patches an object. The store holds the response until the watch has caught up with it.
     ///
     /// # Errors
-    /// When the API server refuses or fails.
+    /// If the API server rejects the write or fails.
     pub async fn patch<P>(
         &self,
         key: &Key,
@@ -160,16 +160,16 @@ where
     where
         P: Serialize + std::fmt::Debug,
     {
-        let seen = api.patch(&key.name, params, patch).await?;
-        self.store.wrote(&seen);
-        Ok(seen.record)
+        let projected = api.patch(&key.name, params, patch).await?;
+        self.store.apply_response(&projected);
+        Ok(projected.record)
     }
 
-    /// Transfers the former operator's fields to `manager`, so that our next apply removes those that we no longer send
-    /// (WRK-7). `index` is the position of its entry in `managedFields`.
+    /// Transfers the former operator's fields to `manager`, so that the next apply removes those that it no longer
+    /// contains (WRK-7). `index` is the position of its entry in `managedFields`.
     ///
     /// # Errors
-    /// `Stale` when the entry no longer exists.
+    /// `Stale` if the entry no longer exists.
     pub async fn take_over(
         &self,
         key: &Key,
@@ -191,16 +191,16 @@ where
     /// Deletes the object with this uid, and its dependents in the background. Succeeds if it does not exist.
     ///
     /// # Errors
-    /// `Stale` when another object has its name.
+    /// `Stale` if another object has its name.
     pub async fn delete(&self, key: &Key, uid: &str) -> Result<(), WriteError> {
         self.remove(key, uid, PropagationPolicy::Background).await
     }
 
-    /// Same, but orphans its dependents.
+    /// Like [`Self::delete`], but orphans its dependents.
     ///
     /// # Errors
-    /// `Stale` when another object has its name.
-    pub async fn delete_alone(&self, key: &Key, uid: &str) -> Result<(), WriteError> {
+    /// `Stale` if another object has its name.
+    pub async fn delete_orphaning(&self, key: &Key, uid: &str) -> Result<(), WriteError> {
         self.remove(key, uid, PropagationPolicy::Orphan).await
     }
 
@@ -218,23 +218,22 @@ where
             }),
             ..DeleteParams::default()
         };
-        unless_gone(self.api(key).delete(&key.name, &params).await.map(drop))
+        ignore_not_found(self.api(key).delete(&key.name, &params).await.map(drop))
     }
 
     /// Removes the owner reference to `owner` from the object with this uid, which then outlives it (FW-23).
     ///
     /// # Errors
-    /// `Stale` when another object has its name, or its owners change in the meantime.
+    /// `Stale` if another object has its name, or its owners change concurrently.
     pub async fn orphan(&self, key: &Key, uid: &str, owner: &str) -> Result<(), WriteError> {
         self.change_owner(key, uid, owner, remove).await
     }
 
-    /// Points the owner reference to `owner` of the object with this uid to `successor` instead: the uid of the actor of the
-    /// same name that was restored from a backup (D13). In one step, because an object without an owner would not be
-    /// ours.
+    /// Changes the object's owner reference from `owner` to `successor`: the uid of the actor of the same name that was
+    /// restored from a backup (D13). In one step, because an object without an owner does not belong to the operator.
     ///
     /// # Errors
-    /// `Stale` when another object has its name, or its owners change in the meantime.
+    /// `Stale` if another object has its name, or its owners change concurrently.
     pub async fn reparent(
         &self,
         key: &Key,
@@ -278,7 +277,7 @@ where
     ) -> Result<(), WriteError> {
         let patch = Patch::<()>::Json(JsonPatch(operations));
         let patched = self.patch(key, &PatchParams::default(), &patch).await;
-        match unless_gone(patched.map(drop)) {
+        match ignore_not_found(patched.map(drop)) {
             Err(WriteError::Api(kube::Error::Api(status))) if is_failed_test(&status) => {
                 Err(WriteError::Stale)
             }
@@ -291,7 +290,7 @@ where
     }
 }
 
-fn unless_gone(written: Result<(), kube::Error>) -> Result<(), WriteError> {
+fn ignore_not_found(written: Result<(), kube::Error>) -> Result<(), WriteError> {
     match written {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         written => Ok(written?),

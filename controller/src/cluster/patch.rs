@@ -1,4 +1,4 @@
-//! JSON patches that test what they rely on, so that concurrent writes are kept.
+//! JSON patches that test their preconditions, so that concurrent writes are kept.
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation};
@@ -13,7 +13,7 @@ pub fn test(path: &[&str], value: Value) -> PatchOperation {
     })
 }
 
-/// Adds a value where there is none; in a list before that element, or with `-` at the end.
+/// Adds a value at `path`; in a list, before that element, or at the end with `-`.
 pub fn add(path: &[&str], value: Value) -> PatchOperation {
     PatchOperation::Add(AddOperation {
         path: pointer(path),
@@ -40,8 +40,8 @@ fn pointer(path: &[&str]) -> PointerBuf {
     PointerBuf::from_tokens(path.iter().copied())
 }
 
-/// Whether a test failed, because the object changed or is another one. An object that is rejected as a whole, because
-/// it was stored before the API server had a validation rule, also gets 422, but with the invalid fields as causes.
+/// Whether a test failed, because the object changed or is another one. An object that fails validation as a whole, as
+/// one stored before a validation rule existed, also gets 422, but with the invalid fields as causes.
 pub fn is_failed_test(status: &Status) -> bool {
     let causes = status.details.as_ref().map(|details| &details.causes);
     status.code == 422 && causes.is_none_or(Vec::is_empty)
@@ -63,10 +63,10 @@ mod tests {
                 false,
             ),
         ] {
-            let answer =
+            let status =
                 json!({"status": "Failure", "code": 422, "reason": "Invalid", "details": details});
-            let answer = serde_json::from_value(answer).unwrap();
-            assert_eq!(is_failed_test(&answer), changed, "{details}");
+            let status = serde_json::from_value(status).unwrap();
+            assert_eq!(is_failed_test(&status), changed, "{details}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Limits how many of our workloads roll at a time when the installation changed rather than their actors: a new
+//! Limits concurrent rollouts of the operator's workloads after the installation, not their actors, has changed: a new
 //! runtime script or sidecar image changes the pod template of every actor at once (SAFE-36).
 
 use std::collections::{HashMap, VecDeque};
@@ -9,15 +9,15 @@ use tokio::time::Instant;
 
 use crate::record::Key;
 
-/// A rollout that takes longer no longer blocks others, because it may never end.
+/// A rollout that takes longer than this stops blocking others, because it may never complete.
 const LONGEST: Duration = Duration::from_mins(10);
-/// Fallback requeue of a waiting actor, which is enqueued anyway as soon as a rollout ends.
-pub const AGAIN: Duration = Duration::from_mins(5);
+/// Fallback requeue of a waiting actor, which is enqueued anyway as soon as a rollout completes.
+pub const FALLBACK_REQUEUE: Duration = Duration::from_mins(5);
 
-/// The rollouts under way, and the actors that wait.
+/// Rollouts in progress, and waiting actors.
 #[derive(Debug)]
 pub struct WorkloadRollouts {
-    most: usize,
+    limit: usize,
     inner: Mutex<Inner>,
 }
 
@@ -29,15 +29,15 @@ struct Inner {
 }
 
 impl WorkloadRollouts {
-    /// Allows `most` rollouts at a time.
-    pub fn new(most: usize) -> Self {
+    /// Allows `limit` concurrent rollouts.
+    pub fn new(limit: usize) -> Self {
         Self {
-            most,
+            limit,
             inner: Mutex::default(),
         }
     }
 
-    /// Whether the actor's workload may roll now. If not, the actor waits for its turn.
+    /// Whether the actor's workload may roll out now. If not, the actor is queued.
     pub fn begin(&self, actor: &Key) -> bool {
         let mut inner = self.inner.lock();
         if inner.running.contains_key(actor) {
@@ -54,28 +54,28 @@ impl WorkloadRollouts {
         true
     }
 
-    /// Records the state of a workload that is as wanted: a rollout that this process did not begin counts too, and a
+    /// Records the rollout state of an up-to-date workload: a rollout that this process did not start counts too, and a
     /// settled one no longer does.
-    pub fn saw(&self, actor: &Key, rolls: bool, settled: bool) {
+    pub fn record_state(&self, actor: &Key, rolling: bool, settled: bool) {
         let mut inner = self.inner.lock();
         inner.leave(actor);
-        if rolls {
+        if rolling {
             inner.count(actor);
         } else if settled {
             inner.running.remove(actor);
         }
     }
 
-    /// Drops an actor that has nothing to roll any more.
+    /// Drops an actor without a pending rollout.
     pub fn forget(&self, actor: &Key) {
         let mut inner = self.inner.lock();
         inner.leave(actor);
         inner.running.remove(actor);
     }
 
-    /// Returns the actors that waited longest, as many as there are free slots, to be enqueued now. Another actor may
-    /// take a slot first; then they wait again.
-    pub fn invite(&self) -> Vec<Key> {
+    /// Removes and returns the actors that have waited longest, one per free slot, to be enqueued now. If another actor
+    /// takes a slot first, they wait again.
+    pub fn dequeue_waiting(&self) -> Vec<Key> {
         let mut inner = self.inner.lock();
         if inner.waiting.is_empty() {
             return Vec::new();
@@ -86,8 +86,8 @@ impl WorkloadRollouts {
 
     fn free(&self, inner: &Inner) -> usize {
         let now = Instant::now();
-        let counts = inner.running.values().filter(|ends| **ends > now);
-        self.most.saturating_sub(counts.count())
+        let active = inner.running.values().filter(|ends| **ends > now);
+        self.limit.saturating_sub(active.count())
     }
 }
 
@@ -98,7 +98,7 @@ impl Inner {
     }
 
     fn leave(&mut self, actor: &Key) {
-        self.waiting.retain(|it| it != actor);
+        self.waiting.retain(|waiting| waiting != actor);
     }
 }
 
@@ -115,21 +115,21 @@ mod tests {
 
     /// SAFE-36
     #[tokio::test(start_paused = true)]
-    async fn few_are_rolled_at_a_time_and_the_next_in_turn_is_invited() {
+    async fn waiting_actors_are_dequeued_in_order_as_rollouts_complete() {
         let rollouts = WorkloadRollouts::new(2);
         let [a, b, c, d] = keys();
         assert!(rollouts.begin(&a) && rollouts.begin(&b) && rollouts.begin(&a));
         assert!(!rollouts.begin(&c) && !rollouts.begin(&d) && !rollouts.begin(&c));
-        assert_eq!(rollouts.invite(), []);
-        rollouts.saw(&a, false, false);
-        assert_eq!(rollouts.invite(), [], "its pods are not ready yet");
-        rollouts.saw(&a, false, true);
-        assert_eq!(rollouts.invite(), [&c].map(Key::clone));
+        assert_eq!(rollouts.dequeue_waiting(), []);
+        rollouts.record_state(&a, false, false);
+        assert_eq!(rollouts.dequeue_waiting(), [], "its pods are not ready yet");
+        rollouts.record_state(&a, false, true);
+        assert_eq!(rollouts.dequeue_waiting(), [&c].map(Key::clone));
         assert!(rollouts.begin(&c) && !rollouts.begin(&d));
         rollouts.forget(&b);
-        assert_eq!(rollouts.invite(), [&d].map(Key::clone));
+        assert_eq!(rollouts.dequeue_waiting(), [&d].map(Key::clone));
         assert!(rollouts.begin(&d));
-        assert_eq!(rollouts.invite(), [], "nobody waits any more");
+        assert_eq!(rollouts.dequeue_waiting(), [], "no actor is waiting");
     }
 
     /// SAFE-36
@@ -139,28 +139,28 @@ mod tests {
         let [stuck, next, last] = keys();
         assert!(rollouts.begin(&stuck) && !rollouts.begin(&next));
         tokio::time::advance(LONGEST / 2).await;
-        rollouts.saw(&stuck, true, false);
-        assert_eq!(rollouts.invite(), []);
+        rollouts.record_state(&stuck, true, false);
+        assert_eq!(rollouts.dequeue_waiting(), []);
         tokio::time::advance(LONGEST / 2).await;
-        rollouts.saw(&stuck, true, false);
-        assert_eq!(rollouts.invite(), [&next].map(Key::clone));
+        rollouts.record_state(&stuck, true, false);
+        assert_eq!(rollouts.dequeue_waiting(), [&next].map(Key::clone));
         assert!(rollouts.begin(&next) && !rollouts.begin(&last));
         assert!(
             rollouts.begin(&stuck),
-            "its own next template waits for nobody"
+            "its own next template does not have to wait"
         );
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(!rollouts.begin(&last));
     }
 
-    /// SAFE-36: a restarted controller does not know who began which rollout.
+    /// SAFE-36: a restarted controller does not know which rollouts it started.
     #[tokio::test(start_paused = true)]
-    async fn rollouts_already_under_way_count() {
+    async fn rollouts_in_progress_at_startup_count() {
         let rollouts = WorkloadRollouts::new(1);
-        let [found, other] = keys();
-        rollouts.saw(&found, true, false);
+        let [running, other] = keys();
+        rollouts.record_state(&running, true, false);
         assert!(!rollouts.begin(&other));
-        rollouts.saw(&found, false, true);
-        assert_eq!(rollouts.invite(), [other]);
+        rollouts.record_state(&running, false, true);
+        assert_eq!(rollouts.dequeue_waiting(), [other]);
     }
 }

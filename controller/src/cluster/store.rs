@@ -1,4 +1,4 @@
-//! Records of one kind, indexed by the actor they concern.
+//! Records of one kind, indexed by the actor that they belong to.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub fn covers(scopes: &BTreeSet<Scope>, key: &Key) -> bool {
     scopes.contains(&None) || scopes.contains(&Some(Arc::clone(&key.namespace)))
 }
 
-/// The newest records of a kind, from the watches and from our own writes.
+/// The newest records of a kind, from the watches and from responses to the operator's own writes.
 #[derive(Debug)]
 pub struct Store<R> {
     inner: Mutex<Inner<R>>,
@@ -25,25 +25,25 @@ pub struct Store<R> {
 struct Inner<R> {
     records: HashMap<Key, Arc<R>>,
     by_actor: HashMap<Key, HashSet<Key>>,
-    /// Newest version that each watch has shown: a response to a write that is older is superseded.
-    shown: HashMap<Scope, u64>,
+    /// Newest version that each watch has delivered: an older response to a write is superseded.
+    newest_versions: HashMap<Scope, u64>,
     relists: HashMap<Scope, Relist>,
     /// State of each scope's first list.
     lists: HashMap<Scope, List>,
 }
 
-/// A scope's first list. Until it is complete, objects that are not shown may exist.
+/// A scope's first list. Until it is complete, objects that are missing from the store may exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum List {
     /// It has not arrived yet.
-    Awaited,
+    Pending,
     /// It failed, and may never arrive.
     Failing,
     /// It arrived.
     Complete,
 }
 
-/// Names that a running relist has not shown yet.
+/// Names that a relist in progress has not returned yet.
 type Relist = HashSet<Key>;
 
 impl<R> Default for Store<R> {
@@ -52,7 +52,7 @@ impl<R> Default for Store<R> {
             inner: Mutex::new(Inner {
                 records: HashMap::new(),
                 by_actor: HashMap::new(),
-                shown: HashMap::new(),
+                newest_versions: HashMap::new(),
                 relists: HashMap::new(),
                 lists: HashMap::new(),
             }),
@@ -65,7 +65,7 @@ impl<R: Record> Store<R> {
         self.inner.lock().records.get(key).cloned()
     }
 
-    /// The records that concern an actor, in no particular order.
+    /// The records that belong to an actor, in no particular order.
     pub fn of_actor(&self, actor: &Key) -> Vec<Arc<R>> {
         let inner = self.inner.lock();
         let keys = inner.by_actor.get(actor).into_iter().flatten();
@@ -90,61 +90,61 @@ impl<R: Record> Store<R> {
             .collect()
     }
 
-    /// Calls `look` with every record, under the lock: it must not block.
-    pub fn each(&self, look: impl FnMut(&Arc<R>)) {
-        self.inner.lock().records.values().for_each(look);
+    /// Calls `visit` with every record, under the lock: it must not block.
+    pub fn each(&self, visit: impl FnMut(&Arc<R>)) {
+        self.inner.lock().records.values().for_each(visit);
     }
 
     pub fn len(&self) -> usize {
         self.inner.lock().records.len()
     }
 
-    /// Stores what a watch shows. Returns what to enqueue.
-    pub fn show(&self, scope: &Scope, seen: &Projected<R>) -> Vec<Enqueue> {
+    /// Stores an object that a watch has delivered. Returns what to enqueue.
+    pub fn apply(&self, scope: &Scope, projected: &Projected<R>) -> Vec<Enqueue> {
         let mut inner = self.inner.lock();
-        inner.note_version(scope, &seen.record);
-        inner.put(Arc::clone(&seen.record))
+        inner.note_version(scope, &projected.record);
+        inner.put(Arc::clone(&projected.record))
     }
 
-    /// Stores the response to a write of ours, unless the watch is already past it or never shows the object (its
-    /// namespace may have been dropped meanwhile): no event would report what happens to it.
-    pub fn wrote(&self, seen: &Projected<R>) {
-        if !seen.record.is_watched() {
+    /// Stores the response to one of the operator's writes, unless the watch is already past it or does not cover the
+    /// object (its namespace may have been dropped meanwhile): no event would report its later changes.
+    pub fn apply_response(&self, projected: &Projected<R>) {
+        if !projected.record.is_watched() {
             return;
         }
         let mut inner = self.inner.lock();
-        let metadata = seen.record.metadata();
+        let metadata = projected.record.metadata();
         let mut watched = inner.lists.keys();
         if !inner.lists.is_empty() && !watched.any(|scope| is_in(scope, &metadata.key.namespace)) {
             return;
         }
-        let shown = [&None, &Some(Arc::clone(&metadata.key.namespace))]
+        let newest = [&None, &Some(Arc::clone(&metadata.key.namespace))]
             .into_iter()
-            .filter_map(|scope| inner.shown.get(scope))
+            .filter_map(|scope| inner.newest_versions.get(scope))
             .max();
-        if shown.is_none_or(|shown| *shown < metadata.resource_version) {
-            inner.put(Arc::clone(&seen.record));
+        if newest.is_none_or(|newest| *newest < metadata.resource_version) {
+            inner.put(Arc::clone(&projected.record));
         }
     }
 
-    /// Removes what a watch shows as deleted. Returns what to enqueue.
-    pub fn removed(&self, scope: &Scope, seen: &Projected<R>) -> Vec<Enqueue> {
+    /// Removes an object that a watch has reported as deleted. Returns what to enqueue.
+    pub fn delete(&self, scope: &Scope, projected: &Projected<R>) -> Vec<Enqueue> {
         let mut inner = self.inner.lock();
-        inner.note_version(scope, &seen.record);
-        let metadata = seen.record.metadata();
-        let same = inner
+        inner.note_version(scope, &projected.record);
+        let metadata = projected.record.metadata();
+        let is_same = inner
             .records
             .get(&metadata.key)
-            .is_some_and(|kept| kept.metadata().uid == metadata.uid);
-        if same {
+            .is_some_and(|stored| stored.metadata().uid == metadata.uid);
+        if is_same {
             inner.remove(&metadata.key)
         } else {
             Vec::new()
         }
     }
 
-    /// Begins a list: objects that it does not show before [`Store::relisted`] are removed.
-    pub fn relisting(&self, scope: &Scope) {
+    /// Starts a list: objects that it does not return before [`Store::init_done`] are removed.
+    pub fn init(&self, scope: &Scope) {
         let mut inner = self.inner.lock();
         let keys = inner
             .records
@@ -154,25 +154,25 @@ impl<R: Record> Store<R> {
         inner.relists.insert(scope.clone(), missing);
     }
 
-    /// Completes a list. Returns what to enqueue for the objects that it did not show.
-    pub fn relisted(&self, scope: &Scope) -> Vec<Enqueue> {
+    /// Completes a list. Returns what to enqueue for the objects that it did not return.
+    pub fn init_done(&self, scope: &Scope) -> Vec<Enqueue> {
         let mut inner = self.inner.lock();
         let missing = inner.relists.remove(scope).unwrap_or_default();
         missing.iter().flat_map(|key| inner.remove(key)).collect()
     }
 
     /// Marks a scope's first list as pending.
-    pub fn awaited(&self, scope: &Scope) {
-        self.inner.lock().lists.insert(scope.clone(), List::Awaited);
+    pub fn list_pending(&self, scope: &Scope) {
+        self.inner.lock().lists.insert(scope.clone(), List::Pending);
     }
 
     /// Marks a scope's first list as failing.
-    pub fn failing(&self, scope: &Scope) {
+    pub fn list_failed(&self, scope: &Scope) {
         self.inner.lock().lists.insert(scope.clone(), List::Failing);
     }
 
     /// Marks a scope's list as complete. Returns whether it is the first.
-    pub fn completed(&self, scope: &Scope) -> bool {
+    pub fn list_completed(&self, scope: &Scope) -> bool {
         let before = self
             .inner
             .lock()
@@ -183,13 +183,13 @@ impl<R: Record> Store<R> {
 
     /// Drops all objects of a kind that is no longer served; its next list is the first one again. Returns what to
     /// enqueue.
-    pub fn unserved(&self, scope: &Scope) -> Vec<Enqueue> {
+    pub fn kind_removed(&self, scope: &Scope) -> Vec<Enqueue> {
         self.inner.lock().lists.remove(scope);
-        self.relisting(scope);
-        self.relisted(scope)
+        self.init(scope);
+        self.init_done(scope)
     }
 
-    /// Whether objects of a namespace that are not shown do not exist.
+    /// Whether the objects of a namespace have been listed, so that one missing from the store does not exist.
     pub fn is_listed(&self, namespace: &str) -> bool {
         let inner = self.inner.lock();
         let mut lists = inner.lists.iter();
@@ -197,25 +197,25 @@ impl<R: Record> Store<R> {
     }
 
     /// Whether the first list of any scope is pending.
-    pub fn awaits_lists(&self) -> bool {
+    pub fn has_pending_lists(&self) -> bool {
         let inner = self.inner.lock();
-        inner.lists.values().any(|list| *list == List::Awaited)
+        inner.lists.values().any(|list| *list == List::Pending)
     }
 
     /// Whether the store is as complete as it can be: all first lists arrived, except for those of namespaces that
     /// cannot be listed.
-    pub fn is_filled(&self) -> bool {
+    pub fn is_synced(&self) -> bool {
         let inner = self.inner.lock();
-        let came = |(scope, list): (&Scope, &List)| match list {
+        let is_settled = |(scope, list): (&Scope, &List)| match list {
             List::Complete => true,
             List::Failing => scope.is_some(),
-            List::Awaited => false,
+            List::Pending => false,
         };
-        !inner.lists.is_empty() && inner.lists.iter().all(came)
+        !inner.lists.is_empty() && inner.lists.iter().all(is_settled)
     }
 
     /// Drops the records of namespaces outside `scopes`, and returns their names.
-    pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) -> Vec<Key> {
+    pub fn retain_scopes(&self, scopes: &BTreeSet<Scope>) -> Vec<Key> {
         let mut inner = self.inner.lock();
         let dropped: Vec<Key> = inner
             .records
@@ -226,16 +226,18 @@ impl<R: Record> Store<R> {
         for key in &dropped {
             inner.remove(key);
         }
-        inner.shown.retain(|scope, _| scopes.contains(scope));
+        inner
+            .newest_versions
+            .retain(|scope, _| scopes.contains(scope));
         inner.relists.retain(|scope, _| scopes.contains(scope));
         inner.lists.retain(|scope, _| scopes.contains(scope));
         dropped
     }
 }
 
-/// Whether a watch of this scope shows the objects of a namespace.
+/// Whether a watch of this scope covers a namespace.
 fn is_in(scope: &Scope, namespace: &str) -> bool {
-    scope.as_ref().is_none_or(|it| **it == *namespace)
+    scope.as_ref().is_none_or(|name| **name == *namespace)
 }
 
 impl<R: Record> Inner<R> {
@@ -244,28 +246,28 @@ impl<R: Record> Inner<R> {
         if let Some(missing) = self.relists.get_mut(scope) {
             missing.remove(&metadata.key);
         }
-        let shown = self.shown.entry(scope.clone()).or_default();
-        *shown = metadata.resource_version.max(*shown);
+        let newest = self.newest_versions.entry(scope.clone()).or_default();
+        *newest = metadata.resource_version.max(*newest);
     }
 
     fn put(&mut self, record: Arc<R>) -> Vec<Enqueue> {
         let metadata = record.metadata();
         let before = self.records.get(&metadata.key).cloned();
         if let Some(before) = &before {
-            let kept = before.metadata();
-            if kept.uid == metadata.uid && kept.resource_version > metadata.resource_version {
+            let stored = before.metadata();
+            if stored.uid == metadata.uid && stored.resource_version > metadata.resource_version {
                 return Vec::new();
             }
         }
         let key = metadata.key.clone();
-        let concerns = record.concerns();
+        let affected = record.to_enqueue();
         let changed = before.as_ref().is_none_or(|before| **before != *record);
-        let concerned_before = before.map(|before| before.concerns());
-        if concerned_before.as_ref() != Some(&concerns) {
-            if let Some(Enqueue::Actor(actor)) = &concerned_before {
+        let previous = before.map(|before| before.to_enqueue());
+        if previous.as_ref() != Some(&affected) {
+            if let Some(Enqueue::Actor(actor)) = &previous {
                 self.unindex(actor, &key);
             }
-            if let Enqueue::Actor(actor) = &concerns {
+            if let Enqueue::Actor(actor) = &affected {
                 self.by_actor
                     .entry(actor.clone())
                     .or_default()
@@ -276,10 +278,10 @@ impl<R: Record> Inner<R> {
         if !changed {
             return Vec::new();
         }
-        concerned_before
+        previous
             .into_iter()
-            .filter(|before| *before != concerns)
-            .chain([concerns.clone()])
+            .filter(|before| *before != affected)
+            .chain([affected.clone()])
             .collect()
     }
 
@@ -287,11 +289,11 @@ impl<R: Record> Inner<R> {
         let Some(record) = self.records.remove(key) else {
             return Vec::new();
         };
-        let concerns = record.concerns();
-        if let Enqueue::Actor(actor) = &concerns {
+        let affected = record.to_enqueue();
+        if let Enqueue::Actor(actor) = &affected {
             self.unindex(actor, key);
         }
-        vec![concerns]
+        vec![affected]
     }
 
     fn unindex(&mut self, actor: &Key, key: &Key) {

@@ -1,6 +1,6 @@
-//! One watch task per kind and namespace: it keeps a store up to date and enqueues what a change concerns.
+//! One watch task per kind and namespace: it keeps a store up to date and enqueues the actors that a change affects.
 //!
-//! Each has its own backoff, so that one that fails (missing CRD, withdrawn permission) does not slow the others.
+//! Each has its own backoff, so that a failing one (missing CRD, revoked permission) does not slow down the others.
 
 mod events;
 
@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use asya_process::watching::{is_undecodable, was_cut, works};
+use asya_process::watch_loop::{is_established, is_interruption, is_undecodable};
 use asya_shared::backoff::Backoff;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
@@ -23,75 +23,75 @@ use tracing::{info, warn};
 use super::client::READ_TIMEOUT;
 use super::store::{Scope, Store};
 use crate::record::{Enqueue, Projected, Record};
-use crate::telemetry::health::Gate;
+use crate::telemetry::health::ReadinessGate;
 use crate::telemetry::metrics::Metrics;
 
-/// The server ends a watch after this long, and we resume from the last version seen. The client's read timeout
-/// ([`super::client::READ_TIMEOUT`]) is a little longer, and so detects a connection that died unnoticed.
+/// The server ends a watch after this long, and the next one resumes from the last observed version. The client's read
+/// timeout ([`super::client::READ_TIMEOUT`]) is slightly longer, and so detects a dead connection.
 const WATCH_SECONDS: u32 = 50;
 
-/// Page size of lists, and so the most objects of a list in memory at a time.
+/// Page size of lists, which limits how many objects of a list are in memory at a time.
 const PAGE: u32 = 100;
 
-/// A watch that fails reports it within this time; one that stays quiet for longer works.
+/// A failing watch reports an error within this time; one without an error for longer is healthy.
 const QUIET: Duration = READ_TIMEOUT.saturating_add(Duration::from_secs(5));
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
 
-/// Receives what a watch shows.
+/// Receives the events of a watch.
 pub trait WatchSink<R>: Send + Sync {
-    /// A list begins.
-    fn relisting(&self, scope: &Scope);
+    /// A list starts.
+    fn init(&self, scope: &Scope);
     /// An object was added or changed. Returns what to enqueue.
-    fn show(&self, scope: &Scope, seen: &Projected<R>) -> Vec<Enqueue>;
+    fn apply(&self, scope: &Scope, object: &Projected<R>) -> Vec<Enqueue>;
     /// An object was deleted. Returns what to enqueue.
-    fn removed(&self, scope: &Scope, seen: &Projected<R>) -> Vec<Enqueue>;
-    /// A list is complete. Returns what to enqueue for the objects that it did not show.
-    fn relisted(&self, scope: &Scope) -> Vec<Enqueue>;
+    fn delete(&self, scope: &Scope, object: &Projected<R>) -> Vec<Enqueue>;
+    /// A list is complete. Returns what to enqueue for the objects that it did not return.
+    fn init_done(&self, scope: &Scope) -> Vec<Enqueue>;
     /// The first list failed.
-    fn failing(&self, _: &Scope) {}
-    /// A list is complete. Returns whether anything waited for it.
-    fn completed(&self, _: &Scope) -> bool {
+    fn list_failed(&self, _: &Scope) {}
+    /// A list is complete. Returns whether it is the first one in its scope.
+    fn list_completed(&self, _: &Scope) -> bool {
         false
     }
-    /// What is watched, if the record type does not say.
-    fn what(&self) -> Option<Cow<'static, str>> {
+    /// The watched kind, if it is not that of the record type.
+    fn kind_name(&self) -> Option<Cow<'static, str>> {
         None
     }
     /// The kind is not served, so it has no objects. Returns what to enqueue for those that existed.
-    fn unserved(&self, scope: &Scope) -> Vec<Enqueue> {
-        self.relisting(scope);
-        self.relisted(scope)
+    fn kind_removed(&self, scope: &Scope) -> Vec<Enqueue> {
+        self.init(scope);
+        self.init_done(scope)
     }
 }
 
 impl<R: Record> WatchSink<R> for Store<R> {
-    fn relisting(&self, scope: &Scope) {
-        Self::relisting(self, scope);
+    fn init(&self, scope: &Scope) {
+        Self::init(self, scope);
     }
 
-    fn show(&self, scope: &Scope, seen: &Projected<R>) -> Vec<Enqueue> {
-        Self::show(self, scope, seen)
+    fn apply(&self, scope: &Scope, object: &Projected<R>) -> Vec<Enqueue> {
+        Self::apply(self, scope, object)
     }
 
-    fn removed(&self, scope: &Scope, seen: &Projected<R>) -> Vec<Enqueue> {
-        Self::removed(self, scope, seen)
+    fn delete(&self, scope: &Scope, object: &Projected<R>) -> Vec<Enqueue> {
+        Self::delete(self, scope, object)
     }
 
-    fn relisted(&self, scope: &Scope) -> Vec<Enqueue> {
-        Self::relisted(self, scope)
+    fn init_done(&self, scope: &Scope) -> Vec<Enqueue> {
+        Self::init_done(self, scope)
     }
 
-    fn failing(&self, scope: &Scope) {
-        Self::failing(self, scope);
+    fn list_failed(&self, scope: &Scope) {
+        Self::list_failed(self, scope);
     }
 
-    fn completed(&self, scope: &Scope) -> bool {
-        Self::completed(self, scope)
+    fn list_completed(&self, scope: &Scope) -> bool {
+        Self::list_completed(self, scope)
     }
 
-    fn unserved(&self, scope: &Scope) -> Vec<Enqueue> {
-        Self::unserved(self, scope)
+    fn kind_removed(&self, scope: &Scope) -> Vec<Enqueue> {
+        Self::kind_removed(self, scope)
     }
 }
 
@@ -110,11 +110,11 @@ pub struct Watch<R, S = Projected<R>> {
     pub selector: Selector,
     /// Whether the API server serves the kind, for kinds that are installed separately.
     pub served: Option<watch::Receiver<bool>>,
-    /// Receives what the watch shows.
-    pub store: Arc<dyn WatchSink<R>>,
-    /// Opens with the first complete list, for good.
-    pub gate: Gate,
-    /// Counts events, and reports whether the watch works.
+    /// Receives the events.
+    pub sink: Arc<dyn WatchSink<R>>,
+    /// Opens permanently with the first complete list.
+    pub gate: ReadinessGate,
+    /// Counts events, and reports whether the watch is healthy.
     pub metrics: Arc<Metrics>,
 }
 
@@ -123,16 +123,16 @@ where
     R: Record,
     S: Resource + Into<Projected<R>> + Clone + fmt::Debug + DeserializeOwned + Send + 'static,
 {
-    /// Watches forever; `concerned` receives everything to enqueue.
-    pub async fn run(self, concerned: impl Fn(Enqueue)) {
+    /// Watches forever; `enqueue` receives everything to enqueue.
+    pub async fn run(self, enqueue: impl Fn(Enqueue)) {
         let Some(mut served) = self.served.clone() else {
-            return self.follow(false, &concerned).await;
+            return self.follow(false, &enqueue).await;
         };
         let mut opened = false;
         loop {
             if !*served.borrow_and_update() {
-                let gone = self.store.unserved(&self.scope);
-                gone.into_iter().for_each(&concerned);
+                let affected = self.sink.kind_removed(&self.scope);
+                affected.into_iter().for_each(&enqueue);
                 self.gate.ready();
                 opened = true;
             }
@@ -140,45 +140,45 @@ where
                 return;
             }
             tokio::select! {
-                () = self.follow(opened, &concerned) => {}
+                () = self.follow(opened, &enqueue) => {}
                 _ = served.wait_for(|served| !*served) => {}
             }
         }
     }
 
-    async fn follow(&self, opened: bool, concerned: &impl Fn(Enqueue)) {
-        let kind = self.what();
+    async fn follow(&self, opened: bool, enqueue: &impl Fn(Enqueue)) {
+        let kind = self.kind_name();
         let (mut failures, mut listed) = (0, false);
         loop {
             let mut events = self.events();
             while let Some(event) = self.next(&mut events, &mut failures).await {
                 match event {
                     Ok(event) => {
-                        if failures > 0 && works(&event) {
-                            self.works_again();
+                        if failures > 0 && is_established(&event) {
+                            self.report_recovery();
                             failures = 0;
                         }
                         listed |= matches!(event, Event::InitDone);
                         self.metrics.watch_event(&kind);
-                        let concerns = self.take(event);
-                        if concerns.is_empty() {
+                        let affected = self.handle(event);
+                        if affected.is_empty() {
                             self.metrics.watch_event_dropped(&kind);
                         }
-                        concerns.into_iter().for_each(concerned);
+                        affected.into_iter().for_each(enqueue);
                     }
                     Err(error) => {
                         failures += 1;
-                        self.failed(&kind, &error, failures);
-                        // What was listed stays in use, however old it is.
+                        self.report_failure(&kind, &error, failures);
+                        // Objects that were listed stay in use, even if they are stale.
                         if !listed {
-                            self.store.failing(&self.scope);
+                            self.sink.list_failed(&self.scope);
                         }
                         if !listed && !opened {
                             self.gate.not_ready(&error.to_string());
                         }
                         tokio::time::sleep(jittered(failures)).await;
                         if is_undecodable(&error) {
-                            break; // the event is lost: list again
+                            break; // the event is lost, so list again
                         }
                     }
                 }
@@ -186,19 +186,19 @@ where
         }
     }
 
-    fn what(&self) -> Cow<'static, str> {
-        self.store.what().unwrap_or_else(R::what)
+    fn kind_name(&self) -> Cow<'static, str> {
+        self.sink.kind_name().unwrap_or_else(R::kind_name)
     }
 
     fn events(&self) -> BoxStream<'static, Result<Event<S>, Error>> {
         if R::Kind::kind(&()) == "Event" && self.selector.labels.is_none() {
-            let asked = events::Asked {
+            let event_watcher = events::EventWatcher {
                 api: self.api.clone(),
                 fields: self.selector.fields.clone().map(Cow::into_owned),
                 page: PAGE,
                 watch_seconds: WATCH_SECONDS,
             };
-            return events::events(asked).boxed();
+            return events::events(event_watcher).boxed();
         }
         let config = watcher::Config {
             label_selector: self.selector.labels.clone().map(Cow::into_owned),
@@ -209,54 +209,55 @@ where
         watcher::watcher(self.api.clone(), config).boxed()
     }
 
-    fn take(&self, event: Event<S>) -> Vec<Enqueue> {
-        let (store, scope) = (&self.store, &self.scope);
+    fn handle(&self, event: Event<S>) -> Vec<Enqueue> {
+        let (store, scope) = (&self.sink, &self.scope);
         match event {
             Event::Init => {
-                store.relisting(scope);
+                store.init(scope);
                 Vec::new()
             }
-            Event::InitApply(seen) | Event::Apply(seen) => store.show(scope, &seen.into()),
-            Event::Delete(seen) => store.removed(scope, &seen.into()),
+            Event::InitApply(object) | Event::Apply(object) => store.apply(scope, &object.into()),
+            Event::Delete(object) => store.delete(scope, &object.into()),
             Event::InitDone => {
-                self.metrics.watch_healthy(&self.what(), true);
+                self.metrics.watch_healthy(&self.kind_name(), true);
                 self.gate.ready();
-                let mut concerns = store.relisted(scope);
-                if store.completed(scope) {
-                    concerns.push(match scope {
+                let mut affected = store.init_done(scope);
+                if store.list_completed(scope) {
+                    affected.push(match scope {
                         Some(namespace) => Enqueue::Namespace(Arc::clone(namespace)),
-                        None => Enqueue::Everybody,
+                        None => Enqueue::AllActors,
                     });
                 }
-                concerns
+                affected
             }
         }
     }
 
-    /// kube's watcher does not report that it has reconnected: a watch that stays quiet for long enough has.
+    /// Returns the next event. kube's watcher does not report a reconnect, so assume one after a while without errors.
     async fn next<E: Stream + Unpin>(&self, events: &mut E, failures: &mut u32) -> Option<E::Item> {
         if *failures > 0 {
             if let Ok(next) = timeout(QUIET, events.next()).await {
                 return next;
             }
-            self.works_again();
+            self.report_recovery();
             *failures = 0;
         }
         events.next().await
     }
 
-    fn works_again(&self) {
-        let kind = self.what();
+    fn report_recovery(&self) {
+        let kind = self.kind_name();
         self.metrics.watch_healthy(&kind, true);
         info!(%kind, "watch recovered");
     }
 
-    fn failed(&self, kind: &str, error: &Error, failures: u32) {
+    fn report_failure(&self, kind: &str, error: &Error, failures: u32) {
         self.metrics.watch_healthy(kind, false);
-        // Watches are cut now and then; only a lasting failure deserves a warning.
-        if failures == 1 && was_cut(error) {
+        // Watches are interrupted occasionally; only a persistent failure deserves a warning.
+        if failures == 1 && is_interruption(error) {
             tracing::debug!(%kind, %error, "watch interrupted");
-        } else if let Some(rule) = missing_rule::<R>(error).filter(|_| self.store.what().is_none())
+        } else if let Some(rule) =
+            missing_rule::<R>(error).filter(|_| self.sink.kind_name().is_none())
         {
             warn!(%kind, %error, missing_rule = rule, "the API server rejects the watch");
         } else {
@@ -270,7 +271,7 @@ fn jittered(failures: u32) -> Duration {
     full.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
-/// The RBAC rule that a refused watch lacks (FW-12).
+/// The RBAC rule that a forbidden watch lacks (FW-12).
 fn missing_rule<R: Record>(error: &Error) -> Option<String> {
     let (Error::InitialListFailed(kube::Error::Api(status))
     | Error::WatchStartFailed(kube::Error::Api(status))) = error

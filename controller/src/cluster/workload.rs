@@ -1,4 +1,4 @@
-//! Workloads of both kinds: what the API server has, and our writes.
+//! Workloads of both kinds: cached and live reads, and writes.
 
 mod fields;
 mod immutable;
@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 
 use super::impersonation::Applier;
 use super::objects::{Objects, WriteError};
-use crate::record::{Key, Metadata, OfKind, WorkloadRecord};
+use crate::record::{Key, Metadata, TypedWorkload, WorkloadRecord};
 
 pub use immutable::SELECTOR;
 
 /// Reads and writes workloads.
 pub struct Workloads {
     applier: Applier,
-    pub deployments: Objects<OfKind<Deployment>>,
-    pub stateful_sets: Objects<OfKind<StatefulSet>>,
+    pub deployments: Objects<TypedWorkload<Deployment>>,
+    pub stateful_sets: Objects<TypedWorkload<StatefulSet>>,
 }
 
 impl Workloads {
@@ -35,18 +35,18 @@ impl Workloads {
         }
     }
 
-    /// Returns the workload that the watches show under a name.
-    pub fn seen(&self, kind: WorkloadKind, key: &Key) -> Option<Arc<WorkloadRecord>> {
+    /// Returns the cached workload of a name.
+    pub fn cached(&self, kind: WorkloadKind, key: &Key) -> Option<Arc<WorkloadRecord>> {
         match kind {
             WorkloadKind::Deployment => of_kind(self.deployments.store.get(key)),
             WorkloadKind::StatefulSet => of_kind(self.stateful_sets.store.get(key)),
         }
     }
 
-    /// Reads the live workload, even if the watches, which select our labels only, do not show it.
+    /// Reads the live workload, even if it lacks the labels that the watches select.
     ///
     /// # Errors
-    /// When the API server fails.
+    /// If the API server fails.
     pub async fn live(
         &self,
         kind: WorkloadKind,
@@ -61,7 +61,7 @@ impl Workloads {
     /// Applies `object` to a workload; another object that has taken its name is left as it is.
     ///
     /// # Errors
-    /// 409 when it no longer exists; otherwise when the API server refuses or fails.
+    /// 409 if it no longer exists; otherwise if the API server rejects the write or fails.
     pub async fn update(
         &self,
         workload: &WorkloadRecord,
@@ -89,10 +89,10 @@ impl Workloads {
         })
     }
 
-    /// Creates the workload. An existing one of its name is left as it is.
+    /// Creates the workload. Leaves an existing one of its name unchanged.
     ///
     /// # Errors
-    /// 409 when one exists; otherwise when the API server refuses or fails.
+    /// 409 if one exists; otherwise if the API server rejects the write or fails.
     pub async fn create(
         &self,
         kind: WorkloadKind,
@@ -112,20 +112,20 @@ impl Workloads {
         })
     }
 
-    /// Hands the live number of replicas over to a field manager of its own, so that it stays when we stop applying it:
-    /// a field without an owner falls back to 1.
+    /// Hands the live number of replicas over to a separate field manager, so that it is kept when the operator stops
+    /// applying it: a field without an owner falls back to 1.
     ///
     /// # Errors
-    /// When the API server refuses or fails.
+    /// If the API server rejects the write or fails.
     pub async fn hand_over_replicas(&self, workload: &WorkloadRecord) -> Result<(), kube::Error> {
         let applied = self.set_replicas(workload, workload.desired).await;
         applied.map(drop)
     }
 
-    /// Sets the number of replicas under a field manager of its own.
+    /// Sets the number of replicas under a separate field manager.
     ///
     /// # Errors
-    /// When the API server refuses or fails.
+    /// If the API server rejects the write or fails.
     pub async fn set_replicas(
         &self,
         workload: &WorkloadRecord,
@@ -141,11 +141,11 @@ impl Workloads {
         self.update_as(workload, manager::HANDOVER, &object).await
     }
 
-    /// Transfers the former operator's fields to our field manager, so that our next apply removes those that we no
-    /// longer send (WRK-7). `index` is the position of its entry in `managedFields`.
+    /// Transfers the former operator's fields to this operator's field manager, so that the next apply removes those
+    /// that it no longer contains (WRK-7). `index` is the position of its entry in `managedFields`.
     ///
     /// # Errors
-    /// `Stale` when the entry no longer exists.
+    /// `Stale` if the entry no longer exists.
     pub async fn take_over_fields(
         &self,
         workload: &WorkloadRecord,
@@ -170,7 +170,7 @@ impl Workloads {
     /// Deletes the workload, and its pods in the background. Succeeds if it does not exist.
     ///
     /// # Errors
-    /// `Stale` when another object has its name.
+    /// `Stale` if another object has its name.
     pub async fn delete(&self, workload: &WorkloadRecord) -> Result<(), WriteError> {
         let (key, uid) = (&workload.metadata.key, &workload.metadata.uid);
         match workload.kind {
@@ -179,10 +179,10 @@ impl Workloads {
         }
     }
 
-    /// Removes our owner reference from the workload, which then outlives its actor (FW-23).
+    /// Removes the actor's owner reference from the workload, which then outlives it (FW-23).
     ///
     /// # Errors
-    /// `Stale` when another object has its name.
+    /// `Stale` if another object has its name.
     pub async fn orphan(&self, workload: &WorkloadRecord, actor: &str) -> Result<(), WriteError> {
         let (key, uid) = (&workload.metadata.key, &workload.metadata.uid);
         match workload.kind {
@@ -194,7 +194,7 @@ impl Workloads {
     /// Transfers the workload to the actor with the uid `successor`, which has the name of the former owner (D13).
     ///
     /// # Errors
-    /// `Stale` when another object has its name.
+    /// `Stale` if another object has its name.
     pub async fn reparent(
         &self,
         workload: &WorkloadRecord,
@@ -212,26 +212,27 @@ impl Workloads {
         }
     }
 
-    /// Deletes the workload, and leaves its pods to the next one of its name (FW-22).
+    /// Deletes the workload, but orphans its pods, which the next workload of its name adopts (FW-22).
     ///
     /// # Errors
-    /// `Stale` when another object has its name.
-    pub async fn delete_leaving_pods(&self, workload: &WorkloadRecord) -> Result<(), WriteError> {
+    /// `Stale` if another object has its name.
+    pub async fn delete_orphaning_pods(&self, workload: &WorkloadRecord) -> Result<(), WriteError> {
         let (key, uid) = (&workload.metadata.key, &workload.metadata.uid);
         match workload.kind {
-            WorkloadKind::Deployment => self.deployments.delete_alone(key, uid).await,
-            WorkloadKind::StatefulSet => self.stateful_sets.delete_alone(key, uid).await,
+            WorkloadKind::Deployment => self.deployments.delete_orphaning(key, uid).await,
+            WorkloadKind::StatefulSet => self.stateful_sets.delete_orphaning(key, uid).await,
         }
     }
 
     /// Takes over the fields that kubectl and Helm own, and records that in an annotation on the workload (FW-22).
     ///
     /// # Errors
-    /// `Stale` when the workload changed in the meantime, or no longer exists.
+    /// `Stale` if the workload changed concurrently, or no longer exists.
     pub async fn reclaim_fields(&self, workload: &WorkloadRecord) -> Result<(), WriteError> {
         let key = &workload.metadata.key;
-        let live = self.whole(workload.kind, key).await?;
-        let live = live.filter(|it| it.metadata.uid.as_deref() == Some(&*workload.metadata.uid));
+        let live = self.get_full(workload.kind, key).await?;
+        let live =
+            live.filter(|live| live.metadata.uid.as_deref() == Some(&*workload.metadata.uid));
         let live = live.ok_or(WriteError::Stale)?;
         let entries = live.metadata.managed_fields.iter().flatten();
         let entries: Vec<Value> = entries.map(|entry| json!(entry)).collect();
@@ -256,19 +257,19 @@ impl Workloads {
     /// Paths of the immutable fields in which the live object differs from `object`.
     ///
     /// # Errors
-    /// When the API server fails.
+    /// If the API server fails.
     pub async fn immutable_differences(
         &self,
         kind: WorkloadKind,
         key: &Key,
         object: &Value,
     ) -> Result<Vec<String>, kube::Error> {
-        let live = self.whole(kind, key).await?;
+        let live = self.get_full(kind, key).await?;
         let live = live.map(|live| immutable::differences(kind, object, &live.data));
         Ok(live.unwrap_or_default())
     }
 
-    async fn whole(
+    async fn get_full(
         &self,
         kind: WorkloadKind,
         key: &Key,
@@ -283,6 +284,6 @@ impl Workloads {
     }
 }
 
-fn of_kind<K>(seen: Option<Arc<OfKind<K>>>) -> Option<Arc<WorkloadRecord>> {
-    seen.map(|seen| Arc::clone(&seen.record))
+fn of_kind<K>(typed: Option<Arc<TypedWorkload<K>>>) -> Option<Arc<WorkloadRecord>> {
+    typed.map(|typed| Arc::clone(&typed.record))
 }

@@ -1,19 +1,19 @@
-//! Turns a refusal for a missing right into the RBAC rule that is missing (FW-27).
+//! Derives the missing RBAC rule from the API server's refusal (FW-27).
 
 use super::{Fault, Reason, Requeue};
 
-/// The fault of the account that `message` names; `None` if something other than a right is missing.
-pub(super) fn missing_right(what: &str, message: &str) -> Option<Fault> {
-    let refusal = Refusal::read(message)?;
+/// The fault for a missing permission; `None` if `message` reports another refusal.
+pub(super) fn missing_permission(object: &str, message: &str) -> Option<Fault> {
+    let refusal = ForbiddenMessage::parse(message)?;
     Some(Fault {
         reason: Reason::NotAuthorized,
-        message: format!("{what}: {}", refusal.told()),
+        message: format!("{object}: {}", refusal.describe()),
         retry: Requeue::SlowBackoff,
     })
 }
 
 /// The API server's wording: `User "U" cannot VERB resource "R" in API group "G" in the namespace "N"`.
-struct Refusal<'a> {
+struct ForbiddenMessage<'a> {
     user: &'a str,
     verb: &'a str,
     resource: &'a str,
@@ -21,8 +21,8 @@ struct Refusal<'a> {
     namespace: &'a str,
 }
 
-impl<'a> Refusal<'a> {
-    fn read(message: &'a str) -> Option<Self> {
+impl<'a> ForbiddenMessage<'a> {
+    fn parse(message: &'a str) -> Option<Self> {
         let (_, rest) = message.split_once("is forbidden: User \"")?;
         let (user, rest) = rest.split_once("\" cannot ")?;
         let (verb, rest) = rest.split_once(" resource \"")?;
@@ -38,21 +38,21 @@ impl<'a> Refusal<'a> {
         })
     }
 
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         let account = self.user.strip_prefix("system:serviceaccount:");
         let account = account.and_then(|account| account.split_once(':'));
-        let who = account.map_or_else(
+        let account_name = account.map_or_else(
             || format!("user {}", self.user),
             |(namespace, name)| format!("ServiceAccount {namespace}/{name}"),
         );
-        // An apply may create the object: with only one of the two verbs, the other would be missing next.
+        // An apply may create the object, so it needs both verbs.
         let verbs = match self.verb {
             "create" | "patch" => "create, patch",
             verb => verb,
         };
         let (group, resource) = (self.group, self.resource);
         format!(
-            "{who} is missing the rule {{apiGroups: [{group:?}], resources: [{resource}], verbs: [{verbs}]}} in \
+            "{account_name} is missing the rule {{apiGroups: [{group:?}], resources: [{resource}], verbs: [{verbs}]}} in \
              namespace {}; grant it with a Role and a RoleBinding",
             self.namespace
         )
@@ -61,11 +61,11 @@ impl<'a> Refusal<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::missing_right;
+    use super::missing_permission;
     use crate::fault::Reason;
 
-    fn told(message: &str) -> Option<String> {
-        let fault = missing_right("Deployment team/a", message)?;
+    fn message_for(message: &str) -> Option<String> {
+        let fault = missing_permission("Deployment team/a", message)?;
         assert_eq!(fault.reason, Reason::NotAuthorized);
         Some(fault.message)
     }
@@ -75,19 +75,19 @@ mod tests {
     fn account_and_missing_rule_are_named() {
         let refusal = r#"deployments.apps "a" is forbidden: User "system:serviceaccount:team:asya-applier" cannot patch resource "deployments" in API group "apps" in the namespace "team": RBAC: role not found"#;
         assert_eq!(
-            told(refusal).unwrap(),
+            message_for(refusal).unwrap(),
             "Deployment team/a: ServiceAccount team/asya-applier is missing the rule {apiGroups: [\"apps\"], \
              resources: [deployments], verbs: [create, patch]} in namespace team; grant it with a Role and a RoleBinding"
         );
-        let own = r#"serviceaccounts "asya-applier" is forbidden: User "system:serviceaccount:asya-system:asya-operator" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "team""#;
-        let own = told(own).unwrap();
+        let impersonation = r#"serviceaccounts "asya-applier" is forbidden: User "system:serviceaccount:asya-system:asya-operator" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "team""#;
+        let impersonation = message_for(impersonation).unwrap();
         assert!(
-            own.contains(r#"asya-system/asya-operator is missing the rule {apiGroups: [""], resources: [serviceaccounts], verbs: [impersonate]}"#),
-            "{own}"
+            impersonation.contains(r#"asya-system/asya-operator is missing the rule {apiGroups: [""], resources: [serviceaccounts], verbs: [impersonate]}"#),
+            "{impersonation}"
         );
-        let person = r#"deployments.apps "a" is forbidden: User "jane" cannot get resource "deployments" in API group "apps" in the namespace "team""#;
+        let user = r#"deployments.apps "a" is forbidden: User "jane" cannot get resource "deployments" in API group "apps" in the namespace "team""#;
         assert!(
-            told(person)
+            message_for(user)
                 .unwrap()
                 .contains("user jane is missing the rule")
         );
@@ -95,13 +95,13 @@ mod tests {
 
     /// API-5
     #[test]
-    fn rejected_content_is_not_a_missing_right() {
+    fn rejected_content_is_not_a_missing_permission() {
         for text in [
             r#"pods "a" is forbidden: exceeded quota: small, requested: pods=1"#,
             r#"deployments.apps "a" is forbidden: violates PodSecurity "restricted""#,
             "admission webhook denied the request",
         ] {
-            assert_eq!(told(text), None, "{text}");
+            assert_eq!(message_for(text), None, "{text}");
         }
     }
 }

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use kube::core::Status;
 
-use super::Fenced;
-use super::authorization::missing_right;
-use super::{Fault, Reason, Requeue};
+use super::authorization::missing_permission;
+use super::{Conflict, Fault, Fenced, Reason, Requeue};
 
 /// Why a reconcile could neither act nor report a condition.
 #[derive(Debug, thiserror::Error)]
@@ -14,7 +13,7 @@ pub enum Error {
     /// The reconcile had read stale data.
     #[error("{0} was changed concurrently")]
     Stale(&'static str),
-    /// The broker was not called: too many calls are in flight. This is no state of the actor.
+    /// The broker was not called, because too many calls are in flight. This says nothing about the actor.
     #[error("{0}")]
     Busy(String, Duration),
     /// The API server failed, or refused for a transient reason.
@@ -22,52 +21,52 @@ pub enum Error {
     Api(#[source] kube::Error),
 }
 
-/// Why a step of a reconcile was not taken.
+/// Why a step of a reconcile failed.
 #[derive(Debug)]
 pub enum StepError {
-    /// A state of the actor, reported in its conditions. Steps that do not depend on this one are still taken.
-    Refused(Fault),
+    /// A fault of the actor, reported in its conditions. Steps that do not depend on this one still run.
+    Fault(Fault),
     /// Ends the reconcile.
-    Aborted(Error),
+    Error(Error),
 }
 
 impl StepError {
-    /// Classifies the API server's error for a write of `what`.
-    pub fn of_write(what: &str, error: kube::Error) -> Self {
-        refused(what, error).map_or_else(Self::Aborted, Self::Refused)
+    /// Classifies the API server's error for a write of `object`.
+    pub fn of_write(object: &str, error: kube::Error) -> Self {
+        classify_write_error(object, error).map_or_else(Self::Error, Self::Fault)
     }
 
     /// The fault to report.
     ///
     /// # Errors
-    /// When the reconcile ends.
+    /// If the error ends the reconcile.
     pub fn fault(self) -> Result<Fault, Error> {
         match self {
-            Self::Refused(fault) => Ok(fault),
-            Self::Aborted(error) => Err(error),
+            Self::Fault(fault) => Ok(fault),
+            Self::Error(error) => Err(error),
         }
     }
 
-    /// Whether this error of a creation may hide that the name is taken: the API server rejects some objects before it
-    /// checks whether one exists.
-    pub fn may_be_taken(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Aborted(Error::Stale(_)))
+    /// Whether the name may be taken even though the create failed for another reason: the API server rejects some
+    /// objects before it checks whether the name exists.
+    pub fn object_may_exist(&self) -> bool {
+        matches!(self, Self::Fault(_) | Self::Error(Error::Stale(_)))
     }
 }
 
 impl From<Error> for StepError {
     fn from(error: Error) -> Self {
-        Self::Aborted(error)
+        Self::Error(error)
     }
 }
 
 impl From<Fault> for StepError {
     fn from(fault: Fault) -> Self {
-        Self::Refused(fault)
+        Self::Fault(fault)
     }
 }
 
-/// Retry delay for an exceeded quota: no event announces that it has room again (FW-28).
+/// Retry delay for an exceeded quota, because no event reports when it is no longer exceeded (FW-28).
 const QUOTA: Duration = Duration::from_mins(1);
 
 impl Error {
@@ -79,7 +78,7 @@ impl Error {
             Self::Api(kube::Error::Api(status)) if status.code == 429 => "api_throttled",
             Self::Api(kube::Error::Api(status)) if status.code >= 500 => "api_failed",
             Self::Api(kube::Error::Api(_)) => "api_refused",
-            Self::Api(error) if Fenced::caused(error) => "fenced",
+            Self::Api(error) if Fenced::is_cause_of(error) => "fenced",
             Self::Api(_) => "api_unreachable",
         }
     }
@@ -99,7 +98,7 @@ impl Error {
                     Some(seconds) => Requeue::After(Duration::from_secs(u64::from(seconds))),
                     None if (400..500).contains(&status.code)
                         && status.code != 429
-                        && status.code != 409 =>
+                        && Conflict::of_status(status).is_none() =>
                     {
                         Requeue::SlowBackoff
                     }
@@ -111,26 +110,28 @@ impl Error {
     }
 }
 
-/// Classifies the API server's error for a write of a child: rejected content becomes a condition of the actor,
-/// anything else is not the actor's fault.
-fn refused(what: &str, error: kube::Error) -> Result<Fault, Error> {
+/// Classifies the API server's error for a write of a child: rejected content becomes a condition of the actor, any
+/// other error ends the reconcile.
+fn classify_write_error(object: &str, error: kube::Error) -> Result<Fault, Error> {
+    if Conflict::of(&error).is_some() {
+        return Err(Error::Stale("an object"));
+    }
     match error {
-        kube::Error::Api(status) if status.is_conflict() => Err(Error::Stale("an object")),
         kube::Error::Api(status) if status.is_forbidden() => {
-            let right = missing_right(what, &status.message);
-            Ok(right.unwrap_or_else(|| refusal(what, &status)))
+            let permission_fault = missing_permission(object, &status.message);
+            Ok(permission_fault.unwrap_or_else(|| result(object, &status)))
         }
-        kube::Error::Api(status) if is_refusal(&status) => Ok(refusal(what, &status)),
+        kube::Error::Api(status) if is_rejection(&status) => Ok(result(object, &status)),
         error => Err(Error::Api(error)),
     }
 }
 
-fn refusal(what: &str, status: &Status) -> Fault {
+fn result(object: &str, status: &Status) -> Fault {
     Fault {
         reason: Reason::ReconcileError,
-        message: format!("{what}: {}", status.message),
+        message: format!("{object}: {}", status.message),
         retry: match status {
-            // A kind is served a moment after its CRD was installed.
+            // A kind is served only shortly after its CRD is created.
             _ if status.is_not_found() => Requeue::Backoff,
             _ if status.message.contains("exceeded quota") => Requeue::After(QUOTA),
             _ => Requeue::SlowBackoff,
@@ -138,9 +139,9 @@ fn refusal(what: &str, status: &Status) -> Fault {
     }
 }
 
-/// The API server returns 500 for a value of the wrong type that the schemaless template let through. Only the text
+/// The API server returns 500 for a value of the wrong type in the pod template, which has no schema. Only the text
 /// distinguishes that from a server failure.
-fn is_refusal(status: &Status) -> bool {
+fn is_rejection(status: &Status) -> bool {
     match status.code {
         429 => false,
         400..500 => true,
@@ -161,17 +162,17 @@ mod tests {
 
     use std::time::Duration;
 
-    use super::{Error, refused};
+    use super::{Error, classify_write_error};
     use crate::fault::{Reason, Requeue};
 
-    fn answer(code: u16, message: &str) -> kube::Error {
+    fn api_error(code: u16, message: &str) -> kube::Error {
         let reason = if code == 409 { "Conflict" } else { "" };
         kube::Error::Api(Status::failure(message, reason).with_code(code).boxed())
     }
 
     /// API-5, API-6
     #[test]
-    fn rejected_content_is_the_actors_fault_whatever_the_status_code() {
+    fn rejected_content_is_a_fault_of_the_actor_for_every_status_code() {
         for (code, text) in [
             (400, "strict decoding error"),
             (403, "exceeded quota"),
@@ -185,7 +186,7 @@ mod tests {
                 "failed to convert new object (a/b; apps/v1, Kind=Deployment) to proper version: quantities",
             ),
         ] {
-            let fault = refused("Deployment a/b", answer(code, text)).unwrap();
+            let fault = classify_write_error("Deployment a/b", api_error(code, text)).unwrap();
             assert_eq!(fault.reason, Reason::ReconcileError, "{text}");
             assert_eq!(fault.message, format!("Deployment a/b: {text}"));
             let quota = super::Requeue::After(super::QUOTA);
@@ -199,13 +200,13 @@ mod tests {
 
     /// FW-28, FW-32
     #[test]
-    fn requeue_depends_on_what_failed() {
-        let busy: Status = serde_json::from_str(
+    fn requeue_depends_on_the_error() {
+        let throttled: Status = serde_json::from_str(
             r#"{"status": "Failure", "code": 429, "details": {"retryAfterSeconds": 7}}"#,
         )
         .unwrap();
         let unreachable = kube::Error::Service("connection refused".into());
-        for (error, kind, wanted) in [
+        for (error, kind, expected) in [
             (Error::Stale("an object"), "stale", Requeue::Now),
             (
                 Error::Busy("busy".to_owned(), Duration::from_secs(9)),
@@ -213,44 +214,56 @@ mod tests {
                 Requeue::After(Duration::from_secs(9)),
             ),
             (
-                Error::Api(kube::Error::Api(busy.boxed())),
+                Error::Api(kube::Error::Api(throttled.boxed())),
                 "api_throttled",
                 Requeue::After(Duration::from_secs(7)),
             ),
             (
-                Error::Api(answer(429, "")),
+                Error::Api(api_error(429, "")),
                 "api_throttled",
                 Requeue::Backoff,
             ),
-            (Error::Api(answer(500, "")), "api_failed", Requeue::Backoff),
-            (Error::Api(answer(503, "")), "api_failed", Requeue::Backoff),
-            (Error::Api(answer(409, "")), "api_refused", Requeue::Backoff),
             (
-                Error::Api(answer(403, "")),
+                Error::Api(api_error(500, "")),
+                "api_failed",
+                Requeue::Backoff,
+            ),
+            (
+                Error::Api(api_error(503, "")),
+                "api_failed",
+                Requeue::Backoff,
+            ),
+            (
+                Error::Api(api_error(409, "")),
+                "api_refused",
+                Requeue::Backoff,
+            ),
+            (
+                Error::Api(api_error(403, "")),
                 "api_refused",
                 Requeue::SlowBackoff,
             ),
             (
-                Error::Api(answer(422, "")),
+                Error::Api(api_error(422, "")),
                 "api_refused",
                 Requeue::SlowBackoff,
             ),
             (Error::Api(unreachable), "api_unreachable", Requeue::Backoff),
         ] {
-            assert_eq!((error.kind(), error.retry()), (kind, wanted), "{error}");
+            assert_eq!((error.kind(), error.retry()), (kind, expected), "{error}");
         }
     }
 
     /// FW-31
     #[test]
-    fn api_server_failure_is_not_the_actors_fault() {
+    fn api_server_failure_is_not_a_fault_of_the_actor() {
         for (code, text) in [
             (409, "the object has been modified"),
             (429, "too many requests"),
             (500, "etcdserver: request timed out"),
             (503, "shutting down"),
         ] {
-            let error = refused("Deployment a/b", answer(code, text)).unwrap_err();
+            let error = classify_write_error("Deployment a/b", api_error(code, text)).unwrap_err();
             assert_eq!(matches!(error, Error::Stale(_)), code == 409, "{text}");
         }
     }

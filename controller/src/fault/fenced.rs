@@ -10,7 +10,7 @@ pub struct Fenced;
 impl Fenced {
     /// Whether `error` or one of its sources comes from the fence.
     #[must_use]
-    pub fn caused(error: &(dyn Error + 'static)) -> bool {
-        error.is::<Self>() || error.source().is_some_and(Self::caused)
+    pub fn is_cause_of(error: &(dyn Error + 'static)) -> bool {
+        error.is::<Self>() || error.source().is_some_and(Self::is_cause_of)
     }
 }

@@ -1,10 +1,14 @@
-//! What failed, whom it affects, and when to try again.
+//! Faults and errors: what failed, what it affects, and when to requeue.
 
 mod authorization;
+mod conflict;
 mod error;
 mod fenced;
 mod reason;
+mod requeue;
 
+pub use conflict::{Conflict, OwnedField};
 pub use error::{Error, StepError};
 pub use fenced::Fenced;
-pub use reason::{Failure, Fault, Reason, Requeue};
+pub use reason::{Fault, Reason};
+pub use requeue::{BackoffKind, Requeue};

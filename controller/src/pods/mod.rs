@@ -1,5 +1,5 @@
-//! What keeps pods from running, and how status summarizes it.
+//! Failures that keep pods from running, and their summary for the status.
 
-pub mod mounts;
-pub mod refusals;
+pub mod creation_failures;
+pub mod mount_failures;
 pub mod summary;

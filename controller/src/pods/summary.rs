@@ -5,27 +5,27 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::record::{Class, PodRecord, Problem};
+use crate::record::{PodRecord, Problem, ProblemClass};
 
 /// How long a container's failed exit counts as a failure (STA-2).
 const FAILED_EXIT_COUNTS: Duration = Duration::from_mins(10);
 
-/// An actor's pods, counted.
+/// Counts of an actor's pods.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pods {
     /// Ready pods of the current template.
     pub current_ready: i32,
     /// Pods of an older template that are not terminating.
-    pub old: i32,
+    pub outdated: i32,
     /// Terminating pods of the current template.
-    pub leaving: i32,
-    /// All pods that have not finished, terminating ones included.
+    pub terminating: i32,
+    /// All pods that have not finished, including terminating ones.
     pub existing: i32,
     /// Pods with a known failure.
     pub failing: i32,
     /// Other pods that are not ready.
     pub pending: i32,
-    /// The failure of the first class among pods of the current template, with its pod.
+    /// The failure of the highest class among pods of the current template, with its pod.
     pub failure: Option<(Problem, Arc<str>)>,
     /// Earliest time since which a running pod of the current template has been unready.
     pub unready_since: Option<Timestamp>,
@@ -37,7 +37,7 @@ impl Pods {
     /// Counts `pods`; `template_hash` is that of the current template.
     pub fn count(pods: &[Arc<PodRecord>], template_hash: Option<&str>, now: Timestamp) -> Self {
         let mut counts = Self::default();
-        // Of pods with equal failures, the smallest name is reported, so that the message is stable between reconciles.
+        // Sort by name, so that of several equal failures every reconcile reports the same pod.
         let mut by_name: Vec<_> = pods.iter().collect();
         by_name.sort_by(|one, other| one.metadata.key.name.cmp(&other.metadata.key.name));
         for pod in by_name {
@@ -53,11 +53,11 @@ impl Pods {
         self.existing += 1;
         let current = template_hash.is_none() || pod.template_hash.as_deref() == template_hash;
         if pod.metadata.deleting {
-            self.leaving += i32::from(current);
+            self.terminating += i32::from(current);
             return;
         }
         if !current {
-            self.old += 1;
+            self.outdated += 1;
         }
         if pod.ready {
             self.current_ready += i32::from(current);
@@ -73,7 +73,7 @@ impl Pods {
             }
             return;
         };
-        if problem.class == Class::PendingResources {
+        if problem.class == ProblemClass::PendingResources {
             self.pending += 1;
         } else {
             self.failing += 1;
@@ -109,7 +109,7 @@ impl Pods {
     }
 }
 
-/// Message of the condition for a failure (STA-3).
+/// Condition message for a failure (STA-3).
 pub fn message(problem: &Problem, pod: &str) -> String {
     match &problem.container {
         Some(container) => format!("Container {container}: {} (pod {pod})", problem.reason),

@@ -5,22 +5,22 @@ use crate::context::Context;
 use crate::fault::Requeue;
 use crate::record::Key;
 
-/// Requeue interval: the actors of another namespace are listed within moments, unless the list fails.
-const SHORTLY: std::time::Duration = std::time::Duration::from_secs(1);
+/// Requeue interval. Listing the actors of another namespace takes moments, unless it fails.
+const UNSYNCED_RETRY: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Context {
     /// Returns when to requeue an actor whose caches are not synced; `None` if it can be reconciled.
-    pub(super) fn is_blind(&self, key: &Key) -> Option<Requeue> {
+    pub(super) fn requeue_until_synced(&self, key: &Key) -> Option<Requeue> {
         let actors = &self.stores.actors;
         let actor = actors.get(key)?;
-        blind(
-            self.lists_all(&key.namespace),
-            actors.awaits_lists(),
-            actor.told.queue.is_some(),
+        requeue_if_unsynced(
+            self.has_listed_all(&key.namespace),
+            actors.has_pending_lists(),
+            actor.status_view.queue.is_some(),
         )
     }
 
-    fn lists_all(&self, namespace: &str) -> bool {
+    fn has_listed_all(&self, namespace: &str) -> bool {
         let (stores, workloads) = (&self.stores, &self.workloads);
         stores.actors.is_listed(namespace)
             && stores.pods.is_listed(namespace)
@@ -32,7 +32,7 @@ impl Context {
     }
 
     /// Returns whether the caches of KEDA's objects are synced, so that an absent object does not exist.
-    pub(super) fn sees_keda(&self, namespace: &str) -> bool {
+    pub(super) fn keda_is_synced(&self, namespace: &str) -> bool {
         self.keda.is_installed()
             && self.scaled_objects.store.is_listed(namespace)
             && self.trigger_authentications.store.is_listed(namespace)
@@ -41,11 +41,11 @@ impl Context {
 
 /// An actor with a queue proceeds while other namespaces are being listed, because no actor there can take its queue
 /// (QUE-3).
-fn blind(lists_own: bool, awaits_others: bool, has_queue: bool) -> Option<Requeue> {
-    match (lists_own, awaits_others) {
+fn requeue_if_unsynced(own_synced: bool, awaits_others: bool, has_queue: bool) -> Option<Requeue> {
+    match (own_synced, awaits_others) {
         // The completed list enqueues its actors.
         (false, _) => Some(Requeue::AwaitChange),
-        (true, true) if !has_queue => Some(Requeue::After(SHORTLY)),
+        (true, true) if !has_queue => Some(Requeue::After(UNSYNCED_RETRY)),
         (true, _) => None,
     }
 }
@@ -60,13 +60,13 @@ mod tests {
         let rows = [
             (true, false, false, None),
             (true, true, true, None),
-            (true, true, false, Some(Requeue::After(SHORTLY))),
+            (true, true, false, Some(Requeue::After(UNSYNCED_RETRY))),
             (false, false, true, Some(Requeue::AwaitChange)),
             (false, true, false, Some(Requeue::AwaitChange)),
         ];
-        for (own, others, queue, wanted) in rows {
-            let seen = blind(own, others, queue);
-            assert_eq!(seen, wanted, "{own} {others} {queue}");
+        for (own, others, queue, expected) in rows {
+            let requeue = requeue_if_unsynced(own, others, queue);
+            assert_eq!(requeue, expected, "{own} {others} {queue}");
         }
     }
 }

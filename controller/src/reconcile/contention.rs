@@ -1,32 +1,31 @@
-//! Contention over a field that another manager takes back (docs/spec/binding.md, section 7). Pure: the caller observes
-//! the field and stores the state in the actor's status.
+//! Contention over a field that another manager changes or owns (docs/spec/binding.md, section 7). Pure: the caller
+//! observes the field and stores the state in the actor's status.
 
-pub mod contest;
-pub mod field_owner;
+pub mod drift_restore;
+pub mod field_manager;
 pub mod history;
-pub mod restoring;
 
 use std::num::NonZeroU8;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-/// Consecutive losses after which the operator gives up.
-const MOST: u8 = 5;
-/// The longest backoff after a loss.
-const LONGEST: Duration = Duration::from_mins(5);
+/// Consecutive conflicts after which the operator stops writing the field.
+const MAX_CONFLICTS: u8 = 5;
+/// The longest backoff after a conflict.
+const MAX_BACKOFF: Duration = Duration::from_mins(5);
 
-/// What a contested field is for. Each part has a state of its own, and status has room for all parts of one actor: a
+/// What a contested field belongs to. Each part has its own state. Status has room for every part of one actor: a
 /// binding has no workload of ours, and a standalone actor contests only that and the `ScaledObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
+pub enum ConflictPart {
     /// Our containers, volumes and annotations in a pod template (CONF-1).
     Template,
     /// The annotation that triggers a rollout (CONF-2).
     Roll,
-    /// The annotation that takes autoscaling from the target's owner (CONF-3).
+    /// The annotation that hands autoscaling of the target over to the queue (CONF-3).
     Autoscaler,
-    /// The number of pods, which belongs to the autoscaler (CONF-4).
+    /// The target's replicas, which the autoscaler owns (CONF-4).
     Replicas,
     /// Our fields of the `ScaledObject` (CONF-5, WRK-8).
     ScaledObject,
@@ -34,7 +33,7 @@ pub enum Part {
     Workload,
 }
 
-impl Part {
+impl ConflictPart {
     pub const ALL: [Self; 6] = [
         Self::Template,
         Self::Roll,
@@ -57,27 +56,27 @@ impl Part {
     }
 }
 
-/// The specs for which attempts were given up; changed specs start over (CONF-6).
+/// Revision of the actor's and the target's spec. The operator stops writing a field until it changes (CONF-6).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Specs {
+pub struct SpecRevision {
     /// The actor's generation.
     pub generation: i64,
-    /// Identifies the target's spec without our fields and the replicas: a plain target's own generation rises with
-    /// every contested write.
-    pub target: String,
+    /// Identifies the target's spec without our fields and the replicas; the target's own `metadata.generation` rises
+    /// with every contested write.
+    pub target_spec_hash: String,
 }
 
-/// Consecutive losses: at least one, and fewer than make the operator give up.
+/// Consecutive conflicts: at least one, and fewer than `MAX_CONFLICTS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Losses(NonZeroU8);
+pub struct ConflictCount(NonZeroU8);
 
-impl Losses {
+impl ConflictCount {
     const ONE: Self = Self(NonZeroU8::MIN);
 
-    /// `None`: there was none, or so many that the operator has given up.
-    pub fn new(losses: i32) -> Option<Self> {
-        let losses = u8::try_from(losses).ok().and_then(NonZeroU8::new)?;
-        (losses.get() < MOST).then_some(Self(losses))
+    /// `None` if there was none, or at least `MAX_CONFLICTS`.
+    pub fn new(conflicts: i32) -> Option<Self> {
+        let count = u8::try_from(conflicts).ok().and_then(NonZeroU8::new)?;
+        (count.get() < MAX_CONFLICTS).then_some(Self(count))
     }
 
     pub fn get(self) -> i32 {
@@ -88,25 +87,25 @@ impl Losses {
         Self::new(self.get() + 1)
     }
 
-    /// Backoff after the last loss.
-    fn wait(self, base: Duration) -> Duration {
+    /// Backoff after the last conflict.
+    fn backoff(self, base: Duration) -> Duration {
         let factor = 1_u32 << self.0.get();
-        base.saturating_mul(factor).min(LONGEST)
+        base.saturating_mul(factor).min(MAX_BACKOFF)
     }
 }
 
 /// The contention state of a field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum State {
-    /// Uncontested, or not needed any more.
+pub enum ContentionState {
+    /// Uncontested, or no longer needed.
     #[default]
     Idle,
-    /// Written again after this many losses.
-    Held(Losses),
-    /// Taken back this many times; must not be written before this time.
-    Waiting(Losses, Timestamp),
-    /// Must not be written any more while the specs are these.
-    Stopped(Specs),
+    /// Written again after this many conflicts.
+    Held(ConflictCount),
+    /// Changed by others this many times; must not be written before this time.
+    Waiting(ConflictCount, Timestamp),
+    /// Must not be written until the specs change.
+    Stopped(SpecRevision),
 }
 
 /// A field as observed in a reconcile.
@@ -114,76 +113,90 @@ pub enum State {
 pub struct FieldView {
     /// Whether the field is needed.
     pub needed: bool,
-    /// Whether we wrote it, and have wanted the same since.
+    /// Whether we wrote it, and the desired value has not changed since.
     pub written: bool,
     /// Whether it has the desired value.
-    pub stands: bool,
+    pub in_place: bool,
 }
 
-/// What to do about a field.
+/// What a reconcile does about a contested field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldStep {
+pub enum FieldDecision {
     /// Nothing: it is not needed, or has the desired value.
-    Rest,
+    Keep,
+    /// Nothing: it has the desired value again. Its conflicts are reset if it still has it after this delay.
+    AwaitReset(Duration),
     /// It may be written.
     Write,
-    /// It was taken back: record a loss, write nothing.
-    Lost,
-    /// Write it after this delay, if it is still needed then.
+    /// Another manager changed it: record a conflict, write nothing.
+    Conflict,
+    /// Do not write it before this delay has passed.
     Wait(Duration),
-    /// Do not write it any more.
+    /// No longer write it.
     Stop,
 }
 
-impl State {
-    /// Decides for one field.
-    pub fn decide(&self, sight: FieldView, specs: &Specs, now: Timestamp) -> FieldStep {
+impl FieldDecision {
+    /// Whether the field must not be written for now, because another manager changed it.
+    pub fn is_contested(self) -> bool {
+        matches!(self, Self::Conflict | Self::Wait(_) | Self::Stop)
+    }
+}
+
+impl ContentionState {
+    /// Decides what to do about a field while these are the specs.
+    pub fn decide(
+        &self,
+        view: FieldView,
+        revision: &SpecRevision,
+        now: Timestamp,
+    ) -> FieldDecision {
         let FieldView {
             needed,
             written,
-            stands,
-        } = sight;
-        if !needed || stands {
-            return FieldStep::Rest;
+            in_place,
+        } = view;
+        if !needed || in_place {
+            return FieldDecision::Keep;
         }
         match self {
-            Self::Stopped(before) if before == specs => FieldStep::Stop,
+            Self::Stopped(before) if before == revision => FieldDecision::Stop,
             Self::Waiting(_, until) => match (*until).duration_since(now).try_into() {
-                Ok(wait) if *until > now => FieldStep::Wait(wait),
-                _ => FieldStep::Write,
+                Ok(wait) if *until > now => FieldDecision::Wait(wait),
+                _ => FieldDecision::Write,
             },
-            Self::Idle | Self::Held(_) if written => FieldStep::Lost,
-            Self::Idle | Self::Held(_) | Self::Stopped(_) => FieldStep::Write,
+            Self::Idle | Self::Held(_) if written => FieldDecision::Conflict,
+            Self::Idle | Self::Held(_) | Self::Stopped(_) => FieldDecision::Write,
         }
     }
 
-    /// The state after a loss. Attempts that were given up for other specs do not count.
-    pub fn lost(&self, specs: Specs, base: Duration, now: Timestamp) -> Self {
-        let losses = match self {
-            Self::Idle | Self::Stopped(_) => Some(Losses::ONE),
-            Self::Held(losses) | Self::Waiting(losses, _) => losses.next(),
+    /// The state after a conflict. Conflicts under other specs do not count.
+    pub fn after_conflict(&self, revision: SpecRevision, base: Duration, now: Timestamp) -> Self {
+        let count = match self {
+            Self::Idle | Self::Stopped(_) => Some(ConflictCount::ONE),
+            Self::Held(count) | Self::Waiting(count, _) => count.next(),
         };
-        let Some(losses) = losses else {
-            return Self::Stopped(specs);
+        let Some(count) = count else {
+            return Self::Stopped(revision);
         };
-        let until = now.checked_add(losses.wait(base));
-        Self::Waiting(losses, until.unwrap_or(Timestamp::MAX))
+        let until = now.checked_add(count.backoff(base));
+        Self::Waiting(count, until.unwrap_or(Timestamp::MAX))
     }
 
     /// The state after a write.
-    pub fn written(&self) -> Self {
+    pub fn after_write(&self) -> Self {
         match self {
             Self::Idle | Self::Stopped(_) => Self::Idle,
-            Self::Held(losses) | Self::Waiting(losses, _) => Self::Held(*losses),
+            Self::Held(count) | Self::Waiting(count, _) => Self::Held(*count),
         }
     }
 
-    /// Consecutive losses.
-    pub fn losses(&self) -> i32 {
+    /// Consecutive conflicts.
+    pub fn conflicts(&self) -> i32 {
         match self {
             Self::Idle => 0,
-            Self::Held(losses) | Self::Waiting(losses, _) => losses.get(),
-            Self::Stopped(_) => MOST.into(),
+            Self::Held(count) | Self::Waiting(count, _) => count.get(),
+            Self::Stopped(_) => MAX_CONFLICTS.into(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What an actor's spec asks for, or why that is not possible.
+//! The desired state of an actor, or why its spec cannot be acted on.
 
 mod binding;
 pub mod deletion;
@@ -9,17 +9,17 @@ mod standalone;
 use std::sync::Arc;
 
 use asya_shared::api::{AsyncActorSpec, AsyncActorStatus, ModeSpec, QueueStatus, WorkloadKind};
-use asya_shared::config::Transport;
-use asya_shared::scaling::{ScaleTarget, ScalingObjects, Untriggerable};
-use asya_shared::transport::{QueueNames, QueueOf};
+use asya_shared::config::{QueueNames, Transport};
+use asya_shared::scaling::{ScaleTarget, ScalingObjects, TriggerError};
+use asya_shared::transport::ActorQueue;
 use asya_shared::validate::{self, Subject, Write};
 
 use crate::context::Installation;
 use crate::fault::{Fault, Reason};
-use crate::reconcile::desired::scaling::scaling_of;
+use crate::reconcile::desired::scaling::build_scaling_objects;
 use crate::record::ActorRecord;
 
-pub use binding::Bound;
+pub use binding::DesiredBinding;
 pub use standalone::Standalone;
 
 /// The desired state of an actor.
@@ -30,19 +30,19 @@ pub struct Desired {
     pub transport: Transport,
     /// Names of the actor's queues.
     pub names: QueueNames,
-    /// Hash of everything that its queue should be.
+    /// Hash of the queue's desired configuration.
     pub queue_hash: String,
     /// What depends on the actor's mode.
     pub mode: Mode,
 }
 
-/// What only one of the two modes asks for.
+/// The part of the desired state that is specific to a mode.
 #[derive(Debug)]
 pub enum Mode {
     /// The operator manages the workload.
     Standalone(Box<Standalone>),
     /// Another controller manages it.
-    Binding(Box<Bound>),
+    Binding(Box<DesiredBinding>),
 }
 
 impl Desired {
@@ -55,26 +55,26 @@ impl Desired {
         }
     }
 
-    /// The queue of `actor`, as its broker has to know it.
-    pub fn queue_of(&self, actor: &ActorRecord) -> QueueOf {
+    /// The queue of `actor`, as its broker should have it.
+    pub fn queue_of(&self, actor: &ActorRecord) -> ActorQueue {
         queue_of(actor, &self.spec, self.names.clone())
     }
 
-    /// KEDA's objects that scale `target` by the actor's queue, or why the queue cannot be described to KEDA yet;
+    /// The KEDA objects that scale `target` by the actor's queue, or why no trigger can be built for the queue yet;
     /// `None` while scaling is off.
-    pub fn scaling_of(
+    pub fn scaling_objects(
         &self,
         actor: &ActorRecord,
         previous: &AsyncActorStatus,
         target: ScaleTarget<'_>,
-    ) -> Option<Result<ScalingObjects, Untriggerable>> {
+    ) -> Option<Result<ScalingObjects, TriggerError>> {
         let Self {
             spec,
             transport,
             names,
             ..
         } = self;
-        scaling_of(actor, previous, spec, (transport, names), target)
+        build_scaling_objects(actor, previous, spec, (transport, names), target)
     }
 
     /// `None` for a binding.
@@ -86,7 +86,7 @@ impl Desired {
     }
 
     /// `None` for a standalone actor.
-    pub fn bound(&self) -> Option<&Bound> {
+    pub fn bound(&self) -> Option<&DesiredBinding> {
         match &self.mode {
             Mode::Standalone(_) => None,
             Mode::Binding(bound) => Some(bound),
@@ -94,20 +94,20 @@ impl Desired {
     }
 }
 
-fn queue_of(actor: &ActorRecord, spec: &AsyncActorSpec, names: QueueNames) -> QueueOf {
+fn queue_of(actor: &ActorRecord, spec: &AsyncActorSpec, names: QueueNames) -> ActorQueue {
     let key = &actor.metadata.key;
-    QueueOf {
+    ActorQueue {
         names,
         namespace: key.namespace.to_string(),
         actor: key.name.to_string(),
         uid: actor.metadata.uid.to_string(),
-        timeout: spec.timeout_in_force(),
+        timeout: spec.effective_timeout(),
         adopts: actor.annotations.adopts().map(str::to_owned),
     }
 }
 
-/// Decodes and validates the spec. A fault is of the transport or of the spec; either way nothing is retried before
-/// something changes (VAL-19, VAL-20).
+/// Decodes and validates the spec. Neither a fault of the transport nor one of the spec is retried before something
+/// changes (VAL-19, VAL-20).
 ///
 /// `previous` is the status of the last reconcile. `scaled` are the kinds for which a workload with the actor's name is
 /// being scaled, desired or not.
@@ -151,7 +151,7 @@ pub fn desired(
                 installation,
                 actor,
                 previous,
-                scaled: scaled.contains(&template.kind_in_force()),
+                scaled: scaled.contains(&template.effective_kind()),
                 spec: &spec,
                 template,
                 transport,
@@ -159,15 +159,15 @@ pub fn desired(
             };
             Mode::Standalone(Box::new(inputs.desired()))
         }
-        ModeSpec::Binding(in_force) => Mode::Binding(Box::new(Bound::new(
+        ModeSpec::Binding(effective) => Mode::Binding(Box::new(DesiredBinding::new(
             installation,
             actor,
             &subject,
-            &in_force,
+            &effective,
             transport,
         ))),
     };
-    let queue_hash = transport.hash_of(&queue_of(actor, &spec, names.clone()));
+    let queue_hash = transport.desired_hash(&queue_of(actor, &spec, names.clone()));
     Ok(Arc::new(Desired {
         queue_hash,
         names,
@@ -177,11 +177,11 @@ pub fn desired(
     }))
 }
 
-/// Whether nothing with the actor's name has been created yet: by us, who record it in status, or by the former
-/// operator, which recorded nothing but left a status without a mode (VAL-11).
+/// Whether nothing has been created for the actor yet. We record what we create in status; the former operator recorded
+/// nothing, but left a status without a mode (VAL-11).
 fn is_new(previous: &AsyncActorStatus) -> bool {
-    let of_former = previous.mode.is_none() && *previous != AsyncActorStatus::default();
-    previous.queue.is_none() && previous.inventory.is_empty() && !of_former
+    let has_former_status = previous.mode.is_none() && *previous != AsyncActorStatus::default();
+    previous.queue.is_none() && previous.inventory.is_empty() && !has_former_status
 }
 
 #[cfg(test)]

@@ -1,35 +1,24 @@
 //! Results of dry runs of pods with the sidecar, as kept in status, and when to make the next one (SAFE-1 to SAFE-5).
 //!
 //! The webhook injects the sidecar into pods of an optional binding only while status says that the API server admits
-//! pods with the current actor part. Conditions are not read here: others may write them, and they lag (FW-30).
+//! pods with the current actor hash. Conditions are not read here: others may write them, and they lag (FW-30).
 
 use std::collections::BTreeSet;
 
 use asya_shared::api::InjectionStatus;
-use asya_shared::inject::bound::{Gate, InjectedHash};
+use asya_shared::inject::bound::{InjectedHash, ProbeResult};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-/// An error of the API server may quote a whole pod.
-const LONGEST_MESSAGE: usize = 1024;
+use crate::reconcile::model::outcome::ProbeOutcome;
+use crate::reconcile::model::status_time::to_the_second;
 
-/// Result of a dry run in this reconcile.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Probed {
-    /// No dry run was made.
-    #[default]
-    Untried,
-    /// The API server admits a pod with the sidecar.
-    Admitted,
-    /// The pod came back without the sidecar, for this reason. It proves nothing about a pod with the sidecar.
-    NotInjected(String),
-    /// The API server rejects a pod with the sidecar, with this error.
-    Refused(String),
-}
+/// An error of the API server may quote a whole pod.
+const MAX_MESSAGE_LENGTH: usize = 1024;
 
 /// What is known before a dry run.
 #[derive(Clone, Copy, Debug)]
-pub struct Known<'a> {
+pub struct InjectionFacts<'a> {
     /// The recorded status; `None` if there is none or an earlier release wrote it.
     pub before: Option<&'a InjectionStatus>,
     /// The injected hash that a pod created now would carry.
@@ -38,15 +27,15 @@ pub struct Known<'a> {
     pub generation: i64,
     /// Resources that need limits in this namespace; `None` until its quotas have been listed.
     pub limits: Option<&'a BTreeSet<Box<str>>>,
-    /// A pod of the target was admitted with this actor part, for this actor.
+    /// A pod of the target was admitted with this actor hash, for this actor.
     pub injected: bool,
-    /// The same for any actor uid: an actor that was deleted and created again has another one.
+    /// The same for any actor UID, since a recreated actor has a new one.
     pub admitted: bool,
 }
 
-impl Known<'_> {
-    /// Whether a dry run would add knowledge: the actor part, the spec or the release differs from the last one.
-    pub fn wants_probe(&self) -> bool {
+impl InjectionFacts<'_> {
+    /// Whether a new dry run is needed, because the actor hash, the spec or the release has changed since the last one.
+    pub fn needs_probe(&self) -> bool {
         let Some(limits) = self.limits else {
             return false;
         };
@@ -54,23 +43,29 @@ impl Known<'_> {
             return !self.injected;
         };
         // The webhook reads the limits from status, so they must be recorded there first.
-        if !says_limits(before, limits) {
+        if !has_limits(before, limits) {
             return false;
         }
         let Some(hash) = InjectedHash::parse(self.hash) else {
             return false;
         };
-        Gate::of(Some(before), &hash.actor) != Gate::Open
+        ProbeResult::from_status(Some(before), &hash.actor) != ProbeResult::Admitted
             || before.generation != Some(self.generation)
             || before.platform.as_deref() != Some(&hash.platform)
     }
 
     /// The status to record after this reconcile.
-    pub fn after(&self, probed: &Probed, binds: bool, now: Timestamp) -> Option<InjectionStatus> {
+    pub fn status_after(
+        &self,
+        probed: &ProbeOutcome,
+        binds: bool,
+        now: Timestamp,
+    ) -> Option<InjectionStatus> {
         let hash = InjectedHash::parse(self.hash)?;
         let legacy = self.before.is_none() && !binds;
-        let tells = matches!(probed, Probed::Admitted | Probed::Refused(_)) || self.injected;
-        if legacy && !tells {
+        let is_conclusive =
+            matches!(probed, ProbeOutcome::Admitted | ProbeOutcome::Rejected(_)) || self.injected;
+        if legacy && !is_conclusive {
             return None;
         }
         let mut status = self.before.cloned().unwrap_or_default();
@@ -78,49 +73,52 @@ impl Known<'_> {
             status.limits = limits.iter().map(|it| it.clone().into_string()).collect();
         }
         match probed {
-            Probed::Untried | Probed::NotInjected(_) if !legacy => {
-                // The dry run that is still due confirms this or closes the gate.
+            ProbeOutcome::NotRun | ProbeOutcome::NotInjected(_) if !legacy => {
+                // The pending dry run confirms this or stops injection.
                 if self.admitted && status.refused.as_ref() != Some(&hash.actor) {
                     status.proved = Some(hash.actor);
                 }
             }
-            Probed::Refused(text) => {
-                status.proved = status.proved.filter(|part| *part != hash.actor);
+            ProbeOutcome::Rejected(text) => {
+                status.proved = status.proved.filter(|verified| *verified != hash.actor);
                 status.refused = Some(hash.actor);
-                status.message = Some(shortened(text));
+                status.message = Some(truncate(text));
             }
             // A status from an earlier release: running pods prove what a dry run would.
-            Probed::Untried | Probed::NotInjected(_) | Probed::Admitted => {
+            ProbeOutcome::NotRun | ProbeOutcome::NotInjected(_) | ProbeOutcome::Admitted => {
                 status.proved = Some(hash.actor);
                 (status.refused, status.message) = (None, None);
             }
         }
-        if legacy || matches!(probed, Probed::Admitted | Probed::Refused(_)) {
+        if legacy || matches!(probed, ProbeOutcome::Admitted | ProbeOutcome::Rejected(_)) {
             status.generation = Some(self.generation);
             status.platform = Some(hash.platform);
         }
-        if self.before.is_none_or(|before| differs(before, &status)) {
+        if self
+            .before
+            .is_none_or(|before| affects_webhook(before, &status))
+        {
             // Truncated to seconds, the resolution of a pod's creation timestamp.
-            let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+            let now = to_the_second(now);
             status.since = Some(Time(now));
         }
         Some(status)
     }
 }
 
-fn says_limits(status: &InjectionStatus, limits: &BTreeSet<Box<str>>) -> bool {
-    let said = status.limits.iter().map(String::as_str);
-    said.eq(limits.iter().map(|it| &**it))
+fn has_limits(status: &InjectionStatus, limits: &BTreeSet<Box<str>>) -> bool {
+    let recorded = status.limits.iter().map(String::as_str);
+    recorded.eq(limits.iter().map(|it| &**it))
 }
 
-/// Whether the webhook decides differently from now on.
-fn differs(before: &InjectionStatus, after: &InjectionStatus) -> bool {
+/// Whether the change affects what the webhook decides.
+fn affects_webhook(before: &InjectionStatus, after: &InjectionStatus) -> bool {
     (&before.proved, &before.refused, &before.limits)
         != (&after.proved, &after.refused, &after.limits)
 }
 
-fn shortened(text: &str) -> String {
-    let end = text.floor_char_boundary(LONGEST_MESSAGE);
+fn truncate(text: &str) -> String {
+    let end = text.floor_char_boundary(MAX_MESSAGE_LENGTH);
     text.get(..end).unwrap_or_default().to_owned()
 }
 

@@ -15,10 +15,10 @@ mod status;
 pub(crate) mod tests;
 pub mod work_item;
 
-use k8s_openapi::jiff::Timestamp;
 use model::observed::Observed;
 use model::outcome::Outcome;
 
+use crate::clock;
 use crate::context::Context;
 use crate::fault::{Error, Requeue};
 use crate::record::Key;
@@ -27,7 +27,7 @@ use crate::work_queue::Attempt;
 pub use apply::shared;
 pub use contention::history::part_of;
 
-/// Brings one actor a step closer to its spec. Returns when to requeue; `None` if the actor no longer exists.
+/// Moves one actor a step closer to its spec. Returns when to requeue; `None` if the actor no longer exists.
 ///
 /// A fault of the actor, its workload or its broker is not an error but a state, reported in its conditions. On the
 /// `last` attempt, a fault that will not be retried says so.
@@ -39,68 +39,71 @@ pub async fn reconcile(
     key: &Key,
     attempt: Attempt,
 ) -> Result<Option<Requeue>, Error> {
-    if let Some(retry) = context.is_blind(key) {
+    if let Some(retry) = context.requeue_until_synced(key) {
         return Ok(Some(retry));
     }
-    let Some(mut observed) = observe::observe(context, key, Timestamp::now()).await? else {
+    let Some(mut observed) = observe::observe(context, key, clock::now()).await? else {
         context.forget(key);
         return Ok(None);
     };
-    learn(context, &observed);
-    let now = Timestamp::now();
+    remember_observed(context, &observed);
+    let now = clock::now();
     let plan = plan::plan(&observed, now);
-    if plan.is_the_end() {
-        status::announce_end(context, &mut observed, now).await?;
+    if plan.is_final_step() {
+        status::announce_deletion(context, &mut observed, now).await?;
     }
     let mut outcome = match apply::apply(context, &observed.actor, plan).await {
         // An empty status helps no one, so report the error whatever its cause (STA-7).
         Err(error)
             if retries::is_reported(&error, attempt.failures, observed.actor.metadata.deleting) =>
         {
-            retries::interrupted(&observed, error)?
+            retries::outcome_of_error(&observed, error)?
         }
         applied => applied?,
     };
-    remember(context, &observed, &outcome);
+    remember_outcome(context, &observed, &outcome);
     if attempt.last {
-        retries::give_up(&mut outcome);
+        retries::mark_retries_exhausted(&mut outcome);
     }
-    // A rollout waits a second from when the status opens the webhook's gate, and dry runs take time (ROLL-2).
-    let retry = status::report(context, &observed, &outcome, Timestamp::now()).await?;
+    // Read the clock again: a rollout starts a second after the status that enables injection, and dry runs take time
+    // (ROLL-2).
+    let retry = status::report(context, &observed, &outcome, clock::now()).await?;
     match outcome.interrupted() {
         Some(error) => Err(error),
         None => Ok(Some(retry)),
     }
 }
 
-/// Remembers what was learned by observing.
-fn learn(context: &Context, observed: &Observed) {
+/// Remembers what this reconcile learned by observing.
+fn remember_observed(context: &Context, observed: &Observed) {
     let (key, learned) = (observed.key(), &observed.learned);
-    if let Some(error) = &learned.unanswered {
-        context.queue_rechecks.unanswered(key, error);
+    if let Some(error) = &learned.broker_failure {
+        context.queue_rechecks.record_failure(key, error);
     }
-    for (depth, anew) in &learned.depths {
-        if *anew {
+    for (depth, reset) in &learned.depths {
+        if *reset {
             context.depths.forget(key);
         }
-        context.depths.take(key, Some(*depth));
+        context.depths.record(key, Some(*depth));
     }
     if let Some(workload) = observed.workload.ours() {
-        context.refusals.saw(workload);
+        context.creation_failures.record_workload(workload);
     }
 }
 
 /// Remembers what later reconciles should know of the outcome.
-fn remember(context: &Context, observed: &Observed, outcome: &Outcome) {
+fn remember_outcome(context: &Context, observed: &Observed, outcome: &Outcome) {
     let key = observed.key();
-    if let Some(met) = outcome.met_stranger() {
-        context.stores.foreign_names.saw(key, met);
+    if let Some(conflicts) = outcome.has_foreign_name_conflict() {
+        context.stores.foreign_names.record(key, conflicts);
     }
-    // A count says nothing about another queue, nor about the next actor of that name.
+    // A message count means nothing for another queue or for a later actor of the same name.
     let forgets_depth = match outcome {
-        Outcome::Gone => true,
-        Outcome::Ensured(ensured) => ensured.serves_another_queue(observed),
-        Outcome::Deleting { .. } | Outcome::Held { .. } | Outcome::Unknown(_) => false,
+        Outcome::Finalized => true,
+        Outcome::Live(live_outcome) => live_outcome.serves_another_queue(observed),
+        Outcome::Deleting { .. }
+        | Outcome::DeletionBlocked { .. }
+        | Outcome::DeletionUnknown(_) => false,
     };
     if forgets_depth {
         context.depths.forget(key);

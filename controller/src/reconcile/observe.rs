@@ -1,16 +1,16 @@
-//! Observes the cluster: reads the stores, and asks the broker if the state of the queue is not known.
+//! Observes the cluster: reads the stores, and queries the broker if the state of the queue is not known.
 //!
-//! It changes nothing but subscriptions. `Bindings::{register_target, subscribe_pods, subscribe_autoscalers}` record what
-//! concerns the actor before that is read, so that no change in between is missed and, of two actors that bind one target
-//! at the same time, at least one sees the other (BIND-45). Everything else that later reconciles should know is returned
-//! as data, in [`Learned`].
+//! It changes nothing but subscriptions. `Bindings::{register_target, set_pod_match, set_scale_target}` register what
+//! the actor depends on before that is read, so that no change in between is missed and, if two actors bind one target
+//! at the same time, at least one observes the other (BIND-45). Everything else that later reconciles should know is
+//! returned as data, in [`Learned`].
 
 mod availability;
 pub mod binding;
 mod child;
-pub mod contested;
 mod drain;
 mod queue;
+pub mod queue_name_conflict;
 pub mod rollout;
 mod shared_target;
 pub mod unbinding;
@@ -19,23 +19,24 @@ use std::sync::Arc;
 
 use asya_shared::api::{AdoptionPolicy, QueueStatus, WorkloadKind};
 use asya_shared::inject::service_account_name;
-use asya_shared::scaling::{ScalingObjects, Untriggerable, trigger_authentication_name};
+use asya_shared::scaling::{ScalingObjects, TriggerError, trigger_authentication_name};
 use k8s_openapi::jiff::Timestamp;
 
-use super::model::binding::BindingSeen;
-use super::model::child::is_of;
+use super::model::binding::ObservedBinding;
+use super::model::child::is_actor_or_predecessor;
 use super::model::known_queues::KnownQueues;
 use child::child;
-use contested::uncontested;
+use queue_name_conflict::desired_unless_conflict;
 
 use super::desired::Desired;
 use super::desired::drain::Drain;
 use crate::cluster::store::Store;
 use crate::context::Context;
 use crate::fault::{Error, Fault};
-use crate::reconcile::model::child::{Child, Ownership};
+use crate::reconcile::model::child::{Child, ChildOwnership};
 use crate::reconcile::model::observed::{
-    Contested, DeletionPolicy, Learned, Observed, QueueSeen, ScalingSeen, works_on,
+    DeletionPolicy, Learned, Observed, ObservedQueue, ObservedScaling, QueueNameConflict,
+    is_waiting_for_drain,
 };
 use crate::record::{ActorRecord, Controller, Key, PodRecord, Record, ScaleTarget};
 use crate::scaling::autoscalers::{Autoscalers, is_overdue};
@@ -52,81 +53,89 @@ pub async fn observe(
     let Some(actor) = context.stores.actors.get(key) else {
         return Ok(None);
     };
-    let previous = actor.told_status();
+    let previous = actor.decode_status();
     let scaled = scaled_kinds(context, &actor, now);
-    let (desired, contested) = uncontested(context, &actor, &previous, &scaled);
+    let (desired, queue_name_conflict) =
+        desired_unless_conflict(context, &actor, &previous, &scaled);
+    let conflict = queue_name_conflict.as_ref();
     let mut deletion = DeletionPolicy::of(&actor);
     let transports = &context.installation.transports;
     let owner_of = |queue: &QueueStatus| {
-        let place = (&*queue.transport, &*queue.name);
-        context.claims.owner_of(transports, place, key)
+        let address = (&*queue.transport, &*queue.name);
+        context.claims.owner_of(transports, address, key)
     };
-    let queues = KnownQueues::of(&previous, desired.as_deref(), transports, owner_of);
+    let queues = KnownQueues::from_status(&previous, desired.as_deref(), transports, owner_of);
     let mut learned = Learned::default();
     let known = (&deletion, &queues);
-    let drain = drain::see(context, (&actor, &previous), known, (&mut learned, now)).await?;
+    let drain = drain::observe(context, (&actor, &previous), known, (&mut learned, now)).await?;
     if matches!(drain, Some(Drain::Abandoned { .. })) {
         deletion.retains_queue = true;
     }
-    let works = !actor.metadata.deleting || works_on(drain.as_ref());
-    let wanted = desired.as_deref().ok().filter(|_| works);
-    let ownership = Ownership {
+    let in_service = !actor.metadata.deleting || is_waiting_for_drain(drain.as_ref());
+    let to_ensure = desired.as_deref().ok().filter(|_| in_service);
+    let ownership = ChildOwnership {
         // Do not adopt objects only to delete them.
-        adopts: wanted.is_some_and(|wanted| {
-            wanted.spec.adoption_policy_in_force() == AdoptionPolicy::IfUnowned
+        adopts: to_ensure.is_some_and(|desired| {
+            desired.spec.effective_adoption_policy() == AdoptionPolicy::IfUnowned
         }),
         actor: Arc::clone(&actor),
     };
-    let stranger = context.stores.foreign_names.met_by(key);
-    let asks = child::asks(&actor, &previous, wanted.is_some(), stranger);
-    let kind = wanted_kind(context, &actor, desired.as_deref(), contested.as_ref());
+    let name_conflict = context.stores.foreign_names.is_conflicting(key);
+    let read_live = child::must_read_live(&actor, &previous, to_ensure.is_some(), name_conflict);
+    let kind = desired_kind(context, &actor, desired.as_deref(), conflict);
     // Where another controller creates the workload, no object has the actor's name.
-    let makes = actor.binds_to.is_none();
-    let workload = if makes {
-        child::workload(context, &ownership, kind, asks).await?
+    let owns_workload = actor.binds_to.is_none();
+    let workload = if owns_workload {
+        child::workload(context, &ownership, kind, read_live).await?
     } else {
         Child::Absent
     };
-    let former = context.workloads.seen(other(kind), key).filter(|_| makes);
-    let own = wanted.and_then(Desired::standalone);
-    let has_role = own.is_some_and(|own| own.service_account.is_some());
+    let former = context
+        .workloads
+        .cached(other_kind(kind), key)
+        .filter(|_| owns_workload);
+    let standalone = to_ensure.and_then(Desired::standalone);
+    let has_role = standalone.is_some_and(|it| it.service_account.is_some());
     let account = Key::new(&key.namespace, &service_account_name(&key.name));
     let accounts = &context.service_accounts;
-    let service_account = child(accounts, &account, &ownership, (has_role, asks)).await?;
-    let pods = if makes {
-        pods(context, &actor)
+    let service_account = child(accounts, &account, &ownership, (has_role, read_live)).await?;
+    let pods = if owns_workload {
+        workload_pods(context, &actor)
     } else {
         Vec::new()
     };
-    let refusals = &context.refusals;
-    let refusal = workload.ours();
-    let refusal = refusal.and_then(|workload| refusals.of_workload(workload, &pods, now));
-    let unbinds = (!works).then_some(&deletion);
-    let binding = binding::see(context, &actor, desired.as_deref(), &previous, unbinds).await?;
-    let of_target = binding.as_ref().and_then(BindingSeen::scaling_of_target);
-    let objects = match of_target {
+    let failures = &context.creation_failures;
+    let creation_failure = workload.ours();
+    let creation_failure =
+        creation_failure.and_then(|workload| failures.of_workload(workload, &pods, now));
+    let unbinding = (!in_service).then_some(&deletion);
+    let binding =
+        binding::observe(context, &actor, desired.as_deref(), &previous, unbinding).await?;
+    let target_scaling = binding.as_ref().and_then(ObservedBinding::target_scaling);
+    let objects = match target_scaling {
         Some(it) => Some(&it.objects),
-        None => own.and_then(|own| own.scaling.as_ref()),
+        None => standalone.and_then(|it| it.scaling.as_ref()),
     };
     if let Some(binding) = &binding {
-        let name = binding.scaling_of_target().map(|it| &*it.target.name);
-        context.bindings.subscribe_autoscalers(key, name);
+        let name = binding.target_scaling().map(|it| &*it.target.name);
+        context.bindings.set_scale_target(key, name);
     }
-    let scaled_name = of_target.map_or(&*key.name, |it| &*it.target.name);
+    let scaled_name = target_scaling.map_or(&*key.name, |it| &*it.target.name);
     let mut observed = Observed {
         queues,
         pods,
-        refusal,
+        creation_failure,
         service_account,
-        scaling: scaling(context, &ownership, objects, (scaled_name, asks)).await?,
+        scaling: scaling(context, &ownership, objects, (scaled_name, read_live)).await?,
         binding,
         desired,
         previous,
         workload,
-        former: former.filter(|former| is_owned(former.metadata.controller.as_ref(), &actor)),
-        queue: QueueSeen::NotAsked,
-        began: context.queue_rechecks.now(),
-        depth: queue::depth(context, &actor, contested.as_ref(), learned.depths.last()),
+        former_workload: former
+            .filter(|former| is_controlled_by(former.metadata.controller.as_ref(), &actor)),
+        queue: ObservedQueue::NotQueried,
+        recheck_sequence: context.queue_rechecks.sequence(),
+        depth: queue::reported_depth(context, &actor, conflict, learned.depths.last()),
         queues_managed: context.installation.queues_managed,
         webhook: context.installation.webhook,
         deadlines: context.installation.deadlines,
@@ -134,27 +143,28 @@ pub async fn observe(
         drain,
         leading_since: context.leading_since.get().copied().unwrap_or(now),
         learned,
-        contested,
+        queue_name_conflict,
         ownership,
         actor,
     };
-    (observed.queue, observed.learned.unanswered) = queue::look(context, &observed).await;
+    (observed.queue, observed.learned.broker_failure) = queue::observe(context, &observed).await;
     Ok(Some(observed))
 }
 
 /// The workload kind in the spec or, if the spec cannot be acted on, the kind that exists.
-fn wanted_kind(
+fn desired_kind(
     context: &Context,
     actor: &ActorRecord,
     desired: Result<&Desired, &Fault>,
-    contested: Option<&Contested>,
+    conflict: Option<&QueueNameConflict>,
 ) -> WorkloadKind {
-    let own = desired.ok().and_then(Desired::standalone);
-    match own.map(|own| own.kind).or(contested.and_then(|it| it.kind)) {
+    let standalone = desired.ok().and_then(Desired::standalone);
+    let kind = standalone.map(|it| it.kind);
+    match kind.or(conflict.and_then(|it| it.kind)) {
         Some(kind) => kind,
         None if context
             .workloads
-            .seen(WorkloadKind::StatefulSet, &actor.metadata.key)
+            .cached(WorkloadKind::StatefulSet, &actor.metadata.key)
             .is_some() =>
         {
             WorkloadKind::StatefulSet
@@ -163,15 +173,13 @@ fn wanted_kind(
     }
 }
 
-/// Workload kinds whose workload of the actor's name is autoscaled, by our `ScaledObject` or another autoscaler. We do
-/// not set replicas on these (WRK-3, SAFE-25).
+/// Kinds for which a workload with the actor's name is autoscaled, by our `ScaledObject` or by another autoscaler. We
+/// do not set their replicas (WRK-3, SAFE-25).
 fn scaled_kinds(context: &Context, actor: &ActorRecord, now: Timestamp) -> Vec<WorkloadKind> {
     let key = &actor.metadata.key;
-    let ours = context
-        .scaled_objects
-        .store
-        .get(key)
-        .filter(|it| is_owned(it.metadata.controller.as_ref(), actor) && !is_overdue(it, now));
+    let own_scaled_object = context.scaled_objects.store.get(key).filter(|it| {
+        is_controlled_by(it.metadata.controller.as_ref(), actor) && !is_overdue(it, now)
+    });
     let (hpas, scaled_objects) = (
         context.stores.hpas.of_actor(key),
         context.scaled_objects.store.of_actor(key),
@@ -179,22 +187,22 @@ fn scaled_kinds(context: &Context, actor: &ActorRecord, now: Timestamp) -> Vec<W
     let kinds = [WorkloadKind::Deployment, WorkloadKind::StatefulSet];
     let is_scaled = |kind: &WorkloadKind| {
         let target = ScaleTarget::workload(*kind, &key.name);
-        let others = Autoscalers {
+        let autoscalers = Autoscalers {
             actor: &key.name,
-            scaled_object: ours.as_ref().map(|it| &*it.metadata.uid),
+            scaled_object: own_scaled_object.as_ref().map(|it| &*it.metadata.uid),
             hpas: &hpas,
             scaled_objects: &scaled_objects,
         };
-        ours.is_some() || others.rival_on(&target).is_some()
+        own_scaled_object.is_some() || autoscalers.competing_autoscaler(&target).is_some()
     };
     kinds.into_iter().filter(is_scaled).collect()
 }
 
-fn is_owned(controller: Option<&Controller>, actor: &ActorRecord) -> bool {
-    controller.is_some_and(|owner| is_of(owner, actor))
+fn is_controlled_by(controller: Option<&Controller>, actor: &ActorRecord) -> bool {
+    controller.is_some_and(|owner| is_actor_or_predecessor(owner, actor))
 }
 
-fn other(kind: WorkloadKind) -> WorkloadKind {
+fn other_kind(kind: WorkloadKind) -> WorkloadKind {
     match kind {
         WorkloadKind::Deployment => WorkloadKind::StatefulSet,
         WorkloadKind::StatefulSet => WorkloadKind::Deployment,
@@ -203,54 +211,66 @@ fn other(kind: WorkloadKind) -> WorkloadKind {
 
 async fn scaling(
     context: &Context,
-    ownership: &Ownership,
-    objects: Option<&Result<ScalingObjects, Untriggerable>>,
-    (scaled, asks): (&str, bool),
-) -> Result<ScalingSeen, Error> {
+    ownership: &ChildOwnership,
+    objects: Option<&Result<ScalingObjects, TriggerError>>,
+    (scaled_name, read_live): (&str, bool),
+) -> Result<ObservedScaling, Error> {
     let key = &ownership.actor.metadata.key;
-    let installed = context.sees_keda(&key.namespace);
+    let installed = context.keda_is_synced(&key.namespace);
     let objects = objects.filter(|_| installed);
-    let authenticates = objects.and_then(|objects| objects.as_ref().ok());
-    let authenticates = authenticates.is_some_and(|it| it.trigger_authentication.is_some());
+    let needs_authentication = objects.and_then(|objects| objects.as_ref().ok());
+    let needs_authentication =
+        needs_authentication.is_some_and(|it| it.trigger_authentication.is_some());
     let name = Key::new(&key.namespace, &trigger_authentication_name(&key.name));
     let (scaled_objects, authentications) =
         (&context.scaled_objects, &context.trigger_authentications);
-    Ok(ScalingSeen {
+    Ok(ObservedScaling {
         installed,
-        scaled_object: child(scaled_objects, key, ownership, (objects.is_some(), asks)).await?,
-        trigger_authentication: child(authentications, &name, ownership, (authenticates, asks))
-            .await?,
-        scaled_objects: concerning(&scaled_objects.store, key, scaled),
-        hpas: concerning(&context.stores.hpas, key, scaled),
+        scaled_object: child(
+            scaled_objects,
+            key,
+            ownership,
+            (objects.is_some(), read_live),
+        )
+        .await?,
+        trigger_authentication: child(
+            authentications,
+            &name,
+            ownership,
+            (needs_authentication, read_live),
+        )
+        .await?,
+        scaled_objects: related_autoscalers(&scaled_objects.store, key, scaled_name),
+        hpas: related_autoscalers(&context.stores.hpas, key, scaled_name),
     })
 }
 
-/// Autoscaling objects that concern the actor itself, and those that concern the object it scales.
-fn concerning<R: Record>(store: &Store<R>, key: &Key, scaled: &str) -> Vec<Arc<R>> {
-    let mut found = store.of_actor(key);
+/// Autoscaling objects for the actor itself, and those for the object that it scales.
+fn related_autoscalers<R: Record>(store: &Store<R>, key: &Key, scaled: &str) -> Vec<Arc<R>> {
+    let mut autoscalers = store.of_actor(key);
     if *key.name != *scaled {
-        found.extend(store.of_actor(&Key::new(&key.namespace, scaled)));
+        autoscalers.extend(store.of_actor(&Key::new(&key.namespace, scaled)));
     }
-    found
+    autoscalers
 }
 
 /// The pods of the actor's workload. The owner must match too, because a standalone pod may carry copied labels
 /// (STA-1).
-fn pods(context: &Context, actor: &ActorRecord) -> Vec<Arc<PodRecord>> {
+fn workload_pods(context: &Context, actor: &ActorRecord) -> Vec<Arc<PodRecord>> {
     let name = &actor.metadata.key.name;
     let mut pods = context.stores.pods.of_actor(&actor.metadata.key);
     pods.retain(|pod| {
         pod.metadata.controller.as_ref().is_some_and(|owner| {
-            let set = owner.name.rsplit_once('-').map_or("", |(prefix, _)| prefix);
+            let deployment = owner.name.rsplit_once('-').map_or("", |(prefix, _)| prefix);
             match &*owner.kind {
-                "ReplicaSet" => set == &**name,
+                "ReplicaSet" => deployment == &**name,
                 "StatefulSet" => *owner.name == **name,
                 _ => false,
             }
         })
     });
     for pod in &mut pods {
-        context.stores.mounts.complete(pod);
+        context.stores.mount_failures.add_problem_to(pod);
     }
     pods
 }

@@ -1,36 +1,41 @@
 //! Faults of the last attempt (FW-6), and errors that persist (STA-7).
 
 use super::model::observed::Observed;
-use super::model::outcome::{Ensured, Outcome, QueueState};
+use super::model::outcome::{LiveOutcome, Outcome, QueueState};
 use crate::fault::{Error, Fault, Reason, Requeue};
 
 /// Rewrites the faults of the last attempt to say that only an event starts the next one.
-pub(super) fn give_up(outcome: &mut Outcome) {
+pub(super) fn mark_retries_exhausted(outcome: &mut Outcome) {
     match outcome {
-        Outcome::Ensured(ensured) => {
-            if let QueueState::Fault(fault) = &mut ensured.queue {
-                exhaust(fault);
+        Outcome::Live(live_outcome) => {
+            if let QueueState::Fault(fault) = &mut live_outcome.queue {
+                mark_exhausted(fault);
             }
-            let of_scaling = ensured.scaling.as_mut().and_then(|it| it.fault.as_mut());
-            for fault in ensured.fault.iter_mut().chain(of_scaling) {
-                exhaust(fault);
+            let scaling_fault = live_outcome
+                .scaling
+                .as_mut()
+                .and_then(|it| it.fault.as_mut());
+            for fault in live_outcome.fault.iter_mut().chain(scaling_fault) {
+                mark_exhausted(fault);
             }
         }
         Outcome::Deleting {
             fault: Some(fault), ..
         }
-        | Outcome::Held { fault, .. } => exhaust(fault),
-        Outcome::Deleting { fault: None, .. } | Outcome::Unknown(_) | Outcome::Gone => {}
+        | Outcome::DeletionBlocked { fault, .. } => mark_exhausted(fault),
+        Outcome::Deleting { fault: None, .. }
+        | Outcome::DeletionUnknown(_)
+        | Outcome::Finalized => {}
     }
 }
 
 /// Skips faults that wait for a watch event or a timer: they are not attempts.
-fn exhaust(fault: &mut Fault) {
+fn mark_exhausted(fault: &mut Fault) {
     if !matches!(fault.retry, Requeue::Backoff | Requeue::SlowBackoff) {
         return;
     }
     fault.message = format!(
-        "{}: {}; not tried again until this actor or an object of its changes (controller.retry.attempts)",
+        "{}: {}; no more retries until this actor or one of its objects changes (controller.retry.attempts)",
         fault.reason, fault.message
     );
     fault.reason = Reason::RetriesExhausted;
@@ -39,7 +44,7 @@ fn exhaust(fault: &mut Fault) {
 /// Consecutive API server failures after which they are reported in the actor's status.
 const REPORTED_AFTER: u32 = 2;
 
-/// Whether the error that ended a reconcile is reported in the status. A transient error must persist first; a refused
+/// Whether the error that ended a reconcile is reported in the status. A transient error must persist first; a rejected
 /// deletion of a child is reported at once.
 pub(super) fn is_reported(error: &Error, failures: u32, deleting: bool) -> bool {
     failures >= REPORTED_AFTER || (deleting && error.retry() == Requeue::SlowBackoff)
@@ -49,31 +54,31 @@ pub(super) fn is_reported(error: &Error, failures: u32, deleting: bool) -> bool 
 ///
 /// # Errors
 /// `error` unless it is an API status, the only kind that is reported as a state of the actor.
-pub(super) fn interrupted(observed: &Observed, error: Error) -> Result<Outcome, Error> {
+pub(super) fn outcome_of_error(observed: &Observed, error: Error) -> Result<Outcome, Error> {
     let Error::Api(kube::Error::Api(status)) = &error else {
         return Err(error);
     };
     let fault = Fault {
         reason: Reason::ReconcileError,
-        message: format!("the API server fails: {}", status.message),
+        message: format!("the API server returned an error: {}", status.message),
         retry: error.retry(),
     };
     let error = Box::new(error);
     if observed.actor.metadata.deleting {
-        return Ok(Outcome::Held { fault, error });
+        return Ok(Outcome::DeletionBlocked { fault, error });
     }
-    let mut ensured = Ensured::before(observed, None);
-    (ensured.fault, ensured.interrupted) = (Some(fault), Some(error));
-    Ok(Outcome::Ensured(ensured))
+    let mut live_outcome = LiveOutcome::before(observed, None);
+    (live_outcome.fault, live_outcome.interrupted) = (Some(fault), Some(error));
+    Ok(Outcome::Live(live_outcome))
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::give_up;
+    use super::mark_retries_exhausted;
     use crate::fault::{Error, Fault, Reason, Requeue};
-    use crate::reconcile::model::outcome::{Ensured, Outcome, QueueState, ScalingOutcome};
+    use crate::reconcile::model::outcome::{LiveOutcome, Outcome, QueueState, ScalingOutcome};
 
     fn fault(retry: Requeue) -> Fault {
         Fault {
@@ -87,14 +92,14 @@ mod tests {
     #[test]
     fn last_attempt_marks_faults_as_exhausted_and_keeps_their_cause() {
         for retry in [Requeue::Backoff, Requeue::SlowBackoff] {
-            let ensured = Ensured {
+            let live_outcome = LiveOutcome {
                 queue: QueueState::Fault(fault(retry)),
                 fault: Some(fault(retry)),
                 scaling: Some(Box::new(ScalingOutcome {
                     fault: Some(fault(retry)),
                     ..ScalingOutcome::default()
                 })),
-                ..Ensured::default()
+                ..LiveOutcome::default()
             };
             let deleting = Outcome::Deleting {
                 fault: Some(fault(retry)),
@@ -102,29 +107,29 @@ mod tests {
                 retry,
                 released: false,
             };
-            let held = Outcome::Held {
+            let blocked = Outcome::DeletionBlocked {
                 fault: fault(retry),
                 error: Box::new(Error::Stale("an object")),
             };
-            for mut outcome in [Outcome::Ensured(ensured), deleting, held] {
-                give_up(&mut outcome);
-                let told = match &outcome {
-                    Outcome::Ensured(ensured) => {
-                        let QueueState::Fault(queue) = &ensured.queue else {
+            for mut outcome in [Outcome::Live(live_outcome), deleting, blocked] {
+                mark_retries_exhausted(&mut outcome);
+                let faults = match &outcome {
+                    Outcome::Live(live_outcome) => {
+                        let QueueState::Fault(queue) = &live_outcome.queue else {
                             panic!()
                         };
-                        let scaling = ensured.scaling.as_ref().unwrap();
+                        let scaling = live_outcome.scaling.as_ref().unwrap();
                         vec![
                             queue,
-                            ensured.fault.as_ref().unwrap(),
+                            live_outcome.fault.as_ref().unwrap(),
                             scaling.fault.as_ref().unwrap(),
                         ]
                     }
                     Outcome::Deleting { fault, .. } => vec![fault.as_ref().unwrap()],
-                    Outcome::Held { fault, .. } => vec![fault],
-                    Outcome::Unknown(_) | Outcome::Gone => panic!(),
+                    Outcome::DeletionBlocked { fault, .. } => vec![fault],
+                    Outcome::DeletionUnknown(_) | Outcome::Finalized => panic!(),
                 };
-                for fault in told {
+                for fault in faults {
                     assert_eq!(
                         (fault.reason, fault.retry),
                         (Reason::RetriesExhausted, retry)
@@ -143,18 +148,18 @@ mod tests {
             Requeue::Now,
             Requeue::After(Duration::from_secs(65)),
         ] {
-            let mut outcome = Outcome::Ensured(Ensured {
+            let mut outcome = Outcome::Live(LiveOutcome {
                 queue: QueueState::Fault(fault(retry)),
-                ..Ensured::default()
+                ..LiveOutcome::default()
             });
-            give_up(&mut outcome);
-            let Outcome::Ensured(ensured) = &outcome else {
+            mark_retries_exhausted(&mut outcome);
+            let Outcome::Live(live_outcome) = &outcome else {
                 panic!()
             };
-            let QueueState::Fault(told) = &ensured.queue else {
+            let QueueState::Fault(unchanged) = &live_outcome.queue else {
                 panic!()
             };
-            assert_eq!(*told, fault(retry));
+            assert_eq!(*unchanged, fault(retry));
         }
     }
 }

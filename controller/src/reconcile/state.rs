@@ -6,9 +6,9 @@ use asya_shared::api::State;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::{Fault, Reason};
-use crate::pods::refusals::Refusal;
+use crate::pods::creation_failures::PodCreationFailure;
 use crate::pods::summary::{self, Pods};
-use crate::record::{Class, HpaRecord, WorkloadRecord};
+use crate::record::{HpaRecord, ProblemClass, WorkloadRecord};
 use crate::scaling::ready::ScalingReady;
 use crate::scaling::replicas::desired_replicas;
 
@@ -17,16 +17,16 @@ pub struct StateFacts<'a> {
     /// The actor is being deleted.
     pub deleting: bool,
     /// Why the spec cannot be acted on.
-    pub refused: Option<&'a Fault>,
+    pub spec_fault: Option<&'a Fault>,
     /// Why the queue cannot be used.
-    pub transport: Option<&'a str>,
+    pub transport_fault: Option<&'a str>,
     /// Why a missing workload is not created.
-    pub left_alone: Option<LeftAlone>,
+    pub skip_reason: Option<SkipReason>,
     /// Why the workload could not be brought to its desired state.
-    pub child: Option<&'a Fault>,
+    pub workload_fault: Option<&'a Fault>,
     pub workload: Option<&'a WorkloadRecord>,
     /// Why pods cannot be created, if the workload's own status does not say so.
-    pub refusal: Option<&'a Refusal>,
+    pub creation_failure: Option<&'a PodCreationFailure>,
     pub pods: &'a Pods,
     /// Condition `ScalingReady`; `None` while scaling is off.
     pub scaling: Option<&'a ScalingReady>,
@@ -47,24 +47,24 @@ pub struct StateFacts<'a> {
 
 /// Why children are not written (FW-21).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeftAlone {
+pub enum SkipReason {
     /// The actor is paused.
     Paused,
-    /// The actor was ready once, and `asya.sh/reconcile: Once` leaves its children alone since.
-    Done,
+    /// The actor was ready once, and `asya.sh/reconcile: Once` leaves its children alone from then on.
+    OnceCompleted,
 }
 
 /// STATUS and the matching condition.
 #[derive(Clone, Debug, PartialEq)]
-pub struct StateVerdict {
+pub struct StateDecision {
     /// `status.status`.
     pub state: State,
     /// Condition `WorkloadReady`; `None` leaves the current one unchanged.
     pub workload: Option<WorkloadReady>,
     /// Whether more pods are starting, or should be.
     pub progressing: bool,
-    /// When the verdict changes through the passage of time alone.
-    pub again: Option<Timestamp>,
+    /// When the decision changes with time alone.
+    pub recheck_at: Option<Timestamp>,
 }
 
 /// Condition `WorkloadReady`.
@@ -77,31 +77,31 @@ pub struct WorkloadReady {
 }
 
 /// Evaluates the table of STA-4: the first matching row wins.
-pub fn decide(facts: &StateFacts<'_>) -> StateVerdict {
+pub fn decide(facts: &StateFacts<'_>) -> StateDecision {
     if facts.deleting {
-        return StateVerdict {
+        return StateDecision {
             state: State::Terminating,
             workload: None,
             progressing: false,
-            again: None,
+            recheck_at: None,
         };
     }
-    let mut verdict = match (facts.refused, facts.child) {
-        (Some(fault), _) | (None, Some(fault)) => of_fault(fault),
+    let mut decision = match (facts.spec_fault, facts.workload_fault) {
+        (Some(fault), _) | (None, Some(fault)) => fault_decision(fault),
         (None, None) => match facts.workload {
-            Some(workload) => of_workload(facts, workload),
+            Some(workload) => workload_decision(facts, workload),
             None => without_workload(facts),
         },
     };
-    if facts.transport.is_some() && facts.refused.is_none() {
-        verdict.state = State::TransportError;
+    if facts.transport_fault.is_some() && facts.spec_fault.is_none() {
+        decision.state = State::TransportError;
     }
-    verdict
+    decision
 }
 
 /// Rows 2 and 4.
-fn of_fault(fault: &Fault) -> StateVerdict {
-    verdict(
+fn fault_decision(fault: &Fault) -> StateDecision {
+    decision(
         State::WorkloadError,
         Some(false),
         fault.reason,
@@ -109,32 +109,32 @@ fn of_fault(fault: &Fault) -> StateVerdict {
     )
 }
 
-fn without_workload(facts: &StateFacts<'_>) -> StateVerdict {
-    match (facts.transport, facts.left_alone) {
+fn without_workload(facts: &StateFacts<'_>) -> StateDecision {
+    match (facts.transport_fault, facts.skip_reason) {
         (Some(cause), _) => {
             let message = format!("the workload waits for its queue: {cause}");
-            verdict(
+            decision(
                 State::TransportError,
                 None,
                 Reason::TransportNotReady,
                 message,
             )
         }
-        (None, Some(LeftAlone::Paused)) => verdict(
+        (None, Some(SkipReason::Paused)) => decision(
             State::Creating,
             Some(false),
             Reason::Paused,
-            "there is no workload, and none is made while the actor is paused".to_owned(),
+            "there is no workload, and none is created while the actor is paused".to_owned(),
         ),
-        (None, Some(LeftAlone::Done)) => verdict(
+        (None, Some(SkipReason::OnceCompleted)) => decision(
             State::WorkloadError,
             Some(false),
             Reason::WorkloadMissing,
-            "the workload is gone, and asya.sh/reconcile: Once leaves it so; change the spec, or remove that \
-             annotation, to have it made anew"
+            "the workload is gone, and asya.sh/reconcile: Once does not recreate it; change the spec or remove the \
+             annotation to recreate it"
                 .to_owned(),
         ),
-        (None, None) => verdict(
+        (None, None) => decision(
             State::Creating,
             Some(false),
             Reason::Progressing,
@@ -144,97 +144,99 @@ fn without_workload(facts: &StateFacts<'_>) -> StateVerdict {
 }
 
 /// Rows 5 to 14.
-fn of_workload(facts: &StateFacts<'_>, workload: &WorkloadRecord) -> StateVerdict {
+fn workload_decision(facts: &StateFacts<'_>, workload: &WorkloadRecord) -> StateDecision {
     let counts = Counts::of(workload, facts.hpa);
     let failure = failure(facts, workload);
-    let mut verdict = match &failure {
-        Some((class, message)) if counts.desired > 0 && facts.pods.current_ready == 0 => verdict(
+    let mut decision = match &failure {
+        Some((class, message)) if counts.desired > 0 && facts.pods.current_ready == 0 => decision(
             state_of(*class),
             Some(false),
             reason_of(*class),
             message.clone(),
         ),
-        Some((Class::PendingResources, message)) if counts.ready < counts.desired => verdict(
-            State::PendingResources,
-            Some(false),
-            Reason::PendingResources,
-            message.clone(),
-        ),
+        Some((ProblemClass::PendingResources, message)) if counts.ready < counts.desired => {
+            decision(
+                State::PendingResources,
+                Some(false),
+                Reason::PendingResources,
+                message.clone(),
+            )
+        }
         _ => {
-            let verdict = of_pods(facts, workload, counts, failure);
-            unless_scaling_fails(facts, verdict)
+            let decision = pods_decision(facts, workload, counts, failure);
+            with_scaling_error(facts, decision)
         }
     };
-    let refused_until = facts.refusal.map(|refusal| refusal.ends);
-    let of_pods = [
-        unready_too_long(facts),
+    let creation_failure_ends = facts.creation_failure.map(|failure| failure.ends);
+    let deadlines = [
+        unready_deadline(facts),
         facts.pods.failure_ends,
-        refused_until,
+        creation_failure_ends,
     ];
-    let ends = of_pods
+    let ends = deadlines
         .into_iter()
         .filter(|_| counts.ready < counts.desired)
-        .chain([verdict.again]);
-    verdict.again = ends.flatten().filter(|ends| *ends > facts.now).min();
-    verdict
+        .chain([decision.recheck_at]);
+    decision.recheck_at = ends.flatten().filter(|ends| *ends > facts.now).min();
+    decision
 }
 
 /// Row 7.
-fn unless_scaling_fails(facts: &StateFacts<'_>, verdict: StateVerdict) -> StateVerdict {
+fn with_scaling_error(facts: &StateFacts<'_>, decision: StateDecision) -> StateDecision {
     match facts.scaling {
-        Some(scaling) if scaling.ready == Some(false) => StateVerdict {
+        Some(scaling) if scaling.ready == Some(false) => StateDecision {
             state: State::ScalingError,
-            ..verdict
+            ..decision
         },
-        _ => verdict,
+        _ => decision,
     }
 }
 
 /// Rows 8 to 14.
-fn of_pods(
+fn pods_decision(
     facts: &StateFacts<'_>,
     workload: &WorkloadRecord,
     counts: Counts,
-    failure: Option<(Class, String)>,
-) -> StateVerdict {
+    failure: Option<(ProblemClass, String)>,
+) -> StateDecision {
     let Counts {
         desired,
         total,
         ready,
     } = counts;
     let progress = || format!("{ready} of {desired} pods are ready");
-    let mut verdict = match failure {
+    let mut decision = match failure {
         _ if is_scaled_by_us(facts) && desired == 0 && facts.pods.existing == 0 => {
-            let text = "scaled to zero; messages in the queue bring pods".to_owned();
-            verdict(State::Napping, Some(true), Reason::ScaledToZero, text)
+            let text = "scaled to zero; messages in the queue start pods".to_owned();
+            decision(State::Napping, Some(true), Reason::ScaledToZero, text)
         }
         Some((class, message)) if ready < desired => {
-            verdict(State::Degraded, Some(false), reason_of(class), message)
+            decision(State::Degraded, Some(false), reason_of(class), message)
         }
         _ if is_rolling(facts, workload, ready, desired) => {
-            let any = if ready > 0 {
+            let condition = if ready > 0 {
                 (Some(true), Reason::RollingOut)
             } else {
                 (Some(false), Reason::Progressing)
             };
             let text = if workload.metadata.deleting {
-                let next = match facts.left_alone {
-                    None => ", and made anew once it is gone",
+                let next = match facts.skip_reason {
+                    None => ", and recreated once it is gone",
                     Some(_) => "",
                 };
                 format!("the workload is being deleted{next}; {}", progress())
             } else {
                 format!("rolling out; {}", progress())
             };
-            verdict(State::Updating, any.0, any.1, text)
+            decision(State::Updating, condition.0, condition.1, text)
         }
-        _ if total > desired || is_leaving(facts, desired) => verdict(
+        _ if total > desired || is_scaling_down(facts, desired) => decision(
             State::ScalingDown,
             Some(true),
             Reason::PodsReady,
             progress(),
         ),
-        _ if ready < desired && unready_too_long(facts).is_some_and(|ends| ends <= facts.now) => {
+        _ if ready < desired && unready_deadline(facts).is_some_and(|ends| ends <= facts.now) => {
             let state = if ready == 0 {
                 State::WorkloadError
             } else {
@@ -242,22 +244,22 @@ fn of_pods(
             };
             let limit = facts.unready_limit.unwrap_or_default().as_secs();
             let message = format!(
-                "{}; a pod has run for {limit} s without becoming ready",
+                "{}; a pod has been running for {limit} s without becoming ready",
                 progress()
             );
-            verdict(state, Some(false), Reason::PodsNotReady, message)
+            decision(state, Some(false), Reason::PodsNotReady, message)
         }
         _ if ready < desired => {
             let state = match facts.previous {
                 None | Some(State::Creating) => State::Creating,
                 Some(_) => State::ScalingUp,
             };
-            let any = if ready > 0 {
+            let condition = if ready > 0 {
                 (Some(true), Reason::Scaling)
             } else {
                 (Some(false), Reason::Progressing)
             };
-            verdict(state, any.0, any.1, progress())
+            decision(state, condition.0, condition.1, progress())
         }
         _ => {
             let reason = if desired == 0 {
@@ -265,19 +267,19 @@ fn of_pods(
             } else {
                 Reason::PodsReady
             };
-            verdict(State::Running, Some(true), reason, progress())
+            decision(State::Running, Some(true), reason, progress())
         }
     };
-    verdict.progressing = matches!(
-        verdict.state,
+    decision.progressing = matches!(
+        decision.state,
         State::Creating | State::Updating | State::ScalingUp
     );
-    let stuck_at = progress_ends(facts, &verdict);
+    let stuck_at = progress_deadline(facts, &decision);
     if stuck_at.is_some_and(|ends| ends <= facts.now) {
-        return without_progress(facts, ready, &progress());
+        return progress_deadline_exceeded(facts, ready, &progress());
     }
-    verdict.again = stuck_at;
-    verdict
+    decision.recheck_at = stuck_at;
+    decision
 }
 
 /// Pods that another autoscaler scales to zero are not started by a message.
@@ -287,23 +289,24 @@ fn is_scaled_by_us(facts: &StateFacts<'_>) -> bool {
 }
 
 /// When a change in progress exceeds its deadline (row 9a).
-fn progress_ends(facts: &StateFacts<'_>, verdict: &StateVerdict) -> Option<Timestamp> {
-    let limit = facts.progress_limit.filter(|_| verdict.progressing)?;
+fn progress_deadline(facts: &StateFacts<'_>, decision: &StateDecision) -> Option<Timestamp> {
+    let limit = facts.progress_limit.filter(|_| decision.progressing)?;
     facts.progressing_since.checked_add(limit).ok()
 }
 
-fn without_progress(facts: &StateFacts<'_>, ready: i32, progress: &str) -> StateVerdict {
+fn progress_deadline_exceeded(facts: &StateFacts<'_>, ready: i32, progress: &str) -> StateDecision {
     let state = if ready == 0 {
         State::WorkloadError
     } else {
         State::Degraded
     };
     let limit = facts.progress_limit.unwrap_or_default().as_secs();
-    let message = format!("{progress}; none became ready for {limit} s (timeout.progress)");
+    let message =
+        format!("{progress}; no further pod became ready for {limit} s (timeout.progress)");
     let reason = Reason::ProgressDeadlineExceeded;
-    StateVerdict {
+    StateDecision {
         progressing: true,
-        ..verdict(state, Some(false), reason, message)
+        ..decision(state, Some(false), reason, message)
     }
 }
 
@@ -330,27 +333,31 @@ impl Counts {
 }
 
 /// The most important failure: of the pods, or one that keeps pods from being created.
-fn failure(facts: &StateFacts<'_>, workload: &WorkloadRecord) -> Option<(Class, String)> {
-    let of_pods = facts
+fn failure(facts: &StateFacts<'_>, workload: &WorkloadRecord) -> Option<(ProblemClass, String)> {
+    let pod_failure = facts
         .pods
         .failure
         .as_ref()
         .map(|(problem, pod)| (problem.class, summary::message(problem, pod)));
-    let told = facts.refusal.map(|refusal| &refusal.failure);
-    let refused = workload.replica_failure.as_ref().or(told).map(|failure| {
-        let class = if failure.is_quota() {
-            Class::PendingResources
-        } else {
-            Class::WorkloadError
-        };
-        (
-            class,
-            format!("pods cannot be created: {}", failure.message),
-        )
-    });
-    of_pods
+    let from_events = facts.creation_failure.map(|it| &it.failure);
+    let creation_failure = workload
+        .replica_failure
+        .as_ref()
+        .or(from_events)
+        .map(|failure| {
+            let class = if failure.is_quota() {
+                ProblemClass::PendingResources
+            } else {
+                ProblemClass::WorkloadError
+            };
+            (
+                class,
+                format!("pods cannot be created: {}", failure.message),
+            )
+        });
+    pod_failure
         .into_iter()
-        .chain(refused)
+        .chain(creation_failure)
         .min_by_key(|(class, _)| *class)
 }
 
@@ -358,51 +365,51 @@ fn failure(facts: &StateFacts<'_>, workload: &WorkloadRecord) -> Option<(Class, 
 /// is replaced by a new one.
 fn is_rolling(facts: &StateFacts<'_>, workload: &WorkloadRecord, ready: i32, desired: i32) -> bool {
     let counts_are_current = workload.observed_generation >= workload.generation;
-    facts.pods.old > 0
+    facts.pods.outdated > 0
         || workload.metadata.deleting
         || (counts_are_current && workload.rolling)
         || (facts.previous == Some(State::Updating) && ready < desired)
 }
 
 /// Row 11, second half: the workload's counts exclude terminating pods.
-fn is_leaving(facts: &StateFacts<'_>, desired: i32) -> bool {
+fn is_scaling_down(facts: &StateFacts<'_>, desired: i32) -> bool {
     let fewer = facts
         .previously_desired
         .is_some_and(|before| before > desired);
-    facts.pods.leaving > 0 && (fewer || facts.previous == Some(State::ScalingDown))
+    facts.pods.terminating > 0 && (fewer || facts.previous == Some(State::ScalingDown))
 }
 
-fn unready_too_long(facts: &StateFacts<'_>) -> Option<Timestamp> {
+fn unready_deadline(facts: &StateFacts<'_>) -> Option<Timestamp> {
     let limit = facts.unready_limit?;
     facts.pods.unready_since?.checked_add(limit).ok()
 }
 
-pub(super) fn state_of(class: Class) -> State {
+pub(super) fn state_of(class: ProblemClass) -> State {
     match class {
-        Class::ConfigError => State::ConfigError,
-        Class::VolumeError => State::VolumeError,
-        Class::ImagePullError => State::ImagePullError,
-        Class::RuntimeError => State::RuntimeError,
-        Class::SidecarError => State::SidecarError,
-        Class::WorkloadError => State::WorkloadError,
-        Class::PendingResources => State::PendingResources,
+        ProblemClass::ConfigError => State::ConfigError,
+        ProblemClass::VolumeError => State::VolumeError,
+        ProblemClass::ImagePullError => State::ImagePullError,
+        ProblemClass::RuntimeError => State::RuntimeError,
+        ProblemClass::SidecarError => State::SidecarError,
+        ProblemClass::WorkloadError => State::WorkloadError,
+        ProblemClass::PendingResources => State::PendingResources,
     }
 }
 
-fn reason_of(class: Class) -> Reason {
+fn reason_of(class: ProblemClass) -> Reason {
     match class {
-        Class::ConfigError => Reason::ConfigError,
-        Class::VolumeError => Reason::VolumeError,
-        Class::ImagePullError => Reason::ImagePullError,
-        Class::RuntimeError => Reason::RuntimeError,
-        Class::SidecarError => Reason::SidecarError,
-        Class::WorkloadError => Reason::WorkloadError,
-        Class::PendingResources => Reason::PendingResources,
+        ProblemClass::ConfigError => Reason::ConfigError,
+        ProblemClass::VolumeError => Reason::VolumeError,
+        ProblemClass::ImagePullError => Reason::ImagePullError,
+        ProblemClass::RuntimeError => Reason::RuntimeError,
+        ProblemClass::SidecarError => Reason::SidecarError,
+        ProblemClass::WorkloadError => Reason::WorkloadError,
+        ProblemClass::PendingResources => Reason::PendingResources,
     }
 }
 
-fn verdict(state: State, ready: Option<bool>, reason: Reason, message: String) -> StateVerdict {
-    StateVerdict {
+fn decision(state: State, ready: Option<bool>, reason: Reason, message: String) -> StateDecision {
+    StateDecision {
         state,
         workload: Some(WorkloadReady {
             ready,
@@ -410,7 +417,7 @@ fn verdict(state: State, ready: Option<bool>, reason: Reason, message: String) -
             message,
         }),
         progressing: false,
-        again: None,
+        recheck_at: None,
     }
 }
 

@@ -1,36 +1,36 @@
 //! Reports the result of a reconcile: a pure function computes the status, which is written once if it changed.
 
 mod binding;
+pub mod common;
 mod conditions;
+mod conflicts;
 mod deletion;
 mod drain;
 mod inventory;
 mod leftovers;
-pub mod parts;
 mod queue;
-mod restored;
+mod retired;
 mod scaling;
-mod settling;
 mod transport;
 mod write;
+mod write_delay;
 
 use asya_shared::api::{AsyncActorStatus, Mode, ScalingMode, State};
 use asya_shared::inject::selector;
 use conditions::Conditions;
-use deletion::{Blocked, of_deletion};
+use deletion::{Blocked, deletion_status};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use write::write;
 
 use super::desired::drain::Drain;
-use super::model::child::unseen;
+use super::model::child::unwatched_poll_interval;
 use super::model::condition_types::{SCALING_READY, TRANSPORT_READY, WORKLOAD_READY};
-use super::model::observed::{Observed, is_done_once};
-use super::model::outcome::{Ensured, Outcome};
-use super::state::{self, Counts, LeftAlone, StateFacts, StateVerdict, WorkloadReady};
-use super::status::parts::{
-    Report, messages, progress_limit, ready_generation, reference, summarize_conditions,
-    unready_limit,
+use super::model::observed::{Observed, is_once_completed};
+use super::model::outcome::{LiveOutcome, Outcome};
+use super::state::{self, Counts, SkipReason, StateDecision, StateFacts, WorkloadReady};
+use super::status::common::{
+    Report, messages, ready_generation, reference, summarize_conditions, unready_limit,
 };
 use crate::cluster::rollouts;
 use crate::context::Context;
@@ -40,7 +40,7 @@ use crate::scaling::ready::ScalingReady;
 use crate::scaling::replicas::{LastScale, last_scale};
 use crate::telemetry::events::EventReason;
 
-pub use write::announce_end;
+pub use write::announce_deletion;
 
 /// Writes the status if it differs from the stored one. Returns when to requeue.
 ///
@@ -52,30 +52,30 @@ pub async fn report(
     outcome: &Outcome,
     now: Timestamp,
 ) -> Result<Requeue, Error> {
-    let Some(report) = make(observed, outcome, now) else {
+    let Some(report) = build(observed, outcome, now) else {
         return Ok(Requeue::AwaitChange);
     };
-    if let Some((note, text)) = note(&observed.previous, &report.status) {
-        context.events.tell(&observed.actor, note, text);
+    if let Some((reason, text)) = event_of_new_condition(&observed.previous, &report.status) {
+        context.events.publish(&observed.actor, reason, text);
     }
-    if let Some(wait) = settling::wait(observed, &report.status, now) {
+    if let Some(wait) = write_delay::delay(observed, &report.status, now) {
         return Ok(report.retry.sooner(Requeue::After(wait)));
     }
     if report.status != observed.previous {
         write(context, &observed.actor, &report.status).await?;
-        for (note, text) in report.notes {
-            context.events.tell(&observed.actor, note, &text);
+        for (reason, text) in report.events {
+            context.events.publish(&observed.actor, reason, &text);
         }
     }
     Ok(report.retry)
 }
 
 /// Returns the first condition worth an Event that begins with this status.
-fn note<'a>(
+fn event_of_new_condition<'a>(
     before: &'a AsyncActorStatus,
     after: &'a AsyncActorStatus,
 ) -> Option<(EventReason, &'a str)> {
-    let told = [
+    let reportable = [
         (
             WORKLOAD_READY,
             Reason::ValidationError,
@@ -87,26 +87,26 @@ fn note<'a>(
     let find = |status: &'a AsyncActorStatus, kind: &str| {
         status.conditions.iter().find(|c| c.type_ == kind)
     };
-    told.into_iter().find_map(|(kind, reason, note)| {
+    reportable.into_iter().find_map(|(kind, reason, event)| {
         let now = find(after, kind).filter(|now| now.reason == reason.to_string())?;
         let was = find(before, kind).map(|was| (&was.reason, &was.message));
-        (was != Some((&now.reason, &now.message))).then_some((note, &*now.message))
+        (was != Some((&now.reason, &now.message))).then_some((event, &*now.message))
     })
 }
 
 /// Computes the report; `None` if the actor no longer exists.
-pub fn make(observed: &Observed, outcome: &Outcome, now: Timestamp) -> Option<Report> {
+pub fn build(observed: &Observed, outcome: &Outcome, now: Timestamp) -> Option<Report> {
     match outcome {
-        Outcome::Gone => None,
+        Outcome::Finalized => None,
         // Written once, when the deletion begins.
-        Outcome::Unknown(retry) => Some(Report {
+        Outcome::DeletionUnknown(retry) => Some(Report {
             status: if observed.previous.status == Some(State::Terminating) {
                 observed.previous.clone()
             } else {
-                of_deletion(observed, &Blocked::default(), &[], false, now)
+                deletion_status(observed, &Blocked::default(), &[], false, now)
             },
             retry: *retry,
-            notes: Vec::new(),
+            events: Vec::new(),
         }),
         Outcome::Deleting {
             fault,
@@ -114,57 +114,58 @@ pub fn make(observed: &Observed, outcome: &Outcome, now: Timestamp) -> Option<Re
             retry,
             released,
         } => Some(Report {
-            status: of_deletion(
+            status: deletion_status(
                 observed,
-                &Blocked::by(fault.as_ref()),
+                &Blocked::from_fault(fault.as_ref()),
                 deleted,
                 *released,
                 now,
             ),
             retry: *retry,
-            notes: Vec::new(),
+            events: Vec::new(),
         }),
-        Outcome::Held { fault, .. } => {
+        Outcome::DeletionBlocked { fault, .. } => {
             let blocked = Blocked {
-                otherwise: Some(fault),
+                other: Some(fault),
                 ..Blocked::default()
             };
             Some(Report {
-                status: of_deletion(observed, &blocked, &[], false, now),
+                status: deletion_status(observed, &blocked, &[], false, now),
                 retry: fault.retry,
-                notes: Vec::new(),
+                events: Vec::new(),
             })
         }
-        Outcome::Ensured(ensured) => {
+        Outcome::Live(live_outcome) => {
             let mut report = match &observed.binding {
-                Some(seen) => binding::report(observed, seen, ensured, now),
-                None => of_life(observed, ensured, now),
+                Some(binding) => binding::report(observed, binding, live_outcome, now),
+                None => standalone_report(observed, live_outcome, now),
             };
-            if let Some(Drain::Works(held)) = &observed.drain {
-                drain::tell(&mut report, observed, held, now);
+            if let Some(Drain::Waiting(undrained)) = &observed.drain {
+                drain::report_draining(&mut report, observed, undrained, now);
             }
             Some(report)
         }
     }
 }
 
-fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
-    let pods = Pods::count(&observed.pods, template_hash(observed, ensured), now);
-    let (transport_fault, spec_fault) = transport::faults(observed, ensured);
-    let since = progressing_since(observed, ensured, now);
-    let hpa = scaling::hpa(observed, ensured);
-    let counts = ensured.workload.as_ref().map(|it| Counts::of(it, hpa));
+fn standalone_report(observed: &Observed, live_outcome: &LiveOutcome, now: Timestamp) -> Report {
+    let pods = Pods::count(&observed.pods, template_hash(observed, live_outcome), now);
+    let (transport_fault, spec_fault) = transport::faults(observed, live_outcome);
+    let since = progressing_since(observed, live_outcome, now);
+    let hpa = scaling::hpa(observed, live_outcome);
+    let counts = live_outcome.workload.as_ref().map(|it| Counts::of(it, hpa));
     let scale = last_scale(&observed.previous, counts.map(|it| it.desired), now);
-    let of_others = scaling::by_others(observed, ensured);
-    let scaling = scaling::judge(observed, ensured, hpa, (&scale, now)).or(of_others);
-    let verdict = state::decide(&StateFacts {
+    let other_autoscaler = scaling::other_autoscaler_condition(observed, live_outcome);
+    let scaling =
+        scaling::scaling_condition(observed, live_outcome, hpa, (&scale, now)).or(other_autoscaler);
+    let decision = state::decide(&StateFacts {
         deleting: false,
-        refused: spec_fault,
-        transport: transport::wrong(observed, ensured, transport_fault),
-        left_alone: left_alone(observed),
-        child: ensured.fault.as_ref(),
-        workload: ensured.workload.as_deref(),
-        refusal: observed.refusal.as_ref(),
+        spec_fault,
+        transport_fault: transport::unusable_reason(observed, live_outcome, transport_fault),
+        skip_reason: skip_reason(observed),
+        workload_fault: live_outcome.fault.as_ref(),
+        workload: live_outcome.workload.as_deref(),
+        creation_failure: observed.creation_failure.as_ref(),
         pods: &pods,
         scaling: scaling.as_ref(),
         hpa,
@@ -172,75 +173,90 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
         previously_desired: observed.previous.desired_replicas,
         progressing_since: since,
         unready_limit: unready_limit(observed),
-        progress_limit: progress_limit(observed),
+        progress_limit: observed.progress_limit(),
         now,
     });
-    let mut status = counted(observed, ensured, &pods, counts, scale);
-    let queues = queue::tell(observed, ensured, &mut status);
-    status.status = Some(verdict.state);
-    status.progressing_since = verdict.progressing.then_some(Time(since));
-    let of_rivals = restored::tell(&mut status, observed, ensured, now);
-    let verdicts = (&verdict, scaling.as_ref());
-    status.conditions = conditions(observed, ensured, transport_fault, verdicts, now);
-    restored::set(&mut status, observed, now);
+    let mut status = base_status(observed, live_outcome, &pods, counts, scale);
+    let queues = queue::set_queues(observed, live_outcome, &mut status);
+    status.status = Some(decision.state);
+    status.progressing_since = decision.progressing.then_some(Time(since));
+    let conflict_report = conflicts::set_conflicts(&mut status, observed, live_outcome, now);
+    let decisions = (&decision, scaling.as_ref());
+    status.conditions = conditions(observed, live_outcome, transport_fault, decisions, now);
+    conflicts::set_condition(&mut status, observed, now);
     // A workload that was scaled to zero must be applied again once it may run.
     status.ready_generation =
-        ready_generation(observed, &status).filter(|_| ensured.stopped.is_none());
+        ready_generation(observed, &status).filter(|_| live_outcome.stopped.is_none());
     summarize(&mut status);
-    let faults = [transport_fault, spec_fault, ensured.fault.as_ref()];
+    let faults = [transport_fault, spec_fault, live_outcome.fault.as_ref()];
     let retry = faults.into_iter().flatten().map(|fault| fault.retry);
-    let again = verdict
-        .again
+    let recheck = decision
+        .recheck_at
         .and_then(|at| at.duration_since(now).try_into().ok());
-    let of_scaling = scaling::again(observed, ensured, scaling.as_ref(), &status, now);
+    let scaling_requeues =
+        scaling::requeues(observed, live_outcome, scaling.as_ref(), &status, now);
     Report {
         retry: retry
-            .chain(again.map(Requeue::After))
-            .chain(of_scaling)
-            .chain(ensured.queue.retry())
+            .chain(recheck.map(Requeue::After))
+            .chain(scaling_requeues)
+            .chain(live_outcome.queue.retry())
             .chain(queues.retry)
-            .chain(of_rivals.retry)
-            .chain(unseen_change(ensured))
-            .chain(ensured.postponed.then_some(Requeue::After(rollouts::AGAIN)))
+            .chain(conflict_report.retry)
+            .chain(poll_unwatched(live_outcome))
+            .chain(
+                live_outcome
+                    .postponed
+                    .then_some(Requeue::After(rollouts::FALLBACK_REQUEUE)),
+            )
             .fold(Requeue::AwaitChange, Requeue::sooner),
-        notes: queues.notes.into_iter().chain(of_rivals.notes).collect(),
+        events: queues
+            .events
+            .into_iter()
+            .chain(conflict_report.events)
+            .collect(),
         status,
     }
 }
 
 /// Polls a workload that does not carry our labels yet, because no watch reports its deletion or that of its pods.
-fn unseen_change(ensured: &Ensured) -> Option<Requeue> {
-    let workload = ensured.workload.as_ref()?;
-    let counts = workload.observed_generation < workload.generation || workload.total > 0;
-    let moves = workload.metadata.deleting || (ensured.stopped.is_some() && counts);
-    unseen(workload).filter(|_| moves).map(Requeue::After)
+fn poll_unwatched(live_outcome: &LiveOutcome) -> Option<Requeue> {
+    let workload = live_outcome.workload.as_ref()?;
+    let may_have_pods = workload.observed_generation < workload.generation || workload.total > 0;
+    let is_changing =
+        workload.metadata.deleting || (live_outcome.stopped.is_some() && may_have_pods);
+    unwatched_poll_interval(workload)
+        .filter(|_| is_changing)
+        .map(Requeue::After)
 }
 
 /// Template hash of the newest pods. A workload that is left alone may keep an older template; one being deleted is
 /// replaced by one with the current template.
-fn template_hash<'a>(observed: &'a Observed, ensured: &'a Ensured) -> Option<&'a str> {
-    let wanted = || {
+fn template_hash<'a>(observed: &'a Observed, live_outcome: &'a LiveOutcome) -> Option<&'a str> {
+    let desired_hash = || {
         observed
             .standalone()
             .map(|own| &*own.workload.template_hash)
     };
-    match &ensured.workload {
+    match &live_outcome.workload {
         Some(workload) if !workload.metadata.deleting => workload.template_hash.as_deref(),
-        _ => wanted(),
+        _ => desired_hash(),
     }
 }
 
-fn left_alone(observed: &Observed) -> Option<LeftAlone> {
+fn skip_reason(observed: &Observed) -> Option<SkipReason> {
     if observed.actor.annotations.paused {
-        return Some(LeftAlone::Paused);
+        return Some(SkipReason::Paused);
     }
-    is_done_once(&observed.actor, &observed.previous).then_some(LeftAlone::Done)
+    is_once_completed(&observed.actor, &observed.previous).then_some(SkipReason::OnceCompleted)
 }
 
 /// Restarts the clock when the spec or the number of ready pods changes (FW-26).
-fn progressing_since(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Timestamp {
+fn progressing_since(observed: &Observed, live_outcome: &LiveOutcome, now: Timestamp) -> Timestamp {
     let previous = &observed.previous;
-    let ready = ensured.workload.as_ref().map(|workload| workload.ready);
+    let ready = live_outcome
+        .workload
+        .as_ref()
+        .map(|workload| workload.ready);
     let same = previous.observed_generation == Some(observed.actor.generation)
         && previous.ready_replicas == ready;
     let since = previous.progressing_since.as_ref().filter(|_| same);
@@ -248,28 +264,28 @@ fn progressing_since(observed: &Observed, ensured: &Ensured, now: Timestamp) -> 
 }
 
 /// The status except STATUS and the conditions.
-fn counted(
+fn base_status(
     observed: &Observed,
-    ensured: &Ensured,
+    live_outcome: &LiveOutcome,
     pods: &Pods,
     counts: Option<Counts>,
     scale: LastScale,
 ) -> AsyncActorStatus {
     let name = &observed.key().name;
-    let (queued_messages, processing_messages) = messages(observed, ensured);
+    let (queued_messages, processing_messages) = messages(observed, live_outcome);
     let mut status = AsyncActorStatus {
         mode: Some(Mode::Standalone),
         observed_generation: Some(observed.actor.generation),
         queued_messages,
         processing_messages,
-        inventory: inventory::inventory(observed, ensured),
+        inventory: inventory::inventory(observed, live_outcome),
         ..AsyncActorStatus::default()
     };
-    scaling::tell(&mut status, observed, ensured);
+    scaling::set_fields(&mut status, observed, live_outcome);
     status.last_scale_time = scale.time;
     status.last_scale_direction = scale.direction;
     status.last_scale_formatted = Some(scale.formatted);
-    let (Some(workload), Some(counts)) = (&ensured.workload, counts) else {
+    let (Some(workload), Some(counts)) = (&live_outcome.workload, counts) else {
         return status;
     };
     let Counts {
@@ -294,18 +310,18 @@ fn counted(
 
 fn conditions(
     observed: &Observed,
-    ensured: &Ensured,
+    live_outcome: &LiveOutcome,
     transport_fault: Option<&Fault>,
-    (verdict, scaling): (&StateVerdict, Option<&ScalingReady>),
+    (decision, scaling): (&StateDecision, Option<&ScalingReady>),
     now: Timestamp,
 ) -> Vec<Condition> {
     let mut conditions = Conditions::of(observed, now);
-    transport::tell(&mut conditions, observed, ensured, transport_fault);
+    transport::set_condition(&mut conditions, observed, live_outcome, transport_fault);
     if let Some(WorkloadReady {
         ready,
         reason,
         message,
-    }) = &verdict.workload
+    }) = &decision.workload
     {
         conditions.set(WORKLOAD_READY, *ready, *reason, message);
     }
@@ -317,7 +333,7 @@ fn conditions(
             ..
         }) => conditions.set(SCALING_READY, *ready, *reason, message),
         // KEDA-8
-        None if observed.desired.is_ok() || ensured.stopped.is_some() => {
+        None if observed.desired.is_ok() || live_outcome.stopped.is_some() => {
             conditions.remove(SCALING_READY);
         }
         None => {}
@@ -328,8 +344,8 @@ fn conditions(
 }
 
 fn summarize(status: &mut AsyncActorStatus) {
-    let told = status.conditions.iter().any(|c| c.type_ == SCALING_READY);
-    let scales = told || status.scaling_mode == Some(ScalingMode::Keda);
+    let has_condition = status.conditions.iter().any(|c| c.type_ == SCALING_READY);
+    let scales = has_condition || status.scaling_mode == Some(ScalingMode::Keda);
     let all = [TRANSPORT_READY, WORKLOAD_READY, SCALING_READY];
     summarize_conditions(status, if scales { &all } else { &all[..2] });
 }

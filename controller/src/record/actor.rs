@@ -6,7 +6,7 @@ use asya_shared::api::{
     AsyncActor, AsyncActorStatus, BindingConflict, PodCounts, QueueDeletionPolicy, Timeout,
     WorkloadRef,
 };
-use asya_shared::claims::QueueName;
+use asya_shared::claims::StatusQueue;
 use asya_shared::names::annotation;
 use asya_shared::validate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -32,9 +32,9 @@ pub struct ActorRecord {
     pub timeout: Option<Timeout>,
     pub queue_policy: QueueDeletionPolicy,
     /// Status fields that are read outside the actor's own reconcile.
-    pub told: StatusView,
+    pub status_view: StatusView,
     /// Fields that the metrics count.
-    pub counted: Counted,
+    pub metric_fields: MetricFields,
     /// Finalizers, in stored order.
     pub finalizers: Vec<Box<str>>,
     /// Annotations that control reconciliation.
@@ -45,8 +45,7 @@ pub struct ActorRecord {
     pub status: Option<Arc<RawValue>>,
 }
 
-/// Status and unrelated metadata are left out of the comparison, so that changing them does not enqueue a reconcile
-/// (FW-3).
+/// Equality ignores status and unrelated metadata, so that their changes do not enqueue a reconcile (FW-3).
 impl PartialEq for ActorRecord {
     fn eq(&self, other: &Self) -> bool {
         (
@@ -63,19 +62,26 @@ impl PartialEq for ActorRecord {
     }
 }
 
+/// The garbage collector's finalizer: while an actor has it, its children are deleted first.
+pub const FOREGROUND_DELETION: &str = "foregroundDeletion";
+
 impl ActorRecord {
-    /// Whether its pods should receive messages. They still do while deletion waits for the queue to drain (QUE-41).
-    pub fn works(&self) -> bool {
-        let waits =
-            self.queue_policy.waits_until_empty() && self.told.queue_released_since.is_none();
-        !self.metadata.deleting || waits
+    pub fn has_finalizer(&self, finalizer: &str) -> bool {
+        self.finalizers.iter().any(|it| **it == *finalizer)
+    }
+
+    /// Whether its pods should receive messages, which they also do until a deleted actor's queue is drained (QUE-41).
+    pub fn receives_messages(&self) -> bool {
+        let awaits_drain = self.queue_policy.waits_until_empty()
+            && self.status_view.queue_released_since.is_none();
+        !self.metadata.deleting || awaits_drain
     }
 
     /// Decodes the full status; returns the default if it does not decode.
-    pub fn told_status(&self) -> AsyncActorStatus {
+    pub fn decode_status(&self) -> AsyncActorStatus {
         let raw = self.status.as_ref();
-        let read = raw.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        read.unwrap_or_default()
+        let status = raw.and_then(|raw| serde_json::from_str(raw.get()).ok());
+        status.unwrap_or_default()
     }
 }
 
@@ -84,9 +90,9 @@ impl ActorRecord {
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusView {
     /// Last verified queue.
-    pub queue: Option<QueueName>,
+    pub queue: Option<StatusQueue>,
     /// Queues that the actor used before.
-    pub retired_queues: Box<[QueueName]>,
+    pub retired_queues: Box<[StatusQueue]>,
     /// Desired number of pods.
     pub desired_replicas: i32,
     /// Since when deletion no longer waits for the queue to drain.
@@ -97,7 +103,7 @@ pub struct StatusView {
 /// status does not decode.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Counted {
+pub struct MetricFields {
     /// The overall `status.status`, as the STATUS column prints it.
     pub status: Box<str>,
     /// Pod counts of a binding.
@@ -122,13 +128,13 @@ pub struct Rollout {
     pub stalled: bool,
 }
 
-impl Counted {
+impl MetricFields {
     fn of(spec: Option<&RawValue>, status: Option<&RawValue>) -> Self {
-        let counted: Self = read(status).unwrap_or_default();
+        let fields: Self = read(status).unwrap_or_default();
         let spec = spec.map_or("null", RawValue::get);
         Self {
-            undecodable: &*counted.status == "WorkloadError" && validate::decode(spec).is_err(),
-            ..counted
+            undecodable: &*fields.status == "WorkloadError" && validate::decode(spec).is_err(),
+            ..fields
         }
     }
 }
@@ -142,7 +148,7 @@ impl Counted {
 pub struct Annotations {
     /// Write nothing except what a deletion needs.
     pub paused: bool,
-    /// Leave applied objects alone until the spec changes (FW-21).
+    /// Write to applied objects only after a spec change (FW-21).
     pub once: bool,
     /// Keep the queue when the actor is deleted. Any non-empty value except `false` counts, because deleted messages
     /// cannot be recovered.
@@ -151,13 +157,13 @@ pub struct Annotations {
     pub reclaim_fields: bool,
     /// Recreate a workload that cannot be updated in place (FW-22).
     pub allow_recreate: bool,
-    /// Replace every target pod that is outdated in any part (ROLL-8).
+    /// Replace every outdated target pod, whatever changed (ROLL-8).
     pub roll_now: bool,
     /// Complete the deletion even if pods still run the sidecar (BIND-44).
     pub skip_unbind: bool,
     /// IAM role of the actor's pods (SA-1).
     pub role_arn: Option<Box<str>>,
-    /// Human-readable description of invalid values above (FW-21).
+    /// Describes invalid values of these annotations (FW-21).
     pub unknown: Option<Box<str>>,
     /// Cluster to adopt the queue from (QUE-33).
     pub adopt_queue_from: Option<Box<str>>,
@@ -180,7 +186,7 @@ pub struct RawActor<'a> {
     status: Option<Arc<RawValue>>,
 }
 
-/// The few spec fields that queue claims and health checks need, since they read every actor often.
+/// The few spec fields that queue claims and health checks need, because both read every actor often.
 #[derive(Deserialize)]
 struct Spec {
     transport: Box<str>,
@@ -204,9 +210,9 @@ impl Record for ActorRecord {
     type Raw<'de> = RawActor<'de>;
 
     fn project(raw: RawActor<'_>) -> Self {
-        let says = |name, wanted: &str| {
+        let equals = |name, expected: &str| {
             let value = raw.metadata.annotations.get(name);
-            value.is_some_and(|value| value == wanted)
+            value.is_some_and(|value| value == expected)
         };
         let is_set = |name| {
             let value = raw.metadata.annotations.get(name);
@@ -219,16 +225,17 @@ impl Record for ActorRecord {
         let spec: Option<Spec> = read(raw.spec.as_deref());
         let timeout = spec.as_ref().map(|spec| spec.timeout.as_deref());
         Self {
-            metadata: raw.metadata.keep(),
+            metadata: raw.metadata.to_metadata(),
             generation: raw.metadata.generation,
             annotations: Annotations {
-                paused: says(annotation::PAUSED, "true") || says(annotation::RECONCILE, "Paused"),
-                once: says(annotation::RECONCILE, "Once"),
+                paused: equals(annotation::PAUSED, "true")
+                    || equals(annotation::RECONCILE, "Paused"),
+                once: equals(annotation::RECONCILE, "Once"),
                 skip_queue_deletion: is_set(annotation::SKIP_QUEUE_DELETION),
-                reclaim_fields: says(annotation::RECLAIM_FIELDS, "true"),
-                allow_recreate: says(annotation::ALLOW_RECREATE, "true"),
+                reclaim_fields: equals(annotation::RECLAIM_FIELDS, "true"),
+                allow_recreate: equals(annotation::ALLOW_RECREATE, "true"),
                 roll_now: raw.metadata.annotation(annotation::ROLL_NOW).is_some(),
-                skip_unbind: says(annotation::SKIP_UNBIND, "true"),
+                skip_unbind: equals(annotation::SKIP_UNBIND, "true"),
                 role_arn: raw.metadata.annotation(annotation::ROLE_ARN),
                 unknown: (!unknown.is_empty()).then(|| validate::joined(&unknown).into()),
                 adopt_queue_from: raw.metadata.annotation(annotation::ADOPT_QUEUE_FROM),
@@ -237,15 +244,15 @@ impl Record for ActorRecord {
             deleted: raw.metadata.deletion_timestamp,
             timeout: timeout
                 .and_then(|raw| raw.map_or(Some(Timeout::default()), |raw| read(Some(raw)))),
-            queue_policy: QueueDeletionPolicy::of_raw(
+            queue_policy: QueueDeletionPolicy::from_raw(
                 spec.as_ref().and_then(|spec| spec.queue.as_ref()),
             ),
             transport: spec.map(|spec| spec.transport),
             binds_to: read::<Mode>(raw.spec.as_deref())
                 .filter(|mode| mode.workload.is_none())
                 .and_then(|mode| mode.workload_ref),
-            told: read(raw.status.as_deref()).unwrap_or_default(),
-            counted: Counted::of(raw.spec.as_deref(), raw.status.as_deref()),
+            status_view: read(raw.status.as_deref()).unwrap_or_default(),
+            metric_fields: MetricFields::of(raw.spec.as_deref(), raw.status.as_deref()),
             finalizers: raw.metadata.finalizers,
             spec: raw.spec,
             status: raw.status,
@@ -256,7 +263,7 @@ impl Record for ActorRecord {
         &self.metadata
     }
 
-    fn concerns(&self) -> Enqueue {
+    fn to_enqueue(&self) -> Enqueue {
         Enqueue::Actor(self.metadata.key.clone())
     }
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::{Enqueue, Metadata, RawMetadata, Record};
 
-/// Annotation that Helm sets on what it installs.
+/// Annotation that Helm sets on the objects of a release.
 const HELM_RELEASE: &str = "meta.helm.sh/release-name";
 
 /// The anchor, watched as metadata only.
@@ -13,9 +13,9 @@ const HELM_RELEASE: &str = "meta.helm.sh/release-name";
 pub struct AnchorRecord {
     pub metadata: Metadata,
     /// Whether Helm installed it.
-    pub is_of_helm: bool,
+    pub managed_by_helm: bool,
     /// Whether a Namespace owns it, so that it is garbage-collected with that namespace.
-    pub goes_with_namespace: bool,
+    pub owned_by_namespace: bool,
 }
 
 /// Decoded metadata of the anchor.
@@ -32,9 +32,9 @@ impl Record for AnchorRecord {
 
     fn project(raw: RawAnchor<'_>) -> Self {
         Self {
-            metadata: raw.metadata.keep(),
-            is_of_helm: raw.metadata.annotation(HELM_RELEASE).is_some(),
-            goes_with_namespace: raw.metadata.is_owned_by("Namespace"),
+            metadata: raw.metadata.to_metadata(),
+            managed_by_helm: raw.metadata.annotation(HELM_RELEASE).is_some(),
+            owned_by_namespace: raw.metadata.is_owned_by("Namespace"),
         }
     }
 
@@ -42,7 +42,7 @@ impl Record for AnchorRecord {
         &self.metadata
     }
 
-    fn concerns(&self) -> Enqueue {
-        Enqueue::Everybody
+    fn to_enqueue(&self) -> Enqueue {
+        Enqueue::AllActors
     }
 }

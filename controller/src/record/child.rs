@@ -1,4 +1,4 @@
-//! Record of a child object. Drift is judged by hash and ownership, so its content is not kept.
+//! Record of a child object. Drift is detected by hash and field ownership, so its content is not kept.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,7 +17,7 @@ pub struct ChildRecord<K> {
     pub metadata: Metadata,
     /// Actor named by the label; the controller owner reference takes precedence.
     pub actor: Option<Box<str>>,
-    /// What is left of our last apply.
+    /// Traces of our last apply.
     pub last: LastApplied,
     kind: PhantomData<fn() -> K>,
 }
@@ -64,7 +64,7 @@ impl<K: ChildType> Record for ChildRecord<K> {
 
     fn project(raw: RawChild<'_>) -> Self {
         Self {
-            metadata: raw.metadata.keep(),
+            metadata: raw.metadata.to_metadata(),
             actor: raw.metadata.label(label::ACTOR).map(Into::into),
             last: raw.metadata.last_applied(K::MANAGER),
             kind: PhantomData,
@@ -75,7 +75,7 @@ impl<K: ChildType> Record for ChildRecord<K> {
         &self.metadata
     }
 
-    fn concerns(&self) -> Enqueue {
+    fn to_enqueue(&self) -> Enqueue {
         Enqueue::owner_of(&self.metadata, self.actor.as_deref())
     }
 

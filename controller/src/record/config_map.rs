@@ -8,11 +8,11 @@ use serde::Deserialize;
 
 use super::{Enqueue, Key, LastApplied, Metadata, RawMetadata, Record};
 
-/// A shared `ConfigMap`. Drift is judged by hash and ownership, so its data is not kept.
+/// A shared `ConfigMap`. Drift is detected by hash and field ownership, so its data is not kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigMapRecord {
     pub metadata: Metadata,
-    /// What is left of our last apply.
+    /// Traces of our last apply.
     pub last: LastApplied,
     /// Whether it outlives the actors that needed it (FW-23).
     pub orphaned: bool,
@@ -43,7 +43,7 @@ impl Record for ConfigMapRecord {
     fn project(raw: RawConfigMap<'_>) -> Self {
         let manager = Self::manager_of(&raw.metadata.name);
         Self {
-            metadata: raw.metadata.keep(),
+            metadata: raw.metadata.to_metadata(),
             last: raw.metadata.last_applied(manager),
             orphaned: raw.metadata.annotation(annotation::ORPHANED).as_deref() == Some("true"),
         }
@@ -53,12 +53,12 @@ impl Record for ConfigMapRecord {
         &self.metadata
     }
 
-    fn concerns(&self) -> Enqueue {
+    fn to_enqueue(&self) -> Enqueue {
         let Key { namespace, name } = &self.metadata.key;
         if is_shared_config_map(name) {
             Enqueue::Namespace(Arc::clone(namespace))
         } else {
-            Enqueue::Nobody
+            Enqueue::Nothing
         }
     }
 }

@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use super::{Enqueue, Metadata, RawMetadata, Record};
 
-/// A `ResourceQuota`: its spec, not its usage.
+/// A `ResourceQuota`, without its usage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuotaRecord {
     metadata: Metadata,
     spec: Value,
 }
 
-/// A `LimitRange`: its spec.
+/// A `LimitRange`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitRangeRecord {
     metadata: Metadata,
@@ -58,7 +58,7 @@ impl QuotaRecord {
 }
 
 impl LimitRangeRecord {
-    /// Resources that containers get a default limit for. A maximum counts as well, since it is the default if no other
+    /// Resources with a default limit for containers. A maximum counts as well, because it is the default if no other
     /// is set.
     pub fn defaults(&self) -> BTreeSet<Box<str>> {
         let items = self.spec.get("limits").and_then(Value::as_array);
@@ -77,7 +77,7 @@ impl Record for QuotaRecord {
 
     fn project(raw: RawConstraint<'_>) -> Self {
         Self {
-            metadata: raw.metadata.keep(),
+            metadata: raw.metadata.to_metadata(),
             spec: raw.spec,
         }
     }
@@ -87,8 +87,8 @@ impl Record for QuotaRecord {
     }
 
     /// Resolved through the bindings in its namespace.
-    fn concerns(&self) -> Enqueue {
-        Enqueue::Nobody
+    fn to_enqueue(&self) -> Enqueue {
+        Enqueue::Nothing
     }
 }
 
@@ -98,7 +98,7 @@ impl Record for LimitRangeRecord {
 
     fn project(raw: RawConstraint<'_>) -> Self {
         Self {
-            metadata: raw.metadata.keep(),
+            metadata: raw.metadata.to_metadata(),
             spec: raw.spec,
         }
     }
@@ -108,8 +108,8 @@ impl Record for LimitRangeRecord {
     }
 
     /// Resolved through the bindings in its namespace.
-    fn concerns(&self) -> Enqueue {
-        Enqueue::Nobody
+    fn to_enqueue(&self) -> Enqueue {
+        Enqueue::Nothing
     }
 }
 
@@ -118,7 +118,7 @@ impl Record for NamespaceRecord {
     type Raw<'de> = RawNamespace<'de>;
     const METADATA_ONLY: bool = true;
 
-    fn what() -> Cow<'static, str> {
+    fn kind_name() -> Cow<'static, str> {
         "Namespace labels".into()
     }
 
@@ -128,7 +128,7 @@ impl Record for NamespaceRecord {
             labels: labels
                 .map(|(key, value)| (key.as_ref().into(), value.as_ref().into()))
                 .collect(),
-            metadata: raw.metadata.keep(),
+            metadata: raw.metadata.to_metadata(),
         }
     }
 
@@ -137,8 +137,8 @@ impl Record for NamespaceRecord {
     }
 
     /// Resolved through the bindings in this namespace.
-    fn concerns(&self) -> Enqueue {
-        Enqueue::Nobody
+    fn to_enqueue(&self) -> Enqueue {
+        Enqueue::Nothing
     }
 }
 
@@ -155,13 +155,13 @@ mod tests {
         let object = json!({
             "metadata": {"name": "q", "namespace": "ns", "uid": "u", "resourceVersion": "1"}, "spec": spec,
         });
-        let seen: Projected<R> = serde_json::from_str(&object.to_string()).unwrap();
-        seen.record
+        let projected: Projected<R> = serde_json::from_str(&object.to_string()).unwrap();
+        projected.record
     }
 
     /// SAFE-6
     #[test]
-    fn limits_and_defaults_are_read_off_quotas_and_limit_ranges() {
+    fn quotas_list_limits_and_limit_ranges_list_defaults() {
         let quota = record::<QuotaRecord>(
             &json!({"hard": {"limits.memory": "4Gi", "limits.cpu": "8", "requests.cpu": "4", "pods": "10"}}),
         );
@@ -175,14 +175,14 @@ mod tests {
             {"type": "Pod", "max": {"gpu": "2"}},
         ]}));
         assert_eq!(range.defaults(), both().into());
-        for odd in [
+        for invalid in [
             json!({}),
             json!({"limits": 7}),
             json!({"limits": [7, {"type": "Container"}]}),
         ] {
             assert!(
-                record::<LimitRangeRecord>(&odd).defaults().is_empty(),
-                "{odd}"
+                record::<LimitRangeRecord>(&invalid).defaults().is_empty(),
+                "{invalid}"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Records of `CustomResourceDefinition`s that others install.
+//! Records of `CustomResourceDefinition`s that the operator does not install.
 
 use std::borrow::Cow;
 
@@ -40,7 +40,7 @@ impl Record for CrdRecord {
         let mut conditions = conditions.into_iter().flatten();
         Self {
             established: conditions.any(|condition| condition.is("Established", "True")),
-            metadata: raw.metadata.keep(),
+            metadata: raw.metadata.to_metadata(),
         }
     }
 
@@ -48,12 +48,12 @@ impl Record for CrdRecord {
         &self.metadata
     }
 
-    fn concerns(&self) -> Enqueue {
-        Enqueue::Everybody
+    fn to_enqueue(&self) -> Enqueue {
+        Enqueue::AllActors
     }
 }
 
-/// Any CRD, watched as metadata only to observe that it is added, changed or deleted (RES-6).
+/// Any CRD, watched as metadata only, because it only triggers discovery (RES-6).
 #[derive(Clone, Debug, PartialEq)]
 pub struct CrdNameRecord {
     /// Metadata. The name is `<plural>.<group>`.
@@ -72,13 +72,13 @@ impl Record for CrdNameRecord {
     type Raw<'de> = RawCrdName<'de>;
     const METADATA_ONLY: bool = true;
 
-    fn what() -> Cow<'static, str> {
+    fn kind_name() -> Cow<'static, str> {
         "CustomResourceDefinition (metadata)".into()
     }
 
     fn project(RawCrdName { metadata }: RawCrdName<'_>) -> Self {
         Self {
-            metadata: metadata.keep(),
+            metadata: metadata.to_metadata(),
         }
     }
 
@@ -86,8 +86,8 @@ impl Record for CrdNameRecord {
         &self.metadata
     }
 
-    /// Handled by the task that follows the wanted kinds.
-    fn concerns(&self) -> Enqueue {
-        Enqueue::Nobody
+    /// Handled by the task that follows the kinds of the bindings.
+    fn to_enqueue(&self) -> Enqueue {
+        Enqueue::Nothing
     }
 }

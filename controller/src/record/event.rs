@@ -9,10 +9,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 
-use super::{Class, Enqueue, Key, Metadata, Problem, RawMetadata, Record};
+use super::{Enqueue, Key, Metadata, Problem, ProblemClass, RawMetadata, Record};
 
 /// Message fragments of a kubelet that is still syncing its caches; the next attempt succeeds.
-const PASSING: [&str; 3] = [
+const TRANSIENT_MESSAGES: [&str; 3] = [
     "failed to sync configmap cache",
     "failed to sync secret cache",
     "not registered",
@@ -23,7 +23,7 @@ const PASSING: [&str; 3] = [
 pub struct PodEventRecord {
     metadata: Metadata,
     pub pod: Key,
-    /// Distinguishes the pod from an earlier one of the same name.
+    /// Distinguishes the pod from an earlier one with the same name.
     pub pod_uid: Box<str>,
     /// The volume that cannot be mounted; `None` for any other Event.
     pub problem: Option<Problem>,
@@ -33,10 +33,10 @@ pub struct PodEventRecord {
 
 /// Event about a `StatefulSet` that failed to create a pod.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RefusalRecord {
+pub struct StatefulSetFailureRecord {
     metadata: Metadata,
     pub set: Key,
-    /// Distinguishes it from an earlier one of the same name.
+    /// Distinguishes the `StatefulSet` from an earlier one with the same name.
     pub set_uid: Box<str>,
     /// Error message of the API server.
     pub message: Box<str>,
@@ -49,7 +49,7 @@ pub struct RefusalRecord {
 pub struct CreationFailureRecord {
     metadata: Metadata,
     /// The object that failed to create a pod; `None` if the Event reports something else.
-    pub maker: Option<Maker>,
+    pub creator: Option<PodCreator>,
     pub namespace: Arc<str>,
     /// When the Event was last observed.
     pub last: Timestamp,
@@ -57,7 +57,7 @@ pub struct CreationFailureRecord {
 
 /// Object whose controller creates pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Maker {
+pub struct PodCreator {
     pub api_version: Box<str>,
     pub kind: Box<str>,
     pub name: Box<str>,
@@ -102,7 +102,7 @@ struct RawSeries {
 }
 
 impl RawEvent<'_> {
-    /// Takes the latest timestamp, since which field is set depends on the Event API that the sender uses.
+    /// The latest timestamp, because the Event API that the reporter uses decides which fields are set.
     fn last(&self) -> Timestamp {
         let series = self.series.as_ref();
         let times = [
@@ -120,11 +120,11 @@ impl Record for PodEventRecord {
     type Raw<'de> = RawEvent<'de>;
 
     fn project(raw: RawEvent<'_>) -> Self {
-        let of = &raw.involved_object;
+        let involved = &raw.involved_object;
         Self {
-            metadata: raw.metadata.keep(),
-            pod: Key::new(&of.namespace, &of.name),
-            pod_uid: of.uid.as_ref().into(),
+            metadata: raw.metadata.to_metadata(),
+            pod: Key::new(&involved.namespace, &involved.name),
+            pod_uid: involved.uid.as_ref().into(),
             problem: problem(&raw.reason, &raw.message),
             last: raw.last(),
         }
@@ -135,27 +135,27 @@ impl Record for PodEventRecord {
     }
 
     /// Resolved through the pod.
-    fn concerns(&self) -> Enqueue {
-        Enqueue::Nobody
+    fn to_enqueue(&self) -> Enqueue {
+        Enqueue::Nothing
     }
 }
 
-impl Record for RefusalRecord {
+impl Record for StatefulSetFailureRecord {
     type Kind = Event;
     type Raw<'de> = RawEvent<'de>;
 
-    fn what() -> Cow<'static, str> {
+    fn kind_name() -> Cow<'static, str> {
         "StatefulSet Event".into()
     }
 
     fn project(raw: RawEvent<'_>) -> Self {
-        let of = &raw.involved_object;
-        let words = raw.message.split_once(" failed error: ");
+        let involved = &raw.involved_object;
+        let message = raw.message.split_once(" failed error: ");
         Self {
-            metadata: raw.metadata.keep(),
-            set: Key::new(&of.namespace, &of.name),
-            set_uid: of.uid.as_ref().into(),
-            message: words.map_or(&*raw.message, |(_, words)| words).into(),
+            metadata: raw.metadata.to_metadata(),
+            set: Key::new(&involved.namespace, &involved.name),
+            set_uid: involved.uid.as_ref().into(),
+            message: message.map_or(&*raw.message, |(_, message)| message).into(),
             last: raw.last(),
         }
     }
@@ -165,8 +165,8 @@ impl Record for RefusalRecord {
     }
 
     /// Resolved through the `StatefulSet`.
-    fn concerns(&self) -> Enqueue {
-        Enqueue::Nobody
+    fn to_enqueue(&self) -> Enqueue {
+        Enqueue::Nothing
     }
 }
 
@@ -174,22 +174,22 @@ impl Record for CreationFailureRecord {
     type Kind = Event;
     type Raw<'de> = RawEvent<'de>;
 
-    fn what() -> Cow<'static, str> {
+    fn kind_name() -> Cow<'static, str> {
         "pod creation Event".into()
     }
 
     fn project(raw: RawEvent<'_>) -> Self {
-        let of = &raw.involved_object;
+        let involved = &raw.involved_object;
         // `FailedCreate`, `FailedToCreateWorkerPod`
-        let tells = raw.reason.starts_with("Failed") && raw.reason.contains("Create");
+        let is_creation_failure = raw.reason.starts_with("Failed") && raw.reason.contains("Create");
         Self {
-            metadata: raw.metadata.keep(),
-            maker: tells.then(|| Maker {
-                api_version: of.api_version.as_ref().into(),
-                kind: of.kind.as_ref().into(),
-                name: of.name.as_ref().into(),
+            metadata: raw.metadata.to_metadata(),
+            creator: is_creation_failure.then(|| PodCreator {
+                api_version: involved.api_version.as_ref().into(),
+                kind: involved.kind.as_ref().into(),
+                name: involved.name.as_ref().into(),
             }),
-            namespace: of.namespace.as_ref().into(),
+            namespace: involved.namespace.as_ref().into(),
             last: raw.last(),
         }
     }
@@ -199,17 +199,19 @@ impl Record for CreationFailureRecord {
     }
 
     /// Resolved through the index of bindings, by the object that creates their pods.
-    fn concerns(&self) -> Enqueue {
-        Enqueue::Nobody
+    fn to_enqueue(&self) -> Enqueue {
+        Enqueue::Nothing
     }
 }
 
-/// Classifies a mount failure. What is missing appears only in the message.
+/// Classifies a mount failure. Only the message names a missing object.
 fn problem(reason: &str, message: &str) -> Option<Problem> {
     if !matches!(
         reason,
         "FailedMount" | "FailedAttachVolume" | "FailedMapVolume"
-    ) || PASSING.iter().any(|passing| message.contains(passing))
+    ) || TRANSIENT_MESSAGES
+        .iter()
+        .any(|transient| message.contains(transient))
     {
         return None;
     }
@@ -226,9 +228,9 @@ fn problem(reason: &str, message: &str) -> Option<Problem> {
     }
     Some(Problem {
         class: if missing.is_some() {
-            Class::ConfigError
+            ProblemClass::ConfigError
         } else {
-            Class::VolumeError
+            ProblemClass::VolumeError
         },
         container: None,
         reason: text.into(),

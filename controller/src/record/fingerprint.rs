@@ -10,11 +10,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-/// Order-independent hash of the leaf paths in a `managedFields` entry. `spec.replicas` is left out because autoscalers
-/// take it over (WRK-3).
+/// Order-independent hash of the leaf paths in a `managedFields` entry, except `spec.replicas`, which autoscalers take
+/// over (WRK-3).
 ///
-/// The value is stored in status and compared after a restart, so it uses a fixed hash rather than that of the standard
-/// library.
+/// The value is stored in the status and compared after a restart, so the hash must be stable, unlike that of the
+/// standard library.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(u64);
 
@@ -41,7 +41,7 @@ impl Serialize for Fingerprint {
 pub struct Applied {
     /// Fingerprint of all owned fields except `spec.replicas`.
     pub fingerprint: Fingerprint,
-    /// Whether it owns `spec.replicas`.
+    /// Whether the manager owns `spec.replicas`.
     pub replicas: bool,
 }
 
@@ -81,7 +81,7 @@ impl RawManagedFields<'_> {
         })
     }
 
-    /// Whether a matching manager has an entry, subresource entries excluded.
+    /// Whether a matching manager has an entry, excluding subresource entries.
     pub(super) fn is_written_by(&self, manager: impl Fn(&str) -> bool) -> bool {
         let mut entries = self.0.iter();
         entries.any(|entry| entry.subresource.is_empty() && manager(&entry.manager))
@@ -106,7 +106,7 @@ impl RawEntry<'_> {
 struct Leaves {
     /// Sum of the leaf path hashes.
     sum: u64,
-    /// Whether `spec.replicas` is a leaf; the sum leaves it out.
+    /// Whether `spec.replicas` is a leaf, which the sum excludes.
     replicas: bool,
 }
 

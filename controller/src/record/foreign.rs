@@ -37,7 +37,7 @@ impl Record for ForeignRecord {
         metadata.generation.hash(&mut shape);
         metadata.labels.hash(&mut shape);
         Self {
-            metadata: metadata.keep(),
+            metadata: metadata.to_metadata(),
             shape: shape.finish(),
         }
     }
@@ -47,12 +47,12 @@ impl Record for ForeignRecord {
     }
 
     /// Resolved through the index of bindings.
-    fn concerns(&self) -> Enqueue {
-        Enqueue::Nobody
+    fn to_enqueue(&self) -> Enqueue {
+        Enqueue::Nothing
     }
 }
 
-/// Placeholder kind. The actual kind is only known at run time, where [`SeenForeign`] carries it.
+/// Placeholder kind. The actual kind is known only at run time, and carried by the [`ApiResource`] of the watch.
 #[derive(Debug)]
 pub enum Foreign {}
 
@@ -85,44 +85,44 @@ impl Resource for Foreign {
     }
 }
 
-/// Object of a watch event, of a kind found through discovery.
+/// Object of a watch event, of a kind known only from discovery.
 #[derive(Clone, Debug)]
-pub struct SeenForeign(Projected<ForeignRecord>);
+pub struct ProjectedForeign(Projected<ForeignRecord>);
 
-impl From<SeenForeign> for Projected<ForeignRecord> {
-    fn from(seen: SeenForeign) -> Self {
-        seen.0
+impl From<ProjectedForeign> for Projected<ForeignRecord> {
+    fn from(projected: ProjectedForeign) -> Self {
+        projected.0
     }
 }
 
-impl<'de> Deserialize<'de> for SeenForeign {
+impl<'de> Deserialize<'de> for ProjectedForeign {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Projected::deserialize(deserializer).map(Self)
     }
 }
 
-impl Resource for SeenForeign {
+impl Resource for ProjectedForeign {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 
-    fn kind(of: &ApiResource) -> Cow<'_, str> {
-        of.kind.as_str().into()
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        resource.kind.as_str().into()
     }
 
-    fn group(of: &ApiResource) -> Cow<'_, str> {
-        of.group.as_str().into()
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        resource.group.as_str().into()
     }
 
-    fn version(of: &ApiResource) -> Cow<'_, str> {
-        of.version.as_str().into()
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.version.as_str().into()
     }
 
-    fn api_version(of: &ApiResource) -> Cow<'_, str> {
-        of.api_version.as_str().into()
+    fn api_version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.api_version.as_str().into()
     }
 
-    fn plural(of: &ApiResource) -> Cow<'_, str> {
-        of.plural.as_str().into()
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        resource.plural.as_str().into()
     }
 
     fn metadata_api() -> bool {

@@ -1,4 +1,4 @@
-//! Record of any `HorizontalPodAutoscaler`, KEDA's or not.
+//! Record of any `HorizontalPodAutoscaler`, whether or not KEDA created it.
 
 use asya_shared::names::label;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -9,26 +9,26 @@ use super::condition::RawCondition;
 use super::scale_target::{RawScaling, ScaleTarget};
 use super::{Enqueue, Key, Metadata, RawMetadata, Record};
 
-/// Reason that the HPA controller sets while the workload has no pods.
+/// Reason that the HPA controller sets while the workload has 0 replicas.
 const AT_ZERO: &str = "ScalingDisabled";
 
-/// An HPA, reduced to what it scales and whether it is active. Its owner is in the metadata.
+/// An HPA, reduced to its target, the desired replicas and whether it is active.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HpaRecord {
     pub metadata: Metadata,
-    /// Actor that it was created for; KEDA copies our labels to it.
+    /// Actor that the HPA was created for; KEDA copies our labels to it.
     pub actor: Option<Box<str>>,
     pub target: ScaleTarget,
-    /// Desired replicas; 0 until the HPA controller has evaluated it, and while there are no pods.
+    /// Desired replicas; 0 until the HPA controller has evaluated the HPA, and while there are no pods.
     pub desired: i32,
-    /// Why scaling is inactive. `ScalingDisabled` is left out: only KEDA scales from zero, so a workload without pods
-    /// is not a fault.
-    pub inactive: Option<Inactive>,
+    /// Why scaling is inactive, except `ScalingDisabled`: only KEDA scales from zero, so a workload without pods is not
+    /// a fault.
+    pub inactive: Option<ScalingInactive>,
 }
 
 /// Condition `ScalingActive` with status `False`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inactive {
+pub struct ScalingInactive {
     pub reason: Box<str>,
     /// Message of the HPA controller.
     pub message: Box<str>,
@@ -64,14 +64,14 @@ impl Record for HpaRecord {
         let inactive = conditions
             .filter(|condition| condition.is("ScalingActive", "False"))
             .filter(|condition| condition.reason != AT_ZERO)
-            .map(|condition| Inactive {
+            .map(|condition| ScalingInactive {
                 reason: condition.reason.as_ref().into(),
                 message: condition.message.as_ref().into(),
                 since: condition.last_transition_time,
             })
             .next();
         Self {
-            metadata: raw.metadata.keep(),
+            metadata: raw.metadata.to_metadata(),
             actor: raw.metadata.label(label::ACTOR).map(Into::into),
             target: raw.spec.unwrap_or_default().target(),
             desired: status.desired_replicas.unwrap_or_default(),
@@ -83,11 +83,11 @@ impl Record for HpaRecord {
         &self.metadata
     }
 
-    /// KEDA's own HPA concerns the actor that its label names, a competing one the actor whose workload it scales.
-    fn concerns(&self) -> Enqueue {
+    /// KEDA's own HPA affects the actor in its label, a competing one the actor with the workload that it scales.
+    fn to_enqueue(&self) -> Enqueue {
         let owner = self.metadata.controller.as_ref();
-        let of_keda = owner.is_some_and(|owner| &*owner.kind == "ScaledObject");
-        let actor = self.actor.as_ref().filter(|_| of_keda);
+        let is_of_keda = owner.is_some_and(|owner| &*owner.kind == "ScaledObject");
+        let actor = self.actor.as_ref().filter(|_| is_of_keda);
         let actor = actor.unwrap_or(&self.target.name);
         Enqueue::Actor(Key::new(&self.metadata.key.namespace, actor))
     }

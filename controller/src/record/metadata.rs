@@ -1,4 +1,4 @@
-//! The part of `metadata` that every record keeps.
+//! Metadata that every record keeps.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use super::fingerprint::{Applied, Fingerprint, RawManagedFields};
 #[derive(Clone, Debug)]
 pub struct Metadata {
     pub key: Key,
-    /// Distinguishes an object from an earlier one of the same name.
+    /// Distinguishes an object from an earlier one with the same name.
     pub uid: Box<str>,
     /// Orders the versions of an object; 0 if the server's value is not a number.
     pub resource_version: u64,
@@ -24,13 +24,13 @@ pub struct Metadata {
     pub deleting: bool,
     /// Controller owner reference.
     pub controller: Option<Controller>,
-    /// Whether it has the managed-by label that our watches select on.
+    /// Whether it has the managed-by label that our watches select by.
     pub labelled: bool,
 }
 
 impl Metadata {
     /// Uid of the controller owner, if it differs from `uid`.
-    pub fn owner_before(&self, uid: &str) -> Option<&str> {
+    pub fn other_owner(&self, uid: &str) -> Option<&str> {
         let owner = self.controller.as_ref().map(|owner| &*owner.uid);
         owner.filter(|owner| *owner != uid)
     }
@@ -52,18 +52,18 @@ pub struct Controller {
     pub uid: Box<str>,
 }
 
-/// What is left of our last apply on the live object. Drift is detected by this, so the content itself is not kept.
+/// Traces of our last apply on the live object, which suffice to detect drift without keeping the content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LastApplied {
-    /// Hash of the object as last sent.
+    /// Hash of the object as last applied.
     pub hash: Option<Box<str>>,
     /// Fingerprint of the fields that we own.
     pub fingerprint: Option<Fingerprint>,
-    /// Index in `managedFields` of the former operator's entry, until we own its fields (WRK-7).
+    /// Index in `managedFields` of the previous operator's entry, until we own its fields (WRK-7).
     pub former: Option<usize>,
 }
 
-/// `metadata`, borrowed from the API server's text.
+/// `metadata`, borrowed from the API server's response.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RawMetadata<'a> {
@@ -111,8 +111,8 @@ struct RawOwner<'a> {
 }
 
 impl RawMetadata<'_> {
-    /// Copies the part that every record keeps.
-    pub fn keep(&self) -> Metadata {
+    /// Copies the fields that every record keeps.
+    pub fn to_metadata(&self) -> Metadata {
         Metadata {
             key: Key::new(&self.namespace, &self.name),
             uid: self.uid.as_ref().into(),
@@ -154,12 +154,12 @@ impl RawMetadata<'_> {
         self.managed_fields.applied_by(manager)
     }
 
-    /// Whether a matching field manager wrote to the object, subresources excluded.
+    /// Whether a matching field manager wrote to the object, excluding subresources.
     pub fn is_written_by(&self, manager: impl Fn(&str) -> bool) -> bool {
         self.managed_fields.is_written_by(manager)
     }
 
-    /// Returns what is left of the last apply by `manager`.
+    /// Traces of the last apply by `manager`.
     pub fn last_applied(&self, manager: &str) -> LastApplied {
         let fingerprint = self.applied_by(manager).map(|fields| fields.fingerprint);
         LastApplied {

@@ -6,11 +6,9 @@
 
 mod actor;
 mod anchor;
-mod bare_pod;
 mod child;
 mod condition;
 mod config_map;
-mod configuration;
 mod constraint;
 mod crd;
 mod event;
@@ -22,6 +20,8 @@ mod metadata;
 mod pod;
 mod scale_target;
 mod scaled_object;
+mod uninjected_pod;
+mod webhook_configuration;
 mod workload;
 
 use std::borrow::Cow;
@@ -32,25 +32,25 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Deserializer};
 
-pub use actor::ActorRecord;
+pub use actor::{ActorRecord, FOREGROUND_DELETION};
 pub use anchor::AnchorRecord;
 pub use asya_shared::key::Key;
-pub use bare_pod::{Labels, PodOfTarget, UninjectedPodRecord};
 pub use child::ChildRecord;
 pub use config_map::ConfigMapRecord;
-pub use configuration::{Configuration, ConfigurationRecord, Content};
 pub use constraint::{LimitRangeRecord, NamespaceRecord, QuotaRecord};
 pub use crd::{CrdNameRecord, CrdRecord};
-pub use event::{CreationFailureRecord, Maker, PodEventRecord, RefusalRecord};
+pub use event::{CreationFailureRecord, PodCreator, PodEventRecord, StatefulSetFailureRecord};
 pub use fingerprint::{Fingerprint, applied_by};
-pub use foreign::{ForeignRecord, SeenForeign};
-pub use hpa::{HpaRecord, Inactive};
+pub use foreign::{ForeignRecord, ProjectedForeign};
+pub use hpa::{HpaRecord, ScalingInactive};
 pub use keda::{ScaledObject, TriggerAuthentication};
 pub use metadata::{Controller, LastApplied, Metadata, RawMetadata};
-pub use pod::{Class, PodRecord, Problem};
+pub use pod::{PodRecord, Problem, ProblemClass};
 pub use scale_target::ScaleTarget;
 pub use scaled_object::{KedaReady, ScaledObjectRecord};
-pub use workload::{OfKind, ReplicaFailure, WorkloadRecord, is_tool};
+pub use uninjected_pod::{Labels, TargetPod, UninjectedPodRecord};
+pub use webhook_configuration::{Configuration, Content, WebhookConfigurationRecord};
+pub use workload::{ReplicaFailure, TypedWorkload, WorkloadRecord, is_tool};
 
 /// Actors to enqueue when an object changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,8 +58,8 @@ pub enum Enqueue {
     Actor(Key),
     /// Every actor in a namespace.
     Namespace(Arc<str>),
-    Everybody,
-    Nobody,
+    AllActors,
+    Nothing,
 }
 
 impl Enqueue {
@@ -69,12 +69,12 @@ impl Enqueue {
         let owner = owner.filter(|owner| &*owner.kind == "AsyncActor");
         match owner.map(|owner| &*owner.name).or(label) {
             Some(actor) => Self::Actor(Key::new(&metadata.key.namespace, actor)),
-            None => Self::Nobody,
+            None => Self::Nothing,
         }
     }
 }
 
-/// What we keep of a watched object. Two records are equal if no reconcile has to look at the difference.
+/// The fields of a watched object that reconciles need. Records are equal if their difference needs no reconcile.
 pub trait Record: fmt::Debug + PartialEq + Send + Sync + Sized + 'static {
     /// Kubernetes kind of the object.
     type Kind: Resource<DynamicType = ()>;
@@ -84,26 +84,26 @@ pub trait Record: fmt::Debug + PartialEq + Send + Sync + Sized + 'static {
     const METADATA_ONLY: bool = false;
 
     /// Name in logs and metrics: the kind, unless it has several watches.
-    fn what() -> Cow<'static, str> {
+    fn kind_name() -> Cow<'static, str> {
         Self::Kind::kind(&())
     }
     /// Builds the record.
     fn project(raw: Self::Raw<'_>) -> Self;
-    /// Returns the metadata that every record has.
+    /// The metadata that every record has.
     fn metadata(&self) -> &Metadata;
     /// Actors to enqueue when this object changes.
-    fn concerns(&self) -> Enqueue;
-    /// Whether the watch of its kind selects it, so that later changes and its deletion are observed.
+    fn to_enqueue(&self) -> Enqueue;
+    /// Whether the watch of the kind selects the object, so that later changes and its deletion are observed.
     fn is_watched(&self) -> bool {
         true
     }
 }
 
-/// Record of an object that we apply. Drift is judged by what is left of the last apply.
+/// Record of an object that we apply.
 pub trait AppliedRecord: Record {
     /// Field manager of our applies.
     const MANAGER: &'static str;
-    /// What is left of our last apply.
+    /// Traces of our last apply, which show drift.
     fn last(&self) -> &LastApplied;
 }
 

@@ -1,4 +1,4 @@
-//! Pod record, and how its fields classify a failure (STA-2).
+//! Pod record, with its failures classified (STA-2).
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::condition::RawCondition;
-use super::{Enqueue, Key, Labels, Metadata, PodOfTarget, RawMetadata, Record};
+use super::{Enqueue, Key, Labels, Metadata, RawMetadata, Record, TargetPod};
 
 /// Pod with an actor label.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub struct PodRecord {
     pub actor: Option<Box<str>>,
     /// Distinguishes pods of the current template from older ones.
     pub template_hash: Option<Box<str>>,
-    /// Phase `Succeeded` or `Failed`: it never runs again.
+    /// Phase `Succeeded` or `Failed`: the pod never runs again.
     pub finished: bool,
     /// Condition `Ready`.
     pub ready: bool,
@@ -32,31 +32,31 @@ pub struct PodRecord {
     pub mounted: bool,
     /// Since when a running pod has not been ready.
     pub unready_since: Option<Time>,
-    /// What keeps it from running, as far as its fields show.
+    /// Why the pod does not run, according to its own fields.
     pub problem: Option<Problem>,
     /// For each class, the most recent container exit with an error, and its time.
     pub failed_exits: Box<[(Problem, Time)]>,
-    /// What the webhook injected for a binding.
+    /// Set if the webhook injected the pod for a binding.
     pub injection: Option<Box<Injection>>,
-    /// Set if neither the webhook nor a workload of ours explains the actor label.
-    pub unmarked: Option<Box<Unmarked>>,
+    /// Set if the actor label comes neither from the webhook nor from one of our workloads.
+    pub uninjected: Option<Box<Uninjected>>,
 }
 
 /// Pod with an actor label of unknown origin, such as a copied one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unmarked {
+pub struct Uninjected {
     pub labels: Labels,
-    /// Why the webhook did not inject it.
+    /// Why the webhook did not inject the pod.
     pub not_injected: Option<Box<str>>,
 }
 
-/// Injection mark of a binding on a pod (BIND-22).
+/// Annotations of the webhook on a pod that it injected for a binding (BIND-22).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Injection {
     pub by: Box<str>,
     /// Hash of the injected content.
     pub hash: Option<Box<str>>,
-    /// Whether both containers exist. The mark alone proves nothing: it survives a backup and restore (BIND-8).
+    /// Whether both containers exist. The annotations alone prove nothing: they survive a backup and restore (BIND-8).
     pub intact: bool,
     pub labels: Labels,
 }
@@ -64,16 +64,16 @@ pub struct Injection {
 /// Reason why a pod does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    pub class: Class,
-    /// The container at fault, if there is one.
+    pub class: ProblemClass,
+    /// The failing container, if there is one.
     pub container: Option<Box<str>>,
     /// Reason given by the kubelet or the scheduler.
     pub reason: Box<str>,
 }
 
-/// Failure classes in order of precedence: the first one is reported (STA-2, STA-3).
+/// Failure classes, highest precedence first: the first is reported (STA-2, STA-3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
+pub enum ProblemClass {
     /// A `ConfigMap` or Secret is missing or invalid.
     ConfigError,
     /// A volume cannot be mounted.
@@ -181,7 +181,7 @@ impl Record for PodRecord {
         let ready = status.condition("Ready");
         let is_ready = ready.is_some_and(|condition| condition.status == "True");
         Self {
-            metadata: raw.metadata.keep(),
+            metadata: raw.metadata.to_metadata(),
             created: raw.metadata.creation_timestamp.clone(),
             deleted: raw.metadata.deletion_timestamp.clone(),
             actor: raw.metadata.label(label::ASYA).map(Into::into),
@@ -195,7 +195,7 @@ impl Record for PodRecord {
             problem: status.problem(),
             failed_exits: status.failed_exits(),
             injection: raw.injection(),
-            unmarked: raw.unmarked(),
+            uninjected: raw.uninjected(),
         }
     }
 
@@ -203,40 +203,40 @@ impl Record for PodRecord {
         &self.metadata
     }
 
-    fn concerns(&self) -> Enqueue {
+    fn to_enqueue(&self) -> Enqueue {
         match &self.actor {
             Some(actor) => Enqueue::Actor(Key::new(&self.metadata.key.namespace, actor)),
-            None => Enqueue::Nobody,
+            None => Enqueue::Nothing,
         }
     }
 }
 
 impl PodRecord {
-    /// Whether it can be a target's pod.
+    /// Whether this may be a pod of a target.
     pub fn may_be_bound(&self) -> bool {
         self.labels().is_some()
     }
 
     fn labels(&self) -> Option<&Labels> {
         let injected = self.injection.as_ref().map(|it| &it.labels);
-        injected.or_else(|| self.unmarked.as_ref().map(|it| &it.labels))
+        injected.or_else(|| self.uninjected.as_ref().map(|it| &it.labels))
     }
 }
 
-impl PodOfTarget for PodRecord {
+impl TargetPod for PodRecord {
     fn is_one_of(&self, pods: &PodMatch) -> bool {
         let labels = self.labels();
-        labels.is_some_and(|it| it.match_with(&self.metadata, pods))
+        labels.is_some_and(|labels| labels.match_target(&self.metadata, pods))
     }
 }
 
 impl RawPod<'_> {
-    fn unmarked(&self) -> Option<Box<Unmarked>> {
+    fn uninjected(&self) -> Option<Box<Uninjected>> {
         let metadata = &self.metadata;
-        let known = metadata.annotation(annotation::INJECTED_BY).is_some()
+        let is_known = metadata.annotation(annotation::INJECTED_BY).is_some()
             || metadata.label(label::WORKLOAD).is_some();
-        (!known).then(|| {
-            Box::new(Unmarked {
+        (!is_known).then(|| {
+            Box::new(Uninjected {
                 labels: Labels::of(metadata),
                 not_injected: metadata.annotation(annotation::NOT_INJECTED),
             })
@@ -246,9 +246,9 @@ impl RawPod<'_> {
     fn injection(&self) -> Option<Box<Injection>> {
         let by = self.metadata.annotation(annotation::INJECTED_BY)?;
         let spec = &self.spec;
-        let has = |wanted: &str| {
+        let has = |name: &str| {
             let mut all = spec.init_containers.iter().chain(&spec.containers);
-            all.any(|container| container.name == wanted)
+            all.any(|container| container.name == name)
         };
         Some(Box::new(Injection {
             by,
@@ -275,7 +275,7 @@ impl<'a> RawStatus<'a> {
     fn is_mounted(&self) -> bool {
         let sandbox = self.condition("PodReadyToStartContainers");
         sandbox.is_some_and(|condition| condition.status == "True")
-            || self.containers().any(RawContainer::is_past_its_volumes)
+            || self.containers().any(RawContainer::has_mounted_volumes)
     }
 
     fn problem(&self) -> Option<Problem> {
@@ -285,17 +285,17 @@ impl<'a> RawStatus<'a> {
             .min_by_key(|problem| problem.class)
     }
 
-    /// A gated pod is held back on purpose, so it does not count as unschedulable.
+    /// A pod with scheduling gates is held back on purpose, so it does not count as unschedulable.
     fn unscheduled(&self) -> Option<Problem> {
         let condition = self
             .condition("PodScheduled")
             .filter(|c| c.status == "False" && c.reason == "Unschedulable")?;
         // The scheduler sets no distinct reason for an unbound claim, so match on its message.
-        let of_claim = UNBOUND.iter().any(|text| condition.message.contains(text));
-        let class = if of_claim {
-            Class::VolumeError
+        let is_unbound_claim = UNBOUND.iter().any(|text| condition.message.contains(text));
+        let class = if is_unbound_claim {
+            ProblemClass::VolumeError
         } else {
-            Class::PendingResources
+            ProblemClass::PendingResources
         };
         Some(Problem {
             class,
@@ -304,8 +304,8 @@ impl<'a> RawStatus<'a> {
         })
     }
 
-    /// Returns the latest error exit per class. All classes are kept because the first class wins only until its exit
-    /// is too old (STA-2, STA-3).
+    /// The latest error exit per class. All classes are kept, because the highest is reported only while its exit is
+    /// recent (STA-2, STA-3).
     fn failed_exits(&self) -> Box<[(Problem, Time)]> {
         let mut last: Vec<(Problem, Time)> = Vec::new();
         for exit in self.containers().filter_map(RawContainer::failed_exit) {
@@ -323,13 +323,13 @@ impl<'a> RawStatus<'a> {
 }
 
 impl RawContainer<'_> {
-    fn is_past_its_volumes(&self) -> bool {
+    fn has_mounted_volumes(&self) -> bool {
         let RawState {
             waiting,
             running,
             terminated,
         } = &self.state;
-        let begins = |waiting: &RawWaiting<'_>| {
+        let is_starting = |waiting: &RawWaiting<'_>| {
             matches!(
                 &*waiting.reason,
                 "" | "ContainerCreating" | "PodInitializing"
@@ -337,17 +337,21 @@ impl RawContainer<'_> {
         };
         running.is_some()
             || terminated.is_some()
-            || waiting.as_ref().is_some_and(|waiting| !begins(waiting))
+            || waiting
+                .as_ref()
+                .is_some_and(|waiting| !is_starting(waiting))
     }
 
     fn problem(&self) -> Option<Problem> {
         let reason = &self.state.waiting.as_ref()?.reason;
         let class = match &**reason {
-            "CreateContainerConfigError" => Class::ConfigError,
+            "CreateContainerConfigError" => ProblemClass::ConfigError,
             "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
-                Class::ImagePullError
+                ProblemClass::ImagePullError
             }
-            "CrashLoopBackOff" | "CreateContainerError" | "RunContainerError" => self.failure(),
+            "CrashLoopBackOff" | "CreateContainerError" | "RunContainerError" => {
+                self.failure_class()
+            }
             _ => return None,
         };
         Some(Problem {
@@ -365,7 +369,7 @@ impl RawContainer<'_> {
             .find_map(|terminated| {
                 let reason = terminated.reason.as_ref().into();
                 let problem = Problem {
-                    class: self.failure(),
+                    class: self.failure_class(),
                     container: Some(self.name.as_ref().into()),
                     reason,
                 };
@@ -373,11 +377,11 @@ impl RawContainer<'_> {
             })
     }
 
-    fn failure(&self) -> Class {
+    fn failure_class(&self) -> ProblemClass {
         match &*self.name {
-            RUNTIME_CONTAINER => Class::RuntimeError,
-            SIDECAR_CONTAINER => Class::SidecarError,
-            _ => Class::WorkloadError,
+            RUNTIME_CONTAINER => ProblemClass::RuntimeError,
+            SIDECAR_CONTAINER => ProblemClass::SidecarError,
+            _ => ProblemClass::WorkloadError,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use asya_shared::api::WorkloadKind;
 use serde::Deserialize;
 
-/// Object that an autoscaler scales. The API version is left out, since all versions of a kind are the same object.
+/// Object that an autoscaler scales, without its API version: all versions of a kind are the same object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScaleTarget {
     /// API group; empty for the core group.
@@ -36,7 +36,7 @@ pub(super) struct RawScaling<'a> {
 
 impl RawScaling<'_> {
     pub(super) fn target(self) -> ScaleTarget {
-        self.scale_target_ref.unwrap_or_default().keep()
+        self.scale_target_ref.unwrap_or_default().to_target()
     }
 }
 
@@ -53,7 +53,7 @@ struct RawScaleTarget<'a> {
 
 impl RawScaleTarget<'_> {
     /// Applies KEDA's defaults for omitted fields, which also hold for every working HPA.
-    fn keep(&self) -> ScaleTarget {
+    fn to_target(&self) -> ScaleTarget {
         let version = filled(self.api_version.as_deref()).unwrap_or("apps/v1");
         let group = version.rsplit_once('/').map_or("", |(group, _)| group);
         ScaleTarget {

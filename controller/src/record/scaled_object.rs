@@ -1,4 +1,4 @@
-//! Record of any `ScaledObject`, ours or not.
+//! Record of any `ScaledObject`, including foreign ones.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::keda::ScaledObject;
 use super::scale_target::{RawScaling, ScaleTarget};
 use super::{AppliedRecord, Enqueue, Key, LastApplied, Metadata, RawMetadata, Record};
 
-/// Annotation that pauses KEDA, whatever its value.
+/// Annotation that pauses KEDA with any value.
 const PAUSED_REPLICAS: &str = "autoscaling.keda.sh/paused-replicas";
 /// Values that KEDA parses as false.
 const FALSE: [&str; 6] = ["0", "f", "F", "false", "FALSE", "False"];
@@ -20,12 +20,12 @@ const FALSE: [&str; 6] = ["0", "f", "F", "false", "FALSE", "False"];
 pub struct ScaledObjectRecord {
     pub metadata: Metadata,
     pub deleted: Option<Time>,
-    /// What is left of our last apply.
+    /// Traces of our last apply.
     pub last: LastApplied,
     pub target: ScaleTarget,
     /// KEDA's condition `Ready`.
     pub ready: KedaReady,
-    /// Name of the HPA that KEDA created for it.
+    /// Name of the HPA that KEDA created for the `ScaledObject`.
     pub hpa_name: Option<Box<str>>,
     /// Whether an annotation pauses KEDA for this workload.
     pub paused: bool,
@@ -34,7 +34,7 @@ pub struct ScaledObjectRecord {
 /// Value of KEDA's condition `Ready`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum KedaReady {
-    /// KEDA has not reported it yet.
+    /// KEDA has not reported the condition yet.
     #[default]
     Unknown,
     /// KEDA scales the target.
@@ -103,7 +103,7 @@ impl Record for ScaledObjectRecord {
     fn project(raw: RawScaledObject<'_>) -> Self {
         let status = raw.status.unwrap_or_default();
         Self {
-            metadata: raw.metadata.keep(),
+            metadata: raw.metadata.to_metadata(),
             last: raw.metadata.last_applied(Self::MANAGER),
             target: raw.spec.unwrap_or_default().target(),
             ready: status.ready(),
@@ -120,8 +120,8 @@ impl Record for ScaledObjectRecord {
         &self.metadata
     }
 
-    /// A competing `ScaledObject` concerns the actor whose workload it scales.
-    fn concerns(&self) -> Enqueue {
+    /// A competing `ScaledObject` affects the actor with the workload that it scales.
+    fn to_enqueue(&self) -> Enqueue {
         let owner = self.metadata.controller.as_ref();
         let actor = owner.filter(|owner| &*owner.kind == "AsyncActor");
         let actor = actor.map_or(&self.target.name, |owner| &owner.name);

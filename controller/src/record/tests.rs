@@ -3,12 +3,13 @@ use kube::api::{ObjectList, WatchEvent};
 use serde_json::{Value, json};
 
 use super::{
-    ActorRecord, Class, ConfigMapRecord, Enqueue, Key, OfKind, PodRecord, Projected, Record,
+    ActorRecord, ConfigMapRecord, Enqueue, Key, PodRecord, ProblemClass, Projected, Record,
+    TypedWorkload,
 };
 
 fn decode<R: Record>(object: &Value) -> R {
-    let seen: Projected<R> = serde_json::from_str(&object.to_string()).unwrap();
-    std::sync::Arc::into_inner(seen.record).unwrap()
+    let projected: Projected<R> = serde_json::from_str(&object.to_string()).unwrap();
+    std::sync::Arc::into_inner(projected.record).unwrap()
 }
 
 fn metadata(extra: &Value) -> Value {
@@ -49,17 +50,17 @@ fn actor_with_an_undecodable_spec_does_not_fail_the_list() {
 #[test]
 fn records_decode_from_watch_events() {
     let object = json!({"kind": "AsyncActor", "metadata": metadata(&json!({})), "spec": {"transport": "mq"}});
-    // The server sends `type` first. If anything preceded it, that would be buffered as a tree.
+    // The server sends `type` first; anything before it would be buffered as a tree.
     let line = format!(r#"{{"type":"ADDED","object":{object}}}"#);
     let event: WatchEvent<Projected<ActorRecord>> = serde_json::from_str(&line).unwrap();
     assert!(
-        matches!(event, WatchEvent::Added(seen) if seen.record.metadata.key == Key::new("ns", "a"))
+        matches!(event, WatchEvent::Added(projected) if projected.record.metadata.key == Key::new("ns", "a"))
     );
 }
 
 /// FW-21, FIN-4
 #[test]
-fn annotation_with_an_unknown_value_is_not_taken_for_an_absent_one() {
+fn unknown_annotation_values_are_reported_and_protect_the_queue() {
     for (name, value, is_unknown, keeps_queue) in [
         ("asya.sh/reconcile", "Always", false, false),
         ("asya.sh/reconcile", "paused", true, false),
@@ -70,31 +71,34 @@ fn annotation_with_an_unknown_value_is_not_taken_for_an_absent_one() {
         ("asya.sh/skip-queue-deletion", "", false, false),
     ] {
         let record = actor(&json!({"annotations": {name: value}}), &json!({}));
-        let found = &record.annotations;
-        let row = (found.unknown.is_some(), found.skip_queue_deletion);
-        assert_eq!(row, (is_unknown, keeps_queue), "{name}: {value}");
+        let annotations = &record.annotations;
+        let actual = (
+            annotations.unknown.is_some(),
+            annotations.skip_queue_deletion,
+        );
+        assert_eq!(actual, (is_unknown, keeps_queue), "{name}: {value}");
     }
 }
 
 /// QUE-41, QUE-42, QUE-47
 #[test]
-fn deleted_actor_that_waits_for_its_queue_works_until_released() {
-    let goes = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+fn deleted_actor_receives_messages_until_its_queue_is_released() {
+    let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
     let released = json!({"queueReleasedSince": "2026-01-01T00:00:09Z"});
-    for (metadata_, policy, status, works) in [
+    for (extra, policy, status, receives) in [
         (json!({}), "Delete", json!({}), true),
         (json!({}), "Drain", released.clone(), true),
-        (goes.clone(), "Delete", json!({}), false),
-        (goes.clone(), "Retain", json!({}), false),
-        (goes.clone(), "Unknown", json!({}), false),
-        (goes.clone(), "Drain", json!({}), true),
-        (goes.clone(), "DeleteIfEmpty", json!({}), true),
-        (goes, "Drain", released, false),
+        (deleted.clone(), "Delete", json!({}), false),
+        (deleted.clone(), "Retain", json!({}), false),
+        (deleted.clone(), "Unknown", json!({}), false),
+        (deleted.clone(), "Drain", json!({}), true),
+        (deleted.clone(), "DeleteIfEmpty", json!({}), true),
+        (deleted, "Drain", released, false),
     ] {
         let spec = json!({"transport": "mq", "queue": {"deletionPolicy": policy}});
-        let object = json!({"metadata": metadata(&metadata_), "spec": spec, "status": status});
+        let object = json!({"metadata": metadata(&extra), "spec": spec, "status": status});
         let record: ActorRecord = decode(&object);
-        assert_eq!(record.works(), works, "{object}");
+        assert_eq!(record.receives_messages(), receives, "{object}");
     }
 }
 
@@ -123,15 +127,17 @@ fn status_and_unrelated_metadata_do_not_affect_equality() {
 
 #[test]
 fn actor_annotations_match_exact_values() {
-    let steered =
+    let annotations_of =
         |annotations: Value| actor(&json!({"annotations": annotations}), &json!({})).annotations;
-    assert!(steered(json!({"asya.sh/paused": "true"})).paused);
-    assert!(steered(json!({"asya.sh/reconcile": "Paused"})).paused);
-    assert!(steered(json!({"asya.sh/reconcile": "Once"})).once);
-    assert!(!steered(json!({"asya.sh/paused": "false", "asya.sh/reconcile": "Always"})).paused);
+    assert!(annotations_of(json!({"asya.sh/paused": "true"})).paused);
+    assert!(annotations_of(json!({"asya.sh/reconcile": "Paused"})).paused);
+    assert!(annotations_of(json!({"asya.sh/reconcile": "Once"})).once);
+    assert!(
+        !annotations_of(json!({"asya.sh/paused": "false", "asya.sh/reconcile": "Always"})).paused
+    );
 }
 
-fn deployment(managed_fields: &Value) -> OfKind<Deployment> {
+fn deployment(managed_fields: &Value) -> TypedWorkload<Deployment> {
     decode(&json!({
         "metadata": metadata(&json!({
             "managedFields": managed_fields,
@@ -163,7 +169,7 @@ fn workload_record_holds_counts_and_controller() {
         (3, 3, 1, true)
     );
     assert_eq!(&*record.metadata.controller.as_ref().unwrap().uid, "u-a");
-    assert_eq!(of_kind.concerns(), Enqueue::Actor(Key::new("ns", "a")));
+    assert_eq!(of_kind.to_enqueue(), Enqueue::Actor(Key::new("ns", "a")));
     assert!(record.replica_failure.as_ref().unwrap().is_quota());
     assert_eq!(record.last.fingerprint, None);
 }
@@ -171,11 +177,11 @@ fn workload_record_holds_counts_and_controller() {
 /// WRK-3, WRK-5
 #[test]
 fn fingerprint_covers_our_applied_fields_in_any_order() {
-    let ours = json!({"f:spec": {"f:replicas": {}, "f:template": {"f:spec": {"f:containers": {
+    let applied = json!({"f:spec": {"f:replicas": {}, "f:template": {"f:spec": {"f:containers": {
         "k:{\"name\":\"asya-runtime\"}": {".": {}, "f:image": {}, "f:name": {}}}}}}});
     let same_in_other_order = json!({"f:spec": {"f:template": {"f:spec": {"f:containers": {
         "k:{\"name\":\"asya-runtime\"}": {"f:name": {}, ".": {}, "f:image": {}}}}}, "f:replicas": {}}});
-    let of = |fields: &Value| {
+    let fingerprint = |fields: &Value| {
         deployment(&json!([
         entry("kubectl", "Apply", &json!({"f:metadata": {"f:labels": {"f:x": {}}}})),
         entry("asya-operator/workload", "Update", &json!({"f:status": {}})),
@@ -183,17 +189,17 @@ fn fingerprint_covers_our_applied_fields_in_any_order() {
         entry("asya-operator/workload", "Apply", fields),
     ])).record.last.fingerprint
     };
-    assert_eq!(of(&ours), of(&same_in_other_order));
-    assert!(of(&ours).is_some());
-    for (lost, matters) in [
+    assert_eq!(fingerprint(&applied), fingerprint(&same_in_other_order));
+    assert!(fingerprint(&applied).is_some());
+    for (removed, changes) in [
         ("/f:spec/f:replicas", false),
         (
             "/f:spec/f:template/f:spec/f:containers/k:{\"name\":\"asya-runtime\"}/f:image",
             true,
         ),
     ] {
-        let mut fewer = ours.clone();
-        let (parent, key) = lost.rsplit_once('/').unwrap();
+        let mut fewer = applied.clone();
+        let (parent, key) = removed.rsplit_once('/').unwrap();
         fewer
             .pointer_mut(parent)
             .unwrap()
@@ -201,7 +207,11 @@ fn fingerprint_covers_our_applied_fields_in_any_order() {
             .unwrap()
             .remove(key)
             .unwrap();
-        assert_eq!(of(&ours) != of(&fewer), matters, "{lost}");
+        assert_eq!(
+            fingerprint(&applied) != fingerprint(&fewer),
+            changes,
+            "{removed}"
+        );
     }
 }
 
@@ -223,20 +233,20 @@ fn fingerprint_does_not_change_between_releases() {
 /// RUN-2, KEDA-7
 #[test]
 fn only_shared_config_maps_enqueue_every_actor_of_the_namespace() {
-    for (name, concerned) in [
+    for (name, is_shared) in [
         ("asya-runtime", true),
         ("asya-transport-rabbitmq", true),
         ("asya-transports", false),
-        ("somebodys", false),
+        ("unrelated", false),
     ] {
         let metadata = metadata(&json!({"name": name}));
         let record: ConfigMapRecord = decode(&json!({"metadata": metadata, "data": {"k": "v"}}));
-        let concerns = if concerned {
+        let expected = if is_shared {
             Enqueue::Namespace("ns".into())
         } else {
-            Enqueue::Nobody
+            Enqueue::Nothing
         };
-        assert_eq!(record.concerns(), concerns, "{name}");
+        assert_eq!(record.to_enqueue(), expected, "{name}");
     }
 }
 
@@ -252,13 +262,13 @@ fn waiting(container: &str, reason: &str) -> Value {
 
 /// STA-2
 #[test]
-fn class_of_a_pod_comes_from_its_fields() {
-    use Class::{
+fn problem_class_is_derived_from_the_pods_fields() {
+    use ProblemClass::{
         ConfigError, ImagePullError, PendingResources, RuntimeError, SidecarError, VolumeError,
         WorkloadError,
     };
     let unscheduled = |reason: &str, message: &str| json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": reason, "message": message}]});
-    for (status, wanted) in [
+    for (status, expected) in [
         (
             waiting("x", "CreateContainerConfigError"),
             Some(ConfigError),
@@ -328,7 +338,7 @@ fn class_of_a_pod_comes_from_its_fields() {
     ] {
         assert_eq!(
             pod(&status).problem.map(|problem| problem.class),
-            wanted,
+            expected,
             "{status}"
         );
     }
@@ -336,7 +346,7 @@ fn class_of_a_pod_comes_from_its_fields() {
 
 /// STA-3
 #[test]
-fn first_class_of_a_pod_with_several_wins() {
+fn highest_class_of_several_problems_is_reported() {
     let status = json!({"containerStatuses": [
         {"name": "asya-sidecar", "state": {"waiting": {"reason": "CrashLoopBackOff"}}},
         {"name": "asya-runtime", "state": {"waiting": {"reason": "ImagePullBackOff"}}},
@@ -344,13 +354,13 @@ fn first_class_of_a_pod_with_several_wins() {
     let problem = pod(&status).problem.unwrap();
     assert_eq!(
         (problem.class, problem.container.as_deref()),
-        (Class::ImagePullError, Some("asya-runtime"))
+        (ProblemClass::ImagePullError, Some("asya-runtime"))
     );
 }
 
 /// STA-2
 #[test]
-fn only_an_exit_with_an_error_is_remembered() {
+fn only_error_exits_are_kept() {
     let exited = |code: i32| {
         json!({"containerStatuses": [{"name": "asya-runtime",
         "state": {"running": {"startedAt": "2026-01-01T00:00:09Z"}},
@@ -362,13 +372,13 @@ fn only_an_exit_with_an_error_is_remembered() {
     };
     assert_eq!(
         (problem.class, at.0.as_second()),
-        (Class::RuntimeError, 1_767_225_600)
+        (ProblemClass::RuntimeError, 1_767_225_600)
     );
 }
 
 /// STA-2, STA-3
 #[test]
-fn last_error_exit_of_each_class_is_remembered() {
+fn latest_error_exit_of_each_class_is_kept() {
     let exited = |name: &str, second: u8| {
         json!({"name": name, "state": {"terminated":
             {"exitCode": 1, "reason": "Error", "finishedAt": format!("2026-01-01T00:00:0{second}Z")}}})
@@ -377,19 +387,19 @@ fn last_error_exit_of_each_class_is_remembered() {
         "initContainerStatuses": [exited("setup", 1)],
         "containerStatuses": [exited("asya-runtime", 2), exited("helper", 4), exited("asya-sidecar", 3), exited("other", 0)],
     }));
-    let of = |class| {
+    let container = |class| {
         let mut exits = record.failed_exits.iter();
         let (problem, _) = exits.find(|(problem, _)| problem.class == class).unwrap();
         problem.container.as_deref().unwrap()
     };
     assert_eq!(record.failed_exits.len(), 3);
-    assert_eq!(of(Class::RuntimeError), "asya-runtime");
-    assert_eq!(of(Class::SidecarError), "asya-sidecar");
-    assert_eq!(of(Class::WorkloadError), "helper");
+    assert_eq!(container(ProblemClass::RuntimeError), "asya-runtime");
+    assert_eq!(container(ProblemClass::SidecarError), "asya-sidecar");
+    assert_eq!(container(ProblemClass::WorkloadError), "helper");
 }
 
 #[test]
-fn readiness_of_a_pod_is_its_condition() {
+fn pod_readiness_follows_its_condition() {
     let with = |phase: &str, ready: &str| {
         pod(
             &json!({"phase": phase, "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}),

@@ -23,7 +23,7 @@ pub struct WorkloadRecord {
     pub metadata: Metadata,
     /// Actor named by the label; the controller owner reference takes precedence.
     pub actor: Option<Box<str>>,
-    /// What is left of our last apply.
+    /// Traces of our last apply.
     pub last: LastApplied,
     /// Whether we own `spec.replicas` (WRK-3).
     pub owns_replicas: bool,
@@ -40,7 +40,7 @@ pub struct WorkloadRecord {
     pub total: i32,
     /// Ready pods.
     pub ready: i32,
-    /// Whether pods of an earlier revision remain.
+    /// Whether pods of an earlier revision still exist.
     pub rolling: bool,
     /// Why pods cannot be created.
     pub replica_failure: Option<ReplicaFailure>,
@@ -78,18 +78,18 @@ impl WorkloadType for StatefulSet {
 }
 
 /// Workload record, typed by the kind that its watch lists.
-pub struct OfKind<K> {
+pub struct TypedWorkload<K> {
     pub record: Arc<WorkloadRecord>,
     kind: PhantomData<fn() -> K>,
 }
 
-impl<K> fmt::Debug for OfKind<K> {
+impl<K> fmt::Debug for TypedWorkload<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.record.fmt(f)
     }
 }
 
-impl<K> PartialEq for OfKind<K> {
+impl<K> PartialEq for TypedWorkload<K> {
     fn eq(&self, other: &Self) -> bool {
         self.record == other.record
     }
@@ -155,9 +155,8 @@ impl RawStatus<'_> {
     fn is_rolling(&self, kind: WorkloadKind) -> bool {
         match kind {
             WorkloadKind::Deployment => self.replicas > self.updated_replicas,
-            // A `StatefulSet` counts terminating pods in `replicas` but not in `updatedReplicas`, whatever the reason
-            // for their termination, so compare revisions. The update revision becomes the current one once every pod
-            // has it and is ready.
+            // A `StatefulSet` counts any terminating pods in `replicas` but not in `updatedReplicas`, so compare
+            // revisions. The update revision becomes the current one once every pod has it and is ready.
             WorkloadKind::StatefulSet => self.current_revision != self.update_revision,
         }
     }
@@ -170,7 +169,7 @@ impl WorkloadRecord {
         let applied = raw.metadata.applied_by(manager::WORKLOAD);
         Self {
             kind,
-            metadata: raw.metadata.keep(),
+            metadata: raw.metadata.to_metadata(),
             actor: raw.metadata.label(label::ACTOR).map(Into::into),
             last: raw.metadata.last_applied(manager::WORKLOAD),
             owns_replicas: applied.is_some_and(|fields| fields.replicas),
@@ -191,7 +190,7 @@ impl WorkloadRecord {
     }
 }
 
-impl<K: WorkloadType> Record for OfKind<K> {
+impl<K: WorkloadType> Record for TypedWorkload<K> {
     type Kind = K;
     type Raw<'de> = RawWorkload<'de>;
 
@@ -207,7 +206,7 @@ impl<K: WorkloadType> Record for OfKind<K> {
         &self.record.metadata
     }
 
-    fn concerns(&self) -> Enqueue {
+    fn to_enqueue(&self) -> Enqueue {
         Enqueue::owner_of(&self.record.metadata, self.record.actor.as_deref())
     }
 
@@ -216,8 +215,7 @@ impl<K: WorkloadType> Record for OfKind<K> {
     }
 }
 
-/// Whether a field manager is a command-line tool. `kubectl rollout` is excluded, so that a requested restart is kept
-/// (WRK-4).
+/// Whether a field manager is a command-line tool other than `kubectl rollout`, whose restarts must be kept (WRK-4).
 pub fn is_tool(manager: &str) -> bool {
     let is_kubectl = manager == "kubectl" || manager.starts_with("kubectl-");
     (is_kubectl && manager != "kubectl-rollout") || manager.eq_ignore_ascii_case("helm")

@@ -16,19 +16,19 @@ use crate::record::Key;
 /// Keeps the script in every namespace that needs it.
 pub struct RuntimeScript {
     script: Arc<str>,
-    /// Hash of the `ConfigMap` applied in each namespace: every reconcile needs it, and the script is long.
+    /// Hash of the `ConfigMap` applied in each namespace, cached because every reconcile needs it.
     hashes: Mutex<HashMap<Box<str>, String>>,
     /// Namespace that keeps the script even without actors (RUN-3).
-    home: Arc<str>,
+    runtime_namespace: Arc<str>,
 }
 
 impl RuntimeScript {
-    /// Keeps `script`; `home` is the namespace that keeps it even without actors.
-    pub fn new(script: Arc<str>, home: &str) -> Self {
+    /// `runtime_namespace` keeps `script` even without actors.
+    pub fn new(script: Arc<str>, runtime_namespace: &str) -> Self {
         Self {
             script,
             hashes: Mutex::default(),
-            home: home.into(),
+            runtime_namespace: runtime_namespace.into(),
         }
     }
 
@@ -44,10 +44,10 @@ impl RuntimeScript {
         {
             return Ok(());
         }
-        let wanted = runtime_config_map(namespace, &self.script, ADAPTERS);
-        let ensured = config_maps.ensure(&key, &wanted).await;
-        if !matches!(ensured, Err(StepError::Aborted(_))) {
-            self.hashes.lock().insert(namespace.into(), wanted.hash);
+        let desired = runtime_config_map(namespace, &self.script, ADAPTERS);
+        let ensured = config_maps.ensure(&key, &desired).await;
+        if !matches!(ensured, Err(StepError::Error(_))) {
+            self.hashes.lock().insert(namespace.into(), desired.hash);
         }
         if ensured? {
             info!(namespace, "Runtime ConfigMap reconciled");
@@ -56,27 +56,30 @@ impl RuntimeScript {
     }
 
     /// Whether `namespace` keeps the script even without actors.
-    pub fn is_home(&self, namespace: &str) -> bool {
-        *self.home == *namespace
+    pub fn is_runtime_namespace(&self, namespace: &str) -> bool {
+        *self.runtime_namespace == *namespace
     }
 
     /// Whether this is the `ConfigMap` that is kept even without actors.
-    pub fn is_at_home(&self, config_map: &Key) -> bool {
-        &*config_map.name == RUNTIME_CONFIG_MAP && self.is_home(&config_map.namespace)
+    pub fn is_permanent(&self, config_map: &Key) -> bool {
+        &*config_map.name == RUNTIME_CONFIG_MAP && self.is_runtime_namespace(&config_map.namespace)
     }
 
-    /// Keeps the script in its home namespace (RUN-3). A refusal is logged, and its requeue returned.
+    /// Applies the script in the runtime namespace. Logs a refusal, and returns when to retry (RUN-3).
     ///
     /// # Errors
     /// If the API server fails.
-    pub async fn ensure_home(&self, config_maps: &ConfigMaps) -> Result<Option<Requeue>, Error> {
-        if let Err(refused) = self.ensure(config_maps, &self.home).await {
+    pub async fn ensure_in_runtime_namespace(
+        &self,
+        config_maps: &ConfigMaps,
+    ) -> Result<Option<Requeue>, Error> {
+        if let Err(refused) = self.ensure(config_maps, &self.runtime_namespace).await {
             let fault = refused.fault()?;
             warn!(
-                namespace = &*self.home,
+                namespace = &*self.runtime_namespace,
                 reason = %fault.reason,
                 message = fault.message,
-                "cannot write the runtime script's ConfigMap in its home namespace"
+                "cannot write the runtime script's ConfigMap in the runtime namespace"
             );
             return Ok(Some(fault.retry));
         }
@@ -109,15 +112,15 @@ mod tests {
         object
     }
 
-    fn server(asked: &Arc<AtomicUsize>) -> ConfigMaps {
-        let asked = Arc::clone(asked);
+    fn server(requests: &Arc<AtomicUsize>) -> ConfigMaps {
+        let requests = Arc::clone(requests);
         let service = tower::service_fn(move |request: Request<Body>| {
-            asked.fetch_add(1, Ordering::Relaxed);
+            requests.fetch_add(1, Ordering::Relaxed);
             async {
                 let body = request.into_body().collect_bytes().await?;
-                // A read returns an object of ours without the script.
-                let ours = json!({"metadata": {"labels": {label::PART_OF: "asya"}}});
-                let object = applied(serde_json::from_slice(&body).unwrap_or(ours));
+                // A read returns our object without the script.
+                let existing = json!({"metadata": {"labels": {label::PART_OF: "asya"}}});
+                let object = applied(serde_json::from_slice(&body).unwrap_or(existing));
                 let body = Body::from(object.to_string().into_bytes());
                 Ok::<_, BoxError>(Response::new(body))
             }
@@ -128,13 +131,13 @@ mod tests {
     /// RUN-1, RUN-2
     #[tokio::test]
     async fn script_is_applied_once_per_namespace_and_again_after_drift() {
-        let asked = Arc::default();
-        let maps = server(&asked);
+        let requests = Arc::default();
+        let maps = server(&requests);
         let runtime = RuntimeScript::new("script".into(), "home");
         let ensure = async |namespace| {
             let ensured = runtime.ensure(&maps, namespace).await;
             ensured.unwrap();
-            asked.load(Ordering::Relaxed)
+            requests.load(Ordering::Relaxed)
         };
         assert_eq!([ensure("a").await, ensure("a").await], [1, 1]);
         assert_eq!([ensure("b").await, ensure("a").await], [2, 2]);
@@ -144,7 +147,7 @@ mod tests {
         changed["metadata"]["resourceVersion"] = json!("8");
         let changed: Projected<ConfigMapRecord> =
             serde_json::from_str(&changed.to_string()).unwrap();
-        maps.objects.store.show(&None, &changed);
+        maps.objects.store.apply(&None, &changed);
         assert!(ensure("a").await > 2);
         assert_eq!(ensure("b").await, ensure("b").await);
     }

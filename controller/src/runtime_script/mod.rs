@@ -1,4 +1,4 @@
-//! The runtime script: where it comes from, and the `ConfigMap` that holds it.
+//! The runtime script: its source, and the `ConfigMap` that holds it.
 
 pub mod config_map;
 pub mod source;

@@ -1,11 +1,11 @@
-//! Where the runtime script of pods comes from (RUN-1).
+//! Source of the pods' runtime script (RUN-1).
 
 use std::path::Path;
 use std::sync::Arc;
 
 /// Script embedded in this build.
 const EMBEDDED: &str = include_str!("../../runtime/asya_runtime.py");
-/// Adapters that accompany any script: the handlers of bindings (BIND-30).
+/// Handlers of bindings, which accompany any script (BIND-30).
 pub const ADAPTERS: &str = include_str!("../../runtime/asya_adapters.py");
 /// Path at which a chart may mount another script.
 const MOUNTED: &str = "/runtime/asya_runtime.py";
@@ -30,26 +30,26 @@ pub struct Error {
 /// If a named file is missing or empty.
 pub fn load(script: Option<&str>, local: Option<&str>) -> Result<Arc<str>, Error> {
     let mounted = Path::new(MOUNTED).exists().then_some(MOUNTED);
-    let named = [
+    let candidates = [
         ("ASYA_RUNTIME_SCRIPT_PATH", script),
         ("ASYA_RUNTIME_LOCAL_PATH", local),
         ("mounted script", mounted),
     ];
     // A chart renders an unset value as empty text.
-    let mut named = named
+    let mut candidates = candidates
         .into_iter()
         .filter_map(|(name, path)| Some((name, path.filter(|path| !path.is_empty())?)));
-    let Some((name, path)) = named.next() else {
+    let Some((name, path)) = candidates.next() else {
         return Ok(EMBEDDED.into());
     };
-    let wrong = |what: String| Error {
+    let invalid = |what: String| Error {
         name,
         path: path.to_owned(),
         what,
     };
-    let script = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let script = std::fs::read_to_string(path).map_err(|error| invalid(error.to_string()))?;
     if script.trim().is_empty() {
-        return Err(wrong("the file is empty".to_owned()));
+        return Err(invalid("the file is empty".to_owned()));
     }
     Ok(script.into())
 }

@@ -8,9 +8,9 @@ use k8s_openapi::jiff::Timestamp;
 use crate::record::{HpaRecord, ScaleTarget, ScaledObjectRecord};
 
 /// How long to wait for KEDA to remove its finalizer from a `ScaledObject` (FIN-2).
-const KEDA_LETS_GO: Duration = Duration::from_secs(30);
+const KEDA_FINALIZER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// All autoscalers in an actor's namespace, as seen by the actor.
+/// All autoscalers in an actor's namespace, and the actor's identity.
 pub struct Autoscalers<'a> {
     /// Name of the actor and of its `ScaledObject`.
     pub actor: &'a str,
@@ -22,19 +22,18 @@ pub struct Autoscalers<'a> {
 
 impl Autoscalers<'_> {
     /// Kind and name of a foreign autoscaler that scales `target`.
-    pub fn rival_on(&self, target: &ScaleTarget) -> Option<String> {
-        let is_ours = |uid: &str| self.scaled_object == Some(uid);
-        let scaled_objects = self
-            .scaled_objects
-            .iter()
-            .filter(|found| found.target == *target && !is_ours(&found.metadata.uid));
+    pub fn competing_autoscaler(&self, target: &ScaleTarget) -> Option<String> {
+        let is_own = |uid: &str| self.scaled_object == Some(uid);
+        let scaled_objects = self.scaled_objects.iter().filter(|scaled_object| {
+            scaled_object.target == *target && !is_own(&scaled_object.metadata.uid)
+        });
         let hpas = self
             .hpas
             .iter()
-            .filter(|hpa| hpa.target == *target && !is_of_name(hpa, self.actor));
-        // Name the `ScaledObject` first: its HPA is deleted with it.
+            .filter(|hpa| hpa.target == *target && !is_keda_hpa_of(hpa, self.actor));
+        // Prefer the `ScaledObject`: its HPA is deleted with it.
         scaled_objects
-            .map(|found| format!("ScaledObject {}", found.metadata.key.name))
+            .map(|scaled_object| format!("ScaledObject {}", scaled_object.metadata.key.name))
             .min()
             .or_else(|| {
                 hpas.map(|hpa| format!("HorizontalPodAutoscaler {}", hpa.metadata.key.name))
@@ -43,20 +42,24 @@ impl Autoscalers<'_> {
     }
 }
 
-/// Whether KEDA created this HPA for a `ScaledObject` of this name: the current one, or an earlier one, with which the
-/// HPA will be deleted.
-pub fn is_of_name(hpa: &HpaRecord, actor: &str) -> bool {
+/// Whether KEDA created this HPA for a `ScaledObject` with the actor's name: the current one, or a previous one, with
+/// which the HPA is about to be deleted.
+pub fn is_keda_hpa_of(hpa: &HpaRecord, actor: &str) -> bool {
     let owner = hpa.metadata.controller.as_ref();
     owner.is_some_and(|owner| &*owner.kind == "ScaledObject" && &*owner.name == actor)
 }
 
 /// Whether KEDA has failed to remove its finalizer from a deleted `ScaledObject` in time.
-pub fn is_overdue(found: &ScaledObjectRecord, now: Timestamp) -> bool {
-    lets_go_by(found).is_some_and(|ends| ends <= now)
+pub fn is_overdue(scaled_object: &ScaledObjectRecord, now: Timestamp) -> bool {
+    finalizer_deadline(scaled_object).is_some_and(|deadline| deadline <= now)
 }
 
 /// Deadline for KEDA to remove its finalizer; `None` while the `ScaledObject` is not being deleted.
-pub fn lets_go_by(found: &ScaledObjectRecord) -> Option<Timestamp> {
-    let began = found.deleted.as_ref()?.0;
-    Some(began.checked_add(KEDA_LETS_GO).unwrap_or(Timestamp::MAX))
+pub fn finalizer_deadline(scaled_object: &ScaledObjectRecord) -> Option<Timestamp> {
+    let deleted_at = scaled_object.deleted.as_ref()?.0;
+    Some(
+        deleted_at
+            .checked_add(KEDA_FINALIZER_TIMEOUT)
+            .unwrap_or(Timestamp::MAX),
+    )
 }

@@ -1,5 +1,5 @@
-//! Whether and how an actor's workload is scaled by its queue: pure decisions from the cached objects of KEDA (KEDA-7
-//! to KEDA-11).
+//! Whether and how an actor's queue scales its workload: pure decisions from the cached objects of KEDA (KEDA-7 to
+//! KEDA-11).
 
 pub mod autoscalers;
 pub mod ready;

@@ -27,7 +27,7 @@ pub fn hpa_of<'a>(
     })
 }
 
-/// The desired number of pods. At 0 the HPA is inactive, and its number is stale.
+/// The desired number of pods. At 0 replicas the HPA is inactive, and its number is stale.
 pub fn desired_replicas(workload: i32, hpa: Option<&HpaRecord>) -> i32 {
     match hpa {
         Some(hpa) if workload > 0 && hpa.desired > 0 => hpa.desired,
@@ -60,11 +60,11 @@ pub fn last_scale(previous: &AsyncActorStatus, desired: Option<i32>, now: Timest
         };
     };
     let direction = if before < desired { "up" } else { "down" };
-    // Truncated to seconds as the API server stores it, so that the next reconcile compares equal.
-    let whole = TimestampRound::new()
+    // The API server stores seconds: truncate, so that the next reconcile compares equal.
+    let seconds = TimestampRound::new()
         .smallest(Unit::Second)
         .mode(RoundMode::Trunc);
-    let at = now.round(whole).unwrap_or(now);
+    let at = now.round(seconds).unwrap_or(now);
     LastScale {
         time: Some(Time(at)),
         direction: Some(direction.to_owned()),

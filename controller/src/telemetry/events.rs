@@ -13,25 +13,28 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use serde_json::json;
-use series::{Series, Telling, Topic};
+use series::{EventSeries, SeriesKey, WriteDecision};
 use tracing::debug;
 
+use crate::clock;
 use crate::record::ActorRecord;
 
 /// Reason of an Event, named like the variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventReason {
+    /// The actor's queue has been created.
     QueueCreated,
-    /// The actor's queue was lost and has been created again.
+    /// The actor's queue was missing and has been recreated.
     QueueRecreated,
     /// The actor now uses another queue.
     QueueRetired,
     /// Nothing limits the redeliveries of a failing message.
     DeliveryLimitInactive,
+    /// The actor is being deleted, but its queue cannot be deleted.
     QueueDeletionFailed,
-    /// Deletion of the actor waits while its queue holds messages.
+    /// Deletion of the actor is blocked while its queue holds messages.
     QueueNotEmpty,
-    /// Deletion of the actor waits until its pods have drained the queue.
+    /// Deletion of the actor is blocked until its pods have drained the queue.
     QueueDraining,
     /// The actor's queue was deleted with messages in it.
     MessagesDeleted,
@@ -43,23 +46,23 @@ pub enum EventReason {
     DeadLettersKept,
     /// The spec is invalid.
     ValidationFailed,
-    /// The workload gets no pods, because they would consume another actor's messages.
+    /// The workload is scaled to 0, because its pods would consume another actor's messages.
     WorkloadStopped,
     /// The name of a child is taken by an object that the actor does not own.
     NotOwned,
-    /// The actor is deleted, and what was created for it is kept.
+    /// The actor is deleted, but its children are kept.
     Orphaned,
     /// A rollout replaces pods that use GPUs.
     RollsGpuPods,
-    /// The rollout of a binding has stopped: no further pod is replaced.
+    /// The rollout of a binding is halted: no further pod is replaced.
     RolloutHalted,
-    /// Our change to a bound target was reverted.
+    /// Another client reverted a change of the operator's to a bound target.
     BindingConflict,
-    /// Another client keeps changing an object of ours.
+    /// Another client keeps changing one of the operator's objects.
     FieldConflict,
-    /// A webhook configuration of ours was changed or deleted, and has been restored.
+    /// One of the operator's webhook configurations was changed or deleted, and has been restored.
     WebhookConfigurationRestored,
-    /// Dry-run pods of a required binding's target do not come back with the sidecar.
+    /// Dry-run pods of a required binding's target are not injected.
     InjectionNotProved,
     /// The webhook entry of a required binding still fails open.
     RequiredNotEnforced,
@@ -129,7 +132,7 @@ const LONGEST_PREFIX: usize = 200;
 pub struct Events {
     client: Client,
     instance: Arc<str>,
-    series: Arc<Mutex<Series>>,
+    series: Arc<Mutex<EventSeries>>,
 }
 
 impl Events {
@@ -143,9 +146,9 @@ impl Events {
     }
 
     /// Writes an Event about `actor`.
-    pub fn tell(&self, actor: &ActorRecord, note: EventReason, text: &str) {
+    pub fn publish(&self, actor: &ActorRecord, reason: EventReason, note: &str) {
         let key = &actor.metadata.key;
-        let about = ObjectReference {
+        let regarding = ObjectReference {
             api_version: Some(format!("{GROUP}/v1alpha1")),
             kind: Some("AsyncActor".to_owned()),
             name: Some(key.name.to_string()),
@@ -153,39 +156,48 @@ impl Events {
             uid: Some(actor.metadata.uid.to_string()),
             ..ObjectReference::default()
         };
-        self.tell_of(about, note, text);
+        self.publish_about(regarding, reason, note);
     }
 
     /// Writes an Event about any object; if that is cluster-scoped, in the namespace `default`.
-    pub fn tell_of(&self, about: ObjectReference, note: EventReason, text: &str) {
-        let now = Timestamp::now();
-        let topic = Topic {
-            actor: about.uid.as_deref().unwrap_or_default().into(),
-            note,
-            text: shortened(text).into(),
+    pub fn publish_about(&self, regarding: ObjectReference, reason: EventReason, note: &str) {
+        let now = clock::now();
+        let series_key = SeriesKey {
+            actor: regarding.uid.as_deref().unwrap_or_default().into(),
+            reason,
+            text: shortened(note).into(),
         };
-        let name = name(about.name.as_deref().unwrap_or_default(), now);
-        let telling = self.with(|series| series.next(&topic, &name, now));
-        let write = match telling {
-            Telling::Silence => {
-                debug!(reason = ?note, text, "Event not written: its object causes too many");
+        let name = name(regarding.name.as_deref().unwrap_or_default(), now);
+        let decision = self.with(|series| series.next(&series_key, &name, now));
+        let write = match decision {
+            WriteDecision::Drop => {
+                debug!(
+                    ?reason,
+                    note, "Event not written: too many Events about its object"
+                );
                 return;
             }
-            Telling::First => Write::Create,
-            Telling::Again { name, count } => Write::CountUp { name, count },
+            WriteDecision::Create => Write::Create,
+            WriteDecision::Increment { name, count } => Write::Increment { name, count },
         };
-        let event = self.event(about, &topic, name, now);
+        let event = self.event(regarding, &series_key, name, now);
         let events = self.clone();
         tokio::spawn(async move {
-            if let Err(error) = events.write(&topic, &event, write).await {
-                events.with(|series| series.forget(&topic));
-                debug!(%error, reason = ?topic.note, "Event not written");
+            if let Err(error) = events.write(&series_key, &event, write).await {
+                events.with(|series| series.forget(&series_key));
+                debug!(%error, reason = ?series_key.reason, "Event not written");
             }
         });
     }
 
-    fn event(&self, about: ObjectReference, topic: &Topic, name: String, now: Timestamp) -> Event {
-        let namespace = about.namespace.clone();
+    fn event(
+        &self,
+        regarding: ObjectReference,
+        series_key: &SeriesKey,
+        name: String,
+        now: Timestamp,
+    ) -> Event {
+        let namespace = regarding.namespace.clone();
         Event {
             metadata: ObjectMeta {
                 name: Some(name),
@@ -193,28 +205,33 @@ impl Events {
                 ..ObjectMeta::default()
             },
             event_time: Some(MicroTime(now)),
-            type_: Some(topic.note.type_().to_owned()),
-            reason: Some(format!("{:?}", topic.note)),
-            action: Some(topic.note.action().to_owned()),
-            note: Some(topic.text.to_string()),
-            regarding: Some(about),
+            type_: Some(series_key.reason.type_().to_owned()),
+            reason: Some(format!("{:?}", series_key.reason)),
+            action: Some(series_key.reason.action().to_owned()),
+            note: Some(series_key.text.to_string()),
+            regarding: Some(regarding),
             reporting_controller: Some(MANAGED_BY.to_owned()),
             reporting_instance: Some(self.instance.to_string()),
             ..Event::default()
         }
     }
 
-    async fn write(&self, topic: &Topic, event: &Event, write: Write) -> Result<(), kube::Error> {
+    async fn write(
+        &self,
+        series_key: &SeriesKey,
+        event: &Event,
+        write: Write,
+    ) -> Result<(), kube::Error> {
         let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
-        if let Write::CountUp { name, count } = write {
+        if let Write::Increment { name, count } = write {
             let series = json!({"series": {"count": count, "lastObservedTime": event.event_time}});
             let params = PatchParams::default();
             match api.patch(&name, &params, &Patch::Merge(&series)).await {
-                // The Event was deleted meanwhile: start a new series.
+                // The Event was deleted in the meantime: start a new series.
                 Err(kube::Error::Api(status)) if status.is_not_found() => {
-                    let anew = event.metadata.name.as_deref().unwrap_or_default();
-                    self.with(|series| series.begin_anew(topic, anew));
+                    let new_name = event.metadata.name.as_deref().unwrap_or_default();
+                    self.with(|series| series.restart(series_key, new_name));
                 }
                 written => return written.map(drop),
             }
@@ -222,18 +239,18 @@ impl Events {
         api.create(&PostParams::default(), event).await.map(drop)
     }
 
-    fn with<T>(&self, look: impl FnOnce(&mut Series) -> T) -> T {
-        look(&mut self.series.lock())
+    fn with<T>(&self, access: impl FnOnce(&mut EventSeries) -> T) -> T {
+        access(&mut self.series.lock())
     }
 }
 
 enum Write {
     Create,
-    CountUp { name: String, count: i32 },
+    Increment { name: String, count: i32 },
 }
 
 fn name(actor: &str, now: Timestamp) -> String {
-    // A clipped name may end with a character that a name must not end with.
+    // Clipping may leave a trailing character that a name must not end with.
     let prefix = clipped(actor, LONGEST_PREFIX).trim_end_matches(['.', '-']);
     format!("{prefix}.{:x}", now.as_nanosecond())
 }
@@ -246,9 +263,9 @@ fn shortened(text: &str) -> String {
     format!("{}{REST}", clipped(text, LONGEST_NOTE - REST.len()))
 }
 
-/// Longest prefix of `text` of at most `most` bytes.
-fn clipped(text: &str, most: usize) -> &str {
-    &text[..text.floor_char_boundary(most)]
+/// Longest prefix of `text` of at most `max_bytes` bytes.
+fn clipped(text: &str, max_bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(max_bytes)]
 }
 
 #[cfg(test)]
@@ -259,14 +276,14 @@ mod tests {
 
     /// OPS-7
     #[test]
-    fn long_texts_and_names_still_make_valid_events() {
+    fn long_notes_and_names_are_truncated_to_valid_events() {
         assert_eq!(shortened("short"), "short");
         let exact = "x".repeat(LONGEST_NOTE);
         assert_eq!(shortened(&exact), exact);
         for letter in ["x", "ü", "语", "🦀"] {
             let short = shortened(&letter.repeat(LONGEST_NOTE + 1));
             assert!(short.len() <= LONGEST_NOTE && short.len() > LONGEST_NOTE - 8);
-            assert!(short.ends_with(" …"), "what is missing is shown");
+            assert!(short.ends_with(" …"), "truncation is marked");
         }
         let now = Timestamp::from_second(1).unwrap();
         assert_eq!(name("echo", now), "echo.3b9aca00");
@@ -274,7 +291,7 @@ mod tests {
         assert_eq!(
             name(&long, now),
             format!("{}.3b9aca00", "a".repeat(199)),
-            "a name never ends with a dot before a dot"
+            "no empty label in the name"
         );
     }
 }

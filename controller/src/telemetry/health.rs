@@ -16,12 +16,12 @@ pub struct Readiness {
     gates: Arc<watch::Sender<Gates>>,
 }
 
-/// What each gate waits for; `None` once it is ready.
+/// Why each gate is not ready; `None` once it is.
 type Gates = BTreeMap<String, Option<String>>;
 
 /// A condition for readiness. Dropping the gate removes the condition.
 #[derive(Debug)]
-pub struct Gate {
+pub struct ReadinessGate {
     readiness: Readiness,
     name: Arc<str>,
 }
@@ -30,8 +30,8 @@ pub struct Gate {
 pub const PROCESS: &str = "process";
 
 impl Readiness {
-    /// Readiness of a process that has not registered its gates yet. Without the gate [`PROCESS`], a probe that comes
-    /// before the first registration would report ready, before the CRD is served.
+    /// Readiness of a process that has not registered its gates yet. Without the gate [`PROCESS`], a probe before the
+    /// first registration would report ready.
     #[must_use]
     pub fn starting() -> Self {
         let readiness = Self::default();
@@ -44,8 +44,8 @@ impl Readiness {
 
     /// Registers a gate that is not ready yet.
     #[must_use]
-    pub fn gate(&self, name: &str) -> Gate {
-        let gate = Gate {
+    pub fn gate(&self, name: &str) -> ReadinessGate {
+        let gate = ReadinessGate {
             readiness: self.clone(),
             name: name.into(),
         };
@@ -66,22 +66,22 @@ impl Readiness {
     }
 
     /// Waits until all gates are ready at the same time.
-    pub async fn reached(&self) {
+    pub async fn all_ready(&self) {
         let mut changes = self.gates.subscribe();
-        // Cannot fail: `self` keeps the sender alive.
+        // Cannot fail, because `self` keeps the sender alive.
         let _ = changes
             .wait_for(|gates| gates.values().all(Option::is_none))
             .await;
     }
 
-    fn set(&self, gate: &Gate, pending: Option<String>) {
+    fn set(&self, gate: &ReadinessGate, pending: Option<String>) {
         self.gates.send_modify(|gates| {
             gates.insert(gate.name.to_string(), pending);
         });
     }
 }
 
-impl Gate {
+impl ReadinessGate {
     /// Opens the gate.
     pub fn ready(&self) {
         self.readiness.set(self, None);
@@ -103,7 +103,7 @@ impl Gate {
     }
 }
 
-impl Drop for Gate {
+impl Drop for ReadinessGate {
     fn drop(&mut self) {
         self.readiness.gates.send_modify(|gates| {
             gates.remove(&*self.name);

@@ -1,10 +1,10 @@
 //! The metrics served at `/metrics` (OPS-4, FW-15).
 
-mod pass;
+mod reconcile;
 #[cfg(test)]
 mod tests;
 
-use asya_process::metrics::{Exposed, Gauges, add};
+use asya_process::metrics::{ExposedMetrics, Gauges, add};
 use asya_shared::api::PodCounts;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 
 use crate::record::Key;
 
-use pass::{Passes, Queue};
+use reconcile::{ReconcileMetrics, WorkQueueMetrics};
 
 /// Name of the controller in the labels that all controllers have.
 const CONTROLLER: &str = "asyncactor";
@@ -23,24 +23,40 @@ type Labels<const N: usize> = [(&'static str, String); N];
 pub struct Metrics {
     registry: Registry,
     gauges: Gauges<Self>,
-    passes: Passes,
-    queue: Queue,
-    pass_failures: Family<Labels<1>, Counter>,
+    reconciles: ReconcileMetrics,
+    queue: WorkQueueMetrics,
+    /// Labels: `kind`: `stale`, `broker_busy`, `api_throttled`, `api_failed`, `api_refused`, `api_unreachable`,
+    /// `fenced` or `Unfinished`.
+    reconcile_failures: Family<Labels<1>, Counter>,
+    /// Labels: `transport`; `status`: the value of STATUS.
     actors: Family<Labels<2>, Gauge>,
+    /// Labels: `namespace`, `actor`; `state`: `queued` or `processing`.
     queue_messages: Family<Labels<3>, Gauge>,
+    /// Labels: `namespace`, `actor`; `state`: `injected`, `not_injected` or `outdated`.
     bound_pods: Family<Labels<3>, Gauge>,
+    /// Labels: `transport`; `operation`: for example `create`, `attributes` or `delete`; `result`: the kind of
+    /// response, or the reason of a failure as in condition `TransportReady`.
     broker_requests: Family<Labels<3>, Counter>,
+    /// Labels: `transport`.
     transport_up: Family<Labels<1>, Gauge>,
     api_writes: Counter,
     undecodable: Gauge,
     unproved: Gauge,
+    /// Labels: `namespace`, `actor`.
     rollout_halted: Family<Labels<2>, Gauge>,
+    /// Labels: `namespace`, `actor`; `field`: `part` of the entry in `status.conflicts`, for example `Roll` or
+    /// `Template`.
     conflicts: Family<Labels<3>, Counter>,
+    /// Labels: `kind`: the watched kind.
     watch_healthy: Family<Labels<1>, Gauge>,
+    /// Labels: `kind`: the watched kind.
     records: Family<Labels<1>, Gauge>,
+    /// Labels: `kind`: the watched kind.
     events_received: Family<Labels<1>, Counter>,
+    /// Labels: `kind`: the watched kind.
     events_dropped: Family<Labels<1>, Counter>,
-    config_heals: Family<Labels<1>, Counter>,
+    /// Labels: `object`: the name of the webhook configuration.
+    config_restores: Family<Labels<1>, Counter>,
 }
 
 impl Default for Metrics {
@@ -56,20 +72,20 @@ impl Metrics {
         let mut registry = Registry::default();
         let controller = || ("controller".into(), CONTROLLER.into());
         let name = ("name".into(), CONTROLLER.into());
-        let passes = Passes::new(registry.sub_registry_with_label(controller()));
+        let reconciles = ReconcileMetrics::new(registry.sub_registry_with_label(controller()));
         let queue = [name, controller()].into_iter();
-        let queue = Queue::new(registry.sub_registry_with_labels(queue));
-        // Prefixed like the webhook's metrics, since it is about the webhook's configurations.
-        let config_heals = add(
+        let queue = WorkQueueMetrics::new(registry.sub_registry_with_labels(queue));
+        // Prefixed like the webhook's metrics, because it counts restores of the webhook's configurations.
+        let config_restores = add(
             registry.sub_registry_with_prefix("asya_webhook"),
             "config_heals",
             "Webhook configurations that were restored",
         );
         let own = registry.sub_registry_with_prefix("asya_operator");
         Self {
-            passes,
+            reconciles,
             queue,
-            pass_failures: add(own, "pass_failures", "Failed reconciles by kind of error"),
+            reconcile_failures: add(own, "pass_failures", "Failed reconciles by kind of error"),
             actors: add(own, "actors", "Actors by transport and status"),
             queue_messages: add(own, "queue_messages", "Messages in actors' queues by state"),
             bound_pods: add(own, "bound_pods", "Pods of bindings by state"),
@@ -100,7 +116,7 @@ impl Metrics {
             records: add(own, "records", "Objects of the kind held in memory"),
             events_received: add(own, "events_received", "Watch events of the kind"),
             events_dropped: add(own, "events_dropped", "Watch events that changed nothing"),
-            config_heals,
+            config_restores,
             registry,
             gauges: Gauges::default(),
         }
@@ -154,12 +170,12 @@ impl Metrics {
     }
 
     /// Counts the restore of a webhook configuration (CFG-9).
-    pub fn config_healed(&self, object: &str) {
+    pub fn config_restored(&self, object: &str) {
         let labels = [("object", object.to_owned())];
-        self.config_heals.get_or_create(&labels).inc();
+        self.config_restores.get_or_create(&labels).inc();
     }
 
-    /// Counts a request to a broker, answered or not.
+    /// Counts a request to a broker, whether or not it responded.
     pub fn broker_request(&self, transport: &str, operation: &str, result: &str) {
         let labels = [
             ("transport", transport.to_owned()),
@@ -169,7 +185,7 @@ impl Metrics {
         self.broker_requests.get_or_create(&labels).inc();
     }
 
-    /// Sets whether a transport's broker answers.
+    /// Sets whether a transport's broker responds.
     pub fn transport_up(&self, transport: &str, up: bool) {
         let labels = [("transport", transport.to_owned())];
         self.transport_up.get_or_create(&labels).set(i64::from(up));
@@ -186,12 +202,12 @@ impl Metrics {
         self.undecodable.set(gauge(count));
     }
 
-    /// Sets the number of required bindings whose pods do not come back with the sidecar (CFG-8).
-    pub fn unproved_bindings(&self, count: usize) {
+    /// Sets the number of required bindings whose dry-run pods are not injected (CFG-8).
+    pub fn set_unverified_bindings(&self, count: usize) {
         self.unproved.set(gauge(count));
     }
 
-    /// Sets which bindings have stopped replacing pods, and drops all other series (ROLL-5).
+    /// Sets the bindings whose rollout is halted, and drops all other series (ROLL-5).
     pub fn rollouts_halted<'a>(&self, actors: impl IntoIterator<Item = &'a Key>) {
         self.rollout_halted.clear();
         for actor in actors {
@@ -206,17 +222,17 @@ impl Metrics {
     /// Sets how often each field of each binding was reverted, and drops all other series.
     pub fn conflicts<'a>(&self, counts: impl IntoIterator<Item = (&'a Key, &'static str, u64)>) {
         self.conflicts.clear();
-        for (actor, part, count) in counts {
+        for (actor, field, count) in counts {
             let labels = [
                 ("namespace", actor.namespace.to_string()),
                 ("actor", actor.name.to_string()),
-                ("field", part.to_owned()),
+                ("field", field.to_owned()),
             ];
             self.conflicts.get_or_create(&labels).inc_by(count);
         }
     }
 
-    /// Sets whether the watch of a kind works.
+    /// Sets whether the watch of a kind is healthy.
     pub fn watch_healthy(&self, kind: &str, healthy: bool) {
         self.watch_healthy
             .get_or_create(&of(kind))
@@ -239,7 +255,7 @@ impl Metrics {
     }
 }
 
-impl Exposed for Metrics {
+impl ExposedMetrics for Metrics {
     fn registry(&self) -> &Registry {
         &self.registry
     }

@@ -1,8 +1,8 @@
-//! The work queue: which key runs when, on how many workers (FW-1, 6, 7, 8).
+//! The work queue: decides when each key runs, with a limited number of workers (FW-1, 6, 7, 8).
 //!
 //! - A key runs once at a time; events during its run cause exactly one more.
-//! - The first run starts at once, later ones at least one [`Settings::gap`] after the previous start.
-//! - A timer is an upper bound: an earlier event replaces it, and only the new run sets a new one.
+//! - The first run starts immediately, later ones at least one [`WorkQueueSettings::gap`] after the previous start.
+//! - A timer is an upper bound: an earlier event replaces it, and only the next run sets a new one.
 //! - A failed run is retried with a backoff per key; a panic counts as a failure of its key alone.
 
 mod backoff;
@@ -28,7 +28,7 @@ pub use backoff::Backoff;
 
 /// How a [`WorkQueue`] paces its runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct WorkQueueSettings {
     /// Minimum time between two starts of one key.
     pub gap: Duration,
     /// Maximum concurrent runs over all keys; 0 counts as 1.
@@ -37,7 +37,7 @@ pub struct Settings {
     pub retry: Backoff,
 }
 
-impl Default for Settings {
+impl Default for WorkQueueSettings {
     fn default() -> Self {
         Self {
             gap: Duration::from_secs(1),
@@ -47,7 +47,7 @@ impl Default for Settings {
     }
 }
 
-/// What a run knows about previous ones.
+/// Position of a run in a sequence of retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// Consecutive failed attempts before this run.
@@ -56,18 +56,18 @@ pub struct Attempt {
     pub last: bool,
 }
 
-/// How a run ended, which decides what comes next.
+/// How a run ended, and when to run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunOutcome {
     /// Nothing to do until an event.
     Done,
     /// Succeeded; run again after this time at the latest.
-    Again(Duration),
+    RequeueAfter(Duration),
     /// Failed: retry after the key's backoff, or after the error's own delay (FW-28).
     Failed {
-        /// The delay that the error itself asks for.
+        /// The delay that the error itself requests.
         after: Option<Duration>,
-        /// Time after which to run in any case. Such a run is no attempt.
+        /// Time after which to run in any case. Such a run does not count as a retry.
         timer: Option<Duration>,
     },
 }
@@ -80,11 +80,11 @@ impl RunOutcome {
     };
 }
 
-/// Receives what the queue does; its methods are called without a lock held.
+/// Observes a queue. Its methods are called without a lock held.
 pub trait Observer: Send + Sync {
     /// A run started, this long after it was due.
     fn started(&self, waited: Duration);
-    /// The run that starts now retries a failed one.
+    /// The run that just started retries a failed one.
     fn retried(&self);
     /// A run panicked.
     fn panicked(&self);
@@ -92,7 +92,7 @@ pub trait Observer: Send + Sync {
 
 /// Sizes of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Numbers {
+pub struct QueueSizes {
     /// Keys that are due and wait for a worker.
     pub ready: usize,
     /// Keys that are not due yet.
@@ -101,7 +101,7 @@ pub struct Numbers {
     pub in_flight: usize,
 }
 
-/// The work queue. Clones share it.
+/// The work queue. Clones share the same queue.
 pub struct WorkQueue<K> {
     shared: Arc<Shared<K>>,
 }
@@ -122,9 +122,9 @@ impl<K> Clone for WorkQueue<K> {
 }
 
 impl<K: Ord + Hash + Clone + Send + Debug + 'static> WorkQueue<K> {
-    /// An empty queue that reports what it does to `observer`.
+    /// An empty queue that notifies `observer`.
     #[must_use]
-    pub fn observed(settings: Settings, observer: Arc<dyn Observer>) -> Self {
+    pub fn with_observer(settings: WorkQueueSettings, observer: Arc<dyn Observer>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 schedule: Mutex::new(Schedule::new(settings.gap, settings.retry)),
@@ -135,14 +135,14 @@ impl<K: Ord + Hash + Clone + Send + Debug + 'static> WorkQueue<K> {
         }
     }
 
-    /// Enqueues `key` after an event: runs it as soon as its gap allows.
-    pub fn now(&self, key: K) {
-        self.at(key, Instant::now());
+    /// Enqueues `key` after an event; it runs as soon as its gap allows.
+    pub fn enqueue(&self, key: K) {
+        self.enqueue_at(key, Instant::now());
     }
 
-    /// Runs `key` at `when` at the latest; an earlier time that it already has is kept.
-    pub fn at(&self, key: K, when: Instant) {
-        if self.schedule().want(key, when) {
+    /// Runs `key` at `when` at the latest; an earlier time already planned is kept.
+    pub fn enqueue_at(&self, key: K, when: Instant) {
+        if self.schedule().plan(key, when) {
             self.shared.wake.notify_one();
         }
     }
@@ -155,11 +155,11 @@ impl<K: Ord + Hash + Clone + Send + Debug + 'static> WorkQueue<K> {
 
     /// Current sizes of the queue.
     #[must_use]
-    pub fn numbers(&self) -> Numbers {
-        self.schedule().numbers(Instant::now())
+    pub fn sizes(&self) -> QueueSizes {
+        self.schedule().sizes(Instant::now())
     }
 
-    /// Processes keys, each run on a task of its own, until [`close`](Self::close). To be called once.
+    /// Processes keys, each run in its own task, until [`close`](Self::close). Must be called only once.
     pub async fn run<F, Fut>(&self, work: F)
     where
         F: Fn(K, Attempt) -> Fut + Send + Sync + 'static,
@@ -174,7 +174,7 @@ impl<K: Ord + Hash + Clone + Send + Debug + 'static> WorkQueue<K> {
             {
                 let work = Arc::clone(&work);
                 let key = start.key.clone();
-                // Called inside the task, so that a panic before the first await is caught as well.
+                // Call inside the task, so that a panic before the first await is caught as well.
                 let task = running.spawn(async move { work(key, start.attempt).await });
                 keys.insert(task.id(), start.key);
             }
@@ -221,9 +221,7 @@ impl<K: Ord + Hash + Clone + Send + Debug + 'static> WorkQueue<K> {
     }
 
     fn schedule(&self) -> MutexGuard<'_, Schedule<K>> {
-        // Nothing under this lock leaves the schedule half written, so a poisoned one is still good.
-        let schedule = &self.shared.schedule;
-        schedule.lock()
+        self.shared.schedule.lock()
     }
 }
 

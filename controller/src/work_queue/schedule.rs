@@ -1,4 +1,4 @@
-//! When each key is due: the queue's rules, without its tasks and without a clock.
+//! When each key is due: the rules of the queue, without tasks or a clock.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Attempt, Backoff, Numbers, RunOutcome};
+use super::{Attempt, Backoff, QueueSizes, RunOutcome};
 
-/// Longer than any process lives; keeps additions to an `Instant` from overflowing.
+/// Longer than any process runs; prevents overflows when adding to an `Instant`.
 const LONGEST: Duration = Duration::from_hours(24 * 365);
 
 /// The schedule of all keys.
@@ -16,9 +16,9 @@ pub(super) struct Schedule<K> {
     gap: Duration,
     retry: Backoff,
     slots: HashMap<K, Slot>,
-    /// Planned runs of keys that do not run now, earliest first.
+    /// Planned runs of keys that are not running, earliest first.
     due: BTreeSet<(Instant, K)>,
-    /// When to check whether a slot can be dropped; in order, because the gap is the same for all.
+    /// When to check whether a slot can be dropped; ordered, because all keys have the same gap.
     idle: VecDeque<(Instant, K)>,
     in_flight: usize,
     closed: bool,
@@ -27,7 +27,7 @@ pub(super) struct Schedule<K> {
 /// State of one key.
 #[derive(Default)]
 struct Slot {
-    /// The next run; while the key runs, it is only noted here.
+    /// The next run; while the key runs, stored only here.
     due: Option<Due>,
     last_start: Option<Instant>,
     run: Option<Run>,
@@ -37,7 +37,7 @@ struct Slot {
 #[derive(Clone, Copy)]
 struct Due {
     when: Instant,
-    /// Whether it is a retry, which counts as an attempt. A run that an event or a timer started does not (FW-6).
+    /// Whether this is a retry. Runs started by an event or a timer do not count as retries (FW-6).
     retry: bool,
 }
 
@@ -50,14 +50,14 @@ struct Run {
 pub(super) struct Start<K> {
     pub(super) key: K,
     pub(super) attempt: Attempt,
-    /// Whether it retries a failed run.
+    /// Whether this run retries a failed one.
     pub(super) retry: bool,
-    /// Time since it was due.
+    /// Time since the run was due.
     pub(super) waited: Duration,
 }
 
 impl Slot {
-    /// The number of failures once the next run, or the one that just ended, has failed.
+    /// The number of consecutive failures if the next run fails, or the one that just ended failed.
     fn failures_after(&self, retry: bool) -> u32 {
         if retry || self.failures == 0 {
             self.failures.saturating_add(1)
@@ -84,23 +84,23 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
         }
     }
 
-    /// Plans a run at `when` at the latest. Returns whether it is the next one of all.
-    pub(super) fn want(&mut self, key: K, when: Instant) -> bool {
+    /// Plans a run at `when` at the latest. Returns whether it is now the earliest of all.
+    pub(super) fn plan(&mut self, key: K, when: Instant) -> bool {
         if self.closed {
             return false;
         }
         let slot = self.slots.entry(key.clone()).or_default();
         let when = slot.not_before(when, self.gap);
-        let former = slot.due;
-        if former.is_some_and(|former| former.when < when) {
+        let planned = slot.due;
+        if planned.is_some_and(|planned| planned.when < when) {
             return false;
         }
         slot.due = Some(Due { when, retry: false });
         if slot.run.is_some() {
             return false;
         }
-        if let Some(former) = former {
-            self.due.remove(&(former.when, key.clone()));
+        if let Some(planned) = planned {
+            self.due.remove(&(planned.when, key.clone()));
         }
         self.due.insert((when, key));
         self.due.first().is_some_and(|first| first.0 == when)
@@ -130,7 +130,7 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
         })
     }
 
-    /// Plans what follows a run that ended.
+    /// Plans the next run after one that ended.
     pub(super) fn finish(&mut self, key: &K, outcome: RunOutcome, now: Instant) {
         let Some(slot) = self.slots.get_mut(key) else {
             return;
@@ -141,7 +141,7 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
         self.in_flight -= 1;
         let (attempt, timer) = match outcome {
             RunOutcome::Done => (None, None),
-            RunOutcome::Again(after) => (None, Some(after)),
+            RunOutcome::RequeueAfter(after) => (None, Some(after)),
             RunOutcome::Failed { after, timer } => {
                 let failures = slot.failures_after(run.retry);
                 let delay = after.unwrap_or_else(|| self.retry.delay(failures));
@@ -150,10 +150,16 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
         };
         slot.failures = match outcome {
             RunOutcome::Failed { .. } => slot.failures_after(run.retry),
-            RunOutcome::Done | RunOutcome::Again(_) => 0,
+            RunOutcome::Done | RunOutcome::RequeueAfter(_) => 0,
         };
-        let (attempt, timer) = (attempt.map(|it| (it, true)), timer.map(|it| (it, false)));
-        let first = attempt.into_iter().chain(timer).min_by_key(|it| it.0);
+        let (attempt, timer) = (
+            attempt.map(|delay| (delay, true)),
+            timer.map(|delay| (delay, false)),
+        );
+        let first = attempt
+            .into_iter()
+            .chain(timer)
+            .min_by_key(|(delay, _)| *delay);
         let timer = first.map(|(wait, retry)| Due {
             when: slot.not_before(now + wait.min(LONGEST), self.gap),
             retry,
@@ -177,16 +183,16 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
         self.closed
     }
 
-    /// When there is something to do next; without a free worker, not before a run ends.
+    /// When to wake up; `None` without a free worker, because the end of a run wakes the queue.
     pub(super) fn wake_at(&self, free: bool) -> Option<Instant> {
         let due = self.due.first().filter(|_| !self.closed);
         let next = due.into_iter().chain(self.idle.front());
         next.map(|entry| entry.0).min().filter(|_| free)
     }
 
-    pub(super) fn numbers(&self, now: Instant) -> Numbers {
+    pub(super) fn sizes(&self, now: Instant) -> QueueSizes {
         let ready = self.due.iter().take_while(|due| due.0 <= now).count();
-        Numbers {
+        QueueSizes {
             ready,
             waiting: self.due.len() - ready,
             in_flight: self.in_flight,
@@ -205,9 +211,9 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
                 return;
             };
             let idle = |slot: &Slot| slot.due.is_none() && slot.run.is_none() && slot.failures == 0;
-            // A run that started after this entry was added has its own entry, with its own gap.
-            let gone = |slot: &Slot| idle(slot) && slot.not_before(now, self.gap) <= now;
-            if self.slots.get(&key).is_some_and(gone) {
+            // A run that started after this entry was added adds another entry, a gap later.
+            let can_be_dropped = |slot: &Slot| idle(slot) && slot.not_before(now, self.gap) <= now;
+            if self.slots.get(&key).is_some_and(can_be_dropped) {
                 self.slots.remove(&key);
             }
         }

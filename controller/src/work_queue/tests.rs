@@ -12,8 +12,8 @@ use super::*;
 const FAILED: RunOutcome = RunOutcome::FAILED;
 
 /// Gap 1 s, and retries after 1, 2, 4, 8, 10, 10, … s without jitter.
-fn settings() -> Settings {
-    Settings {
+fn settings() -> WorkQueueSettings {
+    WorkQueueSettings {
         gap: Duration::from_secs(1),
         workers: 32,
         retry: Backoff {
@@ -26,7 +26,7 @@ fn settings() -> Settings {
     }
 }
 
-fn settings_with(change: impl FnOnce(&mut Settings)) -> Settings {
+fn settings_with(change: impl FnOnce(&mut WorkQueueSettings)) -> WorkQueueSettings {
     let mut settings = settings();
     change(&mut settings);
     settings
@@ -40,13 +40,13 @@ struct Run {
 }
 
 #[derive(Default)]
-struct Seen {
+struct RecordingObserver {
     waited: Mutex<Vec<u64>>,
     retried: AtomicUsize,
     panicked: AtomicUsize,
 }
 
-impl Observer for Seen {
+impl Observer for RecordingObserver {
     fn started(&self, waited: Duration) {
         self.waited.lock().push(millis(waited));
     }
@@ -65,21 +65,21 @@ fn millis(duration: Duration) -> u64 {
 /// A running queue that records every start.
 struct Bench {
     queue: WorkQueue<&'static str>,
-    seen: Arc<Seen>,
+    observer: Arc<RecordingObserver>,
     runs: Arc<Mutex<Vec<Run>>>,
     zero: Instant,
     task: JoinHandle<()>,
 }
 
 impl Bench {
-    /// `work` gets the key and the index of the key's run, from 0.
-    fn new<F, Fut>(settings: Settings, work: F) -> Self
+    /// `work` receives the key and the index of the key's run, from 0.
+    fn new<F, Fut>(settings: WorkQueueSettings, work: F) -> Self
     where
         F: Fn(&'static str, usize) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = RunOutcome> + Send + 'static,
     {
-        let seen = Arc::new(Seen::default());
-        let queue = WorkQueue::observed(settings, Arc::clone(&seen) as Arc<dyn Observer>);
+        let observer = Arc::new(RecordingObserver::default());
+        let queue = WorkQueue::with_observer(settings, Arc::clone(&observer) as Arc<dyn Observer>);
         let runs = Arc::new(Mutex::new(Vec::<Run>::new()));
         let (zero, handle, log) = (Instant::now(), queue.clone(), Arc::clone(&runs));
         let task = tokio::spawn(async move {
@@ -95,7 +95,7 @@ impl Bench {
         });
         Self {
             queue,
-            seen,
+            observer,
             runs,
             zero,
             task,
@@ -107,7 +107,8 @@ impl Bench {
     }
 
     fn at(&self, key: &'static str, at: u64) {
-        self.queue.at(key, self.zero + Duration::from_millis(at));
+        self.queue
+            .enqueue_at(key, self.zero + Duration::from_millis(at));
     }
 
     fn runs(&self) -> Vec<Run> {
@@ -120,7 +121,7 @@ impl Bench {
     }
 }
 
-/// Takes this long and succeeds.
+/// Succeeds after this time.
 async fn takes(millis: u64) -> RunOutcome {
     sleep(Duration::from_millis(millis)).await;
     RunOutcome::Done
@@ -128,11 +129,11 @@ async fn takes(millis: u64) -> RunOutcome {
 
 /// FW-8
 #[tokio::test(start_paused = true)]
-async fn the_first_run_starts_at_once_and_then_one_per_gap() {
+async fn first_run_starts_immediately_and_later_ones_once_per_gap() {
     let bench = Bench::new(settings(), |_, _| takes(50));
     for at in (0..=3050).step_by(50) {
         bench.until(at + 7).await;
-        bench.queue.now("a");
+        bench.queue.enqueue("a");
     }
     bench.until(60_000).await;
     assert_eq!(bench.starts("a"), [7, 1007, 2007, 3007, 4007]);
@@ -140,13 +141,13 @@ async fn the_first_run_starts_at_once_and_then_one_per_gap() {
 
 /// FW-1
 #[tokio::test(start_paused = true)]
-async fn events_during_a_run_cause_exactly_one_more_after_it() {
+async fn events_during_a_run_cause_exactly_one_more_run() {
     let bench = Bench::new(settings(), |_, _| takes(3000));
-    bench.queue.now("a");
+    bench.queue.enqueue("a");
     for at in [10, 900, 1500, 2999] {
         bench.until(at).await;
-        bench.queue.now("a");
-        assert_eq!(bench.queue.numbers().in_flight, 1);
+        bench.queue.enqueue("a");
+        assert_eq!(bench.queue.sizes().in_flight, 1);
     }
     bench.until(60_000).await;
     assert_eq!(bench.starts("a"), [0, 3000]);
@@ -157,12 +158,12 @@ async fn events_during_a_run_cause_exactly_one_more_after_it() {
 async fn keys_run_concurrently() {
     let bench = Bench::new(settings(), |_, _| takes(3000));
     for key in ["a", "b", "c"] {
-        bench.queue.now(key);
+        bench.queue.enqueue(key);
     }
     bench.until(5).await;
     let runs = bench.runs();
     assert_eq!(runs.iter().map(|run| run.at).collect::<Vec<_>>(), [0, 0, 0]);
-    assert_eq!(bench.queue.numbers().in_flight, 3);
+    assert_eq!(bench.queue.sizes().in_flight, 3);
 }
 
 /// FW-7
@@ -170,17 +171,17 @@ async fn keys_run_concurrently() {
 async fn run_repeats_after_its_own_timer() {
     let bench = Bench::new(settings(), |_, nth| async move {
         match nth {
-            0 => RunOutcome::Again(Duration::from_secs(10)),
-            1 => RunOutcome::Again(Duration::ZERO),
+            0 => RunOutcome::RequeueAfter(Duration::from_secs(10)),
+            1 => RunOutcome::RequeueAfter(Duration::ZERO),
             _ => RunOutcome::Done,
         }
     });
-    bench.queue.now("a");
+    bench.queue.enqueue("a");
     bench.until(60_000).await;
     assert_eq!(
         bench.starts("a"),
         [0, 10_000, 11_000],
-        "the gap holds for timers too"
+        "the gap also applies to timers"
     );
 }
 
@@ -189,14 +190,14 @@ async fn run_repeats_after_its_own_timer() {
 async fn earlier_event_replaces_a_later_timer() {
     let bench = Bench::new(settings(), |_, nth| async move {
         if nth == 0 {
-            RunOutcome::Again(Duration::from_secs(10))
+            RunOutcome::RequeueAfter(Duration::from_secs(10))
         } else {
             RunOutcome::Done
         }
     });
-    bench.queue.now("a");
+    bench.queue.enqueue("a");
     bench.until(4000).await;
-    bench.queue.now("a");
+    bench.queue.enqueue("a");
     bench.until(60_000).await;
     assert_eq!(bench.starts("a"), [0, 4000]);
 }
@@ -218,13 +219,13 @@ async fn earlier_of_event_and_timer_starts_the_next_run() {
     let bench = Bench::new(settings(), |_, nth| async move {
         sleep(Duration::from_secs(2)).await;
         if nth == 0 {
-            RunOutcome::Again(Duration::from_secs(3))
+            RunOutcome::RequeueAfter(Duration::from_secs(3))
         } else {
             RunOutcome::Done
         }
     });
-    bench.queue.now("early");
-    bench.queue.now("late");
+    bench.queue.enqueue("early");
+    bench.queue.enqueue("late");
     bench.until(1000).await;
     bench.at("early", 4000);
     bench.at("late", 9000);
@@ -240,28 +241,28 @@ async fn worker_limit_holds_and_the_oldest_due_key_runs_first() {
         bench.at(key, at);
     }
     bench.until(900).await;
-    let numbers = Numbers {
+    let sizes = QueueSizes {
         ready: 3,
         waiting: 0,
         in_flight: 2,
     };
-    assert_eq!(bench.queue.numbers(), numbers);
+    assert_eq!(bench.queue.sizes(), sizes);
     bench.until(60_000).await;
     let order: Vec<_> = bench.runs().iter().map(|run| (run.key, run.at)).collect();
     assert_eq!(
         order,
         [("z", 10), ("y", 20), ("x", 1010), ("b", 1020), ("a", 2010)]
     );
-    assert_eq!(*bench.seen.waited.lock(), [0, 0, 980, 980, 1960]);
+    assert_eq!(*bench.observer.waited.lock(), [0, 0, 980, 980, 1960]);
 }
 
-/// A queue that checked for droppable slots while no worker is free would spin.
+/// Waking up to drop idle slots while no worker is free would busy-loop.
 #[tokio::test]
-async fn a_queue_whose_workers_are_all_busy_sleeps_until_one_is_free() {
+async fn queue_sleeps_while_all_workers_are_busy() {
     let (gap, now) = (Duration::from_secs(1), Instant::now());
     let mut schedule = Schedule::new(gap, Backoff::default());
     for key in ["short", "long"] {
-        schedule.want(key, now);
+        schedule.plan(key, now);
         schedule.start(now).unwrap();
     }
     schedule.finish(&"short", RunOutcome::Done, now);
@@ -271,14 +272,14 @@ async fn a_queue_whose_workers_are_all_busy_sleeps_until_one_is_free() {
 
 /// FW-16
 #[tokio::test(start_paused = true)]
-async fn a_closed_queue_starts_nothing_and_ends_with_its_last_run() {
+async fn closed_queue_starts_no_run_and_ends_after_the_last() {
     let bench = Bench::new(settings(), |_, _| takes(3000));
-    bench.queue.now("a");
+    bench.queue.enqueue("a");
     bench.at("planned", 2000);
     bench.until(1000).await;
     bench.queue.close();
-    bench.queue.now("a");
-    bench.queue.now("b");
+    bench.queue.enqueue("a");
+    bench.queue.enqueue("b");
     bench.until(2990).await;
     assert!(!bench.task.is_finished());
     bench.until(3010).await;
@@ -287,7 +288,7 @@ async fn a_closed_queue_starts_nothing_and_ends_with_its_last_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_queue_ends_when_it_is_closed() {
+async fn idle_queue_ends_when_closed() {
     let bench = Bench::new(settings(), |_, _| takes(0));
     bench.until(1000).await;
     bench.queue.close();
@@ -296,17 +297,17 @@ async fn an_idle_queue_ends_when_it_is_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_slot_of_an_idle_key_lives_as_long_as_its_gap() {
+async fn slot_of_an_idle_key_is_dropped_after_its_gap() {
     let bench = Bench::new(settings(), |_, nth| {
         takes(if nth == 0 { 5000 } else { 100 })
     });
-    bench.queue.now("a");
-    bench.queue.now("b");
+    bench.queue.enqueue("a");
+    bench.queue.enqueue("b");
     bench.until(5100).await;
-    bench.queue.now("a"); // until 5200; the slot's first gap ends at 6000
+    bench.queue.enqueue("a"); // until 5200; the slot's first gap ends at 6000
     bench.until(6050).await;
     assert_eq!(bench.queue.schedule().slots(), 1);
-    bench.queue.now("a");
+    bench.queue.enqueue("a");
     bench.until(60_000).await;
     assert_eq!(bench.starts("a"), [0, 5100, 6100]);
     assert_eq!(bench.queue.schedule().slots(), 0);

@@ -22,18 +22,18 @@ async fn process(is_ready: &Arc<AtomicBool>) -> String {
 
 /// CFG-11
 #[tokio::test]
-async fn processes_are_polled_until_all_are_ready_or_patience_runs_out() {
+async fn processes_are_polled_until_all_are_ready_or_the_deadline_passes() {
     let (first, second) = (
         Arc::new(AtomicBool::new(true)),
         Arc::new(AtomicBool::new(false)),
     );
     let urls = [process(&first).await, process(&second).await];
     ready(&urls[..1], Duration::ZERO).await.unwrap();
-    let told = ready(&urls, Duration::ZERO).await.unwrap_err().to_string();
-    assert!(told.starts_with(&urls[1]), "{told}");
+    let error = ready(&urls, Duration::ZERO).await.unwrap_err().to_string();
+    assert!(error.starts_with(&urls[1]), "{error}");
     assert!(
-        told.contains("503") && told.ends_with("caches: not listed"),
-        "{told}"
+        error.contains("503") && error.ends_with("caches: not listed"),
+        "{error}"
     );
     let later = tokio::spawn(async move { ready(&urls, Duration::from_mins(1)).await });
     tokio::task::yield_now().await;
@@ -46,12 +46,12 @@ async fn unreachable_and_invalid_urls_are_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let closed = format!("http://{}/readyz", listener.local_addr().unwrap());
     drop(listener);
-    for (url, why) in [
+    for (url, reason) in [
         (&*closed, "refused"),
         ("https://a/readyz", "expected http"),
         ("a b", "not a URL"),
     ] {
-        let told = ready(&[url.to_owned()], Duration::ZERO).await.unwrap_err();
-        assert!(told.to_string().contains(why), "{told}");
+        let error = ready(&[url.to_owned()], Duration::ZERO).await.unwrap_err();
+        assert!(error.to_string().contains(reason), "{error}");
     }
 }

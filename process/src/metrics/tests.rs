@@ -17,14 +17,14 @@ impl Levels {
     fn new() -> Arc<Self> {
         let mut registry = Registry::default();
         Arc::new(Self {
-            level: add(&mut registry, "level", "How high it stands"),
+            level: add(&mut registry, "level", "Current level"),
             gauges: Gauges::default(),
             registry,
         })
     }
 }
 
-impl Exposed for Levels {
+impl ExposedMetrics for Levels {
     fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -35,7 +35,7 @@ impl Exposed for Levels {
 }
 
 #[tokio::test]
-async fn the_page_is_openmetrics_text() {
+async fn metrics_are_served_as_openmetrics_text() {
     let request = Request::get("/metrics").body(Body::empty()).unwrap();
     let response = routes(Levels::new()).oneshot(request).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);

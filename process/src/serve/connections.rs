@@ -12,12 +12,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fair::{self, Share};
 
-/// A connection without a successful request counts as silent from this age on, and is evicted first.
-const FRESH: Duration = Duration::from_secs(1);
+/// From this age on, a connection without a successful request counts as silent, and is evicted first.
+const SILENT_AFTER: Duration = Duration::from_secs(1);
 /// Deadline from accepting a connection to the response to its first request.
-const FIRST_ANSWER: Duration = Duration::from_secs(10);
+const FIRST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Deadline from the first to the last byte of a later request's head.
-const HEAD: Duration = Duration::from_secs(5);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Eviction ranks: the lowest is evicted first.
 const SILENT: u8 = 0;
@@ -32,7 +32,7 @@ pub struct Connections(Arc<Inner>);
 
 struct Inner {
     /// Limit on the total weight of all connections.
-    most: usize,
+    max_weight: usize,
     table: Mutex<Table>,
     evicted: AtomicU64,
     refused: AtomicU64,
@@ -49,16 +49,16 @@ struct Table {
 struct Entry {
     peer: IpAddr,
     accepted: Instant,
-    /// When it was accepted, became busy, or last completed a request.
+    /// When the connection was accepted, became busy, or last completed a request.
     since: Instant,
     /// When the head of the next request began to arrive.
     head: Option<Instant>,
     weight: usize,
     requests: usize,
-    /// Whether a request has been answered, with any status.
+    /// Whether a request has been completed, with any status.
     answered: bool,
-    /// Whether a request has been answered with success.
-    proven: bool,
+    /// Whether a request has succeeded.
+    has_succeeded: bool,
     authenticated: bool,
     close: CancellationToken,
 }
@@ -70,19 +70,19 @@ pub struct Count {
     pub open: usize,
     /// Evicted to make room.
     pub evicted: u64,
-    /// Refused because the limit was reached and the client itself used the most of it.
+    /// Refused because the limit was reached and the client itself had the most connections.
     pub refused: u64,
     /// Closed because a request did not arrive in time.
     pub overdue: u64,
 }
 
 impl Connections {
-    /// Creates an empty table for connections with a total weight of at most `most`. A connection weighs 1 until its
-    /// server sets another weight.
+    /// Creates an empty table with this limit on the total weight. A connection weighs 1 until the server sets another
+    /// weight.
     #[must_use]
-    pub fn new(most: usize) -> Self {
+    pub fn new(max_weight: usize) -> Self {
         Self(Arc::new(Inner {
-            most,
+            max_weight,
             table: Mutex::default(),
             evicted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -101,8 +101,8 @@ impl Connections {
         }
     }
 
-    /// Admits a connection, evicting others if the limit is reached. Returns `None` if this client's own in-flight
-    /// requests fill the limit.
+    /// Admits a connection, evicting others if the limit is reached. Returns `None` if the busy connections of this
+    /// client itself would have to be evicted.
     pub(super) fn admit(&self, peer: IpAddr, now: Instant) -> Option<Connection> {
         let peer = peer.to_canonical();
         let mut table = self.0.table.lock();
@@ -121,7 +121,7 @@ impl Connections {
             weight: 1,
             requests: 0,
             answered: false,
-            proven: false,
+            has_succeeded: false,
             authenticated: false,
             close: close.clone(),
         };
@@ -138,11 +138,11 @@ impl Connections {
     /// Closes connections whose requests are overdue.
     pub(super) fn close_overdue(&self, now: Instant) {
         let mut table = self.0.table.lock();
-        let late = table
+        let overdue = table
             .entries
             .iter()
             .filter(|(_, entry)| entry.is_overdue(now));
-        for id in late.map(|(id, _)| *id).collect::<Vec<_>>() {
+        for id in overdue.map(|(id, _)| *id).collect::<Vec<_>>() {
             table.close(id);
             self.0.overdue.fetch_add(1, Ordering::Relaxed);
         }
@@ -152,7 +152,7 @@ impl Connections {
 impl Inner {
     /// Evicts connections until there is room for `more`; returns whether there is.
     fn make_room(&self, table: &mut Table, more: usize, peer: IpAddr, now: Instant) -> bool {
-        while table.weight + more > self.most {
+        while table.weight + more > self.max_weight {
             let entries = table.entries.iter();
             let shares: Vec<_> = entries.map(|(id, entry)| entry.share(*id, now)).collect();
             match fair::victim(&shares) {
@@ -170,7 +170,7 @@ impl Inner {
 }
 
 impl Table {
-    /// Frees the slot at once; the connection's task ends soon after.
+    /// Frees the slot immediately; the task of the connection ends soon after.
     fn close(&mut self, id: u64) {
         if let Some(entry) = self.entries.remove(&id) {
             self.weight -= entry.weight;
@@ -191,8 +191,8 @@ impl Entry {
     }
 
     fn rank(&self, now: Instant) -> u8 {
-        let rank = match (self.proven, self.requests) {
-            (false, _) if now.duration_since(self.accepted) >= FRESH => SILENT,
+        let rank = match (self.has_succeeded, self.requests) {
+            (false, _) if now.duration_since(self.accepted) >= SILENT_AFTER => SILENT,
             (false, _) | (true, 0) => IDLE,
             (true, _) => BUSY,
         };
@@ -200,10 +200,10 @@ impl Entry {
     }
 
     fn is_overdue(&self, now: Instant) -> bool {
-        let first = !self.answered && now.duration_since(self.accepted) >= FIRST_ANSWER;
+        let first = !self.answered && now.duration_since(self.accepted) >= FIRST_RESPONSE_TIMEOUT;
         let head = self
             .head
-            .is_some_and(|since| now.duration_since(since) >= HEAD);
+            .is_some_and(|since| now.duration_since(since) >= HEAD_TIMEOUT);
         first || head
     }
 }
@@ -218,10 +218,10 @@ pub(super) struct Connection {
 impl Connection {
     /// Sets the weight, and whether the client is authenticated, after the handshake. Returns whether there is room for
     /// that weight.
-    pub(super) fn known(&self, weight: usize, authenticated: bool, now: Instant) -> bool {
+    pub(super) fn set_weight(&self, weight: usize, authenticated: bool, now: Instant) -> bool {
         let Activity { inner, id, peer } = &self.activity;
         let mut table = inner.table.lock();
-        // Remove it first, so that it cannot be evicted to make room for itself.
+        // Remove the connection first, so that it cannot be evicted to make room for itself.
         let Some(mut entry) = table.entries.remove(id) else {
             return false;
         };
@@ -254,7 +254,7 @@ pub struct Activity {
 
 impl Activity {
     /// Records that bytes of a request arrived.
-    pub(super) fn reads(&self, now: Instant) {
+    pub(super) fn bytes_received(&self, now: Instant) {
         self.change(|entry| {
             if entry.requests == 0 {
                 entry.head.get_or_insert(now);
@@ -263,7 +263,7 @@ impl Activity {
     }
 
     /// Records that a request's head is complete.
-    pub(super) fn begin(&self, now: Instant) -> Answering {
+    pub(super) fn begin(&self, now: Instant) -> InFlightRequest {
         self.change(|entry| {
             entry.head = None;
             entry.requests += 1;
@@ -271,7 +271,7 @@ impl Activity {
                 entry.since = now;
             }
         });
-        Answering {
+        InFlightRequest {
             activity: self.clone(),
         }
     }
@@ -283,19 +283,19 @@ impl Activity {
     }
 }
 
-/// An in-flight request; it ends when this is dropped.
-pub(super) struct Answering {
+/// Guard of an in-flight request.
+pub(super) struct InFlightRequest {
     activity: Activity,
 }
 
-impl Answering {
-    /// Records that the request was answered with success.
+impl InFlightRequest {
+    /// Records that the request succeeded.
     pub(super) fn succeeded(&self) {
-        self.activity.change(|entry| entry.proven = true);
+        self.activity.change(|entry| entry.has_succeeded = true);
     }
 }
 
-impl Drop for Answering {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.activity.change(|entry| {
             entry.requests = entry.requests.saturating_sub(1);

@@ -8,9 +8,9 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 
-use super::entry::{client_config, condition, of_family, of_required};
+use super::entry::{client_config, condition, family_entry, required_entry};
 use super::{
-    Binding, MOST_REQUIRED, Policy, REQUIRED_PER_OBJECT, Settings, VALIDATE_PATH, VALIDATION,
+    Binding, MAX_REQUIRED, Policy, REQUIRED_PER_OBJECT, Settings, VALIDATE_PATH, VALIDATION,
     deletion, expression,
 };
 use crate::names::{GROUP, MANAGED_BY, is_excluded_namespace, label};
@@ -18,20 +18,20 @@ use crate::resolve::Family;
 
 /// The mutating configurations, and the required bindings beyond the limit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rules {
+pub struct MutatingConfigurations {
     /// The objects; the first one exists even without any entry.
     pub objects: Vec<MutatingWebhookConfiguration>,
     /// Namespace and name of required bindings that stay fail-open because the limit is exceeded.
-    pub surplus: Vec<(String, String)>,
+    pub unenforced: Vec<(String, String)>,
 }
 
 /// Renders the mutating configurations. `bindings` are sorted oldest first, so that new bindings never make an older
 /// one fail open.
 #[must_use]
-pub fn mutating(settings: &Settings, bindings: &[Binding]) -> Rules {
+pub fn mutating(settings: &Settings, bindings: &[Binding]) -> MutatingConfigurations {
     let is_excluded = |it: &&Binding| is_excluded_namespace(&it.namespace, &settings.namespace);
     let mut families: BTreeMap<Family, Vec<&Binding>> = BTreeMap::new();
-    let (mut required, mut surplus) = (Vec::new(), Vec::new());
+    let (mut required, mut unenforced) = (Vec::new(), Vec::new());
     for binding in bindings.iter().filter(|it| !is_excluded(it)) {
         match binding.policy {
             Policy::Optional => families.entry(binding.family).or_default().push(binding),
@@ -41,19 +41,19 @@ pub fn mutating(settings: &Settings, bindings: &[Binding]) -> Rules {
                 if binding.open_ended {
                     families.entry(binding.family).or_default().push(binding);
                 }
-                let has_room = required.len() < MOST_REQUIRED;
-                let Some(entry) = of_required(settings, binding, proved && has_room) else {
+                let has_room = required.len() < MAX_REQUIRED;
+                let Some(entry) = required_entry(settings, binding, proved && has_room) else {
                     continue;
                 };
                 if !has_room {
-                    surplus.push((binding.namespace.clone(), binding.actor.clone()));
+                    unenforced.push((binding.namespace.clone(), binding.actor.clone()));
                 }
                 required.push(entry);
             }
         }
     }
     let optional = families.iter();
-    let optional = optional.filter_map(|(family, of_it)| of_family(settings, *family, of_it));
+    let optional = optional.filter_map(|(family, of_it)| family_entry(settings, *family, of_it));
     let mut objects = vec![optional.collect::<Vec<_>>()];
     for (number, entries) in required.chunks(REQUIRED_PER_OBJECT).enumerate() {
         match objects.get_mut(number) {
@@ -71,9 +71,9 @@ pub fn mutating(settings: &Settings, bindings: &[Binding]) -> Rules {
             webhooks: Some(entries),
         }
     });
-    Rules {
+    MutatingConfigurations {
         objects: objects.collect(),
-        surplus,
+        unenforced,
     }
 }
 

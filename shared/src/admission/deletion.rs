@@ -9,7 +9,7 @@ use super::{DELETE_PATH, DELETION, Settings};
 use crate::names::GROUP;
 
 /// Name of our `CustomResourceDefinition`.
-pub const CRD: &str = "asyncactors.asya.sh";
+pub const CRD_NAME: &str = "asyncactors.asya.sh";
 
 /// Matches the controllers that delete the contents of a namespace, however the cluster authenticates them.
 const OF_KUBERNETES: &str = "request.userInfo.username == 'system:kube-controller-manager' || \

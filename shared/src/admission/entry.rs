@@ -8,7 +8,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-use super::legal::{is_label_value, is_name, is_selector};
+use super::syntax::{is_label_value, is_name, is_selector};
 use super::{Binding, Endpoint, MUTATE_PATH, REQUIRED_PATH, Settings, expression};
 use crate::hash;
 use crate::names::label;
@@ -22,7 +22,7 @@ const MOST_VALUES: usize = 50;
 const TIMEOUT_SECONDS: i32 = 5;
 
 /// The entry for a family's optional bindings; `None` if no pod can match.
-pub(super) fn of_family(
+pub(super) fn family_entry(
     settings: &Settings,
     family: Family,
     bindings: &[&Binding],
@@ -30,7 +30,7 @@ pub(super) fn of_family(
     let namespaces: BTreeSet<&str> = bindings.iter().map(|it| &*it.namespace).collect();
     let opted_out = requirement(label::INJECT, "NotIn", ["false"]);
     let (selector, condition) = if let Some(key) = family.label() {
-        (vec![of_label(key, bindings)?, opted_out], None)
+        (vec![label_requirement(key, bindings)?, opted_out], None)
     } else {
         let owners = bindings.iter().map(|it| &it.pods.owner);
         (vec![opted_out], Some(expression::owned_by(owners)?))
@@ -51,7 +51,7 @@ pub(super) fn of_family(
 }
 
 /// The entry for one required binding; `None` if no pod can match.
-pub(super) fn of_required(
+pub(super) fn required_entry(
     settings: &Settings,
     binding: &Binding,
     fails: bool,
@@ -94,7 +94,7 @@ fn needs_owner(binding: &Binding) -> bool {
 
 /// Requires one of the label values that the bindings need, or just the label if a binding needs no value or there are
 /// too many.
-fn of_label(key: &str, bindings: &[&Binding]) -> Option<LabelSelectorRequirement> {
+fn label_requirement(key: &str, bindings: &[&Binding]) -> Option<LabelSelectorRequirement> {
     let mut values = BTreeSet::new();
     for binding in bindings {
         match binding.pods.labels.value_of(key) {

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::KUBERNETES_NAMESPACES;
-use super::legal::is_name;
+use super::syntax::is_name;
 use crate::resolve::{GroupKind, OwnerRule};
-use crate::validate::STEERING;
+use crate::validate::CONTROL_ANNOTATIONS;
 
 /// Maximum number of names in one expression (CFG-3).
 const MOST_NAMES: usize = 200;
@@ -29,7 +29,7 @@ pub(super) fn not_excluded(own: &str) -> String {
 pub(super) const NOT_DELETING: &str =
     "!has(object.metadata) || !has(object.metadata.deletionTimestamp)";
 
-/// Skips updates that change neither the spec nor a steering annotation, because they cannot change the verdict.
+/// Skips updates that change neither the spec nor a control annotation, because they cannot change the outcome.
 pub(super) fn spec_changes() -> String {
     let value = |object: &str| {
         let all = format!("{object}.metadata.annotations");
@@ -38,7 +38,7 @@ pub(super) fn spec_changes() -> String {
     format!(
         "request.operation != 'UPDATE' || !has(object.metadata.generation) || !has(oldObject.metadata.generation) || \
          object.metadata.generation != oldObject.metadata.generation || [{}].exists(name, {} != {})",
-        quoted(STEERING.into_iter().map(|(name, _)| name)),
+        quoted(CONTROL_ANNOTATIONS.into_iter().map(|(name, _)| name)),
         value("object"),
         value("oldObject"),
     )

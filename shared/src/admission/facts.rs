@@ -10,7 +10,7 @@ pub const FACTS_KEY: &str = "facts.json";
 /// What the webhook cannot observe itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Facts {
+pub struct WebhookFacts {
     /// Bindable kinds that cannot be read in this cluster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<UnreadableKind>,
@@ -38,7 +38,7 @@ pub struct UnreadableKind {
     pub missing_rule: Option<String>,
 }
 
-impl Facts {
+impl WebhookFacts {
     /// Serialises the facts as the data of the `ConfigMap`.
     #[must_use]
     pub fn to_data(&self) -> BTreeMap<String, String> {
@@ -59,12 +59,12 @@ impl Facts {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{FACTS_KEY, Facts, UnreadableKind};
+    use super::{FACTS_KEY, UnreadableKind, WebhookFacts};
 
     /// ADM-7
     #[test]
     fn facts_round_trip_and_unknown_fields_are_ignored() {
-        let facts = Facts {
+        let facts = WebhookFacts {
             unreadable: vec![UnreadableKind {
                 group: "kaito.sh".to_owned(),
                 kind: "Workspace".to_owned(),
@@ -74,11 +74,15 @@ mod tests {
             scripts: Some("0123456789abcdef".to_owned()),
             trusted: vec!["ab12".to_owned()],
         };
-        assert_eq!(Facts::read(&facts.to_data()), facts);
+        assert_eq!(WebhookFacts::read(&facts.to_data()), facts);
         let newer = r#"{"replicas": 1, "phaseOfTheMoon": "full"}"#.to_owned();
-        let read = |text: String| Facts::read(&BTreeMap::from([(FACTS_KEY.to_owned(), text)]));
+        let read =
+            |text: String| WebhookFacts::read(&BTreeMap::from([(FACTS_KEY.to_owned(), text)]));
         assert_eq!(read(newer).replicas, Some(1));
-        assert_eq!(read("{".to_owned()), Facts::default());
-        assert_eq!(Facts::read(&BTreeMap::new()), Facts::default());
+        assert_eq!(read("{".to_owned()), WebhookFacts::default());
+        assert_eq!(
+            WebhookFacts::read(&BTreeMap::new()),
+            WebhookFacts::default()
+        );
     }
 }

@@ -7,12 +7,12 @@ mod configurations;
 mod deletion;
 mod entry;
 mod expression;
-mod legal;
+mod syntax;
 #[cfg(test)]
 mod testing;
 
-pub use configurations::{Rules, mutating, validating};
-pub use deletion::CRD;
+pub use configurations::{MutatingConfigurations, mutating, validating};
+pub use deletion::CRD_NAME;
 pub use entry::required_entry_name;
 
 use crate::resolve::{Family, PodMatch};
@@ -35,10 +35,16 @@ pub const VALIDATION: &str = "validate.asyncactors.asya.sh";
 /// Maximum number of required entries per object (CFG-7).
 pub const REQUIRED_PER_OBJECT: usize = 100;
 /// Maximum number of required entries that may fail closed (CFG-7).
-pub const MOST_REQUIRED: usize = 500;
+pub const MAX_REQUIRED: usize = 500;
 
 /// System namespaces of Kubernetes, in which pods are never injected (CFG-5).
 pub const KUBERNETES_NAMESPACES: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
+
+/// Whether pods of a namespace are never injected (INJ-1, row 1): Kubernetes' own and the operator's.
+#[must_use]
+pub fn is_never_injected(namespace: &str, operator_namespace: &str) -> bool {
+    namespace == operator_namespace || KUBERNETES_NAMESPACES.contains(&namespace)
+}
 
 /// Settings common to all entries.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,8 +15,8 @@ use super::{
 };
 
 /// The desired state: the queue that the actor consumes, the workload that processes its messages, and how it scales.
-// No field has a schema default (API-4); `in_force` defines the value of an absent field. Rules stay under `spec`, as
-// deep as possible: the API server skips a rule whose part of the object does not change, so objects that are older
+// No field has a schema default (API-4); `effective.rs` defines the value of an absent field. Rules stay under `spec`,
+// as deep as possible: the API server skips a rule whose part of the object does not change, so objects that are older
 // than a rule can still be labelled, reported on and deleted.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
 #[kube(
@@ -104,6 +104,11 @@ pub struct AsyncActorSpec {
     /// Sets time limits, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Timeout>,
+    /// Number of messages that one pod processes at a time, from 1 to 256. Above 1, the handler is called from as many
+    /// threads. Default: 1, or 8 with an adapter for OpenAI-compatible servers. The sidecar must support it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self >= 1 && self <= 256").message(messages::CONCURRENCY))]
+    pub concurrency: Option<i32>,
     /// Scales the workload by the depth of its queue, through KEDA. Default: off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaling: Option<Scaling>,

@@ -92,7 +92,7 @@ pub struct NotInjected {
     pub examples: Vec<String>,
 }
 
-/// Progress of replacing running pods by pods with the sidecar; absent at rest.
+/// Progress of replacing running pods by pods with the sidecar; absent if there is nothing to report.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutStatus {

@@ -1,4 +1,4 @@
-//! Messages of the rules, each shown after its field path. The CRD's CEL rules and [`crate::validate`] share them.
+//! Messages of the rules, each shown after its field path. The CRD's CEL rules and the validation rules share them.
 
 /// VAL-1.
 pub const TRANSPORT_MISSING: &str = "must name a configured transport";
@@ -10,6 +10,8 @@ pub const MIN_ABOVE_MAX: &str = "minReplicas must not exceed maxReplicas";
 pub const AT_LEAST_0: &str = "must be >= 0";
 /// VAL-12, for fields that cannot be 0.
 pub const AT_LEAST_1: &str = "must be >= 1";
+/// VAL-21.
+pub const CONCURRENCY: &str = "must be from 1 to 256";
 /// VAL-13.
 pub const FORMULA_TARGET: &str = "target must be a number above 0";
 /// VAL-13.

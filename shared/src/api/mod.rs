@@ -1,4 +1,4 @@
-//! The `AsyncActor`: its spec, the values in force, and its status.
+//! The `AsyncActor`: its spec, its effective values, and its status.
 //!
 //! Doc comments on types and fields become the texts of `kubectl explain`: write them for users, and put implementation
 //! notes into `//` comments.
@@ -15,8 +15,8 @@ mod actor;
 mod binding;
 mod binding_status;
 mod crd;
+mod effective;
 mod env;
-mod in_force;
 pub mod messages;
 mod queue;
 mod resources;
@@ -35,8 +35,8 @@ pub use actor::*;
 pub use binding::*;
 pub use binding_status::*;
 pub use crd::crd;
+pub use effective::*;
 pub use env::*;
-pub use in_force::*;
 pub use queue::*;
 pub use resources::*;
 pub use scaling::*;

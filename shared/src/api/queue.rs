@@ -37,7 +37,7 @@ impl QueueDeletionPolicy {
     /// Reads the raw `spec.queue` of an actor whose spec may not decode as a whole. A value that this release does not
     /// know keeps the queue, because deleted messages cannot be restored.
     #[must_use]
-    pub fn of_raw(queue: Option<&Value>) -> Self {
+    pub fn from_raw(queue: Option<&Value>) -> Self {
         match queue.and_then(|queue| queue.get("deletionPolicy")) {
             None | Some(Value::Null) => Self::default(),
             Some(policy) => Self::deserialize(policy).unwrap_or(Self::Retain),
@@ -70,8 +70,12 @@ mod tests {
             (json!({"deletionPolicy": "Archive"}), Retain),
             (json!({"deletionPolicy": 1}), Retain),
         ] {
-            assert_eq!(QueueDeletionPolicy::of_raw(Some(&queue)), policy, "{queue}");
+            assert_eq!(
+                QueueDeletionPolicy::from_raw(Some(&queue)),
+                policy,
+                "{queue}"
+            );
         }
-        assert_eq!(QueueDeletionPolicy::of_raw(None), Delete);
+        assert_eq!(QueueDeletionPolicy::from_raw(None), Delete);
     }
 }

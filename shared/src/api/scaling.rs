@@ -11,7 +11,7 @@ use super::rules::unless_broken_before;
 /// Scales the workload by the depth of its queue, through KEDA.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-// VAL-12, with the defaults of `in_force`.
+// VAL-12, with the defaults of `effective.rs`.
 #[x_kube(validation = unless_broken_before(
     "(has(self.minReplicas) ? self.minReplicas : 0) <= (has(self.maxReplicas) ? self.maxReplicas : 50)"
 ).message(messages::MIN_ABOVE_MAX).field_path(".minReplicas"))]

@@ -63,8 +63,8 @@ pub struct AsyncActorStatus {
     /// Number of pods that are not ready and not failing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_replicas: Option<i32>,
-    /// Since when no further pod has become ready although more are desired; absent at rest. timeout.progress counts
-    /// from here.
+    /// Since when no further pod has become ready although more are desired; absent if there is nothing to report.
+    /// timeout.progress counts from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progressing_since: Option<Time>,
     /// Number of pods that fail, for example by a crash loop or an image that cannot be pulled.
@@ -76,10 +76,10 @@ pub struct AsyncActorStatus {
     /// Ready pods out of all pods, for example 2/4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_replicas_summary: Option<String>,
-    /// Value of scaling.minReplicas in force; absent while scaling is off.
+    /// Effective value of scaling.minReplicas; absent while scaling is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_replicas: Option<i32>,
-    /// Value of scaling.maxReplicas in force; absent while scaling is off.
+    /// Effective value of scaling.maxReplicas; absent while scaling is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_replicas: Option<i32>,
     /// What controls the number of pods. KEDA: the queue. Manual: workload.replicas, or with workloadRef the target
@@ -144,7 +144,7 @@ pub struct AsyncActorStatus {
     /// Number of the target's pods with and without the sidecar.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<PodCounts>,
-    /// Progress of replacing running pods by pods with the sidecar; absent at rest.
+    /// Progress of replacing running pods by pods with the sidecar; absent if there is nothing to report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutStatus>,
     /// Objects of other controllers that carry an annotation of the operator's that triggers a rollout of their pods.
@@ -276,6 +276,14 @@ pub struct QueueStatus {
     // QUE-14
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dead_letters: Vec<String>,
+}
+
+impl QueueStatus {
+    /// Whether both name the same queue of the same transport.
+    #[must_use]
+    pub fn is_same_queue(&self, other: &Self) -> bool {
+        (&self.transport, &self.name) == (&other.transport, &other.name)
+    }
 }
 
 /// An object that the operator created.

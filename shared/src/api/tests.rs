@@ -41,7 +41,7 @@ fn walk(schema: &Value, path: &str, visit: &mut dyn FnMut(&str, &Value)) {
 
 /// API-1
 #[test]
-fn the_crd_has_names_scope_and_subresources_of_the_former_operator() {
+fn crd_has_the_names_scope_and_subresources_of_the_former_operator() {
     let crd = crd().unwrap();
     assert_eq!(crd["metadata"]["name"], "asyncactors.asya.sh");
     assert_eq!(crd["spec"]["scope"], "Namespaced");
@@ -83,7 +83,7 @@ fn conditions_merge_by_type_and_the_generation_is_64_bits_wide() {
 
 /// API-4
 #[test]
-fn the_schema_has_no_default() {
+fn schema_has_no_defaults() {
     walk(&schema(), "", &mut |path, schema| {
         assert_eq!(schema.get("default"), None, "{path}");
     });
@@ -91,7 +91,7 @@ fn the_schema_has_no_default() {
 
 /// API-5
 #[test]
-fn the_template_is_kept_whatever_is_in_it() {
+fn template_is_preserved_with_any_content() {
     let template =
         &schema()["properties"]["spec"]["properties"]["workload"]["properties"]["template"];
     assert_eq!(template["x-kubernetes-preserve-unknown-fields"], true);
@@ -100,7 +100,7 @@ fn the_template_is_kept_whatever_is_in_it() {
 
 /// API-7
 #[test]
-fn columns_show_the_status_and_wide_ones_its_details() {
+fn printer_columns_show_the_status_and_wide_ones_its_details() {
     let columns: Vec<(String, String, String, i64)> = version()["additionalPrinterColumns"]
         .as_array()
         .unwrap()
@@ -141,7 +141,7 @@ fn columns_show_the_status_and_wide_ones_its_details() {
 }
 
 #[test]
-fn every_field_says_what_it_is_and_shows_no_requirement_number() {
+fn every_field_has_a_description_without_requirement_ids() {
     walk(&schema(), "", &mut |path, schema| {
         let text = schema["description"].as_str().unwrap_or_default();
         // Kubernetes' own texts, items of lists and what every object has.
@@ -164,17 +164,17 @@ fn every_field_says_what_it_is_and_shows_no_requirement_number() {
 
 /// API-2, API-3
 #[test]
-fn a_minimal_actor_gets_every_default() {
+fn minimal_actor_gets_all_defaults() {
     let actor = standalone(&json!({}));
     let Ok(ModeSpec::Standalone(workload)) = actor.mode() else {
         panic!("{:?}", actor.mode());
     };
-    assert_eq!(workload.kind_in_force(), WorkloadKind::Deployment);
-    assert_eq!(workload.replicas_in_force(), 1);
-    assert_eq!(workload.python_executable_in_force(), "python3");
+    assert_eq!(workload.effective_kind(), WorkloadKind::Deployment);
+    assert_eq!(workload.effective_replicas(), 1);
+    assert_eq!(workload.effective_python_executable(), "python3");
     assert_eq!(
-        actor.sidecar_in_force(),
-        SidecarInForce {
+        actor.effective_sidecar(),
+        EffectiveSidecar {
             image: None,
             image_pull_policy: ImagePullPolicy::IfNotPresent,
             resources: None,
@@ -184,29 +184,29 @@ fn a_minimal_actor_gets_every_default() {
         }
     );
     assert_eq!(
-        actor.timeout_in_force(),
-        TimeoutInForce {
+        actor.effective_timeout(),
+        EffectiveTimeout {
             processing: Some(300),
             graceful_shutdown: 30,
             progress: Some(600)
         }
     );
-    assert_eq!(actor.scaling_in_force(), None);
+    assert_eq!(actor.effective_scaling(), None);
     assert_eq!(actor.queue_deletion_policy(), QueueDeletionPolicy::Delete);
-    assert_eq!(actor.adoption_policy_in_force(), AdoptionPolicy::Never);
+    assert_eq!(actor.effective_adoption_policy(), AdoptionPolicy::Never);
     assert_eq!(
-        actor.deletion_policy_in_force(),
+        actor.effective_deletion_policy(),
         ActorDeletionPolicy::Delete
     );
 }
 
 /// API-2, API-3
 #[test]
-fn scaling_that_is_only_switched_on_gets_every_default() {
+fn scaling_that_is_only_enabled_gets_all_defaults() {
     let actor = standalone(&json!({"scaling": {"enabled": true}}));
     assert_eq!(
-        actor.scaling_in_force(),
-        Some(ScalingInForce {
+        actor.effective_scaling(),
+        Some(EffectiveScaling {
             min_replicas: 0,
             max_replicas: 50,
             polling_interval: 10,
@@ -221,32 +221,32 @@ fn scaling_that_is_only_switched_on_gets_every_default() {
         })
     );
     assert_eq!(
-        standalone(&json!({"scaling": {"maxReplicas": 3}})).scaling_in_force(),
+        standalone(&json!({"scaling": {"maxReplicas": 3}})).effective_scaling(),
         None
     );
 }
 
 /// SAFE-22
 #[test]
-fn target_that_serves_gets_the_cooldown_before_it_is_scaled_to_zero_for_the_first_time() {
+fn bound_target_is_first_scaled_to_zero_after_the_cooldown() {
     let initial = |scaling: &serde_json::Value| {
         let actor = spec(json!({
             "transport": "mq", "scaling": scaling,
             "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
         }));
-        let scaling = actor.scaling_in_force().unwrap();
+        let scaling = actor.effective_scaling().unwrap();
         (scaling.cooldown_period, scaling.initial_cooldown_period)
     };
     assert_eq!(initial(&json!({"enabled": true})), (60, Some(60)));
     let slow = json!({"enabled": true, "cooldownPeriod": 600});
     assert_eq!(initial(&slow), (600, Some(600)));
-    let told = json!({"enabled": true, "cooldownPeriod": 600, "initialCooldownPeriod": 0});
-    assert_eq!(initial(&told), (600, Some(0)));
+    let explicit = json!({"enabled": true, "cooldownPeriod": 600, "initialCooldownPeriod": 0});
+    assert_eq!(initial(&explicit), (600, Some(0)));
 }
 
 /// SAFE-28
 #[test]
-fn pods_may_take_as_long_to_become_ready_as_the_actor_allows_for_progress() {
+fn readiness_limit_is_the_progress_timeout_of_the_actor() {
     let default = Some(Duration::from_mins(5));
     for (timeout, limit) in [
         (json!({}), default),
@@ -261,12 +261,12 @@ fn pods_may_take_as_long_to_become_ready_as_the_actor_allows_for_progress() {
 
 /// KEDA-1, POD-2, POD-10, SQS-3
 #[test]
-fn zero_means_what_each_field_says_of_it() {
+fn zero_has_the_documented_meaning_of_each_field() {
     let actor = standalone(&json!({
         "timeout": {"processing": 0, "gracefulShutdown": 0, "progress": 0},
         "scaling": {"enabled": true, "pollingInterval": 0, "cooldownPeriod": 0, "initialCooldownPeriod": 0},
     }));
-    let timeout = actor.timeout_in_force();
+    let timeout = actor.effective_timeout();
     assert_eq!(
         (
             timeout.processing,
@@ -276,14 +276,14 @@ fn zero_means_what_each_field_says_of_it() {
         (None, 30, None)
     );
     assert_eq!(timeout.processing_for_broker(), 300);
-    let scaling = actor.scaling_in_force().unwrap();
+    let scaling = actor.effective_scaling().unwrap();
     assert_eq!((scaling.polling_interval, scaling.cooldown_period), (10, 0));
     assert_eq!(scaling.initial_cooldown_period, Some(0));
 }
 
 /// BIND-1
 #[test]
-fn a_minimal_binding_gets_every_default() {
+fn minimal_binding_gets_all_defaults() {
     let actor = spec(json!({
         "transport": "sqs",
         "workloadRef": {"apiVersion": "kaito.sh/v1beta1", "kind": "Workspace", "name": "phi-4"},
@@ -299,7 +299,7 @@ fn a_minimal_binding_gets_every_default() {
     );
     assert_eq!(
         binding.runtime,
-        RuntimeInForce {
+        EffectiveRuntime {
             image: None,
             python_executable: "python3",
             handler: None,
@@ -311,7 +311,7 @@ fn a_minimal_binding_gets_every_default() {
 }
 
 #[test]
-fn an_actor_with_no_or_two_modes_has_none() {
+fn mode_requires_exactly_one_of_workload_and_workload_ref() {
     let neither = spec(json!({"transport": "t"}));
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"});
     let both = standalone(&json!({"workloadRef": target}));
@@ -322,7 +322,7 @@ fn an_actor_with_no_or_two_modes_has_none() {
 
 /// API-4
 #[test]
-fn a_spec_is_written_back_as_it_was_read() {
+fn spec_round_trips_unchanged() {
     let value = json!({
         "transport": "sqs",
         "workload": {"replicas": 2, "template": {"spec": {"newField": null, "containers": [{"ports": ["odd"]}]}}},
@@ -336,7 +336,7 @@ fn a_spec_is_written_back_as_it_was_read() {
 }
 
 #[test]
-fn a_status_of_another_release_is_readable() {
+fn status_of_another_release_is_readable() {
     let status: AsyncActorStatus = serde_json::from_value(json!({
         "status": "SomethingElse", "mode": null, "scalingMode": "Magic", "replicas": 2, "newField": {},
     }))
@@ -355,7 +355,7 @@ fn a_status_of_another_release_is_readable() {
 }
 
 #[test]
-fn the_literal_of_a_variable_is_its_value_or_empty() {
+fn literal_of_a_variable_is_its_value_or_empty() {
     let literal = |value: Value| {
         let var: EnvVar = serde_json::from_value(value).unwrap();
         var.literal().map(str::to_owned)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Grip, Use};
+use super::{ClaimKind, ClaimPriority};
 use crate::key::Key;
 
 /// Creation time and UID of an actor. Of two actors created in the same second, the one with the smaller UID is older.
@@ -15,7 +15,7 @@ pub type Age = Arc<(Timestamp, Box<str>)>;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     /// How strong the actor's claim is.
-    pub grip: Grip,
+    pub priority: ClaimPriority,
     /// Age of the actor.
     pub age: Age,
 }
@@ -30,13 +30,13 @@ pub struct Users {
 
 impl Users {
     /// Adds an actor with its use of the name.
-    pub fn insert(&mut self, use_: Use, rank: Rank, key: Key) {
-        self.group(use_).insert((rank, key));
+    pub fn insert(&mut self, kind: ClaimKind, rank: Rank, key: Key) {
+        self.group(kind).insert((rank, key));
     }
 
     /// Removes what [`Self::insert`] added for the same arguments.
-    pub fn remove(&mut self, use_: Use, rank: Rank, key: Key) {
-        self.group(use_).remove(&(rank, key));
+    pub fn remove(&mut self, kind: ClaimKind, rank: Rank, key: Key) {
+        self.group(kind).remove(&(rank, key));
     }
 
     /// Whether no actor uses the name.
@@ -46,23 +46,31 @@ impl Users {
     }
 
     /// All other actors whose use of the name conflicts with this use by `key`.
-    pub fn rivals<'a>(&'a self, key: &'a Key, use_: Use) -> impl Iterator<Item = &'a Key> {
-        self.groups(use_)
+    pub fn conflicting_users<'a>(
+        &'a self,
+        key: &'a Key,
+        kind: ClaimKind,
+    ) -> impl Iterator<Item = &'a Key> {
+        self.groups(kind)
             .flat_map(|group| group.iter().map(|(_, user)| user))
             .filter(move |user| *user != key)
     }
 
-    /// The rival with the highest precedence.
+    /// The conflicting user with the highest precedence.
     #[must_use]
-    pub fn first_rival<'a>(&'a self, key: &Key, use_: Use) -> Option<(&'a Rank, &'a Key)> {
-        self.groups(use_)
+    pub fn first_conflicting_user<'a>(
+        &'a self,
+        key: &Key,
+        kind: ClaimKind,
+    ) -> Option<(&'a Rank, &'a Key)> {
+        self.groups(kind)
             .filter_map(|group| group.iter().find(|(_, user)| user != key))
             .min()
             .map(|(rank, user)| (rank, user))
     }
 
-    fn group(&mut self, use_: Use) -> &mut BTreeSet<(Rank, Key)> {
-        if use_.is_shared_with(Use::DeadLetters) {
+    fn group(&mut self, kind: ClaimKind) -> &mut BTreeSet<(Rank, Key)> {
+        if kind.can_share_with(ClaimKind::DeadLetters) {
             &mut self.sharing
         } else {
             &mut self.exclusive
@@ -70,8 +78,8 @@ impl Users {
     }
 
     /// The groups whose members conflict with this use.
-    fn groups(&self, use_: Use) -> impl Iterator<Item = &BTreeSet<(Rank, Key)>> {
-        let sharing = Some(&self.sharing).filter(|_| !use_.is_shared_with(Use::DeadLetters));
+    fn groups(&self, kind: ClaimKind) -> impl Iterator<Item = &BTreeSet<(Rank, Key)>> {
+        let sharing = Some(&self.sharing).filter(|_| !kind.can_share_with(ClaimKind::DeadLetters));
         [&self.exclusive].into_iter().chain(sharing)
     }
 }
@@ -80,11 +88,11 @@ impl Users {
 mod tests {
     use super::*;
 
-    fn rank(grip: Grip, second: i64) -> Rank {
-        let made = Timestamp::from_second(second).unwrap();
+    fn rank(priority: ClaimPriority, second: i64) -> Rank {
+        let created = Timestamp::from_second(second).unwrap();
         Rank {
-            grip,
-            age: Arc::new((made, "uid".into())),
+            priority,
+            age: Arc::new((created, "uid".into())),
         }
     }
 
@@ -94,36 +102,85 @@ mod tests {
         let mut users = Users::default();
         let key = |name: &str| Key::new("ns", name);
         for (name, second) in [("a", 3), ("b", 1), ("c", 2)] {
-            users.insert(Use::DeadLetters, rank(Grip::Wants, second), key(name));
+            users.insert(
+                ClaimKind::DeadLetters,
+                rank(ClaimPriority::Requested, second),
+                key(name),
+            );
         }
-        assert_eq!(users.first_rival(&key("a"), Use::DeadLetters), None);
-        assert_eq!(users.rivals(&key("a"), Use::DeadLetters).count(), 0);
-
-        users.insert(Use::Queue, rank(Grip::Wants, 9), key("d"));
-        let first = |name: &str, use_| {
-            let found = users.first_rival(&key(name), use_);
-            found.map(|(_, user)| user.name.to_string())
-        };
-        assert_eq!(first("a", Use::DeadLetters).as_deref(), Some("d"));
-        assert_eq!(first("d", Use::Queue).as_deref(), Some("b"), "the oldest");
-        assert_eq!(first("new", Use::Retired).as_deref(), Some("b"));
-        assert_eq!(users.rivals(&key("d"), Use::Queue).count(), 3);
-        assert_eq!(users.rivals(&key("b"), Use::DeadLetters).count(), 1);
-
-        users.insert(Use::Retired, rank(Grip::Left, 10), key("e"));
-        let found = users.first_rival(&key("d"), Use::Queue);
         assert_eq!(
-            found.map(|(rank, user)| (rank.grip, &*user.name)),
-            Some((Grip::Left, "e")),
-            "grip goes before age"
+            users.first_conflicting_user(&key("a"), ClaimKind::DeadLetters),
+            None
+        );
+        assert_eq!(
+            users
+                .conflicting_users(&key("a"), ClaimKind::DeadLetters)
+                .count(),
+            0
         );
 
-        users.remove(Use::Retired, rank(Grip::Left, 10), key("e"));
-        users.remove(Use::Queue, rank(Grip::Wants, 9), key("d"));
-        assert_eq!(users.rivals(&key("b"), Use::DeadLetters).count(), 0);
+        users.insert(
+            ClaimKind::Queue,
+            rank(ClaimPriority::Requested, 9),
+            key("d"),
+        );
+        let first = |name: &str, kind| {
+            let found = users.first_conflicting_user(&key(name), kind);
+            found.map(|(_, user)| user.name.to_string())
+        };
+        assert_eq!(first("a", ClaimKind::DeadLetters).as_deref(), Some("d"));
+        assert_eq!(
+            first("d", ClaimKind::Queue).as_deref(),
+            Some("b"),
+            "the oldest"
+        );
+        assert_eq!(first("new", ClaimKind::Retired).as_deref(), Some("b"));
+        assert_eq!(
+            users.conflicting_users(&key("d"), ClaimKind::Queue).count(),
+            3
+        );
+        assert_eq!(
+            users
+                .conflicting_users(&key("b"), ClaimKind::DeadLetters)
+                .count(),
+            1
+        );
+
+        users.insert(
+            ClaimKind::Retired,
+            rank(ClaimPriority::Retired, 10),
+            key("e"),
+        );
+        let found = users.first_conflicting_user(&key("d"), ClaimKind::Queue);
+        assert_eq!(
+            found.map(|(rank, user)| (rank.priority, &*user.name)),
+            Some((ClaimPriority::Retired, "e")),
+            "priority precedes age"
+        );
+
+        users.remove(
+            ClaimKind::Retired,
+            rank(ClaimPriority::Retired, 10),
+            key("e"),
+        );
+        users.remove(
+            ClaimKind::Queue,
+            rank(ClaimPriority::Requested, 9),
+            key("d"),
+        );
+        assert_eq!(
+            users
+                .conflicting_users(&key("b"), ClaimKind::DeadLetters)
+                .count(),
+            0
+        );
         for (name, second) in [("a", 3), ("b", 1), ("c", 2)] {
             assert!(!users.is_empty());
-            users.remove(Use::DeadLetters, rank(Grip::Wants, second), key(name));
+            users.remove(
+                ClaimKind::DeadLetters,
+                rank(ClaimPriority::Requested, second),
+                key(name),
+            );
         }
         assert!(users.is_empty());
     }

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thiserror::Error;
 
-pub use queues::{DlqConfig, QueueType, QueuesConfig};
+pub use queues::{DlqConfig, QueueNames, QueueType, QueuesConfig, RouteNames};
 pub use rabbitmq::{KedaProtocol, Management, RabbitmqConfig, Scheme};
 pub use settings::{BindingSettings, Settings};
 pub use sqs::{IdentityOwner, SqsConfig, SqsCredentials, SqsKeda};
@@ -108,21 +108,21 @@ impl TransportsConfig {
     /// Parses `ASYA_TRANSPORT_CONFIG`. An empty string or null means no transports; a null entry counts as absent.
     ///
     /// # Errors
-    /// When the text is not JSON, or holds an unknown key, an unknown type or a value that cannot work,
-    /// in disabled transports too.
+    /// If the text is not JSON, or contains an unknown key, an unknown type or an invalid value, even in
+    /// a disabled transport.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
         let mut json = serde_json::Deserializer::from_str(text);
-        let root: Option<RawRoot> = decode(TRANSPORT_CONFIG, &At::root(), &mut json)?;
+        let root: Option<RawRoot> = decode(TRANSPORT_CONFIG, &KeyPath::root(), &mut json)?;
         json.end()
-            .map_err(|error| At::root().error(error.to_string()))?;
+            .map_err(|error| KeyPath::root().error(error.to_string()))?;
 
         let mut config = Self::default();
         for (name, raw) in root.and_then(|root| root.transports).unwrap_or_default() {
             let Some(raw) = raw else { continue };
-            let at = At::root().key("transports").key(&name);
+            let at = KeyPath::root().key("transports").key(&name);
             let enabled = raw.enabled.unwrap_or(false);
             let settings = raw
                 .config
@@ -158,7 +158,7 @@ impl TransportsConfig {
     /// Returns the transport that an actor names.
     ///
     /// # Errors
-    /// When there is none of that name, or it is switched off.
+    /// If there is none of that name, or it is disabled.
     pub fn usable(&self, name: &str) -> Result<&Transport, TransportUnusable> {
         match self.transports.get(name) {
             None => Err(TransportUnusable::NotConfigured(name.to_owned())),
@@ -176,11 +176,11 @@ impl TransportsConfig {
 }
 
 /// Path of a key inside a setting, for error messages.
-struct At {
+struct KeyPath {
     path: String,
 }
 
-impl At {
+impl KeyPath {
     fn root() -> Self {
         Self {
             path: String::new(),
@@ -226,7 +226,7 @@ impl At {
     }
 }
 
-fn decode<'de, T, D>(setting: &'static str, at: &At, json: D) -> Result<T, ConfigError>
+fn decode<'de, T, D>(setting: &'static str, at: &KeyPath, json: D) -> Result<T, ConfigError>
 where
     T: Deserialize<'de>,
     D: serde::Deserializer<'de, Error = serde_json::Error>,
@@ -246,7 +246,7 @@ where
     })
 }
 
-/// An empty string means "not set": charts render that for an unset value.
+/// An empty string means "not set": charts render an unset value that way.
 fn non_empty(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }

@@ -6,13 +6,13 @@ use asya_wire::queue::Naming;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::queues::{Particulars, RawQueues};
-use super::{At, ConfigError, QueuesConfig, SecretKeyRef, non_empty};
+use super::queues::{QueueConstraints, RawQueues};
+use super::{ConfigError, KeyPath, QueuesConfig, SecretKeyRef, non_empty};
 
 /// `x-message-ttl` is at most 2^32 - 1 milliseconds.
 const MAX_RETENTION_DAYS: u32 = 49;
 
-const PARTICULARS: Particulars = Particulars {
+const CONSTRAINTS: QueueConstraints = QueueConstraints {
     dlq_name: "{queue}-dlq",
     dlq_retention_days: None,
     max_retention_days: Some(MAX_RETENTION_DAYS),
@@ -39,6 +39,8 @@ pub struct RabbitmqConfig {
     pub vhost: String,
     /// Whether AMQP connections use TLS.
     pub tls: bool,
+    /// Secret in the actors' namespaces with the CA of the broker, if it is not a public one.
+    pub ca_secret_ref: Option<SecretKeyRef>,
     /// Address of the management API.
     pub management: Management,
     /// Protocol by which KEDA reads the depth of queues (KEDA-6).
@@ -95,6 +97,7 @@ struct Raw {
     exchange: Option<String>,
     vhost: Option<String>,
     tls: Option<bool>,
+    ca_secret_ref: Option<SecretKeyRef>,
     management: Option<RawManagement>,
     keda: Option<RawKeda>,
     queues: Option<RawQueues>,
@@ -118,7 +121,7 @@ struct RawKeda {
 
 impl RabbitmqConfig {
     /// Reads the settings. A disabled transport may lack its host.
-    pub(super) fn read(settings: Value, enabled: bool, at: &At) -> Result<Self, ConfigError> {
+    pub(super) fn read(settings: Value, enabled: bool, at: &KeyPath) -> Result<Self, ConfigError> {
         let raw: Raw = at.decode(settings)?;
         let host = match non_empty(raw.host) {
             Some(host) => check_host(host, &at.key("host"))?,
@@ -134,17 +137,18 @@ impl RabbitmqConfig {
         };
         Ok(Self {
             host,
-            port: set(raw.port).unwrap_or(if tls { 5671 } else { 5672 }),
+            port: non_zero(raw.port).unwrap_or(if tls { 5671 } else { 5672 }),
             username: non_empty(raw.username).unwrap_or_else(|| "guest".to_owned()),
             password_secret_ref: at.secret("passwordSecretRef", raw.password_secret_ref)?,
             url_secret_ref: at.secret("urlSecretRef", raw.url_secret_ref)?,
             exchange: non_empty(raw.exchange).unwrap_or_else(|| "asya".to_owned()),
             vhost: non_empty(raw.vhost).unwrap_or_else(|| "/".to_owned()),
             tls,
+            ca_secret_ref: at.secret("caSecretRef", raw.ca_secret_ref)?,
             management: Management {
                 scheme: management.scheme.unwrap_or_default(),
                 host: management_host,
-                port: set(management.port).unwrap_or(15672),
+                port: non_zero(management.port).unwrap_or(15672),
                 ca_secret_ref: within.secret("caSecretRef", management.ca_secret_ref)?,
                 insecure_skip_verify: management.insecure_skip_verify.unwrap_or(false),
             },
@@ -152,7 +156,7 @@ impl RabbitmqConfig {
             queues: raw
                 .queues
                 .unwrap_or_default()
-                .build(&at.key("queues"), &PARTICULARS)?,
+                .build(&at.key("queues"), &CONSTRAINTS)?,
         })
     }
 }
@@ -170,11 +174,11 @@ impl Management {
 }
 
 /// Zero counts as "not set", for compatibility.
-fn set(port: Option<u16>) -> Option<u16> {
+fn non_zero(port: Option<u16>) -> Option<u16> {
     port.filter(|port| *port != 0)
 }
 
-fn check_host(host: String, at: &At) -> Result<String, ConfigError> {
+fn check_host(host: String, at: &KeyPath) -> Result<String, ConfigError> {
     let inner = host
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'))

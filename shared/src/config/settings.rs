@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{At, ConfigError, non_empty};
+use super::{ConfigError, KeyPath, non_empty};
 use crate::api::Resources;
 use crate::quantity::Quantity;
 
@@ -15,6 +15,8 @@ pub struct Settings {
     pub gateway_url: Option<String>,
     /// `ASYA_SIDECAR_IMAGE`: default image of sidecars.
     pub sidecar_image: String,
+    /// `ASYA_OWN_SIDECAR_IMAGE`: the image of `asya-sidecar` of this release, the default if no other is set.
+    pub own_sidecar_image: String,
     /// `ASYA_SIDECAR_DEFAULT_RESOURCES`: default resources of sidecars.
     pub sidecar_resources: Resources,
     /// Whether an actor may request a privileged sidecar (SEC-15).
@@ -41,6 +43,9 @@ impl Default for BindingSettings {
     }
 }
 
+/// Image of `asya-sidecar` of this release.
+const OWN_SIDECAR_IMAGE: &str = concat!("asya-sidecar:", env!("CARGO_PKG_VERSION"));
+
 impl Settings {
     /// Parses the values of the three environment variables; an empty string counts as not set.
     ///
@@ -53,12 +58,24 @@ impl Settings {
     ) -> Result<Self, ConfigError> {
         Ok(Self {
             gateway_url: non_empty(gateway_url),
-            sidecar_image: non_empty(sidecar_image)
-                .unwrap_or_else(|| "asya-sidecar:latest".to_owned()),
+            sidecar_image: non_empty(sidecar_image).unwrap_or_else(|| OWN_SIDECAR_IMAGE.to_owned()),
+            own_sidecar_image: OWN_SIDECAR_IMAGE.to_owned(),
             sidecar_resources: parse_resources(default_resources.unwrap_or_default())?,
             privileged_sidecars: false,
             binding: BindingSettings::default(),
         })
+    }
+
+    /// Sets where the image of this release's `asya-sidecar` is; an empty image counts as not set.
+    #[must_use]
+    pub fn with_own_sidecar(mut self, image: Option<String>) -> Self {
+        if let Some(image) = non_empty(image) {
+            if self.sidecar_image == self.own_sidecar_image {
+                self.sidecar_image.clone_from(&image);
+            }
+            self.own_sidecar_image = image;
+        }
+        self
     }
 
     /// Sets whether sidecars may be privileged.
@@ -83,14 +100,14 @@ fn parse_resources(text: &str) -> Result<Resources, ConfigError> {
     let resources: Option<Map<String, Value>> = if text.trim().is_empty() {
         None
     } else {
-        serde_json::from_str(text).map_err(|error| refuse(&At::root(), error.to_string()))?
+        serde_json::from_str(text).map_err(|error| refuse(&KeyPath::root(), error.to_string()))?
     };
     // Charts render {} for an unset value.
     let resources = resources
         .filter(|found| !found.is_empty())
         .unwrap_or_else(built_in_resources);
     for (key, value) in &resources {
-        let at = At::root().key(key);
+        let at = KeyPath::root().key(key);
         match (key.as_str(), value) {
             ("requests" | "limits", Value::Object(amounts)) => check_amounts(amounts, &at)?,
             ("claims", Value::Array(_)) | (_, Value::Null) => {}
@@ -114,7 +131,7 @@ fn built_in_resources() -> Map<String, Value> {
     resources
 }
 
-fn check_amounts(amounts: &Map<String, Value>, at: &At) -> Result<(), ConfigError> {
+fn check_amounts(amounts: &Map<String, Value>, at: &KeyPath) -> Result<(), ConfigError> {
     for (name, amount) in amounts {
         let legal = match amount {
             Value::Number(_) => true,
@@ -131,7 +148,7 @@ fn check_amounts(amounts: &Map<String, Value>, at: &At) -> Result<(), ConfigErro
     Ok(())
 }
 
-fn refuse(at: &At, message: impl Into<String>) -> ConfigError {
+fn refuse(at: &KeyPath, message: impl Into<String>) -> ConfigError {
     ConfigError {
         setting: DEFAULT_RESOURCES,
         ..at.error(message)

@@ -8,10 +8,10 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::queues::{Particulars, RawQueues};
-use super::{At, ConfigError, QueuesConfig, SecretKeyRef, non_empty};
+use super::queues::{QueueConstraints, RawQueues};
+use super::{ConfigError, KeyPath, QueuesConfig, SecretKeyRef, non_empty};
 
-const PARTICULARS: Particulars = Particulars {
+const CONSTRAINTS: QueueConstraints = QueueConstraints {
     dlq_name: "asya-dlq",
     dlq_retention_days: Some(14),
     max_retention_days: Some(14),
@@ -106,7 +106,7 @@ struct RawKeda {
 }
 
 impl SqsConfig {
-    pub(super) fn read(settings: Value, at: &At) -> Result<Self, ConfigError> {
+    pub(super) fn read(settings: Value, at: &KeyPath) -> Result<Self, ConfigError> {
         let raw: Raw = at.decode(settings)?;
         let endpoint = match non_empty(raw.endpoint) {
             Some(endpoint) => Some(check_endpoint(&endpoint, &at.key("endpoint"))?),
@@ -126,12 +126,12 @@ impl SqsConfig {
             queues: raw
                 .queues
                 .unwrap_or_default()
-                .build(&at.key("queues"), &PARTICULARS)?,
+                .build(&at.key("queues"), &CONSTRAINTS)?,
         })
     }
 }
 
-fn check_endpoint(endpoint: &str, at: &At) -> Result<String, ConfigError> {
+fn check_endpoint(endpoint: &str, at: &KeyPath) -> Result<String, ConfigError> {
     let rest = endpoint
         .strip_prefix("http://")
         .or_else(|| endpoint.strip_prefix("https://"));
@@ -148,7 +148,7 @@ fn check_endpoint(endpoint: &str, at: &At) -> Result<String, ConfigError> {
 /// Rejects an access key that is only half set, which would otherwise fail at the first call.
 fn check_credentials(
     raw: Option<RawCredentials>,
-    at: &At,
+    at: &KeyPath,
 ) -> Result<Option<SqsCredentials>, ConfigError> {
     const ID: &str = "accessKeyIdSecretRef";
     const SECRET: &str = "secretAccessKeySecretRef";
@@ -170,7 +170,7 @@ fn check_credentials(
     }
 }
 
-fn check_keda(raw: RawKeda, at: &At) -> Result<SqsKeda, ConfigError> {
+fn check_keda(raw: RawKeda, at: &KeyPath) -> Result<SqsKeda, ConfigError> {
     let role_arn = non_empty(raw.role_arn);
     if role_arn.is_some() && raw.identity_owner == Some(IdentityOwner::Workload) {
         return Err(at

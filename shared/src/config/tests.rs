@@ -1,12 +1,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod fuzz;
+
 use serde_json::{Value, json};
 
 use super::testing::{parse, secret};
 use super::*;
 
-/// The values that users have today, as the chart renders them.
-fn values_of_today() -> Value {
+/// Values for the former operator, as its chart renders them.
+fn values_of_the_former_chart() -> Value {
     json!({
         "rabbitmq": {"enabled": true, "type": "rabbitmq", "config": {
             "host": "rabbitmq.default.svc.cluster.local", "port": 5672, "username": "guest",
@@ -25,7 +27,7 @@ fn values_of_today() -> Value {
 
 /// OPS-3
 #[test]
-fn nothing_and_null_are_no_transports_and_a_null_entry_is_absent() {
+fn empty_text_and_null_mean_no_transports_and_a_null_entry_is_ignored() {
     for text in [
         "",
         "  ",
@@ -53,7 +55,7 @@ fn nothing_and_null_are_no_transports_and_a_null_entry_is_absent() {
 
 /// OPS-3
 #[test]
-fn a_wrong_key_or_value_is_named_by_its_path() {
+fn invalid_key_or_value_is_reported_with_its_path() {
     let cases = [
         (
             json!({"a": {"type": "sqs", "enable": true}}),
@@ -136,7 +138,7 @@ fn a_wrong_key_or_value_is_named_by_its_path() {
 
 /// OPS-3
 #[test]
-fn a_disabled_transport_may_be_incomplete_but_not_wrong() {
+fn disabled_transport_may_be_incomplete_but_not_invalid() {
     let off = |config: Value| {
         parse(&json!({"a": {"type": "rabbitmq", "enabled": false, "config": config}}))
     };
@@ -159,7 +161,7 @@ fn a_disabled_transport_may_be_incomplete_but_not_wrong() {
 
 /// VAL-20
 #[test]
-fn a_transport_is_found_by_its_free_name_unless_unknown_or_disabled() {
+fn transport_is_looked_up_by_name_unless_unknown_or_disabled() {
     let parsed = parse(&json!({
         "sqs-eu": {"type": "sqs", "enabled": true},
         "off": {"type": "sqs", "enabled": false},
@@ -177,8 +179,8 @@ fn a_transport_is_found_by_its_free_name_unless_unknown_or_disabled() {
 }
 
 #[test]
-fn values_of_today_are_accepted() {
-    let parsed = parse(&values_of_today()).unwrap();
+fn values_of_the_former_operator_are_accepted() {
+    let parsed = parse(&values_of_the_former_chart()).unwrap();
     assert!(parsed.warnings.is_empty());
     let TransportKind::Rabbitmq(rabbitmq) = &parsed.usable("rabbitmq").unwrap().kind else {
         panic!()

@@ -5,16 +5,16 @@ use serde_json::{Map, Value};
 
 /// The key of a list's items: fields, each with the value that the API server assumes if the field is missing.
 #[derive(Clone, Copy)]
-pub(super) struct Key(&'static [(&'static str, Option<&'static str>)]);
+pub(super) struct MergeKey(&'static [(&'static str, Option<&'static str>)]);
 
-pub(super) const BY_NAME: Key = Key(&[("name", None)]);
-const BY_PORT: Key = Key(&[("containerPort", None), ("protocol", Some("TCP"))]);
-pub(super) const BY_MOUNT_PATH: Key = Key(&[("mountPath", None)]);
-const BY_DEVICE_PATH: Key = Key(&[("devicePath", None)]);
-const BY_IP: Key = Key(&[("ip", None)]);
-const BY_TOPOLOGY: Key = Key(&[("topologyKey", None), ("whenUnsatisfiable", None)]);
+pub(super) const BY_NAME: MergeKey = MergeKey(&[("name", None)]);
+const BY_PORT: MergeKey = MergeKey(&[("containerPort", None), ("protocol", Some("TCP"))]);
+pub(super) const BY_MOUNT_PATH: MergeKey = MergeKey(&[("mountPath", None)]);
+const BY_DEVICE_PATH: MergeKey = MergeKey(&[("devicePath", None)]);
+const BY_IP: MergeKey = MergeKey(&[("ip", None)]);
+const BY_TOPOLOGY: MergeKey = MergeKey(&[("topologyKey", None), ("whenUnsatisfiable", None)]);
 
-const OF_CONTAINER: [(&str, Key); 4] = [
+const OF_CONTAINER: [(&str, MergeKey); 4] = [
     ("env", BY_NAME),
     ("ports", BY_PORT),
     ("volumeMounts", BY_MOUNT_PATH),
@@ -22,7 +22,7 @@ const OF_CONTAINER: [(&str, Key); 4] = [
 ];
 
 // Excludes containers: two with one name are a user error (VAL-6), which must not be hidden by dropping one.
-const OF_POD: [(&str, Key); 6] = [
+const OF_POD: [(&str, MergeKey); 6] = [
     ("volumes", BY_NAME),
     ("imagePullSecrets", BY_NAME),
     ("hostAliases", BY_IP),
@@ -31,7 +31,7 @@ const OF_POD: [(&str, Key); 6] = [
     ("schedulingGates", BY_NAME),
 ];
 
-impl Key {
+impl MergeKey {
     /// The item's key, if it has all key fields.
     pub(super) fn of(self, item: &Value) -> Option<Vec<Value>> {
         let field = |&(name, default): &(&str, Option<&str>)| match item.get(name) {
@@ -45,7 +45,7 @@ impl Key {
 
 /// Adds an item in place of the one with the same key. A variable whose value refers to others, as `$(NAME)`, moves to
 /// the end instead, because those must come first.
-pub(super) fn put(list: &mut Vec<Value>, item: Value, by: Key) {
+pub(super) fn upsert(list: &mut Vec<Value>, item: Value, by: MergeKey) {
     let key = by.of(&item);
     let same = key.and_then(|key| {
         list.iter()
@@ -71,13 +71,13 @@ pub(super) fn last_wins_in_pod(spec: &mut Map<String, Value>) {
     last_wins(spec, &OF_POD);
 }
 
-fn last_wins(parent: &mut Map<String, Value>, lists: &[(&str, Key)]) {
+fn last_wins(parent: &mut Map<String, Value>, lists: &[(&str, MergeKey)]) {
     for &(name, by) in lists {
         let Some(Value::Array(list)) = parent.get_mut(name) else {
             continue;
         };
         for item in std::mem::take(list) {
-            put(list, item, by);
+            upsert(list, item, by);
         }
     }
 }

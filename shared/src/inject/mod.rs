@@ -1,8 +1,8 @@
 //! Renders the contents of pods, and the objects that create them, as JSON: pure functions of an actor and the
 //! operator's configuration.
 //!
-//! The user's template is kept as written and ours is added. A field of an unexpected type is left alone, so that the
-//! user sees the API server's error for it (API-5).
+//! The user's template is kept as written; the operator only adds to it. A field of an unexpected type is left alone,
+//! so that the user sees the API server's error for it (API-5).
 
 pub mod bound;
 mod keyed;

@@ -26,7 +26,7 @@ pub enum Replicas {
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadObject {
     /// The object as applied to an existing workload.
-    pub kept: HashedManifest,
+    pub applied: HashedManifest,
     /// How its replicas are set.
     pub replicas: Replicas,
     /// Hash of the pod template, which the pods carry as an annotation.
@@ -38,7 +38,7 @@ pub struct WorkloadObject {
 /// Renders the Deployment or `StatefulSet` of the actor with this UID.
 #[must_use]
 pub fn workload(inputs: &PodInputs<'_>, uid: &str, replicas: Replicas) -> WorkloadObject {
-    let kind = inputs.workload.kind_in_force();
+    let kind = inputs.workload.effective_kind();
     let template = pod_template(inputs);
     let template_hash = template
         .pointer("/metadata/annotations")
@@ -49,7 +49,7 @@ pub fn workload(inputs: &PodInputs<'_>, uid: &str, replicas: Replicas) -> Worklo
         .pointer("/spec/terminationGracePeriodSeconds")
         .and_then(Value::as_u64)
         .and_then(|seconds| u32::try_from(seconds).ok())
-        .unwrap_or_else(|| inputs.spec.timeout_in_force().graceful_shutdown);
+        .unwrap_or_else(|| inputs.spec.effective_timeout().graceful_shutdown);
 
     let mut spec = Map::new();
     spec.insert(
@@ -84,7 +84,7 @@ pub fn workload(inputs: &PodInputs<'_>, uid: &str, replicas: Replicas) -> Worklo
         "spec": spec,
     });
     WorkloadObject {
-        kept: HashedManifest::new(object),
+        applied: HashedManifest::new(object),
         replicas,
         template_hash,
         grace_seconds,
@@ -94,8 +94,8 @@ pub fn workload(inputs: &PodInputs<'_>, uid: &str, replicas: Replicas) -> Worklo
 impl WorkloadObject {
     /// The object to create. It carries the hash of [`Self::kept`], so that it is not applied again right away.
     #[must_use]
-    pub fn first(&self) -> Cow<'_, Value> {
-        let mut object = Cow::Borrowed(&self.kept.object);
+    pub fn to_create(&self) -> Cow<'_, Value> {
+        let mut object = Cow::Borrowed(&self.applied.object);
         if let Replicas::Initial(replicas) = self.replicas {
             object.to_mut()["spec"]["replicas"] = Value::from(replicas);
         }

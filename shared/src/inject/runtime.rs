@@ -4,7 +4,7 @@ use asya_wire::env as variable;
 use asya_wire::socket::{READY_FILE, SOCKET as SOCKET_NAME};
 use serde_json::{Map, Value, json};
 
-use super::keyed::{BY_MOUNT_PATH, BY_NAME, put};
+use super::keyed::{BY_MOUNT_PATH, BY_NAME, upsert};
 use super::volumes::Volumes;
 use super::{is_unset, list_at};
 use crate::names::{RUNTIME_SCRIPT_PATH, SOCKET_DIR};
@@ -21,13 +21,16 @@ const PROBES: [(&str, [u32; 4]); 3] = [
 pub(super) fn complete(
     container: &mut Map<String, Value>,
     python: &str,
-    is_end_actor: bool,
+    (is_end_actor, concurrency): (bool, Option<i32>),
     volumes: &Volumes,
 ) {
     connect(container, python, volumes);
+    if let (Some(number), Some(env)) = (concurrency, list_at(container, "env")) {
+        upsert(env, json!(super::sidecar::concurrency(number)), BY_NAME);
+    }
     // a message that ends here has completed its route
     if is_end_actor && let Some(env) = list_at(container, "env") {
-        put(env, without_validation(), BY_NAME);
+        upsert(env, without_validation(), BY_NAME);
     }
     for (field, [delay, period, timeout, failures]) in PROBES {
         if is_unset(container, field) {
@@ -53,11 +56,11 @@ pub(super) fn connect(container: &mut Map<String, Value>, python: &str, volumes:
         env.retain(|entry| {
             entry.get("name").and_then(Value::as_str) != Some(variable::SOCKET_NAME)
         });
-        put(env, json!(text(variable::SOCKET_DIR, SOCKET_DIR)), BY_NAME);
+        upsert(env, json!(text(variable::SOCKET_DIR, SOCKET_DIR)), BY_NAME);
     }
     if let Some(mounts) = list_at(container, "volumeMounts") {
-        for mount in volumes.of_runtime(mounts) {
-            put(mounts, mount, BY_MOUNT_PATH);
+        for mount in volumes.runtime_mounts(mounts) {
+            upsert(mounts, mount, BY_MOUNT_PATH);
         }
     }
 }

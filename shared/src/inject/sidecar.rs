@@ -2,20 +2,29 @@
 
 use asya_wire::env as variable;
 pub(super) use asya_wire::env::GATEWAY_URL;
+use asya_wire::queue::Template;
 use serde_json::{Map, Value, json};
 
-use super::keyed::{BY_NAME, put};
+use super::keyed::{BY_NAME, upsert};
 use super::volumes::Volumes;
 use crate::api::{AsyncActorSpec, EnvVar};
-use crate::config::{Settings, Transport};
-use crate::names::{ERROR_END, HAPPY_END, SIDECAR_CONTAINER, SOCKET_DIR};
+use crate::config::{RouteNames, Settings, Transport};
+use crate::names::{BROKER_CA_VOLUME, ERROR_END, HAPPY_END, SIDECAR_CONTAINER, SOCKET_DIR};
 use crate::transport::text;
 
 /// Variables that `spec.sidecar.env` cannot override: another value would cut the sidecar off from its queue or from
 /// the runtime.
 const RESERVED: [&str; 2] = [variable::ACTOR_NAME, variable::SOCKET_DIR];
+/// Likewise, where sidecars compose the names of queues.
+const RESERVED_FOR_BARE_NAMES: [&str; 2] = [variable::NAMESPACE, variable::QUEUE_TEMPLATE];
 
 const METRICS_PORT: u16 = 8080;
+
+/// The default of Kubernetes and of the sidecar.
+pub(super) const DEFAULT_GRACE_SECONDS: i64 = 30;
+
+const CA_DIR: &str = "/etc/asya/broker-ca";
+const CA_FILE: &str = "ca.crt";
 
 /// Inputs for rendering a sidecar container.
 pub(super) struct SidecarInputs<'a> {
@@ -31,6 +40,11 @@ pub(super) struct SidecarInputs<'a> {
     pub(super) further: &'a [EnvVar],
 }
 
+/// How many messages a pod processes at a time; runtime and sidecar both need it.
+pub(super) fn concurrency(number: i32) -> EnvVar {
+    text(variable::CONCURRENCY, &number.to_string())
+}
+
 /// Whether the route of a message ends at this actor.
 pub(super) fn is_end_actor(actor: &str) -> bool {
     actor == HAPPY_END || actor == ERROR_END
@@ -38,7 +52,7 @@ pub(super) fn is_end_actor(actor: &str) -> bool {
 
 /// The sidecar in a pod of our own workload; a native one belongs to the init containers.
 pub(super) fn container(inputs: &SidecarInputs<'_>) -> Value {
-    let sidecar = inputs.spec.sidecar_in_force();
+    let sidecar = inputs.spec.effective_sidecar();
     let resources = sidecar
         .resources
         .filter(|resources| !resources.0.is_empty());
@@ -48,19 +62,65 @@ pub(super) fn container(inputs: &SidecarInputs<'_>) -> Value {
         json!([{"name": "asya-metrics", "containerPort": METRICS_PORT, "protocol": "TCP"}]);
     container["resources"] = json!(resources.unwrap_or(&inputs.settings.sidecar_resources));
     container["securityContext"] = security_context;
+    if has_own_probes(inputs) {
+        container["livenessProbe"] = json!({
+            "httpGet": {"path": "/healthz", "port": "asya-metrics"},
+            "periodSeconds": 10,
+            "timeoutSeconds": 5,
+            "failureThreshold": 6,
+        });
+    }
     container
+}
+
+/// Whether the sidecar is known to answer probes: other images may not, and users may move or switch off the listener
+/// (POD-1).
+fn has_own_probes(inputs: &SidecarInputs<'_>) -> bool {
+    let moves_listener = |entry: &EnvVar| {
+        [variable::METRICS_ADDR, variable::METRICS_ENABLED].contains(&entry.name.as_str())
+    };
+    let env = inputs.spec.effective_sidecar().env;
+    is_own(inputs.spec, inputs.settings) && !env.iter().any(moves_listener)
+}
+
+/// Whether the sidecar is `asya-sidecar` of this release. Other images get nothing that their releases do not know
+/// (SC-111).
+pub(super) fn is_own(spec: &AsyncActorSpec, settings: &Settings) -> bool {
+    let image = spec.effective_sidecar().image;
+    image.unwrap_or(&settings.sidecar_image) == settings.own_sidecar_image
+}
+
+/// How long the pod takes to end, unless it is the sidecar's default.
+pub(super) fn grace_period(seconds: i64) -> Option<EnvVar> {
+    (seconds != DEFAULT_GRACE_SECONDS).then(|| text(variable::GRACE_PERIOD, &format!("{seconds}s")))
+}
+
+/// The CA of the broker: a volume and its mount. It is optional, so that a missing Secret keeps no pod from starting.
+pub(super) fn broker_ca(transport: &Transport) -> Option<(Value, Value)> {
+    let secret = transport.ca_secret()?;
+    let items = json!([{"key": secret.key, "path": CA_FILE}]);
+    let volume = json!({"name": BROKER_CA_VOLUME, "secret": {
+        "secretName": secret.name, "items": items, "optional": true, "defaultMode": 0o644,
+    }});
+    let mount = json!({"name": BROKER_CA_VOLUME, "mountPath": CA_DIR, "readOnly": true});
+    Some((volume, mount))
 }
 
 /// The parts that are the same in every pod.
 pub(super) fn base(inputs: &SidecarInputs<'_>) -> Value {
-    let sidecar = inputs.spec.sidecar_in_force();
+    let sidecar = inputs.spec.effective_sidecar();
     let mut container = json!({
         "name": SIDECAR_CONTAINER,
         "image": sidecar.image.unwrap_or(&inputs.settings.sidecar_image),
         "imagePullPolicy": sidecar.image_pull_policy,
         "env": env(inputs),
-        "volumeMounts": inputs.volumes.of_sidecar(),
+        "volumeMounts": inputs.volumes.sidecar_mounts(),
     });
+    if let Some((_, mount)) = broker_ca(inputs.transport)
+        && let Some(mounts) = container["volumeMounts"].as_array_mut()
+    {
+        mounts.push(mount);
+    }
     if sidecar.native {
         container["restartPolicy"] = Value::from("Always");
     }
@@ -82,20 +142,41 @@ fn env(inputs: &SidecarInputs<'_>) -> Vec<Value> {
         text(variable::ACTOR_HAPPY_END, &names.happy_end),
         text(variable::ACTOR_ERROR_END, &names.error_end),
     ];
+    let queues = inputs.transport.queues();
+    let composes_names = queues.names == RouteNames::Bare;
+    if composes_names {
+        env.push(text(variable::NAMESPACE, inputs.namespace));
+        if queues.name_template != Template::with_namespace(true) {
+            let template = queues.name_template.to_string();
+            env.push(text(variable::QUEUE_TEMPLATE, &template));
+        }
+    }
     if is_end_actor(inputs.actor) {
         env.push(text(variable::IS_END_ACTOR, "true"));
     }
-    if let Some(seconds) = inputs.spec.timeout_in_force().processing {
+    if let Some(seconds) = inputs.spec.effective_timeout().processing {
         env.push(text(variable::RUNTIME_TIMEOUT, &format!("{seconds}s")));
     }
+    env.extend(inputs.spec.effective_concurrency().map(concurrency));
     env.extend(inputs.transport.broker().sidecar_env());
+    if is_own(inputs.spec, inputs.settings) {
+        env.extend(inputs.transport.broker().own_sidecar_env());
+    }
+    if inputs.transport.ca_secret().is_some() {
+        env.push(text(
+            variable::RABBITMQ_CA_FILE,
+            &format!("{CA_DIR}/{CA_FILE}"),
+        ));
+    }
     env.push(text(variable::SOCKET_DIR, SOCKET_DIR));
     env.extend_from_slice(inputs.further);
 
     let mut env: Vec<Value> = env.iter().map(|entry| json!(entry)).collect();
-    for entry in inputs.spec.sidecar_in_force().env {
-        if !RESERVED.contains(&entry.name.as_str()) {
-            put(&mut env, json!(entry), BY_NAME);
+    for entry in inputs.spec.effective_sidecar().env {
+        let name = entry.name.as_str();
+        let names_queue = composes_names && RESERVED_FOR_BARE_NAMES.contains(&name);
+        if !RESERVED.contains(&name) && !names_queue {
+            upsert(&mut env, json!(entry), BY_NAME);
         }
     }
     env

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::keyed::{BY_NAME, last_wins_in_container, last_wins_in_pod, put};
+use super::keyed::{BY_NAME, last_wins_in_container, last_wins_in_pod, upsert};
 use super::labels::{pod_labels, to_json};
 use super::sidecar::{self, SidecarInputs, gateway_of, is_end_actor};
 use super::volumes::STANDALONE;
@@ -61,7 +61,7 @@ fn label(metadata: &mut Map<String, Value>, inputs: &PodInputs<'_>) {
     if let Some(labels) = object_at(metadata, "labels") {
         labels.extend(to_json(pod_labels(
             inputs.actor,
-            inputs.workload.kind_in_force(),
+            inputs.workload.effective_kind(),
         )));
     }
     if let Some(annotations) = object_at(metadata, "annotations") {
@@ -80,19 +80,24 @@ fn complete(spec: &mut Map<String, Value>, inputs: &PodInputs<'_>) {
             last_wins_in_container(container);
         }
     }
-    let gateway = complete_runtime(spec, inputs);
-    add_sidecar(spec, inputs, gateway);
-    if let Some(volumes) = list_at(spec, "volumes") {
-        for volume in STANDALONE.volumes() {
-            put(volumes, volume, BY_NAME);
-        }
-    }
     if is_unset(spec, "terminationGracePeriodSeconds") {
-        let seconds = inputs.spec.timeout_in_force().graceful_shutdown;
+        let seconds = inputs.spec.effective_timeout().graceful_shutdown;
         spec.insert(
             "terminationGracePeriodSeconds".to_owned(),
             Value::from(seconds),
         );
+    }
+    let gateway = complete_runtime(spec, inputs);
+    add_sidecar(spec, inputs, gateway);
+    if let Some(volumes) = list_at(spec, "volumes") {
+        let ca = sidecar::broker_ca(inputs.transport);
+        for volume in STANDALONE
+            .volumes()
+            .into_iter()
+            .chain(ca.map(|(volume, _)| volume))
+        {
+            upsert(volumes, volume, BY_NAME);
+        }
     }
     name_account(spec, inputs.service_account);
 }
@@ -117,12 +122,19 @@ fn complete_runtime(spec: &mut Map<String, Value>, inputs: &PodInputs<'_>) -> Op
     };
     let container = containers_mut(spec, "containers").find(is_runtime)?;
     let gateway = gateway_of(container);
-    let python = inputs.workload.python_executable_in_force();
-    runtime::complete(container, python, is_end_actor(inputs.actor), &STANDALONE);
+    let python = inputs.workload.effective_python_executable();
+    let concurrency = inputs.spec.effective_concurrency();
+    let settings = (is_end_actor(inputs.actor), concurrency);
+    runtime::complete(container, python, settings, &STANDALONE);
     gateway
 }
 
 fn add_sidecar(spec: &mut Map<String, Value>, inputs: &PodInputs<'_>, gateway: Option<EnvVar>) {
+    let grace = spec
+        .get("terminationGracePeriodSeconds")
+        .and_then(Value::as_i64);
+    let grace = grace.filter(|_| sidecar::is_own(inputs.spec, inputs.settings));
+    let further = Vec::from_iter(grace.and_then(sidecar::grace_period));
     let container = sidecar::container(&SidecarInputs {
         namespace: inputs.namespace,
         actor: inputs.actor,
@@ -131,10 +143,10 @@ fn add_sidecar(spec: &mut Map<String, Value>, inputs: &PodInputs<'_>, gateway: O
         settings: inputs.settings,
         gateway,
         volumes: &STANDALONE,
-        further: &[],
+        further: &further,
     });
     // a native sidecar stops after the runtime, so it can still handle the runtime's last reply
-    let list = if inputs.spec.sidecar_in_force().native {
+    let list = if inputs.spec.effective_sidecar().native {
         "initContainers"
     } else {
         "containers"

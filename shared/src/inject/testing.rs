@@ -69,6 +69,14 @@ impl Fixture {
         pod_template(&self.inputs())
     }
 
+    /// The value of a variable of the sidecar.
+    pub(crate) fn variable(&self, name: &str) -> Option<String> {
+        let container = self.container("asya-sidecar");
+        let env = container["env"].as_array().unwrap();
+        let entry = env.iter().find(|entry| entry["name"] == name)?;
+        Some(entry["value"].as_str().unwrap().to_owned())
+    }
+
     /// A container of the rendered template.
     pub(crate) fn container(&self, name: &str) -> Value {
         let template = self.template();

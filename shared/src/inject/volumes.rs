@@ -61,7 +61,7 @@ impl Volumes {
         .collect()
     }
 
-    pub(super) fn of_sidecar(&self) -> Vec<Value> {
+    pub(super) fn sidecar_mounts(&self) -> Vec<Value> {
         [
             Some(self.socket_mount()),
             Some(self.tmp_mount()),
@@ -73,7 +73,7 @@ impl Volumes {
     }
 
     /// The mounts to add to a runtime that already has these mounts.
-    pub(super) fn of_runtime(&self, mounts: &[Value]) -> Vec<Value> {
+    pub(super) fn runtime_mounts(&self, mounts: &[Value]) -> Vec<Value> {
         let path = |mount: &Value| {
             mount
                 .get("mountPath")

@@ -37,7 +37,7 @@ impl Resolver for BentoDeployment {
         &[DEPLOYMENT]
     }
 
-    fn never_scaled(&self) -> Option<&'static str> {
+    fn unscalable_reason(&self) -> Option<&'static str> {
         Some(NEVER_SCALED)
     }
 
@@ -57,7 +57,9 @@ impl BentoDeployment {
         let bento = Fields::of(target, KIND.kind)?;
         let itself = &bento.itself;
         let makes_its_pods = |it: &Owned<'_>| it.pod_label(LABEL) == Some(bento.name());
-        let owned = related.of(DEPLOYMENT, bento.uid).filter(makes_its_pods);
+        let owned = related
+            .owned_by(DEPLOYMENT, bento.uid)
+            .filter(makes_its_pods);
         let workloads: Vec<_> = owned.filter_map(|it| ObjectRef::of(it.object)).collect();
         let workload = match &workloads[..] {
             [] => {
@@ -85,14 +87,10 @@ impl BentoDeployment {
                 itself.clone(),
                 vec!["spec", "extraPodMetadata", "annotations"],
             ),
-            scale: Scale::never(itself, NEVER_SCALED),
+            scale: Scale::unscalable(itself, NEVER_SCALED),
             server: server(),
             adapter: None,
-            warnings: bento
-                .warning_of_owner()
-                .into_iter()
-                .chain([legacy])
-                .collect(),
+            warnings: bento.owner_warning().into_iter().chain([legacy]).collect(),
             workload,
         })
     }

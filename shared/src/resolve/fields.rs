@@ -112,7 +112,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A warning if the object itself belongs to an owner (RES-4).
-    pub(super) fn warning_of_owner(&self) -> Option<Finding> {
+    pub(super) fn owner_warning(&self) -> Option<Finding> {
         let owner = controller_of(self.object)?;
         Some(has_owner(&self.itself, &owner))
     }

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::fields::{Fields, Read, waiting};
 use super::owned::{
-    DEPLOYMENT, LEADER_WORKER_SET, ON_THE_WAY, Reached, STATEFUL_SET, below, is_workload,
-    selector_of,
+    DEPLOYMENT, LEADER_WORKER_SET, ReachedWorkload, STATEFUL_SET, TRAVERSED_KINDS, is_workload,
+    selector_of, workloads_below,
 };
 use super::server::template_server;
 use super::{
@@ -28,7 +28,7 @@ impl Resolver for Generic {
     }
 
     fn related(&self) -> &[GroupKind<'static>] {
-        &ON_THE_WAY
+        &TRAVERSED_KINDS
     }
 
     fn resolve(&self, target: &Value, related: &Related) -> Resolution {
@@ -46,13 +46,13 @@ impl Generic {
         let itself = &root.itself;
         let is_its_own = is_workload(itself.group_kind());
         let mut reached = if is_its_own {
-            vec![Reached {
+            vec![ReachedWorkload {
                 object: target,
                 workload: itself.clone(),
                 chain: Vec::new(),
             }]
         } else {
-            below(related, root.uid)
+            workloads_below(related, root.uid)
         };
         let Some(one) = reached.pop() else {
             return Err(waiting(format!(
@@ -64,7 +64,7 @@ impl Generic {
             let all = reached.into_iter().chain([one]);
             return Err(ambiguous(itself, all.map(|it| it.workload)));
         }
-        let Reached {
+        let ReachedWorkload {
             object,
             workload,
             chain,
@@ -81,7 +81,7 @@ impl Generic {
             FindingReason::UnknownOwner,
             format!("{workload} belongs to {itself}, whose kind is unknown: it may revert changes"),
         );
-        let own = root.warning_of_owner();
+        let own = root.owner_warning();
         Ok(Target {
             pods: PodMatch { labels, owner },
             chain: std::iter::once(itself.clone()).chain(chain).collect(),

@@ -12,10 +12,10 @@ pub type Intermediates = BTreeMap<Box<str>, Option<ObjectRef>>;
 /// The pods of a binding according to status (see [`pods_of`](super::pods_of)), corrected by the intermediate objects
 /// seen in the cache: adds those that the target owns and drops those with another owner.
 #[must_use]
-pub fn pods_with(
+pub fn pods_with_intermediates(
     target: &WorkloadRef,
     resolved: Option<&ResolvedTarget>,
-    seen: &Intermediates,
+    intermediates: &Intermediates,
 ) -> PodMatch {
     let row = resolver(target.group(), &target.kind);
     let pods = pods_by(row, &target.name, resolved);
@@ -27,9 +27,9 @@ pub fn pods_with(
         let owner = owner.as_ref();
         owner.is_some_and(|owner| is_target(owner, target, uid))
     };
-    let owned = seen.iter().filter(|(_, owner)| is_own(owner));
+    let owned = intermediates.iter().filter(|(_, owner)| is_own(owner));
     let resolved = resolved.into_iter().flat_map(|it| in_chain(kind, it));
-    let resolved = resolved.filter(|name| seen.get(*name).is_none_or(&is_own));
+    let resolved = resolved.filter(|name| intermediates.get(*name).is_none_or(&is_own));
     let names: BTreeSet<&str> = owned.map(|(name, _)| &**name).chain(resolved).collect();
     PodMatch {
         owner: owned_by_any(kind, names.into_iter().map(str::to_owned)),

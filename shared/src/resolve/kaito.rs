@@ -70,14 +70,14 @@ impl Workspace {
         let nodes = workspace.number(&["status", "targetNodeCount"])?;
         let made_by = workspace.text(&["metadata", "labels", SET_LABEL])?;
         let object = workload_of(&workspace, related)?;
-        let workload = ObjectRef::of(object).ok_or_else(|| not_made(itself))?;
+        let workload = ObjectRef::of(object).ok_or_else(|| not_created_yet(itself))?;
         let owner = OwnerRule::of_workload(&workload.api_version, &workload.kind, &workload.name);
 
         let set = controller_of(target)
             .filter(|owner| owner.group_kind() == SET_KIND)
             .map(|owner| owner.to_string())
             .or_else(|| made_by.map(|name| format!("{}/{name}", SET_KIND.kind)));
-        let mut warnings: Vec<_> = workspace.warning_of_owner().into_iter().collect();
+        let mut warnings: Vec<_> = workspace.owner_warning().into_iter().collect();
         let scale = match (set, nodes) {
             (Some(set), _) => Scale::refused(format!(
                 "{itself} belongs to {set}, which scales it; set spec.workloadRef to {set} in a new AsyncActor, or turn spec.scaling off"
@@ -116,7 +116,7 @@ impl Workspace {
     }
 }
 
-fn not_made(workspace: &ObjectRef) -> Resolution {
+fn not_created_yet(workspace: &ObjectRef) -> Resolution {
     waiting(format!(
         "{workspace} has no StatefulSet yet; waiting for KAITO to create it"
     ))
@@ -125,11 +125,11 @@ fn not_made(workspace: &ObjectRef) -> Resolution {
 /// KAITO creates a `StatefulSet` since v0.8, a Deployment up to v0.4.6, and either of them in between.
 fn workload_of<'a>(workspace: &'a Fields<'_>, related: &'a Related) -> Read<&'a Value> {
     let kinds = [STATEFUL_SET, DEPLOYMENT].into_iter();
-    let owned = kinds.flat_map(|kind| related.of(kind, workspace.uid));
+    let owned = kinds.flat_map(|kind| related.owned_by(kind, workspace.uid));
     let makes_its_pods = |it: &Owned<'_>| it.pod_label(WORKSPACE_LABEL) == Some(workspace.name());
     let found: Vec<_> = owned.filter(makes_its_pods).collect();
     match &found[..] {
-        [] => Err(not_made(&workspace.itself)),
+        [] => Err(not_created_yet(&workspace.itself)),
         [one] => Ok(one.object),
         several => Err(ambiguous(
             &workspace.itself,
@@ -176,12 +176,12 @@ impl InferenceSet {
         let mut chain = vec![itself.clone()];
         let mut workloads = Vec::new();
         let mut template = None;
-        for workspace in related.of(WORKSPACE_KIND, set.uid) {
+        for workspace in related.owned_by(WORKSPACE_KIND, set.uid) {
             let Ok(fields) = Fields::of(workspace.object, WORKSPACE_KIND.kind) else {
                 continue;
             };
             chain.push(fields.itself.clone());
-            for owned in related.of(STATEFUL_SET, fields.uid) {
+            for owned in related.owned_by(STATEFUL_SET, fields.uid) {
                 if owned.pod_label(WORKSPACE_LABEL) == Some(fields.name())
                     && let Some(workload) = ObjectRef::of(owned.object)
                 {
@@ -196,7 +196,7 @@ impl InferenceSet {
                 "{itself}: none of its Workspaces has a StatefulSet yet; waiting for KAITO to create one"
             )));
         }
-        let mut warnings: Vec<_> = set.warning_of_owner().into_iter().collect();
+        let mut warnings: Vec<_> = set.owner_warning().into_iter().collect();
         let scale = if auto_provision == Some("true") {
             Scale::refused(format!(
                 "{itself}: annotation {AUTO_PROVISION} is \"true\", so KAITO creates its own ScaledObject; remove \

@@ -38,7 +38,7 @@ impl Resolver for KnativeService {
         &[CONFIGURATION, REVISION, DEPLOYMENT]
     }
 
-    fn never_scaled(&self) -> Option<&'static str> {
+    fn unscalable_reason(&self) -> Option<&'static str> {
         Some(NEVER_SCALED)
     }
 
@@ -70,9 +70,9 @@ impl KnativeService {
                 "{itself} has no Deployment for Revision/{revision} yet; waiting for Knative to create it"
             )));
         };
-        let left_alone = deployment.label(HASH_LABEL).is_some();
+        let keeps_template_edits = deployment.label(HASH_LABEL).is_some();
         let roll = match ObjectRef::of(deployment.object) {
-            Some(workload) if left_alone => Roll::AnnotateTemplate(vec![workload]),
+            Some(workload) if keeps_template_edits => Roll::AnnotateTemplate(vec![workload]),
             // a change would need a new name for the Revision, because this one exists
             _ if names_revisions => Roll::Evict,
             _ => Roll::Annotate(
@@ -86,10 +86,10 @@ impl KnativeService {
             chain: std::iter::once(itself.clone()).chain(below).collect(),
             owner: None,
             roll,
-            scale: Scale::never(itself, NEVER_SCALED),
+            scale: Scale::unscalable(itself, NEVER_SCALED),
             server: super::server::template_server(self, deployment.object),
             adapter: None,
-            warnings: service.warning_of_owner().into_iter().collect(),
+            warnings: service.owner_warning().into_iter().collect(),
         })
     }
 }
@@ -101,15 +101,15 @@ pub(super) fn deployment_of<'a>(
     related: &'a Related,
 ) -> Option<(Vec<ObjectRef>, Owned<'a>)> {
     let uid = |object: &'a Value| object.pointer("/metadata/uid")?.as_str();
-    for configuration in related.of(CONFIGURATION, uid(service)?) {
+    for configuration in related.owned_by(CONFIGURATION, uid(service)?) {
         let Some(configuration_uid) = uid(configuration.object) else {
             continue;
         };
         let named = related
-            .of(REVISION, configuration_uid)
+            .owned_by(REVISION, configuration_uid)
             .find(|it| it.name() == revision);
         let Some(named) = named else { continue };
-        let Some(deployment) = related.of(DEPLOYMENT, uid(named.object)?).next() else {
+        let Some(deployment) = related.owned_by(DEPLOYMENT, uid(named.object)?).next() else {
             continue;
         };
         let between = [named.object, deployment.object];

@@ -11,9 +11,9 @@ use super::owned::{
 };
 use super::server::main_container;
 use super::{
-    Claim, ContainerShape, Finding, FindingReason, GroupKind, ObjectRef, Operator, OwnerRule,
-    PodMatch, Related, Requirement, Resolution, Resolver, Roll, Scale, Selector, Server, Target,
-    ambiguous, knative,
+    AutoscalerHandoff, ContainerShape, Finding, FindingReason, GroupKind, ObjectRef, Operator,
+    OwnerRule, PodMatch, Related, Requirement, Resolution, Resolver, Roll, Scale, Selector, Server,
+    Target, ambiguous, knative,
 };
 
 pub(super) static INFERENCE_SERVICE: InferenceService = InferenceService;
@@ -86,9 +86,9 @@ impl InferenceService {
     fn read(&self, target: &Value, related: &Related) -> Read<Target> {
         let service = Fields::of(target, KIND.kind)?;
         let itself = &service.itself;
-        let asked = service.annotation(DEPLOYMENT_MODE)?;
+        let requested_mode = service.annotation(DEPLOYMENT_MODE)?;
         let mode = service.text(&["status", "deploymentMode"])?;
-        match mode.or(asked.filter(|it| *it == "ModelMesh")) {
+        match mode.or(requested_mode.filter(|it| *it == "ModelMesh")) {
             Some("Standard" | "RawDeployment") => self.standard(&service, target, related),
             Some("Knative" | "Serverless") => self.knative(&service, related),
             Some("ModelMesh") => Err(refused(format!(
@@ -110,9 +110,9 @@ impl InferenceService {
         let adapter = adapter(service)?;
         let scale_refused = scale_refused(service)?;
         let object = predictor(service, related)?;
-        let claim = claim(service, target, object)?;
-        let workload = ObjectRef::of(object).ok_or_else(|| not_made(itself))?;
-        let mut warnings: Vec<_> = service.warning_of_owner().into_iter().collect();
+        let handoff = handoff(service, target, object)?;
+        let workload = ObjectRef::of(object).ok_or_else(|| not_created_yet(itself))?;
+        let mut warnings: Vec<_> = service.owner_warning().into_iter().collect();
         if has_canary(service)? {
             warnings.push(Finding::new(
                 FindingReason::BindingCaveat,
@@ -130,9 +130,9 @@ impl InferenceService {
             chain: vec![itself.clone(), workload.clone()],
             owner: None,
             roll: Roll::Annotate(itself.clone(), ANNOTATIONS.to_vec()),
-            scale: match (scale_refused, claim) {
+            scale: match (scale_refused, handoff) {
                 (Some(finding), _) => Scale::Refused(finding),
-                (None, Some(claim)) => Scale::Claimed(workload.clone(), claim),
+                (None, Some(handoff)) => Scale::HandedOff(workload.clone(), handoff),
                 (None, None) => Scale::Object(workload.clone()),
             },
             server: Server::on_port(Some(PORT), adapter),
@@ -154,7 +154,7 @@ impl InferenceService {
                  Revision"
             )));
         };
-        let services = related.of(SERVICE, service.uid);
+        let services = related.owned_by(SERVICE, service.uid);
         let made = services.filter_map(|it| knative::deployment_of(it.object, revision, related));
         let Some((below, _)) = made.into_iter().next() else {
             return Err(waiting(format!(
@@ -182,7 +182,7 @@ impl InferenceService {
             )),
             server: Server::on_port(Some(PORT), adapter),
             adapter: Some(adapter),
-            warnings: service.warning_of_owner().into_iter().collect(),
+            warnings: service.owner_warning().into_iter().collect(),
         })
     }
 }
@@ -202,7 +202,7 @@ pub(super) fn unless_stopped(service: &Fields<'_>, otherwise: Resolution) -> Res
     ))
 }
 
-fn not_made(service: &ObjectRef) -> Resolution {
+fn not_created_yet(service: &ObjectRef) -> Resolution {
     waiting(format!(
         "{service} has no predictor Deployment yet; waiting for KServe to create it"
     ))
@@ -213,7 +213,7 @@ fn predictor<'a>(service: &'a Fields<'_>, related: &'a Related) -> Read<&'a Valu
     let name = service.name();
     let own_name = service.text(&["spec", PREDICTOR, "name"])?;
     let is_predictor = |it: &Owned<'_>| it.pod_label(COMPONENT) == Some(PREDICTOR);
-    let owned = related.of(DEPLOYMENT, service.uid);
+    let owned = related.owned_by(DEPLOYMENT, service.uid);
     let found: Vec<_> = owned.filter(is_predictor).collect();
     let hints = [
         own_name.map(|own| format!("{name}-{own}-predictor")),
@@ -225,7 +225,7 @@ fn predictor<'a>(service: &'a Fields<'_>, related: &'a Related) -> Read<&'a Valu
         .flatten()
         .find_map(|hint| found.iter().find(|it| it.name() == hint));
     match (&found[..], by_hint) {
-        ([], _) => Err(unless_stopped(service, not_made(&service.itself))),
+        ([], _) => Err(unless_stopped(service, not_created_yet(&service.itself))),
         ([one], _) | (_, Some(one)) => Ok(one.object),
         (several, None) => Err(ambiguous(
             &service.itself,
@@ -269,23 +269,27 @@ fn scale_refused(service: &Fields<'_>) -> Read<Option<Finding>> {
     }))
 }
 
-/// Claims scaling of the service: without an autoscaler class `KServe` creates an HPA, which it deletes once the class
-/// is external. Leave an autoscaler class set by another field manager (SO-5).
-fn claim(service: &Fields<'_>, target: &Value, workload: &Value) -> Read<Option<Claim>> {
-    let is_made = is_claimed(target);
+/// Takes over scaling of the service: without an autoscaler class, `KServe` creates an HPA, which it deletes once the
+/// class is external. Leave an autoscaler class set by another field manager (SO-5).
+fn handoff(
+    service: &Fields<'_>,
+    target: &Value,
+    workload: &Value,
+) -> Read<Option<AutoscalerHandoff>> {
+    let is_set = is_handed_off(target);
     let class = service.annotation(AUTOSCALER_CLASS)?;
     let annotations = workload.pointer("/spec/template/metadata/annotations");
     let of_pods = annotations.and_then(|it| it.get(AUTOSCALER_CLASS)?.as_str());
-    Ok((is_made || class.is_none()).then(|| Claim {
+    Ok((is_set || class.is_none()).then(|| AutoscalerHandoff {
         owner: service.itself.clone(),
-        is_made,
-        is_followed: of_pods == class,
+        is_set,
+        is_propagated: of_pods == class,
     }))
 }
 
 /// Whether the object's autoscaler class is ours, according to `managedFields`.
 #[must_use]
-pub fn is_claimed(object: &Value) -> bool {
+pub fn is_handed_off(object: &Value) -> bool {
     let entries = object.pointer("/metadata/managedFields");
     let mut entries = entries.and_then(Value::as_array).into_iter().flatten();
     entries.any(|entry| {

@@ -73,7 +73,7 @@ impl LlmInferenceService {
         let replicas = service.number(&["spec", "replicas"])?;
         let scaling = service.object(&["spec", "scaling"])?;
         let object = primary(&service, related)?;
-        let workload = ObjectRef::of(object).ok_or_else(|| not_made(itself))?;
+        let workload = ObjectRef::of(object).ok_or_else(|| not_created_yet(itself))?;
         let convention = self.convention(service.name());
         let owner = if workload.kind == DEPLOYMENT.kind {
             of_deployment(&*workload.name)
@@ -100,13 +100,13 @@ impl LlmInferenceService {
             scale,
             server: template_server(self, object),
             adapter: None,
-            warnings: service.warning_of_owner().into_iter().collect(),
+            warnings: service.owner_warning().into_iter().collect(),
             workload,
         })
     }
 }
 
-fn not_made(service: &ObjectRef) -> Resolution {
+fn not_created_yet(service: &ObjectRef) -> Resolution {
     waiting(format!(
         "{service} has neither a Deployment nor a LeaderWorkerSet yet; waiting for KServe to create one"
     ))
@@ -115,15 +115,15 @@ fn not_made(service: &ObjectRef) -> Resolution {
 /// The workload that serves requests; `status.workloads.primary` names it since v0.19.
 fn primary<'a>(service: &'a Fields<'_>, related: &'a Related) -> Read<&'a Value> {
     let at = |key| ["status", "workloads", "primary", key];
-    let told = (service.text(&at("kind"))?, service.text(&at("name"))?);
+    let primary_ref = (service.text(&at("kind"))?, service.text(&at("name"))?);
     let kinds = [DEPLOYMENT, LEADER_WORKER_SET].into_iter();
     let owned = kinds.flat_map(|kind| {
         related
-            .of(kind, service.uid)
+            .owned_by(kind, service.uid)
             .map(move |owned| (kind.kind, owned))
     });
     let owned: Vec<(&str, Owned<'_>)> = owned.collect();
-    if let (Some(kind), Some(name)) = told {
+    if let (Some(kind), Some(name)) = primary_ref {
         let named = owned
             .iter()
             .find(|(its_kind, it)| *its_kind == kind && it.name() == name);
@@ -143,14 +143,14 @@ fn primary<'a>(service: &'a Fields<'_>, related: &'a Related) -> Read<&'a Value>
     if let Some((_, it)) = by_hint {
         return Ok(it.object);
     }
-    let answers = |it: &Owned<'_>| {
+    let serves_requests = |it: &Owned<'_>| {
         template(it.object).is_some()
             && it.pod_label(COMPONENT) == Some(WORKLOAD)
             && it.pod_label(ROLE) != Some("prefill")
     };
-    let found: Vec<_> = owned.iter().filter(|(_, it)| answers(it)).collect();
+    let found: Vec<_> = owned.iter().filter(|(_, it)| serves_requests(it)).collect();
     match &found[..] {
-        [] => Err(unless_stopped(service, not_made(&service.itself))),
+        [] => Err(unless_stopped(service, not_created_yet(&service.itself))),
         [(_, one)] => Ok(one.object),
         several => Err(ambiguous(
             &service.itself,

@@ -30,8 +30,8 @@ use serde_json::Value;
 use crate::api::{ResolvedTarget, WorkloadRef};
 
 pub use family::Family;
-pub use intermediate::{Intermediates, is_open_ended, pods_with};
-pub use kserve::is_claimed;
+pub use intermediate::{Intermediates, is_open_ended, pods_with_intermediates};
+pub use kserve::is_handed_off;
 pub use object::{GroupKind, ObjectRef, controller_of};
 pub use owned::template;
 pub use pods::{Controller, OwnerRule, POD_TEMPLATE_HASH, PodMatch};
@@ -64,7 +64,7 @@ pub trait Resolver: Sync {
 
     /// Why we can never scale a target of this kind, with the remedy, for a message of the form `target: reason`.
     /// `None` if targets of this kind can be scaled or if it depends on the target.
-    fn never_scaled(&self) -> Option<&'static str> {
+    fn unscalable_reason(&self) -> Option<&'static str> {
         None
     }
 
@@ -141,21 +141,21 @@ pub enum Scale {
     /// This object, through its `/scale` subresource.
     Object(ObjectRef),
     /// This object, while an annotation makes its owner leave the replicas to another autoscaler (SO-5).
-    Claimed(ObjectRef, Claim),
+    HandedOff(ObjectRef, AutoscalerHandoff),
     /// Nothing: `ScalingNotSupported` with the remedy (SO-4).
     Refused(Finding),
 }
 
 /// Our annotation that makes an owner leave scaling to others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct AutoscalerHandoff {
     /// The owner, which otherwise creates its own autoscaler.
     pub owner: ObjectRef,
     /// Whether the annotation is set.
-    pub is_made: bool,
+    pub is_set: bool,
     /// Whether the annotation in the workload's pod template matches the owner's. Until it does, the owner is about to
     /// update the template, which replaces the pods.
-    pub is_followed: bool,
+    pub is_propagated: bool,
 }
 
 /// A problem or caveat found while resolving a target.
@@ -245,22 +245,22 @@ impl Scale {
     #[must_use]
     pub fn object(&self) -> Option<&ObjectRef> {
         match self {
-            Self::Object(object) | Self::Claimed(object, _) => Some(object),
+            Self::Object(object) | Self::HandedOff(object, _) => Some(object),
             Self::Refused(_) => None,
         }
     }
 
     /// The annotation that the object's owner needs, if any.
     #[must_use]
-    pub fn claim(&self) -> Option<&Claim> {
+    pub fn handoff(&self) -> Option<&AutoscalerHandoff> {
         match self {
-            Self::Claimed(_, claim) => Some(claim),
+            Self::HandedOff(_, handoff) => Some(handoff),
             Self::Object(_) | Self::Refused(_) => None,
         }
     }
 
-    /// For a kind that is never scaled ([`Resolver::never_scaled`]).
-    fn never(itself: &ObjectRef, why: &str) -> Self {
+    /// For a kind that cannot be scaled ([`Resolver::unscalable_reason`]).
+    fn unscalable(itself: &ObjectRef, why: &str) -> Self {
         Self::refused(format!("{itself}: {why}"))
     }
 
@@ -333,19 +333,22 @@ fn all_related() -> Vec<GroupKind<'static>> {
 /// Matches the pods of a binding: by its kind's convention or, once the target is resolved, by status.
 #[must_use]
 pub fn pods_of(target: &WorkloadRef, resolved: Option<&ResolvedTarget>) -> PodMatch {
-    let row = resolver(target.group(), &target.kind);
-    pods_by(row, &target.name, resolved)
+    pods_by(
+        resolver(target.group(), &target.kind),
+        &target.name,
+        resolved,
+    )
 }
 
 /// Like [`pods_of`], for a given resolver. For a target that groups the pods of several workloads, status either keeps
 /// the owners of the convention or names the intermediate objects that belong to the target.
 #[must_use]
-pub fn pods_by(row: &dyn Resolver, name: &str, status: Option<&ResolvedTarget>) -> PodMatch {
-    let convention = row.convention(name);
+pub fn pods_by(resolver: &dyn Resolver, name: &str, status: Option<&ResolvedTarget>) -> PodMatch {
+    let convention = resolver.convention(name);
     let Some(status) = status else {
         return convention;
     };
-    if let Some(kind) = row.intermediate() {
+    if let Some(kind) = resolver.intermediate() {
         return PodMatch {
             owner: owned_by_any(kind, in_chain(kind, status).map(str::to_owned)),
             ..convention

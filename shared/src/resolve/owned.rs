@@ -84,7 +84,7 @@ pub fn template(workload: &Value) -> Option<&Value> {
 
 impl Related {
     /// The objects of a kind whose controller owner has this UID.
-    pub(super) fn of<'a>(
+    pub(super) fn owned_by<'a>(
         &'a self,
         kind: GroupKind<'static>,
         uid: &'a str,
@@ -98,7 +98,7 @@ impl Related {
 }
 
 /// A workload reached by following owner references down from the target.
-pub(super) struct Reached<'a> {
+pub(super) struct ReachedWorkload<'a> {
     pub(super) object: &'a Value,
     pub(super) workload: ObjectRef,
     /// The objects between target and workload, including the workload.
@@ -106,7 +106,7 @@ pub(super) struct Reached<'a> {
 }
 
 /// Workload kinds, and the intermediate kinds between a target and its workloads.
-pub(super) const ON_THE_WAY: [GroupKind<'static>; 8] = [
+pub(super) const TRAVERSED_KINDS: [GroupKind<'static>; 8] = [
     DEPLOYMENT,
     STATEFUL_SET,
     DAEMON_SET,
@@ -134,21 +134,21 @@ pub(super) fn is_workload(kind: GroupKind<'_>) -> bool {
 }
 
 /// All workloads below an object, down to [`DEEPEST`] levels.
-pub(super) fn below<'a>(related: &'a Related, uid: &'a str) -> Vec<Reached<'a>> {
+pub(super) fn workloads_below<'a>(related: &'a Related, uid: &'a str) -> Vec<ReachedWorkload<'a>> {
     let mut found = Vec::new();
     let mut level: Vec<(&str, Vec<ObjectRef>)> = vec![(uid, Vec::new())];
     for _ in 0..DEEPEST {
         let mut next = Vec::new();
         for (uid, chain) in level {
-            for kind in ON_THE_WAY {
-                for owned in related.of(kind, uid) {
+            for kind in TRAVERSED_KINDS {
+                for owned in related.owned_by(kind, uid) {
                     let Some(itself) = ObjectRef::of(owned.object) else {
                         continue;
                     };
                     let mut chain = chain.clone();
                     chain.push(itself.clone());
                     if is_workload(kind) {
-                        found.push(Reached {
+                        found.push(ReachedWorkload {
                             object: owned.object,
                             workload: itself,
                             chain,

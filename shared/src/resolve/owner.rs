@@ -9,7 +9,7 @@ use super::{
 };
 
 /// How a workload rolls and scales according to its owner.
-pub(super) struct Followed {
+pub(super) struct RollAndScale {
     pub(super) roll: Roll,
     pub(super) scale: Scale,
     pub(super) warnings: Vec<Finding>,
@@ -29,23 +29,23 @@ pub(super) fn has_owner(object: &ObjectRef, owner: &ObjectRef) -> Finding {
 
 /// Determines how a plain workload rolls and scales from its owner. `Err` if the owner, and thus the workload, cannot
 /// be bound.
-pub(super) fn follow(
+pub(super) fn roll_and_scale(
     target: &Value,
     workload: &ObjectRef,
     owner: Option<&ObjectRef>,
     related: &Related,
-) -> Result<Followed, Finding> {
-    let as_its_own = |warnings| Followed {
+) -> Result<RollAndScale, Finding> {
+    let without_owner = |warnings| RollAndScale {
         roll: Roll::AnnotateTemplate(vec![workload.clone()]),
         scale: Scale::Object(workload.clone()),
         warnings,
     };
     let Some(direct) = owner else {
-        return Ok(as_its_own(Vec::new()));
+        return Ok(without_owner(Vec::new()));
     };
     // eviction is the only way to replace pods that no owner reverts
-    let carefully = |owner: &ObjectRef, why: Option<String>| {
-        Followed {
+    let by_eviction = |owner: &ObjectRef, why: Option<String>| {
+        RollAndScale {
         roll: Roll::Evict,
         scale: Scale::refused(why.unwrap_or_else(|| {
             format!(
@@ -55,24 +55,24 @@ pub(super) fn follow(
         warnings: vec![has_owner(workload, owner)],
     }
     };
-    let Some((object, row)) = row_above(target, related) else {
+    let Some((object, row)) = nearest_known_owner(target, related) else {
         let kind = direct.group_kind();
         let sets_replicas =
             Family::of(kind) != Family::Generic || kind == REVISION || kind == LEADER_WORKER_SET;
         return Ok(if sets_replicas {
-            carefully(direct, None)
+            by_eviction(direct, None)
         } else {
-            as_its_own(vec![has_owner(workload, direct)])
+            without_owner(vec![has_owner(workload, direct)])
         });
     };
     let Some(owner) = ObjectRef::of(object) else {
-        return Ok(carefully(direct, None));
+        return Ok(by_eviction(direct, None));
     };
-    match row.resolve(object, &chain_only(target, related)) {
+    match row.resolve(object, &owner_chain(target, related)) {
         Resolution::Found(found) => {
             let mut warnings = vec![has_owner(workload, &owner)];
             warnings.extend(found.warnings);
-            Ok(Followed {
+            Ok(RollAndScale {
                 roll: match found.roll {
                     Roll::AnnotateTemplate(_) => Roll::AnnotateTemplate(vec![workload.clone()]),
                     other => other,
@@ -85,7 +85,7 @@ pub(super) fn follow(
             Err(finding)
         }
         // the owner's resolver refers to another workload, or cannot resolve the owner yet
-        Resolution::Waiting(finding) | Resolution::Refused(finding) => Ok(carefully(
+        Resolution::Waiting(finding) | Resolution::Refused(finding) => Ok(by_eviction(
             &owner,
             Some(format!(
                 "{workload} is not the workload by which {owner} scales: {}",
@@ -96,7 +96,7 @@ pub(super) fn follow(
 }
 
 /// The nearest owner of a known kind. Continues above a Knative Service, which an `InferenceService` may own and write.
-fn row_above<'a>(
+fn nearest_known_owner<'a>(
     target: &Value,
     related: &'a Related,
 ) -> Option<(&'a Value, &'static dyn Resolver)> {
@@ -124,7 +124,7 @@ fn row_above<'a>(
 }
 
 /// The target and its owners, in the form that the owner's resolver expects.
-fn chain_only(target: &Value, related: &Related) -> Related {
+fn owner_chain(target: &Value, related: &Related) -> Related {
     let mut chain = Related::default();
     for object in related.owners.iter().chain([target]) {
         let Some(itself) = ObjectRef::of(object) else {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::fields::waiting;
 use super::owned::{APPS, of_deployment, of_stateful_set};
-use super::owner::follow;
+use super::owner::roll_and_scale;
 use super::server::{main_container, template_server};
 use super::{
     ContainerShape, GroupKind, ObjectRef, OwnerRule, PodMatch, Related, Resolution, Resolver,
@@ -56,7 +56,7 @@ impl Resolver for Plain {
             return unread("spec.template");
         }
         let owner = controller_of(target);
-        let followed = match follow(target, &workload, owner.as_ref(), related) {
+        let followed = match roll_and_scale(target, &workload, owner.as_ref(), related) {
             Ok(followed) => followed,
             Err(finding) => return Resolution::Refused(finding),
         };

@@ -43,7 +43,7 @@ impl Resolver for Cluster {
         }
     }
 
-    fn never_scaled(&self) -> Option<&'static str> {
+    fn unscalable_reason(&self) -> Option<&'static str> {
         Some(NEVER_SCALED)
     }
 
@@ -60,8 +60,8 @@ impl Cluster {
     fn read(&self, target: &Value) -> Read<Target> {
         let cluster = Fields::of(target, CLUSTER_KIND.kind)?;
         let itself = &cluster.itself;
-        let autoscaled = judge(&cluster, &["spec"])?;
-        let own = cluster.warning_of_owner();
+        let autoscaled = check_workers(&cluster, &["spec"])?;
+        let own = cluster.owner_warning();
         // Ray Serve's configuration is not part of the `RayCluster`
         let proxy = caveat(format!(
             "{itself}: a worker responds on port 8000 only if Ray Serve runs a proxy on it; keep proxy_location: \
@@ -73,7 +73,7 @@ impl Cluster {
             chain: vec![itself.clone()],
             owner: None,
             roll: Roll::Evict,
-            scale: Scale::never(itself, NEVER_SCALED),
+            scale: Scale::unscalable(itself, NEVER_SCALED),
             server: server(),
             adapter: None,
             warnings: own.into_iter().chain(autoscaled).chain([proxy]).collect(),
@@ -116,7 +116,7 @@ impl Resolver for Service {
         &[CLUSTER_KIND]
     }
 
-    fn never_scaled(&self) -> Option<&'static str> {
+    fn unscalable_reason(&self) -> Option<&'static str> {
         Some(NEVER_SCALED)
     }
 
@@ -133,11 +133,11 @@ impl Service {
     fn read(&self, target: &Value, related: &Related) -> Read<Target> {
         let service = Fields::of(target, SERVICE_KIND.kind)?;
         let itself = &service.itself;
-        let autoscaled = judge(&service, &["spec", "rayClusterConfig"])?;
+        let autoscaled = check_workers(&service, &["spec", "rayClusterConfig"])?;
         let active = service.text(&["status", "activeServiceStatus", "rayClusterName"])?;
         let serve = service.text(&["spec", "serveConfigV2"])?.unwrap_or("");
 
-        let clusters = related.of(CLUSTER_KIND, service.uid);
+        let clusters = related.owned_by(CLUSTER_KIND, service.uid);
         let made = clusters.filter(|it| it.label(ORIGIN).is_none_or(|it| it == service.name()));
         let mut clusters: Vec<ObjectRef> = made.filter_map(|it| ObjectRef::of(it.object)).collect();
         // the active cluster comes first
@@ -147,13 +147,13 @@ impl Service {
                 "{itself} has no RayCluster yet; waiting for KubeRay to create it"
             )));
         }
-        let proxy = proxy_elsewhere(serve).map(|place| {
+        let proxy = other_proxy_location(serve).map(|place| {
             caveat(format!(
                 "{itself}: spec.serveConfigV2 sets proxy_location: {place}, so workers do not respond on port 8000; \
                  set it to EveryNode, or set spec.runtime.targetURL"
             ))
         });
-        let own = service.warning_of_owner().into_iter();
+        let own = service.owner_warning().into_iter();
         let names = clusters.iter().map(|it| it.name.clone());
         let pods = PodMatch {
             owner: owned_by_any(CLUSTER_KIND, names),
@@ -165,7 +165,7 @@ impl Service {
             chain: std::iter::once(itself.clone()).chain(clusters).collect(),
             owner: None,
             roll: Roll::Evict,
-            scale: Scale::never(itself, NEVER_SCALED),
+            scale: Scale::unscalable(itself, NEVER_SCALED),
             server: server(),
             adapter: None,
             warnings: own.chain(autoscaled).chain(proxy).collect(),
@@ -174,7 +174,7 @@ impl Service {
 }
 
 /// Refuses a cluster without workers, and warns if Ray's autoscaler sets their number.
-fn judge(target: &Fields<'_>, cluster: &[&'static str]) -> Read<Option<Finding>> {
+fn check_workers(target: &Fields<'_>, cluster: &[&'static str]) -> Read<Option<Finding>> {
     let itself = &target.itself;
     let at = |key| [cluster, &[key]].concat();
     let groups = at("workerGroupSpecs");
@@ -200,7 +200,7 @@ fn caveat(message: String) -> Finding {
 }
 
 /// The value of `proxy_location` in the Serve config, which is YAML or JSON, unless it is every node.
-fn proxy_elsewhere(config: &str) -> Option<&str> {
+fn other_proxy_location(config: &str) -> Option<&str> {
     let (_, after) = config.split_once("proxy_location")?;
     let place = after.trim_start_matches(['"', '\'', ':', ' ', '\t']);
     let end = place.find(|c: char| !c.is_ascii_alphanumeric());

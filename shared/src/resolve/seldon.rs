@@ -55,8 +55,11 @@ impl SeldonDeployment {
         let itself = &seldon.itself;
         let names = deployments(&seldon)?;
         let scale_refused = scale_refused(&seldon)?;
-        let is_told = |it: &Owned<'_>| names.contains(&it.name());
-        let found: Vec<_> = related.of(DEPLOYMENT, seldon.uid).filter(is_told).collect();
+        let is_in_status = |it: &Owned<'_>| names.contains(&it.name());
+        let found: Vec<_> = related
+            .owned_by(DEPLOYMENT, seldon.uid)
+            .filter(is_in_status)
+            .collect();
         let workloads: Vec<_> = found
             .iter()
             .filter_map(|it| ObjectRef::of(it.object))
@@ -101,7 +104,7 @@ impl SeldonDeployment {
             scale,
             server: template_server(self, first.object),
             adapter: None,
-            warnings: seldon.warning_of_owner().into_iter().collect(),
+            warnings: seldon.owner_warning().into_iter().collect(),
         })
     }
 }

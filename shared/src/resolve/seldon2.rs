@@ -56,7 +56,7 @@ impl SeldonServer {
         let seldon = Fields::of(target, SERVER_KIND.kind)?;
         let itself = &seldon.itself;
         let kinds = [STATEFUL_SET, DEPLOYMENT].into_iter();
-        let made = kinds.flat_map(|kind| related.of(kind, seldon.uid));
+        let made = kinds.flat_map(|kind| related.owned_by(kind, seldon.uid));
         let makes_its_pods = |it: &Owned<'_>| it.pod_label(LABEL) == Some(seldon.name());
         let workloads = made.filter(makes_its_pods);
         let workloads: Vec<_> = workloads
@@ -85,7 +85,7 @@ impl SeldonServer {
             scale: Scale::Object(itself.clone()),
             server: server(),
             adapter: None,
-            warnings: seldon.warning_of_owner().into_iter().collect(),
+            warnings: seldon.owner_warning().into_iter().collect(),
             workload,
         })
     }

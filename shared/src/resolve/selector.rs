@@ -34,7 +34,7 @@ pub enum Operator {
 /// Input that is not a valid label selector.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0} is not a label selector")]
-pub struct NoSelector(String);
+pub struct InvalidSelector(String);
 
 impl Selector {
     /// A selector with all of these requirements.
@@ -93,8 +93,8 @@ impl Selector {
     ///
     /// # Errors
     /// When the value is not a valid selector.
-    pub fn from_json(selector: &Value) -> Result<Self, NoSelector> {
-        let refuse = || NoSelector(selector.to_string());
+    pub fn from_json(selector: &Value) -> Result<Self, InvalidSelector> {
+        let refuse = || InvalidSelector(selector.to_string());
         let mut all = Vec::new();
         for (key, value) in members(selector, "matchLabels").ok_or_else(refuse)? {
             all.push(Requirement {
@@ -150,8 +150,8 @@ impl Selector {
     ///
     /// # Errors
     /// When the text is not a valid selector.
-    pub fn parse(text: &str) -> Result<Self, NoSelector> {
-        let refuse = || NoSelector(format!("\"{text}\""));
+    pub fn parse(text: &str) -> Result<Self, InvalidSelector> {
+        let refuse = || InvalidSelector(format!("\"{text}\""));
         let mut all = Vec::new();
         let mut rest = text.trim();
         while !rest.is_empty() {

@@ -76,7 +76,7 @@ impl Pod {
 
 /// RES-10
 #[test]
-fn a_deployment_is_its_own_workload() {
+fn deployment_is_its_own_workload() {
     let target = found(&deployment());
     assert_eq!(target.workload.to_string(), "Deployment/phi");
     assert_eq!(target.chain, vec![target.workload.clone()]);
@@ -128,7 +128,7 @@ fn known_images_need_no_declared_port() {
 }
 
 #[test]
-fn the_model_is_found_behind_what_an_injector_puts_first() {
+fn model_is_found_after_containers_that_an_injector_puts_first() {
     let proxy = ContainerShape {
         name: "istio-proxy",
         image: "istio/proxyv2",
@@ -156,7 +156,7 @@ fn the_model_is_found_behind_what_an_injector_puts_first() {
 
 /// RES-1
 #[test]
-fn a_field_of_unexpected_type_makes_the_target_wait() {
+fn field_of_unexpected_type_makes_the_target_wait() {
     for broken in [
         "/spec/selector",
         "/spec/selector/matchLabels",
@@ -212,7 +212,7 @@ fn pods_of_a_deployment_belong_to_a_replica_set_named_after_it() {
     assert!(own.is_of(&convention) && own.is_of(&after));
     let before_its_labels = Pod::new(&[hash], "ReplicaSet", "phi-5d8f7c");
     assert!(before_its_labels.is_of(&convention) && !before_its_labels.is_of(&after));
-    for (stranger, why) in [
+    for (unrelated, why) in [
         (
             Pod::new(&[("app", "phi"), hash], "ReplicaSet", "phi-2-5d8f7c"),
             "another Deployment's",
@@ -244,7 +244,7 @@ fn pods_of_a_deployment_belong_to_a_replica_set_named_after_it() {
         (Pod(own.0.clone(), None), "a loose pod"),
     ] {
         assert!(
-            !stranger.is_of(&convention) && !stranger.is_of(&after),
+            !unrelated.is_of(&convention) && !unrelated.is_of(&after),
             "{why}"
         );
     }
@@ -299,21 +299,21 @@ fn owner_rule_matches_by_kind_or_by_any_of_several_rules() {
 }
 
 #[test]
-fn pods_of_an_unknown_kind_are_known_once_its_workload_is() {
+fn pods_of_an_unknown_kind_match_once_its_workload_is_resolved() {
     let target = reference("example.org/v1", "Thing");
     assert_eq!(pods_of(&target, None), PodMatch::nothing());
 }
 
 /// BIND-4
 #[test]
-fn the_chain_in_status_is_bounded() {
+fn chain_in_status_is_bounded() {
     let mut target = found(&deployment());
     target.chain = vec![target.workload.clone(); 12];
     assert_eq!(target.to_status("team-a").chain.len(), MAX_CHAIN);
 }
 
 #[test]
-fn selectors_survive_status() {
+fn selectors_round_trip_through_status() {
     let selector = Selector::from_json(&json!({
         "matchLabels": {"app": "phi"},
         "matchExpressions": [
@@ -361,7 +361,7 @@ fn selectors_survive_status() {
 }
 
 #[test]
-fn what_is_no_selector_is_refused() {
+fn invalid_selector_is_rejected() {
     for text in ["=a", "a in (b", "a in b", "a b", "a near (b)", "a=b c"] {
         assert!(Selector::parse(text).is_err(), "{text}");
     }
@@ -376,7 +376,7 @@ fn what_is_no_selector_is_refused() {
 }
 
 #[test]
-fn families_are_those_of_the_webhook_entries() {
+fn each_family_has_a_webhook_entry() {
     let of = |group, kind| Family::of(GroupKind { group, kind });
     assert_eq!(of("kaito.sh", "Workspace").entry(), "kaito");
     assert_eq!(of("apps", "Deployment"), Family::Generic);

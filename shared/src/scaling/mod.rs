@@ -67,7 +67,7 @@ pub struct Authentication {
 
 /// Why a queue cannot be described to KEDA yet (KEDA-4).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Untriggerable {
+pub enum TriggerError {
     /// Neither the configuration nor the broker has provided the queue's URL.
     #[error(
         "the URL of queue {queue} is unknown until the queue exists; to scale before that, set accountId and region \

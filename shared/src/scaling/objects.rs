@@ -2,13 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Authentication, KEDA_GROUP, KEDA_VERSION, Trigger, TriggerRequest, Untriggerable};
-use crate::api::{AdvancedScaling, ScalingInForce, WorkloadKind};
+use super::{Authentication, KEDA_GROUP, KEDA_VERSION, Trigger, TriggerError, TriggerRequest};
+use crate::api::{AdvancedScaling, EffectiveScaling, WorkloadKind};
 use crate::applied::{HashedManifest, child_labels, owner_reference};
-use crate::config::Transport;
+use crate::config::{QueueNames, Transport};
 use crate::hash;
 use crate::names::{TRANSPORT_CONFIG_MAP, TRIGGER_NAME, annotation, label};
-use crate::transport::QueueNames;
 
 /// KEDA prefixes the HPA's name with `keda-hpa-`, and the result may have at most 63 characters.
 const LONGEST_NAME_FOR_DEFAULT_HPA: usize = 54;
@@ -23,7 +22,7 @@ pub struct ScalingInputs<'a> {
     /// UID of the actor.
     pub uid: &'a str,
     /// The actor's scaling settings.
-    pub scaling: ScalingInForce<'a>,
+    pub scaling: EffectiveScaling<'a>,
     /// The object to scale.
     pub target: ScaleTarget<'a>,
     /// The transport of the actor's queue.
@@ -86,7 +85,7 @@ impl ScalingObjects {
 ///
 /// # Errors
 /// When a value that KEDA needs is not known (KEDA-4).
-pub fn scaling_objects(inputs: &ScalingInputs<'_>) -> Result<ScalingObjects, Untriggerable> {
+pub fn scaling_objects(inputs: &ScalingInputs<'_>) -> Result<ScalingObjects, TriggerError> {
     let trigger = inputs.transport.broker().trigger(&TriggerRequest {
         queue: &inputs.names.queue,
         queue_url: inputs.queue_url,
@@ -246,8 +245,8 @@ fn advanced(inputs: &ScalingInputs<'_>) -> Value {
 
 /// The formula refers to the trigger by name (KEDA-3).
 fn modifiers(wanted: &AdvancedScaling) -> Option<Value> {
-    let (formula, target) = wanted.formula_in_force()?;
-    let metric_type = wanted.metric_type_in_force();
+    let (formula, target) = wanted.effective_formula()?;
+    let metric_type = wanted.effective_metric_type();
     let mut modifiers = json!({"formula": formula, "target": target, "metricType": metric_type});
     let activation = wanted.activation_target.as_deref();
     if let Some(activation) = activation.filter(|it| !it.is_empty()) {

@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Authentication, Trigger, TriggerRequest, Untriggerable};
+use super::{Authentication, Trigger, TriggerError, TriggerRequest};
 use crate::config::{IdentityOwner, SqsConfig};
 
 pub(crate) fn trigger(
     config: &SqsConfig,
     request: &TriggerRequest<'_>,
-) -> Result<Trigger, Untriggerable> {
+) -> Result<Trigger, TriggerError> {
     let queue = || request.queue.to_owned();
     let url = queue_url(config, request.queue)
         .or_else(|| request.queue_url.map(str::to_owned))
-        .ok_or_else(|| Untriggerable::QueueUrlUnknown { queue: queue() })?;
+        .ok_or_else(|| TriggerError::QueueUrlUnknown { queue: queue() })?;
     let region = config.region.as_deref().or_else(|| region_of(&url));
-    let region = region.ok_or_else(|| Untriggerable::RegionUnknown { queue: queue() })?;
+    let region = region.ok_or_else(|| TriggerError::RegionUnknown { queue: queue() })?;
     let mut metadata = BTreeMap::from([
         ("awsRegion", region.to_owned()),
         ("queueLength", request.queue_length.to_string()),

@@ -14,7 +14,7 @@ fn build(
     config: &Value,
     scaling: &Value,
     queue_url: Option<&str>,
-) -> Result<ScalingObjects, Untriggerable> {
+) -> Result<ScalingObjects, TriggerError> {
     build_for("foo", kind, config, scaling, queue_url)
 }
 
@@ -24,7 +24,7 @@ fn build_for(
     config: &Value,
     scaling: &Value,
     queue_url: Option<&str>,
-) -> Result<ScalingObjects, Untriggerable> {
+) -> Result<ScalingObjects, TriggerError> {
     let mut scaling = scaling.clone();
     scaling["enabled"] = json!(true);
     let spec: AsyncActorSpec =
@@ -35,7 +35,7 @@ fn build_for(
         namespace: "team-a",
         actor,
         uid: "uid-1",
-        scaling: spec.scaling_in_force().unwrap(),
+        scaling: spec.effective_scaling().unwrap(),
         target: ScaleTarget::workload(WorkloadKind::StatefulSet, actor),
         transport: &transport,
         names: &names,
@@ -181,7 +181,7 @@ fn zero_is_kept_for_the_cooldown_and_replaced_for_polling() {
 
 /// KEDA-2
 #[test]
-fn behaviour_half_set_by_the_user_replaces_ours() {
+fn behaviour_half_set_by_the_user_replaces_the_default() {
     let ours = scaled(&json!({}));
     let behavior = |object: &Value| {
         object["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"].clone()
@@ -216,7 +216,7 @@ fn empty_and_false_values_are_not_sent() {
 /// KEDA-4
 #[test]
 fn sqs_queue_url_comes_from_the_broker_or_the_configuration() {
-    let told = "http://sqs.local:4566/000000000000/asya-foo";
+    let reported = "http://sqs.local:4566/000000000000/asya-foo";
     let aws = "https://sqs.us-west-2.amazonaws.com/1/asya-foo";
     let table = [
         (
@@ -241,10 +241,10 @@ fn sqs_queue_url_comes_from_the_broker_or_the_configuration() {
         ),
         (
             json!({"region": "r", "accountId": "1", "endpoint": "http://sqs:4566/"}),
-            Some(told),
+            Some(reported),
             "http://sqs:4566/1/asya-foo",
         ),
-        (json!({"region": "r"}), Some(told), told),
+        (json!({"region": "r"}), Some(reported), reported),
         (json!({}), Some(aws), aws),
         (json!({"accountId": "1"}), Some(aws), aws),
     ];
@@ -261,7 +261,7 @@ fn missing_queue_url_or_region_is_a_distinct_error() {
     let queue = "asya-foo".to_owned();
     assert_eq!(
         unknown(json!({"region": "eu-central-1"}), None),
-        Untriggerable::QueueUrlUnknown {
+        TriggerError::QueueUrlUnknown {
             queue: queue.clone()
         }
     );
@@ -272,7 +272,7 @@ fn missing_queue_url_or_region_is_a_distinct_error() {
         let queue = queue.clone();
         assert_eq!(
             unknown(json!({}), Some(local)),
-            Untriggerable::RegionUnknown { queue }
+            TriggerError::RegionUnknown { queue }
         );
     }
 }

@@ -2,7 +2,7 @@
 //! the broker. One file per type; all other code goes through [`Broker`].
 
 mod env;
-pub mod mark;
+pub mod ownership;
 pub mod rabbitmq;
 pub mod sqs;
 #[cfg(test)]
@@ -10,14 +10,14 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-use asya_wire::queue::less_prefix;
+use asya_wire::queue::route_name;
 use serde_json::Value;
 
-use crate::api::{EnvVar, TimeoutInForce};
-use crate::config::{QueuesConfig, Transport, TransportKind};
+use crate::api::{EffectiveTimeout, EnvVar};
+use crate::config::{QueueNames, QueuesConfig, RouteNames, SecretKeyRef, Transport, TransportKind};
 use crate::hash;
 use crate::names::{ERROR_END, HAPPY_END};
-use crate::scaling::{Trigger, TriggerRequest, Untriggerable};
+use crate::scaling::{Trigger, TriggerError, TriggerRequest};
 
 pub use env::{from_secret, text};
 
@@ -30,46 +30,35 @@ pub trait Broker {
     /// The queue settings.
     fn queues(&self) -> &QueuesConfig;
     /// How users can resolve a queue that differs from the configuration and that we must not change.
-    fn way_out_of_mismatch(&self) -> &'static str;
+    fn mismatch_remedy(&self) -> &'static str;
     /// Whether the broker accepts this queue name (VAL-11).
     fn accepts_name(&self, name: &str) -> bool;
     /// Why the queue at this address is not where the configuration says it is; sidecars or KEDA would look in the
     /// wrong place.
-    fn misplaced(&self, _queue: &str, _url: &str) -> Option<String> {
+    fn location_mismatch(&self, _queue: &str, _url: &str) -> Option<String> {
         None
     }
     /// The environment with which a sidecar reaches the broker, in order (POD-3, POD-4).
     fn sidecar_env(&self) -> Vec<EnvVar>;
+    /// Additional variables for `asya-sidecar`, in order (SC-111).
+    fn own_sidecar_env(&self) -> Vec<EnvVar> {
+        Vec::new()
+    }
     /// Where a queue of this name is, including its account: two transports may use the same broker.
-    fn place(&self, queue: &str) -> Value;
+    fn address(&self, queue: &str) -> Value;
     /// The location and all desired properties of an actor's queue: a queue that was verified against the same value
     /// need not be checked again (QUE-8).
-    fn wanted(&self, queue: &QueueOf) -> Value;
+    fn desired(&self, queue: &ActorQueue) -> Value;
     /// The trigger with which KEDA reads the depth of an actor's queue (KEDA-4 to KEDA-6).
     ///
     /// # Errors
     /// When a value that KEDA needs is not known.
-    fn trigger(&self, request: &TriggerRequest<'_>) -> Result<Trigger, Untriggerable>;
-}
-
-/// Names of an actor's queues, and the names by which its sidecar addresses other actors (QUE-1).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueueNames {
-    /// The actor's queue.
-    pub queue: String,
-    /// The dead letter queue, if any.
-    pub dlq: Option<String>,
-    /// The actor's name in messages: the queue's name without `asya-`.
-    pub actor: String,
-    /// Name in messages of the actor that receives completed messages.
-    pub happy_end: String,
-    /// Name in messages of the actor that receives failed messages.
-    pub error_end: String,
+    fn trigger(&self, request: &TriggerRequest<'_>) -> Result<Trigger, TriggerError>;
 }
 
 /// An actor's queue, and what its broker needs to know of the actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueueOf {
+pub struct ActorQueue {
     /// Names of the queues.
     pub names: QueueNames,
     /// Namespace of the actor.
@@ -79,7 +68,7 @@ pub struct QueueOf {
     /// UID of the actor; it changes when the actor is restored from a backup (FW-35).
     pub uid: String,
     /// The actor's timeouts.
-    pub timeout: TimeoutInForce,
+    pub timeout: EffectiveTimeout,
     /// UID of namespace `kube-system` of the cluster from which the actor takes over its queue (QUE-33).
     pub adopts: Option<String>,
 }
@@ -102,8 +91,8 @@ impl Transport {
 
     /// Hash of [`Broker::wanted`], as stored in status.
     #[must_use]
-    pub fn hash_of(&self, queue: &QueueOf) -> String {
-        hash::of_value(&self.broker().wanted(queue))
+    pub fn desired_hash(&self, queue: &ActorQueue) -> String {
+        hash::of_value(&self.broker().desired(queue))
     }
 
     /// The dead letter queue that belongs to `queue` alone, if any (QUE-14).
@@ -131,14 +120,27 @@ impl Transport {
     #[must_use]
     pub fn names_of(&self, namespace: &str, actor: &str) -> QueueNames {
         let queues = self.queues();
-        let render = |actor| queues.name_template.render(namespace, actor);
+        let render = |actor: &str| queues.name_template.render(namespace, actor);
+        let in_routes = |actor: &str| match queues.names {
+            RouteNames::Queue => route_name(&render(actor)).to_owned(),
+            RouteNames::Bare => actor.to_owned(),
+        };
         let queue = render(actor);
         QueueNames {
             dlq: queues.dlq.enabled.then(|| queues.dlq.name_for(&queue)),
-            actor: less_prefix(&queue).to_owned(),
-            happy_end: less_prefix(&render(HAPPY_END)).to_owned(),
-            error_end: less_prefix(&render(ERROR_END)).to_owned(),
+            actor: in_routes(actor),
+            happy_end: in_routes(HAPPY_END),
+            error_end: in_routes(ERROR_END),
             queue,
+        }
+    }
+
+    /// The Secret with the CA that sidecars check the broker's certificate against, if it is not a public one.
+    #[must_use]
+    pub fn ca_secret(&self) -> Option<&SecretKeyRef> {
+        match &self.kind {
+            TransportKind::Rabbitmq(config) => config.ca_secret_ref.as_ref(),
+            TransportKind::Sqs(_) => None,
         }
     }
 

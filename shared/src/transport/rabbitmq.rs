@@ -3,18 +3,18 @@
 
 use asya_wire::env as variable;
 use asya_wire::percent;
-use asya_wire::queue::{Naming, less_prefix};
+use asya_wire::queue::{Naming, route_name};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 
 use super::env::referring;
-use super::mark::{CLUSTER, Mark};
-use super::{Broker, QueueNames, QueueOf, from_secret, text};
+use super::ownership::{CLUSTER, OwnerTag};
+use super::{ActorQueue, Broker, from_secret, text};
 use crate::api::EnvVar;
-use crate::config::{QueueType, QueuesConfig, RabbitmqConfig};
+use crate::config::{QueueNames, QueueType, QueuesConfig, RabbitmqConfig};
 use crate::hash;
-use crate::scaling::{self, Trigger, TriggerRequest, Untriggerable};
+use crate::scaling::{self, Trigger, TriggerError, TriggerRequest};
 
 const MILLISECONDS_PER_DAY: u64 = 86_400_000;
 
@@ -23,14 +23,14 @@ const DEAD_LETTER_KEY: &str = "x-dead-letter-routing-key";
 const DELIVERY_LIMIT: &str = "x-delivery-limit";
 const QUEUE_TYPE: &str = "x-queue-type";
 
-/// Arguments of the binding that carries a mark, besides [`CLUSTER`].
+/// Arguments of the binding that carries an owner tag, besides [`CLUSTER`].
 const NAMESPACE: &str = "asya.sh/namespace";
 const ACTOR: &str = "asya.sh/actor";
 
 /// Routing keys that bind a queue to the exchange that senders publish to (RMQ-4).
 #[must_use]
 pub fn bindings_of(queue: &str) -> Vec<String> {
-    vec![less_prefix(queue).to_owned(), queue.to_owned()]
+    vec![route_name(queue).to_owned(), queue.to_owned()]
 }
 
 /// The queue to declare. It is durable and never deleted automatically.
@@ -120,7 +120,7 @@ impl Broker for RabbitmqConfig {
         &self.queues
     }
 
-    fn way_out_of_mismatch(&self) -> &'static str {
+    fn mismatch_remedy(&self) -> &'static str {
         "a queue cannot be changed without losing its messages: delete it when it is empty, or change the transport's configuration"
     }
 
@@ -149,7 +149,13 @@ impl Broker for RabbitmqConfig {
         .collect()
     }
 
-    fn place(&self, queue: &str) -> Value {
+    fn own_sidecar_env(&self) -> Vec<EnvVar> {
+        let vhost = (self.vhost != "/").then(|| text(variable::RABBITMQ_VHOST, &self.vhost));
+        let tls = self.tls.then(|| text(variable::RABBITMQ_TLS, "true"));
+        vhost.into_iter().chain(tls).collect()
+    }
+
+    fn address(&self, queue: &str) -> Value {
         let address = &self.management;
         json!([
             self.type_name(),
@@ -160,10 +166,10 @@ impl Broker for RabbitmqConfig {
         ])
     }
 
-    fn wanted(&self, queue: &QueueOf) -> Value {
+    fn desired(&self, queue: &ActorQueue) -> Value {
         let wanted = self.declaration(&queue.names);
         json!({
-            "at": self.place(&wanted.name),
+            "at": self.address(&wanted.name),
             "created": self.queues.auto_create,
             "type": format!("{:?}", wanted.queue_type),
             "queue": wanted.body(),
@@ -172,7 +178,7 @@ impl Broker for RabbitmqConfig {
         })
     }
 
-    fn trigger(&self, request: &TriggerRequest<'_>) -> Result<Trigger, Untriggerable> {
+    fn trigger(&self, request: &TriggerRequest<'_>) -> Result<Trigger, TriggerError> {
         Ok(scaling::rabbitmq::trigger(self, request))
     }
 }
@@ -307,15 +313,15 @@ impl QueueDeclaration {
     }
 }
 
-impl Mark {
-    /// The arguments of the binding that carries the mark. A topic exchange ignores binding arguments, so they can mark
-    /// a queue whose own arguments are immutable.
+impl OwnerTag {
+    /// The arguments of the binding that carries the owner tag. A topic exchange ignores binding arguments, so they can
+    /// tag a queue whose own arguments are immutable.
     #[must_use]
     pub fn arguments(&self) -> Value {
         json!({CLUSTER: self.cluster, NAMESPACE: self.namespace, ACTOR: self.actor})
     }
 
-    /// Reads a mark from the arguments of a binding; `None` if they contain none.
+    /// Reads an owner tag from the arguments of a binding; `None` if they contain none.
     #[must_use]
     pub fn of_arguments(arguments: &Value) -> Option<Self> {
         let text = |key: &str| arguments.get(key).and_then(Value::as_str);
@@ -328,9 +334,9 @@ impl Mark {
 }
 
 impl DlqDeclaration {
-    /// Routing key of the binding that carries the queue's mark. No sender publishes with it. Every queue has its own
-    /// key, because a topic exchange keeps all bindings of one key in one place, which must not grow with the number of
-    /// queues.
+    /// Routing key of the binding that carries the queue's owner tag. No sender publishes with it. Every queue has its
+    /// own key, because a topic exchange keeps all bindings of one key in one place, which must not grow with the
+    /// number of queues.
     #[must_use]
     pub fn mark_key(&self) -> String {
         format!("asya.sh/owner-{}", hash::of_bytes(self.name.as_bytes()))
@@ -346,7 +352,7 @@ impl DlqDeclaration {
 impl FoundQueue {
     /// Whether the broker can delete the queue conditionally, only if it is empty (RMQ-6).
     #[must_use]
-    pub fn knows_if_empty(&self) -> bool {
+    pub fn supports_delete_if_empty(&self) -> bool {
         self.kind() == "classic"
     }
 

@@ -8,11 +8,11 @@ use asya_wire::env::{self as variable, MAX_SQS_VISIBILITY_TIMEOUT as MAX_VISIBIL
 use asya_wire::queue::Naming;
 use serde_json::{Value, json};
 
-use super::mark::CLUSTER;
-use super::{Broker, QueueOf, from_secret, text};
-use crate::api::{EnvVar, TimeoutInForce};
+use super::ownership::CLUSTER;
+use super::{ActorQueue, Broker, from_secret, text};
+use crate::api::{EffectiveTimeout, EnvVar};
 use crate::config::{QueuesConfig, SqsConfig};
-use crate::scaling::{self, Trigger, TriggerRequest, Untriggerable};
+use crate::scaling::{self, Trigger, TriggerError, TriggerRequest};
 pub use compare::{Comparison, Drift, FoundQueue, Owner};
 
 const SECONDS_PER_DAY: u32 = 86_400;
@@ -44,7 +44,7 @@ pub struct QueueDeclaration {
     /// The cluster from which the actor takes over its queue.
     adopts: Option<String>,
     /// Whether we may change an existing queue (QUE-7).
-    changed: bool,
+    may_change: bool,
     /// The configured `VisibilityTimeout`.
     configured: Option<u32>,
     /// The name that the dead letter queue has or would have.
@@ -79,7 +79,7 @@ impl Broker for SqsConfig {
         &self.queues
     }
 
-    fn way_out_of_mismatch(&self) -> &'static str {
+    fn mismatch_remedy(&self) -> &'static str {
         "autoCreate is false, so the operator does not change it: change it at SQS, or change the transport's \
          configuration"
     }
@@ -89,7 +89,7 @@ impl Broker for SqsConfig {
     }
 
     /// KEDA locates a queue by the configured account (KEDA-4).
-    fn misplaced(&self, queue: &str, url: &str) -> Option<String> {
+    fn location_mismatch(&self, queue: &str, url: &str) -> Option<String> {
         let (configured, found) = (self.account_id.as_deref()?, account_in(url)?);
         (configured != found).then(|| {
             format!(
@@ -119,7 +119,7 @@ impl Broker for SqsConfig {
 
     /// Queues with the same name in two accounts are two queues. The account of the credentials is not known before
     /// they are used, so without `accountId` the credentials themselves identify the account.
-    fn place(&self, queue: &str) -> Value {
+    fn address(&self, queue: &str) -> Value {
         let keys = self.credentials.as_ref();
         let keys = keys.map(|keys| json!([keys.access_key_id.name, keys.access_key_id.key]));
         let account = self.account_id.as_ref().map(|id| json!(id));
@@ -127,21 +127,21 @@ impl Broker for SqsConfig {
         json!([self.type_name(), self.region, self.endpoint, account, queue])
     }
 
-    fn wanted(&self, queue: &QueueOf) -> Value {
+    fn desired(&self, queue: &ActorQueue) -> Value {
         let wanted = self.declaration(queue);
         let dlq = wanted.dlq.as_ref();
         json!({
             // Keep this format: adding the account would change the hashes in all statuses, and every queue would be
             // verified again.
             "at": json!([self.type_name(), self.region, self.endpoint, wanted.name]),
-            "created": wanted.changed,
+            "created": wanted.may_change,
             "configured": wanted.configured,
             "queue": [wanted.attributes, wanted.tags],
             "dlq": dlq.map(|dlq| json!([dlq.name, dlq.attributes, dlq.tags, dlq.max_receive_count])),
         })
     }
 
-    fn trigger(&self, request: &TriggerRequest<'_>) -> Result<Trigger, Untriggerable> {
+    fn trigger(&self, request: &TriggerRequest<'_>) -> Result<Trigger, TriggerError> {
         scaling::sqs::trigger(self, request)
     }
 }
@@ -149,7 +149,7 @@ impl Broker for SqsConfig {
 impl SqsConfig {
     /// The declaration of an actor's queue.
     #[must_use]
-    pub fn declaration(&self, queue: &QueueOf) -> QueueDeclaration {
+    pub fn declaration(&self, queue: &ActorQueue) -> QueueDeclaration {
         let name = &queue.names.queue;
         let mut tags = self.tags.clone();
         tags.insert(ACTOR.to_owned(), queue.actor.clone());
@@ -173,7 +173,7 @@ impl SqsConfig {
                 uid: queue.uid.clone(),
             },
             adopts: queue.adopts.clone(),
-            changed: self.queues.auto_create,
+            may_change: self.queues.auto_create,
             configured: self
                 .visibility_timeout
                 .map(|seconds| seconds.min(MAX_VISIBILITY_TIMEOUT)),
@@ -201,7 +201,7 @@ impl SqsConfig {
 
     /// Twice the processing timeout: a message that is still being processed must not become visible again (SQS-3).
     #[must_use]
-    pub fn visibility_timeout_for(&self, timeout: &TimeoutInForce) -> u32 {
+    pub fn visibility_timeout_for(&self, timeout: &EffectiveTimeout) -> u32 {
         let twice = timeout.processing_for_broker().saturating_mul(2);
         self.visibility_timeout
             .unwrap_or(twice)

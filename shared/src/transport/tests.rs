@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod fuzz;
+
 use serde_json::json;
 
 use super::*;
@@ -60,12 +62,12 @@ fn illegal_queue_names_are_reported() {
 /// The hash for actor `ns/foo` on this broker.
 fn hash(kind: &str, config: &Value, processing: u32) -> String {
     let transport = transport(kind, config);
-    transport.hash_of(&QueueOf {
+    transport.desired_hash(&ActorQueue {
         names: transport.names_of("ns", "foo"),
         namespace: "ns".to_owned(),
         actor: "foo".to_owned(),
         uid: "uid".to_owned(),
-        timeout: TimeoutInForce {
+        timeout: EffectiveTimeout {
             processing: Some(processing),
             graceful_shutdown: 30,
             progress: None,

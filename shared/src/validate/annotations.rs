@@ -1,11 +1,11 @@
-//! Annotations of an actor that steer the operator. An unknown value must not be treated as absent, because the user
+//! Annotations of an actor that control the operator. An unknown value must not be treated as absent, because the user
 //! asked for something (FW-21).
 
 use super::Violation;
 use crate::names::annotation;
 
 /// Annotations with a fixed set of values. Empty counts as absent, because templates may render an annotation empty.
-pub const STEERING: [(&str, &[&str]); 6] = [
+pub const CONTROL_ANNOTATIONS: [(&str, &[&str]); 6] = [
     (annotation::RECONCILE, &["Always", "Once", "Paused"]),
     (annotation::PAUSED, SWITCH),
     (annotation::SKIP_QUEUE_DELETION, SWITCH),
@@ -18,14 +18,16 @@ const SWITCH: &[&str] = &["true", "false"];
 
 /// Annotations with an unknown value; `value_of` looks up an annotation.
 pub fn annotations<'a>(value_of: impl Fn(&str) -> Option<&'a str>) -> Vec<Violation> {
-    let unknown = STEERING.into_iter().filter_map(|(name, values)| {
-        let value = value_of(name).filter(|it| !it.is_empty() && !values.contains(it))?;
-        Some(Violation {
-            path: format!("metadata.annotations[{name}]"),
-            problem: format!("unknown value \"{}\"", shortened(value)),
-            fix: Some(format!("use {}, or remove the annotation", one_of(values))),
-        })
-    });
+    let unknown = CONTROL_ANNOTATIONS
+        .into_iter()
+        .filter_map(|(name, values)| {
+            let value = value_of(name).filter(|it| !it.is_empty() && !values.contains(it))?;
+            Some(Violation {
+                path: format!("metadata.annotations[{name}]"),
+                problem: format!("unknown value \"{}\"", shortened(value)),
+                fix: Some(format!("use {}, or remove the annotation", one_of(values))),
+            })
+        });
     unknown.collect()
 }
 
@@ -51,7 +53,7 @@ mod tests {
 
     /// FW-21, VAC-1
     #[test]
-    fn unknown_value_of_a_steering_annotation_is_rejected() {
+    fn unknown_value_of_a_control_annotation_is_rejected() {
         for (name, value, problem) in [
             ("asya.sh/reconcile", "Paused", ""),
             ("asya.sh/reconcile", "Always", ""),

@@ -1,7 +1,7 @@
 //! How a binding injects the sidecar into pods.
 
 use super::Subject;
-use super::violation::Findings;
+use super::violation::Violations;
 use crate::api::{Binding, BindingRollout, BindingStrategy, messages};
 
 fn edits_the_template(binding: &Binding) -> bool {
@@ -9,7 +9,7 @@ fn edits_the_template(binding: &Binding) -> bool {
 }
 
 /// BIND-17.
-pub(super) fn template_fits_the_kind(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn template_fits_the_kind(subject: &Subject<'_>, found: &mut Violations) {
     let (Some(binding), Some(target)) = (&subject.spec.binding, &subject.spec.workload_ref) else {
         return;
     };
@@ -21,7 +21,7 @@ pub(super) fn template_fits_the_kind(subject: &Subject<'_>, found: &mut Findings
 }
 
 /// BIND-18.
-pub(super) fn template_has_no_options(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn template_has_no_options(subject: &Subject<'_>, found: &mut Violations) {
     let contradicts = |it: &Binding| {
         edits_the_template(it)
             && (it.rollout == Some(BindingRollout::OnRestart) || it.required == Some(true))

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Subject;
-use super::violation::Findings;
+use super::violation::Violations;
 use crate::api::{Workload, WorkloadKind, messages};
 
 const PATH: &str = "spec.workload.volumeClaimTemplates";
@@ -16,11 +16,11 @@ fn claims(workload: &Workload) -> &[Value] {
 }
 
 fn is_stateful_set(workload: &Workload) -> bool {
-    workload.kind_in_force() == WorkloadKind::StatefulSet
+    workload.effective_kind() == WorkloadKind::StatefulSet
 }
 
 /// VAL-14.
-pub(super) fn need_a_stateful_set(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn need_a_stateful_set(subject: &Subject<'_>, found: &mut Violations) {
     let misplaced = |it: &Workload| !is_stateful_set(it) && !claims(it).is_empty();
     if subject.spec.workload.as_ref().is_some_and(misplaced) {
         found.add(PATH, messages::CLAIMS_NEED_STATEFUL_SET);
@@ -28,7 +28,7 @@ pub(super) fn need_a_stateful_set(subject: &Subject<'_>, found: &mut Findings) {
 }
 
 /// A change of kind creates a new workload, which may have claims (VAL-14).
-pub(super) fn are_kept(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn are_immutable(subject: &Subject<'_>, found: &mut Violations) {
     let old = subject.old().and_then(|it| it.workload.as_ref());
     let (Some(new), Some(old)) = (&subject.spec.workload, old) else {
         return;

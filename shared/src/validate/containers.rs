@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use super::Subject;
-use super::template::{Part, pod_spec, runtime_containers};
-use super::violation::Findings;
+use super::template::{TemplateNode, pod_spec, runtime_containers};
+use super::violation::Violations;
 use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER};
 
 /// All containers and init containers.
-fn all<'a>(subject: &Subject<'a>) -> Vec<Part<'a>> {
+fn all<'a>(subject: &Subject<'a>) -> Vec<TemplateNode<'a>> {
     let Some(spec) = pod_spec(subject) else {
         return Vec::new();
     };
@@ -18,7 +18,7 @@ fn all<'a>(subject: &Subject<'a>) -> Vec<Part<'a>> {
 }
 
 /// VAL-3.
-pub(super) fn one_is_the_runtime(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn one_is_the_runtime(subject: &Subject<'_>, found: &mut Violations) {
     let Some(workload) = &subject.spec.workload else {
         return;
     };
@@ -43,7 +43,7 @@ pub(super) fn one_is_the_runtime(subject: &Subject<'_>, found: &mut Findings) {
 }
 
 /// VAL-4.
-pub(super) fn none_is_the_sidecar(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn none_is_the_sidecar(subject: &Subject<'_>, found: &mut Violations) {
     for container in all(subject)
         .iter()
         .filter(|it| it.text("name") == Some(SIDECAR_CONTAINER))
@@ -56,7 +56,7 @@ pub(super) fn none_is_the_sidecar(subject: &Subject<'_>, found: &mut Findings) {
 }
 
 /// Other containers may have a command, and the runtime may have arguments (VAL-5).
-pub(super) fn runtime_has_no_command(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn runtime_has_no_command(subject: &Subject<'_>, found: &mut Violations) {
     for container in runtime_containers(subject) {
         if !container.items("command").is_empty() {
             found.add(
@@ -68,7 +68,7 @@ pub(super) fn runtime_has_no_command(subject: &Subject<'_>, found: &mut Findings
 }
 
 /// VAL-6.
-pub(super) fn names_are_unique(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn names_are_unique(subject: &Subject<'_>, found: &mut Violations) {
     let mut seen = HashSet::new();
     for container in all(subject) {
         if let Some(name) = container.text("name")
@@ -83,7 +83,7 @@ pub(super) fn names_are_unique(subject: &Subject<'_>, found: &mut Findings) {
 }
 
 /// VAL-6.
-pub(super) fn runtime_has_an_image(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn runtime_has_an_image(subject: &Subject<'_>, found: &mut Violations) {
     for container in runtime_containers(subject) {
         let missing = container.get("image").is_none() || container.text("image") == Some("");
         if missing {

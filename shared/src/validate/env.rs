@@ -5,8 +5,8 @@ use asya_wire::env as variable;
 use asya_wire::socket::SOCKET as SOCKET_NAME;
 
 use super::Subject;
-use super::template::{Part, runtime_containers};
-use super::violation::Findings;
+use super::template::{TemplateNode, runtime_containers};
+use super::violation::Violations;
 use crate::names::SOCKET_DIR;
 
 fn text(name: &str) -> String {
@@ -14,7 +14,7 @@ fn text(name: &str) -> String {
 }
 
 /// Checks the runtime's environment (VAL-9).
-pub(super) fn of_the_runtime_is_free(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn runtime_env_is_not_reserved(subject: &Subject<'_>, found: &mut Violations) {
     for container in runtime_containers(subject) {
         for var in container.items("env") {
             if let Some((name, ours)) = reserved(&var)
@@ -26,7 +26,7 @@ pub(super) fn of_the_runtime_is_free(subject: &Subject<'_>, found: &mut Findings
     }
 }
 
-fn reserved<'a>(var: &Part<'a>) -> Option<(&'a str, &'static str)> {
+fn reserved<'a>(var: &TemplateNode<'a>) -> Option<(&'a str, &'static str)> {
     match var.text("name")? {
         name @ variable::SOCKET_DIR => Some((name, SOCKET_DIR)),
         name @ variable::SOCKET_NAME => Some((name, SOCKET_NAME)),
@@ -35,13 +35,13 @@ fn reserved<'a>(var: &Part<'a>) -> Option<(&'a str, &'static str)> {
 }
 
 /// Checks the sidecar's environment (VAL-9).
-pub(super) fn of_the_sidecar_is_free(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn sidecar_env_is_not_reserved(subject: &Subject<'_>, found: &mut Violations) {
     let transport = subject.transports.usable(&subject.spec.transport).ok();
     let actor = transport.map_or_else(
         || subject.name.to_owned(),
         |it| it.names_of(subject.namespace, subject.name).actor,
     );
-    for (index, var) in subject.spec.sidecar_in_force().env.iter().enumerate() {
+    for (index, var) in subject.spec.effective_sidecar().env.iter().enumerate() {
         let ours = match var.name.as_str() {
             variable::SOCKET_DIR => SOCKET_DIR,
             variable::ACTOR_NAME => actor.as_str(),

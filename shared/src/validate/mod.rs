@@ -29,15 +29,15 @@ mod tests;
 use crate::api::AsyncActorSpec;
 use crate::config::TransportsConfig;
 
-pub use annotations::{STEERING, annotations};
+pub use annotations::{CONTROL_ANNOTATIONS, annotations};
 pub use decode::decode;
-pub use namespace::{crosses_namespaces, in_excluded_namespace};
-pub use target::target_taken;
-pub use transport::queue_taken;
+pub use namespace::{cross_namespace_violation, excluded_namespace_violation};
+pub use target::target_already_bound;
+pub use transport::queue_in_use;
 pub use violation::{Violation, joined};
 pub use warnings::{Warning, warnings};
 
-use violation::Findings;
+use violation::Violations;
 
 /// The input of the rules.
 #[derive(Clone, Copy)]
@@ -74,7 +74,7 @@ pub enum Write<'a> {
 }
 
 impl<'a> Subject<'a> {
-    fn old(&self) -> Option<&'a AsyncActorSpec> {
+    pub(crate) fn old(&self) -> Option<&'a AsyncActorSpec> {
         match self.write {
             Write::Update { old } => Some(old),
             Write::Create | Write::Stored => None,
@@ -82,52 +82,66 @@ impl<'a> Subject<'a> {
     }
 }
 
-type Rule = fn(&Subject<'_>, &mut Findings);
+type Rule = fn(&Subject<'_>, &mut Violations);
 
-/// All rules. A rule ignores parts that it cannot read: [`template::shape`] reports those.
-const RULES: &[Rule] = &[
-    transport::is_named,
-    mode::is_one,
-    mode::is_kept,
-    mode::runtime_needs_target,
-    mode::binding_needs_target,
-    name::serves_the_workload,
-    name::serves_the_queues,
-    numbers::are_in_range,
-    numbers::min_is_not_above_max,
-    numbers::formula_has_a_target,
-    numbers::metric_type_can_be_read,
-    template::shape,
-    containers::one_is_the_runtime,
-    containers::none_is_the_sidecar,
-    containers::runtime_has_no_command,
-    containers::names_are_unique,
-    containers::runtime_has_an_image,
-    pod::volumes_are_not_reserved,
-    pod::mounts_are_not_managed,
-    env::of_the_runtime_is_free,
-    env::of_the_sidecar_is_free,
-    pod::labels_are_ours_or_absent,
-    pod::account_and_role_exclude_each_other,
-    claims::need_a_stateful_set,
-    claims::are_kept,
-    target::is_kept,
-    target::api_version_has_a_group,
-    target::is_no_job,
-    binding::template_fits_the_kind,
-    binding::template_has_no_options,
-    sidecar::is_not_privileged,
-    runtime::target_url_is_plain,
-    runtime::handler_is_dotted,
-    runtime::env_is_free,
+/// All rules, each with the requirement that it enforces. A rule ignores parts that it cannot read: [`template::shape`]
+/// reports those.
+const RULES: &[(&str, Rule)] = &[
+    ("VAL-1", transport::is_named),
+    ("VAL-2", mode::is_one),
+    ("BIND-13", mode::is_immutable),
+    ("BIND-11", mode::runtime_needs_target),
+    ("BIND-12", mode::binding_needs_target),
+    ("VAL-11", name::is_valid_for_workload),
+    ("VAL-11", name::is_valid_for_queues),
+    ("VAL-12", numbers::are_in_range),
+    ("VAL-21", numbers::concurrency_is_in_range),
+    ("VAL-12", numbers::min_is_not_above_max),
+    ("VAL-13", numbers::formula_has_a_target),
+    ("VAL-13", numbers::metric_type_can_be_read),
+    ("API-6", template::shape),
+    ("VAL-3", containers::one_is_the_runtime),
+    ("VAL-4", containers::none_is_the_sidecar),
+    ("VAL-5", containers::runtime_has_no_command),
+    ("VAL-6", containers::names_are_unique),
+    ("VAL-6", containers::runtime_has_an_image),
+    ("VAL-7", pod::volumes_are_not_reserved),
+    ("VAL-8", pod::mounts_are_not_managed),
+    ("VAL-9", env::runtime_env_is_not_reserved),
+    ("VAL-9", env::sidecar_env_is_not_reserved),
+    ("VAL-10", pod::reserved_labels_have_the_required_value),
+    ("VAL-15", pod::account_and_role_exclude_each_other),
+    ("VAL-14", claims::need_a_stateful_set),
+    ("VAL-14", claims::are_immutable),
+    ("BIND-14", target::is_immutable),
+    ("BIND-15", target::api_version_has_a_group),
+    ("BIND-16", target::is_no_job),
+    ("BIND-17", binding::template_fits_the_kind),
+    ("BIND-18", binding::template_has_no_options),
+    ("SEC-15", sidecar::is_not_privileged),
+    ("BIND-19", runtime::target_url_is_plain),
+    ("BIND-19", runtime::handler_is_dotted),
+    ("BIND-19", runtime::env_is_not_reserved),
 ];
 
 /// All violations of an actor, sorted by path.
 #[must_use]
 pub fn check(subject: &Subject<'_>) -> Vec<Violation> {
-    let mut found = Findings::default();
-    for rule in RULES {
+    let mut found = Violations::default();
+    for (_, rule) in RULES {
         rule(subject, &mut found);
     }
     found.sorted()
+}
+
+/// The requirement that a violation of [`check`] breaks, for example `VAL-3`.
+#[must_use]
+pub fn requirement_of(subject: &Subject<'_>, violation: &Violation) -> Option<&'static str> {
+    let breaks = |rule: Rule| {
+        let mut found = Violations::default();
+        rule(subject, &mut found);
+        found.sorted().contains(violation)
+    };
+    let broken = RULES.iter().find(|(_, rule)| breaks(*rule));
+    broken.map(|(requirement, _)| *requirement)
 }

@@ -1,6 +1,6 @@
 //! Names derived from the actor's name must be legal (VAL-11). Only checked for new actors: existing ones work.
 
-use super::violation::Findings;
+use super::violation::Violations;
 use super::{Subject, Write};
 use crate::api::WorkloadKind;
 
@@ -11,12 +11,12 @@ const LONGEST: usize = 63;
 const LONGEST_STATEFUL_SET: usize = 52;
 
 /// Checks workload name and pod labels (VAL-11).
-pub(super) fn serves_the_workload(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn is_valid_for_workload(subject: &Subject<'_>, found: &mut Violations) {
     if !matches!(subject.write, Write::Create) {
         return;
     }
     let workload = subject.spec.workload.as_ref();
-    let (bearer, longest) = match workload.map(crate::api::Workload::kind_in_force) {
+    let (bearer, longest) = match workload.map(crate::api::Workload::effective_kind) {
         Some(WorkloadKind::StatefulSet) => ("a StatefulSet", LONGEST_STATEFUL_SET),
         Some(WorkloadKind::Deployment) => ("a Deployment", LONGEST),
         None => ("the label of a pod", LONGEST),
@@ -33,7 +33,7 @@ pub(super) fn serves_the_workload(subject: &Subject<'_>, found: &mut Findings) {
 }
 
 /// Checks names of queue and dead letter queue (VAL-11).
-pub(super) fn serves_the_queues(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn is_valid_for_queues(subject: &Subject<'_>, found: &mut Violations) {
     let (Write::Create, Ok(transport)) = (
         subject.write,
         subject.transports.usable(&subject.spec.transport),
@@ -49,10 +49,10 @@ pub(super) fn serves_the_queues(subject: &Subject<'_>, found: &mut Findings) {
     }
 }
 
-fn is_dns_label(name: &str, longest: usize) -> bool {
+fn is_dns_label(name: &str, max_length: usize) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !name.is_empty()
-        && name.len() <= longest
+        && name.len() <= max_length
         && name.bytes().all(inner)
         && !name.starts_with('-')
         && !name.ends_with('-')

@@ -1,12 +1,13 @@
-//! Where a binding may be (BIND-2). CEL rules on `spec` cannot see the namespace, and the controller reports these
-//! violations as reasons of condition `TargetResolved`, so they are separate from the other rules.
+//! The namespaces in which bindings are allowed (BIND-2). CEL rules on `spec` cannot see the namespace, and the
+//! controller reports these violations as reasons of condition `TargetResolved`, so they are separate from the other
+//! rules.
 
 use super::{Subject, Violation};
 use crate::names::is_excluded_namespace;
 
 /// The target is in another namespace: reason `CrossNamespace` (BIND-2).
 #[must_use]
-pub fn crosses_namespaces(subject: &Subject<'_>) -> Option<Violation> {
+pub fn cross_namespace_violation(subject: &Subject<'_>) -> Option<Violation> {
     let named = subject.spec.workload_ref.as_ref()?.namespace.as_deref()?;
     (!named.is_empty() && named != subject.namespace).then(|| Violation {
         path: "spec.workloadRef.namespace".to_owned(),
@@ -17,7 +18,10 @@ pub fn crosses_namespaces(subject: &Subject<'_>) -> Option<Violation> {
 
 /// Bindings are not allowed in Kubernetes' own namespaces and in the operator's: reason `NamespaceExcluded` (BIND-2).
 #[must_use]
-pub fn in_excluded_namespace(subject: &Subject<'_>, operator_namespace: &str) -> Option<Violation> {
+pub fn excluded_namespace_violation(
+    subject: &Subject<'_>,
+    operator_namespace: &str,
+) -> Option<Violation> {
     subject.spec.workload_ref.as_ref()?;
     let namespace = subject.namespace;
     is_excluded_namespace(namespace, operator_namespace).then(|| Violation {

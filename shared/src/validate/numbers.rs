@@ -1,11 +1,11 @@
 //! Numbers of `scaling`, `timeout` and `workload`.
 
 use super::Subject;
-use super::violation::Findings;
-use crate::api::{MetricType, messages};
+use super::violation::Violations;
+use crate::api::{MAX_CONCURRENCY, MetricType, messages};
 
 /// VAL-12.
-pub(super) fn are_in_range(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn are_in_range(subject: &Subject<'_>, found: &mut Violations) {
     let spec = subject.spec;
     let workload = spec.workload.as_ref();
     let timeout = spec.timeout.as_ref();
@@ -69,16 +69,29 @@ pub(super) fn are_in_range(subject: &Subject<'_>, found: &mut Findings) {
     }
 }
 
+/// VAL-21.
+pub(super) fn concurrency_is_in_range(subject: &Subject<'_>, found: &mut Violations) {
+    let valid = 1..=MAX_CONCURRENCY;
+    if subject
+        .spec
+        .concurrency
+        .is_some_and(|it| !valid.contains(&it))
+    {
+        found.add("spec.concurrency", messages::CONCURRENCY);
+    }
+}
+
 /// VAL-12.
-pub(super) fn min_is_not_above_max(subject: &Subject<'_>, found: &mut Findings) {
-    let above = |it: &crate::api::Scaling| it.min_replicas_in_force() > it.max_replicas_in_force();
+pub(super) fn min_is_not_above_max(subject: &Subject<'_>, found: &mut Violations) {
+    let above =
+        |it: &crate::api::Scaling| it.effective_min_replicas() > it.effective_max_replicas();
     if subject.spec.scaling.as_ref().is_some_and(above) {
         found.add("spec.scaling.minReplicas", messages::MIN_ABOVE_MAX);
     }
 }
 
 /// VAL-13.
-pub(super) fn formula_has_a_target(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn formula_has_a_target(subject: &Subject<'_>, found: &mut Violations) {
     let Some(advanced) = subject
         .spec
         .scaling
@@ -94,7 +107,7 @@ pub(super) fn formula_has_a_target(subject: &Subject<'_>, found: &mut Findings) 
 }
 
 /// VAL-13.
-pub(super) fn metric_type_can_be_read(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn metric_type_can_be_read(subject: &Subject<'_>, found: &mut Violations) {
     let advanced = subject
         .spec
         .scaling

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Subject;
 use super::template::{labels, pod_spec, runtime_containers};
-use super::violation::Findings;
+use super::violation::Violations;
 use crate::api::WorkloadKind;
 use crate::names::{
     RUNTIME_CONFIG_MAP, RUNTIME_SCRIPT_PATH, SOCKET_DIR, SOCKET_VOLUME, TMP_VOLUME, label,
@@ -13,7 +13,7 @@ use crate::names::{
 const RESERVED_VOLUMES: [&str; 3] = [SOCKET_VOLUME, TMP_VOLUME, RUNTIME_CONFIG_MAP];
 
 /// Includes volume claims of a `StatefulSet`, which become volumes of the same name (VAL-7).
-pub(super) fn volumes_are_not_reserved(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn volumes_are_not_reserved(subject: &Subject<'_>, found: &mut Violations) {
     let volumes = pod_spec(subject)
         .map(|it| it.items("volumes"))
         .unwrap_or_default();
@@ -45,7 +45,7 @@ pub(super) fn volumes_are_not_reserved(subject: &Subject<'_>, found: &mut Findin
 }
 
 /// VAL-8.
-pub(super) fn mounts_are_not_managed(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn mounts_are_not_managed(subject: &Subject<'_>, found: &mut Violations) {
     let socket_dir = components(SOCKET_DIR);
     let script = components(RUNTIME_SCRIPT_PATH);
     for container in runtime_containers(subject) {
@@ -78,11 +78,14 @@ fn components(path: &str) -> Vec<&str> {
 }
 
 /// These labels are in the workload's selector and need our values (VAL-10).
-pub(super) fn labels_are_ours_or_absent(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn reserved_labels_have_the_required_value(
+    subject: &Subject<'_>,
+    found: &mut Violations,
+) {
     let (Some(workload), Some((path, labels))) = (&subject.spec.workload, labels(subject)) else {
         return;
     };
-    let kind = match workload.kind_in_force() {
+    let kind = match workload.effective_kind() {
         WorkloadKind::Deployment => "deployment",
         WorkloadKind::StatefulSet => "statefulset",
     };
@@ -103,7 +106,7 @@ pub(super) fn labels_are_ours_or_absent(subject: &Subject<'_>, found: &mut Findi
 }
 
 /// With an IAM role we create the service account that carries it (VAL-15, SA-1).
-pub(super) fn account_and_role_exclude_each_other(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn account_and_role_exclude_each_other(subject: &Subject<'_>, found: &mut Violations) {
     let Ok(transport) = subject.transports.usable(&subject.spec.transport) else {
         return;
     };

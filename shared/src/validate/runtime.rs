@@ -1,11 +1,11 @@
 //! The runtime container of a binding (BIND-19).
 
 use super::Subject;
-use super::violation::Findings;
+use super::violation::Violations;
 use crate::api::{BoundRuntime, messages};
 
 /// Rejects credentials in the URL, which would be readable in the pod's spec (BIND-19).
-pub(super) fn target_url_is_plain(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn target_url_is_plain(subject: &Subject<'_>, found: &mut Violations) {
     let plain = |url: &str| {
         let rest = url
             .strip_prefix("http://")
@@ -25,7 +25,7 @@ pub(super) fn target_url_is_plain(subject: &Subject<'_>, found: &mut Findings) {
 }
 
 /// BIND-19.
-pub(super) fn handler_is_dotted(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn handler_is_dotted(subject: &Subject<'_>, found: &mut Violations) {
     let is_name = |part: &str| {
         part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -42,7 +42,7 @@ pub(super) fn handler_is_dotted(subject: &Subject<'_>, found: &mut Findings) {
 }
 
 /// BIND-19.
-pub(super) fn env_is_free(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn env_is_not_reserved(subject: &Subject<'_>, found: &mut Violations) {
     let env = subject
         .spec
         .runtime

@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::Subject;
-use super::violation::Findings;
+use super::violation::Violations;
 
 const PATH: &str = "spec.sidecar.securityContext";
 /// The only capability that the Pod Security standard `restricted` lets a container add.
 const ORDINARY: &str = "NET_BIND_SERVICE";
 
 /// Write access to `AsyncActor`s must not grant more than write access to pods (SEC-15).
-pub(super) fn is_not_privileged(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn is_not_privileged(subject: &Subject<'_>, found: &mut Violations) {
     let sidecar = subject.spec.sidecar.as_ref();
     let Some(context) = sidecar.and_then(|it| it.security_context.as_ref()) else {
         return;

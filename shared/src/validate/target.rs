@@ -1,11 +1,11 @@
 //! The target of a binding.
 
-use super::violation::Findings;
+use super::violation::Violations;
 use super::{Subject, Violation};
 use crate::api::{WorkloadRef, messages};
 
 /// BIND-14.
-pub(super) fn is_kept(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn is_immutable(subject: &Subject<'_>, found: &mut Violations) {
     let old = subject.old().and_then(|it| it.workload_ref.as_ref());
     let (Some(new), Some(old)) = (&subject.spec.workload_ref, old) else {
         return;
@@ -16,7 +16,7 @@ pub(super) fn is_kept(subject: &Subject<'_>, found: &mut Findings) {
 }
 
 /// BIND-15.
-pub(super) fn api_version_has_a_group(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn api_version_has_a_group(subject: &Subject<'_>, found: &mut Violations) {
     let well_formed = |it: &WorkloadRef| {
         it.api_version
             .split_once('/')
@@ -43,7 +43,7 @@ pub(super) fn api_version_has_a_group(subject: &Subject<'_>, found: &mut Finding
 }
 
 /// BIND-16.
-pub(super) fn is_no_job(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn is_no_job(subject: &Subject<'_>, found: &mut Violations) {
     let completes = |it: &WorkloadRef| matches!(it.kind.as_str(), "Job" | "CronJob");
     if subject.spec.workload_ref.as_ref().is_some_and(completes) {
         found.add("spec.workloadRef.kind", messages::NO_JOBS);
@@ -52,7 +52,11 @@ pub(super) fn is_no_job(subject: &Subject<'_>, found: &mut Findings) {
 
 /// Another actor has bound the target; the caller finds it in an index (BIND-45).
 #[must_use]
-pub fn target_taken(target: &WorkloadRef, owner_namespace: &str, owner_name: &str) -> Violation {
+pub fn target_already_bound(
+    target: &WorkloadRef,
+    owner_namespace: &str,
+    owner_name: &str,
+) -> Violation {
     let WorkloadRef { kind, name, .. } = target;
     Violation {
         path: "spec.workloadRef".to_owned(),

@@ -3,36 +3,36 @@
 use serde_json::{Map, Value};
 
 use super::Subject;
-use super::violation::Findings;
+use super::violation::Violations;
 use crate::names::RUNTIME_CONTAINER;
 
 const TEMPLATE: &str = "spec.workload.template";
 
 /// A part of the template and its path.
 #[derive(Clone)]
-pub(super) struct Part<'a> {
+pub(super) struct TemplateNode<'a> {
     pub(super) path: String,
     pub(super) value: &'a Value,
 }
 
-impl<'a> Part<'a> {
+impl<'a> TemplateNode<'a> {
     /// A member; `None` if absent or null.
-    pub(super) fn get(&self, key: &str) -> Option<Part<'a>> {
+    pub(super) fn get(&self, key: &str) -> Option<TemplateNode<'a>> {
         let value = self.value.get(key).filter(|it| !it.is_null())?;
-        Some(Part {
+        Some(TemplateNode {
             path: format!("{}.{key}", self.path),
             value,
         })
     }
 
     /// The items of a list member; none if absent or not a list.
-    pub(super) fn items(&self, key: &str) -> Vec<Part<'a>> {
+    pub(super) fn items(&self, key: &str) -> Vec<TemplateNode<'a>> {
         let Some(list) = self.get(key) else {
             return Vec::new();
         };
         let items = list.value.as_array().into_iter().flatten().enumerate();
         items
-            .map(|(index, value)| Part {
+            .map(|(index, value)| TemplateNode {
                 path: format!("{}[{index}]", list.path),
                 value,
             })
@@ -50,21 +50,21 @@ impl<'a> Part<'a> {
 }
 
 /// The pod template of a standalone actor.
-pub(super) fn template<'a>(subject: &Subject<'a>) -> Option<Part<'a>> {
+pub(super) fn template<'a>(subject: &Subject<'a>) -> Option<TemplateNode<'a>> {
     let workload = subject.spec.workload.as_ref()?;
-    Some(Part {
+    Some(TemplateNode {
         path: TEMPLATE.to_owned(),
         value: &workload.template,
     })
 }
 
 /// The template's pod spec.
-pub(super) fn pod_spec<'a>(subject: &Subject<'a>) -> Option<Part<'a>> {
+pub(super) fn pod_spec<'a>(subject: &Subject<'a>) -> Option<TemplateNode<'a>> {
     template(subject)?.get("spec")
 }
 
 /// Containers with the runtime's name; there may be any number of them.
-pub(super) fn runtime_containers<'a>(subject: &Subject<'a>) -> Vec<Part<'a>> {
+pub(super) fn runtime_containers<'a>(subject: &Subject<'a>) -> Vec<TemplateNode<'a>> {
     let containers = pod_spec(subject)
         .map(|it| it.items("containers"))
         .unwrap_or_default();
@@ -82,7 +82,7 @@ pub(super) fn labels<'a>(subject: &Subject<'a>) -> Option<(String, &'a Map<Strin
 
 /// Reports parts that the other rules read but that have another type. Without this rule a list in place of an object
 /// would pass here and fail at the API server, or nowhere.
-pub(super) fn shape(subject: &Subject<'_>, found: &mut Findings) {
+pub(super) fn shape(subject: &Subject<'_>, found: &mut Violations) {
     let Some(template) = template(subject) else {
         return;
     };
@@ -121,27 +121,36 @@ enum Shape {
     Text,
 }
 
-fn expect(part: &Part<'_>, shape: Shape, found: &mut Findings) -> bool {
+fn expect(node: &TemplateNode<'_>, shape: Shape, found: &mut Violations) -> bool {
     let (fits, text) = match shape {
-        Shape::Object => (part.value.is_object(), "must be an object"),
-        Shape::List => (part.value.is_array(), "must be a list"),
-        Shape::Text => (part.value.is_string(), "must be text"),
+        Shape::Object => (node.value.is_object(), "must be an object"),
+        Shape::List => (node.value.is_array(), "must be a list"),
+        Shape::Text => (node.value.is_string(), "must be text"),
     };
     if !fits {
-        found.add(part.path.clone(), text);
+        found.add(node.path.clone(), text);
     }
     fits
 }
 
-fn member<'a>(part: &Part<'a>, key: &str, shape: Shape, found: &mut Findings) -> Option<Part<'a>> {
-    part.get(key).filter(|it| expect(it, shape, found))
+fn member<'a>(
+    node: &TemplateNode<'a>,
+    key: &str,
+    shape: Shape,
+    found: &mut Violations,
+) -> Option<TemplateNode<'a>> {
+    node.get(key).filter(|it| expect(it, shape, found))
 }
 
-fn objects<'a>(part: &Part<'a>, key: &str, found: &mut Findings) -> Vec<Part<'a>> {
-    if member(part, key, Shape::List, found).is_none() {
+fn objects<'a>(
+    node: &TemplateNode<'a>,
+    key: &str,
+    found: &mut Violations,
+) -> Vec<TemplateNode<'a>> {
+    if member(node, key, Shape::List, found).is_none() {
         return Vec::new();
     }
-    part.items(key)
+    node.items(key)
         .into_iter()
         .filter(|it| expect(it, Shape::Object, found))
         .collect()

@@ -27,9 +27,9 @@ fn template(container: &Value) -> Value {
     json!({"template": {"spec": {"containers": [runtime]}}})
 }
 
-fn with<T>(spec: &AsyncActorSpec, write: Write<'_>, judge: impl Fn(&Subject<'_>) -> T) -> T {
+fn with<T>(spec: &AsyncActorSpec, write: Write<'_>, run: impl Fn(&Subject<'_>) -> T) -> T {
     let transports = TransportsConfig::parse(TRANSPORTS).unwrap();
-    judge(&Subject {
+    run(&Subject {
         name: "actor",
         namespace: "ns",
         spec,
@@ -53,7 +53,7 @@ fn warned(spec: &AsyncActorSpec, write: Write<'_>) -> Vec<String> {
 }
 
 #[test]
-fn all_errors_come_at_once_sorted_by_path() {
+fn all_errors_are_reported_at_once_sorted_by_path() {
     let spec = spec(
         "",
         &json!({"replicas": -1, "template": {"spec": {"containers": [{"name": "asya-sidecar"}], "volumes": [{"name": "tmp"}]}}}),
@@ -73,7 +73,7 @@ fn all_errors_come_at_once_sorted_by_path() {
 }
 
 #[test]
-fn a_violation_separates_problem_and_fix() {
+fn violation_separates_problem_and_fix() {
     let violation = Violation::new("a.b", "this is wrong; do that");
     assert_eq!(
         (violation.problem.as_str(), violation.fix.as_deref()),
@@ -190,7 +190,7 @@ fn undecodable_value_is_reported_with_its_path() {
 
 /// VAL-8
 #[test]
-fn no_spelling_of_a_managed_path_bypasses_the_rule() {
+fn no_notation_of_a_reserved_path_bypasses_the_rule() {
     for (path, managed) in [
         ("/var/run/asya", true),
         ("/var/run/asya/", true),
@@ -262,16 +262,16 @@ fn transport_role_excludes_a_service_account_of_the_user() {
 
 /// VAL-16
 #[test]
-fn taken_queue_names_its_owner() {
+fn conflicting_queue_is_reported_with_its_owner() {
     assert_eq!(
-        queue_taken("asya-phi3", "other", "phi3").to_string(),
+        queue_in_use("asya-phi3", "other", "phi3").to_string(),
         "spec.transport: queue asya-phi3 already belongs to other/phi3; rename this actor or set the transport's nameTemplate"
     );
 }
 
 /// BIND-2
 #[test]
-fn binding_must_stay_in_its_namespace_and_out_of_system_namespaces() {
+fn target_must_be_in_the_same_and_not_in_a_system_namespace() {
     let mut spec: AsyncActorSpec = serde_json::from_value(json!({
         "transport": "rabbitmq",
         "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"},
@@ -279,7 +279,7 @@ fn binding_must_stay_in_its_namespace_and_out_of_system_namespaces() {
     .unwrap();
     let crossing = |spec: &AsyncActorSpec| {
         with(spec, Write::Stored, |it| {
-            crosses_namespaces(it).map(|it| it.to_string())
+            cross_namespace_violation(it).map(|it| it.to_string())
         })
     };
     assert_eq!(crossing(&spec), None);
@@ -310,7 +310,7 @@ fn binding_must_stay_in_its_namespace_and_out_of_system_namespaces() {
             privileged_sidecars: false,
         };
         assert_eq!(
-            in_excluded_namespace(&subject, "asya-system").is_some(),
+            excluded_namespace_violation(&subject, "asya-system").is_some(),
             refused,
             "{namespace}"
         );
@@ -365,6 +365,17 @@ fn warnings_report_what_is_probably_unintended() {
     assert_eq!(
         warned(&scaled, Write::Create),
         ["spec.workload.replicas: has no effect while scaling is enabled"]
+    );
+
+    let mut parallel = good.clone();
+    parallel.concurrency = Some(8);
+    assert_eq!(warned(&parallel, Write::Create), [""; 0]);
+    parallel.scaling = serde_json::from_value(json!({"enabled": true})).unwrap();
+    assert_eq!(
+        warned(&parallel, Write::Create),
+        [
+            "spec.scaling.queueLength: 5 is below spec.concurrency 8: pods are added before the existing ones are busy"
+        ]
     );
 
     let mut long = spec("role", &template(&json!({})));

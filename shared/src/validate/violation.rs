@@ -51,9 +51,9 @@ pub fn joined(violations: &[Violation]) -> String {
 
 /// Collects violations.
 #[derive(Default)]
-pub(super) struct Findings(Vec<Violation>);
+pub(super) struct Violations(Vec<Violation>);
 
-impl Findings {
+impl Violations {
     pub(super) fn add(&mut self, path: impl Into<String>, text: &str) {
         self.0.push(Violation::new(path, text));
     }

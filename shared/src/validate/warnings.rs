@@ -1,4 +1,4 @@
-//! What is allowed but probably unintended (VAL-17).
+//! Warnings about settings that are allowed but probably unintended (VAL-17).
 
 use std::fmt;
 
@@ -34,6 +34,7 @@ pub fn warnings(subject: &Subject<'_>) -> Vec<Warning> {
         two_grace_periods,
         replicas_have_no_effect,
         visibility_is_cut,
+        pods_idle_below_their_concurrency,
     ];
     let mut found: Vec<Warning> = rules
         .iter()
@@ -76,6 +77,19 @@ fn transport_changed(subject: &Subject<'_>) -> Found {
     })
 }
 
+/// KEDA counts messages in process, too: with fewer messages per pod than it can process, pods are added that stay
+/// partly idle (VAL-17).
+fn pods_idle_below_their_concurrency(subject: &Subject<'_>) -> Found {
+    let concurrency = subject.spec.effective_concurrency()?;
+    let queue_length = subject.spec.effective_scaling()?.queue_length;
+    (queue_length < concurrency).then(|| {
+        let text = format!(
+            "{queue_length} is below spec.concurrency {concurrency}: pods are added before the existing ones are busy"
+        );
+        ("spec.scaling.queueLength".to_owned(), text)
+    })
+}
+
 fn handler_is_missing(subject: &Subject<'_>) -> Found {
     let container = runtime_containers(subject).into_iter().next()?;
     let set = container
@@ -105,7 +119,7 @@ fn two_grace_periods(subject: &Subject<'_>) -> Found {
 
 fn replicas_have_no_effect(subject: &Subject<'_>) -> Found {
     subject.spec.workload.as_ref()?.replicas?;
-    subject.spec.scaling_in_force()?;
+    subject.spec.effective_scaling()?;
     Some((
         "spec.workload.replicas".to_owned(),
         "has no effect while scaling is enabled".to_owned(),
@@ -117,7 +131,7 @@ fn visibility_is_cut(subject: &Subject<'_>) -> Found {
     let TransportKind::Sqs(config) = &transport.kind else {
         return None;
     };
-    let wanted = 2 * u64::from(subject.spec.timeout_in_force().processing_for_broker());
+    let wanted = 2 * u64::from(subject.spec.effective_timeout().processing_for_broker());
     (config.visibility_timeout.is_none() && wanted > LONGEST_VISIBILITY_SECONDS).then(|| {
         let text = format!(
             "twice this value exceeds the maximum SQS visibility timeout, {LONGEST_VISIBILITY_SECONDS} s: a message \

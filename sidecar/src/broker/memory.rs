@@ -1,4 +1,4 @@
-//! A broker in memory, for tests with a virtual clock.
+//! In-memory broker for tests with a virtual clock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use tokio_util::sync::CancellationToken;
 use super::{Broker, Delivery, Demand, Event, Origin, Publication, Receipt, Refusal, Settlement};
 use crate::decide::Deliveries;
 
-/// How long a publication takes until it is confirmed.
-const CONFIRM: Duration = Duration::from_millis(1);
-/// How long a lost connection is away.
-const AWAY: Duration = Duration::from_millis(200);
+/// Latency of a publisher confirm.
+const CONFIRM_DELAY: Duration = Duration::from_millis(1);
+/// Time until a lost connection is re-established.
+const RECONNECT_DELAY: Duration = Duration::from_millis(200);
 
-/// A broker with one queue that is consumed.
+/// A broker with one consumed queue.
 #[derive(Clone)]
 pub struct Memory {
     state: Arc<Mutex<State>>,
@@ -37,8 +37,9 @@ struct State {
     lost: CancellationToken,
     generation: u64,
     last: u64,
-    unanswered: usize,
+    lost_confirms: usize,
     refusals: VecDeque<Refusal>,
+    hangs: bool,
 }
 
 /// A message in a queue.
@@ -51,7 +52,7 @@ pub struct Stored {
 }
 
 impl Memory {
-    /// A broker whose queue `consumed` is consumed.
+    /// Creates a broker that delivers from queue `consumed`.
     pub fn new(consumed: &str) -> Self {
         let state = State {
             consumed: consumed.to_owned(),
@@ -70,7 +71,7 @@ impl Memory {
         state.events = Some(events);
     }
 
-    /// A sidecar is gone, or its connection: all that it had comes again.
+    /// Drops the sidecar's connection; its unsettled messages are redelivered.
     pub fn disconnect(&self) -> Option<UnboundedSender<Event>> {
         let mut state = self.state.lock();
         state.generation += 1;
@@ -89,14 +90,14 @@ impl Memory {
         Some(events)
     }
 
-    /// The connection is lost, and comes back.
+    /// Drops the connection and re-establishes it after [`RECONNECT_DELAY`].
     pub fn cut(&self) {
         let Some(events) = self.disconnect() else {
             return;
         };
         let this = self.clone();
         tokio::spawn(async move {
-            sleep(AWAY).await;
+            sleep(RECONNECT_DELAY).await;
             let mut state = this.state.lock();
             if state.events.is_none() {
                 let _ = events.send(Event::Connected);
@@ -106,17 +107,22 @@ impl Memory {
         });
     }
 
-    /// The next publication is stored, but not confirmed, so it goes out again.
-    pub fn lose_a_confirmation(&self) {
-        self.state.lock().unanswered += 1;
+    /// Stores the next publication but loses its confirm, so that it is published again.
+    pub fn lose_a_confirm(&self) {
+        self.state.lock().lost_confirms += 1;
     }
 
-    /// The next publications are refused.
+    /// Refuses the next publications.
     pub fn refuse(&self, refusals: impl IntoIterator<Item = Refusal>) {
         self.state.lock().refusals.extend(refusals);
     }
 
-    /// Whether a queue is there.
+    /// Makes settlements hang from now on.
+    pub fn hang(&self) {
+        self.state.lock().hangs = true;
+    }
+
+    /// Deletes or recreates a queue.
     pub fn set_missing(&self, queue: &str, missing: bool) {
         let mut state = self.state.lock();
         state.missing.retain(|name| name != queue);
@@ -125,7 +131,7 @@ impl Memory {
         }
     }
 
-    /// The broker is in trouble, or not any more.
+    /// Raises or clears a resource alarm.
     pub fn set_blocked(&self, blocked: bool) {
         if let Some(events) = &self.state.lock().events {
             let _ = events.send(Event::Blocked(blocked));
@@ -147,7 +153,7 @@ impl Memory {
         state.deliver();
     }
 
-    /// What is in a queue.
+    /// The messages in a queue.
     pub fn messages(&self, queue: &str) -> Vec<Stored> {
         self.state
             .lock()
@@ -158,17 +164,17 @@ impl Memory {
             .into()
     }
 
-    /// What was rejected.
+    /// The rejected messages.
     pub fn rejected(&self) -> Vec<Stored> {
         self.state.lock().rejected.clone()
     }
 
-    /// The most messages that were ever in flight at a time.
+    /// The highest number of messages that were in flight at once.
     pub fn most_in_flight(&self) -> usize {
         self.state.lock().most_in_flight
     }
 
-    /// How many messages are in flight, and in the queue that is consumed.
+    /// Messages in flight plus those in the consumed queue.
     pub fn left(&self) -> usize {
         let state = self.state.lock();
         state.in_flight.len() + state.queues.get(&state.consumed).map_or(0, VecDeque::len)
@@ -176,7 +182,7 @@ impl Memory {
 
     async fn store(self, publication: Publication) -> Result<(), Refusal> {
         loop {
-            sleep(CONFIRM).await;
+            sleep(CONFIRM_DELAY).await;
             let mut state = self.state.lock();
             if let Some(refusal) = state.refusals.pop_front() {
                 return Err(refusal);
@@ -194,10 +200,10 @@ impl Memory {
                 .or_default()
                 .push_back(message);
             state.deliver();
-            if state.unanswered == 0 {
+            if state.lost_confirms == 0 {
                 return Ok(());
             }
-            state.unanswered -= 1;
+            state.lost_confirms -= 1;
         }
     }
 }
@@ -244,7 +250,7 @@ impl State {
         match settlement {
             Settlement::Acknowledge => {}
             Settlement::Reject => self.rejected.push(message),
-            Settlement::GiveBack | Settlement::GiveBackNow => {
+            Settlement::Requeue | Settlement::RequeueNow => {
                 self.queues
                     .entry(self.consumed.clone())
                     .or_default()
@@ -274,11 +280,17 @@ impl Broker for Memory {
         receipt: &Receipt,
         settlement: Settlement,
     ) -> impl Future<Output = ()> + Send + 'static {
-        self.state.lock().settle(receipt, settlement);
-        std::future::ready(())
+        let mut state = self.state.lock();
+        state.settle(receipt, settlement);
+        let hangs = state.hangs;
+        async move {
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
-    fn pause_before_giving_back(&self) -> Duration {
+    fn requeue_delay(&self) -> Duration {
         Duration::from_secs(1)
     }
 

@@ -1,8 +1,9 @@
-//! What a broker does for the sidecar: it delivers, stores and settles messages.
+//! The broker interface: deliveries, publications and settlements.
 
+pub mod backoff;
+mod demand;
 #[cfg(test)]
 pub mod memory;
-pub mod pause;
 pub mod rabbitmq;
 pub mod sqs;
 
@@ -11,15 +12,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
+pub use self::demand::Demand;
 use crate::decide::Deliveries;
 
-/// A broker. Implementations reconnect by themselves, for ever, and tell [`Event`]s through a channel.
+/// A message broker. Implementations reconnect indefinitely and report [`Event`]s through a channel.
 pub trait Broker: Clone + Send + Sync + 'static {
-    /// How many messages are wanted here.
+    /// Sets how many messages to keep in flight.
     fn demand(&self, demand: Demand);
 
-    /// Publishes a message. It is on its way when this returns, before messages that are published later; the future ends
-    /// when the broker has stored it, however often the connection is lost meanwhile.
+    /// Publishes a message. It is enqueued for sending, in order, when this returns; the future resolves once the
+    /// broker has confirmed it, across any number of reconnects.
     fn publish(
         &self,
         publication: Publication,
@@ -32,70 +34,49 @@ pub trait Broker: Clone + Send + Sync + 'static {
         settlement: Settlement,
     ) -> impl Future<Output = ()> + Send + 'static;
 
-    /// How long a message that failed is kept before it is given back, so that it does not come again at once (SC-77).
-    fn pause_before_giving_back(&self) -> Duration;
+    /// How long to hold a failed message before it is requeued, so that redelivery cannot become a hot loop (SC-77).
+    fn requeue_delay(&self) -> Duration;
 
-    /// Closes all connections in order (SC-33).
+    /// Closes all connections gracefully (SC-33).
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// How many messages are wanted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Demand {
-    /// How many can be worked on; 0: none are wanted.
-    pub slots: usize,
-    /// How many may wait beside them.
-    pub lookahead: usize,
-}
-
-impl Demand {
-    /// The most that may be in flight.
-    #[must_use]
-    pub fn in_flight(self) -> usize {
-        if self.slots == 0 {
-            0
-        } else {
-            self.slots + self.lookahead
-        }
-    }
-}
-
-/// What a broker tells.
+/// An event reported by a broker.
 #[derive(Debug)]
 pub enum Event {
-    /// Messages are being consumed, or could be.
+    /// The consumer is connected.
     Connected,
-    /// The connection is lost, and with it what was delivered, as each receipt says.
+    /// The connection is lost, and its unsettled deliveries with it: their receipts report [`Receipt::is_lost`].
     Disconnected,
-    /// A message.
+    /// A message was delivered.
     Delivered(Delivery),
-    /// Whether the broker has stopped to take publications for now (SC-29).
+    /// Whether the broker has blocked publishing, for example because of a resource alarm (SC-29).
     Blocked(bool),
 }
 
-/// A message that came.
+/// A delivered message.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// By which it is settled.
+    /// Identifies the delivery when it is settled.
     pub receipt: Receipt,
-    /// The message.
+    /// The message body.
     pub body: Bytes,
-    /// How often it came before.
+    /// How often it was delivered before.
     pub deliveries: Deliveries,
-    /// What publications that come of it take over.
+    /// Properties that resulting publications inherit.
     pub origin: Origin,
 }
 
-/// What publications take over from the delivery that they come of: names and order at FIFO queues (SC-41).
+/// Properties that publications inherit from their source delivery: deduplication and ordering on FIFO queues (SC-41).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The broker's own id of the message.
+    /// The broker's message id.
     pub message: Option<String>,
-    /// The group that keeps its order.
+    /// The message group, within which order is kept.
     pub group: Option<String>,
 }
 
-/// By which a delivery is settled.
+/// Handle for settling a delivery.
 #[derive(Clone, Debug)]
 pub struct Receipt {
     generation: u64,
@@ -112,62 +93,62 @@ impl Receipt {
         }
     }
 
-    /// Whether the message is known to come again, whatever is done here.
+    /// Whether the connection of the delivery is lost, so that the broker redelivers the message in any case.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lost.is_cancelled()
     }
 
-    /// Ends when the message is known to come again.
+    /// Resolves when the connection of the delivery is lost.
     pub async fn lost(&self) {
         self.lost.cancelled().await;
     }
 }
 
-/// What becomes of a delivery.
+/// How a delivery is settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settlement {
-    /// It is done.
+    /// Remove it from the queue.
     Acknowledge,
-    /// It comes again after the broker's own pause, if it has one.
-    GiveBack,
-    /// It comes again at once.
-    GiveBackNow,
-    /// It goes to the dead letter queue, where the broker can do that.
+    /// Return it to the queue, with the broker's redelivery delay if it supports one.
+    Requeue,
+    /// Return it to the queue without delay.
+    RequeueNow,
+    /// Dead-letter it, where the broker supports that.
     Reject,
 }
 
-/// A message to store.
+/// A message to publish.
 #[derive(Clone, Debug)]
 pub struct Publication {
     /// The queue's name.
     pub queue: String,
     /// The message's id.
     pub id: String,
-    /// The message.
+    /// The message body.
     pub body: Bytes,
-    /// The delivery that it comes of.
+    /// Properties inherited from the source delivery.
     pub origin: Origin,
-    /// Which of the messages that come of that delivery it is.
+    /// Position among the publications of the same source delivery.
     pub index: usize,
 }
 
-/// Why a publication was not stored.
+/// Why a publication was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// No queue has it.
-    #[error("there is no such queue, or none is bound")]
+    /// It could not be routed to any queue.
+    #[error("unroutable: the queue does not exist or is not bound")]
     NoQueue,
-    /// The queue did not take it now: it is full, or its broker is in trouble.
-    #[error("the queue does not take it")]
-    NotNow,
-    /// It is too large.
-    #[error("it is too large")]
+    /// Negatively acknowledged, for example because the queue is full; a retry may succeed.
+    #[error("negatively acknowledged by the broker")]
+    Nacked,
+    /// The body exceeds the broker's size limit.
+    #[error("message too large")]
     TooLarge,
-    /// The broker does not allow it.
-    #[error("the broker refuses it: {0}")]
+    /// Not permitted by the broker.
+    #[error("forbidden by the broker: {0}")]
     Forbidden(String),
-    /// This process closes its connections.
+    /// This process is closing its connections.
     #[error("the connection is being closed")]
     Closing,
 }

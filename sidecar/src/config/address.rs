@@ -1,4 +1,4 @@
-//! Where probes and metrics are served (SC-18).
+//! Listen address of probes and metrics (SC-18).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -14,7 +14,8 @@ pub struct Listen {
 }
 
 impl Listen {
-    /// The addresses to try, in order: without one of its own, all of this machine, by IPv6 where there is IPv6.
+    /// The addresses to bind, in order of preference. Without an explicit address: all interfaces, dual-stack if
+    /// possible.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let all = [
@@ -31,14 +32,14 @@ impl Listen {
     }
 }
 
-/// The address to listen on; `None`: there is to be no listener.
+/// The address to listen on; `None` if disabled.
 pub(super) fn read(reader: &mut Reader<'_>) -> Option<Listen> {
     let enabled = reader.boolean(env::METRICS_ENABLED, true);
     let text = reader.text(env::METRICS_ADDR, env::DEFAULT_METRICS_ADDR);
     let Some(listen) = parse(text.trim()) else {
-        reader.wrong(
+        reader.invalid(
             env::METRICS_ADDR,
-            "no address; write ADDRESS:PORT, :PORT or [::]:PORT",
+            "not an address; write ADDRESS:PORT, :PORT or [::]:PORT",
         );
         return None;
     };

@@ -1,4 +1,4 @@
-//! How to reach RabbitMQ (SC-7, SC-8).
+//! Connection settings of RabbitMQ (SC-7, SC-8).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use asya_wire::{env, percent};
 use super::Secret;
 use super::reader::Reader;
 
-/// A call that takes no longer is acknowledged in time by any broker's default.
-const SHORT: Duration = Duration::from_mins(20);
+/// Up to this timeout the default consumer timeout of every broker suffices.
+const MAX_FOR_BROKER_DEFAULT: Duration = Duration::from_mins(20);
 
-/// How to reach RabbitMQ.
+/// Connection settings of RabbitMQ.
 #[derive(Clone, Debug)]
 pub struct RabbitMq {
     /// Host name or address; an IPv6 address without brackets.
     pub host: String,
     /// AMQP port.
     pub port: u16,
-    /// Whether to connect by TLS.
+    /// Whether to use TLS.
     pub tls: bool,
-    /// PEM bundle to check the certificate against; `None`: the built-in roots.
+    /// PEM bundle of trusted CAs; `None` for the built-in roots.
     pub ca_file: Option<PathBuf>,
     /// The virtual host.
     pub vhost: String,
@@ -34,21 +34,21 @@ pub struct RabbitMq {
     pub publish: Publish,
 }
 
-/// Where the password is.
+/// Source of the password.
 #[derive(Clone, Debug)]
 pub enum Password {
     /// In the environment.
     Value(Secret),
-    /// In a file, which is read at every connect.
+    /// In a file, read at every connection attempt.
     File(PathBuf),
 }
 
 /// How to publish (SC-24).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Publish {
-    /// To the default exchange, by the queue's name.
+    /// To the default exchange, with the queue name as routing key.
     Queue,
-    /// To the topic exchange, by the queue's name less its prefix.
+    /// To the topic exchange, with the queue name minus its prefix as routing key.
     Exchange,
 }
 
@@ -69,10 +69,10 @@ pub(super) fn prefetch(reader: &mut Reader<'_>) -> Option<usize> {
     Some(reader.number(env::RABBITMQ_PREFETCH, 1..=4096, 1))
 }
 
-/// Brokers that do not know the consumer's argument go by their own limit, of 30 minutes (SC-32).
+/// Brokers that ignore the consumer argument apply their own consumer timeout of 30 minutes (SC-32).
 pub(super) fn warn_of_consumer_timeout(reader: &mut Reader<'_>, timeout: Duration) {
-    if timeout > SHORT {
-        let text = "RabbitMQ before 3.12 takes a message back after 30m; set its policy consumer-timeout there";
+    if timeout > MAX_FOR_BROKER_DEFAULT {
+        let text = "RabbitMQ before 3.12 redelivers messages unacknowledged for 30m; set its policy consumer-timeout";
         reader.warn(env::RUNTIME_TIMEOUT, text);
     }
 }
@@ -82,8 +82,8 @@ impl RabbitMq {
         let parts = from_parts(reader);
         let parts = match reader.get(env::RABBITMQ_URL) {
             Some(url) => from_url(url, reader.get(env::RABBITMQ_PASSWORD)).map_or_else(
-                |wrong| {
-                    reader.wrong(env::RABBITMQ_URL, wrong);
+                |error| {
+                    reader.invalid(env::RABBITMQ_URL, error);
                     Parts::default()
                 },
                 |url| Parts {
@@ -129,9 +129,9 @@ fn from_parts(reader: &mut Reader<'_>) -> Parts {
         .to_owned();
     let port = reader.get(env::RABBITMQ_PORT);
     if port.is_some_and(|port| port.starts_with("tcp://")) {
-        let text = "Kubernetes makes this value of a Service named asya-rabbitmq; set the variable to the AMQP port, or \
+        let text = "Kubernetes derives this value from a Service named asya-rabbitmq; set the variable to the AMQP port, or \
                     enableServiceLinks: false in the pod";
-        reader.wrong(env::RABBITMQ_PORT, text);
+        reader.invalid(env::RABBITMQ_PORT, text);
     } else if port.is_some() {
         reader.number(env::RABBITMQ_PORT, 1..=u16::MAX, 1);
     }
@@ -145,10 +145,10 @@ fn from_parts(reader: &mut Reader<'_>) -> Parts {
     }
 }
 
-/// The parts of a URL. `password` is looked for in it as it is: the URL may have been composed of it without escapes.
+/// Parses a URL. It may have been composed of the unescaped `password`, which is therefore matched literally.
 fn from_url(url: &str, password: Option<&str>) -> Result<Parts, &'static str> {
     const HOW: &str =
-        "no URL of RabbitMQ; write amqp://USER:PASSWORD@HOST:PORT/VHOST, each percent-encoded";
+        "not a RabbitMQ URL; write amqp://USER:PASSWORD@HOST:PORT/VHOST, each percent-encoded";
     let (scheme, rest) = url.trim().split_once("://").ok_or(HOW)?;
     let tls = match scheme {
         "amqp" => false,
@@ -184,7 +184,7 @@ fn from_url(url: &str, password: Option<&str>) -> Result<Parts, &'static str> {
     })
 }
 
-/// User, password, and what follows them.
+/// User, password, and the rest of the URL.
 fn login<'u>(rest: &'u str, known: Option<&str>) -> (Option<String>, Option<String>, &'u str) {
     let decoded = |text: &str| percent::decode(text).unwrap_or_else(|| text.to_owned());
     if let Some(known) = known.filter(|known| !known.is_empty())

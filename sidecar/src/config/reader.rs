@@ -1,4 +1,4 @@
-//! Reads variables one by one, and collects all that is wrong. An empty value counts as not set.
+//! Reads variables and collects errors. An empty value counts as unset.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use asya_wire::duration;
 
-/// The environment, and what was found wrong with it.
+/// The environment, and the problems found in it.
 pub(super) struct Reader<'e> {
     environment: &'e BTreeMap<String, String>,
     errors: Vec<String>,
@@ -24,7 +24,7 @@ impl<'e> Reader<'e> {
         }
     }
 
-    /// Errors and warnings, each once.
+    /// Errors and warnings.
     pub(super) fn finish(self) -> (Vec<String>, Vec<String>) {
         (self.errors, self.warnings)
     }
@@ -40,8 +40,8 @@ impl<'e> Reader<'e> {
             .filter(|value| !value.is_empty())
     }
 
-    /// Records what is wrong with a variable and what to write, without its value, which may be a secret.
-    pub(super) fn wrong(&mut self, variable: &str, what: &str) {
+    /// Records an error and how to fix it, without the value, which may be a secret.
+    pub(super) fn invalid(&mut self, variable: &str, what: &str) {
         self.errors.push(format!("{variable}: {what}"));
     }
 
@@ -67,7 +67,7 @@ impl<'e> Reader<'e> {
         self.choice(variable, default, &words)
     }
 
-    /// One of several words, in any case.
+    /// One of several words, case-insensitive.
     pub(super) fn choice<T: Copy>(&mut self, variable: &str, default: T, words: &[(&str, T)]) -> T {
         let Some(value) = self.get(variable) else {
             return default;
@@ -78,7 +78,7 @@ impl<'e> Reader<'e> {
         found.map_or_else(
             || {
                 let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-                self.wrong(
+                self.invalid(
                     variable,
                     &format!("unknown value; write one of {}", words.join(", ")),
                 );
@@ -101,10 +101,10 @@ impl<'e> Reader<'e> {
             .ok()
             .filter(|number| range.contains(number));
         number.unwrap_or_else(|| {
-            self.wrong(
+            self.invalid(
                 variable,
                 &format!(
-                    "no such number; write one from {} to {}",
+                    "not a valid number; write one from {} to {}",
                     range.start(),
                     range.end()
                 ),
@@ -118,9 +118,9 @@ impl<'e> Reader<'e> {
             return default;
         };
         duration::parse(value.trim()).unwrap_or_else(|| {
-            self.wrong(
+            self.invalid(
                 variable,
-                "no duration; write one with a unit, as 300s or 1h30m",
+                "not a duration; write one with a unit, such as 300s or 1h30m",
             );
             default
         })
@@ -129,12 +129,15 @@ impl<'e> Reader<'e> {
     pub(super) fn positive_duration(&mut self, variable: &str, default: Duration) -> Duration {
         let value = self.duration(variable, default);
         if value.is_zero() {
-            self.wrong(variable, "must be above 0; write a duration as 300s");
+            self.invalid(
+                variable,
+                "must be greater than 0; write a duration such as 300s",
+            );
         }
         value
     }
 
-    /// Bytes, with an optional suffix Ki or Mi.
+    /// A size in bytes, with an optional suffix Ki or Mi.
     pub(super) fn size(
         &mut self,
         variable: &str,
@@ -157,7 +160,7 @@ impl<'e> Reader<'e> {
         bytes
             .filter(|bytes| range.contains(bytes))
             .unwrap_or_else(|| {
-                self.wrong(variable, "no such size; write one from 1Ki to 512Mi");
+                self.invalid(variable, "not a valid size; write one from 1Ki to 512Mi");
                 default
             })
     }

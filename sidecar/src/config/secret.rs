@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// A password or token. It has no text form; its debug form hides it.
+/// A password or token, without `Display` and with a redacted `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The value, for the one that it is meant for.
+    /// The secret value.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

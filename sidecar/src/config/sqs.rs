@@ -1,4 +1,4 @@
-//! How to reach SQS.
+//! Settings of SQS.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use asya_wire::env;
 use super::reader::Reader;
 use super::url;
 
-/// The shortest visibility that is asked for by itself (SC-37).
+/// Lower bound of the default visibility timeout (SC-37).
 const SHORTEST: Duration = Duration::from_secs(30);
-/// The longest visibility that is asked for by itself.
+/// Upper bound of the default visibility timeout.
 const LONGEST: Duration = Duration::from_secs(90);
 
-/// How to reach SQS.
+/// Settings of SQS.
 #[derive(Clone, Debug)]
 pub struct Sqs {
     /// The region.
     pub region: String,
-    /// URL of an endpoint that stands for AWS.
+    /// Endpoint URL to use instead of AWS.
     pub endpoint: Option<String>,
-    /// How long a received message stays hidden before it must be extended.
+    /// Visibility timeout.
     pub visibility: Duration,
-    /// How long a poll waits.
+    /// Wait time of a long poll.
     pub wait: Duration,
 }
 
@@ -29,9 +29,9 @@ impl Sqs {
     pub(super) fn read(reader: &mut Reader<'_>, timeout: Duration) -> Self {
         let most = u64::from(env::MAX_SQS_VISIBILITY_TIMEOUT);
         if timeout.as_secs() > most {
-            reader.wrong(
+            reader.invalid(
                 env::RUNTIME_TIMEOUT,
-                "SQS gives a message to another after 12h; write at most 12h",
+                "exceeds the maximum visibility timeout of SQS; write at most 12h",
             );
         }
         let seconds = reader.number(env::SQS_VISIBILITY_TIMEOUT, 0..=most, 0);
@@ -62,7 +62,7 @@ fn region(reader: &mut Reader<'_>) -> String {
     let default = env::DEFAULT_AWS_REGION;
     reader.warn(
         env::AWS_REGION,
-        &format!("not set, and neither is AWS_REGION; {default} is used"),
+        &format!("not set, and neither is AWS_REGION; using {default}"),
     );
     default.to_owned()
 }

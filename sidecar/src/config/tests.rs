@@ -4,7 +4,7 @@ use std::time::Duration;
 use asya_wire::env;
 
 use super::{Config, Invalid, Lookahead, Password, Publish, RabbitMq, Sqs, Transport};
-use crate::decide::End;
+use crate::decide::EndActor;
 
 fn read(variables: &[(&str, &str)]) -> Result<Config, Invalid> {
     let actor = (env::ACTOR_NAME.to_owned(), "foo".to_owned());
@@ -46,7 +46,7 @@ fn password(settings: &RabbitMq) -> &str {
 
 /// SC-1, SC-3, SC-5
 #[test]
-fn the_name_alone_suffices_and_empty_values_are_defaults() {
+fn the_actor_name_suffices_and_empty_values_mean_defaults() {
     for variables in [
         &[][..],
         &[
@@ -117,11 +117,11 @@ fn queues_are_named_by_the_template_or_the_namespace() {
 
 /// SC-88
 #[test]
-fn which_end_an_end_actor_is_goes_by_its_name() {
+fn the_kind_of_end_actor_follows_from_its_name() {
     for (name, expected) in [
-        ("foo", End::Other),
-        ("done", End::Happy),
-        ("failed", End::Error),
+        ("foo", EndActor::Other),
+        ("done", EndActor::Happy),
+        ("failed", EndActor::Error),
     ] {
         let variables = [
             (env::ACTOR_NAME, name),
@@ -135,18 +135,18 @@ fn which_end_an_end_actor_is_goes_by_its_name() {
 
 /// SC-2, SC-3, SC-5, SC-7, SC-37
 #[test]
-fn a_wrong_value_stops_the_start_and_the_error_says_what_to_write() {
+fn an_invalid_value_is_fatal_and_the_error_says_how_to_fix_it() {
     for (variable, value, word) in [
         (env::ACTOR_NAME, "", "not set"),
         (env::RUNTIME_TIMEOUT, "300", "300s"),
-        (env::RUNTIME_TIMEOUT, "0s", "above 0"),
+        (env::RUNTIME_TIMEOUT, "0s", "greater than 0"),
         (env::CONCURRENCY, "0", "from 1 to 256"),
         (env::CONCURRENCY, "257", "from 1 to 256"),
         (env::LOOKAHEAD, "65", "from 0 to 64"),
         (env::CRASH_RETRIES, "-1", "from 0 to 10"),
         (env::MAX_MESSAGE_SIZE, "64M", "from 1Ki to 512Mi"),
         (env::MAX_MESSAGE_SIZE, "1000", "from 1Ki to 512Mi"),
-        (env::GRACE_PERIOD, "0", "above 0"),
+        (env::GRACE_PERIOD, "0", "greater than 0"),
         (env::IS_END_ACTOR, "maybe", "true, false"),
         (env::TRANSPORT, "kafka", "rabbitmq, sqs"),
         (env::NAMESPACE, "Shop", "DNS label"),
@@ -171,7 +171,7 @@ fn a_wrong_value_stops_the_start_and_the_error_says_what_to_write() {
         (env::METRICS_ADDR, "8080", ":PORT"),
         (env::METRICS_NAMESPACE, "a-b", "letters, digits and _"),
         (env::LOG_LEVEL, "loud", "debug, info"),
-        (env::CUSTOM_METRICS, "{", "no JSON"),
+        (env::CUSTOM_METRICS, "{", "not JSON"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector", "http://"),
         ("ASYA_ACTOR_SINK", "x-sink", "later generation"),
         (
@@ -204,7 +204,7 @@ fn a_wrong_value_stops_the_start_and_the_error_says_what_to_write() {
 
 /// SC-6
 #[test]
-fn unknown_variables_are_told_without_their_values_and_those_of_services_are_left_out() {
+fn unknown_variables_are_reported_without_values_except_those_of_services() {
     let config = config(&[
         ("ASYA_TYPO", "secret"),
         ("ASYA_GATEWAY_SERVICE_HOST", "10.0.0.1"),
@@ -215,12 +215,12 @@ fn unknown_variables_are_told_without_their_values_and_those_of_services_are_lef
         ("ASYA_SOCKET_NAME", "asya-runtime.sock"),
         ("OTHER", "x"),
     ]);
-    assert_eq!(config.warnings, ["ASYA_TYPO: unknown, so without effect"]);
+    assert_eq!(config.warnings, ["ASYA_TYPO: unknown variable, ignored"]);
 }
 
 /// SC-8
 #[test]
-fn users_and_passwords_of_any_bytes_are_found_in_parts_and_urls() {
+fn users_and_passwords_of_any_bytes_are_parsed() {
     for odd in ["p@ss/w:rd", "a%40b", "100%", ":@/?#[]", "ü €", "guest"] {
         let encoded = asya_wire::percent::encode(odd);
         let parts = rabbitmq(&[(env::RABBITMQ_USERNAME, odd), (env::RABBITMQ_PASSWORD, odd)]);
@@ -281,7 +281,10 @@ fn secrets_have_no_text_form() {
     let config = config(&[
         (env::RABBITMQ_PASSWORD, "s3cret"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318"),
-        ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=s3cret"),
+        (
+            "OTEL_EXPORTER_OTLP_HEADERS",
+            "authorization=Bearer%20s3cret, x=1",
+        ),
     ]);
     let shown = format!("{config:?}");
     assert!(!shown.contains("s3cret"), "{shown}");
@@ -290,11 +293,16 @@ fn secrets_have_no_text_form() {
         (traces.url.as_str(), traces.service.as_str()),
         ("http://collector:4318/v1/traces", "foo")
     );
+    let headers = traces.headers.iter();
+    let headers: Vec<(&str, &str)> = headers
+        .map(|(name, value)| (name.as_str(), value.reveal()))
+        .collect();
+    assert_eq!(headers, [("authorization", "Bearer s3cret"), ("x", "1")]);
 }
 
 /// SC-31, SC-44
 #[test]
-fn the_prefetch_of_the_former_sidecar_replaces_the_lookahead() {
+fn the_former_sidecars_prefetch_replaces_the_lookahead() {
     assert_eq!(
         config(&[(env::LOOKAHEAD, "8")]).lookahead,
         Lookahead::Fixed(8)
@@ -305,7 +313,7 @@ fn the_prefetch_of_the_former_sidecar_replaces_the_lookahead() {
 
 /// SC-35, SC-37
 #[test]
-fn sqs_takes_region_and_visibility_from_where_they_are_known() {
+fn sqs_region_and_visibility_have_fallbacks() {
     let settings = sqs(&[
         ("AWS_REGION", "eu-1"),
         ("AWS_DEFAULT_REGION", "x"),
@@ -353,7 +361,7 @@ fn sqs_takes_region_and_visibility_from_where_they_are_known() {
 
 /// SC-32
 #[test]
-fn a_timeout_beyond_the_brokers_own_is_warned_of() {
+fn a_timeout_beyond_the_brokers_default_causes_a_warning() {
     assert!(config(&[(env::RUNTIME_TIMEOUT, "20m")]).warnings.is_empty());
     let warned = config(&[(env::RUNTIME_TIMEOUT, "21m")]).warnings;
     assert!(warned[0].contains("consumer-timeout"), "{warned:?}");

@@ -1,10 +1,10 @@
-//! Variables that look like ours and are not (SC-2, SC-6).
+//! Detects unknown `ASYA_*` variables (SC-2, SC-6).
 
 use asya_wire::env;
 
 use super::reader::Reader;
 
-/// Variables beside ours that the sidecar knows, or that are meant for others in its pod.
+/// Further known variables, including those of other containers of the pod.
 const KNOWN: [&str; 3] = [
     env::SOCKET_NAME,
     "ASYA_LOG_FORMAT",
@@ -20,9 +20,9 @@ pub(super) fn report(reader: &mut Reader<'_>) {
         .into_iter()
         .partition(|name| is_of_later_generation(name));
     for name in later {
-        reader.wrong(
+        reader.invalid(
             name,
-            "is a setting of a later generation and would be ignored; remove it",
+            "is a setting of a later generation, which this sidecar does not support; remove it",
         );
     }
     let unknown = |name: &&str| {
@@ -30,7 +30,7 @@ pub(super) fn report(reader: &mut Reader<'_>) {
     };
     let unknown: Vec<&str> = rest.into_iter().filter(unknown).collect();
     if !unknown.is_empty() {
-        reader.warn(&unknown.join(", "), "unknown, so without effect");
+        reader.warn(&unknown.join(", "), "unknown variable, ignored");
     }
 }
 
@@ -38,7 +38,7 @@ fn is_of_later_generation(name: &str) -> bool {
     env::OF_LATER_GENERATIONS.contains(&name) || name.starts_with(env::PREFIX_OF_LATER_GENERATIONS)
 }
 
-/// Whether Kubernetes makes such a variable of a Service named `asya-…`.
+/// Whether Kubernetes derives such a variable from a Service named `asya-…`.
 fn is_made_of_a_service(name: &str) -> bool {
     let of_a_port = || {
         let (_, port) = name.rsplit_once("_PORT_")?;

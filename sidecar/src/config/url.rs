@@ -2,7 +2,7 @@
 
 use super::reader::Reader;
 
-/// The variable's `http://` or `https://` URL, without a slash at its end.
+/// The `http://` or `https://` URL in a variable, without a trailing slash.
 pub(super) fn http(reader: &mut Reader<'_>, variable: &str) -> Option<String> {
     let text = reader.get(variable)?.trim();
     let url: Result<hyper::Uri, _> = text.parse();
@@ -10,9 +10,9 @@ pub(super) fn http(reader: &mut Reader<'_>, variable: &str) -> Option<String> {
         matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some()
     });
     if !usable {
-        reader.wrong(
+        reader.invalid(
             variable,
-            "no URL; write http://HOST:PORT or https://HOST:PORT",
+            "not a URL; write http://HOST:PORT or https://HOST:PORT",
         );
         return None;
     }

@@ -1,12 +1,12 @@
-//! The settings that decide what becomes of a message.
+//! The settings that decisions depend on.
 
 use std::time::Duration;
 
 use asya_wire::queue::{Naming, Template};
 
-use super::{Kind, Letter};
+use super::{Kind, OutgoingMessage};
 
-/// Settings, for as long as the process lives.
+/// Settings, fixed for the lifetime of the process.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// The actor's name in routes.
@@ -15,37 +15,37 @@ pub struct Rules {
     pub happy_end: String,
     /// The name of error-end in routes.
     pub error_end: String,
-    /// Set where messages end here.
-    pub end: Option<End>,
+    /// Set if this is an end actor.
+    pub end: Option<EndActor>,
     /// Names of queues.
     pub queues: Queues,
-    /// How long a call may take.
+    /// Timeout of a runtime call.
     pub timeout: Duration,
-    /// How often a message comes again after the runtime has ended with it.
+    /// How often a message is redelivered after the runtime crashed while processing it.
     pub crash_retries: u32,
-    /// Bytes of the largest message.
+    /// Maximum message size, in bytes.
     pub max_message_size: usize,
 }
 
-/// Which end an end actor is: by its name (SC-88).
+/// The kind of end actor, determined by its name (SC-88).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Messages succeeded.
+pub enum EndActor {
+    /// Receives messages that succeeded.
     Happy,
-    /// Messages failed.
+    /// Receives messages that failed.
     Error,
-    /// Neither: no final report.
+    /// Any other; sends no final report.
     Other,
 }
 
-/// Names of queues (SC-3).
+/// Queue naming (SC-3).
 #[derive(Clone, Debug)]
 pub struct Queues {
-    /// The template.
+    /// The name template.
     pub template: Template,
-    /// Stands for `{namespace}`.
+    /// Value of `{namespace}`.
     pub namespace: String,
-    /// What the broker allows.
+    /// The naming rules of the broker.
     pub naming: Naming,
 }
 
@@ -58,14 +58,14 @@ impl Queues {
 }
 
 impl Rules {
-    /// Whether an actor of this name can have a queue (SC-100).
+    /// Whether the actor name yields a valid queue name (SC-100).
     pub(super) fn has_queue(&self, actor: &str) -> bool {
         self.queues.naming.accepts_fifo(&self.queues.of(actor))
     }
 
     /// A message to happy-end; `id` is JSON.
-    pub(super) fn to_happy_end(&self, id: &str, body: Vec<u8>) -> Letter {
-        Letter {
+    pub(super) fn to_happy_end(&self, id: &str, body: Vec<u8>) -> OutgoingMessage {
+        OutgoingMessage {
             actor: self.happy_end.clone(),
             kind: Kind::HappyEnd,
             id: text_of(id),
@@ -74,7 +74,7 @@ impl Rules {
     }
 }
 
-/// The text of an id that is written as JSON.
+/// Decodes an id from JSON.
 pub(super) fn text_of(id: &str) -> String {
     serde_json::from_str(id).unwrap_or_default()
 }

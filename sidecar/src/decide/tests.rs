@@ -5,7 +5,8 @@ mod conformance;
 
 pub(super) use super::testing::rules;
 use super::{
-    Action, Decision, Deliveries, End, Facts, Kind, Outcome, Refused, Rules, Verdict, decide,
+    Action, Decision, Deliveries, DeliveryState, EndActor, Kind, Outcome, Refused, Rules, Verdict,
+    decide,
 };
 use crate::compose::Keep;
 
@@ -15,7 +16,7 @@ const TO_BAR: &str = r#"[{"route":{"actors":["foo","bar"],"current":1},"payload"
 const ERROR: &str =
     r#"[{"error":"processing_error","details":{"message":"m","type":"T","traceback":"t"}}]"#;
 
-pub(super) fn at_end(end: End) -> Rules {
+pub(super) fn end_actor(end: EndActor) -> Rules {
     Rules {
         actor: "happy-end".to_owned(),
         end: Some(end),
@@ -23,22 +24,22 @@ pub(super) fn at_end(end: End) -> Rules {
     }
 }
 
-/// What is done, in short: `send error_end error-end, acknowledge`.
+/// The actions in short form: `send error_end error-end, acknowledge`.
 pub(super) fn told(decision: &Decision) -> String {
     let action = |action: &Action| match action {
         Action::Call => "call".to_owned(),
         Action::CallAgain(pause) => format!("call again after {} s", pause.as_secs()),
-        Action::Send(letter) => {
-            let kind = match letter.kind {
+        Action::Send(message) => {
+            let kind = match message.kind {
                 Kind::Routing => "route",
                 Kind::HappyEnd => "happy",
                 Kind::ErrorEnd => "error",
             };
-            format!("{kind} {}", letter.actor)
+            format!("{kind} {}", message.actor)
         }
         Action::ReportFinal => "report".to_owned(),
         Action::Acknowledge => "acknowledge".to_owned(),
-        Action::GiveBack(reason) => format!("give back {reason:?}"),
+        Action::Requeue(reason) => format!("requeue {reason:?}"),
         Action::Reject => "reject".to_owned(),
     };
     let actions: Vec<String> = decision.actions.iter().map(action).collect();
@@ -56,7 +57,7 @@ struct Row<'a> {
     ids: &'a str,
     body: &'a str,
     outcome: Outcome<'a>,
-    facts: Facts,
+    state: DeliveryState,
     expected: &'a str,
 }
 
@@ -65,14 +66,14 @@ fn row<'a>(ids: &'a str, body: &'a str, outcome: Outcome<'a>, expected: &'a str)
         ids,
         body,
         outcome,
-        facts: Facts::default(),
+        state: DeliveryState::default(),
         expected,
     }
 }
 
 fn check(rules: &Rules, rows: &[Row<'_>]) {
     for row in rows {
-        let decision = decide(rules, row.body.as_bytes(), row.outcome, &row.facts);
+        let decision = decide(rules, row.body.as_bytes(), row.outcome, &row.state);
         assert_eq!(
             told(&decision),
             row.expected,
@@ -86,7 +87,7 @@ fn check(rules: &Rules, rows: &[Row<'_>]) {
 
 /// SC-2, SC-59, SC-61, SC-67, SC-71
 #[test]
-fn a_message_goes_to_the_runtime_only_if_it_is_one_of_this_actor() {
+fn only_messages_of_this_actor_reach_the_runtime() {
     let mismatch = "error error-end, acknowledge: failed route_mismatch";
     let unreadable = "error error-end, acknowledge: failed parse_error";
     let no_id = "error error-end, acknowledge: failed validation_error";
@@ -184,14 +185,14 @@ fn a_message_goes_to_the_runtime_only_if_it_is_one_of_this_actor() {
         &rules(),
         &[b'"', 0xff, b'"'],
         Outcome::Received,
-        &Facts::default(),
+        &DeliveryState::default(),
     );
     assert_eq!(told(&not_text), unreadable);
 }
 
 /// SC-50, SC-62, SC-65, SC-69, SC-71, SC-100
 #[test]
-fn a_reply_goes_where_its_routes_lead_or_to_error_end_as_a_whole() {
+fn a_reply_follows_its_routes_or_goes_to_error_end_as_a_whole() {
     let long = format!(
         r#"[{{"route":{{"actors":["{}"],"current":0}}}}]"#,
         "a".repeat(255)
@@ -284,21 +285,21 @@ fn a_reply_goes_where_its_routes_lead_or_to_error_end_as_a_whole() {
 
 /// SC-48, SC-49, SC-51, SC-52, SC-71
 #[test]
-fn a_message_without_a_reply_comes_again_only_if_that_can_help() {
+fn a_message_without_a_reply_is_requeued_only_if_retryable() {
     let crashed = "error error-end, acknowledge: failed runtime_crashed crashed";
-    let back = "give back Crashed: Open";
-    let ended = |ids, deliveries, hung_up_another, expected| Row {
-        facts: Facts {
+    let back = "requeue Crashed: Open";
+    let ended = |ids, deliveries, other_call_timed_out, expected| Row {
+        state: DeliveryState {
             deliveries,
-            hung_up_another,
-            ..Facts::default()
+            other_call_timed_out,
+            ..DeliveryState::default()
         },
         ..row(ids, FOO, Outcome::Ended, expected)
     };
     check(
         &rules(),
         &[
-            row("SC-48", FOO, Outcome::NotRead, "give back NotRead: Open"),
+            row("SC-48", FOO, Outcome::NotRead, "requeue NotRead: Open"),
             row(
                 "SC-51",
                 FOO,
@@ -308,7 +309,7 @@ fn a_message_without_a_reply_comes_again_only_if_that_can_help() {
             ended("SC-49", Deliveries::First, false, back),
             ended("SC-49 counted", Deliveries::Before(0), false, back),
             ended("SC-49 used up", Deliveries::Before(1), false, crashed),
-            ended("SC-49 classic", Deliveries::Again, false, crashed),
+            ended("SC-49 classic", Deliveries::Redelivered, false, crashed),
             ended("SC-52", Deliveries::Before(9), true, back),
         ],
     );
@@ -332,22 +333,22 @@ fn a_message_without_a_reply_comes_again_only_if_that_can_help() {
 
 /// SC-68, SC-69, SC-70, SC-71, SC-90
 #[test]
-fn an_end_actor_routes_nothing_and_tries_three_times() {
+fn an_end_actor_routes_nothing_and_makes_three_attempts() {
     let consumed = "report, acknowledge: EndConsumed";
     let replied = |ids, body, reply: &'static str, expected| {
         row(ids, body, Outcome::Replied(reply.as_bytes()), expected)
     };
     let tried = |ids, outcome, attempt, stopping, expected| Row {
-        facts: Facts {
+        state: DeliveryState {
             attempt,
             stopping,
-            ..Facts::default()
+            ..DeliveryState::default()
         },
         ..row(ids, FOO, outcome, expected)
     };
     let error = Outcome::Replied(ERROR.as_bytes());
     check(
-        &at_end(End::Happy),
+        &end_actor(EndActor::Happy),
         &[
             row("SC-69 any route", FOO, Outcome::Received, "call: Open"),
             row("SC-68", "{", Outcome::Received, "call: Open"),
@@ -356,7 +357,7 @@ fn an_end_actor_routes_nothing_and_tries_three_times() {
             replied("SC-69", FOO, "[{}]", consumed),
             replied("SC-69", FOO, TO_BAR, consumed),
             replied("SC-68 no id", "{}", "[{}]", "acknowledge: EndConsumed"),
-            row("SC-48", FOO, Outcome::NotRead, "give back NotRead: Open"),
+            row("SC-48", FOO, Outcome::NotRead, "requeue NotRead: Open"),
             tried("SC-70", error, 0, false, "call again after 1 s: Open"),
             tried("SC-70", error, 1, false, "call again after 4 s: Open"),
             tried(
@@ -394,7 +395,7 @@ fn an_end_actor_routes_nothing_and_tries_three_times() {
                 false,
                 "reject: failed runtime_error invalid_reply",
             ),
-            tried("SC-70 shutdown", error, 0, true, "give back Shutdown: Open"),
+            tried("SC-70 shutdown", error, 0, true, "requeue Shutdown: Open"),
             tried(
                 "SC-90",
                 Outcome::NotReported,
@@ -415,7 +416,7 @@ fn an_end_actor_routes_nothing_and_tries_three_times() {
 
 /// SC-83
 #[test]
-fn what_is_too_large_goes_to_error_end_and_is_made_to_fit() {
+fn messages_that_are_too_large_go_to_error_end_in_reduced_form() {
     let small = Rules {
         max_message_size: 10,
         ..rules()
@@ -433,12 +434,12 @@ fn what_is_too_large_goes_to_error_end_and_is_made_to_fit() {
             ),
         ],
     );
-    let refused = Facts {
+    let refused = DeliveryState {
         refused: Refused {
             result: Some(99),
             keep: Keep::All,
         },
-        ..Facts::default()
+        ..DeliveryState::default()
     };
     check(
         &rules(),
@@ -450,7 +451,7 @@ fn what_is_too_large_goes_to_error_end_and_is_made_to_fit() {
                 too_large,
             ),
             Row {
-                facts: refused,
+                state: refused,
                 ..row(
                     "SC-83 result",
                     FOO,

@@ -1,4 +1,4 @@
-//! What the runtime answers (RUN-12, RUN-13, SC-50).
+//! Replies of the runtime (RUN-12, RUN-13, SC-50).
 
 use std::borrow::Cow;
 
@@ -10,9 +10,9 @@ use super::{Message, Route, Routing, Unreadable, Written, decoded};
 /// A reply.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
-    /// One element per result; none: the message has come to its end.
+    /// One element per result; without elements, the message goes to happy-end.
     Results(Vec<Element<'a>>),
-    /// An element says that the handler failed: nothing of the reply is sent on (SC-65).
+    /// An element reports a handler error, so no element of the reply is forwarded (SC-65).
     Failed(Failure<'a>),
 }
 
@@ -21,7 +21,7 @@ pub enum Reply<'a> {
 pub struct Element<'a> {
     /// The route as written.
     pub route: &'a str,
-    /// What is in it.
+    /// The parsed route.
     pub routing: Route<'a>,
     /// The headers as written, if they are an object.
     pub headers: Option<&'a str>,
@@ -29,7 +29,7 @@ pub struct Element<'a> {
     pub payload: Option<&'a str>,
 }
 
-/// What a failed handler says.
+/// The error of a failed handler.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Failure<'a> {
     /// The code as written, a JSON string.
@@ -48,17 +48,17 @@ pub enum Routes {
 }
 
 impl<'a> Reply<'a> {
-    /// Reads a reply.
+    /// Parses a reply.
     ///
     /// # Errors
-    /// When it is not one; the text says why and quotes nothing of it.
+    /// If the reply is invalid; the text does not quote it.
     pub fn read(body: &'a [u8], routes: Routes) -> Result<Self, String> {
         let elements =
-            elements_of(body).map_err(|wrong| format!("the reply is no array: {wrong}"))?;
+            elements_of(body).map_err(|error| format!("the reply is not an array: {error}"))?;
         let mut results = Vec::with_capacity(elements.len());
         for (index, element) in elements.into_iter().enumerate() {
             match read_element(element.get(), routes)
-                .map_err(|wrong| format!("element {index}: {wrong}"))?
+                .map_err(|error| format!("element {index}: {error}"))?
             {
                 Ok(Some(result)) => results.push(result),
                 Ok(None) => {}
@@ -88,10 +88,10 @@ type Read<'a> = Result<Option<Element<'a>>, Failure<'a>>;
 fn read_element(written: &str, routes: Routes) -> Result<Read<'_>, String> {
     let [error, details, route, headers, payload] =
         fields(written, [ERROR, DETAILS, ROUTE, HEADERS, PAYLOAD])
-            .map_err(|wrong| wrong.to_string())?;
+            .map_err(|error| error.to_string())?;
     if let Some(code) = error.filter(|code| !matches!(*code, "null" | "\"\"")) {
         if decoded(code).is_none() {
-            return Err("error is no string".to_owned());
+            return Err("error is not a string".to_owned());
         }
         return Ok(Err(Failure {
             code: Cow::Borrowed(code),
@@ -108,7 +108,7 @@ fn read_element(written: &str, routes: Routes) -> Result<Read<'_>, String> {
         Routing::Missing | Routing::LaterGeneration => {
             return Err("its route has no actors".to_owned());
         }
-        Routing::Invalid(wrong) => return Err(wrong),
+        Routing::Invalid(error) => return Err(error),
     };
     Ok(Ok(Some(Element {
         route,

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::Routing;
 use super::fields::fields;
 
-/// A route: the actors in order, and the index of the one whose turn it is.
+/// A route: the actors in order, and the index of the current one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Route<'a> {
     /// Names of actors.
@@ -32,7 +32,7 @@ impl<'a> Route<'a> {
                 current: current.unwrap_or_default(),
                 has_current: current.is_some(),
             }),
-            Err(wrong) => Routing::Invalid(format!("route: {wrong}")),
+            Err(error) => Routing::Invalid(format!("route: {error}")),
         }
     }
 
@@ -49,7 +49,7 @@ impl<'a> Route<'a> {
         Ok((names, current.flatten(), curr.is_some()))
     }
 
-    /// The actor whose turn it is; `None`: the route is at its end.
+    /// The current actor; `None` at the end of the route.
     #[must_use]
     pub fn current_actor(&self) -> Option<&str> {
         let index = usize::try_from(self.current).ok()?;

@@ -1,9 +1,11 @@
-//! The parser against anything that may come (SC-59, SC-100).
+//! The parser against arbitrary input (SC-59, SC-100).
+
+mod fuzz;
 
 use super::{Message, Reply, Routes, Routing};
-use crate::decide::{Facts, Outcome, decide, testing};
+use crate::decide::{DeliveryState, Outcome, decide, testing};
 
-/// Pieces that random messages are made of: JSON, almost JSON, and none.
+/// Fragments of random messages: valid, almost valid and invalid JSON.
 const PIECES: [&str; 34] = [
     "{",
     "}",
@@ -43,7 +45,7 @@ const PIECES: [&str; 34] = [
 
 /// SC-59
 #[test]
-fn other_values_may_be_nested_as_deep_as_they_like() {
+fn other_values_may_be_nested_arbitrarily_deep() {
     let depth = 100_000;
     let body = format!(
         r#"{{"x":{}{},"id":"1","payload":{}{}}}"#,
@@ -63,7 +65,7 @@ fn other_values_may_be_nested_as_deep_as_they_like() {
 
 /// SC-59
 #[test]
-fn keys_with_escapes_are_the_same_keys() {
+fn escaped_keys_match() {
     let message = Message::read(br#"{"\u0069d":"1","rout\u0065":{"\u0061ctors":["\u0066oo"]}}"#)
         .expect("a message");
     assert_eq!(message.id_text().as_deref(), Some("1"));
@@ -72,7 +74,7 @@ fn keys_with_escapes_are_the_same_keys() {
 
 /// SC-59, SC-67
 #[test]
-fn members_of_the_wrong_type_are_left_out() {
+fn members_of_the_wrong_type_are_ignored() {
     let body = br#"{"id":"1","parent_id":7,"headers":"h","route":[],"payload":null}"#;
     let message = Message::read(body).expect("a message");
     assert_eq!(
@@ -95,9 +97,9 @@ fn members_of_the_wrong_type_are_left_out() {
 
 /// SC-100
 #[test]
-fn no_input_panics_and_all_that_is_sent_is_json() {
+fn no_input_panics_and_all_output_is_json() {
     let mut random = fastrand::Rng::with_seed(100);
-    let (rules, facts) = (testing::rules(), Facts::default());
+    let (rules, state) = (testing::rules(), DeliveryState::default());
     for _ in 0..30_000 {
         let body = noise(&mut random);
         let reply = noise(&mut random);
@@ -106,9 +108,9 @@ fn no_input_panics_and_all_that_is_sent_is_json() {
             Outcome::Replied(reply.as_bytes()),
             Outcome::TimedOut,
         ] {
-            for action in decide(&rules, body.as_bytes(), outcome, &facts).actions {
-                if let crate::decide::Action::Send(letter) = action {
-                    let sent = Message::read(&letter.body)
+            for action in decide(&rules, body.as_bytes(), outcome, &state).actions {
+                if let crate::decide::Action::Send(message) = action {
+                    let sent = Message::read(&message.body)
                         .unwrap_or_else(|wrong| panic!("{body} {reply}: {wrong}"));
                     assert!(
                         sent.payload.is_some() && sent.route.is_some(),
@@ -124,7 +126,7 @@ fn no_input_panics_and_all_that_is_sent_is_json() {
 
 /// SC-60, SC-100
 #[test]
-fn whatever_json_a_payload_is_comes_out_as_it_went_in() {
+fn payloads_round_trip_byte_for_byte() {
     let mut random = fastrand::Rng::with_seed(60);
     for _ in 0..2_000 {
         let payload = value(&mut random, 0);
@@ -136,7 +138,7 @@ fn whatever_json_a_payload_is_comes_out_as_it_went_in() {
     }
 }
 
-/// Mostly a message with some pieces replaced, else pieces alone.
+/// Usually a message with some fragments replaced, otherwise only fragments.
 fn noise(random: &mut fastrand::Rng) -> String {
     let mut text = if random.bool() {
         r#"{"id":"1","route":{"actors":["foo","bar"],"current":0},"headers":{},"payload":[1]}"#
@@ -157,7 +159,7 @@ fn noise(random: &mut fastrand::Rng) -> String {
     text
 }
 
-/// Any JSON value, with spaces.
+/// A random JSON value with whitespace.
 fn value(random: &mut fastrand::Rng, depth: usize) -> String {
     let space = [" ", "", "\n", ""][random.usize(0..4)];
     let many = |random: &mut fastrand::Rng, wrap: &dyn Fn(&mut fastrand::Rng) -> String| {

@@ -1,4 +1,4 @@
-//! Publishes one message until it is stored, or for as long as that makes sense (SC-26, SC-28).
+//! Publishes one message with retries (SC-26, SC-28).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use crate::broker::{Broker, Publication, Refusal};
 use crate::decide::Kind;
 use crate::runtime::Runtime;
 
-/// All pauses of one publication together.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// First pause where the queue does not take it now.
-const NOT_NOW: Duration = Duration::from_millis(400);
+/// Upper bound for the total retry delay of a publication.
+const RETRY_LIMIT: Duration = Duration::from_secs(10);
+/// Initial retry delay after a negative acknowledgement.
+const NACK_DELAY: Duration = Duration::from_millis(400);
 
-/// What came of a publication, and its size.
+/// The result of a publication, and its size in bytes.
 pub(super) type Stored = (Kind, usize, Result<(), Refusal>);
 
-/// Publishes again after pauses; `first` is the first attempt, which is on its way already.
+/// Retries with backoff. `first` is the first attempt, which is already enqueued.
 pub(super) async fn store<B: Broker, R: Runtime>(
     context: Arc<Context<B, R>>,
     kind: Kind,
@@ -28,12 +28,12 @@ pub(super) async fn store<B: Broker, R: Runtime>(
 ) -> Stored {
     let (began, size) = (Instant::now(), publication.body.len());
     let mut result = first.await;
-    let mut pauses = Pauses::default();
+    let mut backoff = PublishBackoff::default();
     while let Err(refusal) = &result {
-        let Some(pause) = pauses.next(refusal, context.queue_backoff) else {
+        let Some(delay) = backoff.next(refusal, context.queue_backoff) else {
             break;
         };
-        sleep(pause).await;
+        sleep(delay).await;
         result = context.broker.publish(publication.clone()).await;
     }
     if result.is_ok() {
@@ -44,7 +44,7 @@ pub(super) async fn store<B: Broker, R: Runtime>(
     (kind, size, result)
 }
 
-/// Waits for all of them; they run at the same time.
+/// Awaits all publications concurrently.
 pub(super) async fn all(
     sending: Vec<impl Future<Output = Stored> + Send + 'static>,
 ) -> Vec<Stored> {
@@ -62,31 +62,31 @@ pub(super) async fn all(
     tasks.join_all().await
 }
 
-/// Doubling pauses.
+/// Exponential backoff.
 #[derive(Debug, Default)]
-struct Pauses {
+struct PublishBackoff {
     spent: Duration,
     last: Option<Duration>,
 }
 
-impl Pauses {
-    /// The next pause; `None`: another attempt makes no sense.
+impl PublishBackoff {
+    /// The next delay; `None`: not retryable, or retries are exhausted.
     fn next(&mut self, refusal: &Refusal, missing: Duration) -> Option<Duration> {
         let first = match refusal {
             Refusal::NoQueue | Refusal::Forbidden(_) => missing,
-            Refusal::NotNow => NOT_NOW,
+            Refusal::Nacked => NACK_DELAY,
             Refusal::TooLarge | Refusal::Closing => return None,
         };
-        let pause = self
+        let delay = self
             .last
             .map_or(first, |last| last * 2)
-            .min(PATIENCE.saturating_sub(self.spent));
-        if pause.is_zero() {
+            .min(RETRY_LIMIT.saturating_sub(self.spent));
+        if delay.is_zero() {
             return None;
         }
-        self.spent += pause;
-        self.last = Some(pause);
-        Some(pause)
+        self.spent += delay;
+        self.last = Some(delay);
+        Some(delay)
     }
 }
 
@@ -94,29 +94,29 @@ impl Pauses {
 mod tests {
     use std::time::Duration;
 
-    use super::{PATIENCE, Pauses};
+    use super::{PublishBackoff, RETRY_LIMIT};
     use crate::broker::Refusal;
 
-    fn pauses(refusal: &Refusal) -> Vec<u64> {
-        let mut pauses = Pauses::default();
-        let next = || pauses.next(refusal, Duration::from_secs(1));
+    fn backoff(refusal: &Refusal) -> Vec<u64> {
+        let mut backoff = PublishBackoff::default();
+        let next = || backoff.next(refusal, Duration::from_secs(1));
         std::iter::from_fn(next)
-            .map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX))
+            .map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX))
             .collect()
     }
 
     /// SC-26, SC-28
     #[test]
-    fn a_publication_is_tried_for_ten_seconds_unless_that_makes_no_sense() {
+    fn a_publication_is_retried_for_ten_seconds_if_retryable() {
         for (refusal, expected) in [
             (Refusal::NoQueue, &[1000, 2000, 4000, 3000][..]),
-            (Refusal::NotNow, &[400, 800, 1600, 3200, 4000]),
+            (Refusal::Nacked, &[400, 800, 1600, 3200, 4000]),
             (Refusal::TooLarge, &[]),
             (Refusal::Closing, &[]),
         ] {
-            let found = pauses(&refusal);
+            let found = backoff(&refusal);
             assert_eq!(found, expected, "{refusal:?}");
-            assert!(found.is_empty() || Duration::from_millis(found.iter().sum()) == PATIENCE);
+            assert!(found.is_empty() || Duration::from_millis(found.iter().sum()) == RETRY_LIMIT);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reports that wait: a bounded queue that loses progress before anything else.
+//! A bounded queue of reports, which drops progress reports first.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use super::Report;
 
 const CAPACITY: usize = 1024;
 
-/// A queue with one reader.
+/// A single-consumer queue.
 #[derive(Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
@@ -19,13 +19,13 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct State {
     reports: VecDeque<Report>,
-    /// One was taken and is being sent.
+    /// A report was taken and is being sent.
     sending: bool,
     closed: bool,
 }
 
 impl Queue {
-    /// Adds a report; returns the one that is dropped for it, if the queue is full.
+    /// Adds a report; returns the report dropped in its favour if the queue is full.
     pub(super) fn push(&self, report: Report) -> Option<Report> {
         let mut state = self.state.lock();
         let dropped = if state.reports.len() < CAPACITY {
@@ -44,7 +44,7 @@ impl Queue {
         dropped
     }
 
-    /// The next report; `None`: there will be none any more.
+    /// The next report; `None` once the queue is closed and empty.
     pub(super) async fn next(&self) -> Option<Report> {
         loop {
             {
@@ -61,12 +61,12 @@ impl Queue {
         }
     }
 
-    /// The report that was taken last is sent, or given up.
+    /// Marks the last report taken as sent or abandoned.
     pub(super) fn done(&self) {
         self.state.lock().sending = false;
     }
 
-    /// What is in it is still sent.
+    /// Closes the queue; its remaining reports are still sent.
     pub(super) fn close(&self) {
         self.state.lock().closed = true;
         self.changed.notify_one();
@@ -76,7 +76,7 @@ impl Queue {
         self.state.lock().closed
     }
 
-    /// Whether it is closed and nothing is left of it.
+    /// Whether the queue is closed and drained.
     pub(super) fn is_done(&self) -> bool {
         let state = self.state.lock();
         state.closed && !state.sending && state.reports.is_empty()

@@ -1,4 +1,4 @@
-//! The bodies of reports, with the former sidecar's names and words.
+//! Report bodies, with the field names and texts of the former sidecar.
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
@@ -21,7 +21,7 @@ struct Progress<'a> {
     message_size_kb: Option<f64>,
 }
 
-/// A message of so many bytes came.
+/// A message of this size was received.
 #[expect(clippy::cast_precision_loss, reason = "kilobytes with two decimals")]
 pub(super) fn received(route: &Route<'_>, bytes: usize) -> Vec<u8> {
     let kilobytes = bytes as f64 / 1024.0;
@@ -35,7 +35,7 @@ pub(super) fn received(route: &Route<'_>, bytes: usize) -> Vec<u8> {
     })
 }
 
-/// It goes to the runtime.
+/// The message is sent to the runtime.
 pub(super) fn processing(route: &Route<'_>, actor: &str) -> Vec<u8> {
     json(&Progress {
         actors: &route.actors,
@@ -47,7 +47,7 @@ pub(super) fn processing(route: &Route<'_>, actor: &str) -> Vec<u8> {
     })
 }
 
-/// The runtime has answered after this time; the route is that of its first result.
+/// The runtime has replied; the route is that of its first result.
 pub(super) fn completed(route: &Route<'_>, took: Duration) -> Vec<u8> {
     let milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     json(&Progress {
@@ -68,7 +68,7 @@ struct Child<'a> {
     current: i64,
 }
 
-/// Another message came of one.
+/// An additional message of a fan-out.
 pub(super) fn child(id: &str, parent_id: String, route: &Route<'_>) -> Vec<u8> {
     json(&Child {
         id,
@@ -99,7 +99,7 @@ struct Final<'a> {
     current_actor_name: Option<&'a str>,
 }
 
-/// It succeeded; the result is the reply's payload, else the message's.
+/// The message succeeded; the result is the reply's payload, otherwise the message's.
 pub(super) fn succeeded(id: &str, message: &Message<'_>, reply: &[u8], now: SystemTime) -> Vec<u8> {
     let result = Reply::first_payload(reply)
         .or(message.payload)
@@ -114,7 +114,7 @@ pub(super) fn succeeded(id: &str, message: &Message<'_>, reply: &[u8], now: Syst
     })
 }
 
-/// It failed; the payload says why, and the route where.
+/// The message failed; the payload says why, and the route where.
 pub(super) fn failed(id: &str, message: &Message<'_>, now: SystemTime) -> Vec<u8> {
     let (error, details) = message.payload.map(Message::error_in).unwrap_or_default();
     let route = match &message.routing {
@@ -139,6 +139,6 @@ fn raw(written: Option<&str>) -> Option<&RawValue> {
 }
 
 fn json(report: &impl Serialize) -> Vec<u8> {
-    // Nothing in a report can fail to be written.
+    // Serializing a report cannot fail.
     serde_json::to_vec(report).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Reports to a gateway that is there, slow, broken, or away.
+//! Reports to a gateway that is available, slow, failing or unavailable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use tokio::time::{Instant, sleep};
 
 use super::{Gateway, Report};
 use crate::config;
-use crate::decide::{End, Rules};
+use crate::decide::{EndActor, Rules};
 use crate::metrics::Metrics;
 
-/// A gateway that answers with these statuses, the last one for ever.
+/// A gateway that responds with these statuses, repeating the last one.
 struct Fake {
     url: String,
     requests: Arc<Mutex<Vec<(String, Value)>>>,
@@ -101,7 +101,7 @@ fn gateway(url: &str, required: bool) -> Gateway {
     Gateway::start(&settings, Metrics::new("asya_actor", "foo", "rabbitmq")).expect("a gateway")
 }
 
-fn rules(end: Option<End>) -> Rules {
+fn rules(end: Option<EndActor>) -> Rules {
     Rules {
         end,
         ..crate::decide::testing::rules()
@@ -113,7 +113,7 @@ const FOO: &[u8] =
 
 /// SC-86, SC-87, SC-90
 #[tokio::test]
-async fn progress_and_children_are_told_in_the_former_sidecars_words() {
+async fn progress_and_children_are_reported_in_the_former_sidecars_format() {
     let fake = Fake::start(&[201]).await;
     let gateway = gateway(&fake.url, false);
     gateway.received(&rules(None), FOO);
@@ -141,18 +141,34 @@ async fn progress_and_children_are_told_in_the_former_sidecars_words() {
 
 /// SC-88
 #[tokio::test]
-async fn end_actors_tell_how_a_message_ended() {
+async fn end_actors_report_the_final_status() {
     let fake = Fake::start(&[200]).await;
     let gateway = gateway(&fake.url, false);
     assert!(
         gateway
-            .ended(&rules(Some(End::Happy)), FOO, br#"[{"payload":{"y":2}}]"#)
+            .ended(
+                &rules(Some(EndActor::Happy)),
+                FOO,
+                br#"[{"payload":{"y":2}}]"#
+            )
             .await
     );
-    assert!(gateway.ended(&rules(Some(End::Happy)), FOO, b"[{}]").await);
+    assert!(
+        gateway
+            .ended(&rules(Some(EndActor::Happy)), FOO, b"[{}]")
+            .await
+    );
     let failed = br#"{"id":"2","route":{"actors":["foo"],"current":0},"payload":{"error":"processing_error","details":{"type":"T"}}}"#;
-    assert!(gateway.ended(&rules(Some(End::Error)), failed, b"[]").await);
-    assert!(gateway.ended(&rules(Some(End::Other)), FOO, b"[]").await);
+    assert!(
+        gateway
+            .ended(&rules(Some(EndActor::Error)), failed, b"[]")
+            .await
+    );
+    assert!(
+        gateway
+            .ended(&rules(Some(EndActor::Other)), FOO, b"[]")
+            .await
+    );
     let mut seen = fake.saw(3).await;
     for (_, report) in &mut seen {
         let timestamp = report["timestamp"].take();
@@ -179,12 +195,15 @@ async fn end_actors_tell_how_a_message_ended() {
 
 /// SC-89
 #[tokio::test]
-async fn a_report_is_tried_five_times_and_nobody_waits_for_it() {
+async fn a_report_is_attempted_five_times_without_blocking() {
     let fake = Fake::start(&[500, 503, 500, 200]).await;
     let gateway = gateway(&fake.url, false);
-    let started = Instant::now();
     gateway.received(&rules(None), FOO);
-    assert!(started.elapsed() < Duration::from_millis(50));
+    assert_eq!(
+        fake.requests.lock().len(),
+        0,
+        "it returns before a report is sent"
+    );
     let seen = fake.saw(5).await;
     let statuses: Vec<&str> = seen
         .iter()
@@ -198,10 +217,10 @@ async fn a_report_is_tried_five_times_and_nobody_waits_for_it() {
 
 /// SC-90
 #[tokio::test]
-async fn a_required_final_report_holds_its_message_until_it_is_taken() {
+async fn a_required_final_report_holds_its_message_until_accepted() {
     let fake = Fake::start(&[500, 500, 500, 500, 500, 400, 200]).await;
     let gateway = gateway(&fake.url, true);
-    let end = rules(Some(End::Happy));
+    let end = rules(Some(EndActor::Happy));
     assert!(!gateway.ended(&end, FOO, b"[]").await, "five failures");
     assert!(!gateway.ended(&end, FOO, b"[]").await, "a refusal");
     assert!(gateway.ended(&end, FOO, b"[]").await);
@@ -213,20 +232,24 @@ async fn a_required_final_report_holds_its_message_until_it_is_taken() {
 
 /// SC-89
 #[tokio::test]
-async fn a_full_queue_drops_the_oldest_progress_and_the_end_waits_a_second() {
+async fn a_full_queue_drops_the_oldest_progress_and_the_exit_waits_a_second() {
     let queue = super::queue::Queue::default();
     let report = |kind, number: usize| Report {
         kind,
         path: number.to_string(),
         body: bytes::Bytes::new(),
     };
-    assert!(queue.push(report(super::Kind::Child, 0)).is_none());
+    assert!(queue.push(report(super::ReportKind::Child, 0)).is_none());
     for number in 1..1024 {
-        assert!(queue.push(report(super::Kind::Progress, number)).is_none());
+        assert!(
+            queue
+                .push(report(super::ReportKind::Progress, number))
+                .is_none()
+        );
     }
     assert_eq!(
         queue
-            .push(report(super::Kind::Child, 9999))
+            .push(report(super::ReportKind::Child, 9999))
             .expect("one is dropped")
             .path,
         "1"

@@ -1,94 +1,101 @@
-//! Labels of the metrics. `queue` is the actor's name, as it was in the former sidecar.
+//! Metric labels. `queue` is the actor's name, as in the former sidecar.
 
 use prometheus_client::encoding::EncodeLabelSet;
 
-/// Of what is counted per actor.
+/// Labels of per-actor metrics.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Queue {
     /// The actor.
     pub queue: String,
 }
 
-/// Of received messages.
+/// Labels of received messages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Received {
     /// The actor.
     pub queue: String,
-    /// The type of the broker.
+    /// The broker type.
     pub transport: &'static str,
 }
 
-/// Of messages that have ended.
+/// Labels of processed messages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Processed {
     /// The actor.
     pub queue: String,
-    /// How they ended.
+    /// `success`, `empty_response`, `end_consumed` or `error`.
     pub status: &'static str,
 }
 
-/// Of failed messages.
+/// Labels of failed messages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Failed {
     /// The actor.
     pub queue: String,
-    /// Why.
+    /// The code of the error (see below).
     pub reason: &'static str,
 }
 
-/// Of sent messages.
+/// Labels of sent messages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Sent {
-    /// The queue of a routed message, else the end actor.
+    /// The queue of a routed message, otherwise the end actor.
     pub destination_queue: String,
-    /// What it was sent as.
+    /// `routing`, `happy_end` or `error_end`.
     pub message_type: &'static str,
 }
 
-/// Of the time to send.
+/// Labels of publish durations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Destination {
-    /// As in [`Sent`].
+    /// The queue of a routed message, otherwise the end actor.
     pub destination_queue: String,
-    /// The type of the broker.
+    /// The broker type.
     pub transport: &'static str,
 }
 
-/// Of sizes.
+/// Labels of message sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Direction {
     /// `received` or `sent`.
     pub direction: &'static str,
 }
 
-/// Of errors of the runtime.
+/// Labels of runtime errors.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct RuntimeError {
     /// The actor.
     pub queue: String,
-    /// The kind of error.
+    /// `timeout`, `execution_error`, `invalid_reply`, `crashed` or `not_read`.
     pub error_type: &'static str,
 }
 
-/// Of what has a reason or a result alone.
+/// Labels of requeued messages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Why {
-    /// The reason.
+pub struct Requeued {
+    /// `not_read`, `runtime_crashed`, `not_stored`, `shutdown`, `waited` or `panicked`.
     pub reason: &'static str,
 }
 
-/// Of connections to the broker.
+/// Labels of lease extensions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Extension {
+    /// `success` or `error`.
+    pub result: &'static str,
+}
+
+/// Labels of broker connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Connection {
-    /// What it is for.
+    /// `consume` or `publish`; on SQS `receive`.
     pub connection: &'static str,
 }
 
-/// Of reports to the gateway.
+/// Labels of gateway reports.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Report {
-    /// Which report.
+    /// `progress`, `child` or `final`.
     pub kind: &'static str,
-    /// What came of it.
+    /// `success`, `refused`, `error` or `dropped`.
     pub result: &'static str,
 }

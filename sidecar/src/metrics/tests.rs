@@ -31,7 +31,7 @@ fn names_labels_and_values_are_those_of_the_former_sidecar() {
     };
     metrics.ended(&Verdict::Failed(fault), Duration::from_secs(1));
     metrics.ended(&Verdict::EmptyResponse, Duration::from_secs(1));
-    metrics.given_back(Reason::NotRead);
+    metrics.requeued(Reason::NotRead);
     metrics.broker.set_connected("publish", true);
     metrics.broker.extended(2, true);
     metrics.reported("final", "success");
@@ -59,7 +59,7 @@ fn names_labels_and_values_are_those_of_the_former_sidecar() {
         "asya_actor_slots 0",
         "asya_actor_waiting_messages 0",
         "asya_actor_oldest_in_flight_seconds 0.0",
-        "asya_actor_leases_extended_total{reason=\"success\"} 2",
+        "asya_actor_leases_extended_total{result=\"success\"} 2",
         "asya_actor_leases_lost_total 0",
         "asya_actor_reports_total{kind=\"final\",result=\"success\"} 1",
     ] {
@@ -69,7 +69,7 @@ fn names_labels_and_values_are_those_of_the_former_sidecar() {
 
 /// SC-92
 #[test]
-fn destinations_beyond_the_first_hundred_are_counted_together() {
+fn destinations_beyond_the_first_hundred_share_a_label() {
     let metrics = Metrics::new("asya_actor", "foo", "sqs");
     for number in 0..150 {
         let queue = format!("asya-{number}");

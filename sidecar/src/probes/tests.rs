@@ -45,7 +45,7 @@ async fn get(health: &Arc<Health>, path: &str) -> (u16, String) {
 
 /// SC-15, SC-16
 #[tokio::test]
-async fn liveness_knows_the_event_loop_alone_and_readiness_the_two_ends() {
+async fn liveness_depends_on_the_event_loop_and_readiness_on_broker_and_runtime() {
     let health = Arc::new(Health::default());
     assert_eq!(get(&health, "/healthz").await, (200, "OK".to_owned()));
     assert_eq!(get(&health, "/health").await.0, 200);
@@ -71,19 +71,19 @@ async fn liveness_knows_the_event_loop_alone_and_readiness_the_two_ends() {
 
 /// SC-15
 #[tokio::test(start_paused = true)]
-async fn an_event_loop_that_stood_still_for_ten_seconds_is_not_alive() {
+async fn an_event_loop_stalled_for_ten_seconds_is_not_alive() {
     let health = Health::default();
     tokio::time::advance(Duration::from_secs(9)).await;
     assert!(health.is_alive());
     tokio::time::advance(Duration::from_secs(1)).await;
     assert!(!health.is_alive());
-    health.beat();
+    health.heartbeat();
     assert!(health.is_alive());
 }
 
 /// SC-18
 #[tokio::test]
-async fn large_heads_and_other_methods_are_refused() {
+async fn large_heads_and_other_methods_are_rejected() {
     let health = Arc::new(Health::default());
     let large = format!(
         "GET /healthz HTTP/1.1\r\nx: {}\r\n\r\n",

@@ -5,46 +5,46 @@ pub mod socket;
 
 use bytes::Bytes;
 
-/// The runtime.
+/// The interface to the runtime.
 pub trait Runtime: Send + Sync + 'static {
-    /// Hands a message over and waits for the reply.
+    /// Sends a message and waits for the reply.
     fn call(&self, request: Bytes) -> impl Future<Output = Result<Bytes, CallError>> + Send;
 
-    /// Whether it takes messages at this moment, as far as can be told without asking it.
-    fn is_there(&self) -> bool;
+    /// Whether it is available, as far as is known without connecting to it.
+    fn is_available(&self) -> bool;
 
-    /// It did not take a message, so ask it whether it does.
-    fn doubt(&self);
+    /// Requests a readiness check after the runtime did not accept a message.
+    fn recheck(&self);
 
-    /// A call was hung up, at which the runtime ends itself.
-    fn hung_up(&self);
+    /// Reports that a call timed out and its connection was closed, upon which the runtime exits.
+    fn call_timed_out(&self);
 }
 
 /// Why there is no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallError {
-    /// It did not read all of the request, so it did nothing with it (SC-48).
+    /// The runtime did not read the whole request, so it has not processed it (SC-48).
     NotRead,
-    /// It ended after it had read the request (SC-49).
+    /// The runtime terminated after reading the request (SC-49).
     Ended,
-    /// The deadline passed (SC-51).
+    /// The deadline was exceeded (SC-51).
     TimedOut,
-    /// It announces a reply of so many bytes, which is too much.
+    /// The announced reply size, in bytes, exceeds the limit.
     TooLarge(usize),
 }
 
-/// Whether the runtime takes messages.
+/// Readiness of the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// Not yet, or not now.
+    /// Not ready yet, or no longer.
     Waiting,
-    /// It does, so many at a time.
+    /// Ready for requests.
     Ready {
-        /// How many it serves at a time.
+        /// Maximum concurrent requests.
         concurrency: usize,
     },
-    /// It did not become ready in time after the start (SC-12).
+    /// Not ready within the startup timeout (SC-12).
     Never,
-    /// It did not end itself after it was hung up (SC-52).
+    /// Did not exit after a call timed out (SC-52).
     Stuck,
 }

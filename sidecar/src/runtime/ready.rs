@@ -1,4 +1,4 @@
-//! Whether the runtime takes messages: its ready file, and an answer at its socket (SC-12, SC-13, SC-52).
+//! Readiness of the runtime: its ready file, and a listener on its socket (SC-12, SC-13, SC-52).
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -15,60 +15,60 @@ use super::socket::Socket;
 use super::{CallError, Readiness, Runtime};
 use crate::config;
 
-/// Pause between two looks while it is not ready.
+/// Poll interval while not ready.
 const WAITING: Duration = Duration::from_millis(40);
-/// Pause between two looks while it is ready; each hand-over looks, too.
+/// Poll interval while ready; every dispatch checks as well.
 const READY: Duration = Duration::from_millis(250);
-/// Pause before a runtime that did not take a message is asked again: no loop is faster (SC-77).
-const DOUBT: Duration = Duration::from_millis(100);
-/// How long the runtime may take to end itself after it was hung up (SC-52).
-const END_OF_RUNTIME: Duration = Duration::from_secs(5);
+/// Delay before a runtime that did not accept a message is checked again, which prevents a hot loop (SC-77).
+const RECHECK_DELAY: Duration = Duration::from_millis(100);
+/// How long the runtime may take to exit after a call timed out (SC-52).
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The runtime, as it is found in its directory.
+/// The runtime behind a socket and a ready file.
 #[derive(Clone)]
 pub struct SocketRuntime {
     socket: Arc<Socket>,
     file: Arc<PathBuf>,
-    told: mpsc::UnboundedSender<Told>,
+    findings: mpsc::UnboundedSender<Finding>,
     identity: watch::Receiver<Option<Identity>>,
 }
 
-/// Tells one ready file from the next of the same name.
+/// Distinguishes successive ready files of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     inode: u64,
     changed: (i64, i64),
 }
 
-/// What calls found out.
+/// A problem reported by a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    NotTaken,
-    /// The runtime with this ready file was hung up.
-    HungUp(Option<Identity>),
+enum Finding {
+    Unreachable,
+    /// A call to the runtime with this ready file timed out.
+    CallTimedOut(Option<Identity>),
 }
 
 impl SocketRuntime {
-    /// Starts to watch.
+    /// Starts watching the runtime.
     pub fn start(settings: &config::Runtime, largest: usize) -> (Self, watch::Receiver<Readiness>) {
         let socket = Socket {
             path: settings.directory.join(SOCKET),
             timeout: settings.timeout,
             largest,
         };
-        let (told, to_hear) = mpsc::unbounded_channel();
+        let (findings, found_by_calls) = mpsc::unbounded_channel();
         let (readiness, ready) = watch::channel(Readiness::Waiting);
         let (found, identity) = watch::channel(None);
         let runtime = Self {
             socket: Arc::new(socket),
             file: Arc::new(settings.directory.join(READY_FILE)),
-            told,
+            findings,
             identity,
         };
         let watching = Watching {
             socket: runtime.socket.clone(),
             file: runtime.file.clone(),
-            told: to_hear,
+            findings: found_by_calls,
             readiness,
             found,
         };
@@ -82,25 +82,27 @@ impl Runtime for SocketRuntime {
         self.socket.call(&request).await
     }
 
-    fn is_there(&self) -> bool {
+    fn is_available(&self) -> bool {
         let identity = *self.identity.borrow();
         identity.is_some() && identity == identity_of(&self.file)
     }
 
-    fn doubt(&self) {
-        // The watch ends with the process.
-        let _ = self.told.send(Told::NotTaken);
+    fn recheck(&self) {
+        // The watcher runs until the process exits.
+        let _ = self.findings.send(Finding::Unreachable);
     }
 
-    fn hung_up(&self) {
-        let _ = self.told.send(Told::HungUp(identity_of(&self.file)));
+    fn call_timed_out(&self) {
+        let _ = self
+            .findings
+            .send(Finding::CallTimedOut(identity_of(&self.file)));
     }
 }
 
 struct Watching {
     socket: Arc<Socket>,
     file: Arc<PathBuf>,
-    told: mpsc::UnboundedReceiver<Told>,
+    findings: mpsc::UnboundedReceiver<Finding>,
     readiness: watch::Sender<Readiness>,
     found: watch::Sender<Option<Identity>>,
 }
@@ -120,24 +122,24 @@ impl Watching {
                 return;
             };
             is_first = false;
-            let told = match self.told_before(identity) {
-                Some(told) => Some(told),
+            let finding = match self.earlier_timeout(identity) {
+                Some(finding) => Some(finding),
                 None => self.stays_ready(identity).await,
             };
             self.found.send_replace(None);
             self.readiness.send_replace(Readiness::Waiting);
-            match told {
-                Some(Told::HungUp(_)) if !self.ends(identity).await => {
+            match finding {
+                Some(Finding::CallTimedOut(_)) if !self.ends(identity).await => {
                     self.readiness.send_replace(Readiness::Stuck);
                     return;
                 }
-                Some(Told::NotTaken) => sleep(DOUBT).await,
-                Some(Told::HungUp(_)) | None => {}
+                Some(Finding::Unreachable) => sleep(RECHECK_DELAY).await,
+                Some(Finding::CallTimedOut(_)) | None => {}
             }
         }
     }
 
-    /// Waits for the file, and for an answer at the socket.
+    /// Waits for the ready file and a successful connection.
     async fn becomes_ready(&self) -> Identity {
         loop {
             if let Some(identity) = identity_of(&self.file)
@@ -154,24 +156,24 @@ impl Watching {
         }
     }
 
-    /// What was told while it was not ready: only a hang-up of this very runtime still counts.
-    fn told_before(&mut self, identity: Identity) -> Option<Told> {
-        let mut hung_up = None;
-        while let Ok(told) = self.told.try_recv() {
-            if told == Told::HungUp(Some(identity)) {
-                hung_up = Some(told);
+    /// Drains findings from before it was ready: only a timed-out call to this instance still counts.
+    fn earlier_timeout(&mut self, identity: Identity) -> Option<Finding> {
+        let mut call_timed_out = None;
+        while let Ok(finding) = self.findings.try_recv() {
+            if finding == Finding::CallTimedOut(Some(identity)) {
+                call_timed_out = Some(finding);
             }
         }
-        hung_up
+        call_timed_out
     }
 
-    /// Waits until the file is gone or another one, or a call found out that the runtime is not there.
-    async fn stays_ready(&mut self, identity: Identity) -> Option<Told> {
+    /// Waits until the ready file is removed or replaced, or a call reports a problem.
+    async fn stays_ready(&mut self, identity: Identity) -> Option<Finding> {
         while identity_of(&self.file) == Some(identity) {
             tokio::select! {
-                Some(told) = self.told.recv() => match told {
-                    Told::HungUp(of) if of != Some(identity) => {}
-                    told => return Some(told),
+                Some(finding) = self.findings.recv() => match finding {
+                    Finding::CallTimedOut(of) if of != Some(identity) => {}
+                    finding => return Some(finding),
                 },
                 () = sleep(READY) => {}
             }
@@ -179,9 +181,9 @@ impl Watching {
         None
     }
 
-    /// Whether a runtime that was hung up takes its file away in time.
+    /// Whether the runtime withdraws its ready file in time after a call timed out.
     async fn ends(&self, identity: Identity) -> bool {
-        let deadline = Instant::now() + END_OF_RUNTIME;
+        let deadline = Instant::now() + EXIT_TIMEOUT;
         while identity_of(&self.file) == Some(identity) {
             if Instant::now() >= deadline {
                 return false;

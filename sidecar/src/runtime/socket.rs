@@ -1,27 +1,29 @@
-//! One request and one reply on a connection of their own (RUN-10, SC-47).
+//! One request and reply per connection (RUN-10, SC-47).
 
-use std::io::{self, ErrorKind, IoSlice};
-use std::path::PathBuf;
+use std::io::{self, ErrorKind, IoSlice, Write as _};
+use std::os::unix::net::UnixStream as BlockingStream;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::CallError;
 
-/// What the buffer for a reply grows by at least, in bytes: the announced length reserves nothing.
+/// Growth increment of the reply buffer, in bytes. The announced length is not trusted for allocation.
 const CHUNK: usize = 16 << 10;
 
-/// Where the runtime listens, and what it may take.
+/// Where the runtime listens, and its limits.
 #[derive(Clone, Debug)]
 pub struct Socket {
-    /// The socket.
+    /// Path of the socket.
     pub path: PathBuf,
-    /// The deadline of a call, over all of it.
+    /// Timeout of a whole call.
     pub timeout: Duration,
-    /// The largest reply, in bytes.
+    /// Maximum reply size, in bytes.
     pub largest: usize,
 }
 
@@ -29,13 +31,10 @@ impl Socket {
     /// Sends a request and waits for the reply.
     ///
     /// # Errors
-    /// When there is none; the error says how far the runtime came.
+    /// If there is no reply; the error says how far the runtime got.
     pub async fn call(&self, request: &[u8]) -> Result<Bytes, CallError> {
         let exchange = async {
-            let mut stream = UnixStream::connect(&self.path)
-                .await
-                .map_err(|_| CallError::NotRead)?;
-            write(&mut stream, request)
+            let mut stream = send(&self.path, request)
                 .await
                 .map_err(|_| CallError::NotRead)?;
             read(&mut stream, self.largest).await
@@ -45,26 +44,43 @@ impl Socket {
             .unwrap_or(Err(CallError::TimedOut))
     }
 
-    /// Whether something listens; the connection is closed without a byte, which the runtime takes as a question.
+    /// Whether the runtime is listening. The connection is closed without sending a byte, which the runtime treats as a
+    /// probe.
     pub async fn answers(&self) -> bool {
         UnixStream::connect(&self.path).await.is_ok()
     }
 }
 
-/// Length and request in one write, as far as the socket takes them.
-async fn write(stream: &mut UnixStream, request: &[u8]) -> io::Result<()> {
+/// Connects, and writes length and request with vectored writes. A request that the socket's buffer takes at once needs
+/// no wait for writability, so the runtime has it one turn of the event loop sooner than with [`UnixStream::connect`].
+async fn send(path: &Path, request: &[u8]) -> io::Result<UnixStream> {
     let length = u32::try_from(request.len())
         .map_err(io::Error::other)?
         .to_be_bytes();
     let mut slices = [IoSlice::new(&length), IoSlice::new(request)];
     let mut slices = slices.as_mut_slice();
+    let mut stream = open(path)?;
+    match stream.write_vectored(slices) {
+        Ok(written) => IoSlice::advance_slices(&mut slices, written),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+        Err(error) => return Err(error),
+    }
+    let mut stream = UnixStream::from_std(stream)?;
     while !slices.is_empty() {
         match stream.write_vectored(slices).await? {
             0 => return Err(ErrorKind::WriteZero.into()),
             written => IoSlice::advance_slices(&mut slices, written),
         }
     }
-    Ok(())
+    Ok(stream)
+}
+
+/// A connection in nonblocking mode. Never waits: if too many wait to be accepted, it fails.
+fn open(path: &Path) -> io::Result<BlockingStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
 }
 
 async fn read(stream: &mut UnixStream, largest: usize) -> Result<Bytes, CallError> {
@@ -89,16 +105,16 @@ async fn read(stream: &mut UnixStream, largest: usize) -> Result<Bytes, CallErro
     Ok(buffer.freeze())
 }
 
-/// How a connection ended before the reply did.
+/// How a connection broke before the reply was complete.
 enum Broken {
-    /// The peer had not read all that was sent to it.
+    /// The peer had not read the whole request.
     Reset,
-    /// It had.
+    /// The peer had read the request.
     Ended,
 }
 
 impl From<Broken> for CallError {
-    /// In the middle of a reply, whose beginning proves that the request was read.
+    /// Within a reply, the beginning of which proves that the request was read.
     fn from(_: Broken) -> Self {
         Self::Ended
     }

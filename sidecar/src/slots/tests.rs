@@ -1,4 +1,4 @@
-//! The engine with a broker in memory, a runtime in memory, and a virtual clock.
+//! The engine with an in-memory broker and runtime, and a virtual clock.
 
 mod bench;
 mod simulation;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use self::bench::{Bench, Script, message};
-use super::End;
+use super::Exit;
 use crate::broker::Refusal;
 use crate::config::Lookahead;
 use crate::decide;
@@ -25,7 +25,7 @@ fn error_end() -> String {
 
 /// SC-11, SC-13, SC-14
 #[tokio::test(start_paused = true)]
-async fn no_message_is_taken_while_the_runtime_is_away() {
+async fn no_message_is_consumed_while_the_runtime_is_unavailable() {
     let bench = Bench::new();
     bench.runtime.set(Readiness::Waiting);
     bench.broker.put(OWN, (0..100).map(message));
@@ -38,12 +38,12 @@ async fn no_message_is_taken_while_the_runtime_is_away() {
     bench.runtime.set(Readiness::Ready { concurrency: 1 });
     bench.emptied().await;
     assert_eq!(bench.ids_in(NEXT).len(), 100);
-    assert_eq!(bench.stop(engine).await, End::Stopped);
+    assert_eq!(bench.stop(engine).await, Exit::Stopped);
 }
 
 /// SC-42
 #[tokio::test(start_paused = true)]
-async fn never_more_requests_are_open_than_slots() {
+async fn open_requests_never_exceed_the_slots() {
     for (wanted, serves, most) in [(1, 8, 1), (4, 8, 4), (8, 3, 3)] {
         let mut bench = Bench::new();
         bench.settings.concurrency = wanted;
@@ -54,13 +54,13 @@ async fn never_more_requests_are_open_than_slots() {
         let engine = bench.start();
         bench.emptied().await;
         assert_eq!(bench.runtime.most_open(), most);
-        assert_eq!(bench.stop(engine).await, End::Stopped);
+        assert_eq!(bench.stop(engine).await, Exit::Stopped);
     }
 }
 
 /// SC-46
 #[tokio::test(start_paused = true)]
-async fn with_one_slot_messages_leave_in_the_order_they_came() {
+async fn a_single_slot_preserves_message_order() {
     for lookahead in [Lookahead::Fixed(0), Lookahead::Fixed(16), Lookahead::Auto] {
         let mut bench = Bench::new();
         bench.settings.lookahead = lookahead;
@@ -73,9 +73,30 @@ async fn with_one_slot_messages_leave_in_the_order_they_came() {
     }
 }
 
+/// SC-45
+#[tokio::test(start_paused = true)]
+async fn lookahead_hides_confirm_latency() {
+    let mut took = Vec::new();
+    for lookahead in [Lookahead::Fixed(0), Lookahead::Fixed(16)] {
+        let mut bench = Bench::new();
+        bench.settings.lookahead = lookahead;
+        for id in 0..500 {
+            let takes = Script::Takes(Duration::from_millis(1));
+            bench.runtime.script(&id.to_string(), takes);
+        }
+        bench.broker.put(OWN, (0..500).map(message));
+        let started = Instant::now();
+        let engine = bench.start();
+        bench.emptied().await;
+        took.push(started.elapsed());
+        bench.stop(engine).await;
+    }
+    assert!(took[1] < took[0].mul_f64(0.7), "{took:?}");
+}
+
 /// SC-43, SC-44
 #[tokio::test(start_paused = true)]
-async fn what_waits_behind_a_long_call_is_given_back() {
+async fn messages_queued_behind_a_long_call_are_requeued() {
     let mut bench = Bench::new();
     bench.settings.lookahead = Lookahead::Auto;
     bench.broker.put(OWN, (0..60).map(message));
@@ -89,13 +110,13 @@ async fn what_waits_behind_a_long_call_is_given_back() {
     assert_eq!(
         bench.broker.messages(OWN).len(),
         0,
-        "while calls are quick, messages wait here"
+        "messages are prefetched while calls are fast"
     );
     sleep(Duration::from_millis(200)).await;
     assert_eq!(
         bench.broker.messages(OWN).len(),
         9,
-        "another pod can have them"
+        "requeued for other pods"
     );
     bench.emptied().await;
     assert_eq!(bench.ids_in(NEXT).len(), 70);
@@ -104,7 +125,7 @@ async fn what_waits_behind_a_long_call_is_given_back() {
 
 /// SC-29
 #[tokio::test(start_paused = true)]
-async fn nothing_is_handed_over_or_given_back_while_the_broker_is_blocked() {
+async fn nothing_is_dispatched_or_requeued_while_the_broker_is_blocked() {
     let mut bench = Bench::new();
     bench.settings.lookahead = Lookahead::Fixed(3);
     let engine = bench.start();
@@ -128,7 +149,7 @@ async fn nothing_is_handed_over_or_given_back_while_the_broker_is_blocked() {
 
 /// SC-26, SC-77
 #[tokio::test(start_paused = true)]
-async fn a_missing_queue_costs_at_most_six_calls_a_minute_and_loses_nothing() {
+async fn a_missing_queue_causes_at_most_six_calls_a_minute_and_no_loss() {
     let bench = Bench::new();
     bench.broker.set_missing(NEXT, true);
     bench.broker.put(OWN, [message(1)]);
@@ -147,10 +168,10 @@ async fn a_missing_queue_costs_at_most_six_calls_a_minute_and_loses_nothing() {
 
 /// SC-28, SC-75
 #[tokio::test(start_paused = true)]
-async fn of_a_fan_out_only_what_is_missing_is_sent_again() {
+async fn only_unconfirmed_messages_of_a_fan_out_are_retried() {
     let bench = Bench::new();
     bench.runtime.script("1", Script::Reply(fan_out(5)));
-    bench.broker.refuse([Refusal::NotNow, Refusal::NoQueue]);
+    bench.broker.refuse([Refusal::Nacked, Refusal::NoQueue]);
     bench.broker.put(OWN, [message(1)]);
     let engine = bench.start();
     bench.emptied().await;
@@ -168,7 +189,7 @@ fn fan_out(count: usize) -> Value {
 
 /// SC-83
 #[tokio::test(start_paused = true)]
-async fn a_result_that_is_too_large_is_told_to_error_end() {
+async fn a_result_that_is_too_large_is_reported_to_error_end() {
     let bench = Bench::new();
     bench
         .broker
@@ -185,7 +206,7 @@ async fn a_result_that_is_too_large_is_told_to_error_end() {
 
 /// SC-48, SC-49, SC-77
 #[tokio::test(start_paused = true)]
-async fn a_runtime_that_dies_with_a_message_gets_it_once_more() {
+async fn a_message_is_retried_once_after_a_runtime_crash() {
     let bench = Bench::new();
     bench.runtime.script("1", Script::Fails(CallError::Ended));
     bench
@@ -213,7 +234,7 @@ async fn a_runtime_that_dies_with_a_message_gets_it_once_more() {
 
 /// SC-51, SC-52
 #[tokio::test(start_paused = true)]
-async fn a_timeout_leaves_one_copy_in_error_end_and_hits_no_other_call() {
+async fn a_timeout_yields_one_message_in_error_end_and_spares_other_calls() {
     let mut bench = Bench::new();
     bench.settings.concurrency = 2;
     bench.runtime.set(Readiness::Ready { concurrency: 2 });
@@ -230,16 +251,16 @@ async fn a_timeout_leaves_one_copy_in_error_end_and_hits_no_other_call() {
     bench.emptied().await;
     assert_eq!(bench.ids_in(&error_end()), ["1"]);
     assert_eq!(bench.ids_in(NEXT), ["2"]);
-    assert_eq!(bench.runtime.hang_ups(), 1);
+    assert_eq!(bench.runtime.timed_out_calls(), 1);
     bench.stop(engine).await;
 }
 
 /// SC-12, SC-17, SC-52
 #[tokio::test(start_paused = true)]
-async fn a_runtime_that_never_starts_or_never_ends_ends_the_process() {
+async fn a_runtime_that_never_starts_or_never_exits_terminates_the_process() {
     for (readiness, expected) in [
-        (Readiness::Never, End::RuntimeNeverReady),
-        (Readiness::Stuck, End::RuntimeStuck),
+        (Readiness::Never, Exit::RuntimeNeverReady),
+        (Readiness::Stuck, Exit::RuntimeStuck),
     ] {
         let bench = Bench::new();
         let engine = bench.start();
@@ -250,9 +271,9 @@ async fn a_runtime_that_never_starts_or_never_ends_ends_the_process() {
 
 /// SC-68, SC-70, SC-77
 #[tokio::test(start_paused = true)]
-async fn an_end_actor_tries_three_times_and_then_rejects() {
+async fn an_end_actor_makes_three_attempts_and_then_rejects() {
     let mut bench = Bench::new();
-    bench.rules.end = Some(decide::End::Error);
+    bench.rules.end = Some(decide::EndActor::Error);
     bench
         .runtime
         .script("1", Script::Reply(json!([{"error": "processing_error"}])));
@@ -283,9 +304,9 @@ async fn an_end_actor_tries_three_times_and_then_rejects() {
     bench.stop(engine).await;
 }
 
-/// SC-78, SC-79, SC-81
+/// SC-15, SC-78, SC-79, SC-81
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_finishes_what_is_at_the_runtime_and_gives_the_rest_back() {
+async fn a_shutdown_finishes_running_calls_and_requeues_the_rest() {
     let mut bench = Bench::new();
     bench.settings.lookahead = Lookahead::Fixed(4);
     bench
@@ -295,8 +316,14 @@ async fn a_shutdown_finishes_what_is_at_the_runtime_and_gives_the_rest_back() {
     let engine = bench.start();
     sleep(Duration::from_secs(1)).await;
     let stopped = Instant::now();
-    assert_eq!(bench.stop(engine).await, End::Stopped);
+    let health = bench.health.clone();
+    let is_alive = tokio::spawn(async move {
+        sleep(Duration::from_secs(15)).await;
+        health.is_alive()
+    });
+    assert_eq!(bench.stop(engine).await, Exit::Stopped);
     assert_eq!(stopped.elapsed().as_secs(), 19);
+    assert!(is_alive.await.expect("an answer"), "SC-15");
     assert_eq!(
         (bench.ids_in(NEXT), bench.broker.left()),
         (vec!["0".to_owned()], 9)
@@ -306,7 +333,7 @@ async fn a_shutdown_finishes_what_is_at_the_runtime_and_gives_the_rest_back() {
 
 /// SC-79
 #[tokio::test(start_paused = true)]
-async fn an_idle_process_ends_at_once_in_every_state() {
+async fn an_idle_process_exits_at_once_in_every_state() {
     for readiness in [Readiness::Waiting, Readiness::Ready { concurrency: 1 }] {
         let bench = Bench::new();
         bench.runtime.set(readiness);
@@ -325,7 +352,7 @@ async fn an_idle_process_ends_at_once_in_every_state() {
 
 /// SC-80
 #[tokio::test(start_paused = true)]
-async fn at_the_end_of_the_grace_period_what_is_unfinished_is_given_back() {
+async fn unfinished_messages_are_requeued_at_the_end_of_the_grace_period() {
     let bench = Bench::new();
     bench
         .runtime
@@ -334,14 +361,33 @@ async fn at_the_end_of_the_grace_period_what_is_unfinished_is_given_back() {
     let engine = bench.start();
     sleep(Duration::from_secs(1)).await;
     let stopped = Instant::now();
-    assert_eq!(bench.stop(engine).await, End::Stopped);
+    assert_eq!(bench.stop(engine).await, Exit::Stopped);
     assert_eq!(stopped.elapsed().as_secs(), 27);
     assert_eq!(bench.broker.left(), 1);
 }
 
+/// SC-80
+#[tokio::test(start_paused = true)]
+async fn an_unresponsive_broker_delays_the_exit_by_a_second() {
+    let mut bench = Bench::new();
+    bench.settings.concurrency = 8;
+    bench.runtime.set(Readiness::Ready { concurrency: 8 });
+    for id in 0..8 {
+        let takes = Script::Takes(Duration::from_hours(1));
+        bench.runtime.script(&id.to_string(), takes);
+    }
+    bench.broker.put(OWN, (0..8).map(message));
+    let engine = bench.start();
+    sleep(Duration::from_secs(1)).await;
+    bench.broker.hang();
+    let stopped = Instant::now();
+    assert_eq!(bench.stop(engine).await, Exit::Stopped);
+    assert_eq!(stopped.elapsed().as_secs(), 28);
+}
+
 /// SC-101
 #[tokio::test(start_paused = true)]
-async fn a_panic_gives_its_message_back_and_five_in_a_minute_end_the_process() {
+async fn a_panic_requeues_its_message_and_five_in_a_minute_terminate_the_process() {
     let bench = Bench::new();
     bench.runtime.script_once("1", Script::Panics);
     bench.broker.put(OWN, (0..3).map(message));
@@ -352,13 +398,13 @@ async fn a_panic_gives_its_message_back_and_five_in_a_minute_end_the_process() {
     assert_eq!(ids, ["0", "1", "2"]);
     bench.runtime.script("9", Script::Panics);
     bench.broker.put(OWN, [message(9)]);
-    assert_eq!(engine.await.expect("an end"), End::Panics);
+    assert_eq!(engine.await.expect("an end"), Exit::Panics);
     assert_eq!(bench.broker.left(), 1);
 }
 
 /// SC-21, SC-72, SC-74
 #[tokio::test(start_paused = true)]
-async fn a_call_of_a_lost_delivery_is_finished_and_its_result_is_not_sent() {
+async fn the_call_of_a_lost_delivery_finishes_and_its_result_is_discarded() {
     let bench = Bench::new();
     bench
         .runtime
@@ -375,7 +421,7 @@ async fn a_call_of_a_lost_delivery_is_finished_and_its_result_is_not_sent() {
     assert_eq!(
         bench.runtime.broken_off(),
         0,
-        "a runtime that is hung up ends itself"
+        "a runtime whose connection is closed exits"
     );
     bench.stop(engine).await;
 }

@@ -1,4 +1,4 @@
-//! Messages that wait for a slot, in the order in which they came (SC-46).
+//! Prefetched messages that wait for a slot, in delivery order (SC-46).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::broker::Delivery;
 
-/// Messages, and since when they wait.
+/// Messages, and when they were queued.
 #[derive(Default)]
 pub(super) struct Waiting(VecDeque<(Instant, Delivery)>);
 
@@ -20,7 +20,7 @@ impl Waiting {
         self.0.push_front((Instant::now(), delivery));
     }
 
-    /// The next one that is still ours.
+    /// The next message whose delivery is not lost.
     pub(super) fn pop(&mut self) -> Option<Delivery> {
         while let Some((_, delivery)) = self.0.pop_front() {
             if !delivery.receipt.is_lost() {
@@ -43,7 +43,10 @@ impl Waiting {
         self.take(|since, _| now - since >= age)
     }
 
-    pub(super) fn take_those(&mut self, mut which: impl FnMut(&Delivery) -> bool) -> Vec<Delivery> {
+    pub(super) fn take_matching(
+        &mut self,
+        mut which: impl FnMut(&Delivery) -> bool,
+    ) -> Vec<Delivery> {
         self.take(|_, delivery| which(delivery))
     }
 

@@ -6,7 +6,7 @@ use crate::envelope::{Message, value_in};
 
 const TRACEPARENT: &str = "traceparent";
 
-/// Which span of which trace.
+/// A trace context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TraceContext {
     /// 32 hexadecimal digits.
@@ -17,7 +17,7 @@ pub(super) struct TraceContext {
 }
 
 impl TraceContext {
-    /// What a message's headers say.
+    /// Reads the trace context from a message's headers.
     pub(super) fn of(body: &[u8]) -> Option<Self> {
         let message = Message::read(body).ok()?;
         let written = value_in(message.headers?, TRACEPARENT)?;
@@ -60,7 +60,7 @@ impl TraceContext {
         )
     }
 
-    /// The message with this context in its headers; all other bytes stay as they are. `None`: it has no place for one.
+    /// The message with this context in its headers, all other bytes unchanged; `None` if it cannot carry headers.
     pub(super) fn spliced_into(&self, body: &[u8]) -> Option<Vec<u8>> {
         let text = std::str::from_utf8(body).ok()?;
         let message = Message::read(body).ok()?;
@@ -90,7 +90,7 @@ impl TraceContext {
     }
 }
 
-/// The text with another first member in the object that begins at or behind `start`.
+/// Inserts a first member into the object that begins at or after `start`.
 fn with_member(text: &str, start: usize, member: &str) -> Option<Vec<u8>> {
     let open = start + text[start..].find('{')? + 1;
     let is_empty = text[open..].trim_start().starts_with('}');
@@ -102,13 +102,13 @@ fn with_member(text: &str, start: usize, member: &str) -> Option<Vec<u8>> {
     )
 }
 
-/// Where a slice of a text begins.
+/// The byte offset of a slice within a text.
 fn offset(text: &str, slice: &str) -> Option<usize> {
     let offset = slice.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
     (offset + slice.len() <= text.len()).then_some(offset)
 }
 
-/// So many random hexadecimal digits, not all of them 0.
+/// A random hexadecimal id that is not all zeros.
 pub(super) fn random_id(digits: usize) -> String {
     let digit = || char::from_digit(fastrand::u32(0..16), 16).unwrap_or('1');
     let mut id: String = std::iter::repeat_with(digit).take(digits).collect();

@@ -1,4 +1,4 @@
-//! Sends finished spans in batches: OTLP by HTTP and JSON.
+//! Exports finished spans in batches: OTLP over HTTP with JSON.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,13 +7,13 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::{Secret, Traces};
-use crate::gateway::http::{Client, Endpoint};
+use crate::http::{Client, Endpoint};
 
-/// How many spans are sent at once, and how long the first of them waits.
+/// Maximum batch size, and how long the first span of a batch waits.
 const BATCH: usize = 256;
 const WAIT: Duration = Duration::from_secs(2);
 
-/// A span that has ended.
+/// A finished span.
 #[derive(Debug)]
 pub(super) struct Finished {
     pub(super) trace: String,
@@ -21,12 +21,12 @@ pub(super) struct Finished {
     pub(super) parent: Option<String>,
     pub(super) name: &'static str,
     pub(super) kind: SpanKind,
-    pub(super) begun: SystemTime,
+    pub(super) started: SystemTime,
     pub(super) ended: SystemTime,
     pub(super) succeeded: bool,
 }
 
-/// OTLP's numbers.
+/// Span kinds, as numbered by OTLP.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SpanKind {
     Client = 3,
@@ -49,7 +49,7 @@ impl Exporter {
         })
     }
 
-    /// Sends until there are no spans any more. A collector that does not answer costs its spans, and nothing else.
+    /// Runs until the channel is closed. If the collector is unavailable, spans are dropped.
     pub(super) async fn run(mut self, mut spans: mpsc::Receiver<Finished>) {
         while let Some(first) = spans.recv().await {
             let mut batch = vec![first];
@@ -63,8 +63,8 @@ impl Exporter {
             let body = body(&self.service, &batch).to_string().into_bytes();
             match self.client.post("", &self.headers, body.into()).await {
                 Ok(200..=299) => {}
-                Ok(status) => tracing::debug!(status, "the collector does not take spans"),
-                Err(error) => tracing::debug!("the collector cannot be reached: {error}"),
+                Ok(status) => tracing::debug!(status, "the collector rejected spans"),
+                Err(error) => tracing::debug!("cannot reach the collector: {error}"),
             }
         }
     }
@@ -93,7 +93,7 @@ fn span(span: &Finished) -> Value {
         "spanId": span.span,
         "name": span.name,
         "kind": span.kind as u8,
-        "startTimeUnixNano": nanoseconds(span.begun),
+        "startTimeUnixNano": nanoseconds(span.started),
         "endTimeUnixNano": nanoseconds(span.ended),
         "status": {"code": if span.succeeded { OK } else { ERROR }},
     });

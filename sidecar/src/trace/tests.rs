@@ -1,11 +1,16 @@
+mod fuzz;
+
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use super::Tracer;
 use super::context::TraceContext;
 use super::export::{Finished, SpanKind, body};
+use crate::config::Traces;
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
@@ -28,7 +33,7 @@ fn message(headers: &str) -> Bytes {
 
 /// SC-96
 #[test]
-fn the_context_is_spliced_in_and_all_else_stays() {
+fn the_context_is_spliced_in_without_other_changes() {
     let context = TraceContext {
         trace: TRACE.to_owned(),
         span: "1".repeat(16),
@@ -122,7 +127,7 @@ fn sampling_follows_the_parent_or_the_ratio() {
 
 /// SC-96
 #[test]
-fn a_full_queue_of_spans_holds_nothing_up() {
+fn a_full_span_queue_never_blocks() {
     let (tracer, mut told) = tracer(1.0, true);
     (0..100).for_each(|_| tracer.consume(&message("")).end(true));
     assert_eq!(std::iter::from_fn(|| told.try_recv().ok()).count(), 8);
@@ -130,14 +135,14 @@ fn a_full_queue_of_spans_holds_nothing_up() {
 
 /// SC-96
 #[test]
-fn spans_are_written_as_otlp() {
+fn spans_are_encoded_as_otlp() {
     let finished = Finished {
         trace: TRACE.to_owned(),
         span: PARENT.to_owned(),
         parent: None,
         name: "consume",
         kind: SpanKind::Consumer,
-        begun: UNIX_EPOCH + Duration::from_nanos(1),
+        started: UNIX_EPOCH + Duration::from_nanos(1),
         ended: UNIX_EPOCH + Duration::from_secs(2),
         succeeded: false,
     };
@@ -157,4 +162,25 @@ fn spans_are_written_as_otlp() {
         (&"1".into(), &"2000000000".into())
     );
     assert_eq!(span.get("parentSpanId"), None);
+}
+
+/// SC-96
+#[tokio::test]
+async fn an_endpoint_without_a_path_is_posted_to_at_its_root() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    let settings = Traces {
+        url: format!("http://{address}"),
+        service: "foo".to_owned(),
+        ratio: 1.0,
+        parent_based: true,
+        headers: Vec::new(),
+    };
+    let tracer = Tracer::start(&settings).expect("a tracer");
+    tracer.consume(&message("")).end(true);
+    drop(tracer);
+    let (mut stream, _) = listener.accept().await.expect("a connection");
+    let mut line = [0; 16];
+    stream.read_exact(&mut line).await.expect("a request");
+    assert_eq!(&line, b"POST / HTTP/1.1\r");
 }

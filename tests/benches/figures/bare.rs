@@ -230,7 +230,7 @@ impl Bare {
 
     fn scaling(&self, crowd: &Crowd, name: &str, uid: &str) -> Result<Option<ScalingObjects>> {
         let spec: AsyncActorSpec = serde_json::from_value(crowd.actor(name)["spec"].clone())?;
-        let Some(scaling) = spec.scaling_in_force() else {
+        let Some(scaling) = spec.effective_scaling() else {
             return Ok(None);
         };
         let objects = scaling_objects(&ScalingInputs {
@@ -283,7 +283,7 @@ impl Bare {
             Pods::Fixed(replicas) => Replicas::Enforced(replicas),
             Pods::Scaled => Replicas::Initial(0),
         };
-        Ok(workload(&inputs, uid, replicas).first().into_owned())
+        Ok(workload(&inputs, uid, replicas).to_create().into_owned())
     }
 
     async fn declare(&self, name: &str) -> Result<()> {

@@ -241,14 +241,15 @@ async fn module_folder(module: &Path, required: &str) -> Result<PathBuf> {
     Ok(PathBuf::from(process::output(list).await?.trim()))
 }
 
+/// Runs Go at low priority, since a cluster may run beside a build (`make demo`).
 fn go(module: &Path) -> Spec {
-    Spec::new("go", "go")
+    Spec::new("go", "nice")
         .inherit_env()
         .env("CGO_ENABLED", "0")
         .env("GOWORK", "off")
         .env("GOTOOLCHAIN", "local")
         .env("GOFLAGS", "")
-        .arg("-C")
+        .args(["-n", "10", "go", "-C"])
         .arg(module.display())
 }
 

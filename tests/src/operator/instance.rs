@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use super::command::Listening;
 use crate::cluster::InstanceState;
+use crate::command::Listening;
 use crate::error::{Error, Result};
 use crate::eventually::{NotYet, eventually};
 use crate::process::{Process, Signal, Spec};
@@ -124,19 +124,26 @@ impl Instance {
     /// # Errors
     /// When the process exits, or is not ready after a minute.
     pub async fn wait_ready(&self) -> Result<()> {
-        let url = format!("{}/readyz", self.health);
-        let client = crate::http_client()?;
         let what = format!("{} is ready", self.process.name());
         let ready = eventually(what, Duration::from_mins(1), async || {
-            let answer = client.get(&url).send().await?;
-            let (status, body) = (answer.status(), answer.text().await?);
-            if status == 200 {
-                Ok(())
-            } else {
-                Err(NotYet::new(format!("{status} {body}")))
-            }
+            self.is_ready().await.map_err(NotYet::new)
         });
         self.process.alive_while(ready).await
+    }
+
+    /// Reads `/readyz` once.
+    ///
+    /// # Errors
+    /// Unless it returns 200; the error contains what is pending.
+    pub async fn is_ready(&self) -> Result<()> {
+        let url = format!("{}/readyz", self.health);
+        let answer = crate::http_client()?.get(&url).send().await?;
+        let (status, body) = (answer.status(), answer.text().await?);
+        if status == 200 {
+            return Ok(());
+        }
+        let name = self.process.name();
+        Err(Error::Other(format!("{name}: {status} {body}")))
     }
 
     /// The sum of all samples of a metric.

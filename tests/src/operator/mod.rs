@@ -1,7 +1,6 @@
 //! The operator as a user installs it: helm installs the chart, and our processes stand in for the pods of its
 //! Deployments, with the commands, environment and mounts that the Deployments specify.
 
-mod command;
 mod instance;
 mod program;
 
@@ -227,7 +226,6 @@ pub fn default_values(cluster: &Cluster) -> Value {
     if state.real {
         let (repository, tag) = real::OPERATOR_IMAGE;
         values["image"] = json!({"repository": repository, "tag": tag});
-        values["sidecar"] = json!({"image": real::SIDECAR_IMAGE});
         values["binding"] = json!({"runtimeImage": real::PYTHON_IMAGE});
     }
     values

@@ -11,8 +11,9 @@ use kube::Api;
 use kube::api::PostParams;
 
 use super::instance::{Instance, Launch};
-use super::{NAMESPACE, command, token_id};
+use super::{NAMESPACE, token_id};
 use crate::cluster::{Cluster, write_kubeconfig};
+use crate::command;
 use crate::error::{Error, Result, Trying};
 
 /// Longer than any test run.

@@ -1,5 +1,7 @@
 //! A client for RabbitMQ's management API, for tests.
 
+use std::time::Duration;
+
 use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -8,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{ADMIN, AccessLog, OPERATOR_PASSWORD};
 use crate::cluster::RabbitMqState;
 use crate::error::{Error, Result};
+use crate::eventually::{check, eventually};
 
 /// The administrator's client for a cluster's virtual host.
 #[derive(Debug, Clone)]
@@ -200,6 +203,23 @@ impl RabbitMq {
             .iter()
             .filter_map(|message| message["payload"].as_str().map(str::to_owned))
             .collect())
+    }
+
+    /// Waits for at least `count` messages in a queue, and takes all that are there.
+    ///
+    /// # Errors
+    /// After the timeout, or when a message is not JSON.
+    pub async fn take(&self, queue: &str, count: usize, timeout: Duration) -> Result<Vec<Value>> {
+        let mut found: Vec<Value> = Vec::new();
+        let what = format!("{count} messages are in {queue}");
+        eventually(what, timeout, async || {
+            for message in self.messages(queue, 1000, false).await? {
+                found.push(serde_json::from_str(&message)?);
+            }
+            check(found.len() >= count, format_args!("{} are", found.len()))
+        })
+        .await?;
+        Ok(found)
     }
 
     /// Lists the bindings of a queue.

@@ -4,11 +4,20 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::{NEXT_SIDECAR_IMAGE, OPERATOR_IMAGE, PAUSE_IMAGE, PYTHON_IMAGE, Readme, SIDECAR_IMAGE};
+use super::{
+    CRASHING_SIDECAR_IMAGE, NEXT_SIDECAR_IMAGE, OPERATOR_IMAGE, PAUSE_IMAGE, PYTHON_IMAGE, Page,
+    REGISTRY,
+};
 use crate::build;
-use crate::error::{Result, Trying};
+use crate::error::{Error, Result, Trying};
 use crate::operator::PROGRAMS;
 use crate::process::{self, Spec};
+
+/// The sidecar's program, and the name of its image.
+const SIDECAR: &str = "asya-sidecar";
+
+/// The page whose images are built under the names that it uses.
+const INSTALL: &str = "docs/install.md";
 
 /// The folders that images are built from.
 pub(super) struct Sources<'a> {
@@ -23,13 +32,15 @@ pub(super) struct Sources<'a> {
 /// Builds one archive of all images in a folder, and returns its path.
 pub(super) async fn archive(folder: &Path, sources: &Sources<'_>) -> Result<PathBuf> {
     std::fs::create_dir_all(folder).trying(format_args!("make {}", folder.display()))?;
-    let (pause, pods, operator) = tokio::try_join!(
+    let (pause, pods, operator, sidecar) = tokio::try_join!(
         pause(folder, sources.node),
         pods(folder),
-        operator(folder, sources.programs),
+        shipped(folder, "operator", sources.programs, &PROGRAMS),
+        shipped(folder, "sidecar", sources.programs, &[SIDECAR]),
     )?;
     let python = Layer::take(folder, "python", &sources.python.join("layer.tar")).await?;
-    let readme = Readme::read()?;
+    let [operator_to_install, sidecar_to_install] = Page::read(INSTALL)?.images()?;
+    let default = default_tag()?;
     let (repository, tag) = OPERATOR_IMAGE;
     let stand_in = |name: &str, program: &[&str]| {
         let start = [&["/usr/bin/python3"], program].concat();
@@ -39,11 +50,18 @@ pub(super) async fn archive(folder: &Path, sources: &Sources<'_>) -> Result<Path
         });
         (name.to_owned(), vec![&python, &pods], config)
     };
-    // The same configuration as in the shipped image (`image/archive.py`).
-    let shipped = |name: &str| {
+    // The same configurations as in the shipped images (`image/archive.py`).
+    let shipped_operator = |name: String| {
         let config =
             json!({"User": "65532:65532", "WorkingDir": "/", "Entrypoint": ["/asya-controller"]});
-        (name.to_owned(), vec![&operator], config)
+        (name, vec![&operator], config)
+    };
+    let shipped_sidecar = |name: &str| {
+        let config = json!({
+            "User": "65532:65532", "WorkingDir": "/", "Entrypoint": ["/asya-sidecar"],
+            "Env": ["MALLOC_ARENA_MAX=1", "MALLOC_MMAP_THRESHOLD_=1048576"],
+        });
+        (name.to_owned(), vec![&sidecar], config)
     };
     let images = [
         (
@@ -52,9 +70,12 @@ pub(super) async fn archive(folder: &Path, sources: &Sources<'_>) -> Result<Path
             json!({"Entrypoint": ["/pause"]}),
         ),
         stand_in(PYTHON_IMAGE, &[]),
-        stand_in(SIDECAR_IMAGE, &["/pods/sidecar.py"]),
-        stand_in(NEXT_SIDECAR_IMAGE, &["/pods/sidecar.py"]),
-        // The image of README's first actor, and the default runtime image of bindings.
+        stand_in(CRASHING_SIDECAR_IMAGE, &["/pods/sidecar.py"]),
+        shipped_sidecar(&format!("{REGISTRY}/{SIDECAR}:{tag}")),
+        shipped_sidecar(NEXT_SIDECAR_IMAGE),
+        shipped_sidecar(&sidecar_to_install),
+        shipped_sidecar(&format!("docker.io/library/{SIDECAR}:{default}")),
+        // The image of the first actor of docs/install.md, and the default runtime image of bindings.
         stand_in("docker.io/me/hello:1", &[]),
         stand_in("docker.io/library/python:3.13-slim", &[]),
         // The name that the KAITO simulator uses.
@@ -62,8 +83,9 @@ pub(super) async fn archive(folder: &Path, sources: &Sources<'_>) -> Result<Path
             "docker.io/library/kaito-base:first",
             &["/pods/model.py", "5000"],
         ),
-        shipped(&format!("{repository}:{tag}")),
-        shipped(&readme.operator_image(repository)?),
+        shipped_operator(format!("{repository}:{tag}")),
+        shipped_operator(operator_to_install),
+        shipped_operator(format!("docker.io/library/asya-operator:{default}")),
     ];
     let mut manifest = Vec::new();
     for (number, (name, layers, config)) in images.into_iter().enumerate() {
@@ -88,6 +110,16 @@ pub(super) async fn archive(folder: &Path, sources: &Sources<'_>) -> Result<Path
     process::output(build::tar(folder, &archive)).await?;
     std::fs::remove_dir_all(folder).trying(format_args!("remove {}", folder.display()))?;
     Ok(archive)
+}
+
+/// The tag of images whose names are the chart's defaults.
+fn default_tag() -> Result<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/asya-operator/Chart.yaml");
+    let text = std::fs::read_to_string(&path).trying(format_args!("read {}", path.display()))?;
+    let mut lines = text.lines();
+    let version = lines.find_map(|line| line.strip_prefix("appVersion: "));
+    let missing = || Error::Other(format!("{} has no appVersion", path.display()));
+    Ok(version.ok_or_else(missing)?.trim_matches('"').to_owned())
 }
 
 /// A layer in the archive's folder.
@@ -143,26 +175,28 @@ async fn pods(folder: &Path) -> Result<Layer> {
             copy(&path, &to.join(entry.file_name()))?;
         }
     }
-    let readme = Readme::read()?;
-    write(&to.join("hello.py"), &readme.block("", "python")?)?;
+    let install = Page::read(INSTALL)?;
+    write(&to.join("hello.py"), &install.block("", "python")?)?;
     Layer::pack(folder, "pods", &root).await
 }
 
-/// The files of the shipped image, laid out by the same script.
-async fn operator(folder: &Path, programs: &Path) -> Result<Layer> {
-    let stripped = fresh(folder, "programs")?;
-    for name in PROGRAMS {
+/// The files of a shipped image, laid out by the same script.
+async fn shipped(folder: &Path, image: &str, programs: &Path, names: &[&str]) -> Result<Layer> {
+    let stripped = fresh(folder, &format!("{image}-programs"))?;
+    for name in names {
         let strip = Spec::new("strip", "strip").inherit_env();
         let strip = strip.arg("-o").arg(stripped.join(name).display());
         process::output(strip.arg(programs.join(name).display())).await?;
     }
-    let root = fresh(folder, "operator-root")?;
+    let root = fresh(folder, &format!("{image}-root"))?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../image/root.sh");
     let lay_out = Spec::new("root.sh", script).inherit_env();
-    let paths = PROGRAMS.map(|name| stripped.join(name).display().to_string());
+    let paths = names
+        .iter()
+        .map(|name| stripped.join(name).display().to_string());
     process::output(lay_out.arg(root.display()).args(paths)).await?;
     std::fs::remove_dir_all(&stripped).trying(format_args!("remove {}", stripped.display()))?;
-    Layer::pack(folder, "operator", &root).await
+    Layer::pack(folder, image, &root).await
 }
 
 /// Creates a folder beside the archive's.

@@ -3,7 +3,7 @@
 
 mod images;
 mod node;
-mod readme;
+mod page;
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::process::{self, Spec};
 use crate::scenario::Scenario;
 
 pub(crate) use node::{Runtime, start};
-pub use readme::Readme;
+pub use page::Page;
 
 /// The node's address, which is that of its pod bridge.
 pub const ADDRESS: &str = "203.0.113.1";
@@ -25,11 +25,13 @@ pub const FAKE_TAINT: &str = "kwok.test/fake";
 
 /// Python with the programs of `pods/`, which are on its `PYTHONPATH`.
 pub const PYTHON_IMAGE: &str = "localhost/python:1";
-/// The stand-in for the sidecar.
-pub const SIDECAR_IMAGE: &str = "localhost/asya-sidecar:1";
-/// The same image under another name, for upgrades.
+/// A sidecar in Python that can be made to crash.
+pub const CRASHING_SIDECAR_IMAGE: &str = "localhost/python-sidecar:1";
+/// The sidecar's image under another name, for upgrades.
 pub const NEXT_SIDECAR_IMAGE: &str = "localhost/asya-sidecar:2";
-/// The repository and tag of the operator's image.
+/// The registry of our images. Nothing is pulled from it.
+pub const REGISTRY: &str = "localhost";
+/// The repository and tag of the operator's image. The default image of sidecars lies beside it.
 pub const OPERATOR_IMAGE: (&str, &str) = ("localhost/asya-operator", "1");
 /// The image that holds a pod's namespaces.
 pub(crate) const PAUSE_IMAGE: &str = "localhost/pause:1";

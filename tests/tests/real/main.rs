@@ -5,8 +5,11 @@
 
 mod binding;
 mod broker;
+mod concurrency;
 mod operations;
-mod readme;
+mod pages;
+mod release;
+mod restarts;
 mod restricted;
 mod scaling;
 mod shutdown;

@@ -27,7 +27,7 @@ async fn answers(scenario: &Scenario, broker: Broker, kind: &str) -> Result<()> 
     Ok(())
 }
 
-/// POD-1 to POD-8, RUN-10 to RUN-16, RMQ-4, SQS-2
+/// POD-1 to POD-8, RUN-10 to RUN-16, RMQ-4, SQS-2, SC-114
 #[tokio::test]
 async fn handled_message_puts_its_result_into_the_next_queue() {
     Scenario::run("standalone", async |scenario| {

@@ -7,6 +7,8 @@ mod outage;
 mod pods;
 mod refusals;
 mod rotation;
+mod silence;
+mod spoiled;
 mod stream;
 
 use std::time::Duration;
@@ -22,6 +24,7 @@ use kube::api::{ListParams, PostParams};
 use serde_json::{Value, json};
 
 const WAIT: Duration = Duration::from_secs(30);
+const INJECTOR: &str = "asya-operator-injector";
 const REVIEWS: &str = "asya_webhook_reviews_total";
 
 /// A cluster with a controller and the webhook's replicas.
@@ -35,8 +38,13 @@ pub(crate) struct Stage {
 impl Stage {
     /// Installs the chart and starts both programs, with additional flags for the controller.
     pub(crate) async fn set(flags: &[&str]) -> Result<Self> {
+        Self::set_with(json!({}), flags).await
+    }
+
+    /// The same, with other values of the chart.
+    async fn set_with(values: Value, flags: &[&str]) -> Result<Self> {
         let cluster = RunningCluster::start(Options::default()).await?;
-        let operator = Operator::install(&cluster, json!({})).await?;
+        let operator = Operator::install(&cluster, values).await?;
         let controller = control(&operator, "controller", flags).await?;
         Ok(Self {
             webhook: Webhook::start(&operator).await?,

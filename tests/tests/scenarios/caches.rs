@@ -1,5 +1,7 @@
 //! What the operator caches, judged by the lists and watches that it requests.
 
+mod event_lists;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

@@ -5,11 +5,11 @@ mod rotation;
 use std::time::{Duration, Instant};
 
 use asya_certs::certificate::{Certificate, Fingerprint};
-use asya_certs::data::{AUTHORITIES, AUTHORITY_KEY, Data, LEAF, LEAF_KEY, NEXT, NEXT_KEY};
-use asya_certs::mint::{Authority, Settings};
+use asya_certs::data::{CA_BUNDLE, CA_KEY, Data, LEAF, LEAF_KEY, NEXT_CA, NEXT_CA_KEY};
+use asya_certs::mint::{Ca, Settings};
 use asya_certs::secret::TlsSecret;
 use asya_certs::serve::{Certificates, Trusted};
-use asya_certs::store::authority_secret;
+use asya_certs::store::ca_secret_name;
 use asya_tests::cluster::{Cluster, Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::{Instance, Launch, Operator};
@@ -77,11 +77,11 @@ impl Stage {
 
     async fn secret(&self) -> Result<TlsSecret, kube::Error> {
         let mut secret = self.secrets.get(SECRET).await?;
-        if let Some(keys) = self.secrets.get_opt(&authority_secret(SECRET)).await? {
-            secret.data = secret.data.with(&keys.data);
+        if let Some(keys) = self.secrets.get_opt(&ca_secret_name(SECRET)).await? {
+            secret.data = secret.data.with_ca_keys(&keys.data);
         }
         let mut keys = self.keys.lock().unwrap();
-        for key in [LEAF_KEY, AUTHORITY_KEY, NEXT_KEY] {
+        for key in [LEAF_KEY, CA_KEY, NEXT_CA_KEY] {
             let text = secret.data.get(key).unwrap_or_default();
             let text = String::from_utf8_lossy(text);
             let secret = text
@@ -98,8 +98,8 @@ impl Stage {
         let secret = eventually(format!("{what} is repaired"), SOON, async || {
             let secret = self.secret().await?;
             let bundle = secret.bundle();
-            let (leaf, _) = (bundle.leaf?, bundle.signer?);
-            leaf.judge(&names, Timestamp::now())?;
+            let (leaf, _) = (bundle.leaf?, bundle.current_ca?);
+            leaf.verify(&names, Timestamp::now())?;
             check(bundle.next.is_none(), "a rotation is under way")?;
             Ok(secret)
         })
@@ -110,8 +110,8 @@ impl Stage {
             format!("the replica serves after {what}"),
             FOLLOWED,
             async || {
-                let shown = self.replica.shown();
-                check(shown.leaf_ends == Some(ends), format_args!("{shown:?}"))?;
+                let shown = self.replica.metrics();
+                check(shown.leaf_expires == Some(ends), format_args!("{shown:?}"))?;
                 self.replica.ready(Timestamp::now()).map_err(NotYet::new)
             },
         )
@@ -125,7 +125,7 @@ impl Stage {
         let before = self.secret().await?;
         let mut broken = before.clone();
         change(&mut broken.data);
-        let (_, keys) = before.data.clone().split();
+        let (_, keys) = before.data.clone().split_off_ca_keys();
         broken.data = in_webhooks_secret(broken.data, &keys);
         let broken = self
             .secrets
@@ -168,8 +168,8 @@ impl Stage {
 /// Keeps what belongs in the webhook's Secret, and CA keys that differ from `keys`, which a manual edit may have put
 /// there.
 fn in_webhooks_secret(data: Data, keys: &Data) -> Data {
-    let (mut own, changed) = data.split();
-    for key in [AUTHORITY_KEY, NEXT, NEXT_KEY] {
+    let (mut own, changed) = data.split_off_ca_keys();
+    for key in [CA_KEY, NEXT_CA, NEXT_CA_KEY] {
         if let Some(text) = changed.get(key)
             && changed.get(key) != keys.get(key)
         {
@@ -188,16 +188,16 @@ fn leaf(secret: &TlsSecret) -> Certificate {
     secret.bundle().leaf.unwrap().certificate
 }
 
-fn signer(secret: &TlsSecret) -> Fingerprint {
-    secret.bundle().signer.unwrap().certificate.fingerprint
+fn current_ca(secret: &TlsSecret) -> Fingerprint {
+    secret.bundle().current_ca.unwrap().certificate.fingerprint
 }
 
 /// An edit of the Secret.
 type Fault<'a> = &'a dyn Fn(&mut Data);
 
 /// Puts a leaf of this CA into the Secret, made with other settings or at another time.
-fn put_leaf(data: &mut Data, authority: &Authority, settings: &Settings, made: Timestamp) {
-    let leaf = authority.issue(settings, made).unwrap();
+fn put_leaf(data: &mut Data, ca: &Ca, settings: &Settings, made: Timestamp) {
+    let leaf = ca.issue(settings, made).unwrap();
     data.set(LEAF, &leaf.certificate.pem());
     data.set(LEAF_KEY, &leaf.key);
 }
@@ -219,7 +219,7 @@ async fn damaged_webhook_certificates_are_repaired() {
         is_as_documented(&secret);
         let second = stage.start("second", &[]).await?;
         leaves_are_repaired(&stage, &secret).await?;
-        authorities_are_repaired(&stage).await?;
+        cas_are_repaired(&stage).await?;
         the_next_leader_goes_on(&stage, &first, &second).await?;
         stage.nothing_leaked(&[&first, &second]).await?;
         rotation::is_applied(&stage).await?;
@@ -240,7 +240,7 @@ fn is_as_documented(secret: &TlsSecret) {
     };
     let bundle = secret.bundle();
     assert!(nearly(leaf.not_after, 30), "{leaf:?}");
-    assert!(nearly(bundle.authorities[0].not_after, 365), "{bundle:?}");
+    assert!(nearly(bundle.cas[0].not_after, 365), "{bundle:?}");
     assert!(leaf.not_before < Timestamp::now() - Duration::from_mins(9));
     let managers = secret.metadata.managed_fields.iter().flatten();
     let managers: Vec<_> = managers.filter_map(|it| it.manager.as_deref()).collect();
@@ -249,14 +249,14 @@ fn is_as_documented(secret: &TlsSecret) {
 
 /// The CA issues a new leaf and stays.
 async fn leaves_are_repaired(stage: &Stage, before: &TlsSecret) -> Result<()> {
-    let ours = before.bundle().signer.map_err(Error::other)?;
+    let ours = before.bundle().current_ca.map_err(Error::other)?;
     let other =
-        Authority::new(&Settings::of(Vec::new()), Timestamp::now()).map_err(Error::other)?;
+        Ca::new(&Settings::with_defaults(Vec::new()), Timestamp::now()).map_err(Error::other)?;
     let (usual, day) = (
-        Settings::of(names(stage.operator.namespace())),
+        Settings::with_defaults(names(stage.operator.namespace())),
         Duration::from_hours(24),
     );
-    let nameless = Settings::of(names("elsewhere"));
+    let nameless = Settings::with_defaults(names("elsewhere"));
     let now = Timestamp::now();
     let garbage = "-----BEGIN PRIVATE KEY-----\nZ2FyYmFnZQ==\n-----END PRIVATE KEY-----\n";
     let faults: [(&str, Fault); 7] = [
@@ -283,28 +283,32 @@ async fn leaves_are_repaired(stage: &Stage, before: &TlsSecret) -> Result<()> {
     ];
     for (what, fault) in faults {
         let repaired = stage.breaks(what, fault).await?;
-        assert_eq!(signer(&repaired), ours.certificate.fingerprint, "{what}");
-        assert_eq!(repaired.bundle().authorities.len(), 1, "{what}");
+        assert_eq!(
+            current_ca(&repaired),
+            ours.certificate.fingerprint,
+            "{what}"
+        );
+        assert_eq!(repaired.bundle().cas.len(), 1, "{what}");
     }
     Ok(())
 }
 
 /// The leaf keeps serving while a new CA is being distributed.
-async fn authorities_are_repaired(stage: &Stage) -> Result<()> {
+async fn cas_are_repaired(stage: &Stage) -> Result<()> {
     let before = stage.secret().await?;
     let repaired = stage
         .breaks("ca.key that is garbage", |data| {
-            data.set(AUTHORITY_KEY, "x");
+            data.set(CA_KEY, "x");
         })
         .await?;
     let fingerprints = |secret: &TlsSecret| -> Vec<Fingerprint> {
-        let all = secret.bundle().authorities;
+        let all = secret.bundle().cas;
         all.iter().map(|it| it.fingerprint).collect()
     };
     let both = fingerprints(&repaired);
     assert_eq!(
         both,
-        [signer(&before), signer(&repaired)],
+        [current_ca(&before), current_ca(&repaired)],
         "old leaves are trusted"
     );
 
@@ -313,11 +317,11 @@ async fn authorities_are_repaired(stage: &Stage) -> Result<()> {
         .delete(SECRET, &DeleteParams::default())
         .await?;
     let anew = stage.good("a deleted Secret").await?;
-    assert!(!both.contains(&signer(&anew)));
+    assert!(!both.contains(&current_ca(&anew)));
     let anew = stage
-        .breaks("ca.crt that is garbage", |data| data.set(AUTHORITIES, "x"))
+        .breaks("ca.crt that is garbage", |data| data.set(CA_BUNDLE, "x"))
         .await?;
-    assert!(anew.data.get(NEXT).is_none());
+    assert!(anew.data.get(NEXT_CA).is_none());
     Ok(())
 }
 
@@ -334,7 +338,7 @@ async fn the_next_leader_goes_on(stage: &Stage, first: &Instance, second: &Insta
     let took = killed.elapsed();
     eprintln!("SIGKILL: the next leader had repaired the Secret after {took:?}");
     assert!(took <= TAKEOVER, "{took:?}");
-    assert_eq!(signer(&after), signer(&before), "the same CA");
+    assert_eq!(current_ca(&after), current_ca(&before), "the same CA");
     let writes = audit.writes_since(mark, &stage.operator.user()).await?;
     let writes = writes.iter().filter(|write| write.name == SECRET);
     let by: Vec<_> = writes

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use asya_tests::Error;
 use asya_tests::cluster::{CONTAINER, MODE};
 use asya_tests::counting_proxy::{CountingProxy, Moment};
 use asya_tests::eventually::{NotYet, check, eventually};
@@ -10,8 +11,10 @@ use futures::TryStreamExt;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::policy::v1::Eviction;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
+use kube::core::Status;
 use serde_json::json;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -49,6 +52,38 @@ async fn a_deployment_of_three_becomes_available() {
             check(available == Some(3), format_args!("{available:?}"))
         })
         .await
+    })
+    .await;
+}
+
+/// ROLL-4: an eviction that names another uid spares the pod.
+#[tokio::test]
+async fn eviction_that_names_another_uid_is_refused() {
+    Scenario::run("evictions", async |scenario| {
+        let api = scenario.api::<Pod>();
+        let params = PostParams::default();
+        let created = api.create(&params, &pod("web-0", &json!({}))).await?;
+        let evict = async |uid: &str| {
+            let eviction: Eviction = serde_json::from_value(json!({
+                "metadata": {"name": "web-0"},
+                "deleteOptions": {"preconditions": {"uid": uid}},
+            }))?;
+            let evicted = api
+                .create_subresource("eviction", "web-0", &params, &eviction)
+                .await;
+            Ok::<_, Error>(evicted.map(|_: Status| ()))
+        };
+        let refused = evict("another").await?;
+        assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 409));
+        assert!(
+            api.get("web-0")
+                .await?
+                .metadata
+                .deletion_timestamp
+                .is_none()
+        );
+        evict(&created.metadata.uid.unwrap_or_default()).await??;
+        Ok(())
     })
     .await;
 }

@@ -56,7 +56,7 @@ fn objects(
         namespace: scenario.namespace(),
         actor,
         uid: "1b6c0a35-6a9a-4f0e-8d59-2d3a1a4f5b60",
-        scaling: spec.scaling_in_force().unwrap(),
+        scaling: spec.effective_scaling().unwrap(),
         target: ScaleTarget::workload(kind, actor),
         transport,
         names: &transport.names_of(scenario.namespace(), actor),

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod granted;
+mod users;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -164,7 +164,7 @@ async fn target_with_another_autoscaler_or_deleted_target_is_not_scaled() {
         };
         let status = status_is(scenario, &name, "has a rival", SOON, refused).await?;
         assert_eq!(condition(&status, "TargetResolved"), ("True", "Resolved"));
-        assert!(status.to_string().contains("HorizontalPodAutoscaler theirs scales Deployment model"), "{status}");
+        assert!(status.to_string().contains("HorizontalPodAutoscaler theirs already scales Deployment model"), "{status}");
         let ours = of_keda(scenario, "ScaledObject");
         assert!(ours.get_opt(&name).await?.is_none());
 

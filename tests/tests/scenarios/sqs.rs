@@ -173,7 +173,7 @@ async fn transport_trusts_the_private_ca_that_it_names() {
     let cluster = RunningCluster::start(options).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "privateca", async |scenario| {
         let endpoint = cluster.state().sqs.clone().expect("it was asked for");
-        let proxy = TlsProxy::start(&cluster, &endpoint).await?;
+        let proxy = TlsProxy::start(cluster.folder(), &endpoint).await?;
         let mut trusts = default_values(&cluster)["transports"]["sqs"].clone();
         trusts["config"]["endpoint"] = json!(proxy.url);
         let doubts = trusts.clone();

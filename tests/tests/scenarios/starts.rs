@@ -130,8 +130,9 @@ async fn new_script_rolls_pods_unless_paused_or_reconciled_once() {
         let log = log_of(&cluster, &second);
         let warned = log.lines().any(|line| {
             line.contains("WARN")
-                && line
-                    .contains("cannot write the runtime script's ConfigMap in its home namespace")
+                && line.contains(
+                    "cannot write the runtime script's ConfigMap in the runtime namespace",
+                )
                 && line.contains(HOME)
         });
         assert!(warned, "{log}");

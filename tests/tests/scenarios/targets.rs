@@ -5,6 +5,7 @@ mod kept;
 mod lossy;
 mod mounted;
 mod obstacles;
+mod outage;
 mod refused;
 mod replaced;
 mod rest;

@@ -1,9 +1,10 @@
 //! Upgrades from another commit of this project and back, with actors and bindings at work.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use asya_shared::names::{RUNTIME_CONFIG_MAP, label};
 use asya_tests::audit::Write;
 use asya_tests::cluster::{Cluster, Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
@@ -14,7 +15,7 @@ use asya_tests::scenario::Scenario;
 use asya_tests::webhook::Webhook;
 use asya_tests::{Error, Result};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{ListParams, PostParams};
 use serde_json::{Value, json};
 
@@ -65,7 +66,9 @@ impl Release {
     async fn start(&self, cluster: &Cluster) -> Result<Running> {
         prepare(cluster).await?;
         let helm = Helm::four(cluster);
-        helm.with_chart_at(&self.chart, &["upgrade", "--install"], json!({}))
+        // Another default image rolls standalone pods, as it should.
+        let values = json!({"sidecar": {"image": "asya-sidecar:latest"}});
+        helm.with_chart_at(&self.chart, &["upgrade", "--install"], values)
             .await?;
         let operator = Operator::installed(cluster).await?;
         let operator = operator.with_programs(&self.bin);
@@ -136,15 +139,29 @@ async fn populate(scenario: &Scenario) -> Result<usize> {
     Ok(names.len() + bound.len())
 }
 
-async fn pods(scenario: &Scenario) -> Result<BTreeSet<String>> {
-    let pods = scenario.api::<Pod>().list(&ListParams::default()).await?;
+/// The UIDs of pods: of all, or only of those that belong to other controllers.
+async fn pods(scenario: &Scenario, bound_only: bool) -> Result<BTreeSet<String>> {
+    let foreign = format!("!{}", label::WORKLOAD);
+    let selector = if bound_only { &*foreign } else { "" };
+    let pods = ListParams::default().labels(selector);
+    let pods = scenario.api::<Pod>().list(&pods).await?;
     Ok(pods.into_iter().filter_map(|it| it.metadata.uid).collect())
 }
 
-/// Whether a release may write this when it is upgraded: what status says, Events, and the CRD.
-fn is_expected(write: &Write) -> bool {
+/// The runtime script that pods mount.
+async fn script(scenario: &Scenario) -> Result<Option<BTreeMap<String, String>>> {
+    let script = scenario.api::<ConfigMap>().get(RUNTIME_CONFIG_MAP).await?;
+    Ok(script.data)
+}
+
+/// Whether a release may write this when it is upgraded: what status says, Events, and the CRD; with a new runtime
+/// script also the ConfigMap and the workloads of standalone actors.
+fn is_expected(write: &Write, new_script: bool) -> bool {
     let status = (&*write.resource, &*write.subresource) == ("asyncactors", "status");
-    status || matches!(&*write.resource, "events" | "customresourcedefinitions")
+    let of_script = matches!(&*write.resource, "configmaps" | "deployments");
+    status
+        || matches!(&*write.resource, "events" | "customresourcedefinitions")
+        || (new_script && of_script)
 }
 
 /// ROLL-8, OPS-8, WRK-5, QUE-8
@@ -169,7 +186,9 @@ async fn upgrade_and_downgrade_write_nothing_but_status_and_restart_no_pod() {
         };
         writes.end().await?;
         let rabbitmq = cluster.rabbitmq()?;
-        let (broker, before) = (rabbitmq.access_log(), pods(scenario).await?);
+        let broker = rabbitmq.access_log();
+        let (before, foreign) = (pods(scenario, false).await?, pods(scenario, true).await?);
+        let mut rolled = false;
         let hand = Hand::new(scenario.client(), scenario.namespace(), "user");
         let template = async || -> Result<Value> {
             let live = hand.get(Kind::DEPLOYMENT, TEMPLATED).await?;
@@ -178,6 +197,7 @@ async fn upgrade_and_downgrade_write_nothing_but_status_and_restart_no_pod() {
         let templated = template().await?;
         for (what, release) in [("upgrade", &today), ("downgrade", &former)] {
             let (mark, calls) = (writes.audit.mark().await?, broker.mark()?);
+            let previous_script = script(scenario).await?;
             running.stop().await?;
             running = release.start(&cluster).await?;
             let all = f64::from(u32::try_from(count).map_err(Error::other)?);
@@ -189,9 +209,13 @@ async fn upgrade_and_downgrade_write_nothing_but_status_and_restart_no_pod() {
             .await?;
             writes.end().await?;
             let written = writes.since(mark).await?;
-            let (expected, others): (Vec<_>, Vec<_>) = written.into_iter().partition(is_expected);
+            let new_script = script(scenario).await? != previous_script;
+            rolled |= new_script;
+            let (expected, others): (Vec<_>, Vec<_>) = written
+                .into_iter()
+                .partition(|it| is_expected(it, new_script));
             eprintln!(
-                "{what} of {count} actors: {} writes of status, Events and the CRD",
+                "{what} of {count} actors: {} expected writes, new script: {new_script}",
                 expected.len()
             );
             assert!(others.is_empty(), "{what}: {others:#?}");
@@ -199,7 +223,9 @@ async fn upgrade_and_downgrade_write_nothing_but_status_and_restart_no_pod() {
             // KEDA counts messages as the same user.
             calls.retain(|call| call.agent.starts_with(OPERATOR_AGENT));
             assert_eq!(besides_lists(&rabbitmq, calls), [], "{what}");
-            assert_eq!(pods(scenario).await?, before, "{what}: pods were replaced");
+            let kept = if rolled { &foreign } else { &before };
+            let now = pods(scenario, rolled).await?;
+            assert_eq!(&now, kept, "{what}: pods were replaced");
             assert_eq!(template().await?, templated, "{what}");
         }
         running.stop().await

@@ -47,6 +47,20 @@ def digest(payload):
     return hashlib.sha256(payload.encode()).hexdigest()
 
 
+def campaign(payload):
+    """Does what the fault campaign asks for. What it returns asks for nothing more."""
+    note(payload["id"])
+    task = payload.pop("task", "pass")
+    time.sleep(payload.pop("seconds", 0))
+    if task == "fail":
+        raise ValueError("as the campaign asks")
+    if task == "consume":
+        return []
+    if task == "split":
+        return [dict(payload, part=part) for part in range(3)]
+    return payload
+
+
 def end(envelope):
     """An end actor: in envelope mode, and what it returns goes nowhere."""
     note(envelope.get("id"))

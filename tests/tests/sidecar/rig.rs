@@ -1,4 +1,4 @@
-//! What the tests share: brokers, sidecars and runtimes.
+//! Fixtures of the tests: brokers, sidecars and runtimes.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +12,7 @@ use asya_tests::{install_crypto_provider, ports, sqs};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-/// For what takes a moment on a busy machine.
+/// Timeout for fast operations on a busy machine.
 pub const SOON: Duration = Duration::from_secs(20);
 /// Quorum queues count deliveries.
 pub const QUORUM: &str = "quorum";
@@ -42,7 +42,7 @@ pub async fn shared_rabbitmq() -> Result<RabbitMq> {
     });
     let port = server.await?.broker;
     let server = STATE.get().ok_or_else(|| Error::other("no server"))?;
-    // A client of its own: that of another test's runtime ends with it.
+    // Its own client: one that another test created ends with that test's tokio runtime.
     rabbitmq::lodge(&server.through(port)?).await
 }
 
@@ -114,7 +114,7 @@ impl Actor {
             ("ASYA_ACTOR_NAME", name),
             ("ASYA_SOCKET_DIR", &folder),
             ("ASYA_METRICS_ADDR", &format!("127.0.0.1:{port}")),
-            // So that what is never to be told would be told (SC-9).
+            // At level debug, so that a leaked secret would show (SC-9).
             ("ASYA_LOG_LEVEL", "debug"),
             ("CALLS", &calls),
         ]))
@@ -129,7 +129,8 @@ impl Actor {
         self
     }
 
-    fn spec(&self, name: &str, program: impl Into<PathBuf>) -> Spec {
+    /// A program with the actor's settings, and a log of its own.
+    pub fn spec(&self, name: &str, program: impl Into<PathBuf>) -> Spec {
         let number = self.starts.fetch_add(1, Ordering::Relaxed);
         let spec =
             Spec::new(name, program).log(self.folder.path().join(format!("{name}-{number}.log")));
@@ -168,11 +169,12 @@ impl Actor {
             .collect())
     }
 
-    fn calls_file(&self) -> PathBuf {
+    /// The file to which the handler appends a line for each call.
+    pub fn calls_file(&self) -> PathBuf {
         self.folder.path().join("calls")
     }
 
-    /// All that sidecars and runtimes have printed.
+    /// All output of sidecars and runtimes.
     pub fn logs(&self) -> Result<String> {
         let mut all = String::new();
         for entry in std::fs::read_dir(self.folder.path()).map_err(Error::other)? {
@@ -184,13 +186,18 @@ impl Actor {
         Ok(all)
     }
 
-    /// A page of the sidecar: its status and text.
+    /// The folder of the socket and of the ready file.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Status and body of a page of the sidecar.
     pub async fn page(&self, path: &str) -> Result<(u16, String)> {
         let answer = reqwest::get(format!("http://127.0.0.1:{}{path}", self.port)).await?;
         Ok((answer.status().as_u16(), answer.text().await?))
     }
 
-    /// Waits until the sidecar takes messages.
+    /// Waits until the sidecar consumes messages.
     pub async fn is_ready(&self) -> Result<()> {
         eventually(format!("{} is ready", self.name), SOON, async || {
             let (status, words) = self.page("/readyz").await?;
@@ -199,7 +206,7 @@ impl Actor {
         .await
     }
 
-    /// Waits until the handler was called so often.
+    /// Waits until the handler was called this many times.
     pub async fn is_called(&self, times: usize) -> Result<()> {
         eventually(
             format!("{} is called {times} times", self.name),
@@ -212,7 +219,7 @@ impl Actor {
         .await
     }
 
-    /// SC-9: no log line tells a secret.
+    /// SC-9: no log line contains a secret.
     pub fn tells_no_secret(&self) -> Result<()> {
         let logs = self.logs()?;
         for secret in [OPERATOR_PASSWORD, "p%40ss%2Fw%3Ard"] {
@@ -228,7 +235,7 @@ impl Actor {
 }
 
 /// The folder of the programs.
-fn bin_folder() -> PathBuf {
+pub fn bin_folder() -> PathBuf {
     std::env::var_os("ASYA_BIN_DIR").map_or_else(
         || PathBuf::from(env!("CARGO_BIN_EXE_asya-cluster")).with_file_name(""),
         PathBuf::from,
@@ -252,7 +259,7 @@ pub async fn declare(broker: &RabbitMq, kind: &str, actors: &[&str]) -> Result<(
     Ok(())
 }
 
-/// Puts messages into an actor's queue.
+/// Publishes messages to an actor's queue.
 pub async fn put(
     broker: &RabbitMq,
     actor: &str,
@@ -269,23 +276,12 @@ pub async fn put(
     Ok(())
 }
 
-/// Waits for so many messages in an actor's queue, and takes them.
+/// Waits for this many messages in an actor's queue, and fetches them.
 pub async fn take(broker: &RabbitMq, actor: &str, count: usize) -> Result<Vec<Value>> {
-    let mut found: Vec<Value> = Vec::new();
-    eventually(format!("{count} messages for {actor}"), SOON, async || {
-        for message in broker
-            .messages(&format!("asya-{actor}"), 1000, false)
-            .await?
-        {
-            found.push(serde_json::from_str(&message)?);
-        }
-        check(found.len() >= count, format!("{} messages", found.len()))
-    })
-    .await?;
-    Ok(found)
+    broker.take(&format!("asya-{actor}"), count, SOON).await
 }
 
-/// Waits until an actor's queue is empty and nothing of it is in flight.
+/// Waits until an actor's queue is empty, with nothing in flight.
 pub async fn is_empty(broker: &RabbitMq, actor: &str) -> Result<()> {
     eventually(format!("the queue of {actor} is empty"), SOON, async || {
         let queue = broker.queue(&format!("asya-{actor}")).await?;

@@ -1,4 +1,4 @@
-//! SIGTERM, kill -9, and a broker that goes away.
+//! SIGTERM, SIGKILL, and a broker that becomes unavailable.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -83,7 +83,7 @@ async fn a_killed_sidecar_loses_nothing_and_doubles_no_more_than_was_in_flight()
         let (sidecar, runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
         actor.is_called(calls).await?;
         sidecar.kill().await;
-        // A runtime that is hung up in the middle of a call ends itself, and the kubelet starts it again.
+        // A runtime whose connection closes during a call exits, and the kubelet restarts it.
         runtime.kill().await;
         kills += 1;
     }
@@ -103,7 +103,7 @@ async fn a_broker_that_comes_back_is_consumed_from_again() -> Result<()> {
     install_crypto_provider();
     let folder = Folder::create("sidecar-own-rabbitmq")?;
     let (broker, mut parts) = rabbitmq::serve(folder.path()).await?;
-    // Not quorum: after a kill, one that is young may not answer for a minute (RabbitMQ 3.10).
+    // Not a quorum queue: a new one may be unavailable for a minute after its server is killed (RabbitMQ 3.10).
     declare(&broker, "classic", &["foo", "bar"]).await?;
     let actor = Actor::on_rabbitmq(&broker, "foo")?;
     let (sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
@@ -134,7 +134,7 @@ async fn a_broker_that_comes_back_is_consumed_from_again() -> Result<()> {
         back.elapsed()
     );
     put(&broker, "foo", [message("2", &["foo", "bar"], json!(2))]).await?;
-    // The first one may come once more: a broker that is killed forgets acknowledgements that it has not written yet.
+    // The first one may be redelivered: a broker that is killed forgets acknowledgements that it has not written yet.
     let mut found = take(&broker, "bar", 1).await?;
     if ids(&found) == ["1"] {
         found = take(&broker, "bar", 1).await?;
@@ -144,10 +144,10 @@ async fn a_broker_that_comes_back_is_consumed_from_again() -> Result<()> {
     blocked(&broker, &server, &actor).await
 }
 
-/// SC-29: an alarm holds publications up, and costs nothing.
+/// SC-29: a resource alarm delays publications, and loses none.
 async fn blocked(broker: &RabbitMq, server: &Process, actor: &Actor) -> Result<()> {
     rabbitmq::control(server, &["set_vm_memory_high_watermark", "0.0000001"]).await?;
-    // A connection is blocked when it publishes.
+    // RabbitMQ blocks a connection only once it publishes.
     put(
         broker,
         "foo",
@@ -264,7 +264,7 @@ async fn restarts_of_both_containers_under_load_fail_no_message() -> Result<()> 
     for _restart in 0..5 {
         let (sidecar, runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
         actor.is_called(actor.calls()?.len() + 10).await?;
-        // As the kubelet does it: both at once.
+        // The kubelet signals both containers at once.
         let patience = Duration::from_secs(10);
         let (sidecar, runtime) = tokio::join!(sidecar.stop(patience), runtime.stop(patience));
         assert_eq!(

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::rig::{Actor, SOON, message, shared_sqs};
 
 /// Queues of actors with names that no other test has.
-async fn queues(url: &str, actors: &[&str]) -> Result<Sqs> {
+pub async fn queues(url: &str, actors: &[&str]) -> Result<Sqs> {
     let client = sqs::client(url)?;
     for actor in actors {
         client.create(&format!("asya-{actor}")).await?;
@@ -18,7 +18,7 @@ async fn queues(url: &str, actors: &[&str]) -> Result<Sqs> {
     Ok(client)
 }
 
-async fn take(client: &Sqs, actor: &str, count: usize) -> Result<Vec<Value>> {
+pub async fn take(client: &Sqs, actor: &str, count: usize) -> Result<Vec<Value>> {
     let mut found: Vec<Value> = Vec::new();
     eventually(format!("{count} messages for {actor}"), SOON, async || {
         for body in client.receive_all(&format!("asya-{actor}")).await? {
@@ -30,7 +30,7 @@ async fn take(client: &Sqs, actor: &str, count: usize) -> Result<Vec<Value>> {
     Ok(found)
 }
 
-/// Nothing is left of the queue, not even hidden.
+/// The queue is empty, without invisible messages either.
 async fn is_empty(client: &Sqs, actor: &str) -> Result<()> {
     eventually(format!("the queue of {actor} is empty"), SOON, async || {
         let all = client.attributes(&format!("asya-{actor}")).await?;
@@ -158,4 +158,97 @@ async fn sigterm_finishes_what_is_at_the_runtime() -> Result<()> {
         stopping.elapsed()
     );
     Ok(())
+}
+
+/// SC-36, SC-41
+#[tokio::test]
+async fn fifo_queues_keep_the_order_of_a_group_whatever_the_concurrency() -> Result<()> {
+    let url = shared_sqs().await?;
+    let client = sqs::client(&url)?;
+    for queue in ["asya-s-fifo.fifo", "asya-s-next.fifo"] {
+        let fifo = json!({"QueueName": queue, "Attributes": {"FifoQueue": "true"}});
+        request(&url, "CreateQueue", &fifo).await?;
+    }
+    let actor = Actor::on_sqs(&url, "s-fifo.fifo")?
+        .with(&[("ASYA_CONCURRENCY", "4"), ("ASYA_LOOKAHEAD", "4")]);
+    let queue = request(
+        &url,
+        "GetQueueUrl",
+        &json!({"QueueName": "asya-s-fifo.fifo"}),
+    )
+    .await?;
+    let seconds = [
+        ("a", "1", 2.0),
+        ("a", "2", 0.5),
+        ("a", "3", 0.0),
+        ("b", "4", 0.0),
+    ];
+    for (group, id, payload) in seconds {
+        let body = message(id, &["s-fifo.fifo", "s-next.fifo"], json!(payload));
+        let sent = json!({
+            "QueueUrl": queue["QueueUrl"], "MessageBody": body, "MessageGroupId": group, "MessageDeduplicationId": id,
+        });
+        request(&url, "SendMessage", &sent).await?;
+    }
+    let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("slow").await?);
+    // All at once, because messages of a group block later ones.
+    eventually("all are sent", SOON, async || {
+        let all = client.attributes("asya-s-next.fifo").await?;
+        check(
+            all["ApproximateNumberOfMessages"] == "4",
+            format!("{all:?}"),
+        )
+    })
+    .await?;
+    let found = take(&client, "s-next.fifo", 4).await?;
+    let of = |group: &[&str]| -> Vec<String> {
+        let ids = found.iter().filter_map(|message| message["id"].as_str());
+        ids.filter(|id| group.contains(id))
+            .map(str::to_owned)
+            .collect()
+    };
+    assert_eq!(of(&["1", "2", "3"]), ["1", "2", "3"]);
+    assert_eq!(of(&["4"]), ["4"]);
+    assert_eq!(
+        actor.calls()?[..2]
+            .iter()
+            .filter(|call| *call == "0.0")
+            .count(),
+        1,
+        "groups do not wait for each other"
+    );
+    is_empty(&client, "s-fifo.fifo").await
+}
+
+/// SC-39, SC-75
+#[tokio::test]
+async fn a_fan_out_is_stored_completely() -> Result<()> {
+    let url = shared_sqs().await?;
+    let client = queues(&url, &["s-many", "s-many-next"]).await?;
+    let actor = Actor::on_sqs(&url, "s-many")?;
+    let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("several").await?);
+    let source = message("x", &["s-many", "s-many-next"], json!(25));
+    client.send("asya-s-many", &[source]).await?;
+    let found = take(&client, "s-many-next", 25).await?;
+    let payloads: std::collections::BTreeSet<i64> = found
+        .iter()
+        .filter_map(|message| message["payload"].as_i64())
+        .collect();
+    assert_eq!((found.len(), payloads.len()), (25, 25));
+    is_empty(&client, "s-many").await
+}
+
+/// A request that the tests' client does not support.
+async fn request(url: &str, action: &str, body: &Value) -> Result<Value> {
+    const SIGNATURE: &str = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/sqs/aws4_request, SignedHeaders=host, Signature=0";
+    let answer = reqwest::Client::new()
+        .post(url)
+        .header("x-amz-target", format!("AmazonSQS.{action}"))
+        .header("content-type", "application/x-amz-json-1.0")
+        .header("authorization", SIGNATURE)
+        .body(body.to_string())
+        .send()
+        .await?
+        .error_for_status()?;
+    Ok(serde_json::from_str(&answer.text().await?)?)
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use asya_shared::api::EnvVar;
 use asya_shared::config::TransportsConfig;
+use asya_tests::command::expanded;
 use asya_tests::error::{Error, Result};
 use asya_tests::eventually::{always, check, eventually};
 use asya_tests::rabbitmq::OPERATOR_PASSWORD;
@@ -237,11 +238,11 @@ async fn it_starts_with_whatever_environment_the_operator_gives_it() -> Result<(
             for (name, value) in &values {
                 actor = actor.with(&[(name, value)]);
             }
-            // 1: the runtime is missing, as it is meant to be; 2 would be the configuration.
+            // 1: the runtime is missing, as intended; 2 would be an invalid configuration.
             let status = actor.sidecar().await?.wait().await;
             assert_eq!(status.code(), Some(1), "{values:?}: {}", actor.logs()?);
             assert!(
-                !actor.logs()?.contains("unknown, so without effect"),
+                !actor.logs()?.contains("unknown variable, ignored"),
                 "{}",
                 actor.logs()?
             );
@@ -261,13 +262,10 @@ fn rendered(transport: &Value) -> Result<(String, Vec<EnvVar>)> {
     ))
 }
 
-/// A variable's value, as the kubelet makes it.
+/// A variable's value, as the kubelet expands it.
 fn given(variable: &EnvVar, known: &[(String, String)], secret: &str) -> String {
     let Some(value) = variable.source.get("value").and_then(Value::as_str) else {
         return secret.to_owned();
     };
-    let expanded = known.iter().fold(value.to_owned(), |text, (name, value)| {
-        text.replace(&format!("$({name})"), value)
-    });
-    expanded.replace("$$", "$")
+    expanded(value, known)
 }

@@ -5,47 +5,47 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Actors, Mode};
-use crate::facts::Known;
+use super::{ActorReviewer, Mode};
+use crate::facts::SharedFacts;
 use crate::index::{Contact, Index};
-use crate::outcome::{Reason, Verdict};
-use crate::review::Request;
-use crate::testing::{actor, binding, platform, show};
+use crate::outcome::{ReviewOutcome, ReviewReason};
+use crate::review::AdmissionRequest;
+use crate::testing::{actor, binding, index_actor, platform};
 
-/// The judge of a test and its surroundings.
+/// A reviewer with its index.
 pub(super) struct World {
-    pub(super) judge: Actors,
+    pub(super) reviewer: ActorReviewer,
 }
 
 impl World {
     pub(super) fn new(mode: Mode) -> Self {
         let contact = Contact::default();
-        contact.heard();
+        contact.record_response();
         Self {
-            judge: Actors {
+            reviewer: ActorReviewer {
                 mode,
                 namespace: "asya-system".to_owned(),
                 index: Arc::new(Index::new(platform())),
                 contact,
-                facts: Known::default(),
+                facts: SharedFacts::default(),
             },
         }
     }
 
     /// Adds another actor to the index.
-    pub(super) fn knows(&self, actor: &Value) {
-        show(&self.judge.index, actor);
+    pub(super) fn add_actor(&self, actor: &Value) {
+        index_actor(&self.reviewer.index, actor);
     }
 
-    pub(super) fn create(&self, actor: &Value) -> Verdict {
-        self.ask("CREATE", actor, &Value::Null)
+    pub(super) fn create(&self, actor: &Value) -> ReviewOutcome {
+        self.review("CREATE", actor, &Value::Null)
     }
 
-    pub(super) fn update(&self, old: &Value, new: &Value) -> Verdict {
-        self.ask("UPDATE", new, old)
+    pub(super) fn update(&self, old: &Value, new: &Value) -> ReviewOutcome {
+        self.review("UPDATE", new, old)
     }
 
-    fn ask(&self, operation: &str, object: &Value, old: &Value) -> Verdict {
+    fn review(&self, operation: &str, object: &Value, old: &Value) -> ReviewOutcome {
         let request = json!({
             "uid": "u",
             "kind": {"group": "asya.sh", "version": "v1alpha1", "kind": "AsyncActor"},
@@ -59,7 +59,8 @@ impl World {
             "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request,
         });
         let body = review.to_string();
-        self.judge.judge(&Request::read(body.as_bytes()).unwrap())
+        self.reviewer
+            .review(&AdmissionRequest::read(body.as_bytes()).unwrap())
     }
 }
 
@@ -75,8 +76,8 @@ pub(super) fn standalone(transport: &str) -> Value {
 }
 
 /// The text of a denial.
-pub(super) fn refusal(verdict: &Verdict) -> &str {
-    let denied = verdict.answer.denied.as_ref().expect("refused");
+pub(super) fn denial(outcome: &ReviewOutcome) -> &str {
+    let denied = outcome.response.denied.as_ref().expect("denied");
     assert_eq!(denied.code, 422);
     &denied.message
 }
@@ -92,115 +93,118 @@ fn bad_spec() -> Value {
 #[test]
 fn all_errors_are_in_one_response_sorted_by_path() {
     let world = World::new(Mode::Enforce);
-    let verdict = world.create(&actor("models", "phi3", &bad_spec()));
-    assert_eq!(verdict.reason, Reason::Invalid);
+    let outcome = world.create(&actor("models", "phi3", &bad_spec()));
+    assert_eq!(outcome.reason, ReviewReason::Invalid);
     assert_eq!(
-        refusal(&verdict),
+        denial(&outcome),
         "AsyncActor models/phi3 has 3 errors:\n  \
          spec.scaling.minReplicas: minReplicas must not exceed maxReplicas\n  \
          spec.transport: must name a configured transport\n  \
          spec.workload.template.spec.containers[0].command: command is set by the operator; use args or ASYA_HANDLER"
     );
-    let verdict = world.create(&actor("models", "phi3", &standalone("")));
-    assert!(refusal(&verdict).starts_with("AsyncActor models/phi3 has 1 error:\n"));
+    let outcome = world.create(&actor("models", "phi3", &standalone("")));
+    assert!(denial(&outcome).starts_with("AsyncActor models/phi3 has 1 error:\n"));
 }
 
 /// VAC-7
 #[test]
-fn no_answer_changes_an_actor() {
+fn response_never_patches_an_actor() {
     for mode in [Mode::Enforce, Mode::Warn, Mode::Off] {
         let world = World::new(mode);
-        let bare = json!({"transport": "other", "workloadRef": binding("Deployment", "phi")["workloadRef"]});
-        for spec in [bare, bad_spec(), json!({})] {
-            let verdict = world.create(&actor("ns", "a", &spec));
-            assert_eq!(verdict.answer.patch, None, "{mode:?} {spec}");
+        let minimal = json!({"transport": "other", "workloadRef": binding("Deployment", "phi")["workloadRef"]});
+        for spec in [minimal, bad_spec(), json!({})] {
+            let outcome = world.create(&actor("ns", "a", &spec));
+            assert_eq!(outcome.response.patch, None, "{mode:?} {spec}");
         }
     }
 }
 
 /// VAC-1, VAC-2
 #[test]
-fn value_out_of_range_is_named_by_its_path() {
+fn value_out_of_range_is_reported_with_its_path() {
     let world = World::new(Mode::Enforce);
     let mut spec = standalone("mq");
     spec["timeout"] = json!({"processing": 99_999_999_999_u64});
-    let verdict = world.create(&actor("models", "phi3", &spec));
-    assert!(refusal(&verdict).contains("spec.timeout.processing: cannot be read"));
+    let outcome = world.create(&actor("models", "phi3", &spec));
+    assert!(denial(&outcome).contains("spec.timeout.processing: cannot be read"));
 }
 
 #[test]
 fn valid_actor_is_allowed_without_warnings() {
     let world = World::new(Mode::Enforce);
-    let verdict = world.create(&actor("models", "phi3", &standalone("mq")));
-    assert_eq!(verdict.reason, Reason::Valid);
-    assert_eq!(verdict.answer.warnings, [""; 0]);
-    assert_eq!(verdict.answer.patch, None);
+    let outcome = world.create(&actor("models", "phi3", &standalone("mq")));
+    assert_eq!(outcome.reason, ReviewReason::Valid);
+    assert_eq!(outcome.response.warnings, [""; 0]);
+    assert_eq!(outcome.response.patch, None);
 }
 
 /// VAC-3
 #[test]
 fn modes_deny_warn_or_skip_validation() {
-    let bad = actor("models", "phi3", &bad_spec());
-    let warned = World::new(Mode::Warn).create(&bad);
-    assert_eq!(warned.reason, Reason::InvalidWarned);
-    assert_eq!(warned.answer.denied, None);
+    let invalid = actor("models", "phi3", &bad_spec());
+    let warned = World::new(Mode::Warn).create(&invalid);
+    assert_eq!(warned.reason, ReviewReason::InvalidWarned);
+    assert_eq!(warned.response.denied, None);
     assert_eq!(
-        warned.answer.warnings[..2],
+        warned.response.warnings[..2],
         [
             "spec.scaling.minReplicas: minReplicas must not exceed maxReplicas",
             "spec.transport: must name a configured transport",
         ]
     );
-    let ignored = World::new(Mode::Off).create(&bad);
-    assert_eq!(ignored.reason, Reason::Off);
+    let skipped = World::new(Mode::Off).create(&invalid);
+    assert_eq!(skipped.reason, ReviewReason::Off);
     assert_eq!(
-        (ignored.answer.denied, ignored.answer.warnings.len()),
+        (skipped.response.denied, skipped.response.warnings.len()),
         (None, 0)
     );
 }
 
 /// ADM-5
 #[test]
-fn an_actor_that_is_being_deleted_is_allowed_whatever_its_spec() {
+fn actor_being_deleted_is_allowed_with_any_spec() {
     let world = World::new(Mode::Enforce);
     for spec in [bad_spec(), json!("no object"), json!(7)] {
         let old = actor("models", "phi3", &json!({}));
         let mut new = actor("models", "phi3", &spec);
         new["metadata"]["deletionTimestamp"] = json!("2026-05-04T11:00:00Z");
-        let verdict = world.update(&old, &new);
-        assert_eq!(verdict.reason, Reason::Deleting);
-        assert_eq!(verdict.answer.denied, None);
+        let outcome = world.update(&old, &new);
+        assert_eq!(outcome.reason, ReviewReason::Deleting);
+        assert_eq!(outcome.response.denied, None);
     }
 }
 
 /// ADM-6
 #[test]
-fn a_spec_that_does_not_change_is_not_judged() {
+fn unchanged_spec_is_not_validated() {
     let world = World::new(Mode::Enforce);
     let old = actor("models", "phi3", &bad_spec());
     let mut paused = old.clone();
     paused["metadata"]["annotations"] = json!({"asya.sh/paused": "true"});
-    assert_eq!(world.update(&old, &paused).reason, Reason::Unchanged);
+    assert_eq!(world.update(&old, &paused).reason, ReviewReason::Unchanged);
     // A different spelling of the same spec.
-    let mut spelled = old.clone();
-    spelled["spec"]["timeout"] = Value::Null;
-    assert_eq!(world.update(&old, &spelled).reason, Reason::Unchanged);
+    let mut respelled = old.clone();
+    respelled["spec"]["timeout"] = Value::Null;
+    assert_eq!(
+        world.update(&old, &respelled).reason,
+        ReviewReason::Unchanged
+    );
 }
 
 /// ADM-6
 #[test]
-fn a_spec_that_changes_is_judged_as_a_whole() {
+fn changed_spec_is_validated_as_a_whole() {
     let world = World::new(Mode::Enforce);
     let old = actor("models", "phi3", &bad_spec());
     let mut new = old.clone();
     new["spec"]["transport"] = json!("mq");
-    let text = world.update(&old, &new);
-    assert!(refusal(&text).contains("2 errors"), "{text:?}");
+    let outcome = world.update(&old, &new);
+    assert!(denial(&outcome).contains("2 errors"), "{outcome:?}");
 }
 
 /// FW-21, ADM-6, VAC-8
 #[test]
-fn unknown_value_of_an_annotation_is_refused_when_it_is_set() {
+fn unknown_annotation_value_is_denied_when_it_is_set() {
     let annotated = |value: &str, spec: &Value| {
         let mut actor = actor("models", "phi3", spec);
         actor["metadata"]["annotations"] = json!({"asya.sh/reconcile": value, "note": value});
@@ -209,25 +213,28 @@ fn unknown_value_of_an_annotation_is_refused_when_it_is_set() {
     let spec = standalone("mq");
     let mut other = spec.clone();
     other["timeout"] = json!({"processing": 5});
-    let (bad, good) = (annotated("paused", &spec), annotated("Paused", &spec));
+    let (invalid, valid) = (annotated("paused", &spec), annotated("Paused", &spec));
     let world = World::new(Mode::Enforce);
-    for verdict in [world.create(&bad), world.update(&good, &bad)] {
-        let text = refusal(&verdict);
+    for outcome in [world.create(&invalid), world.update(&valid, &invalid)] {
+        let text = denial(&outcome);
         assert!(
             text.contains("asya.sh/reconcile]: unknown value \"paused\""),
             "{text}"
         );
     }
     for (old, new, reason) in [
-        (&bad, &bad, Reason::Unchanged),
-        (&bad, &good, Reason::Unchanged),
-        (&bad, &annotated("paused", &other), Reason::Valid),
+        (&invalid, &invalid, ReviewReason::Unchanged),
+        (&invalid, &valid, ReviewReason::Unchanged),
+        (&invalid, &annotated("paused", &other), ReviewReason::Valid),
     ] {
         assert_eq!(world.update(old, new).reason, reason, "{new}");
     }
-    let mut goes = bad.clone();
-    goes["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    assert_eq!(world.update(&good, &goes).reason, Reason::Deleting);
+    let mut deleting = invalid.clone();
+    deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(
+        world.update(&valid, &deleting).reason,
+        ReviewReason::Deleting
+    );
 }
 
 /// ADM-6: a rule for new names does not block existing actors.
@@ -237,10 +244,10 @@ fn rules_for_new_actors_do_not_apply_to_existing_ones() {
     let name = "a.b";
     let (old, mut new) = (standalone("mq"), standalone("mq"));
     new["timeout"] = json!({"processing": 5});
-    let verdict = world.create(&actor("models", name, &new));
-    assert!(refusal(&verdict).contains("metadata.name"));
-    let verdict = world.update(&actor("models", name, &old), &actor("models", name, &new));
-    assert_eq!(verdict.reason, Reason::Valid);
+    let outcome = world.create(&actor("models", name, &new));
+    assert!(denial(&outcome).contains("metadata.name"));
+    let outcome = world.update(&actor("models", name, &old), &actor("models", name, &new));
+    assert_eq!(outcome.reason, ReviewReason::Valid);
 }
 
 /// BIND-13, BIND-14
@@ -249,28 +256,28 @@ fn immutable_fields_are_compared_with_the_old_spec() {
     let world = World::new(Mode::Enforce);
     let bound = |spec: &Value| actor("models", "phi3", spec);
     let old = bound(&binding("Deployment", "a"));
-    let verdict = world.update(&old, &bound(&binding("Deployment", "b")));
-    assert!(refusal(&verdict).contains("cannot change to another target"));
-    let verdict = world.update(&old, &bound(&standalone("other")));
-    assert!(refusal(&verdict).contains("cannot switch between workload and workloadRef"));
+    let outcome = world.update(&old, &bound(&binding("Deployment", "b")));
+    assert!(denial(&outcome).contains("cannot change to another target"));
+    let outcome = world.update(&old, &bound(&standalone("other")));
+    assert!(denial(&outcome).contains("cannot switch between workload and workloadRef"));
 }
 
 /// ADM-3
 #[test]
 fn other_kinds_and_operations_are_allowed_with_a_warning() {
     let world = World::new(Mode::Enforce);
-    let bad = actor("models", "phi3", &bad_spec());
-    let verdict = world.ask("DELETE", &Value::Null, &bad);
-    assert_eq!(verdict.reason, Reason::NotServed);
+    let invalid = actor("models", "phi3", &bad_spec());
+    let outcome = world.review("DELETE", &Value::Null, &invalid);
+    assert_eq!(outcome.reason, ReviewReason::NotServed);
     assert_eq!(
-        verdict.answer.warnings,
+        outcome.response.warnings,
         ["asya-webhook: DELETE asyncactors.asya.sh is not served on this path"]
     );
-    let odd = json!({"metadata": {"namespace": "models", "name": 7}});
-    let verdict = world.ask("CREATE", &odd, &Value::Null);
-    assert_eq!(verdict.reason, Reason::Unreadable);
+    let undecodable = json!({"metadata": {"namespace": "models", "name": 7}});
+    let outcome = world.review("CREATE", &undecodable, &Value::Null);
+    assert_eq!(outcome.reason, ReviewReason::Unreadable);
     assert_eq!(
-        (verdict.answer.denied, verdict.answer.warnings.len()),
+        (outcome.response.denied, outcome.response.warnings.len()),
         (None, 1)
     );
 }

@@ -2,13 +2,18 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Deletions, Mode};
+use super::{DeletionReviewer, Mode};
 use crate::index::Index;
-use crate::outcome::{Reason, Verdict};
-use crate::review::Request;
-use crate::testing::{actor, platform, show};
+use crate::outcome::{ReviewOutcome, ReviewReason};
+use crate::review::AdmissionRequest;
+use crate::testing::{actor, index_actor, platform};
 
-fn ask(judge: &Deletions, group: &str, kind: &str, object: &Value) -> Verdict {
+fn review_deletion(
+    reviewer: &DeletionReviewer,
+    group: &str,
+    kind: &str,
+    object: &Value,
+) -> ReviewOutcome {
     let (version, resource) = match kind {
         "AsyncActor" => ("v1alpha1", "asyncactors"),
         _ => ("v1", "customresourcedefinitions"),
@@ -20,19 +25,19 @@ fn ask(judge: &Deletions, group: &str, kind: &str, object: &Value) -> Verdict {
             "resource": {"group": group, "version": version, "resource": resource},
         },
     });
-    judge.judge(&Request::read(review.to_string().as_bytes()).unwrap())
+    reviewer.review(&AdmissionRequest::read(review.to_string().as_bytes()).unwrap())
 }
 
-fn judge(mode: Mode, actors: &[Value]) -> Deletions {
+fn reviewer(mode: Mode, actors: &[Value]) -> DeletionReviewer {
     let index = Arc::new(Index::new(platform()));
     for actor in actors {
-        show(&index, actor);
+        index_actor(&index, actor);
     }
-    Deletions { mode, index }
+    DeletionReviewer { mode, index }
 }
 
 /// An actor whose queue holds this many messages.
-fn holds(queued: i64, processing: i64, change: &Value) -> Value {
+fn actor_with_messages(queued: i64, processing: i64, change: &Value) -> Value {
     let spec = json!({"transport": "mq", "queue": {"deletionPolicy": "DeleteIfEmpty"}});
     let mut object = actor("models", "a", &spec);
     object["metadata"]["finalizers"] = json!(["asya.sh/finalizer"]);
@@ -46,76 +51,93 @@ fn holds(queued: i64, processing: i64, change: &Value) -> Value {
 
 /// QUE-40
 #[test]
-fn actor_with_messages_is_not_deleted_if_it_asks_for_that() {
-    let enforce = judge(Mode::Enforce, &[]);
+fn delete_if_empty_denies_deletion_of_an_actor_with_messages() {
+    let enforce = reviewer(Mode::Enforce, &[]);
     let none = json!({});
-    let verdict = ask(&enforce, "asya.sh", "AsyncActor", &holds(10, 2, &none));
-    assert_eq!(verdict.reason, Reason::HoldsMessages);
-    let denied = verdict.answer.denied.unwrap();
+    let outcome = review_deletion(
+        &enforce,
+        "asya.sh",
+        "AsyncActor",
+        &actor_with_messages(10, 2, &none),
+    );
+    assert_eq!(outcome.reason, ReviewReason::HoldsMessages);
+    let denied = outcome.response.denied.unwrap();
     assert_eq!(denied.code, 403);
     for part in ["queue asya-a holds 12 messages", "Retain", "Drain"] {
         assert!(denied.message.contains(part), "{}", denied.message);
     }
-    for (object, why) in [
-        (holds(0, 0, &none), "it is empty"),
-        (holds(1, 0, &json!({"status": null})), "nobody counted"),
-        (holds(1, 0, &json!({"spec": {"queue": null}})), "Delete"),
+    for (object, case) in [
+        (actor_with_messages(0, 0, &none), "empty queue"),
         (
-            holds(
+            actor_with_messages(1, 0, &json!({"status": null})),
+            "not counted yet",
+        ),
+        (
+            actor_with_messages(1, 0, &json!({"spec": {"queue": null}})),
+            "policy Delete",
+        ),
+        (
+            actor_with_messages(
                 1,
                 0,
                 &json!({"spec": {"queue": {"deletionPolicy": "Drain"}}}),
             ),
-            "Drain waits",
+            "policy Drain",
         ),
         (
-            holds(1, 0, &json!({"spec": {"deletionPolicy": "Orphan"}})),
-            "it stays",
+            actor_with_messages(1, 0, &json!({"spec": {"deletionPolicy": "Orphan"}})),
+            "orphaned queue",
         ),
         (
-            holds(1, 0, &json!({"metadata": {"finalizers": null}})),
-            "nothing was made",
+            actor_with_messages(1, 0, &json!({"metadata": {"finalizers": null}})),
+            "no finalizer",
         ),
         (
-            holds(
+            actor_with_messages(
                 1,
                 0,
                 &json!({"metadata": {"annotations": {"asya.sh/skip-queue-deletion": "true"}}}),
             ),
-            "it stays",
+            "queue deletion is skipped",
         ),
         (
-            holds(
+            actor_with_messages(
                 1,
                 0,
                 &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
             ),
-            "it goes already",
+            "already being deleted",
         ),
     ] {
-        let verdict = ask(&enforce, "asya.sh", "AsyncActor", &object);
-        assert_eq!(verdict.reason, Reason::Valid, "{why}");
-        assert!(verdict.answer.denied.is_none(), "{why}");
+        let outcome = review_deletion(&enforce, "asya.sh", "AsyncActor", &object);
+        assert_eq!(outcome.reason, ReviewReason::Valid, "{case}");
+        assert!(outcome.response.denied.is_none(), "{case}");
     }
-    let warns = judge(Mode::Warn, &[]);
-    let warned = ask(&warns, "asya.sh", "AsyncActor", &holds(1, 0, &none)).answer;
-    assert_eq!((warned.denied, warned.warnings.len()), (None, 1));
-    let off = ask(
-        &judge(Mode::Off, &[]),
+    let warns = reviewer(Mode::Warn, &[]);
+    let warned = review_deletion(
+        &warns,
         "asya.sh",
         "AsyncActor",
-        &holds(1, 0, &none),
+        &actor_with_messages(1, 0, &none),
+    )
+    .response;
+    assert_eq!((warned.denied, warned.warnings.len()), (None, 1));
+    let off = review_deletion(
+        &reviewer(Mode::Off, &[]),
+        "asya.sh",
+        "AsyncActor",
+        &actor_with_messages(1, 0, &none),
     );
-    assert_eq!(off.reason, Reason::Off);
+    assert_eq!(off.reason, ReviewReason::Off);
 }
 
 /// QUE-49
 #[test]
-fn definition_is_not_deleted_while_actors_have_queues() {
+fn crd_deletion_is_denied_while_actors_have_queues() {
     let definition = |annotations: Value| json!({"metadata": {"name": "asyncactors.asya.sh", "annotations": annotations}});
-    let of_kind = |judge: &Deletions, object: &Value| {
-        ask(
-            judge,
+    let delete_crd = |reviewer: &DeletionReviewer, object: &Value| {
+        review_deletion(
+            reviewer,
             "apiextensions.k8s.io",
             "CustomResourceDefinition",
             object,
@@ -123,10 +145,13 @@ fn definition_is_not_deleted_while_actors_have_queues() {
     };
     let mut new = actor("models", "new", &json!({"transport": "mq"}));
     new["status"] = json!({});
-    let with = judge(Mode::Enforce, &[holds(0, 0, &json!({})), new.clone()]);
-    let verdict = of_kind(&with, &definition(Value::Null));
-    assert_eq!(verdict.reason, Reason::ActorsLeft);
-    let text = verdict.answer.denied.unwrap().message;
+    let with_queues = reviewer(
+        Mode::Enforce,
+        &[actor_with_messages(0, 0, &json!({})), new.clone()],
+    );
+    let outcome = delete_crd(&with_queues, &definition(Value::Null));
+    assert_eq!(outcome.reason, ReviewReason::ActorsLeft);
+    let text = outcome.response.denied.unwrap().message;
     for part in [
         "1 AsyncActors have queues (models/a)",
         "Retain",
@@ -135,15 +160,18 @@ fn definition_is_not_deleted_while_actors_have_queues() {
         assert!(text.contains(part), "{text}");
     }
     let allowed = definition(json!({"asya.sh/allow-deletion": "true"}));
-    assert_eq!(of_kind(&with, &allowed).reason, Reason::Valid);
-    let other = json!({"metadata": {"name": "scaledobjects.keda.sh"}});
-    assert_eq!(of_kind(&with, &other).reason, Reason::Valid);
-    let without = judge(Mode::Enforce, &[new]);
     assert_eq!(
-        of_kind(&without, &definition(Value::Null)).reason,
-        Reason::Valid
+        delete_crd(&with_queues, &allowed).reason,
+        ReviewReason::Valid
     );
-    let unreadable = of_kind(&with, &json!(7));
-    assert_eq!(unreadable.reason, Reason::Unreadable);
-    assert!(unreadable.answer.denied.is_none());
+    let other = json!({"metadata": {"name": "scaledobjects.keda.sh"}});
+    assert_eq!(delete_crd(&with_queues, &other).reason, ReviewReason::Valid);
+    let without_queues = reviewer(Mode::Enforce, &[new]);
+    assert_eq!(
+        delete_crd(&without_queues, &definition(Value::Null)).reason,
+        ReviewReason::Valid
+    );
+    let unreadable = delete_crd(&with_queues, &json!(7));
+    assert_eq!(unreadable.reason, ReviewReason::Unreadable);
+    assert!(unreadable.response.denied.is_none());
 }

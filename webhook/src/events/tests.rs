@@ -2,34 +2,34 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{About, Events, Note, Told, WAITING, events};
+use super::{Events, InvolvedObject, PodEvent, PodEventReason, QUEUE_CAPACITY, channel};
 use crate::index::Contact;
 use crate::testing::Fake;
 
-fn told(actor: &str, note: Note, reason: &'static str) -> Told {
-    Told {
+fn pod_event(actor: &str, event_reason: PodEventReason, cause: &'static str) -> PodEvent {
+    PodEvent {
         namespace: "models".into(),
-        actor: About::actor(actor, "u1"),
-        owner: Some(About {
+        actor: InvolvedObject::actor(actor, "u1"),
+        owner: Some(InvolvedObject {
             api_version: "apps/v1".into(),
             kind: "ReplicaSet".into(),
             name: "phi-7d9f".into(),
             uid: "u2".into(),
         }),
-        note,
-        reason,
+        event_reason,
+        cause,
         text: "what happened".to_owned(),
     }
 }
 
 fn start() -> (Fake, Events) {
     let fake = Fake::default();
-    let (events, writer) = events(fake.client(&Contact::default()), "pod-1");
+    let (events, writer) = channel(fake.client(&Contact::default()), "pod-1");
     tokio::spawn(writer.run());
     (fake, events)
 }
 
-/// Returns what has been written. Paused time advances only once the writer is idle, so that is everything.
+/// Everything written so far: paused time advances only once the writer is idle.
 async fn written(fake: &Fake) -> Vec<Value> {
     tokio::time::sleep(Duration::from_millis(1)).await;
     std::mem::take(&mut *fake.posted.lock().await)
@@ -40,11 +40,14 @@ async fn written(fake: &Fake) -> Vec<Value> {
 async fn actor_and_owner_get_one_event_per_reason_and_minute() {
     let (fake, events) = start();
     for _ in 0..50 {
-        events.tell(told("phi", Note::Injected, "Injected"));
+        events.publish(pod_event("phi", PodEventReason::Injected, "Injected"));
     }
     let first = written(&fake).await;
     assert_eq!(first.len(), 2);
-    let kinds: Vec<_> = first.iter().map(|it| &it["regarding"]["kind"]).collect();
+    let kinds: Vec<_> = first
+        .iter()
+        .map(|event| &event["regarding"]["kind"])
+        .collect();
     assert_eq!(kinds, ["AsyncActor", "ReplicaSet"]);
     assert_eq!(first[0]["regarding"]["uid"], "u1");
     let name = first[1]["metadata"]["name"].as_str().unwrap();
@@ -58,13 +61,21 @@ async fn actor_and_owner_get_one_event_per_reason_and_minute() {
     assert_eq!(first[0]["reportingInstance"], "pod-1");
 
     // Another reason, and another actor of the same owner.
-    events.tell(told("phi", Note::InjectionSkipped, "HostNetwork"));
-    events.tell(told("phi", Note::InjectionSkipped, "Windows"));
-    events.tell(told("other", Note::Injected, "Injected"));
+    events.publish(pod_event(
+        "phi",
+        PodEventReason::InjectionSkipped,
+        "HostNetwork",
+    ));
+    events.publish(pod_event(
+        "phi",
+        PodEventReason::InjectionSkipped,
+        "Windows",
+    ));
+    events.publish(pod_event("other", PodEventReason::Injected, "Injected"));
     let types: Vec<_> = written(&fake)
         .await
         .iter()
-        .map(|it| it["type"].clone())
+        .map(|event| event["type"].clone())
         .collect();
     assert_eq!(
         types,
@@ -72,19 +83,19 @@ async fn actor_and_owner_get_one_event_per_reason_and_minute() {
     );
 
     tokio::time::sleep(Duration::from_secs(58)).await;
-    events.tell(told("phi", Note::Injected, "Injected"));
+    events.publish(pod_event("phi", PodEventReason::Injected, "Injected"));
     assert_eq!(written(&fake).await.len(), 0);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    events.tell(told("phi", Note::Injected, "Injected"));
+    events.publish(pod_event("phi", PodEventReason::Injected, "Injected"));
     assert_eq!(written(&fake).await.len(), 2);
 }
 
-/// OBS-2: no review waits for an Event.
+/// OBS-2: reviews never wait for Events.
 #[tokio::test]
 async fn events_beyond_the_queue_capacity_are_dropped() {
-    let (events, writer) = events(Fake::default().client(&Contact::default()), "pod-1");
-    for _ in 0..=WAITING {
-        events.tell(told("phi", Note::Injected, "Injected"));
+    let (events, writer) = channel(Fake::default().client(&Contact::default()), "pod-1");
+    for _ in 0..=QUEUE_CAPACITY {
+        events.publish(pod_event("phi", PodEventReason::Injected, "Injected"));
     }
-    assert_eq!(writer.waiting.len(), WAITING);
+    assert_eq!(writer.receiver.len(), QUEUE_CAPACITY);
 }

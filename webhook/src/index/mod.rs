@@ -1,27 +1,26 @@
-//! The index of actors for reviews: who claims a queue name, who binds a target, which actors have pods in a namespace.
-//! Filled by one watch; lookups never wait for I/O (ADM-7).
+//! The index of actors for reviews, by claimed queue name, bound target and namespace. Watches fill it; lookups never
+//! wait for I/O (ADM-7).
 
 mod clusters;
 pub mod ray;
-mod record;
 mod watch;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use asya_shared::api::WorkloadRef;
-use asya_shared::claims::{self, Age, Name, Place, Rank, Users};
+use asya_shared::claims::{self, Age, BrokerAddress, ClaimedName, Rank, Users};
 use asya_shared::config::{Settings, TransportsConfig};
-use asya_shared::inject::bound::{ActorInputs, BoundActor};
+use asya_shared::inject::bound::BoundActor;
 use asya_shared::key::Key;
-use asya_shared::resolve::{ObjectRef, is_open_ended, pods_with};
-use asya_shared::validate;
+use asya_shared::resolve::{ObjectRef, is_open_ended};
+use asya_shared::review::{BindingInputs, bound_actor};
 use clusters::Clusters;
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch as signal;
 
-pub use record::{Actor, Seen};
+pub use asya_shared::review::{Actor, ProjectedActor};
 pub use watch::{Contact, follow};
 
 /// The bindings of a namespace.
@@ -40,15 +39,15 @@ pub struct Index {
     /// Configuration that actors are validated against and rendered with.
     pub platform: Platform,
     inner: RwLock<Inner>,
-    /// Held by every writer, so that no binding is rendered from stale inputs.
-    beside: Mutex<Beside>,
+    /// Locked by every writer, so that no binding is rendered from stale inputs.
+    inputs: Mutex<RenderInputs>,
     /// Whether a binding needs a watch of `RayCluster`s.
-    wants_clusters: signal::Sender<bool>,
+    clusters_needed: signal::Sender<bool>,
 }
 
-/// Inputs of rendering beside the actors.
+/// Inputs for rendering bindings, besides the actors.
 #[derive(Debug, Default)]
-struct Beside {
+struct RenderInputs {
     /// Hash of the runtime's scripts (ROLL-8).
     scripts_hash: String,
     clusters: Clusters,
@@ -57,20 +56,20 @@ struct Beside {
 #[derive(Debug, Default)]
 struct Inner {
     actors: HashMap<Key, Entry>,
-    by_name: HashMap<Place, Users>,
+    by_name: HashMap<BrokerAddress, Users>,
     /// By namespace.
-    bindings: HashMap<Box<str>, OfNamespace>,
+    bindings: HashMap<Box<str>, NamespaceBindings>,
     /// Bindings whose pods depend on `RayCluster`s.
     open_ended: HashSet<Key>,
-    /// Actors that a running list has not returned yet.
+    /// Actors that the list in progress has not returned yet.
     relist: Option<HashSet<Key>>,
     synced: bool,
 }
 
 #[derive(Debug, Default)]
-struct OfNamespace {
+struct NamespaceBindings {
     keys: HashSet<Key>,
-    /// Those with a readable spec and a known kind, for reviews.
+    /// Bindings with a decodable spec and a known kind, for reviews.
     bound: Bindings,
 }
 
@@ -79,7 +78,7 @@ struct OfNamespace {
 struct Entry {
     /// Orders actors by age; within a second, the smaller uid comes first.
     age: Age,
-    names: Vec<Name>,
+    names: Vec<ClaimedName>,
     has_queue: bool,
     binding: Option<Binding>,
 }
@@ -88,78 +87,63 @@ struct Entry {
 #[derive(Debug)]
 struct Binding {
     target: WorkloadRef,
-    /// The actor that it is rendered from.
+    /// The actor that the binding is rendered from.
     actor: Arc<Actor>,
     bound: Option<Arc<BoundActor>>,
 }
 
 impl Entry {
-    fn of(actor: &Arc<Actor>, platform: &Platform, beside: &Beside) -> Self {
+    fn of(actor: &Arc<Actor>, platform: &Platform, inputs: &RenderInputs) -> Self {
         let Key { namespace, name } = &actor.key;
-        let told = &actor.told;
-        let known = claims::known(told.queue.as_ref(), &told.retired_queues);
+        let status = &actor.status;
+        let recorded = claims::recorded_queues(status.queue.as_ref(), &status.retired_queues);
         let transport = actor.transport.as_deref();
         let binding = actor.target.clone().map(|target| Binding {
             target,
-            bound: render(actor, platform, beside).map(Arc::new),
+            bound: render(actor, platform, inputs).map(Arc::new),
             actor: Arc::clone(actor),
         });
         Self {
-            has_queue: told.queue.is_some() || !told.retired_queues.is_empty(),
+            has_queue: status.queue.is_some() || !status.retired_queues.is_empty(),
             age: Arc::new((
                 actor.created.as_ref().map_or(Timestamp::MIN, |time| time.0),
                 actor.uid.clone(),
             )),
-            names: claims::names(&platform.transports, (namespace, name), transport, known),
+            names: claims::names(&platform.transports, (namespace, name), transport, recorded),
             binding,
         }
     }
 }
 
 impl Entry {
-    fn rank(&self, name: &Name) -> Rank {
+    fn rank(&self, name: &ClaimedName) -> Rank {
         Rank {
-            grip: name.grip,
+            priority: name.priority,
             age: Arc::clone(&self.age),
         }
     }
 }
 
-/// Renders what reviews need of a binding; `None` for a spec that cannot be decoded and for a kind without a resolver.
-fn render(actor: &Actor, platform: &Platform, beside: &Beside) -> Option<BoundActor> {
-    let spec = validate::decode(actor.spec.as_ref()?.get()).ok()?;
-    let resolved = actor.told.resolved_target.as_ref();
-    let mut bound = BoundActor::new(&ActorInputs {
-        namespace: &actor.key.namespace,
-        name: &actor.key.name,
-        uid: &actor.uid,
-        created: actor.created.as_ref(),
-        deleting: actor.deleting,
-        spec: &spec,
-        role_arn: actor.role_arn.as_deref(),
-        bound: actor.told.bound_since.is_some(),
-        injection: actor.told.injection.as_ref(),
-        resolved,
+fn render(actor: &Actor, platform: &Platform, inputs: &RenderInputs) -> Option<BoundActor> {
+    let inputs = BindingInputs {
         transports: &platform.transports,
         settings: &platform.settings,
-        scripts_hash: &beside.scripts_hash,
-    })?;
-    let clusters = beside.clusters.of(&actor.key.namespace);
-    if let (true, Some(target), Some(clusters)) = (bound.open_ended, &actor.target, clusters) {
-        bound.pods = pods_with(target, resolved, clusters);
-    }
-    Some(bound)
+        scripts_hash: &inputs.scripts_hash,
+        clusters: inputs.clusters.of(&actor.key.namespace),
+    };
+    bound_actor(actor, &inputs)
 }
 
 impl Binding {
     /// Whether `target` is the binding's own target, or an object of the namespace that it resolves through.
     fn reaches(&self, target: &WorkloadRef) -> bool {
-        let own = &self.target;
-        let same =
-            own.group() == target.group() && (&own.kind, &own.name) == (&target.kind, &target.name);
-        let is_it = |link: &String| link.split_once('/') == Some((&target.kind, &target.name));
-        let resolved = self.actor.told.resolved_target.as_ref();
-        same || resolved.is_some_and(|it| it.chain.iter().any(is_it))
+        let bound = &self.target;
+        let is_target = bound.group() == target.group()
+            && (&bound.kind, &bound.name) == (&target.kind, &target.name);
+        let is_in_chain =
+            |link: &String| link.split_once('/') == Some((&target.kind, &target.name));
+        let resolved = self.actor.status.resolved_target.as_ref();
+        is_target || resolved.is_some_and(|resolved| resolved.chain.iter().any(is_in_chain))
     }
 }
 
@@ -169,12 +153,12 @@ impl Index {
         Self {
             platform,
             inner: RwLock::default(),
-            beside: Mutex::default(),
-            wants_clusters: signal::Sender::new(false),
+            inputs: Mutex::default(),
+            clusters_needed: signal::Sender::new(false),
         }
     }
 
-    /// Whether the cache is synced: a list has completed.
+    /// Whether the cache is synced.
     pub fn is_synced(&self) -> bool {
         self.inner.read().synced
     }
@@ -190,44 +174,46 @@ impl Index {
         self.inner.read().actors.len()
     }
 
-    /// Returns another actor that has one of the names that `key` would claim on a transport, and the name; of several,
-    /// the one that owns it (VAC-4).
-    pub fn holder(&self, key: &Key, transport: &str) -> Option<(Key, String)> {
+    /// Returns another actor that claims one of the queue names that `key` would claim on a transport, and the name; of
+    /// several, the owner (VAC-4).
+    pub fn conflicting_queue(&self, key: &Key, transport: &str) -> Option<(Key, String)> {
         let transports = &self.platform.transports;
         let names = claims::names(transports, (&key.namespace, &key.name), Some(transport), []);
         let inner = &*self.inner.read();
-        let rivals = names.iter().filter_map(|name| {
-            let users = inner.by_name.get(&name.place)?;
-            let (rank, user) = users.first_rival(key, name.use_)?;
+        let conflicts = names.iter().filter_map(|name| {
+            let users = inner.by_name.get(&name.address)?;
+            let (rank, user) = users.first_conflicting_user(key, name.kind)?;
             Some(((rank, user), name))
         });
-        let ((_, user), name) = rivals.min_by(|(one, _), (other, _)| one.cmp(other))?;
+        let ((_, user), name) = conflicts.min_by(|(one, _), (other, _)| one.cmp(other))?;
         Some((user.clone(), name.queue.to_string()))
     }
 
-    /// Returns the oldest other actor that binds `target` in the actor's namespace (VAC-4).
-    pub fn binder(&self, key: &Key, target: &WorkloadRef) -> Option<Key> {
+    /// Returns the oldest other actor in the namespace that binds `target` (VAC-4).
+    pub fn conflicting_binding(&self, key: &Key, target: &WorkloadRef) -> Option<Key> {
         let inner = self.inner.read();
         let bindings = inner.bindings.get(&*key.namespace)?;
-        let rivals = bindings.keys.iter().filter(|other| *other != key);
-        let rivals = rivals.filter_map(|other| {
+        let others = bindings.keys.iter().filter(|other| *other != key);
+        let others = others.filter_map(|other| {
             let entry = inner.actors.get(other)?;
             let reaches = entry.binding.as_ref()?.reaches(target);
             reaches.then_some((&entry.age, other))
         });
-        rivals.min().map(|(_, other)| other.clone())
+        others.min().map(|(_, other)| other.clone())
     }
 
     /// The bindings of a namespace, as reviews need them.
     pub fn bindings_in(&self, namespace: &str) -> Bindings {
         let inner = self.inner.read();
         let bindings = inner.bindings.get(namespace);
-        bindings.map(|it| Arc::clone(&it.bound)).unwrap_or_default()
+        bindings
+            .map(|namespace_bindings| Arc::clone(&namespace_bindings.bound))
+            .unwrap_or_default()
     }
 
     /// Sets the hash of the runtime's scripts and renders all bindings again.
-    pub fn scripts(&self, hash: &str) {
-        let mut current = self.beside.lock();
+    pub fn set_scripts_hash(&self, hash: &str) {
+        let mut current = self.inputs.lock();
         if current.scripts_hash == hash {
             return;
         }
@@ -236,106 +222,106 @@ impl Index {
     }
 
     /// Renders the selected bindings again from the current inputs.
-    fn render_again(&self, beside: &Beside, which: impl Fn(&Binding) -> bool) {
-        let all = self.inner.read();
-        let actors = all.actors.values();
+    fn render_again(&self, inputs: &RenderInputs, selects: impl Fn(&Binding) -> bool) {
+        let inner = self.inner.read();
+        let actors = inner.actors.values();
         let bindings = actors.filter_map(|entry| entry.binding.as_ref());
-        let bindings = bindings.filter(|it| which(it));
-        let actors: Vec<_> = bindings.map(|it| Arc::clone(&it.actor)).collect();
-        drop(all);
+        let bindings = bindings.filter(|binding| selects(binding));
+        let actors: Vec<_> = bindings.map(|binding| Arc::clone(&binding.actor)).collect();
+        drop(inner);
         for actor in actors {
-            let entry = Entry::of(&actor, &self.platform, beside);
+            let entry = Entry::of(&actor, &self.platform, inputs);
             self.inner.write().put(&actor.key, entry);
         }
     }
 
     /// Signals whether a binding needs a watch of `RayCluster`s.
-    pub fn wants_clusters(&self) -> signal::Receiver<bool> {
-        self.wants_clusters.subscribe()
+    pub fn clusters_needed(&self) -> signal::Receiver<bool> {
+        self.clusters_needed.subscribe()
     }
 
-    /// Adds or updates a `RayCluster` with its controlling owner.
-    pub fn show_cluster(&self, key: &Key, owner: Option<ObjectRef>) {
-        let mut beside = self.beside.lock();
-        if beside.clusters.show(key, owner) {
-            self.clusters_changed(&beside, |namespace| *namespace == *key.namespace);
+    /// Adds or updates a `RayCluster` with its controller owner.
+    pub fn apply_cluster(&self, key: &Key, owner: Option<ObjectRef>) {
+        let mut inputs = self.inputs.lock();
+        if inputs.clusters.apply(key, owner) {
+            self.clusters_changed(&inputs, |namespace| *namespace == *key.namespace);
         }
     }
 
     /// Removes a deleted `RayCluster`.
-    pub fn removed_cluster(&self, key: &Key) {
-        let mut beside = self.beside.lock();
-        beside.clusters.removed(key);
-        self.clusters_changed(&beside, |namespace| *namespace == *key.namespace);
+    pub fn delete_cluster(&self, key: &Key) {
+        let mut inputs = self.inputs.lock();
+        inputs.clusters.delete(key);
+        self.clusters_changed(&inputs, |namespace| *namespace == *key.namespace);
     }
 
     /// Marks the start of a list of `RayCluster`s.
-    pub fn relisting_clusters(&self) {
-        self.beside.lock().clusters.relisting();
+    pub fn init_clusters(&self) {
+        self.inputs.lock().clusters.init();
     }
 
     /// Marks the end of a list of `RayCluster`s.
-    pub fn relisted_clusters(&self) {
-        let mut beside = self.beside.lock();
-        let changed = beside.clusters.relisted();
-        self.clusters_changed(&beside, |namespace| changed.contains(namespace));
+    pub fn init_clusters_done(&self) {
+        let mut inputs = self.inputs.lock();
+        let changed = inputs.clusters.init_done();
+        self.clusters_changed(&inputs, |namespace| changed.contains(namespace));
     }
 
     /// Forgets all `RayCluster`s, because the watch has stopped.
-    pub fn forget_clusters(&self) {
-        let mut beside = self.beside.lock();
-        let changed = beside.clusters.forget();
-        self.clusters_changed(&beside, |namespace| changed.contains(namespace));
+    pub fn clear_clusters(&self) {
+        let mut inputs = self.inputs.lock();
+        let changed = inputs.clusters.clear();
+        self.clusters_changed(&inputs, |namespace| changed.contains(namespace));
     }
 
-    fn clusters_changed(&self, beside: &Beside, changed: impl Fn(&str) -> bool) {
-        self.render_again(beside, |binding| {
+    fn clusters_changed(&self, inputs: &RenderInputs, changed: impl Fn(&str) -> bool) {
+        self.render_again(inputs, |binding| {
             changed(&binding.actor.key.namespace) && is_open_ended(&binding.target)
         });
     }
 
     /// Adds or updates an actor.
-    pub fn show(&self, actor: &Arc<Actor>) {
-        let beside = self.beside.lock();
-        let entry = Entry::of(actor, &self.platform, &beside);
+    pub fn apply(&self, actor: &Arc<Actor>) {
+        let inputs = self.inputs.lock();
+        let entry = Entry::of(actor, &self.platform, &inputs);
         let mut inner = self.inner.write();
         if let Some(missing) = &mut inner.relist {
             missing.remove(&actor.key);
         }
         inner.put(&actor.key, entry);
-        self.tell_wants(&inner);
+        self.update_clusters_needed(&inner);
     }
 
     /// Removes a deleted actor.
-    pub fn removed(&self, key: &Key) {
-        let _writing = self.beside.lock();
+    pub fn delete(&self, key: &Key) {
+        let _writing = self.inputs.lock();
         let mut inner = self.inner.write();
         inner.remove(key);
-        self.tell_wants(&inner);
+        self.update_clusters_needed(&inner);
     }
 
-    /// Marks the start of a list; [`Index::relisted`] removes the actors that the list did not return.
-    pub fn relisting(&self) {
+    /// Marks the start of a list; [`Index::init_done`] removes the actors that the list did not return.
+    pub fn init(&self) {
         let mut inner = self.inner.write();
         inner.relist = Some(inner.actors.keys().cloned().collect());
     }
 
     /// Marks the end of a list.
-    pub fn relisted(&self) {
-        let _writing = self.beside.lock();
+    pub fn init_done(&self) {
+        let _writing = self.inputs.lock();
         let mut inner = self.inner.write();
         for key in inner.relist.take().unwrap_or_default() {
             inner.remove(&key);
         }
         inner.synced = true;
-        self.tell_wants(&inner);
+        self.update_clusters_needed(&inner);
     }
 
-    fn tell_wants(&self, inner: &Inner) {
-        let wanted = !inner.open_ended.is_empty();
-        self.wants_clusters.send_if_modified(|before| {
-            let changed = *before != wanted;
-            *before = wanted;
+    fn update_clusters_needed(&self, inner: &Inner) {
+        let is_needed = !inner.open_ended.is_empty();
+        self.clusters_needed.send_if_modified(|before| {
+            let changed = *before != is_needed;
+            *before = is_needed;
             changed
         });
     }
@@ -344,14 +330,14 @@ impl Index {
 impl Inner {
     /// Inserts or replaces an entry.
     fn put(&mut self, key: &Key, entry: Entry) {
-        self.forget(key);
+        self.unindex(key);
         for name in &entry.names {
-            let users = self.by_name.entry(Arc::clone(&name.place)).or_default();
-            users.insert(name.use_, entry.rank(name), key.clone());
+            let users = self.by_name.entry(Arc::clone(&name.address)).or_default();
+            users.insert(name.kind, entry.rank(name), key.clone());
         }
         let binds = entry.binding.is_some();
-        let open_ended = entry.binding.as_ref();
-        if open_ended.is_some_and(|it| is_open_ended(&it.target)) {
+        let binding = entry.binding.as_ref();
+        if binding.is_some_and(|binding| is_open_ended(&binding.target)) {
             self.open_ended.insert(key.clone());
         }
         self.actors.insert(key.clone(), entry);
@@ -359,27 +345,27 @@ impl Inner {
     }
 
     fn remove(&mut self, key: &Key) {
-        self.forget(key);
+        self.unindex(key);
         self.actors.remove(key);
         self.rebind(key, false);
     }
 
-    fn forget(&mut self, key: &Key) {
+    fn unindex(&mut self, key: &Key) {
         self.open_ended.remove(key);
         let Some(entry) = self.actors.get(key) else {
             return;
         };
         for name in &entry.names {
-            if let Some(users) = self.by_name.get_mut(&name.place) {
-                users.remove(name.use_, entry.rank(name), key.clone());
+            if let Some(users) = self.by_name.get_mut(&name.address) {
+                users.remove(name.kind, entry.rank(name), key.clone());
                 if users.is_empty() {
-                    self.by_name.remove(&name.place);
+                    self.by_name.remove(&name.address);
                 }
             }
         }
     }
 
-    /// Rebuilds the namespace's list of bindings on a change, so that reviews do not have to.
+    /// Rebuilds the namespace's list of bindings on each change, so that reviews need not.
     fn rebind(&mut self, key: &Key, binds: bool) {
         let namespace = &*key.namespace;
         if !binds
@@ -390,19 +376,19 @@ impl Inner {
         {
             return;
         }
-        let of_namespace = self.bindings.entry(namespace.into()).or_default();
+        let namespace_bindings = self.bindings.entry(namespace.into()).or_default();
         if binds {
-            of_namespace.keys.insert(key.clone());
+            namespace_bindings.keys.insert(key.clone());
         } else {
-            of_namespace.keys.remove(key);
+            namespace_bindings.keys.remove(key);
         }
-        let actors = of_namespace
+        let actors = namespace_bindings
             .keys
             .iter()
             .filter_map(|key| self.actors.get(key));
         let bound = actors.filter_map(|it| it.binding.as_ref()?.bound.clone());
-        of_namespace.bound = bound.collect();
-        if of_namespace.keys.is_empty() {
+        namespace_bindings.bound = bound.collect();
+        if namespace_bindings.keys.is_empty() {
             self.bindings.remove(namespace);
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use asya_process::watching::follow as follow_kind;
+use asya_process::watch_loop::follow as follow_kind;
 use asya_shared::backoff::Backoff;
 use asya_shared::key::Key;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
@@ -14,19 +14,19 @@ use tracing::{debug, warn};
 use super::Index;
 use super::clusters::owner_of;
 
-/// Shorter than the client's read timeout, which therefore catches only connections that died unnoticed.
+/// Shorter than the client's read timeout, which thus only closes dead connections.
 const WATCH_SECONDS: u32 = 50;
 /// Only one page of a list is in memory at a time.
-const PAGE: u32 = 100;
+const PAGE_SIZE: u32 = 100;
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(30));
 
 /// Keeps the index up to date, forever.
 pub async fn follow(client: Client, index: Arc<Index>) {
-    let mut wanted = index.wants_clusters();
-    while wanted.wait_for(|it| *it).await.is_ok() {
+    let mut needed = index.clusters_needed();
+    while needed.wait_for(|is_needed| *is_needed).await.is_ok() {
         tokio::select! {
             () = watch(&client, &index) => {}
-            _ = wanted.wait_for(|it| !*it) => index.forget_clusters(),
+            _ = needed.wait_for(|is_needed| !*is_needed) => index.clear_clusters(),
         }
     }
 }
@@ -36,11 +36,18 @@ async fn watch(client: &Client, index: &Index) {
     let resource = ApiResource::from_gvk_with_plural(&kind, "rayclusters");
     let api = Api::<PartialObjectMeta<DynamicObject>>::all_with(client.clone(), &resource);
     let config = watcher::Config::default();
-    let config = config.timeout(WATCH_SECONDS).page_size(PAGE);
-    follow_kind(api, config, BACKOFF, |event| take(index, event), told).await;
+    let config = config.timeout(WATCH_SECONDS).page_size(PAGE_SIZE);
+    follow_kind(
+        api,
+        config,
+        BACKOFF,
+        |event| handle(index, event),
+        log_failure,
+    )
+    .await;
 }
 
-fn take(index: &Index, event: Event<PartialObjectMeta<DynamicObject>>) {
+fn handle(index: &Index, event: Event<PartialObjectMeta<DynamicObject>>) {
     let key = |object: &PartialObjectMeta<DynamicObject>| {
         let metadata = &object.metadata;
         Some(Key::new(
@@ -49,23 +56,23 @@ fn take(index: &Index, event: Event<PartialObjectMeta<DynamicObject>>) {
         ))
     };
     match event {
-        Event::Init => index.relisting_clusters(),
+        Event::Init => index.init_clusters(),
         Event::InitApply(object) | Event::Apply(object) => {
             if let Some(key) = key(&object) {
-                index.show_cluster(&key, owner_of(&object.metadata));
+                index.apply_cluster(&key, owner_of(&object.metadata));
             }
         }
-        Event::InitDone => index.relisted_clusters(),
+        Event::InitDone => index.init_clusters_done(),
         Event::Delete(object) => {
             if let Some(key) = key(&object) {
-                index.removed_cluster(&key);
+                index.delete_cluster(&key);
             }
         }
     }
 }
 
-/// Where KubeRay is not installed, or the permission is missing, pods are matched by what the controller has resolved.
-fn told(error: &Error, failures: u32) {
+/// If KubeRay is not installed or the permission is missing, the controller's resolution decides which pods match.
+fn log_failure(error: &Error, failures: u32) {
     if failures == 2 {
         warn!(%error, "the watch of RayClusters failed: pods of new clusters of a bound RayService start without the \
                        sidecar until the controller has resolved it again");

@@ -3,10 +3,10 @@ use std::sync::Arc;
 use asya_shared::api::WorkloadRef;
 use serde_json::{Value, json};
 
-use super::{Index, Key, Seen};
-use crate::testing::{bound, platform, show};
+use super::{Index, Key, ProjectedActor};
+use crate::testing::{bound, index_actor, platform};
 
-fn seen(namespace: &str, name: &str, spec: &Value) -> Seen {
+fn projected(namespace: &str, name: &str, spec: &Value) -> ProjectedActor {
     let actor = json!({
         "metadata": {"namespace": namespace, "name": name, "uid": name, "resourceVersion": "1"},
         "spec": spec,
@@ -34,18 +34,20 @@ impl World {
         }
     }
 
-    fn show(&self, seen: &Seen) {
-        self.index.show(&seen.actor);
+    fn apply(&self, projected: &ProjectedActor) {
+        self.index.apply(&projected.actor);
     }
 
-    fn holder(&self, name: &str) -> Option<String> {
-        let holder = self.index.holder(&Key::new("asking", name), "mq");
-        holder.map(|(key, _)| key.to_string())
+    fn queue_owner(&self, name: &str) -> Option<String> {
+        let conflict = self.index.conflicting_queue(&Key::new("other", name), "mq");
+        conflict.map(|(key, _)| key.to_string())
     }
 
-    fn binder(&self, name: &str) -> Option<String> {
-        let binder = self.index.binder(&Key::new("a", "asking"), &target(name));
-        binder.map(|key| key.to_string())
+    fn target_owner(&self, name: &str) -> Option<String> {
+        let conflict = self
+            .index
+            .conflicting_binding(&Key::new("a", "other"), &target(name));
+        conflict.map(|key| key.to_string())
     }
 }
 
@@ -68,49 +70,52 @@ fn pods_are_injected_until_a_deletion_stops_waiting_for_the_queue() {
             "spec": {"transport": "mq", "queue": {"deletionPolicy": policy}},
             "status": status,
         });
-        let seen: Seen = serde_json::from_str(&actor.to_string()).unwrap();
-        assert_eq!(seen.actor.deleting, deleting, "{actor}");
+        let projected: ProjectedActor = serde_json::from_str(&actor.to_string()).unwrap();
+        assert_eq!(projected.actor.deleting, deleting, "{actor}");
     }
 }
 
 #[test]
-fn what_an_actor_no_longer_asks_for_is_free() {
+fn released_names_and_targets_are_free() {
     let world = World::new();
-    world.show(&seen("a", "x", &binding("one")));
-    assert_eq!(world.holder("x").as_deref(), Some("a/x"));
-    assert_eq!(world.binder("one").as_deref(), Some("a/x"));
+    world.apply(&projected("a", "x", &binding("one")));
+    assert_eq!(world.queue_owner("x").as_deref(), Some("a/x"));
+    assert_eq!(world.target_owner("one").as_deref(), Some("a/x"));
 
-    world.show(&seen("a", "x", &binding("two")));
+    world.apply(&projected("a", "x", &binding("two")));
     assert_eq!(
-        (world.binder("one"), world.binder("two")),
+        (world.target_owner("one"), world.target_owner("two")),
         (None, Some("a/x".to_owned()))
     );
 
-    world.index.removed(&Key::new("a", "x"));
-    assert_eq!((world.holder("x"), world.binder("two")), (None, None));
+    world.index.delete(&Key::new("a", "x"));
+    assert_eq!(
+        (world.queue_owner("x"), world.target_owner("two")),
+        (None, None)
+    );
     assert_eq!(world.index.len(), 0);
 }
 
 #[test]
 fn actors_missing_from_a_relist_are_removed() {
     let world = World::new();
-    world.show(&seen("a", "stays", &json!({"transport": "mq"})));
-    world.show(&seen("a", "goes", &json!({"transport": "mq"})));
+    world.apply(&projected("a", "kept", &json!({"transport": "mq"})));
+    world.apply(&projected("a", "removed", &json!({"transport": "mq"})));
     assert!(!world.index.is_synced());
-    world.index.relisting();
-    world.show(&seen("a", "stays", &json!({"transport": "mq"})));
-    world.show(&seen("a", "comes", &json!({"transport": "mq"})));
-    // Nothing is lost while the list runs.
-    assert!(world.holder("goes").is_some());
-    world.index.relisted();
+    world.index.init();
+    world.apply(&projected("a", "kept", &json!({"transport": "mq"})));
+    world.apply(&projected("a", "added", &json!({"transport": "mq"})));
+    // Actors are kept during the list.
+    assert!(world.queue_owner("removed").is_some());
+    world.index.init_done();
     assert!(world.index.is_synced());
-    assert_eq!(world.holder("goes"), None);
-    assert!(world.holder("stays").is_some() && world.holder("comes").is_some());
+    assert_eq!(world.queue_owner("removed"), None);
+    assert!(world.queue_owner("kept").is_some() && world.queue_owner("added").is_some());
 }
 
-/// One bad object would fail every list.
+/// A single undecodable object would fail every list.
 #[test]
-fn actor_is_decoded_whatever_its_spec_and_status_hold() {
+fn actor_with_any_spec_and_status_decodes() {
     for (spec, status) in [
         (json!(null), json!(null)),
         (json!([1]), json!("x")),
@@ -124,8 +129,8 @@ fn actor_is_decoded_whatever_its_spec_and_status_hold() {
             "metadata": {"name": "x", "uid": "u", "resourceVersion": "1", "labels": [7]},
             "spec": spec, "status": status,
         });
-        let read: Result<Seen, _> = serde_json::from_str(&actor.to_string());
-        assert!(read.is_ok(), "{actor}: {read:?}");
+        let result: Result<ProjectedActor, _> = serde_json::from_str(&actor.to_string());
+        assert!(result.is_ok(), "{actor}: {result:?}");
     }
 }
 
@@ -138,17 +143,17 @@ fn bindings_are_indexed_by_namespace() {
         names.sort();
         names
     };
-    show(&world.index, &bound("a", "one", "x"));
-    show(&world.index, &bound("a", "two", "y"));
-    show(&world.index, &bound("b", "three", "x"));
-    world.show(&seen(
+    index_actor(&world.index, &bound("a", "one", "x"));
+    index_actor(&world.index, &bound("a", "two", "y"));
+    index_actor(&world.index, &bound("b", "three", "x"));
+    world.apply(&projected(
         "a",
         "standalone",
         &json!({"transport": "mq", "workload": {}}),
     ));
     let mut unreadable = bound("a", "unreadable", "z");
     unreadable["spec"]["timeout"] = json!({"processing": "soon"});
-    show(&world.index, &unreadable);
+    index_actor(&world.index, &unreadable);
     assert_eq!(
         (names("a"), names("b")),
         (
@@ -157,31 +162,31 @@ fn bindings_are_indexed_by_namespace() {
         )
     );
 
-    // A spec that cannot be decoded binds its target all the same: only the controller can decide about it.
-    assert_eq!(world.binder("z").as_deref(), Some("a/unreadable"));
-    world.index.removed(&Key::new("a", "one"));
-    world.index.removed(&Key::new("b", "three"));
+    // A spec that cannot be decoded still binds its target: only the controller decides about it.
+    assert_eq!(world.target_owner("z").as_deref(), Some("a/unreadable"));
+    world.index.delete(&Key::new("a", "one"));
+    world.index.delete(&Key::new("b", "three"));
     assert_eq!(
         (names("a"), names("b")),
         (vec!["two".to_owned()], Vec::new())
     );
 }
 
-/// Readers never wait for a writer that is itself waiting.
+/// Concurrent reads and writes do not deadlock.
 #[test]
 fn concurrent_reviews_read_the_index() {
     let world = Arc::new(World::new());
-    world.show(&seen("a", "x", &binding("one")));
+    world.apply(&projected("a", "x", &binding("one")));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..1_000 {
-                    assert!(world.holder("x").is_some());
+                    assert!(world.queue_owner("x").is_some());
                 }
             });
         }
         for _ in 0..1_000 {
-            world.show(&seen("a", "x", &binding("one")));
+            world.apply(&projected("a", "x", &binding("one")));
         }
     });
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use asya_process::watching::{self, was_cut};
+use asya_process::watch_loop::{self, is_interruption};
 use asya_shared::backoff::Backoff;
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -15,16 +15,16 @@ use tokio::time::Instant;
 use tower::{Layer, Service};
 use tracing::{debug, warn};
 
-use super::{Index, Seen};
+use super::{Index, ProjectedActor};
 
-/// The server ends a watch after this long and we start the next. While nothing changes, this is how we know that the
-/// server responds, so it is less than [`Contact::LOST`].
+/// The server ends a watch after this long, and we start the next. While nothing changes, only this shows that the
+/// server responds, so it is less than [`Contact::STALE_AFTER`].
 const WATCH_SECONDS: u32 = 20;
 /// Only one page of a list is in memory at a time.
-const PAGE: u32 = 100;
+const PAGE_SIZE: u32 = 100;
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(10));
 
-/// When the API server last responded. A layer of the client that watches; clones share state.
+/// When the API server last responded. A layer of the client of the watch; clones share state.
 #[derive(Clone, Debug, Default)]
 pub struct Contact {
     state: Arc<Mutex<State>>,
@@ -39,7 +39,7 @@ struct State {
 
 impl Contact {
     /// Without a response for this long, the index may be stale (VAC-5).
-    pub const LOST: Duration = Duration::from_secs(30);
+    pub const STALE_AFTER: Duration = Duration::from_secs(30);
 
     /// Time since the last response; `None` before the first.
     pub fn age(&self) -> Option<Duration> {
@@ -47,8 +47,8 @@ impl Contact {
     }
 
     /// Whether the last response is too old to rely on the index.
-    pub fn is_lost(&self) -> bool {
-        self.age().is_none_or(|age| age > Self::LOST)
+    pub fn is_stale(&self) -> bool {
+        self.age().is_none_or(|age| age > Self::STALE_AFTER)
     }
 
     /// Why the watch fails, if it does.
@@ -57,23 +57,23 @@ impl Contact {
     }
 
     /// Records a response of the API server.
-    pub fn heard(&self) {
+    pub fn record_response(&self) {
         *self.state.lock() = State {
             last: Some(Instant::now()),
             failure: None,
         };
     }
 
-    fn failed(&self, failure: String) {
+    fn record_failure(&self, failure: String) {
         self.state.lock().failure = Some(failure);
     }
 }
 
 impl<S> Layer<S> for Contact {
-    type Service = Listening<S>;
+    type Service = RecordingService<S>;
 
-    fn layer(&self, inner: S) -> Listening<S> {
-        Listening {
+    fn layer(&self, inner: S) -> RecordingService<S> {
+        RecordingService {
             inner,
             contact: self.clone(),
         }
@@ -82,12 +82,12 @@ impl<S> Layer<S> for Contact {
 
 /// Records every successful response.
 #[derive(Clone, Debug)]
-pub struct Listening<S> {
+pub struct RecordingService<S> {
     inner: S,
     contact: Contact,
 }
 
-impl<S, Q, A> Service<Request<Q>> for Listening<S>
+impl<S, Q, A> Service<Request<Q>> for RecordingService<S>
 where
     S: Service<Request<Q>, Response = Response<A>>,
     S::Future: Send + 'static,
@@ -101,45 +101,45 @@ where
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
-        let (answer, contact) = (self.inner.call(request), self.contact.clone());
+        let (response, contact) = (self.inner.call(request), self.contact.clone());
         Box::pin(async move {
-            let answer = answer.await?;
-            if answer.status().is_success() {
-                contact.heard();
+            let response = response.await?;
+            if response.status().is_success() {
+                contact.record_response();
             }
-            Ok(answer)
+            Ok(response)
         })
     }
 }
 
 /// Keeps the index up to date, forever.
 pub async fn follow(client: Client, index: Arc<Index>, contact: Contact) {
-    let api: Api<Seen> = Api::all(client);
+    let api: Api<ProjectedActor> = Api::all(client);
     let config = watcher::Config::default()
         .timeout(WATCH_SECONDS)
-        .page_size(PAGE);
+        .page_size(PAGE_SIZE);
     let failed = |error: &Error, failures| {
-        told(error, failures);
-        contact.failed(error.to_string());
+        log_failure(error, failures);
+        contact.record_failure(error.to_string());
     };
-    watching::follow(api, config, BACKOFF, |event| take(&index, event), failed).await;
+    watch_loop::follow(api, config, BACKOFF, |event| handle(&index, event), failed).await;
 }
 
-fn take(index: &Index, event: Event<Seen>) {
+fn handle(index: &Index, event: Event<ProjectedActor>) {
     match event {
-        Event::Init => index.relisting(),
-        Event::InitApply(seen) | Event::Apply(seen) => index.show(&seen.actor),
+        Event::Init => index.init(),
+        Event::InitApply(projected) | Event::Apply(projected) => index.apply(&projected.actor),
         Event::InitDone => {
-            index.relisted();
+            index.init_done();
             debug!(count = index.len(), "AsyncActors listed");
         }
-        Event::Delete(seen) => index.removed(&seen.actor.key),
+        Event::Delete(projected) => index.delete(&projected.actor.key),
     }
 }
 
-fn told(error: &Error, failures: u32) {
+fn log_failure(error: &Error, failures: u32) {
     // Interruptions are routine; only repeated failures deserve a warning.
-    if failures == 1 && was_cut(error) {
+    if failures == 1 && is_interruption(error) {
         debug!(%error, "the watch of AsyncActors was interrupted");
     } else {
         warn!(%error, failures, "the watch of AsyncActors failed");

@@ -1,40 +1,40 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use asya_certs::serve::Shown;
-use asya_process::metrics::Exposed;
+use asya_certs::serve::CertificateMetrics;
+use asya_process::metrics::ExposedMetrics;
 use asya_process::serve::Count;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Ended, Metrics, Reviewed};
-use crate::outcome::{Path, Reason};
+use super::{Metrics, ReviewLabels, ReviewResult};
+use crate::outcome::{EndpointPath, ReviewReason};
 
 const DOCS: &str = include_str!("../../../docs/spec/admission.md");
 
 /// The text after every metric has been set once.
 fn text() -> String {
     let metrics = Arc::new(Metrics::new());
-    drop(metrics.begin(Path::Pods));
-    metrics.reviewed(&Reviewed {
-        path: Path::Pods,
+    drop(metrics.begin(EndpointPath::Pods));
+    metrics.reviewed(&ReviewLabels {
+        path: EndpointPath::Pods,
         operation: "CREATE",
-        ended: Ended::Patched,
-        reason: Reason::Valid,
+        result: ReviewResult::Patched,
+        reason: ReviewReason::Valid,
         dry_run: false,
     });
     metrics.review_bytes(100_000);
     metrics.patch_bytes(4_000);
     metrics.reflector_age(Some(Duration::from_secs(7)));
     let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
-    let shown = Shown {
-        leaf_ends: Some(now + Duration::from_hours(1)),
-        authority_ends: Some(now - Duration::from_secs(5)),
+    let certificate = CertificateMetrics {
+        leaf_expires: Some(now + Duration::from_hours(1)),
+        ca_expires: Some(now - Duration::from_secs(5)),
         swapped: 2,
         refused: 1,
     };
-    // Scraped twice, counted once.
-    metrics.certificates(&shown, now);
-    metrics.certificates(&shown, now);
+    // Two scrapes must not count twice.
+    metrics.certificates(&certificate, now);
+    metrics.certificates(&certificate, now);
     let count = Count {
         open: 12,
         evicted: 3,
@@ -67,7 +67,7 @@ fn every_metric_is_documented() {
 
 /// OBS-1
 #[test]
-fn every_label_takes_few_values() {
+fn labels_are_from_a_fixed_set() {
     let allowed = [
         "path",
         "operation",

@@ -1,116 +1,134 @@
 use std::sync::Arc;
 
-use asya_shared::inject::bound::Reason as Row;
+use asya_shared::inject::bound::InjectionReason;
 use serde_json::{Value, json};
 
-use super::Pods;
-use crate::events::Note;
+use super::PodReviewer;
+use crate::events::PodEventReason;
 use crate::index::Index;
-use crate::outcome::Ended;
-use crate::outcome::{Path, Reason, Verdict};
-use crate::review::Request;
-use crate::testing::{bound, platform, pod, pod_review, show};
+use crate::outcome::ReviewResult;
+use crate::outcome::{EndpointPath, ReviewOutcome, ReviewReason};
+use crate::review::AdmissionRequest;
+use crate::testing::{bound, index_actor, platform, pod, pod_review};
 
-/// A webhook that knows the bindings of two Deployments; `strict` requires the sidecar.
+/// A reviewer with two bindings, of which `strict` requires the sidecar.
 struct World {
-    judge: Pods,
+    reviewer: PodReviewer,
 }
 
 impl World {
     fn new() -> Self {
         let index = Arc::new(Index::new(platform()));
-        index.relisting();
-        show(&index, &bound("models", "mild", "mild"));
+        index.init();
+        index_actor(&index, &bound("models", "mild", "mild"));
         let mut strict = bound("models", "strict", "strict");
         strict["spec"]["binding"] = json!({"required": true});
-        show(&index, &strict);
-        index.relisted();
+        index_actor(&index, &strict);
+        index.init_done();
         Self {
-            judge: Pods {
+            reviewer: PodReviewer {
                 namespace: "asya-system".to_owned(),
                 index,
             },
         }
     }
 
-    fn ask(&self, path: Path, review: &str) -> Verdict {
-        self.judge
-            .judge(path, &Request::read(review.as_bytes()).unwrap())
+    fn review(&self, path: EndpointPath, review: &str) -> ReviewOutcome {
+        self.reviewer
+            .review(path, &AdmissionRequest::read(review.as_bytes()).unwrap())
     }
 
-    fn create(&self, path: Path, pod: &Value) -> Verdict {
-        self.ask(path, &pod_review("models", pod, false))
+    fn create(&self, path: EndpointPath, pod: &Value) -> ReviewOutcome {
+        self.review(path, &pod_review("models", pod, false))
     }
 }
 
-fn patch(verdict: &Verdict) -> Value {
-    let patch = verdict.answer.patch.as_ref().expect("a patch");
+fn patch(outcome: &ReviewOutcome) -> Value {
+    let patch = outcome.response.patch.as_ref().expect("a patch");
     serde_json::from_slice(patch).unwrap()
 }
 
-fn is_silent(verdict: &Verdict) -> bool {
-    let answer = &verdict.answer;
-    (&answer.denied, &answer.patch, &verdict.told) == (&None, &None, &None)
-        && answer.warnings.is_empty()
+fn is_silent(outcome: &ReviewOutcome) -> bool {
+    let response = &outcome.response;
+    (&response.denied, &response.patch, &outcome.event) == (&None, &None, &None)
+        && response.warnings.is_empty()
 }
 
-/// INJ-1, INJ-3, OBS-2: the pod carries no namespace, its review does.
+/// INJ-1, INJ-3, OBS-2: only the review has the pod's namespace.
 #[test]
-fn bound_pod_gets_the_sidecar_and_an_event() {
+fn bound_pod_is_injected_with_an_event() {
     let world = World::new();
-    for (path, name) in [(Path::Pods, "mild"), (Path::RequiredPods, "strict")] {
-        let verdict = world.create(path, &pod(name));
-        assert_eq!(verdict.reason, Reason::Pod(Row::Injected));
-        assert_eq!(verdict.ended(), Ended::Patched);
-        let text = patch(&verdict).to_string();
+    for (path, name) in [
+        (EndpointPath::Pods, "mild"),
+        (EndpointPath::RequiredPods, "strict"),
+    ] {
+        let outcome = world.create(path, &pod(name));
+        assert_eq!(outcome.reason, ReviewReason::Pod(InjectionReason::Injected));
+        assert_eq!(outcome.label(), ReviewResult::Patched);
+        let text = patch(&outcome).to_string();
         assert!(
             text.contains("asya-sidecar") && text.contains("asya-runtime"),
             "{text}"
         );
-        let told = verdict.told.expect("an Event");
-        assert_eq!(told.note, Note::Injected);
-        assert_eq!((&*told.namespace, &*told.actor.name), ("models", name));
-        let owner = told.owner.expect("the ReplicaSet");
+        let event = outcome.event.expect("an Event");
+        assert_eq!(event.event_reason, PodEventReason::Injected);
+        assert_eq!((&*event.namespace, &*event.actor.name), ("models", name));
+        let owner = event.owner.expect("the ReplicaSet");
         assert_eq!(
             (&*owner.kind, &*owner.uid),
             ("ReplicaSet", "uid-of-replica-set")
         );
     }
-    let elsewhere = world.ask(Path::Pods, &pod_review("other", &pod("mild"), false));
-    assert_eq!(elsewhere.reason, Reason::Pod(Row::NoActor));
+    let elsewhere = world.review(
+        EndpointPath::Pods,
+        &pod_review("other", &pod("mild"), false),
+    );
+    assert_eq!(
+        elsewhere.reason,
+        ReviewReason::Pod(InjectionReason::NoActor)
+    );
 }
 
 /// INJ-11
 #[test]
 fn injection_ignores_user_and_service_account() {
     let world = World::new();
-    let by = |user: &Value, account: &str| {
+    let patch_for = |user: &Value, account: &str| {
         let mut pod = pod("mild");
         pod["spec"]["serviceAccountName"] = json!(account);
         let mut review: Value = serde_json::from_str(&pod_review("models", &pod, false)).unwrap();
         review["request"]["userInfo"] = user.clone();
-        world.ask(Path::Pods, &review.to_string()).answer.patch
+        world
+            .review(EndpointPath::Pods, &review.to_string())
+            .response
+            .patch
     };
     let controller = json!({"username": "system:serviceaccount:kube-system:replicaset-controller"});
-    let patched = by(&controller, "default");
+    let patched = patch_for(&controller, "default");
     assert!(patched.is_some());
     for user in [
         json!(null),
         json!({"username": "jane", "groups": ["system:masters"]}),
         json!({"username": "system:serviceaccount:kserve:kserve-controller-manager", "uid": "7"}),
     ] {
-        assert_eq!(by(&user, "model"), patched, "{user}");
+        assert_eq!(patch_for(&user, "model"), patched, "{user}");
     }
 }
 
 /// INJ-2
 #[test]
-fn each_path_serves_the_actors_of_its_policy_only() {
+fn each_path_serves_only_actors_with_its_policy() {
     let world = World::new();
-    for (path, name) in [(Path::RequiredPods, "mild"), (Path::Pods, "strict")] {
-        let verdict = world.create(path, &pod(name));
-        assert_eq!(verdict.reason, Reason::Pod(Row::OtherPath));
-        assert!(is_silent(&verdict), "{verdict:?}");
+    for (path, name) in [
+        (EndpointPath::RequiredPods, "mild"),
+        (EndpointPath::Pods, "strict"),
+    ] {
+        let outcome = world.create(path, &pod(name));
+        assert_eq!(
+            outcome.reason,
+            ReviewReason::Pod(InjectionReason::OtherPath)
+        );
+        assert!(is_silent(&outcome), "{outcome:?}");
     }
 }
 
@@ -118,42 +136,55 @@ fn each_path_serves_the_actors_of_its_policy_only() {
 #[test]
 fn dry_run_gets_the_same_response_without_an_event() {
     let world = World::new();
-    let real = world.create(Path::Pods, &pod("mild"));
-    let dry = world.ask(Path::Pods, &pod_review("models", &pod("mild"), true));
-    assert_eq!(dry.answer.patch, real.answer.patch);
-    assert_eq!((dry.reason, &dry.told), (real.reason, &None));
-    assert!(real.told.is_some());
+    let stored = world.create(EndpointPath::Pods, &pod("mild"));
+    let dry_run = world.review(
+        EndpointPath::Pods,
+        &pod_review("models", &pod("mild"), true),
+    );
+    assert_eq!(dry_run.response.patch, stored.response.patch);
+    assert_eq!((dry_run.reason, &dry_run.event), (stored.reason, &None));
+    assert!(stored.event.is_some());
 }
 
 /// INJ-1, OBS-2
 #[test]
-fn a_pod_that_cannot_get_the_sidecar_is_marked_or_refused() {
+fn pod_that_cannot_be_injected_is_annotated_or_denied() {
     let world = World::new();
-    let odd = |name: &str| {
+    let not_injectable = |name: &str| {
         let mut pod = pod(name);
         pod["spec"]["hostNetwork"] = json!(true);
         pod
     };
-    let marked = world.create(Path::Pods, &odd("mild"));
-    assert_eq!(marked.reason, Reason::Pod(Row::HostNetwork));
-    assert!(patch(&marked).to_string().contains("asya.sh/not-injected"));
-    assert_eq!(marked.answer.warnings.len(), 1);
-    let told = marked.told.expect("an Event");
+    let annotated = world.create(EndpointPath::Pods, &not_injectable("mild"));
     assert_eq!(
-        (told.note, told.reason),
-        (Note::InjectionSkipped, "HostNetwork")
+        annotated.reason,
+        ReviewReason::Pod(InjectionReason::HostNetwork)
     );
-    assert!(told.text.contains("hostNetwork"), "{}", told.text);
-
-    let refused = world.create(Path::RequiredPods, &odd("strict"));
-    assert_eq!(refused.reason, Reason::Pod(Row::HostNetwork));
-    let denied = refused.answer.denied.as_ref().expect("refused");
-    assert_eq!(denied.code, 403);
-    assert_eq!(refused.ended(), Ended::Denied);
-    let told = refused.told.expect("an Event");
+    assert!(
+        patch(&annotated)
+            .to_string()
+            .contains("asya.sh/not-injected")
+    );
+    assert_eq!(annotated.response.warnings.len(), 1);
+    let event = annotated.event.expect("an Event");
     assert_eq!(
-        (told.note, told.text),
-        (Note::InjectionDenied, denied.message.clone())
+        (event.event_reason, event.cause),
+        (PodEventReason::InjectionSkipped, "HostNetwork")
+    );
+    assert!(event.text.contains("hostNetwork"), "{}", event.text);
+
+    let denied_outcome = world.create(EndpointPath::RequiredPods, &not_injectable("strict"));
+    assert_eq!(
+        denied_outcome.reason,
+        ReviewReason::Pod(InjectionReason::HostNetwork)
+    );
+    let denied = denied_outcome.response.denied.as_ref().expect("denied");
+    assert_eq!(denied.code, 403);
+    assert_eq!(denied_outcome.label(), ReviewResult::Denied);
+    let event = denied_outcome.event.expect("an Event");
+    assert_eq!(
+        (event.event_reason, event.text),
+        (PodEventReason::InjectionDenied, denied.message.clone())
     );
 }
 
@@ -162,12 +193,15 @@ fn a_pod_that_cannot_get_the_sidecar_is_marked_or_refused() {
 fn injected_pod_is_not_patched_again() {
     let world = World::new();
     let mut pod = pod("mild");
-    let steps = patch(&world.create(Path::Pods, &pod));
+    let steps = patch(&world.create(EndpointPath::Pods, &pod));
     let steps: json_patch::Patch = serde_json::from_value(steps).unwrap();
     json_patch::patch(&mut pod, &steps).unwrap();
-    let again = world.create(Path::Pods, &pod);
-    assert_eq!(again.reason, Reason::Pod(Row::AlreadyInjected));
-    assert_eq!(again.ended(), Ended::Empty);
+    let again = world.create(EndpointPath::Pods, &pod);
+    assert_eq!(
+        again.reason,
+        ReviewReason::Pod(InjectionReason::AlreadyInjected)
+    );
+    assert_eq!(again.label(), ReviewResult::Empty);
     assert!(is_silent(&again), "{again:?}");
 }
 
@@ -181,33 +215,48 @@ fn excluded_namespaces_and_unbound_pods_are_allowed_silently() {
         "kube-public",
         "kube-node-lease",
     ] {
-        show(&world.judge.index, &bound(namespace, "in", "mild"));
-        let verdict = world.ask(Path::Pods, &pod_review(namespace, &pod("mild"), false));
-        assert_eq!(verdict.reason, Reason::Pod(Row::NotServed), "{namespace}");
-        assert!(is_silent(&verdict));
+        index_actor(&world.reviewer.index, &bound(namespace, "in", "mild"));
+        let outcome = world.review(
+            EndpointPath::Pods,
+            &pod_review(namespace, &pod("mild"), false),
+        );
+        assert_eq!(
+            outcome.reason,
+            ReviewReason::Pod(InjectionReason::NotServed),
+            "{namespace}"
+        );
+        assert!(is_silent(&outcome));
     }
-    let verdict = world.create(Path::Pods, &pod("unbound"));
-    assert_eq!(verdict.reason, Reason::Pod(Row::NoActor));
-    assert!(is_silent(&verdict));
+    let outcome = world.create(EndpointPath::Pods, &pod("unbound"));
+    assert_eq!(outcome.reason, ReviewReason::Pod(InjectionReason::NoActor));
+    assert!(is_silent(&outcome));
 }
 
 /// ADM-3
 #[test]
-fn an_unreadable_pod_is_answered_as_the_path_says() {
+fn undecodable_pod_is_handled_by_the_policy_of_the_path() {
     let world = World::new();
-    for odd in [
+    for undecodable in [
         json!({"spec": 7}),
         json!({"spec": {"containers": "x"}}),
         Value::Null,
     ] {
-        let verdict = world.create(Path::Pods, &odd);
-        assert_eq!(verdict.reason, Reason::Pod(Row::Unreadable), "{odd}");
+        let outcome = world.create(EndpointPath::Pods, &undecodable);
         assert_eq!(
-            (&verdict.answer.denied, verdict.answer.warnings.len()),
+            outcome.reason,
+            ReviewReason::Pod(InjectionReason::Unreadable),
+            "{undecodable}"
+        );
+        assert_eq!(
+            (&outcome.response.denied, outcome.response.warnings.len()),
             (&None, 1)
         );
-        let verdict = world.create(Path::RequiredPods, &odd);
-        assert_eq!(verdict.answer.denied.expect("refused").code, 422, "{odd}");
+        let outcome = world.create(EndpointPath::RequiredPods, &undecodable);
+        assert_eq!(
+            outcome.response.denied.expect("denied").code,
+            422,
+            "{undecodable}"
+        );
     }
 }
 
@@ -221,51 +270,60 @@ fn unserved_requests_are_allowed_with_a_warning() {
         let request = review["request"].as_object_mut().unwrap();
         request.insert("subResource".to_owned(), json!(""));
         *review["request"].pointer_mut(change).unwrap() = json!("odd");
-        let verdict = world.ask(Path::RequiredPods, &review.to_string());
-        assert_eq!(verdict.reason, Reason::NotServed, "{change}");
+        let outcome = world.review(EndpointPath::RequiredPods, &review.to_string());
+        assert_eq!(outcome.reason, ReviewReason::NotServed, "{change}");
         assert_eq!(
-            (&verdict.answer.denied, verdict.answer.warnings.len()),
+            (&outcome.response.denied, outcome.response.warnings.len()),
             (&None, 1)
         );
     }
 }
 
-/// ADM-3: before the cache is synced there is no verdict.
+/// ADM-3
 #[test]
-fn before_the_cache_is_synced_the_path_decides() {
+fn policy_of_the_path_decides_before_the_cache_is_synced() {
     let world = World {
-        judge: Pods {
+        reviewer: PodReviewer {
             namespace: "asya-system".to_owned(),
             index: Arc::new(Index::new(platform())),
         },
     };
-    let mild = world.create(Path::Pods, &pod("mild"));
+    let mild = world.create(EndpointPath::Pods, &pod("mild"));
     assert_eq!(
-        (mild.reason, mild.ended()),
-        (Reason::NotSynced, Ended::Error)
+        (mild.reason, mild.label()),
+        (ReviewReason::NotSynced, ReviewResult::Error)
     );
-    assert_eq!((mild.answer.denied, mild.answer.warnings.len()), (None, 1));
-    let strict = world.create(Path::RequiredPods, &pod("strict"));
-    assert_eq!(strict.answer.denied.expect("refused").code, 500);
+    assert_eq!(
+        (mild.response.denied, mild.response.warnings.len()),
+        (None, 1)
+    );
+    let strict = world.create(EndpointPath::RequiredPods, &pod("strict"));
+    assert_eq!(strict.response.denied.expect("denied").code, 500);
 }
 
-/// BIND-3, BIND-43: nothing is injected before the actor is bound and once it is being deleted.
+/// BIND-3, BIND-43
 #[test]
-fn unbound_or_deleting_actor_injects_nothing() {
+fn pods_of_an_unbound_or_deleting_actor_are_not_injected() {
     let world = World::new();
-    let mut early = bound("models", "mild", "mild");
-    early["status"] = json!({});
-    show(&world.judge.index, &early);
-    let verdict = world.create(Path::Pods, &pod("mild"));
-    assert_eq!(verdict.reason, Reason::Pod(Row::NotBoundYet));
-    assert!(is_silent(&verdict));
+    let mut unbound = bound("models", "mild", "mild");
+    unbound["status"] = json!({});
+    index_actor(&world.reviewer.index, &unbound);
+    let outcome = world.create(EndpointPath::Pods, &pod("mild"));
+    assert_eq!(
+        outcome.reason,
+        ReviewReason::Pod(InjectionReason::NotBoundYet)
+    );
+    assert!(is_silent(&outcome));
 
-    let mut ending = bound("models", "mild", "mild");
-    ending["metadata"]["deletionTimestamp"] = json!("2026-05-04T11:00:00Z");
-    show(&world.judge.index, &ending);
-    let verdict = world.create(Path::Pods, &pod("mild"));
-    assert_eq!(verdict.reason, Reason::Pod(Row::ActorDeleting));
-    assert!(is_silent(&verdict));
+    let mut deleting = bound("models", "mild", "mild");
+    deleting["metadata"]["deletionTimestamp"] = json!("2026-05-04T11:00:00Z");
+    index_actor(&world.reviewer.index, &deleting);
+    let outcome = world.create(EndpointPath::Pods, &pod("mild"));
+    assert_eq!(
+        outcome.reason,
+        ReviewReason::Pod(InjectionReason::ActorDeleting)
+    );
+    assert!(is_silent(&outcome));
 }
 
 /// ROLL-8
@@ -273,8 +331,8 @@ fn unbound_or_deleting_actor_injects_nothing() {
 fn changed_scripts_change_the_patch() {
     let world = World::new();
     let hash = |scripts: &str| {
-        world.judge.index.scripts(scripts);
-        patch(&world.create(Path::Pods, &pod("mild"))).to_string()
+        world.reviewer.index.set_scripts_hash(scripts);
+        patch(&world.create(EndpointPath::Pods, &pod("mild"))).to_string()
     };
     let (one, two) = (hash("1111"), hash("2222"));
     assert_ne!(one, two);
@@ -287,13 +345,17 @@ fn only_a_dry_run_counts_as_a_probe() {
     let world = World::new();
     let mut unproved = bound("models", "new", "new");
     unproved["status"]["injection"] = json!({});
-    show(&world.judge.index, &unproved);
+    index_actor(&world.reviewer.index, &unproved);
     let mut probe = pod("new");
     probe["metadata"]["annotations"] = json!({"asya.sh/probe": "uid-of-new"});
     let reason = |dry_run| {
         let review = pod_review("models", &probe, dry_run);
-        world.ask(Path::Pods, &review).reason
+        world.review(EndpointPath::Pods, &review).reason
     };
-    assert_eq!(reason(true), Reason::Pod(Row::Injected));
-    assert_eq!(reason(false), Reason::Pod(Row::NotProved), "it is stored");
+    assert_eq!(reason(true), ReviewReason::Pod(InjectionReason::Injected));
+    assert_eq!(
+        reason(false),
+        ReviewReason::Pod(InjectionReason::NotProved),
+        "the pod would be stored"
+    );
 }

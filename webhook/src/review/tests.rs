@@ -1,6 +1,8 @@
+mod fuzz;
+
 use serde_json::{Value, json};
 
-use super::{Answer, Request, Served, Unreadable};
+use super::{AdmissionRequest, AdmissionResponse, Served, Unreadable};
 
 const PODS: Served = Served {
     group: "",
@@ -31,20 +33,20 @@ fn pod_review() -> Value {
     })
 }
 
-fn written(answer: &Answer) -> Value {
-    serde_json::from_slice(&answer.write("u\"1").unwrap()).unwrap()
+fn written(response: &AdmissionResponse) -> Value {
+    serde_json::from_slice(&response.write("u\"1").unwrap()).unwrap()
 }
 
 /// ADM-2
 #[test]
-fn answers_echo_version_kind_and_uid() {
+fn responses_echo_version_kind_and_uid() {
     let body = review(&pod_review());
-    let request = Request::read(&body).unwrap();
+    let request = AdmissionRequest::read(&body).unwrap();
     assert_eq!(request.uid, "u\"1");
     assert_eq!(request.namespace, "models");
     assert!(request.is(&PODS) && !request.is_dry_run());
     assert_eq!(
-        written(&Answer::allowed()),
+        written(&AdmissionResponse::allowed()),
         json!({
             "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
             "response": {"uid": "u\"1", "allowed": true},
@@ -54,13 +56,13 @@ fn answers_echo_version_kind_and_uid() {
 
 /// ADM-2
 #[test]
-fn patches_are_json_patch_as_base64_text() {
-    let answer = Answer {
+fn patches_are_base64_encoded_json_patches() {
+    let response = AdmissionResponse {
         patch: Some(br#"[{"op":"add"}]"#.to_vec()),
-        ..Answer::warned("w")
+        ..AdmissionResponse::warned("w")
     };
     assert_eq!(
-        written(&answer)["response"],
+        written(&response)["response"],
         json!({
             "uid": "u\"1", "allowed": true, "warnings": ["w"],
             "patchType": "JSONPatch", "patch": "W3sib3AiOiJhZGQifV0=",
@@ -70,8 +72,9 @@ fn patches_are_json_patch_as_base64_text() {
 
 /// ADM-3
 #[test]
-fn denials_carry_code_and_text() {
-    let status = |code| written(&Answer::denied(code, "no"))["response"]["status"].clone();
+fn denials_have_a_code_and_a_message() {
+    let status =
+        |code| written(&AdmissionResponse::denied(code, "no"))["response"]["status"].clone();
     assert_eq!(
         status(422),
         json!({"code": 422, "reason": "Invalid", "message": "no"})
@@ -84,7 +87,7 @@ fn denials_carry_code_and_text() {
 #[test]
 fn errors_do_not_quote_the_body() {
     let secret = review(&json!({"uid": {"password": "hunter2"}}));
-    let text = Request::read(&secret).unwrap_err().to_string();
+    let text = AdmissionRequest::read(&secret).unwrap_err().to_string();
     assert!(text.contains("line 1, column"), "{text}");
     assert!(
         !text.contains("hunter2") && !text.contains("password"),
@@ -94,10 +97,10 @@ fn errors_do_not_quote_the_body() {
 
 /// ADM-3
 #[test]
-fn review_without_a_request_to_answer_is_rejected() {
+fn invalid_review_is_rejected() {
     let other = |api_version: &str, kind: &str| {
         let review = json!({"apiVersion": api_version, "kind": kind, "request": pod_review()});
-        Request::read(review.to_string().as_bytes()).unwrap_err()
+        AdmissionRequest::read(review.to_string().as_bytes()).unwrap_err()
     };
     assert_eq!(
         other("admission.k8s.io/v1beta1", "AdmissionReview"),
@@ -105,18 +108,18 @@ fn review_without_a_request_to_answer_is_rejected() {
     );
     assert_eq!(other("admission.k8s.io/v1", "Status"), Unreadable::Other);
     assert_eq!(
-        Request::read(&review(&Value::Null)).unwrap_err(),
+        AdmissionRequest::read(&review(&Value::Null)).unwrap_err(),
         Unreadable::NoRequest
     );
     assert_eq!(
-        Request::read(&review(&json!({}))).unwrap_err(),
+        AdmissionRequest::read(&review(&json!({}))).unwrap_err(),
         Unreadable::NoUid
     );
 }
 
 /// ADM-3
 #[test]
-fn a_path_serves_one_resource_and_some_operations() {
+fn path_serves_one_resource_and_some_operations() {
     for (path, value) in [
         ("/operation", json!("UPDATE")),
         ("/kind/kind", json!("Eviction")),
@@ -127,12 +130,12 @@ fn a_path_serves_one_resource_and_some_operations() {
         let mut request = pod_review();
         *request.pointer_mut(path).unwrap() = value;
         let body = review(&request);
-        assert!(!Request::read(&body).unwrap().is(&PODS), "{path}");
+        assert!(!AdmissionRequest::read(&body).unwrap().is(&PODS), "{path}");
     }
     let mut request = pod_review();
     request["subResource"] = json!("eviction");
     let body = review(&request);
-    let request = Request::read(&body).unwrap();
+    let request = AdmissionRequest::read(&body).unwrap();
     assert!(!request.is(&PODS));
     assert_eq!(request.subject(), "CREATE pods/eviction");
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use asya_process::metrics::Exposed;
+use asya_process::metrics::ExposedMetrics;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{Request as HttpRequest, StatusCode};
@@ -10,28 +10,28 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::{Judge, LARGEST, routes};
-use crate::events::Told;
+use super::{MAX_BODY_BYTES, ReviewHandler, routes};
+use crate::events::PodEvent;
 use crate::metrics::Metrics;
-use crate::outcome::{Path, Reason, Verdict};
-use crate::review::Request;
+use crate::outcome::{EndpointPath, ReviewOutcome, ReviewReason};
+use crate::review::AdmissionRequest;
 
-/// Behavior of the test's judge.
+/// Behavior of the test's handler.
 #[derive(Clone, Copy)]
-enum Does {
+enum StubHandler {
     Allows,
     Panics,
 }
 
-impl Judge for Does {
-    fn judge(&self, _: Path, _: &Request<'_>) -> Verdict {
+impl ReviewHandler for StubHandler {
+    fn handle(&self, _: EndpointPath, _: &AdmissionRequest<'_>) -> ReviewOutcome {
         match self {
-            Self::Allows => Verdict::allowed(Reason::Valid),
+            Self::Allows => ReviewOutcome::allowed(ReviewReason::Valid),
             Self::Panics => panic!("a fault"),
         }
     }
 
-    fn tell(&self, _: Told) {}
+    fn publish(&self, _: PodEvent) {}
 }
 
 fn review() -> Value {
@@ -41,38 +41,38 @@ fn review() -> Value {
     })
 }
 
-fn post(path: Path, body: impl Into<Body>) -> HttpRequest<Body> {
+fn post(path: EndpointPath, body: impl Into<Body>) -> HttpRequest<Body> {
     HttpRequest::post(path.label())
         .header("content-type", "application/json; charset=utf-8")
         .body(body.into())
         .unwrap()
 }
 
-async fn ask(router: &Router, request: HttpRequest<Body>) -> (StatusCode, String) {
-    let answer = router.clone().oneshot(request).await.unwrap();
-    let status = answer.status();
-    let body = axum::body::to_bytes(answer.into_body(), LARGEST)
+async fn send(router: &Router, request: HttpRequest<Body>) -> (StatusCode, String) {
+    let response = router.clone().oneshot(request).await.unwrap();
+    let status = response.status();
+    let body = axum::body::to_bytes(response.into_body(), MAX_BODY_BYTES)
         .await
         .unwrap();
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-async fn response(router: &Router, path: Path) -> Value {
-    let (status, body) = ask(router, post(path, review().to_string())).await;
+async fn response(router: &Router, path: EndpointPath) -> Value {
+    let (status, body) = send(router, post(path, review().to_string())).await;
     assert_eq!(status, StatusCode::OK, "{body}");
     serde_json::from_str::<Value>(&body).unwrap()["response"].clone()
 }
 
-fn desk(judge: Does) -> (Router, Arc<Metrics>) {
+fn router_for(handler: StubHandler) -> (Router, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::new());
-    (routes(judge, Arc::clone(&metrics)), metrics)
+    (routes(handler, Arc::clone(&metrics)), metrics)
 }
 
 /// ADM-1
 #[tokio::test]
-async fn every_path_answers_reviews() {
-    let (router, _) = desk(Does::Allows);
-    for path in Path::ALL {
+async fn every_path_serves_reviews() {
+    let (router, _) = router_for(StubHandler::Allows);
+    for path in EndpointPath::ALL {
         assert_eq!(
             response(&router, path).await,
             json!({"uid": "u1", "allowed": true})
@@ -81,38 +81,38 @@ async fn every_path_answers_reviews() {
     let unknown = HttpRequest::post("/validate/pods")
         .body(Body::empty())
         .unwrap();
-    assert_eq!(ask(&router, unknown).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(send(&router, unknown).await.0, StatusCode::NOT_FOUND);
 }
 
 /// ADM-3
 #[tokio::test]
 async fn bad_requests_get_a_code_and_one_line() {
-    let (router, metrics) = desk(Does::Allows);
+    let (router, metrics) = router_for(StubHandler::Allows);
     let typed = |media: &str| {
-        HttpRequest::post(Path::Pods.label())
+        HttpRequest::post(EndpointPath::Pods.label())
             .header("content-type", media)
             .body(Body::from(review().to_string()))
             .unwrap()
     };
-    let get = HttpRequest::get(Path::Pods.label())
+    let get = HttpRequest::get(EndpointPath::Pods.label())
         .body(Body::empty())
         .unwrap();
-    let untyped = HttpRequest::post(Path::Pods.label())
+    let untyped = HttpRequest::post(EndpointPath::Pods.label())
         .body(Body::empty())
         .unwrap();
     let beta = review().to_string().replace("k8s.io/v1", "k8s.io/v1beta1");
     let rows = [
-        (post(Path::Pods, "{"), 400, "admission.k8s.io/v1"),
-        (post(Path::Pods, ""), 400, "request.uid"),
-        (post(Path::Pods, "[1]"), 400, "line 1"),
-        (post(Path::Pods, beta), 400, "apiVersion or kind"),
+        (post(EndpointPath::Pods, "{"), 400, "admission.k8s.io/v1"),
+        (post(EndpointPath::Pods, ""), 400, "request.uid"),
+        (post(EndpointPath::Pods, "[1]"), 400, "line 1"),
+        (post(EndpointPath::Pods, beta), 400, "apiVersion or kind"),
         (get, 405, ""),
         (untyped, 415, "application/json"),
         (typed("application/yaml"), 415, "application/json"),
         (typed("application/jsonp"), 415, "application/json"),
     ];
     for (row, (request, code, text)) in rows.into_iter().enumerate() {
-        let (status, body) = ask(&router, request).await;
+        let (status, body) = send(&router, request).await;
         assert_eq!(status.as_u16(), code, "row {row}: {body}");
         assert!(
             body.contains(text) && !body.contains('\n'),
@@ -126,29 +126,35 @@ async fn bad_requests_get_a_code_and_one_line() {
     );
 }
 
-/// ADM-3: a body that announces too large a size is not read at all; any other is read up to the limit.
+/// ADM-3: a body with too large a content length is not read at all, any other only up to the limit.
 #[tokio::test]
 async fn bodies_beyond_8_mib_are_not_read() {
-    let (router, _) = desk(Does::Allows);
-    let mut said = post(
-        Path::Actors,
+    let (router, _) = router_for(StubHandler::Allows);
+    let mut announced = post(
+        EndpointPath::Actors,
         Body::from_stream(futures::stream::pending::<Piece>()),
     );
-    let headers = said.headers_mut();
-    headers.insert("content-length", (LARGEST + 1).into());
-    assert_eq!(ask(&router, said).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    let headers = announced.headers_mut();
+    headers.insert("content-length", (MAX_BODY_BYTES + 1).into());
+    assert_eq!(
+        send(&router, announced).await.0,
+        StatusCode::PAYLOAD_TOO_LARGE
+    );
 
     let pieces = futures::stream::repeat_with(|| Piece::Ok(Bytes::from(vec![b' '; 1 << 20])));
-    let unsaid = post(
-        Path::Actors,
+    let unannounced = post(
+        EndpointPath::Actors,
         Body::from_stream(pieces.take(9).chain(futures::stream::pending())),
     );
-    assert_eq!(ask(&router, unsaid).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(
+        send(&router, unannounced).await.0,
+        StatusCode::PAYLOAD_TOO_LARGE
+    );
 
     let mut largest = review().to_string();
-    largest.push_str(&" ".repeat(LARGEST - largest.len()));
+    largest.push_str(&" ".repeat(MAX_BODY_BYTES - largest.len()));
     assert_eq!(
-        ask(&router, post(Path::Actors, largest)).await.0,
+        send(&router, post(EndpointPath::Actors, largest)).await.0,
         StatusCode::OK
     );
 }
@@ -157,15 +163,15 @@ type Piece = Result<Bytes, std::io::Error>;
 
 /// ADM-3
 #[tokio::test]
-async fn panic_is_answered_by_the_failure_policy_of_the_path() {
-    let (router, metrics) = desk(Does::Panics);
-    let required = response(&router, Path::RequiredPods).await;
+async fn failure_policy_of_the_path_decides_after_a_panic() {
+    let (router, metrics) = router_for(StubHandler::Panics);
+    let required = response(&router, EndpointPath::RequiredPods).await;
     assert_eq!(required["allowed"], false);
     assert_eq!(required["status"]["code"], 500);
-    for path in [Path::Pods, Path::Actors] {
-        let answer = response(&router, path).await;
-        assert_eq!(answer["allowed"], true);
-        assert_eq!(answer["warnings"].as_array().unwrap().len(), 1);
+    for path in [EndpointPath::Pods, EndpointPath::Actors] {
+        let fallback = response(&router, path).await;
+        assert_eq!(fallback["allowed"], true);
+        assert_eq!(fallback["warnings"].as_array().unwrap().len(), 1);
     }
     let text = metrics.text().unwrap();
     let counted = r#"reviews_total{path="/mutate/pods",operation="CREATE",result="error",reason="Panicked",dry_run="true"} 1"#;
@@ -176,10 +182,10 @@ async fn panic_is_answered_by_the_failure_policy_of_the_path() {
 /// ADM-3
 #[tokio::test(start_paused = true)]
 async fn request_that_does_not_arrive_times_out_after_2_s() {
-    let (router, metrics) = desk(Does::Allows);
+    let (router, metrics) = router_for(StubHandler::Allows);
     let started = tokio::time::Instant::now();
     let slow = Body::from_stream(futures::stream::pending::<Piece>());
-    let (status, _) = ask(&router, post(Path::RequiredPods, slow)).await;
+    let (status, _) = send(&router, post(EndpointPath::RequiredPods, slow)).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(started.elapsed().as_secs(), 2);
     let text = metrics.text().unwrap();
@@ -190,30 +196,30 @@ async fn request_that_does_not_arrive_times_out_after_2_s() {
 /// AVL-6, ADM-22
 #[tokio::test(start_paused = true)]
 async fn stalled_bodies_do_not_block_reviews() {
-    let (router, metrics) = desk(Does::Allows);
-    let hanging = (0..600).map(|_| {
+    let (router, metrics) = router_for(StubHandler::Allows);
+    let stalling = (0..600).map(|_| {
         let body = Body::from_stream(futures::stream::pending::<Piece>());
-        ask(&router, post(Path::Pods, body))
+        send(&router, post(EndpointPath::Pods, body))
     });
     let review = async {
         while !metrics.text().unwrap().contains("in_flight 600") {
             tokio::task::yield_now().await;
         }
         let started = tokio::time::Instant::now();
-        assert_eq!(response(&router, Path::Pods).await["allowed"], true);
+        assert_eq!(response(&router, EndpointPath::Pods).await["allowed"], true);
         started.elapsed()
     };
-    let (hung, elapsed) = tokio::join!(join_all(hanging), review);
+    let (stalled, elapsed) = tokio::join!(join_all(stalling), review);
     assert_eq!(elapsed, Duration::ZERO);
-    let slow = |it: &(StatusCode, String)| it.0 == StatusCode::SERVICE_UNAVAILABLE;
-    assert!(hung.iter().all(slow));
+    let timed_out = |response: &(StatusCode, String)| response.0 == StatusCode::SERVICE_UNAVAILABLE;
+    assert!(stalled.iter().all(timed_out));
 }
 
-/// ADM-22: of 40 bodies of 8 MiB, more than memory holds, each completes or is refused; a review among them is
+/// ADM-22: of 40 bodies of 8 MiB, which exceed the budget, each completes or is refused, and concurrent reviews are
 /// answered.
 #[tokio::test(start_paused = true)]
-async fn large_bodies_beyond_the_memory_are_refused_and_reviews_are_answered() {
-    let (router, metrics) = desk(Does::Allows);
+async fn large_bodies_beyond_the_budget_are_refused_and_reviews_are_answered() {
+    let (router, metrics) = router_for(StubHandler::Allows);
     let large = (0..40).map(|_| {
         let piece = || Piece::Ok(Bytes::from(vec![b' '; 1 << 20]));
         let pieces = futures::stream::repeat_with(piece).take(7);
@@ -223,35 +229,35 @@ async fn large_bodies_beyond_the_memory_are_refused_and_reviews_are_answered() {
         });
         let text = Piece::Ok(Bytes::from(review().to_string()));
         let body = Body::from_stream(pieces.boxed().chain(futures::stream::iter([text])));
-        ask(&router, post(Path::Pods, body))
+        send(&router, post(EndpointPath::Pods, body))
     });
     let reviews = async {
         for _ in 0..20 {
             tokio::time::sleep(Duration::from_millis(5)).await;
-            assert_eq!(response(&router, Path::Pods).await["allowed"], true);
+            assert_eq!(response(&router, EndpointPath::Pods).await["allowed"], true);
         }
     };
     let (large, ()) = tokio::join!(join_all(large), reviews);
-    let count = |code| large.iter().filter(|it| it.0 == code).count();
-    let (good, refused) = (
+    let count = |code| large.iter().filter(|response| response.0 == code).count();
+    let (completed, refused) = (
         count(StatusCode::OK),
         count(StatusCode::SERVICE_UNAVAILABLE),
     );
-    assert_eq!(good + refused, 40);
-    // Four have room, of which one may give way to the rest.
-    assert!((3..40).contains(&good), "{good}");
+    assert_eq!(completed + refused, 40);
+    // There is room for four, of which one may be evicted.
+    assert!((3..40).contains(&completed), "{completed}");
     let text = metrics.text().unwrap();
     assert!(text.contains(r#"reason="Busy""#), "{text}");
 }
 
 /// ADM-22: 8 MiB of empty containers would become 800 MiB.
 #[tokio::test]
-async fn a_body_of_very_many_values_is_refused_before_it_is_decoded() {
-    let (router, _) = desk(Does::Panics);
+async fn body_with_too_many_values_is_refused_before_decoding() {
+    let (router, _) = router_for(StubHandler::Panics);
     let mut body = review().to_string();
     let containers = "{},".repeat(1 << 20);
     body.insert_str(body.len() - 2, &format!(r#","object":[{containers}{{}}]"#));
-    let (status, text) = ask(&router, post(Path::Pods, body)).await;
+    let (status, text) = send(&router, post(EndpointPath::Pods, body)).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{text}");
     assert!(text.contains("too many values"), "{text}");
 }

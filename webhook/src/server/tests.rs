@@ -2,8 +2,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use asya_certs::data::{AUTHORITIES, Data, LEAF, LEAF_KEY};
-use asya_certs::mint::{Authority, Settings};
+use asya_certs::data::{CA_BUNDLE, Data, LEAF, LEAF_KEY};
+use asya_certs::mint::{Ca, Settings};
 use asya_certs::serve::Certificates;
 use asya_process::serve::Connections;
 use axum::Router;
@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::{End, MOST_CONNECTIONS, serve};
+use super::{MAX_CONNECTIONS, Shutdown, serve};
 
 const HOST: &str = "asya-webhook.asya-system.svc";
 
@@ -33,33 +33,36 @@ struct Running {
     address: SocketAddr,
     roots: RootCertStore,
     connections: Connections,
-    end: End,
+    end: Shutdown,
     ended: JoinHandle<()>,
     /// Notified when a request to `/slow` arrives.
-    came: Arc<Notify>,
-    /// Lets the request be answered.
-    go: Arc<Notify>,
+    arrived: Arc<Notify>,
+    /// Lets the request complete.
+    release: Arc<Notify>,
 }
 
 impl Running {
     async fn start() -> Self {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let (settings, now) = (Settings::of(vec![HOST.to_owned()]), Timestamp::now());
-        let authority = Authority::new(&settings, now).unwrap();
-        let leaf = authority.issue(&settings, now).unwrap();
+        let (settings, now) = (
+            Settings::with_defaults(vec![HOST.to_owned()]),
+            Timestamp::now(),
+        );
+        let ca = Ca::new(&settings, now).unwrap();
+        let leaf = ca.issue(&settings, now).unwrap();
         let mut data = Data::default();
         data.set(LEAF, &leaf.certificate.pem());
         data.set(LEAF_KEY, &leaf.key);
-        data.set(AUTHORITIES, &authority.certificate.pem());
+        data.set(CA_BUNDLE, &ca.certificate.pem());
         let certificates = Certificates::new(vec![HOST.to_owned()]);
-        certificates.offer(Some(data), now);
+        certificates.update_secret(Some(data), now);
         let tls = asya_certs::serve::tls(certificates, None).unwrap();
         let tls = TlsAcceptor::from(Arc::new(tls));
-        let (came, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let (comes, goes) = (Arc::clone(&came), Arc::clone(&go));
+        let (arrived, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (on_arrival, on_release) = (Arc::clone(&arrived), Arc::clone(&release));
         let slow = async move || {
-            comes.notify_one();
-            goes.notified().await;
+            on_arrival.notify_one();
+            on_release.notified().await;
             "slow"
         };
         let routes = Router::new()
@@ -67,8 +70,8 @@ impl Running {
             .route("/slow", get(slow));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let end = End::default();
-        let connections = Connections::new(MOST_CONNECTIONS);
+        let end = Shutdown::default();
+        let connections = Connections::new(MAX_CONNECTIONS);
         let ended = tokio::spawn(serve(
             listener,
             tls,
@@ -78,15 +81,15 @@ impl Running {
             Duration::from_secs(5),
         ));
         let mut roots = RootCertStore::empty();
-        roots.add(authority.certificate.der().clone()).unwrap();
+        roots.add(ca.certificate.der().clone()).unwrap();
         Self {
             address,
             roots,
             connections,
             end,
             ended,
-            came,
-            go,
+            arrived,
+            release,
         }
     }
 
@@ -145,24 +148,24 @@ fn request(path: &str) -> Request<Empty<Bytes>> {
 
 /// CERT-8
 #[tokio::test]
-async fn both_versions_of_tls_and_of_http_are_spoken() {
+async fn both_versions_of_tls_and_http_are_served() {
     let server = Running::start().await;
     for version in rustls::ALL_VERSIONS {
         let mut sender = server.http1(&[*version]).await;
-        let answer = sender.send_request(request("/")).await.unwrap();
+        let response = sender.send_request(request("/")).await.unwrap();
         assert_eq!(
-            (answer.status(), answer.version()),
+            (response.status(), response.version()),
             (StatusCode::OK, Version::HTTP_11)
         );
     }
-    let answer = server
+    let response = server
         .http2()
         .await
         .send_request(request("/"))
         .await
         .unwrap();
     assert_eq!(
-        (answer.status(), answer.version()),
+        (response.status(), response.version()),
         (StatusCode::OK, Version::HTTP_2)
     );
 }
@@ -187,10 +190,10 @@ async fn shutdown_completes_in_flight_requests_and_accepts_no_new_ones() {
         StatusCode::OK
     );
     let slow = tokio::spawn(busy.send_request(request("/slow")));
-    server.came.notified().await;
+    server.arrived.notified().await;
 
     server.end.stop.cancel();
-    // GOAWAY: the client learns that the connection takes no more requests, and opens another one elsewhere.
+    // GOAWAY: the client stops using this connection, and opens another one elsewhere.
     while !idle.is_closed() {
         tokio::task::yield_now().await;
     }
@@ -198,10 +201,10 @@ async fn shutdown_completes_in_flight_requests_and_accepts_no_new_ones() {
         tokio::task::yield_now().await;
     }
     assert!(!server.ended.is_finished());
-    server.go.notify_one();
-    let answer = slow.await.unwrap().unwrap();
+    server.release.notify_one();
+    let response = slow.await.unwrap().unwrap();
     assert_eq!(
-        answer.into_body().collect().await.unwrap().to_bytes(),
+        response.into_body().collect().await.unwrap().to_bytes(),
         "slow"
     );
     server.ended.await.unwrap();
@@ -213,23 +216,23 @@ async fn kept_connections_are_closed_with_their_last_response() {
     let server = Running::start().await;
     let mut kept = server.http1(rustls::ALL_VERSIONS).await;
     let mut streams = server.http2().await;
-    for leaves in [false, true] {
-        let answer = kept.send_request(request("/")).await.unwrap();
-        let last = answer.headers().get(CONNECTION);
-        assert_eq!(last.is_some_and(|it| it == "close"), leaves);
-        answer.into_body().collect().await.unwrap();
+    for is_draining in [false, true] {
+        let response = kept.send_request(request("/")).await.unwrap();
+        let last = response.headers().get(CONNECTION);
+        assert_eq!(last.is_some_and(|value| value == "close"), is_draining);
+        response.into_body().collect().await.unwrap();
         // Not over HTTP/2, which has no such header.
-        let answer = streams.send_request(request("/")).await.unwrap();
-        assert_eq!(answer.headers().get(CONNECTION), None);
-        server.end.leaving.cancel();
+        let response = streams.send_request(request("/")).await.unwrap();
+        assert_eq!(response.headers().get(CONNECTION), None);
+        server.end.draining.cancel();
     }
     while !kept.is_closed() {
         tokio::task::yield_now().await;
     }
-    // Clients that still connect are served, too.
+    // Clients that still connect are served as well.
     let mut late = server.http1(rustls::ALL_VERSIONS).await;
-    let answer = late.send_request(request("/")).await.unwrap();
-    assert_eq!(answer.status(), StatusCode::OK);
+    let response = late.send_request(request("/")).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
 }
 
 /// AVL-3
@@ -238,7 +241,7 @@ async fn requests_still_running_after_5_s_are_cut_off() {
     let server = Running::start().await;
     let mut busy = server.http2().await;
     let slow = tokio::spawn(busy.send_request(request("/slow")));
-    server.came.notified().await;
+    server.arrived.notified().await;
     let started = tokio::time::Instant::now();
     server.end.stop.cancel();
     server.ended.await.unwrap();
@@ -252,21 +255,21 @@ async fn silent_connections_beyond_the_limit_evict_only_their_own_client() {
     const MORE: usize = 200;
     let server = Running::start().await;
     let mut kept = server.http1(rustls::ALL_VERSIONS).await;
-    let answer = kept.send_request(request("/")).await.unwrap();
-    answer.into_body().collect().await.unwrap();
+    let response = kept.send_request(request("/")).await.unwrap();
+    response.into_body().collect().await.unwrap();
     let mut silent = Vec::new();
-    for _ in 0..MOST_CONNECTIONS + MORE {
+    for _ in 0..MAX_CONNECTIONS + MORE {
         let protocol = ["http/1.1"];
         let stream = server.connect_from("127.0.0.2:0", &protocol, rustls::ALL_VERSIONS);
         silent.push(stream.await.unwrap());
     }
     let count = server.connections.count();
-    assert!(count.open <= MOST_CONNECTIONS, "{count:?}");
+    assert!(count.open <= MAX_CONNECTIONS, "{count:?}");
     assert!(count.evicted >= MORE as u64, "{count:?}");
-    let answer = kept.send_request(request("/")).await.unwrap();
-    assert_eq!(answer.status(), StatusCode::OK);
+    let response = kept.send_request(request("/")).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
     let mut late = server.http1(rustls::ALL_VERSIONS).await;
-    let answer = late.send_request(request("/")).await.unwrap();
-    assert_eq!(answer.status(), StatusCode::OK);
+    let response = late.send_request(request("/")).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
     assert!(matches!(silent[0].read(&mut [0]).await, Ok(0) | Err(_)));
 }

@@ -3,23 +3,23 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::binding::probes::Failure;
+use crate::binding::dry_run::ProbeFailure;
 use crate::cluster::watch::WatchSink;
 use crate::reconcile::tests::fixtures::context;
 use crate::record::{ActorRecord, Enqueue, Projected, QuotaRecord};
-use crate::work_queue::Settings;
+use crate::work_queue::WorkQueueSettings;
 
 /// An operator without a cluster.
 pub(crate) fn operator() -> Operator {
     let context = Arc::new(context());
     Operator {
-        queue: WorkQueue::observed(Settings::default(), context.metrics.clone()),
+        queue: WorkQueue::with_observer(WorkQueueSettings::default(), context.metrics.clone()),
         context,
-        pace: RequeuePolicy {
+        requeue_policy: RequeuePolicy {
             resync: Duration::ZERO,
             longest: Duration::ZERO,
         },
-        schedule: Schedule {
+        schedule: CheckIntervals {
             check: Duration::ZERO,
             count: Duration::ZERO,
         },
@@ -28,8 +28,8 @@ pub(crate) fn operator() -> Operator {
     }
 }
 
-/// Actor `a` in `namespace`, created in that second.
-fn seen(namespace: &str, second: u32, status: &Value) -> Projected<ActorRecord> {
+/// Actor `a` in `namespace`, created at that second.
+fn projected(namespace: &str, second: u32, status: &Value) -> Projected<ActorRecord> {
     let version = if status.get("queue").is_some() {
         "2"
     } else {
@@ -46,31 +46,36 @@ fn seen(namespace: &str, second: u32, status: &Value) -> Projected<ActorRecord> 
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-/// SAFE-37, QUE-3: a status update enqueues nothing, so it does not update claims while another replica leads.
+/// SAFE-37, QUE-3: a status update causes no event, so a standby's claims are outdated.
 #[tokio::test]
 async fn new_leader_refreshes_claims_before_the_first_reconcile() {
     let operator = operator();
     let actors = &operator.context.stores.actors;
-    let shown = |namespace: &str, second, status: &Value| {
-        let concerned = actors.show(&None, &seen(namespace, second, status));
-        for concerns in &concerned {
-            operator.reclaim(concerns.clone());
+    let observe = |namespace: &str, second, status: &Value| {
+        let affected = actors.apply(&None, &projected(namespace, second, status));
+        for enqueue in &affected {
+            operator.on_actor_change(enqueue.clone());
         }
-        concerned
+        affected
     };
-    let due = || operator.queue.numbers();
-    let wanted = |namespace: &str| Enqueue::Actor(Key::new(namespace, "a"));
-    assert_eq!(shown("older", 1, &json!({})), [wanted("older")]);
-    assert_eq!(shown("younger", 2, &json!({})), [wanted("younger")]);
-    let has = json!({"queue": {"transport": "mq", "name": "asya-a", "verifiedGeneration": 1}});
-    assert_eq!(shown("younger", 2, &has), [], "a status is no event");
+    let queued = || operator.queue.sizes();
+    let actor = |namespace: &str| Enqueue::Actor(Key::new(namespace, "a"));
+    assert_eq!(observe("older", 1, &json!({})), [actor("older")]);
+    assert_eq!(observe("younger", 2, &json!({})), [actor("younger")]);
+    let with_queue =
+        json!({"queue": {"transport": "mq", "name": "asya-a", "verifiedGeneration": 1}});
+    assert_eq!(
+        observe("younger", 2, &with_queue),
+        [],
+        "a status update enqueues nothing"
+    );
 
-    assert_eq!(due().ready, 0, "SAFE-37: a standby works nothing off");
-    operator.begin();
-    assert_eq!(due().ready, 3, "both actors, and the script at home");
+    assert_eq!(queued().ready, 0, "SAFE-37: a standby enqueues nothing");
+    operator.start_leading();
+    assert_eq!(queued().ready, 3, "both actors and the runtime script");
     let claims = &operator.context.claims;
-    assert_eq!(claims.owner_before(&Key::new("younger", "a")), None);
-    let owner = claims.owner_before(&Key::new("older", "a")).unwrap();
+    assert_eq!(claims.preceding_owner(&Key::new("younger", "a")), None);
+    let owner = claims.preceding_owner(&Key::new("older", "a")).unwrap();
     assert_eq!(owner.key, Key::new("younger", "a"));
 }
 
@@ -82,18 +87,18 @@ async fn every_store_reports_its_size() {
         "metadata": {"name": "a", "namespace": "ns", "uid": "a", "resourceVersion": "1"},
         "spec": {"transport": "mq", "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
     });
-    let seen: Projected<ActorRecord> = serde_json::from_str(&object.to_string()).unwrap();
+    let projected: Projected<ActorRecord> = serde_json::from_str(&object.to_string()).unwrap();
     let actor = Key::new("ns", "a");
     let bindings = &operator.context.bindings;
-    bindings.refresh(&actor, Some(&seen.record));
-    bindings.wrote(&actor);
+    bindings.refresh(&actor, Some(&projected.record));
+    bindings.invalidate_target(&actor);
     let quota = json!({
         "metadata": {"name": "all", "namespace": "ns", "uid": "all", "resourceVersion": "1"},
         "spec": {"hard": {"limits.cpu": "4"}},
     });
     let quota: Projected<QuotaRecord> = serde_json::from_str(&quota.to_string()).unwrap();
-    bindings.show(&None, &quota);
-    operator.measure();
+    bindings.apply(&None, &quota);
+    operator.register_gauges();
     let text = operator.context.metrics.text().unwrap();
     for (kind, count) in [
         ("Binding", 1),
@@ -113,18 +118,22 @@ async fn every_store_reports_its_size() {
 
 /// SAFE-5
 #[tokio::test]
-async fn answered_dry_run_enqueues_all_actors_waiting_for_the_webhook() {
+async fn admitted_dry_run_enqueues_all_actors_waiting_for_the_webhook() {
     let operator = operator();
-    let due = || operator.queue.numbers().ready;
+    let queued = || operator.queue.sizes().ready;
     let [first, second, refused] = ["first", "second", "refused"].map(|name| Key::new("ns", name));
-    let probes = &operator.context.bindings.probes;
+    let probes = &operator.context.bindings.probe_schedule;
     for actor in [&first, &second] {
-        probes.failed(actor, Failure::Unasked("no endpoints".to_owned()), false);
+        probes.record_failure(
+            actor,
+            ProbeFailure::NotCalled("no endpoints".to_owned()),
+            false,
+        );
     }
-    probes.failed(&refused, Failure::Refused("no".to_owned()), false);
-    operator.refresh_claim(&first);
-    assert_eq!(due(), 0, "the webhook is away");
-    probes.admitted(&first);
-    operator.refresh_claim(&first);
-    assert_eq!(due(), 1, "the second");
+    probes.record_failure(&refused, ProbeFailure::Rejected("no".to_owned()), false);
+    operator.refresh_indexes(&first);
+    assert_eq!(queued(), 0, "the webhook is unavailable");
+    probes.record_admitted(&first);
+    operator.refresh_indexes(&first);
+    assert_eq!(queued(), 1, "the other actor that waits");
 }

@@ -23,20 +23,22 @@ fn server() -> Client {
     Client::new(service, "default")
 }
 
-/// Which task of an operator ended, if its watch of actors calls `concerned` with each change.
-async fn ended(concerned: fn(&Operator, Enqueue)) -> Option<String> {
+/// The task that ended, if the watch of actors calls `on_change` with each change.
+async fn ended(on_change: fn(&Operator, Enqueue)) -> Option<String> {
     let operator = operator();
     let tasks = operator.tasks.clone();
     let actors = operator.context.stores.actors.clone();
     let watches = Watches::new(operator, server());
-    tokio::spawn(watches.task(&None, &actors, None, concerned));
-    timeout(Duration::from_secs(5), tasks.ended()).await.ok()
+    tokio::spawn(watches.task(&None, &actors, None, on_change));
+    timeout(Duration::from_secs(5), tasks.first_failure())
+        .await
+        .ok()
 }
 
 /// ADM-28
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_panics_is_reported_and_ends_the_process() {
+async fn panicking_watch_is_reported_and_ends_the_process() {
     assert_eq!(ended(|_, _| {}).await, None);
-    let told = ended(|_, _| panic!("a fault")).await;
-    assert_eq!(told.as_deref(), Some("watch AsyncActor panicked"));
+    let failure = ended(|_, _| panic!("a fault")).await;
+    assert_eq!(failure.as_deref(), Some("watch AsyncActor panicked"));
 }

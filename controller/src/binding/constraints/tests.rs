@@ -11,38 +11,38 @@ use crate::record::{
     QuotaRecord, Record,
 };
 
-fn seen<R: Record>(object: &Value) -> Projected<R> {
+fn project<R: Record>(object: &Value) -> Projected<R> {
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
 fn constraint<R: Record>(name: &str, spec: &Value) -> Projected<R> {
-    seen(&json!({
+    project(&json!({
         "metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"}, "spec": spec,
         "status": {"used": {"pods": "1"}},
     }))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a scope may be the whole cluster")]
-fn here() -> Scope {
+fn scope() -> Scope {
     Some("ns".into())
 }
 
 /// Runs a complete list with these objects.
 fn list<R: Constraint>(bindings: &Bindings, objects: &[Projected<R>]) -> Vec<Enqueue> {
-    WatchSink::<R>::relisting(bindings, &here());
+    WatchSink::<R>::init(bindings, &scope());
     for object in objects {
         assert_eq!(
-            bindings.show(&here(), object),
+            bindings.apply(&scope(), object),
             [],
-            "the first list is no change"
+            "the first list is not a change"
         );
     }
-    WatchSink::<R>::relisted(bindings, &here())
+    WatchSink::<R>::init_done(bindings, &scope())
 }
 
 fn bindings() -> Bindings {
     let bindings = Bindings::default();
-    let actor: Projected<ActorRecord> = seen(&json!({
+    let actor: Projected<ActorRecord> = project(&json!({
         "metadata": {"name": "a", "namespace": "ns", "uid": "a", "resourceVersion": "1"},
         "spec": {"transport": "mq", "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
     }));
@@ -68,7 +68,7 @@ fn limits(constraints: &Constraints) -> Option<Vec<String>> {
 fn limits_are_required_by_a_quota_unless_a_limit_range_defaults_them() {
     let bindings = bindings();
     let constraints = &bindings.constraints;
-    assert_eq!(limits(constraints), None, "nobody has listed them");
+    assert_eq!(limits(constraints), None, "nothing has been listed");
     let quota = json!({"hard": {"limits.cpu": "4", "limits.memory": "4Gi"}});
     assert_eq!(
         list(&bindings, &[constraint::<QuotaRecord>("q", &quota)]),
@@ -76,21 +76,28 @@ fn limits_are_required_by_a_quota_unless_a_limit_range_defaults_them() {
     );
     assert_eq!(limits(constraints), None);
     assert_eq!(list::<LimitRangeRecord>(&bindings, &[]), a());
-    let names = |names: &[&str]| Some(names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
+    let names = |names: &[&str]| {
+        Some(
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>(),
+        )
+    };
     assert_eq!(limits(constraints), names(&["cpu", "memory"]));
 
     let default = json!({"limits": [{"type": "Container", "default": {"memory": "1Gi"}}]});
     let range = constraint::<LimitRangeRecord>("r", &default);
-    assert_eq!(bindings.show(&here(), &range), a());
+    assert_eq!(bindings.apply(&scope(), &range), a());
     assert_eq!(limits(constraints), names(&["cpu"]));
-    assert_eq!(bindings.removed(&here(), &range), a());
+    assert_eq!(bindings.delete(&scope(), &range), a());
     assert_eq!(limits(constraints), names(&["cpu", "memory"]));
-    constraints.forget(&here());
+    constraints.forget(&scope());
     assert_eq!(limits(constraints), None);
 
-    WatchSink::<QuotaRecord>::failing(&bindings, &here());
-    WatchSink::<LimitRangeRecord>::failing(&bindings, &here());
-    assert_eq!(limits(constraints), names(&[]), "nobody may list them");
+    WatchSink::<QuotaRecord>::list_failed(&bindings, &scope());
+    WatchSink::<LimitRangeRecord>::list_failed(&bindings, &scope());
+    assert_eq!(limits(constraints), names(&[]), "listing them is forbidden");
 }
 
 /// SAFE-4
@@ -98,30 +105,30 @@ fn limits_are_required_by_a_quota_unless_a_limit_range_defaults_them() {
 fn only_a_changed_constraint_requests_a_dry_run() {
     let bindings = bindings();
     let requested = || {
-        let turn = bindings.probes.turn(&key());
-        bindings.probes.admitted(&key());
-        turn.requested
+        let next = bindings.probe_schedule.next_probe(&key());
+        bindings.probe_schedule.record_admitted(&key());
+        next.requested
     };
     let quota = |pods: &str| constraint::<QuotaRecord>("q", &json!({"hard": {"pods": pods}}));
     list(&bindings, &[quota("1")]);
-    assert_eq!(bindings.show(&here(), &quota("1")), []);
+    assert_eq!(bindings.apply(&scope(), &quota("1")), []);
     assert!(!requested());
-    assert_eq!(bindings.show(&here(), &quota("2")), a());
+    assert_eq!(bindings.apply(&scope(), &quota("2")), a());
     assert!(requested());
 
     let namespace = |level: &str| {
         let labels = json!({"pod-security.kubernetes.io/enforce": level});
-        seen::<NamespaceRecord>(
+        project::<NamespaceRecord>(
             &json!({"metadata": {"name": "ns", "uid": "n", "resourceVersion": "1", "labels": labels}}),
         )
     };
     list(&bindings, &[namespace("baseline")]);
-    assert_eq!(bindings.show(&here(), &namespace("baseline")), []);
-    assert_eq!(bindings.show(&here(), &namespace("restricted")), a());
+    assert_eq!(bindings.apply(&scope(), &namespace("baseline")), []);
+    assert_eq!(bindings.apply(&scope(), &namespace("restricted")), a());
     assert!(requested());
-    WatchSink::<NamespaceRecord>::relisting(&bindings, &here());
+    WatchSink::<NamespaceRecord>::init(&bindings, &scope());
     assert_eq!(
-        WatchSink::<NamespaceRecord>::relisted(&bindings, &here()),
+        WatchSink::<NamespaceRecord>::init_done(&bindings, &scope()),
         a()
     );
     assert!(requested());
@@ -134,7 +141,7 @@ fn failed_pod_creation_requests_a_dry_run_of_its_binding() {
     let now = k8s_openapi::jiff::Timestamp::now();
     let hour = k8s_openapi::jiff::SignedDuration::from_hours(1);
     let earlier = now.checked_sub(hour).unwrap();
-    for (reason, kind, name, last, concerns) in [
+    for (reason, kind, name, last, is_bound) in [
         ("FailedCreate", "ReplicaSet", "web-5d8f7c", now, true),
         (
             "FailedToCreateWorkerPod",
@@ -148,15 +155,19 @@ fn failed_pod_creation_requests_a_dry_run_of_its_binding() {
         ("FailedCreate", "StatefulSet", "web", now, false),
         ("FailedScheduling", "ReplicaSet", "web-5d8f7c", now, false),
     ] {
-        let event: Projected<CreationFailureRecord> = seen(&json!({
+        let event: Projected<CreationFailureRecord> = project(&json!({
             "metadata": {"name": "e", "namespace": "ns", "uid": "e", "resourceVersion": "1"},
             "involvedObject": {"apiVersion": "apps/v1", "kind": kind, "namespace": "ns", "name": name, "uid": "u"},
             "reason": reason, "message": "exceeded quota", "lastTimestamp": last.to_string(),
         }));
-        let wanted = if concerns { a() } else { Vec::new() };
-        let what = format!("{reason} {kind}/{name} {last}");
-        assert_eq!(bindings.show(&here(), &event), wanted, "{what}");
-        assert_eq!(bindings.probes.turn(&key()).requested, concerns, "{what}");
-        bindings.probes.forget(&key());
+        let expected = if is_bound { a() } else { Vec::new() };
+        let case = format!("{reason} {kind}/{name} {last}");
+        assert_eq!(bindings.apply(&scope(), &event), expected, "{case}");
+        assert_eq!(
+            bindings.probe_schedule.next_probe(&key()).requested,
+            is_bound,
+            "{case}"
+        );
+        bindings.probe_schedule.forget(&key());
     }
 }

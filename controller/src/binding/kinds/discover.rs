@@ -13,18 +13,18 @@ use serde::Deserialize;
 use super::KindAvailability;
 use crate::cluster::store::Scope;
 
-/// Finds a kind in the version that its CRD stores, and checks whether it may be listed. Kinds without a CRD, and those
-/// whose stored version is not served, are taken in their group's preferred version, else in any other.
+/// Finds a kind in the version that its CRD stores, and checks whether it may be listed. Without a CRD, or if the
+/// stored version is not served, uses the group's preferred version, else any other.
 ///
-/// A write in another version loses what that version's schema lacks, and server-side apply compares fields of two
-/// schemas (RES-1).
+/// A write in another version would drop the fields that its schema lacks, and server-side apply would compare fields
+/// of two schemas (RES-1).
 ///
 /// # Errors
 /// If the API server fails, or does not serve the stored version yet.
-pub(super) async fn standing(
+pub(super) async fn availability(
     client: &Client,
     kind: GroupKind<'_>,
-    place: &Scope,
+    access_scope: &Scope,
 ) -> Result<KindAvailability, Error> {
     let Some((resource, version)) = find(client, kind).await? else {
         return Ok(KindAvailability::NotInstalled);
@@ -34,7 +34,7 @@ pub(super) async fn standing(
     }
     let kind = GroupVersionKind::gvk(kind.group, &version, kind.kind);
     let resource = ApiResource::from_gvk_with_plural(&kind, &resource.name);
-    let api: Api<DynamicObject> = match place {
+    let api: Api<DynamicObject> = match access_scope {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
     };
@@ -61,23 +61,23 @@ async fn find(
     let Some(group) = group(client, kind.group).await? else {
         return Ok(None);
     };
-    let preferred = group.preferred_version.map(|it| it.version);
+    let preferred = group.preferred_version.map(|preferred| preferred.version);
     let mut versions: Vec<_> = group.versions.into_iter().map(|it| it.version).collect();
-    versions.sort_by_key(|it| Some(it) != preferred.as_ref());
+    versions.sort_by_key(|version| Some(version) != preferred.as_ref());
     for version in versions {
         let Some(resource) = in_version(client, kind, &version).await? else {
             continue;
         };
         let stored = stored_version(client, kind.group, &resource.name).await?;
-        let Some(stored) = stored.filter(|it| *it != version) else {
+        let Some(stored) = stored.filter(|stored| *stored != version) else {
             return Ok(Some((resource, version)));
         };
-        // Discovery lags behind a changed CRD. Until then the kind stays as it was.
+        // Discovery lags behind a changed CRD: keep the kind as it is until discovery has caught up.
         let Some(resource) = in_version(client, kind, &stored).await? else {
             let text =
                 format!("{kind} is not served in {stored} yet, the version that its CRD stores");
-            let lags = Status::failure(&text, "NotFound").with_code(404);
-            return Err(Error::Api(lags.boxed()));
+            let not_found = Status::failure(&text, "NotFound").with_code(404);
+            return Err(Error::Api(not_found.boxed()));
         };
         return Ok(Some((resource, stored)));
     }
@@ -90,16 +90,16 @@ async fn in_version(
     version: &str,
 ) -> Result<Option<APIResource>, Error> {
     let group_version = format!("{}/{version}", kind.group);
-    let known = match client.list_api_group_resources(&group_version).await {
-        Ok(known) => known.resources,
+    let resources = match client.list_api_group_resources(&group_version).await {
+        Ok(list) => list.resources,
         Err(Error::Api(status)) if status.code == 404 => return Ok(None),
         Err(error) => return Err(error),
     };
-    let is_it = |it: &APIResource| it.kind == kind.kind && !it.name.contains('/');
-    Ok(known.into_iter().find(is_it))
+    let is_kind = |it: &APIResource| it.kind == kind.kind && !it.name.contains('/');
+    Ok(resources.into_iter().find(is_kind))
 }
 
-/// The versions of a CRD. Its schemas, which can have megabytes, are skipped.
+/// The versions of a CRD, without its schemas, which can have megabytes.
 #[derive(Deserialize)]
 struct Crd {
     spec: CrdSpec,
@@ -117,7 +117,7 @@ struct CrdVersion {
     storage: bool,
 }
 
-/// Returns the version that a kind's CRD stores, if that is served; `None` if the kind has no CRD that we may read.
+/// Returns the version that a kind's CRD stores, if it is served; `None` if the kind has no readable CRD.
 async fn stored_version(
     client: &Client,
     group: &str,
@@ -135,8 +135,8 @@ async fn stored_version(
         Err(error) => return Err(error),
     };
     let mut versions = crd.spec.versions.into_iter();
-    let stored = versions.find(|it| it.storage && it.served);
-    Ok(stored.map(|it| it.name))
+    let stored = versions.find(|version| version.storage && version.served);
+    Ok(stored.map(|version| version.name))
 }
 
 /// Reads an API group; `None` if it is not served. Such a 404 has a plain-text body, so only the status code is

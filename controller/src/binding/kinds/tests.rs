@@ -83,17 +83,18 @@ async fn subscribing_to_a_new_kind_triggers_its_discovery() {
     let kinds = Arc::new(Kinds::default());
     let follower = Arc::clone(&kinds);
     let task = tokio::spawn(async move { follower.follow(&client, |_| {}).await });
-    // By now all kinds that are needed from the start have been discovered.
+    // By now all kinds that are tracked from the start have been discovered.
     tokio::time::sleep(std::time::Duration::from_mins(1)).await;
     let thing = Kind::from(GroupKind {
         group: "example.org",
         kind: "Thing",
     });
-    let mut standing = kinds.subscribe(&thing);
-    kinds.want(&thing);
-    let looked = tokio::time::timeout(std::time::Duration::from_mins(1), standing.changed());
-    looked.await.unwrap().unwrap();
-    assert_eq!(kinds.standing(&thing), KindAvailability::NotInstalled);
+    let mut availability = kinds.subscribe(&thing);
+    kinds.track(&thing);
+    let discovered =
+        tokio::time::timeout(std::time::Duration::from_mins(1), availability.changed());
+    discovered.await.unwrap().unwrap();
+    assert_eq!(kinds.availability(&thing), KindAvailability::NotInstalled);
     task.abort();
 }
 
@@ -103,51 +104,54 @@ async fn kind_is_discovered_promptly_in_the_preferred_version() {
     let state = Arc::new(Mutex::new(Workspaces::Unknown));
     let client = server(&state);
     let kinds = Arc::new(Kinds::default());
-    assert_eq!(kinds.unreadable(), None, "nobody has looked");
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    assert_eq!(kinds.unreadable(), None, "discovery has not run");
+    let (sender, mut changes) = tokio::sync::mpsc::unbounded_channel();
     let follower = Arc::clone(&kinds);
     let task = tokio::spawn(async move {
-        let changed = |kind: &Kind| drop(tell.send((kind.clone(), tokio::time::Instant::now())));
-        follower.follow(&client, changed).await;
+        let report = |kind: &Kind| drop(sender.send((kind.clone(), tokio::time::Instant::now())));
+        follower.follow(&client, report).await;
     });
-    let mut heard = async || {
+    let mut next_change = async || {
         loop {
-            let (kind, at) = told.recv().await.unwrap();
+            let (kind, at) = changes.recv().await.unwrap();
             if kind == workspace() {
                 return at;
             }
         }
     };
-    heard().await;
-    assert_eq!(kinds.standing(&workspace()), KindAvailability::NotInstalled);
+    next_change().await;
+    assert_eq!(
+        kinds.availability(&workspace()),
+        KindAvailability::NotInstalled
+    );
     tokio::time::sleep(std::time::Duration::from_hours(1)).await;
-    let all = kinds.unreadable().unwrap();
+    let unreadable = kinds.unreadable().unwrap();
     assert!(
-        all.iter().all(|it| it.missing_rule.is_none()) && all.len() > 9,
-        "{all:?}"
+        unreadable.iter().all(|kind| kind.missing_rule.is_none()) && unreadable.len() > 9,
+        "{unreadable:?}"
     );
 
     // The CRD is observed before discovery lists its kind.
-    kinds.show(&None, &crd("workspaces.kaito.sh", 1));
+    kinds.apply(&None, &crd("workspaces.kaito.sh", 1));
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-    let came = tokio::time::Instant::now();
+    let installed = tokio::time::Instant::now();
     *state.lock().unwrap() = Workspaces::Forbidden;
-    assert!((heard().await - came).as_secs() < 2);
+    assert!((next_change().await - installed).as_secs() < 2);
     let rule = "- apiGroups: [kaito.sh]\n  resources: [workspaces]\n  verbs: [get, list, watch]\n";
     assert_eq!(
-        kinds.standing(&workspace()),
+        kinds.availability(&workspace()),
         KindAvailability::Forbidden(rule.into())
     );
-    let told_rule = |it: &super::UnreadableKind| it.missing_rule.as_deref() == Some(rule);
-    assert!(kinds.unreadable().unwrap().iter().any(told_rule));
+    let has_rule = |kind: &super::UnreadableKind| kind.missing_rule.as_deref() == Some(rule);
+    assert!(kinds.unreadable().unwrap().iter().any(has_rule));
 
     tokio::time::sleep(std::time::Duration::from_secs(16)).await;
     let granted = tokio::time::Instant::now();
     *state.lock().unwrap() = Workspaces::Served;
-    let waited = (heard().await - granted).as_secs();
+    let waited = (next_change().await - granted).as_secs();
     assert!((20..=60).contains(&waited), "{waited} s");
-    let KindAvailability::Served(resource) = kinds.standing(&workspace()) else {
-        panic!("it is served")
+    let KindAvailability::Served(resource) = kinds.availability(&workspace()) else {
+        panic!("it is not served")
     };
     assert_eq!(
         (&*resource.version, &*resource.plural),
@@ -156,11 +160,14 @@ async fn kind_is_discovered_promptly_in_the_preferred_version() {
 
     // Read access is revoked before discovery drops the kind.
     *state.lock().unwrap() = Workspaces::Forbidden;
-    kinds.removed(&None, &crd("workspaces.kaito.sh", 2));
-    heard().await;
-    let went = tokio::time::Instant::now();
+    kinds.delete(&None, &crd("workspaces.kaito.sh", 2));
+    next_change().await;
+    let removed = tokio::time::Instant::now();
     *state.lock().unwrap() = Workspaces::Unknown;
-    assert!((heard().await - went).as_secs() < 2);
-    assert_eq!(kinds.standing(&workspace()), KindAvailability::NotInstalled);
+    assert!((next_change().await - removed).as_secs() < 2);
+    assert_eq!(
+        kinds.availability(&workspace()),
+        KindAvailability::NotInstalled
+    );
     task.abort();
 }

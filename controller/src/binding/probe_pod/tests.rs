@@ -1,8 +1,8 @@
 use asya_shared::resolve::{Family, PodMatch, Related, Resolution, resolver};
 use serde_json::{Value, json};
 
-use super::{from_pod, from_template, least_of, without_sidecar};
-use crate::binding::specimen::Specimen;
+use super::{from_running_pod, from_template, minimal_pod, without_sidecar};
+use crate::binding::dry_run::ProbeMetadata;
 
 fn deployment() -> Value {
     json!({
@@ -19,7 +19,7 @@ fn deployment() -> Value {
 
 fn pods() -> PodMatch {
     match resolver("apps", "Deployment").resolve(&deployment(), &Related::default()) {
-        Resolution::Found(found) => found.pods,
+        Resolution::Found(target) => target.pods,
         other => panic!("{other:?}"),
     }
 }
@@ -28,9 +28,9 @@ fn pods() -> PodMatch {
 #[test]
 fn probe_pod_has_the_labels_owner_and_requests_of_the_target() {
     let body = deployment();
-    let specimen = Specimen::of(&pods(), Family::Generic).unwrap();
+    let metadata = ProbeMetadata::of(&pods(), Family::Generic).unwrap();
     let claims = json!([{"metadata": {"name": "data"}}]);
-    let pod = from_template(&body["spec"]["template"], Some(&claims), &specimen).unwrap();
+    let pod = from_template(&body["spec"]["template"], Some(&claims), &metadata).unwrap();
     assert_eq!(
         pod["metadata"]["labels"],
         json!({"app": "web", "pod-template-hash": "asyaproof"})
@@ -54,14 +54,14 @@ fn probe_pod_has_the_labels_owner_and_requests_of_the_target() {
     templated["metadata"]["labels"]["asya.sh/asya"] = json!("other");
     let containers = templated["spec"]["containers"].as_array_mut().unwrap();
     containers.push(json!({"name": "asya-sidecar", "image": "s"}));
-    let with = from_template(&templated, Some(&claims), &specimen).unwrap();
-    assert_ne!(with, pod);
-    let without = from_template(&without_sidecar(&templated), Some(&claims), &specimen);
-    assert_eq!(without.unwrap(), pod);
+    let with_sidecar = from_template(&templated, Some(&claims), &metadata).unwrap();
+    assert_ne!(with_sidecar, pod);
+    let stripped = from_template(&without_sidecar(&templated), Some(&claims), &metadata);
+    assert_eq!(stripped.unwrap(), pod);
 
     let set = resolver("kaito.sh", "InferenceSet").convention("phis");
-    let made_up = Specimen::of(&set, Family::Kaito).unwrap();
-    let pod = least_of(&made_up).unwrap();
+    let metadata = ProbeMetadata::of(&set, Family::Kaito).unwrap();
+    let pod = minimal_pod(&metadata).unwrap();
     let labels = &pod["metadata"]["labels"];
     assert_eq!(labels["inferenceset.kaito.sh/created-by"], "phis");
     // The API server selects pods for the webhook by this label.
@@ -86,7 +86,7 @@ fn probe_copied_from_a_running_pod_drops_runtime_only_fields() {
             "volumes": [{"name": "asya-tmp"}, {"name": "shm"}],
         },
     });
-    let pod = from_pod(&worker);
+    let pod = from_running_pod(&worker);
     assert_eq!(pod["metadata"]["annotations"], json!({"a": "b"}));
     assert_eq!(
         pod["metadata"]["ownerReferences"],

@@ -2,7 +2,7 @@ use asya_shared::names::manager;
 use asya_shared::resolve::{GroupKind, Related, resolver};
 use serde_json::json;
 
-use super::Reading;
+use super::TargetSnapshot;
 
 /// BIND-45, BIND-50
 #[test]
@@ -31,25 +31,27 @@ fn template_sidecar_is_detected_through_the_owner_of_the_workload() {
             },
         })
     };
-    for (manager, templated) in [(manager::TEMPLATE, true), ("kubectl", false)] {
+    for (manager, is_owned) in [(manager::TEMPLATE, true), ("kubectl", false)] {
         let mut related = Related::default();
         let kind = GroupKind {
             group: "apps",
             kind: "Deployment",
         };
         related.objects.insert(kind, vec![deployment(manager)]);
-        let reading = Reading {
+        let snapshot = TargetSnapshot {
             resolution: resolver("kaito.sh", "Workspace").resolve(&workspace, &related),
             replicas: None,
             uid: "phi".into(),
-            spec: "spec".into(),
-            templated: None,
-            refused: None,
+            spec_hash: "spec".into(),
+            template_ownership: None,
+            forbidden_kind: None,
         };
-        let reading = reading.with_workloads(&workspace, &related);
-        assert_eq!(reading.replicas, Some(2));
-        let part = reading.templated;
-        assert_eq!(part.is_some(), templated, "{manager}");
-        assert!(part.is_none_or(|part| !part.is_of("older") && part.is_of("younger")));
+        let snapshot = snapshot.with_workloads(&workspace, &related);
+        assert_eq!(snapshot.replicas, Some(2));
+        let ownership = snapshot.template_ownership;
+        assert_eq!(ownership.is_some(), is_owned, "{manager}");
+        assert!(ownership.is_none_or(
+            |ownership| !ownership.may_belong_to("older") && ownership.may_belong_to("younger")
+        ));
     }
 }

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::{hash, without_ours};
+use super::{comparable, hash};
 
 fn deployment() -> Value {
     json!({"spec": {
@@ -11,24 +11,24 @@ fn deployment() -> Value {
 
 /// CONF-6, ROLL-5
 #[test]
-fn our_fields_and_replicas_do_not_change_the_target_hash() {
+fn operator_fields_and_replicas_do_not_change_the_target_hash() {
     let plain = deployment();
-    let mut ours = plain.clone();
-    ours["spec"]["replicas"] = json!(9);
-    ours["spec"]["template"]["metadata"]["annotations"] = json!({"asya.sh/roll": "x"});
-    assert_eq!(without_ours(&ours), without_ours(&plain));
-    ours["spec"]["annotations"] = json!({"asya.sh/roll": "x"});
-    assert_eq!(hash(&ours), hash(&plain), "wherever it stands");
-    let template = &mut ours["spec"]["template"];
+    let mut changed = plain.clone();
+    changed["spec"]["replicas"] = json!(9);
+    changed["spec"]["template"]["metadata"]["annotations"] = json!({"asya.sh/roll": "x"});
+    assert_eq!(comparable(&changed), comparable(&plain));
+    changed["spec"]["annotations"] = json!({"asya.sh/roll": "x"});
+    assert_eq!(hash(&changed), hash(&plain), "at any depth");
+    let template = &mut changed["spec"]["template"];
     template["metadata"]["annotations"]["asya.sh/injected-by"] = json!("uid");
     template["metadata"]["labels"]["asya.sh/actor"] = json!("a");
     template["spec"]["containers"] = json!([{"name": "asya-sidecar"}]);
     template["spec"]["volumes"] = json!([{"name": "asya-tmp", "emptyDir": {}}]);
     let mut plain = plain;
     plain["spec"]["template"]["spec"] = json!({});
-    assert_eq!(hash(&ours), hash(&plain), "with strategy Template");
-    ours["spec"]["template"]["metadata"]["annotations"] = json!({"their": "x"});
-    assert_ne!(hash(&ours), hash(&plain));
+    assert_eq!(hash(&changed), hash(&plain), "with strategy Template");
+    changed["spec"]["template"]["metadata"]["annotations"] = json!({"their": "x"});
+    assert_ne!(hash(&changed), hash(&plain));
 }
 
 /// CONF-6, RES-13

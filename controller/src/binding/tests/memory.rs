@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{EARLY, bind, seen};
+use super::{EARLY, bind, project};
 use crate::binding::Bindings;
 use crate::cluster::store::{Scope, Store};
 use crate::cluster::watch::WatchSink;
@@ -23,8 +23,8 @@ fn resident() -> u64 {
     kilobytes.unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// A pod of a Deployment as the API server returns it; `marked`: with our containers.
-fn pod(target: &str, number: usize, marked: bool) -> serde_json::Value {
+/// A pod of a Deployment as the API server returns it; `injected` pods have the injected containers.
+fn pod(target: &str, number: usize, injected: bool) -> serde_json::Value {
     let name = format!("{target}-7d9f8b6c54-{number:05}");
     let mut containers = vec!["model"];
     let mut metadata = json!({
@@ -36,7 +36,7 @@ fn pod(target: &str, number: usize, marked: bool) -> serde_json::Value {
             "uid": "5f1c0c5e-2222-4b52-9d2a-3f2f7d1d0a11", "controller": true,
         }],
     });
-    if marked {
+    if injected {
         containers.extend(["asya-runtime", "asya-sidecar"]);
         metadata["labels"]["asya.sh/asya"] = json!(target);
         metadata["labels"]["asya.sh/actor"] = json!(target);
@@ -60,10 +60,10 @@ fn pod(target: &str, number: usize, marked: bool) -> serde_json::Value {
 
 /// Run it alone: `cargo test -p asya-controller -- --ignored memory_of_fifty` (BIND-62).
 #[test]
-#[ignore = "measures the memory of the whole process, and so has to be alone in it"]
+#[ignore = "measures the memory of the whole process, and so must run alone in it"]
 fn memory_of_fifty_thousand_pods_of_which_ten_thousand_are_bound() {
     let before = resident();
-    let (bindings, marked) = (Arc::new(Bindings::default()), Store::<PodRecord>::default());
+    let (bindings, injected) = (Arc::new(Bindings::default()), Store::<PodRecord>::default());
     let scope: Scope = Some("ns".into());
     for number in 0..TARGETS {
         let name = format!("model-{number}");
@@ -71,16 +71,16 @@ fn memory_of_fifty_thousand_pods_of_which_ten_thousand_are_bound() {
     }
     for number in 0..BOUND {
         let target = format!("model-{}", number % TARGETS);
-        marked.show(&scope, &seen::<PodRecord>(&pod(&target, number, true)));
+        injected.apply(&scope, &project::<PodRecord>(&pod(&target, number, true)));
     }
     let bound = resident();
     for number in 0..UNBOUND {
         let target = format!("other-{}", number % TARGETS);
-        let shown = bindings.show(
+        let affected = bindings.apply(
             &scope,
-            &seen::<UninjectedPodRecord>(&pod(&target, number, false)),
+            &project::<UninjectedPodRecord>(&pod(&target, number, false)),
         );
-        assert!(shown.is_empty(), "nobody binds it");
+        assert!(affected.is_empty(), "no actor binds it");
     }
     let after = resident();
     let per = |bytes: u64, pods: usize| bytes / u64::try_from(pods).unwrap();
@@ -92,7 +92,7 @@ fn memory_of_fifty_thousand_pods_of_which_ten_thousand_are_bound() {
         per(after - bound, UNBOUND),
         after / MIB,
     );
-    assert_eq!(marked.len(), BOUND);
+    assert_eq!(injected.len(), BOUND);
     // Of the 100 MiB limit, an operator with few actors uses 30 itself.
     assert!(after - before <= 70 * MIB, "{} MiB", (after - before) / MIB);
 }

@@ -11,11 +11,11 @@ use super::{EARLY, bind, deployment, key, server};
 use crate::app::binding_watches;
 use crate::binding::kinds::Kind;
 use crate::binding::objects::ObjectWatch;
-use crate::binding::{Bindings, Found};
+use crate::binding::{Bindings, TargetState};
 use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
 use crate::reconcile::work_item::WorkItem;
-use crate::work_queue::{Observer, RunOutcome, Settings, WorkQueue};
+use crate::work_queue::{Observer, RunOutcome, WorkQueue, WorkQueueSettings};
 
 struct Silent;
 
@@ -28,8 +28,8 @@ impl Observer for Silent {
 /// BIND-61
 #[tokio::test(start_paused = true)]
 async fn changes_within_a_quarter_second_cause_one_read() {
-    let (asked, version) = (Arc::default(), Arc::new(Mutex::new(Some(7))));
-    let client = server(&asked, &version);
+    let (reads, version) = (Arc::default(), Arc::new(Mutex::new(Some(7))));
+    let client = server(&reads, &version);
     let bindings = Arc::new(Bindings::default());
     bind(&bindings, &key("a"), "web", EARLY);
     let target = bindings.target_of(&key("a")).unwrap();
@@ -37,21 +37,21 @@ async fn changes_within_a_quarter_second_cause_one_read() {
         group: "apps",
         kind: "Deployment",
     });
-    let mut standing = bindings.kinds.subscribe(&deployments);
+    let mut availability = bindings.kinds.subscribe(&deployments);
     tokio::select! {
         () = bindings.kinds.follow(&client, |_| {}) => {}
-        known = standing.changed() => known.unwrap(),
+        changed = availability.changed() => changed.unwrap(),
     }
     let watch = ObjectWatch::new(&bindings, &target.kind);
     let scope: Scope = Some("ns".into());
-    let queue = WorkQueue::observed(Settings::default(), Arc::new(Silent));
+    let queue = WorkQueue::with_observer(WorkQueueSettings::default(), Arc::new(Silent));
     let work = {
         let bindings = Arc::clone(&bindings);
         move |_: WorkItem, _| {
             let (bindings, client, target) = (bindings.clone(), client.clone(), target.clone());
             async move {
-                let found = bindings.read(&client, &target).await.unwrap();
-                assert!(matches!(found, Found::Read(_)));
+                let state = bindings.read_target(&client, &target).await.unwrap();
+                assert!(matches!(state, TargetState::Present(_)));
                 RunOutcome::Done
             }
         }
@@ -61,16 +61,16 @@ async fn changes_within_a_quarter_second_cause_one_read() {
 
     let start = Instant::now();
     for version in 8..18 {
-        for concerns in watch.show(&scope, &deployment("web", version)) {
-            binding_watches::soon(&queue, &concerns);
+        for affected in watch.apply(&scope, &deployment("web", version)) {
+            binding_watches::enqueue_delayed(&queue, &affected);
         }
         sleep(Duration::from_millis(20)).await;
     }
-    let calls = || asked.load(Ordering::Relaxed);
+    let calls = || reads.load(Ordering::Relaxed);
     sleep_until(start + Duration::from_millis(249)).await;
-    assert_eq!(calls(), 0, "the moment is not over");
+    assert_eq!(calls(), 0, "the delay is not over");
     sleep_until(start + Duration::from_millis(260)).await;
     assert_eq!(calls(), 1);
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(calls(), 1, "ten changes, one reading");
+    assert_eq!(calls(), 1, "ten changes, one read");
 }

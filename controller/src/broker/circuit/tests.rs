@@ -14,21 +14,18 @@ enum Step {
 
 /// QUE-9
 #[test]
-fn five_calls_without_an_answer_give_the_broker_thirty_seconds_and_then_one_probe() {
+fn five_calls_without_a_response_open_the_circuit_for_thirty_seconds_before_one_probe() {
     use Step::{Admitted, After, Answered, Refused, Unanswered};
     let unanswered = |count: usize| (0..count).map(|_| Unanswered);
     let cases: Vec<(&str, Vec<Step>)> = vec![
-        ("a new one is called", vec![Admitted, Admitted]),
+        ("new circuit is closed", vec![Admitted, Admitted]),
+        ("four failures", unanswered(4).chain([Admitted]).collect()),
         (
-            "four are not five",
-            unanswered(4).chain([Admitted]).collect(),
-        ),
-        (
-            "five in a row",
+            "five consecutive failures",
             unanswered(5).chain([Refused, After(29), Refused]).collect(),
         ),
         (
-            "an answer between ends the row",
+            "response resets the count",
             unanswered(4)
                 .chain([Answered])
                 .chain(unanswered(4))
@@ -36,19 +33,19 @@ fn five_calls_without_an_answer_give_the_broker_thirty_seconds_and_then_one_prob
                 .collect(),
         ),
         (
-            "one probe after the rest",
+            "one probe when the open duration ends",
             unanswered(5)
                 .chain([After(30), Admitted, Refused, Refused])
                 .collect(),
         ),
         (
-            "a probe that is answered ends it",
+            "successful probe closes the circuit",
             unanswered(5)
                 .chain([After(30), Admitted, Answered, Admitted, Admitted])
                 .collect(),
         ),
         (
-            "a probe that is not begins another rest",
+            "failed probe keeps the circuit open",
             unanswered(5)
                 .chain([
                     After(30),
@@ -63,17 +60,17 @@ fn five_calls_without_an_answer_give_the_broker_thirty_seconds_and_then_one_prob
                 .collect(),
         ),
         (
-            "a probe that was given up counts for one rest only",
+            "abandoned probe keeps the circuit open only once",
             unanswered(5)
                 .chain([After(30), Admitted, After(30), Admitted])
                 .collect(),
         ),
         (
-            "a call from before that is answered late ends it",
+            "late response to an earlier call closes the circuit",
             unanswered(5).chain([Refused, Answered, Admitted]).collect(),
         ),
         (
-            "one that fails late prolongs it",
+            "late failure of an earlier call extends it",
             unanswered(5)
                 .chain([
                     After(20),
@@ -88,11 +85,11 @@ fn five_calls_without_an_answer_give_the_broker_thirty_seconds_and_then_one_prob
     ];
     for (case, steps) in cases {
         let (mut circuit, mut now) = (Circuit::default(), Instant::now());
-        let error = BrokerError::Unreachable("no answer".to_owned());
+        let error = BrokerError::Unreachable("no response".to_owned());
         for (index, step) in steps.into_iter().enumerate() {
             match step {
-                Unanswered => circuit.unanswered(now, &error),
-                Answered => circuit.answered(),
+                Unanswered => circuit.record_failure(now, &error),
+                Answered => circuit.record_response(),
                 After(seconds) => now += Duration::from_secs(seconds),
                 Admitted => assert_eq!(circuit.admit(now), Ok(()), "{case}, step {index}"),
                 Refused => assert_eq!(

@@ -51,23 +51,23 @@ impl World {
             "spec": {"transport": transport},
             "status": status,
         });
-        let seen: Projected<ActorRecord> = serde_json::from_str(&object.to_string()).unwrap();
-        self.take(namespace, name, Some(&seen.record))
+        let projected: Projected<ActorRecord> = serde_json::from_str(&object.to_string()).unwrap();
+        self.refresh(namespace, name, Some(&projected.record))
     }
 
-    fn take(&self, namespace: &str, name: &str, record: Option<&ActorRecord>) -> Vec<String> {
-        let concerned = self
+    fn refresh(&self, namespace: &str, name: &str, record: Option<&ActorRecord>) -> Vec<String> {
+        let affected = self
             .claims
             .refresh(&self.transports, &Key::new(namespace, name), record);
-        let mut concerned: Vec<_> = concerned.iter().map(ToString::to_string).collect();
-        concerned.sort();
-        concerned
+        let mut affected: Vec<_> = affected.iter().map(ToString::to_string).collect();
+        affected.sort();
+        affected
     }
 
     fn owner(&self, namespace: &str, name: &str) -> Option<String> {
-        let owner = self.claims.owner_before(&Key::new(namespace, name))?;
-        let what = if owner.of_queue { "has" } else { "blocks" };
-        Some(format!("{} {what} {}", owner.key, owner.queue))
+        let owner = self.claims.preceding_owner(&Key::new(namespace, name))?;
+        let verb = if owner.of_queue { "has" } else { "blocks" };
+        Some(format!("{} {verb} {}", owner.key, owner.queue))
     }
 }
 
@@ -85,9 +85,9 @@ fn older_actor_owns_the_queue_and_the_other_takes_over_after_its_deletion() {
     assert_eq!(
         world.add("a", "foo", "mq", 2),
         [""; 0],
-        "nothing new wakes nobody"
+        "unchanged, so no actor is enqueued"
     );
-    assert_eq!(world.take("b", "foo", None), ["a/foo"]);
+    assert_eq!(world.refresh("b", "foo", None), ["a/foo"]);
     assert_eq!(world.owner("a", "foo"), None);
 }
 
@@ -119,7 +119,7 @@ fn queue_conflicts_with_the_dead_letter_queue_of_another_actor() {
     assert_eq!(
         world.owner("a", "foo").as_deref(),
         Some("a/foo-dlq blocks asya-foo"),
-        "its own queue is still its own"
+        "it still owns its own queue"
     );
 
     world.add("a", "one", "shared", 1);
@@ -141,10 +141,10 @@ fn transports_to_the_same_broker_share_names() {
     let has = Some("a/foo has asya-foo");
     assert_eq!(world.owner("b", "foo").as_deref(), has);
     let owner = |transport| {
-        let place = (transport, "asya-foo");
+        let name = (transport, "asya-foo");
         world
             .claims
-            .owner_of(&world.transports, place, &Key::new("b", "foo"))
+            .owner_of(&world.transports, name, &Key::new("b", "foo"))
     };
     assert_eq!(owner("twin"), Some(Key::new("a", "foo")));
     assert_eq!(owner("other"), None, "another broker");
@@ -152,7 +152,7 @@ fn transports_to_the_same_broker_share_names() {
 
 /// QUE-3
 #[test]
-fn existing_queue_is_kept_against_an_older_claimant() {
+fn existing_queue_is_kept_despite_an_older_claimant() {
     let world = World::new();
     let has = json!({"queue": {"transport": "mq", "name": "asya-foo"}});
     world.add_with("a", "foo", "mq", 2, &has);
@@ -179,7 +179,7 @@ fn other_transports_and_templates_with_the_namespace_do_not_collide() {
 }
 
 #[test]
-fn actor_that_changes_its_transport_leaves_its_old_name() {
+fn actor_releases_its_name_when_it_changes_its_transport() {
     let world = World::new();
     world.add("a", "foo", "mq", 1);
     world.add("b", "foo", "mq", 2);
@@ -189,7 +189,7 @@ fn actor_that_changes_its_transport_leaves_its_old_name() {
     assert_eq!(
         world.add("b", "foo", "other", 2),
         [""; 0],
-        "a transport that is not there holds no names"
+        "an unknown transport claims no names"
     );
 }
 
@@ -207,7 +207,7 @@ fn retired_queue_stays_claimed_until_removed_from_status() {
     assert_eq!(
         world.add("b", "foo", "mq", 3),
         ["a/foo"],
-        "what was verified is left in order"
+        "the verified queue stays claimed"
     );
     assert_eq!(
         world.owner("b", "foo").as_deref(),
@@ -220,11 +220,11 @@ fn retired_queue_stays_claimed_until_removed_from_status() {
         Some("a/foo has asya-foo-dlq")
     );
     world.add("c", "foo", "mq", 1);
-    for waits in ["b", "c"] {
+    for waiting in ["b", "c"] {
         assert_eq!(
-            world.owner(waits, "foo").as_deref(),
+            world.owner(waiting, "foo").as_deref(),
             Some("a/foo has asya-foo"),
-            "older or not: messages are in it"
+            "the retired queue still holds messages"
         );
     }
     assert_eq!(world.owner("a", "foo"), None);
@@ -248,8 +248,8 @@ fn lost_name_stays_lost_after_a_transport_change() {
     world.add_with("a", "foo", "mq", 2, &status);
     world.add_with("b", "foo", "mq", 1, &status);
     let owner = |key: &Key| {
-        let place = ("mq", "asya-foo");
-        world.claims.owner_of(&world.transports, place, key)
+        let name = ("mq", "asya-foo");
+        world.claims.owner_of(&world.transports, name, key)
     };
     let (younger, older) = (Key::new("a", "foo"), Key::new("b", "foo"));
     world.add_with("a", "foo", "other", 2, &status);

@@ -1,9 +1,9 @@
-//! Bindings: how senders reach a queue (RMQ-4), and how ours mark its owner (QUE-32).
+//! Bindings, which route messages to a queue (RMQ-4) and carry its owner tag (QUE-32).
 
 use std::collections::{HashMap, HashSet};
 
-use asya_shared::transport::QueueOf;
-use asya_shared::transport::mark::{self, Belongs, Mark, NotOurs};
+use asya_shared::transport::ActorQueue;
+use asya_shared::transport::ownership::{self, DeletionRefusal, OwnerTag, Ownership};
 use asya_shared::transport::rabbitmq::{QueueDeclaration, bindings_of};
 use asya_shared::transport::sqs::Owner;
 use reqwest::Method;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::Rabbitmq;
 use crate::broker::BrokerError;
-use crate::broker::gate::Operation;
+use crate::broker::limiter::Operation;
 
 /// A binding as the management API returns it.
 #[derive(Deserialize)]
@@ -31,12 +31,12 @@ pub(super) struct FoundBinding {
     properties_key: String,
 }
 
-/// A binding that carries an ownership mark.
+/// A binding that carries an owner tag.
 #[derive(Clone, Debug)]
-struct Marked {
+struct TaggedBinding {
     exchange: String,
     properties_key: String,
-    mark: Mark,
+    tag: OwnerTag,
 }
 
 /// Bindings of one queue, or of many.
@@ -45,22 +45,22 @@ pub(super) struct ExchangeBindings {
     /// Exchange, queue and routing key.
     routes: HashSet<(String, String, String)>,
     /// By queue.
-    marked: HashMap<String, Vec<Marked>>,
+    tagged: HashMap<String, Vec<TaggedBinding>>,
 }
 
 impl FromIterator<FoundBinding> for ExchangeBindings {
     fn from_iter<I: IntoIterator<Item = FoundBinding>>(found: I) -> Self {
         let mut all = Self::default();
         let found = found.into_iter();
-        for binding in
-            found.filter(|it| it.destination_type == "queue" || it.destination_type.is_empty())
-        {
-            if let Some(mark) = Mark::of_arguments(&binding.arguments) {
-                let marked = all.marked.entry(binding.destination.clone());
-                marked.or_default().push(Marked {
+        for binding in found.filter(|binding| {
+            binding.destination_type == "queue" || binding.destination_type.is_empty()
+        }) {
+            if let Some(tag) = OwnerTag::of_arguments(&binding.arguments) {
+                let tagged = all.tagged.entry(binding.destination.clone());
+                tagged.or_default().push(TaggedBinding {
                     exchange: binding.source.clone(),
                     properties_key: binding.properties_key,
-                    mark,
+                    tag,
                 });
             }
             let route = (binding.source, binding.destination, binding.routing_key);
@@ -71,43 +71,60 @@ impl FromIterator<FoundBinding> for ExchangeBindings {
 }
 
 impl ExchangeBindings {
-    /// Whether all wanted routes exist.
-    pub(super) fn reach(&self, wanted: &QueueDeclaration) -> bool {
-        self.lead(&wanted.exchange, &wanted.name, &wanted.bindings)
+    /// Whether all desired routes exist.
+    pub(super) fn has_wanted_routes(&self, declaration: &QueueDeclaration) -> bool {
+        self.has_routes(
+            &declaration.exchange,
+            &declaration.name,
+            &declaration.bindings,
+        )
     }
 
-    fn lead(&self, exchange: &str, queue: &str, keys: &[String]) -> bool {
+    fn has_routes(&self, exchange: &str, queue: &str, keys: &[String]) -> bool {
         keys.iter().all(|key| {
             let route = (exchange.to_owned(), queue.to_owned(), key.clone());
             self.routes.contains(&route)
         })
     }
 
-    fn marked(&self, queue: &str) -> &[Marked] {
-        self.marked.get(queue).map_or(&[], Vec::as_slice)
+    fn tagged(&self, queue: &str) -> &[TaggedBinding] {
+        self.tagged.get(queue).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a queue belongs to the actor of `mark`, according to the queue's marks.
-    pub(super) fn belongs(&self, queue: &str, mark: &Mark, adopts: Option<&str>) -> Belongs {
-        let marks: Vec<&Mark> = self.marked(queue).iter().map(|it| &it.mark).collect();
-        mark.among(&marks, adopts)
+    /// Whether a queue belongs to the actor of `tag`, according to the queue's tags.
+    pub(super) fn ownership(&self, queue: &str, tag: &OwnerTag, adopts: Option<&str>) -> Ownership {
+        let tags: Vec<&OwnerTag> = self
+            .tagged(queue)
+            .iter()
+            .map(|binding| &binding.tag)
+            .collect();
+        tag.evaluate(&tags, adopts)
     }
 
-    /// Why the actor of `mark` may not delete a queue. An unmarked queue, from before marks existed, must be bound as
-    /// we bind queues: anyone who can write a status could name an arbitrary queue.
-    fn withhold(&self, exchange: &str, queue: &str, mark: &Mark) -> Option<NotOurs> {
-        let marks: Vec<&Mark> = self.marked(queue).iter().map(|it| &it.mark).collect();
-        if marks.is_empty() && self.lead(exchange, queue, &bindings_of(queue)) {
+    /// Why the actor of `tag` may not delete a queue. An untagged queue, from before owner tags existed, must have the
+    /// operator's bindings: anyone who can write a status could name an arbitrary queue.
+    fn deletion_refusal(
+        &self,
+        exchange: &str,
+        queue: &str,
+        tag: &OwnerTag,
+    ) -> Option<DeletionRefusal> {
+        let tags: Vec<&OwnerTag> = self
+            .tagged(queue)
+            .iter()
+            .map(|binding| &binding.tag)
+            .collect();
+        if tags.is_empty() && self.has_routes(exchange, queue, &bindings_of(queue)) {
             return None;
         }
-        mark.withholds(&marks)
+        tag.deletion_refusal(&tags)
     }
 }
 
 impl Rabbitmq {
-    /// The mark of an actor's queues.
-    pub(super) fn mark_of(&self, namespace: &str, actor: &str) -> Mark {
-        Mark {
+    /// The tag of an actor's queues.
+    pub(super) fn tag_of(&self, namespace: &str, actor: &str) -> OwnerTag {
+        OwnerTag {
             cluster: self.cluster.to_string(),
             namespace: namespace.to_owned(),
             actor: actor.to_owned(),
@@ -137,70 +154,70 @@ impl Rabbitmq {
     /// Returns the bindings of a queue that the actor is about to claim or keep.
     ///
     /// # Errors
-    /// `Conflict` when the queue belongs to another cluster.
-    pub(super) async fn claimable(
+    /// `Conflict` if the queue belongs to another cluster.
+    pub(super) async fn check_claimable(
         &self,
         name: &str,
-        queue: &QueueOf,
+        queue: &ActorQueue,
     ) -> Result<ExchangeBindings, BrokerError> {
         let bindings = self.bindings(name).await?;
-        let mark = self.mark_of(&queue.namespace, &queue.actor);
-        match bindings.belongs(name, &mark, queue.adopts.as_deref()) {
-            Belongs::Elsewhere(cluster) => Err(conflict(name, &cluster)),
-            Belongs::Here | Belongs::Free => Ok(bindings),
+        let tag = self.tag_of(&queue.namespace, &queue.actor);
+        match bindings.ownership(name, &tag, queue.adopts.as_deref()) {
+            Ownership::OtherCluster(cluster) => Err(conflict(name, &cluster)),
+            Ownership::Ours | Ownership::Available => Ok(bindings),
         }
     }
 
-    /// Marks a queue as the actor's through a binding with this key, and removes the marks that this one replaces.
-    pub(super) async fn mark(
+    /// Tags a queue as the actor's through a binding with this key, and removes the tags that this one replaces.
+    pub(super) async fn tag(
         &self,
         (name, key): (&str, &str),
-        queue: &QueueOf,
+        queue: &ActorQueue,
         bindings: &ExchangeBindings,
     ) -> Result<(), BrokerError> {
-        let mark = self.mark_of(&queue.namespace, &queue.actor);
-        let body = json!({"routing_key": key, "arguments": mark.arguments()});
-        self.bind_surely(name, &body).await?;
+        let tag = self.tag_of(&queue.namespace, &queue.actor);
+        let body = json!({"routing_key": key, "arguments": tag.arguments()});
+        self.bind_with_retry(name, &body).await?;
         let adopts = queue.adopts.as_deref();
-        for other in bindings.marked(name) {
-            if mark.replaces(&other.mark, adopts) {
+        for other in bindings.tagged(name) {
+            if tag.supersedes(&other.tag, adopts) {
                 self.unbind(name, other).await?;
             }
         }
         Ok(())
     }
 
-    async fn unbind(&self, queue: &str, marked: &Marked) -> Result<(), BrokerError> {
-        let Marked {
+    async fn unbind(&self, queue: &str, tagged: &TaggedBinding) -> Result<(), BrokerError> {
+        let TaggedBinding {
             exchange,
             properties_key,
             ..
-        } = marked;
+        } = tagged;
         let vhost = &self.config.vhost;
         let segments = ["bindings", vhost, "e", exchange, "q", queue, properties_key];
         let url = self.api.url(&segments);
         let operation = Operation::write("unbind");
-        let answer = self.api.send(operation, Method::DELETE, url, None).await?;
-        if answer.is_absent() || answer.status.is_success() {
+        let response = self.api.send(operation, Method::DELETE, url, None).await?;
+        if response.is_absent() || response.status.is_success() {
             return Ok(());
         }
         let what = format!("binding of queue {queue} to exchange {exchange}");
-        Err(self.api.refusal(&what, &answer))
+        Err(self.api.response_error(&what, &response))
     }
 
     /// Why the actor may not delete a queue; `None` if it may (QUE-34).
-    pub(super) async fn withheld(
+    pub(super) async fn deletion_refusal(
         &self,
         queue: &str,
         owner: &Owner,
-    ) -> Result<Option<NotOurs>, BrokerError> {
+    ) -> Result<Option<DeletionRefusal>, BrokerError> {
         let bindings = self.bindings(queue).await?;
-        let mark = self.mark_of(&owner.namespace, &owner.actor);
-        Ok(bindings.withhold(&self.config.exchange, queue, &mark))
+        let tag = self.tag_of(&owner.namespace, &owner.actor);
+        Ok(bindings.deletion_refusal(&self.config.exchange, queue, &tag))
     }
 }
 
 pub(super) fn conflict(queue: &str, cluster: &str) -> BrokerError {
-    let shown_by = format!("the argument {} of one of its bindings", mark::CLUSTER);
-    BrokerError::Conflict(mark::conflict(queue, cluster, &shown_by))
+    let shown_by = format!("the argument {} of one of its bindings", ownership::CLUSTER);
+    BrokerError::Conflict(ownership::conflict_message(queue, cluster, &shown_by))
 }

@@ -1,19 +1,21 @@
-//! Requests to the management API, and what its errors mean (RMQ-2).
+//! Requests to the management API, and the meaning of its errors (RMQ-2).
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use asya_shared::config::RabbitmqConfig;
-use reqwest::header::RETRY_AFTER;
 use reqwest::{Method, StatusCode, Url, redirect};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::broker::BrokerError;
-use crate::broker::error::{CALL_TIMEOUT, CONNECT_TIMEOUT, retry_after};
-use crate::broker::gate::{BrokerLimiter, Labelled, Operation};
+use crate::broker::ca_bundle::certificates;
+use crate::broker::error::{CALL_TIMEOUT, CONNECT_TIMEOUT};
+use crate::broker::http_client::{
+    BuildHttpClient, HttpClient, HttpRequest, HttpResponse, NoResponse,
+};
+use crate::broker::limiter::{BrokerLimiter, Labelled, Operation};
 
 /// Identifies the operator in the broker's access log: KEDA may log in as the same user.
 const AGENT: &str = concat!("asya-operator/", env!("CARGO_PKG_VERSION"));
@@ -27,26 +29,18 @@ pub struct Login {
 
 /// A broker's management API.
 pub struct Api {
-    http: reqwest::Client,
+    http: Arc<dyn HttpClient>,
     base: Url,
     username: String,
     password: Arc<str>,
     vhost: String,
-    gate: Arc<BrokerLimiter>,
-}
-
-/// A response with any status.
-pub struct Answer {
-    pub status: StatusCode,
-    body: Vec<u8>,
-    /// The delay that `Retry-After` asks for.
-    wait: Option<Duration>,
+    limiter: Arc<BrokerLimiter>,
 }
 
 /// Body of an error response.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Refusal {
+struct ErrorBody {
     error: Value,
     reason: Value,
 }
@@ -58,49 +52,49 @@ const NOT_FOUND: [&str; 2] = ["Object Not Found", "not_found"];
 /// The `error` in responses for a page past the last one.
 const PAST_THE_END: &str = "page_out_of_range";
 
-impl Labelled for Answer {
+impl Labelled for HttpResponse {
     fn label(&self) -> String {
         self.status.as_str().to_owned()
     }
 }
 
-impl Answer {
+impl HttpResponse {
     /// Whether RabbitMQ reports that the requested object does not exist.
+    #[must_use]
     pub fn is_absent(&self) -> bool {
-        let says = |error: &Value| NOT_FOUND.iter().any(|known| error == known);
-        self.status == StatusCode::NOT_FOUND && says(&self.refusal().error)
+        let is_not_found = |error: &Value| NOT_FOUND.iter().any(|known| error == known);
+        self.status == StatusCode::NOT_FOUND && is_not_found(&self.error_body().error)
     }
 
     /// Whether RabbitMQ reports that a list has no such page.
+    #[must_use]
     pub fn is_past_the_end(&self) -> bool {
-        let says = |error: &Value| error == PAST_THE_END;
-        self.status == StatusCode::BAD_REQUEST && says(&self.refusal().error)
+        let is_out_of_range = |error: &Value| error == PAST_THE_END;
+        self.status == StatusCode::BAD_REQUEST && is_out_of_range(&self.error_body().error)
     }
 
     /// Returns the reason why RabbitMQ rejected a request.
     pub fn reason(&self) -> String {
-        let refusal = self.refusal();
-        refusal
-            .reason
-            .as_str()
-            .map_or_else(String::new, str::to_owned)
+        let body = self.error_body();
+        body.reason.as_str().map_or_else(String::new, str::to_owned)
     }
 
-    fn refusal(&self) -> Refusal {
+    fn error_body(&self) -> ErrorBody {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 }
 
 impl Api {
-    /// A client for the transport of that name. Opens no connection.
+    /// Builds a client for the transport of that name. Opens no connection.
     ///
     /// # Errors
-    /// `ConfigInvalid` when the address cannot be used, `NotThereYet` when the certificate authority cannot.
+    /// `ConfigInvalid` if the address is unusable, `PrerequisiteMissing` if the certificate authority is.
     pub fn new(
         transport: &str,
         config: &RabbitmqConfig,
         login: Login,
-        gate: Arc<BrokerLimiter>,
+        limiter: Arc<BrokerLimiter>,
+        build: &BuildHttpClient,
     ) -> Result<Self, BrokerError> {
         let invalid = |error: &dyn fmt::Display| {
             BrokerError::ConfigInvalid(format!("transport {transport:?}: management API: {error}"))
@@ -114,20 +108,26 @@ impl Api {
             .no_proxy()
             .tls_danger_accept_invalid_certs(config.management.insecure_skip_verify);
         if let Some(ca) = &login.ca {
-            let bundle = reqwest::Certificate::from_pem_bundle(ca.as_bytes());
-            let bundle = bundle.map_err(|error| {
-                let what = "management.caSecretRef contains no certificates";
-                BrokerError::NotThereYet(format!("transport {transport:?}: {what}: {error}"))
-            })?;
+            let unusable = |reason: &dyn fmt::Display| {
+                let what = "management.caSecretRef is not a usable CA bundle";
+                BrokerError::PrerequisiteMissing(format!(
+                    "transport {transport:?}: {what}: {reason}"
+                ))
+            };
+            let bundle = certificates(ca).map_err(|reason| unusable(&reason))?;
+            let bundle = bundle.iter().map(|it| reqwest::Certificate::from_der(it));
+            let bundle: Vec<_> = bundle
+                .collect::<Result<_, _>>()
+                .map_err(|error| unusable(&error))?;
             http = http.tls_certs_merge(bundle);
         }
         Ok(Self {
-            http: http.build().map_err(|error| invalid(&error))?,
+            http: build(http).map_err(|error| invalid(&error))?,
             base,
             username: config.username.clone(),
             password: login.password,
             vhost: config.vhost.clone(),
-            gate,
+            limiter,
         })
     }
 
@@ -147,28 +147,22 @@ impl Api {
         method: Method,
         url: Url,
         body: Option<&Value>,
-    ) -> Result<Answer, BrokerError> {
-        let mut request = self
-            .http
-            .request(method, url)
-            .basic_auth(&self.username, Some(&self.password));
-        if let Some(body) = body {
-            request = request.json(body);
-        }
-        let call = async {
-            let answer = request.send().await?;
-            let status = answer.status();
-            let wait = answer.headers().get(RETRY_AFTER);
-            let wait = wait.and_then(|wait| retry_after(wait.to_str().ok()?));
-            let body = answer.bytes().await?.to_vec();
-            Ok(Answer { status, body, wait })
+    ) -> Result<HttpResponse, BrokerError> {
+        let request = HttpRequest {
+            method,
+            url,
+            login: (&self.username, &self.password),
+            body,
         };
-        let call = async { call.await.map_err(|error| self.unreachable(&error)) };
-        self.gate.call(operation, call).await
+        let call = async {
+            let response = self.http.send(request).await;
+            response.map_err(|reason| self.unreachable(reason))
+        };
+        self.limiter.call(operation, call).await
     }
 
     /// Sends one request that must succeed; `what` names its subject in errors.
-    pub async fn must(
+    pub async fn send_checked(
         &self,
         operation: Operation,
         what: &str,
@@ -176,11 +170,11 @@ impl Api {
         url: Url,
         body: &Value,
     ) -> Result<(), BrokerError> {
-        let answer = self.send(operation, method, url, Some(body)).await?;
-        if answer.status.is_success() {
+        let response = self.send(operation, method, url, Some(body)).await?;
+        if response.status.is_success() {
             Ok(())
         } else {
-            Err(self.refusal(what, &answer))
+            Err(self.response_error(what, &response))
         }
     }
 
@@ -192,67 +186,65 @@ impl Api {
         url: Url,
     ) -> Result<Option<T>, BrokerError> {
         let operation = Operation::read(operation);
-        let answer = self.send(operation, Method::GET, url, None).await?;
-        if answer.is_absent() {
+        let response = self.send(operation, Method::GET, url, None).await?;
+        if response.is_absent() {
             return Ok(None);
         }
-        self.decode(what, &answer).map(Some)
+        self.decode(what, &response).map(Some)
     }
 
     /// Decodes a response that must be a success.
     pub fn decode<T: DeserializeOwned>(
         &self,
         what: &str,
-        answer: &Answer,
+        response: &HttpResponse,
     ) -> Result<T, BrokerError> {
-        if !answer.status.is_success() {
-            return Err(self.refusal(what, answer));
+        if !response.status.is_success() {
+            return Err(self.response_error(what, response));
         }
-        serde_json::from_slice(&answer.body).map_err(|_| {
+        serde_json::from_slice(&response.body).map_err(|_| {
             let address = self.address();
             BrokerError::Throttled(format!("the server at {address} is not RabbitMQ"))
         })
     }
 
-    /// The error's own text may contain ports and times, which status must not (QUE-11).
-    fn unreachable(&self, error: &reqwest::Error) -> BrokerError {
-        let what = if error.is_timeout() {
-            "did not respond in time"
-        } else if error.is_connect() {
-            "cannot be reached"
-        } else {
-            "closed the connection"
+    /// The client's own error text may contain ports and times, which status must not (QUE-11).
+    fn unreachable(&self, reason: NoResponse) -> BrokerError {
+        let what = match reason {
+            NoResponse::TimedOut => "did not respond in time",
+            NoResponse::NotConnected => "cannot be reached",
+            NoResponse::Closed => "closed the connection",
         };
         let address = self.address();
         BrokerError::Unreachable(format!("RabbitMQ's management API at {address} {what}"))
     }
 
-    /// What an error response means.
-    pub fn refusal(&self, what: &str, answer: &Answer) -> BrokerError {
+    /// Maps an error response.
+    pub fn response_error(&self, what: &str, response: &HttpResponse) -> BrokerError {
         let (username, vhost) = (&self.username, &self.vhost);
-        match answer.status {
+        match response.status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => BrokerError::AuthFailed(format!(
                 "RabbitMQ rejects user {username:?}: it needs the right password, the tag management, and permissions \
                  to configure, write and read in vhost {vhost:?}"
             )),
             StatusCode::TOO_MANY_REQUESTS => {
                 let text = "RabbitMQ is throttling requests".to_owned();
-                BrokerError::throttled(text, answer.wait)
+                BrokerError::throttled(text, response.retry_after)
             }
             status if status.is_server_error() => {
                 let text = format!("{what}: RabbitMQ returned HTTP {}", status.as_u16());
-                BrokerError::throttled(text, answer.wait)
+                BrokerError::throttled(text, response.retry_after)
             }
-            _ if answer.is_absent() => BrokerError::NotThereYet(format!(
+            _ if response.is_absent() => BrokerError::PrerequisiteMissing(format!(
                 "{what}: not found; does vhost {vhost:?} exist at the broker?"
             )),
-            StatusCode::BAD_REQUEST if answer.reason().contains("inequivalent arg") => {
-                BrokerError::Mismatch(format!("{what}: {}", answer.reason()))
+            StatusCode::BAD_REQUEST if response.reason().contains("inequivalent arg") => {
+                BrokerError::Mismatch(format!("{what}: {}", response.reason()))
             }
             // RabbitMQ also returns 400 when a node is down or a limit is reached, and no event announces when that is
             // over.
             StatusCode::BAD_REQUEST => {
-                BrokerError::NotThereYet(format!("{what}: {}", answer.reason()))
+                BrokerError::PrerequisiteMissing(format!("{what}: {}", response.reason()))
             }
             status => BrokerError::Throttled(format!(
                 "{what}: the server at {} returned HTTP {}, which RabbitMQ never does",

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use asya_shared::transport::QueueOf;
+use asya_shared::transport::ActorQueue;
 use asya_shared::transport::rabbitmq::FoundQueue;
 use futures::FutureExt;
 use futures::future::ready;
@@ -10,13 +10,13 @@ use reqwest::Method;
 use serde::Deserialize;
 
 use super::{ExchangeBindings, Rabbitmq, count_of};
-use crate::broker::gate::Operation;
-use crate::broker::{BrokerError, Count, QueueCheck, QueueObservation, gate};
+use crate::broker::limiter::Operation;
+use crate::broker::{BrokerError, Count, QueueCheck, QueueObservation, limiter};
 
 /// Maximum page size of the API.
 const PAGE: usize = 500;
-/// Up to this many queues are read one by one: a vhost may hold many more than ours.
-const FEW: usize = 20;
+/// Up to this many queues are read one by one: a vhost may hold many queues of other clients.
+const MAX_SINGLE_READS: usize = 20;
 /// Only the columns needed: full objects include statistics.
 const COLUMNS: &str =
     "name,durable,auto_delete,arguments,type,messages_ready,messages_unacknowledged,consumers";
@@ -35,56 +35,61 @@ struct Named {
 }
 
 impl Rabbitmq {
-    pub(super) async fn survey(
+    pub(super) async fn observe_many(
         &self,
-        queues: &[QueueOf],
+        queues: &[ActorQueue],
     ) -> Vec<Result<QueueObservation, BrokerError>> {
-        if queues.len() <= FEW {
-            return self.look_at_each(queues).await;
+        if queues.len() <= MAX_SINGLE_READS {
+            return self.observe_each(queues).await;
         }
-        let (known, bindings) = match self.lists().await {
+        let (listed, bindings) = match self.lists().await {
             Ok(lists) => lists,
             Err(error) => return queues.iter().map(|_| Err(error.clone())).collect(),
         };
-        let looks = queues.iter().map(|queue| {
-            let found = known.get(&queue.names.queue);
-            let seen = self.judge(queue, found, &known, &bindings);
-            match seen.standing {
-                // A queue created or deleted during the listing shifts the pages of others: confirm bad news with a
-                // read.
-                QueueCheck::Absent | QueueCheck::Drifted | QueueCheck::Unmarked => {
-                    self.look(queue).boxed()
+        let observations = queues.iter().map(|queue| {
+            let found = listed.get(&queue.names.queue);
+            let observation = self.observation_from_lists(queue, found, &listed, &bindings);
+            match observation.check {
+                // A queue created or deleted during the listing shifts the pages of others: confirm these results with
+                // a read.
+                QueueCheck::Absent | QueueCheck::Drifted | QueueCheck::Untagged => {
+                    self.observe_queue(queue).boxed()
                 }
-                QueueCheck::Serves(_) | QueueCheck::Differs { .. } => ready(Ok(seen)).boxed(),
+                QueueCheck::Ready(_) | QueueCheck::Mismatch { .. } => {
+                    ready(Ok(observation)).boxed()
+                }
             }
         });
-        gate::all(looks.collect()).await
+        limiter::run_limited(observations.collect()).await
     }
 
     pub(super) async fn depths(&self, queues: &[String]) -> Vec<Result<Count, BrokerError>> {
-        if queues.len() <= FEW {
+        if queues.len() <= MAX_SINGLE_READS {
             let counts = queues.iter().map(|queue| self.count(queue).boxed());
-            return gate::all(counts.collect()).await;
+            return limiter::run_limited(counts.collect()).await;
         }
-        let known = match self.list_queues().await {
-            Ok(known) => known,
+        let listed = match self.list_queues().await {
+            Ok(listed) => listed,
             Err(error) => return queues.iter().map(|_| Err(error.clone())).collect(),
         };
-        let counts = queues.iter().map(|queue| match known.get(queue) {
+        let counts = queues.iter().map(|queue| match listed.get(queue) {
             Some(found) => ready(Ok(count_of(Some(found)))).boxed(),
             // A queue created or deleted during the listing shifts the pages of others.
             None => self.count(queue).boxed(),
         });
-        gate::all(counts.collect()).await
+        limiter::run_limited(counts.collect()).await
     }
 
     async fn count(&self, queue: &str) -> Result<Count, BrokerError> {
         Ok(count_of(self.find(queue).await?.as_ref()))
     }
 
-    async fn look_at_each(&self, queues: &[QueueOf]) -> Vec<Result<QueueObservation, BrokerError>> {
-        let looks = queues.iter().map(|queue| self.look(queue).boxed());
-        gate::all(looks.collect()).await
+    async fn observe_each(
+        &self,
+        queues: &[ActorQueue],
+    ) -> Vec<Result<QueueObservation, BrokerError>> {
+        let observations = queues.iter().map(|queue| self.observe_queue(queue).boxed());
+        limiter::run_limited(observations.collect()).await
     }
 
     async fn lists(&self) -> Result<(HashMap<String, FoundQueue>, ExchangeBindings), BrokerError> {
@@ -103,12 +108,12 @@ impl Rabbitmq {
                 .append_pair("columns", COLUMNS);
             let what = format!("the queues of vhost {:?}", self.config.vhost);
             let operation = Operation::read("list");
-            let answer = self.api.send(operation, Method::GET, url, None).await?;
-            // The list shrank while it was read.
-            if answer.is_absent() || (number > 1 && answer.is_past_the_end()) {
+            let response = self.api.send(operation, Method::GET, url, None).await?;
+            // The list has shrunk since the previous page.
+            if response.is_absent() || (number > 1 && response.is_past_the_end()) {
                 break;
             }
-            let page: Page = self.api.decode(&what, &answer)?;
+            let page: Page = self.api.decode(&what, &response)?;
             let named = page.items.into_iter();
             all.extend(named.map(|named| (named.name, named.queue)));
             if number >= page.page_count {
@@ -120,17 +125,17 @@ impl Rabbitmq {
     }
 
     /// State of a queue according to the lists. They lack bindings to other exchanges, so no conflict is reported yet.
-    fn judge(
+    fn observation_from_lists(
         &self,
-        queue: &QueueOf,
+        queue: &ActorQueue,
         found: Option<&FoundQueue>,
-        known: &HashMap<String, FoundQueue>,
+        listed: &HashMap<String, FoundQueue>,
         bindings: &ExchangeBindings,
     ) -> QueueObservation {
-        let wanted = self.config.declaration(&queue.names);
-        let dlq = wanted.dlq.as_ref();
-        let dlq_is_there = dlq.is_none_or(|dlq| known.contains_key(&dlq.name));
-        let around = self.surroundings(&wanted, queue, dlq_is_there, bindings);
-        self.standing(&wanted, found, &around)
+        let declaration = self.config.declaration(&queue.names);
+        let dlq = declaration.dlq.as_ref();
+        let dlq_exists = dlq.is_none_or(|dlq| listed.contains_key(&dlq.name));
+        let related = self.related_state(&declaration, queue, dlq_exists, bindings);
+        self.check(&declaration, found, &related)
     }
 }

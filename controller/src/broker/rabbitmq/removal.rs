@@ -1,40 +1,46 @@
-//! Deletes queues marked as the actor's, and only those (RMQ-6, QUE-34).
+//! Deletes queues whose owner tag names the actor, and only those (RMQ-6, QUE-34).
 
 use asya_shared::transport::sqs::Owner;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Rabbitmq, depth_of};
-use crate::broker::gate::Operation;
-use crate::broker::{BrokerError, Deleted, Depth, Emptied};
+use crate::broker::limiter::Operation;
+use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeleteOutcome, Depth};
 
 impl Rabbitmq {
-    pub(super) async fn delete(&self, queue: &str, owner: &Owner) -> Result<Deleted, BrokerError> {
+    pub(super) async fn delete(
+        &self,
+        queue: &str,
+        owner: &Owner,
+    ) -> Result<DeleteOutcome, BrokerError> {
         if self.find(queue).await?.is_none() {
-            return Ok(Deleted::Gone);
+            return Ok(DeleteOutcome::Deleted);
         }
-        if let Some(not_ours) = self.withheld(queue, owner).await? {
-            return Ok(Deleted::Left(not_ours));
+        if let Some(refusal) = self.deletion_refusal(queue, owner).await? {
+            return Ok(DeleteOutcome::NotOwned(refusal));
         }
         self.remove(queue, &[]).await?;
-        Ok(Deleted::Gone)
+        Ok(DeleteOutcome::Deleted)
     }
 
-    /// Returns whether the queue is deleted: with conditions the broker may refuse.
+    /// Returns whether the queue is deleted: the broker may reject `conditions`.
     async fn remove(&self, queue: &str, conditions: &[&str]) -> Result<bool, BrokerError> {
         let mut url = self.api.url(&["queues", &self.config.vhost, queue]);
         for condition in conditions {
             url.query_pairs_mut().append_pair(condition, "true");
         }
         let operation = Operation::write("delete");
-        let answer = self.api.send(operation, Method::DELETE, url, None).await?;
-        match answer.status {
-            _ if answer.is_absent() => Ok(true),
+        let response = self.api.send(operation, Method::DELETE, url, None).await?;
+        match response.status {
+            _ if response.is_absent() => Ok(true),
             status if status.is_success() => Ok(true),
-            StatusCode::BAD_REQUEST if !conditions.is_empty() && is_in_use(&answer.reason()) => {
+            StatusCode::BAD_REQUEST if !conditions.is_empty() && is_in_use(&response.reason()) => {
                 Ok(false)
             }
-            _ => Err(self.api.refusal(&format!("queue {queue}"), &answer)),
+            _ => Err(self
+                .api
+                .response_error(&format!("queue {queue}"), &response)),
         }
     }
 
@@ -42,31 +48,36 @@ impl Rabbitmq {
         &self,
         queue: &str,
         owner: &Owner,
-    ) -> Result<Emptied, BrokerError> {
+    ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
         let Some(found) = self.find(queue).await? else {
-            return Ok(Emptied::Gone);
+            return Ok(DeleteIfEmptyOutcome::Deleted);
         };
-        if let Some(not_ours) = self.withheld(queue, owner).await? {
-            self.zeros.forget(queue);
-            return Ok(Emptied::Left(not_ours));
+        if let Some(refusal) = self.deletion_refusal(queue, owner).await? {
+            self.empty_confirmations.forget(queue);
+            return Ok(DeleteIfEmptyOutcome::NotOwned(refusal));
         }
-        let used = found.consumers > 0 || depth_of(&found).unwrap_or_default() != Depth::default();
-        if used {
-            self.zeros.forget(queue);
-            return Ok(Emptied::Kept);
+        let in_use =
+            found.consumers > 0 || depth_of(&found).unwrap_or_default() != Depth::default();
+        if in_use {
+            self.empty_confirmations.forget(queue);
+            return Ok(DeleteIfEmptyOutcome::InUse);
         }
-        if found.knows_if_empty() {
-            let gone = self.remove(queue, &["if-empty", "if-unused"]).await?;
-            return Ok(if gone { Emptied::Gone } else { Emptied::Kept });
+        if found.supports_delete_if_empty() {
+            let deleted = self.remove(queue, &["if-empty", "if-unused"]).await?;
+            return Ok(if deleted {
+                DeleteIfEmptyOutcome::Deleted
+            } else {
+                DeleteIfEmptyOutcome::InUse
+            });
         }
-        if let Some(left) = self.zeros.again(queue) {
-            return Ok(Emptied::Later(left));
+        if let Some(remaining) = self.empty_confirmations.observe_empty(queue) {
+            return Ok(DeleteIfEmptyOutcome::Recheck(remaining));
         }
         if self.holds_a_message(queue).await? {
-            return Ok(Emptied::Kept);
+            return Ok(DeleteIfEmptyOutcome::InUse);
         }
         self.remove(queue, &[]).await?;
-        Ok(Emptied::Gone)
+        Ok(DeleteIfEmptyOutcome::Deleted)
     }
 
     /// Fetches a message, if there is one, and requeues it.
@@ -75,22 +86,22 @@ impl Rabbitmq {
         let body =
             json!({"count": 1, "ackmode": "ack_requeue_true", "encoding": "base64", "truncate": 1});
         let operation = Operation::write("get");
-        let answer = self
+        let response = self
             .api
             .send(operation, Method::POST, url, Some(&body))
             .await?;
-        if answer.is_absent() {
+        if response.is_absent() {
             return Ok(false);
         }
-        let messages: Vec<Value> = self.api.decode(&format!("queue {queue}"), &answer)?;
+        let messages: Vec<Value> = self.api.decode(&format!("queue {queue}"), &response)?;
         Ok(!messages.is_empty())
     }
 }
 
-/// Whether a delete condition was not met. RabbitMQ returns HTTP 400 for much else, such as while a node is down
-/// (QUE-38).
+/// Whether a delete condition was not met. RabbitMQ returns HTTP 400 for other reasons too, such as while a node is
+/// down (QUE-38).
 fn is_in_use(reason: &str) -> bool {
     ["not empty", "in use"]
         .iter()
-        .any(|refused| reason.contains(refused))
+        .any(|rejection| reason.contains(rejection))
 }

@@ -13,14 +13,12 @@ use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::{Credentials, SharedHttpClient};
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore};
-use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use tokio::time::timeout;
 
 use crate::broker::BrokerError;
+use crate::broker::ca_bundle::certificates;
 use crate::broker::error::{CALL_TIMEOUT, CONNECT_TIMEOUT};
-use crate::broker::gate::{BrokerLimiter, Labelled, Operation};
+use crate::broker::limiter::{BrokerLimiter, Labelled, Operation};
 
 /// Region for servers other than AWS when none is configured.
 const ANY_REGION: &str = "us-east-1";
@@ -31,7 +29,7 @@ pub struct Keys {
     pub secret: Arc<str>,
 }
 
-/// Credentials for SQS, and the authority that verifies SQS itself.
+/// Credentials for SQS, and the certificate authority of its endpoint.
 #[derive(Default)]
 pub struct Login {
     pub keys: Option<Keys>,
@@ -42,22 +40,22 @@ pub struct Login {
 /// Returns a client and its region.
 ///
 /// # Errors
-/// When no region is known, or the bundle holds no valid certificates.
+/// If the region is unknown, or the bundle holds no valid certificates.
 pub async fn connect(
     transport: &str,
     config: &SqsConfig,
     login: Login,
-    gate: &BrokerLimiter,
+    limiter: &BrokerLimiter,
 ) -> Result<(Client, Region), BrokerError> {
     let Login { keys, ca } = login;
-    let trusted = match ca {
-        Some(ca) => Some(trusting(transport, &ca)?),
+    let http_client = match ca {
+        Some(ca) => Some(https_client(transport, &ca)?),
         None => None,
     };
-    let region = match given(config).await {
+    let region = match configured_region(config).await {
         Some(region) => region,
-        // Falls back to AWS' metadata service, which does not answer outside AWS.
-        None => ask(gate, transport, default_provider().region()).await?,
+        // Falls back to AWS' metadata service, which does not respond outside AWS.
+        None => look_up_region(limiter, transport, default_provider().region()).await?,
     };
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(CONNECT_TIMEOUT)
@@ -75,30 +73,23 @@ pub async fn connect(
         let credentials = Credentials::new(&*id, &*secret, None, None, "Secret");
         loader = loader.credentials_provider(credentials);
     }
-    // The bundle applies to SQS only, not to the endpoints that AWS credentials come from.
+    // The bundle applies to SQS only, not to the endpoints that provide AWS credentials.
     let mut client = aws_sdk_sqs::config::Builder::from(&loader.load().await);
-    client.set_http_client(trusted);
+    client.set_http_client(http_client);
     Ok((Client::from_conf(client.build()), region))
 }
 
-/// The SDK's client assumes that the bundle holds certificates, so check it first.
-fn trusting(transport: &str, ca: &str) -> Result<SharedHttpClient, BrokerError> {
-    let refused = |why: &dyn std::fmt::Display| {
-        BrokerError::NotThereYet(format!(
-            "transport {transport:?}: caSecretRef contains no certificates: {why}"
+/// Builds the HTTP client. The SDK assumes that the bundle is valid.
+fn https_client(transport: &str, ca: &str) -> Result<SharedHttpClient, BrokerError> {
+    let invalid = |reason: &dyn std::fmt::Display| {
+        BrokerError::PrerequisiteMissing(format!(
+            "transport {transport:?}: caSecretRef is not a usable CA bundle: {reason}"
         ))
     };
-    let mut roots = RootCertStore::empty();
-    for found in CertificateDer::pem_slice_iter(ca.as_bytes()) {
-        let certificate = found.map_err(|error| refused(&error))?;
-        roots.add(certificate).map_err(|error| refused(&error))?;
-    }
-    if roots.is_empty() {
-        return Err(refused(&"it contains no PEM data"));
-    }
+    certificates(ca).map_err(|reason| invalid(&reason))?;
     let store = TrustStore::default().with_pem_certificate(ca);
     let context = TlsContext::builder().with_trust_store(store).build();
-    let context = context.map_err(|error| refused(&error))?;
+    let context = context.map_err(|error| invalid(&error))?;
     let provider = Provider::Rustls(CryptoMode::AwsLc);
     Ok(aws_smithy_http_client::Builder::new()
         .tls_provider(provider)
@@ -107,12 +98,12 @@ fn trusting(transport: &str, ca: &str) -> Result<SharedHttpClient, BrokerError> 
 }
 
 /// The region, if known without a network call.
-async fn given(config: &SqsConfig) -> Option<Region> {
+async fn configured_region(config: &SqsConfig) -> Option<Region> {
     let configured = config.region.clone().map(Region::new);
-    let elsewhere = config.endpoint.as_ref().map(|_| Region::new(ANY_REGION));
+    let custom_endpoint = config.endpoint.as_ref().map(|_| Region::new(ANY_REGION));
     RegionProviderChain::first_try(configured)
         .or_else(EnvironmentVariableRegionProvider::new())
-        .or_else(elsewhere)
+        .or_else(custom_endpoint)
         .region()
         .await
 }
@@ -125,26 +116,26 @@ impl Labelled for Known {
     }
 }
 
-/// Looks up the region over the network, as a call through the gate (QUE-9).
-async fn ask(
-    gate: &BrokerLimiter,
+/// Looks up the region over the network, as a call through the limiter (QUE-9).
+async fn look_up_region(
+    limiter: &BrokerLimiter,
     transport: &str,
-    look: impl Future<Output = Option<Region>>,
+    lookup: impl Future<Output = Option<Region>>,
 ) -> Result<Region, BrokerError> {
-    let unknown = |why: &str| {
-        format!("transport {transport:?}: the AWS region is unknown{why}; set config.region")
+    let unknown = |detail: &str| {
+        format!("transport {transport:?}: the AWS region is unknown{detail}; set config.region")
     };
     let call = async {
-        match timeout(CONNECT_TIMEOUT, look).await {
+        match timeout(CONNECT_TIMEOUT, lookup).await {
             Ok(Some(region)) => Ok(Known(region)),
-            Ok(None) => Err(BrokerError::NotThereYet(unknown(""))),
+            Ok(None) => Err(BrokerError::PrerequisiteMissing(unknown(""))),
             Err(_) => {
-                let why = ", and the AWS metadata service did not respond in time";
-                Err(BrokerError::Unreachable(unknown(why)))
+                let detail = ", and the AWS metadata service did not respond in time";
+                Err(BrokerError::Unreachable(unknown(detail)))
             }
         }
     };
-    let known = gate.call(Operation::read("region"), call).await?;
+    let known = limiter.call(Operation::read("region"), call).await?;
     Ok(known.0)
 }
 
@@ -163,44 +154,47 @@ mod tests {
     /// QUE-9
     #[tokio::test(start_paused = true)]
     async fn unresponsive_metadata_service_times_out_and_opens_the_circuit() {
-        let gate = BrokerLimiter::new("t", Fence::open(), Arc::default());
-        let mut told = Vec::new();
+        let limiter = BrokerLimiter::new("t", Fence::open(), Arc::default());
+        let mut errors = Vec::new();
         for _ in 0..5 {
-            let began = Instant::now();
-            told.push(ask(&gate, "t", pending()).await.unwrap_err());
-            assert_eq!(began.elapsed(), CONNECT_TIMEOUT);
+            let started = Instant::now();
+            errors.push(look_up_region(&limiter, "t", pending()).await.unwrap_err());
+            assert_eq!(started.elapsed(), CONNECT_TIMEOUT);
         }
-        told.dedup();
+        errors.dedup();
         assert!(
-            matches!(&told[..], [BrokerError::Unreachable(text)] if text.contains("set config.region")),
-            "{told:?}"
+            matches!(&errors[..], [BrokerError::Unreachable(text)] if text.contains("set config.region")),
+            "{errors:?}"
         );
-        let called = async { panic!("called") };
-        assert_eq!(ask(&gate, "t", called).await, Err(told.remove(0)));
+        let call = async { panic!("called") };
+        assert_eq!(
+            look_up_region(&limiter, "t", call).await,
+            Err(errors.remove(0))
+        );
     }
 
     /// QUE-9, SQS-1
     #[tokio::test]
     async fn unknown_region_is_looked_up_again() {
-        let gate = BrokerLimiter::new("t", Fence::open(), Arc::default());
-        let unknown = ask(&gate, "t", ready(None)).await;
+        let limiter = BrokerLimiter::new("t", Fence::open(), Arc::default());
+        let unknown = look_up_region(&limiter, "t", ready(None)).await;
         assert!(
-            matches!(&unknown, Err(BrokerError::NotThereYet(text)) if text.contains("set config.region")),
+            matches!(&unknown, Err(BrokerError::PrerequisiteMissing(text)) if text.contains("set config.region")),
             "{unknown:?}"
         );
-        let known = ask(&gate, "t", ready(Some(Region::new("r")))).await;
+        let known = look_up_region(&limiter, "t", ready(Some(Region::new("r")))).await;
         assert_eq!(known, Ok(Region::new("r")));
     }
 
     /// SQS-1
     #[test]
-    fn bundle_without_certificates_is_refused_before_it_is_used() {
+    fn bundle_without_certificates_is_rejected() {
         let wrong = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         for ca in ["", "no PEM", wrong] {
-            let refused = trusting("t", ca);
+            let result = https_client("t", ca);
             assert!(
-                matches!(&refused, Err(BrokerError::NotThereYet(text)) if text.contains("caSecretRef")),
-                "{refused:?}"
+                matches!(&result, Err(BrokerError::PrerequisiteMissing(text)) if text.contains("caSecretRef")),
+                "{result:?}"
             );
         }
     }
@@ -209,19 +203,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn configured_region_or_endpoint_needs_no_lookup() {
         let with = |config: Value| {
-            let all =
+            let transports =
                 json!({"transports": {"t": {"type": "sqs", "enabled": true, "config": config}}});
-            let all = TransportsConfig::parse(&all.to_string()).unwrap();
-            match &all.usable("t").unwrap().kind {
+            let transports = TransportsConfig::parse(&transports.to_string()).unwrap();
+            match &transports.usable("t").unwrap().kind {
                 TransportKind::Sqs(config) => config.clone(),
                 TransportKind::Rabbitmq(_) => panic!(),
             }
         };
-        let began = Instant::now();
-        let elsewhere = given(&with(json!({"endpoint": "http://sqs"}))).await;
-        assert!(elsewhere.is_some());
-        let known = given(&with(json!({"region": "eu-west-1"}))).await;
-        assert_eq!(known, Some(Region::new("eu-west-1")));
-        assert_eq!(began.elapsed(), Duration::ZERO);
+        let started = Instant::now();
+        let custom_endpoint = configured_region(&with(json!({"endpoint": "http://sqs"}))).await;
+        assert!(custom_endpoint.is_some());
+        let configured = configured_region(&with(json!({"region": "eu-west-1"}))).await;
+        assert_eq!(configured, Some(Region::new("eu-west-1")));
+        assert_eq!(started.elapsed(), Duration::ZERO);
     }
 }

@@ -1,31 +1,35 @@
-//! Deletes queues whose tags mark them as the actor's, and only those (QUE-34).
+//! Deletes queues whose tags name the actor as owner, and only those (QUE-34).
 
-use asya_shared::transport::mark::NotOurs;
+use asya_shared::transport::ownership::DeletionRefusal;
 use asya_shared::transport::sqs::Owner;
 
 use super::Sqs;
-use crate::broker::gate::Operation;
-use crate::broker::{BrokerError, Deleted, Depth, Emptied};
+use crate::broker::limiter::Operation;
+use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeleteOutcome, Depth};
 
 impl Sqs {
-    pub(super) async fn delete(&self, name: &str, owner: &Owner) -> Result<Deleted, BrokerError> {
+    pub(super) async fn delete(
+        &self,
+        name: &str,
+        owner: &Owner,
+    ) -> Result<DeleteOutcome, BrokerError> {
         let Some(found) = self.find(name).await? else {
-            return Ok(Deleted::Gone);
+            return Ok(DeleteOutcome::Deleted);
         };
         if found.queue.is_dlq() {
-            let dead_letters = NotOurs::Of("the dead letter queues".to_owned());
-            return Ok(Deleted::Left(dead_letters));
+            let dead_letters = DeletionRefusal::OtherOwner("the dead letter queues".to_owned());
+            return Ok(DeleteOutcome::NotOwned(dead_letters));
         }
-        if let Some(not_ours) = found.queue.withheld_from(owner, &self.cluster) {
-            return Ok(Deleted::Left(not_ours));
+        if let Some(refusal) = found.queue.deletion_refusal(owner, &self.cluster) {
+            return Ok(DeleteOutcome::NotOwned(refusal));
         }
         self.remove(name, &found.url).await?;
-        Ok(Deleted::Gone)
+        Ok(DeleteOutcome::Deleted)
     }
 
     async fn remove(&self, name: &str, url: &str) -> Result<(), BrokerError> {
         let call = self.sdk.delete_queue().queue_url(url).send();
-        self.ask(Operation::write("delete"), name, call).await?;
+        self.send(Operation::write("delete"), name, call).await?;
         self.urls.lock().remove(name);
         Ok(())
     }
@@ -34,22 +38,22 @@ impl Sqs {
         &self,
         name: &str,
         owner: &Owner,
-    ) -> Result<Emptied, BrokerError> {
+    ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
         let Some(found) = self.find(name).await? else {
-            return Ok(Emptied::Gone);
+            return Ok(DeleteIfEmptyOutcome::Deleted);
         };
-        if let Some(not_ours) = found.queue.withheld_from(owner, &self.cluster) {
-            self.zeros.forget(name);
-            return Ok(Emptied::Left(not_ours));
+        if let Some(refusal) = found.queue.deletion_refusal(owner, &self.cluster) {
+            self.empty_confirmations.forget(name);
+            return Ok(DeleteIfEmptyOutcome::NotOwned(refusal));
         }
         if found.depth() != Some(Depth::default()) {
-            self.zeros.forget(name);
-            return Ok(Emptied::Kept);
+            self.empty_confirmations.forget(name);
+            return Ok(DeleteIfEmptyOutcome::InUse);
         }
-        if let Some(left) = self.zeros.again(name) {
-            return Ok(Emptied::Later(left));
+        if let Some(remaining) = self.empty_confirmations.observe_empty(name) {
+            return Ok(DeleteIfEmptyOutcome::Recheck(remaining));
         }
         self.remove(name, &found.url).await?;
-        Ok(Emptied::Gone)
+        Ok(DeleteIfEmptyOutcome::Deleted)
     }
 }

@@ -1,29 +1,29 @@
 //! Two clusters on one broker (QUE-32 to QUE-35, QUE-39), against the real servers.
 
-use asya_shared::transport::mark::NotOurs;
+use asya_shared::transport::ownership::DeletionRefusal;
 use serde_json::{Value, json};
 use tokio::time::{Duration, sleep};
 
-use super::contract::{Real, serves, standing, until_queued};
+use super::contract::{Real, check_of, serves, until_queued};
 use super::*;
-use crate::broker::{Deleted, Emptied, QueueCheck};
+use crate::broker::{DeleteIfEmptyOutcome, DeleteOutcome, QueueCheck};
 
 const THERE: &str = "cluster-a";
 
-fn conflicts<T: std::fmt::Debug>(answer: Result<T, BrokerError>) {
-    let refused = answer.unwrap_err();
+fn conflicts<T: std::fmt::Debug>(result: Result<T, BrokerError>) {
+    let error = result.unwrap_err();
     assert!(
-        matches!(&refused, BrokerError::Conflict(text)
+        matches!(&error, BrokerError::Conflict(text)
             if text.contains(HERE) && text.contains("asya.sh/adopt-queue-from=cluster-b")),
-        "{refused:?}"
+        "{error:?}"
     );
 }
 
-fn of_cluster(cluster: &str) -> NotOurs {
-    NotOurs::OfCluster(cluster.to_owned())
+fn of_cluster(cluster: &str) -> DeletionRefusal {
+    DeletionRefusal::OtherCluster(cluster.to_owned())
 }
 
-async fn belongs_to_the_cluster_that_made_it(real: &Real) {
+async fn belongs_to_the_cluster_that_created_it(real: &Real) {
     let queues = json!({"dlq": {"enabled": true, "name": "{queue}-dlq"}});
     let (transport, here) = real.with(&queues).await;
     let there = client_of(&transport, None, THERE).await.unwrap();
@@ -36,66 +36,77 @@ async fn belongs_to_the_cluster_that_made_it(real: &Real) {
     conflicts(there.observe(&queue).await);
     conflicts(there.update(&queue).await);
     conflicts(there.create(&queue).await);
-    conflicts(there.survey(std::slice::from_ref(&queue)).await.remove(0));
-    let left = Ok(Deleted::Left(of_cluster(HERE)));
-    assert_eq!(there.delete(name, &owner(&queue)).await, left);
+    conflicts(
+        there
+            .observe_many(std::slice::from_ref(&queue))
+            .await
+            .remove(0),
+    );
+    let not_owned = Ok(DeleteOutcome::NotOwned(of_cluster(HERE)));
+    assert_eq!(there.delete(name, &owner(&queue)).await, not_owned);
     for name in [name, dlq] {
-        let left = Ok(Emptied::Left(of_cluster(HERE)));
-        assert_eq!(there.delete_if_empty(name, &owner(&queue)).await, left);
+        let not_owned = Ok(DeleteIfEmptyOutcome::NotOwned(of_cluster(HERE)));
+        assert_eq!(there.delete_if_empty(name, &owner(&queue)).await, not_owned);
     }
     assert!(
-        serves(&standing(&here, &queue).await),
-        "nothing was changed"
+        serves(&check_of(&here, &queue).await),
+        "the queue is unchanged"
     );
     until_queued(&here, &queue, 100).await;
 
-    // The actor adopts what the other cluster has given up.
-    let adopting = QueueOf {
+    // The actor adopts the queue that the other cluster has released.
+    let adopting = ActorQueue {
         adopts: Some(HERE.to_owned()),
         ..queue.clone()
     };
-    assert_eq!(standing(&there, &adopting).await, QueueCheck::Unmarked);
+    assert_eq!(check_of(&there, &adopting).await, QueueCheck::Untagged);
     there.update(&adopting).await.unwrap();
-    assert!(serves(&standing(&there, &adopting).await));
+    assert!(serves(&check_of(&there, &adopting).await));
     assert!(
-        serves(&standing(&there, &queue).await),
+        serves(&check_of(&there, &queue).await),
         "also without the annotation"
     );
-    let lost = here.observe(&queue).await;
+    let result = here.observe(&queue).await;
     assert!(
-        matches!(&lost, Err(BrokerError::Conflict(text)) if text.contains(THERE)),
-        "{lost:?}"
+        matches!(&result, Err(BrokerError::Conflict(text)) if text.contains(THERE)),
+        "{result:?}"
     );
     assert_eq!(
         here.delete(name, &owner(&queue)).await,
-        Ok(Deleted::Left(of_cluster(THERE)))
+        Ok(DeleteOutcome::NotOwned(of_cluster(THERE)))
     );
     until_queued(&there, &queue, 100).await;
-    assert_eq!(there.delete(name, &owner(&queue)).await, Ok(Deleted::Gone));
-    let mut gone = there.delete_if_empty(dlq, &owner(&queue)).await.unwrap();
+    assert_eq!(
+        there.delete(name, &owner(&queue)).await,
+        Ok(DeleteOutcome::Deleted)
+    );
+    let mut outcome = there.delete_if_empty(dlq, &owner(&queue)).await.unwrap();
     if real.kind == "rabbitmq"
-        && let Emptied::Later(wait) = gone
+        && let DeleteIfEmptyOutcome::Recheck(wait) = outcome
     {
         sleep(wait).await;
-        gone = there.delete_if_empty(dlq, &owner(&queue)).await.unwrap();
+        outcome = there.delete_if_empty(dlq, &owner(&queue)).await.unwrap();
     }
     assert!(
-        matches!(gone, Emptied::Gone | Emptied::Later(_)),
-        "{gone:?}"
+        matches!(
+            outcome,
+            DeleteIfEmptyOutcome::Deleted | DeleteIfEmptyOutcome::Recheck(_)
+        ),
+        "{outcome:?}"
     );
 }
 
-async fn may_be_shared_where_that_is_what_the_configuration_says(real: &Real) {
+async fn may_be_shared_if_configured(real: &Real) {
     let stem = fresh("shared");
     let (transport, here) = real.with(&json!({})).await;
     let queue = queue_of(&transport, &stem);
     here.create(&queue).await.unwrap();
     let (users, _) = real.with(&json!({"autoCreate": false})).await;
     let there = client_of(&users, None, THERE).await.unwrap();
-    assert!(serves(&standing(&there, &queue_of(&users, &stem)).await));
+    assert!(serves(&check_of(&there, &queue_of(&users, &stem)).await));
     assert_eq!(
         here.delete(&queue.names.queue, &owner(&queue)).await,
-        Ok(Deleted::Gone)
+        Ok(DeleteOutcome::Deleted)
     );
 
     let queues = json!({"dlq": {"enabled": true, "name": fresh("asya-dead")}});
@@ -104,10 +115,10 @@ async fn may_be_shared_where_that_is_what_the_configuration_says(real: &Real) {
     for (client, name) in [(here, "here"), (there, "there")] {
         let queue = queue_of(&transport, &format!("{stem}-{name}"));
         client.create(&queue).await.unwrap();
-        assert!(serves(&standing(&client, &queue).await), "{name}");
+        assert!(serves(&check_of(&client, &queue).await), "{name}");
         assert_eq!(
             client.delete(&queue.names.queue, &owner(&queue)).await,
-            Ok(Deleted::Gone)
+            Ok(DeleteOutcome::Deleted)
         );
     }
 }
@@ -116,16 +127,16 @@ async fn may_be_shared_where_that_is_what_the_configuration_says(real: &Real) {
 #[tokio::test]
 #[ignore = "needs the broker that ASYA_TEST_RABBITMQ names"]
 async fn queue_at_rabbitmq_belongs_to_one_cluster() {
-    belongs_to_the_cluster_that_made_it(&Real::rabbitmq()).await;
-    may_be_shared_where_that_is_what_the_configuration_says(&Real::rabbitmq()).await;
+    belongs_to_the_cluster_that_created_it(&Real::rabbitmq()).await;
+    may_be_shared_if_configured(&Real::rabbitmq()).await;
 }
 
 /// QUE-32, QUE-33, QUE-34, QUE-39
 #[tokio::test]
 #[ignore = "needs the server that ASYA_TEST_SQS names"]
 async fn queue_at_sqs_belongs_to_one_cluster() {
-    belongs_to_the_cluster_that_made_it(&Real::sqs()).await;
-    may_be_shared_where_that_is_what_the_configuration_says(&Real::sqs()).await;
+    belongs_to_the_cluster_that_created_it(&Real::sqs()).await;
+    may_be_shared_if_configured(&Real::sqs()).await;
 }
 
 /// QUE-34, QUE-35
@@ -147,13 +158,13 @@ async fn existing_rabbitmq_queue_is_marked_once_and_a_foreign_one_is_never_delet
     )
     .await;
 
-    let unmarked = Ok(Deleted::Left(NotOurs::Unmarked));
+    let untagged = Ok(DeleteOutcome::NotOwned(DeletionRefusal::Untagged));
     assert_eq!(
         client.delete(name, &owner(&queue)).await,
-        unmarked,
-        "whatever a status says"
+        untagged,
+        "even if a status names it"
     );
-    let kept = Ok(Emptied::Left(NotOurs::Unmarked));
+    let kept = Ok(DeleteIfEmptyOutcome::NotOwned(DeletionRefusal::Untagged));
     assert_eq!(client.delete_if_empty(name, &owner(&queue)).await, kept);
 
     for key in [&queue.names.actor, &queue.names.queue] {
@@ -161,29 +172,31 @@ async fn existing_rabbitmq_queue_is_marked_once_and_a_foreign_one_is_never_delet
         super::rabbitmq::post(&real.config, &path, &json!({"routing_key": key})).await;
     }
     assert_eq!(
-        standing(&client, &queue).await,
-        QueueCheck::Unmarked,
-        "bound as we bind it"
+        check_of(&client, &queue).await,
+        QueueCheck::Untagged,
+        "it has the operator's bindings"
     );
     client.update(&queue).await.unwrap();
-    assert!(serves(&standing(&client, &queue).await));
-    let marks = marks(&real.config, name).await;
-    let wanted =
+    assert!(serves(&check_of(&client, &queue).await));
+    let tags = tags(&real.config, name).await;
+    let expected =
         json!({"asya.sh/cluster": HERE, "asya.sh/namespace": "ns", "asya.sh/actor": queue.actor});
-    assert_eq!(marks, [wanted]);
+    assert_eq!(tags, [expected]);
 
     // Another actor of this cluster takes over the name, as QUE-3 allows.
-    let heir = QueueOf {
-        namespace: "heirs".to_owned(),
+    let successor = ActorQueue {
+        namespace: "successors".to_owned(),
         ..queue.clone()
     };
-    assert_eq!(standing(&client, &heir).await, QueueCheck::Unmarked);
-    client.update(&heir).await.unwrap();
-    assert!(serves(&standing(&client, &heir).await));
-    let left = client.delete(name, &owner(&queue)).await;
+    assert_eq!(check_of(&client, &successor).await, QueueCheck::Untagged);
+    client.update(&successor).await.unwrap();
+    assert!(serves(&check_of(&client, &successor).await));
+    let outcome = client.delete(name, &owner(&queue)).await;
     assert_eq!(
-        left,
-        Ok(Deleted::Left(NotOurs::Of(format!("heirs/{}", queue.actor))))
+        outcome,
+        Ok(DeleteOutcome::NotOwned(DeletionRefusal::OtherOwner(
+            format!("successors/{}", queue.actor)
+        )))
     );
 
     // A published message arrives once, although two bindings by the queue's name match it.
@@ -191,19 +204,22 @@ async fn existing_rabbitmq_queue_is_marked_once_and_a_foreign_one_is_never_delet
         assert!(super::rabbitmq::publish(&real.config, &exchange, key).await);
     }
     sleep(Duration::from_secs(6)).await;
-    until_queued(&client, &heir, 2).await;
-    assert_eq!(client.delete(name, &owner(&heir)).await, Ok(Deleted::Gone));
+    until_queued(&client, &successor, 2).await;
+    assert_eq!(
+        client.delete(name, &owner(&successor)).await,
+        Ok(DeleteOutcome::Deleted)
+    );
 }
 
-async fn marks(config: &Value, queue: &str) -> Vec<Value> {
+async fn tags(config: &Value, queue: &str) -> Vec<Value> {
     let path = format!("queues/%2F/{queue}/bindings");
     let bindings = super::rabbitmq::get(config, &path).await;
     let arguments = bindings
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| it["arguments"].clone());
+        .map(|binding| binding["arguments"].clone());
     arguments
-        .filter(|it| it.get("asya.sh/cluster").is_some())
+        .filter(|arguments| arguments.get("asya.sh/cluster").is_some())
         .collect()
 }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::config::Transport;
-use asya_shared::transport::QueueOf;
+use asya_shared::transport::ActorQueue;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::broker::{Count, Deleted, Depth, Emptied, QueueCheck};
+use crate::broker::{Count, DeleteIfEmptyOutcome, DeleteOutcome, Depth, QueueCheck};
 
 /// A real broker.
 pub struct Real {
@@ -61,78 +61,78 @@ impl Real {
     }
 
     /// Sends messages, bypassing the client.
-    pub async fn send(&self, queue: &QueueOf, count: usize) {
+    pub async fn send(&self, queue: &ActorQueue, count: usize) {
         match self.kind {
             "sqs" => super::sqs::send(&self.config, &queue.names.queue, count).await,
             _ => super::rabbitmq::send(&self.config, &queue.names.queue, count).await,
         }
     }
 
-    pub async fn delete_dlq(&self, client: &Arc<dyn QueueClient>, queue: &QueueOf) {
+    pub async fn delete_dlq(&self, client: &Arc<dyn QueueClient>, queue: &ActorQueue) {
         let dlq = queue.names.dlq.as_deref().unwrap();
-        // At SQS the client's `delete` refuses dead letter queues, so bypass it.
+        // On SQS the client's `delete` rejects dead letter queues, so bypass it.
         if self.kind == "sqs" {
             super::sqs::delete(&self.config, dlq).await;
         } else {
             let deleted = client.delete(dlq, &owner(queue)).await;
-            assert_eq!(deleted, Ok(Deleted::Gone));
+            assert_eq!(deleted, Ok(DeleteOutcome::Deleted));
         }
     }
 }
 
-pub async fn standing(client: &Arc<dyn QueueClient>, queue: &QueueOf) -> QueueCheck {
-    client.observe(queue).await.unwrap().standing
+pub async fn check_of(client: &Arc<dyn QueueClient>, queue: &ActorQueue) -> QueueCheck {
+    client.observe(queue).await.unwrap().check
 }
 
-pub fn serves(standing: &QueueCheck) -> bool {
-    matches!(standing, QueueCheck::Serves(_))
+pub fn serves(check: &QueueCheck) -> bool {
+    matches!(check, QueueCheck::Ready(_))
 }
 
 /// Polls, because counts lag behind.
-pub async fn until_queued(client: &Arc<dyn QueueClient>, queue: &QueueOf, count: u64) {
-    let wanted = Depth {
+pub async fn until_queued(client: &Arc<dyn QueueClient>, queue: &ActorQueue, count: u64) {
+    let expected = Depth {
         queued: count,
         processing: 0,
     };
-    let began = Instant::now();
+    let started = Instant::now();
     loop {
-        let seen = client.observe(queue).await.unwrap().depth;
-        if seen == Some(wanted) {
+        let depth = client.observe(queue).await.unwrap().depth;
+        if depth == Some(expected) {
             break;
         }
         assert!(
-            began.elapsed() < Duration::from_secs(15),
-            "{seen:?}, not {count}"
+            started.elapsed() < Duration::from_secs(15),
+            "{depth:?}, not {count}"
         );
         sleep(Duration::from_millis(200)).await;
     }
 }
 
-async fn lives_and_dies(real: &Real) {
+async fn queue_lifecycle(real: &Real) {
     let (transport, client) = real.with(&json!({})).await;
     let queue = queue_of(&transport, &fresh("life"));
-    assert_eq!(standing(&client, &queue).await, QueueCheck::Absent);
+    assert_eq!(check_of(&client, &queue).await, QueueCheck::Absent);
     let depths = client
         .depths(std::slice::from_ref(&queue.names.queue))
         .await;
     assert_eq!(depths, [Ok(Count::Absent)]);
 
-    let serving = client.create(&queue).await.unwrap();
-    assert_eq!(serving.url.is_some(), real.kind == "sqs");
+    let ready = client.create(&queue).await.unwrap();
+    assert_eq!(ready.url.is_some(), real.kind == "sqs");
     assert_eq!(
-        standing(&client, &queue).await,
-        QueueCheck::Serves(serving.clone())
+        check_of(&client, &queue).await,
+        QueueCheck::Ready(ready.clone())
     );
     assert_eq!(
         client.create(&queue).await,
-        Ok(serving.clone()),
-        "twice is once"
+        Ok(ready.clone()),
+        "creating it is idempotent"
     );
 
     real.send(&queue, 3).await;
     until_queued(&client, &queue, 3).await;
-    assert_eq!(client.create(&queue).await, Ok(serving.clone()));
-    assert_eq!(client.update(&queue).await, Ok(serving));
+    assert_eq!(client.create(&queue).await, Ok(ready.clone()));
+    assert_eq!(client.update(&queue).await, Ok(ready));
     until_queued(&client, &queue, 3).await;
     let depths = client
         .depths(std::slice::from_ref(&queue.names.queue))
@@ -146,46 +146,50 @@ async fn lives_and_dies(real: &Real) {
     let kept = client
         .delete_if_empty(&queue.names.queue, &owner(&queue))
         .await;
-    assert_eq!(kept, Ok(Emptied::Kept));
+    assert_eq!(kept, Ok(DeleteIfEmptyOutcome::InUse));
     for _ in 0..2 {
         let deleted = client.delete(&queue.names.queue, &owner(&queue)).await;
-        assert_eq!(deleted, Ok(Deleted::Gone));
-        assert_eq!(standing(&client, &queue).await, QueueCheck::Absent);
+        assert_eq!(deleted, Ok(DeleteOutcome::Deleted));
+        assert_eq!(check_of(&client, &queue).await, QueueCheck::Absent);
     }
-    let gone = client
+    let deleted = client
         .delete_if_empty(&queue.names.queue, &owner(&queue))
         .await;
-    assert_eq!(gone, Ok(Emptied::Gone), "what does not exist is empty");
+    assert_eq!(
+        deleted,
+        Ok(DeleteIfEmptyOutcome::Deleted),
+        "a missing queue counts as deleted"
+    );
 }
 
-async fn dead_letter_queue_comes_first_and_comes_back(real: &Real) {
+async fn dead_letter_queue_is_created_first_and_restored(real: &Real) {
     let name = fresh("dead");
     let queues = json!({"dlq": {"enabled": true, "name": "{queue}-dlq"}});
     let (transport, client) = real.with(&queues).await;
     let queue = queue_of(&transport, &name);
     client.create(&queue).await.unwrap();
-    assert!(serves(&standing(&client, &queue).await));
+    assert!(serves(&check_of(&client, &queue).await));
     real.send(&queue, 2).await;
     real.delete_dlq(&client, &queue).await;
-    assert_eq!(standing(&client, &queue).await, QueueCheck::Drifted);
+    assert_eq!(check_of(&client, &queue).await, QueueCheck::Drifted);
     if real.kind == "sqs" {
-        // SQS refuses the name for a minute.
-        let refused = client.update(&queue).await;
+        // SQS rejects the name for a minute.
+        let result = client.update(&queue).await;
         assert!(
-            matches!(refused, Err(BrokerError::DeletedRecently(_))),
-            "{refused:?}"
+            matches!(result, Err(BrokerError::DeletedRecently(_))),
+            "{result:?}"
         );
     } else {
         client.update(&queue).await.unwrap();
-        assert!(serves(&standing(&client, &queue).await));
+        assert!(serves(&check_of(&client, &queue).await));
     }
     until_queued(&client, &queue, 2).await;
 }
 
-async fn survey_tells_of_each_in_order(real: &Real) {
+async fn many_observations_keep_their_order(real: &Real) {
     let (transport, client) = real.with(&json!({})).await;
     let stem = fresh("many");
-    let queues: Vec<QueueOf> = (0..25)
+    let queues: Vec<ActorQueue> = (0..25)
         .map(|number| queue_of(&transport, &format!("{stem}-{number}")))
         .collect();
     let absent = |number: usize| number % 5 == 3;
@@ -195,19 +199,16 @@ async fn survey_tells_of_each_in_order(real: &Real) {
         }
     }
     for some in [&queues[..], &queues[..7]] {
-        let seen = client.survey(some).await;
-        assert_eq!(seen.len(), some.len());
-        for (number, seen) in seen.into_iter().enumerate() {
-            let standing = seen.unwrap().standing;
+        let observations = client.observe_many(some).await;
+        assert_eq!(observations.len(), some.len());
+        for (number, observation) in observations.into_iter().enumerate() {
+            let check = observation.unwrap().check;
             assert_eq!(
-                standing == QueueCheck::Absent,
+                check == QueueCheck::Absent,
                 absent(number),
-                "{number}: {standing:?}"
+                "{number}: {check:?}"
             );
-            assert!(
-                absent(number) || serves(&standing),
-                "{number}: {standing:?}"
-            );
+            assert!(absent(number) || serves(&check), "{number}: {check:?}");
         }
     }
     real.send(&queues[1], 4).await;
@@ -221,8 +222,8 @@ async fn survey_tells_of_each_in_order(real: &Real) {
         queued: 4,
         processing: 0,
     };
-    let counted = (&Ok(Count::Messages(four)), &Ok(Count::Absent));
-    assert_eq!((&depths[1], &depths[3]), counted);
+    let expected = (&Ok(Count::Messages(four)), &Ok(Count::Absent));
+    assert_eq!((&depths[1], &depths[3]), expected);
     for queue in &queues {
         client
             .delete(&queue.names.queue, &owner(queue))
@@ -232,21 +233,21 @@ async fn survey_tells_of_each_in_order(real: &Real) {
 }
 
 async fn contract(real: Real) {
-    lives_and_dies(&real).await;
-    dead_letter_queue_comes_first_and_comes_back(&real).await;
-    survey_tells_of_each_in_order(&real).await;
+    queue_lifecycle(&real).await;
+    dead_letter_queue_is_created_first_and_restored(&real).await;
+    many_observations_keep_their_order(&real).await;
 }
 
 /// FW-36, QUE-20, RMQ-3, RMQ-5
 #[tokio::test]
 #[ignore = "needs the broker that ASYA_TEST_RABBITMQ names"]
-async fn rabbitmq_keeps_the_contract() {
+async fn rabbitmq_fulfils_the_contract() {
     contract(Real::rabbitmq()).await;
 }
 
 /// FW-36, QUE-20, SQS-2, SQS-6
 #[tokio::test]
 #[ignore = "needs the server that ASYA_TEST_SQS names"]
-async fn sqs_keeps_the_contract() {
+async fn sqs_fulfils_the_contract() {
     contract(Real::sqs()).await;
 }

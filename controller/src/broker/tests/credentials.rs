@@ -26,7 +26,7 @@ struct World {
     password: Mutex<String>,
     logins: Mutex<usize>,
     /// Whether the actors' namespace is being deleted.
-    ends: AtomicBool,
+    terminating: AtomicBool,
 }
 
 type Shared = Arc<World>;
@@ -35,9 +35,9 @@ async fn secret(
     State(world): State<Shared>,
     Path((namespace, name)): Path<(String, String)>,
 ) -> Result<String, (StatusCode, String)> {
-    let place = format!("{namespace}/{name}");
-    world.read.lock().unwrap().push(place.clone());
-    let Some(text) = world.secrets.lock().unwrap().get(&place).cloned() else {
+    let key = format!("{namespace}/{name}");
+    world.read.lock().unwrap().push(key.clone());
+    let Some(text) = world.secrets.lock().unwrap().get(&key).cloned() else {
         let status =
             json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
         return Err((StatusCode::NOT_FOUND, status.to_string()));
@@ -50,7 +50,7 @@ async fn secret(
 
 async fn namespace(State(world): State<Shared>, Path(name): Path<String>) -> String {
     let deleted = world
-        .ends
+        .terminating
         .load(Ordering::Relaxed)
         .then_some("2026-01-01T00:00:00Z");
     json!({"metadata": {"name": name, "uid": "u", "deletionTimestamp": deleted}}).to_string()
@@ -59,12 +59,12 @@ async fn namespace(State(world): State<Shared>, Path(name): Path<String>) -> Str
 /// Accepts user `guest` with the current password.
 async fn login(State(world): State<Shared>, headers: HeaderMap) -> (StatusCode, &'static str) {
     *world.logins.lock().unwrap() += 1;
-    let wanted = world.password.lock().unwrap().clone();
+    let expected = world.password.lock().unwrap().clone();
     let given = headers["authorization"].to_str().unwrap().to_owned();
-    // No base64 encoder here: let reqwest build the header.
+    // Let reqwest build the header, since there is no base64 encoder here.
     let request = reqwest::Client::new()
         .get("http://broker")
-        .basic_auth("guest", Some(wanted))
+        .basic_auth("guest", Some(expected))
         .build()
         .unwrap();
     if request.headers()["authorization"] == given.as_str() {
@@ -78,8 +78,8 @@ async fn login(State(world): State<Shared>, headers: HeaderMap) -> (StatusCode, 
 async fn start(secrets: &[(&str, &str)], password: &str) -> (Shared, Brokers, Transport) {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let world = Shared::default();
-    for (place, text) in secrets {
-        world.set(place, text);
+    for (key, text) in secrets {
+        world.set(key, text);
     }
     password.clone_into(&mut world.password.lock().unwrap());
     let routes = Router::new()
@@ -92,7 +92,14 @@ async fn start(secrets: &[(&str, &str)], password: &str) -> (Shared, Brokers, Tr
     tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
     let address = format!("http://127.0.0.1:{port}");
     let kube = Client::try_from(Config::new(address.parse().unwrap())).unwrap();
-    let brokers = Brokers::new(kube, "asya-system", Fence::open(), Arc::default(), 32);
+    let brokers = Brokers::new(
+        kube,
+        "asya-system",
+        Fence::open(),
+        Arc::default(),
+        32,
+        over_network(),
+    );
     let config = json!({
         "host": "127.0.0.1", "management": {"port": port},
         "passwordSecretRef": {"name": "mq", "key": "password"},
@@ -101,9 +108,9 @@ async fn start(secrets: &[(&str, &str)], password: &str) -> (Shared, Brokers, Tr
 }
 
 impl World {
-    fn set(&self, place: &str, text: &str) {
+    fn set(&self, key: &str, text: &str) {
         let mut secrets = self.secrets.lock().unwrap();
-        secrets.insert(place.to_owned(), text.to_owned());
+        secrets.insert(key.to_owned(), text.to_owned());
     }
 
     fn reads(&self) -> usize {
@@ -115,26 +122,26 @@ impl World {
     }
 }
 
-async fn look(brokers: &Brokers, transport: &Transport) -> Result<(), BrokerError> {
+async fn observe(brokers: &Brokers, transport: &Transport) -> Result<(), BrokerError> {
     let client = brokers.client(transport, "ns");
     client.observe(&queue_of(transport, "a")).await.map(drop)
 }
 
 /// SEC-1
 #[tokio::test]
-async fn secrets_of_the_operators_namespace_come_first_then_the_actors() {
+async fn secrets_are_read_from_the_operators_namespace_first() {
     let (world, brokers, transport) =
         start(&[("asya-system/mq", "right"), ("ns/mq", "wrong")], "right").await;
-    look(&brokers, &transport).await.unwrap();
+    observe(&brokers, &transport).await.unwrap();
     assert_eq!(*world.read.lock().unwrap(), ["asya-system/mq"]);
 
     let (world, brokers, transport) = start(&[("ns/mq", "right")], "right").await;
-    look(&brokers, &transport).await.unwrap();
+    observe(&brokers, &transport).await.unwrap();
     assert_eq!(*world.read.lock().unwrap(), ["asya-system/mq", "ns/mq"]);
 
     for secrets in [&[][..], &[("asya-system/mq", "")]] {
         let (world, brokers, transport) = start(secrets, "right").await;
-        let missing = look(&brokers, &transport).await.unwrap_err();
+        let missing = observe(&brokers, &transport).await.unwrap_err();
         assert!(
             matches!(&missing, BrokerError::CredentialsMissing(text)
             if text.contains("asya-system") && text.contains("ns;") && text.contains("mq")),
@@ -149,7 +156,7 @@ async fn secrets_of_the_operators_namespace_come_first_then_the_actors() {
 async fn secrets_are_read_once_for_many_calls() {
     let (world, brokers, transport) = start(&[("asya-system/mq", "right")], "right").await;
     for _ in 0..5 {
-        look(&brokers, &transport).await.unwrap();
+        observe(&brokers, &transport).await.unwrap();
     }
     assert_eq!((world.reads(), world.logins()), (1, 5));
 }
@@ -159,32 +166,32 @@ async fn secrets_are_read_once_for_many_calls() {
 async fn secret_in_the_actors_namespace_is_cached_across_calls() {
     let (world, brokers, transport) = start(&[("ns/mq", "right")], "right").await;
     for _ in 0..5 {
-        look(&brokers, &transport).await.unwrap();
+        observe(&brokers, &transport).await.unwrap();
     }
     assert_eq!(world.reads(), 2);
 }
 
 /// SEC-2, SQS-8
 #[tokio::test]
-async fn refused_password_is_read_again_once() {
+async fn rejected_password_is_read_again_once() {
     let (world, brokers, transport) = start(&[("asya-system/mq", "old")], "old").await;
-    look(&brokers, &transport).await.unwrap();
+    observe(&brokers, &transport).await.unwrap();
     "new".clone_into(&mut world.password.lock().unwrap());
-    let refused = look(&brokers, &transport).await;
+    let result = observe(&brokers, &transport).await;
     assert!(
-        matches!(refused, Err(BrokerError::AuthFailed(_))),
-        "{refused:?}"
+        matches!(result, Err(BrokerError::AuthFailed(_))),
+        "{result:?}"
     );
     assert_eq!(
         (world.reads(), world.logins()),
         (2, 2),
-        "the same password is not tried again"
+        "an unchanged password is not retried"
     );
 
     world.set("asya-system/mq", "new");
-    look(&brokers, &transport).await.unwrap();
+    observe(&brokers, &transport).await.unwrap();
     assert_eq!((world.reads(), world.logins()), (3, 4));
-    look(&brokers, &transport).await.unwrap();
+    observe(&brokers, &transport).await.unwrap();
     assert_eq!((world.reads(), world.logins()), (3, 5));
 }
 
@@ -192,16 +199,16 @@ async fn refused_password_is_read_again_once() {
 #[tokio::test]
 async fn deleted_secret_stays_in_use_only_while_its_namespace_terminates() {
     let (world, brokers, transport) = start(&[("ns/mq", "right")], "right").await;
-    look(&brokers, &transport).await.unwrap();
+    observe(&brokers, &transport).await.unwrap();
     world.secrets.lock().unwrap().clear();
     tokio::time::pause();
     tokio::time::advance(Duration::from_mins(6)).await;
     tokio::time::resume();
-    let missing = look(&brokers, &transport).await;
+    let result = observe(&brokers, &transport).await;
     assert!(
-        matches!(missing, Err(BrokerError::CredentialsMissing(_))),
-        "{missing:?}"
+        matches!(result, Err(BrokerError::CredentialsMissing(_))),
+        "{result:?}"
     );
-    world.ends.store(true, Ordering::Relaxed);
-    look(&brokers, &transport).await.unwrap();
+    world.terminating.store(true, Ordering::Relaxed);
+    observe(&brokers, &transport).await.unwrap();
 }

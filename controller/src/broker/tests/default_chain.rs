@@ -17,13 +17,16 @@ const ABSENT: &str = r#"{"__type":"com.amazonaws.sqs#QueueDoesNotExist","message
 
 type Logins = Arc<Mutex<Vec<String>>>;
 
-async fn refuse(State(logins): State<Logins>, headers: HeaderMap) -> (StatusCode, &'static str) {
+async fn respond_absent(
+    State(logins): State<Logins>,
+    headers: HeaderMap,
+) -> (StatusCode, &'static str) {
     let login = headers["authorization"].to_str().unwrap().to_owned();
     logins.lock().unwrap().push(login);
     (StatusCode::BAD_REQUEST, ABSENT)
 }
 
-/// Does nothing except in a process started for it, whose output reports what it finds.
+/// Does nothing except in a process started for it, whose output reports the result.
 #[tokio::test]
 async fn call_without_credentials_of_the_transport() {
     let Ok(endpoint) = env::var(ENDPOINT) else {
@@ -34,15 +37,21 @@ async fn call_without_credentials_of_the_transport() {
     let TransportKind::Sqs(config) = &transport.kind else {
         panic!()
     };
-    let gate = Arc::new(BrokerLimiter::new("t", Fence::open(), Arc::default()));
-    let client = Sqs::connect("t", config.clone(), SqsLogin::default(), HERE.into(), gate)
-        .await
-        .unwrap();
-    let seen = QueueClient::observe(&client, &queue_of(&transport, "q")).await;
-    println!("seen: {seen:?}");
+    let limiter = Arc::new(BrokerLimiter::new("t", Fence::open(), Arc::default()));
+    let client = Sqs::connect(
+        "t",
+        config.clone(),
+        SqsLogin::default(),
+        HERE.into(),
+        limiter,
+    )
+    .await
+    .unwrap();
+    let result = QueueClient::observe(&client, &queue_of(&transport, "q")).await;
+    println!("observed: {result:?}");
 }
 
-async fn look(endpoint: &str, variables: &[(&str, &str)]) -> String {
+async fn observe_in_child(endpoint: &str, variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(env::current_exe().unwrap());
     let name = "broker::tests::default_chain::call_without_credentials_of_the_transport";
     let aws = env::vars().filter(|(name, _)| name.starts_with("AWS_"));
@@ -60,9 +69,9 @@ async fn look(endpoint: &str, variables: &[(&str, &str)]) -> String {
         .unwrap()
         .unwrap();
     let text = String::from_utf8_lossy(&stdout).into_owned();
-    let seen = text.lines().find(|line| line.contains("seen: "));
-    let seen = seen.map(str::to_owned);
-    seen.unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&stderr)))
+    let observed = text.lines().find(|line| line.contains("observed: "));
+    let observed = observed.map(str::to_owned);
+    observed.unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&stderr)))
 }
 
 /// SEC-1, SQS-8
@@ -70,7 +79,7 @@ async fn look(endpoint: &str, variables: &[(&str, &str)]) -> String {
 async fn default_credential_chain_applies_without_transport_credentials() {
     let logins = Logins::default();
     let routes = Router::new()
-        .fallback(refuse)
+        .fallback(respond_absent)
         .with_state(Arc::clone(&logins));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
@@ -80,18 +89,18 @@ async fn default_credential_chain_applies_without_transport_credentials() {
         ("AWS_ACCESS_KEY_ID", "AKIAOFTHECHAIN"),
         ("AWS_SECRET_ACCESS_KEY", "secret"),
     ];
-    let seen = look(&endpoint, &keys).await;
-    assert!(seen.contains("Absent"), "{seen}");
+    let observed = observe_in_child(&endpoint, &keys).await;
+    assert!(observed.contains("Absent"), "{observed}");
     let used = logins.lock().unwrap().clone();
     assert!(
         used.len() == 1 && used[0].contains("Credential=AKIAOFTHECHAIN/"),
         "{used:?}"
     );
 
-    let seen = look(&endpoint, &[]).await;
+    let observed = observe_in_child(&endpoint, &[]).await;
     assert!(
-        seen.contains("CredentialsMissing") && seen.contains("config.credentials"),
-        "{seen}"
+        observed.contains("CredentialsMissing") && observed.contains("config.credentials"),
+        "{observed}"
     );
-    assert_eq!(logins.lock().unwrap().len(), 1, "nobody was asked");
+    assert_eq!(logins.lock().unwrap().len(), 1, "no request was sent");
 }

@@ -1,4 +1,4 @@
-//! Broker failures that no real broker can be made to show: a small server that always gives the same response.
+//! Broker failures that a real broker cannot be forced to show: a small server that always returns the same response.
 
 use std::time::Duration;
 
@@ -13,6 +13,9 @@ use tokio::time::Instant;
 use super::*;
 use crate::fault::Requeue;
 
+/// A connection that loopback has not accepted by then finds the queue full.
+const FULL: Duration = Duration::from_millis(100);
+
 /// Stops when dropped.
 struct Server {
     address: String,
@@ -25,20 +28,20 @@ impl Drop for Server {
     }
 }
 
-async fn answering(status: u16, kind: &'static str, body: &'static str) -> Server {
-    answering_with(status, [("content-type", kind)], body).await
+async fn responding(status: u16, kind: &'static str, body: &'static str) -> Server {
+    responding_with(status, [("content-type", kind)], body).await
 }
 
-async fn answering_with<const N: usize>(
+async fn responding_with<const N: usize>(
     status: u16,
     headers: [(&'static str, &'static str); N],
     body: &'static str,
 ) -> Server {
     let status = StatusCode::from_u16(status).unwrap();
-    let answer = move || std::future::ready((status, headers, body).into_response());
+    let respond = move || std::future::ready((status, headers, body).into_response());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let routes = Router::new().fallback(answer);
+    let routes = Router::new().fallback(respond);
     let task = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
     Server { address, task }
 }
@@ -64,19 +67,19 @@ fn config(kind: &str, address: &str) -> Value {
     }
 }
 
-async fn refusal(kind: &str, address: &str) -> BrokerError {
+async fn observe_error(kind: &str, address: &str) -> BrokerError {
     let transport = transport(kind, &config(kind, address));
     let client = client(&transport).await.unwrap();
     let queue = queue_of(&transport, "q");
-    let observed = client.observe(&queue).await.unwrap_err();
+    let error = client.observe(&queue).await.unwrap_err();
     assert_eq!(
         client.observe(&queue).await,
-        Err(observed.clone()),
-        "the same is said of the same"
+        Err(error.clone()),
+        "the same failure has the same message"
     );
-    let surveyed = client.survey(std::slice::from_ref(&queue)).await;
-    assert_eq!(surveyed, [Err(observed.clone())]);
-    observed
+    let many = client.observe_many(std::slice::from_ref(&queue)).await;
+    assert_eq!(many, [Err(error.clone())]);
+    error
 }
 
 fn name(error: &BrokerError) -> &'static str {
@@ -84,9 +87,9 @@ fn name(error: &BrokerError) -> &'static str {
         BrokerError::AuthFailed(_) => "AuthFailed",
         BrokerError::Unreachable(_) => "Unreachable",
         BrokerError::Throttled(_) => "Throttled",
-        BrokerError::Resting(..) => "Resting",
+        BrokerError::RetryAfter(..) => "RetryAfter",
         BrokerError::ConfigInvalid(_) => "ConfigInvalid",
-        BrokerError::NotThereYet(_) => "NotThereYet",
+        BrokerError::PrerequisiteMissing(_) => "PrerequisiteMissing",
         BrokerError::DeletedRecently(_) => "DeletedRecently",
         BrokerError::Mismatch(_) => "Mismatch",
         _ => "other",
@@ -132,7 +135,7 @@ async fn sqs_responses_map_to_errors() {
             400,
             JSON,
             r#"{"__type":"InvalidAttributeValue","message":"Invalid value"}"#,
-            "NotThereYet",
+            "PrerequisiteMissing",
         ),
         (500, JSON, r#"{"__type":"InternalFailure"}"#, "Throttled"),
         (503, "text/html", "<html>down</html>", "Throttled"),
@@ -146,14 +149,14 @@ async fn sqs_responses_map_to_errors() {
             "Throttled",
         ),
     ];
-    for (status, kind, body, wanted) in rows {
-        let server = answering(status, kind, body).await;
-        let error = refusal("sqs", &server.address).await;
-        assert_eq!(name(&error), wanted, "{status} {body}: {error}");
+    for (status, kind, body, expected) in rows {
+        let server = responding(status, kind, body).await;
+        let error = observe_error("sqs", &server.address).await;
+        assert_eq!(name(&error), expected, "{status} {body}: {error}");
         let text = error.to_string();
         assert!(
             !text.contains("12:00"),
-            "what changes with each answer is not told: {text}"
+            "details that change with each response are not reported: {text}"
         );
     }
 }
@@ -178,43 +181,75 @@ async fn rabbitmq_responses_map_to_errors() {
             r#"{"error":"bad_request","reason":"inequivalent arg 'durable'"}"#,
             "Mismatch",
         ),
-        (400, r#"{"reason":"bad"}"#, "NotThereYet"),
+        (400, r#"{"reason":"bad"}"#, "PrerequisiteMissing"),
         (
             400,
             r#"{"error":"bad_request","reason":"nodedown"}"#,
-            "NotThereYet",
+            "PrerequisiteMissing",
         ),
-        (400, "", "NotThereYet"),
+        (400, "", "PrerequisiteMissing"),
     ];
-    for (status, body, wanted) in rows {
-        let server = answering(status, "application/json", body).await;
-        let error = refusal("rabbitmq", &server.address).await;
-        assert_eq!(name(&error), wanted, "{status} {body}: {error}");
+    for (status, body, expected) in rows {
+        let server = responding(status, "application/json", body).await;
+        let error = observe_error("rabbitmq", &server.address).await;
+        assert_eq!(name(&error), expected, "{status} {body}: {error}");
         let retry = error.retry();
         assert_ne!(
             retry,
             Requeue::AwaitChange,
-            "no event follows: {status} {body}"
+            "no event triggers a retry: {status} {body}"
         );
     }
+}
+
+/// RMQ-2: the password goes to no other server.
+#[tokio::test]
+async fn redirects_are_not_followed() {
+    let other = responding(401, "application/json", r#"{"error":"not_authorised"}"#).await;
+    let location: &'static str = format!("http://{}/api/vhosts", other.address).leak();
+    let server = responding_with(302, [("location", location)], "").await;
+    let error = observe_error("rabbitmq", &server.address).await;
+    assert_eq!(name(&error), "Throttled", "{error}");
+}
+
+/// QUE-9: the kernel drops a connection while the queue of those to accept is full.
+#[tokio::test(start_paused = true)]
+async fn broker_that_accepts_no_connection_is_given_up_after_three_seconds() {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(connection) = std::net::TcpStream::connect_timeout(&address, FULL) {
+        waiting.push(connection);
+    }
+    let transport = transport("rabbitmq", &config("rabbitmq", &address.to_string()));
+    let client = client(&transport).await.unwrap();
+    let started = Instant::now();
+    let error = client
+        .observe(&queue_of(&transport, "q"))
+        .await
+        .unwrap_err();
+    assert_eq!(name(&error), "Unreachable", "{error}");
+    assert_eq!(started.elapsed().as_secs(), 3);
 }
 
 /// FIN-3, RMQ-6: deleting a queue that does not exist succeeds.
 #[tokio::test]
 async fn only_rabbitmqs_own_404_means_that_a_queue_is_absent() {
     let own = r#"{"error":"Object Not Found","reason":"Not Found"}"#;
-    for (body, gone) in [(own, true), ("<html>404</html>", false), ("", false)] {
-        let server = answering(404, "application/json", body).await;
+    for (body, is_absent) in [(own, true), ("<html>404</html>", false), ("", false)] {
+        let server = responding(404, "application/json", body).await;
         let transport = transport("rabbitmq", &config("rabbitmq", &server.address));
         let client = client(&transport).await.unwrap();
         let queue = queue_of(&transport, "q");
         let (name, owner) = (&*queue.names.queue, owner(&queue));
         let deleted = client.delete(name, &owner).await;
-        assert_eq!(deleted.is_ok(), gone, "{body:?}: {deleted:?}");
+        assert_eq!(deleted.is_ok(), is_absent, "{body:?}: {deleted:?}");
         let emptied = client.delete_if_empty(name, &owner).await;
-        assert_eq!(emptied.is_ok(), gone, "{body:?}: {emptied:?}");
-        let seen = client.observe(&queue).await;
-        assert_eq!(seen.is_ok(), gone, "{body:?}: {seen:?}");
+        assert_eq!(emptied.is_ok(), is_absent, "{body:?}: {emptied:?}");
+        let observed = client.observe(&queue).await;
+        assert_eq!(observed.is_ok(), is_absent, "{body:?}: {observed:?}");
     }
 }
 
@@ -229,16 +264,16 @@ async fn retry_after_becomes_the_requeue_delay() {
         ("sqs", 503, ""),
         ("sqs", 400, r#"{"__type":"ThrottlingException"}"#),
     ] {
-        let server = answering_with(status, [json, wait], body).await;
-        let error = refusal(kind, &server.address).await;
-        assert_eq!(name(&error), "Resting", "{kind} {status}: {error}");
+        let server = responding_with(status, [json, wait], body).await;
+        let error = observe_error(kind, &server.address).await;
+        assert_eq!(name(&error), "RetryAfter", "{kind} {status}: {error}");
         assert_eq!(error.retry(), Requeue::After(Duration::from_secs(7)));
     }
 }
 
 /// QUE-9
 #[tokio::test]
-async fn a_broker_that_refuses_connections_is_unreachable() {
+async fn broker_that_refuses_connections_is_unreachable() {
     for kind in ["sqs", "rabbitmq"] {
         let address = {
             let server = silent().await;
@@ -248,7 +283,7 @@ async fn a_broker_that_refuses_connections_is_unreachable() {
             }
             server.address.clone()
         };
-        let error = refusal(kind, &address).await;
+        let error = observe_error(kind, &address).await;
         assert_eq!(name(&error), "Unreachable", "{kind}: {error}");
         assert!(error.to_string().contains(&address), "{error}");
     }
@@ -256,25 +291,25 @@ async fn a_broker_that_refuses_connections_is_unreachable() {
 
 /// QUE-8, QUE-9
 #[tokio::test]
-async fn a_call_to_a_broker_that_hangs_ends_after_ten_seconds() {
+async fn call_to_a_hanging_broker_times_out_after_ten_seconds() {
     let hang = async |kind: &str| {
         let server = silent().await;
         let transport = transport(kind, &config(kind, &server.address));
         let client = client(&transport).await.unwrap();
-        let began = Instant::now();
+        let started = Instant::now();
         let error = client
             .observe(&queue_of(&transport, "q"))
             .await
             .unwrap_err();
-        let took = began.elapsed();
+        let elapsed = started.elapsed();
         assert_eq!(name(&error), "Unreachable", "{kind}: {error}");
         assert!(
             error.to_string().ends_with("did not respond in time"),
             "{error}"
         );
         assert!(
-            took > Duration::from_secs(9) && took < Duration::from_secs(12),
-            "{kind}: {took:?}"
+            elapsed > Duration::from_secs(9) && elapsed < Duration::from_secs(12),
+            "{kind}: {elapsed:?}"
         );
     };
     tokio::join!(hang("sqs"), hang("rabbitmq"));

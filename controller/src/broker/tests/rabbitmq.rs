@@ -8,9 +8,9 @@ use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::contract::{Real, serves, standing, until_queued};
+use super::contract::{Real, check_of, serves, until_queued};
 use super::*;
-use crate::broker::{Count, Emptied, QueueCheck};
+use crate::broker::{Count, DeleteIfEmptyOutcome, QueueCheck};
 
 /// Calls the management API, bypassing the client.
 async fn call(config: &Value, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
@@ -23,9 +23,9 @@ async fn call(config: &Value, method: Method, path: &str, body: &Value) -> (Stat
         .request(method, url)
         .basic_auth(LOGIN, Some(LOGIN))
         .json(body);
-    let answer = request.send().await.unwrap();
-    let status = answer.status();
-    (status, answer.json().await.unwrap_or_default())
+    let response = request.send().await.unwrap();
+    let status = response.status();
+    (status, response.json().await.unwrap_or_default())
 }
 
 pub async fn get(config: &Value, path: &str) -> Value {
@@ -33,21 +33,21 @@ pub async fn get(config: &Value, path: &str) -> Value {
 }
 
 pub async fn put(config: &Value, path: &str, body: &Value) {
-    let (status, answer) = call(config, Method::PUT, path, body).await;
-    assert!(status.is_success(), "{status} {answer}");
+    let (status, response) = call(config, Method::PUT, path, body).await;
+    assert!(status.is_success(), "{status} {response}");
 }
 
 pub async fn post(config: &Value, path: &str, body: &Value) {
-    let (status, answer) = call(config, Method::POST, path, body).await;
-    assert!(status.is_success(), "{status} {answer}");
+    let (status, response) = call(config, Method::POST, path, body).await;
+    assert!(status.is_success(), "{status} {response}");
 }
 
 pub async fn publish(config: &Value, exchange: &str, key: &str) -> bool {
     let message = json!({"properties": {"delivery_mode": 2}, "routing_key": key, "payload": "x", "payload_encoding": "string"});
     let path = format!("exchanges/%2F/{exchange}/publish");
-    let (status, answer) = call(config, Method::POST, &path, &message).await;
-    assert!(status.is_success(), "{status} {answer}");
-    answer["routed"] == true
+    let (status, response) = call(config, Method::POST, &path, &message).await;
+    assert!(status.is_success(), "{status} {response}");
+    response["routed"] == true
 }
 
 pub async fn send(config: &Value, queue: &str, count: usize) {
@@ -75,13 +75,13 @@ async fn lost_binding_is_restored_and_both_keys_reach_the_queue() {
         queue.names.queue, keys[0]
     );
     call(&real.config, Method::DELETE, &binding, &Value::Null).await;
-    assert_eq!(standing(&client, &queue).await, QueueCheck::Drifted);
+    assert_eq!(check_of(&client, &queue).await, QueueCheck::Drifted);
     client.update(&queue).await.unwrap();
     assert!(publish(&real.config, &exchange, &keys[0]).await);
 
-    let whole = format!("exchanges/%2F/{exchange}");
-    call(&real.config, Method::DELETE, &whole, &Value::Null).await;
-    assert_eq!(standing(&client, &queue).await, QueueCheck::Drifted);
+    let exchange_path = format!("exchanges/%2F/{exchange}");
+    call(&real.config, Method::DELETE, &exchange_path, &Value::Null).await;
+    assert_eq!(check_of(&client, &queue).await, QueueCheck::Drifted);
     client.update(&queue).await.unwrap();
     assert!(
         publish(&real.config, &exchange, &keys[1]).await,
@@ -97,11 +97,11 @@ async fn lost_binding_is_restored_and_both_keys_reach_the_queue() {
 /// RMQ-3, RMQ-5, QUE-6
 #[tokio::test]
 #[ignore = "needs the broker that ASYA_TEST_RABBITMQ names"]
-async fn foreign_queues_serve_or_report_what_differs() {
+async fn foreign_queues_are_usable_or_report_their_differences() {
     let real = Real::rabbitmq();
     let dlq = json!({"dlq": {"enabled": true, "retentionDays": 1}});
     let (transport, client) = real.with(&dlq).await;
-    let declare = async |queue: &QueueOf, body: Value| {
+    let declare = async |queue: &ActorQueue, body: Value| {
         let path = format!("queues/%2F/{}", queue.names.queue);
         let (status, _) = call(&real.config, Method::PUT, &path, &body).await;
         assert!(status.is_success());
@@ -111,34 +111,34 @@ async fn foreign_queues_serve_or_report_what_differs() {
     let arguments = json!({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": target});
     declare(&classic, json!({"durable": true, "arguments": arguments})).await;
     assert_eq!(
-        standing(&client, &classic).await,
+        check_of(&client, &classic).await,
         QueueCheck::Drifted,
         "no dead letter queue yet"
     );
-    let serving = client.update(&classic).await.unwrap();
+    let ready = client.update(&classic).await.unwrap();
     assert!(
-        serving.delivery_limit_inactive,
-        "nobody counts the deliveries of a classic queue"
+        ready.delivery_limit_inactive,
+        "classic queues do not count deliveries"
     );
 
     let plain = queue_of(&transport, &fresh("plain"));
     declare(&plain, json!({"durable": true})).await;
     real.send(&plain, 1).await;
-    let QueueCheck::Differs { wanted, found } = standing(&client, &plain).await else {
+    let QueueCheck::Mismatch { wanted, found } = check_of(&client, &plain).await else {
         panic!()
     };
     assert!(wanted.contains("x-dead-letter-routing-key") && found.contains("none"));
-    let refused = client.create(&plain).await;
+    let result = client.create(&plain).await;
     assert!(
-        matches!(refused, Err(BrokerError::Mismatch(_))),
-        "{refused:?}"
+        matches!(result, Err(BrokerError::Mismatch(_))),
+        "{result:?}"
     );
     until_queued(&client, &plain, 1).await;
 
-    let ours = queue_of(&transport, &fresh("quorum"));
-    let serving = client.create(&ours).await.unwrap();
-    assert!(!serving.delivery_limit_inactive);
-    for queue in [&classic, &plain, &ours] {
+    let created = queue_of(&transport, &fresh("quorum"));
+    let ready = client.create(&created).await.unwrap();
+    assert!(!ready.delivery_limit_inactive);
+    for queue in [&classic, &plain, &created] {
         client
             .delete(&queue.names.queue, &owner(queue))
             .await
@@ -149,25 +149,25 @@ async fn foreign_queues_serve_or_report_what_differs() {
 /// RMQ-6, QUE-14
 #[tokio::test]
 #[ignore = "needs the broker that ASYA_TEST_RABBITMQ names"]
-async fn only_an_empty_queue_is_deleted_on_condition_whatever_its_type() {
+async fn only_an_empty_queue_of_any_type_is_deleted_if_empty() {
     let real = Real::rabbitmq();
     for kind in ["classic", "quorum"] {
         let (transport, client) = real.with(&json!({"type": kind})).await;
         let queue = queue_of(&transport, &fresh(kind));
         let (name, owner) = (queue.names.queue.as_str(), owner(&queue));
         client.create(&queue).await.unwrap();
-        // Before the broker updates its counts: only a get shows the message.
+        // The broker has not updated its counts yet, so only a get returns the message.
         real.send(&queue, 1).await;
-        let mut answer = client.delete_if_empty(name, &owner).await.unwrap();
-        if let Emptied::Later(delay) = answer {
+        let mut outcome = client.delete_if_empty(name, &owner).await.unwrap();
+        if let DeleteIfEmptyOutcome::Recheck(delay) = outcome {
             sleep(delay).await;
-            answer = client.delete_if_empty(name, &owner).await.unwrap();
+            outcome = client.delete_if_empty(name, &owner).await.unwrap();
         }
-        assert_eq!(answer, Emptied::Kept, "{kind}");
+        assert_eq!(outcome, DeleteIfEmptyOutcome::InUse, "{kind}");
         until_queued(&client, &queue, 1).await;
         assert_eq!(
             client.delete_if_empty(name, &owner).await,
-            Ok(Emptied::Kept),
+            Ok(DeleteIfEmptyOutcome::InUse),
             "{kind}"
         );
 
@@ -176,42 +176,45 @@ async fn only_an_empty_queue_is_deleted_on_condition_whatever_its_type() {
         until_queued(&client, &queue, 0).await;
         let first = client.delete_if_empty(name, &owner).await.unwrap();
         if kind == "quorum" {
-            assert_eq!(first, Emptied::Later(Duration::from_secs(10)));
-            assert!(serves(&standing(&client, &queue).await));
+            assert_eq!(
+                first,
+                DeleteIfEmptyOutcome::Recheck(Duration::from_secs(10))
+            );
+            assert!(serves(&check_of(&client, &queue).await));
             sleep(Duration::from_secs(10)).await;
             assert_eq!(
                 client.delete_if_empty(name, &owner).await,
-                Ok(Emptied::Gone)
+                Ok(DeleteIfEmptyOutcome::Deleted)
             );
         } else {
-            assert_eq!(first, Emptied::Gone);
+            assert_eq!(first, DeleteIfEmptyOutcome::Deleted);
         }
-        assert_eq!(standing(&client, &queue).await, QueueCheck::Absent);
+        assert_eq!(check_of(&client, &queue).await, QueueCheck::Absent);
     }
 }
 
 /// RMQ-1, RMQ-2
 #[tokio::test]
 #[ignore = "needs the broker that ASYA_TEST_RABBITMQ names"]
-async fn refused_users_and_unknown_vhosts_are_distinguished() {
+async fn rejected_users_and_unknown_vhosts_are_distinguished() {
     let mut real = Real::rabbitmq();
     real.config["username"] = "nobody".into();
     let (transport, client) = real.with(&json!({})).await;
-    let refused = client
+    let error = client
         .observe(&queue_of(&transport, "q"))
         .await
         .unwrap_err();
     assert!(
-        matches!(&refused, BrokerError::AuthFailed(text) if text.contains("\"nobody\"") && text.contains("tag management"))
+        matches!(&error, BrokerError::AuthFailed(text) if text.contains("\"nobody\"") && text.contains("tag management"))
     );
 
     let mut real = Real::rabbitmq();
     real.config["vhost"] = "no/where".into();
     let (transport, client) = real.with(&json!({})).await;
-    let refused = client.create(&queue_of(&transport, "q")).await.unwrap_err();
+    let error = client.create(&queue_of(&transport, "q")).await.unwrap_err();
     assert!(
-        matches!(&refused, BrokerError::NotThereYet(text) if text.contains("no/where")),
-        "{refused:?}"
+        matches!(&error, BrokerError::PrerequisiteMissing(text) if text.contains("no/where")),
+        "{error:?}"
     );
 }
 
@@ -224,19 +227,19 @@ async fn tls_requires_trust_in_the_brokers_authority() {
     let queue = queue_of(&transport, &fresh("secret"));
     let trusting = client_trusting(&transport, Some(&ca)).await.unwrap();
     trusting.create(&queue).await.unwrap();
-    assert!(serves(&standing(&trusting, &queue).await));
+    assert!(serves(&check_of(&trusting, &queue).await));
 
-    let stranger = client_trusting(&transport, None).await.unwrap();
-    let refused = stranger.observe(&queue).await;
+    let untrusting = client_trusting(&transport, None).await.unwrap();
+    let result = untrusting.observe(&queue).await;
     assert!(
-        matches!(&refused, Err(BrokerError::Unreachable(text)) if text.contains("https://")),
-        "{refused:?}"
+        matches!(&result, Err(BrokerError::Unreachable(text)) if text.contains("https://")),
+        "{result:?}"
     );
     let mut config = real.config.clone();
     config["management"]["insecureSkipVerify"] = json!(true);
-    let careless = super::transport("rabbitmq", &config);
-    let careless = client_trusting(&careless, None).await.unwrap();
-    assert!(serves(&standing(&careless, &queue).await));
+    let insecure = super::transport("rabbitmq", &config);
+    let insecure = client_trusting(&insecure, None).await.unwrap();
+    assert!(serves(&check_of(&insecure, &queue).await));
     trusting
         .delete(&queue.names.queue, &owner(&queue))
         .await
@@ -248,44 +251,47 @@ async fn tls_requires_trust_in_the_brokers_authority() {
 #[ignore = "needs the broker that ASYA_TEST_RABBITMQ names"]
 async fn unmanaged_rabbitmq_queue_is_only_observed() {
     let mut real = Real::rabbitmq();
-    real.config["exchange"] = fresh("nobodys").into();
-    let theirs = json!({"autoCreate": false});
-    let (transport, client) = real.with(&theirs).await;
+    real.config["exchange"] = fresh("missing").into();
+    let unmanaged = json!({"autoCreate": false});
+    let (transport, client) = real.with(&unmanaged).await;
     let name = fresh("users");
     let queue = queue_of(&transport, &name);
-    assert_eq!(standing(&client, &queue).await, QueueCheck::Absent);
+    assert_eq!(check_of(&client, &queue).await, QueueCheck::Absent);
     let path = format!("queues/%2F/{}", queue.names.queue);
     let body = json!({"durable": true, "arguments": {"x-max-length": 7}});
     let (status, _) = call(&real.config, Method::PUT, &path, &body).await;
     assert!(status.is_success());
     assert!(
-        serves(&standing(&client, &queue).await),
-        "bound to nothing of ours, with arguments that we would not give it"
+        serves(&check_of(&client, &queue).await),
+        "without the operator's bindings, and with other arguments"
     );
     let dead_letters = json!({"autoCreate": false, "dlq": {"enabled": true}});
     let (strict, client) = real.with(&dead_letters).await;
-    let differs = standing(&client, &queue_of(&strict, &name)).await;
-    assert!(matches!(differs, QueueCheck::Differs { .. }), "{differs:?}");
+    let differs = check_of(&client, &queue_of(&strict, &name)).await;
+    assert!(
+        matches!(differs, QueueCheck::Mismatch { .. }),
+        "{differs:?}"
+    );
     let exchange = format!(
         "exchanges/%2F/{}",
         real.config["exchange"].as_str().unwrap()
     );
     let (status, _) = call(&real.config, Method::GET, &exchange, &Value::Null).await;
-    assert_eq!(status, StatusCode::NOT_FOUND, "nothing was made");
+    assert_eq!(status, StatusCode::NOT_FOUND, "nothing was created");
     call(&real.config, Method::DELETE, &path, &Value::Null).await;
 }
 
 /// RMQ-6
 #[tokio::test]
 #[ignore = "needs the broker that ASYA_TEST_RABBITMQ names"]
-async fn queues_on_a_later_page_of_the_list_are_seen() {
+async fn queues_on_later_list_pages_are_observed() {
     const FIRST_PAGE: usize = 500;
     let mut real = Real::rabbitmq();
     let vhost = fresh("pages");
     real.config["vhost"] = vhost.clone().into();
     let config = &real.config;
-    let at = format!("vhosts/{vhost}");
-    call(config, Method::PUT, &at, &json!({})).await;
+    let vhost_path = format!("vhosts/{vhost}");
+    call(config, Method::PUT, &vhost_path, &json!({})).await;
     let all = json!({"configure": ".*", "write": ".*", "read": ".*"});
     let permissions = format!("permissions/{vhost}/{LOGIN}");
     call(config, Method::PUT, &permissions, &all).await;
@@ -309,13 +315,13 @@ async fn queues_on_a_later_page_of_the_list_are_seen() {
         .iter()
         .map(|queue| queue.names.queue.clone())
         .collect();
-    let began = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let counted = loop {
         let counted = client.depths(&names).await;
-        let whole = counted
+        let complete = counted
             .iter()
             .all(|depth| matches!(depth, Ok(Count::Messages(_))));
-        if whole || began.elapsed() > Duration::from_secs(15) {
+        if complete || started.elapsed() > Duration::from_secs(15) {
             break counted;
         }
         sleep(Duration::from_millis(200)).await;
@@ -326,8 +332,8 @@ async fn queues_on_a_later_page_of_the_list_are_seen() {
             .all(|depth| matches!(depth, Ok(Count::Messages(_)))),
         "{counted:?}"
     );
-    for seen in client.survey(&queues).await {
-        assert!(serves(&seen.unwrap().standing));
+    for observation in client.observe_many(&queues).await {
+        assert!(serves(&observation.unwrap().check));
     }
-    call(config, Method::DELETE, &at, &Value::Null).await;
+    call(config, Method::DELETE, &vhost_path, &Value::Null).await;
 }

@@ -1,5 +1,5 @@
-//! What RabbitMQ means by HTTP 400 (QUE-38): the same status for a queue that holds messages, a list that shrank, and a
-//! node that is down. The bodies come from a real server.
+//! Meaning of HTTP 400 from RabbitMQ: it returns the same status for a queue that holds messages, a list that has
+//! shrunk, and a node that is down. The bodies come from a real server (QUE-38).
 
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::broker::{Count, Depth, Emptied};
+use crate::broker::{Count, DeleteIfEmptyOutcome, Depth};
 
-type Answer = (u16, Value);
+type Reply = (u16, Value);
 
 /// A client of a server that gives this response to `METHOD path?query`.
-async fn answering(
-    answer: impl Fn(&str) -> Answer + Clone + Send + Sync + 'static,
+async fn client_of_server(
+    respond: impl Fn(&str) -> Reply + Clone + Send + Sync + 'static,
 ) -> (Transport, Arc<dyn QueueClient>) {
     let handler = move |method: Method, uri: Uri| {
-        let (status, body) = answer(&format!("{method} {uri}"));
+        let (status, body) = respond(&format!("{method} {uri}"));
         let status = StatusCode::from_u16(status).unwrap();
         std::future::ready(
             (
@@ -38,14 +38,14 @@ async fn answering(
     (transport, client)
 }
 
-fn absent() -> Answer {
+fn absent() -> Reply {
     (
         404,
         json!({"error": "Object Not Found", "reason": "Not Found"}),
     )
 }
 
-fn mark_of(queue: &QueueOf) -> Value {
+fn mark_of(queue: &ActorQueue) -> Value {
     json!({
         "source": "asya", "destination": queue.names.queue, "destination_type": "queue", "properties_key": "x",
         "arguments": {"asya.sh/cluster": HERE, "asya.sh/namespace": "ns", "asya.sh/actor": queue.actor},
@@ -69,8 +69,8 @@ async fn only_unmet_delete_conditions_keep_the_queue_without_an_error() {
             false,
         ),
     ] {
-        let (transport, client) = answering(move |asked| {
-            let (method, path) = asked.split_once(' ').unwrap();
+        let (transport, client) = client_of_server(move |request| {
+            let (method, path) = request.split_once(' ').unwrap();
             match (method, path) {
                 ("DELETE", _) => (400, json!({"error": "bad_request", "reason": reason})),
                 (_, path) if path.ends_with("/bindings") => {
@@ -85,12 +85,12 @@ async fn only_unmet_delete_conditions_keep_the_queue_without_an_error() {
         })
         .await;
         let queue = queue_of(&transport, "q");
-        let answer = client
+        let result = client
             .delete_if_empty(&queue.names.queue, &owner(&queue))
             .await;
-        match answer {
-            Ok(Emptied::Kept) => assert!(kept, "{reason}"),
-            Err(BrokerError::NotThereYet(text)) => {
+        match result {
+            Ok(DeleteIfEmptyOutcome::InUse) => assert!(kept, "{reason}"),
+            Err(BrokerError::PrerequisiteMissing(text)) => {
                 assert!(!kept && text.contains(reason), "{text}");
             }
             other => panic!("{other:?}"),
@@ -101,12 +101,12 @@ async fn only_unmet_delete_conditions_keep_the_queue_without_an_error() {
 /// RMQ-6
 #[tokio::test]
 async fn list_that_shrinks_during_paging_fails_no_actor() {
-    let (transport, client) = answering(|asked| {
+    let (transport, client) = client_of_server(|request| {
         let item = |number: usize| json!({"name": format!("asya-q{number}"), "messages_ready": 1, "messages_unacknowledged": 0});
-        if asked.contains("page=1&") {
+        if request.contains("page=1&") {
             let items: Vec<Value> = (0..20).map(item).collect();
             (200, json!({"page_count": 2, "items": items}))
-        } else if asked.contains("page=2&") {
+        } else if request.contains("page=2&") {
             let reason = "page: 2 size: 500 total_count: 500";
             (400, json!({"error": "page_out_of_range", "reason": reason}))
         } else {
@@ -125,12 +125,8 @@ async fn list_that_shrinks_during_paging_fails_no_actor() {
     assert!(
         counted[..20]
             .iter()
-            .all(|it| *it == Ok(Count::Messages(one))),
+            .all(|count| *count == Ok(Count::Messages(one))),
         "{counted:?}"
     );
-    assert_eq!(
-        counted[20],
-        Ok(Count::Absent),
-        "and was asked for by itself"
-    );
+    assert_eq!(counted[20], Ok(Count::Absent), "it was read individually");
 }

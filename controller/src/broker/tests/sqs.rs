@@ -1,17 +1,17 @@
 //! SQS-specific behaviour, against the real server.
 
-use asya_shared::transport::QueueOf;
+use asya_shared::transport::ActorQueue;
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_sqs::types::{QueueAttributeName, SendMessageBatchRequestEntry};
 use serde_json::{Value, json};
 
-use super::contract::{Real, serves, standing, until_queued};
+use super::contract::{Real, check_of, serves, until_queued};
 use super::*;
 use crate::broker::QueueCheck;
 
-/// An SQS client that bypasses ours.
-fn stranger(config: &Value) -> Client {
+/// An SQS client that bypasses the tested one.
+fn raw_client(config: &Value) -> Client {
     let config = aws_sdk_sqs::Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .endpoint_url(config["endpoint"].as_str().unwrap())
@@ -21,12 +21,12 @@ fn stranger(config: &Value) -> Client {
 }
 
 async fn url(sqs: &Client, queue: &str) -> String {
-    let answer = sqs.get_queue_url().queue_name(queue).send().await.unwrap();
-    answer.queue_url.unwrap()
+    let response = sqs.get_queue_url().queue_name(queue).send().await.unwrap();
+    response.queue_url.unwrap()
 }
 
 pub async fn send(config: &Value, queue: &str, count: usize) {
-    let sqs = stranger(config);
+    let sqs = raw_client(config);
     let url = url(&sqs, queue).await;
     let message = |number: usize| {
         let entry = SendMessageBatchRequestEntry::builder().id(number.to_string());
@@ -43,13 +43,13 @@ pub async fn send(config: &Value, queue: &str, count: usize) {
 }
 
 pub async fn delete(config: &Value, queue: &str) {
-    let sqs = stranger(config);
+    let sqs = raw_client(config);
     let url = url(&sqs, queue).await;
     sqs.delete_queue().queue_url(url).send().await.unwrap();
 }
 
-async fn attribute(config: &Value, queue: &QueueOf, name: QueueAttributeName) -> Option<String> {
-    let sqs = stranger(config);
+async fn attribute(config: &Value, queue: &ActorQueue, name: QueueAttributeName) -> Option<String> {
+    let sqs = raw_client(config);
     let url = url(&sqs, &queue.names.queue).await;
     let call = sqs
         .get_queue_attributes()
@@ -58,8 +58,8 @@ async fn attribute(config: &Value, queue: &QueueOf, name: QueueAttributeName) ->
     call.send().await.unwrap().attributes?.remove(&name)
 }
 
-async fn tag(config: &Value, queue: &QueueOf, key: &str, value: &str) {
-    let sqs = stranger(config);
+async fn tag(config: &Value, queue: &ActorQueue, key: &str, value: &str) {
+    let sqs = raw_client(config);
     let url = url(&sqs, &queue.names.queue).await;
     sqs.tag_queue()
         .queue_url(url)
@@ -72,7 +72,7 @@ async fn tag(config: &Value, queue: &QueueOf, key: &str, value: &str) {
 /// SQS-4, QUE-6
 #[tokio::test]
 #[ignore = "needs the server that ASYA_TEST_SQS names"]
-async fn a_thousand_messages_survive_a_changed_visibility_timeout_and_a_new_dead_letter_queue() {
+async fn thousand_messages_survive_a_new_visibility_timeout_and_dead_letter_queue() {
     let mut real = Real::sqs();
     let name = fresh("thousand");
     let (before, client) = real.with(&json!({})).await;
@@ -85,9 +85,9 @@ async fn a_thousand_messages_survive_a_changed_visibility_timeout_and_a_new_dead
         .with(&json!({"dlq": {"enabled": true, "name": "{queue}-dlq"}}))
         .await;
     let queue = queue_of(&after, &name);
-    assert_eq!(standing(&client, &queue).await, QueueCheck::Drifted);
+    assert_eq!(check_of(&client, &queue).await, QueueCheck::Drifted);
     client.update(&queue).await.unwrap();
-    assert!(serves(&standing(&client, &queue).await));
+    assert!(serves(&check_of(&client, &queue).await));
     let visibility = attribute(&real.config, &queue, QueueAttributeName::VisibilityTimeout).await;
     assert_eq!(visibility.as_deref(), Some("77"));
     let policy = attribute(&real.config, &queue, QueueAttributeName::RedrivePolicy)
@@ -99,12 +99,12 @@ async fn a_thousand_messages_survive_a_changed_visibility_timeout_and_a_new_dead
     );
     until_queued(&client, &queue, 1000).await;
 
-    // The dead letter queue is switched off again.
+    // The dead letter queue is disabled again.
     let (off, client) = real.with(&json!({"dlq": {"name": "{queue}-dlq"}})).await;
     let queue = queue_of(&off, &name);
-    assert_eq!(standing(&client, &queue).await, QueueCheck::Drifted);
+    assert_eq!(check_of(&client, &queue).await, QueueCheck::Drifted);
     client.update(&queue).await.unwrap();
-    assert!(serves(&standing(&client, &queue).await));
+    assert!(serves(&check_of(&client, &queue).await));
     until_queued(&client, &queue, 1000).await;
     client
         .delete(&queue.names.queue, &owner(&queue))
@@ -115,65 +115,65 @@ async fn a_thousand_messages_survive_a_changed_visibility_timeout_and_a_new_dead
 /// SQS-7, FW-35
 #[tokio::test]
 #[ignore = "needs the server that ASYA_TEST_SQS names"]
-async fn tags_decide_whose_queue_it_is() {
+async fn tags_determine_the_owner_of_a_queue() {
     let real = Real::sqs();
     let (transport, client) = real.with(&json!({})).await;
     let name = fresh("tagged");
-    let ours = queue_of(&transport, &name);
-    client.create(&ours).await.unwrap();
+    let queue_of_actor = queue_of(&transport, &name);
+    client.create(&queue_of_actor).await.unwrap();
 
-    let restored = QueueOf {
+    let restored = ActorQueue {
         uid: "another uid".to_owned(),
-        ..ours.clone()
+        ..queue_of_actor.clone()
     };
-    assert_eq!(standing(&client, &restored).await, QueueCheck::Drifted);
+    assert_eq!(check_of(&client, &restored).await, QueueCheck::Drifted);
     client.update(&restored).await.unwrap();
     assert!(
-        serves(&standing(&client, &restored).await),
-        "a restored actor has its queue again"
+        serves(&check_of(&client, &restored).await),
+        "a restored actor owns its queue again"
     );
 
-    let theirs = QueueOf {
+    let queue_of_other = ActorQueue {
         namespace: "other".to_owned(),
-        ..ours.clone()
+        ..queue_of_actor.clone()
     };
-    for refused in [
-        client.observe(&theirs).await.map(drop),
-        client.update(&theirs).await.map(drop),
+    for result in [
+        client.observe(&queue_of_other).await.map(drop),
+        client.update(&queue_of_other).await.map(drop),
     ] {
         assert!(
-            matches!(&refused, Err(BrokerError::Conflict(text)) if text.contains(&format!("ns/{name}"))),
-            "{refused:?}"
+            matches!(&result, Err(BrokerError::Conflict(text)) if text.contains(&format!("ns/{name}"))),
+            "{result:?}"
         );
     }
     client
-        .delete(&ours.names.queue, &owner(&theirs))
+        .delete(&queue_of_actor.names.queue, &owner(&queue_of_other))
         .await
         .unwrap();
     assert!(
-        serves(&standing(&client, &restored).await),
-        "nobody deletes another's queue"
+        serves(&check_of(&client, &restored).await),
+        "another actor cannot delete the queue"
     );
 
     let untagged = queue_of(&transport, &fresh("untagged"));
-    let sqs = stranger(&real.config);
+    let sqs = raw_client(&real.config);
     sqs.create_queue()
         .queue_name(&untagged.names.queue)
         .send()
         .await
         .unwrap();
-    assert_eq!(standing(&client, &untagged).await, QueueCheck::Drifted);
+    assert_eq!(check_of(&client, &untagged).await, QueueCheck::Drifted);
     client.update(&untagged).await.unwrap();
     assert!(
-        serves(&standing(&client, &untagged).await),
-        "nobody's is adopted"
+        serves(&check_of(&client, &untagged).await),
+        "a queue without an owner is adopted"
     );
     tag(&real.config, &untagged, "asya.sh/actor", "other").await;
     assert!(matches!(
         client.observe(&untagged).await,
         Err(BrokerError::Conflict(_))
     ));
-    for queue in [&ours, &untagged] {
+    for queue in [&queue_of_actor, &untagged] {
         delete(&real.config, &queue.names.queue).await;
     }
 }
@@ -184,25 +184,25 @@ async fn tags_decide_whose_queue_it_is() {
 async fn recently_deleted_name_is_reported_and_existing_queue_is_compared() {
     let real = Real::sqs();
     let (transport, client) = real.with(&json!({})).await;
-    let queue = queue_of(&transport, &fresh("rests"));
-    let sqs = stranger(&real.config);
+    let queue = queue_of(&transport, &fresh("deleted"));
+    let sqs = raw_client(&real.config);
     let other = sqs.create_queue().queue_name(&queue.names.queue);
     other
         .attributes(QueueAttributeName::VisibilityTimeout, "11")
         .send()
         .await
         .unwrap();
-    // Created between our observation and our call, with another attribute.
+    // Created between the observation and the call, with another attribute.
     client.create(&queue).await.unwrap();
-    assert!(serves(&standing(&client, &queue).await));
+    assert!(serves(&check_of(&client, &queue).await));
     client
         .delete(&queue.names.queue, &owner(&queue))
         .await
         .unwrap();
-    let refused = client.create(&queue).await;
+    let result = client.create(&queue).await;
     assert!(
-        matches!(refused, Err(BrokerError::DeletedRecently(_))),
-        "{refused:?}"
+        matches!(result, Err(BrokerError::DeletedRecently(_))),
+        "{result:?}"
     );
 }
 
@@ -213,20 +213,20 @@ async fn unmanaged_sqs_queue_is_only_compared() {
     let mut real = Real::sqs();
     let (transport, _) = real.with(&json!({})).await;
     let queue = queue_of(&transport, &fresh("users"));
-    let sqs = stranger(&real.config);
+    let sqs = raw_client(&real.config);
     sqs.create_queue()
         .queue_name(&queue.names.queue)
         .send()
         .await
         .unwrap();
     let (_, client) = real.with(&json!({"autoCreate": false})).await;
-    assert!(serves(&standing(&client, &queue).await));
+    assert!(serves(&check_of(&client, &queue).await));
     real.config["visibilityTimeout"] = 99.into();
     let (_, client) = real.with(&json!({"autoCreate": false})).await;
-    let differs = QueueCheck::Differs {
+    let differs = QueueCheck::Mismatch {
         wanted: "VisibilityTimeout=99".to_owned(),
         found: "VisibilityTimeout=30".to_owned(),
     };
-    assert_eq!(standing(&client, &queue).await, differs);
+    assert_eq!(check_of(&client, &queue).await, differs);
     delete(&real.config, &queue.names.queue).await;
 }

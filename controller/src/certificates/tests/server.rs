@@ -12,16 +12,16 @@ use tower::BoxError;
 pub(super) const SECRET: &str = "asya-webhook-tls";
 const KEYS: &str = "asya-webhook-tls-authority";
 
-/// What happens to the next write of the webhook's Secret.
+/// Outcome of the next write of the webhook's Secret.
 #[derive(Clone, Default)]
-pub(super) enum Fate {
+pub(super) enum WriteOutcome {
     #[default]
     Stored,
-    /// Another process writes this just before.
-    Raced(Box<Option<TlsSecret>>),
-    /// It is stored, but the response is an error.
-    LosesAnswer,
-    /// It is refused with this status code.
+    /// Another process writes this Secret first.
+    PrecededBy(Box<Option<TlsSecret>>),
+    /// The Secret is stored, but the response is an error.
+    ResponseLost,
+    /// The write is refused with this status code.
     Refused(u16),
 }
 
@@ -31,7 +31,7 @@ pub(super) enum Webhook {
     #[default]
     Refuses,
     Warns,
-    Unreached,
+    Unreachable,
 }
 
 #[derive(Clone, Default)]
@@ -41,7 +41,7 @@ pub(super) struct Server(Arc<Mutex<State>>);
 pub(super) struct State {
     secrets: BTreeMap<String, TlsSecret>,
     version: u64,
-    fate: Fate,
+    next_write_outcome: WriteOutcome,
     /// Response to a dry run of an actor.
     pub(super) webhook: Webhook,
     pub(super) tries: usize,
@@ -63,23 +63,23 @@ impl Server {
         self.0.lock().unwrap()
     }
 
-    /// The content of both, merged into the webhook's Secret.
+    /// Both Secrets, merged into the webhook's.
     pub(super) fn secret(&self) -> TlsSecret {
         let [secret, keys] = [SECRET, KEYS].map(|name| self.state().secrets.get(name).cloned());
         let mut secret = secret.unwrap();
         if let Some(keys) = keys {
-            secret.data = secret.data.with(&keys.data);
+            secret.data = secret.data.with_ca_keys(&keys.data);
         }
         secret
     }
 
-    /// One of the two.
+    /// One of the two Secrets.
     pub(super) fn one(&self, keys: bool) -> Option<TlsSecret> {
         let name = if keys { KEYS } else { SECRET };
         self.state().secrets.get(name).cloned()
     }
 
-    /// Stores both, as we keep them.
+    /// Stores both Secrets, as the manager writes them.
     pub(super) fn put(&self, secret: Option<TlsSecret>) {
         self.state().store_both(secret);
     }
@@ -89,8 +89,8 @@ impl Server {
         self.state().store(SECRET, Some(secret));
     }
 
-    pub(super) fn next_write(&self, fate: Fate) {
-        self.state().fate = fate;
+    pub(super) fn next_write(&self, outcome: WriteOutcome) {
+        self.state().next_write_outcome = outcome;
     }
 
     async fn serve(&self, request: Request<Body>) -> Response<Body> {
@@ -98,62 +98,62 @@ impl Server {
         let body = body.collect_bytes().await.unwrap();
         if parts.uri.path().ends_with("/asyncactors") {
             assert_eq!(parts.uri.query(), Some("dryRun=All"));
-            return self.state().judge();
+            return self.state().review();
         }
         let path = parts.uri.path().to_owned();
         let name = path.rsplit('/').next().unwrap_or_default();
-        self.state().answer(&parts.method, name, &body)
+        self.state().respond(&parts.method, name, &body)
     }
 }
 
 impl State {
-    fn judge(&mut self) -> Response<Body> {
+    fn review(&mut self) -> Response<Body> {
         self.tries += 1;
         let text = "admission webhook \"validate.asyncactors.asya.sh\" denied the request: no";
         let warning = "299 - \"metadata.namespace: targets in asya-system cannot be bound\"";
         let (code, warning, text) = match self.webhook {
             Webhook::Refuses => (422, None, text),
             Webhook::Warns => (201, Some(warning), "{}"),
-            Webhook::Unreached => (201, None, "{}"),
+            Webhook::Unreachable => (201, None, "{}"),
         };
-        let mut answer = Response::builder().status(code);
+        let mut response = Response::builder().status(code);
         if let Some(warning) = warning {
-            answer = answer.header("warning", warning);
+            response = response.header("warning", warning);
         }
-        answer.body(Body::from(text.as_bytes().to_vec())).unwrap()
+        response.body(Body::from(text.as_bytes().to_vec())).unwrap()
     }
 
-    fn answer(&mut self, method: &Method, name: &str, body: &[u8]) -> Response<Body> {
+    fn respond(&mut self, method: &Method, name: &str, body: &[u8]) -> Response<Body> {
         if *method == Method::GET {
             self.reads += usize::from(name == SECRET);
             return match self.secrets.get(name) {
-                Some(secret) => Response::new(Body::from(serde_json::to_vec(secret).unwrap())),
+                Some(stored) => Response::new(Body::from(serde_json::to_vec(stored).unwrap())),
                 None => failure(404),
             };
         }
-        let wanted: TlsSecret = serde_json::from_slice(body).unwrap();
-        let name = wanted.metadata.name.clone().unwrap_or_default();
-        let fate = if name == SECRET {
-            std::mem::take(&mut self.fate)
+        let new: TlsSecret = serde_json::from_slice(body).unwrap();
+        let name = new.metadata.name.clone().unwrap_or_default();
+        let outcome = if name == SECRET {
+            std::mem::take(&mut self.next_write_outcome)
         } else {
-            Fate::Stored
+            WriteOutcome::Stored
         };
-        match &fate {
-            Fate::Raced(other) => self.store_both((**other).clone()),
-            Fate::Refused(code) => return failure(*code),
-            Fate::Stored | Fate::LosesAnswer => {}
+        match &outcome {
+            WriteOutcome::PrecededBy(other) => self.store_both((**other).clone()),
+            WriteOutcome::Refused(code) => return failure(*code),
+            WriteOutcome::Stored | WriteOutcome::ResponseLost => {}
         }
         let version = |secret: &TlsSecret| secret.metadata.resource_version.clone();
         match self.secrets.get(&name) {
             Some(_) if *method == Method::POST => return failure(409),
             None if *method == Method::PUT => return failure(404),
-            Some(secret) if version(secret) != version(&wanted) => return failure(409),
+            Some(stored) if version(stored) != version(&new) => return failure(409),
             _ => {}
         }
         self.writes += usize::from(name == SECRET);
-        self.store(&name, Some(wanted));
-        match fate {
-            Fate::LosesAnswer => failure(504),
+        self.store(&name, Some(new));
+        match outcome {
+            WriteOutcome::ResponseLost => failure(504),
             _ => Response::new(Body::from(
                 serde_json::to_vec(&self.secrets[&name]).unwrap(),
             )),
@@ -163,12 +163,12 @@ impl State {
     fn store_both(&mut self, secret: Option<TlsSecret>) {
         let mut keys = TlsSecret::default();
         let secret = secret.map(|mut secret| {
-            (secret.data, keys.data) = secret.data.split();
+            (secret.data, keys.data) = secret.data.split_off_ca_keys();
             secret
         });
-        let is_there = secret.is_some();
+        let exists = secret.is_some();
         self.store(SECRET, secret);
-        self.store(KEYS, is_there.then_some(keys));
+        self.store(KEYS, exists.then_some(keys));
     }
 
     fn store(&mut self, name: &str, secret: Option<TlsSecret>) {

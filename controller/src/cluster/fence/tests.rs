@@ -20,7 +20,7 @@ fn open_for(seconds: u32) -> Fence {
     fence
 }
 
-/// Sends after `seconds`, and counts it.
+/// Sends a request after `seconds`, and counts it.
 async fn sends_after(seconds: u32, sent: &AtomicUsize) -> Result<(), Fenced> {
     if seconds > 0 {
         sleep(seconds * SECOND).await;
@@ -30,7 +30,7 @@ async fn sends_after(seconds: u32, sent: &AtomicUsize) -> Result<(), Fenced> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closed_fence_makes_no_call() {
+async fn closed_fence_makes_no_call() {
     let sent = AtomicUsize::new(0);
     let closed_later = Fence::open();
     closed_later.close();
@@ -50,17 +50,17 @@ async fn without_leader_election_everything_passes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_ends_with_the_deadline() {
+async fn call_ends_at_the_deadline() {
     let start = Instant::now();
-    let called = open_for(7)
+    let result = open_for(7)
         .guard(std::future::pending::<Result<(), Fenced>>())
         .await;
-    assert_eq!(called, Err(Fenced));
+    assert_eq!(result, Err(Fenced));
     assert_eq!(start.elapsed().as_secs(), 7);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_lives_on_when_the_lease_is_renewed() {
+async fn call_continues_when_the_lease_is_renewed() {
     let sent = AtomicUsize::new(0);
     let fence = open_for(7);
     let renew = async {
@@ -69,24 +69,24 @@ async fn a_call_lives_on_when_the_lease_is_renewed() {
             fence.extend_until(Instant::now() + 7 * SECOND);
         }
     };
-    let (called, ()) = tokio::join!(fence.guard(sends_after(15, &sent)), renew);
-    assert_eq!(called, Ok(()));
+    let (result, ()) = tokio::join!(fence.guard(sends_after(15, &sent)), renew);
+    assert_eq!(result, Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn process_suspended_past_the_deadline_sends_nothing() {
     let sent = AtomicUsize::new(0);
     let fence = open_for(7);
-    let stand_still = async {
+    let suspend = async {
         sleep(Duration::from_millis(500)).await;
-        advance(8 * SECOND).await; // the call's own timer, of 1 s, and the deadline are both past now
+        advance(8 * SECOND).await; // both the call's own timer (1 s) and the deadline have passed
     };
-    let (called, ()) = tokio::join!(fence.guard(sends_after(1, &sent)), stand_still);
-    assert_eq!(called, Err(Fenced));
+    let (result, ()) = tokio::join!(fence.guard(sends_after(1, &sent)), suspend);
+    assert_eq!(result, Err(Fenced));
     assert_eq!(sent.into_inner(), 0);
 }
 
-/// A connection task that sends, after a second, what a call has left with it.
+/// A connection task that sends buffered data of a call after a second.
 fn connection(fence: &Fence) -> Arc<AtomicUsize> {
     let sent = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&sent);
@@ -109,7 +109,7 @@ async fn buffered_data_is_not_sent_after_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_ends_the_calls_under_way_for_good() {
+async fn closing_permanently_ends_calls_in_flight() {
     let start = Instant::now();
     let (fence, other) = (Fence::open(), Fence::closed());
     other.extend_until(start + 7 * SECOND);
@@ -124,7 +124,7 @@ async fn closing_ends_the_calls_under_way_for_good() {
     sleep(SECOND).await;
     for fence in [fence, other] {
         fence.close();
-        fence.extend_until(start + 7 * SECOND); // an answer to a renewal that comes late
+        fence.extend_until(start + 7 * SECOND); // a late response to a renewal
         assert!(!fence.is_open());
     }
     for call in calls {
@@ -134,7 +134,7 @@ async fn closing_ends_the_calls_under_way_for_good() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_is_never_moved_to_an_earlier_one() {
+async fn deadline_is_never_moved_earlier() {
     let fence = open_for(7);
     fence.extend_until(Instant::now() + SECOND);
     advance(6 * SECOND).await;
@@ -143,8 +143,8 @@ async fn a_deadline_is_never_moved_to_an_earlier_one() {
     assert!(!fence.is_open());
 }
 
-/// A client behind `fence`, for a server that accepts every request, with counters of the requests that reached the
-/// server and of the writes.
+/// A fenced client of a server that accepts every request, with counters of the requests that reached the server and of
+/// the writes.
 fn client(fence: Fence) -> (Api<ConfigMap>, Arc<AtomicUsize>, Counter) {
     let (reached, writes) = (Arc::new(AtomicUsize::new(0)), Counter::default());
     let count = Arc::clone(&reached);
@@ -160,8 +160,8 @@ fn client(fence: Fence) -> (Api<ConfigMap>, Arc<AtomicUsize>, Counter) {
     (Api::default_namespaced(client), reached, writes)
 }
 
-/// Writes in every possible way, and returns the results.
-async fn write_in_every_way(api: &Api<ConfigMap>) -> Vec<Result<(), kube::Error>> {
+/// Writes with every method, and returns the results.
+async fn write_with_every_method(api: &Api<ConfigMap>) -> Vec<Result<(), kube::Error>> {
     let object = ConfigMap::default();
     let (apply, merge) = (PatchParams::apply("test"), PatchParams::default());
     vec![
@@ -180,10 +180,10 @@ async fn write_in_every_way(api: &Api<ConfigMap>) -> Vec<Result<(), kube::Error>
 }
 
 #[tokio::test]
-async fn a_follower_reads_but_does_not_write() {
+async fn follower_reads_but_does_not_write() {
     let (api, reached, writes) = client(Fence::closed());
-    for result in write_in_every_way(&api).await {
-        assert!(Fenced::caused(&result.unwrap_err()));
+    for result in write_with_every_method(&api).await {
+        assert!(Fenced::is_cause_of(&result.unwrap_err()));
     }
     assert_eq!(reached.load(Ordering::Relaxed), 0);
     api.get("c").await.expect("reads pass");
@@ -191,10 +191,10 @@ async fn a_follower_reads_but_does_not_write() {
 }
 
 #[tokio::test]
-async fn a_leader_writes_and_its_writes_are_counted() {
+async fn writes_of_the_leader_are_counted() {
     let (api, reached, writes) = client(open_for(7));
-    for result in write_in_every_way(&api).await {
-        result.expect("the lease is ours");
+    for result in write_with_every_method(&api).await {
+        result.expect("this process leads");
     }
     api.get("c").await.expect("reads pass");
     assert_eq!((reached.load(Ordering::Relaxed), writes.get()), (6, 5));
@@ -214,5 +214,5 @@ async fn connection_error_is_not_mistaken_for_the_fence() {
         .create(&PostParams::default(), &ConfigMap::default())
         .await
         .unwrap_err();
-    assert!(!Fenced::caused(&error));
+    assert!(!Fenced::is_cause_of(&error));
 }

@@ -3,11 +3,11 @@ use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use super::{Apply, removed};
+use super::{ApplyError, ForeignApply, first_removed};
 
 const MANAGER: &str = "asya-operator/parent";
 
-/// An object whose field set of our manager is `owned`.
+/// An object in which `MANAGER` owns the field set `owned`.
 fn live(owned: &Value, spec: &Value) -> Value {
     let entry = json!({"manager": MANAGER, "operation": "Apply", "fieldsV1": owned});
     json!({
@@ -22,9 +22,9 @@ fn live(owned: &Value, spec: &Value) -> Value {
 
 /// SAFE-41
 #[test]
-fn fields_that_an_apply_would_remove_are_found() {
+fn fields_that_an_apply_would_remove_are_detected() {
     let container = |name: &str| json!({"name": name, "env": [{"name": "A"}]});
-    for (before, after, wanted) in [
+    for (before, after, expected) in [
         // Added, changed and unchanged fields.
         (json!({"a": 1}), json!({"a": 2, "b": 3}), None),
         (
@@ -50,10 +50,10 @@ fn fields_that_an_apply_would_remove_are_found() {
         ),
         (json!({"a": {"b": 1}}), json!({"a": 1}), Some("spec.a")),
         (json!({"a": [1, 2]}), json!({"a": [1]}), Some("spec.a[1]")),
-        // An empty value has a meaning, a null has none.
+        // An empty value is significant, null is not.
         (json!({"emptyDir": {}}), json!({}), Some("spec.emptyDir")),
         (json!({"a": null}), json!({}), None),
-        // Items of a list are found by name, wherever they are.
+        // List items are matched by name, at any position.
         (
             json!({"containers": [container("x"), container("y")]}),
             json!({"containers": [container("y"), container("new"), container("x")]}),
@@ -76,33 +76,33 @@ fn fields_that_an_apply_would_remove_are_found() {
         ),
     ] {
         let owned = json!({"f:metadata": {"f:annotations": {"f:asya.sh/x": {}}}});
-        let found = removed(&live(&owned, &before), &live(&owned, &after), MANAGER);
-        assert_eq!(found.as_deref(), wanted, "{before} -> {after}");
+        let removed = first_removed(&live(&owned, &before), &live(&owned, &after), MANAGER);
+        assert_eq!(removed.as_deref(), expected, "{before} -> {after}");
     }
 }
 
 /// SAFE-41
 #[test]
-fn our_own_fields_may_be_removed_but_none_around_them() {
-    let ours = json!({"f:spec": {"f:containers": {r#"k:{"name":"ours"}"#: {".": {}, "f:name": {}, "f:env": {r#"k:{"name":"A"}"#: {".": {}, "f:name": {}}}}}}});
+fn owned_fields_may_be_removed_but_none_around_them() {
+    let item = json!({"f:spec": {"f:containers": {r#"k:{"name":"ours"}"#: {".": {}, "f:name": {}, "f:env": {r#"k:{"name":"A"}"#: {".": {}, "f:name": {}}}}}}});
     let set = json!({"f:spec": {"f:finalizers": {r#"v:"ours""#: {}}}});
-    let whole = json!({"f:spec": {"f:volume": {"f:emptyDir": {}}}});
+    let volume = json!({"f:spec": {"f:volume": {"f:emptyDir": {}}}});
     let container = |name: &str| json!({"name": name, "env": [{"name": "A"}]});
-    for (owned, before, after, wanted) in [
+    for (owned, before, after, expected) in [
         (
-            &ours,
+            &item,
             json!({"containers": [container("x"), container("ours")]}),
             json!({"containers": [container("x")]}),
             None,
         ),
         (
-            &ours,
+            &item,
             json!({"containers": [container("x"), {"name": "ours", "imagePullPolicy": "Always"}]}),
             json!({"containers": [container("x")]}),
             None,
         ),
         (
-            &ours,
+            &item,
             json!({"containers": [container("x"), container("ours")]}),
             json!({"containers": [container("ours")]}),
             Some("spec.containers[x]"),
@@ -119,28 +119,33 @@ fn our_own_fields_may_be_removed_but_none_around_them() {
             json!({"finalizers": ["ours"]}),
             Some("spec.finalizers[0]"),
         ),
-        (&whole, json!({"volume": {"emptyDir": {}}}), json!({}), None),
         (
-            &whole,
+            &volume,
+            json!({"volume": {"emptyDir": {}}}),
+            json!({}),
+            None,
+        ),
+        (
+            &volume,
             json!({"volume": {"emptyDir": {}, "name": "v"}}),
             json!({}),
             Some("spec.volume"),
         ),
     ] {
-        let found = removed(&live(owned, &before), &live(owned, &after), MANAGER);
-        assert_eq!(found.as_deref(), wanted, "{before} -> {after}");
+        let removed = first_removed(&live(owned, &before), &live(owned, &after), MANAGER);
+        assert_eq!(removed.as_deref(), expected, "{before} -> {after}");
     }
 }
 
 /// SAFE-41
 #[test]
-fn only_annotations_that_we_applied_may_be_removed() {
-    let annotations = |it: &Value| {
+fn only_applied_annotations_may_be_removed() {
+    let annotations = |annotations: &Value| {
         let mut object = live(
             &json!({"f:metadata": {"f:annotations": {"f:asya.sh/x": {}}}}),
             &json!({}),
         );
-        object["metadata"]["annotations"] = it.clone();
+        object["metadata"]["annotations"] = annotations.clone();
         object
     };
     let mut none = annotations(&json!(null));
@@ -149,27 +154,27 @@ fn only_annotations_that_we_applied_may_be_removed() {
         .unwrap()
         .remove("annotations");
     let both = annotations(&json!({"asya.sh/x": "1", "theirs": "2"}));
-    let theirs = annotations(&json!({"theirs": "2"}));
-    assert_eq!(removed(&both, &theirs, MANAGER), None);
+    let foreign = annotations(&json!({"theirs": "2"}));
+    assert_eq!(first_removed(&both, &foreign, MANAGER), None);
     assert_eq!(
-        removed(&both, &none, MANAGER).as_deref(),
+        first_removed(&both, &none, MANAGER).as_deref(),
         Some("metadata.annotations")
     );
     assert_eq!(
-        removed(&annotations(&json!({"asya.sh/x": "1"})), &none, MANAGER),
+        first_removed(&annotations(&json!({"asya.sh/x": "1"})), &none, MANAGER),
         None
     );
-    let lost = removed(&both, &theirs, "asya-operator/roll");
-    assert_eq!(lost.as_deref(), Some("metadata.annotations[asya.sh/x]"));
+    let removed = first_removed(&both, &foreign, "asya-operator/roll");
+    assert_eq!(removed.as_deref(), Some("metadata.annotations[asya.sh/x]"));
 }
 
 /// SAFE-41
 #[tokio::test]
-async fn apply_that_would_remove_a_field_is_refused_and_an_outdated_read_is_a_conflict() {
+async fn apply_that_would_remove_a_field_is_rejected_and_a_stale_read_is_a_conflict() {
     let before = live(&json!({}), &json!({"model": "x"}));
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.org", "v2", "Thing"));
     let body = json!({"apiVersion": "example.org/v1", "kind": "Thing", "metadata": {"name": "a"}});
-    let apply = Apply {
+    let apply = ForeignApply {
         namespace: "ns",
         resource: &resource,
         manager: MANAGER,
@@ -197,11 +202,11 @@ async fn apply_that_would_remove_a_field_is_refused_and_an_outdated_read_is_a_co
                 Ok::<_, tower::BoxError>(http::Response::new(body))
             }
         });
-        let refused = apply
+        let result = apply
             .dry_run(&Client::new(service, "default"), &before)
             .await;
-        let kube::Error::Api(status) = refused.unwrap_err() else {
-            panic!("it is refused")
+        let ApplyError::Api(kube::Error::Api(status)) = result.unwrap_err() else {
+            panic!("not an API error")
         };
         assert_eq!(status.code, code);
         assert!(status.message.contains(text), "{}", status.message);

@@ -1,4 +1,4 @@
-//! Decides what a candidate does about the lease it sees. Pure.
+//! Decides what a candidate does about the lease that it observes. Pure.
 
 #[cfg(test)]
 mod tests;
@@ -8,20 +8,20 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::time::Instant;
 
-use super::{DURATION, LOOK};
+use super::{LEASE_DURATION, POLL_INTERVAL};
 
-/// The parts of a lease that matter. Its timestamps do not, because they come from another machine's clock.
+/// The relevant fields of a lease. Its timestamps are ignored, because they come from another machine's clock.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct View<'a> {
+pub(super) struct LeaseView<'a> {
     /// Empty if there is no holder.
     pub(super) holder: &'a str,
     /// Changes with every renewal.
     pub(super) version: &'a str,
-    /// How long the holder asks others to wait after a renewal.
+    /// How long others must wait after a renewal.
     pub(super) duration: Duration,
 }
 
-impl<'a> View<'a> {
+impl<'a> LeaseView<'a> {
     pub(super) fn of(lease: &'a Lease) -> Self {
         let spec = lease.spec.as_ref();
         let seconds = spec.and_then(|spec| spec.lease_duration_seconds);
@@ -37,12 +37,12 @@ impl<'a> View<'a> {
                 .unwrap_or_default(),
             duration: seconds
                 .filter(|seconds| *seconds > 0)
-                .map_or(DURATION, Duration::from_secs),
+                .map_or(LEASE_DURATION, Duration::from_secs),
         }
     }
 }
 
-/// Another holder's lease, and since when our clock has seen it unchanged.
+/// Another holder's lease, and since when it is unchanged by the local clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Observed {
     version: String,
@@ -51,31 +51,31 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    fn ends(&self) -> Instant {
+    fn expires_at(&self) -> Instant {
         self.since + self.duration
     }
 }
 
-/// What to do about the lease.
+/// Action to take on the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     /// It does not exist: create it.
     Create,
-    /// It is ours: renew it.
+    /// This process holds it: renew it.
     Renew,
-    /// Free or expired: take it.
-    Take,
+    /// It is free or has expired: acquire it.
+    Acquire,
     /// Another candidate holds it.
     Standby {
         /// When to read it again.
-        look_again: Instant,
+        recheck_at: Instant,
     },
 }
 
-/// Decides about the lease as just read. `me` is unique to this process, so a lease with that holder is ours, even if
-/// the response to the write that acquired it was lost.
+/// Decides from the lease as just read. `me` is unique to this process, so this process holds a lease with that holder,
+/// even if the response to the write that acquired it was lost.
 pub(super) fn decide(
-    lease: Option<View<'_>>,
+    lease: Option<LeaseView<'_>>,
     me: &str,
     observed: &mut Option<Observed>,
     now: Instant,
@@ -84,7 +84,7 @@ pub(super) fn decide(
         if lease.holder == me || lease.holder.is_empty() {
             *observed = None;
             return if lease.holder.is_empty() {
-                Decision::Take
+                Decision::Acquire
             } else {
                 Decision::Renew
             };
@@ -100,13 +100,13 @@ pub(super) fn decide(
             });
         }
     }
-    // A lease deleted while it was held is not free before it would have expired: the holder writes until then, and
-    // creates it again.
+    // A lease deleted while it was held is not free until it would have expired: the holder writes until then, and
+    // recreates it.
     match observed {
-        Some(observed) if now < observed.ends() => Decision::Standby {
-            look_again: observed.ends().min(now + LOOK),
+        Some(observed) if now < observed.expires_at() => Decision::Standby {
+            recheck_at: observed.expires_at().min(now + POLL_INTERVAL),
         },
-        _ if lease.is_some() => Decision::Take,
+        _ if lease.is_some() => Decision::Acquire,
         _ => Decision::Create,
     }
 }

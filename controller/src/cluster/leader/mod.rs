@@ -1,9 +1,9 @@
 //! Leader election through a `Lease` (OPS-6, FW-11).
 //!
-//! Clocks of other machines are not trusted: a lease has expired once *we* have seen the same version of it for its
-//! whole duration. The holder gives up earlier, [`GIVE_UP`] after its last successful renewal began, so that it stops
-//! writing before another candidate starts; the [`Fence`] enforces that even if this task is not scheduled in time.
-//! Every write carries the version that it replaces, so only one of several candidates wins.
+//! Clocks of other machines are not trusted: a lease has expired once this process has observed the same version of it
+//! for its whole duration. The holder gives up earlier, [`RENEW_DEADLINE`] after its last successful renewal started,
+//! so that it stops writing before another candidate starts; the [`Fence`] enforces that even if this task is not
+//! scheduled in time. Every write carries the version that it replaces, so only one of several candidates wins.
 
 mod decide;
 mod record;
@@ -12,7 +12,6 @@ mod tests;
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -21,45 +20,47 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::fence::Fence;
-use decide::{Decision, Observed, View, decide};
+use crate::clock;
+use crate::fault::Conflict;
+use decide::{Decision, LeaseView, Observed, decide};
 
-/// How long other candidates wait after our renewal.
-const DURATION: Duration = Duration::from_secs(10);
-/// How long we lead after our last successful renewal began. The rest of [`DURATION`] lets a request that was sent at
-/// the last moment take effect.
-const GIVE_UP: Duration = Duration::from_secs(7);
+/// How long other candidates wait after a renewal.
+const LEASE_DURATION: Duration = Duration::from_secs(10);
+/// How long the holder leads after its last successful renewal started. The rest of [`LEASE_DURATION`] lets a request
+/// that was sent at the last moment take effect.
+const RENEW_DEADLINE: Duration = Duration::from_secs(7);
 /// Interval between renewals.
 const RENEW: Duration = Duration::from_secs(2);
 /// Timeout of one attempt; a renewal takes up to 0.7 s while the API server is busy.
 const ATTEMPT: Duration = Duration::from_secs(2);
-/// How often a follower reads the lease, and so the longest delay in noticing the last renewal of a dead leader.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often a follower reads the lease, and so the longest delay until it observes a dead leader's last renewal.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Delay after a failed attempt of the leader.
-const RETRY: Duration = Duration::from_millis(250);
+const RETRY_PERIOD: Duration = Duration::from_millis(250);
 
 /// A process that competes for the lease.
 pub struct Candidate {
-    /// For the lease alone: without retries, and not behind the fence.
+    /// Only for the lease: without retries, and not fenced.
     pub client: Client,
     pub namespace: String,
     pub name: String,
     /// Unique to this process, see [`identity`].
     pub identity: String,
-    /// Open while we lead.
+    /// Open while this process leads.
     pub fence: Fence,
 }
 
 /// How the candidacy ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum LeadershipEnd {
     /// Another process leads or may lead: exit at once, without finishing anything.
     Lost,
-    /// Stopped on request; the lease was released if it was ours.
+    /// Stopped on request; the lease was released if this process held it.
     Released,
 }
 
-/// An identity unique to this process: a pod restarted under its old name must not mistake the lease of its predecessor
-/// for its own.
+/// Generates an identity unique to this process: a pod restarted under the same name must not mistake the lease of its
+/// predecessor for its own.
 #[must_use]
 pub fn identity(pod: &str) -> String {
     format!("{pod}_{:016x}", fastrand::u64(..))
@@ -68,50 +69,54 @@ pub fn identity(pod: &str) -> String {
 impl Candidate {
     /// Acquires the lease, calls `acquired`, and holds the lease until it is lost or `shutdown` is cancelled. Cancel
     /// `shutdown` only after the last write.
-    pub async fn run(self, shutdown: CancellationToken, acquired: impl FnOnce()) -> Ended {
+    pub async fn run(self, shutdown: CancellationToken, acquired: impl FnOnce()) -> LeadershipEnd {
         let mut election = Election {
             api: Api::namespaced(self.client, &self.namespace),
             name: self.name,
-            me: self.identity,
+            identity: self.identity,
             known: None,
             observed: None,
         };
         let Some(since) = election.campaign(&shutdown).await else {
             election.release().await;
-            return Ended::Released;
+            return LeadershipEnd::Released;
         };
-        info!(lease = election.name, identity = election.me, "leading");
-        self.fence.extend_until(since + GIVE_UP);
+        info!(
+            lease = election.name,
+            identity = election.identity,
+            "leading"
+        );
+        self.fence.extend_until(since + RENEW_DEADLINE);
         acquired();
-        let held = election.hold(since, &self.fence, &shutdown).await;
+        let result = election.hold(since, &self.fence, &shutdown).await;
         self.fence.close();
-        match held {
+        match result {
             Ok(()) => {
                 election.release().await;
                 info!(lease = election.name, "lease released");
-                Ended::Released
+                LeadershipEnd::Released
             }
             Err(reason) => {
                 error!(lease = election.name, reason, "lease lost");
-                Ended::Lost
+                LeadershipEnd::Lost
             }
         }
     }
 }
 
 /// Result of one attempt.
-enum Step {
-    /// We hold the lease, through a write that began at this time.
-    Ours { since: Instant },
+enum AttemptOutcome {
+    /// This process holds the lease, through a write that started at this time.
+    Leading { since: Instant },
     /// Another candidate holds it.
-    Standby { look_again: Instant },
-    /// Another candidate wrote it in the meantime: read it again.
-    Raced,
+    Standby { recheck_at: Instant },
+    /// Another candidate wrote it concurrently: read it again.
+    Conflict,
 }
 
-/// Why an attempt had no result.
+/// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum AttemptError {
     #[error(transparent)]
     Api(#[from] kube::Error),
     #[error("no response in time")]
@@ -121,32 +126,37 @@ enum Failure {
 struct Election {
     api: Api<Lease>,
     name: String,
-    me: String,
-    /// Our lease as last written; `None` means that it must be read first.
+    identity: String,
+    /// The lease as last written by this process; `None` means that it must be read first.
     known: Option<Lease>,
     observed: Option<Observed>,
 }
 
 impl Election {
-    /// Waits until the lease is ours. Returns when the write that acquired it began, or `None` if asked to stop.
+    /// Waits until this process holds the lease. Returns when the write that acquired it started, or `None` on
+    /// shutdown.
     async fn campaign(&mut self, shutdown: &CancellationToken) -> Option<Instant> {
-        let mut complained = String::new();
+        let mut last_failure = String::new();
         loop {
             let next = match self.attempt(Instant::now() + ATTEMPT).await {
-                Ok(Step::Ours { since }) if Instant::now() < since + GIVE_UP => {
+                Ok(AttemptOutcome::Leading { since })
+                    if Instant::now() < since + RENEW_DEADLINE =>
+                {
                     return (!shutdown.is_cancelled()).then_some(since);
                 }
-                Ok(Step::Standby { look_again }) => look_again,
-                Ok(Step::Ours { .. } | Step::Raced) => Instant::now() + RETRY,
+                Ok(AttemptOutcome::Standby { recheck_at }) => recheck_at,
+                Ok(AttemptOutcome::Leading { .. } | AttemptOutcome::Conflict) => {
+                    Instant::now() + RETRY_PERIOD
+                }
                 Err(failure) => {
                     let failure = failure.to_string();
-                    if failure == complained {
+                    if failure == last_failure {
                         debug!(lease = self.name, failure, "cannot read or take the lease");
                     } else {
                         warn!(lease = self.name, failure, "cannot read or take the lease");
-                        complained = failure;
+                        last_failure = failure;
                     }
-                    Instant::now() + LOOK
+                    Instant::now() + POLL_INTERVAL
                 }
             };
             tokio::select! {
@@ -157,14 +167,14 @@ impl Election {
         }
     }
 
-    /// Renews the lease until asked to stop, otherwise returns how it was lost.
+    /// Renews the lease until shutdown. Returns an error if the lease is lost.
     async fn hold(
         &mut self,
         since: Instant,
         fence: &Fence,
         shutdown: &CancellationToken,
     ) -> Result<(), &'static str> {
-        let (mut deadline, mut next) = (since + GIVE_UP, since + RENEW);
+        let (mut deadline, mut next) = (since + RENEW_DEADLINE, since + RENEW);
         loop {
             tokio::select! {
                 biased;
@@ -176,49 +186,59 @@ impl Election {
                 return Err("no renewal succeeded in time");
             }
             match self.attempt(deadline.min(now + ATTEMPT)).await {
-                Ok(Step::Ours { since }) => {
-                    (deadline, next) = (since + GIVE_UP, since + RENEW);
+                Ok(AttemptOutcome::Leading { since }) => {
+                    (deadline, next) = (since + RENEW_DEADLINE, since + RENEW);
                     fence.extend_until(deadline);
                 }
-                Ok(Step::Standby { .. }) => return Err("another process holds the lease"),
-                Ok(Step::Raced) => next = Instant::now() + RETRY,
+                Ok(AttemptOutcome::Standby { .. }) => {
+                    return Err("another process holds the lease");
+                }
+                Ok(AttemptOutcome::Conflict) => next = Instant::now() + RETRY_PERIOD,
                 Err(failure) => {
                     warn!(lease = self.name, %failure, "the lease was not renewed");
-                    next = Instant::now() + RETRY;
+                    next = Instant::now() + RETRY_PERIOD;
                 }
             }
         }
     }
 
     /// Reads, decides and writes. It is unknown whether a failed attempt wrote, so the next one reads first.
-    async fn attempt(&mut self, until: Instant) -> Result<Step, Failure> {
-        timeout_at(until, self.step()).await?.map_err(Failure::from)
+    async fn attempt(&mut self, until: Instant) -> Result<AttemptOutcome, AttemptError> {
+        timeout_at(until, self.step())
+            .await?
+            .map_err(AttemptError::from)
     }
 
-    async fn step(&mut self) -> Result<Step, kube::Error> {
+    async fn step(&mut self) -> Result<AttemptOutcome, kube::Error> {
         let lease = match self.known.take() {
             Some(lease) => Some(lease),
             None => self.api.get_opt(&self.name).await?,
         };
-        let view = lease.as_ref().map(View::of);
+        let view = lease.as_ref().map(LeaseView::of);
         let since = Instant::now();
-        let decision = decide(view, &self.me, &mut self.observed, since);
-        let (lease, now) = (lease.unwrap_or_default(), Timestamp::now());
+        let decision = decide(view, &self.identity, &mut self.observed, since);
+        let (lease, now) = (lease.unwrap_or_default(), clock::now());
         let written = match decision {
-            Decision::Standby { look_again } => return Ok(Step::Standby { look_again }),
+            Decision::Standby { recheck_at } => {
+                return Ok(AttemptOutcome::Standby { recheck_at });
+            }
             Decision::Create => {
-                let lease = record::created(&self.name, &self.me, now);
+                let lease = record::created(&self.name, &self.identity, now);
                 self.api.create(&PostParams::default(), &lease).await
             }
             Decision::Renew => self.replace(record::renewed(lease, now)).await,
-            Decision::Take => self.replace(record::taken(lease, &self.me, now)).await,
+            Decision::Acquire => {
+                self.replace(record::acquired(lease, &self.identity, now))
+                    .await
+            }
         };
         match written {
             Ok(lease) => {
                 self.known = Some(lease);
-                Ok(Step::Ours { since })
+                Ok(AttemptOutcome::Leading { since })
             }
-            Err(error) if is_conflict(&error) => Ok(Step::Raced),
+            // Another process created or changed the lease since it was read.
+            Err(error) if Conflict::of(&error).is_some() => Ok(AttemptOutcome::Conflict),
             Err(error) => Err(error),
         }
     }
@@ -228,7 +248,7 @@ impl Election {
         self.api.replace(&self.name, &params, &lease).await
     }
 
-    /// Releases the lease if it is still ours.
+    /// Releases the lease if this process still holds it.
     async fn release(&mut self) {
         match timeout(ATTEMPT, self.try_release()).await {
             Ok(Ok(())) => {}
@@ -243,21 +263,14 @@ impl Election {
                 Some(lease) => Some(lease),
                 None => self.api.get_opt(&self.name).await?,
             };
-            let Some(lease) = lease.filter(|lease| View::of(lease).holder == self.me) else {
+            let Some(lease) = lease.filter(|lease| LeaseView::of(lease).holder == self.identity)
+            else {
                 return Ok(());
             };
-            match self
-                .replace(record::released(lease, Timestamp::now()))
-                .await
-            {
-                Err(error) if is_conflict(&error) => {}
+            match self.replace(record::released(lease, clock::now())).await {
+                Err(error) if Conflict::of(&error).is_some() => {}
                 written => return written.map(drop),
             }
         }
     }
-}
-
-/// Whether another process created or changed the lease since we read it.
-fn is_conflict(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 409)
 }

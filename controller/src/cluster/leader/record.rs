@@ -1,13 +1,13 @@
-//! The lease as we write it. Pure.
+//! The lease as this process writes it. Pure.
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::ObjectMeta;
 
-use super::DURATION;
+use super::LEASE_DURATION;
 
-/// A new lease of this name, held by `me`.
+/// Builds a new lease of this name, held by `me`.
 pub(super) fn created(name: &str, me: &str, now: Timestamp) -> Lease {
     let lease = Lease {
         metadata: ObjectMeta {
@@ -16,13 +16,13 @@ pub(super) fn created(name: &str, me: &str, now: Timestamp) -> Lease {
         },
         spec: None,
     };
-    let mut lease = taken(lease, me, now);
+    let mut lease = acquired(lease, me, now);
     spec(&mut lease).lease_transitions = Some(0);
     lease
 }
 
-/// The same lease, held by `me` from now on.
-pub(super) fn taken(lease: Lease, me: &str, now: Timestamp) -> Lease {
+/// Returns the lease, held by `me` from now on.
+pub(super) fn acquired(lease: Lease, me: &str, now: Timestamp) -> Lease {
     let mut lease = renewed(lease, now);
     let spec = spec(&mut lease);
     spec.holder_identity = Some(me.to_owned());
@@ -31,16 +31,16 @@ pub(super) fn taken(lease: Lease, me: &str, now: Timestamp) -> Lease {
     lease
 }
 
-/// The same lease, renewed.
+/// Returns the renewed lease.
 pub(super) fn renewed(mut lease: Lease, now: Timestamp) -> Lease {
     let spec = spec(&mut lease);
-    spec.lease_duration_seconds = i32::try_from(DURATION.as_secs()).ok();
+    spec.lease_duration_seconds = i32::try_from(LEASE_DURATION.as_secs()).ok();
     spec.renew_time = Some(MicroTime(now));
     lease
 }
 
-/// The same lease without a holder, so that the next candidate need not wait. The holder is empty rather than absent,
-/// as Kubernetes' own leader election leaves it.
+/// Returns the lease without a holder, so that the next candidate does not have to wait. The holder is empty rather
+/// than absent, as in client-go's leader election.
 pub(super) fn released(mut lease: Lease, now: Timestamp) -> Lease {
     let spec = spec(&mut lease);
     spec.holder_identity = Some(String::new());

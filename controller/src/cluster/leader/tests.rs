@@ -10,6 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use tokio::task::JoinHandle;
 use tokio::time::{advance, sleep};
 
+use jiff::Timestamp;
+
 use super::*;
 use server::{Link, Server};
 
@@ -22,7 +24,7 @@ struct Process {
     link: Arc<Mutex<Link>>,
     shutdown: CancellationToken,
     acquired: Arc<AtomicBool>,
-    task: JoinHandle<(Ended, Instant)>,
+    task: JoinHandle<(LeadershipEnd, Instant)>,
 }
 
 impl Process {
@@ -39,10 +41,10 @@ impl Process {
         let acquired = Arc::new(AtomicBool::new(false));
         let (token, flag) = (shutdown.clone(), Arc::clone(&acquired));
         let task = tokio::spawn(async move {
-            let ended = candidate
+            let end = candidate
                 .run(token, || flag.store(true, Ordering::Relaxed))
                 .await;
-            (ended, Instant::now())
+            (end, Instant::now())
         });
         Self {
             identity: identity.to_owned(),
@@ -65,7 +67,7 @@ impl Process {
 }
 
 /// Advances time, and checks throughout that at most one of `processes` may write.
-async fn pass(millis: u64, processes: &[&Process]) {
+async fn run_for(millis: u64, processes: &[&Process]) {
     for _ in 0..millis / 10 {
         sleep(Duration::from_millis(10)).await;
         let leaders = processes.iter().filter(|process| process.leads()).count();
@@ -94,15 +96,18 @@ fn foreign(holder: &str, renewed: &str) -> Lease {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_racers_one_wins_whether_it_creates_or_takes() {
+async fn only_one_of_several_candidates_creates_or_acquires_the_lease() {
     for before in [None, Some(foreign("", "2020-01-01T00:00:00Z"))] {
         let server = Server::default();
         server.put(before);
-        let racers: Vec<_> = ["a", "b", "c", "d"]
+        let candidates: Vec<_> = ["a", "b", "c", "d"]
             .map(|name| Process::start(&server, name))
             .into();
-        pass(30_000, &racers.iter().collect::<Vec<_>>()).await;
-        let leaders: Vec<_> = racers.iter().filter(|racer| racer.leads()).collect();
+        run_for(30_000, &candidates.iter().collect::<Vec<_>>()).await;
+        let leaders: Vec<_> = candidates
+            .iter()
+            .filter(|candidate| candidate.leads())
+            .collect();
         assert_eq!(leaders.len(), 1);
         assert_eq!(server.holder().unwrap(), leaders[0].identity);
     }
@@ -113,10 +118,10 @@ async fn leader_renews_the_lease_and_keeps_its_record() {
     let server = Server::default();
     server.put(Some(foreign("", "2020-01-01T00:00:00Z")));
     let leader = Process::start(&server, "a");
-    pass(100, &[]).await;
+    run_for(100, &[]).await;
     let first = spec(&server);
     assert!(leader.leads());
-    pass(60_000, &[&leader]).await;
+    run_for(60_000, &[&leader]).await;
     let now = spec(&server);
     assert!(leader.leads());
     assert_eq!(
@@ -132,7 +137,11 @@ async fn leader_renews_the_lease_and_keeps_its_record() {
                 .acquire_time
     );
     assert!(now.renew_time > first.renew_time);
-    assert_eq!(server.writes(), 1 + 30, "taken once and renewed every 2 s");
+    assert_eq!(
+        server.writes(),
+        1 + 30,
+        "acquired once and renewed every 2 s"
+    );
     assert_eq!(
         server.lease().unwrap().metadata.labels.unwrap()["team"],
         "a"
@@ -140,10 +149,10 @@ async fn leader_renews_the_lease_and_keeps_its_record() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_lease_counts_from_0() {
+async fn new_lease_counts_transitions_from_0() {
     let server = Server::default();
     let _leader = Process::start(&server, "a");
-    pass(100, &[]).await;
+    run_for(100, &[]).await;
     let spec = spec(&server);
     assert_eq!(spec.lease_transitions, Some(0));
     assert!(spec.acquire_time.is_some() && spec.acquire_time == spec.renew_time);
@@ -151,23 +160,23 @@ async fn a_new_lease_counts_from_0() {
 
 /// FW-11, OPS-6
 #[tokio::test(start_paused = true)]
-async fn leader_cut_off_from_the_api_server_gives_up_before_another_leads() {
+async fn leader_cut_off_from_the_api_server_stops_before_another_leads() {
     let server = Server::default();
     let old = Process::start(&server, "a");
-    pass(5000, &[]).await;
+    run_for(5000, &[]).await;
     let new = Process::start(&server, "b");
-    pass(500, &[]).await;
+    run_for(500, &[]).await;
     let cut = Instant::now();
     old.set_link(Link::Silent);
-    pass(12_000, &[&old, &new]).await;
+    run_for(12_000, &[&old, &new]).await;
     assert!(new.leads());
     assert_eq!(spec(&server).lease_transitions, Some(1));
-    let (ended, when) = old.task.await.unwrap();
-    assert_eq!(ended, Ended::Lost);
-    let held = (when - cut).as_millis();
+    let (end, ended_at) = old.task.await.unwrap();
+    assert_eq!(end, LeadershipEnd::Lost);
+    let held = (ended_at - cut).as_millis();
     assert!(
         (5000..=7000).contains(&held),
-        "7 s after its last renewal began: {held}"
+        "7 s after its last renewal started: {held}"
     );
 }
 
@@ -176,68 +185,64 @@ async fn short_api_server_failure_does_not_lose_the_lease() {
     for link in [Link::Silent, Link::Fails(500), Link::Fails(403)] {
         let server = Server::default();
         let leader = Process::start(&server, "a");
-        pass(2500, &[]).await;
+        run_for(2500, &[]).await;
         leader.set_link(link);
-        pass(3500, &[]).await;
+        run_for(3500, &[]).await;
         leader.set_link(Link::Works);
-        pass(30_000, &[]).await;
+        run_for(30_000, &[]).await;
         assert!(leader.leads());
         assert_eq!(spec(&server).lease_transitions, Some(0));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewal_with_a_lost_response_is_recognized_as_ours() {
+async fn renewal_with_a_lost_response_is_recognized_as_own() {
     let server = Server::default();
     let leader = Process::start(&server, "a");
-    pass(2500, &[]).await;
-    leader.set_link(Link::LosesAnswers);
-    pass(3000, &[]).await;
+    run_for(2500, &[]).await;
+    leader.set_link(Link::LosesResponses);
+    run_for(3000, &[]).await;
     leader.set_link(Link::Works);
-    pass(30_000, &[]).await;
+    run_for(30_000, &[]).await;
     assert!(leader.leads());
 }
 
 #[tokio::test(start_paused = true)]
-async fn creation_with_a_lost_response_is_recognized_as_ours() {
+async fn creation_with_a_lost_response_is_recognized_as_own() {
     let server = Server::default();
     let candidate = Process::start(&server, "a");
-    candidate.set_link(Link::LosesAnswers);
-    pass(1000, &[&candidate]).await;
+    candidate.set_link(Link::LosesResponses);
+    run_for(1000, &[&candidate]).await;
     assert_eq!(server.holder().as_deref(), Some("a"));
     assert!(!candidate.leads());
     candidate.set_link(Link::Works);
-    pass(3000, &[]).await;
+    run_for(3000, &[]).await;
     assert!(candidate.leads());
     assert_eq!(spec(&server).lease_transitions, Some(0));
 }
 
 /// OPS-6
 #[tokio::test(start_paused = true)]
-async fn a_leader_whose_lease_another_holds_has_lost_it() {
+async fn leader_loses_the_lease_when_another_process_holds_it() {
     let server = Server::default();
     let leader = Process::start(&server, "a");
-    pass(2500, &[]).await;
+    run_for(2500, &[]).await;
     server.put(Some(foreign("b", "2026-01-01T00:00:00Z")));
-    pass(2500, &[]).await;
+    run_for(2500, &[]).await;
     assert!(!leader.leads());
-    assert_eq!(leader.task.await.unwrap().0, Ended::Lost);
-    assert_eq!(
-        server.holder().as_deref(),
-        Some("b"),
-        "it is not released either"
-    );
+    assert_eq!(leader.task.await.unwrap().0, LeadershipEnd::Lost);
+    assert_eq!(server.holder().as_deref(), Some("b"), "it is not released");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_lease_is_created_again_by_its_holder() {
+async fn deleted_lease_is_recreated_by_its_holder() {
     let server = Server::default();
     let leader = Process::start(&server, "a");
-    pass(1000, &[]).await;
+    run_for(1000, &[]).await;
     let standby = Process::start(&server, "b");
-    pass(2100, &[]).await;
+    run_for(2100, &[]).await;
     server.put(None);
-    pass(30_000, &[&leader, &standby]).await;
+    run_for(30_000, &[&leader, &standby]).await;
     assert!(leader.leads());
     assert_eq!(server.holder().as_deref(), Some("a"));
 }
@@ -247,39 +252,39 @@ async fn a_deleted_lease_is_created_again_by_its_holder() {
 async fn suspended_process_ends_without_a_write() {
     let server = Server::default();
     let leader = Process::start(&server, "a");
-    pass(1000, &[]).await;
+    run_for(1000, &[]).await;
     let writes = server.writes();
     advance(Duration::from_secs(20)).await;
     assert!(!leader.fence.is_open());
-    assert_eq!(leader.task.await.unwrap().0, Ended::Lost);
+    assert_eq!(leader.task.await.unwrap().0, LeadershipEnd::Lost);
     assert_eq!(server.writes(), writes);
 }
 
 /// FW-16
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_stops_frees_the_lease_for_the_next() {
+async fn stopping_leader_releases_the_lease() {
     let server = Server::default();
     let old = Process::start(&server, "a");
-    pass(1000, &[]).await;
+    run_for(1000, &[]).await;
     let new = Process::start(&server, "b");
-    pass(3000, &[]).await;
+    run_for(3000, &[]).await;
     old.shutdown.cancel();
-    pass(1100, &[&old, &new]).await;
-    assert_eq!(old.task.await.unwrap().0, Ended::Released);
+    run_for(1100, &[&old, &new]).await;
+    assert_eq!(old.task.await.unwrap().0, LeadershipEnd::Released);
     assert!(new.leads());
     assert_eq!(spec(&server).lease_transitions, Some(1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_changed_meanwhile_is_released_if_it_is_still_ours() {
-    for (holder, left) in [("a", ""), ("b", "b")] {
+async fn changed_lease_is_released_if_still_held() {
+    for (holder, remaining) in [("a", ""), ("b", "b")] {
         let server = Server::default();
         let leader = Process::start(&server, "a");
-        pass(1000, &[]).await;
+        run_for(1000, &[]).await;
         server.put(Some(foreign(holder, "2026-01-01T00:00:00Z")));
         leader.shutdown.cancel();
-        assert_eq!(leader.task.await.unwrap().0, Ended::Released);
-        assert_eq!(server.holder().as_deref(), Some(left));
+        assert_eq!(leader.task.await.unwrap().0, LeadershipEnd::Released);
+        assert_eq!(server.holder().as_deref(), Some(remaining));
     }
 }
 
@@ -288,23 +293,23 @@ async fn a_lease_that_changed_meanwhile_is_released_if_it_is_still_ours() {
 async fn leader_stopping_without_api_server_does_not_wait_for_it() {
     let server = Server::default();
     let leader = Process::start(&server, "a");
-    pass(1000, &[]).await;
+    run_for(1000, &[]).await;
     leader.set_link(Link::Silent);
-    let stopped = Instant::now();
+    let stopped_at = Instant::now();
     leader.shutdown.cancel();
-    let (ended, when) = leader.task.await.unwrap();
-    assert_eq!(ended, Ended::Released);
-    assert!(when - stopped <= 2 * ATTEMPT);
+    let (end, ended_at) = leader.task.await.unwrap();
+    assert_eq!(end, LeadershipEnd::Released);
+    assert!(ended_at - stopped_at <= 2 * ATTEMPT);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_that_stops_writes_nothing() {
+async fn stopping_follower_writes_nothing() {
     let server = Server::default();
     server.put(Some(foreign("b", "2026-01-01T00:00:00Z")));
     let follower = Process::start(&server, "a");
-    pass(3000, &[]).await;
+    run_for(3000, &[]).await;
     follower.shutdown.cancel();
-    assert_eq!(follower.task.await.unwrap().0, Ended::Released);
+    assert_eq!(follower.task.await.unwrap().0, LeadershipEnd::Released);
     assert!(!follower.acquired.load(Ordering::Relaxed));
     assert_eq!(
         (server.holder().as_deref(), server.writes()),
@@ -313,17 +318,17 @@ async fn a_follower_that_stops_writes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clocks_of_other_machines_do_not_count() {
+async fn clocks_of_other_machines_are_ignored() {
     for renewed in ["1971-01-01T00:00:00Z", "2099-01-01T00:00:00Z"] {
         let server = Server::default();
         let follower = Process::start(&server, "a");
         for _ in 0..5 {
-            server.put(Some(foreign("b", renewed))); // renewed, by whatever clock
-            pass(4000, &[]).await;
+            server.put(Some(foreign("b", renewed))); // renewed, according to any clock
+            run_for(4000, &[]).await;
             assert!(!follower.leads());
         }
-        pass(8000, &[]).await;
-        assert!(follower.leads(), "not renewed any more");
+        run_for(8000, &[]).await;
+        assert!(follower.leads(), "no longer renewed");
     }
 }
 
@@ -334,10 +339,10 @@ async fn candidate_without_permission_keeps_trying() {
     let candidate = Process::start(&server, "a");
     for code in [403, 404, 500] {
         candidate.set_link(Link::Fails(code));
-        pass(20_000, &[]).await;
+        run_for(20_000, &[]).await;
         assert!(!candidate.leads());
     }
     candidate.set_link(Link::Works);
-    pass(2000, &[]).await;
+    run_for(2000, &[]).await;
     assert!(candidate.leads());
 }

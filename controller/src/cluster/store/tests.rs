@@ -4,7 +4,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::json;
 
 use super::Store;
-use crate::record::{Enqueue, Key, OfKind, PodRecord, Projected};
+use crate::record::{Enqueue, Key, PodRecord, Projected, TypedWorkload};
 
 fn pod(name: &str, actor: &str, uid: &str, version: u64, ready: bool) -> Projected<PodRecord> {
     let ready = if ready { "True" } else { "False" };
@@ -15,7 +15,7 @@ fn pod(name: &str, actor: &str, uid: &str, version: u64, ready: bool) -> Project
     serde_json::from_str(&text.to_string()).unwrap()
 }
 
-fn of(actor: &str) -> Enqueue {
+fn enqueue(actor: &str) -> Enqueue {
     Enqueue::Actor(Key::new("ns", actor))
 }
 
@@ -32,18 +32,24 @@ fn names(store: &Store<PodRecord>, actor: &str) -> Vec<String> {
 #[test]
 fn unchanged_record_enqueues_nothing() {
     let store = Store::default();
-    assert_eq!(store.show(&None, &pod("p", "a", "u", 1, false)), [of("a")]);
-    assert_eq!(store.show(&None, &pod("p", "a", "u", 2, false)), []);
-    assert_eq!(store.show(&None, &pod("p", "a", "u", 3, true)), [of("a")]);
+    assert_eq!(
+        store.apply(&None, &pod("p", "a", "u", 1, false)),
+        [enqueue("a")]
+    );
+    assert_eq!(store.apply(&None, &pod("p", "a", "u", 2, false)), []);
+    assert_eq!(
+        store.apply(&None, &pod("p", "a", "u", 3, true)),
+        [enqueue("a")]
+    );
 }
 
 #[test]
 fn object_moved_to_another_actor_enqueues_both() {
     let store = Store::default();
-    store.show(&None, &pod("p", "a", "u", 1, true));
+    store.apply(&None, &pod("p", "a", "u", 1, true));
     assert_eq!(
-        store.show(&None, &pod("p", "b", "u", 2, true)),
-        [of("a"), of("b")]
+        store.apply(&None, &pod("p", "b", "u", 2, true)),
+        [enqueue("a"), enqueue("b")]
     );
     assert_eq!(names(&store, "a"), [""; 0]);
     assert_eq!(names(&store, "b"), ["p"]);
@@ -54,70 +60,70 @@ fn object_moved_to_another_actor_enqueues_both() {
 fn relist_enqueues_actors_of_changed_and_deleted_objects() {
     let store = Store::default();
     for (name, actor) in [("same", "a"), ("changed", "b"), ("gone", "c")] {
-        store.show(&None, &pod(name, actor, name, 1, false));
+        store.apply(&None, &pod(name, actor, name, 1, false));
     }
-    store.relisting(&None);
-    assert_eq!(store.show(&None, &pod("same", "a", "same", 1, false)), []);
+    store.init(&None);
+    assert_eq!(store.apply(&None, &pod("same", "a", "same", 1, false)), []);
     assert_eq!(
-        store.show(&None, &pod("changed", "b", "changed", 5, true)),
-        [of("b")]
+        store.apply(&None, &pod("changed", "b", "changed", 5, true)),
+        [enqueue("b")]
     );
     assert_eq!(
-        store.show(&None, &pod("new", "d", "new", 6, true)),
-        [of("d")]
+        store.apply(&None, &pod("new", "d", "new", 6, true)),
+        [enqueue("d")]
     );
-    assert_eq!(store.relisted(&None), [of("c")]);
+    assert_eq!(store.init_done(&None), [enqueue("c")]);
     assert_eq!(store.len(), 3);
 }
 
 #[test]
 fn relist_of_one_namespace_leaves_the_others_alone() {
     let store = Store::default();
-    store.show(&Some("ns".into()), &pod("p", "a", "u", 1, true));
-    store.relisting(&Some("other".into()));
-    assert_eq!(store.relisted(&Some("other".into())), []);
+    store.apply(&Some("ns".into()), &pod("p", "a", "u", 1, true));
+    store.init(&Some("other".into()));
+    assert_eq!(store.init_done(&Some("other".into())), []);
     assert_eq!(store.len(), 1);
 }
 
 #[test]
 fn write_response_is_kept_until_the_watch_catches_up() {
     let store = Store::default();
-    store.show(&None, &pod("p", "a", "u", 5, false));
-    store.wrote(&pod("p", "a", "u", 8, true));
+    store.apply(&None, &pod("p", "a", "u", 5, false));
+    store.apply_response(&pod("p", "a", "u", 8, true));
     assert_eq!(
-        store.show(&None, &pod("p", "a", "u", 7, false)),
+        store.apply(&None, &pod("p", "a", "u", 7, false)),
         [],
-        "an older event is not news"
+        "an older event changes nothing"
     );
     assert!(store.get(&Key::new("ns", "p")).unwrap().ready);
     assert_eq!(
-        store.show(&None, &pod("p", "a", "u", 8, true)),
+        store.apply(&None, &pod("p", "a", "u", 8, true)),
         [],
-        "our own write is not news either"
+        "neither does the event of the operator's own write"
     );
 }
 
 #[test]
 fn late_write_response_does_not_restore_a_deleted_object() {
     let store = Store::default();
-    store.show(&None, &pod("p", "a", "u", 5, false));
-    store.removed(&None, &pod("p", "a", "u", 9, false));
-    store.wrote(&pod("p", "a", "u", 8, true));
+    store.apply(&None, &pod("p", "a", "u", 5, false));
+    store.delete(&None, &pod("p", "a", "u", 9, false));
+    store.apply_response(&pod("p", "a", "u", 8, true));
     assert!(store.get(&Key::new("ns", "p")).is_none());
 }
 
 #[test]
 fn deletion_of_an_earlier_object_does_not_remove_its_successor() {
     let store = Store::default();
-    store.wrote(&pod("p", "a", "second", 9, true));
-    assert_eq!(store.removed(&None, &pod("p", "a", "first", 8, true)), []);
+    store.apply_response(&pod("p", "a", "second", 9, true));
+    assert_eq!(store.delete(&None, &pod("p", "a", "first", 8, true)), []);
     assert_eq!(
         &*store.get(&Key::new("ns", "p")).unwrap().metadata.uid,
         "second"
     );
     assert_eq!(
-        store.removed(&None, &pod("p", "a", "second", 10, true)),
-        [of("a")]
+        store.delete(&None, &pod("p", "a", "second", 10, true)),
+        [enqueue("a")]
     );
     assert_eq!(names(&store, "a"), [""; 0]);
 }
@@ -126,20 +132,20 @@ fn deletion_of_an_earlier_object_does_not_remove_its_successor() {
 #[test]
 fn namespace_that_is_no_longer_watched_leaves_no_records() {
     let store = Store::default();
-    store.show(&None, &pod("p", "a", "u", 5, true));
+    store.apply(&None, &pod("p", "a", "u", 5, true));
     let all = [None].into();
-    assert_eq!(store.forget_all_but(&all), []);
+    assert_eq!(store.retain_scopes(&all), []);
     let other = [Some("other".into())].into();
-    assert_eq!(store.forget_all_but(&other), [Key::new("ns", "p")]);
+    assert_eq!(store.retain_scopes(&other), [Key::new("ns", "p")]);
     assert_eq!(names(&store, "a"), [""; 0]);
-    store.wrote(&pod("p", "a", "u", 4, true));
-    assert_eq!(store.len(), 1, "a watch that ended has shown nothing");
+    store.apply_response(&pod("p", "a", "u", 4, true));
+    assert_eq!(store.len(), 1, "versions of the ended watch are forgotten");
 }
 
 #[test]
 fn records_are_shared_not_copied() {
     let store = Store::default();
-    store.show(&None, &pod("p", "a", "u", 1, true));
+    store.apply(&None, &pod("p", "a", "u", 1, true));
     let key = Key::new("ns", "p");
     assert!(Arc::ptr_eq(
         &store.get(&key).unwrap(),
@@ -153,13 +159,13 @@ fn write_response_does_not_restore_an_object_of_a_namespace_that_is_no_longer_wa
     let store = Store::default();
     let scope = |name: &str| Some(Arc::from(name));
     for namespace in ["ns", "other"] {
-        store.awaited(&scope(namespace));
+        store.list_pending(&scope(namespace));
     }
     let response = pod("a-1", "a", "1", 7, true);
-    store.wrote(&response);
+    store.apply_response(&response);
     assert_eq!(names(&store, "a"), ["a-1"]);
-    store.forget_all_but(&[scope("other")].into());
-    store.wrote(&response);
+    store.retain_scopes(&[scope("other")].into());
+    store.apply_response(&response);
     assert_eq!(names(&store, "a"), [""; 0]);
 }
 
@@ -170,63 +176,76 @@ fn absence_is_known_once_the_namespace_was_listed() {
     let ns = |name: &str| Some(Arc::from(name));
     let (one, other) = (ns("one"), ns("other"));
     let listed = || (store.is_listed("one"), store.is_listed("other"));
-    assert_eq!((listed(), store.awaits_lists()), ((false, false), false));
-    store.awaited(&one);
-    store.awaited(&other);
-    assert_eq!((listed(), store.awaits_lists()), ((false, false), true));
-    assert!(store.completed(&one), "somebody waits for the first");
-    assert!(!store.completed(&one), "and for no other");
-    assert_eq!((listed(), store.awaits_lists()), ((true, false), true));
-    store.failing(&other);
-    assert_eq!((listed(), store.awaits_lists()), ((true, false), false));
-    assert!(store.completed(&other));
+    assert_eq!(
+        (listed(), store.has_pending_lists()),
+        ((false, false), false)
+    );
+    store.list_pending(&one);
+    store.list_pending(&other);
+    assert_eq!(
+        (listed(), store.has_pending_lists()),
+        ((false, false), true)
+    );
+    assert!(store.list_completed(&one), "the first list is reported");
+    assert!(!store.list_completed(&one), "later lists are not");
+    assert_eq!((listed(), store.has_pending_lists()), ((true, false), true));
+    store.list_failed(&other);
+    assert_eq!(
+        (listed(), store.has_pending_lists()),
+        ((true, false), false)
+    );
+    assert!(store.list_completed(&other));
 
-    store.forget_all_but(&[other.clone()].into());
-    assert_eq!(listed(), (false, true), "it may come back");
-    store.unserved(&other);
+    store.retain_scopes(&[other.clone()].into());
+    assert_eq!(listed(), (false, true), "its list is no longer known");
+    store.kind_removed(&other);
     assert_eq!(listed(), (false, false));
-    store.completed(&None);
+    store.list_completed(&None);
     assert_eq!(listed(), (true, true), "the whole cluster");
 }
 
 /// FIN-2, STA-1: no event would report its deletion, so the record would stay forever.
 #[test]
 fn write_response_for_an_unwatched_object_is_not_stored() {
-    let kept = |labels: serde_json::Value| {
+    let stored = |labels: serde_json::Value| {
         let text = json!({"metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "1", "labels": labels}});
-        let seen: Projected<OfKind<Deployment>> = serde_json::from_str(&text.to_string()).unwrap();
+        let projected: Projected<TypedWorkload<Deployment>> =
+            serde_json::from_str(&text.to_string()).unwrap();
         let store = Store::default();
-        store.wrote(&seen);
+        store.apply_response(&projected);
         store.len()
     };
     assert_eq!(
-        kept(json!({"app.kubernetes.io/managed-by": "asya-operator"})),
+        stored(json!({"app.kubernetes.io/managed-by": "asya-operator"})),
         1
     );
     assert_eq!(
-        kept(json!({"app.kubernetes.io/managed-by": "asya-gateway"})),
+        stored(json!({"app.kubernetes.io/managed-by": "asya-gateway"})),
         0
     );
-    assert_eq!(kept(json!({})), 0);
+    assert_eq!(stored(json!({})), 0);
 }
 
 /// CFG-2, AVL-4
 #[test]
-fn store_is_filled_when_no_first_list_is_to_come() {
+fn store_is_synced_once_no_first_list_is_pending() {
     let store = Store::<PodRecord>::default();
     let (one, other) = (Some(Arc::from("one")), Some(Arc::from("other")));
-    assert!(!store.is_filled(), "nobody has begun");
-    store.awaited(&one);
-    store.awaited(&other);
-    store.completed(&one);
-    assert!(!store.is_filled(), "one is on its way");
-    store.failing(&other);
-    assert!(store.is_filled(), "one namespace holds up no other");
+    assert!(!store.is_synced(), "no list has started");
+    store.list_pending(&one);
+    store.list_pending(&other);
+    store.list_completed(&one);
+    assert!(!store.is_synced(), "one list is pending");
+    store.list_failed(&other);
+    assert!(
+        store.is_synced(),
+        "a failing namespace does not block others"
+    );
 
     let store = Store::<PodRecord>::default();
-    store.awaited(&None);
-    store.failing(&None);
-    assert!(!store.is_filled(), "nothing is known at all");
-    store.completed(&None);
-    assert!(store.is_filled());
+    store.list_pending(&None);
+    store.list_failed(&None);
+    assert!(!store.is_synced(), "no list has completed");
+    store.list_completed(&None);
+    assert!(store.is_synced());
 }

@@ -1,9 +1,9 @@
-//! A watch of Events that does not relist them again and again.
+//! A watch of Events that avoids repeated relists.
 //!
-//! A watch resumes from the last version that it has seen. For other kinds, bookmarks keep that recent. For Events the
-//! API server sends none, since it does not cache them: if no selected Event arrives for five to ten minutes, etcd has
-//! compacted that version, the next watch gets 410 Gone, and kube's watcher lists all Events of the cluster again, from
-//! etcd. Here a list of a single object provides a recent version now and then.
+//! A watch resumes from the last version that it has observed. For other kinds, bookmarks keep that recent. For Events
+//! the API server sends none, since it does not cache them: if no selected Event arrives for five to ten minutes, etcd
+//! has compacted that version, the next watch gets 410 Gone, and kube's watcher lists all Events of the cluster again,
+//! from etcd. This watch reads a recent version from a list of a single object instead.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,12 +18,12 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 /// Age at which a version is refreshed, well below the five minutes after which etcd is compacted.
-const YOUNG: Duration = Duration::from_mins(3);
-/// A watch that has been open for this long has shown everything before a version that was read when it began.
-const SETTLED: Duration = Duration::from_secs(20);
+const VERSION_LIFETIME: Duration = Duration::from_mins(3);
+/// A watch that has been open for this long has delivered everything before a version that was read when it started.
+const STABLE_AFTER: Duration = Duration::from_secs(20);
 
-/// What to list and watch.
-pub struct Asked<S> {
+/// Selects the Events to list and watch.
+pub struct EventWatcher<S> {
     pub api: Api<S>,
     pub fields: Option<String>,
     pub page: u32,
@@ -40,39 +40,39 @@ enum State<S> {
     Listed(Version),
     Watching {
         version: Version,
-        /// A version that was read when the watch began.
-        young: Option<String>,
-        began: Instant,
+        /// A version that was read when the watch started.
+        recent: Option<String>,
+        started: Instant,
         stream: BoxStream<'static, kube::Result<WatchEvent<S>>>,
     },
 }
 
-/// Where a watch resumes, and when that was learned.
+/// The version from which a watch resumes, and when it was observed.
 struct Version {
     text: String,
-    learnt: Instant,
+    received: Instant,
 }
 
 impl Version {
     fn now(text: String) -> Self {
         Self {
             text,
-            learnt: Instant::now(),
+            received: Instant::now(),
         }
     }
 }
 
 /// Yields the same events as kube's watcher.
-pub fn events<S>(asked: Asked<S>) -> impl Stream<Item = Result<Event<S>, Error>> + Send
+pub fn events<S>(watcher: EventWatcher<S>) -> impl Stream<Item = Result<Event<S>, Error>> + Send
 where
     S: Resource + Clone + fmt::Debug + DeserializeOwned + Send + 'static,
 {
-    unfold((asked, State::Start), async |(asked, mut state)| {
+    unfold((watcher, State::Start), async |(watcher, mut state)| {
         loop {
-            let (told, next) = asked.step(state).await;
+            let (event, next) = watcher.step(state).await;
             state = next;
-            if let Some(told) = told {
-                return Some((told, (asked, state)));
+            if let Some(event) = event {
+                return Some((event, (watcher, state)));
             }
         }
     })
@@ -80,7 +80,7 @@ where
 
 type Step<S> = (Option<Result<Event<S>, Error>>, State<S>);
 
-impl<S> Asked<S>
+impl<S> EventWatcher<S>
 where
     S: Resource + Clone + fmt::Debug + DeserializeOwned + Send + 'static,
 {
@@ -116,27 +116,27 @@ where
             State::Listed(version) => self.watch(version).await,
             State::Watching {
                 version,
-                young,
-                began,
+                recent,
+                started,
                 mut stream,
             } => match stream.next().await {
                 Some(Ok(event)) => {
-                    let (told, version) = taken(event, version);
+                    let (event, version) = convert(event, version);
                     let next = match version {
                         Some(version) => State::Watching {
                             version,
-                            young,
-                            began,
+                            recent,
+                            started,
                             stream,
                         },
                         None => State::Start,
                     };
-                    (told, next)
+                    (event, next)
                 }
                 Some(Err(error)) => (Some(Err(Error::WatchFailed(error))), State::Listed(version)),
                 None => {
-                    let young = young.filter(|_| began.elapsed() >= SETTLED);
-                    (None, State::Listed(younger(version, young, began)))
+                    let recent = recent.filter(|_| started.elapsed() >= STABLE_AFTER);
+                    (None, State::Listed(younger(version, recent, started)))
                 }
             },
         }
@@ -172,13 +172,13 @@ where
         match self.api.watch(&parameters, &version.text).await {
             Ok(stream) => {
                 let stream = stream.boxed();
-                let began = Instant::now();
-                let is_old = version.learnt.elapsed() >= YOUNG;
-                let young = if is_old { self.young().await } else { None };
+                let started = Instant::now();
+                let is_old = version.received.elapsed() >= VERSION_LIFETIME;
+                let recent = if is_old { self.recent().await } else { None };
                 let watching = State::Watching {
                     version,
-                    young,
-                    began,
+                    recent,
+                    started,
                     stream,
                 };
                 (None, watching)
@@ -195,17 +195,17 @@ where
         }
     }
 
-    /// The current version. Failing to read it costs only a relist.
-    async fn young(&self) -> Option<String> {
-        // No selector: with one, the API server would read all Events to find one that matches.
+    /// Reads the current version. A failure costs only a relist.
+    async fn recent(&self) -> Option<String> {
+        // Without a selector: the API server would read all Events to find one that matches.
         let one = ListParams::default().limit(1);
         let list = self.api.list_metadata(&one).await.ok()?;
         list.metadata.resource_version
     }
 }
 
-/// What an event of the watch reports, and where to resume; `None` means relist.
-fn taken<S: Resource>(
+/// Converts a watch event. Returns the version from which to resume; `None` means relist.
+fn convert<S: Resource>(
     event: WatchEvent<S>,
     version: Version,
 ) -> (Option<Result<Event<S>, Error>>, Option<Version>) {
@@ -224,19 +224,19 @@ fn taken<S: Resource>(
         }
         WatchEvent::Error(status) => {
             let gone = status.code == 410;
-            let told = Err(Error::WatchError(status.boxed()));
-            (Some(told), Some(version).filter(|_| !gone))
+            let item = Err(Error::WatchError(status.boxed()));
+            (Some(item), Some(version).filter(|_| !gone))
         }
     }
 }
 
-/// The newer of the last version that was seen and one that was read.
-fn younger(version: Version, young: Option<String>, asked: Instant) -> Version {
+/// The newer one of the last observed version and one that was read.
+fn younger(version: Version, recent: Option<String>, read_at: Instant) -> Version {
     let number = |text: &str| text.parse::<u64>().ok();
-    match young {
+    match recent {
         Some(text) if number(&text) > number(&version.text) => Version {
             text,
-            learnt: asked,
+            received: read_at,
         },
         _ => version,
     }

@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use asya_process::metrics::Exposed;
+use asya_process::metrics::ExposedMetrics;
 use http::{Request, Response, StatusCode};
 use kube::Client;
 use kube::client::Body;
@@ -13,11 +13,11 @@ use super::*;
 use crate::record::ConfigMapRecord;
 use crate::telemetry::health::Readiness;
 
-/// A server that refuses and counts all requests.
-fn refusing(asked: &Arc<AtomicUsize>) -> Client {
-    let asked = Arc::clone(asked);
+/// A server that rejects and counts all requests.
+fn rejecting(requests: &Arc<AtomicUsize>) -> Client {
+    let requests = Arc::clone(requests);
     let server = tower::service_fn(move |_: Request<Body>| {
-        asked.fetch_add(1, Ordering::Relaxed);
+        requests.fetch_add(1, Ordering::Relaxed);
         let text = r#"{"status": "Failure", "code": 403, "message": "no", "reason": "Forbidden"}"#;
         let mut response = Response::new(Body::from(text.as_bytes().to_vec()));
         *response.status_mut() = StatusCode::FORBIDDEN;
@@ -26,8 +26,8 @@ fn refusing(asked: &Arc<AtomicUsize>) -> Client {
     Client::new(server, "default")
 }
 
-/// A server with one object, which refuses the first watches.
-fn server(refusals: usize, watches: &Arc<AtomicUsize>) -> Client {
+/// A server with one object, which rejects the first watches.
+fn server(rejections: usize, watches: &Arc<AtomicUsize>) -> Client {
     let watches = Arc::clone(watches);
     let server = tower::service_fn(move |request: Request<Body>| {
         let watching = request
@@ -40,7 +40,7 @@ fn server(refusals: usize, watches: &Arc<AtomicUsize>) -> Client {
             0
         };
         async move {
-            if watching && number >= refusals {
+            if watching && number >= rejections {
                 pending::<()>().await;
             }
             let (status, text) = if watching {
@@ -68,7 +68,7 @@ fn watch(server: Client, readiness: &Readiness) -> Watch<ConfigMapRecord> {
         scope: None,
         selector: Selector::default(),
         served: None,
-        store: Arc::new(Store::<ConfigMapRecord>::default()),
+        sink: Arc::new(Store::<ConfigMapRecord>::default()),
         gate: readiness.gate("watch ConfigMap"),
         metrics: Arc::new(Metrics::new()),
     }
@@ -79,35 +79,36 @@ fn watch(server: Client, readiness: &Readiness) -> Watch<ConfigMapRecord> {
 async fn unserved_kind_does_not_block_readiness_and_is_watched_while_served() {
     let (watches, readiness) = (Arc::new(AtomicUsize::new(0)), Readiness::default());
     let (serve, served) = watch::channel(false);
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut enqueued) = tokio::sync::mpsc::unbounded_channel();
     let store = Arc::new(Store::<ConfigMapRecord>::default());
     let watch = Watch {
         served: Some(served),
-        store: store.clone(),
+        sink: store.clone(),
         ..watch(server(0, &watches), &readiness)
     };
-    tokio::spawn(watch.run(move |concerns| tell.send(concerns).unwrap()));
-    let mut heard = async || {
-        let next = timeout(Duration::from_mins(1), told.recv()).await;
-        next.expect("nothing is told").expect("it goes on")
+    tokio::spawn(watch.run(move |affected| sender.send(affected).unwrap()));
+    let mut next_enqueued = async || {
+        let next = timeout(Duration::from_mins(1), enqueued.recv()).await;
+        next.expect("something is enqueued")
+            .expect("the watch is running")
     };
-    readiness.reached().await;
+    readiness.all_ready().await;
     assert_eq!((watches.load(Ordering::Relaxed), store.len()), (0, 0));
 
     for _ in 0..2 {
         serve.send_replace(true);
-        assert!(!store.is_listed("ns"), "nothing can be concluded yet");
-        heard().await;
-        assert_eq!(store.len(), 1, "the object is there");
-        let complete = heard().await;
+        assert!(!store.is_listed("ns"), "the list is not complete yet");
+        next_enqueued().await;
+        assert_eq!(store.len(), 1, "the object is stored");
+        let complete = next_enqueued().await;
         assert!(
-            matches!(complete, Enqueue::Everybody),
-            "who waited for the list hears of it: {complete:?}"
+            matches!(complete, Enqueue::AllActors),
+            "actors that waited for the list are enqueued: {complete:?}"
         );
         assert!(store.is_listed("ns"));
         serve.send_replace(false);
-        heard().await;
-        assert_eq!(store.len(), 0, "it went with its kind");
+        next_enqueued().await;
+        assert_eq!(store.len(), 0, "the object is dropped with its kind");
         assert_eq!(readiness.pending(), Vec::<String>::new());
     }
 }
@@ -131,22 +132,22 @@ async fn watch_failing_after_its_list_stays_ready_and_recovers_when_quiet() {
         assert!(!running.is_finished());
     }
     assert_eq!(readiness.pending(), Vec::<String>::new());
-    assert!(healthy(0), "a failure was not told");
+    assert!(healthy(0), "a failure is not reported");
     tokio::time::sleep(QUIET).await;
-    assert!(healthy(1), "a quiet watch counts as failing");
+    assert!(healthy(1), "a quiet watch is reported as failing");
     assert_eq!(
         watches.load(Ordering::Relaxed),
         4,
-        "the watch was begun anew"
+        "the watch was not restarted"
     );
     running.abort();
 }
 
 /// FW-12
 #[tokio::test(start_paused = true)]
-async fn refused_list_backs_off_and_never_counts_as_healthy() {
-    let (asked, readiness) = (Arc::new(AtomicUsize::new(0)), Readiness::default());
-    let watch = watch(refusing(&asked), &readiness);
+async fn rejected_list_backs_off_and_never_counts_as_healthy() {
+    let (requests, readiness) = (Arc::new(AtomicUsize::new(0)), Readiness::default());
+    let watch = watch(rejecting(&requests), &readiness);
     let metrics = Arc::clone(&watch.metrics);
     let running = tokio::spawn(watch.run(|_| {}));
     let unhealthy = r#"asya_operator_watch_healthy{kind="ConfigMap"} 0"#;
@@ -155,29 +156,32 @@ async fn refused_list_backs_off_and_never_counts_as_healthy() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let text = metrics.text().unwrap();
         assert!(
-            asked.load(Ordering::Relaxed) == 0 || text.contains(unhealthy),
+            requests.load(Ordering::Relaxed) == 0 || text.contains(unhealthy),
             "{text}"
         );
     }
     // Six until the backoff reaches its maximum, then one every 15 to 30 s.
-    let asked = asked.load(Ordering::Relaxed);
-    assert!((14..=27).contains(&asked), "{asked} lists in five minutes");
+    let requests = requests.load(Ordering::Relaxed);
+    assert!(
+        (14..=27).contains(&requests),
+        "{requests} lists in five minutes"
+    );
     assert!(!running.is_finished());
     running.abort();
 }
 
 /// FW-12
 #[test]
-fn missing_rbac_rule_of_a_refused_watch_is_named() {
-    let refused = |code| kube::core::Status::failure("no", "Forbidden").with_code(code);
+fn missing_rbac_rule_of_a_forbidden_watch_is_named() {
+    let forbidden = |code| kube::core::Status::failure("no", "Forbidden").with_code(code);
     let rule = r#"{apiGroups: [""], resources: ["configmaps"], verbs: [get, list, watch]}"#;
-    for (error, wanted) in [
+    for (error, expected) in [
         (
-            Error::InitialListFailed(kube::Error::Api(refused(403).boxed())),
+            Error::InitialListFailed(kube::Error::Api(forbidden(403).boxed())),
             Some(rule),
         ),
         (
-            Error::WatchStartFailed(kube::Error::Api(refused(403).boxed())),
+            Error::WatchStartFailed(kube::Error::Api(forbidden(403).boxed())),
             Some(rule),
         ),
         (
@@ -190,6 +194,6 @@ fn missing_rbac_rule_of_a_refused_watch_is_named() {
         ),
     ] {
         let named = missing_rule::<ConfigMapRecord>(&error);
-        assert_eq!(named.as_deref(), wanted, "{error}");
+        assert_eq!(named.as_deref(), expected, "{error}");
     }
 }

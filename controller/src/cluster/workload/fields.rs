@@ -1,38 +1,38 @@
-//! Takes over the fields that kubectl or Helm own on our workloads, so that our next apply removes those that we do not
-//! send (FW-22).
+//! Takes over the fields that kubectl or Helm own on the operator's workloads, so that the next apply removes those
+//! that it does not contain (FW-22).
 
 use asya_shared::names::manager;
 use serde_json::{Map, Value, json};
 
 use crate::record::is_tool;
 
-/// `metadata.managedFields` with the entries of tools merged into ours; `None` when there are none.
+/// Merges the entries of tools in `metadata.managedFields` into the operator's; `None` if there are none.
 ///
-/// The number of replicas is left out: whatever scales the workload keeps doing so (WRK-3).
+/// Excludes the number of replicas, so that whatever scales the workload keeps doing so (WRK-3).
 pub fn reclaimed(entries: &[Value]) -> Option<Vec<Value>> {
-    let (theirs, mut kept): (Vec<&Value>, Vec<&Value>) =
-        entries.iter().partition(|entry| is_of_a_tool(entry));
-    if theirs.is_empty() {
+    let (of_tools, mut kept): (Vec<&Value>, Vec<&Value>) =
+        entries.iter().partition(|entry| is_tool_entry(entry));
+    if of_tools.is_empty() {
         return None;
     }
-    let ours = kept.iter().position(|entry| is_ours(entry));
-    let mut ours = ours.map_or_else(
+    let own = kept.iter().position(|entry| is_ours(entry));
+    let mut own = own.map_or_else(
         || json!({"manager": manager::WORKLOAD, "operation": "Apply", "apiVersion": "apps/v1", "fieldsType": "FieldsV1"}),
         |index| kept.remove(index).clone(),
     );
-    let mut fields = ours["fieldsV1"].as_object().cloned().unwrap_or_default();
-    for entry in theirs {
+    let mut fields = own["fieldsV1"].as_object().cloned().unwrap_or_default();
+    for entry in of_tools {
         let mut taken = entry["fieldsV1"].as_object().cloned().unwrap_or_default();
         if let Some(spec) = taken.get_mut("f:spec").and_then(Value::as_object_mut) {
             spec.remove("f:replicas");
         }
         unite(&mut fields, taken);
     }
-    ours["fieldsV1"] = Value::Object(fields);
-    Some(kept.into_iter().cloned().chain([ours]).collect())
+    own["fieldsV1"] = Value::Object(fields);
+    Some(kept.into_iter().cloned().chain([own]).collect())
 }
 
-fn is_of_a_tool(entry: &Value) -> bool {
+fn is_tool_entry(entry: &Value) -> bool {
     let manager = entry["manager"].as_str().unwrap_or_default();
     is_tool(manager) && is_of_the_object(entry)
 }
@@ -43,17 +43,17 @@ fn is_ours(entry: &Value) -> bool {
         && is_of_the_object(entry)
 }
 
-/// Fields that were written through a subresource are not in the object's own set.
+/// Fields written through a subresource are not in the object's own field set.
 fn is_of_the_object(entry: &Value) -> bool {
     entry["subresource"].as_str().unwrap_or_default().is_empty()
 }
 
-/// Merges two sets of fields, which are trees without values.
+/// Merges two field sets, which are trees without values.
 fn unite(into: &mut Map<String, Value>, other: Map<String, Value>) {
-    for (step, below) in other {
+    for (step, children) in other {
         let slot = into.entry(step).or_insert_with(|| json!({}));
-        if let (Value::Object(slot), Value::Object(below)) = (slot, below) {
-            unite(slot, below);
+        if let (Value::Object(slot), Value::Object(children)) = (slot, children) {
+            unite(slot, children);
         }
     }
 }
@@ -87,7 +87,7 @@ mod tests {
             ),
             scale.clone(),
         ];
-        let ours =
+        let merged =
             json!({"f:spec": {"f:a": {}, "f:b": {}}, "f:metadata": {"f:labels": {"f:c": {}}}});
         assert_eq!(
             reclaimed(&entries).unwrap(),
@@ -95,19 +95,19 @@ mod tests {
                 controller,
                 restart,
                 scale,
-                entry("asya-operator/workload", "Apply", &ours)
+                entry("asya-operator/workload", "Apply", &merged)
             ]
         );
     }
 
     /// FW-22
     #[test]
-    fn own_entry_is_created_before_our_first_apply() {
+    fn own_entry_is_created_if_nothing_was_applied_yet() {
         let entries = [entry("helm", "Update", &json!({"f:spec": {"f:b": {}}}))];
         let all = reclaimed(&entries).unwrap();
         assert_eq!(all.len(), 1);
         assert!(is_ours(&all[0]));
         assert_eq!(all[0]["fieldsV1"], json!({"f:spec": {"f:b": {}}}));
-        assert_eq!(reclaimed(&all), None, "once is enough");
+        assert_eq!(reclaimed(&all), None, "nothing is left to take over");
     }
 }

@@ -1,4 +1,4 @@
-//! Immutable fields in which a workload differs from what is wanted (FW-22).
+//! Immutable fields in which a workload differs from its desired state (FW-22).
 
 use asya_shared::api::WorkloadKind;
 use serde_json::Value;
@@ -6,8 +6,8 @@ use serde_json::Value;
 /// Path of the selector: pods that it does not match cannot be adopted.
 pub const SELECTOR: &str = "spec.selector";
 
-/// Paths of the immutable fields of `wanted` that `live` has otherwise.
-pub fn differences(kind: WorkloadKind, wanted: &Value, live: &Value) -> Vec<String> {
+/// Paths of the immutable fields in which `live` differs from `desired`.
+pub fn differences(kind: WorkloadKind, desired: &Value, live: &Value) -> Vec<String> {
     let fields: &[&str] = match kind {
         WorkloadKind::Deployment => &["selector"],
         WorkloadKind::StatefulSet => &[
@@ -17,26 +17,26 @@ pub fn differences(kind: WorkloadKind, wanted: &Value, live: &Value) -> Vec<Stri
             "volumeClaimTemplates",
         ],
     };
-    let differs = |field: &&&str| !holds(&live["spec"][**field], &wanted["spec"][**field]);
+    let differs = |field: &&&str| !holds(&live["spec"][**field], &desired["spec"][**field]);
     let differing = fields.iter().filter(differs);
     differing.map(|field| format!("spec.{field}")).collect()
 }
 
-/// Whether `live` holds everything wanted; additions by the API server do not count.
-fn holds(live: &Value, wanted: &Value) -> bool {
-    match (live, wanted) {
+/// Whether `live` contains everything in `desired`; additions by the API server are ignored.
+fn holds(live: &Value, desired: &Value) -> bool {
+    match (live, desired) {
         (_, Value::Null) => true,
-        (Value::Object(live), Value::Object(wanted)) => wanted
+        (Value::Object(live), Value::Object(desired)) => desired
             .iter()
-            .all(|(key, wanted)| holds(live.get(key).unwrap_or(&Value::Null), wanted)),
-        (Value::Array(live), Value::Array(wanted)) => {
-            live.len() == wanted.len()
+            .all(|(key, desired)| holds(live.get(key).unwrap_or(&Value::Null), desired)),
+        (Value::Array(live), Value::Array(desired)) => {
+            live.len() == desired.len()
                 && live
                     .iter()
-                    .zip(wanted)
-                    .all(|(live, wanted)| holds(live, wanted))
+                    .zip(desired)
+                    .all(|(live, desired)| holds(live, desired))
         }
-        _ => live == wanted,
+        _ => live == desired,
     }
 }
 
@@ -49,30 +49,30 @@ mod tests {
     /// FW-22
     #[test]
     fn only_immutable_differences_are_reported() {
-        let wanted = json!({"spec": {
+        let desired = json!({"spec": {
             "replicas": 2,
             "serviceName": "a",
             "podManagementPolicy": "Parallel",
             "selector": {"matchLabels": {"app": "a"}},
             "volumeClaimTemplates": [{"metadata": {"name": "d"}, "spec": {"accessModes": ["ReadWriteOnce"]}}],
         }});
-        let mut live = wanted.clone();
+        let mut live = desired.clone();
         live["spec"]["replicas"] = json!(5);
         live["spec"]["volumeClaimTemplates"][0]["spec"]["volumeMode"] = json!("Filesystem");
-        let found = |live: &Value| differences(WorkloadKind::StatefulSet, &wanted, live);
+        let differing = |live: &Value| differences(WorkloadKind::StatefulSet, &desired, live);
         assert!(
-            found(&live).is_empty(),
-            "defaults and replicas do not count"
+            differing(&live).is_empty(),
+            "defaults and replicas are ignored"
         );
         live["spec"]["serviceName"] = json!("b");
         live["spec"]["podManagementPolicy"] = json!("OrderedReady");
         assert_eq!(
-            found(&live),
+            differing(&live),
             ["spec.serviceName", "spec.podManagementPolicy"]
         );
         live["spec"]["selector"]["matchLabels"]["app"] = json!("c");
         assert_eq!(
-            differences(WorkloadKind::Deployment, &wanted, &live),
+            differences(WorkloadKind::Deployment, &desired, &live),
             [SELECTOR]
         );
     }

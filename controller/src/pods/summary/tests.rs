@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Pods, message};
 use crate::reconcile::tests::fixtures::record;
-use crate::record::{Class, PodRecord};
+use crate::record::{PodRecord, ProblemClass};
 
 fn now() -> Timestamp {
     "2026-01-01T01:00:00Z".parse().unwrap()
@@ -48,15 +48,15 @@ fn finished_and_terminating_pods_and_past_restarts_do_not_count() {
     let restarted = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
         "containerStatuses": [{"name": "asya-runtime", "restartCount": 40, "state": {"running": {}},
             "lastState": {"terminated": {"exitCode": 1, "finishedAt": ago(5)}}}]});
-    let leaving = json!({"deletionTimestamp": ago(3)});
+    let terminating = json!({"deletionTimestamp": ago(3)});
     let counts = count(&[
         pod("ready", &json!({}), &ready()),
         pod("restarted", &json!({}), &restarted),
         pod("evicted", &json!({}), &evicted),
         pod("done", &json!({}), &json!({"phase": "Succeeded"})),
         pod(
-            "leaving",
-            &leaving,
+            "terminating",
+            &terminating,
             &waiting("asya-runtime", "CrashLoopBackOff"),
         ),
     ]);
@@ -64,7 +64,7 @@ fn finished_and_terminating_pods_and_past_restarts_do_not_count() {
         (counts.current_ready, counts.failing, counts.pending),
         (2, 0, 0)
     );
-    assert_eq!((counts.leaving, counts.existing), (1, 3));
+    assert_eq!((counts.terminating, counts.existing), (1, 3));
     assert_eq!(counts.failure, None);
 }
 
@@ -80,7 +80,7 @@ fn error_exit_counts_for_ten_minutes() {
     let fresh = exited(590);
     assert_eq!(
         fresh.failure.as_ref().map(|(problem, _)| problem.class),
-        Some(Class::SidecarError)
+        Some(ProblemClass::SidecarError)
     );
     assert_eq!(
         fresh.failure_ends,
@@ -95,12 +95,12 @@ fn error_exit_counts_for_ten_minutes() {
 
 /// STA-2, STA-3
 #[test]
-fn first_class_wins_among_error_exits_as_long_as_it_counts() {
+fn highest_class_of_recent_error_exits_is_reported() {
     let exited = |name: &str, seconds| {
         json!({"name": name, "state": {"running": {}},
             "lastState": {"terminated": {"exitCode": 2, "reason": "Error", "finishedAt": ago(seconds)}}})
     };
-    let told = |runtime| {
+    let failure = |runtime| {
         let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}],
             "containerStatuses": [exited("asya-sidecar", 5), exited("asya-runtime", runtime)]});
         let counts = count(&[pod("p", &json!({}), &status)]);
@@ -109,16 +109,16 @@ fn first_class_wins_among_error_exits_as_long_as_it_counts() {
     };
     let ends = |seconds| Some(now() + SignedDuration::from_secs(seconds));
     assert_eq!(
-        told(590),
-        (Some(Class::RuntimeError), ends(10)),
-        "the sidecar's exit is later, but of a later class"
+        failure(590),
+        (Some(ProblemClass::RuntimeError), ends(10)),
+        "the sidecar's exit is newer, but of a lower class"
     );
-    assert_eq!(told(601), (Some(Class::SidecarError), ends(595)));
+    assert_eq!(failure(601), (Some(ProblemClass::SidecarError), ends(595)));
 }
 
 /// STA-3
 #[test]
-fn first_class_of_all_pods_wins_then_the_smallest_name() {
+fn highest_class_then_the_smallest_name_is_reported() {
     let counts = count(&[
         pod(
             "z",
@@ -142,7 +142,7 @@ fn first_class_of_all_pods_wins_then_the_smallest_name() {
 
 /// STA-3, STA-4
 #[test]
-fn only_pods_of_the_current_template_decide_a_failure() {
+fn only_pods_of_the_current_template_cause_a_failure() {
     let old = json!({"annotations": {"asya.sh/template-hash": "older"}});
     let counts = count(&[
         pod(
@@ -160,7 +160,7 @@ fn only_pods_of_the_current_template_decide_a_failure() {
     assert_eq!(counts.failure, None);
     assert_eq!(
         (
-            counts.old,
+            counts.outdated,
             counts.current_ready,
             counts.failing,
             counts.pending
@@ -179,6 +179,6 @@ fn unschedulable_pod_is_pending_not_failing() {
     assert_eq!((counts.failing, counts.pending), (0, 1));
     assert_eq!(
         counts.failure.map(|(problem, _)| problem.class),
-        Some(Class::PendingResources)
+        Some(ProblemClass::PendingResources)
     );
 }

@@ -1,157 +1,86 @@
-//! Reconciles a binding: its queue, runtime script, injection, rollout and scaling.
+//! Reconciles a binding: its runtime script, injection, rollout and scaling.
 
-use super::queue::ensure_queue;
-use super::roll::roll;
+use super::autoscaler_handoff::write_handoff;
+use super::contention::record_scaling;
+use super::probe::probe_and_roll;
 use super::template::template;
-use super::{claim, contention, parent, probe, scaling, wake};
+use super::{foreign_fields, scale_from_zero, scaling};
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::contention::contest::FieldDecision;
-use crate::reconcile::model::outcome::Ensured;
-use crate::reconcile::plan::claim::Claiming;
-use crate::reconcile::plan::decision::{Bind, ContestedFields};
+use crate::reconcile::model::outcome::{LiveOutcome, QueueState};
+use crate::reconcile::plan::autoscaler_handoff::HandoffStep;
+use crate::reconcile::plan::decision::Bind;
 use crate::reconcile::plan::order::template_is_due;
-use crate::reconcile::plan::probe::{ProbeInputs, Probing};
-use crate::reconcile::plan::roll::facts::Rolling;
-use crate::reconcile::plan::roll::inputs::RollInputs;
-use crate::reconcile::plan::wake::Waking;
-use crate::record::{ActorRecord, Key};
+use crate::reconcile::plan::scale_from_zero::ScaleFromZeroStep;
+use crate::record::ActorRecord;
 
-/// Executes the plan of a live binding.
+/// Executes the plan of a live binding whose queue is in this state.
 pub(super) async fn bind(
     context: &Context,
     actor: &ActorRecord,
     plan: Box<Bind>,
-) -> Result<Ensured, Error> {
+    queue: QueueState,
+) -> Result<LiveOutcome, Error> {
     let key = &actor.metadata.key;
-    if plan.frees_slot {
-        context.rollout_slots.forget(key);
+    let mut live_outcome = plan.initial;
+    if plan.queue.is_none() {
+        return Ok(live_outcome);
     }
-    let mut ensured = plan.before;
-    let Some(desired) = &plan.desired else {
-        return Ok(ensured);
-    };
-    let began = (plan.began, plan.recreates_queue);
-    ensured.queue = ensure_queue(context, (actor, desired), plan.queue, began).await;
-    let probing = (&plan.probe_inputs, plan.probe);
-    let rolling = plan.roll.zip(plan.roll_inputs);
-    if plan.done_once {
-        probe_and_roll(context, actor, probing, (rolling, None), &mut ensured).await?;
-        return Ok(ensured);
-    }
-    if let Some(workload) = &plan.mark {
-        parent::mark(context, key, workload).await?;
-    }
-    let script = context.runtime.ensure(&context.config_maps, &key.namespace);
-    match script.await {
-        Ok(()) => {
-            ensured.bindable = ensured.queue.is_usable();
-            if template_is_due(&plan.template, &ensured) {
-                let step = (plan.template, plan.template_inputs);
-                ensured.templated = Box::new(template(context, key, step).await?);
-            }
-            if ensured.bindable {
-                let writes = plan.claim.as_ref().and_then(Claiming::writes);
-                let step = (rolling, writes);
-                probe_and_roll(context, actor, probing, step, &mut ensured).await?;
-            }
+    live_outcome.queue = queue;
+    if !plan.once_completed {
+        if let Some(workload) = &plan.actor_annotation {
+            foreign_fields::annotate_with_actor(context, key, workload).await?;
         }
-        Err(refused) => ensured.fault = Some(refused.fault()?),
+        let script = &context.runtime_script;
+        let script = script.ensure(&context.config_maps, &key.namespace).await;
+        match script {
+            Ok(()) => {
+                live_outcome.bindable = live_outcome.queue.is_usable();
+                if template_is_due(&plan.template, &live_outcome) {
+                    let step = (plan.template, plan.template_inputs);
+                    live_outcome.template = Box::new(template(context, key, step).await?);
+                }
+            }
+            Err(refused) => live_outcome.fault = Some(refused.fault()?),
+        }
+    }
+    if plan.once_completed || live_outcome.bindable {
+        let probe_step = (&plan.probe_inputs, plan.probe);
+        let handoff = plan.handoff.as_ref().and_then(HandoffStep::value_to_write);
+        let step = (plan.roll.zip(plan.roll_inputs), handoff);
+        probe_and_roll(context, actor, probe_step, step, &mut live_outcome).await?;
+    }
+    if plan.once_completed {
+        return Ok(live_outcome);
     }
     if let Some(step) = plan.scaling {
         let settings = scaling::ensure_settings(context, &plan.scaling_children).await?;
         let step = (step, &plan.scaling_children);
-        let scaled = scaling::scale(context, step, (settings, true), &mut ensured).await;
-        let decisions = (plan.contest, plan.replicas);
+        let scaled = scaling::scale(context, step, (settings, true), &mut live_outcome).await;
+        let decisions = (plan.scaled_object_contention, plan.replicas_contention);
         match scaled {
             Ok(()) => {
-                record_scaling(context, key, (&plan.contested, decisions), &mut ensured).await?;
+                let contested = (&plan.contested, decisions);
+                record_scaling(context, contested, &mut live_outcome).await?;
             }
-            Err(error) => ensured.interrupted = Some(Box::new(error)),
+            Err(error) => live_outcome.interrupted = Some(Box::new(error)),
         }
     }
-    if let Some(claiming) = plan.claim.filter(|_| ensured.bindable) {
-        write_claim(context, key, (claiming, &plan.contested), &mut ensured).await?;
+    if let Some(handoff) = plan.handoff.filter(|_| live_outcome.bindable) {
+        let handoff = (handoff, &plan.contested);
+        write_handoff(context, &key.namespace, handoff, &mut live_outcome).await?;
     }
-    match &plan.wake {
-        Some(Waking::Now(wake)) => {
-            if let Err(refused) = wake::wake(context, &key.namespace, wake).await {
+    match &plan.scale_from_zero {
+        Some(ScaleFromZeroStep::Now(scale_up)) => {
+            let scaled = scale_from_zero::scale_up(context, &key.namespace, scale_up).await;
+            if let Err(refused) = scaled {
                 let fault = refused.fault()?;
-                ensured.fault = ensured.fault.or(Some(fault));
-                ensured.asleep = true;
+                live_outcome.fault = live_outcome.fault.or(Some(fault));
+                live_outcome.awaits_scale_up = true;
             }
         }
-        Some(Waking::Later) => ensured.asleep = true,
+        Some(ScaleFromZeroStep::Later) => live_outcome.awaits_scale_up = true,
         None => {}
     }
-    Ok(ensured)
-}
-
-/// Makes the dry run that is due, and the rollout step that it allows.
-async fn probe_and_roll(
-    context: &Context,
-    actor: &ActorRecord,
-    (inputs, probing): (&ProbeInputs, Probing),
-    (rolling, claim): (Option<(Rolling, RollInputs)>, Option<bool>),
-    ensured: &mut Ensured,
-) -> Result<(), Error> {
-    let (rolling, roll_inputs) = rolling.unzip();
-    let planned = (inputs, probing, rolling);
-    let key = &actor.metadata.key;
-    let probed = Box::pin(probe::probe(context, key, planned, ensured)).await?;
-    let rolled = match (probed, roll_inputs) {
-        (Some(Err(rolled)), _) => rolled,
-        (Some(Ok(rolling)), Some(inputs)) => {
-            let with_roll = claim.filter(|_| rolling != Rolling::Rest);
-            roll(context, actor, (rolling, inputs), with_roll).await?
-        }
-        (None, _) | (_, None) => return Ok(()),
-    };
-    *ensured.rolled = rolled;
-    Ok(())
-}
-
-/// Records contention over the `ScaledObject`, after scaling was reconciled, and over the target's replicas.
-async fn record_scaling(
-    context: &Context,
-    actor: &Key,
-    (fields, (scaled_object, replicas)): (
-        &ContestedFields,
-        (Option<FieldDecision>, Option<FieldDecision>),
-    ),
-    ensured: &mut Ensured,
-) -> Result<(), Error> {
-    let Some(decision) = scaled_object else {
-        return Ok(());
-    };
-    let mut applied = ensured.applied.iter();
-    let written = applied.any(|it| it.kind == "ScaledObject");
-    let field = (&fields.scaled_object, decision, written);
-    contention::record(context, actor, field, ensured).await?;
-    if let Some((field, decision)) = fields.replicas.as_ref().zip(replicas) {
-        contention::record(context, actor, (field, decision, false), ensured).await?;
-    }
-    Ok(())
-}
-
-/// Writes or gives up the claim, and records contention over it.
-async fn write_claim(
-    context: &Context,
-    actor: &Key,
-    (claiming, fields): (Claiming, &ContestedFields),
-    ensured: &mut Ensured,
-) -> Result<(), Error> {
-    let field = &fields.claim;
-    let written = match (claiming.writes(), field.owner()) {
-        (Some(is_made), Some(owner)) => {
-            claim::write(context, &actor.namespace, (owner, is_made), ensured).await?
-        }
-        _ => false,
-    };
-    match claiming {
-        Claiming::GiveUp => Ok(()),
-        Claiming::Wanted(decision) => {
-            contention::record(context, actor, (field, decision, written), ensured).await
-        }
-    }
+    Ok(live_outcome)
 }

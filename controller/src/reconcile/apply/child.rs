@@ -15,7 +15,7 @@ use crate::reconcile::plan::child::{
 };
 use crate::record::{AppliedRecord, Key, LastApplied, Metadata};
 
-/// Creates or updates a child as planned, but deletes nothing. Returns the object, with its inventory entry, if it was
+/// Creates or updates a child as planned; never deletes it. Returns the object and its inventory entry if it was
 /// applied.
 pub(super) async fn apply_child<R>(
     objects: &Objects<R>,
@@ -26,24 +26,24 @@ where
     R::Kind: Resource<Scope = NamespaceResourceScope>,
 {
     let key = &child.key;
-    let (update, wanted) = match &child.action {
+    let (update, desired) = match &child.action {
         ChildAction::None | ChildAction::Delete(_) => return Ok(None),
-        ChildAction::Update(update, wanted) => {
-            objects.may_apply(key).await?;
-            (update.clone(), wanted)
+        ChildAction::Update(update, desired) => {
+            objects.check_applier(key).await?;
+            (update.clone(), desired)
         }
-        ChildAction::Create(wanted) => {
-            objects.may_apply(key).await?;
-            let rejection = match objects.create(key, R::MANAGER, &wanted.object).await {
-                Ok(record) => return Ok(Some(applied(record, wanted))),
-                Err(error) => StepError::of_write(&what::<R>(key), error),
+        ChildAction::Create(desired) => {
+            objects.check_applier(key).await?;
+            let rejection = match objects.create(key, R::MANAGER, &desired.object).await {
+                Ok(record) => return Ok(Some(applied(record, desired))),
+                Err(error) => StepError::of_write(&describe::<R>(key), error),
             };
-            if !rejection.may_be_taken() {
+            if !rejection.object_may_exist() {
                 return Err(rejection);
             }
-            let found = objects.live(key).await.map_err(Error::Api)?;
-            match after_rejected_creation(&child.ownership, found, rejection)? {
-                Some(update) => (update, wanted),
+            let live = objects.live(key).await.map_err(Error::Api)?;
+            match after_rejected_creation(&child.ownership, live, rejection)? {
+                Some(update) => (update, desired),
                 None => return Ok(None),
             }
         }
@@ -60,17 +60,17 @@ where
     if let Some(index) = take_over {
         objects.take_over(key, uid, *index, R::MANAGER).await?;
     }
-    match objects.update(key, uid, R::MANAGER, &wanted.object).await {
-        Ok(record) => Ok(Some(applied(record, wanted))),
-        Err(error) => Err(StepError::of_write(&what::<R>(key), error)),
+    match objects.update(key, uid, R::MANAGER, &desired.object).await {
+        Ok(record) => Ok(Some(applied(record, desired))),
+        Err(error) => Err(StepError::of_write(&describe::<R>(key), error)),
     }
 }
 
-fn what<R: AppliedRecord>(key: &Key) -> String {
+fn describe<R: AppliedRecord>(key: &Key) -> String {
     format!("{} {key}", R::Kind::kind(&()))
 }
 
-/// Deletes a child if the plan says so.
+/// Deletes a child if planned.
 pub(super) async fn delete_child<R>(
     objects: &Objects<R>,
     child: &PlannedChild<R>,
@@ -85,19 +85,19 @@ where
     }
 }
 
-fn applied<R: AppliedRecord>(record: Arc<R>, wanted: &HashedManifest) -> (Arc<R>, InventoryEntry) {
+fn applied<R: AppliedRecord>(record: Arc<R>, desired: &HashedManifest) -> (Arc<R>, InventoryEntry) {
     let (group, kind) = (R::Kind::group(&()), R::Kind::kind(&()));
-    let entry = entry(
+    let entry = inventory_entry(
         (&group, &kind),
         record.metadata(),
         record.last(),
-        &wanted.hash,
+        &desired.hash,
     );
     (record, entry)
 }
 
-/// Inventory entry of an applied object.
-pub fn entry(
+/// The inventory entry of an applied object.
+pub fn inventory_entry(
     (group, kind): (&str, &str),
     metadata: &Metadata,
     last: &LastApplied,

@@ -1,5 +1,5 @@
-//! Confirms with the API server that an actor still is as planned for, before a step that cannot be undone: while a watch
-//! is down the store may lack `deletionPolicy: Retain`, or the annotation that keeps the queue.
+//! Confirms with the API server that an actor is unchanged since the plan was made, before a step that cannot be
+//! undone: while a watch is down, the store may lack `deletionPolicy: Retain`, or the annotation that keeps the queue.
 
 use kube::Api;
 
@@ -7,22 +7,23 @@ use crate::context::Context;
 use crate::fault::Error;
 use crate::record::{ActorRecord, Projected};
 
-/// Fails if the actor has changed. The next reconcile plans with what was just read, even if the watch is still behind.
-pub(super) async fn confirm(context: &Context, known: &ActorRecord) -> Result<(), Error> {
-    let key = &known.metadata.key;
+/// Fails if the actor has changed. The next reconcile plans with the actor just read, even if the watch is still
+/// behind.
+pub(super) async fn confirm(context: &Context, planned: &ActorRecord) -> Result<(), Error> {
+    let key = &planned.metadata.key;
     let api: Api<Projected<ActorRecord>> = Api::namespaced(context.client.clone(), &key.namespace);
     let live = api.get_opt(&key.name).await.map_err(Error::Api)?;
-    let is_known = |live: &ActorRecord| {
-        live.metadata.uid == known.metadata.uid
-            && live.metadata.deleting == known.metadata.deleting
-            && live.generation == known.generation
-            && live.annotations == known.annotations
+    let is_unchanged = |live: &ActorRecord| {
+        live.metadata.uid == planned.metadata.uid
+            && live.metadata.deleting == planned.metadata.deleting
+            && live.generation == planned.generation
+            && live.annotations == planned.annotations
     };
     match live {
-        Some(live) if is_known(&live.record) => Ok(()),
+        Some(live) if is_unchanged(&live.record) => Ok(()),
         live => {
             if let Some(live) = &live {
-                context.stores.actors.wrote(live);
+                context.stores.actors.apply_response(live);
             }
             Err(Error::Stale("the actor"))
         }

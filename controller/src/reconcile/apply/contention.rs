@@ -1,111 +1,262 @@
-//! Records contention over the fields of a binding's target and of our `ScaledObject` (CONF-3 to CONF-5).
+//! Records contention over the fields of a binding's target and of our `ScaledObject` (CONF-3 to CONF-5), and finds the
+//! manager that changed a field. Our watches of foreign kinds drop `managedFields`, so that costs a read after each
+//! conflict (CONF-8).
 
 use std::time::Duration;
 
-use asya_shared::names::annotation::AUTOSCALER_CLASS;
-use kube::api::ApiResource;
+use asya_shared::names::annotation::{self, AUTOSCALER_CLASS};
+use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, manager};
+use asya_shared::resolve::ObjectRef;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject};
+use serde_json::json;
 
-use super::rival;
 use crate::context::Context;
-use crate::fault::Error;
-use crate::reconcile::contention::contest::FieldDecision;
-use crate::reconcile::contention::field_owner::{Segment, missing, named};
-use crate::reconcile::contention::history::{FieldEvent, FieldLoss};
-use crate::reconcile::model::outcome::Ensured;
-use crate::reconcile::plan::contest::ContestedField;
+use crate::fault::{Error, OwnedField};
+use crate::reconcile::contention::FieldDecision;
+use crate::reconcile::contention::drift_restore::RestoredDrift;
+use crate::reconcile::contention::field_manager::{
+    Segment, describe_manager, first_unowned, first_unowned_field,
+};
+use crate::reconcile::contention::history::{FieldConflict, FieldEvent};
+use crate::reconcile::model::outcome::LiveOutcome;
+use crate::reconcile::plan::decision::ContestedFields;
 use crate::reconcile::plan::replicas::{self, REPLICAS};
+use crate::reconcile::plan::restore::Drift;
+use crate::reconcile::plan::scaled_object_contention::ContestedField;
 use crate::record::{AppliedRecord, Key, ScaledObject, ScaledObjectRecord};
 
-/// A field, as shown to users, and who took it.
-type Taken = (String, Option<String>);
+/// Path of the pod template in a workload.
+const TEMPLATE: [&str; 2] = ["spec", "template"];
+/// Reported if no field is missing from `managedFields`, because items of lists are not compared.
+const CONTAINERS: [&str; 4] = ["spec", "template", "spec", "containers"];
 
-/// Records what became of a contested field; `written`: this reconcile wrote it.
+/// Whether this reconcile wrote a contested field.
+pub(super) enum FieldWrite {
+    Skipped,
+    Written,
+    /// The API server rejected the write, because another manager owns the field.
+    Conflict(OwnedField),
+}
+
+/// Records the outcome for one of the contested `fields`.
 pub(super) async fn record(
     context: &Context,
-    actor: &Key,
-    (field, decision, written): (&ContestedField, FieldDecision, bool),
-    ensured: &mut Ensured,
+    (field, fields): (&ContestedField, &ContestedFields),
+    (decision, write): (FieldDecision, FieldWrite),
+    live_outcome: &mut LiveOutcome,
 ) -> Result<(), Error> {
-    let contests = &mut ensured.contests;
-    let event = match decision {
-        FieldDecision::Over => Some(FieldEvent::Needless),
-        FieldDecision::Stands(wait) | FieldDecision::Wait(wait) => {
-            contests.look_again(wait);
+    let name = &*fields.scaled_object_key.name;
+    let conflict = |(path, manager): ContestedPath| {
+        FieldEvent::Conflict(FieldConflict {
+            field: path,
+            object: field.object(name),
+            manager,
+            revision: fields.revision.clone(),
+            stop: false,
+        })
+    };
+    let event = match (decision, write) {
+        (FieldDecision::Keep, _) => Some(FieldEvent::NotNeeded),
+        (FieldDecision::AwaitReset(wait) | FieldDecision::Wait(wait), _) => {
+            live_outcome.contention.recheck_within(wait);
             None
         }
-        FieldDecision::Write => written.then_some(FieldEvent::Written),
-        FieldDecision::Lost(specs) => {
-            let taken = taken(context, actor, field).await?;
-            taken.map(|(path, rival)| {
-                contests.look_again(Duration::ZERO);
-                FieldEvent::Lost(FieldLoss {
-                    field: path,
-                    object: field.object(&actor.name),
-                    rival,
-                    specs,
-                    last: false,
-                })
-            })
+        (FieldDecision::Write, FieldWrite::Skipped) => None,
+        (FieldDecision::Write, FieldWrite::Written) => Some(FieldEvent::Written),
+        (FieldDecision::Write, FieldWrite::Conflict(owned)) => {
+            Some(conflict((owned.field, Some(owned.manager))))
         }
-        FieldDecision::Stop => {
-            if let Some(scaled) = &mut ensured.scaling {
-                scaled.fault = scaled.fault.take().or(field.stopped(&actor.name));
+        (FieldDecision::Conflict, _) => {
+            let found = find_conflict(context, &fields.scaled_object_key, field).await?;
+            found.map(conflict)
+        }
+        (FieldDecision::Stop, _) => {
+            if let Some(scaled) = &mut live_outcome.scaling {
+                scaled.fault = scaled.fault.take().or(field.stopped_fault(name));
             }
             None
         }
     };
-    contests
-        .news
-        .extend(event.map(|event| (field.part(), event)));
+    if let Some(event) = event {
+        if matches!(event, FieldEvent::Conflict(_)) {
+            live_outcome.contention.recheck_within(Duration::ZERO);
+        }
+        live_outcome
+            .contention
+            .field_events
+            .push((field.part(), event));
+    }
     Ok(())
 }
 
-/// Finds out who took a field; `None`: nobody whose write counts.
-async fn taken(
+/// Records contention over the `ScaledObject`, once scaling is reconciled, and over the target's replicas.
+pub(super) async fn record_scaling(
     context: &Context,
-    actor: &Key,
+    (fields, (scaled_object, replicas)): (
+        &ContestedFields,
+        (Option<FieldDecision>, Option<FieldDecision>),
+    ),
+    live_outcome: &mut LiveOutcome,
+) -> Result<(), Error> {
+    let Some(decision) = scaled_object else {
+        return Ok(());
+    };
+    let mut applied = live_outcome.applied.iter();
+    let write = if applied.any(|it| it.kind == "ScaledObject") {
+        FieldWrite::Written
+    } else {
+        FieldWrite::Skipped
+    };
+    let field = (&fields.scaled_object, fields);
+    record(context, field, (decision, write), live_outcome).await?;
+    if let Some((field, decision)) = fields.replicas.as_ref().zip(replicas) {
+        let decided = (decision, FieldWrite::Skipped);
+        record(context, (field, fields), decided, live_outcome).await?;
+    }
+    Ok(())
+}
+
+/// The path of a field, and the manager that changed or owns it.
+type ContestedPath = (String, Option<String>);
+
+/// Identifies the field and the manager that changed it; `None` if no write counts as a conflict.
+async fn find_conflict(
+    context: &Context,
+    scaled_object: &Key,
     field: &ContestedField,
-) -> Result<Option<Taken>, Error> {
-    let namespace = &actor.namespace;
+) -> Result<Option<ContestedPath>, Error> {
+    let namespace = &scaled_object.namespace;
     match field {
-        ContestedField::ScaledObject(wanted) => {
+        ContestedField::ScaledObject(desired) => {
             let unknown = || ("spec".to_owned(), None);
-            let Some(wanted) = wanted else {
+            let Some(desired) = desired else {
                 return Ok(Some(unknown()));
             };
-            let live = rival::metadata(context, &scaled_objects(), actor).await?;
-            let found = live.and_then(|live| {
+            let live = read_metadata(context, &scaled_objects(), scaled_object).await?;
+            let changed = live.and_then(|live| {
                 let entries = live.managed_fields.as_deref().unwrap_or_default();
-                let path = missing(entries, ScaledObjectRecord::MANAGER, wanted)?;
-                Some((Segment::text(&path), named(&live, &path)))
+                let path = first_unowned_field(entries, ScaledObjectRecord::MANAGER, desired)?;
+                Some((Segment::text(&path), describe_manager(&live, &path)))
             });
-            Ok(Some(found.unwrap_or_else(unknown)))
+            Ok(Some(changed.unwrap_or_else(unknown)))
         }
-        ContestedField::Claim(owner) => {
+        ContestedField::Handoff(owner) => {
             let path = Segment::path(&["metadata", "annotations", AUTOSCALER_CLASS]);
-            let rival = rival::find(context, namespace, owner, &path).await?;
-            Ok(Some((Segment::text(&path), rival)))
+            let manager = read_manager(context, namespace, owner, &path).await?;
+            Ok(Some((Segment::text(&path), manager)))
         }
         ContestedField::Replicas(workload) => {
             let Some(resource) = context.bindings.resource_of(workload) else {
                 return Ok(None);
             };
             let key = Key::new(namespace, &workload.name);
-            let live = rival::metadata(context, &resource, &key).await?;
-            let Some((live, rival)) = live.and_then(|live| {
-                let rival = replicas::rival(&live)?;
-                Some((live, rival))
+            let live = read_metadata(context, &resource, &key).await?;
+            let Some((live, writer)) = live.and_then(|live| {
+                let writer = replicas::other_writer(&live)?;
+                Some((live, writer))
             }) else {
                 return Ok(None);
             };
-            let ours = rival::metadata(context, &scaled_objects(), actor).await?;
-            if replicas::is_set_before(&live, ours.as_ref()) {
+            let scaling = read_metadata(context, &scaled_objects(), scaled_object).await?;
+            if replicas::predate_scaling(&live, scaling.as_ref()) {
                 return Ok(None);
             }
             let path = Segment::text(&Segment::path(&REPLICAS));
-            Ok(Some((path, Some(rival))))
+            Ok(Some((path, Some(writer))))
         }
     }
+}
+
+/// Returns the first field of each object that we no longer own, and its current manager.
+pub(super) async fn find_causes(
+    context: &Context,
+    drifts: Vec<Drift>,
+) -> Result<Vec<RestoredDrift>, Error> {
+    let mut causes = Vec::with_capacity(drifts.len());
+    for drift in drifts {
+        let live = read_metadata(context, &drift.resource, &drift.key).await?;
+        let entries = live.as_ref().and_then(|it| it.managed_fields.as_deref());
+        let path = match &drift.desired {
+            None => Segment::path(&REPLICAS),
+            Some(desired) => {
+                first_unowned_field(entries.unwrap_or_default(), drift.manager, desired)
+                    .unwrap_or_else(|| Segment::path(&CONTAINERS))
+            }
+        };
+        causes.push(RestoredDrift {
+            part: drift.part,
+            uid: drift.uid,
+            object: format!("{}/{}", drift.resource.kind, drift.key.name),
+            manager: live.and_then(|live| describe_manager(&live, &path)),
+            field: Segment::text(&path),
+        });
+    }
+    Ok(causes)
+}
+
+/// Returns the first field that we no longer own, and its current manager (CONF-8).
+pub(super) async fn first_changed_field(
+    context: &Context,
+    namespace: &str,
+    workload: &ObjectRef,
+) -> Result<(String, Option<String>), Error> {
+    let unknown = || (TEMPLATE.join("."), None);
+    let key = Key::new(namespace, &workload.name);
+    let Some(resource) = context.bindings.resource_of(workload) else {
+        return Ok(unknown());
+    };
+    let Some(live) = read_metadata(context, &resource, &key).await? else {
+        return Ok(unknown());
+    };
+    let entries = live.managed_fields.as_deref().unwrap_or_default();
+    let path = first_unowned(entries, manager::TEMPLATE, owned_paths());
+    Ok(path.map_or_else(unknown, |path| {
+        (Segment::text(&path), describe_manager(&live, &path))
+    }))
+}
+
+fn owned_paths() -> Vec<Vec<Segment>> {
+    let below = |path: &[&str]| Segment::path(&[&TEMPLATE[..], path].concat());
+    let container = |list: &str, name: &str| {
+        let mut path = below(&["spec", list]);
+        path.push(Segment::Item(json!({"name": name})));
+        path
+    };
+    vec![
+        container("containers", RUNTIME_CONTAINER),
+        container("containers", SIDECAR_CONTAINER),
+        below(&["metadata", "annotations", annotation::INJECTED_BY]),
+    ]
+}
+
+/// Describes the field manager that now owns a field, and the controller of the object, because many field managers are
+/// just called "manager".
+pub(super) async fn read_manager(
+    context: &Context,
+    namespace: &str,
+    object: &ObjectRef,
+    path: &[Segment],
+) -> Result<Option<String>, Error> {
+    let Some(resource) = context.bindings.resource_of(object) else {
+        return Ok(None);
+    };
+    let key = Key::new(namespace, &object.name);
+    let live = read_metadata(context, &resource, &key).await?;
+    Ok(live.and_then(|live| describe_manager(&live, path)))
+}
+
+/// Reads the metadata of an object, including `managedFields`.
+async fn read_metadata(
+    context: &Context,
+    resource: &ApiResource,
+    key: &Key,
+) -> Result<Option<ObjectMeta>, Error> {
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(context.client.clone(), &key.namespace, resource);
+    let live = api.get_metadata_opt(&key.name).await.map_err(Error::Api)?;
+    Ok(live.map(|live| live.metadata))
 }
 
 fn scaled_objects() -> ApiResource {

@@ -1,23 +1,19 @@
 //! Tears down what we created: the scaling objects, the workload, its `ServiceAccount` and queue, the shared objects,
 //! and finally our finalizer.
 
-use std::time::Duration;
-
 use tracing::warn;
 
 use super::confirm::confirm;
 use super::finalizer::patch_finalizers;
-use super::remove_queue::remove_queue;
+use super::remove_queue::delete_queues;
 use super::unbind::unbind;
-use super::{messages, parent, scaling, shared, wake};
-use crate::broker::Emptied;
+use super::{foreign_fields, messages, scale_from_zero, scaling, shared};
 use crate::context::Context;
-use crate::fault::{Error, Fault, Requeue, StepError};
-use crate::reconcile::desired::deletion;
+use crate::fault::{Error, Requeue};
 use crate::reconcile::model::outcome::Outcome;
 use crate::reconcile::plan::ChildStep;
 use crate::reconcile::plan::deletion::{
-    AccountRemoval, Deletion, QueueRemoval, ScalingRemoval, Then, WorkloadRemoval,
+    AccountRemoval, Deletion, NextPhase, ScalingRemoval, WorkloadRemoval,
 };
 use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
@@ -36,18 +32,18 @@ pub(super) async fn delete(
         ScalingRemoval::Orphan => orphan_scaling(context, uid, &plan).await?,
     }
     let mut deleted = deleted_kinds(&steps.scaling);
-    if let Some(wake) = &steps.wake
-        && let Err(refused) = wake::wake(context, namespace, wake).await
+    if let Some(scale_up) = &steps.scale_from_zero
+        && let Err(refused) = scale_from_zero::scale_up(context, namespace, scale_up).await
     {
         // A target that we may not scale up must not block the deletion.
         let fault = refused.fault()?;
-        warn!(object = %wake.object, fault.message, "left without pods");
+        warn!(object = %scale_up.object, fault.message, "cannot scale up the target");
     }
     if let Some(outcome) = unbind(context, actor, (&steps.unbind, &plan.unbind_inputs)).await? {
-        return Ok(outcome.with(deleted));
+        return Ok(outcome.with_deleted(deleted));
     }
-    for workload in &plan.unbind_inputs.marked {
-        parent::unmark(context, namespace, workload).await?;
+    for workload in &plan.unbind_inputs.actor_annotated {
+        foreign_fields::remove_actor_annotation(context, namespace, workload).await?;
     }
     for removal in &steps.workloads {
         match removal {
@@ -68,9 +64,9 @@ pub(super) async fn delete(
             }
         }
     }
-    let queues = match &steps.then {
-        Then::Gone => return Ok(Outcome::Gone),
-        Then::Wait(wait) => {
+    let queues = match &steps.next {
+        NextPhase::Finalized => return Ok(Outcome::Finalized),
+        NextPhase::Wait(wait) => {
             let retry = wait.map_or(Requeue::AwaitChange, Requeue::After);
             return Ok(Outcome::Deleting {
                 fault: None,
@@ -79,7 +75,7 @@ pub(super) async fn delete(
                 released: false,
             });
         }
-        Then::Finish { queues } => queues,
+        NextPhase::Finish { queues } => queues,
     };
     confirm(context, actor).await?;
     if let Some(outcome) = delete_queues(context, actor, &plan, queues).await? {
@@ -87,27 +83,27 @@ pub(super) async fn delete(
     }
     shared::release(context, actor, &plan).await?;
     if plan.orphans {
-        let text = "the queue and every object of this actor stay, as deletionPolicy: Orphan asks";
-        context.events.tell(actor, EventReason::Orphaned, text);
+        let text = "deletionPolicy: Orphan keeps the queue and every object of this actor";
+        context.events.publish(actor, EventReason::Orphaned, text);
     }
-    if let Some((namespace, held)) = &plan.abandons {
-        let kept = (namespace.as_deref(), held);
-        messages::announce_kept(context, (actor, plan.queue_policy), kept);
+    if let Some((namespace, undrained)) = &plan.abandoned {
+        let kept = (namespace.as_deref(), undrained);
+        messages::announce_kept_queues(context, (actor, plan.queue_policy), kept);
     }
     if let Some(patch) = plan.release {
         patch_finalizers(context, patch).await?;
     }
-    Ok(Outcome::Gone)
+    Ok(Outcome::Finalized)
 }
 
 /// Removes our owner reference from the scaling objects, which outlive the actor (FW-23).
 async fn orphan_scaling(context: &Context, actor: &str, plan: &Deletion) -> Result<(), Error> {
-    if let Some(found) = &plan.scaled_object {
-        let (key, uid) = (&found.metadata.key, &found.metadata.uid);
+    if let Some(existing) = &plan.scaled_object {
+        let (key, uid) = (&existing.metadata.key, &existing.metadata.uid);
         context.scaled_objects.orphan(key, uid, actor).await?;
     }
-    if let Some(found) = &plan.trigger_authentication {
-        let (key, uid) = (&found.metadata.key, &found.metadata.uid);
+    if let Some(existing) = &plan.trigger_authentication {
+        let (key, uid) = (&existing.metadata.key, &existing.metadata.uid);
         let authentications = &context.trigger_authentications;
         authentications.orphan(key, uid, actor).await?;
     }
@@ -126,54 +122,4 @@ fn deleted_kinds(scaling: &ScalingRemoval) -> Vec<&'static str> {
         .into_iter()
         .filter(|(_, step)| matches!(step, ChildStep::Delete(_)));
     deleted.map(|(kind, _)| kind).collect()
-}
-
-/// Deletes all queues; one that cannot be deleted does not stop the others. Returns what blocks the deletion, if
-/// anything.
-async fn delete_queues(
-    context: &Context,
-    actor: &ActorRecord,
-    plan: &Deletion,
-    queues: &[QueueRemoval],
-) -> Result<Option<Outcome>, Error> {
-    let (mut held, mut wait) = (None::<Fault>, None::<Duration>);
-    for removal in queues {
-        match delete_queue(context, actor, (plan, removal)).await {
-            Ok(Emptied::Gone | Emptied::Left(_)) => {}
-            // Messages arrived in the meantime: the next reconcile counts them.
-            Ok(Emptied::Kept) => held = held.or(Some(messages::still_used(&removal.queue.name))),
-            // The broker's counts lag: keep the queue until it is known to be empty.
-            Ok(Emptied::Later(more)) => wait = wait.max(Some(more)),
-            Err(refused) => {
-                let fault = refused.fault()?;
-                let event = EventReason::QueueDeletionFailed;
-                context.events.tell(actor, event, &fault.message);
-                held = held.or(Some(fault));
-            }
-        }
-    }
-    let retry = held.as_ref().map(|fault| fault.retry);
-    let retry = retry.or(wait.map(Requeue::After));
-    Ok(retry.map(|retry| Outcome::Deleting {
-        fault: held,
-        deleted: Vec::new(),
-        retry,
-        released: false,
-    }))
-}
-
-async fn delete_queue(
-    context: &Context,
-    actor: &ActorRecord,
-    (plan, removal): (&Deletion, &QueueRemoval),
-) -> Result<Emptied, StepError> {
-    let queue = &removal.queue;
-    let what = format!("queue {} cannot be deleted", queue.name);
-    let transports = &context.installation.transports;
-    let transport = transports
-        .usable(&queue.transport)
-        .map_err(|unusable| deletion::unreachable(&what, &unusable))?;
-    remove_queue(context, actor, (plan, removal), transport)
-        .await
-        .map_err(|error| deletion::unanswered(&what, &error))
 }

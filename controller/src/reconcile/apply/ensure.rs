@@ -1,13 +1,13 @@
-//! Reconciles the queue, the runtime script, the workload and its scaling.
+//! Reconciles the runtime script, the workload and its scaling.
 
 use super::child::{apply_child, delete_child};
-use super::queue::ensure_queue;
+use super::stop::stop;
 use super::workload::ensure_workload;
-use super::{restored, scaling, stop};
+use super::{contention, scaling};
 use crate::cluster::rollouts::WorkloadRollouts;
 use crate::context::Context;
 use crate::fault::{Error, StepError};
-use crate::reconcile::model::outcome::Ensured;
+use crate::reconcile::model::outcome::{LiveOutcome, QueueState};
 use crate::reconcile::plan::decision::Ensure;
 use crate::reconcile::plan::order::{ends_after_queue, replaces_former};
 use crate::reconcile::plan::pace::Pacing;
@@ -16,92 +16,121 @@ use crate::reconcile::plan::steps::WorkloadStep;
 use crate::reconcile::plan::workload::WorkloadFacts;
 use crate::record::{ActorRecord, Key};
 
-/// Executes the plan of a live actor.
+/// Executes the plan of a live actor whose queue is in this state.
 pub(super) async fn ensure(
     context: &Context,
     actor: &ActorRecord,
     mut plan: Box<Ensure>,
-) -> Result<Ensured, Error> {
-    let mut ensured = std::mem::take(&mut plan.before);
-    let desired = match &plan.desired {
-        Ok(desired) => desired,
-        Err(fault) => {
-            let stopped = (plan.stopped, fault);
-            let children = (plan.scaling, &plan.scaling_children);
-            stop::stop(context, actor, children, stopped, &mut ensured).await?;
-            return Ok(ensured);
+    queue: QueueState,
+) -> Result<LiveOutcome, Error> {
+    let mut outcome = std::mem::take(&mut plan.initial);
+    outcome.queue = queue;
+    match (&plan.desired, &plan.queue) {
+        (Ok(_), Some(queue)) => {
+            if ends_after_queue(&plan, &outcome.queue) {
+                return Ok(outcome);
+            }
+            let is_new = matches!(
+                outcome.queue,
+                QueueState::Created(_) | QueueState::Ready(Some(_))
+            );
+            let is_unnamed = is_new && !queue.recreates;
+            match ensure_children(context, &actor.metadata.key, plan, &mut outcome).await {
+                // Status must name the queue before anything else can change: only that tells which one to retire or
+                // delete.
+                Err(error) if is_unnamed => outcome.interrupted = Some(Box::new(error)),
+                ensured => ensured?,
+            }
         }
-    };
-    let Some(own) = desired.standalone() else {
-        return Ok(ensured);
-    };
-    let began = (plan.began, plan.recreates_queue);
-    ensured.queue = ensure_queue(context, (actor, desired), plan.queue.clone(), began).await;
-    if ends_after_queue(&plan, &ensured.queue) {
-        return Ok(ensured);
+        (Ok(_), None) => {}
+        (Err(fault), _) => {
+            let stopped = (plan.workloads_to_stop, fault);
+            let children = (plan.scaling, &plan.scaling_children);
+            stop(context, actor, children, stopped, &mut outcome).await?;
+        }
     }
-    let key = &actor.metadata.key;
-    if !may_roll(&context.rollouts, key, plan.pacing) {
-        ensured.postponed = true;
+    Ok(outcome)
+}
+
+/// Ensures what consumes the queue: the runtime script, the workload and its scaling.
+async fn ensure_children(
+    context: &Context,
+    key: &Key,
+    mut plan: Box<Ensure>,
+    outcome: &mut LiveOutcome,
+) -> Result<(), Error> {
+    let Some(own) = plan
+        .desired
+        .as_ref()
+        .ok()
+        .and_then(|desired| desired.standalone())
+    else {
+        return Ok(());
+    };
+    if !may_roll(&context.workload_rollouts, key, plan.pacing) {
+        outcome.postponed = true;
         plan.workload = WorkloadStep::Keep;
     }
-    if let Err(refused) = ensure_prerequisites(context, key, &plan, &mut ensured).await {
-        ensured.fault = Some(refused.fault()?);
-        return Ok(ensured);
+    if let Err(refused) = ensure_prerequisites(context, key, &plan, outcome).await {
+        outcome.fault = Some(refused.fault()?);
+        return Ok(());
     }
     let settings = scaling::ensure_settings(context, &plan.scaling_children).await?;
-    let drift = restored::causes(context, plan.drifts).await?;
+    let drift = contention::find_causes(context, plan.drifts).await?;
     let facts = WorkloadFacts {
-        actor,
+        ownership: &plan.ownership,
         own,
         applied: plan.applied_before.as_ref(),
     };
-    let workload = (plan.workload, plan.found);
-    ensure_workload(context, facts, &plan.ownership, workload, &mut ensured).await?;
+    let workload = (plan.workload, plan.found_workload);
+    ensure_workload(context, facts, workload, outcome).await?;
     if let Some(step) = plan.scaling {
-        let outcome = (settings, ensured.workload.is_some());
+        let prerequisites = (settings, outcome.workload.is_some());
         let step = (step, &plan.scaling_children);
-        let scaled = scaling::scale(context, step, outcome, &mut ensured).await;
-        ensured.interrupted = scaled.err().map(Box::new);
+        let scaled = scaling::scale(context, step, prerequisites, outcome).await;
+        outcome.interrupted = scaled.err().map(Box::new);
     }
-    ensured.contests.restored = restore::restored(drift, &ensured.applied);
-    if ensured.interrupted.is_some() {
-        return Ok(ensured);
+    outcome.contention.restored = restore::only_applied(drift, &outcome.applied);
+    if outcome.interrupted.is_some() {
+        return Ok(());
     }
-    if let Some(former) = plan.former.filter(|_| replaces_former(own.kind, &ensured)) {
+    if let Some(former) = plan
+        .former_workload
+        .filter(|_| replaces_former(own.kind, outcome))
+    {
         context.workloads.delete(&former).await?;
     }
-    if ensured.fault.is_none() {
-        delete_child(&context.service_accounts, &plan.account).await?;
+    if outcome.fault.is_none() {
+        delete_child(&context.service_accounts, &plan.service_account).await?;
     }
-    Ok(ensured)
+    Ok(())
 }
 
-/// Takes a slot if the workload's update needs one. Returns whether it may be updated in this reconcile (SAFE-36).
+/// Acquires a slot if the workload's update needs one. Returns whether to update it in this reconcile (SAFE-36).
 pub(super) fn may_roll(rollouts: &WorkloadRollouts, key: &Key, pacing: Pacing) -> bool {
     match pacing {
         Pacing::Unlimited => true,
         Pacing::NeedsSlot => rollouts.begin(key),
-        Pacing::Report { rolls, settled } => {
-            rollouts.saw(key, rolls, settled);
+        Pacing::Report { rolling, all_ready } => {
+            rollouts.record_state(key, rolling, all_ready);
             true
         }
     }
 }
 
-/// Ensures what pods cannot start without: the account that applies them, the `ServiceAccount` they run as and the
-/// script they mount.
+/// Ensures what pods cannot start without: the account that applies the workload, the pods' `ServiceAccount`, and the
+/// script that they mount.
 async fn ensure_prerequisites(
     context: &Context,
     Key { namespace, .. }: &Key,
     plan: &Ensure,
-    ensured: &mut Ensured,
+    outcome: &mut LiveOutcome,
 ) -> Result<(), StepError> {
     if plan.workload.writes() {
         context.applier.check(namespace).await?;
     }
-    let account = apply_child(&context.service_accounts, &plan.account).await?;
-    ensured.applied.extend(account.map(|(_, entry)| entry));
-    let script = &context.runtime;
+    let account = apply_child(&context.service_accounts, &plan.service_account).await?;
+    outcome.applied.extend(account.map(|(_, entry)| entry));
+    let script = &context.runtime_script;
     script.ensure(&context.config_maps, namespace).await
 }

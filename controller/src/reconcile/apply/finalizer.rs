@@ -29,8 +29,8 @@ pub(super) async fn patch_finalizers(
         .patch(&actor.name, &PatchParams::default(), &patch)
         .await
     {
-        Ok(seen) => {
-            context.stores.actors.wrote(&seen);
+        Ok(response) => {
+            context.stores.actors.apply_response(&response);
             Ok(Presence::Present)
         }
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Presence::Gone),

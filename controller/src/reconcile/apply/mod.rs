@@ -1,30 +1,28 @@
-//! Executes a plan's writes in order. A refused write blocks only the steps that depend on it.
+//! Executes the writes of a plan in order. A refused write blocks only the steps that depend on it.
 
+mod autoscaler_handoff;
 mod bind;
 mod child;
-mod claim;
 mod confirm;
 mod contention;
 mod delete;
 mod ensure;
+mod evict;
 mod finalizer;
+mod foreign_fields;
 mod messages;
 mod own_queues;
-mod parent;
 mod probe;
 mod queue;
 mod remove_queue;
-mod restored;
 mod retired;
-mod rival;
 mod roll;
+mod scale_from_zero;
 mod scaling;
 pub mod shared;
 mod stop;
 mod template;
-mod template_probe;
 mod unbind;
-mod wake;
 mod workload;
 
 use super::plan::decision::Plan;
@@ -32,17 +30,18 @@ use super::plan::finalizers::Finalizers;
 use super::plan::order::checks_retired;
 use crate::context::Context;
 use crate::fault::{Error, Requeue};
-use crate::reconcile::model::outcome::Outcome;
+use crate::reconcile::model::outcome::{Outcome, QueueState};
 use crate::record::ActorRecord;
 use finalizer::{Presence, patch_finalizers};
+use queue::ensure_queue;
 
 #[cfg(test)]
-pub use child::entry;
+pub use child::inventory_entry;
 
 /// Executes `plan`.
 ///
 /// # Errors
-/// When the API server fails in a way that is not attributable to the actor.
+/// When the API server fails in a way that is not the actor's fault.
 pub async fn apply(
     context: &Context,
     actor: &ActorRecord,
@@ -52,22 +51,25 @@ pub async fn apply(
         Finalizers::Keep => {}
         Finalizers::Add(patch) => {
             if patch_finalizers(context, patch).await? == Presence::Gone {
-                return Ok(Outcome::Gone);
+                return Ok(Outcome::Finalized);
             }
         }
-        Finalizers::EndForeground(patch) => {
+        Finalizers::RemoveForeground(patch) => {
             patch_finalizers(context, patch).await?;
         }
     }
+    if plan.frees_slot() {
+        context.rollout_slots.forget(&actor.metadata.key);
+    }
+    let queue = match plan.queue() {
+        Some(queue) => ensure_queue(context, actor, queue).await,
+        None => QueueState::NotChecked,
+    };
     let retired = plan.take_retired();
     let mut outcome = match plan {
-        Plan::Rest(outcome) => {
-            // Nothing is rolled out for this actor, so it must not hold a rollout slot.
-            context.rollout_slots.forget(&actor.metadata.key);
-            Outcome::Ensured(*outcome)
-        }
-        Plan::Ensure(plan) => Outcome::Ensured(ensure::ensure(context, actor, plan).await?),
-        Plan::Bind(plan) => Outcome::Ensured(bind::bind(context, actor, plan).await?),
+        Plan::Paused(outcome) => Outcome::Live(*outcome),
+        Plan::Ensure(plan) => Outcome::Live(ensure::ensure(context, actor, plan, queue).await?),
+        Plan::Bind(plan) => Outcome::Live(bind::bind(context, actor, plan, queue).await?),
         Plan::Confirm(wait) => Outcome::Deleting {
             fault: None,
             deleted: Vec::new(),
@@ -76,11 +78,11 @@ pub async fn apply(
         },
         Plan::Delete(plan) => delete::delete(context, actor, plan).await?,
     };
-    // Runs last because a broker that is no longer used may be slow.
-    if let (Outcome::Ensured(ensured), Some((retired, binds))) = (&mut outcome, retired)
-        && checks_retired(ensured, binds)
+    // Last, because a broker that is no longer used may be slow.
+    if let (Outcome::Live(live_outcome), Some((retired, binds))) = (&mut outcome, retired)
+        && checks_retired(live_outcome, binds)
     {
-        *ensured.retired = retired::check(context, actor, retired).await?;
+        *live_outcome.retired = retired::check(context, actor, retired).await?;
     }
     Ok(outcome)
 }

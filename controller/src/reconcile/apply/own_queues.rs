@@ -1,13 +1,13 @@
-//! An actor's own queues on one transport, as they are deleted.
+//! Deletion of an actor's own queues on one transport.
 
 use std::sync::Arc;
 
 use asya_shared::api::QueueStatus;
 use asya_shared::config::Transport;
-use asya_shared::transport::mark::NotOurs;
+use asya_shared::transport::ownership::DeletionRefusal;
 use asya_shared::transport::sqs::Owner;
 
-use crate::broker::{BrokerError, Emptied, QueueClient};
+use crate::broker::{BrokerError, DeleteIfEmptyOutcome, QueueClient};
 use crate::context::Context;
 use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
@@ -42,48 +42,61 @@ impl<'a> OwnQueues<'a> {
         }
     }
 
-    pub(super) async fn delete_if_empty(&self, queue: &str) -> Result<Emptied, BrokerError> {
+    pub(super) async fn delete_if_empty(
+        &self,
+        queue: &str,
+    ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
         self.client.delete_if_empty(queue, &self.owner).await
     }
 
+    /// Deletes an empty queue together with its dead letter queues.
+    pub(super) async fn delete_if_empty_with_dead_letters(
+        &self,
+        queue: &QueueStatus,
+    ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
+        match self.delete_if_empty(&queue.name).await? {
+            DeleteIfEmptyOutcome::Deleted => self.delete_dead_letters(queue).await,
+            other => Ok(other),
+        }
+    }
+
     /// Deletes a queue's own dead letter queues, including those of earlier configurations. One that holds messages or
-    /// has receivers is kept and reported by an Event (QUE-14). Returns `Later` while it is not known whether one is
+    /// has consumers is kept and reported by an Event (QUE-14). Returns `Recheck` while it is uncertain whether one is
     /// empty.
     pub(super) async fn delete_dead_letters(
         &self,
         queue: &QueueStatus,
-    ) -> Result<Emptied, BrokerError> {
+    ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
         let transport = &self.transport.name;
-        let mut later = None;
+        let mut recheck = None;
         for name in self.dead_letters_of(queue) {
             match self.delete_if_empty(&name).await? {
-                Emptied::Gone => {}
-                Emptied::Later(wait) => later = later.max(Some(wait)),
-                Emptied::Left(not_ours) => self.announce_left(&name, &not_ours),
-                Emptied::Kept => {
+                DeleteIfEmptyOutcome::Deleted => {}
+                DeleteIfEmptyOutcome::Recheck(wait) => recheck = recheck.max(Some(wait)),
+                DeleteIfEmptyOutcome::NotOwned(refusal) => self.announce_kept(&name, &refusal),
+                DeleteIfEmptyOutcome::InUse => {
                     let text = format!(
-                        "dead letter queue {name} on transport {transport} holds messages or has receivers: it stays; \
-                         delete it at the broker when they are dealt with"
+                        "dead letter queue {name} on transport {transport} holds messages or has consumers, so it is \
+                         kept; delete it at the broker once its messages have been handled"
                     );
                     let events = &self.context.events;
-                    events.tell(self.actor, EventReason::DeadLettersKept, &text);
+                    events.publish(self.actor, EventReason::DeadLettersKept, &text);
                 }
             }
         }
-        Ok(later.map_or(Emptied::Gone, Emptied::Later))
+        Ok(recheck.map_or(DeleteIfEmptyOutcome::Deleted, DeleteIfEmptyOutcome::Recheck))
     }
 
-    /// Records an Event that says why a queue outlives its actor (QUE-34).
-    pub(super) fn announce_left(&self, queue: &str, not_ours: &NotOurs) {
+    /// Records an Event that gives the reason why a queue is kept (QUE-34).
+    pub(super) fn announce_kept(&self, queue: &str, refusal: &DeletionRefusal) {
         let transport = &self.transport.name;
-        let text = format!("queue {queue} on transport {transport} stays: {not_ours}");
+        let text = format!("queue {queue} on transport {transport} is kept: {refusal}");
         let events = &self.context.events;
-        events.tell(self.actor, EventReason::QueueLeft, &text);
+        events.publish(self.actor, EventReason::QueueLeft, &text);
     }
 
-    /// The queue's own dead letter queues, without shared ones and without names that belong to another actor's queue.
-    /// The owner is looked up as late as possible: an actor may have claimed the name since this one was observed
-    /// (QUE-14).
+    /// The queue's own dead letter queues, without shared ones and names that belong to another actor's queue. Owners
+    /// are looked up only now, because an actor may have claimed a name since this one was observed (QUE-14).
     fn dead_letters_of(&self, queue: &QueueStatus) -> Vec<String> {
         let Self {
             context, transport, ..
@@ -91,8 +104,8 @@ impl<'a> OwnQueues<'a> {
         let mut all = transport.all_own_dead_letters(&queue.name, &queue.dead_letters);
         let transports = &context.installation.transports;
         all.retain(|name| {
-            let (place, key) = ((&*transport.name, &**name), &self.actor.metadata.key);
-            context.claims.owner_of(transports, place, key).is_none()
+            let (address, key) = ((&*transport.name, &**name), &self.actor.metadata.key);
+            context.claims.owner_of(transports, address, key).is_none()
         });
         all
     }

@@ -1,114 +1,139 @@
-//! Dry-runs pods with the sidecar: one probe learns whether the API server admits such pods at all, which opens the
-//! webhook's gate (SAFE-1); another before each rollout step checks that new pods are injected (ROLL-2).
+//! Dry-runs pods with the sidecar: one probe verifies that the API server admits such pods at all, before the webhook
+//! injects any (SAFE-1); another before each rollout step verifies that new pods are injected (ROLL-2).
+//!
+//! Asks the schedule here whether a dry run is due, because all actors share it: another actor's probe may just have
+//! shown that the webhook is back.
 
-use asya_shared::inject::bound::Gate;
-use k8s_openapi::jiff::Timestamp;
+use asya_shared::inject::bound::ProbeResult;
 
-use crate::binding::probes::Failure;
-use crate::binding::specimen::{self, Shown};
+use super::roll::roll;
+use crate::binding::dry_run::{self, DryRunOutcome, ProbeFailure};
+use crate::clock;
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::injection::Probed;
-use crate::reconcile::model::outcome::{Ensured, ProbeState, Rolled};
-use crate::reconcile::plan::probe::{ProbeInputs, Probing, StepGate};
-use crate::reconcile::plan::roll::facts::Rolling;
-use crate::record::Key;
+use crate::reconcile::model::outcome::{LiveOutcome, ProbeOutcome, ProbeState, RolloutOutcome};
+use crate::reconcile::plan::probe::{ProbeInputs, ProbeStep, StepReadiness};
+use crate::reconcile::plan::roll::facts::RolloutDecision;
+use crate::reconcile::plan::roll::inputs::RollInputs;
+use crate::record::{ActorRecord, Key};
 
 /// Purpose of a dry run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
-    /// Marked as a probe: would a pod with the sidecar be admitted?
-    Gate,
-    /// Like any pod of the target: would it get the sidecar?
+enum ProbePurpose {
+    /// Would a pod with the sidecar be admitted? The pod is annotated as a probe.
+    Admission,
+    /// Would a pod of the target get the sidecar?
     Rollout,
 }
 
-/// Makes the dry run that is due. Returns what becomes of the planned rollout, which proceeds only if new pods get the
-/// sidecar.
-pub(super) async fn probe(
+/// Makes the dry run that is due, and executes the rollout step that it allows.
+pub(super) async fn probe_and_roll(
+    context: &Context,
+    actor: &ActorRecord,
+    (inputs, probe_step): (&ProbeInputs, ProbeStep),
+    (rollout, handoff): (Option<(RolloutDecision, RollInputs)>, Option<bool>),
+    live_outcome: &mut LiveOutcome,
+) -> Result<(), Error> {
+    let (decision, roll_inputs) = rollout.unzip();
+    let planned = (inputs, probe_step, decision);
+    let key = &actor.metadata.key;
+    let probed = Box::pin(probe(context, key, planned, live_outcome)).await?;
+    let outcome = match (probed, roll_inputs) {
+        (Some(Err(outcome)), _) => outcome,
+        (Some(Ok(decision)), Some(inputs)) => {
+            let handoff = handoff.filter(|_| decision != RolloutDecision::NotNeeded);
+            roll(context, actor, (decision, inputs), handoff).await?
+        }
+        (None, _) | (_, None) => return Ok(()),
+    };
+    *live_outcome.rollout = outcome;
+    Ok(())
+}
+
+/// Makes the dry run that is due. Returns the planned rollout if new pods get the sidecar, or the outcome that blocks
+/// it.
+async fn probe(
     context: &Context,
     key: &Key,
-    (inputs, probing, rolling): (&ProbeInputs, Probing, Option<Rolling>),
-    ensured: &mut Ensured,
-) -> Result<Option<Result<Rolling, Rolled>>, Error> {
-    match probing {
-        Probing::Rest => {}
-        Probing::Wait(wait) => ensured.probe.again = Some(wait),
-        Probing::Ask => *ensured.probe = ask(context, key, inputs, Of::Gate).await?,
+    (inputs, step, rollout): (&ProbeInputs, ProbeStep, Option<RolloutDecision>),
+    live_outcome: &mut LiveOutcome,
+) -> Result<Option<Result<RolloutDecision, RolloutOutcome>>, Error> {
+    match step {
+        ProbeStep::Skip => {}
+        ProbeStep::Wait(wait) => live_outcome.probe.next_probe_in = Some(wait),
+        ProbeStep::Run => {
+            *live_outcome.probe = run_probe(context, key, inputs, ProbePurpose::Admission).await?;
+        }
     }
-    let Some(rolling) = rolling else {
+    let Some(rollout) = rollout else {
         return Ok(None);
     };
-    let turn = || context.bindings.probes.turn(key);
-    let mut gate = inputs.before_step(&rolling, (&ensured.probe, &turn()), Timestamp::now());
-    if gate == StepGate::Probe {
-        *ensured.probe = ask(context, key, inputs, Of::Rollout).await?;
-        gate = inputs.after_step_probe((&ensured.probe, &turn()), Timestamp::now());
+    let next_probe = || context.bindings.probe_schedule.next_probe(key);
+    let mut readiness =
+        inputs.before_step(&rollout, (&live_outcome.probe, &next_probe()), clock::now());
+    if readiness == StepReadiness::NeedsProbe {
+        *live_outcome.probe = run_probe(context, key, inputs, ProbePurpose::Rollout).await?;
+        readiness = inputs.after_step_probe((&live_outcome.probe, &next_probe()), clock::now());
     }
-    let StepGate::Closed(outcome, again) = gate else {
-        return Ok(Some(Ok(rolling)));
+    let StepReadiness::Blocked(outcome, next_probe_in) = readiness else {
+        return Ok(Some(Ok(rollout)));
     };
-    ensured.probe.again = again.or(ensured.probe.again);
-    if outcome != Rolled::Proved {
+    live_outcome.probe.next_probe_in = next_probe_in.or(live_outcome.probe.next_probe_in);
+    if outcome != RolloutOutcome::InjectionVerified {
         // A rollout that cannot proceed must not block others.
         context.rollout_slots.release(key);
     }
     Ok(Some(Err(outcome)))
 }
 
-async fn ask(
+async fn run_probe(
     context: &Context,
     key: &Key,
     inputs: &ProbeInputs,
-    of: Of,
+    purpose: ProbePurpose,
 ) -> Result<ProbeState, Error> {
-    let probes = &context.bindings.probes;
-    let shown = match inputs.pod.as_deref() {
-        None => Shown::LeftAlone(
-            "no pod can be made up that would be one of the target's, so nothing shows that new ones get the sidecar; restart its pods yourself"
+    let probes = &context.bindings.probe_schedule;
+    let outcome = match inputs.pod.as_deref() {
+        None => DryRunOutcome::Failed(ProbeFailure::NotInjected(
+            "the operator cannot construct a pod that would match the target, so no dry run can show that new pods \
+             get the sidecar; restart the target's pods yourself"
                 .to_owned(),
-        ),
+        )),
         Some(pod) => {
-            let pod = match of {
-                Of::Gate => &specimen::marked(pod, &inputs.uid),
-                Of::Rollout => pod,
+            let pod = match purpose {
+                ProbePurpose::Admission => &dry_run::with_probe_annotation(pod, &inputs.uid),
+                ProbePurpose::Rollout => pod,
             };
-            let part = (&*inputs.uid, inputs.part.as_deref());
-            specimen::ask(&context.client, &key.namespace, pod, part, inputs.complete)
+            let expected = (&*inputs.uid, inputs.actor_hash.as_deref());
+            dry_run::run(&context.client, &key.namespace, pod, expected, inputs.has_all_pods)
                 .await
                 .map_err(Error::Api)?
         }
     };
-    let settles = inputs.settles(Timestamp::now());
-    // The first refusal may be of a pod that lacks the limits this status has only just requested.
-    let is_first = !matches!(inputs.gate, Some(Gate::Refused(_)));
-    let (outcome, failure, settles) = match shown {
-        Shown::Admitted => {
-            probes.admitted(key);
-            return Ok(ProbeState {
-                outcome: Probed::Admitted,
-                again: None,
-            });
+    let DryRunOutcome::Failed(failure) = outcome else {
+        probes.record_admitted(key);
+        return Ok(ProbeState {
+            outcome: ProbeOutcome::Admitted,
+            next_probe_in: None,
+        });
+    };
+    let is_transient = inputs.webhook_may_lag(clock::now());
+    let (outcome, is_transient) = match &failure {
+        // The first rejected pod may lack the limits that the status has only just requested.
+        ProbeFailure::Rejected(why) => {
+            let is_first = !matches!(inputs.probe_result, Some(ProbeResult::Rejected(_)));
+            (
+                ProbeOutcome::Rejected(why.clone()),
+                is_transient && is_first,
+            )
         }
-        Shown::Unasked(why) => (
-            Probed::NotInjected(why.clone()),
-            Failure::Unasked(why),
-            settles,
-        ),
-        Shown::LeftAlone(why) => (
-            Probed::NotInjected(why.clone()),
-            Failure::LeftAlone(why),
-            settles,
-        ),
-        Shown::Refused(why) => (
-            Probed::Refused(why.clone()),
-            Failure::Refused(why),
-            settles && is_first,
-        ),
+        ProbeFailure::NotCalled(why) | ProbeFailure::NotInjected(why) => {
+            (ProbeOutcome::NotInjected(why.clone()), is_transient)
+        }
     };
     Ok(ProbeState {
         outcome,
-        again: Some(probes.failed(key, failure, settles)),
+        next_probe_in: Some(probes.record_failure(key, failure, is_transient)),
     })
 }
 

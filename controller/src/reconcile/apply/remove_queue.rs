@@ -1,67 +1,123 @@
-//! Deletes the queue of an actor being deleted, with its dead letter queues, if the broker says that it is the actor's
-//! (QUE-34).
+//! Deletes the queues of an actor being deleted, with their dead letter queues, if the owner tag at the broker names
+//! the actor (QUE-34).
+
+use std::time::Duration;
 
 use asya_shared::api::QueueStatus;
 use asya_shared::config::Transport;
 
 use super::messages;
 use super::own_queues::OwnQueues;
-use crate::broker::{BrokerError, Deleted, Emptied};
+use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeleteOutcome};
 use crate::context::Context;
+use crate::fault::{Error, Fault, Requeue, StepError};
+use crate::reconcile::desired::deletion;
+use crate::reconcile::model::outcome::Outcome;
 use crate::reconcile::plan::deletion::{Deletion, QueueRemoval};
 use crate::reconcile::plan::queue_removal::{
-    AfterRemoval, after_marked_removal, after_removal, is_as_we_make_it,
+    AfterRemoval, after_removal, after_tagged_removal, is_as_created, is_untagged,
 };
 use crate::record::ActorRecord;
+use crate::telemetry::events::EventReason;
 
-/// Returns `Kept` for a queue that must be empty and is not, or `Later` if that is not certain yet.
-pub(super) async fn remove_queue(
+/// Deletes all queues, continuing after one that cannot be deleted. Returns what blocks the deletion, if anything.
+pub(super) async fn delete_queues(
+    context: &Context,
+    actor: &ActorRecord,
+    plan: &Deletion,
+    queues: &[QueueRemoval],
+) -> Result<Option<Outcome>, Error> {
+    let (mut blocker, mut wait) = (None::<Fault>, None::<Duration>);
+    for removal in queues {
+        match delete_queue(context, actor, (plan, removal)).await {
+            Ok(DeleteIfEmptyOutcome::Deleted | DeleteIfEmptyOutcome::NotOwned(_)) => {}
+            // Messages have arrived in the meantime: the next reconcile counts them.
+            Ok(DeleteIfEmptyOutcome::InUse) => {
+                blocker = blocker.or(Some(messages::not_empty_fault(&removal.queue.name)));
+            }
+            // The broker's counts lag: keep the queue until it is known to be empty.
+            Ok(DeleteIfEmptyOutcome::Recheck(delay)) => wait = wait.max(Some(delay)),
+            Err(refused) => {
+                let fault = refused.fault()?;
+                let event = EventReason::QueueDeletionFailed;
+                context.events.publish(actor, event, &fault.message);
+                blocker = blocker.or(Some(fault));
+            }
+        }
+    }
+    let retry = blocker.as_ref().map(|fault| fault.retry);
+    let retry = retry.or(wait.map(Requeue::After));
+    Ok(retry.map(|retry| Outcome::Deleting {
+        fault: blocker,
+        deleted: Vec::new(),
+        retry,
+        released: false,
+    }))
+}
+
+async fn delete_queue(
+    context: &Context,
+    actor: &ActorRecord,
+    (plan, removal): (&Deletion, &QueueRemoval),
+) -> Result<DeleteIfEmptyOutcome, StepError> {
+    let queue = &removal.queue;
+    let problem = format!("queue {} cannot be deleted", queue.name);
+    let transports = &context.installation.transports;
+    let transport = transports
+        .usable(&queue.transport)
+        .map_err(|unusable| deletion::unusable_transport_fault(&problem, &unusable))?;
+    remove_queue(context, actor, (plan, removal), transport)
+        .await
+        .map_err(|error| deletion::broker_step_error(&problem, &error))
+}
+
+/// Returns `InUse` for a queue that must be empty and is not, or `Recheck` while that is uncertain.
+async fn remove_queue(
     context: &Context,
     actor: &ActorRecord,
     (plan, removal): (&Deletion, &QueueRemoval),
     transport: &Transport,
-) -> Result<Emptied, BrokerError> {
+) -> Result<DeleteIfEmptyOutcome, BrokerError> {
     let own = OwnQueues::new(context, actor, transport);
     let queue = &removal.queue;
-    let unrecorded = plan.wanted_queue.as_ref().filter(|_| !removal.recorded);
-    if let Some(wanted) = unrecorded
-        && !is_as_we_make_it(own.client.observe(wanted).await)?
+    let unrecorded = plan.desired_queue.as_ref().filter(|_| !removal.recorded);
+    if let Some(desired) = unrecorded
+        && !is_as_created(own.client.observe(desired).await)?
     {
-        return Ok(Emptied::Gone);
+        return Ok(DeleteIfEmptyOutcome::Deleted);
     }
     let removed = if plan.queue_policy.waits_until_empty() {
         own.delete_if_empty(&queue.name).await?
     } else {
         delete_with_messages(&own, queue).await?
     };
-    let next = match (after_removal(removed, unrecorded.is_none()), unrecorded) {
-        (AfterRemoval::Mark, Some(wanted)) => {
-            own.client.update(wanted).await?;
-            after_marked_removal(own.delete_if_empty(&wanted.names.queue).await?)
+    let next = match unrecorded.filter(|_| is_untagged(&removed)) {
+        Some(desired) => {
+            own.client.update(desired).await?;
+            after_tagged_removal(own.delete_if_empty(&desired.names.queue).await?)
         }
-        (next, _) => next,
+        None => after_removal(removed),
     };
     match next {
         AfterRemoval::DeadLetters => own.delete_dead_letters(queue).await,
-        AfterRemoval::Leave(not_ours) => {
-            own.announce_left(&queue.name, &not_ours);
-            Ok(Emptied::Gone)
+        AfterRemoval::Leave(refusal) => {
+            own.announce_kept(&queue.name, &refusal);
+            Ok(DeleteIfEmptyOutcome::Deleted)
         }
         AfterRemoval::Wait(kept) => Ok(kept),
-        AfterRemoval::Mark => Ok(Emptied::Kept),
     }
 }
 
 async fn delete_with_messages(
     own: &OwnQueues<'_>,
     queue: &QueueStatus,
-) -> Result<Emptied, BrokerError> {
-    let lost = messages::count(&*own.client, &queue.name).await;
+) -> Result<DeleteIfEmptyOutcome, BrokerError> {
+    let depth = messages::count(&*own.client, &queue.name).await;
     match own.client.delete(&queue.name, &own.owner).await? {
-        Deleted::Gone => {
-            messages::announce_lost(own.context, own.actor, queue, lost).await;
-            Ok(Emptied::Gone)
+        DeleteOutcome::Deleted => {
+            messages::announce_deleted_messages(own.context, own.actor, queue, depth).await;
+            Ok(DeleteIfEmptyOutcome::Deleted)
         }
-        Deleted::Left(not_ours) => Ok(Emptied::Left(not_ours)),
+        DeleteOutcome::NotOwned(refusal) => Ok(DeleteIfEmptyOutcome::NotOwned(refusal)),
     }
 }

@@ -1,4 +1,6 @@
 //! Deletes retired queues once they are empty (QUE-13).
+//!
+//! Decides here whether a check is due: the schedule is in memory and changes with each broker response.
 
 use std::time::Duration;
 
@@ -7,86 +9,78 @@ use tracing::{debug, info};
 
 use super::confirm::confirm;
 use super::own_queues::OwnQueues;
+use crate::broker::DeleteIfEmptyOutcome;
 use crate::broker::health::Finding;
-use crate::broker::{BrokerError, Emptied};
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::outcome::RetiredQueues;
 use crate::reconcile::plan::retired::{NextCheck, after_check};
 use crate::record::ActorRecord;
 
-/// Checks the retired queues at their brokers, unless that was done recently. Broker errors are not reported in the
-/// status, because they say nothing about the actor's work.
+/// Checks the retired queues at their brokers, unless that was done recently. Broker errors are not reported in status,
+/// because they do not affect the actor.
 pub(super) async fn check(
     context: &Context,
     actor: &ActorRecord,
     queues: Vec<QueueStatus>,
 ) -> Result<RetiredQueues, Error> {
     let key = &actor.metadata.key;
-    let mut looked = RetiredQueues::default();
+    let mut checked = RetiredQueues::default();
     if queues.is_empty() {
-        return Ok(looked);
+        return Ok(checked);
     }
     let wait = context.retired_queue_schedule.wait(key);
     if !wait.is_zero() {
-        looked.again = Some(wait);
-        return Ok(looked);
+        checked.recheck_after = Some(wait);
+        return Ok(checked);
     }
     confirm(context, actor).await?;
-    let (asked, mut sooner) = (queues.len(), None);
+    let (count, mut sooner) = (queues.len(), None);
     for queue in queues {
         let Ok(transport) = context.installation.transports.usable(&queue.transport) else {
             continue;
         };
         let (name, transport_name) = (&*queue.name, &*queue.transport);
         let own = OwnQueues::new(context, actor, transport);
-        match delete_if_empty(&own, &queue).await {
-            Ok(Emptied::Gone) => {
+        match own.delete_if_empty_with_dead_letters(&queue).await {
+            Ok(DeleteIfEmptyOutcome::Deleted) => {
                 info!(
                     queue = name,
                     transport = transport_name,
-                    "retired queue is empty and was deleted"
+                    "deleted empty retired queue"
                 );
-                looked.gone.push(queue);
+                checked.deleted.push(queue);
             }
             // The queue no longer belongs to this actor, and never will again.
-            Ok(Emptied::Left(not_ours)) => {
-                own.announce_left(name, &not_ours);
-                looked.gone.push(queue);
+            Ok(DeleteIfEmptyOutcome::NotOwned(refusal)) => {
+                own.announce_kept(name, &refusal);
+                checked.deleted.push(queue);
             }
-            Ok(Emptied::Kept) => {}
-            Ok(Emptied::Later(wait)) => sooner = Some(earlier(sooner, wait)),
-            Err(error) => match error.comes_again() {
+            Ok(DeleteIfEmptyOutcome::InUse) => {}
+            Ok(DeleteIfEmptyOutcome::Recheck(wait)) => sooner = Some(earlier(sooner, wait)),
+            Err(error) => match error.limiter_delay() {
                 Some(wait) => sooner = Some(earlier(sooner, wait)),
                 None => {
-                    debug!(queue = name, transport = transport_name, %error, "retired queue not seen");
+                    debug!(queue = name, transport = transport_name, %error, "cannot check retired queue");
                 }
             },
         }
     }
-    let next = after_check(asked, looked.gone.len());
+    let next = after_check(count, checked.deleted.len());
     if next.rechecks_queue {
-        context.queue_rechecks.raise(key, Finding::Changed);
-        looked.again = Some(Duration::ZERO);
+        context.queue_rechecks.request(key, Finding::Changed);
+        checked.recheck_after = Some(Duration::ZERO);
     }
     match next.schedule {
         NextCheck::None => context.retired_queue_schedule.forget(key),
         NextCheck::Now => {}
         NextCheck::Scheduled => {
-            looked.again = Some(context.retired_queue_schedule.looked(key, sooner));
+            checked.recheck_after = Some(context.retired_queue_schedule.record_check(key, sooner));
         }
     }
-    Ok(looked)
+    Ok(checked)
 }
 
-fn earlier(one: Option<Duration>, other: Duration) -> Duration {
-    one.map_or(other, |one| one.min(other))
-}
-
-/// Deletes an empty queue together with its dead letter queues.
-async fn delete_if_empty(own: &OwnQueues<'_>, queue: &QueueStatus) -> Result<Emptied, BrokerError> {
-    match own.delete_if_empty(&queue.name).await? {
-        Emptied::Gone => own.delete_dead_letters(queue).await,
-        other => Ok(other),
-    }
+fn earlier(known: Option<Duration>, delay: Duration) -> Duration {
+    known.map_or(delay, |known| known.min(delay))
 }

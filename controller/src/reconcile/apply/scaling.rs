@@ -3,47 +3,47 @@
 use super::child::{apply_child, delete_child};
 use crate::context::Context;
 use crate::fault::{Error, Fault, StepError};
-use crate::reconcile::model::outcome::Ensured;
+use crate::reconcile::model::outcome::LiveOutcome;
 use crate::reconcile::plan::scaling_children::ScalingChildren;
 use crate::reconcile::plan::steps::ScalingStep;
 
-/// Ensures the `ConfigMap` that the `TriggerAuthentication` reads. Returns what keeps KEDA from logging in.
+/// Ensures the `ConfigMap` that the `TriggerAuthentication` reads. Returns the fault that keeps KEDA from logging in.
 pub(super) async fn ensure_settings(
     context: &Context,
     children: &ScalingChildren,
 ) -> Result<Option<Fault>, Error> {
-    let Some((key, wanted)) = &children.settings else {
+    let Some((key, desired)) = &children.settings else {
         return Ok(None);
     };
-    match context.config_maps.ensure(key, wanted).await {
+    match context.config_maps.ensure(key, desired).await {
         Ok(_) => Ok(None),
         Err(refused) => refused.fault().map(Some),
     }
 }
 
-/// Executes the plan once there is something to scale.
+/// Executes the scaling step.
 pub(super) async fn scale(
     context: &Context,
     (step, children): (ScalingStep, &ScalingChildren),
     (settings, target_exists): (Option<Fault>, bool),
-    ensured: &mut Ensured,
+    outcome: &mut LiveOutcome,
 ) -> Result<(), Error> {
     let plan = match step {
-        ScalingStep::Unwanted(removal) => {
-            ensured.released_by = removal.until;
+        ScalingStep::Disabled(removal) => {
+            outcome.keda_deadline = removal.deadline;
             return remove(context, children).await;
         }
-        ScalingStep::Refused(..) => return remove(context, children).await,
-        ScalingStep::Wanted(plan) => plan,
+        ScalingStep::Blocked(..) => return remove(context, children).await,
+        ScalingStep::Enabled(plan) => plan,
     };
     let fault = match plan.may_apply(settings, target_exists) {
-        Ok(()) => match apply(context, children, ensured).await {
+        Ok(()) => match apply(context, children, outcome).await {
             Ok(()) => None,
             Err(refused) => Some(refused.fault()?),
         },
         Err(fault) => fault,
     };
-    if let Some(scaled) = &mut ensured.scaling {
+    if let Some(scaled) = &mut outcome.scaling {
         scaled.fault = fault;
     }
     Ok(())
@@ -54,24 +54,24 @@ pub(super) async fn scale(
 async fn apply(
     context: &Context,
     children: &ScalingChildren,
-    ensured: &mut Ensured,
+    outcome: &mut LiveOutcome,
 ) -> Result<(), StepError> {
     let authentications = &context.trigger_authentications;
     let authentication = &children.trigger_authentication;
     if let Some((_, entry)) = apply_child(authentications, authentication).await? {
-        ensured.applied.push(entry);
+        outcome.applied.push(entry);
     }
     let scaled_object = apply_child(&context.scaled_objects, &children.scaled_object).await?;
     if let Some((record, entry)) = scaled_object {
-        ensured.applied.push(entry);
-        if let Some(scaled) = &mut ensured.scaling {
+        outcome.applied.push(entry);
+        if let Some(scaled) = &mut outcome.scaling {
             scaled.scaled_object = Some(record);
         }
     }
     Ok(delete_child(authentications, authentication).await?)
 }
 
-/// Deletes our scaling objects, as far as the plan says.
+/// Deletes our scaling objects as planned.
 pub(super) async fn remove(context: &Context, children: &ScalingChildren) -> Result<(), Error> {
     delete_child(&context.scaled_objects, &children.scaled_object).await?;
     let authentications = &context.trigger_authentications;

@@ -8,7 +8,7 @@ use tracing::info;
 
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::plan::deletion::{Deletion, SharedConfigMaps};
+use crate::reconcile::plan::deletion::{Deletion, SharedConfigMapAction};
 use crate::record::{ActorRecord, Key};
 
 /// Excludes terminated pods, which never mount anything again.
@@ -21,19 +21,19 @@ pub(super) async fn release(
     plan: &Deletion,
 ) -> Result<(), Error> {
     let key = &actor.metadata.key;
-    let others = lives_another(context, key);
-    let mut fate = plan.shared_config_maps(others, false);
-    // Pods are listed only if they decide.
-    if fate == SharedConfigMaps::Delete && has_shared(context, &key.namespace) {
+    let others = has_other_actors(context, key);
+    let mut action = plan.shared_config_maps(others, false);
+    // List pods only if they affect the decision.
+    if action == SharedConfigMapAction::Delete && has_shared(context, &key.namespace) {
         let own = plan.own_pods.then_some(&*key.name);
         let mounted = is_mounted(&context.client, &key.namespace, own).await?;
-        fate = plan.shared_config_maps(others, mounted);
+        action = plan.shared_config_maps(others, mounted);
     }
-    settle(context, &key.namespace, fate).await
+    apply_action(context, &key.namespace, action).await
 }
 
-/// Deletes the shared `ConfigMap`s of a namespace without actors once no pod can mount them. Returns whether they were
-/// deleted.
+/// Deletes the shared `ConfigMap`s of a namespace without actors once no pod can mount them. No plan decides, because
+/// there is no actor left to plan for. Returns whether they were deleted.
 ///
 /// # Errors
 /// When the API server fails.
@@ -41,31 +41,35 @@ pub async fn sweep(context: &Context, namespace: &str) -> Result<bool, Error> {
     if is_mounted(&context.client, namespace, None).await? {
         return Ok(false);
     }
-    // An actor created in the meantime needs them.
+    // An actor that was created in the meantime needs them.
     if !context.stores.actors.keys_in(namespace).is_empty() {
         return Ok(false);
     }
-    settle(context, namespace, SharedConfigMaps::Delete).await?;
+    apply_action(context, namespace, SharedConfigMapAction::Delete).await?;
     info!(
         namespace,
-        "shared ConfigMaps are removed: no pod mounts them any more"
+        "removed shared ConfigMaps: no pod mounts them any more"
     );
     Ok(true)
 }
 
-/// Returns whether the watches show `ConfigMap`s that are deleted with the last actor.
+/// Whether the cache has `ConfigMap`s that are deleted with the last actor.
 pub fn has_shared(context: &Context, namespace: &str) -> bool {
     let store = &context.config_maps.objects.store;
-    let mut left = store.keys_in(namespace).into_iter();
-    left.any(|key| {
+    let mut keys = store.keys_in(namespace).into_iter();
+    keys.any(|key| {
         is_shared_config_map(&key.name)
-            && !context.runtime.is_at_home(&key)
+            && !context.runtime_script.is_permanent(&key)
             && store.get(&key).is_some_and(|it| !it.orphaned)
     })
 }
 
-async fn settle(context: &Context, namespace: &str, fate: SharedConfigMaps) -> Result<(), Error> {
-    if fate == SharedConfigMaps::Keep {
+async fn apply_action(
+    context: &Context,
+    namespace: &str,
+    action: SharedConfigMapAction,
+) -> Result<(), Error> {
+    if action == SharedConfigMapAction::Keep {
         return Ok(());
     }
     let labelled = context.config_maps.objects.store.keys_in(namespace);
@@ -73,31 +77,31 @@ async fn settle(context: &Context, namespace: &str, fate: SharedConfigMaps) -> R
         .into_iter()
         .filter(|key| is_shared_config_map(&key.name))
     {
-        if fate == SharedConfigMaps::Orphan {
+        if action == SharedConfigMapAction::Orphan {
             context.config_maps.orphan(&shared).await?;
-        } else if !context.runtime.is_at_home(&shared) {
+        } else if !context.runtime_script.is_permanent(&shared) {
             context.config_maps.remove(&shared).await?;
         }
     }
     Ok(())
 }
 
-/// Actors being deleted do not count unless they still work; otherwise none of several deleted at once would be the
-/// last.
-fn lives_another(context: &Context, key: &Key) -> bool {
+/// Whether another actor still receives messages. Others that are being deleted do not count; otherwise none of several
+/// deleted at once would be the last.
+fn has_other_actors(context: &Context, key: &Key) -> bool {
     let actors = &context.stores.actors;
-    let stays = |other: &Key| {
+    let is_active = |other: &Key| {
         let actor = actors.get(other).filter(|_| other != key);
-        actor.is_some_and(|actor| actor.works())
+        actor.is_some_and(|actor| actor.receives_messages())
     };
-    actors.keys_in(&key.namespace).iter().any(stays)
+    actors.keys_in(&key.namespace).iter().any(is_active)
 }
 
-/// Returns whether a live pod of an actor other than `but` may mount them. Asks the API server rather than a cache,
-/// because a pod whose `ConfigMap` is missing never starts.
-async fn is_mounted(client: &Client, namespace: &str, but: Option<&str>) -> Result<bool, Error> {
+/// Whether a live pod of an actor other than `except` may mount the shared `ConfigMap`s. Queries the API server instead
+/// of a cache, because a pod whose `ConfigMap` is missing never starts.
+async fn is_mounted(client: &Client, namespace: &str, except: Option<&str>) -> Result<bool, Error> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let selector = match but {
+    let selector = match except {
         Some(name) => format!("{0},{0}!={name}", label::ASYA),
         None => label::ASYA.to_owned(),
     };
@@ -106,13 +110,13 @@ async fn is_mounted(client: &Client, namespace: &str, but: Option<&str>) -> Resu
         .fields(LIVE)
         .limit(100);
     loop {
-        let found = pods.list_metadata(&params).await.map_err(Error::Api)?;
+        let page = pods.list_metadata(&params).await.map_err(Error::Api)?;
         let live =
             |pod: &kube::api::PartialObjectMeta<Pod>| pod.metadata.deletion_timestamp.is_none();
-        if found.items.iter().any(live) {
+        if page.items.iter().any(live) {
             return Ok(true);
         }
-        match found.metadata.continue_.filter(|it| !it.is_empty()) {
+        match page.metadata.continue_.filter(|it| !it.is_empty()) {
             Some(next) => params = params.continue_token(&next),
             None => return Ok(false),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::scaling;
 use crate::context::Context;
 use crate::fault::{Error, Fault, StepError};
-use crate::reconcile::model::outcome::{Ensured, Stopped};
+use crate::reconcile::model::outcome::{LiveOutcome, StoppedWorkloads};
 use crate::reconcile::plan::scaling_children::ScalingChildren;
 use crate::reconcile::plan::steps::ScalingStep;
 use crate::record::{ActorRecord, WorkloadRecord};
@@ -17,30 +17,30 @@ pub(super) async fn stop(
     actor: &ActorRecord,
     (step, children): (Option<ScalingStep>, &ScalingChildren),
     (workloads, fault): (Vec<Arc<WorkloadRecord>>, &Fault),
-    ensured: &mut Ensured,
+    outcome: &mut LiveOutcome,
 ) -> Result<(), Error> {
-    let Some(ScalingStep::Unwanted(removal)) = step else {
+    let Some(ScalingStep::Disabled(removal)) = step else {
         return Ok(());
     };
-    ensured.released_by = removal.until;
+    outcome.keda_deadline = removal.deadline;
     scaling::remove(context, children).await?;
-    let mut done = Stopped::default();
+    let mut stopped_workloads = StoppedWorkloads::default();
     for workload in workloads {
-        let what = format!("{} {}", workload.kind.name(), workload.metadata.key);
+        let subject = format!("{} {}", workload.kind.name(), workload.metadata.key);
         match context.workloads.set_replicas(&workload, 0).await {
             Ok(stopped) => {
-                let text = format!("{what} gets no pods: {}", fault.message);
+                let text = format!("{subject} gets no pods: {}", fault.message);
                 let event = EventReason::WorkloadStopped;
-                context.events.tell(actor, event, &text);
-                done.kinds.push(workload.kind.name());
-                let shown = ensured.workload.as_ref();
-                if shown.is_some_and(|shown| shown.kind == stopped.kind) {
-                    ensured.workload = Some(stopped);
+                context.events.publish(actor, event, &text);
+                stopped_workloads.kinds.push(workload.kind.name());
+                let reported = outcome.workload.as_ref();
+                if reported.is_some_and(|reported| reported.kind == stopped.kind) {
+                    outcome.workload = Some(stopped);
                 }
             }
-            Err(error) => ensured.fault = Some(StepError::of_write(&what, error).fault()?),
+            Err(error) => outcome.fault = Some(StepError::of_write(&subject, error).fault()?),
         }
     }
-    ensured.stopped = Some(Box::new(done));
+    outcome.stopped = Some(Box::new(stopped_workloads));
     Ok(())
 }

@@ -1,175 +1,152 @@
-//! Applies our part of a pod template without force, and gives it up (BIND-50).
+//! Applies our fields of a pod template without force, and releases them (BIND-50).
+//!
+//! Dry-runs a pod first: a template whose pods the API server rejects would leave its workload in the middle of a
+//! rollout (SAFE-39), and pods of one that is handed over must get the other actor's sidecar (BIND-45).
 
-use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, manager};
-use asya_shared::resolve::ObjectRef;
-use serde_json::{Value, json};
+use asya_shared::names::manager;
+use serde_json::Value;
+use tracing::debug;
 
-use super::{parent, rival, template_probe};
-use crate::cluster::foreign::Apply;
+use super::contention::first_changed_field;
+use super::foreign_fields::{minimal_body, release_template};
+use crate::binding::dry_run::{self, DryRunOutcome};
+use crate::cluster::foreign::{ApplyError, ForeignApply};
 use crate::context::Context;
-use crate::fault::{Error, Reason, Requeue, StepError};
-use crate::reconcile::contention::field_owner::{Segment, first_missing, named, taken};
-use crate::reconcile::model::outcome::Templated;
-use crate::reconcile::model::rollout::Live;
-use crate::reconcile::plan::template::write::{self, TemplateInputs};
-use crate::reconcile::plan::template::{TAKEN_BACK, Templating, after_proof, comes_first};
+use crate::fault::{Error, Reason, Requeue};
+use crate::reconcile::model::outcome::TemplateOutcome;
+use crate::reconcile::model::rollout::LiveObject;
+use crate::reconcile::plan::template::write::{self, TemplateInputs, probe_failed};
+use crate::reconcile::plan::template::{TemplateStep, after_transfer_probe, await_other_actor};
 use crate::record::Key;
-
-/// Path of the pod template in a workload.
-const TEMPLATE: [&str; 2] = ["spec", "template"];
 
 /// Executes the plan.
 pub(super) async fn template(
     context: &Context,
     actor: &Key,
-    (plan, inputs): (Templating, Option<TemplateInputs>),
-) -> Result<Templated, Error> {
-    match plan {
-        Templating::Rest => Ok(Templated::Rest),
-        Templating::Stands => Ok(Templated::Stands),
-        Templating::Refuse(fault) => Ok(Templated::Refused(fault)),
-        Templating::Stop => Ok(Templated::Left),
-        Templating::Forget => Ok(Templated::Released(None)),
-        Templating::Release(workload, why) => {
-            release(context, actor, &workload).await?;
-            Ok(Templated::Released(why))
+    (plan, inputs): (TemplateStep, Option<TemplateInputs>),
+) -> Result<TemplateOutcome, Error> {
+    match (plan, inputs) {
+        (TemplateStep::Apply, Some(inputs)) => write(context, actor, inputs).await,
+        (TemplateStep::Conflict, Some(inputs)) => {
+            let (field, manager) =
+                first_changed_field(context, &actor.namespace, &inputs.workload).await?;
+            Ok(inputs.field_conflict(field, manager))
         }
-        Templating::Later(wait) => Ok(comes_first(wait)),
-        Templating::HandOver(workload, proof) => {
-            let proved = Box::pin(template_probe::holds(context, &actor.namespace, &proof)).await;
-            if let Err(waits) = after_proof(proved) {
-                return Ok(waits);
+        (TemplateStep::Apply | TemplateStep::Conflict, None) => Ok(TemplateOutcome::NotChecked),
+        (TemplateStep::Transfer(workload, probe), _) => {
+            let (client, namespace) = (&context.client, &actor.namespace);
+            let expected = (&*probe.uid, Some(&*probe.actor_hash));
+            // An error must not block the rest of the plan; the dry run is repeated soon.
+            let outcome = dry_run::run(client, namespace, &probe.pod, expected, true).await;
+            if let Err(waiting) =
+                after_transfer_probe(matches!(outcome, Ok(DryRunOutcome::Admitted)))
+            {
+                debug!(?outcome, "the pod template is not handed over yet");
+                return Ok(waiting);
             }
-            release(context, actor, &workload).await?;
-            Ok(Templated::Released(None))
+            release_template(context, actor, &workload).await?;
+            Ok(TemplateOutcome::Released(None))
         }
-        Templating::Wait(wait) => {
-            let retry = Requeue::After(wait);
-            Ok(write::waits(Reason::RolloutWaiting, TAKEN_BACK, retry))
+        (TemplateStep::Release(workload, fault), _) => {
+            release_template(context, actor, &workload).await?;
+            Ok(TemplateOutcome::Released(fault))
         }
-        Templating::Lost(_) => {
-            let Some(inputs) = inputs else {
-                return Ok(Templated::Untouched);
-            };
-            let (field, rival) = lost(context, &actor.namespace, &inputs.workload).await?;
-            Ok(inputs.lost(field, rival))
-        }
-        Templating::Apply => match inputs {
-            Some(inputs) => write(context, actor, inputs).await,
-            None => Ok(Templated::Untouched),
-        },
+        (TemplateStep::NotDesired, _) => Ok(TemplateOutcome::NotDesired),
+        (TemplateStep::InPlace, _) => Ok(TemplateOutcome::InPlace),
+        (TemplateStep::Refuse(fault), _) => Ok(TemplateOutcome::Refused(fault)),
+        (TemplateStep::Stop, _) => Ok(TemplateOutcome::Stopped),
+        (TemplateStep::ClearStatus, _) => Ok(TemplateOutcome::Released(None)),
+        (TemplateStep::AwaitOther(wait), _) => Ok(await_other_actor(wait)),
+        (TemplateStep::Wait(wait), _) => Ok(write::waiting(
+            Reason::RolloutWaiting,
+            TemplateOutcome::CONFLICT_MESSAGE,
+            Requeue::After(wait),
+        )),
     }
 }
 
-async fn write(context: &Context, actor: &Key, inputs: TemplateInputs) -> Result<Templated, Error> {
+async fn write(
+    context: &Context,
+    actor: &Key,
+    inputs: TemplateInputs,
+) -> Result<TemplateOutcome, Error> {
     let (bindings, namespace) = (&context.bindings, &*actor.namespace);
-    if let Some(waits) = inputs.before_read(bindings.probes.turn(actor)) {
-        return Ok(waits);
+    if let Some(blocked) = inputs.blocked_before_read(bindings.probe_schedule.next_probe(actor)) {
+        return Ok(blocked);
     }
     let Some(resource) = bindings.resource_of(&inputs.workload) else {
-        return Ok(Templated::Untouched);
+        return Ok(TemplateOutcome::NotChecked);
     };
-    let body = bindings.body(&context.client, namespace, &inputs.workload);
+    let body = bindings.read_object(&context.client, namespace, &inputs.workload);
     let Some(body) = body.await.map_err(Error::Api)? else {
-        return Ok(Templated::Untouched);
+        return Ok(TemplateOutcome::NotChecked);
     };
-    write::confirm(&inputs.workload, &body)?;
+    write::check_uid(&inputs.workload, &body)?;
     let sidecar = &context.installation.settings.sidecar_resources;
-    let live = Live::of(&inputs.workload, &body, None);
-    let part = match inputs.part_of((&live, &body), sidecar) {
-        Ok(part) => part,
-        Err(waits) => return Ok(waits),
+    let live = LiveObject::from_body(&inputs.workload, &body, None);
+    let template = match inputs.render_template((&live, &body), sidecar) {
+        Ok(template) => template,
+        Err(blocked) => return Ok(blocked),
     };
-    let patch = body_of(&inputs.workload, Some(&part));
+    let mut patch = minimal_body(&inputs.workload);
+    patch["spec"]["template"] = template;
     let writer = context.applier.writer(namespace).await;
     let writer = writer.map_err(Error::Api)?;
-    let apply = Apply {
+    let apply = ForeignApply {
         namespace,
         resource: &resource,
         manager: manager::TEMPLATE,
         body: &patch,
     };
-    let tried = match apply.dry_run(&writer, &body).await {
-        Ok(tried) => tried,
-        Err(error) => return not_written(inputs, error),
+    let dry_run = match apply.dry_run(&writer, &body).await {
+        Ok(dry_run) => dry_run,
+        Err(error) => return write_error_outcome(inputs, error),
     };
-    if let Some(refusal) = inputs.refusal(&body, &tried.data) {
+    if let Some(refusal) = inputs.check_dry_run(&body, &dry_run.data) {
         return Ok(refusal);
     }
-    if let Some(waits) = template_probe::ask(context, actor, &inputs, &tried.data).await? {
-        return Ok(waits);
+    if let Some(blocked) = probe(context, actor, &inputs, &dry_run.data).await? {
+        return Ok(blocked);
     }
-    let answer = match apply.write(&writer).await {
-        Ok(answer) => answer,
-        Err(error) => return not_written(inputs, error),
+    let response = match apply.write(&writer).await {
+        Ok(response) => response,
+        Err(error) => return write_error_outcome(inputs, error),
     };
-    bindings.wrote(actor);
-    Ok(inputs.applied(answer, manager::TEMPLATE))
+    bindings.invalidate_target(actor);
+    Ok(inputs.applied(response, manager::TEMPLATE))
 }
 
-fn not_written(inputs: TemplateInputs, error: kube::Error) -> Result<Templated, Error> {
-    if let Some((field, rival)) = taken(&error) {
-        return Ok(inputs.lost(field, Some(rival)));
-    }
-    let refused = StepError::of_write(&inputs.workload.to_string(), error);
-    refused.fault().map(write::refused)
-}
-
-/// Gives up everything we own in a workload's pod template, which restores it as it was before.
-pub(super) async fn release(
+/// Dry-runs a pod of this workload, whose template already includes our fields. Returns what prevents the write.
+async fn probe(
     context: &Context,
     actor: &Key,
-    workload: &ObjectRef,
-) -> Result<(), Error> {
-    let nothing = body_of(workload, None);
-    let body = (manager::TEMPLATE, &nothing);
-    let released = parent::apply(context, &actor.namespace, workload, body);
-    released.await.map_err(Error::Api)?;
-    context.bindings.wrote(actor);
-    Ok(())
-}
-
-fn body_of(workload: &ObjectRef, part: Option<&Value>) -> Value {
-    let mut body = json!({
-        "apiVersion": workload.api_version,
-        "kind": workload.kind,
-        "metadata": {"name": workload.name, "uid": workload.uid},
-    });
-    if let Some(part) = part {
-        body["spec"]["template"] = part.clone();
+    inputs: &TemplateInputs,
+    workload: &Value,
+) -> Result<Option<TemplateOutcome>, Error> {
+    let Some(pod) = inputs.probe_pod(workload) else {
+        return Ok(None);
+    };
+    let (client, probes) = (&context.client, &context.bindings.probe_schedule);
+    let (expected, has_all_pods) = ((&*inputs.uid, inputs.actor_hash()), inputs.has_all_pods);
+    let outcome = dry_run::run(client, &actor.namespace, &pod, expected, has_all_pods);
+    match outcome.await.map_err(Error::Api)? {
+        DryRunOutcome::Admitted => {
+            probes.record_admitted(actor);
+            Ok(None)
+        }
+        DryRunOutcome::Failed(failure) => {
+            let wait = probes.record_failure(actor, failure.clone(), false);
+            Ok(Some(probe_failed(&failure, wait)))
+        }
     }
-    body
 }
 
-/// Returns the first part we no longer own, and its current owner (CONF-8).
-async fn lost(
-    context: &Context,
-    namespace: &str,
-    workload: &ObjectRef,
-) -> Result<(String, Option<String>), Error> {
-    let unknown = || (TEMPLATE.join("."), None);
-    let key = Key::new(namespace, &workload.name);
-    let Some(resource) = context.bindings.resource_of(workload) else {
-        return Ok(unknown());
-    };
-    let Some(live) = rival::metadata(context, &resource, &key).await? else {
-        return Ok(unknown());
-    };
-    let entries = live.managed_fields.as_deref().unwrap_or_default();
-    let path = first_missing(entries, manager::TEMPLATE, parts());
-    Ok(path.map_or_else(unknown, |path| (Segment::text(&path), named(&live, &path))))
-}
-
-fn parts() -> Vec<Vec<Segment>> {
-    let below = |path: &[&str]| Segment::path(&[&TEMPLATE[..], path].concat());
-    let container = |list: &str, name: &str| {
-        let mut path = below(&["spec", list]);
-        path.push(Segment::Item(json!({"name": name})));
-        path
-    };
-    vec![
-        container("containers", RUNTIME_CONTAINER),
-        container("containers", SIDECAR_CONTAINER),
-        below(&["metadata", "annotations", annotation::INJECTED_BY]),
-    ]
+fn write_error_outcome(
+    inputs: TemplateInputs,
+    error: ApplyError,
+) -> Result<TemplateOutcome, Error> {
+    match error.owned_field(&inputs.workload.to_string()) {
+        Ok(owned) => Ok(inputs.field_conflict(owned.field, Some(owned.manager))),
+        Err(refused) => refused.fault().map(write::refused),
+    }
 }

@@ -1,3 +1,8 @@
+mod autoscaler_handoff;
+mod events;
+mod preconditions;
+mod template_transfer;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,26 +13,26 @@ use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use super::{apply, ensure, parent, retired, roll, template, wake};
+use super::{apply, ensure, evict, foreign_fields, retired, roll, scale_from_zero, template};
 use crate::broker::depths::ReportedDepth;
 use crate::broker::health::Finding;
 use crate::broker::{BrokerError, Depth};
 use crate::cluster::impersonation::Applier;
 use crate::fault::{Error, Fault, Reason, Requeue};
-use crate::reconcile::contention::Specs;
-use crate::reconcile::model::binding::BindingSeen;
+use crate::reconcile::contention::SpecRevision;
+use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::bound_pods::OutdatedPod;
-use crate::reconcile::model::handover::{Ceded, Successor};
-use crate::reconcile::model::observed::QueueSeen;
-use crate::reconcile::model::outcome::{Outcome, Rolled, Templated};
+use crate::reconcile::model::observed::ObservedQueue;
+use crate::reconcile::model::outcome::{Outcome, RolloutOutcome, TemplateOutcome};
+use crate::reconcile::model::template_transfer::{Successor, TemplateTransfer};
 use crate::reconcile::plan::pace::Pacing;
 use crate::reconcile::plan::plan;
-use crate::reconcile::plan::roll::facts::Rolling;
+use crate::reconcile::plan::roll::facts::RolloutDecision;
 use crate::reconcile::plan::roll::inputs::RollInputs;
-use crate::reconcile::plan::steps::Wake;
-use crate::reconcile::plan::template::{Proof, Templating};
+use crate::reconcile::plan::steps::ScaleFromZero;
+use crate::reconcile::plan::template::{TemplateStep, TransferProbe};
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
-use crate::reconcile::{reconcile, remember};
+use crate::reconcile::{reconcile, remember_outcome};
 use crate::record::Key;
 use crate::work_queue::Attempt;
 
@@ -36,44 +41,47 @@ const MESSAGES: Depth = Depth {
     processing: 0,
 };
 
-/// QUE-20: nothing else forgets the counts if the health pass is switched off.
+/// QUE-20: nothing else drops the counts if queue health checks are off.
 #[tokio::test]
 async fn recreated_actor_does_not_inherit_message_counts() {
     let context = context();
-    let gone = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": []});
-    let gone = observed(&actor(&gone, &spec(&json!({})), &json!({})));
-    context.depths.take(gone.key(), Some(MESSAGES));
+    let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": []});
+    let gone = observed(&actor(&deleted, &spec(&json!({})), &json!({})));
+    context.depths.record(gone.key(), Some(MESSAGES));
     let plan = plan(&gone, Timestamp::now());
     let outcome = apply(&context, &gone.actor, plan).await.unwrap();
-    assert!(matches!(outcome, Outcome::Gone));
-    remember(&context, &gone, &outcome);
-    assert_eq!(context.depths.told(gone.key()), ReportedDepth::AsBefore);
+    assert!(matches!(outcome, Outcome::Finalized));
+    remember_outcome(&context, &gone, &outcome);
+    assert_eq!(
+        context.depths.reported(gone.key()),
+        ReportedDepth::Unchanged
+    );
 }
 
 /// QUE-20, FW-14, SAFE-15
 #[tokio::test]
-async fn everything_remembered_of_a_missing_actor_is_forgotten() {
+async fn state_of_a_deleted_actor_is_dropped() {
     let (context, other, now) = (context(), Key::new("ns", "other"), Timestamp::now());
     let gone = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
     let key = gone.key();
-    context.depths.take(key, Some(MESSAGES));
-    context.queue_rechecks.raise(key, Finding::Vanished);
-    context.retired_queue_schedule.looked(key, None);
-    context.rollout_slots.hold(key, Timestamp::MAX);
-    assert!(context.rollouts.begin(key) && !context.rollouts.begin(&other));
-    context.stores.foreign_names.saw(key, true);
+    context.depths.record(key, Some(MESSAGES));
+    context.queue_rechecks.request(key, Finding::Missing);
+    context.retired_queue_schedule.record_check(key, None);
+    context.rollout_slots.acquire(key, Timestamp::MAX);
+    assert!(context.workload_rollouts.begin(key) && !context.workload_rollouts.begin(&other));
+    context.stores.foreign_names.record(key, true);
     let attempt = Attempt {
         failures: 0,
         last: false,
     };
-    let again = reconcile(&context, key, attempt).await;
-    assert_eq!(again.unwrap(), None);
-    assert_eq!(context.depths.told(key), ReportedDepth::AsBefore);
-    assert_eq!(context.queue_rechecks.about(key), None);
+    let requeue = reconcile(&context, key, attempt).await;
+    assert_eq!(requeue.unwrap(), None);
+    assert_eq!(context.depths.reported(key), ReportedDepth::Unchanged);
+    assert_eq!(context.queue_rechecks.finding(key), None);
     assert_eq!(context.retired_queue_schedule.wait(key), Duration::ZERO);
-    assert!(context.rollout_slots.has_room_for(&other, now));
-    assert!(context.rollouts.begin(&other));
-    assert_eq!(context.stores.foreign_names.met_by(key), None);
+    assert!(context.rollout_slots.can_acquire(&other, now));
+    assert!(context.workload_rollouts.begin(&other));
+    assert_eq!(context.stores.foreign_names.is_conflicting(key), None);
 }
 
 /// ROLL-2
@@ -85,32 +93,34 @@ async fn paused_or_invalid_actor_frees_its_rollout_slot() {
     let unknown = json!({"transport": "unknown", "workloadRef": target});
     for (metadata, spec) in [(&paused, &bound), (&json!({}), &unknown)] {
         let (context, other) = (context(), Key::new("ns", "other"));
-        let mut seen = observed(&actor(metadata, spec, &json!({})));
-        seen.binding = Some(BindingSeen::default());
+        let mut observed = observed(&actor(metadata, spec, &json!({})));
+        observed.binding = Some(ObservedBinding::default());
         let now = Timestamp::now();
-        context.rollout_slots.hold(seen.key(), Timestamp::MAX);
-        assert!(!context.rollout_slots.has_room_for(&other, now));
-        let plan = plan(&seen, now);
-        // Other requests fail, because no API server responds; only the slot matters here.
-        let _ = apply(&context, &seen.actor, plan).await;
+        context
+            .rollout_slots
+            .acquire(observed.key(), Timestamp::MAX);
+        assert!(!context.rollout_slots.can_acquire(&other, now));
+        let plan = plan(&observed, now);
+        // Requests fail, because no API server responds; only the slot matters here.
+        let _ = apply(&context, &observed.actor, plan).await;
         assert!(
-            context.rollout_slots.has_room_for(&other, now),
+            context.rollout_slots.can_acquire(&other, now),
             "{metadata} {spec}"
         );
     }
 }
 
-/// Path of a write, and the user that it impersonates.
-type Asked = (String, Option<String>);
+/// The path of a write, and the user that it impersonates.
+type Write = (String, Option<String>);
 
-/// An API server that accepts everything, and records which user each write impersonates.
-fn server(asked: &Arc<Mutex<Vec<Asked>>>) -> kube::Client {
-    let asked = Arc::clone(asked);
+/// An API server that accepts and records every write.
+fn server(writes: &Arc<Mutex<Vec<Write>>>) -> kube::Client {
+    let writes = Arc::clone(writes);
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let user = request.headers().get("impersonate-user");
         let user = user.map(|user| user.to_str().unwrap().to_owned());
         let path = request.uri().path().to_owned();
-        let answer = match path.rsplit('/').next() {
+        let object = match path.rsplit('/').next() {
             Some("scale") => json!({
                 "metadata": {"name": "web", "resourceVersion": "1"}, "spec": {"replicas": 0},
             }),
@@ -120,9 +130,9 @@ fn server(asked: &Arc<Mutex<Vec<Asked>>>) -> kube::Client {
             }
         };
         if request.method() != http::Method::GET {
-            asked.lock().unwrap().push((path, user));
+            writes.lock().unwrap().push((path, user));
         }
-        let body = kube::client::Body::from(answer.to_string().into_bytes());
+        let body = kube::client::Body::from(object.to_string().into_bytes());
         std::future::ready(Ok::<_, tower::BoxError>(http::Response::new(body)))
     });
     kube::Client::new(service, "default")
@@ -131,9 +141,9 @@ fn server(asked: &Arc<Mutex<Vec<Asked>>>) -> kube::Client {
 /// SAFE-34
 #[tokio::test]
 async fn targets_are_written_as_the_applier_of_their_namespace() {
-    let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
+    let writes: Arc<Mutex<Vec<Write>>> = Arc::default();
     let mut context = context();
-    context.client = server(&asked);
+    context.client = server(&writes);
     context.applier = Applier::new(context.client.clone(), Some("asya-system"));
     let kind = GroupVersionKind::gvk("apps", "v1", "Deployment");
     let resource = ApiResource::from_gvk(&kind);
@@ -145,25 +155,36 @@ async fn targets_are_written_as_the_applier_of_their_namespace() {
         uid: Some("uid-of-web".to_owned()),
     };
     let key = Key::new("ns", "a");
-    let ours = parent::Ours {
-        roll: Some("v"),
-        claim: None,
-        claim_owner: None,
+    let desired = foreign_fields::TargetAnnotations {
+        roll_value: Some("v"),
+        handoff: None,
+        handoff_owner: None,
     };
-    let all = Roll::AnnotateTemplate(vec![target.clone()]);
-    let put = roll::put(&context, "ns", (&all, ours), Specs::default());
-    assert_eq!(put.await.unwrap(), None);
-    parent::mark(&context, &key, &target).await.unwrap();
-    template::release(&context, &key, &target).await.unwrap();
-    let woken = Wake {
+    let roll = Roll::AnnotateTemplate(vec![target.clone()]);
+    let refused = foreign_fields::write_annotations(
+        &context,
+        "ns",
+        (&roll, desired),
+        SpecRevision::default(),
+    );
+    assert_eq!(refused.await.unwrap(), None);
+    foreign_fields::annotate_with_actor(&context, &key, &target)
+        .await
+        .unwrap();
+    foreign_fields::release_template(&context, &key, &target)
+        .await
+        .unwrap();
+    let scale_up = ScaleFromZero {
         object: target,
         replicas: 1,
     };
-    wake::wake(&context, "ns", &woken).await.unwrap();
-    roll::evict(&context, &key, &pod("web-1")).await.unwrap();
+    scale_from_zero::scale_up(&context, "ns", &scale_up)
+        .await
+        .unwrap();
+    evict::evict(&context, &key, &pod("web-1")).await.unwrap();
 
-    let asked = asked.lock().unwrap();
-    let paths: Vec<_> = asked.iter().map(|(path, _)| &**path).collect();
+    let writes = writes.lock().unwrap();
+    let paths: Vec<_> = writes.iter().map(|(path, _)| &**path).collect();
     let deployment = "/apis/apps/v1/namespaces/ns/deployments/web";
     let scale = format!("{deployment}/scale");
     let eviction = "/api/v1/namespaces/ns/pods/web-1/eviction";
@@ -176,33 +197,40 @@ async fn targets_are_written_as_the_applier_of_their_namespace() {
         "each apply is dry-run first"
     );
     let account = Some("system:serviceaccount:ns:asya-applier".to_owned());
-    assert!(asked.iter().all(|(_, user)| *user == account), "{asked:?}");
+    assert!(
+        writes.iter().all(|(_, user)| *user == account),
+        "{writes:?}"
+    );
 }
 
 const ACTOR: &str = "/apis/asya.sh/v1alpha1/namespaces/ns/asyncactors/a";
 
-/// QUE-31: nothing would delete what was created for such an actor.
+/// QUE-31: nothing would delete the children of such an actor.
 #[tokio::test]
 async fn nothing_is_created_for_an_actor_deleted_before_it_has_our_finalizer() {
-    let context = context_with(|asked| {
-        let gone =
+    let context = context_with(|request| {
+        let not_found =
             json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
-        (asked == format!("PATCH {ACTOR}")).then_some((404, gone))
+        (request == format!("PATCH {ACTOR}")).then_some((404, not_found))
     });
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let bound = json!({"transport": "mq", "workloadRef": target});
     for spec in [spec(&json!({})), bound] {
-        let mut seen = observed(&actor(&json!({"finalizers": []}), &spec, &json!({})));
-        seen.binding = seen.actor.binds_to.as_ref().map(|_| BindingSeen::default());
-        let plan = plan(&seen, Timestamp::now());
-        let outcome = apply(&context, &seen.actor, plan).await.unwrap();
-        assert!(matches!(outcome, Outcome::Gone), "{outcome:?}");
+        let mut observed = observed(&actor(&json!({"finalizers": []}), &spec, &json!({})));
+        observed.binding = observed
+            .actor
+            .binds_to
+            .as_ref()
+            .map(|_| ObservedBinding::default());
+        let plan = plan(&observed, Timestamp::now());
+        let outcome = apply(&context, &observed.actor, plan).await.unwrap();
+        assert!(matches!(outcome, Outcome::Finalized), "{outcome:?}");
     }
 }
 
 /// QUE-30
 #[tokio::test]
-async fn queue_is_deleted_only_by_what_the_actor_says_at_that_moment() {
+async fn queue_is_kept_if_the_actor_has_changed_at_the_api_server() {
     const DELETED: &str = "2026-01-01T00:00:00Z";
     fn live(metadata: &serde_json::Value, spec: &serde_json::Value) -> (u16, serde_json::Value) {
         let mut live = actor(metadata, spec, &json!({}));
@@ -210,9 +238,9 @@ async fn queue_is_deleted_only_by_what_the_actor_says_at_that_moment() {
         live["metadata"]["resourceVersion"] = "9".into();
         (200, live)
     }
-    type Answers = fn(&str) -> Option<(u16, serde_json::Value)>;
+    type Responses = fn(&str) -> Option<(u16, serde_json::Value)>;
     let get = format!("GET {ACTOR}");
-    let changed: [(&str, Answers); 3] = [
+    let changed: [(&str, Responses); 3] = [
         ("retained", |_| {
             let retained = spec(&json!({"queue": {"deletionPolicy": "Retain"}}));
             Some(live(&json!({"generation": 7}), &retained))
@@ -221,29 +249,26 @@ async fn queue_is_deleted_only_by_what_the_actor_says_at_that_moment() {
             let skips = json!({"annotations": {"asya.sh/skip-queue-deletion": "true"}});
             Some(live(&skips, &spec(&json!({}))))
         }),
-        ("another", |_| {
-            let another = json!({"uid": "another"});
-            Some(live(&another, &spec(&json!({}))))
+        ("recreated", |_| {
+            let recreated = json!({"uid": "another"});
+            Some(live(&recreated, &spec(&json!({}))))
         }),
     ];
-    for (case, answers) in changed {
-        assert!(answers(&get).is_some());
-        let context = context_with(answers);
+    for (case, responses) in changed {
+        assert!(responses(&get).is_some());
+        let context = context_with(responses);
         let status = json!({"queue": {"transport": "mq", "name": "asya-a"}});
-        let going = json!({"deletionTimestamp": DELETED});
-        let seen = observed(&actor(&going, &spec(&json!({})), &status));
-        let plan = plan(&seen, Timestamp::now());
-        assert!(plan.is_the_end(), "{plan:?}");
-        let stopped = apply(&context, &seen.actor, plan).await;
-        assert!(
-            matches!(stopped, Err(Error::Stale(_))),
-            "{case}: {stopped:?}"
-        );
-        let known = context.stores.actors.get(seen.key()).unwrap();
+        let deleting = json!({"deletionTimestamp": DELETED});
+        let observed = observed(&actor(&deleting, &spec(&json!({})), &status));
+        let plan = plan(&observed, Timestamp::now());
+        assert!(plan.is_final_step(), "{plan:?}");
+        let result = apply(&context, &observed.actor, plan).await;
+        assert!(matches!(result, Err(Error::Stale(_))), "{case}: {result:?}");
+        let stored = context.stores.actors.get(observed.key()).unwrap();
         assert_eq!(
-            &*known.metadata.resource_version.to_string(),
+            &*stored.metadata.resource_version.to_string(),
             "9",
-            "{case}: the next pass knows"
+            "{case}: the next reconcile uses it"
         );
     }
 }
@@ -254,11 +279,11 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
     const EVICTION: &str = "POST /api/v1/namespaces/ns/pods/web-1/eviction";
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let (hour, minute) = (Duration::from_hours(1), Duration::from_mins(1));
-    let asked = Timestamp::now();
-    let seen = |progress: Option<u32>, rollout: bool| {
+    let requested_at = Timestamp::now();
+    let with_rollout = |progress: Option<u32>, rollout: bool| {
         let bound =
             json!({"transport": "mq", "workloadRef": target, "timeout": {"progress": progress}});
-        let since = asked.to_string();
+        let since = requested_at.to_string();
         let status = if rollout {
             json!({"rollout": {"value": "v", "tries": 1, "generation": 2, "target": "spec", "since": since}})
         } else {
@@ -267,57 +292,71 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
         observed(&actor(&json!({}), &bound, &status))
     };
     let other = Key::new("elsewhere", "other");
-    let at = |after: Duration| asked.checked_add(after).unwrap();
-    let waits = |reason| Rolling::Wait(reason, "text".to_owned(), minute);
-    let (runs, waiting) = (Reason::RolloutInProgress, Reason::RolloutWaiting);
-    for (progress, rollout, plan, held) in [
-        (Some(300), true, waits(runs), Some(minute * 5)),
-        (None, true, waits(runs), Some(minute * 10)),
-        (Some(0), true, waits(runs), Some(hour)),
-        (Some(36_000), true, waits(runs), Some(hour)),
+    let at = |after: Duration| requested_at.checked_add(after).unwrap();
+    let wait = |reason| RolloutDecision::Wait(reason, "text".to_owned(), minute);
+    let (in_progress, waiting) = (Reason::RolloutInProgress, Reason::RolloutWaiting);
+    for (progress, rollout, decision, held_for) in [
+        (Some(300), true, wait(in_progress), Some(minute * 5)),
+        (None, true, wait(in_progress), Some(minute * 10)),
+        (Some(0), true, wait(in_progress), Some(hour)),
+        (Some(36_000), true, wait(in_progress), Some(hour)),
         // A rollout that another controller started.
-        (Some(300), false, waits(runs), None),
-        (Some(300), true, waits(waiting), None),
-        (Some(300), true, Rolling::Stall("text".to_owned()), None),
-        (Some(300), true, Rolling::Halt("text".to_owned()), None),
-        (Some(300), true, Rolling::Rest, None),
+        (Some(300), false, wait(in_progress), None),
+        (Some(300), true, wait(waiting), None),
+        (
+            Some(300),
+            true,
+            RolloutDecision::Stall("text".to_owned()),
+            None,
+        ),
+        (
+            Some(300),
+            true,
+            RolloutDecision::Halt("text".to_owned()),
+            None,
+        ),
+        (Some(300), true, RolloutDecision::NotNeeded, None),
     ] {
-        let (context, seen) = (context(), seen(progress, rollout));
-        context.rollout_slots.hold(seen.key(), Timestamp::MAX);
-        let told = format!("{progress:?} {rollout} {plan:?}");
-        let inputs = RollInputs::new(&seen, &plan, Timestamp::now());
-        let rolled = roll::roll(&context, &seen.actor, (plan, inputs), None);
-        rolled.await.unwrap();
-        let has_room = |now| context.rollout_slots.has_room_for(&other, now);
-        match held {
-            None => assert!(has_room(asked), "{told}"),
-            Some(held) => {
-                let end = at(held);
-                assert!(!has_room(end - SignedDuration::from_secs(5)), "{told}");
-                assert!(has_room(end + SignedDuration::from_secs(5)), "{told}");
+        let (context, observed) = (context(), with_rollout(progress, rollout));
+        context
+            .rollout_slots
+            .acquire(observed.key(), Timestamp::MAX);
+        let case = format!("{progress:?} {rollout} {decision:?}");
+        let inputs = RollInputs::new(&observed, &decision, Timestamp::now());
+        let outcome = roll::roll(&context, &observed.actor, (decision, inputs), None);
+        outcome.await.unwrap();
+        let has_free_slot = |now| context.rollout_slots.can_acquire(&other, now);
+        match held_for {
+            None => assert!(has_free_slot(requested_at), "{case}"),
+            Some(held_for) => {
+                let end = at(held_for);
+                assert!(!has_free_slot(end - SignedDuration::from_secs(5)), "{case}");
+                assert!(has_free_slot(end + SignedDuration::from_secs(5)), "{case}");
             }
         }
     }
-    let context = context_with(|asked| {
+    let context = context_with(|request| {
         let refused = json!({"kind": "Status", "status": "Failure", "reason": "TooManyRequests", "code": 429});
-        (asked == EVICTION).then_some((429, refused))
+        (request == EVICTION).then_some((429, refused))
     });
-    let (seen, pod) = (seen(None, true), pod("web-1"));
-    let mut pauses = Vec::new();
+    let (observed, pod) = (with_rollout(None, true), pod("web-1"));
+    let mut backoffs = Vec::new();
     for _ in 0..3 {
-        context.rollout_slots.hold(seen.key(), Timestamp::MAX);
-        let Rolled::Waits(_, _, Requeue::After(pause)) =
-            roll::evict(&context, seen.key(), &pod).await.unwrap()
+        context
+            .rollout_slots
+            .acquire(observed.key(), Timestamp::MAX);
+        let RolloutOutcome::Waiting(_, _, Requeue::After(backoff)) =
+            evict::evict(&context, observed.key(), &pod).await.unwrap()
         else {
             panic!()
         };
         assert!(
-            context.rollout_slots.has_room_for(&other, asked),
-            "it is given back"
+            context.rollout_slots.can_acquire(&other, requested_at),
+            "the slot is released"
         );
-        pauses.push(pause.as_secs());
+        backoffs.push(backoff.as_secs());
     }
-    assert_eq!(pauses, [10, 20, 40]);
+    assert_eq!(backoffs, [10, 20, 40]);
 }
 
 fn pod(name: &str) -> OutdatedPod {
@@ -328,149 +367,56 @@ fn pod(name: &str) -> OutdatedPod {
     }
 }
 
+/// QUE-13
+#[tokio::test]
+async fn retired_queues_are_not_checked_before_they_are_due() {
+    let context = context();
+    let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+    let wait = context
+        .retired_queue_schedule
+        .record_check(observed.key(), None);
+    // Any request would fail, because no API server responds.
+    let checked = retired::check(&context, &observed.actor, vec![QueueStatus::default()]);
+    let recheck_after = checked.await.unwrap().recheck_after.unwrap();
+    assert!(!recheck_after.is_zero() && recheck_after <= wait);
+}
+
 /// QUE-30
 #[tokio::test]
-async fn retired_queue_is_deleted_only_by_what_the_actor_says_at_that_moment() {
-    let context = context_with(|asked| {
+async fn retired_queue_is_kept_if_the_actor_has_changed_at_the_api_server() {
+    let context = context_with(|request| {
         let retained = spec(&json!({"queue": {"deletionPolicy": "Retain"}}));
         let live = actor(&json!({"generation": 7}), &retained, &json!({}));
-        (asked == format!("GET {ACTOR}")).then_some((200, live))
+        (request == format!("GET {ACTOR}")).then_some((200, live))
     });
-    let seen = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+    let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
     let queue = QueueStatus {
         transport: "other".to_owned(),
         name: "asya-a".to_owned(),
         ..QueueStatus::default()
     };
-    let looked = retired::check(&context, &seen.actor, vec![queue]).await;
-    assert!(matches!(looked, Err(Error::Stale(_))), "{looked:?}");
+    let result = retired::check(&context, &observed.actor, vec![queue]).await;
+    assert!(matches!(result, Err(Error::Stale(_))), "{result:?}");
 }
 
 /// SAFE-36
 #[tokio::test]
-async fn only_updates_caused_by_the_installation_wait_for_their_turn() {
+async fn only_updates_caused_by_the_installation_wait_for_a_slot() {
     let context = context();
-    let seen = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+    let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
     let may_roll = |paced: bool| {
         let pacing = if paced {
             Pacing::NeedsSlot
         } else {
             Pacing::Unlimited
         };
-        ensure::may_roll(&context.rollouts, seen.key(), pacing)
+        ensure::may_roll(&context.workload_rollouts, observed.key(), pacing)
     };
     let other = Key::new("ns", "other");
-    assert!(context.rollouts.begin(&other), "one at a time");
+    assert!(context.workload_rollouts.begin(&other), "one at a time");
     assert!(!may_roll(true));
-    assert!(may_roll(false), "its spec was changed");
-    context.rollouts.forget(&other);
+    assert!(may_roll(false), "the actor's spec changed");
+    context.workload_rollouts.forget(&other);
     assert!(may_roll(true));
-    assert!(!context.rollouts.begin(&other));
-}
-
-/// BIND-45: the API server admits pods of `web` with the sidecar of actor `older`, or (`pods_of_nobody`) with none
-/// while the webhook has not read that actor's status.
-fn pods_of_the_older(asked: &str) -> Option<(u16, Value)> {
-    let annotations = json!({"asya.sh/injected-by": "older", "asya.sh/injected-hash": "part.0"});
-    let containers = json!([{"name": "asya-runtime"}, {"name": "asya-sidecar"}]);
-    match asked {
-        "POST /api/v1/namespaces/ns/pods" => Some((
-            201,
-            json!({"metadata": {"annotations": annotations}, "spec": {"containers": containers}}),
-        )),
-        "PATCH /apis/apps/v1/namespaces/ns/deployments/web" => Some((
-            200,
-            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}),
-        )),
-        _ => None,
-    }
-}
-
-fn pods_of_nobody(asked: &str) -> Option<(u16, Value)> {
-    let annotations = json!({"asya.sh/not-injected": "NotProved"});
-    (asked == "POST /api/v1/namespaces/ns/pods").then(|| {
-        (
-            201,
-            json!({"metadata": {"annotations": annotations}, "spec": {"containers": []}}),
-        )
-    })
-}
-
-/// BIND-45
-#[tokio::test]
-async fn template_is_handed_over_only_if_its_pods_would_get_the_older_actors_sidecar() {
-    let seen = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
-    let web = ObjectRef {
-        api_version: "apps/v1".to_owned(),
-        kind: "Deployment".to_owned(),
-        name: "web".to_owned(),
-        uid: Some("uid-of-web".to_owned()),
-    };
-    let plan = Templating::HandOver(
-        web,
-        Proof {
-            pod: json!({"metadata": {}, "spec": {"containers": []}}),
-            uid: "older".into(),
-            part: "part".to_owned(),
-        },
-    );
-    let context = context_with(pods_of_nobody);
-    let kept = template::template(&context, seen.key(), (plan.clone(), None)).await;
-    let Ok(Templated::Waits(Reason::AlreadyBound, ..)) = kept else {
-        panic!("{kept:?}")
-    };
-    let context = context_with(pods_of_the_older);
-    let given_up = template::template(&context, seen.key(), (plan, None))
-        .await
-        .unwrap();
-    assert_eq!(given_up, Templated::Released(None));
-}
-
-/// BIND-45: the API server as [`pods_of_the_older`] has it, with the `ConfigMap` of the runtime script.
-fn with_config_map(asked: &str) -> Option<(u16, Value)> {
-    let config_map = "PATCH /api/v1/namespaces/ns/configmaps/asya-runtime";
-    let metadata =
-        json!({"name": "asya-runtime", "namespace": "ns", "uid": "script", "resourceVersion": "1"});
-    match asked {
-        _ if asked == config_map => Some((200, json!({"metadata": metadata}))),
-        _ => pods_of_the_older(asked),
-    }
-}
-
-/// BIND-45
-#[tokio::test]
-async fn actor_without_a_usable_queue_hands_its_template_over() {
-    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
-    let spec = json!({"transport": "mq", "workloadRef": target});
-    let mut seen = observed(&actor(&json!({}), &spec, &json!({})));
-    let fault = Fault::until_change(Reason::AlreadyBound, "by another");
-    let workload = ObjectRef {
-        api_version: "apps/v1".to_owned(),
-        kind: "Deployment".to_owned(),
-        name: "web".to_owned(),
-        uid: Some("uid-of-web".to_owned()),
-    };
-    seen.binding = Some(BindingSeen {
-        target: Some(Err(fault)),
-        ceded: Some(Ceded::Stands {
-            workload,
-            owned: false,
-            successor: Successor {
-                uid: "older".into(),
-                in_force: true,
-                templates: false,
-                proved: Some("part".to_owned()),
-            },
-            pod: Some(json!({"metadata": {}, "spec": {"containers": []}})),
-        }),
-        ..BindingSeen::default()
-    });
-    seen.queue = QueueSeen::Unknown(BrokerError::ConfigInvalid("no such broker".to_owned()));
-    let context = context_with(with_config_map);
-    let plan = plan(&seen, Timestamp::now());
-    let Ok(Outcome::Ensured(ensured)) = apply(&context, &seen.actor, plan).await else {
-        panic!()
-    };
-    assert!(!ensured.bindable);
-    assert_eq!(*ensured.templated, Templated::Released(None));
+    assert!(!context.workload_rollouts.begin(&other));
 }

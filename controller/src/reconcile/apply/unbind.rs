@@ -1,99 +1,114 @@
 //! Removes the sidecars of an actor being deleted from the pods of its target, one step at a time.
 
-use super::parent::{self, Ours};
-use super::roll::{evict, put};
-use super::template;
+use super::evict::evict;
+use super::foreign_fields::{self, TargetAnnotations, write_annotations};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason, Requeue};
-use crate::reconcile::contention::Specs;
-use crate::reconcile::model::outcome::{Outcome, Rolled};
-use crate::reconcile::plan::unbind::{UNBOUND, Unbind, UnbindInputs};
+use crate::reconcile::contention::SpecRevision;
+use crate::reconcile::model::outcome::{Outcome, RolloutOutcome};
+use crate::reconcile::model::rollout::UNBOUND;
+use crate::reconcile::plan::unbind::{UnbindInputs, UnbindStep};
 use crate::record::{ActorRecord, Key};
 use crate::telemetry::events::EventReason;
 
-/// Executes the step. Returns what blocks the deletion; `None` once no pod needs to lose the sidecar.
+/// Executes the step. Returns what blocks the deletion; `None` once no sidecar is left to remove.
 pub(super) async fn unbind(
     context: &Context,
     actor: &ActorRecord,
-    (step, inputs): (&Unbind, &UnbindInputs),
+    (step, inputs): (&UnbindStep, &UnbindInputs),
 ) -> Result<Option<Outcome>, Error> {
     let key = &actor.metadata.key;
     let (rolled, written) = match step {
-        Unbind::Done => {
+        UnbindStep::Done => {
             context.rollout_slots.forget(key);
             return Ok(None);
         }
-        Unbind::Unknown => return Ok(Some(Outcome::Unknown(Requeue::After(AGAIN)))),
-        Unbind::Wait(wait) => return Ok(Some(held(None, Requeue::After(*wait), false))),
-        Unbind::Stalled(text, wait) => {
+        UnbindStep::Unknown => {
+            return Ok(Some(Outcome::DeletionUnknown(Requeue::After(
+                RECHECK_INTERVAL,
+            ))));
+        }
+        UnbindStep::Wait(wait) => {
+            return Ok(Some(still_deleting(None, Requeue::After(*wait), false)));
+        }
+        UnbindStep::Stalled(text, wait) => {
             if !inputs.announced {
-                context.events.tell(actor, EventReason::RolloutHalted, text);
+                context
+                    .events
+                    .publish(actor, EventReason::RolloutHalted, text);
             }
             return Ok(Some(blocked(text, Requeue::After(*wait))));
         }
-        Unbind::Blocked(text, wait) => return Ok(Some(blocked(text, Requeue::After(*wait)))),
-        Unbind::Release => (release(context, key, inputs, None).await?, true),
-        Unbind::Change => (release(context, key, inputs, Some(UNBOUND)).await?, true),
-        Unbind::Evict(pod) => {
+        UnbindStep::Blocked(text, wait) => return Ok(Some(blocked(text, Requeue::After(*wait)))),
+        UnbindStep::Release => (release(context, key, inputs, None).await?, true),
+        UnbindStep::ChangeValue => (release(context, key, inputs, Some(UNBOUND)).await?, true),
+        UnbindStep::Evict(pod) => {
             let evicted = evict(context, key, pod).await?;
-            let written = matches!(evicted, Rolled::Asked(..));
+            let written = matches!(evicted, RolloutOutcome::Requested(..));
             (Some(evicted), written)
         }
     };
     Ok(Some(match rolled {
-        Some(Rolled::Waits(_, text, retry)) => blocked(&text, retry),
-        Some(Rolled::Lost(loss)) => {
-            let rival = loss.rival.unwrap_or_default();
-            let text = format!("{}: {} belongs to {rival}", loss.object, loss.field);
-            blocked(&text, Requeue::After(REFUSED))
+        Some(RolloutOutcome::Waiting(_, text, retry)) => blocked(&text, retry),
+        Some(RolloutOutcome::Conflict(conflict)) => {
+            let manager = conflict.manager.unwrap_or_default();
+            let text = format!("{}: {manager} owns {}", conflict.object, conflict.field);
+            blocked(&text, Requeue::After(CONFLICT_RETRY))
         }
-        _ => held(None, Requeue::After(AGAIN), written),
+        _ => still_deleting(None, Requeue::After(RECHECK_INTERVAL), written),
     }))
 }
 
-/// Gives up everything that we wrote to the target, or changes the value of our annotation to `value`.
+/// Releases everything that we wrote to the target, or changes our annotation to `value`.
 async fn release(
     context: &Context,
     actor: &Key,
     inputs: &UnbindInputs,
     value: Option<&str>,
-) -> Result<Option<Rolled>, Error> {
+) -> Result<Option<RolloutOutcome>, Error> {
     let namespace = &actor.namespace;
-    for object in &inputs.left {
-        parent::release_roll(context, namespace, object).await?;
+    for object in &inputs.stale_objects {
+        foreign_fields::remove_roll_annotation(context, namespace, object).await?;
     }
     if let Some(workload) = &inputs.template {
-        template::release(context, actor, workload).await?;
+        foreign_fields::release_template(context, actor, workload).await?;
     }
     let Some(roll) = &inputs.annotations else {
         return Ok(None);
     };
-    let ours = Ours {
-        roll: value,
-        claim: Some(false),
-        claim_owner: None,
+    let annotations = TargetAnnotations {
+        roll_value: value,
+        handoff: Some(false),
+        handoff_owner: None,
     };
-    put(context, namespace, (roll, ours), Specs::default()).await
+    write_annotations(
+        context,
+        namespace,
+        (roll, annotations),
+        SpecRevision::default(),
+    )
+    .await
 }
 
-/// Requeue interval: no watch reports that another field manager gave up a field.
-const REFUSED: std::time::Duration = std::time::Duration::from_secs(10);
-/// Requeue interval until the watches show our write or the current state.
-const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
+/// Requeue interval: no watch reports that another field manager released a field.
+const CONFLICT_RETRY: std::time::Duration = std::time::Duration::from_secs(10);
+/// Requeue interval until the caches reflect our write, or have synced.
+const RECHECK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// BIND-44
 fn blocked(text: &str, retry: Requeue) -> Outcome {
     let fault = Fault {
         reason: Reason::UnbindBlocked,
         message: format!(
-            "the sidecar is not out of the target yet: {text}; annotate the actor asya.sh/skip-unbind: \"true\" to leave them as they are"
+            "the sidecar has not been removed from the target yet: {text}; annotate the actor with \
+             asya.sh/skip-unbind: \"true\" to leave the pods as they are"
         ),
         retry,
     };
-    held(Some(fault), retry, false)
+    still_deleting(Some(fault), retry, false)
 }
 
-fn held(fault: Option<Fault>, retry: Requeue, released: bool) -> Outcome {
+fn still_deleting(fault: Option<Fault>, retry: Requeue, released: bool) -> Outcome {
     Outcome::Deleting {
         fault,
         deleted: Vec::new(),

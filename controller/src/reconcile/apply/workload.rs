@@ -2,72 +2,70 @@
 
 use std::sync::Arc;
 
-use super::child::entry;
+use super::child::inventory_entry;
 use crate::context::Context;
 use crate::fault::{Error, StepError};
-use crate::reconcile::desired::Standalone;
-use crate::reconcile::model::child::Ownership;
-use crate::reconcile::model::outcome::Ensured;
+use crate::reconcile::model::outcome::LiveOutcome;
 use crate::reconcile::plan::steps::WorkloadStep;
-use crate::reconcile::plan::workload::{Recreation, WorkloadFacts, after_invalid_update};
-use crate::record::{ActorRecord, WorkloadRecord};
+use crate::reconcile::plan::workload::{Recreation, WorkloadFacts};
+use crate::record::WorkloadRecord;
 
-/// Executes the workload step for the object found under its name.
+/// Executes the workload step for the `existing` object of that name.
 pub(super) async fn ensure_workload(
     context: &Context,
     facts: WorkloadFacts<'_>,
-    ownership: &Ownership,
-    (step, found): (WorkloadStep, Option<Arc<WorkloadRecord>>),
-    ensured: &mut Ensured,
+    (step, existing): (WorkloadStep, Option<Arc<WorkloadRecord>>),
+    outcome: &mut LiveOutcome,
 ) -> Result<(), Error> {
     let written = match step {
-        WorkloadStep::Create => create(context, facts, ownership, ensured).await,
-        step => update(context, facts, (step, found)).await,
+        WorkloadStep::Create => create(context, facts, outcome).await,
+        step => update(context, facts, (step, existing)).await,
     };
     match written {
         Ok(Some(workload)) => {
-            let (kind, wanted) = (workload.kind.name(), &facts.own.workload.kept);
+            let (kind, desired) = (workload.kind.name(), &facts.own.workload.applied);
             let (metadata, last) = (&workload.metadata, &workload.last);
-            let entry = entry(("apps", kind), metadata, last, &wanted.hash);
-            ensured.applied.push(entry);
-            ensured.workload = Some(workload);
+            let entry = inventory_entry(("apps", kind), metadata, last, &desired.hash);
+            outcome.applied.push(entry);
+            outcome.workload = Some(workload);
         }
         Ok(None) => {}
-        Err(refused) => ensured.fault = Some(refused.fault()?),
+        Err(refused) => outcome.fault = Some(refused.fault()?),
     }
     Ok(())
 }
 
-/// Creates the workload if its name is free. An object of ours that no watch has shown yet is updated instead.
+/// Creates the workload if its name is free. Updates an object of ours that is not in the cache yet instead.
 async fn create(
     context: &Context,
     facts: WorkloadFacts<'_>,
-    ownership: &Ownership,
-    ensured: &mut Ensured,
+    outcome: &mut LiveOutcome,
 ) -> Result<Option<Arc<WorkloadRecord>>, StepError> {
-    let (own, key) = (facts.own, &facts.actor.metadata.key);
+    let (own, key) = (facts.own, &facts.ownership.actor.metadata.key);
     let workloads = &context.workloads;
-    let created = workloads.create(own.kind, key, &own.workload.first()).await;
+    let created = workloads
+        .create(own.kind, key, &own.workload.to_create())
+        .await;
     let rejection = match created {
         Ok(workload) => return Ok(Some(workload)),
-        Err(error) => StepError::of_write(&what(own, facts.actor), error),
+        Err(error) => StepError::of_write(&describe(facts), error),
     };
-    if !rejection.may_be_taken() {
+    if !rejection.object_may_exist() {
         return Err(rejection);
     }
-    let found = workloads.live(own.kind, key).await.map_err(Error::Api)?;
-    let found = ownership.judge(found, |it| &it.metadata);
-    let step = facts.after_rejected_creation(&found, rejection)?;
-    ensured.workload = found.ours().cloned();
-    update(context, facts, (step, found.ours().cloned())).await
+    let live = workloads.live(own.kind, key).await.map_err(Error::Api)?;
+    let existing = facts.ownership.classify(live, |it| &it.metadata);
+    let step = facts.after_rejected_creation(&existing, rejection)?;
+    outcome.workload = existing.ours().cloned();
+    update(context, facts, (step, existing.ours().cloned())).await
 }
 
-/// Updates the found workload, as far as the step says. Transfers ownership of the object and its fields first: the
-/// apply would otherwise change more than it states.
+/// Updates the existing workload as planned. First transfers ownership of the object and its fields, without which the
+/// apply would change more than it states.
 async fn update(
     context: &Context,
     facts: WorkloadFacts<'_>,
-    (step, found): (WorkloadStep, Option<Arc<WorkloadRecord>>),
+    (step, existing): (WorkloadStep, Option<Arc<WorkloadRecord>>),
 ) -> Result<Option<Arc<WorkloadRecord>>, StepError> {
     let (take_over, hand_over, reclaim) = match step {
         WorkloadStep::Update {
@@ -78,30 +76,32 @@ async fn update(
         WorkloadStep::Refuse(fault) => return Err(fault.into()),
         WorkloadStep::Keep | WorkloadStep::Create => return Ok(None),
     };
-    let Some(found) = found else {
+    let Some(existing) = existing else {
         return Ok(None);
     };
-    let (workloads, successor) = (&context.workloads, &facts.actor.metadata.uid);
-    if let Some(owner) = found.metadata.owner_before(successor) {
-        workloads.reparent(&found, owner, successor).await?;
+    let (workloads, successor) = (&context.workloads, &facts.ownership.actor.metadata.uid);
+    if let Some(owner) = existing.metadata.other_owner(successor) {
+        workloads.reparent(&existing, owner, successor).await?;
     }
-    let refused = |error| StepError::of_write(&what(facts.own, facts.actor), error);
+    let refused = |error| StepError::of_write(&describe(facts), error);
     if hand_over {
         workloads
-            .hand_over_replicas(&found)
+            .hand_over_replicas(&existing)
             .await
             .map_err(refused)?;
     }
     if let Some(index) = take_over {
-        workloads.take_over_fields(&found, index).await?;
+        workloads.take_over_fields(&existing, index).await?;
     }
     if reclaim {
-        workloads.reclaim_fields(&found).await?;
+        workloads.reclaim_fields(&existing).await?;
     }
-    let object = &facts.own.workload.kept.object;
-    match workloads.update(&found, object).await {
+    let object = &facts.own.workload.applied.object;
+    match workloads.update(&existing, object).await {
         Ok(workload) => Ok(Some(workload)),
-        Err(error) if is_invalid(&error) => recreate(context, facts, &found, refused(error)).await,
+        Err(error) if is_invalid(&error) => {
+            recreate(context, facts, &existing, refused(error)).await
+        }
         Err(error) => Err(refused(error)),
     }
 }
@@ -110,22 +110,22 @@ async fn update(
 async fn recreate(
     context: &Context,
     facts: WorkloadFacts<'_>,
-    found: &WorkloadRecord,
+    existing: &WorkloadRecord,
     rejection: StepError,
 ) -> Result<Option<Arc<WorkloadRecord>>, StepError> {
-    let (workloads, key) = (&context.workloads, &found.metadata.key);
-    let object = &facts.own.workload.kept.object;
-    let fields = workloads.immutable_differences(found.kind, key, object);
+    let (workloads, key) = (&context.workloads, &existing.metadata.key);
+    let object = &facts.own.workload.applied.object;
+    let fields = workloads.immutable_differences(existing.kind, key, object);
     let fields = fields.await.map_err(Error::Api)?;
-    Err(match after_invalid_update(facts.actor, found, &fields) {
-        Recreation::NotCause => rejection,
+    Err(match facts.after_invalid_update(existing, &fields) {
+        Recreation::NotNeeded => rejection,
         Recreation::NotAllowed(fault) => fault.into(),
         Recreation::WithPods(fault) => {
-            workloads.delete(found).await?;
+            workloads.delete(existing).await?;
             fault.into()
         }
         Recreation::LeavingPods(fault) => {
-            workloads.delete_leaving_pods(found).await?;
+            workloads.delete_orphaning_pods(existing).await?;
             fault.into()
         }
     })
@@ -135,6 +135,7 @@ fn is_invalid(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 422)
 }
 
-fn what(own: &Standalone, actor: &ActorRecord) -> String {
-    format!("{} {}", own.kind.name(), actor.metadata.key)
+fn describe(facts: WorkloadFacts<'_>) -> String {
+    let key = &facts.ownership.actor.metadata.key;
+    format!("{} {key}", facts.own.kind.name())
 }

@@ -2,93 +2,97 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{FieldStep, FieldView, LONGEST, Losses, Specs, State};
+use super::{ConflictCount, ContentionState, FieldDecision, FieldView, MAX_BACKOFF, SpecRevision};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-fn losses(number: i32) -> Losses {
-    Losses::new(number).unwrap()
+fn count(number: i32) -> ConflictCount {
+    ConflictCount::new(number).unwrap()
 }
 
-fn specs(generation: i64, target: &str) -> Specs {
-    Specs {
+fn revision(generation: i64, target: &str) -> SpecRevision {
+    SpecRevision {
         generation,
-        target: target.to_owned(),
+        target_spec_hash: target.to_owned(),
     }
 }
 
-/// A needed field: whether we wrote it, and whether it has the desired value.
-fn seen(written: bool, stands: bool) -> FieldView {
+fn needed_field(written: bool, in_place: bool) -> FieldView {
     FieldView {
         needed: true,
         written,
-        stands,
+        in_place,
     }
 }
 
 /// CONF-2, CONF-5, CONF-6
 #[test]
 fn decision_depends_on_the_contention_state() {
-    let (idle, held) = (State::Idle, State::Held(losses(2)));
-    let waiting = State::Waiting(losses(2), at(100));
-    let stopped = State::Stopped(specs(1, "spec"));
-    let wait = |seconds| FieldStep::Wait(Duration::from_secs(seconds));
-    for (state, written, now, wanted) in [
-        (&idle, false, 50, FieldStep::Write),
-        (&idle, true, 50, FieldStep::Lost),
-        (&held, false, 50, FieldStep::Write),
-        (&held, true, 50, FieldStep::Lost),
+    let (idle, held) = (ContentionState::Idle, ContentionState::Held(count(2)));
+    let waiting = ContentionState::Waiting(count(2), at(100));
+    let stopped = ContentionState::Stopped(revision(1, "spec"));
+    let wait = |seconds| FieldDecision::Wait(Duration::from_secs(seconds));
+    for (state, written, now, expected) in [
+        (&idle, false, 50, FieldDecision::Write),
+        (&idle, true, 50, FieldDecision::Conflict),
+        (&held, false, 50, FieldDecision::Write),
+        (&held, true, 50, FieldDecision::Conflict),
         (&waiting, true, 50, wait(50)),
         (&waiting, false, 99, wait(1)),
-        (&waiting, false, 100, FieldStep::Write),
-        (&waiting, true, 101, FieldStep::Write),
-        (&stopped, true, 50, FieldStep::Stop),
-        (&stopped, false, 5000, FieldStep::Stop),
+        (&waiting, false, 100, FieldDecision::Write),
+        (&waiting, true, 101, FieldDecision::Write),
+        (&stopped, true, 50, FieldDecision::Stop),
+        (&stopped, false, 5000, FieldDecision::Stop),
     ] {
-        let decide = |sight| state.decide(sight, &specs(1, "spec"), at(now));
-        let row = format!("{state:?}, written {written}, at {now}");
-        assert_eq!(decide(seen(written, false)), wanted, "{row}");
+        let decide = |view| state.decide(view, &revision(1, "spec"), at(now));
+        let case = format!("{state:?}, written {written}, at {now}");
+        assert_eq!(decide(needed_field(written, false)), expected, "{case}");
         assert_eq!(
-            decide(seen(written, true)),
-            FieldStep::Rest,
-            "{row}: it stands"
+            decide(needed_field(written, true)),
+            FieldDecision::Keep,
+            "{case}: in place"
         );
-        let needless = FieldView {
+        let unneeded = FieldView {
             needed: false,
-            ..seen(written, false)
+            ..needed_field(written, false)
         };
-        assert_eq!(decide(needless), FieldStep::Rest, "{row}: nobody needs it");
+        assert_eq!(decide(unneeded), FieldDecision::Keep, "{case}: not needed");
     }
-    for other in [specs(2, "spec"), specs(1, "other")] {
-        let step = stopped.decide(seen(false, false), &other, at(50));
-        assert_eq!(step, FieldStep::Write, "{other:?}");
+    for other in [revision(2, "spec"), revision(1, "other")] {
+        let step = stopped.decide(needed_field(false, false), &other, at(50));
+        assert_eq!(step, FieldDecision::Write, "{other:?}");
     }
 }
 
 /// CONF-6
 #[test]
-fn backoff_doubles_with_each_loss_and_the_fifth_gives_up() {
+fn backoff_doubles_with_each_conflict_and_the_fifth_stops() {
     let base = Duration::from_secs(5);
-    let mut state = State::Idle;
+    let mut state = ContentionState::Idle;
     for (number, seconds) in [(1, 10), (2, 20), (3, 40), (4, 80)] {
-        state = state.lost(specs(1, "spec"), base, at(1000));
-        let wanted = State::Waiting(losses(number), at(1000 + seconds));
-        assert_eq!((state.losses(), &state), (number, &wanted));
-        state = state.written();
-        assert_eq!(state, State::Held(losses(number)));
+        state = state.after_conflict(revision(1, "spec"), base, at(1000));
+        let expected = ContentionState::Waiting(count(number), at(1000 + seconds));
+        assert_eq!((state.conflicts(), &state), (number, &expected));
+        state = state.after_write();
+        assert_eq!(state, ContentionState::Held(count(number)));
     }
-    state = state.lost(specs(7, "spec"), base, at(1000));
-    assert_eq!(state, State::Stopped(specs(7, "spec")));
-    assert_eq!(state.losses(), 5);
-    assert_eq!(state.written(), State::Idle, "with another spec");
-    let again = state.lost(specs(8, "spec"), base, at(0));
-    assert_eq!(again.losses(), 1, "with another spec");
+    state = state.after_conflict(revision(7, "spec"), base, at(1000));
+    assert_eq!(state, ContentionState::Stopped(revision(7, "spec")));
+    assert_eq!(state.conflicts(), 5);
+    assert_eq!(state.after_write(), ContentionState::Idle, "other specs");
+    let again = state.after_conflict(revision(8, "spec"), base, at(0));
+    assert_eq!(again.conflicts(), 1, "other specs");
 
-    let slow = State::Held(losses(3)).lost(specs(1, "spec"), LONGEST, at(0));
-    assert_eq!(slow, State::Waiting(losses(4), at(300)), "never longer");
-    for none in [-1, 0, 5, 1000] {
-        assert_eq!(Losses::new(none), None, "{none}");
+    let slow =
+        ContentionState::Held(count(3)).after_conflict(revision(1, "spec"), MAX_BACKOFF, at(0));
+    assert_eq!(
+        slow,
+        ContentionState::Waiting(count(4), at(300)),
+        "capped at the maximum"
+    );
+    for count in [-1, 0, 5, 1000] {
+        assert_eq!(ConflictCount::new(count), None, "{count}");
     }
 }

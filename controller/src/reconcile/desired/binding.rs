@@ -1,6 +1,6 @@
 //! The desired state of an actor whose workload another controller manages.
 
-use asya_shared::api::{BindingInForce, BindingRollout, BindingStrategy};
+use asya_shared::api::{BindingRollout, BindingStrategy, EffectiveBinding};
 use asya_shared::config::Transport;
 use asya_shared::inject::bound::{BoundPlan, PlanInputs};
 use asya_shared::validate::{self, Subject};
@@ -11,9 +11,9 @@ use crate::record::ActorRecord;
 
 /// The desired state of a binding.
 #[derive(Debug)]
-pub struct Bound {
+pub struct DesiredBinding {
     /// Why the binding is not allowed in these namespaces.
-    pub misplaced: Option<Fault>,
+    pub namespace_fault: Option<Fault>,
     /// How the sidecar gets into pods.
     pub strategy: BindingStrategy,
     /// When pods that started before the binding get it.
@@ -26,16 +26,16 @@ pub struct Bound {
     pub scales: bool,
     /// The hash that pods with the desired sidecar carry; `None` for a kind that cannot be bound.
     pub injected_hash: Option<String>,
-    /// Our part of the target's pod template, with strategy Template.
-    pub plan: Option<Box<BoundPlan>>,
+    /// Our fields in the target's pod template, with strategy Template.
+    pub template_plan: Option<Box<BoundPlan>>,
 }
 
-impl Bound {
+impl DesiredBinding {
     pub(super) fn new(
         installation: &Installation,
         actor: &ActorRecord,
         subject: &Subject<'_>,
-        in_force: &BindingInForce<'_>,
+        effective: &EffectiveBinding<'_>,
         transport: &Transport,
     ) -> Self {
         let key = &actor.metadata.key;
@@ -50,28 +50,28 @@ impl Bound {
             scripts_hash: &installation.scripts_hash,
         });
         Self {
-            misplaced: misplaced(subject, &installation.namespace),
-            strategy: in_force.strategy,
-            rollout: in_force.rollout,
-            required: in_force.required,
-            has_url: in_force.runtime.target_url.is_some(),
-            scales: subject.spec.scaling_in_force().is_some(),
+            namespace_fault: namespace_fault(subject, &installation.namespace),
+            strategy: effective.strategy,
+            rollout: effective.rollout,
+            required: effective.required,
+            has_url: effective.runtime.target_url.is_some(),
+            scales: subject.spec.effective_scaling().is_some(),
             injected_hash: plan.as_ref().map(|plan| plan.hash().to_string()),
-            plan: plan
-                .filter(|_| in_force.strategy == BindingStrategy::Template)
+            template_plan: plan
+                .filter(|_| effective.strategy == BindingStrategy::Template)
                 .map(Box::new),
         }
     }
 }
 
 /// BIND-2
-fn misplaced(subject: &Subject<'_>, own_namespace: &str) -> Option<Fault> {
-    let crosses = validate::crosses_namespaces(subject);
-    let crosses = crosses.map(|violation| (Reason::CrossNamespace, violation));
+fn namespace_fault(subject: &Subject<'_>, own_namespace: &str) -> Option<Fault> {
+    let cross_namespace = validate::cross_namespace_violation(subject);
+    let cross_namespace = cross_namespace.map(|violation| (Reason::CrossNamespace, violation));
     let excluded = || {
-        let violation = validate::in_excluded_namespace(subject, own_namespace)?;
+        let violation = validate::excluded_namespace_violation(subject, own_namespace)?;
         Some((Reason::NamespaceExcluded, violation))
     };
-    let (reason, violation) = crosses.or_else(excluded)?;
+    let (reason, violation) = cross_namespace.or_else(excluded)?;
     Some(Fault::until_change(reason, violation.to_string()))
 }

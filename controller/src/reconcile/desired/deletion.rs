@@ -6,21 +6,25 @@ use crate::broker::BrokerError;
 use crate::fault::{Error, Fault, Reason, Requeue, StepError};
 
 /// The fault of a queue whose transport is no longer usable.
-pub fn unreachable(what: &str, unusable: &TransportUnusable) -> Fault {
-    let hint = "configure it again, or set annotation asya.sh/skip-queue-deletion: \"true\" to leave the queue behind";
-    fault(format!("{what}: {unusable}; {hint}"), Requeue::SlowBackoff)
+pub fn unusable_transport_fault(failure: &str, unusable: &TransportUnusable) -> Fault {
+    let hint = "configure the transport again, or set annotation asya.sh/skip-queue-deletion: \"true\" to leave the \
+     queue behind";
+    fault(
+        format!("{failure}: {unusable}; {hint}"),
+        Requeue::SlowBackoff,
+    )
 }
 
-/// The error of a broker. That too many calls are ahead is no state of the actor.
-pub fn unanswered(what: &str, error: &BrokerError) -> StepError {
-    if let Some(wait) = error.comes_again() {
+/// The error of a broker call. A busy limiter is not a fault of the actor.
+pub fn broker_step_error(failure: &str, error: &BrokerError) -> StepError {
+    if let Some(wait) = error.limiter_delay() {
         return Error::Busy(error.to_string(), wait).into();
     }
     let retry = match error.retry() {
-        asked @ Requeue::After(_) => asked,
+        requested @ Requeue::After(_) => requested,
         _ => Requeue::Backoff,
     };
-    fault(format!("{what}: {error}"), retry).into()
+    fault(format!("{failure}: {error}"), retry).into()
 }
 
 fn fault(message: String, retry: Requeue) -> Fault {

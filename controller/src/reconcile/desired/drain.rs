@@ -9,41 +9,40 @@ use k8s_openapi::jiff::Timestamp;
 use crate::broker::Depth;
 use crate::broker::depths::ReportedDepth;
 use crate::fault::Fault;
-use crate::reconcile::model::known_queues::is_same;
 
 /// Progress of a deletion that waits for an empty queue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Drain {
     /// A queue holds messages, or may hold some: tear nothing down.
-    Works(Held),
-    /// No messages were seen. Counts lag, so none must be seen again after this delay. Status says so first, because
-    /// the webhook reads it.
-    Confirms(Duration),
+    Waiting(UndrainedQueues),
+    /// No messages were counted. Counts lag, so the queue must still be empty after this delay. Status records this
+    /// first, because the webhook reads it.
+    Confirming(Duration),
     /// There are no messages: tear the actor down.
     Empty,
-    /// The namespace is being deleted, which must not be held up: queues that may hold messages stay.
+    /// The namespace is being deleted, which must not be blocked, so queues that may hold messages are left behind.
     Abandoned {
         /// UID of the namespace.
         namespace_uid: Option<String>,
-        /// The queues that stay.
-        held: Held,
+        /// The queues left behind.
+        held: UndrainedQueues,
     },
 }
 
-/// The queues that hold up the deletion of an actor.
+/// The queues that block the deletion of an actor.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Held {
+pub struct UndrainedQueues {
     /// Queues with messages.
-    pub full: Vec<(QueueStatus, Depth)>,
-    /// Queues whose messages are unknown.
-    pub unseen: Vec<QueueStatus>,
+    pub with_messages: Vec<(QueueStatus, Depth)>,
+    /// Queues whose message count is unknown.
+    pub uncounted: Vec<QueueStatus>,
     /// Why the first of these is unknown.
     pub fault: Option<Fault>,
 }
 
 /// A queue of an actor that is being deleted.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Counted {
+pub struct QueueCount {
     pub queue: QueueStatus,
     pub messages: Messages,
 }
@@ -67,54 +66,57 @@ pub enum CountReport {
     Exact,
     /// The current count, which later reports start from. The Event at the start of the deletion is written only once,
     /// so it must not carry a stale count.
-    Anew,
+    Reset,
     /// The count that status may report now (QUE-20): small changes do not justify a write.
     AsReported,
 }
 
 impl CountReport {
     pub fn of(previous: &AsyncActorStatus, queue: &QueueStatus) -> Self {
-        let serves = previous.queue.as_ref().is_none_or(|it| is_same(it, queue));
+        let is_current = previous
+            .queue
+            .as_ref()
+            .is_none_or(|it| it.is_same_queue(queue));
         match previous.status {
-            _ if !serves => Self::Exact,
+            _ if !is_current => Self::Exact,
             Some(State::Terminating) => Self::AsReported,
-            _ => Self::Anew,
+            _ => Self::Reset,
         }
     }
 
     /// Whether to record the count, and if so, whether to drop earlier ones before.
-    pub fn records(self, messages: &Messages) -> Option<bool> {
+    pub fn recording(self, messages: &Messages) -> Option<bool> {
         match (self, messages) {
             (Self::Exact, _) => None,
-            (_, Messages::Known(depth)) if *depth != Depth::default() => Some(self == Self::Anew),
+            (_, Messages::Known(depth)) if *depth != Depth::default() => Some(self == Self::Reset),
             _ => None,
         }
     }
 }
 
 impl Messages {
-    /// The count to report; `told` is what status reports once a count is recorded.
+    /// The count to report; `report_count` returns what status reports once a count is recorded.
     pub fn reported(
         self,
         report: CountReport,
-        told: impl FnOnce(Depth, bool) -> ReportedDepth,
+        report_count: impl FnOnce(Depth, bool) -> ReportedDepth,
     ) -> Self {
-        let (Self::Known(depth), Some(anew)) = (&self, report.records(&self)) else {
+        let (Self::Known(depth), Some(reset)) = (&self, report.recording(&self)) else {
             return self;
         };
-        match told(*depth, anew) {
-            ReportedDepth::Depth(told) if told != Depth::default() => Self::Known(told),
+        match report_count(*depth, reset) {
+            ReportedDepth::Depth(reported) if reported != Depth::default() => Self::Known(reported),
             _ => self,
         }
     }
 }
 
 impl Drain {
-    /// A namespace that is being deleted must not be held up: queues that may hold messages stay.
-    pub fn unless_ending(self, namespace: Option<&Namespace>) -> Self {
+    /// The deletion of a namespace must not be blocked, so queues that may hold messages are left behind.
+    pub fn unless_namespace_terminating(self, namespace: Option<&Namespace>) -> Self {
         let metadata = namespace.map(|it| &it.metadata);
         match self {
-            Self::Works(held) if metadata.is_none_or(|it| it.deletion_timestamp.is_some()) => {
+            Self::Waiting(held) if metadata.is_none_or(|it| it.deletion_timestamp.is_some()) => {
                 Self::Abandoned {
                     namespace_uid: metadata.and_then(|it| it.uid.clone()),
                     held,
@@ -128,9 +130,9 @@ impl Drain {
 /// Inputs to [`decide`].
 pub struct DrainFacts<'a> {
     /// Every queue to delete with the actor.
-    pub queues: &'a [Counted],
-    /// Since when status says that the deletion no longer waits.
-    pub released: Option<Timestamp>,
+    pub queues: &'a [QueueCount],
+    /// Since when status reports that the deletion no longer waits for the queue.
+    pub released_at: Option<Timestamp>,
     /// How far counts lag behind.
     pub lag: Duration,
     pub now: Timestamp,
@@ -138,79 +140,78 @@ pub struct DrainFacts<'a> {
 
 /// Decides for an actor whose namespace is not being deleted.
 pub fn decide(facts: &DrainFacts<'_>) -> Drain {
-    let held = Held::of(facts.queues);
-    // After release, a broker that does not answer brings no pods back: the queue itself is still deleted only if it is
-    // empty.
-    let unsure = !held.unseen.is_empty() && facts.released.is_none();
-    if !held.full.is_empty() || unsure {
-        return Drain::Works(held);
+    let undrained = UndrainedQueues::of(facts.queues);
+    // An unreachable broker does not revoke the release: the queue itself is still deleted only if it is empty.
+    let has_uncounted = !undrained.uncounted.is_empty() && facts.released_at.is_none();
+    if !undrained.with_messages.is_empty() || has_uncounted {
+        return Drain::Waiting(undrained);
     }
-    let Some(since) = facts.released else {
-        return Drain::Confirms(facts.lag);
+    let Some(since) = facts.released_at else {
+        return Drain::Confirming(facts.lag);
     };
     let ends = since.checked_add(facts.lag).unwrap_or(Timestamp::MAX);
     match Duration::try_from(ends.duration_since(facts.now)) {
-        Ok(left) if !left.is_zero() => Drain::Confirms(left),
+        Ok(left) if !left.is_zero() => Drain::Confirming(left),
         _ => Drain::Empty,
     }
 }
 
 /// Whether a target's pods may be replaced to inject the sidecar. Not while the actor is draining and some have it: the
-/// deletion has raised the generation, which would restart a rollout that was given up.
+/// deletion has raised the generation, which would restart an abandoned rollout.
 pub fn may_roll(drain: Option<&Drain>, injected: i32) -> bool {
-    !matches!(drain, Some(Drain::Works(_))) || injected == 0
+    !matches!(drain, Some(Drain::Waiting(_))) || injected == 0
 }
 
-impl Held {
-    fn of(queues: &[Counted]) -> Self {
-        let mut held = Self::default();
-        for Counted { queue, messages } in queues {
+impl UndrainedQueues {
+    fn of(queues: &[QueueCount]) -> Self {
+        let mut undrained = Self::default();
+        for QueueCount { queue, messages } in queues {
             match messages {
                 Messages::Known(depth) if *depth != Depth::default() => {
-                    held.full.push((queue.clone(), *depth));
+                    undrained.with_messages.push((queue.clone(), *depth));
                 }
                 Messages::NoQueue | Messages::Known(_) => {}
-                Messages::Uncounted => held.unseen.push(queue.clone()),
+                Messages::Uncounted => undrained.uncounted.push(queue.clone()),
                 Messages::Unknown(fault) => {
-                    held.unseen.push(queue.clone());
-                    held.fault = held.fault.or_else(|| Some(fault.clone()));
+                    undrained.uncounted.push(queue.clone());
+                    undrained.fault = undrained.fault.or_else(|| Some(fault.clone()));
                 }
             }
         }
-        held
+        undrained
     }
 
     /// Describes what they hold, for messages.
-    pub fn text(&self) -> String {
-        let full = self.full.iter().map(|(queue, depth)| {
+    pub fn describe(&self) -> String {
+        let counted = self.with_messages.iter().map(|(queue, depth)| {
             let QueueStatus {
                 name, transport, ..
             } = queue;
             format!(
                 "queue {name} on transport {transport} holds {}",
-                text(*depth)
+                format_depth(*depth)
             )
         });
-        let unseen = self.unseen.iter().map(|queue| {
+        let uncounted = self.uncounted.iter().map(|queue| {
             let QueueStatus {
                 name, transport, ..
             } = queue;
             format!(
-                "queue {name} on transport {transport} may hold messages, nobody could count them"
+                "queue {name} on transport {transport} may hold messages; they could not be counted"
             )
         });
-        full.chain(unseen).collect::<Vec<_>>().join("; ")
+        counted.chain(uncounted).collect::<Vec<_>>().join("; ")
     }
 }
 
 /// Formats a number of messages.
-pub fn text(depth: Depth) -> String {
+pub fn format_depth(depth: Depth) -> String {
     let Depth { queued, processing } = depth;
-    let all = queued.saturating_add(processing);
-    let plural = if all == 1 { "" } else { "s" };
+    let total = queued.saturating_add(processing);
+    let plural = if total == 1 { "" } else { "s" };
     match processing {
-        0 => format!("{all} message{plural}"),
-        _ => format!("{all} message{plural} ({queued} waiting, {processing} unacknowledged)"),
+        0 => format!("{total} message{plural}"),
+        _ => format!("{total} message{plural} ({queued} waiting, {processing} unacknowledged)"),
     }
 }
 

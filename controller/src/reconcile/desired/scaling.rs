@@ -1,30 +1,29 @@
-//! KEDA's objects for an actor.
+//! The KEDA objects of an actor.
 
 use asya_shared::api::{AsyncActorSpec, AsyncActorStatus, QueueStatus};
-use asya_shared::config::Transport;
+use asya_shared::config::{QueueNames, Transport};
 use asya_shared::scaling::{
-    ScaleTarget, ScalingInputs, ScalingObjects, Untriggerable, scaling_objects,
+    ScaleTarget, ScalingInputs, ScalingObjects, TriggerError, scaling_objects,
 };
-use asya_shared::transport::QueueNames;
 
 use crate::record::ActorRecord;
 
-pub fn scaling_of(
+pub fn build_scaling_objects(
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
     spec: &AsyncActorSpec,
     (transport, names): (&Transport, &QueueNames),
     target: ScaleTarget<'_>,
-) -> Option<Result<ScalingObjects, Untriggerable>> {
-    let is_it =
+) -> Option<Result<ScalingObjects, TriggerError>> {
+    let is_current =
         |queue: &&QueueStatus| (&queue.transport, &queue.name) == (&transport.name, &names.queue);
-    let queue = previous.queue.as_ref().filter(is_it);
+    let queue = previous.queue.as_ref().filter(is_current);
     let key = &actor.metadata.key;
     Some(scaling_objects(&ScalingInputs {
         namespace: &key.namespace,
         actor: &key.name,
         uid: &actor.metadata.uid,
-        scaling: spec.scaling_in_force()?,
+        scaling: spec.effective_scaling()?,
         target,
         transport,
         names,

@@ -2,14 +2,13 @@
 
 use asya_shared::api::{AsyncActorSpec, AsyncActorStatus, Workload, WorkloadKind};
 use asya_shared::applied::HashedManifest;
-use asya_shared::config::Transport;
+use asya_shared::config::{QueueNames, Transport};
 use asya_shared::inject::{
     PodInputs, Replicas, WorkloadObject, service_account, service_account_name, workload,
 };
-use asya_shared::scaling::{ScaleTarget, ScalingObjects, Untriggerable};
-use asya_shared::transport::QueueNames;
+use asya_shared::scaling::{ScaleTarget, ScalingObjects, TriggerError};
 
-use super::scaling::scaling_of;
+use super::scaling::build_scaling_objects;
 use crate::context::Installation;
 use crate::record::ActorRecord;
 
@@ -19,10 +18,10 @@ pub struct Standalone {
     pub kind: WorkloadKind,
     /// The `ServiceAccount` with which its pods assume their IAM role, if they have one.
     pub service_account: Option<HashedManifest>,
-    /// The workload, as it is applied.
+    /// The workload, as applied.
     pub workload: WorkloadObject,
-    /// KEDA's objects, or why the queue cannot be described to KEDA yet; `None` while scaling is off.
-    pub scaling: Option<Result<ScalingObjects, Untriggerable>>,
+    /// The KEDA objects, or why no trigger can be built for the queue yet; `None` while scaling is off.
+    pub scaling: Option<Result<ScalingObjects, TriggerError>>,
 }
 
 /// Inputs to build them.
@@ -30,7 +29,7 @@ pub(super) struct Inputs<'a> {
     pub(super) installation: &'a Installation,
     pub(super) actor: &'a ActorRecord,
     pub(super) previous: &'a AsyncActorStatus,
-    /// Whether the workload is still being scaled, desired or not.
+    /// Whether an autoscaler still scales the workload, desired or not.
     pub(super) scaled: bool,
     pub(super) spec: &'a AsyncActorSpec,
     pub(super) template: &'a Workload,
@@ -53,8 +52,8 @@ impl Inputs<'_> {
         let (key, uid) = (&actor.metadata.key, &*actor.metadata.uid);
         let role = transport.role_of_pods(actor.annotations.role_arn.as_deref());
         let account = role.map(|_| service_account_name(&key.name));
-        let target = ScaleTarget::workload(template.kind_in_force(), &key.name);
-        let scaling = scaling_of(actor, previous, spec, (transport, names), target);
+        let target = ScaleTarget::workload(template.effective_kind(), &key.name);
+        let scaling = build_scaling_objects(actor, previous, spec, (transport, names), target);
         let inputs = PodInputs {
             namespace: &key.namespace,
             actor: &key.name,
@@ -67,7 +66,7 @@ impl Inputs<'_> {
         };
         let replicas = replicas(spec, template, scaled, previous.desired_replicas);
         Standalone {
-            kind: template.kind_in_force(),
+            kind: template.effective_kind(),
             service_account: role.map(|role| service_account(&key.namespace, &key.name, uid, role)),
             workload: workload(&inputs, uid, replicas),
             scaling,
@@ -81,15 +80,15 @@ fn replicas(
     spec: &AsyncActorSpec,
     template: &Workload,
     scaled: bool,
-    wanted_before: Option<i32>,
+    previous_replicas: Option<i32>,
 ) -> Replicas {
-    match spec.scaling_in_force() {
+    match spec.effective_scaling() {
         Some(scaling) => {
-            let most = scaling.max_replicas.max(scaling.min_replicas);
-            let before = wanted_before.unwrap_or(scaling.min_replicas);
-            Replicas::Initial(before.clamp(scaling.min_replicas, most))
+            let max = scaling.max_replicas.max(scaling.min_replicas);
+            let initial = previous_replicas.unwrap_or(scaling.min_replicas);
+            Replicas::Initial(initial.clamp(scaling.min_replicas, max))
         }
-        None if scaled => Replicas::Initial(template.replicas_in_force()),
-        None => Replicas::Enforced(template.replicas_in_force()),
+        None if scaled => Replicas::Initial(template.effective_replicas()),
+        None => Replicas::Enforced(template.effective_replicas()),
     }
 }

@@ -1,10 +1,10 @@
 use std::collections::BTreeSet;
 
 use asya_shared::api::InjectionStatus;
-use asya_shared::inject::bound::Gate;
+use asya_shared::inject::bound::ProbeResult;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Known, Probed};
+use super::{InjectionFacts, ProbeOutcome};
 
 const HASH: &str = "today.release";
 
@@ -16,9 +16,12 @@ fn limits(names: &[&str]) -> BTreeSet<Box<str>> {
     names.iter().map(|name| (*name).into()).collect()
 }
 
-/// What is known in a namespace without quotas on limits.
-fn known<'a>(before: Option<&'a InjectionStatus>, limits: &'a BTreeSet<Box<str>>) -> Known<'a> {
-    Known {
+/// Inputs in a namespace without quotas on limits.
+fn facts<'a>(
+    before: Option<&'a InjectionStatus>,
+    limits: &'a BTreeSet<Box<str>>,
+) -> InjectionFacts<'a> {
+    InjectionFacts {
         before,
         hash: HASH,
         generation: 2,
@@ -37,72 +40,98 @@ fn proved() -> InjectionStatus {
     }
 }
 
-fn refusal() -> Probed {
-    Probed::Refused("exceeded quota".to_owned())
+fn rejection() -> ProbeOutcome {
+    ProbeOutcome::Rejected("exceeded quota".to_owned())
 }
 
-fn gate(status: Option<&InjectionStatus>) -> Gate {
-    Gate::of(status, "today")
+fn probe_result(status: Option<&InjectionStatus>) -> ProbeResult {
+    ProbeResult::from_status(status, "today")
 }
 
 /// SAFE-1
 #[test]
-fn gate_opens_with_the_first_passed_dry_run_and_closes_with_the_first_refusal() {
+fn injection_starts_with_the_first_passed_dry_run_and_stops_with_the_first_rejection() {
     let none = limits(&[]);
-    let begun = known(None, &none).after(&Probed::Untried, true, now());
-    assert_eq!(gate(begun.as_ref()), Gate::Unproved);
-    let known = known(begun.as_ref(), &none);
-    for nothing in [Probed::Untried, Probed::NotInjected("webhook".to_owned())] {
-        assert_eq!(known.after(&nothing, false, now()), begun, "{nothing:?}");
+    let initial = facts(None, &none).status_after(&ProbeOutcome::NotRun, true, now());
+    assert_eq!(probe_result(initial.as_ref()), ProbeResult::Unverified);
+    let facts = facts(initial.as_ref(), &none);
+    for inconclusive in [
+        ProbeOutcome::NotRun,
+        ProbeOutcome::NotInjected("webhook".to_owned()),
+    ] {
+        assert_eq!(
+            facts.status_after(&inconclusive, false, now()),
+            initial,
+            "{inconclusive:?}"
+        );
     }
-    let open = known.after(&Probed::Admitted, false, now());
-    assert_eq!(gate(open.as_ref()), Gate::Open);
-    let known = super::tests::known(open.as_ref(), &none);
-    assert_eq!(known.after(&Probed::Untried, false, now()), open, "at rest");
-    let closed = known.after(&refusal(), false, now()).unwrap();
+    let verified = facts.status_after(&ProbeOutcome::Admitted, false, now());
+    assert_eq!(probe_result(verified.as_ref()), ProbeResult::Admitted);
+    let facts = super::tests::facts(verified.as_ref(), &none);
     assert_eq!(
-        gate(Some(&closed)),
-        Gate::Refused("exceeded quota".to_owned())
+        facts.status_after(&ProbeOutcome::NotRun, false, now()),
+        verified,
+        "unchanged"
     );
-    assert_eq!(closed.proved, None, "it was this part that was proved");
-    let known = super::tests::known(Some(&closed), &none);
-    let open = known.after(&Probed::Admitted, false, now());
-    assert_eq!(gate(open.as_ref()), Gate::Open);
+    let rejected = facts.status_after(&rejection(), false, now()).unwrap();
+    assert_eq!(
+        probe_result(Some(&rejected)),
+        ProbeResult::Rejected("exceeded quota".to_owned())
+    );
+    assert_eq!(
+        rejected.proved, None,
+        "the verified hash itself was rejected"
+    );
+    let facts = super::tests::facts(Some(&rejected), &none);
+    let verified = facts.status_after(&ProbeOutcome::Admitted, false, now());
+    assert_eq!(probe_result(verified.as_ref()), ProbeResult::Admitted);
 }
 
 /// SAFE-1: returning to a spec that was admitted needs no new dry run before pods get the sidecar.
 #[test]
-fn refusal_of_another_part_keeps_the_proof() {
+fn rejection_of_another_actor_hash_keeps_the_verified_one() {
     let none = limits(&[]);
     let earlier = InjectionStatus {
         proved: Some("earlier".to_owned()),
         ..proved()
     };
-    let after = known(Some(&earlier), &none).after(&refusal(), false, now());
-    assert_eq!(Gate::of(after.as_ref(), "earlier"), Gate::Open);
-    assert_ne!(gate(after.as_ref()), Gate::Open);
+    let after = facts(Some(&earlier), &none).status_after(&rejection(), false, now());
+    assert_eq!(
+        ProbeResult::from_status(after.as_ref(), "earlier"),
+        ProbeResult::Admitted
+    );
+    assert_ne!(probe_result(after.as_ref()), ProbeResult::Admitted);
 }
 
 /// SAFE-3
 #[test]
-fn gate_of_an_earlier_release_stays_open_until_a_dry_run_is_refused() {
+fn injection_of_an_earlier_release_continues_until_a_dry_run_is_rejected() {
     let none = limits(&[]);
-    let known = |injected| Known {
+    let facts = |injected| InjectionFacts {
         injected,
-        ..known(None, &none)
+        ..facts(None, &none)
     };
-    let without = known(false);
-    assert!(without.wants_probe(), "no pod tells");
-    for nothing in [Probed::Untried, Probed::NotInjected("webhook".to_owned())] {
-        assert_eq!(without.after(&nothing, false, now()), None, "{nothing:?}");
+    let uninjected = facts(false);
+    assert!(uninjected.needs_probe(), "no pod has the sidecar");
+    for inconclusive in [
+        ProbeOutcome::NotRun,
+        ProbeOutcome::NotInjected("webhook".to_owned()),
+    ] {
+        assert_eq!(
+            uninjected.status_after(&inconclusive, false, now()),
+            None,
+            "{inconclusive:?}"
+        );
     }
-    let refused = without.after(&refusal(), false, now());
-    assert_ne!(gate(refused.as_ref()), Gate::Open);
+    let rejected = uninjected.status_after(&rejection(), false, now());
+    assert_ne!(probe_result(rejected.as_ref()), ProbeResult::Admitted);
 
-    let with = known(true);
-    assert!(!with.wants_probe(), "its pods tell");
-    let status = with.after(&Probed::Untried, false, now()).unwrap();
-    assert_eq!(gate(Some(&status)), Gate::Open);
+    let injected = facts(true);
+    assert!(!injected.needs_probe(), "its pods have the sidecar");
+    let status = injected
+        .status_after(&ProbeOutcome::NotRun, false, now())
+        .unwrap();
+    assert_eq!(probe_result(Some(&status)), ProbeResult::Admitted);
     assert_eq!(
         (status.generation, status.platform.as_deref()),
         (Some(2), Some("release"))
@@ -111,68 +140,78 @@ fn gate_of_an_earlier_release_stays_open_until_a_dry_run_is_refused() {
 
 /// SAFE-1, SAFE-3: for example after an actor was deleted and created again while the target's pods kept running.
 #[test]
-fn running_pods_with_the_current_part_prove_it_for_a_new_binding() {
+fn running_pods_with_the_current_actor_hash_verify_it_for_a_new_binding() {
     let none = limits(&[]);
-    let known = |before, admitted| Known {
+    let facts = |before, admitted| InjectionFacts {
         admitted,
-        ..known(before, &none)
+        ..facts(before, &none)
     };
-    let begun = known(None, true)
-        .after(&Probed::Untried, true, now())
+    let initial = facts(None, true)
+        .status_after(&ProbeOutcome::NotRun, true, now())
         .unwrap();
-    assert_eq!(gate(Some(&begun)), Gate::Open);
+    assert_eq!(probe_result(Some(&initial)), ProbeResult::Admitted);
     assert!(
-        known(Some(&begun), true).wants_probe(),
-        "it is confirmed by a dry run"
+        facts(Some(&initial), true).needs_probe(),
+        "a dry run must still confirm it"
     );
-    let bare = known(None, false).after(&Probed::Untried, true, now());
-    assert_eq!(gate(bare.as_ref()), Gate::Unproved);
-    let listed = known(bare.as_ref(), true).after(&Probed::Untried, false, now());
+    let unverified = facts(None, false).status_after(&ProbeOutcome::NotRun, true, now());
+    assert_eq!(probe_result(unverified.as_ref()), ProbeResult::Unverified);
+    let listed = facts(unverified.as_ref(), true).status_after(&ProbeOutcome::NotRun, false, now());
     assert_eq!(
-        gate(listed.as_ref()),
-        Gate::Open,
+        probe_result(listed.as_ref()),
+        ProbeResult::Admitted,
         "its pods were listed later"
     );
-    let away = Probed::NotInjected("webhook".to_owned());
-    let listed = known(bare.as_ref(), true).after(&away, false, now());
-    assert_eq!(gate(listed.as_ref()), Gate::Open, "the webhook is away");
+    let not_injected = ProbeOutcome::NotInjected("webhook".to_owned());
+    let listed = facts(unverified.as_ref(), true).status_after(&not_injected, false, now());
+    assert_eq!(
+        probe_result(listed.as_ref()),
+        ProbeResult::Admitted,
+        "the webhook is unavailable"
+    );
 
-    let refused = known(Some(&begun), true).after(&refusal(), false, now());
-    assert_ne!(gate(refused.as_ref()), Gate::Open);
-    let still = known(refused.as_ref(), true).after(&Probed::Untried, false, now());
-    assert_eq!(still, refused, "what was refused last counts");
+    let rejected = facts(Some(&initial), true).status_after(&rejection(), false, now());
+    assert_ne!(probe_result(rejected.as_ref()), ProbeResult::Admitted);
+    let later = facts(rejected.as_ref(), true).status_after(&ProbeOutcome::NotRun, false, now());
+    assert_eq!(
+        later, rejected,
+        "the rejection stands until the next dry run"
+    );
 }
 
-/// SAFE-4: running pods older than a refusal do not prove the refused part.
+/// SAFE-4: running pods older than a rejection do not prove the rejected actor hash.
 #[test]
-fn running_pods_do_not_reopen_a_gate_closed_by_a_refusal() {
+fn running_pods_do_not_resume_injection_after_a_rejection() {
     let none = limits(&[]);
-    let closed = known(Some(&proved()), &none).after(&refusal(), false, now());
-    let known = Known {
+    let rejected = facts(Some(&proved()), &none).status_after(&rejection(), false, now());
+    let facts = InjectionFacts {
         injected: true,
-        ..known(closed.as_ref(), &none)
+        ..facts(rejected.as_ref(), &none)
     };
-    assert!(known.wants_probe());
-    assert_eq!(known.after(&Probed::Untried, false, now()), closed);
+    assert!(facts.needs_probe());
+    assert_eq!(
+        facts.status_after(&ProbeOutcome::NotRun, false, now()),
+        rejected
+    );
 }
 
 /// SAFE-4
 #[test]
-fn dry_run_is_due_for_each_new_part_spec_or_release_only() {
+fn dry_run_is_due_only_for_a_new_actor_hash_spec_or_release() {
     let none = limits(&[]);
-    let rest = proved();
-    assert!(!known(Some(&rest), &none).wants_probe());
-    for (what, before) in [
-        ("nothing proved", InjectionStatus::default()),
+    let verified = proved();
+    assert!(!facts(Some(&verified), &none).needs_probe());
+    for (case, before) in [
+        ("nothing verified", InjectionStatus::default()),
         (
-            "another part",
+            "another actor hash",
             InjectionStatus {
                 proved: Some("earlier".to_owned()),
                 ..proved()
             },
         ),
         (
-            "refused",
+            "rejected",
             InjectionStatus {
                 refused: Some("today".to_owned()),
                 ..proved()
@@ -193,7 +232,7 @@ fn dry_run_is_due_for_each_new_part_spec_or_release_only() {
             },
         ),
     ] {
-        assert!(known(Some(&before), &none).wants_probe(), "{what}");
+        assert!(facts(Some(&before), &none).needs_probe(), "{case}");
     }
 }
 
@@ -202,40 +241,48 @@ fn dry_run_is_due_for_each_new_part_spec_or_release_only() {
 fn limits_are_recorded_in_status_before_a_dry_run_depends_on_them() {
     let (none, memory) = (limits(&[]), limits(&["memory"]));
     let before = InjectionStatus::default();
-    let unlisted = Known {
+    let unlisted = InjectionFacts {
         limits: None,
-        ..known(Some(&before), &none)
+        ..facts(Some(&before), &none)
     };
-    assert!(!unlisted.wants_probe(), "the quotas are not known yet");
+    assert!(!unlisted.needs_probe(), "quotas not listed yet");
     let kept = InjectionStatus {
         limits: vec!["memory".to_owned()],
         ..proved()
     };
-    let unlisted = Known {
+    let unlisted = InjectionFacts {
         before: Some(&kept),
         ..unlisted
     };
-    let after = unlisted.after(&Probed::Untried, false, now()).unwrap();
-    assert_eq!(after.limits, ["memory"], "what was told holds until then");
-
-    let quota = known(Some(&before), &memory);
-    assert!(!quota.wants_probe(), "the webhook does not know them");
-    let told = quota.after(&Probed::Untried, false, now()).unwrap();
-    assert_eq!(told.limits, ["memory"]);
+    let after = unlisted
+        .status_after(&ProbeOutcome::NotRun, false, now())
+        .unwrap();
     assert_eq!(
-        told.since.as_ref().unwrap().0.as_second(),
+        after.limits,
+        ["memory"],
+        "recorded limits are kept until then"
+    );
+
+    let quota = facts(Some(&before), &memory);
+    assert!(!quota.needs_probe(), "not recorded in status yet");
+    let recorded = quota
+        .status_after(&ProbeOutcome::NotRun, false, now())
+        .unwrap();
+    assert_eq!(recorded.limits, ["memory"]);
+    assert_eq!(
+        recorded.since.as_ref().unwrap().0.as_second(),
         now().as_second()
     );
-    assert!(known(Some(&told), &memory).wants_probe());
-    let gone = known(Some(&told), &none).after(&Probed::Untried, false, now());
+    assert!(facts(Some(&recorded), &memory).needs_probe());
+    let gone = facts(Some(&recorded), &none).status_after(&ProbeOutcome::NotRun, false, now());
     assert!(gone.unwrap().limits.is_empty());
 }
 
 #[test]
-fn long_messages_are_cut_at_a_character_boundary() {
+fn long_messages_are_truncated_at_a_character_boundary() {
     let none = limits(&[]);
-    let long = Probed::Refused("ü".repeat(2000));
-    let after = known(None, &none).after(&long, true, now()).unwrap();
+    let long = ProbeOutcome::Rejected("ü".repeat(2000));
+    let after = facts(None, &none).status_after(&long, true, now()).unwrap();
     let message = after.message.unwrap();
     assert_eq!(message.len(), 1024);
 }

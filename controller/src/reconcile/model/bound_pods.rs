@@ -1,4 +1,4 @@
-//! Which of a target's pods have the sidecar, and why the others have none (BIND-7, BIND-8).
+//! Which of a target's pods have the sidecar, and why the others do not (BIND-7, BIND-8).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,120 +13,127 @@ use crate::record::{Metadata, PodRecord, UninjectedPodRecord};
 /// How many pod names status lists for each reason.
 const EXAMPLES: usize = 3;
 
+/// The pod was created before the actor was bound (`status.boundSince`); a rollout replaces it.
 const STARTED_BEFORE: &str = "StartedBeforeBinding";
+/// The pod was created later, but the API server did not call the webhook for it.
 const WEBHOOK_UNAVAILABLE: &str = "WebhookUnavailable";
+/// The webhook injected the sidecar, and something removed it: another webhook, or a restored backup.
 const REMOVED: &str = "RemovedByOther";
 const OPTED_OUT: &str = "OptedOut";
 const SPEC_CONFLICT: &str = "SpecConflict";
 const NOT_PROVED: &str = "NotProved";
 const PROBE_REJECTED: &str = "ProbeRejected";
 
-/// A pod without the current actor part of the sidecar. Its replacement would have it.
+/// A pod whose sidecar does not have the current actor hash. Its replacement would.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OutdatedPod {
     pub name: Box<str>,
     pub uid: Box<str>,
     pub created: Option<Time>,
-    pub lacks: Lacks,
+    pub sidecar: SidecarState,
 }
 
-/// What a pod lacks compared with one created now.
+/// How a pod's sidecar differs from that of a pod created now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Lacks {
-    /// The current sidecar: it has an older one.
+pub enum SidecarState {
+    /// It has an older sidecar.
     #[default]
-    Today,
-    /// Any sidecar.
-    Any,
-    /// The sidecar that the webhook injected: something removed it later.
-    Given,
+    Outdated,
+    /// It has no sidecar.
+    Missing,
+    /// The webhook injected the sidecar, but something removed it later.
+    Removed,
 }
 
 /// Counts of a target's pods.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Counted {
+pub struct TargetPodCounts {
     /// The counts reported in status. They exclude terminating pods.
     pub pods: PodCounts,
     /// Ready pods with the sidecar.
     pub ready: i32,
-    /// Those with the current actor part (ROLL-8).
+    /// Those with the current actor hash (ROLL-8).
     pub current_ready: i32,
-    /// Pods of this actor with the current actor part.
+    /// Pods of this actor with the current actor hash.
     pub current: i32,
-    /// Pods with that part, whichever actor they are marked for.
+    /// Pods with that hash, whichever actor they are annotated for.
     pub admitted: i32,
     /// All pods, including terminating ones.
     pub total: i32,
-    /// Pods whose replacement would have a different actor part.
-    pub lacking: Vec<OutdatedPod>,
+    /// Pods whose replacement would have a different actor hash.
+    pub outdated: Vec<OutdatedPod>,
     /// These and all other pods with an outdated sidecar.
-    pub older: Vec<OutdatedPod>,
+    pub all_outdated: Vec<OutdatedPod>,
 }
 
-impl Counted {
-    /// Pods to replace: with `at_once` also those that only have an outdated platform part (ROLL-8).
-    pub fn replaceable(&self, at_once: bool) -> &[OutdatedPod] {
-        if at_once { &self.older } else { &self.lacking }
+impl TargetPodCounts {
+    /// Pods to replace: with `include_platform`, also those of which only the platform hash is outdated (ROLL-8).
+    pub fn replaceable(&self, include_platform: bool) -> &[OutdatedPod] {
+        if include_platform {
+            &self.all_outdated
+        } else {
+            &self.outdated
+        }
     }
 
     /// Drops pods to replace that the API server no longer has. The watch may lag behind a rollout that just ended, and
     /// the next rollout would count its deleted pods again (SAFE-10).
-    pub fn keep(&mut self, uids: &BTreeSet<Box<str>>) {
-        self.lacking.retain(|pod| uids.contains(&pod.uid));
-        self.older.retain(|pod| uids.contains(&pod.uid));
+    pub fn retain_existing(&mut self, uids: &BTreeSet<Box<str>>) {
+        self.outdated.retain(|pod| uids.contains(&pod.uid));
+        self.all_outdated.retain(|pod| uids.contains(&pod.uid));
     }
 }
 
 /// Running totals, with the names of pods without a sidecar by reason.
 #[derive(Default)]
-struct Counting<'a> {
-    counted: Counted,
+struct PodCounter<'a> {
+    counted: TargetPodCounts,
     without: BTreeMap<String, Vec<&'a str>>,
 }
 
-impl<'a> Counting<'a> {
+impl<'a> PodCounter<'a> {
     /// Counts the pod; returns whether it is not terminating.
-    fn exists(&mut self, metadata: &Metadata) -> bool {
+    fn add_pod(&mut self, metadata: &Metadata) -> bool {
         self.counted.total += 1;
         self.counted.pods.matched += i32::from(!metadata.deleting);
         !metadata.deleting
     }
 
-    fn has_sidecar(&mut self, pod: &PodRecord, hash: Option<&str>) {
+    fn add_injected(&mut self, pod: &PodRecord, hash: Option<&str>) {
         let counted = &mut self.counted;
         counted.pods.injected += 1;
         counted.ready += i32::from(pod.ready);
-        let said = pod.injection.as_ref().and_then(|it| it.hash.as_deref());
-        let is_current = actor_part(said) == actor_part(hash);
+        let pod_hash = pod.injection.as_ref().and_then(|it| it.hash.as_deref());
+        let is_current = actor_hash(pod_hash) == actor_hash(hash);
         counted.current_ready += i32::from(pod.ready && is_current);
         counted.current += i32::from(is_current && hash.is_some());
-        if said == hash {
+        if pod_hash == hash {
             return;
         }
         counted.pods.outdated += 1;
-        let pod = lacking(&pod.metadata, pod.created.as_ref(), Lacks::Today);
+        let pod = outdated_pod(&pod.metadata, pod.created.as_ref(), SidecarState::Outdated);
         if !is_current {
-            counted.lacking.push(pod.clone());
+            counted.outdated.push(pod.clone());
         }
-        counted.older.push(pod);
+        counted.all_outdated.push(pod);
     }
 
-    fn has_none(&mut self, metadata: &'a Metadata, created: Option<&Time>, reason: String) {
-        if is_curable(&reason) {
-            let lacks = if reason == REMOVED {
-                Lacks::Given
+    fn add_uninjected(&mut self, metadata: &'a Metadata, created: Option<&Time>, reason: String) {
+        if is_fixed_by_replacement(&reason) {
+            let sidecar = if reason == REMOVED {
+                SidecarState::Removed
             } else {
-                Lacks::Any
+                SidecarState::Missing
             };
-            let pod = lacking(metadata, created, lacks);
-            self.counted.lacking.push(pod.clone());
-            self.counted.older.push(pod);
+            let pod = outdated_pod(metadata, created, sidecar);
+            self.counted.outdated.push(pod.clone());
+            self.counted.all_outdated.push(pod);
         }
         let names = self.without.entry(reason).or_default();
         names.push(&metadata.key.name);
     }
 
-    fn end(self) -> Counted {
+    fn finish(self) -> TargetPodCounts {
         let mut counted = self.counted;
         counted.pods.not_injected = counted.pods.matched - counted.pods.injected;
         let reasons = self.without.into_iter().map(|(reason, mut names)| {
@@ -147,34 +154,36 @@ impl<'a> Counting<'a> {
     }
 }
 
-impl Counted {
+impl TargetPodCounts {
     /// Counts `pods` for the actor with this uid, which has been bound since `since`.
     pub fn of(pods: &BoundPods, uid: &str, hash: Option<&str>, since: Option<&Time>) -> Self {
-        let mut counting = Counting::default();
-        for pod in &pods.marked {
-            if !counting.exists(&pod.metadata) {
+        let mut counter = PodCounter::default();
+        for pod in &pods.labelled {
+            if !counter.add_pod(&pod.metadata) {
                 continue;
             }
-            counting.counted.admitted += i32::from(has_part(pod, actor_part(hash)));
-            match reason_of_marked(pod, uid, since) {
-                None => counting.has_sidecar(pod, hash),
-                Some(reason) => counting.has_none(&pod.metadata, pod.created.as_ref(), reason),
+            counter.counted.admitted += i32::from(has_actor_hash(pod, actor_hash(hash)));
+            match labelled_pod_reason(pod, uid, since) {
+                None => counter.add_injected(pod, hash),
+                Some(reason) => {
+                    counter.add_uninjected(&pod.metadata, pod.created.as_ref(), reason);
+                }
             }
         }
-        for pod in &pods.bare {
-            if counting.exists(&pod.metadata) {
-                let reason = reason_of_bare(pod, since);
-                counting.has_none(&pod.metadata, pod.created.as_ref(), reason);
+        for pod in &pods.uninjected {
+            if counter.add_pod(&pod.metadata) {
+                let reason = uninjected_pod_reason(pod, since);
+                counter.add_uninjected(&pod.metadata, pod.created.as_ref(), reason);
             }
         }
-        counting.end()
+        counter.finish()
     }
 
     /// Status, reason and message of condition `Injected`.
-    pub fn injected(&self) -> (Option<bool>, Reason, String) {
+    pub fn injected_condition(&self) -> (Option<bool>, Reason, String) {
         let pods = &self.pods;
         if pods.matched == 0 {
-            let text = "the target has no pods to tell by";
+            let text = "the target has no pods, so it is not known whether they get the sidecar";
             return (None, Reason::NotProven, text.to_owned());
         }
         if pods.not_injected == 0 {
@@ -186,7 +195,7 @@ impl Counted {
         let text = format!(
             "not every pod of the target has the sidecar: {}; {}",
             reasons.join(", "),
-            what_to_do(&reasons)
+            remedy(&reasons)
         );
         let reason = if conflicts {
             Reason::SpecConflict
@@ -197,12 +206,12 @@ impl Counted {
     }
 }
 
-/// The actor part of an injected hash, which restarts pods when it changes (ROLL-8).
-pub fn actor_part(hash: Option<&str>) -> Option<&str> {
+/// The actor hash of an injected hash. Pods are restarted when it changes (ROLL-8).
+pub fn actor_hash(hash: Option<&str>) -> Option<&str> {
     hash.map(|hash| hash.split_once('.').map_or(hash, |(actor, _)| actor))
 }
 
-fn is_curable(reason: &str) -> bool {
+fn is_fixed_by_replacement(reason: &str) -> bool {
     [
         STARTED_BEFORE,
         WEBHOOK_UNAVAILABLE,
@@ -213,62 +222,67 @@ fn is_curable(reason: &str) -> bool {
     .contains(&reason)
 }
 
-fn lacking(metadata: &Metadata, created: Option<&Time>, lacks: Lacks) -> OutdatedPod {
+fn outdated_pod(metadata: &Metadata, created: Option<&Time>, sidecar: SidecarState) -> OutdatedPod {
     OutdatedPod {
         name: metadata.key.name.as_ref().into(),
         uid: metadata.uid.clone(),
         created: created.cloned(),
-        lacks,
+        sidecar,
     }
 }
 
-fn what_to_do(reasons: &[&str]) -> &'static str {
+fn remedy(reasons: &[&str]) -> &'static str {
     match reasons {
-        [OPTED_OUT] => "remove label asya.sh/inject from the pod template of the target",
+        [OPTED_OUT] => "remove the label asya.sh/inject from the target's pod template",
         [SPEC_CONFLICT] => {
-            "rename the container or volume of the target that has a name of Asya's, as the pod's Events tell"
+            "rename the container or volume of the target that has a name reserved for Asya; the actor's Events \
+             name it"
         }
-        _ => "status.pods names pods; restart those that started before the binding",
+        _ if reasons.iter().all(|it| is_fixed_by_replacement(it)) => {
+            "status.pods lists the pods; restart those that started before the binding"
+        }
+        _ => "status.pods lists the pods; the actor's Events say what to change in the target",
     }
 }
 
-fn has_part(pod: &PodRecord, part: Option<&str>) -> bool {
+fn has_actor_hash(pod: &PodRecord, hash: Option<&str>) -> bool {
     let injection = pod.injection.as_ref().filter(|it| it.intact);
-    part.is_some() && injection.and_then(|it| actor_part(it.hash.as_deref())) == part
+    hash.is_some() && injection.and_then(|it| actor_hash(it.hash.as_deref())) == hash
 }
 
 /// Why a labelled pod has no sidecar of this actor; `None` if it has one.
-fn reason_of_marked(pod: &PodRecord, uid: &str, since: Option<&Time>) -> Option<String> {
+fn labelled_pod_reason(pod: &PodRecord, uid: &str, since: Option<&Time>) -> Option<String> {
     let by_age = || by_age(pod.created.as_ref(), since);
     let reason = match &pod.injection {
         Some(injection) if *injection.by == *uid && injection.intact => return None,
         Some(injection) if *injection.by == *uid => REMOVED,
-        // Marked for another actor, which no longer exists.
+        // Annotated for another actor, which no longer exists.
         Some(_) => by_age(),
         None => {
-            let unmarked = pod.unmarked.as_ref();
-            let opts_out = unmarked.and_then(|it| it.labels.get(label::INJECT)) == Some("false");
-            let told = unmarked.and_then(|it| it.not_injected.as_deref());
+            let uninjected = pod.uninjected.as_ref();
+            let opts_out = uninjected.and_then(|it| it.labels.get(label::INJECT)) == Some("false");
+            let reported_reason = uninjected.and_then(|it| it.not_injected.as_deref());
             if opts_out {
                 OPTED_OUT
             } else {
-                told.unwrap_or_else(by_age)
+                reported_reason.unwrap_or_else(by_age)
             }
         }
     };
     Some(reason.to_owned())
 }
 
-fn reason_of_bare(pod: &UninjectedPodRecord, since: Option<&Time>) -> String {
+fn uninjected_pod_reason(pod: &UninjectedPodRecord, since: Option<&Time>) -> String {
     if pod.opts_out() {
         return OPTED_OUT.to_owned();
     }
-    let told = pod.not_injected.as_deref();
-    told.unwrap_or_else(|| by_age(pod.created.as_ref(), since))
+    let reported_reason = pod.not_injected.as_deref();
+    reported_reason
+        .unwrap_or_else(|| by_age(pod.created.as_ref(), since))
         .to_owned()
 }
 
-/// A pod created in the same second as the binding counts as older: the webhook could not know the binding yet.
+/// A pod created in the same second as the binding counts as older: the webhook may not have known the binding yet.
 fn by_age(created: Option<&Time>, since: Option<&Time>) -> &'static str {
     let after = created
         .zip(since)
@@ -283,18 +297,18 @@ fn by_age(created: Option<&Time>, since: Option<&Time>) -> &'static str {
 #[derive(Clone, Debug, Default)]
 pub struct BoundPods {
     /// Pods with an actor's label.
-    pub marked: Vec<Arc<PodRecord>>,
+    pub labelled: Vec<Arc<PodRecord>>,
     /// Pods without one.
-    pub bare: Vec<Arc<UninjectedPodRecord>>,
+    pub uninjected: Vec<Arc<UninjectedPodRecord>>,
 }
 
 impl BoundPods {
     /// Number of pods that are not terminating.
-    pub fn staying(&self) -> i32 {
-        let marked = self.marked.iter().map(|pod| pod.metadata.deleting);
-        let bare = self.bare.iter().map(|pod| pod.metadata.deleting);
-        let staying = marked.chain(bare).filter(|deleting| !deleting);
-        staying.count().try_into().unwrap_or(i32::MAX)
+    pub fn active_count(&self) -> i32 {
+        let labelled = self.labelled.iter().map(|pod| pod.metadata.deleting);
+        let uninjected = self.uninjected.iter().map(|pod| pod.metadata.deleting);
+        let active = labelled.chain(uninjected).filter(|deleting| !deleting);
+        active.count().try_into().unwrap_or(i32::MAX)
     }
 }
 

@@ -31,41 +31,43 @@ impl<R> Child<R> {
 
 /// Decides whether an object is ours.
 #[derive(Clone, Debug)]
-pub struct Ownership {
+pub struct ChildOwnership {
     /// The actor that needs the object.
     pub actor: Arc<ActorRecord>,
     /// Whether objects without a controller are adopted (FW-20).
     pub adopts: bool,
 }
 
-impl Ownership {
-    /// Classifies the object that was found.
-    pub fn judge<R>(
+impl ChildOwnership {
+    /// Classifies the object under the child's name.
+    pub fn classify<R>(
         &self,
-        found: Option<Arc<R>>,
+        object: Option<Arc<R>>,
         metadata: impl FnOnce(&R) -> &Metadata,
     ) -> Child<R> {
-        match found {
+        match object {
             None => Child::Absent,
-            Some(record) if self.has(metadata(&record).controller.as_ref()) => Child::Ours(record),
+            Some(record) if self.owns(metadata(&record).controller.as_ref()) => Child::Ours(record),
             Some(record) => Child::Foreign(record),
         }
     }
 
     /// Whether an object with this controller belongs to the actor.
-    pub fn has(&self, controller: Option<&Controller>) -> bool {
-        controller.map_or(self.adopts, |owner| is_of(owner, &self.actor))
+    pub fn owns(&self, controller: Option<&Controller>) -> bool {
+        controller.map_or(self.adopts, |owner| {
+            is_actor_or_predecessor(owner, &self.actor)
+        })
     }
 }
 
 /// Whether `owner` is this actor, or the same actor before it was restored from a backup.
-pub fn is_of(owner: &Controller, actor: &ActorRecord) -> bool {
-    owner.uid == actor.metadata.uid || is_of_its_name(owner, actor)
+pub fn is_actor_or_predecessor(owner: &Controller, actor: &ActorRecord) -> bool {
+    owner.uid == actor.metadata.uid || has_actor_name(owner, actor)
 }
 
 /// Actor names are unique, so an owner with this name and another uid no longer exists: this actor was restored from a
 /// backup (D13).
-fn is_of_its_name(owner: &Controller, actor: &ActorRecord) -> bool {
+fn has_actor_name(owner: &Controller, actor: &ActorRecord) -> bool {
     let group = owner.api_version.split('/').next();
     (group, &*owner.kind) == (Some(GROUP), "AsyncActor") && *owner.name == *actor.metadata.key.name
 }
@@ -74,9 +76,9 @@ fn is_of_its_name(owner: &Controller, actor: &ActorRecord) -> bool {
 pub const APPLIED: &str = "Applied";
 
 /// Interval at which a workload that no watch shows is read again.
-pub const UNSEEN: Duration = Duration::from_secs(2);
+pub const UNWATCHED_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// When to read a workload again while a change is expected; `None` if a watch reports it.
-pub fn unseen(workload: &WorkloadRecord) -> Option<Duration> {
-    (!workload.metadata.labelled).then_some(UNSEEN)
+pub fn unwatched_poll_interval(workload: &WorkloadRecord) -> Option<Duration> {
+    (!workload.metadata.labelled).then_some(UNWATCHED_POLL_INTERVAL)
 }

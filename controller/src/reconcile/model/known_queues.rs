@@ -12,38 +12,38 @@ use crate::record::Key;
 pub struct KnownQueue {
     /// The queue as recorded in status.
     pub queue: QueueStatus,
-    pub hold: Hold,
+    pub permission: DeletePermission,
 }
 
 /// Whether we may delete a queue.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Hold {
+pub enum DeletePermission {
     /// We may delete it.
-    Ours,
+    Allowed,
     /// Its transport sets `autoCreate: false`, so users create and delete its queues (QUE-7).
-    Theirs,
-    /// It is the wanted queue, under the name of another transport that leads to the same broker.
-    Wanted,
+    UserManaged,
+    /// It is the desired queue, under the name of another transport that leads to the same broker.
+    SameAsDesired,
     /// Another actor owns the name (QUE-3).
-    Lost(Key),
+    OwnedBy(Key),
     /// Unreachable: its transport is not usable any more.
-    OutOfReach(TransportUnusable),
+    TransportUnusable(TransportUnusable),
 }
 
 /// All queues that an actor has or had.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KnownQueues {
-    /// The queue verified last, even if it is no longer wanted.
+    /// The queue verified last, even if it is no longer desired.
     pub verified: Option<KnownQueue>,
-    /// The wanted queue, if it is not the verified one. It may exist although it was never verified.
-    pub wanted: Option<KnownQueue>,
+    /// The desired queue, if it is not the verified one. It may exist although it was never verified.
+    pub desired: Option<KnownQueue>,
     /// Retired queues (QUE-13).
     pub retired: Vec<KnownQueue>,
 }
 
 impl KnownQueues {
     /// Reads them from status; `owner_of` returns the other actor that owns a name, if any.
-    pub fn of(
+    pub fn from_status(
         status: &AsyncActorStatus,
         desired: Result<&Desired, &Fault>,
         transports: &TransportsConfig,
@@ -51,21 +51,23 @@ impl KnownQueues {
     ) -> Self {
         let known = |queue: &QueueStatus| KnownQueue {
             queue: queue.clone(),
-            hold: match (transports.usable(&queue.transport), owner_of(queue)) {
+            permission: match (transports.usable(&queue.transport), owner_of(queue)) {
                 _ if desired.is_ok_and(|desired| is_renamed(queue, desired, transports)) => {
-                    Hold::Wanted
+                    DeletePermission::SameAsDesired
                 }
-                (Err(unusable), _) => Hold::OutOfReach(unusable),
-                (Ok(_), Some(owner)) => Hold::Lost(owner),
-                (Ok(transport), None) if transport.queues().auto_create => Hold::Ours,
-                (Ok(_), None) => Hold::Theirs,
+                (Err(unusable), _) => DeletePermission::TransportUnusable(unusable),
+                (Ok(_), Some(owner)) => DeletePermission::OwnedBy(owner),
+                (Ok(transport), None) if transport.queues().auto_create => {
+                    DeletePermission::Allowed
+                }
+                (Ok(_), None) => DeletePermission::UserManaged,
             },
         };
         let verified = status.queue.as_ref();
-        let wanted = desired.ok().map(Desired::queue);
+        let desired = desired.ok().map(Desired::queue);
         Self {
-            wanted: wanted
-                .filter(|wanted| verified.is_none_or(|verified| !is_same(verified, wanted)))
+            desired: desired
+                .filter(|queue| verified.is_none_or(|verified| !verified.is_same_queue(queue)))
                 .as_ref()
                 .map(known),
             verified: verified.map(known),
@@ -81,22 +83,28 @@ impl KnownQueues {
         let recorded = self.verified.iter().chain(&self.retired);
         let all = recorded
             .map(|known| (known, true))
-            .chain(self.wanted.iter().map(|known| (known, false)));
-        all.filter(|(known, _)| matches!(known.hold, Hold::Ours | Hold::OutOfReach(_)))
-            .map(|(known, recorded)| (&known.queue, recorded))
+            .chain(self.desired.iter().map(|known| (known, false)));
+        all.filter(|(known, _)| {
+            matches!(
+                known.permission,
+                DeletePermission::Allowed | DeletePermission::TransportUnusable(_)
+            )
+        })
+        .map(|(known, recorded)| (&known.queue, recorded))
     }
 }
 
-/// Whether a queue is the wanted one and only its transport was renamed. Compares the configurations of both transports
-/// or, if the old one is unusable, the hash that was verified.
+/// Whether a queue is the desired one and only its transport was renamed. Compares the configurations of both
+/// transports or, if the old one is unusable, the hash that was verified.
 fn is_renamed(queue: &QueueStatus, desired: &Desired, transports: &TransportsConfig) -> bool {
-    let wanted = desired.queue();
-    if queue.transport == wanted.transport || queue.name != wanted.name {
+    let desired_queue = desired.queue();
+    if queue.transport == desired_queue.transport || queue.name != desired_queue.name {
         return false;
     }
     match transports.usable(&queue.transport) {
         Ok(transport) => {
-            transport.broker().place(&queue.name) == desired.transport.broker().place(&wanted.name)
+            transport.broker().address(&queue.name)
+                == desired.transport.broker().address(&desired_queue.name)
         }
         Err(_) => queue.verified_hash.as_ref() == Some(&desired.queue_hash),
     }
@@ -104,17 +112,12 @@ fn is_renamed(queue: &QueueStatus, desired: &Desired, transports: &TransportsCon
 
 /// Whether the addresses of two verified queues differ. The host is ignored, because the endpoint of an account can
 /// change.
-pub fn is_elsewhere(one: &QueueStatus, other: &QueueStatus) -> bool {
+pub fn has_different_address(one: &QueueStatus, other: &QueueStatus) -> bool {
     fn path(queue: &QueueStatus) -> Option<&str> {
         let (_, rest) = queue.url.as_deref()?.split_once("://")?;
         rest.split_once('/').map(|(_, path)| path)
     }
     matches!((path(one), path(other)), (Some(one), Some(other)) if one != other)
-}
-
-/// Whether both are the same queue by transport and name.
-pub fn is_same(one: &QueueStatus, other: &QueueStatus) -> bool {
-    (&one.transport, &one.name) == (&other.transport, &other.name)
 }
 
 /// Whether two transports lead to the same queue, by the address recorded once both were used. Their configurations may

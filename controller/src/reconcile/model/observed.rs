@@ -7,25 +7,25 @@ use asya_shared::api::{
     AsyncActorStatus, BindingStrategy, GRACEFUL_SHUTDOWN_SECONDS, QueueDeletionPolicy, Timeout,
     WorkloadKind,
 };
-use asya_shared::inject::bound::Gate;
-use asya_shared::scaling::{ScalingObjects, Untriggerable};
+use asya_shared::inject::bound::ProbeResult;
+use asya_shared::scaling::{ScalingObjects, TriggerError};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use super::binding::{BindingSeen, Resolved};
-use super::bound_pods::actor_part;
-use super::child::{Child, Ownership};
-use super::known_queues::{KnownQueues, is_same};
-use super::rollout::RolloutSeen;
+use super::binding::{ObservedBinding, Resolved};
+use super::bound_pods::actor_hash;
+use super::child::{Child, ChildOwnership};
+use super::known_queues::KnownQueues;
+use super::rollout::ObservedRollout;
 use crate::broker::depths::ReportedDepth;
-use crate::broker::health::Moment;
+use crate::broker::health::Sequence;
 use crate::broker::{BrokerError, Depth, QueueCheck};
 use crate::context::Deadlines;
 use crate::fault::{Fault, Requeue};
-use crate::pods::refusals::Refusal;
+use crate::pods::creation_failures::PodCreationFailure;
 use crate::reconcile::desired::drain::Drain;
-use crate::reconcile::desired::{Bound, Desired, Standalone};
+use crate::reconcile::desired::{Desired, DesiredBinding, Standalone};
 use crate::record::{
     ActorRecord, ChildRecord, HpaRecord, Key, PodRecord, ScaledObjectRecord, TriggerAuthentication,
     WorkloadRecord,
@@ -37,27 +37,27 @@ pub struct Observed {
     /// The desired state, or why it cannot be reached.
     pub desired: Result<Arc<Desired>, Fault>,
     /// Set while another actor owns a queue name that this one needs (QUE-3).
-    pub contested: Option<Contested>,
+    pub queue_name_conflict: Option<QueueNameConflict>,
     /// Decides whether an object under one of the actor's names is ours.
-    pub ownership: Ownership,
+    pub ownership: ChildOwnership,
     /// The stored status; empty if it cannot be read.
     pub previous: AsyncActorStatus,
     /// The object under the workload's name, of the desired kind.
     pub workload: Child<WorkloadRecord>,
     /// Our workload of the previous kind, before a change between `Deployment` and `StatefulSet` (WRK-6).
-    pub former: Option<Arc<WorkloadRecord>>,
+    pub former_workload: Option<Arc<WorkloadRecord>>,
     /// Why its pods cannot be created, if the workload's own status does not say so.
-    pub refusal: Option<Refusal>,
+    pub creation_failure: Option<PodCreationFailure>,
     /// The object under the `ServiceAccount`'s name.
     pub service_account: Child<ChildRecord<ServiceAccount>>,
     /// The autoscalers of the workload.
-    pub scaling: ScalingSeen,
+    pub scaling: ObservedScaling,
     /// The target and its pods, in binding mode.
-    pub binding: Option<BindingSeen>,
+    pub binding: Option<ObservedBinding>,
     pub pods: Vec<Arc<PodRecord>>,
-    pub queue: QueueSeen,
-    /// When this observation began. Doubts about the queue raised later are not settled by it.
-    pub began: Moment,
+    pub queue: ObservedQueue,
+    /// When this observation began. It does not clear queue rechecks that were requested later.
+    pub recheck_sequence: Sequence,
     /// The queues that the actor has or had.
     pub queues: KnownQueues,
     /// The queue depth to report.
@@ -82,13 +82,13 @@ pub struct Observed {
 #[derive(Clone, Debug, Default)]
 pub struct Learned {
     /// The broker did not answer for a verified queue.
-    pub unanswered: Option<BrokerError>,
-    /// Counts of messages; `true`: earlier ones are dropped before.
+    pub broker_failure: Option<BrokerError>,
+    /// Message counts; `true` drops earlier ones first.
     pub depths: Vec<(Depth, bool)>,
 }
 
-/// What deletion keeps and removes. Read from the raw spec, because a spec that does not decode may still ask to retain
-/// its queue.
+/// What deletion keeps and removes. Read from the raw spec, because a spec that does not decode may still say that
+/// its queue is retained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeletionPolicy {
     /// Keep the children and the queue (FW-23).
@@ -103,7 +103,7 @@ pub struct DeletionPolicy {
 
 /// Observed KEDA objects and autoscalers of others.
 #[derive(Debug)]
-pub struct ScalingSeen {
+pub struct ObservedScaling {
     /// Whether KEDA's CRDs are installed.
     pub installed: bool,
     /// The object under the `ScaledObject`'s name.
@@ -118,16 +118,16 @@ pub struct ScalingSeen {
 
 /// The observed state of the queue.
 #[derive(Clone, Debug)]
-pub enum QueueSeen {
-    /// Not asked: this reconcile does not depend on it.
-    NotAsked,
+pub enum ObservedQueue {
+    /// Not queried: this reconcile does not depend on it.
+    NotQueried,
     /// Already verified for this generation (QUE-8).
     Verified,
     /// The broker's answer.
     Checked(QueueCheck),
     /// Not known now, but verified earlier: the broker has not failed often enough in a row to report it (QUE-10), or
     /// it is slow and other calls are ahead of ours (OPS-22). Check again at the given time.
-    Unanswered(Requeue),
+    Unconfirmed(Requeue),
     /// The broker returned an error.
     Unknown(BrokerError),
 }
@@ -164,14 +164,14 @@ impl Observed {
     }
 
     /// The desired state of a bound actor, whose workload another controller creates.
-    pub fn bound(&self) -> Option<&Bound> {
+    pub fn bound(&self) -> Option<&DesiredBinding> {
         self.desired.as_deref().ok()?.bound()
     }
 
     /// The KEDA objects to apply, or why no trigger can be built for the queue yet; `None` while scaling is off.
-    pub fn scaling_objects(&self) -> Option<Result<&ScalingObjects, &Untriggerable>> {
+    pub fn scaling_objects(&self) -> Option<Result<&ScalingObjects, &TriggerError>> {
         let objects = match &self.binding {
-            Some(seen) => &seen.scaling.as_ref()?.as_ref().ok()?.objects,
+            Some(binding) => &binding.scaling.as_ref()?.as_ref().ok()?.objects,
             None => self.standalone()?.scaling.as_ref()?,
         };
         Some(objects.as_ref())
@@ -189,52 +189,52 @@ impl Observed {
     }
 
     /// What a rollout of the target's pods would have to consider.
-    pub fn rollout(&self) -> Option<&RolloutSeen> {
+    pub fn rollout(&self) -> Option<&ObservedRollout> {
         self.binding.as_ref()?.rollout.as_ref()
     }
 
     /// Whether the actor stays in service: also during deletion, while its queue drains.
-    pub fn works(&self) -> bool {
-        !self.actor.metadata.deleting || works_on(self.drain.as_ref())
+    pub fn receives_messages(&self) -> bool {
+        !self.actor.metadata.deleting || is_waiting_for_drain(self.drain.as_ref())
     }
 
     /// Whether a dry run showed that the API server admits pods with the sidecar of the current spec (SAFE-1). Strategy
-    /// Template makes no dry run: there the target's own controller has replaced pods with it.
-    pub fn proved(&self) -> bool {
+    /// Template makes no dry run, because the target's own controller replaces the pods.
+    pub fn is_injection_verified(&self) -> bool {
         let Some(bound) = self.bound() else {
             return false;
         };
         if bound.strategy == BindingStrategy::Template {
             return self.previous.template.is_some();
         }
-        let part = actor_part(bound.injected_hash.as_deref());
+        let hash = actor_hash(bound.injected_hash.as_deref());
         let injection = self.previous.injection.as_ref();
         let proved = injection.and_then(|it| it.proved.as_deref());
-        part.is_some() && proved == part && self.gate() == Some(Gate::Open)
+        hash.is_some() && proved == hash && self.probe_result() == Some(ProbeResult::Admitted)
     }
 
     /// Whether the webhook injects the sidecar into the target's pods, according to status; `None` with strategy
     /// Template or without a hash.
-    pub fn gate(&self) -> Option<Gate> {
+    pub fn probe_result(&self) -> Option<ProbeResult> {
         let bound = self.bound()?;
-        let part = actor_part(bound.injected_hash.as_deref())?;
+        let hash = actor_hash(bound.injected_hash.as_deref())?;
         let by_pod = bound.strategy == BindingStrategy::Pod;
-        by_pod.then(|| Gate::of(self.previous.injection.as_ref(), part))
+        by_pod.then(|| ProbeResult::from_status(self.previous.injection.as_ref(), hash))
     }
 
     /// A pod of the target to dry-run.
     pub fn probe_pod(&self) -> Option<&Value> {
-        let of_rollout = self.rollout().and_then(|seen| seen.probe.as_ref());
-        let seen = self.binding.as_ref().and_then(|it| it.probe.as_ref());
-        of_rollout.or_else(|| seen?.pod.as_ref())
+        let from_rollout = self.rollout().and_then(|it| it.probe_pod.as_ref());
+        let probe = self.binding.as_ref().and_then(|it| it.probe.as_ref());
+        from_rollout.or_else(|| probe?.pod.as_ref())
     }
 
     /// How long a change may continue without another pod becoming ready; `None` means no limit.
     pub fn progress_limit(&self) -> Option<Duration> {
         let desired = self.desired.as_ref().ok();
         let timeout = desired.map_or_else(
-            || Timeout::default().in_force(),
-            |desired| desired.spec.timeout_in_force(),
+            || Timeout::default().effective(),
+            |desired| desired.spec.effective_timeout(),
         );
         let seconds = timeout.progress?;
         Some(Duration::from_secs(seconds.into()))
@@ -252,7 +252,7 @@ impl Observed {
         let Some(queue) = &self.previous.queue else {
             return false;
         };
-        is_same(queue, &desired.queue())
+        queue.is_same_queue(&desired.queue())
             && queue.verified_generation == Some(self.actor.generation)
             && queue
                 .verified_hash
@@ -261,26 +261,26 @@ impl Observed {
     }
 }
 
-pub fn works_on(drain: Option<&Drain>) -> bool {
-    matches!(drain, Some(Drain::Works(_)))
+pub fn is_waiting_for_drain(drain: Option<&Drain>) -> bool {
+    matches!(drain, Some(Drain::Waiting(_)))
 }
 
-/// Whether the actor is to be left alone because it has been ready once with this spec, even if its objects change or
+/// Whether to leave the actor alone because it has been ready once with this spec, even if its objects change or
 /// the installation would now create them differently (FW-21). Deletion raises the generation without changing the
 /// spec, and edits during deletion only concern the deletion, so a deleting actor counts as well.
-pub fn is_done_once(actor: &ActorRecord, previous: &AsyncActorStatus) -> bool {
+pub fn is_once_completed(actor: &ActorRecord, previous: &AsyncActorStatus) -> bool {
     let ready = previous.ready_generation;
-    let is_it = |ready: i64| ready == actor.generation || actor.metadata.deleting;
-    actor.annotations.once && ready.is_some_and(is_it)
+    let is_current = |ready: i64| ready == actor.generation || actor.metadata.deleting;
+    actor.annotations.once && ready.is_some_and(is_current)
 }
 
 /// A queue name that this actor needs and another actor owns.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Contested {
+pub struct QueueNameConflict {
     /// Whether it is the queue itself rather than only its dead letter queue.
-    pub queue: bool,
+    pub covers_main_queue: bool,
     /// Hash of the workload that would consume from it.
-    pub workload: Option<String>,
+    pub workload_hash: Option<String>,
     /// Kind of that workload. Without our labels no watch shows it, so it is looked up by kind.
     pub kind: Option<WorkloadKind>,
 }

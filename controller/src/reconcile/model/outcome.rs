@@ -6,13 +6,11 @@ use std::time::Duration;
 use asya_shared::api::{InventoryEntry, QueueStatus, TemplateStatus};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::broker::Serving;
+use crate::broker::ReadyQueue;
 use crate::fault::{Error, Fault, Reason, Requeue};
-use crate::reconcile::contention::Part;
-use crate::reconcile::contention::history::{FieldEvent, FieldLoss};
-use crate::reconcile::contention::restoring::Restored;
-use crate::reconcile::injection::Probed;
-use crate::reconcile::model::known_queues::is_same;
+use crate::reconcile::contention::ConflictPart;
+use crate::reconcile::contention::drift_restore::RestoredDrift;
+use crate::reconcile::contention::history::{FieldConflict, FieldEvent};
 use crate::reconcile::model::observed::Observed;
 use crate::record::{ScaledObjectRecord, WorkloadRecord};
 
@@ -20,7 +18,7 @@ use crate::record::{ScaledObjectRecord, WorkloadRecord};
 #[derive(Debug)]
 pub enum Outcome {
     /// The actor is live: not being deleted, or still in service while its queue drains.
-    Ensured(Ensured),
+    Live(LiveOutcome),
     /// Deletion is in progress.
     Deleting {
         /// Why its queue could not be deleted.
@@ -33,21 +31,21 @@ pub enum Outcome {
         released: bool,
     },
     /// Deletion is in progress, but an API server error blocks it.
-    Held {
+    DeletionBlocked {
         /// The fault to report.
         fault: Fault,
         /// The error that ended the reconcile.
         error: Box<Error>,
     },
     /// Deletion is in progress, but how far it got cannot be observed yet: the previous status stays.
-    Unknown(Requeue),
+    DeletionUnknown(Requeue),
     /// Our finalizer is removed, so there is no status left to report.
-    Gone,
+    Finalized,
 }
 
 impl Outcome {
     /// Adds the kinds of objects deleted earlier.
-    pub fn with(self, before: Vec<&'static str>) -> Self {
+    pub fn with_deleted(self, before: Vec<&'static str>) -> Self {
         match self {
             Self::Deleting {
                 fault,
@@ -68,31 +66,34 @@ impl Outcome {
     }
 
     /// Whether a child's name is taken by an object that is not ours; `None` if not all children were checked.
-    pub fn met_stranger(&self) -> Option<bool> {
-        let Self::Ensured(ensured) = self else {
+    pub fn has_foreign_name_conflict(&self) -> Option<bool> {
+        let Self::Live(live_outcome) = self else {
             return None;
         };
-        let scaling = ensured.scaling.as_ref().and_then(|it| it.fault.as_ref());
-        let mut faults = ensured.fault.iter().chain(scaling);
-        let met = faults.any(|fault| fault.reason == Reason::NotOwned);
-        (met || ensured.interrupted.is_none()).then_some(met)
+        let scaling = live_outcome
+            .scaling
+            .as_ref()
+            .and_then(|it| it.fault.as_ref());
+        let mut faults = live_outcome.fault.iter().chain(scaling);
+        let conflicting = faults.any(|fault| fault.reason == Reason::NotOwned);
+        (conflicting || live_outcome.interrupted.is_none()).then_some(conflicting)
     }
 
     /// The error that ended the reconcile before its plan was complete.
     pub fn interrupted(self) -> Option<Error> {
         match self {
-            Self::Ensured(ensured) => ensured.interrupted.map(|error| *error),
-            Self::Held { error, .. } => Some(*error),
-            Self::Deleting { .. } | Self::Unknown(_) | Self::Gone => None,
+            Self::Live(live_outcome) => live_outcome.interrupted.map(|error| *error),
+            Self::DeletionBlocked { error, .. } => Some(*error),
+            Self::Deleting { .. } | Self::DeletionUnknown(_) | Self::Finalized => None,
         }
     }
 }
 
 /// The state after reconciling a live actor.
 #[derive(Debug, Default)]
-pub struct Ensured {
+pub struct LiveOutcome {
     pub queue: QueueState,
-    /// The workload as last seen or written.
+    /// The workload as last observed or written.
     pub workload: Option<Arc<WorkloadRecord>>,
     /// Result of checking the retired queues.
     pub retired: Box<RetiredQueues>,
@@ -103,29 +104,29 @@ pub struct Ensured {
     /// The scaling objects; `None` while scaling is off.
     pub scaling: Option<Box<ScalingOutcome>>,
     /// The target is no longer autoscaled and must be scaled up from zero, but has no pods yet (SO-6).
-    pub asleep: bool,
+    pub awaits_scale_up: bool,
     /// Deadline for KEDA to finish deleting the `ScaledObject` of a workload that is no longer scaled.
-    pub released_by: Option<Timestamp>,
+    pub keda_deadline: Option<Timestamp>,
     /// The error that ended the reconcile before its plan was complete. The work done until then is still reported.
     pub interrupted: Option<Box<Error>>,
     /// Set when the pods had to be stopped, because they would consume another actor's messages (QUE-3).
-    pub stopped: Option<Box<Stopped>>,
+    pub stopped: Option<Box<StoppedWorkloads>>,
     /// Everything a bound pod needs to start exists (BIND-3).
     pub bindable: bool,
     /// Dry-run state of the binding's pods.
     pub probe: Box<ProbeState>,
     /// Rollout state of the binding's existing pods.
-    pub rolled: Box<Rolled>,
+    pub rollout: Box<RolloutOutcome>,
     /// State of our fields in the target's pod template.
-    pub templated: Box<Templated>,
+    pub template: Box<TemplateOutcome>,
     /// Other contested fields, and drift that was reverted.
-    pub contests: Box<Contests>,
+    pub contention: Box<ContentionOutcome>,
     /// Objects applied by this reconcile, as the API server returned them: a watch could show another writer's change
     /// as ours.
     pub applied: Vec<InventoryEntry>,
 }
 
-impl Ensured {
+impl LiveOutcome {
     /// The outcome before anything is written.
     pub fn before(observed: &Observed, scaling_fault: Option<Fault>) -> Self {
         let scaling = observed.scales().then(|| {
@@ -145,44 +146,58 @@ impl Ensured {
     /// Whether the queue in the previous status is not the one that serves now.
     pub fn serves_another_queue(&self, observed: &Observed) -> bool {
         let before = observed.previous.queue.as_ref();
-        let wanted = observed.desired.as_ref().map(|desired| desired.queue());
+        let desired = observed.desired.as_ref().map(|desired| desired.queue());
         matches!(self.queue, QueueState::Ready(_) | QueueState::Created(_))
-            && matches!((before, wanted), (Some(before), Ok(wanted)) if !is_same(before, &wanted))
+            && matches!((before, desired), (Some(before), Ok(desired)) if !before.is_same_queue(&desired))
     }
+}
+
+/// Result of a dry run in this reconcile.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum ProbeOutcome {
+    /// No dry run was made.
+    #[default]
+    NotRun,
+    /// The API server admits a pod with the sidecar.
+    Admitted,
+    /// The pod came back without the sidecar, for this reason. It proves nothing about a pod with the sidecar.
+    NotInjected(String),
+    /// The API server rejects a pod with the sidecar, with this error.
+    Rejected(String),
 }
 
 /// Dry-run state after a reconcile.
 #[derive(Debug, Default)]
 pub struct ProbeState {
     /// Result of the last dry run of this reconcile.
-    pub outcome: Probed,
+    pub outcome: ProbeOutcome,
     /// Time until the next dry run is due.
-    pub again: Option<Duration>,
+    pub next_probe_in: Option<Duration>,
 }
 
 /// Fields contested by other field managers.
 #[derive(Debug, Default)]
-pub struct Contests {
+pub struct ContentionOutcome {
     /// Events of this reconcile.
-    pub news: Vec<(Part, FieldEvent)>,
+    pub field_events: Vec<(ConflictPart, FieldEvent)>,
     /// When to check these fields again.
-    pub again: Option<Duration>,
+    pub recheck_after: Option<Duration>,
     /// Changes by others to the objects of a standalone actor, now reverted.
-    pub restored: Vec<Restored>,
-    /// Whether our claim on the target's owner was set (`true`) or removed (`false`): it marks the target as scaled by
-    /// the queue (SO-5).
-    pub claimed: Option<bool>,
+    pub restored: Vec<RestoredDrift>,
+    /// Whether the annotation that hands autoscaling over to the queue was set (`true`) or removed (`false`) on the
+    /// target's owner (SO-5).
+    pub handoff_set: Option<bool>,
 }
 
-impl Contests {
-    pub fn look_again(&mut self, wait: Duration) {
-        self.again = Some(self.again.map_or(wait, |before| before.min(wait)));
+impl ContentionOutcome {
+    pub fn recheck_within(&mut self, wait: Duration) {
+        self.recheck_after = Some(self.recheck_after.map_or(wait, |before| before.min(wait)));
     }
 }
 
 /// Workloads scaled to zero by us. Nothing scales them up again, whatever the spec says.
 #[derive(Debug, Default)]
-pub struct Stopped {
+pub struct StoppedWorkloads {
     /// Kinds of workloads that this reconcile scaled to zero. Their recorded hashes are cleared, so that they are later
     /// applied in full again.
     pub kinds: Vec<&'static str>,
@@ -191,7 +206,7 @@ pub struct Stopped {
 /// Scaling objects after a reconcile.
 #[derive(Debug, Default)]
 pub struct ScalingOutcome {
-    /// The `ScaledObject` as last seen or written.
+    /// The `ScaledObject` as last observed or written.
     pub scaled_object: Option<Arc<ScaledObjectRecord>>,
     /// Why it does not match the spec.
     pub fault: Option<Fault>,
@@ -204,14 +219,14 @@ pub struct ScalingOutcome {
 pub enum QueueState {
     /// Not checked: status keeps what it reported before.
     #[default]
-    Untouched,
-    /// Matches the spec as far as known, with the broker's answer if this reconcile asked for it.
-    Ready(Option<Serving>),
+    NotChecked,
+    /// Matches the spec as far as known, with the broker's answer if this reconcile queried it.
+    Ready(Option<ReadyQueue>),
     /// Created by this reconcile.
-    Created(Serving),
-    /// Not known now, but it matched the spec when last seen: the broker does not answer (QUE-10), or it is slow and
-    /// other calls are ahead of ours (OPS-22). Check again at the given time.
-    Unanswered(Requeue),
+    Created(ReadyQueue),
+    /// Not known now, but it matched the spec when last observed: the broker does not answer (QUE-10), or it is slow
+    /// and other calls are ahead of ours (OPS-22). Check again at the given time.
+    Unconfirmed(Requeue),
     /// Queues are not managed by the operator (QUE-12).
     Unmanaged,
     /// The queue cannot be used.
@@ -226,7 +241,7 @@ impl QueueState {
     /// When to requeue for a queue whose broker does not answer.
     pub fn retry(&self) -> Option<Requeue> {
         match self {
-            Self::Unanswered(retry) => Some(*retry),
+            Self::Unconfirmed(retry) => Some(*retry),
             _ => None,
         }
     }
@@ -234,64 +249,85 @@ impl QueueState {
 
 /// Rollout state after a reconcile.
 #[derive(Debug, Default, PartialEq)]
-pub enum Rolled {
+pub enum RolloutOutcome {
     /// Not checked: the previous status stays.
     #[default]
-    Untouched,
+    NotChecked,
     /// No pod needs replacing.
-    Rest,
+    NotNeeded,
     /// New pods would get the sidecar, but the target has no pods yet.
-    Proved,
+    InjectionVerified,
     /// Blocked, or already in progress.
-    Waits(Reason, String, Requeue),
+    Waiting(Reason, String, Requeue),
     /// Halted: no further attempt is made.
     Halted(String),
     /// No further pod is replaced until the last replacement is ready.
     Stalled(String),
-    /// The annotation that triggers the rollout was reverted, or another field manager owns it.
-    Lost(FieldLoss),
-    /// The annotation is reverted repeatedly: no further attempt is made.
-    Left,
+    /// Another field manager changed the annotation that triggers the rollout, or owns it.
+    Conflict(FieldConflict),
+    /// The annotation is changed repeatedly: the operator no longer writes it.
+    Stopped,
     /// A pod replacement was requested.
-    Asked(By, String, Requeue),
+    Requested(ReplacementMethod, String, Requeue),
+}
+
+impl RolloutOutcome {
+    /// Reported until the annotation is written again.
+    pub const CONFLICT_MESSAGE: &str = "another client reverted the annotation that restarts the target's pods; the \
+         operator writes it again after a delay (condition Conflict says who)";
+
+    pub fn requested(method: ReplacementMethod) -> Self {
+        let text = "the target's pods are being replaced by pods with the sidecar";
+        Self::Requested(
+            method,
+            text.to_owned(),
+            Requeue::After(Duration::from_secs(2)),
+        )
+    }
 }
 
 /// How a pod replacement was triggered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum ReplacementMethod {
     Annotation,
     Eviction,
 }
 
 /// State of our fields in a pod template after a reconcile.
 #[derive(Debug, Default, PartialEq)]
-pub enum Templated {
+pub enum TemplateOutcome {
     /// Not checked.
     #[default]
-    Untouched,
-    /// Not wanted by the spec.
-    Rest,
+    NotChecked,
+    /// Not desired by the spec.
+    NotDesired,
     /// Present in the template.
-    Stands,
+    InPlace,
     /// Applied by this reconcile.
     Applied(TemplateStatus),
-    /// Released by this reconcile, with the reason if the spec still wants it.
+    /// Released by this reconcile, with the reason if the spec still desires it.
     Released(Option<Fault>),
     /// Not allowed in this template.
     Refused(Fault),
     /// Blocked, or already in progress.
-    Waits(Reason, String, Requeue),
-    /// Reverted by another field manager.
-    Lost(FieldLoss),
-    /// Reverted repeatedly: no further attempt is made.
-    Left,
+    Waiting(Reason, String, Requeue),
+    /// Changed by another field manager, which may own them.
+    Conflict(FieldConflict),
+    /// Changed repeatedly: the operator no longer writes them.
+    Stopped,
+}
+
+impl TemplateOutcome {
+    /// Reported until our fields are applied again.
+    pub const CONFLICT_MESSAGE: &str = "another client reverted Asya's fields in the target's pod template; the \
+         operator writes it again after a delay (condition Conflict says what and by whom)";
 }
 
 /// Result of checking the retired queues.
 #[derive(Debug, Default)]
 pub struct RetiredQueues {
     /// Queues that no longer exist.
-    pub gone: Vec<QueueStatus>,
+    pub deleted: Vec<QueueStatus>,
     /// When to check the remaining queues again.
-    pub again: Option<Duration>,
+    pub recheck_after: Option<Duration>,
 }

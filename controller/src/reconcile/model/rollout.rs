@@ -1,23 +1,27 @@
 //! The observed state of a rollout of a target's pods, and what an actor being deleted still has in them.
 
+use asya_shared::api::RolloutStatus;
 use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
 
-use super::bound_pods::{Counted, OutdatedPod};
+use super::bound_pods::{OutdatedPod, SidecarState, TargetPodCounts};
 
 /// Path of the annotations in a workload's pod template.
-pub const TEMPLATE: [&str; 4] = ["spec", "template", "metadata", "annotations"];
+pub const TEMPLATE_ANNOTATIONS: [&str; 4] = ["spec", "template", "metadata", "annotations"];
+
+/// Written in place of the actor's hash where removing the annotation would not trigger a rollout.
+pub const UNBOUND: &str = "unbound";
 
 /// What a rollout has to consider.
 #[derive(Clone, Debug, Default)]
-pub struct RolloutSeen {
+pub struct ObservedRollout {
     /// Counts of the target's pods.
-    pub counted: Counted,
+    pub pod_counts: TargetPodCounts,
     /// The objects that carry our roll annotation, and the workloads that this rolls.
-    pub live: Vec<Live>,
+    pub live: Vec<LiveObject>,
     /// Hash of the workloads' specs, to detect a changed target.
-    pub target: String,
+    pub specs_hash: String,
     /// Name of a `PodDisruptionBudget` that allows no disruption now.
     pub budget: Option<String>,
     /// Whether this target has, or can get, a rollout slot.
@@ -25,51 +29,51 @@ pub struct RolloutSeen {
     /// Availability of the target's pods.
     pub availability: Availability,
     /// A pod of the target to dry-run; `None` if none can be constructed.
-    pub probe: Option<Value>,
+    pub probe_pod: Option<Value>,
 }
 
-/// An object that we annotate, or a workload beside it.
+/// An object that we annotate, or the workload that this rolls.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a fact of its own about the object"
+    reason = "independent facts about the object"
 )]
-pub struct Live {
+pub struct LiveObject {
     pub object: ObjectRef,
     /// Value of our roll annotation, if this object carries it.
-    pub value: Option<String>,
+    pub roll_value: Option<String>,
     /// Our containers are in its pod template (BIND-50). Set only for an actor being deleted.
-    pub templated: bool,
-    /// It carries our claim, the annotation that says the queue scales it (SO-5).
-    pub claimed: bool,
+    pub in_template: bool,
+    /// It carries our annotation that hands its autoscaling over to the queue (SO-5).
+    pub handed_off: bool,
     /// It carries our annotation that names the binding actor (BIND-47).
-    pub marked: bool,
+    pub names_actor: bool,
     /// Its controller is rolling out pods.
     pub rolling: bool,
     /// Desired replicas, if it specifies them.
-    pub wanted: Option<i32>,
+    pub desired_replicas: Option<i32>,
     /// Ready replicas.
     pub ready: i32,
     /// Its controller deletes a pod before it creates the replacement, even while other pods are not ready.
-    pub drains_first: bool,
+    pub deletes_pod_first: bool,
     /// `spec.paused` is set: its controller replaces no pods.
     pub paused: bool,
     /// A rollout may reduce the number of ready pods.
-    pub lowers: bool,
+    pub reduces_ready: bool,
     /// Its pods are replaced by eviction, because its own rollout would replace none or all at once (ROLL-6).
     pub by_eviction: bool,
     /// Its pods request GPUs.
-    pub gpus: bool,
+    pub requests_gpus: bool,
 }
 
-impl Live {
-    /// Ignores annotations of the older actor that binds this target: only our part of the pod template is ours to
+impl LiveObject {
+    /// Ignores annotations of the older actor that binds this target: only our fields in the pod template are ours to
     /// release (BIND-45).
-    pub fn of_another(&mut self) {
-        self.value = None;
-        self.claimed = false;
-        self.marked = false;
-        self.paused &= self.templated;
+    pub fn keep_template_part_only(&mut self) {
+        self.roll_value = None;
+        self.handed_off = false;
+        self.names_actor = false;
+        self.paused &= self.in_template;
     }
 }
 
@@ -77,13 +81,13 @@ impl Live {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Availability {
     /// Pods that are not terminating.
-    pub present: i32,
+    pub active: i32,
     /// Those that are not ready.
     pub unready: Vec<UnreadyPod>,
     /// Whether a pod is terminating.
-    pub going: bool,
+    pub has_terminating: bool,
     /// Replicas that the target's controllers should run, if they specify it.
-    pub wanted: Option<i32>,
+    pub desired_replicas: Option<i32>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -95,15 +99,15 @@ pub struct UnreadyPod {
 
 /// What a binding leaves behind when its actor is deleted.
 #[derive(Clone, Debug, Default)]
-pub struct UnbindingSeen {
+pub struct ObservedUnbinding {
     /// Cleanup is not needed: the user opted out, or the namespace is being deleted.
     pub skip: bool,
     /// Pods with the actor's sidecar that are not terminating.
     pub pods: Vec<OutdatedPod>,
     /// Whether such a pod is terminating.
-    pub going: bool,
+    pub has_terminating: bool,
     /// The target is scaled to zero.
-    pub asleep: bool,
+    pub scaled_to_zero: bool,
     /// Availability of the target's pods.
     pub availability: Availability,
     /// How the target's pods are replaced.
@@ -111,9 +115,35 @@ pub struct UnbindingSeen {
     /// The object that the queue scaled, if it could.
     pub scaled: Option<ObjectRef>,
     /// The objects that carry our roll annotation, and the workloads that this rolls.
-    pub live: Vec<Live>,
+    pub live: Vec<LiveObject>,
     /// Objects that still carry our annotation, but are not known to belong to the target any more.
-    pub left: Vec<ObjectRef>,
+    pub stale_objects: Vec<ObjectRef>,
     /// Why the target's pods cannot be determined.
     pub unresolved: Option<String>,
+}
+
+/// The number of consecutive replacements, up to the newest, that started without the sidecar since the last request.
+/// Those that have been evicted since are counted in `before.bare` (ROLL-5).
+pub fn consecutive_uninjected(outdated: &[OutdatedPod], before: &RolloutStatus) -> i32 {
+    let Some(since) = before.since.as_ref().map(|it| it.0) else {
+        return 0;
+    };
+    let is_replacement = |pod: &&OutdatedPod| {
+        // Creation timestamps have a resolution of one second. Of pods created in the same second as the request, count
+        // only those that the webhook has injected.
+        let created = pod.created.as_ref().map(|it| it.0);
+        let was_injected = pod.sidecar == SidecarState::Removed;
+        created
+            .is_some_and(|it| it > since || (was_injected && it.as_second() == since.as_second()))
+    };
+    let mut replacements: Vec<_> = outdated.iter().filter(is_replacement).collect();
+    replacements.sort_by_key(|pod| pod.created.as_ref().map(|it| it.0));
+    let uninjected = replacements.iter().rev();
+    let uninjected = uninjected
+        .take_while(|pod| pod.sidecar != SidecarState::Outdated)
+        .count();
+    match i32::try_from(uninjected).unwrap_or(i32::MAX) {
+        0 => 0,
+        uninjected => uninjected.saturating_add(before.bare),
+    }
 }

@@ -11,82 +11,85 @@ use serde_json::Value;
 
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::model::rollout::Live;
+use crate::reconcile::model::rollout::LiveObject;
 use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 use crate::record::Key;
 
 const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// Lists the target's pods: their availability, and the UIDs of those that are not terminating.
-pub(super) async fn see(
+pub(super) async fn observe(
     context: &Context,
     key: &Key,
     target: &Target,
-    live: &[Live],
+    live: &[LiveObject],
 ) -> Result<(Availability, BTreeSet<Box<str>>), Error> {
     let api: Api<Pod> = Api::namespaced(context.client.clone(), &key.namespace);
     let params = ListParams::default()
         .labels(&target.pods.labels.to_string())
         .fields(UNFINISHED);
     let pods = api.list(&params).await.map_err(Error::Api)?;
-    let mut wanted: Vec<_> = live.iter().filter_map(|it| it.wanted).collect();
-    for cluster in clusters(target, live) {
+    let mut desired: Vec<_> = live.iter().filter_map(|it| it.desired_replicas).collect();
+    for cluster in ray_clusters(target, live) {
         let body = context
             .bindings
-            .body(&context.client, &key.namespace, cluster);
+            .read_object(&context.client, &key.namespace, cluster);
         let body = body.await.map_err(Error::Api)?;
-        wanted.extend(body.as_ref().and_then(ray_workers));
+        desired.extend(body.as_ref().and_then(ray_workers));
     }
-    let staying = pods.items.iter().map(|pod| &pod.metadata);
-    let staying = staying.filter(|it| it.deletion_timestamp.is_none());
-    let uids = staying.filter_map(|it| it.uid.as_deref());
-    let seen = Availability {
-        wanted: (!wanted.is_empty()).then(|| wanted.iter().sum()),
+    let active = pods.items.iter().map(|pod| &pod.metadata);
+    let active = active.filter(|it| it.deletion_timestamp.is_none());
+    let uids = active.filter_map(|it| it.uid.as_deref());
+    let availability = Availability {
+        desired_replicas: (!desired.is_empty()).then(|| desired.iter().sum()),
         ..availability(&pods.items, &target.pods)
     };
-    Ok((seen, uids.map(Into::into).collect()))
+    Ok((availability, uids.map(Into::into).collect()))
 }
 
 /// The `RayCluster`s of a `RayService`, which does not specify the number of workers itself.
-fn clusters<'a>(target: &'a Target, live: &'a [Live]) -> impl Iterator<Item = &'a ObjectRef> {
+fn ray_clusters<'a>(
+    target: &'a Target,
+    live: &'a [LiveObject],
+) -> impl Iterator<Item = &'a ObjectRef> {
     let kind = GroupKind {
         group: "ray.io",
         kind: "RayCluster",
     };
-    let all = target
+    let clusters = target
         .chain
         .iter()
         .filter(move |it| it.group_kind() == kind);
-    all.filter(|it| !live.iter().any(|known| known.object == **it))
+    clusters.filter(|it| !live.iter().any(|known| known.object == **it))
 }
 
 /// Number of workers that a `RayCluster` should have.
 pub(super) fn ray_workers(cluster: &Value) -> Option<i32> {
-    let wanted = cluster.pointer("/status/desiredWorkerReplicas")?.as_i64()?;
-    wanted.try_into().ok()
+    let workers = cluster.pointer("/status/desiredWorkerReplicas")?.as_i64()?;
+    workers.try_into().ok()
 }
 
 fn availability(pods: &[Pod], expected: &PodMatch) -> Availability {
-    let mut seen = Availability::default();
-    for pod in pods.iter().filter(|pod| is_one_of(pod, expected)) {
+    let mut availability = Availability::default();
+    for pod in pods.iter().filter(|pod| belongs_to(pod, expected)) {
         let metadata = &pod.metadata;
         if metadata.deletion_timestamp.is_some() {
-            seen.going = true;
+            availability.has_terminating = true;
             continue;
         }
-        seen.present = seen.present.saturating_add(1);
+        availability.active = availability.active.saturating_add(1);
         if !is_ready(pod) {
-            seen.unready.push(UnreadyPod {
+            availability.unready.push(UnreadyPod {
                 name: metadata.name.as_deref().unwrap_or_default().into(),
                 uid: metadata.uid.as_deref().unwrap_or_default().into(),
                 created: metadata.creation_timestamp.clone(),
             });
         }
     }
-    seen
+    availability
 }
 
-fn is_one_of(pod: &Pod, expected: &PodMatch) -> bool {
+fn belongs_to(pod: &Pod, expected: &PodMatch) -> bool {
     let labels = pod.metadata.labels.as_ref();
     let mut owners = pod.metadata.owner_references.iter().flatten();
     let owner = owners.find(|it| it.controller == Some(true));

@@ -9,57 +9,60 @@ use asya_shared::resolve::{
 
 use super::rollout::{self, RolloutQuery};
 use super::{shared_target, unbinding};
+use crate::binding::dry_run::ProbeMetadata;
 use crate::binding::kinds::Kind;
-use crate::binding::probe_pod::least_of;
-use crate::binding::specimen::Specimen;
-use crate::binding::{Found, KindAvailability, Object, Reading};
+use crate::binding::probe_pod::minimal_pod;
+use crate::binding::{KindAvailability, ObjectId, TargetSnapshot, TargetState};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};
-use crate::reconcile::contention::{Part, State, history};
-use crate::reconcile::desired::{Bound, Desired};
-use crate::reconcile::injection::Known;
-use crate::reconcile::model::binding::{BindingSeen, Limits, ProbeSeen, Resolved, ScalingOfTarget};
-use crate::reconcile::model::bound_pods::{BoundPods, Counted, actor_part};
+use crate::reconcile::contention::{ConflictPart, ContentionState, history};
+use crate::reconcile::desired::{Desired, DesiredBinding};
+use crate::reconcile::injection::InjectionFacts;
+use crate::reconcile::model::binding::{
+    Limits, ObservedBinding, ObservedProbe, Resolved, TargetScaling,
+};
+use crate::reconcile::model::bound_pods::{BoundPods, TargetPodCounts, actor_hash};
 use crate::reconcile::model::observed::DeletionPolicy;
 use crate::record::{ActorRecord, ScaleTarget};
 
 /// Retry interval while quotas are not listed. The watch does not report a list that RBAC forbids.
-const UNLISTED: Duration = Duration::from_secs(1);
+const QUOTAS_UNSYNCED_RETRY: Duration = Duration::from_secs(1);
 
-/// Observes the target and its pods, or what `unbinds` has still to clean up; returns `None` for a standalone actor.
-pub(super) async fn see(
+/// Observes the target and its pods or, for an actor being deleted, what is left to clean up; returns `None` for a
+/// standalone actor.
+pub(super) async fn observe(
     context: &Context,
     actor: &ActorRecord,
     desired: Result<&Desired, &Fault>,
     previous: &AsyncActorStatus,
-    unbinds: Option<&DeletionPolicy>,
-) -> Result<Option<BindingSeen>, Error> {
+    deletion: Option<&DeletionPolicy>,
+) -> Result<Option<ObservedBinding>, Error> {
     let Some(binds_to) = &actor.binds_to else {
         return Ok(None);
     };
     let bound = desired.ok().and_then(Desired::bound);
-    if let Some(deletion) = unbinds {
+    if let Some(deletion) = deletion {
         let rollout = bound.map_or(BindingRollout::Always, |bound| bound.rollout);
-        return Ok(Some(BindingSeen {
-            unbinding: unbinding::see(
+        return Ok(Some(ObservedBinding {
+            unbinding: unbinding::observe(
                 context,
                 actor,
                 (deletion, rollout),
                 &previous.roll_annotations,
             )
             .await?,
-            ..BindingSeen::default()
+            ..ObservedBinding::default()
         }));
     }
     let (Ok(desired), Some(bound)) = (desired, bound) else {
-        return Ok(Some(BindingSeen::default()));
+        return Ok(Some(ObservedBinding::default()));
     };
-    let target = match &bound.misplaced {
+    let target = match &bound.namespace_fault {
         Some(fault) => Some(Err(fault.clone())),
-        None => target(context, actor).await?,
+        None => resolve_target(context, actor).await?,
     };
     let Some(target) = target else {
-        return Ok(Some(BindingSeen::default()));
+        return Ok(Some(ObservedBinding::default()));
     };
     let expected = match &target {
         Ok(resolved) => Some(resolved.target.pods.clone()),
@@ -75,7 +78,7 @@ pub(super) async fn see(
         Err(_) => Some(resolve::pods_of(binds_to, None)),
     };
     let pods = match expected {
-        Some(expected) => pods(context, actor, &expected),
+        Some(expected) => target_pods(context, actor, &expected),
         None => Some(BoundPods::default()),
     };
     let limits = context
@@ -86,45 +89,46 @@ pub(super) async fn see(
     let hash = bound.injected_hash.as_deref();
     let counted = pods
         .as_ref()
-        .map(|pods| Counted::of(pods, uid, hash, previous.bound_since.as_ref()));
+        .map(|pods| TargetPodCounts::of(pods, uid, hash, previous.bound_since.as_ref()));
     let mut probe = counted.as_ref().and_then(|counted| {
         let counted = (counted, limits.as_ref());
-        probe_seen(context, actor, bound, previous, target.as_deref(), counted)
+        observe_probe(context, actor, bound, previous, target.as_deref(), counted)
     });
     let rollout = match (&target, &pods, counted) {
-        (Ok(resolved), Some(pods), Some(counted)) if is_rolled(actor, bound, previous) => {
-            let asked = RolloutQuery {
+        (Ok(resolved), Some(pods), Some(counted)) if may_replace_pods(actor, bound, previous) => {
+            let query = RolloutQuery {
                 rollout: bound.rollout,
-                proved: is_proved(bound, previous),
-                due: probe.as_ref().is_some_and(ProbeSeen::is_due),
+                injection_verified: is_injection_verified(bound, previous),
+                probe_due: probe.as_ref().is_some_and(ObservedProbe::is_due),
                 resolved,
                 pods,
             };
-            Some(rollout::see(context, actor, asked, counted).await?)
+            Some(rollout::observe(context, actor, query, counted).await?)
         }
         _ => None,
     };
     if let Some(probe) = probe.as_mut().filter(|_| rollout.is_none()) {
         // The target does not exist, so the pod is built from the naming convention alone.
-        let specimen = Specimen::of(
+        let probe_metadata = ProbeMetadata::of(
             &resolve::pods_of(binds_to, None),
             Family::of_target(binds_to),
         );
-        probe.pod = specimen.as_ref().and_then(least_of);
+        probe.pod = probe_metadata.as_ref().and_then(minimal_pod);
     }
     let owner = (actor, bound.strategy, previous);
-    let (part_of, ceded) = shared_target::see(context, owner, &target).await?;
-    Ok(Some(BindingSeen {
+    let (template_owner, template_transfer) =
+        shared_target::observe(context, owner, &target).await?;
+    Ok(Some(ObservedBinding {
         pods,
-        ceded,
-        part_of,
+        template_transfer,
+        template_owner,
         probe,
         limits,
-        not_enforced: context.bindings.unenforced.has(&actor.metadata.key),
+        unenforced: context.bindings.unenforced.contains(&actor.metadata.key),
         scaling: target
             .as_ref()
             .ok()
-            .and_then(|resolved| scaling_of(actor, previous, desired, resolved)),
+            .and_then(|resolved| target_scaling(actor, previous, desired, resolved)),
         target: Some(target),
         rollout,
         unbinding: None,
@@ -132,28 +136,32 @@ pub(super) async fn see(
 }
 
 /// Whether existing pods are ours to replace. Requires `boundSince`: the webhook learns of a binding from its status.
-fn is_rolled(actor: &ActorRecord, bound: &Bound, previous: &AsyncActorStatus) -> bool {
+fn may_replace_pods(
+    actor: &ActorRecord,
+    bound: &DesiredBinding,
+    previous: &AsyncActorStatus,
+) -> bool {
     bound.strategy == BindingStrategy::Pod
         && previous.bound_since.is_some()
         && !actor.annotations.paused
 }
 
-/// Whether a dry run showed that pods with the current actor part are admitted.
-fn is_proved(bound: &Bound, previous: &AsyncActorStatus) -> bool {
+/// Whether a dry run showed that pods with the current actor hash are admitted.
+fn is_injection_verified(bound: &DesiredBinding, previous: &AsyncActorStatus) -> bool {
     let injection = previous.injection.as_ref();
-    let part = actor_part(bound.injected_hash.as_deref());
-    part.is_some() && injection.and_then(|it| it.proved.as_deref()) == part
+    let hash = actor_hash(bound.injected_hash.as_deref());
+    hash.is_some() && injection.and_then(|it| it.proved.as_deref()) == hash
 }
 
 /// Dry-run state; `None` if a dry run could prove nothing.
-fn probe_seen(
+fn observe_probe(
     context: &Context,
     actor: &ActorRecord,
-    bound: &Bound,
+    bound: &DesiredBinding,
     previous: &AsyncActorStatus,
     target: Result<&Resolved, &Fault>,
-    (counted, limits): (&Counted, Option<&Limits>),
-) -> Option<ProbeSeen> {
+    (counted, limits): (&TargetPodCounts, Option<&Limits>),
+) -> Option<ObservedProbe> {
     let has_url = match target {
         Ok(resolved) => bound.has_url || resolved.target.server.url.is_some(),
         Err(fault) => matches!(
@@ -161,10 +169,10 @@ fn probe_seen(
             Reason::TargetNotFound | Reason::TargetNotReady
         ),
     };
-    if !is_rolled(actor, bound, previous) || !has_url || !context.installation.webhook {
+    if !may_replace_pods(actor, bound, previous) || !has_url || !context.installation.webhook {
         return None;
     }
-    let known = Known {
+    let facts = InjectionFacts {
         before: previous.injection.as_ref(),
         hash: bound.injected_hash.as_deref()?,
         generation: actor.generation,
@@ -172,46 +180,49 @@ fn probe_seen(
         injected: counted.current > 0,
         admitted: counted.admitted > 0,
     };
-    let mut turn = context.bindings.probes.turn(&actor.metadata.key);
+    let mut next_probe = context
+        .bindings
+        .probe_schedule
+        .next_probe(&actor.metadata.key);
     if limits.is_none() {
-        turn.wait = turn.wait.max(Some(UNLISTED));
+        next_probe.wait = next_probe.wait.max(Some(QUOTAS_UNSYNCED_RETRY));
     }
-    Some(ProbeSeen {
-        wanted: limits.is_none() || known.wants_probe(),
-        turn,
+    Some(ObservedProbe {
+        needed: limits.is_none() || facts.needs_probe(),
+        next_probe,
         pod: None,
     })
 }
 
 /// How the actor's queue scales the target while scaling is on. A target that cannot be scaled is still bound (SO-4).
-pub fn scaling_of(
+pub fn target_scaling(
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
     desired: &Desired,
     resolved: &Resolved,
-) -> Option<Result<Box<ScalingOfTarget>, Fault>> {
+) -> Option<Result<Box<TargetScaling>, Fault>> {
     let scaled = match &resolved.target.scale {
-        Scale::Object(scaled) | Scale::Claimed(scaled, _) => scaled,
+        Scale::Object(scaled) | Scale::HandedOff(scaled, _) => scaled,
         Scale::Refused(finding) => {
-            desired.spec.scaling_in_force()?;
+            desired.spec.effective_scaling()?;
             let text = finding.message.clone();
             return Some(Err(Fault::until_change(Reason::ScalingNotSupported, text)));
         }
     };
-    let keda = asya_shared::scaling::ScaleTarget {
+    let scale_target = asya_shared::scaling::ScaleTarget {
         api_version: &scaled.api_version,
         kind: &scaled.kind,
         name: &scaled.name,
     };
-    let mut objects = desired.scaling_of(actor, previous, keda)?;
-    let given_up = State::Stopped(resolved.specs(actor.generation));
+    let mut objects = desired.scaling_objects(actor, previous, scale_target)?;
+    let given_up = ContentionState::Stopped(resolved.revision(actor.generation));
     let uid = resolved.uid().unwrap_or_default();
     if let Ok(objects) = &mut objects
-        && history::state(&previous.conflicts, uid, Part::Replicas) == given_up
+        && history::state(&previous.conflicts, uid, ConflictPart::Replicas) == given_up
     {
         objects.pause();
     }
-    Some(Ok(Box::new(ScalingOfTarget {
+    Some(Ok(Box::new(TargetScaling {
         target: ScaleTarget {
             group: scaled.group_kind().group.into(),
             kind: (&*scaled.kind).into(),
@@ -222,69 +233,74 @@ pub fn scaling_of(
 }
 
 /// Resolves the target; `None` while that is not possible yet.
-async fn target(
+async fn resolve_target(
     context: &Context,
     actor: &ActorRecord,
 ) -> Result<Option<Result<Box<Resolved>, Fault>>, Error> {
     let (key, bindings) = (&actor.metadata.key, &context.bindings);
     let Some(target) = bindings.target_of(key) else {
-        return Ok(Some(Err(not_known())));
+        return Ok(Some(Err(unindexed_fault())));
     };
-    let found = bindings.read(&context.client, &target);
-    let reading = match found.await.map_err(Error::Api)? {
-        Found::NotYet => return Ok(None),
-        Found::Read(reading) => Some(reading),
-        Found::OfKind(standing) => return Ok(Some(Err(of_kind(&target, &standing)))),
-        Found::Absent => None,
+    let state = bindings.read_target(&context.client, &target);
+    let snapshot = match state.await.map_err(Error::Api)? {
+        TargetState::NotSynced => return Ok(None),
+        TargetState::Present(snapshot) => Some(snapshot),
+        TargetState::KindUnavailable(availability) => {
+            return Ok(Some(Err(kind_fault(&target, &availability))));
+        }
+        TargetState::Absent => None,
     };
-    let chain = reading.as_ref().map(|reading| chain(reading));
+    let chain = snapshot.as_ref().map(|snapshot| chain(snapshot));
     bindings.register_target(key, chain.unwrap_or_default());
     if let Some(owner) = bindings.owner_before(key) {
-        return Ok(Some(Err(already_bound(&target, &owner.name))));
+        return Ok(Some(Err(already_bound_fault(&target, &owner.name))));
     }
-    let Some(reading) = reading else {
+    let Some(snapshot) = snapshot else {
         return Ok(Some(Err(Fault::until_change(
             Reason::TargetNotFound,
             format!(
-                "spec.workloadRef: {} {} does not exist; it is bound when it is created",
-                target.kind.names().kind,
+                "spec.workloadRef: {} {} does not exist; the actor binds to it once it is created",
+                target.kind.group_kind().kind,
                 target.key.name
             ),
         ))));
     };
-    Ok(Some(match (&reading.resolution, &reading.refused) {
-        (Resolution::Found(found), _) => Ok(Box::new(Resolved {
-            target: Target::clone(found),
-            replicas: reading.replicas,
-            spec: reading.spec.clone(),
-            templated: reading.templated.clone(),
-        })),
-        (Resolution::Waiting(_), Some((kind, rule))) => Err(forbidden(kind, rule)),
-        (Resolution::Waiting(finding) | Resolution::Refused(finding), _) => {
-            Err(Fault::from(finding.clone()))
-        }
-    }))
+    Ok(Some(
+        match (&snapshot.resolution, &snapshot.forbidden_kind) {
+            (Resolution::Found(resolved), _) => Ok(Box::new(Resolved {
+                target: Target::clone(resolved),
+                replicas: snapshot.replicas,
+                spec_hash: snapshot.spec_hash.clone(),
+                template_ownership: snapshot.template_ownership.clone(),
+            })),
+            (Resolution::Waiting(_), Some((kind, rule))) => Err(forbidden_fault(kind, rule)),
+            (Resolution::Waiting(finding) | Resolution::Refused(finding), _) => {
+                Err(Fault::from(finding.clone()))
+            }
+        },
+    ))
 }
 
-/// The uids from the target down to its workloads.
-fn chain(reading: &Reading) -> Vec<Box<str>> {
-    let mut chain = vec![reading.uid.clone()];
-    if let Resolution::Found(target) = &reading.resolution {
+/// UIDs from the target down to its workloads.
+fn chain(snapshot: &TargetSnapshot) -> Vec<Box<str>> {
+    let mut chain = vec![snapshot.uid.clone()];
+    if let Resolution::Found(target) = &snapshot.resolution {
         let below = target.chain.iter().filter_map(|it| it.uid.as_deref());
-        chain.extend(below.filter(|uid| **uid != *reading.uid).map(Box::from));
+        chain.extend(below.filter(|uid| **uid != *snapshot.uid).map(Box::from));
     }
     chain
 }
 
 /// Fault for a kind that cannot be read (RES-6).
-fn of_kind(target: &Object, standing: &KindAvailability) -> Fault {
+fn kind_fault(target: &ObjectId, availability: &KindAvailability) -> Fault {
     let kind = &target.kind;
-    match standing {
-        KindAvailability::Forbidden(rule) => forbidden(kind, rule),
+    match availability {
+        KindAvailability::Forbidden(rule) => forbidden_fault(kind, rule),
         KindAvailability::NotNamespaced => Fault::until_change(
             Reason::UnsupportedTarget,
             format!(
-                "spec.workloadRef: objects of kind {kind} belong to no namespace and cannot be bound; bind what makes the pods in this one"
+                "spec.workloadRef: {kind} is cluster-scoped and cannot be bound; bind the namespaced object that \
+                 creates the pods"
             ),
         ),
         KindAvailability::NotInstalled
@@ -292,14 +308,15 @@ fn of_kind(target: &Object, standing: &KindAvailability) -> Fault {
         | KindAvailability::Served(_) => Fault::until_change(
             Reason::KindNotInstalled,
             format!(
-                "spec.workloadRef: the API server does not know {kind}; the actor binds when its CustomResourceDefinition is there"
+                "spec.workloadRef: the API server does not serve {kind}; the actor binds once its \
+                 CustomResourceDefinition is installed"
             ),
         ),
     }
 }
 
 /// Needs no retry: the watch of kinds retries, and enqueues the actor once the kind is readable.
-fn forbidden(kind: &Kind, rule: &str) -> Fault {
+fn forbidden_fault(kind: &Kind, rule: &str) -> Fault {
     Fault::until_change(
         Reason::KindForbidden,
         format!(
@@ -310,34 +327,43 @@ fn forbidden(kind: &Kind, rule: &str) -> Fault {
 }
 
 /// Rare: the index is updated from the watch of actors, which also triggers the reconcile.
-fn not_known() -> Fault {
+fn unindexed_fault() -> Fault {
     Fault::until_change(Reason::TargetNotReady, "spec.workloadRef cannot be read")
 }
 
 /// Fault for a target that an older actor binds (BIND-45).
-fn already_bound(target: &Object, owner: &str) -> Fault {
-    let (kind, name) = (target.kind.names().kind, &target.key.name);
+fn already_bound_fault(target: &ObjectId, owner: &str) -> Fault {
+    let (kind, name) = (target.kind.group_kind().kind, &target.key.name);
     let text = format!(
         "spec.workloadRef: {kind}/{name} is already bound by AsyncActor {owner}; choose another target, or set that actor's queue.deletionPolicy to Retain, which keeps its queue and messages, and delete it"
     );
     Fault::until_change(Reason::AlreadyBound, text)
 }
 
-pub(super) fn pods(
+pub(super) fn target_pods(
     context: &Context,
     actor: &ActorRecord,
     expected: &PodMatch,
 ) -> Option<BoundPods> {
     let key = &actor.metadata.key;
-    context.bindings.subscribe_pods(key, expected);
-    let bare = context.bindings.pods.of(&key.namespace, expected)?;
-    // Pods count whichever actor's label they carry (SAFE-18).
-    let mut marked = context.bindings.marked.of(&key.namespace, expected)?;
-    marked.retain(|pod| !pod.finished);
-    for pod in &mut marked {
-        context.stores.mounts.complete(pod);
+    context.bindings.set_pod_match(key, expected);
+    let uninjected = context
+        .bindings
+        .uninjected_pods
+        .of(&key.namespace, expected)?;
+    // Count pods labelled for any actor (SAFE-18).
+    let mut labelled = context
+        .bindings
+        .labelled_pods
+        .of(&key.namespace, expected)?;
+    labelled.retain(|pod| !pod.finished);
+    for pod in &mut labelled {
+        context.stores.mount_failures.add_problem_to(pod);
     }
-    Some(BoundPods { marked, bare })
+    Some(BoundPods {
+        labelled,
+        uninjected,
+    })
 }
 
 impl From<Finding> for Fault {

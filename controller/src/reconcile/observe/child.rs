@@ -9,93 +9,101 @@ use kube::Resource;
 use crate::cluster::objects::Objects;
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::model::child::{Child, Ownership};
-use crate::reconcile::model::observed::is_done_once;
+use crate::reconcile::model::child::{Child, ChildOwnership};
+use crate::reconcile::model::observed::is_once_completed;
 use crate::record::{ActorRecord, AppliedRecord, Key, WorkloadRecord};
 
 /// Whether to read a child from the API server if no watch shows it, since the watches select our labels. Not for an
-/// object that will be applied (`wanted`): the apply itself fails if a foreign object has the name. Once that has
-/// happened (`stranger`), a read costs less than another rejected apply. After a restart this is unknown (`None`), so
-/// an actor that was reconciled before reads once.
-pub fn asks(
+/// object that will be applied (`is_desired`): the apply itself fails if a foreign object has the name. Once that has
+/// happened (`name_conflict`), a read costs less than another rejected apply. After a restart this is unknown (`None`),
+/// so an actor that was reconciled before reads once.
+pub fn must_read_live(
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
-    wanted: bool,
-    stranger: Option<bool>,
+    is_desired: bool,
+    name_conflict: Option<bool>,
 ) -> bool {
-    !wanted
+    !is_desired
         || actor.annotations.paused
-        || is_done_once(actor, previous)
-        || stranger.unwrap_or(previous.mode.is_some())
+        || is_once_completed(actor, previous)
+        || name_conflict.unwrap_or(previous.mode.is_some())
 }
 
 /// Observes the object under the workload's name.
 pub(super) async fn workload(
     context: &Context,
-    ownership: &Ownership,
+    ownership: &ChildOwnership,
     kind: WorkloadKind,
-    asks: bool,
+    read_live: bool,
 ) -> Result<Child<WorkloadRecord>, Error> {
     let key = &ownership.actor.metadata.key;
     let workloads = &context.workloads;
-    let found = match workloads.seen(kind, key) {
-        None if asks => workloads.live(kind, key).await.map_err(Error::Api)?,
-        seen => seen,
+    let object = match workloads.cached(kind, key) {
+        None if read_live => workloads.live(kind, key).await.map_err(Error::Api)?,
+        cached => cached,
     };
-    Ok(ownership.judge(found, |it| &it.metadata))
+    Ok(ownership.classify(object, |it| &it.metadata))
 }
 
-/// Observes a child of another kind. Objects that are not `wanted` are not adopted.
+/// Observes a child of another kind. Objects that are not desired are not adopted.
 pub(super) async fn child<R>(
     objects: &Objects<R>,
     key: &Key,
-    ownership: &Ownership,
-    (wanted, asks): (bool, bool),
+    ownership: &ChildOwnership,
+    (is_desired, read_live): (bool, bool),
 ) -> Result<Child<R>, Error>
 where
     R: AppliedRecord,
     R::Kind: Resource<Scope = NamespaceResourceScope>,
 {
-    let found = match objects.store.get(key) {
-        None if wanted && asks => objects.live(key).await.map_err(Error::Api)?,
-        seen => seen,
+    let object = match objects.store.get(key) {
+        None if is_desired && read_live => objects.live(key).await.map_err(Error::Api)?,
+        cached => cached,
     };
-    let ownership = Ownership {
-        adopts: ownership.adopts && wanted,
+    let ownership = ChildOwnership {
+        adopts: ownership.adopts && is_desired,
         actor: Arc::clone(&ownership.actor),
     };
-    Ok(ownership.judge(found, R::metadata))
+    Ok(ownership.classify(object, R::metadata))
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::asks;
+    use super::must_read_live;
     use crate::reconcile::tests::fixtures::{actor, observed, spec};
 
     /// SA-3, FW-21, FW-30
     #[test]
     fn unwatched_child_is_read_only_if_no_apply_would_detect_it() {
-        let (new, known) = (
+        let (new, reconciled) = (
             json!({}),
             json!({"readyGeneration": 2, "mode": "Standalone"}),
         );
         let (plain, paused) = (json!({}), json!({"asya.sh/paused": "true"}));
         let once = json!({"asya.sh/reconcile": "Once"});
-        for (annotations, status, stranger, wanted, asked) in [
+        for (annotations, status, name_conflict, is_desired, expected) in [
             (&plain, &new, None, true, false),
-            (&plain, &known, None, true, true),
-            (&plain, &known, Some(false), true, false),
-            (&plain, &known, Some(false), false, true),
-            (&plain, &known, Some(true), true, true),
-            (&paused, &known, Some(false), true, true),
-            (&once, &known, Some(false), true, true),
+            (&plain, &reconciled, None, true, true),
+            (&plain, &reconciled, Some(false), true, false),
+            (&plain, &reconciled, Some(false), false, true),
+            (&plain, &reconciled, Some(true), true, true),
+            (&paused, &reconciled, Some(false), true, true),
+            (&once, &reconciled, Some(false), true, true),
         ] {
             let metadata = json!({"annotations": annotations});
             let observed = observed(&actor(&metadata, &spec(&json!({})), status));
-            let asks = asks(&observed.actor, &observed.previous, wanted, stranger);
-            assert_eq!(asks, asked, "{annotations} {status} {stranger:?} {wanted}");
+            let read_live = must_read_live(
+                &observed.actor,
+                &observed.previous,
+                is_desired,
+                name_conflict,
+            );
+            assert_eq!(
+                read_live, expected,
+                "{annotations} {status} {name_conflict:?} {is_desired}"
+            );
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use asya_shared::api::{AsyncActorStatus, QueueStatus};
-use asya_shared::config::{Transport, TransportKind};
+use asya_shared::config::{QueueNames, Transport, TransportKind};
 use asya_shared::names::FINALIZER;
-use asya_shared::transport::{QueueNames, QueueOf};
+use asya_shared::transport::ActorQueue;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
@@ -13,60 +13,64 @@ use kube::Api;
 use crate::broker::{BrokerError, QueueCheck, QueueObservation};
 use crate::context::Context;
 use crate::fault::{Error, StepError};
-use crate::reconcile::desired::deletion::{unanswered, unreachable};
-use crate::reconcile::desired::drain::{CountReport, Counted, Drain, DrainFacts, Messages, decide};
+use crate::reconcile::desired::deletion::{broker_step_error, unusable_transport_fault};
+use crate::reconcile::desired::drain::{
+    CountReport, Drain, DrainFacts, Messages, QueueCount, decide,
+};
 use crate::reconcile::model::known_queues::KnownQueues;
 use crate::reconcile::model::observed::{DeletionPolicy, Learned};
 use crate::record::{ActorRecord, Key};
 
 /// Observes the queues of an actor whose deletion waits until they are empty; returns `None` for any other actor.
-pub(super) async fn see(
+pub(super) async fn observe(
     context: &Context,
     (actor, previous): (&ActorRecord, &AsyncActorStatus),
     (deletion, queues): (&DeletionPolicy, &KnownQueues),
     (learned, now): (&mut Learned, Timestamp),
 ) -> Result<Option<Drain>, Error> {
-    let is_held = actor.finalizers.iter().any(|it| **it == *FINALIZER);
     if !actor.metadata.deleting
-        || !is_held
+        || !actor.has_finalizer(FINALIZER)
         || deletion.orphans
         || !deletion.queue.waits_until_empty()
     {
         return Ok(None);
     }
-    let keeps = actor.annotations.skip_queue_deletion || !context.installation.queues_managed;
+    let keeps_queues =
+        actor.annotations.skip_queue_deletion || !context.installation.queues_managed;
     let (mut counted, mut lag) = (Vec::new(), Duration::ZERO);
-    for (queue, _) in queues.to_delete().filter(|_| !keeps) {
-        let (messages, lags) = match count(context, actor, queue).await {
-            Ok((messages, transport)) => (messages, lag_of(transport)),
-            Err(refused) => (Messages::Unknown(refused.fault()?), Duration::ZERO),
+    for (queue, _) in queues.to_delete().filter(|_| !keeps_queues) {
+        let (messages, transport_lag) = match count(context, actor, queue).await {
+            Ok((messages, transport)) => (messages, count_lag(transport)),
+            Err(error) => (Messages::Unknown(error.fault()?), Duration::ZERO),
         };
-        lag = lag.max(lags);
+        lag = lag.max(transport_lag);
         let report = CountReport::of(previous, queue);
-        if let (Messages::Known(depth), Some(anew)) = (&messages, report.records(&messages)) {
-            learned.depths.push((*depth, anew));
+        if let (Messages::Known(depth), Some(reset)) = (&messages, report.recording(&messages)) {
+            learned.depths.push((*depth, reset));
         }
-        counted.push(Counted {
+        counted.push(QueueCount {
             queue: queue.clone(),
-            messages: messages.reported(report, |depth, anew| {
-                context.depths.told_after(&actor.metadata.key, depth, anew)
+            messages: messages.reported(report, |depth, reset| {
+                context
+                    .depths
+                    .reported_after(&actor.metadata.key, depth, reset)
             }),
         });
     }
-    let released = previous.queue_released_since.as_ref().map(|time| time.0);
+    let released_at = previous.queue_released_since.as_ref().map(|time| time.0);
     let drain = decide(&DrainFacts {
         queues: &counted,
-        released,
+        released_at,
         lag,
         now,
     });
-    if !matches!(drain, Drain::Works(_)) {
+    if !matches!(drain, Drain::Waiting(_)) {
         return Ok(Some(drain));
     }
     let namespaces: Api<Namespace> = Api::all(context.client.clone());
     let namespace = namespaces.get_opt(&actor.metadata.key.namespace).await;
     let namespace = namespace.map_err(Error::Api)?;
-    Ok(Some(drain.unless_ending(namespace.as_ref())))
+    Ok(Some(drain.unless_namespace_terminating(namespace.as_ref())))
 }
 
 async fn count<'a>(
@@ -74,14 +78,14 @@ async fn count<'a>(
     actor: &ActorRecord,
     queue: &QueueStatus,
 ) -> Result<(Messages, &'a Transport), StepError> {
-    let what = format!("the messages in queue {} cannot be counted", queue.name);
+    let failure = format!("the messages in queue {} cannot be counted", queue.name);
     let transports = &context.installation.transports;
     let transport = transports
         .usable(&queue.transport)
-        .map_err(|unusable| unreachable(&what, &unusable))?;
+        .map_err(|unusable| unusable_transport_fault(&failure, &unusable))?;
     let Key { namespace, name } = &actor.metadata.key;
     let timeout = actor.timeout.clone().unwrap_or_default();
-    let wanted = QueueOf {
+    let actor_queue = ActorQueue {
         names: QueueNames {
             queue: queue.name.clone(),
             ..transport.names_of(namespace, name)
@@ -89,24 +93,24 @@ async fn count<'a>(
         namespace: namespace.to_string(),
         actor: name.to_string(),
         uid: actor.metadata.uid.to_string(),
-        timeout: timeout.in_force(),
+        timeout: timeout.effective(),
         adopts: actor.annotations.adopts().map(str::to_owned),
     };
     let client = context.brokers.client(transport, namespace);
-    let messages = match client.observe(&wanted).await {
+    let messages = match client.observe(&actor_queue).await {
         Ok(QueueObservation {
-            standing: QueueCheck::Absent,
+            check: QueueCheck::Absent,
             ..
         })
         | Err(BrokerError::Conflict(_)) => Messages::NoQueue,
         Ok(QueueObservation { depth, .. }) => depth.map_or(Messages::Uncounted, Messages::Known),
-        Err(error) => return Err(unanswered(&what, &error)),
+        Err(error) => return Err(broker_step_error(&failure, &error)),
     };
     Ok((messages, transport))
 }
 
 /// How far a broker's counts lag behind (RMQ-6).
-fn lag_of(transport: &Transport) -> Duration {
+fn count_lag(transport: &Transport) -> Duration {
     match transport.kind {
         TransportKind::Rabbitmq(_) => Duration::from_secs(10),
         TransportKind::Sqs(_) => Duration::from_mins(1),

@@ -3,75 +3,79 @@
 use crate::broker::depths::ReportedDepth;
 use crate::broker::{BrokerError, Depth};
 use crate::context::Context;
-use crate::reconcile::model::observed::Contested;
-use crate::reconcile::model::observed::{Observed, QueueSeen};
+use crate::reconcile::model::observed::QueueNameConflict;
+use crate::reconcile::model::observed::{Observed, ObservedQueue};
 use crate::record::ActorRecord;
 
 /// A verified queue is reported as failed after this many failures in a row (QUE-10).
-const TOLERATED: u32 = 3;
+const FAILURE_THRESHOLD: u32 = 3;
 
-/// Asks the broker if what is known of the queue is not enough. Returns also the error with which a verified queue was
-/// not observed, to be counted.
-pub(super) async fn look(
+/// Queries the broker unless the queue is verified and no recheck was requested. Also returns the error to count if a
+/// verified queue could not be observed.
+pub(super) async fn observe(
     context: &Context,
     observed: &Observed,
-) -> (QueueSeen, Option<BrokerError>) {
+) -> (ObservedQueue, Option<BrokerError>) {
     let Ok(desired) = &observed.desired else {
-        return (QueueSeen::NotAsked, None);
+        return (ObservedQueue::NotQueried, None);
     };
-    if !observed.works() || observed.actor.annotations.paused || !observed.queues_managed {
-        return (QueueSeen::NotAsked, None);
+    if !observed.receives_messages()
+        || observed.actor.annotations.paused
+        || !observed.queues_managed
+    {
+        return (ObservedQueue::NotQueried, None);
     }
     let key = observed.key();
     let verified = observed.is_verified(desired);
-    if verified && context.queue_rechecks.about(key).is_none() {
-        return (QueueSeen::Verified, None);
+    if verified && context.queue_rechecks.finding(key).is_none() {
+        return (ObservedQueue::Verified, None);
     }
     let client = context.brokers.client(&desired.transport, &key.namespace);
     match client.observe(&desired.queue_of(&observed.actor)).await {
-        Ok(seen) => (QueueSeen::Checked(seen.standing), None),
-        Err(error) => not_seen(context.queue_rechecks.failures(key), verified, error),
+        Ok(observation) => (ObservedQueue::Checked(observation.check), None),
+        Err(error) => classify_failure(context.queue_rechecks.failures(key), verified, error),
     }
 }
 
-/// The depth to report, also from what this reconcile has `counted`: none if it cannot be counted, since the previous one is then outdated (QUE-20).
-pub(super) fn depth(
+/// The depth to report, including what this reconcile has `counted`; unknown if messages cannot be counted, because the
+/// previous depth is then outdated (QUE-20).
+pub(super) fn reported_depth(
     context: &Context,
     actor: &ActorRecord,
-    contested: Option<&Contested>,
+    conflict: Option<&QueueNameConflict>,
     counted: Option<&(Depth, bool)>,
 ) -> ReportedDepth {
     let installation = &context.installation;
     let transport = actor.transport.as_deref();
     let usable = transport.is_some_and(|name| installation.transports.usable(name).is_ok());
-    if installation.queues_managed && usable && contested.is_none() {
+    if installation.queues_managed && usable && conflict.is_none() {
         let (depths, key) = (&context.depths, &actor.metadata.key);
         counted.map_or_else(
-            || depths.told(key),
-            |(depth, anew)| depths.told_after(key, *depth, *anew),
+            || depths.reported(key),
+            |(depth, reset)| depths.reported_after(key, *depth, *reset),
         )
     } else {
-        ReportedDepth::Nothing
+        ReportedDepth::Unknown
     }
 }
 
-/// Classifies a failed queue check after so many `failures` in a row. If the broker was not even asked because other
-/// calls are ahead, the reconcile continues with everything that does not need the broker (OPS-22).
-pub(super) fn not_seen(
+/// Classifies a failed queue check after so many `failures` in a row. If the broker was not even queried because
+/// other calls are ahead, the reconcile continues with everything that does not need the broker (OPS-22).
+pub(super) fn classify_failure(
     failures: u32,
     verified: bool,
     error: BrokerError,
-) -> (QueueSeen, Option<BrokerError>) {
-    if error.comes_again().is_some() {
-        return (QueueSeen::Unanswered(error.retry()), None);
+) -> (ObservedQueue, Option<BrokerError>) {
+    if error.limiter_delay().is_some() {
+        return (ObservedQueue::Unconfirmed(error.retry()), None);
     }
-    if !verified || !error.may_pass() {
-        return (QueueSeen::Unknown(error), None);
+    if !verified || !error.is_transient() {
+        return (ObservedQueue::Unknown(error), None);
     }
-    let seen = if failures + 1 < TOLERATED {
-        QueueSeen::Unanswered(error.retry())
+    let queue = if failures + 1 < FAILURE_THRESHOLD {
+        ObservedQueue::Unconfirmed(error.retry())
     } else {
-        QueueSeen::Unknown(error.clone())
+        ObservedQueue::Unknown(error.clone())
     };
-    (seen, Some(error))
+    (queue, Some(error))
 }

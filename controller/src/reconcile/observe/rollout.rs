@@ -4,23 +4,23 @@
 use asya_shared::api::BindingRollout;
 use asya_shared::hash;
 use asya_shared::names::{annotation, manager};
-use asya_shared::resolve::{Family, ObjectRef, Roll, Selector, Target, is_claimed, template};
+use asya_shared::resolve::{Family, ObjectRef, Roll, Selector, Target, is_handed_off, template};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use super::availability::{self, ray_workers};
-use crate::binding::probe_pod::{bare_pod, from_pod, least_of};
-use crate::binding::spec::without_ours;
-use crate::binding::specimen::Specimen;
+use crate::binding::dry_run::ProbeMetadata;
+use crate::binding::probe_pod::{from_running_pod, minimal_pod, pod_without_sidecar};
+use crate::binding::spec::comparable;
+use crate::clock;
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::binding::Resolved;
-use crate::reconcile::model::bound_pods::{BoundPods, Counted};
-use crate::reconcile::model::rollout::{Live, RolloutSeen, TEMPLATE};
+use crate::reconcile::model::bound_pods::{BoundPods, TargetPodCounts};
+use crate::reconcile::model::rollout::{LiveObject, ObservedRollout, TEMPLATE_ANNOTATIONS};
 use crate::record::{ActorRecord, Key};
 
 /// Inputs that decide what to read.
@@ -28,88 +28,91 @@ use crate::record::{ActorRecord, Key};
 pub struct RolloutQuery<'a> {
     /// When the spec lets pods be replaced.
     pub rollout: BindingRollout,
-    /// Whether a dry run passed with the current actor part.
-    pub proved: bool,
+    /// Whether a dry run passed with the current actor hash.
+    pub injection_verified: bool,
     /// Whether a dry run is due in any case.
-    pub due: bool,
+    pub probe_due: bool,
     pub resolved: &'a Resolved,
     /// The target's pods.
     pub pods: &'a BoundPods,
 }
 
-/// Reads the rollout state if there is anything to replace or to prove.
-pub(super) async fn see(
+/// Reads the rollout state if pods need replacing or a dry run is due.
+pub(super) async fn observe(
     context: &Context,
     actor: &ActorRecord,
-    asked: RolloutQuery<'_>,
-    counted: Counted,
-) -> Result<RolloutSeen, Error> {
+    query: RolloutQuery<'_>,
+    counted: TargetPodCounts,
+) -> Result<ObservedRollout, Error> {
     let key = &actor.metadata.key;
-    let seen = RolloutSeen {
-        has_slot: context.rollout_slots.has_room_for(key, Timestamp::now()),
-        counted,
-        ..RolloutSeen::default()
+    let rollout = ObservedRollout {
+        has_slot: context.rollout_slots.can_acquire(key, clock::now()),
+        pod_counts: counted,
+        ..ObservedRollout::default()
     };
-    let counted = &seen.counted;
-    let at_once = actor.annotations.roll_now;
-    let lacks = !counted.lacking.is_empty() || (at_once && !counted.older.is_empty());
-    let rolls = lacks && (at_once || asked.rollout == BindingRollout::Always);
-    let proves = counted.pods.matched == 0 && !asked.proved;
-    if !rolls && !proves && !asked.due {
-        return Ok(seen);
+    let counted = &rollout.pod_counts;
+    let roll_now = actor.annotations.roll_now;
+    let needs_replacement =
+        !counted.outdated.is_empty() || (roll_now && !counted.all_outdated.is_empty());
+    let replaces_pods = needs_replacement && (roll_now || query.rollout == BindingRollout::Always);
+    let needs_proof = counted.pods.matched == 0 && !query.injection_verified;
+    if !replaces_pods && !needs_proof && !query.probe_due {
+        return Ok(rollout);
     }
-    look(context, actor, asked, seen).await
+    read_state(context, actor, query, rollout).await
 }
 
-async fn look(
+async fn read_state(
     context: &Context,
     actor: &ActorRecord,
     RolloutQuery { resolved, pods, .. }: RolloutQuery<'_>,
-    mut seen: RolloutSeen,
-) -> Result<RolloutSeen, Error> {
+    mut rollout: ObservedRollout,
+) -> Result<ObservedRollout, Error> {
     let (key, target) = (&actor.metadata.key, &resolved.target);
-    let (live, bodies) = lives(context, key, target).await?;
-    seen.live = live;
-    let specs: Vec<_> = bodies.iter().map(without_ours).collect();
-    seen.target = hash::of_value(&json!(specs));
-    let (availability, staying) = availability::see(context, key, target, &seen.live).await?;
-    seen.availability = availability;
-    seen.counted.keep(&staying);
+    let (live, bodies) = read_live_objects(context, key, target).await?;
+    rollout.live = live;
+    let specs: Vec<_> = bodies.iter().map(comparable).collect();
+    rollout.specs_hash = hash::of_value(&json!(specs));
+    let (availability, active) = availability::observe(context, key, target, &rollout.live).await?;
+    rollout.availability = availability;
+    rollout.pod_counts.retain_existing(&active);
     let family = actor
         .binds_to
         .as_ref()
         .map_or(Family::Generic, Family::of_target);
-    let specimen = Specimen::of(&target.pods, family);
-    let of_template = specimen
-        .as_ref()
-        .and_then(|specimen| bodies.iter().find_map(|body| bare_pod(body, specimen)));
-    seen.probe = match of_template {
+    let probe_metadata = ProbeMetadata::of(&target.pods, family);
+    let from_template = probe_metadata.as_ref().and_then(|probe_metadata| {
+        bodies
+            .iter()
+            .find_map(|body| pod_without_sidecar(body, probe_metadata))
+    });
+    rollout.probe_pod = match from_template {
         Some(pod) => Some(pod),
         None => match live_pod(context, key, pods).await? {
-            Some(pod) => Some(from_pod(&pod)),
+            Some(pod) => Some(from_running_pod(&pod)),
             // For example a target scaled to zero, whose workloads are deleted with its pods.
-            None => specimen.as_ref().and_then(least_of),
+            None => probe_metadata.as_ref().and_then(minimal_pod),
         },
     };
-    if let Some(pod) = &seen.probe {
-        seen.budget = budget(context, key, pod).await?;
+    if let Some(pod) = &rollout.probe_pod {
+        rollout.budget = exhausted_budget(context, key, pod).await?;
     }
-    Ok(seen)
+    Ok(rollout)
 }
 
 /// Reads the objects that carry our roll annotation and the workloads that this rolls, with their bodies.
-pub(super) async fn lives(
+pub(super) async fn read_live_objects(
     context: &Context,
     key: &Key,
     target: &Target,
-) -> Result<(Vec<Live>, Vec<Value>), Error> {
+) -> Result<(Vec<LiveObject>, Vec<Value>), Error> {
     let (mut live, mut bodies) = (Vec::new(), Vec::new());
     for (object, path) in objects(&target.roll, &target.workload) {
         let body = context
             .bindings
-            .body(&context.client, &key.namespace, &object);
+            .read_object(&context.client, &key.namespace, &object);
         if let Some(body) = body.await.map_err(Error::Api)? {
-            live.push(Live::of(&object, &body, path.as_deref()));
+            live.push(LiveObject::from_body(&object, &body, path.as_deref()));
             bodies.push(body);
         }
     }
@@ -120,14 +123,16 @@ pub(super) async fn lives(
 fn objects(roll: &Roll, workload: &ObjectRef) -> Vec<(ObjectRef, Option<Vec<&'static str>>)> {
     match roll {
         Roll::AnnotateTemplate(workloads) => {
-            let all = workloads.iter().cloned();
-            all.map(|it| (it, Some(TEMPLATE.to_vec()))).collect()
+            let workloads = workloads.iter().cloned();
+            workloads
+                .map(|it| (it, Some(TEMPLATE_ANNOTATIONS.to_vec())))
+                .collect()
         }
         Roll::Annotate(object, path) => {
-            let beside = (object != workload).then(|| (workload.clone(), None));
+            let rolled = (object != workload).then(|| (workload.clone(), None));
             [(object.clone(), Some(path.clone()))]
                 .into_iter()
-                .chain(beside)
+                .chain(rolled)
                 .collect()
         }
         Roll::Evict => vec![(workload.clone(), None)],
@@ -135,9 +140,9 @@ fn objects(roll: &Roll, workload: &ObjectRef) -> Vec<(ObjectRef, Option<Vec<&'st
 }
 
 async fn live_pod(context: &Context, key: &Key, pods: &BoundPods) -> Result<Option<Value>, Error> {
-    let bare = pods.bare.iter().map(|pod| &pod.metadata);
-    let marked = pods.marked.iter().map(|pod| &pod.metadata);
-    let Some(metadata) = bare.chain(marked).find(|it| !it.deleting) else {
+    let uninjected = pods.uninjected.iter().map(|pod| &pod.metadata);
+    let labelled = pods.labelled.iter().map(|pod| &pod.metadata);
+    let Some(metadata) = uninjected.chain(labelled).find(|it| !it.deleting) else {
         return Ok(None);
     };
     let api: Api<Pod> = Api::namespaced(context.client.clone(), &key.namespace);
@@ -145,7 +150,11 @@ async fn live_pod(context: &Context, key: &Key, pods: &BoundPods) -> Result<Opti
     Ok(pod.and_then(|pod| serde_json::to_value(pod).ok()))
 }
 
-async fn budget(context: &Context, key: &Key, pod: &Value) -> Result<Option<String>, Error> {
+async fn exhausted_budget(
+    context: &Context,
+    key: &Key,
+    pod: &Value,
+) -> Result<Option<String>, Error> {
     let api: Api<PodDisruptionBudget> = Api::namespaced(context.client.clone(), &key.namespace);
     let budgets = match api.list(&ListParams::default()).await {
         Ok(budgets) => budgets,
@@ -154,39 +163,39 @@ async fn budget(context: &Context, key: &Key, pod: &Value) -> Result<Option<Stri
         Err(error) => return Err(Error::Api(error)),
     };
     let label = |key: &str| pod["metadata"]["labels"][key].as_str();
-    let blocks = budgets.into_iter().find(|budget| {
+    let exhausted = budgets.into_iter().find(|budget| {
         let selector = budget.spec.as_ref().and_then(|it| it.selector.as_ref());
         let selector = selector.and_then(|it| serde_json::to_value(it).ok());
         let selector = selector.and_then(|it| Selector::from_json(&it).ok());
         let allowed = budget.status.as_ref().map(|it| it.disruptions_allowed);
         selector.is_some_and(|it| it.matches(&label)) && allowed == Some(0)
     });
-    Ok(blocks.and_then(|it| it.metadata.name))
+    Ok(exhausted.and_then(|it| it.metadata.name))
 }
 
-impl Live {
+impl LiveObject {
     /// Reads an object; `annotated` is the path of the annotations that contain ours.
-    pub fn of(object: &ObjectRef, body: &Value, annotated: Option<&[&str]>) -> Self {
+    pub fn from_body(object: &ObjectRef, body: &Value, annotated: Option<&[&str]>) -> Self {
         let number = |path: &str| body.pointer(path).and_then(Value::as_i64);
         let text = |path: &str| body.pointer(path).and_then(Value::as_str);
-        let value = annotated.and_then(|path| {
-            let mut at = body;
+        let roll_value = annotated.and_then(|path| {
+            let mut node = body;
             for key in path {
-                at = at.get(key)?;
+                node = node.get(key)?;
             }
-            at.get(annotation::ROLL)?.as_str().map(str::to_owned)
+            node.get(annotation::ROLL)?.as_str().map(str::to_owned)
         });
-        let wished = number("/spec/replicas").unwrap_or(1);
-        let wanted = || Some(wished.try_into().unwrap_or(i32::MAX));
+        let replicas = number("/spec/replicas").unwrap_or(1);
+        let desired_replicas = || Some(replicas.try_into().unwrap_or(i32::MAX));
         let updated = number("/status/updatedReplicas").unwrap_or(0);
         let total = number("/status/replicas").unwrap_or(0);
-        let unseen = number("/status/observedGeneration") < number("/metadata/generation");
+        let unobserved = number("/status/observedGeneration") < number("/metadata/generation");
         let mut live = Self {
             object: object.clone(),
-            value,
-            gpus: template(body).is_some_and(has_gpus),
-            claimed: is_claimed(body),
-            marked: is_written_by(body, manager::BINDING),
+            roll_value,
+            requests_gpus: template(body).is_some_and(has_gpus),
+            handed_off: is_handed_off(body),
+            names_actor: is_written_by(body, manager::BINDING),
             ready: number("/status/readyReplicas")
                 .and_then(|it| it.try_into().ok())
                 .unwrap_or(0),
@@ -195,30 +204,30 @@ impl Live {
         let kind = object.group_kind();
         match (kind.group, kind.kind) {
             ("apps", "Deployment") => {
-                live.rolling = unseen || updated < wished || total > updated;
-                live.wanted = wanted();
+                live.rolling = unobserved || updated < replicas || total > updated;
+                live.desired_replicas = desired_replicas();
                 live.paused = body.pointer("/spec/paused") == Some(&Value::Bool(true));
                 // Its own rollout would delete all pods at once; evictions replace them one by one (SAFE-14).
                 live.by_eviction = text("/spec/strategy/type") == Some("Recreate");
-                live.lowers = live.by_eviction
-                    || unavailable(
+                live.reduces_ready = live.by_eviction
+                    || allows_unavailable(
                         body.pointer("/spec/strategy/rollingUpdate/maxUnavailable"),
-                        wished,
+                        replicas,
                     );
             }
             ("apps", "StatefulSet") => {
                 let partition = number("/spec/updateStrategy/rollingUpdate/partition").unwrap_or(0);
                 live.by_eviction =
                     text("/spec/updateStrategy/type") == Some("OnDelete") || partition > 0;
-                live.rolling = unseen
+                live.rolling = unobserved
                     || (!live.by_eviction
                         && text("/status/currentRevision") != text("/status/updateRevision")
-                        && updated < wished);
-                live.lowers = true;
-                live.drains_first = true;
-                live.wanted = wanted();
+                        && updated < replicas);
+                live.reduces_ready = true;
+                live.deletes_pod_first = true;
+                live.desired_replicas = desired_replicas();
             }
-            ("ray.io", "RayCluster") => live.wanted = ray_workers(body),
+            ("ray.io", "RayCluster") => live.desired_replicas = ray_workers(body),
             _ => {}
         }
         live
@@ -233,15 +242,15 @@ fn is_written_by(body: &Value, manager: &str) -> bool {
 }
 
 /// Whether a rolling update may delete a pod before its replacement is ready.
-fn unavailable(most: Option<&Value>, replicas: i64) -> bool {
-    match most {
+fn allows_unavailable(max_unavailable: Option<&Value>, replicas: i64) -> bool {
+    match max_unavailable {
         Some(Value::String(percent)) => {
             let percent = percent
                 .strip_suffix('%')
                 .and_then(|it| it.parse::<i64>().ok());
             percent.is_some_and(|percent| percent * replicas / 100 >= 1)
         }
-        Some(number) => number.as_i64().is_some_and(|most| most >= 1),
+        Some(number) => number.as_i64().is_some_and(|number| number >= 1),
         None => replicas * 25 / 100 >= 1,
     }
 }
@@ -250,11 +259,11 @@ fn has_gpus(template: &Value) -> bool {
     let containers = template
         .pointer("/spec/containers")
         .and_then(Value::as_array);
-    let mut asked = containers.into_iter().flatten().flat_map(|container| {
+    let mut limits = containers.into_iter().flatten().flat_map(|container| {
         let limits = container.pointer("/resources/limits");
         limits.and_then(Value::as_object).into_iter().flatten()
     });
-    asked.any(|(name, _)| {
+    limits.any(|(name, _)| {
         ["gpu", "nvidia.com/", "gaudi", "neuron", "tpu"]
             .iter()
             .any(|it| name.contains(it))

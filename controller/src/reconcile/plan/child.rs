@@ -1,4 +1,4 @@
-//! Plans one child: whether it exists, is ours, and is as last applied.
+//! Plans one child, by whether it exists, is ours, and is as last applied.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use asya_shared::applied::HashedManifest;
 use kube::Resource;
 
 use crate::fault::{Fault, Reason, Requeue, StepError};
-use crate::reconcile::model::child::{Child, Ownership};
+use crate::reconcile::model::child::{Child, ChildOwnership};
 use crate::record::{ActorRecord, AppliedRecord, Key, LastApplied, Metadata};
 
 /// The step for one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ChildStep {
-    /// It is as desired, or nothing can be done.
+    /// It is as desired, or must not be touched.
     #[default]
     Keep,
     /// Apply it.
@@ -24,29 +24,30 @@ pub enum ChildStep {
     },
     /// Delete the object with this UID.
     Delete(Box<str>),
-    /// Wait for another object, usually for its deletion; the event triggers a reconcile.
+    /// Wait for another object, usually for its deletion; the watch event triggers a reconcile.
     Wait,
 }
 
-/// Plans a child; `wanted` is `None` if there should be none.
+/// Plans a child; `desired` is `None` if it should not exist.
 pub fn plan_child<R: AppliedRecord>(
-    found: &Child<R>,
-    wanted: Option<&HashedManifest>,
+    existing: &Child<R>,
+    desired: Option<&HashedManifest>,
     inventory: &[InventoryEntry],
 ) -> ChildStep {
-    match (found, wanted) {
-        (Child::Ours(found), _) if found.metadata().deleting => ChildStep::Wait,
-        (Child::Ours(found), Some(wanted)) => {
-            let applied = recorded(inventory, &R::Kind::kind(&()), &found.metadata().key.name);
-            let is_as_wanted = |it| is_unchanged(it, found.metadata(), found.last(), &wanted.hash);
-            if applied.is_some_and(is_as_wanted) {
+    match (existing, desired) {
+        (Child::Ours(child), _) if child.metadata().deleting => ChildStep::Wait,
+        (Child::Ours(child), Some(desired)) => {
+            let applied = recorded(inventory, &R::Kind::kind(&()), &child.metadata().key.name);
+            let is_as_desired =
+                |it| is_unchanged(it, child.metadata(), child.last(), &desired.hash);
+            if applied.is_some_and(is_as_desired) {
                 ChildStep::Keep
             } else {
-                let take_over = found.last().former;
+                let take_over = child.last().former;
                 ChildStep::Apply { take_over }
             }
         }
-        (Child::Ours(found), None) => ChildStep::Delete(found.metadata().uid.clone()),
+        (Child::Ours(child), None) => ChildStep::Delete(child.metadata().uid.clone()),
         (Child::Absent, Some(_)) => ChildStep::Apply { take_over: None },
         (Child::Absent, None) | (Child::Foreign(_), _) => ChildStep::Keep,
     }
@@ -57,8 +58,8 @@ pub fn plan_child<R: AppliedRecord>(
 pub struct PlannedChild<R> {
     pub key: Key,
     pub action: ChildAction,
-    /// Whether an object that has its name is ours.
-    pub ownership: Ownership,
+    /// Decides whether an object with this name is ours.
+    pub ownership: ChildOwnership,
     kind: PhantomData<fn() -> R>,
 }
 
@@ -66,7 +67,7 @@ pub struct PlannedChild<R> {
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChildAction {
     None,
-    /// Create it; an object that has its name is left alone.
+    /// Create it, without touching an existing object of that name.
     Create(HashedManifest),
     Update(ChildUpdate, HashedManifest),
     /// Delete the object with this UID.
@@ -77,38 +78,38 @@ pub enum ChildAction {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildUpdate {
     pub uid: Box<str>,
-    /// The owner with the actor's name before it was restored from a backup, if the object still has that one (D13).
+    /// UID of the owner that the object still has from before the actor was restored from a backup (D13).
     pub former_owner: Option<Box<str>>,
     /// Take over the former operator's fields first: the index of its `managedFields` entry (WRK-7).
     pub take_over: Option<usize>,
 }
 
 impl ChildUpdate {
-    fn of<R: AppliedRecord>(found: &R, actor: &ActorRecord) -> Self {
-        let metadata = found.metadata();
+    fn of<R: AppliedRecord>(existing: &R, actor: &ActorRecord) -> Self {
+        let metadata = existing.metadata();
         Self {
             uid: metadata.uid.clone(),
-            former_owner: metadata.owner_before(&actor.metadata.uid).map(Into::into),
-            take_over: found.last().former,
+            former_owner: metadata.other_owner(&actor.metadata.uid).map(Into::into),
+            take_over: existing.last().former,
         }
     }
 }
 
 impl<R: AppliedRecord> PlannedChild<R> {
-    /// Combines the step for the object `found` under this name with what the step needs.
+    /// Combines the step with what its execution needs; `existing` is the object that has this name.
     pub fn new(
-        ownership: &Ownership,
+        ownership: &ChildOwnership,
         key: Key,
-        (step, found): (&ChildStep, &Child<R>),
-        wanted: Option<&HashedManifest>,
+        (step, existing): (&ChildStep, &Child<R>),
+        desired: Option<&HashedManifest>,
     ) -> Self {
-        let action = match (step, wanted) {
-            (ChildStep::Apply { .. }, Some(wanted)) => match found.ours() {
-                Some(found) => {
-                    let update = ChildUpdate::of(&**found, &ownership.actor);
-                    ChildAction::Update(update, wanted.clone())
+        let action = match (step, desired) {
+            (ChildStep::Apply { .. }, Some(desired)) => match existing.ours() {
+                Some(child) => {
+                    let update = ChildUpdate::of(&**child, &ownership.actor);
+                    ChildAction::Update(update, desired.clone())
                 }
-                None => ChildAction::Create(wanted.clone()),
+                None => ChildAction::Create(desired.clone()),
             },
             (ChildStep::Delete(uid), _) => ChildAction::Delete(uid.clone()),
             (ChildStep::Apply { .. } | ChildStep::Keep | ChildStep::Wait, _) => ChildAction::None,
@@ -122,34 +123,34 @@ impl<R: AppliedRecord> PlannedChild<R> {
     }
 }
 
-/// The update after a rejected creation, of the object that has the name and that no watch has shown yet; `None`: its
-/// deletion is awaited, which triggers a reconcile.
+/// Plans the update of the `existing` object that made a creation fail and is not in the cache yet; `None` while it is
+/// being deleted, which triggers a reconcile.
 ///
 /// # Errors
-/// `rejection` if the name is free after all, or the fault of a foreign object.
+/// `rejection` if the object does not exist after all, or a fault if it is foreign.
 pub fn after_rejected_creation<R: AppliedRecord>(
-    ownership: &Ownership,
-    found: Option<Arc<R>>,
+    ownership: &ChildOwnership,
+    existing: Option<Arc<R>>,
     rejection: StepError,
 ) -> Result<Option<ChildUpdate>, StepError> {
-    match ownership.judge(found, R::metadata) {
+    match ownership.classify(existing, R::metadata) {
         Child::Absent => Err(rejection),
-        Child::Foreign(found) => Err(not_owned(&R::Kind::kind(&()), found.metadata()).into()),
-        Child::Ours(found) if found.metadata().deleting => Ok(None),
-        Child::Ours(found) => Ok(Some(ChildUpdate::of(&*found, &ownership.actor))),
+        Child::Foreign(other) => Err(not_owned(&R::Kind::kind(&()), other.metadata()).into()),
+        Child::Ours(child) if child.metadata().deleting => Ok(None),
+        Child::Ours(child) => Ok(Some(ChildUpdate::of(&*child, &ownership.actor))),
     }
 }
 
-/// Whether this is the object that we applied with this content, and no other manager has taken a field of ours since.
+/// Whether this is the object that we applied with this hash, and no other manager has taken a field of ours since.
 pub fn is_unchanged(
     applied: &InventoryEntry,
     metadata: &Metadata,
     last: &LastApplied,
-    wanted: &str,
+    desired_hash: &str,
 ) -> bool {
     let fingerprint = last.fingerprint.map(|fingerprint| fingerprint.to_string());
-    last.hash.as_deref() == Some(wanted)
-        && applied.hash.as_deref() == Some(wanted)
+    last.hash.as_deref() == Some(desired_hash)
+        && applied.hash.as_deref() == Some(desired_hash)
         && applied.uid.as_deref() == Some(&*metadata.uid)
         && fingerprint.is_some()
         && applied.fingerprint == fingerprint
@@ -165,17 +166,17 @@ pub fn recorded<'a>(
     entries.find(|entry| entry.kind == kind && entry.name == name)
 }
 
-/// The fault for a name that the actor needs and another owner holds (SA-3).
+/// The fault for an object whose name the actor needs, but which belongs to another owner (SA-3).
 pub fn not_owned(kind: &str, metadata: &Metadata) -> Fault {
     let owner = match &metadata.controller {
         Some(owner) => format!("belongs to {} {}", owner.kind, owner.name),
-        None => "was not made by this operator".to_owned(),
+        None => "was not created by this operator".to_owned(),
     };
     Fault {
         reason: Reason::NotOwned,
         message: format!(
-            "{kind} {} exists and {owner}; delete it or rename this actor (adoptionPolicy: IfUnowned takes over one \
-             without an owner)",
+            "{kind} {} exists and {owner}; delete it or rename this actor (adoptionPolicy: IfUnowned takes over an \
+             object without an owner)",
             metadata.key
         ),
         retry: Requeue::SlowBackoff,

@@ -7,142 +7,153 @@ use asya_shared::api::{InventoryEntry, QueueStatus};
 use asya_shared::resolve::ObjectRef;
 use k8s_openapi::api::core::v1::ServiceAccount;
 
-use crate::broker::health::Moment;
 use crate::fault::Fault;
-use crate::reconcile::contention::contest::FieldDecision;
+use crate::reconcile::contention::{FieldDecision, SpecRevision};
 use crate::reconcile::desired::Desired;
-use crate::reconcile::model::child::Ownership;
-use crate::reconcile::model::outcome::Ensured;
+use crate::reconcile::model::child::ChildOwnership;
+use crate::reconcile::model::outcome::LiveOutcome;
 use crate::reconcile::plan::child::PlannedChild;
-use crate::reconcile::plan::contest::ContestedField;
 use crate::reconcile::plan::finalizers::Finalizers;
 use crate::reconcile::plan::pace::Pacing;
-use crate::reconcile::plan::roll::facts::Rolling;
+use crate::reconcile::plan::queue::QueuePlan;
+use crate::reconcile::plan::roll::facts::RolloutDecision;
 use crate::reconcile::plan::roll::inputs::RollInputs;
+use crate::reconcile::plan::scaled_object_contention::ContestedField;
 use crate::reconcile::plan::scaling_children::ScalingChildren;
-use crate::reconcile::plan::steps::{QueueStep, ScalingStep, WorkloadStep};
-use crate::reconcile::plan::{claim, deletion, probe, restore, template, wake};
-use crate::record::{ChildRecord, WorkloadRecord};
+use crate::reconcile::plan::steps::{ScalingStep, WorkloadStep};
+use crate::reconcile::plan::{
+    autoscaler_handoff, deletion, probe, restore, scale_from_zero, template,
+};
+use crate::record::{ChildRecord, Key, WorkloadRecord};
 
-/// What one reconcile does.
+/// What a reconcile does.
 #[derive(Debug)]
 pub enum Plan {
     /// The actor is paused: write no child and no queue, and query no broker.
-    Rest(Box<Ensured>),
+    Paused(Box<LiveOutcome>),
     /// Bring queue and workload to the desired state.
     Ensure(Box<Ensure>),
     /// Bring the queue to the desired state; another controller manages the workload.
     Bind(Box<Bind>),
-    /// Tear nothing down yet: check again after this delay whether the queue is empty.
+    /// The actor is being deleted, but its queue may not be empty yet: check again after this delay.
     Confirm(Duration),
     /// Tear down what the operator created.
     Delete(Box<deletion::Deletion>),
 }
 
 impl Plan {
-    /// Takes what to do about the actor's finalizers, before anything else.
+    /// Takes the change to the actor's finalizers, which is applied first.
     pub fn take_finalizers(&mut self) -> Finalizers {
         match self {
             Self::Ensure(plan) => std::mem::take(&mut plan.finalizers),
             Self::Bind(plan) => std::mem::take(&mut plan.finalizers),
-            Self::Rest(_) | Self::Confirm(_) | Self::Delete(_) => Finalizers::Keep,
+            Self::Paused(_) | Self::Confirm(_) | Self::Delete(_) => Finalizers::Keep,
         }
     }
 
-    /// Takes the retired queues to check after everything else, and whether the actor binds a target.
+    /// Whether the actor has nothing to roll out, and so must not hold a rollout slot.
+    pub fn frees_slot(&self) -> bool {
+        match self {
+            Self::Paused(_) => true,
+            Self::Bind(plan) => plan.frees_slot,
+            Self::Ensure(_) | Self::Confirm(_) | Self::Delete(_) => false,
+        }
+    }
+
+    /// The step for the queue, which is executed before the workload or target is touched.
+    pub fn queue(&self) -> Option<&QueuePlan> {
+        match self {
+            Self::Ensure(plan) => plan.queue.as_ref(),
+            Self::Bind(plan) => plan.queue.as_ref(),
+            Self::Paused(_) | Self::Confirm(_) | Self::Delete(_) => None,
+        }
+    }
+
+    /// Takes the retired queues, which are checked last, and whether the actor binds a target.
     pub fn take_retired(&mut self) -> Option<(Vec<QueueStatus>, bool)> {
         match self {
             Self::Ensure(plan) => Some((std::mem::take(&mut plan.retired), false)),
             Self::Bind(plan) => Some((std::mem::take(&mut plan.retired), true)),
-            Self::Rest(_) | Self::Confirm(_) | Self::Delete(_) => None,
+            Self::Paused(_) | Self::Confirm(_) | Self::Delete(_) => None,
         }
     }
 
     /// Whether only the actor's queues remain to be deleted before its finalizer is removed.
-    pub fn is_the_end(&self) -> bool {
-        matches!(self, Self::Delete(plan) if matches!(plan.steps.then, deletion::Then::Finish { .. }))
+    pub fn is_final_step(&self) -> bool {
+        matches!(self, Self::Delete(plan) if matches!(plan.steps.next, deletion::NextPhase::Finish { .. }))
     }
 }
 
-/// The steps for a standalone actor that is not being torn down, in execution order.
+/// The steps for a live standalone actor, in execution order.
 #[derive(Debug)]
 pub struct Ensure {
-    /// The outcome if nothing is written; the steps update it.
-    pub before: Ensured,
-    /// The desired state, or why the pods have to stop.
+    /// The outcome if nothing is written, which the steps update.
+    pub initial: LiveOutcome,
+    /// The desired state, or the fault that requires the pods to stop.
     pub desired: Result<Arc<Desired>, Fault>,
-    pub ownership: Ownership,
+    pub ownership: ChildOwnership,
     pub finalizers: Finalizers,
     /// Leave the children alone: `reconcile: Once` is done for this spec (FW-21).
-    pub done_once: bool,
-    pub queue: QueueStep,
-    /// When the observation of the queue began.
-    pub began: Moment,
-    /// The queue was verified before, so one that is created now had been lost.
-    pub recreates_queue: bool,
+    pub once_completed: bool,
+    pub queue: Option<QueuePlan>,
     /// Applied before the workload, deleted after it.
-    pub account: PlannedChild<ChildRecord<ServiceAccount>>,
+    pub service_account: PlannedChild<ChildRecord<ServiceAccount>>,
     pub workload: WorkloadStep,
     /// The object under the workload's name.
-    pub found: Option<Arc<WorkloadRecord>>,
+    pub found_workload: Option<Arc<WorkloadRecord>>,
     /// The workload as last applied, from status.
     pub applied_before: Option<InventoryEntry>,
-    /// What the step means for the number of concurrent rollouts.
+    /// How the workload step counts against the limit of concurrent rollouts.
     pub pacing: Pacing,
     /// Retired queues to delete if they are empty.
     pub retired: Vec<QueueStatus>,
     /// Applied once the workload exists.
     pub scaling: Option<ScalingStep>,
     pub scaling_children: ScalingChildren,
-    /// The drift that is restored now.
+    /// The drift to restore now.
     pub drifts: Vec<restore::Drift>,
     /// A workload of the kind that is no longer desired, deleted once the desired one exists (WRK-6).
-    pub former: Option<Arc<WorkloadRecord>>,
-    /// Workloads that must have no pods, because these would consume another actor's messages (QUE-3).
-    pub stopped: Vec<Arc<WorkloadRecord>>,
+    pub former_workload: Option<Arc<WorkloadRecord>>,
+    /// Workloads to scale to zero, because their pods would consume another actor's messages (QUE-3).
+    pub workloads_to_stop: Vec<Arc<WorkloadRecord>>,
 }
 
-/// The steps for a binding that is not being torn down, in execution order.
+/// The steps for a live binding, in execution order.
 #[derive(Debug)]
 pub struct Bind {
-    /// The outcome if nothing is written; the steps update it.
-    pub before: Ensured,
-    /// The desired state; `None` if the spec cannot be acted on.
-    pub desired: Option<Arc<Desired>>,
+    /// The outcome if nothing is written, which the steps update.
+    pub initial: LiveOutcome,
     pub finalizers: Finalizers,
     /// Leave target and children alone: `reconcile: Once` is done for this spec (FW-21).
-    pub done_once: bool,
-    pub queue: QueueStep,
-    /// When the observation of the queue began.
-    pub began: Moment,
-    /// The queue was verified before, so one that is created now had been lost.
-    pub recreates_queue: bool,
+    pub once_completed: bool,
+    /// `None` if the spec cannot be acted on.
+    pub queue: Option<QueuePlan>,
     /// Scaling of the target; `None` while it is unknown what to scale.
     pub scaling: Option<ScalingStep>,
     pub scaling_children: ScalingChildren,
     /// How the fields below that other managers contest are recorded.
     pub contested: ContestedFields,
     /// Contention over our `ScaledObject`; `None` while it is unknown what to scale.
-    pub contest: Option<FieldDecision>,
+    pub scaled_object_contention: Option<FieldDecision>,
     /// Contention over the target's number of pods.
-    pub replicas: Option<FieldDecision>,
-    /// A target that nothing scales any more, and nothing would wake.
-    pub wake: Option<wake::Waking>,
-    /// Our part of the target's pod template.
-    pub template: template::Templating,
+    pub replicas_contention: Option<FieldDecision>,
+    /// A target at zero replicas that no autoscaler would scale up any more.
+    pub scale_from_zero: Option<scale_from_zero::ScaleFromZeroStep>,
+    /// Our fields of the target's pod template.
+    pub template: template::TemplateStep,
     pub template_inputs: Option<template::write::TemplateInputs>,
-    /// The annotation that tells the target's owner that the queue scales it; `None`: there is none, or it is not due
+    /// The annotation that hands autoscaling of the target over to the queue; `None`: there is none, or it is not due
     /// (SO-5).
-    pub claim: Option<claim::Claiming>,
-    /// A workload that is bound for the first time, to be marked with the actor that binds it (BIND-47).
-    pub mark: Option<ObjectRef>,
+    pub handoff: Option<autoscaler_handoff::HandoffStep>,
+    /// A workload that is bound for the first time, to annotate with the name of the actor (BIND-47).
+    pub actor_annotation: Option<ObjectRef>,
     /// Dry run of a pod with the sidecar.
-    pub probe: probe::Probing,
+    pub probe: probe::ProbeStep,
     pub probe_inputs: probe::ProbeInputs,
     /// Rollout of pods that started before the binding; `None` while it cannot be decided.
-    pub roll: Option<Rolling>,
+    pub roll: Option<RolloutDecision>,
     pub roll_inputs: Option<RollInputs>,
-    /// The actor gives up its rollout slot: no rollout is planned, although all about the target is known.
+    /// Release the actor's rollout slot: the target is known, and no rollout is planned.
     pub frees_slot: bool,
     /// Retired queues to delete if they are empty.
     pub retired: Vec<QueueStatus>,
@@ -151,8 +162,12 @@ pub struct Bind {
 /// The contested fields of a binding.
 #[derive(Debug)]
 pub struct ContestedFields {
+    /// The `ScaledObject`, which has the actor's name.
+    pub scaled_object_key: Key,
+    /// The current revision of the specs.
+    pub revision: SpecRevision,
     pub scaled_object: ContestedField,
     /// `None` while the target is not resolved.
     pub replicas: Option<ContestedField>,
-    pub claim: ContestedField,
+    pub handoff: ContestedField,
 }

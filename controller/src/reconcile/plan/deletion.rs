@@ -1,31 +1,32 @@
-//! Plans the deletion of an actor: its workloads, their pods, its queue, and last our finalizer.
+//! Plans the deletion of an actor: its workloads, their pods, its queue, and finally our finalizer.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::api::{QueueDeletionPolicy, QueueStatus};
 use asya_shared::names::FINALIZER;
-use asya_shared::transport::QueueOf;
+use asya_shared::transport::ActorQueue;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::jiff::Timestamp;
 
-use super::finalizers::{FinalizerPatch, has_finalizer};
-use super::scaling::{Removal, plan_removal};
+use super::finalizers::FinalizerPatch;
+use super::scaling::{ScalingTeardown, plan_removal};
 use super::scaling_children::ScalingChildren;
-use super::steps::{ScalingStep, Wake};
-use super::unbind::{self, UNBOUND, Unbind, UnbindInputs};
-use crate::reconcile::desired::drain::{Drain, Held};
-use crate::reconcile::model::child::unseen;
+use super::steps::{ScaleFromZero, ScalingStep};
+use super::unbind::{self, UnbindInputs, UnbindStep};
+use crate::reconcile::desired::drain::{Drain, UndrainedQueues};
+use crate::reconcile::model::child::unwatched_poll_interval;
 use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::rollout::UNBOUND;
 use crate::record::{ChildRecord, ScaledObjectRecord, TriggerAuthentication, WorkloadRecord};
 
 /// How long pods may outlive their grace period before the queue is deleted anyway (FIN-2).
-const PODS_MAY_OVERSTAY: Duration = Duration::from_secs(30);
+const POD_OVERSTAY_LIMIT: Duration = Duration::from_secs(30);
 
-/// The deletion of an actor: its steps, and what they need.
+/// The deletion of an actor: its steps and their inputs.
 #[derive(Debug)]
 pub struct Deletion {
-    pub steps: Delete,
+    pub steps: DeletionSteps,
     pub unbind_inputs: UnbindInputs,
     pub scaling_children: ScalingChildren,
     /// Our `ScaledObject`, `TriggerAuthentication` and `ServiceAccount`, if they exist.
@@ -33,42 +34,42 @@ pub struct Deletion {
     pub trigger_authentication: Option<Arc<ChildRecord<TriggerAuthentication>>>,
     pub service_account: Option<Arc<ChildRecord<ServiceAccount>>>,
     /// The actor's queue as we would have created it; `None` if its spec is invalid.
-    pub wanted_queue: Option<QueueOf>,
+    pub desired_queue: Option<ActorQueue>,
     pub queue_policy: QueueDeletionPolicy,
-    /// Leave the objects and the queue (FW-23).
+    /// Keep the objects and the queue (FW-23).
     pub orphans: bool,
-    /// The shared `ConfigMap`s outlive every actor: something that stays mounts them.
+    /// Keep the shared `ConfigMap`s beyond the last actor, because something that remains mounts them.
     pub keeps_shared: bool,
-    /// The pods of the actor's own workload, which are deleted with it, do not count among those that mount them.
+    /// Ignore pods of the actor's own workload among those that mount the `ConfigMap`s: they are deleted with it.
     pub own_pods: bool,
-    /// The namespace that is being deleted, and its queues that stay.
-    pub abandons: Option<(Option<String>, Held)>,
-    /// Removes our finalizer, as the last step.
+    /// UID of the namespace that is being deleted, and the queues that remain at the broker.
+    pub abandoned: Option<(Option<String>, UndrainedQueues)>,
+    /// Removes our finalizer as the last step.
     pub release: Option<FinalizerPatch>,
 }
 
-/// Plans the deletion with everything that its steps need.
+/// Plans the deletion with the inputs of its steps.
 pub fn plan(observed: &Observed, now: Timestamp) -> Deletion {
-    let (seen, actor) = (&observed.scaling, &observed.actor);
+    let (keda, actor) = (&observed.scaling, &observed.actor);
     let steps = plan_deletion(observed, now);
     let removal = match &steps.scaling {
         ScalingRemoval::Delete(removal) => removal.clone(),
-        ScalingRemoval::Orphan => Removal::default(),
+        ScalingRemoval::Orphan => ScalingTeardown::default(),
     };
     let desired = observed.desired.as_deref().ok();
     Deletion {
         unbind_inputs: UnbindInputs::new(observed, &steps.unbind),
         steps,
-        scaling_children: ScalingChildren::new(observed, Some(&ScalingStep::Unwanted(removal))),
-        scaled_object: seen.scaled_object.ours().cloned(),
-        trigger_authentication: seen.trigger_authentication.ours().cloned(),
+        scaling_children: ScalingChildren::new(observed, Some(&ScalingStep::Disabled(removal))),
+        scaled_object: keda.scaled_object.ours().cloned(),
+        trigger_authentication: keda.trigger_authentication.ours().cloned(),
         service_account: observed.service_account.ours().cloned(),
-        wanted_queue: desired.map(|desired| desired.queue_of(actor)),
+        desired_queue: desired.map(|desired| desired.queue_of(actor)),
         queue_policy: observed.deletion.queue,
         orphans: observed.deletion.orphans,
-        keeps_shared: observed.deletion.orphans || template_stays(observed),
+        keeps_shared: observed.deletion.orphans || leaves_template_part(observed),
         own_pods: actor.binds_to.is_none(),
-        abandons: match &observed.drain {
+        abandoned: match &observed.drain {
             Some(Drain::Abandoned {
                 namespace_uid,
                 held,
@@ -79,93 +80,93 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Deletion {
     }
 }
 
-/// Whether an actor being deleted leaves its part in the target's pod template: pods that mount the shared
-/// `ConfigMap`s are still to be created.
-fn template_stays(observed: &Observed) -> bool {
-    let seen = observed.binding.as_ref();
-    let unbinding = seen.and_then(|it| it.unbinding.as_ref());
+/// Whether an actor being deleted leaves its fields in the target's pod template, so that future pods mount the shared
+/// `ConfigMap`s.
+fn leaves_template_part(observed: &Observed) -> bool {
+    let binding = observed.binding.as_ref();
+    let unbinding = binding.and_then(|it| it.unbinding.as_ref());
     unbinding.is_some_and(|it| it.skip) && observed.previous.template.is_some()
 }
 
 /// The steps of a deletion, in execution order.
 #[derive(Debug, PartialEq)]
-pub struct Delete {
+pub struct DeletionSteps {
     pub scaling: ScalingRemoval,
     /// The sidecars in pods of other controllers.
-    pub unbind: Unbind,
-    /// A target that nothing scales any more, and nothing would wake (SO-6).
-    pub wake: Option<Wake>,
+    pub unbind: UnbindStep,
+    /// A target at zero replicas that no autoscaler would scale up any more (SO-6).
+    pub scale_from_zero: Option<ScaleFromZero>,
     pub workloads: Vec<WorkloadRemoval>,
     pub service_account: AccountRemoval,
-    /// How the deletion continues after these steps.
-    pub then: Then,
+    /// What follows these steps.
+    pub next: NextPhase,
 }
 
-/// How the actor lets go of a workload.
+/// How a workload is released.
 #[derive(Debug, PartialEq)]
 pub enum WorkloadRemoval {
     Delete(Arc<WorkloadRecord>),
-    /// Remove our owner reference and leave it.
+    /// Remove our owner reference and keep it.
     Orphan(Arc<WorkloadRecord>),
 }
 
-/// How the actor lets go of KEDA's objects.
+/// How KEDA's objects are released.
 #[derive(Debug, PartialEq)]
 pub enum ScalingRemoval {
-    Delete(Removal),
-    /// Remove our owner references and leave them.
+    Delete(ScalingTeardown),
+    /// Remove our owner references and keep them.
     Orphan,
 }
 
-/// How the actor lets go of its `ServiceAccount`.
+/// How the `ServiceAccount` is released.
 #[derive(Debug, PartialEq, Eq)]
 pub enum AccountRemoval {
     /// Not yet, or it does not exist.
     Keep,
-    /// Delete it: no pod runs under it any more.
+    /// Delete it: no pod uses it any more.
     Delete,
-    /// Remove our owner reference and leave it.
+    /// Remove our owner reference and keep it.
     Orphan,
 }
 
-/// How a deletion continues.
+/// The next phase of a deletion.
 #[derive(Debug, PartialEq)]
-pub enum Then {
-    /// Something is still being deleted: wait for its event, at most this long.
+pub enum NextPhase {
+    /// Something is still being deleted: wait for its watch event, at most this long.
     Wait(Option<Duration>),
     /// Nothing uses the queues any more.
     Finish {
         /// Queues to delete now.
         queues: Vec<QueueRemoval>,
     },
-    /// Our finalizer is removed; other finalizers are not our business.
-    Gone,
+    /// Our finalizer is removed; others are left to their controllers.
+    Finalized,
 }
 
 /// A queue to delete, with its messages.
 #[derive(Debug, PartialEq)]
 pub struct QueueRemoval {
     pub queue: QueueStatus,
-    /// Whether status names the queue. If not, it is ours only if it is what we would have created.
+    /// Whether status names the queue. If not, it is ours only if it matches what we would have created.
     pub recorded: bool,
 }
 
 impl Deletion {
-    /// What to do with the shared `ConfigMap`s when this actor goes (RUN-2, SAFE-33).
-    pub fn shared_config_maps(&self, others: bool, mounted: bool) -> SharedConfigMaps {
+    /// Decides about the shared `ConfigMap`s when this actor is deleted (RUN-2, SAFE-33).
+    pub fn shared_config_maps(&self, others: bool, mounted: bool) -> SharedConfigMapAction {
         if self.keeps_shared {
-            SharedConfigMaps::Orphan
+            SharedConfigMapAction::Orphan
         } else if others || mounted {
-            SharedConfigMaps::Keep
+            SharedConfigMapAction::Keep
         } else {
-            SharedConfigMaps::Delete
+            SharedConfigMapAction::Delete
         }
     }
 }
 
-/// What to do with the shared `ConfigMap`s of a namespace.
+/// The action on the shared `ConfigMap`s of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SharedConfigMaps {
+pub enum SharedConfigMapAction {
     /// Still needed, or possibly so: check again later.
     Keep,
     /// Needed by something that outlives every actor (FW-23).
@@ -174,46 +175,52 @@ pub enum SharedConfigMaps {
 }
 
 /// Plans the next steps of the deletion (FIN-2).
-pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
-    let seen = &observed.scaling;
-    let removal = plan_removal(&seen.scaled_object, &seen.trigger_authentication, now);
-    let ours = our_workloads(observed);
-    if !has_finalizer(observed) {
-        return Delete {
-            scaling: ScalingRemoval::Delete(Removal::default()),
-            unbind: Unbind::Done,
-            wake: None,
+pub fn plan_deletion(observed: &Observed, now: Timestamp) -> DeletionSteps {
+    let keda = &observed.scaling;
+    let removal = plan_removal(&keda.scaled_object, &keda.trigger_authentication, now);
+    let own_workloads = our_workloads(observed);
+    if !observed.actor.has_finalizer(FINALIZER) {
+        return DeletionSteps {
+            scaling: ScalingRemoval::Delete(ScalingTeardown::default()),
+            unbind: UnbindStep::Done,
+            scale_from_zero: None,
             workloads: Vec::new(),
             service_account: AccountRemoval::Keep,
-            then: Then::Gone,
+            next: NextPhase::Finalized,
         };
     }
     if observed.deletion.orphans {
-        return Delete {
+        return DeletionSteps {
             scaling: ScalingRemoval::Orphan,
-            unbind: Unbind::Done,
-            wake: None,
-            workloads: ours.into_iter().map(WorkloadRemoval::Orphan).collect(),
+            unbind: UnbindStep::Done,
+            scale_from_zero: None,
+            workloads: own_workloads
+                .into_iter()
+                .map(WorkloadRemoval::Orphan)
+                .collect(),
             service_account: AccountRemoval::Orphan,
-            then: Then::Finish { queues: Vec::new() },
+            next: NextPhase::Finish { queues: Vec::new() },
         };
     }
-    let ends = removal.until.map(|ends| ends.duration_since(now));
-    // Remove the autoscaler first, so that a terminating pod does not wake the target.
+    let time_left = removal
+        .deadline
+        .map(|deadline| deadline.duration_since(now));
+    // Remove the autoscaler first, so that messages of a terminating pod do not scale the target up.
     let unbind = if removal.released {
         plan_unbind(observed, now)
     } else {
-        Unbind::Done
+        UnbindStep::Done
     };
-    let (workloads, then) = match ends.and_then(|wait| wait.try_into().ok()) {
-        wait if !removal.released => (Vec::new(), Then::Wait(wait)),
-        _ if unbind != Unbind::Done => (Vec::new(), Then::Wait(None)),
-        _ => without_scaling(observed, ours, now),
+    let (workloads, next) = match time_left.and_then(|wait| wait.try_into().ok()) {
+        wait if !removal.released => (Vec::new(), NextPhase::Wait(wait)),
+        _ if unbind != UnbindStep::Done => (Vec::new(), NextPhase::Wait(None)),
+        _ => after_scaling_removed(observed, own_workloads, now),
     };
-    let finishes = matches!(then, Then::Finish { .. });
-    Delete {
-        // Wake the target only after unbinding, so that its pods start only once (SAFE-24).
-        wake: plan_wake(observed).filter(|_| removal.released && unbind == Unbind::Done),
+    let finishes = matches!(next, NextPhase::Finish { .. });
+    DeletionSteps {
+        // Scale the target up only after unbinding, so that its pods start only once (SAFE-24).
+        scale_from_zero: plan_scale_from_zero(observed)
+            .filter(|_| removal.released && unbind == UnbindStep::Done),
         scaling: ScalingRemoval::Delete(removal),
         unbind,
         workloads,
@@ -222,75 +229,81 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
         } else {
             AccountRemoval::Keep
         },
-        then,
+        next,
     }
 }
 
-fn plan_wake(observed: &Observed) -> Option<Wake> {
+fn plan_scale_from_zero(observed: &Observed) -> Option<ScaleFromZero> {
     let unbinding = observed.binding.as_ref()?.unbinding.as_ref()?;
-    super::wake::wake(observed, unbinding.scaled.as_ref()?)
+    super::scale_from_zero::plan_scale_up(observed, unbinding.scaled.as_ref()?)
 }
 
-/// Sidecars leave their pods before the queue is deleted (BIND-43).
-fn plan_unbind(observed: &Observed, now: Timestamp) -> Unbind {
+/// Plans the removal of the sidecars, which comes before the deletion of the queue (BIND-43).
+fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
     let Some(binding) = &observed.binding else {
-        return Unbind::Done;
+        return UnbindStep::Done;
     };
-    let Some(seen) = &binding.unbinding else {
-        return Unbind::Unknown;
+    let Some(unbinding) = &binding.unbinding else {
+        return UnbindStep::Unknown;
     };
     let previous = &observed.previous;
     let rollout = previous.rollout.as_ref();
     // Objects in `rollAnnotations` are read even if the target does not resolve.
-    let asked = rollout.filter(|it| it.value != UNBOUND && previous.roll_annotations.is_empty());
-    let written = asked.is_some() || previous.claimed.is_some() || previous.template.is_some();
+    let requested =
+        rollout.filter(|it| it.value != UNBOUND && previous.roll_annotations.is_empty());
+    let written = requested.is_some() || previous.claimed.is_some() || previous.template.is_some();
     let released = rollout.filter(|it| it.value == UNBOUND);
     let before = released.and_then(|it| it.pods);
-    let last = released.and_then(|it| it.since.as_ref()).map(|it| it.0);
-    let released = last.and_then(|it| now.duration_since(it).try_into().ok());
-    let deleted = observed.actor.deleted.as_ref().map(|it| it.0);
+    let released_at = released.and_then(|it| it.since.as_ref()).map(|it| it.0);
+    let since_release = released_at.and_then(|it| now.duration_since(it).try_into().ok());
+    let deleted_at = observed.actor.deleted.as_ref().map(|it| it.0);
     unbind::decide(&unbind::UnbindFacts {
-        skip: seen.skip,
-        pods: &seen.pods,
-        going: seen.going,
-        asleep: seen.asleep && plan_wake(observed).is_some(),
-        availability: &seen.availability,
+        skip: unbinding.skip,
+        pods: &unbinding.pods,
+        has_terminating: unbinding.has_terminating,
+        scaled_to_zero: unbinding.scaled_to_zero && plan_scale_from_zero(observed).is_some(),
+        availability: &unbinding.availability,
         before,
-        since: last.or(deleted),
+        since: released_at.or(deleted_at),
         limit: observed.progress_limit(),
         now,
-        roll: seen.roll.as_ref(),
-        live: &seen.live,
-        unresolved: seen.unresolved.as_deref().map(|why| (why, written)),
-        released,
+        roll: unbinding.roll.as_ref(),
+        live: &unbinding.live,
+        unresolved: unbinding.unresolved.as_deref().map(|why| (why, written)),
+        since_release,
     })
 }
 
 /// After KEDA has released the workload: delete it, then wait for its pods, then delete the queue.
-fn without_scaling(
+fn after_scaling_removed(
     observed: &Observed,
-    ours: Vec<Arc<WorkloadRecord>>,
+    workloads: Vec<Arc<WorkloadRecord>>,
     now: Timestamp,
-) -> (Vec<WorkloadRemoval>, Then) {
-    if !ours.is_empty() {
-        let look = ours.iter().filter_map(|workload| unseen(workload)).min();
-        let still = ours
+) -> (Vec<WorkloadRemoval>, NextPhase) {
+    if !workloads.is_empty() {
+        let poll_after = workloads
+            .iter()
+            .filter_map(|workload| unwatched_poll_interval(workload))
+            .min();
+        let active = workloads
             .into_iter()
             .filter(|workload| !workload.metadata.deleting);
-        let workloads = still.map(WorkloadRemoval::Delete).collect();
-        return (workloads, Then::Wait(look));
+        let removals = active.map(WorkloadRemoval::Delete).collect();
+        return (removals, NextPhase::Wait(poll_after));
     }
     let queues = queues_to_delete(observed);
     let wait = wait_for_pods(observed, now).filter(|_| !queues.is_empty());
-    let then = wait.map_or(Then::Finish { queues }, |wait| Then::Wait(Some(wait)));
-    (Vec::new(), then)
+    let next = wait.map_or(NextPhase::Finish { queues }, |wait| {
+        NextPhase::Wait(Some(wait))
+    });
+    (Vec::new(), next)
 }
 
 fn our_workloads(observed: &Observed) -> Vec<Arc<WorkloadRecord>> {
-    let wanted = observed.workload.ours();
-    wanted
+    let desired = observed.workload.ours();
+    desired
         .into_iter()
-        .chain(&observed.former)
+        .chain(&observed.former_workload)
         .cloned()
         .collect()
 }
@@ -315,17 +328,17 @@ fn wait_for_pods(observed: &Observed, now: Timestamp) -> Option<Duration> {
     let grace = Duration::from_secs(observed.deletion.grace_seconds.into());
     // A pod's `deletionTimestamp` is the end of its grace period. A pod that is not terminating yet gets its grace
     // period from the actor's deletion, or from when this process became leader, if that was later.
-    let began = observed
+    let started = observed
         .actor
         .deleted
         .as_ref()?
         .0
         .max(observed.leading_since);
-    let untold = began.checked_add(grace).ok()?;
+    let default_deadline = started.checked_add(grace).ok()?;
     let pods = observed.pods.iter().filter(|pod| !pod.finished);
-    let stops = pods.map(|pod| pod.deleted.as_ref().map_or(untold, |by| by.0));
-    let ends = stops.max()?.checked_add(PODS_MAY_OVERSTAY).ok()?;
-    Duration::try_from(ends.duration_since(now))
+    let deadlines = pods.map(|pod| pod.deleted.as_ref().map_or(default_deadline, |by| by.0));
+    let limit = deadlines.max()?.checked_add(POD_OVERSTAY_LIMIT).ok()?;
+    Duration::try_from(limit.duration_since(now))
         .ok()
         .filter(|wait| !wait.is_zero())
 }

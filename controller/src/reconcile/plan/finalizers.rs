@@ -6,35 +6,34 @@ use serde_json::{Value, json};
 
 use crate::cluster::patch::{add, remove, test};
 use crate::reconcile::model::observed::Observed;
-use crate::record::{ActorRecord, Key};
+use crate::record::{ActorRecord, FOREGROUND_DELETION, Key};
 
 /// The change to the finalizers of an actor that is not being torn down.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Finalizers {
     #[default]
     Keep,
-    /// Add ours (FIN-1). Nothing may be created for an actor that no longer exists, because nothing would delete it
-    /// again.
+    /// Add ours, before anything is created for the actor: nothing would delete it otherwise (FIN-1).
     Add(FinalizerPatch),
-    /// Remove the garbage collector's, or it deletes recreated children again (QUE-43). We delete our objects ourselves
-    /// before we remove our own finalizer.
-    EndForeground(FinalizerPatch),
+    /// Remove the garbage collector's, which would delete recreated children again. We delete our objects ourselves
+    /// before we remove our own finalizer (QUE-43).
+    RemoveForeground(FinalizerPatch),
 }
 
 pub fn plan_finalizers(observed: &Observed) -> Finalizers {
     let actor = &observed.actor;
     if actor.metadata.deleting {
-        let patch = FinalizerPatch::removing(actor, FOREGROUND);
-        return patch.map_or(Finalizers::Keep, Finalizers::EndForeground);
+        let patch = FinalizerPatch::removing(actor, FOREGROUND_DELETION);
+        return patch.map_or(Finalizers::Keep, Finalizers::RemoveForeground);
     }
-    if has_finalizer(observed) {
+    if actor.has_finalizer(FINALIZER) {
         return Finalizers::Keep;
     }
     Finalizers::Add(FinalizerPatch::adding(actor))
 }
 
-/// A JSON patch of the actor's finalizers. It tests the list: a merge patch would drop a finalizer that another
-/// controller adds at the same time.
+/// A JSON patch of the actor's finalizers. It tests the list first: a merge patch would drop a finalizer that another
+/// controller adds concurrently.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FinalizerPatch {
     pub actor: Key,
@@ -69,19 +68,7 @@ impl FinalizerPatch {
     pub fn removing(actor: &ActorRecord, finalizer: &str) -> Option<Self> {
         let index = actor.finalizers.iter().position(|it| **it == *finalizer)?;
         let list = test(&["metadata", "finalizers"], json!(actor.finalizers));
-        let one = remove(&["metadata", "finalizers", &index.to_string()]);
-        Some(Self::new(actor, [list, one]))
+        let removal = remove(&["metadata", "finalizers", &index.to_string()]);
+        Some(Self::new(actor, [list, removal]))
     }
-}
-
-pub fn has_finalizer(observed: &Observed) -> bool {
-    has(observed, FINALIZER)
-}
-
-/// The garbage collector's finalizer: it deletes our children as long as this is set.
-pub const FOREGROUND: &str = "foregroundDeletion";
-
-pub fn has(observed: &Observed, finalizer: &str) -> bool {
-    let mut all = observed.actor.finalizers.iter();
-    all.any(|it| **it == *finalizer)
 }

@@ -1,44 +1,44 @@
-//! Which steps of a plan follow from the outcome of the steps before them.
+//! Which steps of a plan to execute, from the outcome of earlier steps.
 
 use asya_shared::api::WorkloadKind;
 
 use super::decision::Ensure;
 use super::steps::WorkloadStep;
-use super::template::Templating;
+use super::template::TemplateStep;
 use crate::fault::Reason;
-use crate::reconcile::model::outcome::{Ensured, QueueState};
+use crate::reconcile::model::outcome::{LiveOutcome, QueueState};
 
-/// Whether anything follows the queue. Only the first creation of the workload waits for it, and not for a queue whose
-/// name SQS frees within a minute (QUE-4).
+/// Whether the reconcile ends after the queue. Only the first creation of the workload requires a usable queue, but it
+/// does not wait for a name that SQS frees within a minute (QUE-4).
 pub fn ends_after_queue(plan: &Ensure, queue: &QueueState) -> bool {
-    let comes_soon =
+    let expected_soon =
         matches!(queue, QueueState::Fault(fault) if fault.reason == Reason::QueueDeletedRecently);
     let creates_first = plan.workload == WorkloadStep::Create && plan.applied_before.is_none();
-    plan.done_once || (creates_first && !queue.is_usable() && !comes_soon)
+    plan.once_completed || (creates_first && !queue.is_usable() && !expected_soon)
 }
 
-/// Whether to delete the workload of the other kind: a desired autoscaler must already scale the new one (WRK-6).
-pub fn replaces_former(kind: WorkloadKind, ensured: &Ensured) -> bool {
-    let scaled = ensured.scaling.as_ref().is_none_or(|scaled| {
+/// Whether to delete the workload of the former kind: if scaling is on, the new one must already be scaled (WRK-6).
+pub fn replaces_former(kind: WorkloadKind, live_outcome: &LiveOutcome) -> bool {
+    let scaled = live_outcome.scaling.as_ref().is_none_or(|scaled| {
         let target = scaled
             .scaled_object
             .as_ref()
-            .map(|found| &*found.target.kind);
+            .map(|existing| &*existing.target.kind);
         scaled.fault.is_none() && target == Some(kind.name())
     });
-    ensured.workload.is_some() && scaled
+    live_outcome.workload.is_some() && scaled
 }
 
-/// Whether to check the retired queues. Without a fault only: a workload that could not be updated may have to stay as
-/// it was, and the pods of a target (`binds`) as they are.
-pub fn checks_retired(ensured: &Ensured, binds: bool) -> bool {
-    let bound = ensured.bindable && ensured.interrupted.is_none();
-    ensured.fault.is_none() && (!binds || bound)
+/// Whether to check the retired queues. Not after a fault: pods that were not updated, of a workload or of a bound
+/// target, may still consume from them.
+pub fn checks_retired(live_outcome: &LiveOutcome, binds: bool) -> bool {
+    let bound = live_outcome.bindable && live_outcome.interrupted.is_none();
+    live_outcome.fault.is_none() && (!binds || bound)
 }
 
-/// Whether to act on the target's pod template: without a usable queue only to give our part up.
-pub fn template_is_due(template: &Templating, ensured: &Ensured) -> bool {
-    ensured.bindable || template.gives_up()
+/// Whether to write the target's pod template: without a usable queue, only to release our fields.
+pub fn template_is_due(template: &TemplateStep, live_outcome: &LiveOutcome) -> bool {
+    live_outcome.bindable || template.removes_part()
 }
 
 #[cfg(test)]
@@ -48,10 +48,10 @@ mod tests {
     use serde_json::json;
 
     use super::{ends_after_queue, replaces_former};
-    use crate::broker::Serving;
+    use crate::broker::ReadyQueue;
     use crate::fault::{Fault, Reason};
     use crate::reconcile::model::child::Child;
-    use crate::reconcile::model::outcome::{Ensured, QueueState, ScalingOutcome};
+    use crate::reconcile::model::outcome::{LiveOutcome, QueueState, ScalingOutcome};
     use crate::reconcile::plan::decision::Plan;
     use crate::reconcile::plan::plan;
     use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
@@ -66,7 +66,7 @@ mod tests {
             (
                 json!([]),
                 false,
-                QueueState::Created(Serving::default()),
+                QueueState::Created(ReadyQueue::default()),
                 false,
             ),
             (json!([]), false, QueueState::Unmanaged, false),
@@ -76,11 +76,11 @@ mod tests {
             (json!([]), true, missing(), false),
         ] {
             let status = json!({"inventory": inventory});
-            let mut seen = observed(&actor(&json!({}), &spec(&json!({})), &status));
+            let mut observed = observed(&actor(&json!({}), &spec(&json!({})), &status));
             if exists {
-                seen.workload = Child::Ours(workload(&deployment(&seen)));
+                observed.workload = Child::Ours(workload(&deployment(&observed)));
             }
-            let Plan::Ensure(plan) = plan(&seen, Timestamp::UNIX_EPOCH) else {
+            let Plan::Ensure(plan) = plan(&observed, Timestamp::UNIX_EPOCH) else {
                 panic!()
             };
             assert_eq!(
@@ -93,18 +93,18 @@ mod tests {
 
     /// WRK-6
     #[test]
-    fn former_workload_goes_once_the_new_one_exists_and_is_scaled() {
-        let seen = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
-        let new = Some(workload(&deployment(&seen)));
-        let ensured = |workload, scaling| Ensured {
+    fn former_workload_is_deleted_once_the_new_one_exists_and_is_scaled() {
+        let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+        let new = Some(workload(&deployment(&observed)));
+        let live_outcome = |workload, scaling| LiveOutcome {
             workload,
             scaling,
-            ..Ensured::default()
+            ..LiveOutcome::default()
         };
         let unscaled = || Some(Box::new(ScalingOutcome::default()));
-        let replaces = |it: &Ensured| replaces_former(WorkloadKind::Deployment, it);
-        assert!(!replaces(&ensured(None, None)));
-        assert!(replaces(&ensured(new.clone(), None)), "scaling is off");
-        assert!(!replaces(&ensured(new, unscaled())));
+        let replaces = |it: &LiveOutcome| replaces_former(WorkloadKind::Deployment, it);
+        assert!(!replaces(&live_outcome(None, None)));
+        assert!(replaces(&live_outcome(new.clone(), None)), "scaling is off");
+        assert!(!replaces(&live_outcome(new, unscaled())));
     }
 }

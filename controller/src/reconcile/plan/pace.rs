@@ -1,14 +1,14 @@
 //! Paces rollouts of our own workloads that no user requested (SAFE-36).
 
-use super::queue::knows_queue;
+use super::queue::pods_use_desired_queue;
 use super::steps::WorkloadStep;
 use crate::reconcile::model::observed::Observed;
 use crate::record::WorkloadRecord;
 
-/// Whether an update replaces pods although nobody changed the actor: the installation now renders another pod
-/// template. A move to another queue does not count, because messages wait there.
-fn is_of_installation(observed: &Observed, step: &WorkloadStep) -> bool {
-    let (Some(own), Some(found)) = (observed.standalone(), observed.workload.ours()) else {
+/// Whether an update replaces pods although the actor is unchanged, because the installation now renders another pod
+/// template. A move to another queue is not delayed, because messages are waiting in it.
+fn is_installation_rollout(observed: &Observed, step: &WorkloadStep) -> bool {
+    let (Some(own), Some(existing)) = (observed.standalone(), observed.workload.ours()) else {
         return false;
     };
     let is_update = matches!(
@@ -18,55 +18,55 @@ fn is_of_installation(observed: &Observed, step: &WorkloadStep) -> bool {
             ..
         }
     );
-    let replaces = found
+    let replaces_pods = existing
         .template_hash
         .as_deref()
         .is_some_and(|hash| *hash != *own.workload.template_hash);
     let unchanged = observed.previous.observed_generation == Some(observed.actor.generation);
     let desired = observed.desired.as_deref();
     is_update
-        && replaces
+        && replaces_pods
         && unchanged
-        && found.desired.max(found.total) > 0
-        && desired.is_ok_and(|desired| knows_queue(observed, desired))
+        && existing.desired.max(existing.total) > 0
+        && desired.is_ok_and(|desired| pods_use_desired_queue(observed, desired))
 }
 
-/// What a workload step means for the number of concurrent rollouts.
+/// How a workload step counts against the limit of concurrent rollouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pacing {
-    /// Nothing: a user asked for the update, or there is none.
+    /// Not at all: a user requested the update, or there is none.
     Unlimited,
-    /// The update needs a slot: it replaces pods although nobody changed the actor.
+    /// The update needs a slot, because it replaces pods although the actor is unchanged.
     NeedsSlot,
     /// Report the state of a workload that is as desired.
-    Report { rolls: bool, settled: bool },
+    Report { rolling: bool, all_ready: bool },
 }
 
 pub(super) fn plan_pacing(observed: &Observed, step: &WorkloadStep) -> Pacing {
-    if is_of_installation(observed, step) {
+    if is_installation_rollout(observed, step) {
         return Pacing::NeedsSlot;
     }
     match (step, observed.workload.ours()) {
         (WorkloadStep::Keep, Some(workload)) => {
-            let (rolls, settled) = rolls_and_settled(workload);
-            Pacing::Report { rolls, settled }
+            let (rolling, all_ready) = rollout_state(workload);
+            Pacing::Report { rolling, all_ready }
         }
         _ => Pacing::Unlimited,
     }
 }
 
 /// Whether pods of a workload are being replaced, and whether all desired pods are ready.
-fn rolls_and_settled(workload: &WorkloadRecord) -> (bool, bool) {
-    let seen = workload.observed_generation >= workload.generation;
+fn rollout_state(workload: &WorkloadRecord) -> (bool, bool) {
+    let is_observed = workload.observed_generation >= workload.generation;
     let ready = workload.ready >= workload.desired;
-    (workload.rolling, seen && ready && !workload.rolling)
+    (workload.rolling, is_observed && ready && !workload.rolling)
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Pacing, is_of_installation, rolls_and_settled};
+    use super::{Pacing, is_installation_rollout, rollout_state};
     use crate::reconcile::model::child::Child;
     use crate::reconcile::model::observed::Observed;
     use crate::reconcile::plan::decision::Plan;
@@ -75,8 +75,8 @@ mod tests {
 
     const NOW: &str = "2026-01-01T00:00:00Z";
 
-    /// An actor whose spec was observed, and its Deployment after `change`.
-    fn seen(generation: i64, change: impl Fn(&mut Value)) -> Observed {
+    /// An actor with this observed generation, and its Deployment after `change`.
+    fn observed_with(generation: i64, change: impl Fn(&mut Value)) -> Observed {
         let status = json!({"observedGeneration": generation});
         let mut observed = observed(&actor(&json!({}), &spec(&json!({})), &status));
         let mut object = deployment(&observed);
@@ -85,11 +85,11 @@ mod tests {
         observed
     }
 
-    fn paced(observed: &Observed) -> bool {
+    fn is_paced(observed: &Observed) -> bool {
         match plan(observed, NOW.parse().unwrap()) {
             Plan::Ensure(ensure) => {
                 let paced = ensure.pacing == Pacing::NeedsSlot;
-                assert_eq!(paced, is_of_installation(observed, &ensure.workload));
+                assert_eq!(paced, is_installation_rollout(observed, &ensure.workload));
                 paced
             }
             other => panic!("{other:?}"),
@@ -104,29 +104,35 @@ mod tests {
             object["spec"]["template"]["metadata"]["annotations"]["asya.sh/template-hash"] =
                 json!("older");
         };
-        assert!(paced(&seen(2, older)));
-        assert!(!paced(&seen(1, older)), "the actor changed");
+        assert!(is_paced(&observed_with(2, older)));
+        assert!(!is_paced(&observed_with(1, older)), "the actor changed");
         let same_template = |object: &mut Value| {
             object["metadata"]["annotations"]["asya.sh/applied-hash"] = json!("older");
         };
-        assert!(!paced(&seen(2, same_template)), "no pod is replaced");
-        let asleep = |object: &mut Value| {
+        assert!(
+            !is_paced(&observed_with(2, same_template)),
+            "no pod is replaced"
+        );
+        let scaled_to_zero = |object: &mut Value| {
             older(object);
             object["spec"]["replicas"] = json!(0);
             object["status"] = json!({"observedGeneration": 1, "replicas": 0});
         };
-        assert!(!paced(&seen(2, asleep)), "there is no pod");
-        let mut moved = seen(2, older);
+        assert!(
+            !is_paced(&observed_with(2, scaled_to_zero)),
+            "there is no pod"
+        );
+        let mut moved = observed_with(2, older);
         let queue = json!({"transport": "mq", "name": "asya-other"});
         moved.previous.queue = Some(serde_json::from_value(queue).unwrap());
-        assert!(!paced(&moved), "messages wait in another queue");
+        assert!(!is_paced(&moved), "messages are waiting in another queue");
     }
 
     /// SAFE-36
     #[test]
     fn rollout_ends_when_every_new_pod_is_ready() {
-        let observed = seen(2, |_| {});
-        for (status, wanted) in [
+        let observed = observed_with(2, |_| {});
+        for (status, expected) in [
             (
                 json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1}),
                 (false, true),
@@ -146,7 +152,7 @@ mod tests {
         ] {
             let mut object = deployment(&observed);
             object["status"] = status;
-            assert_eq!(rolls_and_settled(&workload(&object)), wanted, "{object}");
+            assert_eq!(rollout_state(&workload(&object)), expected, "{object}");
         }
     }
 }

@@ -1,87 +1,88 @@
-//! Dry runs of pods with the sidecar: whether one is due now (SAFE-4), and what a rollout step still waits for (ROLL-2).
+//! Plans dry runs of pods with the sidecar: when one is due (SAFE-4), and what blocks a rollout step (ROLL-2).
 
 use std::time::Duration;
 
-use asya_shared::inject::bound::Gate;
+use asya_shared::inject::bound::ProbeResult;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 
-use super::roll::facts::{Act, Rolling};
-use crate::binding::probes::{Failure, Turn};
+use super::roll::facts::{RolloutAction, RolloutDecision};
+use crate::binding::dry_run::ProbeFailure;
+use crate::binding::probe_schedule::NextProbe;
 use crate::fault::{Reason, Requeue};
-use crate::reconcile::injection::Probed;
-use crate::reconcile::model::bound_pods::{BoundPods, actor_part};
+use crate::reconcile::model::bound_pods::{BoundPods, actor_hash};
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{ProbeState, Rolled};
+use crate::reconcile::model::outcome::ProbeOutcome;
+use crate::reconcile::model::outcome::{ProbeState, RolloutOutcome};
 
 /// How long the webhook may lag behind a status, and the API server behind the webhook's configuration.
-const SETTLES: Duration = Duration::from_secs(20);
+const WEBHOOK_LAG: Duration = Duration::from_secs(20);
 
-/// A dry run reaches one replica of the webhook. After this time the others have also read the status that opened the
-/// gate; a pod that one of them does not inject would have to be replaced again.
-const HEARD: Duration = Duration::from_secs(1);
+/// How long after an admitted probe every replica of the webhook has read it from the status. A dry run reaches only
+/// one of them, and a pod that another does not inject would have to be replaced again.
+const STATUS_PROPAGATION: Duration = Duration::from_secs(1);
 
 /// Inputs to [`decide`].
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeFacts {
-    /// It would show something that status does not.
-    pub wanted: bool,
+    /// It would show something that status does not say.
+    pub needed: bool,
     /// Something that affects the admission of pods has changed.
     pub requested: bool,
-    /// How long it still has to wait.
+    /// Remaining delay until it may be made.
     pub wait: Option<Duration>,
 }
 
 /// The decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Probing {
-    /// None: the last result still holds.
+pub enum ProbeStep {
+    /// None: the last result is still valid.
     #[default]
-    Rest,
+    Skip,
     /// Make one now.
-    Ask,
+    Run,
     /// Make one after this delay.
     Wait(Duration),
 }
 
 /// Decides for one binding.
-pub fn decide(facts: ProbeFacts) -> Probing {
+pub fn decide(facts: ProbeFacts) -> ProbeStep {
     match facts.wait {
-        _ if !facts.wanted && !facts.requested => Probing::Rest,
-        Some(wait) => Probing::Wait(wait),
-        None => Probing::Ask,
+        _ if !facts.needed && !facts.requested => ProbeStep::Skip,
+        Some(wait) => ProbeStep::Wait(wait),
+        None => ProbeStep::Run,
     }
 }
 
-/// What the dry runs of a binding and the rollout step that depends on them need.
+/// Inputs to the dry runs of a binding and to the rollout step that depends on them.
 #[derive(Clone, Debug, Default)]
 pub struct ProbeInputs {
     /// UID of the actor.
     pub uid: Box<str>,
-    /// The actor part of the hash that pods should carry.
-    pub part: Option<String>,
+    /// The actor hash that pods should carry.
+    pub actor_hash: Option<String>,
     /// A pod of the target; `None` if none can be constructed.
     pub pod: Option<Box<Pod>>,
-    /// The target has all the pods it asks for, as far as that number is known.
-    pub complete: bool,
+    /// The target has all its desired pods, as far as their number is known.
+    pub has_all_pods: bool,
     /// Whether the webhook injects the sidecar, according to status.
-    pub gate: Option<Gate>,
+    pub probe_result: Option<ProbeResult>,
     /// The operator runs with its webhook.
     pub webhook: bool,
-    /// Since when status reports this gate.
-    gate_since: Option<Timestamp>,
-    /// When status last changed in something that the webhook reads.
+    /// Since when status reports this probe result.
+    probe_result_since: Option<Timestamp>,
+    /// When status last changed in a field that the webhook reads.
     status_since: Option<Timestamp>,
 }
 
 /// Whether a rollout step may be taken.
 #[derive(Debug, PartialEq)]
-pub enum StepGate {
-    Open,
-    /// Only if a dry run shows that new pods get the sidecar.
-    Probe,
+pub enum StepReadiness {
+    Ready,
+    /// Once a dry run shows that new pods get the sidecar.
+    NeedsProbe,
     /// Not now, with this outcome; the next dry run is due after this delay.
-    Closed(Rolled, Option<Duration>),
+    Blocked(RolloutOutcome, Option<Duration>),
 }
 
 impl ProbeInputs {
@@ -90,62 +91,72 @@ impl ProbeInputs {
         let hash = observed.bound().and_then(|it| it.injected_hash.as_deref());
         let pod = observed.probe_pod();
         let injection = previous.injection.as_ref();
-        let gate_since = injection.and_then(|it| it.since.as_ref()).map(|it| it.0);
+        let probe_result_since = injection.and_then(|it| it.since.as_ref()).map(|it| it.0);
         let bound_since = previous.bound_since.as_ref().map(|it| it.0);
         Self {
             uid: observed.actor.metadata.uid.clone(),
-            part: actor_part(hash).map(str::to_owned),
+            actor_hash: actor_hash(hash).map(str::to_owned),
             pod: pod.and_then(|pod| serde_json::from_value(pod.clone()).ok()),
-            complete: is_complete(observed),
-            gate: observed.gate(),
+            has_all_pods: has_all_pods(observed),
+            probe_result: observed.probe_result(),
             webhook: observed.webhook,
-            gate_since,
-            status_since: bound_since.max(gate_since),
+            probe_result_since,
+            status_since: bound_since.max(probe_result_since),
         }
     }
 
     /// Whether the webhook may not have read the latest status yet.
-    pub fn settles(&self, now: Timestamp) -> bool {
+    pub fn webhook_may_lag(&self, now: Timestamp) -> bool {
         let last = self.status_since;
-        last.is_some_and(|last| now.duration_since(last).unsigned_abs() < SETTLES)
+        last.is_some_and(|last| now.duration_since(last).unsigned_abs() < WEBHOOK_LAG)
     }
 
-    /// Decides after the dry run that was due; `turn` is the schedule of the next one.
+    /// Decides after the dry run that was due; `next_probe` is the schedule of the next one.
     pub fn before_step(
         &self,
-        rolling: &Rolling,
-        (probe, turn): (&ProbeState, &Turn),
+        decision: &RolloutDecision,
+        (probe, next_probe): (&ProbeState, &NextProbe),
         now: Timestamp,
-    ) -> StepGate {
-        if self.is_closed(&probe.outcome) {
-            // Keep what earlier steps recorded: a gate that opens and closes must not restart pods each time (ROLL-5).
-            return StepGate::Closed(Rolled::Untouched, None);
+    ) -> StepReadiness {
+        if self.is_rejected(&probe.outcome) {
+            // Keep the recorded rollout: a probe result that flaps must not restart pods each time (ROLL-5).
+            return StepReadiness::Blocked(RolloutOutcome::NotChecked, None);
         }
-        let Rolling::Act(act) = rolling else {
-            return StepGate::Open;
+        let RolloutDecision::Act(action) = decision else {
+            return StepReadiness::Ready;
         };
         if !self.webhook {
-            return StepGate::Closed(no_webhook(), None);
+            return StepReadiness::Blocked(no_webhook(), None);
         }
-        match (&probe.outcome, &self.gate) {
-            (Probed::Admitted, _) if *act == Act::Prove => StepGate::Closed(Rolled::Proved, None),
-            (Probed::NotInjected(_), _) | (Probed::Untried, Some(Gate::Unproved)) => {
-                StepGate::Closed(self.failed(probe, turn, now), None)
+        match (&probe.outcome, &self.probe_result) {
+            (ProbeOutcome::Admitted, _) if *action == RolloutAction::VerifyInjection => {
+                StepReadiness::Blocked(RolloutOutcome::InjectionVerified, None)
+            }
+            (ProbeOutcome::NotInjected(_), _)
+            | (ProbeOutcome::NotRun, Some(ProbeResult::Unverified)) => {
+                StepReadiness::Blocked(self.failure_outcome(probe, next_probe, now), None)
             }
             // Pods are injected once the webhook has read the status of this reconcile.
-            (Probed::Admitted, Some(Gate::Unproved | Gate::Refused(_))) => {
-                StepGate::Closed(begins(HEARD), None)
+            (ProbeOutcome::Admitted, Some(ProbeResult::Unverified | ProbeResult::Rejected(_))) => {
+                StepReadiness::Blocked(rollout_begins(STATUS_PROPAGATION), None)
             }
-            _ => match (self.unheard(now), turn.wait, &turn.failed) {
-                (Some(wait), ..) => StepGate::Closed(begins(wait), None),
+            _ => match (
+                self.propagation_left(now),
+                next_probe.wait,
+                &next_probe.failed,
+            ) {
+                (Some(wait), ..) => StepReadiness::Blocked(rollout_begins(wait), None),
                 (None, Some(wait), Some(_)) => {
                     let probe = ProbeState {
-                        again: Some(wait),
+                        next_probe_in: Some(wait),
                         outcome: probe.outcome.clone(),
                     };
-                    StepGate::Closed(self.failed(&probe, turn, now), Some(wait))
+                    StepReadiness::Blocked(
+                        self.failure_outcome(&probe, next_probe, now),
+                        Some(wait),
+                    )
                 }
-                _ => StepGate::Probe,
+                _ => StepReadiness::NeedsProbe,
             },
         }
     }
@@ -153,112 +164,127 @@ impl ProbeInputs {
     /// Decides after the dry run for the step itself.
     pub fn after_step_probe(
         &self,
-        (probe, turn): (&ProbeState, &Turn),
+        (probe, next_probe): (&ProbeState, &NextProbe),
         now: Timestamp,
-    ) -> StepGate {
+    ) -> StepReadiness {
         match &probe.outcome {
-            Probed::Untried | Probed::Admitted => StepGate::Open,
-            Probed::NotInjected(_) => StepGate::Closed(self.failed(probe, turn, now), None),
-            Probed::Refused(_) => StepGate::Closed(Rolled::Untouched, None),
+            ProbeOutcome::NotRun | ProbeOutcome::Admitted => StepReadiness::Ready,
+            ProbeOutcome::NotInjected(_) => {
+                StepReadiness::Blocked(self.failure_outcome(probe, next_probe, now), None)
+            }
+            ProbeOutcome::Rejected(_) => StepReadiness::Blocked(RolloutOutcome::NotChecked, None),
         }
     }
 
-    fn is_closed(&self, probed: &Probed) -> bool {
+    fn is_rejected(&self, probed: &ProbeOutcome) -> bool {
         match probed {
-            Probed::Refused(_) => true,
-            Probed::Admitted => false,
-            Probed::Untried | Probed::NotInjected(_) => {
-                matches!(self.gate, Some(Gate::Refused(_)))
+            ProbeOutcome::Rejected(_) => true,
+            ProbeOutcome::Admitted => false,
+            ProbeOutcome::NotRun | ProbeOutcome::NotInjected(_) => {
+                matches!(self.probe_result, Some(ProbeResult::Rejected(_)))
             }
         }
     }
 
-    /// How long a replica of the webhook may still not have read the gate from the status.
-    fn unheard(&self, now: Timestamp) -> Option<Duration> {
-        let age = Duration::try_from(now.duration_since(self.gate_since?)).ok()?;
-        // Timestamps in the status have second precision.
-        let left = (HEARD + Duration::from_secs(1)).checked_sub(age)?;
+    /// How long some replica of the webhook may still lack the probe result from the status.
+    fn propagation_left(&self, now: Timestamp) -> Option<Duration> {
+        let age = Duration::try_from(now.duration_since(self.probe_result_since?)).ok()?;
+        // Timestamps in the status have a resolution of one second.
+        let left = (STATUS_PROPAGATION + Duration::from_secs(1)).checked_sub(age)?;
         (!left.is_zero()).then_some(left)
     }
 
-    /// Why the rollout waits, from the last failed dry run.
-    fn failed(&self, probe: &ProbeState, turn: &Turn, now: Timestamp) -> Rolled {
-        let why = match (&probe.outcome, &turn.failed) {
-            (Probed::NotInjected(why), _)
-            | (_, Some(Failure::Unasked(why) | Failure::LeftAlone(why))) => why.clone(),
-            _ => "no dry run has shown yet that new ones get the sidecar".to_owned(),
+    /// The outcome of a rollout that waits, from the last failed dry run.
+    fn failure_outcome(
+        &self,
+        probe: &ProbeState,
+        next_probe: &NextProbe,
+        now: Timestamp,
+    ) -> RolloutOutcome {
+        let why = match (&probe.outcome, &next_probe.failed) {
+            (ProbeOutcome::NotInjected(why), _)
+            | (_, Some(ProbeFailure::NotCalled(why) | ProbeFailure::NotInjected(why))) => {
+                why.clone()
+            }
+            _ => "no dry run has shown yet that new pods get the sidecar".to_owned(),
         };
-        let waits = match turn.failed {
-            Some(Failure::Unasked(_)) => {
-                "; waiting for the webhook, which is tried again every few seconds"
+        let suffix = match next_probe.failed {
+            Some(ProbeFailure::NotCalled(_)) => {
+                "; waiting for the webhook, retrying every few seconds"
             }
             _ => "",
         };
-        let text = format!("no pod is replaced: a new one would have no sidecar: {why}{waits}");
-        let reason = if self.settles(now) {
+        let text = format!(
+            "no pod is replaced, because a new one would not get the sidecar: {why}{suffix}"
+        );
+        let reason = if self.webhook_may_lag(now) {
             Reason::PodsNotInjected
         } else {
             Reason::ProbeFailed
         };
-        let again = probe.again.map_or(Requeue::SlowBackoff, Requeue::After);
-        Rolled::Waits(reason, text, again)
+        let retry = probe
+            .next_probe_in
+            .map_or(Requeue::SlowBackoff, Requeue::After);
+        RolloutOutcome::Waiting(reason, text, retry)
     }
 }
 
-fn begins(wait: Duration) -> Rolled {
-    let text = "pods with the sidecar are admitted; replacing those without it begins in a moment";
-    Rolled::Waits(
+fn rollout_begins(wait: Duration) -> RolloutOutcome {
+    let text =
+        "the API server admits pods with the sidecar; pods without it will be replaced in a moment";
+    RolloutOutcome::Waiting(
         Reason::RolloutInProgress,
         text.to_owned(),
         Requeue::After(wait),
     )
 }
 
-fn no_webhook() -> Rolled {
-    let text = "the operator runs without its webhook, so no pod gets the sidecar; install it (webhook.enabled)";
-    Rolled::Waits(
+fn no_webhook() -> RolloutOutcome {
+    let text = "the operator is installed without its webhook, so no pod gets the sidecar; enable it \
+     (webhook.enabled)";
+    RolloutOutcome::Waiting(
         Reason::WebhookNotReady,
         text.to_owned(),
         Requeue::AwaitChange,
     )
 }
 
-/// Whether the target has all the pods it asks for, as far as that number is known.
-pub fn is_complete(observed: &Observed) -> bool {
-    let asked_for = observed.resolved().and_then(|it| it.replicas);
+/// Whether the target has all its desired pods, as far as their number is known.
+pub fn has_all_pods(observed: &Observed) -> bool {
+    let desired = observed.resolved().and_then(|it| it.replicas);
     let pods = observed.binding.as_ref().and_then(|it| it.pods.as_ref());
-    let seen = observed.rollout().map(|seen| seen.counted.pods.matched);
-    let seen = seen.or_else(|| pods.map(BoundPods::staying));
-    let lacks = asked_for
-        .zip(seen)
-        .is_some_and(|(asked_for, seen)| seen < asked_for);
-    !lacks
+    let matched = observed.rollout().map(|it| it.pod_counts.pods.matched);
+    let active = matched.or_else(|| pods.map(BoundPods::active_count));
+    let is_short = desired
+        .zip(active)
+        .is_some_and(|(desired, active)| active < desired);
+    !is_short
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{ProbeFacts, Probing, decide};
+    use super::{ProbeFacts, ProbeStep, decide};
 
     /// SAFE-4
     #[test]
-    fn dry_run_is_made_when_it_is_useful_and_due() {
+    fn dry_run_is_made_only_when_needed_and_due() {
         let later = Duration::from_secs(30);
-        for (wanted, requested, wait, probing) in [
-            (false, false, None, Probing::Rest),
-            (false, false, Some(later), Probing::Rest),
-            (true, false, None, Probing::Ask),
-            (false, true, None, Probing::Ask),
-            (true, false, Some(later), Probing::Wait(later)),
-            (true, true, Some(later), Probing::Wait(later)),
+        for (needed, requested, wait, expected) in [
+            (false, false, None, ProbeStep::Skip),
+            (false, false, Some(later), ProbeStep::Skip),
+            (true, false, None, ProbeStep::Run),
+            (false, true, None, ProbeStep::Run),
+            (true, false, Some(later), ProbeStep::Wait(later)),
+            (true, true, Some(later), ProbeStep::Wait(later)),
         ] {
             let facts = ProbeFacts {
-                wanted,
+                needed,
                 requested,
                 wait,
             };
-            assert_eq!(decide(facts), probing, "{facts:?}");
+            assert_eq!(decide(facts), expected, "{facts:?}");
         }
     }
 }

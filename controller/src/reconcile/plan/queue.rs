@@ -1,86 +1,106 @@
 //! Plans the queue.
 
-use crate::broker::{BrokerError, QueueCheck, Serving};
+use std::sync::Arc;
+
+use crate::broker::health::Sequence;
+use crate::broker::{BrokerError, QueueCheck, ReadyQueue};
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::desired::Desired;
-use crate::reconcile::model::known_queues::is_same;
-use crate::reconcile::model::observed::{Observed, QueueSeen, is_done_once};
+use crate::reconcile::model::observed::{Observed, ObservedQueue, is_once_completed};
 use crate::reconcile::model::outcome::QueueState;
 use crate::reconcile::plan::steps::QueueStep;
 use crate::telemetry::events::EventReason;
 
-pub fn plan_queue(observed: &Observed) -> QueueStep {
-    let Ok(desired) = &observed.desired else {
-        return QueueStep::Keep(None);
-    };
-    if is_done_once(&observed.actor, &observed.previous) && !knows_queue(observed, desired) {
-        return QueueStep::Leave;
+/// The step for the desired queue, which is executed before the workload is touched.
+#[derive(Debug)]
+pub struct QueuePlan {
+    pub desired: Arc<Desired>,
+    pub step: QueueStep,
+    /// The last recheck request before the queue was observed.
+    pub recheck_sequence: Sequence,
+    /// The queue was verified before, so creating it now means that it was lost.
+    pub recreates: bool,
+}
+
+/// Plans the desired queue; `None` if the spec cannot be acted on.
+pub fn plan_queue(observed: &Observed) -> Option<QueuePlan> {
+    let desired = observed.desired.as_ref().ok()?;
+    Some(QueuePlan {
+        desired: Arc::clone(desired),
+        step: plan_step(observed, desired),
+        recheck_sequence: observed.recheck_sequence,
+        recreates: observed.is_verified(desired),
+    })
+}
+
+fn plan_step(observed: &Observed, desired: &Desired) -> QueueStep {
+    if is_once_completed(&observed.actor, &observed.previous)
+        && !pods_use_desired_queue(observed, desired)
+    {
+        return QueueStep::Skip;
     }
     let queue = &desired.names.queue;
     let creates = desired.transport.queues().auto_create;
     match &observed.queue {
-        QueueSeen::NotAsked => QueueStep::Unmanaged,
-        QueueSeen::Unanswered(retry) => QueueStep::Await(*retry),
-        QueueSeen::Unknown(error) => QueueStep::Refuse(error.fault()),
-        QueueSeen::Checked(QueueCheck::Absent) if creates => QueueStep::Create,
-        QueueSeen::Checked(QueueCheck::Absent) => QueueStep::Refuse(Fault {
+        ObservedQueue::NotQueried => QueueStep::Unmanaged,
+        ObservedQueue::Unconfirmed(retry) => QueueStep::Await(*retry),
+        ObservedQueue::Unknown(error) => QueueStep::Refuse(error.fault()),
+        ObservedQueue::Checked(QueueCheck::Absent) if creates => QueueStep::Create,
+        ObservedQueue::Checked(QueueCheck::Absent) => QueueStep::Refuse(Fault {
             reason: Reason::QueueMissing,
             message: format!(
                 "queue {queue} does not exist and autoCreate is false; create it at the broker"
             ),
             retry: Requeue::SlowBackoff,
         }),
-        QueueSeen::Checked(QueueCheck::Drifted | QueueCheck::Unmarked) if creates => {
+        ObservedQueue::Checked(QueueCheck::Drifted | QueueCheck::Untagged) if creates => {
             QueueStep::Update
         }
-        QueueSeen::Checked(QueueCheck::Serves(serving)) => QueueStep::Keep(Some(serving.clone())),
-        QueueSeen::Verified | QueueSeen::Checked(QueueCheck::Drifted | QueueCheck::Unmarked) => {
+        ObservedQueue::Checked(QueueCheck::Ready(ready)) => QueueStep::Keep(Some(ready.clone())),
+        ObservedQueue::Verified
+        | ObservedQueue::Checked(QueueCheck::Drifted | QueueCheck::Untagged) => {
             QueueStep::Keep(None)
         }
-        QueueSeen::Checked(QueueCheck::Differs { wanted, found }) => QueueStep::Refuse(Fault {
-            reason: Reason::QueueMismatch,
-            message: format!(
-                "queue {queue} has {found}, wanted is {wanted}; {}",
-                desired.transport.broker().way_out_of_mismatch()
-            ),
-            retry: Requeue::SlowBackoff,
-        }),
+        ObservedQueue::Checked(QueueCheck::Mismatch { wanted, found }) => {
+            QueueStep::Refuse(Fault {
+                reason: Reason::QueueMismatch,
+                message: format!(
+                    "queue {queue} has {found}, expected {wanted}; {}",
+                    desired.transport.broker().mismatch_remedy()
+                ),
+                retry: Requeue::SlowBackoff,
+            })
+        }
     }
 }
 
-/// Whether the desired queue was verified before.
-pub fn was_verified(observed: &Observed) -> bool {
-    let desired = observed.desired.as_deref();
-    desired.is_ok_and(|desired| observed.is_verified(desired))
-}
-
-/// The state of a queue that is as desired: just `created`, or with what the broker reported in this reconcile. One
-/// that is not where the configuration says it is cannot be used, which does not affect its deletion with the actor.
-pub fn serving_state(desired: &Desired, serving: Option<Serving>, created: bool) -> QueueState {
-    let url = serving.as_ref().and_then(|it| it.url.as_deref());
+/// The state of a queue that is as desired; `created` in this reconcile. A queue in another location than configured is
+/// unusable, but still deleted with the actor.
+pub fn ready_state(desired: &Desired, ready: Option<ReadyQueue>, created: bool) -> QueueState {
+    let url = ready.as_ref().and_then(|it| it.url.as_deref());
     let broker = desired.transport.broker();
-    let misplaced = url.and_then(|url| broker.misplaced(&desired.names.queue, url));
-    match (misplaced, serving) {
+    let misplaced = url.and_then(|url| broker.location_mismatch(&desired.names.queue, url));
+    match (misplaced, ready) {
         (Some(message), _) => QueueState::Fault(Fault {
             reason: Reason::QueueConfigInvalid,
             message,
             retry: Requeue::SlowBackoff,
         }),
-        (None, Some(serving)) if created => QueueState::Created(serving),
-        (None, serving) => QueueState::Ready(serving),
+        (None, Some(ready)) if created => QueueState::Created(ready),
+        (None, ready) => QueueState::Ready(ready),
     }
 }
 
-/// The state of a queue whose creation or update failed. It is not a fault that too many calls were ahead of this one.
+/// The state of a queue whose creation or update failed. Being throttled by the limiter is not a fault.
 pub fn failed_state(error: &BrokerError) -> QueueState {
-    if error.comes_again().is_some() {
-        QueueState::Unanswered(error.retry())
+    if error.limiter_delay().is_some() {
+        QueueState::Unconfirmed(error.retry())
     } else {
         QueueState::Fault(error.fault())
     }
 }
 
-/// The Event of a created queue. One that was verified before had been lost.
+/// The Event for a created queue; `recreates` if it was verified before, and so had been lost.
 pub fn creation_event(desired: &Desired, recreates: bool) -> (EventReason, String) {
     let (reason, verb) = if recreates {
         (EventReason::QueueRecreated, "created again")
@@ -94,8 +114,8 @@ pub fn creation_event(desired: &Desired, recreates: bool) -> (EventReason, Strin
     )
 }
 
-/// Whether existing pods already consume from the queue that is desired now.
-pub fn knows_queue(observed: &Observed, desired: &Desired) -> bool {
+/// Whether existing pods already consume from the desired queue.
+pub fn pods_use_desired_queue(observed: &Observed, desired: &Desired) -> bool {
     let before = observed.previous.queue.as_ref();
-    before.is_none_or(|before| is_same(before, &desired.queue()))
+    before.is_none_or(|before| before.is_same_queue(&desired.queue()))
 }

@@ -1,56 +1,57 @@
-//! How the queue of an actor that is being deleted is removed, step by step (QUE-34).
+//! Steps to delete the queue of an actor that is being deleted (QUE-34).
 
-use asya_shared::transport::mark::NotOurs;
+use asya_shared::transport::ownership::DeletionRefusal;
 
-use crate::broker::{BrokerError, Emptied, QueueCheck, QueueObservation};
+use crate::broker::{BrokerError, DeleteIfEmptyOutcome, QueueCheck, QueueObservation};
 
-/// Whether a queue that status does not name is ours: it matches what we would have created.
+/// Whether a queue that status does not name is ours, because it matches what we would have created.
 ///
 /// # Errors
-/// When the broker does not tell.
-pub fn is_as_we_make_it(
-    observed: Result<QueueObservation, BrokerError>,
-) -> Result<bool, BrokerError> {
+/// When the broker cannot be queried.
+pub fn is_as_created(observed: Result<QueueObservation, BrokerError>) -> Result<bool, BrokerError> {
     match observed {
-        Ok(seen) => Ok(matches!(
-            seen.standing,
-            QueueCheck::Serves(_) | QueueCheck::Drifted | QueueCheck::Unmarked
+        Ok(queue) => Ok(matches!(
+            queue.check,
+            QueueCheck::Ready(_) | QueueCheck::Drifted | QueueCheck::Untagged
         )),
         Err(BrokerError::Conflict(_)) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// What follows from an attempt to delete a queue.
+/// The next step after an attempt to delete a queue.
 #[derive(Debug, PartialEq)]
 pub enum AfterRemoval {
-    /// It is gone: delete its dead letter queues.
+    /// It is deleted: delete its dead letter queues.
     DeadLetters,
-    /// It has no mark of ours, although we may have created it: mark it and, because any other unmarked queue is
-    /// foreign, delete it only if it is empty.
-    Mark,
-    /// It is not ours, so it stays.
-    Leave(NotOurs),
-    /// It is still there.
-    Wait(Emptied),
+    /// It is not ours: keep it.
+    Leave(DeletionRefusal),
+    /// It still exists.
+    Wait(DeleteIfEmptyOutcome),
 }
 
-/// Decides for a queue; `recorded`: status names it. A reconcile that created the queue may have been interrupted
-/// before it marked it.
-pub fn after_removal(removed: Emptied, recorded: bool) -> AfterRemoval {
+/// Whether a queue that status does not name was kept only because it has no owner tag. The reconcile that created it
+/// may have been interrupted, so tag it, and delete it only if it is empty, as it may be foreign.
+pub fn is_untagged(removed: &DeleteIfEmptyOutcome) -> bool {
+    *removed == DeleteIfEmptyOutcome::NotOwned(DeletionRefusal::Untagged)
+}
+
+/// Decides for a queue.
+pub fn after_removal(removed: DeleteIfEmptyOutcome) -> AfterRemoval {
     match removed {
-        Emptied::Gone => AfterRemoval::DeadLetters,
-        Emptied::Left(NotOurs::Unmarked) if !recorded => AfterRemoval::Mark,
-        Emptied::Left(not_ours) => AfterRemoval::Leave(not_ours),
-        kept @ (Emptied::Kept | Emptied::Later(_)) => AfterRemoval::Wait(kept),
+        DeleteIfEmptyOutcome::Deleted => AfterRemoval::DeadLetters,
+        DeleteIfEmptyOutcome::NotOwned(refusal) => AfterRemoval::Leave(refusal),
+        kept @ (DeleteIfEmptyOutcome::InUse | DeleteIfEmptyOutcome::Recheck(_)) => {
+            AfterRemoval::Wait(kept)
+        }
     }
 }
 
-/// Decides for an unmarked queue that was marked and then deleted if empty.
-pub fn after_marked_removal(removed: Emptied) -> AfterRemoval {
+/// Decides for an untagged queue that was tagged and then deleted if empty.
+pub fn after_tagged_removal(removed: DeleteIfEmptyOutcome) -> AfterRemoval {
     match removed {
-        Emptied::Kept => AfterRemoval::Leave(NotOurs::Unmarked),
-        removed => after_removal(removed, true),
+        DeleteIfEmptyOutcome::InUse => AfterRemoval::Leave(DeletionRefusal::Untagged),
+        removed => after_removal(removed),
     }
 }
 
@@ -58,46 +59,51 @@ pub fn after_marked_removal(removed: Emptied) -> AfterRemoval {
 mod tests {
     use std::time::Duration;
 
-    use asya_shared::transport::mark::NotOurs;
+    use asya_shared::transport::ownership::DeletionRefusal;
 
-    use super::{AfterRemoval, after_marked_removal, after_removal, is_as_we_make_it};
-    use crate::broker::{BrokerError, Emptied, QueueCheck, QueueObservation};
+    use super::{AfterRemoval, after_removal, after_tagged_removal, is_as_created, is_untagged};
+    use crate::broker::{BrokerError, DeleteIfEmptyOutcome, QueueCheck, QueueObservation};
 
     /// QUE-34
     #[test]
-    fn unmarked_queue_is_deleted_only_if_status_names_none_and_it_is_empty() {
-        let later = Emptied::Later(Duration::from_secs(1));
-        let unmarked = || Emptied::Left(NotOurs::Unmarked);
-        for (removed, recorded, wanted) in [
-            (Emptied::Gone, true, AfterRemoval::DeadLetters),
-            (Emptied::Gone, false, AfterRemoval::DeadLetters),
-            (unmarked(), false, AfterRemoval::Mark),
-            (unmarked(), true, AfterRemoval::Leave(NotOurs::Unmarked)),
-            (Emptied::Kept, false, AfterRemoval::Wait(Emptied::Kept)),
-            (later.clone(), true, AfterRemoval::Wait(later.clone())),
+    fn untagged_queue_is_deleted_only_if_status_names_none_and_it_is_empty() {
+        let later = DeleteIfEmptyOutcome::Recheck(Duration::from_secs(1));
+        let untagged = || DeleteIfEmptyOutcome::NotOwned(DeletionRefusal::Untagged);
+        for (removed, expected) in [
+            (DeleteIfEmptyOutcome::Deleted, AfterRemoval::DeadLetters),
+            (untagged(), AfterRemoval::Leave(DeletionRefusal::Untagged)),
+            (
+                DeleteIfEmptyOutcome::InUse,
+                AfterRemoval::Wait(DeleteIfEmptyOutcome::InUse),
+            ),
+            (later.clone(), AfterRemoval::Wait(later.clone())),
         ] {
-            assert_eq!(after_removal(removed, recorded), wanted);
+            assert_eq!(is_untagged(&removed), removed == untagged());
+            assert_eq!(after_removal(removed), expected);
         }
-        for (removed, wanted) in [
-            (Emptied::Gone, AfterRemoval::DeadLetters),
-            (Emptied::Kept, AfterRemoval::Leave(NotOurs::Unmarked)),
-            (unmarked(), AfterRemoval::Leave(NotOurs::Unmarked)),
+        for (removed, expected) in [
+            (DeleteIfEmptyOutcome::Deleted, AfterRemoval::DeadLetters),
+            (
+                DeleteIfEmptyOutcome::InUse,
+                AfterRemoval::Leave(DeletionRefusal::Untagged),
+            ),
+            (untagged(), AfterRemoval::Leave(DeletionRefusal::Untagged)),
             (later.clone(), AfterRemoval::Wait(later)),
         ] {
-            assert_eq!(after_marked_removal(removed), wanted);
+            assert_eq!(after_tagged_removal(removed), expected);
         }
     }
 
     /// FIN-4
     #[test]
-    fn unrecorded_queue_is_ours_only_if_it_is_as_we_make_it() {
-        let seen = |standing| {
+    fn unrecorded_queue_is_ours_only_if_it_matches_what_we_create() {
+        let is_ours = |check| {
             let depth = None;
-            is_as_we_make_it(Ok(QueueObservation { standing, depth })).unwrap()
+            is_as_created(Ok(QueueObservation { check, depth })).unwrap()
         };
-        assert!(seen(QueueCheck::Drifted) && seen(QueueCheck::Unmarked));
-        assert!(!seen(QueueCheck::Absent));
+        assert!(is_ours(QueueCheck::Drifted) && is_ours(QueueCheck::Untagged));
+        assert!(!is_ours(QueueCheck::Absent));
         let conflict = Err(BrokerError::Conflict("another's".to_owned()));
-        assert!(!is_as_we_make_it(conflict).unwrap());
+        assert!(!is_as_created(conflict).unwrap());
     }
 }

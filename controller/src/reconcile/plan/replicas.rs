@@ -1,13 +1,14 @@
-//! Contention over the target's replicas (CONF-4): whether anything but the autoscaler sets them. The operator never
-//! writes them: it counts losses, and the fifth pauses our `ScaledObject`.
+//! Contention over the target's replicas (CONF-4): detects writers other than the autoscaler. The operator never writes
+//! replicas: it counts conflicts, and the fifth pauses our `ScaledObject`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::steps::ScalingStep;
-use crate::reconcile::contention::contest::FieldDecision;
-use crate::reconcile::contention::field_owner::{self, Segment, applied_at, written_at};
-use crate::reconcile::contention::{FieldView, Part, State, history};
+use crate::reconcile::contention::field_manager::{self, Segment, applied_at, written_at};
+use crate::reconcile::contention::{
+    ConflictPart, ContentionState, FieldDecision, FieldView, history,
+};
 use crate::reconcile::model::binding::Resolved;
 use crate::reconcile::model::observed::Observed;
 use crate::record::{AppliedRecord, ScaledObjectRecord};
@@ -23,63 +24,63 @@ pub(super) fn plan(
     now: Timestamp,
 ) -> Option<FieldDecision> {
     let resolved = observed.resolved()?;
-    let wanted = match scaling? {
-        ScalingStep::Wanted(plan) => plan.fault.is_none(),
-        ScalingStep::Unwanted(_) | ScalingStep::Refused(..) => false,
+    let needed = match scaling? {
+        ScalingStep::Enabled(plan) => plan.fault.is_none(),
+        ScalingStep::Disabled(_) | ScalingStep::Blocked(..) => false,
     };
-    if !wanted {
-        return Some(FieldDecision::Over);
+    if !needed {
+        return Some(FieldDecision::Keep);
     }
     let uid = resolved.uid()?;
     let conflicts = &observed.previous.conflicts;
-    let specs = resolved.specs(observed.actor.generation);
-    match history::state(conflicts, uid, Part::Replicas) {
-        State::Stopped(before) if before == specs => return Some(FieldDecision::Stop),
-        State::Stopped(_) => return Some(FieldDecision::Over),
-        State::Idle | State::Held(_) | State::Waiting(..) => {}
+    let revision = resolved.revision(observed.actor.generation);
+    match history::state(conflicts, uid, ConflictPart::Replicas) {
+        ContentionState::Stopped(before) if before == revision => return Some(FieldDecision::Stop),
+        ContentionState::Stopped(_) => return Some(FieldDecision::Keep),
+        ContentionState::Idle | ContentionState::Held(_) | ContentionState::Waiting(..) => {}
     }
-    let sight = FieldView {
+    let view = FieldView {
         needed: true,
         written: true,
-        stands: !differs(observed, resolved),
+        in_place: !differ_from_hpa(observed, resolved),
     };
-    let of = (&conflicts[..], uid, Part::Replicas);
-    Some(match FieldDecision::of(of, sight, specs.clone(), now) {
-        // Replicas are never ours to write: record a loss, so that the rival is identified.
-        FieldDecision::Write => FieldDecision::Lost(specs),
-        contest => contest,
+    let of = (&conflicts[..], uid, ConflictPart::Replicas);
+    Some(match history::decide(of, view, &revision, now) {
+        // We never write replicas: record a conflict, so that the other writer is identified.
+        FieldDecision::Write => FieldDecision::Conflict,
+        decision => decision,
     })
 }
 
-/// Whether the target's replicas differ from what the HPA asks for. Zero is ignored: KEDA sets it, not the HPA.
-fn differs(observed: &Observed, resolved: &Resolved) -> bool {
+/// Whether the target's replicas differ from what the HPA desires. Zero is ignored, because KEDA sets it, not the HPA.
+fn differ_from_hpa(observed: &Observed, resolved: &Resolved) -> bool {
     let target = &resolved.target;
     if target.scale.object() != Some(&target.workload) {
         return false;
     }
     let scaled_object = observed.scaling.scaled_object.ours();
     let hpa = scaled_object.and_then(|it| hpa_of(it, &observed.scaling.hpas));
-    // Ignore what the HPA asked of an earlier workload.
-    let scaled = observed.binding.as_ref();
-    let scaled = scaled.and_then(|it| it.scaling_of_target());
-    let hpa = hpa.filter(|hpa| scaled.is_some_and(|it| it.target == hpa.target));
-    let asked = hpa.map(|hpa| hpa.desired).filter(|desired| *desired > 0);
+    // Ignore an HPA that still targets an earlier workload.
+    let binding = observed.binding.as_ref();
+    let scaling = binding.and_then(|it| it.target_scaling());
+    let hpa = hpa.filter(|hpa| scaling.is_some_and(|it| it.target == hpa.target));
+    let desired = hpa.map(|hpa| hpa.desired).filter(|desired| *desired > 0);
     let live = resolved.replicas.filter(|live| *live > 0);
-    matches!((asked, live), (Some(asked), Some(live)) if asked != live)
+    matches!((desired, live), (Some(desired), Some(live)) if desired != live)
 }
 
-/// Who sets the replicas of a workload with this metadata, unless it is an autoscaler: an HPA writes replicas before it
-/// reports the number it wants, and KEDA scales up from zero.
-pub fn rival(live: &ObjectMeta) -> Option<String> {
-    let rival = field_owner::named(live, &Segment::path(&REPLICAS))?;
-    let name = rival.split(' ').next().unwrap_or_default();
+/// The last writer of a workload's replicas, unless it is an autoscaler: an HPA writes them before it reports its
+/// desired number, and KEDA scales up from zero.
+pub fn other_writer(live: &ObjectMeta) -> Option<String> {
+    let writer = field_manager::describe_manager(live, &Segment::path(&REPLICAS))?;
+    let name = writer.split(' ').next().unwrap_or_default();
     let autoscalers = ["kube-controller-manager", "keda-operator", "keda"];
-    (!autoscalers.contains(&name)).then_some(rival)
+    (!autoscalers.contains(&name)).then_some(writer)
 }
 
-/// Whether they were last set before the autoscaler began to scale this workload with our `ScaledObject`. Such a write
-/// does not count: an HPA with a new target reports the number it wanted of its last one for up to 15 s.
-pub fn is_set_before(live: &ObjectMeta, scaled_object: Option<&ObjectMeta>) -> bool {
+/// Whether the replicas were last set before our `ScaledObject` began to scale this workload. Such a write is no
+/// conflict: an HPA with a new target reports the number it desired for the last one for up to 15 s.
+pub fn predate_scaling(live: &ObjectMeta, scaled_object: Option<&ObjectMeta>) -> bool {
     let scales_since = scaled_object.and_then(|it| {
         let entries = it.managed_fields.as_deref().unwrap_or_default();
         applied_at(entries, ScaledObjectRecord::MANAGER)

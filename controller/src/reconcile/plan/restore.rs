@@ -1,4 +1,4 @@
-//! Whether drift of our objects is restored now (WRK-8).
+//! Decides which drift of our own objects to restore now (WRK-8).
 
 use std::time::Duration;
 
@@ -11,95 +11,99 @@ use kube::api::ApiResource;
 use serde_json::Value;
 
 use super::steps::{ScalingStep, WorkloadStep};
-use super::{ChildStep, contest, recorded};
-use crate::reconcile::contention::Part;
-use crate::reconcile::contention::restoring::{self, Restored, Restoring};
+use super::{ChildStep, recorded, scaled_object_contention};
+use crate::reconcile::contention::ConflictPart;
+use crate::reconcile::contention::drift_restore::{self, RestoreTiming, RestoredDrift};
 use crate::reconcile::model::observed::Observed;
 use crate::record::{AppliedRecord, Key, ScaledObject, ScaledObjectRecord};
 
-/// Which drift is restored in this reconcile, and which is left for now.
+/// When the drift of each object is restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restore {
-    /// The workload; `None`: it has not drifted, or the desired state has changed.
-    pub workload: Option<Restoring>,
+    /// The workload; `None` if it has not drifted, or the desired state has changed.
+    pub workload: Option<RestoreTiming>,
     /// Our `ScaledObject`, likewise.
-    pub scaled_object: Option<Restoring>,
+    pub scaled_object: Option<RestoreTiming>,
 }
 
-/// Drift that is about to be restored. Who caused it has to be found out before, because nothing shows it afterwards.
+/// Drift to restore. Its cause has to be read first, because the restore erases it from `managedFields`.
 #[derive(Debug)]
 pub struct Drift {
-    pub part: Part,
+    pub part: ConflictPart,
     pub key: Key,
     pub uid: String,
     pub resource: ApiResource,
     /// Field manager of our applies.
     pub manager: &'static str,
-    /// The desired object; `None`: only its number of replicas has drifted.
-    pub wanted: Option<Value>,
+    /// The desired object; `None` if only its replicas have drifted.
+    pub desired: Option<Value>,
 }
 
 impl Restore {
-    /// When to restore the drift that is left for now.
-    pub fn again(&self) -> Option<Duration> {
+    /// Time until postponed drift is restored.
+    pub fn recheck_after(&self) -> Option<Duration> {
         let all = [self.workload, self.scaled_object].into_iter().flatten();
-        let waits = all.filter_map(|it| match it {
-            Restoring::In(wait) => Some(wait),
-            Restoring::Now => None,
+        let delays = all.filter_map(|it| match it {
+            RestoreTiming::In(wait) => Some(wait),
+            RestoreTiming::Now => None,
         });
-        waits.min()
+        delays.min()
     }
 
-    /// The drift that is restored now.
+    /// The drift to restore now.
     pub fn drifts(&self, observed: &Observed) -> Vec<Drift> {
-        let now = |it| it == Some(Restoring::Now);
-        let workload = now(self.workload).then(|| workload_drift(observed));
-        let scaled = now(self.scaled_object).then(|| scaled_object_drift(observed));
-        [workload, scaled].into_iter().flatten().flatten().collect()
+        let is_due = |it| it == Some(RestoreTiming::Now);
+        let workload = is_due(self.workload).then(|| workload_drift(observed));
+        let scaled_object = is_due(self.scaled_object).then(|| scaled_object_drift(observed));
+        [workload, scaled_object]
+            .into_iter()
+            .flatten()
+            .flatten()
+            .collect()
     }
 }
 
 fn workload_drift(observed: &Observed) -> Option<Drift> {
-    let (own, found) = (observed.standalone()?, observed.workload.ours()?);
+    let (own, existing) = (observed.standalone()?, observed.workload.ours()?);
     let enforced = matches!(own.workload.replicas, Replicas::Enforced(_));
-    let only_replicas = enforced && !found.owns_replicas;
+    let only_replicas = enforced && !existing.owns_replicas;
     Some(Drift {
-        part: Part::Workload,
+        part: ConflictPart::Workload,
         key: observed.key().clone(),
-        uid: found.metadata.uid.to_string(),
-        resource: match found.kind {
+        uid: existing.metadata.uid.to_string(),
+        resource: match existing.kind {
             WorkloadKind::Deployment => ApiResource::erase::<Deployment>(&()),
             WorkloadKind::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
         },
         manager: manager::WORKLOAD,
-        wanted: (!only_replicas).then(|| own.workload.kept.object.clone()),
+        desired: (!only_replicas).then(|| own.workload.applied.object.clone()),
     })
 }
 
 fn scaled_object_drift(observed: &Observed) -> Option<Drift> {
-    let found = observed.scaling.scaled_object.ours()?;
-    let wanted = observed.scaling_objects()?.ok()?;
+    let existing = observed.scaling.scaled_object.ours()?;
+    let desired = observed.scaling_objects()?.ok()?;
     Some(Drift {
-        part: Part::ScaledObject,
+        part: ConflictPart::ScaledObject,
         key: observed.key().clone(),
-        uid: found.metadata.uid.to_string(),
+        uid: existing.metadata.uid.to_string(),
         resource: ApiResource::erase::<ScaledObject>(&()),
         manager: ScaledObjectRecord::MANAGER,
-        wanted: Some(wanted.scaled_object.object.clone()),
+        desired: Some(desired.scaled_object.object.clone()),
     })
 }
 
-/// Those of `found` that a reconcile has restored, because it applied the object.
-pub fn restored(found: Vec<Restored>, applied: &[InventoryEntry]) -> Vec<Restored> {
-    let is_applied = |it: &Restored| {
+/// The drift whose object a reconcile has applied, and so restored.
+pub fn only_applied(drifts: Vec<RestoredDrift>, applied: &[InventoryEntry]) -> Vec<RestoredDrift> {
+    let is_applied = |it: &RestoredDrift| {
         applied
             .iter()
             .any(|entry| entry.uid.as_ref() == Some(&it.uid))
     };
-    found.into_iter().filter(is_applied).collect()
+    drifts.into_iter().filter(is_applied).collect()
 }
 
-/// Decides, and drops from the steps what is left for now.
+/// Decides, and keeps the steps from applying objects whose restore is postponed.
 pub(super) fn plan(
     observed: &Observed,
     workload: &mut WorkloadStep,
@@ -108,40 +112,40 @@ pub(super) fn plan(
 ) -> Restore {
     let entries = &observed.previous.conflicts;
     let mut plan = Restore::default();
-    if let Some(uid) = changed_workload(observed, workload) {
-        let what = restoring::decide(entries, (uid, Part::Workload), now);
-        if what != Restoring::Now {
+    if let Some(uid) = drifted_workload(observed, workload) {
+        let timing = drift_restore::decide(entries, (uid, ConflictPart::Workload), now);
+        if timing != RestoreTiming::Now {
             *workload = WorkloadStep::Keep;
         }
-        plan.workload = Some(what);
+        plan.workload = Some(timing);
     }
-    let found = observed.scaling.scaled_object.ours();
-    if let (Some(ScalingStep::Wanted(step)), Some(found)) = (scaling, found)
+    let existing = observed.scaling.scaled_object.ours();
+    if let (Some(ScalingStep::Enabled(step)), Some(existing)) = (scaling, existing)
         && step.scaled_object == (ChildStep::Apply { take_over: None })
-        && contest::is_written(observed)
+        && scaled_object_contention::is_written(observed)
     {
-        let its = (&*found.metadata.uid, Part::ScaledObject);
-        let what = restoring::decide(entries, its, now);
-        if what != Restoring::Now {
+        let field = (&*existing.metadata.uid, ConflictPart::ScaledObject);
+        let timing = drift_restore::decide(entries, field, now);
+        if timing != RestoreTiming::Now {
             step.scaled_object = ChildStep::Keep;
         }
-        plan.scaled_object = Some(what);
+        plan.scaled_object = Some(timing);
     }
     plan
 }
 
-/// UID of the workload, if it was applied in its current desired form and has drifted since.
-fn changed_workload<'a>(observed: &'a Observed, step: &WorkloadStep) -> Option<&'a str> {
+/// UID of the workload if it was applied with the current desired content and has drifted since.
+fn drifted_workload<'a>(observed: &'a Observed, step: &WorkloadStep) -> Option<&'a str> {
     let plain = WorkloadStep::Update {
         take_over: None,
         hand_over: false,
         reclaim: false,
     };
-    let (own, found) = (observed.standalone()?, observed.workload.ours()?);
-    let (kind, name) = (found.kind.name(), &found.metadata.key.name);
+    let (own, existing) = (observed.standalone()?, observed.workload.ours()?);
+    let (kind, name) = (existing.kind.name(), &existing.metadata.key.name);
     let applied = recorded(&observed.previous.inventory, kind, name)?;
-    let is_it = applied.hash.as_deref() == Some(&*own.workload.kept.hash)
-        && applied.uid.as_deref() == Some(&*found.metadata.uid)
+    let is_current = applied.hash.as_deref() == Some(&*own.workload.applied.hash)
+        && applied.uid.as_deref() == Some(&*existing.metadata.uid)
         && applied.fingerprint.is_some();
-    (*step == plain && is_it).then_some(&*found.metadata.uid)
+    (*step == plain && is_current).then_some(&*existing.metadata.uid)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use asya_shared::api::InventoryEntry;
 use asya_shared::applied::HashedManifest;
-use asya_shared::scaling::{ScalingObjects, Untriggerable};
+use asya_shared::scaling::{ScalingObjects, TriggerError};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{ChildStep, not_owned, plan_child};
@@ -13,27 +13,27 @@ use crate::reconcile::model::child::Child;
 use crate::record::{
     ChildRecord, HpaRecord, ScaleTarget, ScaledObjectRecord, TriggerAuthentication,
 };
-use crate::scaling::autoscalers::{Autoscalers, is_of_name, lets_go_by};
+use crate::scaling::autoscalers::{Autoscalers, finalizer_deadline, is_keda_hpa_of};
 
 /// Inputs to [`plan_scaling`].
 pub struct ScalingFacts<'a> {
     /// Name of the actor and of its `ScaledObject`.
     pub actor: &'a str,
-    /// The desired objects, or why the queue cannot be described to KEDA.
-    pub wanted: Result<&'a ScalingObjects, &'a Untriggerable>,
+    /// The desired objects, or why no trigger can be built for the queue.
+    pub desired: Result<&'a ScalingObjects, &'a TriggerError>,
     /// Whether KEDA's CRDs are installed.
     pub installed: bool,
     /// The object to scale.
     pub target: &'a ScaleTarget,
-    /// Whether it exists, and is ours or bound.
+    /// Whether the target exists, and is ours or bound.
     pub target_exists: bool,
-    /// The object found under the `ScaledObject`'s name.
+    /// The object that has the `ScaledObject`'s name.
     pub scaled_object: &'a Child<ScaledObjectRecord>,
-    /// The object found under the `TriggerAuthentication`'s name.
+    /// The object that has the `TriggerAuthentication`'s name.
     pub trigger_authentication: &'a Child<ChildRecord<TriggerAuthentication>>,
-    /// All HPAs that concern the actor.
+    /// All HPAs that are relevant to the actor.
     pub hpas: &'a [Arc<HpaRecord>],
-    /// All `ScaledObject`s that concern the actor.
+    /// All `ScaledObject`s that are relevant to the actor.
     pub scaled_objects: &'a [Arc<ScaledObjectRecord>],
     /// The objects as last applied, from status.
     pub inventory: &'a [InventoryEntry],
@@ -53,18 +53,18 @@ pub struct ScalingPlan {
 
 /// The steps when scaling is off or the actor is being deleted.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Removal {
+pub struct ScalingTeardown {
     pub scaled_object: ChildStep,
     pub trigger_authentication: ChildStep,
-    /// Whether the workload may be deleted: KEDA has released it, or has had its time.
+    /// Whether the workload may be deleted: KEDA has released it, or the deadline has passed.
     pub released: bool,
     /// When to stop waiting for KEDA.
-    pub until: Option<Timestamp>,
+    pub deadline: Option<Timestamp>,
 }
 
 impl ScalingPlan {
-    /// Whether to apply the objects now, from the outcome of the steps before: `settings` is what keeps KEDA from
-    /// logging in.
+    /// Checks whether to apply the objects now; `settings` is the fault of an earlier step that keeps KEDA from logging
+    /// in.
     ///
     /// # Errors
     /// What to report instead; `None` while there is nothing to scale yet.
@@ -92,10 +92,10 @@ pub fn plan_scaling(facts: &ScalingFacts<'_>) -> ScalingPlan {
     if !facts.installed {
         return refuse(not_installed());
     }
-    if let Some(fault) = taken(facts).or_else(|| rival(facts)) {
+    if let Some(fault) = name_conflict(facts).or_else(|| competing_autoscaler(facts)) {
         return refuse(fault);
     }
-    let objects = match facts.wanted {
+    let objects = match facts.desired {
         Ok(objects) => objects,
         Err(error) => {
             let text = error.to_string();
@@ -128,17 +128,22 @@ pub fn plan_scaling(facts: &ScalingFacts<'_>) -> ScalingPlan {
     }
 }
 
-fn plan_scaled_object(facts: &ScalingFacts<'_>, wanted: &HashedManifest) -> ChildStep {
+fn plan_scaled_object(facts: &ScalingFacts<'_>, desired: &HashedManifest) -> ChildStep {
     let absent = matches!(facts.scaled_object, Child::Absent);
-    // A new `ScaledObject` would share the workload with the HPA of the old one.
-    if absent && facts.hpas.iter().any(|hpa| is_of_name(hpa, facts.actor)) {
+    // The HPA of a deleted `ScaledObject` would compete with that of a new one.
+    if absent
+        && facts
+            .hpas
+            .iter()
+            .any(|hpa| is_keda_hpa_of(hpa, facts.actor))
+    {
         return ChildStep::Wait;
     }
-    plan_child(facts.scaled_object, Some(wanted), facts.inventory)
+    plan_child(facts.scaled_object, Some(desired), facts.inventory)
 }
 
-/// The fault if an HPA or `ScaledObject` of any version, and not ours, scales the same object (KEDA-9).
-fn rival(facts: &ScalingFacts<'_>) -> Option<Fault> {
+/// The fault if another HPA or `ScaledObject`, of any version, scales the same object (KEDA-9).
+fn competing_autoscaler(facts: &ScalingFacts<'_>) -> Option<Fault> {
     let autoscalers = Autoscalers {
         actor: facts.actor,
         scaled_object: facts.scaled_object.ours().map(|it| &*it.metadata.uid),
@@ -146,28 +151,28 @@ fn rival(facts: &ScalingFacts<'_>) -> Option<Fault> {
         scaled_objects: facts.scaled_objects,
     };
     let ScaleTarget { kind, name, .. } = facts.target;
-    autoscalers.rival_on(facts.target).map(|rival| {
+    autoscalers.competing_autoscaler(facts.target).map(|other| {
         Fault::until_change(
             Reason::RivalAutoscaler,
             format!(
-                "{rival} scales {kind} {name} already, and two would fight; delete it, or set scaling.enabled of \
-                 this actor to false"
+                "{other} already scales {kind} {name}, and two autoscalers would conflict; delete it, or set \
+                 scaling.enabled of this actor to false"
             ),
         )
     })
 }
 
-/// The fault for a name that the actor needs and another owner holds (SA-3).
-fn taken(facts: &ScalingFacts<'_>) -> Option<Fault> {
-    if let Child::Foreign(found) = facts.scaled_object {
-        return Some(not_owned("ScaledObject", &found.metadata));
+/// The fault for an object whose name the actor needs, but which belongs to another owner (SA-3).
+fn name_conflict(facts: &ScalingFacts<'_>) -> Option<Fault> {
+    if let Child::Foreign(other) = facts.scaled_object {
+        return Some(not_owned("ScaledObject", &other.metadata));
     }
     let needed = facts
-        .wanted
+        .desired
         .is_ok_and(|objects| objects.trigger_authentication.is_some());
     match facts.trigger_authentication {
-        Child::Foreign(found) if needed => {
-            Some(not_owned("TriggerAuthentication", &found.metadata))
+        Child::Foreign(other) if needed => {
+            Some(not_owned("TriggerAuthentication", &other.metadata))
         }
         Child::Foreign(_) | Child::Ours(_) | Child::Absent => None,
     }
@@ -176,37 +181,37 @@ fn taken(facts: &ScalingFacts<'_>) -> Option<Fault> {
 fn not_installed() -> Fault {
     Fault::until_change(
         Reason::KedaNotInstalled,
-        "KEDA is not installed: the cluster does not know scaledobjects.keda.sh; install KEDA, or set scaling.enabled \
-         to false",
+        "KEDA is not installed: the cluster does not serve scaledobjects.keda.sh; install KEDA, or set \
+         scaling.enabled to false",
     )
 }
 
-/// Plans the removal of KEDA's objects. The `TriggerAuthentication` is deleted last, because KEDA needs it for as long
-/// as the `ScaledObject` exists (FW-24).
+/// Plans the removal of KEDA's objects. The `TriggerAuthentication` is deleted last, because KEDA needs it while the
+/// `ScaledObject` exists (FW-24).
 pub fn plan_removal(
     scaled_object: &Child<ScaledObjectRecord>,
     trigger_authentication: &Child<ChildRecord<TriggerAuthentication>>,
     now: Timestamp,
-) -> Removal {
-    let (scaled_object, until) = match scaled_object {
+) -> ScalingTeardown {
+    let (scaled_object, deadline) = match scaled_object {
         Child::Absent | Child::Foreign(_) => (ChildStep::Keep, None),
-        Child::Ours(found) => match lets_go_by(found) {
-            None => (ChildStep::Delete(found.metadata.uid.clone()), None),
-            until => (ChildStep::Wait, until),
+        Child::Ours(existing) => match finalizer_deadline(existing) {
+            None => (ChildStep::Delete(existing.metadata.uid.clone()), None),
+            deadline => (ChildStep::Wait, deadline),
         },
     };
-    let overdue = until.is_some_and(|ends| ends <= now);
+    let overdue = deadline.is_some_and(|deadline| deadline <= now);
     let released = scaled_object == ChildStep::Keep || overdue;
     let trigger_authentication = match trigger_authentication {
         Child::Absent | Child::Foreign(_) => ChildStep::Keep,
-        Child::Ours(found) if found.metadata.deleting || !released => ChildStep::Wait,
-        Child::Ours(found) => ChildStep::Delete(found.metadata.uid.clone()),
+        Child::Ours(existing) if existing.metadata.deleting || !released => ChildStep::Wait,
+        Child::Ours(existing) => ChildStep::Delete(existing.metadata.uid.clone()),
     };
-    Removal {
+    ScalingTeardown {
         scaled_object,
         trigger_authentication,
         released,
-        until: until.filter(|_| !overdue),
+        deadline: deadline.filter(|_| !overdue),
     }
 }
 

@@ -1,4 +1,4 @@
-//! KEDA's objects, with what their planned steps need.
+//! KEDA's objects, with the inputs of their planned steps.
 
 use asya_shared::applied::HashedManifest;
 use asya_shared::scaling::trigger_authentication_name;
@@ -8,7 +8,7 @@ use super::steps::ScalingStep;
 use crate::reconcile::model::observed::Observed;
 use crate::record::{ChildRecord, Key, ScaledObjectRecord, TriggerAuthentication};
 
-/// KEDA's objects with everything that their steps need.
+/// KEDA's objects, with the inputs of their planned steps.
 #[derive(Debug)]
 pub struct ScalingChildren {
     /// The `ConfigMap` that the `TriggerAuthentication` reads.
@@ -20,31 +20,31 @@ pub struct ScalingChildren {
 impl ScalingChildren {
     pub fn new(observed: &Observed, step: Option<&ScalingStep>) -> Self {
         let keep = ChildStep::Keep;
-        let (authentication, scaled) = match step {
-            Some(ScalingStep::Wanted(plan)) => (&plan.trigger_authentication, &plan.scaled_object),
-            Some(ScalingStep::Unwanted(removal) | ScalingStep::Refused(removal, _)) => {
+        let (authentication, scaled_object) = match step {
+            Some(ScalingStep::Enabled(plan)) => (&plan.trigger_authentication, &plan.scaled_object),
+            Some(ScalingStep::Disabled(removal) | ScalingStep::Blocked(removal, _)) => {
                 (&removal.trigger_authentication, &removal.scaled_object)
             }
             None => (&keep, &keep),
         };
-        let (seen, key, ownership) = (&observed.scaling, observed.key(), &observed.ownership);
+        let (keda, key, ownership) = (&observed.scaling, observed.key(), &observed.ownership);
         let objects = observed.scaling_objects().and_then(Result::ok);
-        let settings = objects.filter(|_| seen.installed);
+        let settings = objects.filter(|_| keda.installed);
         let settings = settings.and_then(|it| it.config_map.as_ref());
-        let wanted = objects.and_then(|it| it.trigger_authentication.as_ref());
+        let desired = objects.and_then(|it| it.trigger_authentication.as_ref());
         let name = Key::new(&key.namespace, &trigger_authentication_name(&key.name));
         Self {
             settings: settings.map(|it| (Key::new(&key.namespace, it.name()), it.clone())),
             trigger_authentication: PlannedChild::new(
                 ownership,
                 name,
-                (authentication, &seen.trigger_authentication),
-                wanted,
+                (authentication, &keda.trigger_authentication),
+                desired,
             ),
             scaled_object: PlannedChild::new(
                 ownership,
                 key.clone(),
-                (scaled, &seen.scaled_object),
+                (scaled_object, &keda.scaled_object),
                 objects.map(|it| &it.scaled_object),
             ),
         }

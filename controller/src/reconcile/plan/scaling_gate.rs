@@ -1,22 +1,22 @@
-//! Whether a target may be scaled for the first time. A serving model is not handed over to the queue before its pods
-//! are known to get the sidecar: without it nothing would consume the messages, and an empty queue would scale the
+//! Whether to create the first `ScaledObject` of a target. A serving model is not scaled by the queue before its pods
+//! are known to get the sidecar: without it, nothing would consume the messages, and an empty queue would scale the
 //! model to zero.
 
-use crate::reconcile::model::binding::BindingSeen;
-use crate::reconcile::model::bound_pods::Counted;
+use crate::reconcile::model::binding::ObservedBinding;
+use crate::reconcile::model::bound_pods::TargetPodCounts;
 use crate::reconcile::model::observed::Observed;
 
-/// Inputs to [`waits_for`].
+/// Inputs to [`blocked_by`].
 #[derive(Clone, Debug, Default)]
 pub struct ScalingGateFacts {
-    /// Our `ScaledObject` exists. An earlier release may have created it sooner than this one would.
+    /// Our `ScaledObject` exists, perhaps because an earlier release created it sooner than this one would.
     pub exists: bool,
-    /// New pods are known to get the sidecar that the actor asks for now: by a dry run, or from their template.
-    pub proved: bool,
-    /// The target's pods, and which of them are Ready with a sidecar; `None` while pods have not been listed.
+    /// New pods are known to get the actor's current sidecar, by a dry run or from their template.
+    pub injection_verified: bool,
+    /// The target's pods, and how many are Ready with a sidecar; `None` until pods have been listed.
     pub ready: Option<ReadyPods>,
-    /// Replicas that the target asks for, if it specifies them.
-    pub wanted: Option<i32>,
+    /// Desired replicas of the target, if it specifies them.
+    pub desired_replicas: Option<i32>,
     /// Running pods are left alone until they restart for another reason.
     pub on_restart: bool,
 }
@@ -30,59 +30,62 @@ pub struct ReadyPods {
     pub matched: i32,
     /// Ready, with a sidecar of the actor.
     pub injected: i32,
-    /// Ready, with the sidecar that the actor asks for now.
+    /// Ready, with the actor's current sidecar.
     pub current: i32,
 }
 
 impl ReadyPods {
-    fn of(counted: &Counted) -> Self {
+    fn of(counts: &TargetPodCounts) -> Self {
         Self {
-            total: counted.total,
-            matched: counted.pods.matched,
-            injected: counted.ready,
-            current: counted.current_ready,
+            total: counts.total,
+            matched: counts.pods.matched,
+            injected: counts.ready,
+            current: counts.current_ready,
         }
     }
 }
 
-/// What the `ScaledObject` waits for; `None`: it may be created.
-pub fn waits_for(facts: &ScalingGateFacts) -> Option<&'static str> {
+/// What the `ScaledObject` waits for; `None` if it may be created.
+pub fn blocked_by(facts: &ScalingGateFacts) -> Option<&'static str> {
     if facts.exists {
         return None;
     }
     let Some(pods) = facts.ready else {
-        return Some("the target is scaled once its pods have been listed");
+        return Some("scaling starts once the target's pods have been listed");
     };
-    let proved = facts.proved || pods.current > 0;
-    // During a rollout there may be no pod between an old one and its replacement. At 0 replicas, a pod that does not
-    // terminate must not keep the queue from scaling the target.
-    let expected = facts.wanted.map_or(pods.total > 0, |wanted| wanted > 0);
-    let runs = pods.matched > 0 || expected;
-    if !runs {
-        return (!proved).then_some(
-            "the target is scaled once a dry run has shown that new pods get the sidecar (condition Injected)",
+    let verified = facts.injection_verified || pods.current > 0;
+    // A rollout may delete a pod before it creates the replacement, so no pod does not mean zero replicas. At zero
+    // replicas, a pod that does not terminate must not keep the queue from scaling the target.
+    let expects_pods = facts
+        .desired_replicas
+        .map_or(pods.total > 0, |replicas| replicas > 0);
+    let is_running = pods.matched > 0 || expects_pods;
+    if !is_running {
+        return (!verified).then_some(
+            "scaling starts once a dry run has shown that new pods get the sidecar (condition Injected)",
         );
     }
     if pods.injected == 0 && facts.on_restart {
         return Some(
-            "the target is scaled once one of its pods, Ready, has the sidecar; spec.binding.rollout is OnRestart, so restart a pod, or set rollout to Always",
+            "scaling starts once a Ready pod of the target has the sidecar; spec.binding.rollout is OnRestart, so \
+             restart a pod, or set rollout to Always",
         );
     }
     if pods.injected == 0 {
         return Some(
-            "the target is scaled once one of its pods, Ready, has the sidecar (condition Injected)",
+            "scaling starts once a Ready pod of the target has the sidecar (condition Injected)",
         );
     }
-    (!proved).then_some(
-        "the target is scaled once a pod, Ready, has the sidecar that the actor asks for now (condition Injected)",
+    (!verified).then_some(
+        "scaling starts once a Ready pod has the sidecar that the actor's spec asks for now (condition Injected)",
     )
 }
 
-/// The same, from the observed state.
-pub(super) fn of(observed: &Observed, seen: &BindingSeen) -> Option<&'static str> {
+/// [`blocked_by`] for the observed state.
+pub(super) fn of(observed: &Observed, binding: &ObservedBinding) -> Option<&'static str> {
     let bound = observed.bound()?;
     let previous = &observed.previous;
-    let pods = seen
+    let pods = binding
         .pods
         .as_ref()
         .filter(|_| previous.bound_since.is_some());
@@ -90,12 +93,13 @@ pub(super) fn of(observed: &Observed, seen: &BindingSeen) -> Option<&'static str
         &*observed.actor.metadata.uid,
         bound.injected_hash.as_deref(),
     );
-    let counted = pods.map(|pods| Counted::of(pods, uid, hash, previous.bound_since.as_ref()));
-    waits_for(&ScalingGateFacts {
+    let counts =
+        pods.map(|pods| TargetPodCounts::of(pods, uid, hash, previous.bound_since.as_ref()));
+    blocked_by(&ScalingGateFacts {
         exists: observed.scaling.scaled_object.ours().is_some(),
-        proved: observed.proved(),
-        ready: counted.as_ref().map(ReadyPods::of),
-        wanted: observed.resolved().and_then(|it| it.replicas),
+        injection_verified: observed.is_injection_verified(),
+        ready: counts.as_ref().map(ReadyPods::of),
+        desired_replicas: observed.resolved().and_then(|it| it.replicas),
         on_restart: bound.rollout == asya_shared::api::BindingRollout::OnRestart,
     })
 }

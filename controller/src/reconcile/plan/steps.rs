@@ -2,30 +2,30 @@
 
 use asya_shared::resolve::ObjectRef;
 
-use crate::broker::Serving;
+use crate::broker::ReadyQueue;
 use crate::fault::{Fault, Requeue};
-use crate::reconcile::plan::scaling::{Removal, ScalingPlan};
+use crate::reconcile::plan::scaling::{ScalingPlan, ScalingTeardown};
 
 /// Scales up an object that has no pods (SO-6).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wake {
-    /// The object to scale, once, by its `/scale` subresource.
+pub struct ScaleFromZero {
+    /// The object to scale once, by its `/scale` subresource.
     pub object: ObjectRef,
     pub replicas: i32,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum QueueStep {
-    /// It is as desired; with what the broker reported in this reconcile.
-    Keep(Option<Serving>),
+    /// It is as desired, with what the broker reported in this reconcile.
+    Keep(Option<ReadyQueue>),
     /// Its state is not known yet (QUE-10, OPS-22): requeue.
     Await(Requeue),
     /// Queue management is disabled, so the queue is not ours (QUE-12).
     Unmanaged,
-    /// It is not the queue that running pods consume from, and those are left alone (FW-21).
-    Leave,
+    /// Do not touch it: `reconcile: Once` is done, and running pods consume from another queue (FW-21).
+    Skip,
     Create,
-    /// Bring it to the desired state, with its messages.
+    /// Bring it to the desired state, keeping its messages.
     Update,
     /// It cannot be provided now.
     Refuse(Fault),
@@ -52,11 +52,11 @@ pub enum WorkloadStep {
 #[derive(Debug, PartialEq)]
 pub enum ScalingStep {
     /// Scaling is on.
-    Wanted(ScalingPlan),
+    Enabled(ScalingPlan),
     /// Scaling is off.
-    Unwanted(Removal),
-    /// Scaling is on, but not possible (SO-4).
-    Refused(Removal, Fault),
+    Disabled(ScalingTeardown),
+    /// Scaling is on but not possible (SO-4).
+    Blocked(ScalingTeardown, Fault),
 }
 
 impl WorkloadStep {
@@ -77,17 +77,17 @@ impl ScalingStep {
     /// Why the workload cannot be scaled.
     pub fn fault(&self) -> Option<Fault> {
         match self {
-            Self::Wanted(plan) => plan.fault.clone(),
-            Self::Unwanted(_) => None,
-            Self::Refused(_, fault) => Some(fault.clone()),
+            Self::Enabled(plan) => plan.fault.clone(),
+            Self::Disabled(_) => None,
+            Self::Blocked(_, fault) => Some(fault.clone()),
         }
     }
 
     /// What the first `ScaledObject` of a binding waits for.
     pub fn waits_for(&self) -> Option<&'static str> {
         match self {
-            Self::Wanted(plan) => plan.waits_for,
-            Self::Unwanted(_) | Self::Refused(..) => None,
+            Self::Enabled(plan) => plan.waits_for,
+            Self::Disabled(_) | Self::Blocked(..) => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Plans our part of a target's pod template, with strategy Template (BIND-50, CONF-1).
+//! Plans our fields of a target's pod template, with strategy Template (BIND-50, CONF-1).
 
 pub mod write;
 
@@ -6,35 +6,35 @@ use std::time::Duration;
 
 use asya_shared::api::TemplateStatus;
 use asya_shared::resolve::ObjectRef;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
-use serde_json::Value;
 
 use crate::fault::{Fault, Reason, Requeue};
-use crate::reconcile::contention::{FieldStep, FieldView, Specs, State};
-use crate::reconcile::model::bound_pods::actor_part;
-use crate::reconcile::model::handover::Ceded;
-use crate::reconcile::model::outcome::Templated;
+use crate::reconcile::contention::{ContentionState, FieldDecision, FieldView, SpecRevision};
+use crate::reconcile::model::bound_pods::actor_hash;
+use crate::reconcile::model::outcome::TemplateOutcome;
+use crate::reconcile::model::template_transfer::TemplateTransfer;
 
 /// Inputs to [`decide`].
 #[derive(Clone, Debug)]
 pub struct TemplateFacts<'a> {
-    /// The sidecar should be in the template, and the binding is in force (BIND-3).
-    pub wished: bool,
+    /// The sidecar should be in the template, and the binding is active (BIND-3).
+    pub desired: bool,
     /// The object whose controller also writes the workload.
     pub owner: Option<&'a ObjectRef>,
     pub workload: &'a ObjectRef,
     /// The hash that pods should carry.
     pub hash: &'a str,
-    /// Apply changes that come only from the operator's release or settings, too (`asya.sh/roll-now`).
-    pub at_once: bool,
+    /// Also apply changes that result only from the operator's release or settings (`asya.sh/roll-now`).
+    pub roll_now: bool,
     /// Identifies the rest of the workload's spec.
     pub target: &'a str,
-    /// Our fields of the workload, as one string; `None`: we own none.
+    /// Fingerprint of our fields of the workload; `None` if we own none.
     pub owned: Option<&'a str>,
     /// Our last apply, from status.
     pub before: Option<&'a TemplateStatus>,
-    /// Contention state of our part.
-    pub conflict: &'a State,
+    /// Contention state of our fields.
+    pub conflict: &'a ContentionState,
     /// The actor's generation.
     pub generation: i64,
     pub now: Timestamp,
@@ -42,159 +42,160 @@ pub struct TemplateFacts<'a> {
 
 /// The decision.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Templating {
-    /// Nothing: our part is not desired.
+pub enum TemplateStep {
+    /// Nothing: our fields are not desired.
     #[default]
-    Rest,
-    /// Nothing: our part is in place.
-    Stands,
-    /// Apply our part.
+    NotDesired,
+    /// Nothing: our fields are in place.
+    InPlace,
+    /// Apply our fields.
     Apply,
-    /// Remove our part from this workload, and report why, unless the spec asks for that.
+    /// Release our fields of this workload, with a fault unless the spec requests that.
     Release(ObjectRef, Option<Fault>),
-    /// Check again after this delay: another actor's part comes first.
-    Later(Duration),
-    /// Remove our part from this workload if a dry run shows that its pods get the sidecar of the actor that binds it
-    /// now.
-    HandOver(ObjectRef, Proof),
-    /// Our part is already removed: clear it from status.
-    Forget,
-    /// Our part is not allowed there.
+    /// Check again after this delay: another actor's fields take precedence.
+    AwaitOther(Duration),
+    /// Release our fields of this workload if a dry run shows that its pods get the sidecar of the actor that now binds
+    /// it.
+    Transfer(ObjectRef, TransferProbe),
+    /// Our fields are already gone: clear them from status.
+    ClearStatus,
+    /// Our fields are not allowed there.
     Refuse(Fault),
-    /// Our part was taken back.
-    Lost(Specs),
-    /// Apply our part again after this delay.
+    /// Another manager changed our fields.
+    Conflict,
+    /// Apply our fields again after this delay.
     Wait(Duration),
-    /// Our part is no longer applied.
+    /// No longer apply our fields.
     Stop,
 }
 
-/// What a dry run has to show before a younger actor removes its part.
+/// The dry run that has to pass before a younger actor releases its fields.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Proof {
+pub struct TransferProbe {
     /// The pod for the dry run.
-    pub pod: Value,
-    /// UID of the actor whose sidecar the pod has to get.
+    pub pod: Box<Pod>,
+    /// UID of the actor whose sidecar the pod should get.
     pub uid: Box<str>,
-    /// The actor part of the hash that the pod has to carry.
-    pub part: String,
+    /// The actor hash that the pod should carry.
+    pub actor_hash: String,
 }
 
-/// Requeue delay: no event tells the younger actor that the older one is ready.
-pub const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// Requeue delay: no watch event of the younger actor reports that the older one is ready.
+pub const TRANSFER_RECHECK: Duration = Duration::from_secs(2);
 
-impl Templating {
-    /// Whether our part leaves the pod template, now or later. An actor without a usable queue gives it up, too.
-    pub fn gives_up(&self) -> bool {
+impl TemplateStep {
+    /// Whether our fields leave the pod template, now or later. An actor without a usable queue releases them, too.
+    pub fn removes_part(&self) -> bool {
         matches!(
             self,
-            Self::Release(..) | Self::HandOver(..) | Self::Later(_) | Self::Forget
+            Self::Release(..) | Self::Transfer(..) | Self::AwaitOther(_) | Self::ClearStatus
         )
     }
 }
 
-/// Decides for a target that another actor now binds (BIND-45): pods restart once, and then have the other sidecar.
-pub fn cede(ceded: &Ceded) -> Templating {
-    let Ceded::Stands {
+/// Decides for a target that another actor now binds, so that pods restart once, into the other sidecar (BIND-45).
+pub fn plan_transfer(template_transfer: &TemplateTransfer) -> TemplateStep {
+    let TemplateTransfer::InTemplate {
         workload,
         owned,
         successor,
         pod,
-    } = ceded
+    } = template_transfer
     else {
-        return Templating::Forget;
+        return TemplateStep::ClearStatus;
     };
-    let overwrites = successor.templates && !owned;
-    if !successor.in_force || overwrites {
-        return Templating::Later(LOOK_AGAIN);
+    let overwrites = successor.uses_template && !owned;
+    if !successor.injects || overwrites {
+        return TemplateStep::AwaitOther(TRANSFER_RECHECK);
     }
-    match (&successor.proved, pod) {
+    match (&successor.verified_actor_hash, pod) {
         // The webhook may not have observed the older actor's status yet.
-        (Some(part), Some(pod)) if !successor.templates => {
-            let proof = Proof {
-                pod: pod.clone(),
-                uid: successor.uid.clone(),
-                part: part.clone(),
+        (Some(actor_hash), Some(pod)) if !successor.uses_template => {
+            let Ok(pod) = serde_json::from_value(pod.clone()) else {
+                return TemplateStep::AwaitOther(TRANSFER_RECHECK);
             };
-            Templating::HandOver(workload.clone(), proof)
+            let probe = TransferProbe {
+                pod,
+                uid: successor.uid.clone(),
+                actor_hash: actor_hash.clone(),
+            };
+            TemplateStep::Transfer(workload.clone(), probe)
         }
-        _ => Templating::Release(workload.clone(), None),
+        _ => TemplateStep::Release(workload.clone(), None),
     }
 }
 
 /// Decides for one target.
-pub fn decide(facts: &TemplateFacts<'_>) -> Templating {
+pub fn decide(facts: &TemplateFacts<'_>) -> TemplateStep {
     let uid = facts.workload.uid.as_deref();
     let before = facts.before.filter(|it| Some(&*it.uid) == uid);
-    let is_there = before.is_some() && facts.owned.is_some();
-    if !facts.wished {
-        return if is_there {
-            Templating::Release(facts.workload.clone(), None)
+    let is_applied = before.is_some() && facts.owned.is_some();
+    if !facts.desired {
+        return if is_applied {
+            TemplateStep::Release(facts.workload.clone(), None)
         } else {
-            Templating::Rest
+            TemplateStep::NotDesired
         };
     }
     if let Some(owner) = facts.owner {
         let text = format!(
-            "spec.binding.strategy: {} belongs to {owner}, which would take the sidecar out of its template; use Pod",
+            "spec.binding.strategy: {} belongs to {owner}, which would remove the sidecar from its pod template; use \
+             Pod",
             facts.workload
         );
         let fault = Fault::until_change(Reason::StrategyNotAllowed, text);
-        return if is_there {
-            Templating::Release(facts.workload.clone(), Some(fault))
+        return if is_applied {
+            TemplateStep::Release(facts.workload.clone(), Some(fault))
         } else {
-            Templating::Refuse(fault)
+            TemplateStep::Refuse(fault)
         };
     }
-    // Upgrading the operator restarts no pods, so only the actor part of the hash counts (SAFE-35).
-    let part = |hash| {
-        if facts.at_once {
+    // Upgrading the operator restarts no pods, so only the actor hash counts (SAFE-35).
+    let relevant = |hash| {
+        if facts.roll_now {
             Some(hash)
         } else {
-            actor_part(Some(hash))
+            actor_hash(Some(hash))
         }
     };
-    let is_same = before.is_some_and(|it| part(&it.hash) == part(facts.hash));
+    let is_same = before.is_some_and(|it| relevant(&it.hash) == relevant(facts.hash));
     let intact = before.is_some_and(|it| facts.owned == Some(&*it.fingerprint));
-    // Our containers depend on the rest of the template.
-    let made_for = before.is_some_and(|it| it.target == facts.target);
-    let specs = Specs {
+    // Our containers are rendered from the rest of the template.
+    let matches_target = before.is_some_and(|it| it.target == facts.target);
+    let revision = SpecRevision {
         generation: facts.generation,
-        target: facts.target.to_owned(),
+        target_spec_hash: facts.target.to_owned(),
     };
-    let sight = FieldView {
+    let view = FieldView {
         needed: true,
         written: is_same && !intact,
-        stands: is_same && intact && made_for,
+        in_place: is_same && intact && matches_target,
     };
-    match facts.conflict.decide(sight, &specs, facts.now) {
-        FieldStep::Rest => Templating::Stands,
-        FieldStep::Write => Templating::Apply,
-        FieldStep::Lost => Templating::Lost(specs),
-        FieldStep::Wait(wait) => Templating::Wait(wait),
-        FieldStep::Stop => Templating::Stop,
+    match facts.conflict.decide(view, &revision, facts.now) {
+        FieldDecision::Keep | FieldDecision::AwaitReset(_) => TemplateStep::InPlace,
+        FieldDecision::Write => TemplateStep::Apply,
+        FieldDecision::Conflict => TemplateStep::Conflict,
+        FieldDecision::Wait(wait) => TemplateStep::Wait(wait),
+        FieldDecision::Stop => TemplateStep::Stop,
     }
 }
 
-/// Status message until our part is applied again.
-pub const TAKEN_BACK: &str = "what Asya has in the target's pod template was taken back; it is put there again after a pause (condition Conflict says what, and by whom)";
-
-/// Whether a younger actor's part is removed now: only once a dry run has shown that new pods get the sidecar of the
-/// actor that binds the target.
+/// Allows a younger actor to release its fields once a dry run has shown that new pods get the sidecar of the actor
+/// that binds the target.
 ///
 /// # Errors
-/// What is reported until then.
-pub fn after_proof(proved: bool) -> Result<(), Templated> {
-    if proved {
+/// The outcome to report until then.
+pub fn after_transfer_probe(verified: bool) -> Result<(), TemplateOutcome> {
+    if verified {
         Ok(())
     } else {
-        Err(comes_first(LOOK_AGAIN))
+        Err(await_other_actor(TRANSFER_RECHECK))
     }
 }
 
-pub fn comes_first(wait: Duration) -> Templated {
-    let text = "another actor's sidecar comes first";
-    write::waits(Reason::AlreadyBound, text, Requeue::After(wait))
+pub fn await_other_actor(wait: Duration) -> TemplateOutcome {
+    let text = "another actor's sidecar takes precedence";
+    write::waiting(Reason::AlreadyBound, text, Requeue::After(wait))
 }
 
 #[cfg(test)]

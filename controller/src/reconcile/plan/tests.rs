@@ -6,10 +6,10 @@ use super::decision::{Ensure, Plan};
 use super::finalizers::Finalizers;
 use super::plan;
 use super::steps::{QueueStep, WorkloadStep};
-use crate::broker::{BrokerError, QueueCheck, Serving};
+use crate::broker::{BrokerError, QueueCheck, ReadyQueue};
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::child::Child;
-use crate::reconcile::model::observed::{Observed, QueueSeen};
+use crate::reconcile::model::observed::{Observed, ObservedQueue};
 use crate::reconcile::tests::fixtures::{
     actor, deployment, observed, spec, stateful_set, workload,
 };
@@ -35,9 +35,9 @@ fn new() -> Observed {
 }
 
 fn with_spec(extra: &Value) -> Observed {
-    let mut seen = observed(&actor(&json!({}), &spec(extra), &json!({})));
-    seen.queue = QueueSeen::Checked(QueueCheck::Absent);
-    seen
+    let mut observed = observed(&actor(&json!({}), &spec(extra), &json!({})));
+    observed.queue = ObservedQueue::Checked(QueueCheck::Absent);
+    observed
 }
 
 fn ensure(observed: &Observed) -> Ensure {
@@ -47,7 +47,7 @@ fn ensure(observed: &Observed) -> Ensure {
     }
 }
 
-fn adds(observed: &Observed) -> bool {
+fn adds_finalizer(observed: &Observed) -> bool {
     matches!(ensure(observed).finalizers, Finalizers::Add(_))
 }
 
@@ -62,16 +62,16 @@ fn reason(step: QueueStep) -> (Reason, Requeue) {
 #[test]
 fn finalizer_is_added_first_and_only_once_even_for_an_invalid_spec() {
     for valid in [json!({}), json!({"transport": ""})] {
-        let bare = actor(&json!({"finalizers": []}), &spec(&valid), &json!({}));
-        assert!(adds(&observed(&bare)));
+        let none = actor(&json!({"finalizers": []}), &spec(&valid), &json!({}));
+        assert!(adds_finalizer(&observed(&none)));
         let foreign = actor(
             &json!({"finalizers": ["other/finalizer"]}),
             &spec(&valid),
             &json!({}),
         );
-        assert!(adds(&observed(&foreign)));
-        let has = observed(&actor(&json!({}), &spec(&valid), &json!({})));
-        assert_eq!(ensure(&has).finalizers, Finalizers::Keep);
+        assert!(adds_finalizer(&observed(&foreign)));
+        let ours = observed(&actor(&json!({}), &spec(&valid), &json!({})));
+        assert_eq!(ensure(&ours).finalizers, Finalizers::Keep);
     }
 }
 
@@ -80,44 +80,48 @@ fn finalizer_is_added_first_and_only_once_even_for_an_invalid_spec() {
 fn queue_is_created_once_updated_on_drift_and_otherwise_left_alone() {
     let rows = [
         (
-            QueueSeen::Checked(QueueCheck::Absent),
+            ObservedQueue::Checked(QueueCheck::Absent),
             "mq",
             QueueStep::Create,
         ),
         (
-            QueueSeen::Checked(QueueCheck::Drifted),
+            ObservedQueue::Checked(QueueCheck::Drifted),
             "mq",
             QueueStep::Update,
         ),
         (
-            QueueSeen::Checked(QueueCheck::Serves(Serving::default())),
+            ObservedQueue::Checked(QueueCheck::Ready(ReadyQueue::default())),
             "mq",
-            QueueStep::Keep(Some(Serving::default())),
+            QueueStep::Keep(Some(ReadyQueue::default())),
         ),
         (
-            QueueSeen::Checked(QueueCheck::Serves(Serving::default())),
+            ObservedQueue::Checked(QueueCheck::Ready(ReadyQueue::default())),
             "fixed",
-            QueueStep::Keep(Some(Serving::default())),
+            QueueStep::Keep(Some(ReadyQueue::default())),
         ),
-        (QueueSeen::Verified, "mq", QueueStep::Keep(None)),
+        (ObservedQueue::Verified, "mq", QueueStep::Keep(None)),
         (
-            QueueSeen::Unanswered(Requeue::Backoff),
+            ObservedQueue::Unconfirmed(Requeue::Backoff),
             "mq",
             QueueStep::Await(Requeue::Backoff),
         ),
-        (QueueSeen::NotAsked, "mq", QueueStep::Unmanaged),
+        (ObservedQueue::NotQueried, "mq", QueueStep::Unmanaged),
     ];
-    for (seen, transport, wanted) in rows {
+    for (queue, transport, expected) in rows {
         let mut observed = with_spec(&json!({"transport": transport}));
-        observed.queue = seen.clone();
-        assert_eq!(ensure(&observed).queue, wanted, "{seen:?} on {transport}");
+        observed.queue = queue.clone();
+        assert_eq!(
+            ensure(&observed).queue.unwrap().step,
+            expected,
+            "{queue:?} on {transport}"
+        );
     }
 }
 
 /// QUE-5, QUE-6, QUE-7, RMQ-3
 #[test]
 fn unavailable_queue_reports_a_reason_and_a_requeue() {
-    let differs = QueueCheck::Differs {
+    let mismatch = QueueCheck::Mismatch {
         wanted: "durable=true".to_owned(),
         found: "durable=false".to_owned(),
     };
@@ -125,58 +129,59 @@ fn unavailable_queue_reports_a_reason_and_a_requeue() {
     let rows = [
         (
             "fixed",
-            QueueSeen::Checked(QueueCheck::Absent),
+            ObservedQueue::Checked(QueueCheck::Absent),
             Reason::QueueMissing,
             Requeue::SlowBackoff,
         ),
         (
             "mq",
-            QueueSeen::Checked(differs),
+            ObservedQueue::Checked(mismatch),
             Reason::QueueMismatch,
             Requeue::SlowBackoff,
         ),
         (
             "mq",
-            QueueSeen::Unknown(BrokerError::Unreachable(text())),
+            ObservedQueue::Unknown(BrokerError::Unreachable(text())),
             Reason::BrokerUnreachable,
             Requeue::Backoff,
         ),
         (
             "mq",
-            QueueSeen::Unknown(BrokerError::Throttled(text())),
+            ObservedQueue::Unknown(BrokerError::Throttled(text())),
             Reason::BrokerThrottled,
             Requeue::Backoff,
         ),
         (
             "mq",
-            QueueSeen::Unknown(BrokerError::AuthFailed(text())),
+            ObservedQueue::Unknown(BrokerError::AuthFailed(text())),
             Reason::BrokerAuthFailed,
             Requeue::SlowBackoff,
         ),
         (
             "mq",
-            QueueSeen::Unknown(BrokerError::CredentialsMissing(text())),
+            ObservedQueue::Unknown(BrokerError::CredentialsMissing(text())),
             Reason::CredentialsMissing,
             Requeue::SlowBackoff,
         ),
         (
             "mq",
-            QueueSeen::Unknown(BrokerError::ConfigInvalid(text())),
+            ObservedQueue::Unknown(BrokerError::ConfigInvalid(text())),
             Reason::QueueConfigInvalid,
             Requeue::AwaitChange,
         ),
     ];
-    for (transport, seen, wanted, retry) in rows {
+    for (transport, queue, expected, retry) in rows {
         let mut observed = with_spec(&json!({"transport": transport}));
-        observed.queue = seen;
-        assert_eq!(reason(ensure(&observed).queue), (wanted, retry));
+        observed.queue = queue;
+        let queue = ensure(&observed).queue.unwrap();
+        assert_eq!(reason(queue.step), (expected, retry));
     }
 }
 
 /// VAL-19, VAL-20
 #[test]
 fn invalid_actor_keeps_what_it_has_and_is_not_retried() {
-    for (bad, wanted) in [
+    for (invalid, expected) in [
         (json!({"transport": "nowhere"}), Reason::InvalidTransport),
         (json!({"transport": "off"}), Reason::InvalidTransport),
         (
@@ -188,30 +193,27 @@ fn invalid_actor_keeps_what_it_has_and_is_not_retried() {
             Reason::ValidationError,
         ),
     ] {
-        let mut observed = with_spec(&bad);
+        let mut observed = with_spec(&invalid);
         let fault = observed
             .desired
             .as_ref()
             .err()
-            .unwrap_or_else(|| panic!("{bad} is accepted"));
+            .unwrap_or_else(|| panic!("{invalid} is accepted"));
         assert_eq!(
             (fault.reason, fault.retry),
-            (wanted, Requeue::AwaitChange),
-            "{bad}"
+            (expected, Requeue::AwaitChange),
+            "{invalid}"
         );
         observed.workload = Child::Ours(workload(&deployment(&observed)));
         let Ensure {
             queue, workload, ..
         } = ensure(&observed);
-        assert_eq!(
-            (queue, workload),
-            (QueueStep::Keep(None), WorkloadStep::Keep),
-            "{bad}"
-        );
+        assert!(queue.is_none(), "{invalid}");
+        assert_eq!(workload, WorkloadStep::Keep, "{invalid}");
     }
 }
 
-/// The status after an apply of the actor's Deployment.
+/// The actor after its Deployment was applied, now observed as `object`.
 fn recorded(mut observed: Observed, object: &Value) -> Observed {
     let record = workload(object);
     observed.previous.inventory = vec![InventoryEntry {
@@ -221,7 +223,7 @@ fn recorded(mut observed: Observed, object: &Value) -> Observed {
         uid: Some("workload-uid".to_owned()),
         hash: observed
             .standalone()
-            .map(|own| own.workload.kept.hash.clone()),
+            .map(|own| own.workload.applied.hash.clone()),
         fingerprint: workload(&deployment(&observed))
             .last
             .fingerprint
@@ -277,15 +279,19 @@ fn workload_is_applied_exactly_when_something_of_ours_changed() {
             UPDATE,
         ),
     ];
-    for (name, object, wanted) in rows {
-        assert_eq!(ensure(&recorded(new(), &object)).workload, wanted, "{name}");
+    for (case, object, expected) in rows {
+        assert_eq!(
+            ensure(&recorded(new(), &object)).workload,
+            expected,
+            "{case}"
+        );
     }
-    let mut going = object;
-    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut deleting = object;
+    deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     assert_eq!(
-        ensure(&recorded(new(), &going)).workload,
+        ensure(&recorded(new(), &deleting)).workload,
         WorkloadStep::Keep,
-        "its end is an event"
+        "its deletion triggers a reconcile"
     );
 }
 
@@ -329,12 +335,12 @@ fn paused_actor_is_not_touched_until_it_is_deleted() {
             &observed(&actor(&paused, &spec(&json!({})), &json!({}))),
             now()
         ),
-        Plan::Rest(_)
+        Plan::Paused(_)
     ));
-    let going = json!({"annotations": {"asya.sh/paused": "true"}, "deletionTimestamp": "2026-01-01T00:00:00Z"});
+    let deleting = json!({"annotations": {"asya.sh/paused": "true"}, "deletionTimestamp": "2026-01-01T00:00:00Z"});
     assert!(matches!(
         plan(
-            &observed(&actor(&going, &spec(&json!({})), &json!({}))),
+            &observed(&actor(&deleting, &spec(&json!({})), &json!({}))),
             now()
         ),
         Plan::Delete(_)
@@ -347,22 +353,26 @@ fn workload_of_the_former_kind_is_deleted_after_the_desired_one_exists() {
     let mut observed = with_spec(
         &json!({"workload": {"kind": "StatefulSet", "template": spec(&json!({}))["workload"]["template"]}}),
     );
-    observed.former = Some(workload(&deployment(&observed)));
+    observed.former_workload = Some(workload(&deployment(&observed)));
     let plan = ensure(&observed);
     assert_eq!(plan.workload, WorkloadStep::Create);
-    assert_eq!(plan.former, observed.former);
-    let mut going = deployment(&observed);
-    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
-    observed.former = Some(workload(&going));
-    assert_eq!(ensure(&observed).former, None, "once is enough");
+    assert_eq!(plan.former_workload, observed.former_workload);
+    let mut deleting = deployment(&observed);
+    deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
+    observed.former_workload = Some(workload(&deleting));
+    assert_eq!(
+        ensure(&observed).former_workload,
+        None,
+        "it is already being deleted"
+    );
 }
 
 /// WRK-6, VAL-19
 #[test]
 fn workload_of_the_former_kind_is_kept_while_the_spec_is_invalid() {
     let mut observed = with_spec(&json!({"transport": "nowhere"}));
-    observed.former = Some(stateful_set(&deployment(&new())));
-    assert_eq!(ensure(&observed).former, None);
+    observed.former_workload = Some(stateful_set(&deployment(&new())));
+    assert_eq!(ensure(&observed).former_workload, None);
 }
 
 /// VAL-11, VAL-19, FW-30
@@ -370,15 +380,15 @@ fn workload_of_the_former_kind_is_kept_while_the_spec_is_invalid() {
 fn name_is_validated_until_something_is_created_under_it() {
     let long = "a".repeat(64);
     let invalid = |status: &Value| {
-        let seen = observed(&actor(&json!({"name": long}), &spec(&json!({})), status));
-        matches!(&seen.desired, Err(fault) if fault.reason == Reason::ValidationError)
+        let observed = observed(&actor(&json!({"name": long}), &spec(&json!({})), status));
+        matches!(&observed.desired, Err(fault) if fault.reason == Reason::ValidationError)
     };
-    let refused = json!({"mode": "Standalone", "status": "WorkloadError", "conditions": [{
+    let rejected = json!({"mode": "Standalone", "status": "WorkloadError", "conditions": [{
         "type": "WorkloadReady", "status": "False", "reason": "ValidationError", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
     }]});
     assert!(invalid(&json!({})), "new");
-    assert!(invalid(&refused), "refused before");
-    for made in [
+    assert!(invalid(&rejected), "rejected before");
+    for status in [
         json!({"queue": {"transport": "mq", "name": "asya-a"}}),
         json!({"inventory": [{"group": "apps", "kind": "Deployment", "name": "a"}]}),
         json!({"conditions": [{
@@ -387,6 +397,6 @@ fn name_is_validated_until_something_is_created_under_it() {
         // Status of the former operator, which recorded neither.
         json!({"status": "Running", "replicas": 1}),
     ] {
-        assert!(!invalid(&made), "{made}");
+        assert!(!invalid(&status), "{status}");
     }
 }

@@ -1,4 +1,4 @@
-//! How the sidecars of a deleted actor leave the pods of its target (BIND-43, BIND-44).
+//! Removes the sidecars of an actor being deleted from the pods of its target (BIND-43, BIND-44).
 
 use std::time::Duration;
 
@@ -10,17 +10,14 @@ use crate::fault::Reason;
 use crate::reconcile::model::announced::is_announced;
 use crate::reconcile::model::bound_pods::OutdatedPod;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::rollout::Availability;
-use crate::reconcile::model::rollout::Live;
+use crate::reconcile::model::rollout::{Availability, LiveObject, UNBOUND};
 
-/// Replaces the actor's hash where only another value, not removal, makes the controller roll the pods.
-pub const UNBOUND: &str = "unbound";
-/// How long a controller that manages workloads may take to start a rollout.
-const BEGUN: Duration = Duration::from_secs(30);
-/// A rollout that has not started after this long is no longer expected.
-const GIVEN_UP: Duration = Duration::from_mins(10);
-const SOON: Duration = Duration::from_secs(2);
-const LATER: Duration = Duration::from_secs(10);
+/// How long the controller of an owner, such as an operator, may take to start a rollout.
+const OWNER_START_DELAY: Duration = Duration::from_secs(30);
+/// A rollout that has not started by then is no longer expected.
+const ROLLOUT_START_LIMIT: Duration = Duration::from_mins(10);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Inputs to [`decide`].
 #[derive(Clone, Debug)]
@@ -29,172 +26,184 @@ pub struct UnbindFacts<'a> {
     pub skip: bool,
     /// Pods with the actor's sidecar that are not terminating.
     pub pods: &'a [OutdatedPod],
-    /// Such a pod is terminating.
-    pub going: bool,
-    /// The queue has scaled the target to zero; it is woken after unbinding (SO-6).
-    pub asleep: bool,
+    /// A pod with the sidecar is terminating.
+    pub has_terminating: bool,
+    /// The queue has scaled the target to zero; it is scaled up after unbinding (SO-6).
+    pub scaled_to_zero: bool,
     pub availability: &'a Availability,
-    /// Pods of the target at the last eviction.
+    /// Number of pods of the target at the last eviction.
     pub before: Option<i32>,
     /// Time of the last action, or of the actor's deletion.
     pub since: Option<Timestamp>,
     /// How long a replacement may take to become ready.
     pub limit: Option<Duration>,
     pub now: Timestamp,
-    /// How the target's pods are replaced; `None`: the actor has no target any more.
+    /// How the target's pods are replaced; `None` if the actor has no target any more.
     pub roll: Option<&'a Roll>,
     /// The objects that may carry our annotation, and the workloads that it rolls.
-    pub live: &'a [Live],
-    /// Why the target's pods are unknown, and whether we wrote to the target while they were known.
+    pub live: &'a [LiveObject],
+    /// Why the target's pods are unknown, and whether we wrote to the target before.
     pub unresolved: Option<(&'a str, bool)>,
-    /// Time since our annotation was given up; `None`: it was not.
-    pub released: Option<Duration>,
+    /// Time since we released our annotation; `None` if we have not.
+    pub since_release: Option<Duration>,
 }
 
 /// The next step of unbinding.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Unbind {
-    /// No pod has the sidecar, or none has to lose it.
+pub enum UnbindStep {
+    /// No pod has the sidecar, or cleanup is not needed.
     Done,
-    /// The watches have not shown the target's pods yet.
+    /// The target's pods have not been observed yet.
     Unknown,
     /// Pods are being replaced.
     Wait(Duration),
     /// Blocked for this reason until a user or another controller acts.
     Blocked(String, Duration),
-    /// No further pod is replaced until the others exist and are ready.
+    /// No other pod is replaced until all exist and are ready.
     Stalled(String, Duration),
-    /// Remove what we wrote: the spec is then as before the binding, and its controller replaces the pods.
+    /// Release what we wrote: that restores the spec, and the target's controller replaces the pods.
     Release,
-    /// Write another value: here, removing the annotation would not trigger a rollout.
-    Change,
-    /// Evict this pod: nothing of ours is left whose removal would trigger a rollout.
+    /// Write another value, because removing the annotation would not trigger a rollout.
+    ChangeValue,
+    /// Evict this pod: no field of ours is left whose removal would trigger a rollout.
     Evict(OutdatedPod),
 }
 
-/// What a step of unbinding needs.
+/// Inputs to the execution of an [`UnbindStep`].
 #[derive(Debug, Default)]
 pub struct UnbindInputs {
-    /// Objects that carry our annotation, but are not known to belong to the target any more.
-    pub left: Vec<ObjectRef>,
-    /// The workload whose pod template has our part.
+    /// Objects that carry our annotation, but may no longer belong to the target.
+    pub stale_objects: Vec<ObjectRef>,
+    /// The workload whose pod template has our fields.
     pub template: Option<ObjectRef>,
-    /// Where our annotations are given up or changed.
+    /// Where to release or change our annotations.
     pub annotations: Option<Roll>,
     /// Workloads with our annotation that names the binding actor.
-    pub marked: Vec<ObjectRef>,
-    /// An earlier reconcile has already announced what blocks it.
+    pub actor_annotated: Vec<ObjectRef>,
+    /// An earlier reconcile has announced what blocks unbinding.
     pub announced: bool,
 }
 
 impl UnbindInputs {
-    pub fn new(observed: &Observed, step: &Unbind) -> Self {
+    pub fn new(observed: &Observed, step: &UnbindStep) -> Self {
         let binding = observed.binding.as_ref();
-        let Some(seen) = binding.and_then(|it| it.unbinding.as_ref()) else {
+        let Some(unbinding) = binding.and_then(|it| it.unbinding.as_ref()) else {
             return Self::default();
         };
-        let writes = matches!(step, Unbind::Release | Unbind::Change);
-        let objects = |is: fn(&Live) -> bool| {
-            let all = seen.live.iter().filter(move |it| is(it));
+        let writes = matches!(step, UnbindStep::Release | UnbindStep::ChangeValue);
+        let objects = |is: fn(&LiveObject) -> bool| {
+            let all = unbinding.live.iter().filter(move |it| is(it));
             all.map(|it| it.object.clone())
         };
-        let template = objects(|it| it.templated)
+        let template = objects(|it| it.in_template)
             .next()
-            .filter(|_| *step == Unbind::Release);
-        let annotated = seen.live.iter().any(|it| it.value.is_some() || it.claimed);
-        let roll = seen.roll.clone().filter(|_| writes);
+            .filter(|_| *step == UnbindStep::Release);
+        let annotated = unbinding
+            .live
+            .iter()
+            .any(|it| it.roll_value.is_some() || it.handed_off);
+        let roll = unbinding.roll.clone().filter(|_| writes);
         Self {
-            left: seen.left.iter().filter(|_| writes).cloned().collect(),
+            stale_objects: unbinding
+                .stale_objects
+                .iter()
+                .filter(|_| writes)
+                .cloned()
+                .collect(),
             annotations: roll.filter(|_| template.is_none() || annotated),
             template,
-            marked: objects(|it| it.marked).collect(),
+            actor_annotated: objects(|it| it.names_actor).collect(),
             announced: is_announced(observed, Reason::UnbindBlocked),
         }
     }
 }
 
 /// Decides the next step for an actor that is being deleted.
-pub fn decide(facts: &UnbindFacts<'_>) -> Unbind {
+pub fn decide(facts: &UnbindFacts<'_>) -> UnbindStep {
     if facts.skip {
-        return Unbind::Done;
+        return UnbindStep::Done;
     }
     if let Some((why, written)) = facts.unresolved {
-        let annotated = facts.live.iter().any(|it| it.value.is_some());
-        return match (facts.pods.is_empty(), facts.going) {
-            _ if annotated && facts.released.is_none() => Unbind::Release,
-            (true, false) if !written => Unbind::Done,
-            (true, true) => Unbind::Wait(SOON),
-            _ => Unbind::Blocked(why.to_owned(), LATER),
+        let annotated = facts.live.iter().any(|it| it.roll_value.is_some());
+        return match (facts.pods.is_empty(), facts.has_terminating) {
+            _ if annotated && facts.since_release.is_none() => UnbindStep::Release,
+            (true, false) if !written => UnbindStep::Done,
+            (true, true) => UnbindStep::Wait(PROGRESS_INTERVAL),
+            _ => UnbindStep::Blocked(why.to_owned(), RECHECK_INTERVAL),
         };
     }
     let rolls_by_change =
         matches!(facts.roll, Some(Roll::Annotate(_, path)) if path.first() == Some(&"spec"));
-    // A value that remains after we gave it up belongs to another field manager.
-    let given_up = facts
-        .released
-        .is_some_and(|it| !rolls_by_change || it > GIVEN_UP);
-    let has_ours = |it: &Live| it.value.is_some() || it.templated || it.claimed;
-    let annotated = !given_up && facts.live.iter().any(has_ours);
-    let begins = facts.released.is_some_and(|it| it < BEGUN)
+    // A value that remains after our release belongs to another field manager.
+    let released = facts
+        .since_release
+        .is_some_and(|it| !rolls_by_change || it > ROLLOUT_START_LIMIT);
+    let has_ours = |it: &LiveObject| it.roll_value.is_some() || it.in_template || it.handed_off;
+    let annotated = !released && facts.live.iter().any(has_ours);
+    let is_starting = facts.since_release.is_some_and(|it| it < OWNER_START_DELAY)
         && matches!(facts.roll, Some(Roll::Annotate(..)));
-    if facts.pods.is_empty() && !facts.going {
+    if facts.pods.is_empty() && !facts.has_terminating {
         return match () {
-            () if annotated => Unbind::Release,
+            () if annotated => UnbindStep::Release,
             // A pod started before the owner has updated its template would be replaced at once.
-            () if facts.asleep && begins => Unbind::Wait(SOON),
-            () => Unbind::Done,
+            () if facts.scaled_to_zero && is_starting => UnbindStep::Wait(PROGRESS_INTERVAL),
+            () => UnbindStep::Done,
         };
     }
     if let Some(paused) = facts.live.iter().find(|it| it.paused) {
         let text = format!(
-            "{}: spec.paused is true, so its pods keep the sidecar; resume it, or annotate the actor asya.sh/skip-unbind: \"true\"",
+            "{}: spec.paused is true, so its pods keep the sidecar; resume the rollout, or annotate the actor with \
+             asya.sh/skip-unbind: \"true\"",
             paused.object
         );
-        return Unbind::Blocked(text, LATER);
+        return UnbindStep::Blocked(text, RECHECK_INTERVAL);
     }
     let is_changed = facts
         .live
         .iter()
-        .any(|it| it.value.as_deref() == Some(UNBOUND));
+        .any(|it| it.roll_value.as_deref() == Some(UNBOUND));
     if annotated && rolls_by_change && !is_changed {
-        return Unbind::Change;
+        return UnbindStep::ChangeValue;
     }
     if annotated && !rolls_by_change {
-        return Unbind::Release;
+        return UnbindStep::Release;
     }
-    if begins || facts.going || facts.availability.going {
-        return Unbind::Wait(SOON);
+    if is_starting || facts.has_terminating || facts.availability.has_terminating {
+        return UnbindStep::Wait(PROGRESS_INTERVAL);
     }
     one_by_one(facts)
 }
 
-/// A pod without the sidecar is what would run without us, so a pod that cannot serve anyway is evicted at once. A
-/// serving pod is evicted only while all others serve (SAFE-11).
-fn one_by_one(facts: &UnbindFacts<'_>) -> Unbind {
+/// Evicts an unready pod at once: its replacement, without the sidecar, cannot be worse. Evicts a ready pod only while
+/// all others are ready (SAFE-11).
+fn one_by_one(facts: &UnbindFacts<'_>) -> UnbindStep {
     let evicting = evict::EvictionFacts {
         candidates: facts.pods,
         availability: facts.availability,
-        present: facts.availability.present,
-        before: facts.before,
-        since: facts.since,
+        active: facts.availability.active,
+        pods_before: facts.before,
+        requested_at: facts.since,
         limit: facts.limit,
         now: facts.now,
     };
-    let rolls = facts.live.iter().any(|it| it.rolling);
-    let next = match evicting.obstacle() {
-        Some(obstacle) if obstacle.is_overdue && evicting.unready_candidate().is_none() => {
+    let is_rolling = facts.live.iter().any(|it| it.rolling);
+    let next = match evicting.blocker() {
+        Some(blocker) if blocker.is_overdue && evicting.unready_candidate().is_none() => {
             let text = format!(
-                "{} for {}, so no further pod is replaced; see the Events of the pod and of its controller; it goes on by itself once every pod is ready",
-                obstacle.text,
+                "{} for {}, so no more pods are replaced; check the Events of the pod and of its controller; it \
+                 continues once every pod is ready",
+                blocker.text,
                 evicting.limit_text()
             );
-            return Unbind::Stalled(text, LATER);
+            return UnbindStep::Stalled(text, RECHECK_INTERVAL);
         }
         Some(_) => evicting.unready_candidate(),
-        None => evicting.next(),
+        None => evicting.next_candidate(),
     };
-    let next = next.filter(|_| !rolls);
-    next.map_or(Unbind::Wait(SOON), |pod| Unbind::Evict(pod.clone()))
+    let next = next.filter(|_| !is_rolling);
+    next.map_or(UnbindStep::Wait(PROGRESS_INTERVAL), |pod| {
+        UnbindStep::Evict(pod.clone())
+    })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Plans the workload of a standalone actor, and the next step after the API server has refused one.
+//! Plans the workload of a standalone actor, and the next step after the API server rejected one.
 
 use asya_shared::api::InventoryEntry;
 use asya_shared::inject::Replicas;
@@ -8,15 +8,16 @@ use super::{is_unchanged, not_owned, recorded};
 use crate::cluster::workload::SELECTOR;
 use crate::fault::{Fault, Reason, Requeue, StepError};
 use crate::reconcile::desired::Standalone;
-use crate::reconcile::model::child::{Child, unseen};
+use crate::reconcile::model::child::{Child, ChildOwnership, unwatched_poll_interval};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::plan::steps::WorkloadStep;
-use crate::record::{ActorRecord, WorkloadRecord};
+use crate::record::WorkloadRecord;
 
-/// What a found workload is compared with.
+/// The desired state that an existing workload is compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkloadFacts<'a> {
-    pub actor: &'a ActorRecord,
+    /// Decides whether the object under the workload's name is the actor's.
+    pub ownership: &'a ChildOwnership,
     pub own: &'a Standalone,
     /// The workload as last applied, from status.
     pub applied: Option<&'a InventoryEntry>,
@@ -30,7 +31,7 @@ pub(super) fn plan_workload(observed: &Observed) -> WorkloadStep {
         return WorkloadStep::Refuse(not_owned("ServiceAccount", &account.metadata));
     }
     WorkloadFacts {
-        actor: &observed.actor,
+        ownership: &observed.ownership,
         own,
         applied: recorded_workload(observed),
     }
@@ -44,33 +45,68 @@ pub(super) fn recorded_workload(observed: &Observed) -> Option<&InventoryEntry> 
 }
 
 impl WorkloadFacts<'_> {
-    /// Plans the step for the object found under the workload's name.
-    fn step(&self, found: &Child<WorkloadRecord>) -> WorkloadStep {
-        match found {
+    /// Plans the step for the object that has the workload's name.
+    fn step(&self, existing: &Child<WorkloadRecord>) -> WorkloadStep {
+        match existing {
             Child::Absent => WorkloadStep::Create,
             Child::Foreign(workload) => {
                 WorkloadStep::Refuse(not_owned(workload.kind.name(), &workload.metadata))
             }
-            // Its deletion triggers a reconcile, which recreates it.
+            // The end of its deletion triggers a reconcile, which recreates it.
             Child::Ours(workload) if workload.metadata.deleting => WorkloadStep::Keep,
-            Child::Ours(workload) if self.is_as_wanted(workload) => WorkloadStep::Keep,
+            Child::Ours(workload) if self.is_as_desired(workload) => WorkloadStep::Keep,
             Child::Ours(workload) => self.update(workload),
         }
     }
 
-    /// The step after a rejected creation, for the object that has the name and that no watch has shown yet.
+    /// Plans the step after a rejected creation, for the `existing` object, which is not in the cache yet.
     ///
     /// # Errors
-    /// `rejection` if the name is free after all, or the fault of a foreign object.
+    /// `rejection` if the object does not exist after all, or a fault if it is foreign.
     pub fn after_rejected_creation(
         &self,
-        found: &Child<WorkloadRecord>,
+        existing: &Child<WorkloadRecord>,
         rejection: StepError,
     ) -> Result<WorkloadStep, StepError> {
-        match self.step(found) {
+        match self.step(existing) {
             WorkloadStep::Create => Err(rejection),
             WorkloadStep::Refuse(fault) => Err(fault.into()),
             step @ (WorkloadStep::Keep | WorkloadStep::Update { .. }) => Ok(step),
+        }
+    }
+
+    /// Decides from the immutable `fields` in which the workload differs from the desired one. The fault of a deletion
+    /// is reported until the old workload is gone.
+    pub fn after_invalid_update(&self, workload: &WorkloadRecord, fields: &[String]) -> Recreation {
+        if fields.is_empty() {
+            return Recreation::NotNeeded;
+        }
+        let problem = format!(
+            "{} {} cannot be changed in {}",
+            workload.kind.name(),
+            workload.metadata.key,
+            fields.join(", ")
+        );
+        let selects_others = fields.iter().any(|field| field == SELECTOR);
+        if !self.ownership.actor.annotations.allow_recreate {
+            let effect = if selects_others {
+                "deletes it with its pods"
+            } else {
+                "deletes it and leaves its pods running"
+            };
+            let hint = format!(
+                "annotation {}: \"true\" on the actor {effect} and recreates it",
+                annotation::ALLOW_RECREATE
+            );
+            let text = format!("{problem}; {hint}");
+            return Recreation::NotAllowed(fault(text, Requeue::SlowBackoff));
+        }
+        let retry = unwatched_poll_interval(workload).map_or(Requeue::AwaitChange, Requeue::After);
+        let fault = fault(format!("{problem}; it is being recreated"), retry);
+        if selects_others {
+            Recreation::WithPods(fault)
+        } else {
+            Recreation::LeavingPods(fault)
         }
     }
 
@@ -88,15 +124,15 @@ impl WorkloadFacts<'_> {
         matches!(self.own.workload.replicas, Replicas::Enforced(_))
     }
 
-    /// Fields are reclaimed only on request, and once for each workload (FW-22).
+    /// Fields are reclaimed only on request, and once per workload (FW-22).
     fn reclaims(&self, workload: &WorkloadRecord) -> bool {
-        self.actor.annotations.reclaim_fields && workload.reclaimable
+        self.ownership.actor.annotations.reclaim_fields && workload.reclaimable
     }
 
     /// Whether the workload is as last applied. `spec.replicas` may have a field manager of its own, so its ownership
     /// is checked separately.
-    fn is_as_wanted(&self, workload: &WorkloadRecord) -> bool {
-        let hash = &self.own.workload.kept.hash;
+    fn is_as_desired(&self, workload: &WorkloadRecord) -> bool {
+        let hash = &self.own.workload.applied.hash;
         (workload.owns_replicas || !self.enforces_replicas())
             && !self.reclaims(workload)
             && self
@@ -105,56 +141,17 @@ impl WorkloadFacts<'_> {
     }
 }
 
-/// What becomes of a workload whose update the API server refused as invalid (FW-22).
+/// What to do about a workload whose update the API server rejected as invalid (FW-22).
 #[derive(Debug, PartialEq)]
 pub enum Recreation {
-    /// No immutable field differs: report the refusal.
-    NotCause,
-    /// The actor does not allow a recreation.
+    /// No immutable field differs: report the rejection.
+    NotNeeded,
+    /// The actor does not allow it.
     NotAllowed(Fault),
     /// Delete it, and its pods in the background: the new workload would not select them.
     WithPods(Fault),
-    /// Delete it, and leave its pods at work until the new workload adopts them.
+    /// Delete it, and keep its pods running until the new workload adopts them.
     LeavingPods(Fault),
-}
-
-/// Decides from the immutable `fields` in which the workload differs from the desired one. The fault of a deletion is
-/// reported until the old workload is gone.
-pub fn after_invalid_update(
-    actor: &ActorRecord,
-    workload: &WorkloadRecord,
-    fields: &[String],
-) -> Recreation {
-    if fields.is_empty() {
-        return Recreation::NotCause;
-    }
-    let what = format!(
-        "{} {} cannot be changed in {}",
-        workload.kind.name(),
-        workload.metadata.key,
-        fields.join(", ")
-    );
-    let selects_others = fields.iter().any(|field| field == SELECTOR);
-    if !actor.annotations.allow_recreate {
-        let its_pods = if selects_others {
-            "deletes it with its pods"
-        } else {
-            "deletes it, leaves its pods at work"
-        };
-        let hint = format!(
-            "annotation {}: \"true\" on the actor {its_pods} and makes it anew",
-            annotation::ALLOW_RECREATE
-        );
-        let text = format!("{what}; {hint}");
-        return Recreation::NotAllowed(fault(text, Requeue::SlowBackoff));
-    }
-    let again = unseen(workload).map_or(Requeue::AwaitChange, Requeue::After);
-    let fault = fault(format!("{what}; it is being made anew"), again);
-    if selects_others {
-        Recreation::WithPods(fault)
-    } else {
-        Recreation::LeavingPods(fault)
-    }
 }
 
 fn fault(message: String, retry: Requeue) -> Fault {

@@ -6,27 +6,28 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use serde_json::json;
 
-use super::{LeftAlone, StateFacts, StateVerdict, decide};
+use super::{SkipReason, StateDecision, StateFacts, decide};
 use crate::fault::{Fault, Reason};
-use crate::pods::refusals::Refusal;
+use crate::pods::creation_failures::PodCreationFailure;
 use crate::pods::summary::Pods;
 use crate::reconcile::tests::fixtures::{stateful_set, workload};
-use crate::record::{Class, HpaRecord, Problem, WorkloadRecord};
+use crate::record::{HpaRecord, Problem, ProblemClass, WorkloadRecord};
 use crate::scaling::ready::ScalingReady;
 use crate::scaling::tests::fixtures::hpa;
 
-mod refusals;
+mod details;
+mod rejections;
 
-/// A row of STA-4: the inputs and the expected verdict.
+/// A row of STA-4: the inputs and the expected decision.
 struct Row {
     name: &'static str,
     deleting: bool,
     refused: Option<Fault>,
     transport: Option<Fault>,
-    left_alone: Option<LeftAlone>,
+    left_alone: Option<SkipReason>,
     child: Option<Fault>,
     workload: Option<Arc<WorkloadRecord>>,
-    refusal: Option<Refusal>,
+    refusal: Option<PodCreationFailure>,
     pods: Pods,
     scaling: Option<ScalingReady>,
     hpa: Option<Arc<HpaRecord>>,
@@ -83,7 +84,11 @@ fn pods(name: &'static str, [desired, total, updated, ready]: [i32; 4]) -> Row {
 }
 
 /// The same for a `StatefulSet`, which is `rolling` if its revisions differ.
-fn of_set(name: &'static str, [desired, total, updated, ready]: [i32; 4], rolling: bool) -> Row {
+fn stateful_set_pods(
+    name: &'static str,
+    [desired, total, updated, ready]: [i32; 4],
+    rolling: bool,
+) -> Row {
     let revision = if rolling { "older" } else { "newer" };
     let object = json!({
         "metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "1", "generation": 1},
@@ -102,7 +107,7 @@ impl Row {
     }
 
     /// Marks the workload as being deleted.
-    fn going(self) -> Self {
+    fn terminating(self) -> Self {
         self.with(|row| {
             let workload = row.workload.as_mut().map(Arc::make_mut);
             workload.unwrap().metadata.deleting = true;
@@ -121,7 +126,7 @@ impl Row {
         self.with(|row| row.child = Some(Fault::until_change(reason, "text")))
     }
 
-    fn failing(self, class: Class) -> Self {
+    fn failing(self, class: ProblemClass) -> Self {
         let problem = Problem {
             class,
             container: Some("c".into()),
@@ -137,7 +142,7 @@ impl Row {
                 ready,
                 reason: Reason::ScaledObjectReady,
                 message: String::new(),
-                again: None,
+                recheck_at: None,
             });
         })
     }
@@ -151,11 +156,11 @@ impl Row {
     }
 
     fn old(self, pods: i32) -> Self {
-        self.with(|row| row.pods.old = pods)
+        self.with(|row| row.pods.outdated = pods)
     }
 
-    fn leaving(self, pods: i32) -> Self {
-        self.with(|row| row.pods.leaving = pods)
+    fn terminating_pods(self, pods: i32) -> Self {
+        self.with(|row| row.pods.terminating = pods)
     }
 
     fn was(self, state: Option<State>, desired: i32) -> Self {
@@ -174,15 +179,15 @@ impl Row {
         self.with(|row| (row.state, row.condition) = (state, Some((ready, reason))))
     }
 
-    fn decide(&self) -> StateVerdict {
+    fn decide(&self) -> StateDecision {
         decide(&StateFacts {
             deleting: self.deleting,
-            refused: self.refused.as_ref(),
-            transport: self.transport.as_ref().map(|fault| &*fault.message),
-            left_alone: self.left_alone,
-            child: self.child.as_ref(),
+            spec_fault: self.refused.as_ref(),
+            transport_fault: self.transport.as_ref().map(|fault| &*fault.message),
+            skip_reason: self.left_alone,
+            workload_fault: self.child.as_ref(),
             workload: self.workload.as_deref(),
-            refusal: self.refusal.as_ref(),
+            creation_failure: self.refusal.as_ref(),
             pods: &self.pods,
             scaling: self.scaling.as_ref(),
             hpa: self.hpa.as_deref(),
@@ -208,9 +213,9 @@ fn first_matching_row_decides() {
         .chain(changes())
         .chain(scaled())
     {
-        let verdict = row.decide();
-        assert_eq!(verdict.state, row.state, "{}", row.name);
-        let condition = verdict.workload.map(|ready| (ready.ready, ready.reason));
+        let decision = row.decide();
+        assert_eq!(decision.state, row.state, "{}", row.name);
+        let condition = decision.workload.map(|ready| (ready.ready, ready.reason));
         assert_eq!(condition, row.condition, "{}", row.name);
     }
 }
@@ -227,7 +232,7 @@ fn without_workload() -> Vec<Row> {
             NO,
             R::ValidationError,
         ),
-        row("both wrong")
+        row("invalid spec and no queue")
             .refused(R::ValidationError)
             .transport(R::BrokerUnreachable)
             .is(S::WorkloadError, NO, R::ValidationError),
@@ -236,23 +241,25 @@ fn without_workload() -> Vec<Row> {
             None,
             R::TransportNotReady,
         ),
-        pods("queue lost, work goes on", well)
+        pods("queue lost, pods still ready", well)
             .transport(R::QueueMissing)
             .is(S::TransportError, YES, R::PodsReady),
-        pods("all lost", crash)
-            .failing(Class::RuntimeError)
+        pods("queue lost, pods failing", crash)
+            .failing(ProblemClass::RuntimeError)
             .transport(R::QueueMissing)
             .is(S::TransportError, NO, R::RuntimeError),
-        row("paused before there was a workload")
-            .with(|row| row.left_alone = Some(LeftAlone::Paused))
+        row("paused without a workload")
+            .with(|row| row.left_alone = Some(SkipReason::Paused))
             .is(S::Creating, NO, R::Paused),
-        row("gone, and made only once")
-            .with(|row| row.left_alone = Some(LeftAlone::Done))
+        row("workload deleted after Once completed")
+            .with(|row| row.left_alone = Some(SkipReason::OnceCompleted))
             .is(S::WorkloadError, NO, R::WorkloadMissing),
-        row("refused")
-            .child(R::ReconcileError)
-            .is(S::WorkloadError, NO, R::ReconcileError),
-        row("somebody else's")
+        row("workload rejected").child(R::ReconcileError).is(
+            S::WorkloadError,
+            NO,
+            R::ReconcileError,
+        ),
+        row("owned by another controller")
             .child(R::NotOwned)
             .is(S::WorkloadError, NO, R::NotOwned),
     ]
@@ -264,38 +271,34 @@ fn failures() -> Vec<Row> {
     use State as S;
     let none = [1, 1, 1, 0];
     vec![
-        pods("config", none)
-            .failing(Class::ConfigError)
+        pods("config error", none)
+            .failing(ProblemClass::ConfigError)
             .is(S::ConfigError, NO, R::ConfigError),
-        pods("volume", none)
-            .failing(Class::VolumeError)
+        pods("volume error", none)
+            .failing(ProblemClass::VolumeError)
             .is(S::VolumeError, NO, R::VolumeError),
-        pods("image", none).failing(Class::ImagePullError).is(
-            S::ImagePullError,
-            NO,
-            R::ImagePullError,
-        ),
-        pods("runtime", none)
-            .failing(Class::RuntimeError)
+        pods("image pull error", none)
+            .failing(ProblemClass::ImagePullError)
+            .is(S::ImagePullError, NO, R::ImagePullError),
+        pods("runtime error", none)
+            .failing(ProblemClass::RuntimeError)
             .is(S::RuntimeError, NO, R::RuntimeError),
-        pods("sidecar", none)
-            .failing(Class::SidecarError)
+        pods("sidecar error", none)
+            .failing(ProblemClass::SidecarError)
             .is(S::SidecarError, NO, R::SidecarError),
-        pods("helper", none).failing(Class::WorkloadError).is(
-            S::WorkloadError,
-            NO,
-            R::WorkloadError,
-        ),
-        pods("new ones fail, old ones work", [2, 3, 1, 2])
+        pods("other container fails", none)
+            .failing(ProblemClass::WorkloadError)
+            .is(S::WorkloadError, NO, R::WorkloadError),
+        pods("new pods fail, old pods are ready", [2, 3, 1, 2])
             .old(2)
-            .failing(Class::ImagePullError)
+            .failing(ProblemClass::ImagePullError)
             .with(|row| row.pods.current_ready = 0)
             .is(S::ImagePullError, NO, R::ImagePullError),
-        pods("no room", [2, 2, 2, 1])
-            .failing(Class::PendingResources)
+        pods("one pod is unschedulable", [2, 2, 2, 1])
+            .failing(ProblemClass::PendingResources)
             .is(S::PendingResources, NO, R::PendingResources),
-        pods("some fail", [3, 3, 3, 2])
-            .failing(Class::RuntimeError)
+        pods("one of three pods fails", [3, 3, 3, 2])
+            .failing(ProblemClass::RuntimeError)
             .is(S::Degraded, NO, R::RuntimeError),
     ]
 }
@@ -306,67 +309,77 @@ fn changes() -> Vec<Row> {
     use State as S;
     let (one, two, three) = ([1, 1, 1, 1], [2, 2, 2, 2], [3, 3, 3, 1]);
     vec![
-        pods("old ones work still", two)
+        pods("pods of the old template remain", two)
             .old(1)
             .is(S::Updating, YES, R::RollingOut),
-        pods("counts show old ones", [2, 3, 1, 2]).is(S::Updating, YES, R::RollingOut),
-        pods("no new one is counted yet", [1, 1, 0, 1]).is(S::Updating, YES, R::RollingOut),
-        pods("it goes, its pods work", two)
-            .going()
+        pods("counts include old pods", [2, 3, 1, 2]).is(S::Updating, YES, R::RollingOut),
+        pods("no updated pod counted yet", [1, 1, 0, 1]).is(S::Updating, YES, R::RollingOut),
+        pods("workload is being deleted, pods ready", two)
+            .terminating()
             .is(S::Updating, YES, R::RollingOut),
-        pods("it goes with its pods", [1, 1, 1, 0])
-            .going()
+        pods("workload is being deleted, pods not ready", [1, 1, 1, 0])
+            .terminating()
             .is(S::Updating, NO, R::Progressing),
-        of_set("the only pod stops for its successor", [1, 1, 0, 0], true)
-            .leaving(1)
-            .is(S::Updating, NO, R::Progressing),
-        of_set("its successor starts", [1, 1, 1, 0], true).is(S::Updating, NO, R::Progressing),
-        of_set("one of two is replaced", [2, 2, 1, 1], true).is(S::Updating, YES, R::RollingOut),
-        of_set("somebody deleted the only pod", [1, 1, 0, 0], false)
-            .leaving(1)
+        stateful_set_pods(
+            "the only pod terminates for its replacement",
+            [1, 1, 0, 0],
+            true,
+        )
+        .terminating_pods(1)
+        .is(S::Updating, NO, R::Progressing),
+        stateful_set_pods("replacement starts", [1, 1, 1, 0], true).is(
+            S::Updating,
+            NO,
+            R::Progressing,
+        ),
+        stateful_set_pods("one of two is replaced", [2, 2, 1, 1], true).is(
+            S::Updating,
+            YES,
+            R::RollingOut,
+        ),
+        stateful_set_pods("the only pod was deleted by a user", [1, 1, 0, 0], false)
+            .terminating_pods(1)
             .is(S::ScalingUp, NO, R::Progressing),
-        of_set("fewer are wished, two go", [1, 3, 1, 3], false)
-            .leaving(2)
+        stateful_set_pods("scaled down, two pods terminating", [1, 3, 1, 3], false)
+            .terminating_pods(2)
             .is(S::ScalingDown, YES, R::PodsReady),
         pods("rolled out, not ready", [2, 2, 2, 0])
             .was(Some(S::Updating), 2)
             .is(S::Updating, NO, R::Progressing),
-        pods("more than wished", [1, 3, 3, 3]).is(S::ScalingDown, YES, R::PodsReady),
-        pods("last ones leave", one)
-            .leaving(2)
+        pods("more pods than desired", [1, 3, 3, 3]).is(S::ScalingDown, YES, R::PodsReady),
+        pods("excess pods terminating", one)
+            .terminating_pods(2)
             .was(Some(S::Running), 3)
             .is(S::ScalingDown, YES, R::PodsReady),
-        pods("still leaving", one)
-            .leaving(2)
+        pods("still terminating", one)
+            .terminating_pods(2)
             .was(Some(S::ScalingDown), 1)
             .is(S::ScalingDown, YES, R::PodsReady),
-        pods("one replaced", one)
-            .leaving(1)
+        pods("one pod replaced", one)
+            .terminating_pods(1)
             .was(Some(S::Running), 1)
             .is(S::Running, YES, R::PodsReady),
-        pods("unready for long", [1, 1, 1, 0]).unready_for(300).is(
-            S::WorkloadError,
-            NO,
-            R::PodsNotReady,
-        ),
-        pods("one of two is", [2, 2, 2, 1])
+        pods("unready for the limit", [1, 1, 1, 0])
+            .unready_for(300)
+            .is(S::WorkloadError, NO, R::PodsNotReady),
+        pods("one of two unready beyond the limit", [2, 2, 2, 1])
             .unready_for(301)
             .is(S::Degraded, NO, R::PodsNotReady),
-        pods("not for long", [1, 1, 1, 0])
+        pods("unready within the limit", [1, 1, 1, 0])
             .unready_for(299)
             .is(S::ScalingUp, NO, R::Progressing),
-        pods("long, and slow ones are wished", [1, 1, 1, 0])
+        pods("unready within a higher limit", [1, 1, 1, 0])
             .unready_for(301)
             .with(|row| row.unready_limit = Some(Duration::from_mins(6)))
             .is(S::ScalingUp, NO, R::Progressing),
-        pods("long, and never too long", [1, 1, 1, 0])
+        pods("unready without a limit", [1, 1, 1, 0])
             .unready_for(9999)
             .with(|row| row.unready_limit = None)
             .is(S::ScalingUp, NO, R::Progressing),
-        pods("none for too long", [1, 1, 1, 0])
+        pods("no pod ready by the progress deadline", [1, 1, 1, 0])
             .progressing_for(600)
             .is(S::WorkloadError, NO, R::ProgressDeadlineExceeded),
-        pods("one, then none", [2, 2, 2, 1])
+        pods("one pod ready, no progress by the deadline", [2, 2, 2, 1])
             .progressing_for(601)
             .is(S::Degraded, NO, R::ProgressDeadlineExceeded),
         pods("rollout stuck", two).old(1).progressing_for(600).is(
@@ -374,19 +387,19 @@ fn changes() -> Vec<Row> {
             NO,
             R::ProgressDeadlineExceeded,
         ),
-        pods("at rest for long", two)
+        pods("no change in progress", two)
             .progressing_for(9999)
             .is(S::Running, YES, R::PodsReady),
-        pods("first ones start", [2, 2, 2, 0])
+        pods("first pods start", [2, 2, 2, 0])
             .was(None, 2)
             .is(S::Creating, NO, R::Progressing),
-        pods("and go on", [2, 2, 2, 1])
+        pods("first pods still starting", [2, 2, 2, 1])
             .was(Some(S::Creating), 2)
             .is(S::Creating, YES, R::Scaling),
-        pods("more start", three).is(S::ScalingUp, YES, R::Scaling),
-        row("not there yet").is(S::Creating, NO, R::Progressing),
-        pods("all is well", two).is(S::Running, YES, R::PodsReady),
-        pods("zero by hand", [0, 0, 0, 0]).is(S::Running, YES, R::ScaledToZero),
+        pods("more pods start", three).is(S::ScalingUp, YES, R::Scaling),
+        row("no workload yet").is(S::Creating, NO, R::Progressing),
+        pods("all pods ready", two).is(S::Running, YES, R::PodsReady),
+        pods("scaled to zero manually", [0, 0, 0, 0]).is(S::Running, YES, R::ScaledToZero),
     ]
 }
 
@@ -397,84 +410,59 @@ fn scaled() -> Vec<Row> {
     let two = [2, 2, 2, 2];
     vec![
         pods(
-            "old pods work, and there is no place for a new one",
+            "old pods are ready, the new one is unschedulable",
             [2, 3, 1, 2],
         )
         .with(|row| row.pods.current_ready = 0)
         .old(2)
-        .failing(Class::PendingResources)
+        .failing(ProblemClass::PendingResources)
         .is(S::PendingResources, NO, R::PendingResources),
-        pods("asleep", [0, 0, 0, 0])
+        pods("scaled to zero", [0, 0, 0, 0])
             .scaled(YES)
             .is(S::Napping, YES, R::ScaledToZero),
-        pods("falls asleep, its last pod still goes", [0, 0, 0, 0])
+        pods("scaling to zero, last pod terminating", [0, 0, 0, 0])
             .scaled(YES)
             .existing(1)
-            .leaving(1)
+            .terminating_pods(1)
             .was(Some(S::Running), 1)
             .is(S::ScalingDown, YES, R::PodsReady),
-        pods("wakes", [1, 1, 1, 0])
+        pods("scaling up from zero", [1, 1, 1, 0])
             .scaled(YES)
             .was(Some(S::Napping), 0)
             .is(S::ScalingUp, NO, R::Progressing),
-        pods("asleep, and cannot wake", [0, 0, 0, 0]).scaled(NO).is(
-            S::ScalingError,
-            YES,
-            R::ScaledToZero,
-        ),
-        pods("works, and cannot be scaled", two)
+        pods("scaled to zero, scaling fails", [0, 0, 0, 0])
+            .scaled(NO)
+            .is(S::ScalingError, YES, R::ScaledToZero),
+        pods("pods ready, scaling fails", two)
             .scaled(NO)
             .is(S::ScalingError, YES, R::PodsReady),
-        pods("no pod works, which is worse", [2, 2, 2, 0])
-            .scaled(NO)
-            .failing(Class::ImagePullError)
-            .is(S::ImagePullError, NO, R::ImagePullError),
-        pods("no place for pods, which is worse", [2, 2, 2, 1])
-            .scaled(NO)
-            .failing(Class::PendingResources)
-            .is(S::PendingResources, NO, R::PendingResources),
-        pods("one of two fails, which is less", [2, 2, 2, 1])
-            .scaled(NO)
-            .failing(Class::ImagePullError)
-            .is(S::ScalingError, NO, R::ImagePullError),
-        pods("KEDA has not said", two)
+        pods(
+            "failing pods take precedence over failing scaling",
+            [2, 2, 2, 0],
+        )
+        .scaled(NO)
+        .failing(ProblemClass::ImagePullError)
+        .is(S::ImagePullError, NO, R::ImagePullError),
+        pods(
+            "unschedulable pods take precedence over failing scaling",
+            [2, 2, 2, 1],
+        )
+        .scaled(NO)
+        .failing(ProblemClass::PendingResources)
+        .is(S::PendingResources, NO, R::PendingResources),
+        pods(
+            "failing scaling takes precedence over one failing pod",
+            [2, 2, 2, 1],
+        )
+        .scaled(NO)
+        .failing(ProblemClass::ImagePullError)
+        .is(S::ScalingError, NO, R::ImagePullError),
+        pods("KEDA has not reported yet", two)
             .scaled(None)
             .is(S::Running, YES, R::PodsReady),
-        pods("the HPA asks for more than the workload was told", two)
+        pods("the HPA desires more than the workload's replicas", two)
             .scaled(YES)
             .hpa(3)
             .is(S::ScalingUp, YES, R::Scaling),
     ]
-}
-
-/// STA-3
-#[test]
-fn message_of_a_failure_names_container_reason_and_pod() {
-    let verdict = pods("", [1, 1, 1, 0])
-        .failing(Class::ImagePullError)
-        .decide();
-    assert_eq!(
-        verdict.workload.unwrap().message,
-        "Container c: Why (pod pod-1)"
-    );
-}
-
-/// STA-6
-#[test]
-fn next_check_is_exactly_when_an_unready_pod_exceeds_its_limit() {
-    let verdict = pods("", [1, 1, 1, 0]).unready_for(299).decide();
-    assert_eq!(verdict.again, Some(now() + SignedDuration::from_secs(1)));
-    let verdict = pods("", [2, 2, 2, 1]).progressing_for(590).decide();
-    assert_eq!(verdict.again, Some(now() + SignedDuration::from_secs(10)));
-    assert_eq!(pods("", [1, 1, 1, 1]).decide().again, None);
-}
-
-/// WRK-5
-#[test]
-fn counts_of_an_older_generation_are_not_a_rollout() {
-    let mut row = pods("", [3, 3, 1, 1]);
-    if let Some(workload) = &mut row.workload {
-        Arc::make_mut(workload).generation = 2;
-    }
-    assert_eq!(row.decide().state, State::ScalingUp);
 }

@@ -16,33 +16,31 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use state::BindingStateFacts;
 
-use super::parts::{
-    Report, messages, progress_limit, ready_generation, summarize_conditions, unready_limit,
-};
+use super::common::{Report, messages, ready_generation, summarize_conditions, unready_limit};
 use super::{inventory, queue, scaling, transport};
 use crate::fault::{Fault, Reason, Requeue};
 use crate::pods::summary::Pods;
-use crate::reconcile::injection::Known;
-use crate::reconcile::model::binding::{BindingSeen, Resolved};
-use crate::reconcile::model::bound_pods::{BoundPods, Counted, actor_part};
+use crate::reconcile::injection::InjectionFacts;
+use crate::reconcile::model::binding::{ObservedBinding, Resolved};
+use crate::reconcile::model::bound_pods::{BoundPods, TargetPodCounts, actor_hash};
 use crate::reconcile::model::condition_types::{INJECTED, TARGET_RESOLVED};
 use crate::reconcile::model::condition_types::{SCALING_READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{By, Ensured, Rolled};
-use crate::reconcile::plan::roll::bare_in_a_row;
-use crate::reconcile::plan::unbind::UNBOUND;
+use crate::reconcile::model::outcome::{LiveOutcome, ReplacementMethod, RolloutOutcome};
+use crate::reconcile::model::rollout::{UNBOUND, consecutive_uninjected};
+use crate::reconcile::model::status_time::to_the_second;
 use crate::record::PodRecord;
 use crate::scaling::replicas::{LastScale, last_scale};
 
-/// Requeue interval for a target to be scaled up, in case no watch reports that its owner has done its part.
-const ASLEEP: Duration = Duration::from_secs(5);
+/// Requeue interval for a target to be scaled up, in case no watch reports that its owner has acted.
+const SCALE_UP_RECHECK: Duration = Duration::from_secs(5);
 
 /// The dry-run state that the webhook and the next reconcile read (SAFE-1).
 fn injection(
     observed: &Observed,
-    seen: &BindingSeen,
-    ensured: &Ensured,
-    (counted, since): (Option<&Counted>, Option<&Time>),
+    binding: &ObservedBinding,
+    live_outcome: &LiveOutcome,
+    (counted, since): (Option<&TargetPodCounts>, Option<&Time>),
     now: Timestamp,
 ) -> Option<InjectionStatus> {
     let before = observed.previous.injection.as_ref();
@@ -52,95 +50,110 @@ fn injection(
     let Some(hash) = bound.and_then(|bound| bound.injected_hash.as_deref()) else {
         return before.cloned();
     };
-    let known = Known {
+    let facts = InjectionFacts {
         before,
         hash,
         generation: observed.actor.generation,
-        limits: seen.limits.as_ref(),
+        limits: binding.limits.as_ref(),
         injected: counted.is_some_and(|it| it.current > 0),
         admitted: counted.is_some_and(|it| it.admitted > 0),
     };
     let binds = since.is_some() && observed.previous.bound_since.is_none();
-    known.after(&ensured.probe.outcome, binds, now)
+    facts.status_after(&live_outcome.probe.outcome, binds, now)
 }
 
 /// Builds the status of a live binding.
 pub(super) fn report(
     observed: &Observed,
-    seen: &BindingSeen,
-    ensured: &Ensured,
+    binding: &ObservedBinding,
+    live_outcome: &LiveOutcome,
     now: Timestamp,
 ) -> Report {
-    let bound_since = bound_since(observed, seen, ensured, now);
-    let pods = pods(observed, seen, bound_since.as_ref(), now);
+    let bound_since = bound_since(observed, binding, live_outcome, now);
+    let pods = pods(observed, binding, bound_since.as_ref(), now);
     let counted = pods.counted.as_ref();
     let injection = injection(
         observed,
-        seen,
-        ensured,
+        binding,
+        live_outcome,
         (counted, bound_since.as_ref()),
         now,
     );
     let known = (counted, injection.as_ref());
-    let injected = conditions::injected(observed, seen, ensured, known, bound_since.is_some());
-    let hpa = scaling::hpa(observed, ensured);
-    let scaling = scaling::judge(observed, ensured, hpa, (&pods.scale, now));
-    let faults = faults(observed, seen, ensured);
-    let verdict = state::decide(&BindingStateFacts {
-        refused: faults.refused,
-        transport: transport::wrong(observed, ensured, faults.transport),
-        target: faults.target,
+    let injected = conditions::injected(
+        observed,
+        binding,
+        live_outcome,
+        known,
+        bound_since.is_some(),
+    );
+    let hpa = scaling::hpa(observed, live_outcome);
+    let scaling = scaling::scaling_condition(observed, live_outcome, hpa, (&pods.scale, now));
+    let faults = faults(observed, binding, live_outcome);
+    let decision = state::decide(&BindingStateFacts {
+        spec_fault: faults.refused,
+        transport_fault: transport::unusable_reason(observed, live_outcome, faults.transport),
+        target_fault: faults.target,
         pods: pods.health(),
         injected: injected.as_ref(),
         scaling: scaling.as_ref(),
-        desired: pods.asked_for,
+        desired: pods.desired_by_target,
         previous: &observed.previous,
         generation: observed.actor.generation,
         unready_limit: unready_limit(observed),
-        progress_limit: progress_limit(observed),
+        progress_limit: observed.progress_limit(),
         now,
     });
-    let mut status = status(observed, seen, pods);
-    tell_scaling(&mut status, observed, ensured);
-    status.inventory = inventory::inventory(observed, ensured);
-    (status.queued_messages, status.processing_messages) = messages(observed, ensured);
+    let mut status = status(observed, binding, pods);
+    set_scaling_fields(&mut status, observed, live_outcome);
+    status.inventory = inventory::inventory(observed, live_outcome);
+    (status.queued_messages, status.processing_messages) = messages(observed, live_outcome);
     // The webhook and the next reconcile read it from the status.
-    let begins = bound_since.is_some() && observed.previous.bound_since.is_none();
+    let newly_bound = bound_since.is_some() && observed.previous.bound_since.is_none();
     // The next dry run, the rollout and the scaling wait for these.
-    let told = |it: Option<&InjectionStatus>| it.map(|it| (it.limits.clone(), it.proved.clone()));
-    let told_more = told(injection.as_ref()) != told(observed.previous.injection.as_ref());
+    let status_inputs =
+        |it: Option<&InjectionStatus>| it.map(|it| (it.limits.clone(), it.proved.clone()));
+    let inputs_changed =
+        status_inputs(injection.as_ref()) != status_inputs(observed.previous.injection.as_ref());
     status.bound_since = bound_since;
     status.injection = injection;
-    status.rollout = rollout(observed, ensured, now);
-    status.roll_annotations = annotated::annotated(observed, ensured);
-    conflicts::tell(&mut status, observed, ensured, now);
-    status.progressing_since = verdict.progressing_since.map(Time);
-    let queues = queue::tell(observed, ensured, &mut status);
-    let again = verdict
-        .again
+    status.rollout = rollout(observed, live_outcome, now);
+    status.roll_annotations = annotated::annotated(observed, live_outcome);
+    conflicts::set_conflicts(&mut status, observed, live_outcome, now);
+    status.progressing_since = decision.progressing_since.map(Time);
+    let queues = queue::set_queues(observed, live_outcome, &mut status);
+    let recheck = decision
+        .recheck_at
         .and_then(|at| at.duration_since(now).try_into().ok());
-    let of_scaling = scaling::again(observed, ensured, scaling.as_ref(), &status, now);
+    let scaling_requeues =
+        scaling::requeues(observed, live_outcome, scaling.as_ref(), &status, now);
     let retry = faults
         .retries()
-        .chain(again.map(Requeue::After))
-        .chain(of_scaling)
-        .chain(ensured.queue.retry())
-        .chain(of_rollout(&ensured.rolled))
-        .chain(conflicts::again(ensured))
-        .chain((begins || told_more).then_some(Requeue::Now))
-        .chain(ensured.probe.again.map(Requeue::After))
-        .chain(ensured.asleep.then_some(Requeue::After(ASLEEP)))
+        .chain(recheck.map(Requeue::After))
+        .chain(scaling_requeues)
+        .chain(live_outcome.queue.retry())
+        .chain(rollout_requeue(&live_outcome.rollout))
+        .chain(conflicts::requeues(live_outcome))
+        .chain((newly_bound || inputs_changed).then_some(Requeue::Now))
+        .chain(live_outcome.probe.next_probe_in.map(Requeue::After))
+        .chain(
+            live_outcome
+                .awaits_scale_up
+                .then_some(Requeue::After(SCALE_UP_RECHECK)),
+        )
         .chain(queues.retry)
         .fold(Requeue::AwaitChange, Requeue::sooner);
-    status.status = Some(verdict.state);
-    status.conditions = conditions::all(
+    status.status = Some(decision.state);
+    status.conditions = conditions::build(
         observed,
-        seen,
-        ensured,
+        binding,
+        live_outcome,
         (
             faults.transport,
             faults.refused,
-            verdict.stuck.map(|limit| conditions::stuck(&status, limit)),
+            decision
+                .exceeded_limit
+                .map(|limit| conditions::progress_message(&status, limit)),
         ),
         (injected, scaling),
         conflicts::message(observed, &status.conflicts),
@@ -148,17 +161,17 @@ pub(super) fn report(
     );
     status.ready_generation = ready_generation(observed, &status);
     summarize(&mut status);
-    let mut notes = queues.notes;
-    notes.extend(conflicts::notes(observed, &status.conflicts));
-    notes.extend(conditions::note(observed, seen));
+    let mut events = queues.events;
+    events.extend(conflicts::conflict_events(observed, &status.conflicts));
+    events.extend(conditions::unenforced_event(observed, binding));
     Report {
         status,
         retry,
-        notes,
+        events,
     }
 }
 
-/// What keeps a binding from the wanted state.
+/// What keeps a binding from its desired state.
 struct Faults<'a> {
     transport: Option<&'a Fault>,
     /// An invalid spec, or a failed write.
@@ -174,64 +187,79 @@ impl Faults<'_> {
     }
 }
 
-fn faults<'a>(observed: &'a Observed, seen: &'a BindingSeen, ensured: &'a Ensured) -> Faults<'a> {
-    let (transport, spec) = transport::faults(observed, ensured);
-    let target = seen.target.as_ref().and_then(|it| it.as_ref().err());
-    let written = ensured.fault.as_ref();
+fn faults<'a>(
+    observed: &'a Observed,
+    binding: &'a ObservedBinding,
+    live_outcome: &'a LiveOutcome,
+) -> Faults<'a> {
+    let (transport, spec) = transport::faults(observed, live_outcome);
+    let target = binding.target.as_ref().and_then(|it| it.as_ref().err());
+    let write_fault = live_outcome.fault.as_ref();
     Faults {
         transport,
-        refused: spec.or(written),
+        refused: spec.or(write_fault),
         target,
-        all: [transport, spec, written, target],
+        all: [transport, spec, write_fault, target],
     }
 }
 
 /// The pods of a target, as far as they have been listed.
-struct PodsSeen {
-    counted: Option<Counted>,
+struct ObservedPods {
+    counted: Option<TargetPodCounts>,
     health: Option<Pods>,
-    /// Number of pods that the target asks for, if known.
-    asked_for: Option<i32>,
+    /// Replicas that the target specifies, if known.
+    desired_by_target: Option<i32>,
     desired: Option<i32>,
     scale: LastScale,
 }
 
-impl PodsSeen {
-    fn health(&self) -> Option<(&Counted, &Pods)> {
+impl ObservedPods {
+    fn health(&self) -> Option<(&TargetPodCounts, &Pods)> {
         self.counted.as_ref().zip(self.health.as_ref())
     }
 }
 
-fn pods(observed: &Observed, seen: &BindingSeen, since: Option<&Time>, now: Timestamp) -> PodsSeen {
-    let counted = counted(observed, seen, since);
-    let health = seen.pods.as_ref();
-    let asked_for = resolved(seen).and_then(|resolved| resolved.replicas);
+fn pods(
+    observed: &Observed,
+    binding: &ObservedBinding,
+    since: Option<&Time>,
+    now: Timestamp,
+) -> ObservedPods {
+    let counted = counted(observed, binding, since);
+    let health = binding.pods.as_ref();
+    let target_replicas = resolved(binding).and_then(|resolved| resolved.replicas);
     let desired = counted
         .as_ref()
-        .map(|counted| asked_for.unwrap_or(counted.total));
-    PodsSeen {
-        health: health.map(|pods| Pods::count(&own(observed, pods), None, now)),
+        .map(|counted| target_replicas.unwrap_or(counted.total));
+    ObservedPods {
+        health: health.map(|pods| Pods::count(&injected_pods(observed, pods), None, now)),
         scale: last_scale(&observed.previous, desired, now),
         counted,
-        asked_for,
+        desired_by_target: target_replicas,
         desired,
     }
 }
 
 /// Pods with this actor's sidecar; failures in another actor's sidecar are not its fault.
-fn own(observed: &Observed, pods: &BoundPods) -> Vec<Arc<PodRecord>> {
+fn injected_pods(observed: &Observed, pods: &BoundPods) -> Vec<Arc<PodRecord>> {
     let uid = &observed.actor.metadata.uid;
     let is_own = |pod: &&Arc<PodRecord>| pod.injection.as_ref().is_some_and(|it| it.by == *uid);
-    pods.marked.iter().filter(is_own).cloned().collect()
+    pods.labelled.iter().filter(is_own).cloned().collect()
 }
 
-fn tell_scaling(status: &mut AsyncActorStatus, observed: &Observed, ensured: &Ensured) {
-    scaling::tell(status, observed, ensured);
-    if observed.scaling.scaled_object.ours().is_some() || ensured.asleep {
+fn set_scaling_fields(
+    status: &mut AsyncActorStatus,
+    observed: &Observed,
+    live_outcome: &LiveOutcome,
+) {
+    scaling::set_fields(status, observed, live_outcome);
+    if observed.scaling.scaled_object.ours().is_some() || live_outcome.awaits_scale_up {
         // Keep the reference until the target has pods: it may have to be scaled up once the `ScaledObject` is deleted
         // (SO-6).
-        let told = &mut status.scaled_object_ref;
-        *told = told.take().or(observed.previous.scaled_object_ref.clone());
+        let reference = &mut status.scaled_object_ref;
+        *reference = reference
+            .take()
+            .or(observed.previous.scaled_object_ref.clone());
     }
 }
 
@@ -242,20 +270,20 @@ fn summarize(status: &mut AsyncActorStatus) {
     summarize_conditions(status, if scales { &all } else { &all[..3] });
 }
 
-fn resolved(seen: &BindingSeen) -> Option<&Resolved> {
-    seen.target.as_ref()?.as_deref().ok()
+fn resolved(binding: &ObservedBinding) -> Option<&Resolved> {
+    binding.target.as_ref()?.as_deref().ok()
 }
 
-/// Since when the binding is in force: set once, cleared when the binding is refused, and kept while the target is
+/// Since when the binding is effective: set once, cleared when the binding is refused, and kept while the target is
 /// unknown (BIND-3).
 fn bound_since(
     observed: &Observed,
-    seen: &BindingSeen,
-    ensured: &Ensured,
+    binding: &ObservedBinding,
+    live_outcome: &LiveOutcome,
     now: Timestamp,
 ) -> Option<Time> {
     let before = observed.previous.bound_since.clone();
-    let refused = match &seen.target {
+    let refused = match &binding.target {
         Some(Err(fault)) => matches!(
             fault.reason,
             Reason::AlreadyBound
@@ -265,30 +293,39 @@ fn bound_since(
         ),
         Some(Ok(_)) | None => false,
     };
-    let begins = ensured.bindable && seen.target.is_some();
+    let can_bind = live_outcome.bindable && binding.target.is_some();
     // Second precision, like the creation time of pods.
-    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let now = to_the_second(now);
     match before {
         _ if refused => None,
         Some(since) => Some(since),
-        None => begins.then_some(Time(now)),
+        None => can_bind.then_some(Time(now)),
     }
 }
 
-fn counted(observed: &Observed, seen: &BindingSeen, since: Option<&Time>) -> Option<Counted> {
+fn counted(
+    observed: &Observed,
+    binding: &ObservedBinding,
+    since: Option<&Time>,
+) -> Option<TargetPodCounts> {
     let hash = observed.bound()?.injected_hash.as_deref();
     let uid = &*observed.actor.metadata.uid;
-    Some(Counted::of(seen.pods.as_ref()?, uid, hash, since))
+    Some(TargetPodCounts::of(
+        binding.pods.as_ref()?,
+        uid,
+        hash,
+        since,
+    ))
 }
 
 /// The status except STATUS, conditions and queues.
-fn status(observed: &Observed, seen: &BindingSeen, pods: PodsSeen) -> AsyncActorStatus {
+fn status(observed: &Observed, binding: &ObservedBinding, pods: ObservedPods) -> AsyncActorStatus {
     let previous = &observed.previous;
     let (desired, known) = (pods.desired, pods.health());
     let mut status = AsyncActorStatus {
         mode: Some(Mode::Binding),
         observed_generation: Some(observed.actor.generation),
-        resolved_target: resolved_target(observed, seen),
+        resolved_target: resolved_target(observed, binding),
         pods: known.map_or_else(|| previous.pods.clone(), |it| Some(it.0.pods.clone())),
         ..AsyncActorStatus::default()
     };
@@ -335,9 +372,9 @@ fn status(observed: &Observed, seen: &BindingSeen, pods: PodsSeen) -> AsyncActor
     status
 }
 
-/// A lost target is dropped: a new one of its name may have other labels (BIND-41).
-fn resolved_target(observed: &Observed, seen: &BindingSeen) -> Option<ResolvedTarget> {
-    match &seen.target {
+/// Dropped once the target is lost, because a new target with its name may have other labels (BIND-41).
+fn resolved_target(observed: &Observed, binding: &ObservedBinding) -> Option<ResolvedTarget> {
+    match &binding.target {
         Some(Ok(resolved)) => Some(resolved.target.to_status(&observed.key().namespace)),
         Some(Err(_)) => None,
         None => observed.previous.resolved_target.clone(),
@@ -345,82 +382,95 @@ fn resolved_target(observed: &Observed, seen: &BindingSeen) -> Option<ResolvedTa
 }
 
 /// Requeue interval for a replacement that is not ready.
-const STALLED: Duration = Duration::from_secs(30);
+const STALLED_RECHECK: Duration = Duration::from_secs(30);
 
 /// When to requeue for pods that are being replaced.
-fn of_rollout(rolled: &Rolled) -> Option<Requeue> {
-    match rolled {
-        Rolled::Waits(_, _, retry) | Rolled::Asked(_, _, retry) => Some(*retry),
-        // Readiness of pods that have no sidecar yet is not watched.
-        Rolled::Stalled(_) => Some(Requeue::After(STALLED)),
-        // The next reconcile knows the backoff.
-        Rolled::Lost(_) => Some(Requeue::Now),
-        Rolled::Untouched | Rolled::Rest | Rolled::Proved | Rolled::Left | Rolled::Halted(_) => {
-            None
+fn rollout_requeue(outcome: &RolloutOutcome) -> Option<Requeue> {
+    match outcome {
+        RolloutOutcome::Waiting(_, _, retry) | RolloutOutcome::Requested(_, _, retry) => {
+            Some(*retry)
         }
+        // Readiness of pods that have no sidecar yet is not watched.
+        RolloutOutcome::Stalled(_) => Some(Requeue::After(STALLED_RECHECK)),
+        // The next reconcile knows the backoff.
+        RolloutOutcome::Conflict(_) => Some(Requeue::Now),
+        RolloutOutcome::NotChecked
+        | RolloutOutcome::NotNeeded
+        | RolloutOutcome::InjectionVerified
+        | RolloutOutcome::Stopped
+        | RolloutOutcome::Halted(_) => None,
     }
 }
 
-/// Records when the annotation was given up or a pod evicted, which gives the controller time to react.
-pub(super) fn released(observed: &Observed, now: Timestamp) -> RolloutStatus {
-    let seen = observed.binding.as_ref();
-    let seen = seen.and_then(|it| it.unbinding.as_ref());
-    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+/// Records when the annotation was released or a pod evicted, which gives the controller time to react.
+pub(super) fn release_status(observed: &Observed, now: Timestamp) -> RolloutStatus {
+    let binding = observed.binding.as_ref();
+    let unbinding = binding.and_then(|it| it.unbinding.as_ref());
+    let now = to_the_second(now);
     RolloutStatus {
         value: UNBOUND.to_owned(),
         since: Some(Time(now)),
-        pods: seen.map(|seen| seen.availability.present),
+        pods: unbinding.map(|it| it.availability.active),
         ..RolloutStatus::default()
     }
 }
 
 /// The rollout state that the next reconcile needs, also after a restart (ROLL-5).
-fn rollout(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Option<RolloutStatus> {
+fn rollout(
+    observed: &Observed,
+    live_outcome: &LiveOutcome,
+    now: Timestamp,
+) -> Option<RolloutStatus> {
     let before = observed.previous.rollout.clone();
-    let seen = observed.rollout();
-    let target = seen.map(|seen| seen.target.clone()).unwrap_or_default();
+    let rollout = observed.rollout();
+    let target = rollout
+        .map(|rollout| rollout.specs_hash.clone())
+        .unwrap_or_default();
     let generation = observed.actor.generation;
-    let wanted = || {
+    let roll_value = || {
         let hash = observed.bound()?.injected_hash.as_deref();
-        let at_once = observed.actor.annotations.roll_now;
-        if at_once { hash } else { actor_part(hash) }.map(str::to_owned)
+        let roll_now = observed.actor.annotations.roll_now;
+        if roll_now { hash } else { actor_hash(hash) }.map(str::to_owned)
     };
-    match &*ensured.rolled {
-        Rolled::Untouched => before,
-        Rolled::Waits(..) => before.map(|it| RolloutStatus {
+    match &*live_outcome.rollout {
+        RolloutOutcome::NotChecked => before,
+        RolloutOutcome::Waiting(..) => before.map(|it| RolloutStatus {
             stalled: false,
             ..it
         }),
-        Rolled::Stalled(_) => before.map(|it| RolloutStatus {
+        RolloutOutcome::Stalled(_) => before.map(|it| RolloutStatus {
             stalled: true,
             ..it
         }),
-        // An annotation that was taken back does not count as a try without effect (ROLL-5).
-        Rolled::Rest | Rolled::Proved | Rolled::Left | Rolled::Lost(_) => None,
-        Rolled::Halted(_) => Some(RolloutStatus {
-            value: wanted()?,
+        // A reverted annotation does not count as an attempt without effect (ROLL-5).
+        RolloutOutcome::NotNeeded
+        | RolloutOutcome::InjectionVerified
+        | RolloutOutcome::Stopped
+        | RolloutOutcome::Conflict(_) => None,
+        RolloutOutcome::Halted(_) => Some(RolloutStatus {
+            value: roll_value()?,
             halted: true,
             generation,
             target,
             ..before.unwrap_or_default()
         }),
-        Rolled::Asked(by, ..) => {
-            let value = wanted()?;
+        RolloutOutcome::Requested(method, ..) => {
+            let value = roll_value()?;
             let before = before.filter(|it| it.value == value);
             let tries = before.as_ref().map_or(0, |it| it.tries);
-            // An eviction does not count as a try of the annotation, which may still follow (SAFE-13).
-            let annotated = i32::from(*by == By::Annotation);
-            let evicted = before.filter(|_| *by == By::Eviction);
-            let at_once = observed.actor.annotations.roll_now;
-            let lacking = seen.map(|seen| seen.counted.replaceable(at_once));
-            let bare = lacking.zip(evicted);
-            let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+            // An eviction does not count as an attempt by annotation, which may still follow (SAFE-13).
+            let annotated = i32::from(*method == ReplacementMethod::Annotation);
+            let evicted = before.filter(|_| *method == ReplacementMethod::Eviction);
+            let roll_now = observed.actor.annotations.roll_now;
+            let outdated = rollout.map(|rollout| rollout.pod_counts.replaceable(roll_now));
+            let replaced = outdated.zip(evicted);
+            let now = to_the_second(now);
             Some(RolloutStatus {
                 value,
                 since: Some(Time(now)),
                 tries: tries.saturating_add(annotated),
-                pods: seen.map(|seen| seen.counted.pods.matched),
-                bare: bare.map_or(0, |(lacking, it)| bare_in_a_row(lacking, &it)),
+                pods: rollout.map(|rollout| rollout.pod_counts.pods.matched),
+                bare: replaced.map_or(0, |(outdated, it)| consecutive_uninjected(outdated, &it)),
                 halted: false,
                 stalled: false,
                 generation,

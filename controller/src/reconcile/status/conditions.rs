@@ -13,6 +13,8 @@ use crate::reconcile::model::observed::Observed;
 /// The conditions of a status under construction.
 pub(super) struct Conditions {
     pub(super) list: Vec<Condition>,
+    /// Those that the API server has. A condition may be set twice, and only the last status counts.
+    stored: Vec<Condition>,
     generation: i64,
     now: Timestamp,
 }
@@ -22,6 +24,7 @@ impl Conditions {
     pub(super) fn of(observed: &Observed, now: Timestamp) -> Self {
         Self {
             list: observed.previous.conditions.clone(),
+            stored: observed.previous.conditions.clone(),
             generation: observed.actor.generation,
             now,
         }
@@ -41,16 +44,13 @@ impl Conditions {
             Some(false) => "False",
             None => "Unknown",
         };
-        let before = self
-            .list
+        let stored = self
+            .stored
             .iter()
-            .position(|condition| condition.type_ == kind);
-        let since = before
-            .and_then(|index| self.list.get(index))
-            .filter(|condition| condition.status == status)
-            .map_or(Time(self.now), |condition| {
-                condition.last_transition_time.clone()
-            });
+            .find(|condition| condition.type_ == kind && condition.status == status);
+        let since = stored.map_or(Time(self.now), |condition| {
+            condition.last_transition_time.clone()
+        });
         let condition = Condition {
             type_: kind.to_owned(),
             status: status.to_owned(),
@@ -59,8 +59,8 @@ impl Conditions {
             observed_generation: Some(self.generation),
             last_transition_time: since,
         };
-        match before.and_then(|index| self.list.get_mut(index)) {
-            Some(slot) => *slot = condition,
+        match self.list.iter_mut().find(|it| it.type_ == kind) {
+            Some(existing) => *existing = condition,
             None => self.list.push(condition),
         }
     }
@@ -70,24 +70,24 @@ impl Conditions {
         self.list.retain(|condition| condition.type_ != kind);
     }
 
-    /// Sets `Ready`: true if all others are, else with reason and message of the first that is not. Those of `also` are
-    /// optional (STA-8).
-    pub(super) fn set_ready(&mut self, needed: &[&str], also: &[&str], paused: bool) {
+    /// Sets `Ready`: true if all others are, otherwise with the reason and message of the first that is not. `optional`
+    /// conditions count only if they exist (STA-8).
+    pub(super) fn set_ready(&mut self, needed: &[&str], optional: &[&str], paused: bool) {
         let find = |kind: &&str| self.list.iter().find(|c| c.type_ == *kind).cloned();
         let is_true = |c: &Condition| c.status == "True";
         let known = needed.iter().all(|kind| find(kind).is_some());
-        let all = needed.iter().chain(also).filter_map(find);
+        let all = needed.iter().chain(optional).filter_map(find);
         let cause = all.into_iter().find(|c| !is_true(c));
         let ready = known && cause.is_none();
         let (reason, message) = match cause {
             Some(cause) => (cause.reason, cause.message),
             None if ready => (
                 Reason::AllReady.to_string(),
-                "all that it needs is ready".to_owned(),
+                "everything it needs is ready".to_owned(),
             ),
             None => (
                 Reason::Progressing.to_string(),
-                "queue and workload have not been looked at yet".to_owned(),
+                "the queue and the workload have not been checked yet".to_owned(),
             ),
         };
         let reason = if paused {

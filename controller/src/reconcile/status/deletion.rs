@@ -10,6 +10,7 @@ use crate::fault::{Fault, Reason};
 use crate::reconcile::desired::drain::Drain;
 use crate::reconcile::model::condition_types::{READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::status_time::to_the_second;
 
 /// What blocks the deletion.
 #[derive(Default)]
@@ -17,22 +18,22 @@ pub(super) struct Blocked<'a> {
     /// A fault of the queue.
     pub(super) queue: Option<&'a Fault>,
     /// Any other fault.
-    pub(super) otherwise: Option<&'a Fault>,
+    pub(super) other: Option<&'a Fault>,
 }
 
 impl<'a> Blocked<'a> {
     /// Classifies the fault of a deletion.
-    pub(super) fn by(fault: Option<&'a Fault>) -> Self {
-        let unbinds = |fault: &&Fault| fault.reason == Reason::UnbindBlocked;
+    pub(super) fn from_fault(fault: Option<&'a Fault>) -> Self {
+        let is_unbind_blocked = |fault: &&Fault| fault.reason == Reason::UnbindBlocked;
         Self {
-            queue: fault.filter(|fault| !unbinds(fault)),
-            otherwise: fault.filter(unbinds),
+            queue: fault.filter(|fault| !is_unbind_blocked(fault)),
+            other: fault.filter(is_unbind_blocked),
         }
     }
 }
 
 /// Builds the status of an actor being deleted.
-pub(super) fn of_deletion(
+pub(super) fn deletion_status(
     observed: &Observed,
     blocked: &Blocked<'_>,
     deleted: &[&str],
@@ -48,18 +49,18 @@ pub(super) fn of_deletion(
     if let Some(fault) = blocked.queue {
         conditions.set(TRANSPORT_READY, Some(false), fault.reason, &fault.message);
     }
-    let (reason, text) = match blocked.otherwise {
+    let (reason, text) = match blocked.other {
         Some(fault) => (fault.reason, &*fault.message),
         None => (Reason::Terminating, "the actor is being deleted"),
     };
     conditions.set(READY, Some(false), reason, text);
-    if matches!(observed.drain, Some(Drain::Confirms(_))) {
+    if matches!(observed.drain, Some(Drain::Confirming(_))) {
         // Second precision, as stored.
-        let since = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        let since = to_the_second(now);
         status.queue_released_since.get_or_insert(Time(since));
     }
     if released {
-        status.rollout = Some(binding::released(observed, now));
+        status.rollout = Some(binding::release_status(observed, now));
     }
     status.conditions = conditions.list;
     // A changed inventory alone is not worth a write (FW-25).

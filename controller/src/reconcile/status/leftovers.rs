@@ -3,15 +3,15 @@
 
 use serde_json::{Map, Value};
 
-/// Returns the merge patch that turns `stored` into `sent`; `None` if it is that already.
-pub(super) fn removal(sent: &Value, stored: &Value) -> Option<Value> {
-    let (Value::Object(wanted), Value::Object(found)) = (sent, stored) else {
+/// Returns the merge patch that turns `stored` into `sent`; `None` if they are equal.
+pub(super) fn removal_patch(sent: &Value, stored: &Value) -> Option<Value> {
+    let (Value::Object(sent_fields), Value::Object(stored_fields)) = (sent, stored) else {
         return (sent != stored).then(|| sent.clone());
     };
-    let changes = found.iter().filter_map(|(key, found)| {
-        let change = match wanted.get(key) {
+    let changes = stored_fields.iter().filter_map(|(key, stored)| {
+        let change = match sent_fields.get(key) {
             None => Some(Value::Null),
-            Some(wanted) => removal(wanted, found),
+            Some(sent) => removal_patch(sent, stored),
         };
         Some((key.clone(), change?))
     });
@@ -23,14 +23,14 @@ pub(super) fn removal(sent: &Value, stored: &Value) -> Option<Value> {
 mod tests {
     use serde_json::json;
 
-    use super::removal;
+    use super::removal_patch;
 
     /// WRK-7
     #[test]
     fn only_fields_that_were_not_sent_are_removed() {
         let sent =
             json!({"status": "Running", "queue": {"name": "q"}, "conditions": [{"type": "Ready"}]});
-        assert_eq!(removal(&sent, &sent), None);
+        assert_eq!(removal_patch(&sent, &sent), None);
         let stored = json!({
             "status": "Running",
             "scaledObjectRef": {"name": "a"},
@@ -38,7 +38,7 @@ mod tests {
             "conditions": [{"type": "Ready"}, {"type": "ScalingReady"}],
         });
         assert_eq!(
-            removal(&sent, &stored),
+            removal_patch(&sent, &stored),
             Some(json!({
                 "scaledObjectRef": null,
                 "queue": {"url": null},

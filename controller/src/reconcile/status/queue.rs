@@ -4,99 +4,110 @@ use std::time::Duration;
 
 use asya_shared::api::{AsyncActorStatus, QueueStatus};
 
-use crate::broker::Serving;
+use super::retired;
+use crate::broker::ReadyQueue;
 use crate::fault::Requeue;
 use crate::reconcile::desired::Desired;
-use crate::reconcile::model::known_queues::{Hold, is_same};
+use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{Ensured, QueueState};
-use crate::reconcile::plan::retired;
+use crate::reconcile::model::outcome::{LiveOutcome, QueueState};
 use crate::telemetry::events::EventReason;
 
 /// Requeue interval for a queue that was just retired.
-const AT_ONCE: Duration = Duration::from_secs(1);
+const NEWLY_RETIRED_RECHECK: Duration = Duration::from_secs(1);
 
-/// What follows from the reported queues.
-pub(super) struct Told {
+/// Requeues and Events due to the reported queues.
+pub(super) struct QueueReport {
     /// When to requeue.
     pub(super) retry: Option<Requeue>,
     /// Events to record.
-    pub(super) notes: Vec<(EventReason, String)>,
+    pub(super) events: Vec<(EventReason, String)>,
 }
 
 /// Writes the queues into `status`.
-pub(super) fn tell(observed: &Observed, ensured: &Ensured, status: &mut AsyncActorStatus) -> Told {
-    let queue = queue_status(observed, ensured);
-    let retired = retired::list(observed, queue.as_ref(), &ensured.retired.gone);
-    let begins = retired.listed.iter().any(|listed| {
+pub(super) fn set_queues(
+    observed: &Observed,
+    outcome: &LiveOutcome,
+    status: &mut AsyncActorStatus,
+) -> QueueReport {
+    let queue = queue_status(observed, outcome);
+    let retired = retired::list(observed, queue.as_ref(), &outcome.retired.deleted);
+    let newly_retired = retired.queues.iter().any(|listed| {
         let before = &observed.previous.retired_queues;
-        !before.iter().any(|before| is_same(before, listed))
+        !before.iter().any(|before| before.is_same_queue(listed))
     });
-    let again = if begins {
-        Some(AT_ONCE)
+    let recheck = if newly_retired {
+        Some(NEWLY_RETIRED_RECHECK)
     } else {
-        ensured.retired.again
+        outcome.retired.recheck_after
     };
-    let mut notes: Vec<(EventReason, String)> = retired
-        .told
+    let mut events: Vec<(EventReason, String)> = retired
+        .messages
         .into_iter()
         .map(|text| (EventReason::QueueRetired, text))
         .collect();
-    notes.extend(limit_inactive(observed, ensured, queue.as_ref()));
+    events.extend(limit_inactive(observed, outcome, queue.as_ref()));
     status.queue = queue;
-    status.retired_queues = retired.listed;
-    Told {
-        retry: again.map(Requeue::After),
-        notes,
+    status.retired_queues = retired.queues;
+    QueueReport {
+        retry: recheck.map(Requeue::After),
+        events,
     }
 }
 
-fn serving(ensured: &Ensured) -> Option<&Serving> {
-    match &ensured.queue {
-        QueueState::Ready(serving) => serving.as_ref(),
-        QueueState::Created(serving) => Some(serving),
+fn ready_queue(outcome: &LiveOutcome) -> Option<&ReadyQueue> {
+    match &outcome.queue {
+        QueueState::Ready(ready) => ready.as_ref(),
+        QueueState::Created(ready) => Some(ready),
         _ => None,
     }
 }
 
-fn queue_status(observed: &Observed, ensured: &Ensured) -> Option<QueueStatus> {
+fn queue_status(observed: &Observed, outcome: &LiveOutcome) -> Option<QueueStatus> {
     let previous = observed.previous.queue.as_ref();
     let (QueueState::Ready(_) | QueueState::Created(_), Ok(desired)) =
-        (&ensured.queue, &observed.desired)
+        (&outcome.queue, &observed.desired)
     else {
-        let lost = observed.queues.verified.as_ref();
-        let lost = lost.is_some_and(|known| matches!(known.hold, Hold::Lost(_)));
+        let verified = observed.queues.verified.as_ref();
+        let lost =
+            verified.is_some_and(|known| matches!(known.permission, DeletePermission::OwnedBy(_)));
         // Its owner may delete it, so verify it again before relying on it.
         return previous.cloned().map(|queue| QueueStatus {
             verified_generation: queue.verified_generation.filter(|_| !lost),
             ..queue
         });
     };
-    let wanted = desired.queue();
-    let known = previous.filter(|queue| is_same(queue, &wanted));
-    let serving = serving(ensured);
-    let url = serving.and_then(|serving| serving.url.clone());
-    // Only a broker's response in this reconcile verifies the current configuration.
-    let hash = match serving {
+    let desired_queue = desired.queue();
+    let known = previous.filter(|queue| queue.is_same_queue(&desired_queue));
+    let ready = ready_queue(outcome);
+    let url = ready.and_then(|ready| ready.url.clone());
+    // Only an answer of the broker in this reconcile verifies the current configuration.
+    let hash = match ready {
         Some(_) => Some(desired.queue_hash.clone()),
         None => known.and_then(|known| known.verified_hash.clone()),
     };
     Some(QueueStatus {
-        dead_letters: dead_letters(observed, &wanted, serving.map(|_| &**desired)),
+        dead_letters: dead_letters(observed, &desired_queue, ready.map(|_| &**desired)),
         url: url.or_else(|| known?.url.clone()),
         verified_generation: Some(observed.actor.generation),
         verified_hash: hash,
-        ..wanted
+        ..desired_queue
     })
 }
 
-/// All dead letter queues that the queue ever had of its own, under any name of its transport, plus the one that `now`
-/// configures (QUE-14).
-fn dead_letters(observed: &Observed, wanted: &QueueStatus, now: Option<&Desired>) -> Vec<String> {
+/// All own dead letter queues that the queue ever had, under any name of its transport, plus the one of the `current`
+/// configuration (QUE-14).
+fn dead_letters(
+    observed: &Observed,
+    queue: &QueueStatus,
+    current: Option<&Desired>,
+) -> Vec<String> {
     let known = &observed.queues;
     let known = known.verified.iter().chain(&known.retired);
-    let same = known.filter(|known| known.hold == Hold::Wanted || is_same(&known.queue, wanted));
-    let own = now.and_then(|desired| desired.transport.own_dead_letters(&wanted.name));
+    let same = known.filter(|known| {
+        known.permission == DeletePermission::SameAsDesired || known.queue.is_same_queue(queue)
+    });
+    let own = current.and_then(|desired| desired.transport.own_dead_letters(&queue.name));
     let before = same.flat_map(|known| known.queue.dead_letters.iter().cloned());
     let mut all: Vec<String> = before.chain(own).collect();
     all.sort();
@@ -107,19 +118,20 @@ fn dead_letters(observed: &Observed, wanted: &QueueStatus, now: Option<&Desired>
 /// Reported once per queue and configuration, because it does not change (RMQ-5).
 fn limit_inactive(
     observed: &Observed,
-    ensured: &Ensured,
+    outcome: &LiveOutcome,
     queue: Option<&QueueStatus>,
 ) -> Option<(EventReason, String)> {
-    let queue = queue.filter(|_| serving(ensured).is_some_and(|it| it.delivery_limit_inactive))?;
+    let queue =
+        queue.filter(|_| ready_queue(outcome).is_some_and(|it| it.delivery_limit_inactive))?;
     let same = |before: &QueueStatus| {
-        is_same(before, queue) && before.verified_hash == queue.verified_hash
+        before.is_same_queue(queue) && before.verified_hash == queue.verified_hash
     };
     if observed.previous.queue.as_ref().is_some_and(same) {
         return None;
     }
     let text = format!(
-        "queue {} is a classic queue, which counts no deliveries: a message that fails again and again never \
-         reaches the dead letter queue; delete the queue when it is empty, and it is made as a quorum queue",
+        "queue {} is a classic queue, which does not count deliveries: a message that keeps failing never reaches \
+         the dead letter queue; delete the queue once it is empty, and the operator recreates it as a quorum queue",
         queue.name
     );
     Some((EventReason::DeliveryLimitInactive, text))

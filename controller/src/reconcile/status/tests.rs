@@ -12,14 +12,14 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::Status;
 use serde_json::json;
 
-use super::parts::Report;
-use super::{make, settling};
+use super::common::Report;
+use super::{build, write_delay};
 use crate::fault::Error;
 use crate::fault::{Fault, Reason, Requeue};
-use crate::reconcile::apply::entry;
+use crate::reconcile::apply::inventory_entry;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{Ensured, Outcome, QueueState};
-use crate::reconcile::retries::interrupted;
+use crate::reconcile::model::outcome::{LiveOutcome, Outcome, QueueState};
+use crate::reconcile::retries::outcome_of_error;
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, pod, spec, workload};
 use crate::record::PodRecord;
 
@@ -27,33 +27,33 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-fn lives() -> Observed {
+fn live_actor() -> Observed {
     observed(&actor(&json!({}), &spec(&json!({})), &json!({})))
 }
 
 /// Outcome of a reconcile that found or created everything.
-fn running(observed: &Observed) -> Ensured {
-    let found = workload(&deployment(observed));
+fn running(observed: &Observed) -> LiveOutcome {
+    let workload_record = workload(&deployment(observed));
     let hash = observed
         .standalone()
-        .map(|it| it.workload.kept.hash.clone());
-    Ensured {
+        .map(|it| it.workload.applied.hash.clone());
+    LiveOutcome {
         queue: QueueState::Ready(None),
-        applied: vec![entry(
+        applied: vec![inventory_entry(
             ("apps", "Deployment"),
-            &found.metadata,
-            &found.last,
+            &workload_record.metadata,
+            &workload_record.last,
             &hash.unwrap_or_default(),
         )],
-        workload: Some(found),
-        ..Ensured::default()
+        workload: Some(workload_record),
+        ..LiveOutcome::default()
     }
 }
 
-fn report(observed: &Observed, ensured: Ensured) -> Report {
-    make(
+fn report(observed: &Observed, live_outcome: LiveOutcome) -> Report {
+    build(
         observed,
-        &Outcome::Ensured(ensured),
+        &Outcome::Live(live_outcome),
         at("2026-01-01T00:01:00Z"),
     )
     .unwrap()
@@ -71,7 +71,7 @@ fn condition<'a>(status: &'a AsyncActorStatus, kind: &str) -> (&'a str, &'a str,
 /// STA-8, STA-10, API-8
 #[test]
 fn running_actor_shows_counts_summaries_and_three_true_conditions() {
-    let Report { status, retry, .. } = report(&lives(), running(&lives()));
+    let Report { status, retry, .. } = report(&live_actor(), running(&live_actor()));
     assert_eq!(
         (status.status, retry),
         (Some(State::Running), Requeue::AwaitChange)
@@ -82,8 +82,8 @@ fn running_actor_shows_counts_summaries_and_three_true_conditions() {
     );
     assert_eq!(condition(&status, "WorkloadReady").0, "True");
     assert_eq!(condition(&status, "Ready").0, "True");
-    let shown = serde_json::to_value(&status).unwrap();
-    for (field, wanted) in [
+    let json_status = serde_json::to_value(&status).unwrap();
+    for (field, expected) in [
         ("readySummary", json!("2/2")),
         ("replicas", json!(1)),
         ("replicasSummary", json!("1/1")),
@@ -98,24 +98,24 @@ fn running_actor_shows_counts_summaries_and_three_true_conditions() {
             json!("app=a,asya.sh/asya=a,asya.sh/workload=deployment"),
         ),
     ] {
-        assert_eq!(shown[field], wanted, "{field}");
+        assert_eq!(json_status[field], expected, "{field}");
     }
 }
 
 /// STA-7
 #[test]
 fn transition_time_changes_only_with_the_status() {
-    let mut observed = lives();
+    let mut observed = live_actor();
     observed.previous = report(&observed, running(&observed)).status;
     let later = at("2026-01-01T00:09:00Z");
-    let again = make(&observed, &Outcome::Ensured(running(&observed)), later)
+    let again = build(&observed, &Outcome::Live(running(&observed)), later)
         .unwrap()
         .status;
-    assert_eq!(again, observed.previous, "the same again is no difference");
+    assert_eq!(again, observed.previous, "unchanged");
 
-    let mut ensured = running(&observed);
-    ensured.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
-    let broken = make(&observed, &Outcome::Ensured(ensured), later)
+    let mut live_outcome = running(&observed);
+    live_outcome.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
+    let broken = build(&observed, &Outcome::Live(live_outcome), later)
         .unwrap()
         .status;
     let time = |status: &AsyncActorStatus, kind: &str| {
@@ -138,14 +138,14 @@ fn transition_time_changes_only_with_the_status() {
 /// QUE-5
 #[test]
 fn queue_is_ready_only_once_it_was_verified() {
-    let mut ensured = running(&lives());
-    ensured.queue = QueueState::Fault(Fault {
+    let mut live_outcome = running(&live_actor());
+    live_outcome.queue = QueueState::Fault(Fault {
         reason: Reason::BrokerUnreachable,
         message: "no answer".to_owned(),
         retry: Requeue::Backoff,
     });
-    ensured.workload = None;
-    let Report { status, retry, .. } = report(&lives(), ensured);
+    live_outcome.workload = None;
+    let Report { status, retry, .. } = report(&live_actor(), live_outcome);
     assert_eq!(retry, Requeue::Backoff);
     assert_eq!(status.status, Some(State::TransportError));
     assert_eq!(
@@ -158,25 +158,25 @@ fn queue_is_ready_only_once_it_was_verified() {
 
 /// QUE-5, QUE-12
 #[test]
-fn queue_of_disabled_management_is_only_validated() {
-    let mut ensured = running(&lives());
-    ensured.queue = QueueState::Unmanaged;
-    let status = report(&lives(), ensured).status;
+fn queue_is_only_validated_while_queue_management_is_disabled() {
+    let mut live_outcome = running(&live_actor());
+    live_outcome.queue = QueueState::Unmanaged;
+    let status = report(&live_actor(), live_outcome).status;
     assert_eq!(condition(&status, "TransportReady").1, "TransportValidated");
     assert_eq!(
         status.queue, None,
-        "what we did not verify is not ours to delete"
+        "a queue that was not verified must not be deleted"
     );
 }
 
 /// VAL-19, VAL-20
 #[test]
 fn invalid_spec_is_reported_on_the_condition_it_concerns() {
-    let told = |extra| {
+    let report_of = |extra| {
         let observed = observed(&actor(&json!({}), &spec(&extra), &json!({})));
-        report(&observed, Ensured::default())
+        report(&observed, LiveOutcome::default())
     };
-    let invalid = told(json!({"workload": {"template": {"spec": {"containers": {}}}}}));
+    let invalid = report_of(json!({"workload": {"template": {"spec": {"containers": {}}}}}));
     assert_eq!(
         (invalid.status.status, invalid.retry),
         (Some(State::WorkloadError), Requeue::AwaitChange)
@@ -189,7 +189,7 @@ fn invalid_spec_is_reported_on_the_condition_it_concerns() {
         condition(&invalid.status, "Ready"),
         condition(&invalid.status, "WorkloadReady")
     );
-    let unknown = told(json!({"transport": "nowhere"}));
+    let unknown = report_of(json!({"transport": "nowhere"}));
     assert_eq!(
         (unknown.status.status, unknown.retry),
         (Some(State::TransportError), Requeue::AwaitChange)
@@ -210,68 +210,72 @@ fn invalid_spec_is_reported_on_the_condition_it_concerns() {
 
 /// API-8, FW-25
 #[test]
-fn inventory_remembers_what_was_applied_and_nothing_else() {
-    let mut observed = lives();
+fn inventory_records_only_applied_objects() {
+    let mut observed = live_actor();
     let first = report(&observed, running(&observed)).status;
     assert_eq!(first.inventory.len(), 1);
     assert_eq!(first.inventory[0].uid.as_deref(), Some("workload-uid"));
 
     observed.previous = first.clone();
-    let mut rival = deployment(&observed);
-    rival["metadata"]["managedFields"] = json!([]);
-    let mut refused = running(&observed);
-    refused.workload = Some(workload(&rival));
-    refused.applied.clear();
+    let mut foreign = deployment(&observed);
+    foreign["metadata"]["managedFields"] = json!([]);
+    let mut rejected = running(&observed);
+    rejected.workload = Some(workload(&foreign));
+    rejected.applied.clear();
     assert_eq!(
-        report(&observed, refused).status.inventory,
+        report(&observed, rejected).status.inventory,
         first.inventory,
-        "a rival's write must not pass for ours"
+        "another manager's write must not be recorded as ours"
     );
 }
 
 /// FW-26
 #[test]
 fn time_without_progress_counts_from_the_last_ready_pod_or_spec() {
-    let mut seen = lives();
-    let mut object = deployment(&seen);
+    let mut observed = live_actor();
+    let mut object = deployment(&observed);
     object["spec"]["replicas"] = json!(3);
     let starting = |ready: i32| {
         let mut object = object.clone();
         object["status"]["readyReplicas"] = json!(ready);
-        Ensured {
+        LiveOutcome {
             queue: QueueState::Ready(None),
             workload: Some(workload(&object)),
-            ..Ensured::default()
+            ..LiveOutcome::default()
         }
     };
-    let told = |seen: &Observed, ready, time| {
-        make(seen, &Outcome::Ensured(starting(ready)), at(time))
+    let status_at = |observed: &Observed, ready, time| {
+        build(observed, &Outcome::Live(starting(ready)), at(time))
             .unwrap()
             .status
     };
     let since = |status: &AsyncActorStatus| status.progressing_since.as_ref().map(|since| since.0);
     let (first, second) = ("2026-01-01T00:01:00Z", "2026-01-01T00:05:00Z");
-    seen.previous = told(&seen, 1, first);
-    assert_eq!(since(&seen.previous), Some(at(first)));
+    observed.previous = status_at(&observed, 1, first);
+    assert_eq!(since(&observed.previous), Some(at(first)));
     assert_eq!(
-        since(&told(&seen, 1, second)),
+        since(&status_at(&observed, 1, second)),
         Some(at(first)),
-        "nothing new"
+        "no progress"
     );
     assert_eq!(
-        since(&told(&seen, 2, second)),
+        since(&status_at(&observed, 2, second)),
         Some(at(second)),
         "one more is ready"
     );
-    let late = told(&seen, 1, "2026-01-01T00:11:00Z");
+    let late = status_at(&observed, 1, "2026-01-01T00:11:00Z");
     assert_eq!(
         (late.status, since(&late)),
         (Some(State::Degraded), Some(at(first)))
     );
-    assert_eq!(since(&told(&seen, 3, second)), None, "at rest");
-    seen.previous.observed_generation = Some(1);
     assert_eq!(
-        since(&told(&seen, 1, second)),
+        since(&status_at(&observed, 3, second)),
+        None,
+        "all pods are ready"
+    );
+    observed.previous.observed_generation = Some(1);
+    assert_eq!(
+        since(&status_at(&observed, 1, second)),
         Some(at(second)),
         "the spec changed"
     );
@@ -280,11 +284,11 @@ fn time_without_progress_counts_from_the_last_ready_pod_or_spec() {
 /// STA-7, FW-31
 #[test]
 fn persistent_api_server_failure_is_reported() {
-    let seen = lives();
-    let answer = Status::failure("failed calling webhook \"policy\"", "InternalError");
-    let failure = || Error::Api(kube::Error::Api(answer.clone().with_code(500).boxed()));
-    let outcome = interrupted(&seen, failure()).unwrap();
-    let status = make(&seen, &outcome, at("2026-01-01T00:01:00Z"))
+    let observed = live_actor();
+    let response = Status::failure("failed calling webhook \"policy\"", "InternalError");
+    let failure = || Error::Api(kube::Error::Api(response.clone().with_code(500).boxed()));
+    let outcome = outcome_of_error(&observed, failure()).unwrap();
+    let status = build(&observed, &outcome, at("2026-01-01T00:01:00Z"))
         .unwrap()
         .status;
     assert_eq!(status.status, Some(State::WorkloadError));
@@ -293,19 +297,22 @@ fn persistent_api_server_failure_is_reported() {
         (
             "False",
             "ReconcileError",
-            "the API server fails: failed calling webhook \"policy\""
+            "the API server returned an error: failed calling webhook \"policy\""
         )
     );
-    assert!(outcome.interrupted().is_some(), "and tried again");
+    assert!(
+        outcome.interrupted().is_some(),
+        "the error is returned, too"
+    );
 }
 
 /// FIN-2, FIN-3
 #[test]
 fn deleted_actor_is_terminating_and_reports_what_blocks_it() {
-    let mut observed = lives();
+    let mut observed = live_actor();
     observed.previous = report(&observed, running(&observed)).status;
-    let told = |fault| {
-        make(
+    let status_with = |fault| {
+        build(
             &observed,
             &Outcome::Deleting {
                 fault,
@@ -318,28 +325,28 @@ fn deleted_actor_is_terminating_and_reports_what_blocks_it() {
         .unwrap()
         .status
     };
-    let going = told(None);
-    assert_eq!(going.status, Some(State::Terminating));
+    let terminating = status_with(None);
+    assert_eq!(terminating.status, Some(State::Terminating));
     assert_eq!(
-        condition(&going, "TransportReady").0,
+        condition(&terminating, "TransportReady").0,
         "True",
-        "what was known stays"
+        "the previous condition is kept"
     );
-    let held = told(Some(Fault::until_change(
+    let blocked = status_with(Some(Fault::until_change(
         Reason::QueueDeletionFailed,
         "refused",
     )));
     assert_eq!(
-        condition(&held, "TransportReady"),
+        condition(&blocked, "TransportReady"),
         ("False", "QueueDeletionFailed", "refused")
     );
-    assert!(make(&observed, &Outcome::Gone, at("2026-01-01T00:02:00Z")).is_none());
+    assert!(build(&observed, &Outcome::Finalized, at("2026-01-01T00:02:00Z")).is_none());
 }
 
 /// STA-4
 #[test]
 fn pods_of_an_older_template_count_as_a_rollout() {
-    let mut observed = lives();
+    let mut observed = live_actor();
     observed.pods = vec![pod("old", "another-template")];
     assert_eq!(
         report(&observed, running(&observed)).status.status,
@@ -361,42 +368,42 @@ fn pods_of_an_older_template_count_as_a_rollout() {
 /// STA-4, FW-22
 #[test]
 fn workload_being_replaced_is_not_reported_as_running() {
-    let mut observed = lives();
-    let mut goes = deployment(&observed);
-    goes["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    goes["spec"]["template"] = json!({});
-    observed.pods = vec![pod("left", "of another template")];
-    let ensured = Ensured {
+    let mut observed = live_actor();
+    let mut terminating = deployment(&observed);
+    terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    terminating["spec"]["template"] = json!({});
+    observed.pods = vec![pod("old", "another-template")];
+    let live_outcome = LiveOutcome {
         queue: QueueState::Ready(None),
-        workload: Some(workload(&goes)),
-        ..Ensured::default()
+        workload: Some(workload(&terminating)),
+        ..LiveOutcome::default()
     };
-    let status = report(&observed, ensured).status;
+    let status = report(&observed, live_outcome).status;
     assert_eq!(status.status, Some(State::Updating));
 }
 
 /// WRK-5, STA-6
 #[test]
 fn pod_counts_alone_are_written_once_the_youngest_pod_is_ten_seconds_old() {
-    let mut observed = lives();
+    let mut observed = live_actor();
     let mut deployment = deployment(&observed);
     deployment["status"] = json!({"replicas": 1, "readyReplicas": 0, "updatedReplicas": 1});
-    let ensured = Ensured {
+    let live_outcome = LiveOutcome {
         workload: Some(workload(&deployment)),
         applied: Vec::new(),
         ..running(&observed)
     };
-    let now = report(&observed, ensured).status;
+    let current = report(&observed, live_outcome).status;
     observed.previous = AsyncActorStatus {
         total_replicas: Some(0),
         pending_replicas: Some(0),
-        ..now.clone()
+        ..current.clone()
     };
-    let wait = |observed: &Observed, time| settling::wait(observed, &now, at(time));
+    let wait = |observed: &Observed, time| write_delay::delay(observed, &current, at(time));
     assert_eq!(
         wait(&observed, "2026-01-01T00:01:00Z"),
         None,
-        "no pod is young"
+        "no pod was created recently"
     );
 
     let mut young = PodRecord::clone(&pod("p", "h"));
@@ -412,7 +419,7 @@ fn pod_counts_alone_are_written_once_the_youngest_pod_is_ten_seconds_old() {
         None,
         "STATUS differs"
     );
-    observed.previous = now.clone();
+    observed.previous = current.clone();
     assert_eq!(
         wait(&observed, "2026-01-01T00:01:01Z"),
         None,

@@ -7,10 +7,10 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::deletion::{Blocked, of_deletion};
+use super::deletion::{Blocked, deletion_status};
 use super::leftovers;
 use crate::context::Context;
-use crate::fault::Error;
+use crate::fault::{Conflict, Error};
 use crate::reconcile::model::observed::Observed;
 use crate::record::{ActorRecord, Projected};
 
@@ -19,7 +19,7 @@ use crate::record::{ActorRecord, Projected};
 ///
 /// # Errors
 /// When the API server fails, or the actor has changed.
-pub async fn announce_end(
+pub async fn announce_deletion(
     context: &Context,
     observed: &mut Observed,
     now: Timestamp,
@@ -27,10 +27,10 @@ pub async fn announce_end(
     if observed.previous.status == Some(State::Terminating) {
         return Ok(());
     }
-    let status = of_deletion(observed, &Blocked::default(), &[], false, now);
+    let status = deletion_status(observed, &Blocked::default(), &[], false, now);
     match write(context, &observed.actor, &status).await {
         // An actor stored before the CRD had its validation rules may reject every write, and is deleted all the same.
-        Err(Error::Api(kube::Error::Api(refusal))) if refusal.code == 422 => return Ok(()),
+        Err(Error::Api(kube::Error::Api(rejection))) if rejection.code == 422 => return Ok(()),
         written => written?,
     }
     observed.previous = status;
@@ -38,8 +38,8 @@ pub async fn announce_end(
 }
 
 /// The `resourceVersion` to send: the newest known of the same actor, because this reconcile may have changed it itself
-/// since it was read (its finalizers, or the announcement of its end). A spec that changed meanwhile triggers another
-/// reconcile, and `observedGeneration` tells which one the status is about. `None` if the actor is gone.
+/// since it was read (its finalizers, or the announced deletion). A spec that changed meanwhile triggers another
+/// reconcile, and `observedGeneration` shows which spec the status describes. `None` if the actor is gone.
 fn version_to_send(read: &ActorRecord, newest: Option<&ActorRecord>) -> Option<String> {
     let newest = newest.filter(|newest| newest.metadata.uid == read.metadata.uid)?;
     Some(newest.metadata.resource_version.to_string())
@@ -67,11 +67,11 @@ pub(super) async fn write(
         .patch_status(&key.name, &params, &Patch::Apply(&body))
         .await
     {
-        Ok(seen) => {
-            context.stores.actors.wrote(&seen);
-            remove_leftovers(context, &api, &seen.record, status).await
+        Ok(response) => {
+            context.stores.actors.apply_response(&response);
+            remove_leftovers(context, &api, &response.record, status).await
         }
-        Err(error) => unless_gone(error),
+        Err(error) => ignore_not_found(error),
     }
 }
 
@@ -82,9 +82,10 @@ async fn remove_leftovers(
     stored: &ActorRecord,
     status: &AsyncActorStatus,
 ) -> Result<(), Error> {
-    let stands = stored.status.as_ref();
-    let stands = stands.and_then(|raw| serde_json::from_str(raw.get()).ok());
-    let removal = stands.and_then(|stands| leftovers::removal(&json!(status), &stands));
+    let stored_status = stored.status.as_ref();
+    let stored_status = stored_status.and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let removal = stored_status
+        .and_then(|stored_status| leftovers::removal_patch(&json!(status), &stored_status));
     let Some(removal) = removal else {
         return Ok(());
     };
@@ -96,18 +97,18 @@ async fn remove_leftovers(
     };
     let name = &stored.metadata.key.name;
     match api.patch_status(name, &params, &Patch::Merge(&patch)).await {
-        Ok(seen) => {
-            context.stores.actors.wrote(&seen);
+        Ok(response) => {
+            context.stores.actors.apply_response(&response);
             Ok(())
         }
-        Err(error) => unless_gone(error),
+        Err(error) => ignore_not_found(error),
     }
 }
 
-fn unless_gone(error: kube::Error) -> Result<(), Error> {
+fn ignore_not_found(error: kube::Error) -> Result<(), Error> {
     match error {
         kube::Error::Api(status) if status.is_not_found() => Ok(()),
-        kube::Error::Api(status) if status.is_conflict() => Err(Error::Stale("the actor")),
+        error if Conflict::of(&error).is_some() => Err(Error::Stale("the actor")),
         error => Err(Error::Api(error)),
     }
 }
@@ -116,23 +117,62 @@ fn unless_gone(error: kube::Error) -> Result<(), Error> {
 mod tests {
     use std::sync::Arc;
 
+    use asya_shared::api::AsyncActorStatus;
     use serde_json::{Value, json};
 
-    use super::version_to_send;
-    use crate::reconcile::tests::fixtures::{actor, record, spec};
-    use crate::record::ActorRecord;
+    use super::{version_to_send, write};
+    use crate::reconcile::tests::fixtures::{actor, record, recording_context, spec};
+    use crate::record::{ActorRecord, Projected};
 
     /// A status never lands on another actor of the same name.
     #[test]
     fn status_is_sent_with_the_newest_version_of_the_same_actor() {
-        let known = |metadata: &Value| -> Arc<ActorRecord> {
+        let cached = |metadata: &Value| -> Arc<ActorRecord> {
             record(&actor(metadata, &spec(&json!({})), &json!({})))
         };
-        let read = known(&json!({}));
-        let newer = known(&json!({"resourceVersion": "9"}));
-        let another = known(&json!({"resourceVersion": "9", "uid": "another"}));
+        let read = cached(&json!({}));
+        let newer = cached(&json!({"resourceVersion": "9"}));
+        let another = cached(&json!({"resourceVersion": "9", "uid": "another"}));
         assert_eq!(version_to_send(&read, Some(&newer)).as_deref(), Some("9"));
         assert_eq!(version_to_send(&read, Some(&another)), None);
         assert_eq!(version_to_send(&read, None), None);
+    }
+
+    /// The bodies of the writes of an empty status to a stored actor.
+    async fn written(manifest: &Value) -> Vec<Value> {
+        let (context, bodies) = recording_context(manifest.clone());
+        let stored: Projected<ActorRecord> = serde_json::from_value(manifest.clone()).unwrap();
+        context.stores.actors.apply_response(&stored);
+        let read: Arc<ActorRecord> = record(manifest);
+        let status = AsyncActorStatus::default();
+        write(&context, &read, &status).await.unwrap();
+        bodies.lock().clone()
+    }
+
+    #[tokio::test]
+    async fn status_names_the_version_that_it_describes() {
+        let manifest = actor(
+            &json!({"resourceVersion": "9"}),
+            &spec(&json!({})),
+            &json!({}),
+        );
+        let bodies = written(&manifest).await;
+        let version = bodies[0].pointer("/metadata/resourceVersion");
+        assert_eq!(version, Some(&json!("9")));
+    }
+
+    /// WRK-7
+    #[tokio::test]
+    async fn stored_fields_that_nobody_maintains_are_removed() {
+        let stored = json!({"status": "Running", "readySummary": "1/1"});
+        let manifest = actor(&json!({}), &spec(&json!({})), &stored);
+        let bodies = written(&manifest).await;
+        assert_eq!(bodies[1]["status"]["readySummary"], Value::Null);
+        assert!(
+            bodies[1]["status"]
+                .as_object()
+                .unwrap()
+                .contains_key("readySummary")
+        );
     }
 }

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use asya_shared::config::{Settings, TransportsConfig};
 use k8s_openapi::jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
 use crate::broker::claims::Claims;
 use crate::broker::depths::ReportedDepth;
-use crate::broker::health::{Moment, QueueRechecks};
+use crate::broker::health::{QueueRechecks, Sequence};
+use crate::broker::http_client::over_network;
 use crate::broker::retired_queue_schedule::RetiredQueueSchedule;
 use crate::cluster::config_maps::ConfigMaps;
 use crate::cluster::fence::Fence;
@@ -21,15 +23,15 @@ use crate::cluster::objects::Objects;
 use crate::cluster::rollouts::WorkloadRollouts;
 use crate::cluster::workload::Workloads;
 use crate::context::{Context, Deadlines, Installation, Stores};
-use crate::pods::refusals::Refusals;
+use crate::pods::creation_failures::PodCreationFailures;
 use crate::reconcile::desired::desired;
-use crate::reconcile::model::bound_pods::actor_part;
-use crate::reconcile::model::child::{Child, Ownership};
+use crate::reconcile::model::bound_pods::actor_hash;
+use crate::reconcile::model::child::{Child, ChildOwnership};
 use crate::reconcile::model::known_queues::KnownQueues;
 use crate::reconcile::model::observed::{
-    DeletionPolicy, Learned, Observed, QueueSeen, ScalingSeen,
+    DeletionPolicy, Learned, Observed, ObservedQueue, ObservedScaling,
 };
-use crate::record::{OfKind, PodRecord, Projected, Record, WorkloadRecord};
+use crate::record::{PodRecord, Projected, Record, TypedWorkload, WorkloadRecord};
 use crate::runtime_script::config_map::RuntimeScript;
 use crate::telemetry::events::Events;
 use crate::telemetry::metrics::Metrics;
@@ -42,8 +44,8 @@ const DEADLINES: Deadlines = Deadlines {
 };
 
 pub(crate) fn record<R: Record>(object: &Value) -> Arc<R> {
-    let seen: Projected<R> = serde_json::from_str(&object.to_string()).unwrap();
-    seen.record
+    let projected: Projected<R> = serde_json::from_str(&object.to_string()).unwrap();
+    projected.record
 }
 
 /// A context whose API server does not answer and whose stores are empty.
@@ -52,18 +54,43 @@ pub(crate) fn context() -> Context {
 }
 
 /// A context whose API server answers some requests, given as `METHOD /path`, with a status and an object.
-pub(crate) fn context_with(answers: fn(&str) -> Option<(u16, Value)>) -> Context {
+pub(crate) fn context_with(responses: fn(&str) -> Option<(u16, Value)>) -> Context {
     let server = tower::service_fn(
         move |request: http::Request<kube::client::Body>| async move {
-            let asked = format!("{} {}", request.method(), request.uri().path());
-            let (status, object) = answers(&asked).ok_or("no API server")?;
-            let answer = http::Response::builder()
+            let request_line = format!("{} {}", request.method(), request.uri().path());
+            let (status, object) = responses(&request_line).ok_or("no API server")?;
+            let response = http::Response::builder()
                 .status(status)
                 .body(kube::client::Body::from(object.to_string().into_bytes()));
-            answer.map_err(tower::BoxError::from)
+            response.map_err(tower::BoxError::from)
         },
     );
-    let client = kube::Client::new(server, "default");
+    context_of(kube::Client::new(server, "default"))
+}
+
+/// The bodies of the writes that an API server received.
+pub(crate) type Bodies = Arc<Mutex<Vec<Value>>>;
+
+/// A context whose API server answers every request with `object`, and the bodies of its writes.
+pub(crate) fn recording_context(object: Value) -> (Context, Bodies) {
+    let bodies = Bodies::default();
+    let sink = Arc::clone(&bodies);
+    let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let (sink, object) = (Arc::clone(&sink), object.clone());
+        async move {
+            let is_write = request.method() != http::Method::GET;
+            let body = request.into_body().collect_bytes().await?;
+            if is_write {
+                sink.lock().push(serde_json::from_slice(&body)?);
+            }
+            let response = kube::client::Body::from(object.to_string().into_bytes());
+            Ok::<_, tower::BoxError>(http::Response::new(response))
+        }
+    });
+    (context_of(kube::Client::new(server, "default")), bodies)
+}
+
+fn context_of(client: kube::Client) -> Context {
     let applier = Applier::new(client.clone(), None);
     let installation = installation();
     let metrics = Arc::new(Metrics::new());
@@ -74,13 +101,14 @@ pub(crate) fn context_with(answers: fn(&str) -> Option<(u16, Value)>) -> Context
         Fence::open(),
         Arc::clone(&metrics),
         1,
+        over_network(),
     );
     let workloads = Workloads::new(&applier);
     Context {
         stores: Stores::default(),
         leading_since: OnceLock::new(),
         installation,
-        refusals: Arc::new(Refusals::of(&workloads.stateful_sets.store)),
+        creation_failures: Arc::new(PodCreationFailures::of(&workloads.stateful_sets.store)),
         workloads,
         service_accounts: Objects::new(&applier),
         scaled_objects: Objects::new(&applier),
@@ -90,12 +118,12 @@ pub(crate) fn context_with(answers: fn(&str) -> Option<(u16, Value)>) -> Context
         claims: Claims::default(),
         bindings: Arc::default(),
         rollout_slots: RolloutSlots::new(1),
-        rollouts: WorkloadRollouts::new(1),
+        workload_rollouts: WorkloadRollouts::new(1),
         brokers,
         queue_rechecks: QueueRechecks::default(),
         retired_queue_schedule: RetiredQueueSchedule::new(Duration::ZERO),
         depths: Arc::default(),
-        runtime: RuntimeScript::new("script".into(), &home),
+        runtime_script: RuntimeScript::new("script".into(), &home),
         events: Events::new(client.clone(), "test"),
         metrics,
         applier,
@@ -154,7 +182,7 @@ pub(crate) fn actor(metadata: &Value, spec: &Value, status: &Value) -> Value {
 }
 
 /// Status of a binding to Deployment `web` without pods, whose dry run passed.
-pub(crate) fn proved_status() -> Value {
+pub(crate) fn verified_status() -> Value {
     let spec = json!({
         "transport": "mq",
         "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
@@ -163,7 +191,7 @@ pub(crate) fn proved_status() -> Value {
     let hash = unproved.bound().unwrap().injected_hash.as_deref();
     json!({
         "boundSince": "1970-01-01T00:00:00Z", "observedGeneration": 2,
-        "injection": {"proved": actor_part(hash)},
+        "injection": {"proved": actor_hash(hash)},
     })
 }
 
@@ -174,19 +202,19 @@ pub(crate) fn observed(actor: &Value) -> Observed {
     let desired = desired(&installation(), &actor, &previous, &[]);
     let transports = installation().transports;
     Observed {
-        queues: KnownQueues::of(&previous, desired.as_deref(), &transports, |_| None),
+        queues: KnownQueues::from_status(&previous, desired.as_deref(), &transports, |_| None),
         desired,
-        contested: None,
+        queue_name_conflict: None,
         deletion: DeletionPolicy::of(&actor),
         drain: None,
-        began: Moment::default(),
+        recheck_sequence: Sequence::default(),
         leading_since: Timestamp::UNIX_EPOCH,
         previous,
         workload: Child::Absent,
-        former: None,
-        refusal: None,
+        former_workload: None,
+        creation_failure: None,
         service_account: Child::Absent,
-        scaling: ScalingSeen {
+        scaling: ObservedScaling {
             installed: true,
             scaled_object: Child::Absent,
             trigger_authentication: Child::Absent,
@@ -195,9 +223,9 @@ pub(crate) fn observed(actor: &Value) -> Observed {
         },
         pods: Vec::new(),
         binding: None,
-        queue: QueueSeen::NotAsked,
-        depth: ReportedDepth::AsBefore,
-        ownership: Ownership {
+        queue: ObservedQueue::NotQueried,
+        depth: ReportedDepth::Unchanged,
+        ownership: ChildOwnership {
             actor: Arc::clone(&actor),
             adopts: false,
         },
@@ -221,7 +249,7 @@ fn actor_status(actor: &crate::record::ActorRecord) -> asya_shared::api::AsyncAc
 pub(crate) fn deployment(observed: &Observed) -> Value {
     let hash = observed
         .standalone()
-        .map(|own| own.workload.kept.hash.clone())
+        .map(|own| own.workload.applied.hash.clone())
         .unwrap_or_default();
     let template = observed
         .standalone()
@@ -244,12 +272,12 @@ pub(crate) fn deployment(observed: &Observed) -> Value {
 }
 
 pub(crate) fn workload(object: &Value) -> Arc<WorkloadRecord> {
-    Arc::clone(&record::<OfKind<Deployment>>(object).record)
+    Arc::clone(&record::<TypedWorkload<Deployment>>(object).record)
 }
 
 /// The same object as a `StatefulSet`.
 pub(crate) fn stateful_set(object: &Value) -> Arc<WorkloadRecord> {
-    Arc::clone(&record::<OfKind<StatefulSet>>(object).record)
+    Arc::clone(&record::<TypedWorkload<StatefulSet>>(object).record)
 }
 
 /// A pod of that Deployment.

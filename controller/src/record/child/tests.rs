@@ -13,37 +13,37 @@ fn decode(metadata: &Value) -> ChildRecord<TriggerAuthentication> {
         .as_object_mut()
         .unwrap()
         .extend(metadata.as_object().unwrap().clone());
-    let seen: Projected<ChildRecord<TriggerAuthentication>> =
+    let projected: Projected<ChildRecord<TriggerAuthentication>> =
         serde_json::from_str(&object.to_string()).unwrap();
-    std::sync::Arc::into_inner(seen.record).unwrap()
+    std::sync::Arc::into_inner(projected.record).unwrap()
 }
 
 /// KEDA-7
 #[test]
-fn drift_shows_in_what_we_own() {
+fn record_changes_with_the_fields_we_own() {
     let with = |fields: Value| {
         decode(&json!({
             "annotations": {"asya.sh/applied-hash": "h"},
             "managedFields": [{"manager": "asya-operator/scaledobject", "operation": "Apply", "fieldsV1": fields}],
         }))
     };
-    let ours = with(json!({"f:spec": {"f:secretTargetRef": {}}}));
-    assert_eq!(ours.last.hash.as_deref(), Some("h"));
-    assert!(ours.last.fingerprint.is_some());
-    assert_ne!(ours, with(json!({"f:metadata": {"f:labels": {}}})));
+    let original = with(json!({"f:spec": {"f:secretTargetRef": {}}}));
+    assert_eq!(original.last.hash.as_deref(), Some("h"));
+    assert!(original.last.fingerprint.is_some());
+    assert_ne!(original, with(json!({"f:metadata": {"f:labels": {}}})));
 }
 
 #[test]
-fn owner_or_else_label_names_the_actor_to_enqueue() {
+fn actor_to_enqueue_is_the_owner_or_else_the_label() {
     let owner = json!([{"apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": "a", "uid": "u-a", "controller": true}]);
     let actor = |name: &str| Enqueue::Actor(Key::new("ns", name));
     assert_eq!(
-        decode(&json!({"ownerReferences": owner})).concerns(),
+        decode(&json!({"ownerReferences": owner})).to_enqueue(),
         actor("a")
     );
     assert_eq!(
-        decode(&json!({"labels": {"asya.sh/actor": "b"}})).concerns(),
+        decode(&json!({"labels": {"asya.sh/actor": "b"}})).to_enqueue(),
         actor("b")
     );
-    assert_eq!(decode(&json!({})).concerns(), Enqueue::Nobody);
+    assert_eq!(decode(&json!({})).to_enqueue(), Enqueue::Nothing);
 }

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::PodEventRecord;
-use crate::record::{Class, Key, Projected};
+use crate::record::{Key, ProblemClass, Projected};
 
 fn event(fields: &Value) -> PodEventRecord {
     let mut object = json!({
@@ -13,15 +13,15 @@ fn event(fields: &Value) -> PodEventRecord {
         .as_object_mut()
         .unwrap()
         .extend(fields.as_object().unwrap().clone());
-    let seen: Projected<PodEventRecord> = serde_json::from_str(&object.to_string()).unwrap();
-    (*seen.record).clone()
+    let projected: Projected<PodEventRecord> = serde_json::from_str(&object.to_string()).unwrap();
+    (*projected.record).clone()
 }
 
 /// STA-2
 #[test]
 fn failed_mount_is_a_config_error_only_if_a_config_map_or_secret_is_missing() {
-    use Class::{ConfigError, VolumeError};
-    for (reason, message, wanted) in [
+    use ProblemClass::{ConfigError, VolumeError};
+    for (reason, message, expected) in [
         (
             "FailedMount",
             r#"MountVolume.SetUp failed for volume "settings" : configmap "missing" not found"#,
@@ -105,11 +105,11 @@ fn failed_mount_is_a_config_error_only_if_a_config_map_or_secret_is_missing() {
         ("FailedCreatePodSandBox", r#"secret "keys" not found"#, None),
     ] {
         let record = event(&json!({"reason": reason, "message": message}));
-        let told = record
+        let problem = record
             .problem
             .as_ref()
             .map(|problem| (problem.class, &*problem.reason));
-        assert_eq!(told, wanted, "{message}");
+        assert_eq!(problem, expected, "{message}");
         assert_eq!(
             (record.pod, &*record.pod_uid),
             (Key::new("ns", "p"), "u"),
@@ -120,7 +120,7 @@ fn failed_mount_is_a_config_error_only_if_a_config_map_or_secret_is_missing() {
 
 #[test]
 fn event_was_last_observed_at_its_latest_timestamp() {
-    for (fields, wanted) in [
+    for (fields, expected) in [
         (json!({}), "2026-01-01T00:00:01Z"),
         (
             json!({"lastTimestamp": "2026-01-01T00:05:00Z", "eventTime": null, "series": null}),
@@ -135,14 +135,14 @@ fn event_was_last_observed_at_its_latest_timestamp() {
             "2026-01-01T00:09:00Z",
         ),
     ] {
-        assert_eq!(event(&fields).last.to_string(), wanted, "{fields}");
+        assert_eq!(event(&fields).last.to_string(), expected, "{fields}");
     }
 }
 
 #[test]
 fn event_without_optional_fields_decodes() {
-    let bare =
+    let minimal =
         json!({"metadata": {"name": "e", "namespace": "ns", "uid": "e", "resourceVersion": "7"}});
-    let seen: Projected<PodEventRecord> = serde_json::from_str(&bare.to_string()).unwrap();
-    assert_eq!(seen.record.problem, None);
+    let projected: Projected<PodEventRecord> = serde_json::from_str(&minimal.to_string()).unwrap();
+    assert_eq!(projected.record.problem, None);
 }

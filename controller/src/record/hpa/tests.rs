@@ -4,8 +4,8 @@ use super::HpaRecord;
 use crate::record::{Enqueue, Key, Projected, Record};
 
 fn decode(object: &Value) -> HpaRecord {
-    let seen: Projected<HpaRecord> = serde_json::from_str(&object.to_string()).unwrap();
-    std::sync::Arc::into_inner(seen.record).unwrap()
+    let projected: Projected<HpaRecord> = serde_json::from_str(&object.to_string()).unwrap();
+    std::sync::Arc::into_inner(projected.record).unwrap()
 }
 
 /// An HPA as KEDA and the HPA controller write it.
@@ -31,7 +31,7 @@ fn of_keda() -> Value {
 }
 
 #[test]
-fn record_holds_target_owner_and_what_is_asked_for() {
+fn record_holds_target_owner_and_desired_replicas() {
     let record = decode(&of_keda());
     assert_eq!(
         (&*record.target.kind, &*record.target.name),
@@ -41,7 +41,7 @@ fn record_holds_target_owner_and_what_is_asked_for() {
     assert_eq!((record.desired, record.inactive), (3, None));
 }
 
-/// What the HPA controller writes at every sync does not enqueue a reconcile (KEDA-11).
+/// The fields that the HPA controller writes at every sync do not enqueue a reconcile (KEDA-11).
 #[test]
 fn measurements_do_not_affect_equality() {
     let mut later = of_keda();
@@ -59,11 +59,11 @@ fn inactive_hpa_reports_reason_and_transition_time() {
     let condition = &mut object["status"]["conditions"][1];
     condition["status"] = json!("False");
     condition["reason"] = json!("FailedGetExternalMetric");
-    condition["message"] = json!("no answer");
+    condition["message"] = json!("no response");
     let inactive = decode(&object).inactive.unwrap();
     assert_eq!(
         (&*inactive.reason, &*inactive.message),
-        ("FailedGetExternalMetric", "no answer")
+        ("FailedGetExternalMetric", "no response")
     );
     assert_eq!(
         inactive.since.as_ref().unwrap().0.as_second(),
@@ -76,21 +76,21 @@ fn inactive_hpa_reports_reason_and_transition_time() {
 fn hpa_without_pods_equals_one_not_evaluated_yet() {
     let mut new = of_keda();
     new["status"] = json!({"desiredReplicas": 0});
-    let mut asleep = new.clone();
-    asleep["status"]["conditions"] = json!([
+    let mut disabled = new.clone();
+    disabled["status"]["conditions"] = json!([
         {"type": "ScalingActive", "status": "False", "reason": "ScalingDisabled", "lastTransitionTime": "2026-01-01T00:00:00Z"},
     ]);
-    assert_eq!(decode(&asleep), decode(&new));
+    assert_eq!(decode(&disabled), decode(&new));
 }
 
-/// A competing HPA is found by its scale target (KEDA-9).
+/// A competing HPA affects the actor of its scale target (KEDA-9).
 #[test]
-fn actor_label_counts_only_on_hpas_owned_by_keda() {
+fn actor_label_is_used_only_on_hpas_owned_by_keda() {
     let actor = |name: &str| Enqueue::Actor(Key::new("ns", name));
-    assert_eq!(decode(&of_keda()).concerns(), actor("a"));
-    let mut rival = of_keda();
-    rival["metadata"]["ownerReferences"] = json!([]);
-    assert_eq!(decode(&rival).concerns(), actor("w"));
+    assert_eq!(decode(&of_keda()).to_enqueue(), actor("a"));
+    let mut competing = of_keda();
+    competing["metadata"]["ownerReferences"] = json!([]);
+    assert_eq!(decode(&competing).to_enqueue(), actor("w"));
 }
 
 #[test]

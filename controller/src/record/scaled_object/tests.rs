@@ -4,12 +4,13 @@ use super::{KedaReady, ScaledObjectRecord};
 use crate::record::{Enqueue, Key, Projected};
 
 fn decode(object: &Value) -> ScaledObjectRecord {
-    let seen: Projected<ScaledObjectRecord> = serde_json::from_str(&object.to_string()).unwrap();
-    std::sync::Arc::into_inner(seen.record).unwrap()
+    let projected: Projected<ScaledObjectRecord> =
+        serde_json::from_str(&object.to_string()).unwrap();
+    std::sync::Arc::into_inner(projected.record).unwrap()
 }
 
-/// A `ScaledObject` of ours as KEDA updates it.
-fn ours() -> Value {
+/// Our own `ScaledObject`, with KEDA's updates.
+fn own() -> Value {
     json!({
         "metadata": {
             "name": "a", "namespace": "ns", "uid": "u-1", "resourceVersion": "7",
@@ -37,8 +38,8 @@ fn ours() -> Value {
 }
 
 #[test]
-fn record_holds_target_hpa_and_what_we_own() {
-    let record = decode(&ours());
+fn record_holds_target_hpa_and_owned_fields() {
+    let record = decode(&own());
     let target = &record.target;
     assert_eq!(
         (&*target.group, &*target.kind, &*target.name),
@@ -53,11 +54,11 @@ fn record_holds_target_hpa_and_what_we_own() {
 /// KEDA writes these fields every time it polls the queue (KEDA-11).
 #[test]
 fn activity_does_not_affect_equality() {
-    let mut later = ours();
+    let mut later = own();
     later["status"]["lastActiveTime"] = json!("2026-01-01T00:00:10Z");
     later["status"]["conditions"][1]["status"] = json!("True");
     later["metadata"]["resourceVersion"] = json!("8");
-    assert_eq!(decode(&later), decode(&ours()));
+    assert_eq!(decode(&later), decode(&own()));
     for (pointer, value) in [
         ("/status/conditions/0/status", json!("False")),
         ("/status/hpaName", json!("other")),
@@ -68,16 +69,16 @@ fn activity_does_not_affect_equality() {
             json!({"f:minReplicaCount": {}}),
         ),
     ] {
-        let mut other = ours();
+        let mut other = own();
         *other.pointer_mut(pointer).unwrap() = value;
-        assert_ne!(decode(&other), decode(&ours()), "{pointer}");
+        assert_ne!(decode(&other), decode(&own()), "{pointer}");
     }
 }
 
 /// KEDA-10
 #[test]
-fn readiness_is_reported_by_keda_and_never_guessed() {
-    for (conditions, wanted) in [
+fn readiness_is_unknown_until_keda_reports_it() {
+    for (conditions, expected) in [
         (json!([]), KedaReady::Unknown),
         (json!(null), KedaReady::Unknown),
         (
@@ -97,9 +98,9 @@ fn readiness_is_reported_by_keda_and_never_guessed() {
             KedaReady::False("no queue".into()),
         ),
     ] {
-        let mut object = ours();
+        let mut object = own();
         object["status"]["conditions"] = conditions.clone();
-        assert_eq!(decode(&object).ready, wanted, "{conditions}");
+        assert_eq!(decode(&object).ready, expected, "{conditions}");
     }
 }
 
@@ -107,7 +108,7 @@ fn readiness_is_reported_by_keda_and_never_guessed() {
 #[test]
 fn target_ignores_the_version_and_defaults_the_kind() {
     let target = |reference: Value| {
-        let mut object = ours();
+        let mut object = own();
         object["spec"]["scaleTargetRef"] = reference;
         decode(&object).target
     };
@@ -126,45 +127,45 @@ fn target_ignores_the_version_and_defaults_the_kind() {
     );
 }
 
-/// A competing `ScaledObject` is found by its scale target (KEDA-9).
+/// A competing `ScaledObject` affects the actor of its scale target (KEDA-9).
 #[test]
-fn competing_object_concerns_the_actor_of_its_target() {
+fn competing_object_enqueues_the_actor_of_its_target() {
     assert_eq!(
-        super::Record::concerns(&decode(&ours())),
+        super::Record::to_enqueue(&decode(&own())),
         Enqueue::Actor(Key::new("ns", "a"))
     );
-    let mut rival = ours();
-    rival["metadata"]["ownerReferences"][0]["kind"] = json!("Model");
-    rival["metadata"]["ownerReferences"][0]["name"] = json!("m");
-    rival["metadata"]["name"] = json!("rival");
-    rival["spec"]["scaleTargetRef"] = json!({"name": "b"});
+    let mut competing = own();
+    competing["metadata"]["ownerReferences"][0]["kind"] = json!("Model");
+    competing["metadata"]["ownerReferences"][0]["name"] = json!("m");
+    competing["metadata"]["name"] = json!("competing");
+    competing["spec"]["scaleTargetRef"] = json!({"name": "b"});
     assert_eq!(
-        super::Record::concerns(&decode(&rival)),
+        super::Record::to_enqueue(&decode(&competing)),
         Enqueue::Actor(Key::new("ns", "b"))
     );
 }
 
-/// Annotations by which a user pauses KEDA (KEDA-7).
+/// Annotations with which users pause KEDA (KEDA-7).
 #[test]
 fn pause_annotations_are_parsed_as_keda_does() {
     let paused = |annotations: Value| {
-        let mut object = ours();
+        let mut object = own();
         object["metadata"]["annotations"] = annotations;
         decode(&object).paused
     };
-    for yes in [
+    for pausing in [
         json!({"autoscaling.keda.sh/paused": "true"}),
         json!({"autoscaling.keda.sh/paused": ""}),
         json!({"autoscaling.keda.sh/paused-replicas": "0"}),
     ] {
-        assert!(paused(yes.clone()), "{yes}");
+        assert!(paused(pausing.clone()), "{pausing}");
     }
     assert!(!paused(json!({"autoscaling.keda.sh/paused": "False"})));
 }
 
 #[test]
 fn scaled_object_without_optional_fields_decodes() {
-    let bare =
+    let minimal =
         json!({"metadata": {"name": "x", "namespace": "ns", "uid": "u", "resourceVersion": "1"}});
-    assert_eq!(&*decode(&bare).target.name, "");
+    assert_eq!(&*decode(&minimal).target.name, "");
 }

@@ -13,18 +13,18 @@ fn at(time: &str) -> Timestamp {
     time.parse().unwrap()
 }
 
-fn keda_says(status: &str) -> Value {
-    json!({"status": {"conditions": [{"type": "Ready", "status": status, "message": "its words"}]}})
+fn keda_reports(status: &str) -> Value {
+    json!({"status": {"conditions": [{"type": "Ready", "status": status, "message": "details"}]}})
 }
 
-fn hpa_says(status: &str, reason: &str, since: &str) -> Value {
+fn hpa_reports(status: &str, reason: &str, since: &str) -> Value {
     json!({"status": {"conditions": [{
-        "type": "ScalingActive", "status": status, "reason": reason, "message": "no answer", "lastTransitionTime": since,
+        "type": "ScalingActive", "status": status, "reason": reason, "message": "no response", "lastTransitionTime": since,
     }]}})
 }
 
-fn judge(object: &Value, autoscaler: &Value, last_scaled: Option<&str>) -> ScalingReady {
-    judge_within(
+fn evaluate(object: &Value, autoscaler: &Value, last_scaled: Option<&str>) -> ScalingReady {
+    evaluate_within(
         Some(Duration::from_mins(2)),
         object,
         autoscaler,
@@ -32,7 +32,7 @@ fn judge(object: &Value, autoscaler: &Value, last_scaled: Option<&str>) -> Scali
     )
 }
 
-fn judge_within(
+fn evaluate_within(
     limit: Option<Duration>,
     object: &Value,
     autoscaler: &Value,
@@ -48,82 +48,82 @@ fn judge_within(
     )
 }
 
-/// KEDA-10: the table of the condition.
+/// KEDA-10
 #[test]
 fn condition_reflects_keda_and_the_hpa() {
     let long_ago = "2026-01-01T00:00:00Z";
-    let active = hpa_says("True", "ValidMetricFound", long_ago);
-    let failing = hpa_says("False", "FailedGetExternalMetric", long_ago);
-    let asleep = hpa_says("False", "ScalingDisabled", long_ago);
+    let active = hpa_reports("True", "ValidMetricFound", long_ago);
+    let failing = hpa_reports("False", "FailedGetExternalMetric", long_ago);
+    let disabled = hpa_reports("False", "ScalingDisabled", long_ago);
     let rows = [
         (
-            keda_says("True"),
+            keda_reports("True"),
             &active,
             Some(true),
             Reason::ScaledObjectReady,
         ),
         (
-            keda_says("Unknown"),
+            keda_reports("Unknown"),
             &active,
             Some(true),
             Reason::ScaledObjectCreated,
         ),
         (json!({}), &active, Some(true), Reason::ScaledObjectCreated),
         (
-            keda_says("False"),
+            keda_reports("False"),
             &active,
             Some(false),
             Reason::ScaledObjectNotReady,
         ),
         (
-            keda_says("False"),
+            keda_reports("False"),
             &failing,
             Some(false),
             Reason::ScaledObjectNotReady,
         ),
         (
-            keda_says("True"),
+            keda_reports("True"),
             &failing,
             Some(false),
             Reason::MetricsUnavailable,
         ),
         (
-            keda_says("Unknown"),
+            keda_reports("Unknown"),
             &failing,
             Some(false),
             Reason::MetricsUnavailable,
         ),
         (
-            keda_says("True"),
-            &asleep,
+            keda_reports("True"),
+            &disabled,
             Some(true),
             Reason::ScaledObjectReady,
         ),
     ];
     for (object, autoscaler, ready, reason) in rows {
-        let judged = judge(&object, autoscaler, None);
+        let condition = evaluate(&object, autoscaler, None);
         assert_eq!(
-            (judged.ready, judged.reason),
+            (condition.ready, condition.reason),
             (ready, reason),
             "{object} {autoscaler}"
         );
-        assert_eq!(judged.again, None);
+        assert_eq!(condition.recheck_at, None);
     }
 }
 
 /// KEDA-10
 #[test]
-fn messages_of_keda_and_the_hpa_are_passed_on() {
-    let active = hpa_says("True", "ValidMetricFound", NOW);
+fn messages_of_keda_and_the_hpa_are_included() {
+    let active = hpa_reports("True", "ValidMetricFound", NOW);
     assert!(
-        judge(&keda_says("False"), &active, None)
+        evaluate(&keda_reports("False"), &active, None)
             .message
-            .ends_with("its words")
+            .ends_with("details")
     );
-    let failing = hpa_says("False", "FailedGetExternalMetric", "2026-01-01T00:00:00Z");
-    let text = judge(&keda_says("True"), &failing, None).message;
+    let failing = hpa_reports("False", "FailedGetExternalMetric", "2026-01-01T00:00:00Z");
+    let text = evaluate(&keda_reports("True"), &failing, None).message;
     assert!(
-        text.ends_with("FailedGetExternalMetric: no answer"),
+        text.ends_with("FailedGetExternalMetric: no response"),
         "{text}"
     );
 }
@@ -131,26 +131,26 @@ fn messages_of_keda_and_the_hpa_are_passed_on() {
 /// KEDA-10, STA-6
 #[test]
 fn missing_metrics_are_tolerated_until_a_deadline() {
-    let failing = hpa_says("False", "FailedGetExternalMetric", "2026-01-01T00:00:01Z");
-    let judged = judge(&keda_says("True"), &failing, None);
-    assert_eq!(judged.reason, Reason::ScaledObjectReady);
-    assert_eq!(judged.again, Some(at("2026-01-01T00:02:01Z")));
+    let failing = hpa_reports("False", "FailedGetExternalMetric", "2026-01-01T00:00:01Z");
+    let condition = evaluate(&keda_reports("True"), &failing, None);
+    assert_eq!(condition.reason, Reason::ScaledObjectReady);
+    assert_eq!(condition.recheck_at, Some(at("2026-01-01T00:02:01Z")));
 }
 
 /// KEDA-10
 #[test]
-fn how_long_metrics_may_be_missing_is_a_setting() {
-    let failing = hpa_says("False", "FailedGetExternalMetric", "2026-01-01T00:00:00Z");
-    let within = |limit| judge_within(limit, &keda_says("True"), &failing, None);
+fn deadline_for_missing_metrics_is_configurable() {
+    let failing = hpa_reports("False", "FailedGetExternalMetric", "2026-01-01T00:00:00Z");
+    let within = |limit| evaluate_within(limit, &keda_reports("True"), &failing, None);
     let short = within(Some(Duration::from_secs(30)));
     assert_eq!(short.reason, Reason::MetricsUnavailable);
     assert!(short.message.contains("for 30 s"), "{}", short.message);
     let long = within(Some(Duration::from_mins(10)));
     assert_eq!(long.reason, Reason::ScaledObjectReady);
-    assert_eq!(long.again, Some(at("2026-01-01T00:10:00Z")));
+    assert_eq!(long.recheck_at, Some(at("2026-01-01T00:10:00Z")));
     let never = within(None);
     assert_eq!(
-        (never.reason, never.again),
+        (never.reason, never.recheck_at),
         (Reason::ScaledObjectReady, None)
     );
 }
@@ -159,11 +159,19 @@ fn how_long_metrics_may_be_missing_is_a_setting() {
 /// hours ago.
 #[test]
 fn time_at_zero_replicas_does_not_count_as_missing_metrics() {
-    let failing = hpa_says("False", "FailedGetExternalMetric", "2025-12-31T00:00:00Z");
-    let judged = judge(&keda_says("True"), &failing, Some("2026-01-01T00:01:50Z"));
-    assert_eq!(judged.reason, Reason::ScaledObjectReady);
-    assert_eq!(judged.again, Some(at("2026-01-01T00:03:50Z")));
-    let later = judge(&keda_says("True"), &failing, Some("2026-01-01T00:00:00Z"));
+    let failing = hpa_reports("False", "FailedGetExternalMetric", "2025-12-31T00:00:00Z");
+    let condition = evaluate(
+        &keda_reports("True"),
+        &failing,
+        Some("2026-01-01T00:01:50Z"),
+    );
+    assert_eq!(condition.reason, Reason::ScaledObjectReady);
+    assert_eq!(condition.recheck_at, Some(at("2026-01-01T00:03:50Z")));
+    let later = evaluate(
+        &keda_reports("True"),
+        &failing,
+        Some("2026-01-01T00:00:00Z"),
+    );
     assert_eq!(later.reason, Reason::MetricsUnavailable);
 }
 
@@ -171,29 +179,32 @@ fn time_at_zero_replicas_does_not_count_as_missing_metrics() {
 #[test]
 fn fault_of_the_plan_takes_precedence() {
     let fault = Fault::until_change(Reason::RivalAutoscaler, "web scales it");
-    let object = scaled_object(&keda_says("True"));
-    let judged = scaling_ready(Some(&fault), Some(&object), None, None, None, at(NOW));
+    let object = scaled_object(&keda_reports("True"));
+    let condition = scaling_ready(Some(&fault), Some(&object), None, None, None, at(NOW));
     assert_eq!(
-        (judged.ready, judged.reason, &*judged.message),
+        (condition.ready, condition.reason, &*condition.message),
         (Some(false), Reason::RivalAutoscaler, "web scales it")
     );
 }
 
 #[test]
 fn condition_is_unknown_until_the_scaled_object_exists() {
-    let going = scaled_object(&json!({"metadata": {"deletionTimestamp": NOW}}));
-    for object in [None, Some(&*going)] {
-        let judged = scaling_ready(None, object, None, None, None, at(NOW));
-        assert_eq!((judged.ready, judged.reason), (None, Reason::Progressing));
+    let deleted = scaled_object(&json!({"metadata": {"deletionTimestamp": NOW}}));
+    for object in [None, Some(&*deleted)] {
+        let condition = scaling_ready(None, object, None, None, None, at(NOW));
+        assert_eq!(
+            (condition.ready, condition.reason),
+            (None, Reason::Progressing)
+        );
     }
 }
 
-/// KEDA-7: the user paused scaling, so it is no failure.
+/// KEDA-7: paused by the user, so not a failure.
 #[test]
 fn pause_is_reported_and_counts_as_ready() {
-    let mut object = keda_says("True");
+    let mut object = keda_reports("True");
     object["metadata"] = json!({"annotations": {"autoscaling.keda.sh/paused": "true"}});
-    let judged = scaling_ready(
+    let condition = scaling_ready(
         None,
         Some(&scaled_object(&object)),
         None,
@@ -201,6 +212,10 @@ fn pause_is_reported_and_counts_as_ready() {
         None,
         at(NOW),
     );
-    assert_eq!(judged.ready, Some(true));
-    assert!(judged.message.contains("paused"), "{}", judged.message);
+    assert_eq!(condition.ready, Some(true));
+    assert!(
+        condition.message.contains("paused"),
+        "{}",
+        condition.message
+    );
 }

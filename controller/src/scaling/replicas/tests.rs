@@ -12,9 +12,9 @@ fn at(time: &str) -> Timestamp {
 
 /// KEDA-11
 #[test]
-fn number_of_the_hpa_counts_while_the_workload_has_pods() {
-    let asks = |desired: i32| hpa(&json!({"status": {"desiredReplicas": desired}}));
-    for (workload, autoscaler, wanted) in [
+fn hpa_decides_the_desired_number_while_the_workload_has_pods() {
+    let desiring = |desired: i32| hpa(&json!({"status": {"desiredReplicas": desired}}));
+    for (workload, autoscaler, expected) in [
         (0, Some(3), 0),
         (1, Some(3), 3),
         (4, Some(3), 3),
@@ -22,29 +22,29 @@ fn number_of_the_hpa_counts_while_the_workload_has_pods() {
         (2, None, 2),
         (0, None, 0),
     ] {
-        let autoscaler = autoscaler.map(asks);
-        assert_eq!(desired_replicas(workload, autoscaler.as_deref()), wanted);
+        let autoscaler = autoscaler.map(desiring);
+        assert_eq!(desired_replicas(workload, autoscaler.as_deref()), expected);
     }
 }
 
 /// KEDA-11
 #[test]
 fn hpa_is_found_by_its_name_in_status_or_the_default() {
-    let told = scaled_object(&json!({"status": {"hpaName": "x"}}));
-    let silent = scaled_object(&json!({}));
+    let with_name = scaled_object(&json!({"status": {"hpaName": "x"}}));
+    let without_name = scaled_object(&json!({}));
     let named = |name: &str| hpa(&json!({"metadata": {"name": name}}));
     let all = [named("keda-hpa-a"), named("x"), named("y")];
-    assert_eq!(&*hpa_of(&told, &all).unwrap().metadata.key.name, "x");
+    assert_eq!(&*hpa_of(&with_name, &all).unwrap().metadata.key.name, "x");
     assert_eq!(
-        &*hpa_of(&silent, &all).unwrap().metadata.key.name,
+        &*hpa_of(&without_name, &all).unwrap().metadata.key.name,
         "keda-hpa-a"
     );
-    assert_eq!(hpa_of(&silent, &all[1..]), None);
+    assert_eq!(hpa_of(&without_name, &all[1..]), None);
     let earlier = json!([{"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "a", "uid": "u-old", "controller": true}]);
     let left = [hpa(&json!({"metadata": {"ownerReferences": earlier}}))];
-    assert_eq!(hpa_of(&silent, &left), None);
+    assert_eq!(hpa_of(&without_name, &left), None);
     let foreign = [hpa(&json!({"metadata": {"ownerReferences": []}}))];
-    assert_eq!(hpa_of(&silent, &foreign), None);
+    assert_eq!(hpa_of(&without_name, &foreign), None);
 }
 
 fn status(desired: Option<i32>) -> AsyncActorStatus {
@@ -58,13 +58,13 @@ fn status(desired: Option<i32>) -> AsyncActorStatus {
 #[test]
 fn change_of_the_desired_number_is_reported_with_its_direction() {
     let now = at("2026-01-01T00:00:09.7Z");
-    let told = |direction: &str| LastScale {
+    let expected = |direction: &str| LastScale {
         time: Some(Time(at("2026-01-01T00:00:09Z"))),
         direction: Some(direction.to_owned()),
         formatted: format!("2026-01-01T00:00:09Z ({direction})"),
     };
-    assert_eq!(last_scale(&status(Some(0)), Some(2), now), told("up"));
-    assert_eq!(last_scale(&status(Some(3)), Some(2), now), told("down"));
+    assert_eq!(last_scale(&status(Some(0)), Some(2), now), expected("up"));
+    assert_eq!(last_scale(&status(Some(3)), Some(2), now), expected("down"));
 }
 
 /// STA-9

@@ -9,8 +9,8 @@ use crate::record::{
 };
 
 fn record<R: Record>(object: &Value) -> Arc<R> {
-    let seen: Projected<R> = serde_json::from_str(&object.to_string()).unwrap();
-    seen.record
+    let projected: Projected<R> = serde_json::from_str(&object.to_string()).unwrap();
+    projected.record
 }
 
 fn merge(object: &mut Value, extra: &Value) {
@@ -24,7 +24,7 @@ fn merge(object: &mut Value, extra: &Value) {
     }
 }
 
-/// An object of ours named `name`, last applied with hash `h`.
+/// An object of actor `a`, last applied with hash `h`.
 fn applied(name: &str, uid: &str) -> Value {
     json!({"metadata": {
         "name": name, "namespace": "ns", "uid": uid, "resourceVersion": "7",

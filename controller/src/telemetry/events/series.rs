@@ -1,6 +1,6 @@
-//! Deduplicates Events: a repeated one is counted in a series, any other is a new Event (OPS-7).
+//! Deduplicates Events: repetitions increment the count of a series (OPS-7).
 //!
-//! The note of an Event is immutable, so a new text is a new Event.
+//! The note of an Event is immutable, so another text needs a new Event.
 
 use std::collections::HashMap;
 
@@ -11,50 +11,50 @@ use super::EventReason;
 /// A repetition within this time continues the series, as it does for Kubernetes' own components.
 const SERIES: SignedDuration = SignedDuration::from_mins(6);
 
-/// How many Event writes an actor may cause at once, …
+/// How many Event writes an actor may cause in a burst …
 const BURST: u32 = 25;
 
-/// … plus one for each of these intervals, so that a fault whose text keeps changing causes no flood.
+/// … plus one per this interval, so that a fault with an ever-changing text cannot flood the API server.
 const REFILL: SignedDuration = SignedDuration::from_mins(5);
 
-/// Below this many entries, ended ones are not swept.
+/// Expired entries are swept only above this many entries.
 const SWEEP: usize = 1024;
 
 /// Identity of a series: the same actor, reason and text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Topic {
-    /// Uid of the actor, or of another object concerned.
+pub struct SeriesKey {
+    /// Uid of the actor or another object.
     pub actor: Box<str>,
-    pub note: EventReason,
+    pub reason: EventReason,
     pub text: Box<str>,
 }
 
 /// How to write an Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Telling {
+pub enum WriteDecision {
     /// As a new Event.
-    First,
+    Create,
     /// By incrementing the count of an existing Event.
-    Again {
+    Increment {
         /// Name of that Event.
         name: String,
-        /// Occurrences, this one included.
+        /// Occurrences, including this one.
         count: i32,
     },
     /// Not at all: the actor has exhausted its budget.
-    Silence,
+    Drop,
 }
 
 /// Recent Events, and the remaining budget of each actor.
 #[derive(Debug)]
-pub struct Series {
-    told: HashMap<Topic, Told>,
+pub struct EventSeries {
+    recent: HashMap<SeriesKey, RecentEvent>,
     budgets: HashMap<Box<str>, Budget>,
     sweep_at: usize,
 }
 
 #[derive(Debug)]
-struct Told {
+struct RecentEvent {
     name: String,
     count: i32,
     last: Timestamp,
@@ -66,64 +66,68 @@ struct Budget {
     refilled: Timestamp,
 }
 
-impl Default for Series {
+impl Default for EventSeries {
     fn default() -> Self {
         Self {
-            told: HashMap::new(),
+            recent: HashMap::new(),
             budgets: HashMap::new(),
             sweep_at: SWEEP,
         }
     }
 }
 
-impl Series {
-    /// Decides how to write `topic` at `now`; a new Event would be called `name`.
-    pub fn next(&mut self, topic: &Topic, name: &str, now: Timestamp) -> Telling {
-        if self.told.len().max(self.budgets.len()) >= self.sweep_at {
+impl EventSeries {
+    /// Decides how to write an Event of the series at `now`; a new one would be called `name`.
+    pub fn next(&mut self, key: &SeriesKey, name: &str, now: Timestamp) -> WriteDecision {
+        if self.recent.len().max(self.budgets.len()) >= self.sweep_at {
             self.sweep(now);
         }
-        let budget = self.budgets.entry(topic.actor.clone());
+        let budget = self.budgets.entry(key.actor.clone());
         if !budget.or_insert_with(|| Budget::full(now)).take(now) {
-            return Telling::Silence;
+            return WriteDecision::Drop;
         }
-        if let Some(told) = self.told.get_mut(topic).filter(|told| told.is_fresh(now)) {
-            told.count = told.count.saturating_add(1);
-            told.last = now;
-            return Telling::Again {
-                name: told.name.clone(),
-                count: told.count,
+        if let Some(recent) = self
+            .recent
+            .get_mut(key)
+            .filter(|recent| recent.is_fresh(now))
+        {
+            recent.count = recent.count.saturating_add(1);
+            recent.last = now;
+            return WriteDecision::Increment {
+                name: recent.name.clone(),
+                count: recent.count,
             };
         }
-        let told = Told {
+        let recent = RecentEvent {
             name: name.to_owned(),
             count: 1,
             last: now,
         };
-        self.told.insert(topic.clone(), told);
-        Telling::First
+        self.recent.insert(key.clone(), recent);
+        WriteDecision::Create
     }
 
     /// Restarts a series whose Event was deleted, with the new Event `name`.
-    pub fn begin_anew(&mut self, topic: &Topic, name: &str) {
-        if let Some(told) = self.told.get_mut(topic) {
-            name.clone_into(&mut told.name);
-            told.count = 1;
+    pub fn restart(&mut self, key: &SeriesKey, name: &str) {
+        if let Some(recent) = self.recent.get_mut(key) {
+            name.clone_into(&mut recent.name);
+            recent.count = 1;
         }
     }
 
     /// Forgets a series whose write failed, so that the next occurrence is a new Event.
-    pub fn forget(&mut self, topic: &Topic) {
-        self.told.remove(topic);
+    pub fn forget(&mut self, key: &SeriesKey) {
+        self.recent.remove(key);
     }
 
     fn sweep(&mut self, now: Timestamp) {
-        self.told.retain(|_, told| told.is_fresh(now));
+        self.recent.retain(|_, recent| recent.is_fresh(now));
         self.budgets.retain(|_, budget| !budget.is_full(now));
-        self.sweep_at = SWEEP.max(2 * self.told.len().max(self.budgets.len()));
+        self.sweep_at = SWEEP.max(2 * self.recent.len().max(self.budgets.len()));
     }
 }
 
-impl Told {
+impl RecentEvent {
     fn is_fresh(&self, now: Timestamp) -> bool {
         now.duration_since(self.last) < SERIES
     }

@@ -46,7 +46,7 @@ async fn readyz_lists_the_pending_gates() {
     assert_eq!(
         get(&readiness, "/readyz").await.0,
         200,
-        "what is dropped is not asked for"
+        "a dropped gate is not required"
     );
 }
 
@@ -66,22 +66,22 @@ async fn process_is_not_ready_before_its_gates_are_registered() {
 
 /// FW-4
 #[tokio::test(start_paused = true)]
-async fn readiness_is_reached_once_all_gates_are_ready_at_the_same_time() {
+async fn all_ready_waits_until_all_gates_are_ready_at_the_same_time() {
     let readiness = Readiness::default();
     let (actors, pods) = (
         readiness.gate("watch AsyncActor"),
         readiness.gate("watch Pod"),
     );
-    let waits = readiness.clone();
-    let waiting = tokio::spawn(async move { waits.reached().await });
+    let waiter = readiness.clone();
+    let all_ready = tokio::spawn(async move { waiter.all_ready().await });
     actors.ready();
     actors.not_ready("the connection broke");
     pods.ready();
     // Paused time advances only once no task can make progress.
     tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(!waiting.is_finished());
+    assert!(!all_ready.is_finished());
     actors.ready();
-    timeout(Duration::from_secs(5), waiting)
+    timeout(Duration::from_secs(5), all_ready)
         .await
         .expect("all are ready")
         .unwrap();
@@ -99,15 +99,15 @@ async fn unready_process_is_alive() {
 /// OPS-1
 #[tokio::test]
 async fn bind_error_names_the_address_and_its_flag() {
-    let holder = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let taken = holder.local_addr().unwrap().to_string();
-    for address in [taken.as_str(), "127.0.0.1:99999", ":none", "8080", ""] {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let in_use = listener.local_addr().unwrap().to_string();
+    for address in [in_use.as_str(), "127.0.0.1:99999", ":none", "8080", ""] {
         let error = bind(address, "--metrics-bind-address")
             .await
             .unwrap_err()
             .to_string();
-        let wanted = format!("cannot listen on {address:?} (--metrics-bind-address): ");
-        assert!(error.starts_with(&wanted), "{error}");
+        let expected = format!("cannot listen on {address:?} (--metrics-bind-address): ");
+        assert!(error.starts_with(&expected), "{error}");
     }
 }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use asya_shared::api::PodCounts;
 
-use super::pass::Pass;
+use super::reconcile::ReconcileTimer;
 use super::*;
-use crate::work_queue::{Observer, Settings, WorkQueue};
+use crate::work_queue::{Observer, WorkQueue, WorkQueueSettings};
 
 /// Value of a series, given its name and labels as exposed.
 fn value(metrics: &Metrics, series: &str) -> Option<String> {
@@ -88,12 +88,12 @@ fn every_metric_has_its_name_and_labels() {
     metrics.bound_pods([(&Key::new("ns", "a"), &PodCounts::default())]);
     metrics.conflicts([(&Key::new("ns", "a"), "Roll", 1)]);
     metrics.rollouts_halted([&Key::new("ns", "a")]);
-    metrics.config_healed("asya-injector");
+    metrics.config_restored("asya-injector");
     metrics.watch_event("Pod");
     metrics.watch_event_dropped("Pod");
-    metrics.pass().failed("Api");
-    let wanted = set(FROM_THE_START.into_iter().chain(ONCE_KNOWN));
-    assert_eq!(shapes(&metrics.text().unwrap()), wanted);
+    metrics.start_reconcile().failed("Api");
+    let expected = set(FROM_THE_START.into_iter().chain(ONCE_KNOWN));
+    assert_eq!(shapes(&metrics.text().unwrap()), expected);
 }
 
 /// OPS-4
@@ -108,7 +108,7 @@ fn series_expose_the_recorded_values() {
     metrics.transport_up("sqs", false);
     metrics.api_writes().inc();
     metrics.undecodable(2);
-    metrics.unproved_bindings(4);
+    metrics.set_unverified_bindings(4);
     let actor = Key::new("ns", "a");
     metrics.rollouts_halted([&Key::new("ns", "over"), &actor]);
     metrics.rollouts_halted([&actor]);
@@ -119,7 +119,7 @@ fn series_expose_the_recorded_values() {
     metrics.watch_event("Pod");
     metrics.watch_event_dropped("Pod");
     let requests = r#"{transport="rabbitmq",operation="declare",result="201"}"#;
-    for (series, wanted) in [
+    for (series, expected) in [
         (
             r#"asya_operator_actors{transport="rabbitmq",status="Running"}"#,
             "3",
@@ -150,7 +150,11 @@ fn series_expose_the_recorded_values() {
         (r#"asya_operator_events_received_total{kind="Pod"}"#, "1"),
         (r#"asya_operator_events_dropped_total{kind="Pod"}"#, "1"),
     ] {
-        assert_eq!(value(&metrics, series).as_deref(), Some(wanted), "{series}");
+        assert_eq!(
+            value(&metrics, series).as_deref(),
+            Some(expected),
+            "{series}"
+        );
     }
 }
 
@@ -173,12 +177,12 @@ fn status_without_actors_has_no_series() {
 #[tokio::test]
 async fn gauges_are_read_at_each_scrape() {
     let metrics = Arc::new(Metrics::new());
-    let queue = WorkQueue::observed(Settings::default(), metrics.clone());
+    let queue = WorkQueue::with_observer(WorkQueueSettings::default(), metrics.clone());
     metrics.watch_queue(&queue);
     let depth = r#"workqueue_depth{name="asyncactor",controller="asyncactor"}"#;
     let active = r#"controller_runtime_active_workers{controller="asyncactor"}"#;
     for key in ["a", "b"] {
-        queue.now(key);
+        queue.enqueue(key);
     }
     assert_eq!(value(&metrics, depth).as_deref(), Some("2"));
     let handle = queue.clone();
@@ -192,18 +196,22 @@ async fn gauges_are_read_at_each_scrape() {
 #[tokio::test(start_paused = true)]
 async fn reconcile_is_timed_and_counted_by_result() {
     let metrics = Arc::new(Metrics::new());
-    for end in [Pass::succeeded, Pass::succeeded, Pass::looks_again] {
-        let pass = metrics.pass();
+    for end in [
+        ReconcileTimer::succeeded,
+        ReconcileTimer::succeeded,
+        ReconcileTimer::requeued,
+    ] {
+        let timer = metrics.start_reconcile();
         tokio::time::sleep(Duration::from_secs(2)).await;
-        end(pass);
+        end(timer);
     }
-    metrics.pass().failed("Api");
-    let of = |result| {
+    metrics.start_reconcile().failed("Api");
+    let total = |result| {
         let series = "controller_runtime_reconcile_total{controller=\"asyncactor\",result=";
         value(&metrics, &format!("{series}\"{result}\"}}")).unwrap()
     };
     assert_eq!(
-        [of("success"), of("requeue_after"), of("error")],
+        [total("success"), total("requeue_after"), total("error")],
         ["2", "1", "1"]
     );
     let one = |name| value(&metrics, &format!("{name}{{controller=\"asyncactor\"}}")).unwrap();
@@ -224,9 +232,9 @@ fn failures(metrics: &Metrics, kind: &str) -> Option<String> {
 #[tokio::test]
 async fn panicking_reconcile_counts_as_failed() {
     let metrics = Arc::new(Metrics::new());
-    let pass = metrics.pass();
+    let timer = metrics.start_reconcile();
     let task = tokio::spawn(async move {
-        let _pass = pass;
+        let _timer = timer;
         panic!("on purpose");
     });
     assert!(task.await.is_err());

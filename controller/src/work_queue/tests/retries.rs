@@ -12,10 +12,10 @@ async fn failures_back_off_per_key_and_a_success_resets() {
             FAILED
         }
     });
-    bench.queue.now("a");
+    bench.queue.enqueue("a");
     bench.until(40_000).await;
-    bench.queue.now("b");
-    bench.queue.now("a");
+    bench.queue.enqueue("b");
+    bench.queue.enqueue("a");
     bench.until(41_500).await;
     assert_eq!(
         bench.starts("a"),
@@ -27,12 +27,12 @@ async fn failures_back_off_per_key_and_a_success_resets() {
         .map(|run| run.attempt.failures)
         .collect();
     assert_eq!(failures, [0, 1, 2, 3, 4, 5, 6, 0, 0]);
-    assert_eq!(bench.seen.retried.load(Ordering::Relaxed), 8);
+    assert_eq!(bench.observer.retried.load(Ordering::Relaxed), 8);
 }
 
 /// FW-28
 #[tokio::test(start_paused = true)]
-async fn an_error_may_carry_its_own_delay() {
+async fn error_delay_replaces_the_backoff() {
     let bench = Bench::new(settings(), |_, nth| async move {
         let after = (nth == 1).then(|| Duration::from_secs(65));
         if nth < 3 {
@@ -41,14 +41,14 @@ async fn an_error_may_carry_its_own_delay() {
             RunOutcome::Done
         }
     });
-    bench.queue.now("a");
+    bench.queue.enqueue("a");
     bench.until(600_000).await;
     assert_eq!(bench.starts("a"), [0, 1000, 66_000, 70_000]);
 }
 
 /// FW-6, FW-7
 #[tokio::test(start_paused = true)]
-async fn a_timer_of_a_failed_run_is_kept_and_is_no_attempt() {
+async fn timer_of_a_failed_run_is_kept_and_does_not_count_as_a_retry() {
     let seconds = Duration::from_secs;
     let bench = Bench::new(settings(), move |_, nth| async move {
         RunOutcome::Failed {
@@ -56,7 +56,7 @@ async fn a_timer_of_a_failed_run_is_kept_and_is_no_attempt() {
             timer: (nth < 3).then(|| seconds(if nth == 1 { 20 } else { 90 })),
         }
     });
-    bench.queue.now("a");
+    bench.queue.enqueue("a");
     bench.until(150_000).await;
     assert_eq!(bench.starts("a"), [0, 60_000, 80_000, 140_000]);
     let failures: Vec<_> = bench
@@ -67,7 +67,7 @@ async fn a_timer_of_a_failed_run_is_kept_and_is_no_attempt() {
     assert_eq!(
         failures,
         [0, 1, 2, 2],
-        "what a timer starts counts for nothing"
+        "a run started by a timer is not a retry"
     );
 
     let few = settings_with(|settings| settings.retry.attempts = 1);
@@ -77,7 +77,7 @@ async fn a_timer_of_a_failed_run_is_kept_and_is_no_attempt() {
             timer: Some(seconds(30)),
         }
     });
-    bench.queue.now("a");
+    bench.queue.enqueue("a");
     bench.until(70_000).await;
     assert_eq!(
         bench.starts("a"),
@@ -88,12 +88,12 @@ async fn a_timer_of_a_failed_run_is_kept_and_is_no_attempt() {
 
 /// FW-6
 #[tokio::test(start_paused = true)]
-async fn an_event_between_retries_runs_at_once_and_is_not_an_attempt() {
+async fn event_between_retries_runs_immediately_and_does_not_count_as_a_retry() {
     let bench = Bench::new(settings(), |_, _| async { FAILED });
-    bench.queue.now("a");
+    bench.queue.enqueue("a");
     for at in [5000, 6500] {
-        bench.until(at).await; // the retry of 3000 failed, the next one would come at 7000
-        bench.queue.now("a");
+        bench.until(at).await; // the retry at 3000 failed, and the next one is due at 7000
+        bench.queue.enqueue("a");
     }
     bench.until(20_000).await;
     assert_eq!(
@@ -110,15 +110,15 @@ async fn an_event_between_retries_runs_at_once_and_is_not_an_attempt() {
 
 /// FW-6
 #[tokio::test(start_paused = true)]
-async fn the_last_attempt_is_known_and_after_it_only_an_event_starts_a_run() {
+async fn after_the_last_attempt_only_an_event_starts_a_run() {
     let bench = Bench::new(
         settings_with(|s| s.retry.attempts = 2),
         |_, nth| async move { if nth == 4 { RunOutcome::Done } else { FAILED } },
     );
-    bench.queue.now("a");
+    bench.queue.enqueue("a");
     for at in [100_000, 200_000, 300_000] {
         bench.until(at).await;
-        bench.queue.now("a");
+        bench.queue.enqueue("a");
     }
     bench.until(302_000).await;
     let starts = [0, 1000, 3000, 100_000, 200_000, 300_000, 301_000];
@@ -127,40 +127,40 @@ async fn the_last_attempt_is_known_and_after_it_only_an_event_starts_a_run() {
     assert_eq!(
         last,
         [false, false, true, true, true, false, false],
-        "the success at 200 s resets"
+        "the success at 200 s resets the failures"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_a_failure_of_its_key_only() {
+async fn panic_fails_only_its_own_key() {
     let bench = Bench::new(settings(), |key, nth| {
-        assert!(key != "at once" || nth > 0, "before the first await");
+        assert!(key != "sync" || nth > 0, "before the first await");
         async move {
             sleep(Duration::from_millis(10)).await;
-            assert!(key != "later" || nth > 0, "after it");
+            assert!(key != "async" || nth > 0, "after the first await");
             RunOutcome::Done
         }
     });
-    for key in ["at once", "later", "fine"] {
-        bench.queue.now(key);
+    for key in ["sync", "async", "fine"] {
+        bench.queue.enqueue(key);
     }
     bench.until(5000).await;
-    bench.queue.now("fine");
+    bench.queue.enqueue("fine");
     bench.until(60_000).await;
-    assert_eq!(bench.starts("at once"), [0, 1000]);
-    assert_eq!(bench.starts("later"), [0, 1010]);
+    assert_eq!(bench.starts("sync"), [0, 1000]);
+    assert_eq!(bench.starts("async"), [0, 1010]);
     assert_eq!(bench.starts("fine"), [0, 5000]);
-    assert_eq!(bench.seen.panicked.load(Ordering::Relaxed), 2);
+    assert_eq!(bench.observer.panicked.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn extreme_delay_does_not_overflow() {
     let bench = Bench::new(settings(), |_, _| async {
-        RunOutcome::Again(Duration::MAX)
+        RunOutcome::RequeueAfter(Duration::MAX)
     });
-    bench.queue.now("a");
+    bench.queue.enqueue("a");
     bench.until(60_000).await;
-    assert_eq!(bench.queue.numbers().waiting, 1);
+    assert_eq!(bench.queue.sizes().waiting, 1);
 }
 
 /// FW-6

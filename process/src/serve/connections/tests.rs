@@ -9,10 +9,10 @@ fn peer(last: u8) -> IpAddr {
 }
 
 /// Completes a request on the connection, with or without success.
-fn answered(connection: &Connection, well: bool) {
-    let answering = connection.activity.begin(Instant::now());
-    if well {
-        answering.succeeded();
+fn complete_request(connection: &Connection, is_success: bool) {
+    let in_flight = connection.activity.begin(Instant::now());
+    if is_success {
+        in_flight.succeeded();
     }
 }
 
@@ -23,31 +23,34 @@ fn is_open(connection: &Connection) -> bool {
 /// ADM-20
 #[tokio::test(start_paused = true)]
 async fn silent_connections_are_evicted_before_idle_and_idle_before_busy_ones() {
-    let all = Connections::new(4);
-    let admit = |last| all.admit(peer(last), Instant::now());
+    let connections = Connections::new(4);
+    let admit = |last| connections.admit(peer(last), Instant::now());
     let busy = admit(1).unwrap();
-    answered(&busy, true);
+    complete_request(&busy, true);
     let review = busy.activity.begin(Instant::now());
     let idle = admit(1).unwrap();
-    answered(&idle, true);
-    let (refused, silent) = (admit(2).unwrap(), admit(2).unwrap());
-    answered(&refused, false);
+    complete_request(&idle, true);
+    let (failed, silent) = (admit(2).unwrap(), admit(2).unwrap());
+    complete_request(&failed, false);
     tokio::time::advance(2 * SECOND).await;
 
     let first = admit(2).unwrap();
-    assert!(!is_open(&refused) || !is_open(&silent), "one of the silent");
+    assert!(
+        !is_open(&failed) || !is_open(&silent),
+        "one of the silent connections"
+    );
     tokio::time::advance(SECOND / 1000).await;
     let second = admit(2).unwrap();
-    assert_eq!([&refused, &silent].map(is_open), [false, false]);
+    assert_eq!([&failed, &silent].map(is_open), [false, false]);
     assert_eq!([&busy, &idle, &first, &second].map(is_open), [true; 4]);
-    // Fresh connections may still send a request: the peer that holds more of them loses one.
+    // Fresh connections may still send a request, so the peer with most of them loses one.
     let third = admit(3).unwrap();
     assert_eq!(
         [&idle, &first, &second, &third].map(is_open),
         [true, false, true, true]
     );
     assert_eq!(
-        all.count(),
+        connections.count(),
         Count {
             open: 4,
             evicted: 3,
@@ -56,85 +59,103 @@ async fn silent_connections_are_evicted_before_idle_and_idle_before_busy_ones() 
         }
     );
     drop((second, third, idle));
-    assert_eq!(all.count().open, 1);
+    assert_eq!(connections.count().open, 1);
     drop((review, busy));
-    assert_eq!(all.count().open, 0);
+    assert_eq!(connections.count().open, 0);
 }
 
 /// ADM-20
 #[tokio::test(start_paused = true)]
-async fn client_whose_requests_fill_the_limit_is_refused_and_evicted_for_others() {
-    let all = Connections::new(3);
-    let greedy: Vec<_> = (0..3)
-        .map(|_| all.admit(peer(1), Instant::now()).unwrap())
+async fn client_that_fills_the_limit_is_refused_and_evicted_for_others() {
+    let connections = Connections::new(3);
+    let heaviest: Vec<_> = (0..3)
+        .map(|_| connections.admit(peer(1), Instant::now()).unwrap())
         .collect();
-    for connection in &greedy {
-        answered(connection, true);
+    for connection in &heaviest {
+        complete_request(connection, true);
     }
-    let requests: Vec<_> = greedy
+    let requests: Vec<_> = heaviest
         .iter()
-        .map(|it| it.activity.begin(Instant::now()))
+        .map(|connection| connection.activity.begin(Instant::now()))
         .collect();
-    assert!(all.admit(peer(1), Instant::now()).is_none());
-    assert_eq!(all.count().refused, 1);
-    let other = all.admit(peer(2), Instant::now()).unwrap();
+    assert!(connections.admit(peer(1), Instant::now()).is_none());
+    assert_eq!(connections.count().refused, 1);
+    let other = connections.admit(peer(2), Instant::now()).unwrap();
     assert!(is_open(&other));
-    assert_eq!(greedy.iter().filter(|it| is_open(it)).count(), 2);
+    assert_eq!(
+        heaviest
+            .iter()
+            .filter(|connection| is_open(connection))
+            .count(),
+        2
+    );
     drop(requests);
 }
 
 /// ADM-20, ADM-23
 #[tokio::test(start_paused = true)]
 async fn authenticated_clients_are_not_evicted_for_others() {
-    let all = Connections::new(2);
-    let known = all.admit(peer(1), Instant::now()).unwrap();
-    assert!(known.known(1, true, Instant::now()));
+    let connections = Connections::new(2);
+    let known = connections.admit(peer(1), Instant::now()).unwrap();
+    assert!(known.set_weight(1, true, Instant::now()));
     let flood: Vec<_> = (0..9)
-        .map(|_| all.admit(peer(2), Instant::now()).unwrap())
+        .map(|_| connections.admit(peer(2), Instant::now()).unwrap())
         .collect();
     tokio::time::advance(5 * SECOND).await;
-    assert!(all.admit(peer(3), Instant::now()).is_some());
+    assert!(connections.admit(peer(3), Instant::now()).is_some());
     assert!(is_open(&known));
-    assert_eq!(flood.iter().filter(|it| is_open(it)).count(), 0);
+    assert_eq!(
+        flood
+            .iter()
+            .filter(|connection| is_open(connection))
+            .count(),
+        0
+    );
 }
 
 /// ADM-20
 #[tokio::test(start_paused = true)]
-async fn heavier_connection_evicts_others_and_never_itself() {
-    let all = Connections::new(4);
+async fn heavier_connection_evicts_others_but_not_itself() {
+    let connections = Connections::new(4);
     let others: Vec<_> = (0..3)
-        .map(|_| all.admit(peer(1), Instant::now()).unwrap())
+        .map(|_| connections.admit(peer(1), Instant::now()).unwrap())
         .collect();
-    let heavy = all.admit(peer(2), Instant::now()).unwrap();
-    assert!(heavy.known(3, false, Instant::now()));
+    let heavy = connections.admit(peer(2), Instant::now()).unwrap();
+    assert!(heavy.set_weight(3, false, Instant::now()));
     assert!(is_open(&heavy));
-    assert_eq!(others.iter().filter(|it| is_open(it)).count(), 1);
-    assert_eq!(all.count().open, 2);
-    let _next = all.admit(peer(3), Instant::now()).unwrap();
-    assert_eq!(all.count().evicted, 3, "what it weighs is taken");
+    assert_eq!(
+        others
+            .iter()
+            .filter(|connection| is_open(connection))
+            .count(),
+        1
+    );
+    assert_eq!(connections.count().open, 2);
+    let _next = connections.admit(peer(3), Instant::now()).unwrap();
+    assert_eq!(connections.count().evicted, 3, "its full weight counts");
 }
 
 /// ADM-21
 #[tokio::test(start_paused = true)]
 async fn connections_with_overdue_requests_are_closed() {
-    let all = Connections::new(9);
-    let admit = || all.admit(peer(1), Instant::now()).unwrap();
+    let connections = Connections::new(9);
+    let admit = || connections.admit(peer(1), Instant::now()).unwrap();
     let (silent, idle, slow) = (admit(), admit(), admit());
-    answered(&idle, false);
-    answered(&slow, true);
-    slow.activity.reads(Instant::now());
+    complete_request(&idle, false);
+    complete_request(&slow, true);
+    slow.activity.bytes_received(Instant::now());
     tokio::time::advance(4 * SECOND).await;
-    slow.activity.reads(Instant::now());
-    all.close_overdue(Instant::now());
+    slow.activity.bytes_received(Instant::now());
+    connections.close_overdue(Instant::now());
     assert_eq!([&silent, &idle, &slow].map(is_open), [true; 3]);
     tokio::time::advance(SECOND).await;
-    all.close_overdue(Instant::now());
+    connections.close_overdue(Instant::now());
     assert_eq!([&silent, &idle, &slow].map(is_open), [true, true, false]);
     tokio::time::advance(5 * SECOND).await;
-    all.close_overdue(Instant::now());
+    connections.close_overdue(Instant::now());
     assert_eq!([&silent, &idle, &slow].map(is_open), [false, true, false]);
     assert_eq!(
-        all.count(),
+        connections.count(),
         Count {
             open: 1,
             evicted: 0,

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::super::testing::{labelled, plain, required, settings};
 use super::super::{Binding, Endpoint, Settings, required_entry_name};
-use super::{Rules, mutating, validating};
+use super::{MutatingConfigurations, mutating, validating};
 use crate::resolve::{Family, GroupKind, OwnerRule};
 
-fn rules(bindings: &[Binding]) -> Rules {
+fn rules(bindings: &[Binding]) -> MutatingConfigurations {
     mutating(&settings(), bindings)
 }
 
@@ -215,7 +215,7 @@ fn all_entries_match_pod_creation_and_time_out_after_five_seconds() {
 
 /// CFG-5
 #[test]
-fn system_namespaces_and_our_own_are_excluded_twice() {
+fn system_namespaces_and_the_operator_namespace_are_excluded_twice() {
     let excluded = [
         "asya-system",
         "kube-system",
@@ -243,7 +243,7 @@ fn system_namespaces_and_our_own_are_excluded_twice() {
 
 /// A name that no object can have could break out of the CEL string, or make the API server reject all entries.
 #[test]
-fn impossible_name_is_left_out() {
+fn invalid_name_is_left_out() {
     let evil = "x'] || true || ['";
     let bindings = [plain("a", evil), required(plain("a", evil), true)];
     assert_eq!(names(&bindings), [""; 0]);
@@ -271,7 +271,7 @@ fn impossible_name_is_left_out() {
 
 /// CFG-7
 #[test]
-fn required_entries_fill_objects_in_turn_and_the_surplus_stays_fail_open() {
+fn required_entries_fill_objects_in_turn_and_the_rest_stay_fail_open() {
     let bindings = |count: usize| -> Vec<Binding> {
         let one = |n: usize| required(plain("a", &format!("w{n}")), true);
         (0..count).map(one).chain([plain("a", "web")]).collect()
@@ -291,7 +291,7 @@ fn required_entries_fill_objects_in_turn_and_the_surplus_stays_fail_open() {
     assert_eq!(sizes(201)[2], object("asya-injector-3", 1));
     let full = rules(&bindings(502));
     let younger = |name: &str| ("a".to_owned(), name.to_owned());
-    assert_eq!(full.surplus, [younger("w500"), younger("w501")]);
+    assert_eq!(full.unenforced, [younger("w500"), younger("w501")]);
     let entries = full
         .objects
         .iter()

@@ -6,7 +6,7 @@ use crate::config::testing::{parse, rabbitmq, sqs};
 
 /// QUE-7
 #[test]
-fn queues_are_created_unless_false_is_written() {
+fn queues_are_created_unless_disabled_explicitly() {
     for queues in [
         Value::Null,
         json!({}),
@@ -42,7 +42,7 @@ fn force_recreate_only_warns() {
 
 /// QUE-14
 #[test]
-fn dead_letter_queues_are_off_and_have_defaults_of_their_transport() {
+fn dead_letter_queues_are_disabled_by_default_with_defaults_per_transport() {
     let dlq = sqs(&json!({})).queues.dlq;
     assert_eq!(
         (dlq.enabled, dlq.max_retry_count, dlq.retention_days),
@@ -82,7 +82,7 @@ fn dead_letter_queues_are_off_and_have_defaults_of_their_transport() {
 
 /// QUE-14
 #[test]
-fn a_dead_letter_queue_keeps_no_message_longer_than_the_broker_can() {
+fn dead_letter_retention_is_limited_to_the_maximum_of_the_broker() {
     for (kind, days, legal) in [
         ("sqs", 14, true),
         ("sqs", 15, false),
@@ -98,7 +98,7 @@ fn a_dead_letter_queue_keeps_no_message_longer_than_the_broker_can() {
 
 /// QUE-1
 #[test]
-fn name_templates_are_checked_at_start() {
+fn name_templates_are_validated_at_startup() {
     let check = |kind: &str, template: &str| {
         parse(&json!({"a": {"type": kind, "config": {"queues": {"nameTemplate": template}}}}))
     };

@@ -27,7 +27,7 @@ fn rabbitmq_needs_only_its_host() {
 
 /// RMQ-1
 #[test]
-fn rabbitmq_takes_all_its_keys() {
+fn all_keys_of_rabbitmq_are_accepted() {
     let config = rabbitmq(&json!({
         "host": "broker", "port": 5000, "username": "u", "vhost": "v", "tls": true, "exchange": "e",
         "urlSecretRef": {"name": "url", "key": "amqp", "optional": true},
@@ -58,7 +58,7 @@ fn rabbitmq_takes_all_its_keys() {
 
 /// RMQ-1
 #[test]
-fn a_host_has_neither_scheme_nor_port() {
+fn host_must_not_have_a_scheme_or_port() {
     for wrong in [
         "amqp://broker",
         "broker:5672",

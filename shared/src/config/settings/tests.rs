@@ -6,10 +6,11 @@ use super::Settings;
 
 /// OPS-2
 #[test]
-fn settings_have_defaults_for_what_is_unset_or_empty() {
+fn unset_and_empty_settings_have_defaults() {
     let unset = Settings::parse(None, None, None).unwrap();
     assert_eq!(unset.gateway_url, None);
-    assert_eq!(unset.sidecar_image, "asya-sidecar:latest");
+    let own = concat!("asya-sidecar:", env!("CARGO_PKG_VERSION"));
+    assert_eq!(unset.sidecar_image, own);
     let resources = serde_json::to_value(&unset.sidecar_resources).unwrap();
     assert_eq!(
         resources,
@@ -23,9 +24,30 @@ fn settings_have_defaults_for_what_is_unset_or_empty() {
     }
 }
 
+/// POD-1, SC-111
+#[test]
+fn own_sidecar_is_used_unless_another_image_is_set() {
+    for (set, own, expected) in [
+        (
+            None,
+            None,
+            concat!("asya-sidecar:", env!("CARGO_PKG_VERSION")),
+        ),
+        (None, Some("mirror/asya-sidecar:1"), "mirror/asya-sidecar:1"),
+        (Some("theirs:2"), Some("mirror/asya-sidecar:1"), "theirs:2"),
+        (Some("theirs:2"), None, "theirs:2"),
+    ] {
+        let settings = Settings::parse(None, set.map(str::to_owned), None).unwrap();
+        let settings = settings.with_own_sidecar(own.map(str::to_owned));
+        assert_eq!(settings.sidecar_image, expected);
+        let is_own = settings.sidecar_image == settings.own_sidecar_image;
+        assert_eq!(is_own, set.is_none());
+    }
+}
+
 /// OPS-2
 #[test]
-fn default_resources_are_taken_as_written_or_refused_by_path() {
+fn default_resources_are_kept_unchanged_or_rejected_with_their_path() {
     let given = r#"{"requests":{"cpu":1,"memory":"0.5Gi"},"limits":{"nvidia.com/gpu":"1e0"}}"#;
     let settings = Settings::parse(None, None, Some(given)).unwrap();
     assert_eq!(

@@ -7,7 +7,7 @@ use crate::transport::Broker;
 
 /// SQS-1
 #[test]
-fn an_account_written_as_a_number_keeps_its_twelve_digits() {
+fn numeric_account_id_keeps_its_leading_zeros() {
     for (written, expected) in [
         (json!("000000000000"), Some("000000000000")),
         (json!(123_456_789_012_u64), Some("123456789012")),
@@ -37,7 +37,7 @@ fn private_ca_of_an_endpoint_is_read_from_a_secret_and_not_passed_to_sidecars() 
     // It would roll every pod of the transport's actors.
     let without = sqs(&json!({"endpoint": "https://sqs"}));
     assert_eq!(config.sidecar_env(), without.sidecar_env());
-    assert_eq!(config.place("q"), without.place("q"));
+    assert_eq!(config.address("q"), without.address("q"));
     let wrong = json!({"a": {"type": "sqs", "config": {"caSecretRef": {"key": "ca.crt"}}}});
     let wrong = parse(&wrong).unwrap_err();
     assert!(
@@ -49,7 +49,7 @@ fn private_ca_of_an_endpoint_is_read_from_a_secret_and_not_passed_to_sidecars() 
 
 /// SQS-1
 #[test]
-fn unset_and_zero_are_the_same_for_sqs() {
+fn zero_counts_as_unset_for_sqs() {
     let config = sqs(
         &json!({"region": "", "visibilityTimeout": 0, "waitTimeSeconds": 0, "credentials": {}, "tags": null, "endpoint": ""}),
     );
@@ -65,7 +65,7 @@ fn unset_and_zero_are_the_same_for_sqs() {
 
 /// KEDA-5
 #[test]
-fn role_and_identity_of_the_workload_exclude_each_other() {
+fn role_and_workload_identity_are_mutually_exclusive() {
     let with = |keda: Value| parse(&json!({"a": {"type": "sqs", "config": {"keda": keda}}}));
     assert_eq!(
         with(json!({"identityOwner": "workload", "roleArn": "arn:aws:iam::1:role/r"}))

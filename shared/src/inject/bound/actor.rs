@@ -1,12 +1,12 @@
-//! A binding as the webhook knows it.
+//! A binding, prepared for reviews by the webhook.
 
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::decision::{Reason, ReviewPath};
-use super::gate::Gate;
+use super::decision::{InjectionReason, ReviewPath};
 use super::plan::{BoundPlan, PlanInputs};
+use super::probe_result::ProbeResult;
 use crate::api::{AsyncActorSpec, BindingStrategy, InjectionStatus, ModeSpec, ResolvedTarget};
 use crate::config::{Settings, TransportsConfig};
 use crate::resolve::{PodMatch, is_open_ended, pods_of};
@@ -30,19 +30,19 @@ pub struct BoundActor {
     /// Whether its pods may belong to objects that its own webhook entry does not name yet. The entry of the optional
     /// bindings then sends such pods, too (SAFE-32).
     pub open_ended: bool,
-    /// Whether a dry run allows injection; only relevant while the binding is in force.
-    pub gate: Gate,
+    /// Whether a dry run allows injection; only relevant while the binding is active.
+    pub probe_result: ProbeResult,
     /// Whether, and how, pods are injected.
-    pub state: State,
+    pub state: InjectionState,
 }
 
 /// Whether, and how, a binding injects pods.
 #[derive(Debug, PartialEq)]
-pub enum State {
+pub enum InjectionState {
     /// Pods are injected according to this plan.
-    InForce(Box<BoundPlan>),
+    Active(Box<BoundPlan>),
     /// Pods are admitted unchanged, for this reason.
-    NotInForce(Reason),
+    Inactive(InjectionReason),
     /// The spec or the transport is unusable; the text says what to do about it.
     Unusable(String),
 }
@@ -86,9 +86,11 @@ impl BoundActor {
             return None;
         };
         let state = state(inputs, binding.strategy)?;
-        let gate = match &state {
-            State::InForce(plan) => Gate::of(inputs.injection, &plan.hash().actor),
-            State::NotInForce(_) | State::Unusable(_) => Gate::Open,
+        let probe_result = match &state {
+            InjectionState::Active(plan) => {
+                ProbeResult::from_status(inputs.injection, &plan.hash().actor)
+            }
+            InjectionState::Inactive(_) | InjectionState::Unusable(_) => ProbeResult::Admitted,
         };
         Some(Self {
             namespace: inputs.namespace.to_owned(),
@@ -98,7 +100,7 @@ impl BoundActor {
             pods: pods_of(binding.target, inputs.resolved),
             required: binding.required,
             open_ended: is_open_ended(binding.target),
-            gate,
+            probe_result,
             state,
         })
     }
@@ -119,12 +121,12 @@ impl BoundActor {
         path == self.path() || (self.open_ended && path == ReviewPath::Optional)
     }
 
-    /// The plan, while the binding is in force.
+    /// The plan, while the binding is active.
     #[must_use]
     pub fn plan(&self) -> Option<&BoundPlan> {
         match &self.state {
-            State::InForce(plan) => Some(plan),
-            State::NotInForce(_) | State::Unusable(_) => None,
+            InjectionState::Active(plan) => Some(plan),
+            InjectionState::Inactive(_) | InjectionState::Unusable(_) => None,
         }
     }
 
@@ -141,16 +143,16 @@ impl fmt::Display for BoundActor {
     }
 }
 
-fn state(inputs: &ActorInputs<'_>, strategy: BindingStrategy) -> Option<State> {
-    let asleep = |reason| Some(State::NotInForce(reason));
+fn state(inputs: &ActorInputs<'_>, strategy: BindingStrategy) -> Option<InjectionState> {
+    let inactive = |reason| Some(InjectionState::Inactive(reason));
     if inputs.deleting {
-        return asleep(Reason::ActorDeleting);
+        return inactive(InjectionReason::ActorDeleting);
     }
     if !inputs.bound {
-        return asleep(Reason::NotBoundYet);
+        return inactive(InjectionReason::NotBoundYet);
     }
     if strategy == BindingStrategy::Template {
-        return asleep(Reason::StrategyTemplate);
+        return inactive(InjectionReason::StrategyTemplate);
     }
     let broken = check(&Subject {
         name: inputs.name,
@@ -162,11 +164,11 @@ fn state(inputs: &ActorInputs<'_>, strategy: BindingStrategy) -> Option<State> {
         privileged_sidecars: inputs.settings.privileged_sidecars,
     });
     if !broken.is_empty() {
-        return Some(State::Unusable(joined(&broken)));
+        return Some(InjectionState::Unusable(joined(&broken)));
     }
     let transport = match inputs.transports.usable(&inputs.spec.transport) {
         Ok(transport) => transport,
-        Err(why) => return Some(State::Unusable(format!("spec.transport: {why}"))),
+        Err(why) => return Some(InjectionState::Unusable(format!("spec.transport: {why}"))),
     };
     let plan = BoundPlan::new(&PlanInputs {
         namespace: inputs.namespace,
@@ -182,5 +184,5 @@ fn state(inputs: &ActorInputs<'_>, strategy: BindingStrategy) -> Option<State> {
     let plan = plan
         .for_target(inputs.resolved)
         .with_limits(limits, &inputs.settings.sidecar_resources);
-    Some(State::InForce(Box::new(plan)))
+    Some(InjectionState::Active(Box::new(plan)))
 }

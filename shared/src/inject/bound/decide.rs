@@ -2,17 +2,19 @@
 
 use serde_json::{Map, Value, json};
 
-use super::actor::State;
-use super::facts::Facts;
-use super::gate::Gate;
-use super::ours::{List, Ours};
+use super::actor::InjectionState;
+use super::existing::{ContainerList, ExistingItems};
+use super::facts::PodFacts;
 use super::plan::BoundPlan;
-use super::restore::{damaged, is_volume};
-use super::{Action, BoundActor, Decision, Patch, Path, PodView, Reason, ReviewPath};
+use super::probe_result::ProbeResult;
+use super::restore::{drifted_fields, is_volume};
+use super::{
+    Action, BoundActor, Decision, InjectionReason, JsonPointer, Patch, PodView, ReviewPath,
+};
 use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, label};
 
 /// Decides about the creation of a pod. `actors` are the bindings of its namespace; the caller has already checked the
-/// request, its kind and its namespace (row 1).
+/// request, its kind and its namespace (INJ-1, row 1).
 pub fn decide<'a>(
     actors: impl IntoIterator<Item = &'a BoundActor>,
     path: ReviewPath,
@@ -27,7 +29,7 @@ pub fn decide<'a>(
     let Some(actor) = matching.first().copied() else {
         return Decision {
             actor: None,
-            reason: Reason::NoActor,
+            reason: InjectionReason::NoActor,
             action: Action::Allow,
             warnings: Vec::new(),
         };
@@ -35,7 +37,7 @@ pub fn decide<'a>(
     if !actor.is_served_by(path) {
         return Decision {
             actor: Some(actor),
-            reason: Reason::OtherPath,
+            reason: InjectionReason::OtherPath,
             action: Action::Allow,
             warnings: Vec::new(),
         };
@@ -58,39 +60,44 @@ fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
         warnings,
     };
     let plan = match &actor.state {
-        State::InForce(plan) => plan,
-        State::NotInForce(reason) => return answer(*reason, Action::Allow, Vec::new()),
-        State::Unusable(why) => {
-            return left_alone(actor, pod, Reason::ActorUnusable, why);
+        InjectionState::Active(plan) => plan,
+        InjectionState::Inactive(reason) => return answer(*reason, Action::Allow, Vec::new()),
+        InjectionState::Unusable(why) => {
+            return skip_or_deny(actor, pod, InjectionReason::ActorUnusable, why);
         }
     };
-    if let Some((reason, why)) = unfit(pod) {
-        return left_alone(actor, pod, reason, why);
+    if let Some((reason, why)) = unsupported(pod) {
+        return skip_or_deny(actor, pod, reason, why);
     }
-    let Ok(ours) = Ours::of(pod) else {
-        return left_alone(actor, pod, Reason::Unreadable, "it cannot be decoded");
+    let Ok(existing) = ExistingItems::of(pod) else {
+        return skip_or_deny(
+            actor,
+            pod,
+            InjectionReason::Unreadable,
+            "it cannot be decoded",
+        );
     };
     if pod.annotation(annotation::INJECTED_BY).is_none()
-        && let Some(stranger) = ours.any()
+        && let Some(conflicting_item) = existing.describe_first()
     {
         let why = format!(
-            "its {stranger} has a name that is reserved by Asya; rename it in the pod template"
+            "its {conflicting_item} has a name that is reserved by Asya; rename it in the pod template"
         );
-        return left_alone(actor, pod, Reason::SpecConflict, &why);
+        return skip_or_deny(actor, pod, InjectionReason::SpecConflict, &why);
     }
     let hash = plan.hash.to_string();
-    let is_same = !ours.has_no_container()
+    let is_same = !existing.has_no_container()
         && pod.annotation(annotation::INJECTED_BY) == Some(&plan.uid)
         && pod.annotation(annotation::INJECTED_HASH) == Some(&hash);
-    let Some(facts) = Facts::of(pod, plan, is_same.then_some(&ours)) else {
+    let Some(facts) = PodFacts::from_pod(pod, plan, is_same.then_some(&existing)) else {
         let why = "the URL of its model is unknown: declare the port of the model's container, or set \
                    spec.runtime.targetURL of the actor";
-        return left_alone(actor, pod, Reason::TargetUrlUnknown, why);
+        return skip_or_deny(actor, pod, InjectionReason::TargetUrlUnknown, why);
     };
-    if let Some((reason, why)) = held(actor, pod, &ours) {
-        return left_alone(actor, pod, reason, &why);
+    if let Some((reason, why)) = withheld_by_probe(actor, pod, &existing) {
+        return skip_or_deny(actor, pod, reason, &why);
     }
-    let patch = patch(pod, plan, &facts, &ours, is_same, &hash);
+    let patch = patch(pod, plan, &facts, &existing, is_same, &hash);
     let mut warnings = Vec::new();
     let grace = pod.spec.termination_grace_period_seconds;
     if grace.is_some_and(|it| it < i64::from(plan.grace_seconds)) {
@@ -99,11 +106,11 @@ fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
              timeout.gracefulShutdown, so a message may be interrupted; raise it in the pod template"
         ));
     }
-    let reason = match (is_same, ours.has_no_container()) {
-        (true, _) if patch.is_empty() => Reason::AlreadyInjected,
-        (true, _) => Reason::Restored,
-        (false, true) => Reason::Injected,
-        (false, false) => Reason::Replaced,
+    let reason = match (is_same, existing.has_no_container()) {
+        (true, _) if patch.is_empty() => InjectionReason::AlreadyInjected,
+        (true, _) => InjectionReason::Restored,
+        (false, true) => InjectionReason::Injected,
+        (false, false) => InjectionReason::Replaced,
     };
     let action = if patch.is_empty() {
         Action::Allow
@@ -113,26 +120,26 @@ fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
     answer(reason, action, warnings)
 }
 
-/// Whether the pod cannot run the sidecar at all (row 4).
-pub(super) fn unfit(pod: &PodView<'_>) -> Option<(Reason, &'static str)> {
+/// Whether the pod cannot run the sidecar at all (INJ-1, row 4).
+pub(super) fn unsupported(pod: &PodView<'_>) -> Option<(InjectionReason, &'static str)> {
     if pod.label(label::INJECT) == Some("false") {
         Some((
-            Reason::OptedOut,
+            InjectionReason::OptedOut,
             "its label asya.sh/inject is \"false\"; remove it from the pod template",
         ))
     } else if pod.spec.host_network == Some(true) {
         Some((
-            Reason::HostNetwork,
+            InjectionReason::HostNetwork,
             "it uses the host network; remove hostNetwork from the pod template",
         ))
     } else if pod.is_windows() {
         Some((
-            Reason::Windows,
+            InjectionReason::Windows,
             "it is a Windows pod; the sidecar runs on Linux",
         ))
     } else if !pod.restarts_always() {
         Some((
-            Reason::RestartPolicy,
+            InjectionReason::RestartPolicy,
             "its restartPolicy is not Always; a queue worker never completes",
         ))
     } else {
@@ -142,20 +149,24 @@ pub(super) fn unfit(pod: &PodView<'_>) -> Option<(Reason, &'static str)> {
 
 /// Why a pod that could get the sidecar does not get it yet: an optional binding must never keep a pod from starting
 /// that would start without it (SAFE-1). A pod that has the sidecar already, because of reinvocation, keeps it.
-fn held(actor: &BoundActor, pod: &PodView<'_>, ours: &Ours) -> Option<(Reason, String)> {
-    if pod.is_probe_of(&actor.uid) || !ours.has_no_container() {
+fn withheld_by_probe(
+    actor: &BoundActor,
+    pod: &PodView<'_>,
+    existing: &ExistingItems,
+) -> Option<(InjectionReason, String)> {
+    if pod.is_probe_of(&actor.uid) || !existing.has_no_container() {
         return None;
     }
-    match &actor.gate {
-        Gate::Open => None,
-        Gate::Unproved if actor.required => None,
-        Gate::Unproved => Some((
-            Reason::NotProved,
+    match &actor.probe_result {
+        ProbeResult::Admitted => None,
+        ProbeResult::Unverified if actor.required => None,
+        ProbeResult::Unverified => Some((
+            InjectionReason::NotProved,
             "no dry run has shown yet that the API server admits pods with it; see condition Injected of the actor"
                 .to_owned(),
         )),
-        Gate::Refused(answer) => Some((
-            Reason::ProbeRejected,
+        ProbeResult::Rejected(answer) => Some((
+            InjectionReason::ProbeRejected,
             format!(
                 "the API server rejects pods with it, as a dry run has shown: {answer}; see condition Injected of the \
                  actor"
@@ -165,10 +176,10 @@ fn held(actor: &BoundActor, pod: &PodView<'_>, ours: &Ours) -> Option<(Reason, S
 }
 
 /// Leaves a pod without the sidecar and says why; rejects it if the sidecar is required.
-fn left_alone<'a>(
+fn skip_or_deny<'a>(
     actor: &'a BoundActor,
     pod: &PodView<'_>,
-    reason: Reason,
+    reason: InjectionReason,
     why: &str,
 ) -> Decision<'a> {
     let (action, warnings) = if actor.required {
@@ -187,11 +198,18 @@ fn left_alone<'a>(
         let action = if patch.is_empty() {
             Action::Allow
         } else {
-            Action::Mark(patch)
+            Action::Annotate(patch)
         };
         // opting out is deliberate, so do not warn
-        let is_wished = reason == Reason::OptedOut;
-        (action, if is_wished { Vec::new() } else { vec![text] })
+        let is_deliberate = reason == InjectionReason::OptedOut;
+        (
+            action,
+            if is_deliberate {
+                Vec::new()
+            } else {
+                vec![text]
+            },
+        )
     };
     Decision {
         actor: Some(actor),
@@ -204,101 +222,106 @@ fn left_alone<'a>(
 fn patch(
     pod: &PodView<'_>,
     plan: &BoundPlan,
-    facts: &Facts,
-    ours: &Ours,
+    facts: &PodFacts,
+    existing: &ExistingItems,
     is_same: bool,
     hash: &str,
 ) -> Patch {
     let mut patch = Patch::default();
     let [runtime, sidecar] = plan.containers(facts);
-    let wanted = [
-        (RUNTIME_CONTAINER, List::Containers, runtime),
+    let desired_containers = [
+        (RUNTIME_CONTAINER, ContainerList::Containers, runtime),
         (SIDECAR_CONTAINER, plan.sidecar_list, sidecar),
     ];
     // ordered so that no index shifts before it is used: first replace, then remove from the end, then append
     let mut missing = Vec::new();
     let mut kept = Vec::new();
-    for (name, list, made) in wanted {
-        let place = ours
+    for (name, list, desired) in desired_containers {
+        let position = existing
             .containers
             .iter()
             .position(|it| it.name == name && it.list == list);
-        let Some(place) = place else {
-            missing.push((list, made));
+        let Some(position) = position else {
+            missing.push((list, desired));
             continue;
         };
-        kept.push(place);
-        let found = &ours.containers[place];
-        let at = || Path::of("spec").then(list.name()).item(found.index);
+        kept.push(position);
+        let found = &existing.containers[position];
+        let at = || JsonPointer::of("spec").then(list.name()).item(found.index);
         if is_same {
-            for (field, value) in damaged(&made, &found.value) {
+            for (field, value) in drifted_fields(&desired, &found.value) {
                 if found.value.get(field).is_some() {
                     patch.replace(at().then(field), value);
                 } else {
                     patch.add(at().then(field), value);
                 }
             }
-        } else if found.value != made {
-            patch.replace(at(), made);
+        } else if found.value != desired {
+            patch.replace(at(), desired);
         }
     }
-    restore_volumes(&mut patch, pod, plan, ours);
-    for (at, surplus) in ours.containers.iter().enumerate().rev() {
+    restore_volumes(&mut patch, pod, plan, existing);
+    for (at, leftover) in existing.containers.iter().enumerate().rev() {
         if !kept.contains(&at) {
             patch.remove(
-                Path::of("spec")
-                    .then(surplus.list.name())
-                    .item(surplus.index),
+                JsonPointer::of("spec")
+                    .then(leftover.list.name())
+                    .item(leftover.index),
             );
         }
     }
-    for (list, made) in missing {
-        let at = Path::of("spec").then(list.name());
-        if list == List::InitContainers && pod.spec.init_containers.is_none() {
-            patch.add(at, json!([made]));
+    for (list, desired) in missing {
+        let at = JsonPointer::of("spec").then(list.name());
+        if list == ContainerList::InitContainers && pod.spec.init_containers.is_none() {
+            patch.add(at, json!([desired]));
         } else {
-            patch.add(at.end(), made);
+            patch.add(at.end(), desired);
         }
     }
-    tell(&mut patch, pod, plan, hash);
+    set_metadata(&mut patch, pod, plan, hash);
     patch
 }
 
-fn restore_volumes(patch: &mut Patch, pod: &PodView<'_>, plan: &BoundPlan, ours: &Ours) {
-    let at = || Path::of("spec").then("volumes");
+fn restore_volumes(
+    patch: &mut Patch,
+    pod: &PodView<'_>,
+    plan: &BoundPlan,
+    existing: &ExistingItems,
+) {
+    let at = || JsonPointer::of("spec").then("volumes");
     let mut missing = Vec::new();
     let name_of = |volume: &Value| volume["name"].as_str().unwrap_or_default().to_owned();
-    for made in &plan.volumes {
-        let name = name_of(made);
-        match ours.volumes.iter().find(|it| it.name == name) {
-            Some(found) if is_volume(made, &found.value) => {}
-            Some(found) => patch.replace(at().item(found.index), made.clone()),
-            None => missing.push(made.clone()),
+    for desired in &plan.volumes {
+        let name = name_of(desired);
+        match existing.volumes.iter().find(|it| it.name == name) {
+            Some(found) if is_volume(desired, &found.value) => {}
+            Some(found) => patch.replace(at().item(found.index), desired.clone()),
+            None => missing.push(desired.clone()),
         }
     }
-    for surplus in ours.volumes.iter().rev() {
-        if !plan.volumes.iter().any(|it| name_of(it) == surplus.name) {
-            patch.remove(at().item(surplus.index));
+    for leftover in existing.volumes.iter().rev() {
+        if !plan.volumes.iter().any(|it| name_of(it) == leftover.name) {
+            patch.remove(at().item(leftover.index));
         }
     }
     if pod.spec.volumes.is_none() {
         patch.add(at(), Value::Array(missing));
     } else {
-        for made in missing {
-            patch.add(at().end(), made);
+        for desired in missing {
+            patch.add(at().end(), desired);
         }
     }
 }
 
 /// Sets labels and annotations (BIND-22).
-fn tell(patch: &mut Patch, pod: &PodView<'_>, plan: &BoundPlan, hash: &str) {
+fn set_metadata(patch: &mut Patch, pod: &PodView<'_>, plan: &BoundPlan, hash: &str) {
     let labels: Vec<_> = plan
         .labels
         .iter()
         .map(|(key, value)| (*key, value.as_str()))
         .collect();
     let has_labels = pod.metadata.as_ref().is_some_and(|it| it.labels.is_some());
-    entries(patch, pod, "labels", has_labels, &labels, |key| {
+    set_entries(patch, pod, "labels", has_labels, &labels, |key| {
         pod.label(key)
     });
     annotate(
@@ -311,50 +334,50 @@ fn tell(patch: &mut Patch, pod: &PodView<'_>, plan: &BoundPlan, hash: &str) {
     );
     if pod.annotation(annotation::NOT_INJECTED).is_some() {
         patch.remove(
-            Path::of("metadata")
+            JsonPointer::of("metadata")
                 .then("annotations")
                 .then(annotation::NOT_INJECTED),
         );
     }
 }
 
-fn annotate(patch: &mut Patch, pod: &PodView<'_>, wanted: &[(&str, &str)]) {
-    let there = pod
+fn annotate(patch: &mut Patch, pod: &PodView<'_>, entries: &[(&str, &str)]) {
+    let map_exists = pod
         .metadata
         .as_ref()
         .is_some_and(|it| it.annotations.is_some());
-    entries(patch, pod, "annotations", there, wanted, |key| {
+    set_entries(patch, pod, "annotations", map_exists, entries, |key| {
         pod.annotation(key)
     });
 }
 
 /// Sets labels or annotations; creates the map if it is missing (INJ-5).
-fn entries<'p>(
+fn set_entries<'p>(
     patch: &mut Patch,
     pod: &PodView<'_>,
     member: &str,
-    there: bool,
-    wanted: &[(&str, &str)],
+    map_exists: bool,
+    entries: &[(&str, &str)],
     found: impl Fn(&str) -> Option<&'p str>,
 ) {
-    let at = || Path::of("metadata").then(member);
-    if there {
-        for (key, value) in wanted {
+    let at = || JsonPointer::of("metadata").then(member);
+    if map_exists {
+        for (key, value) in entries {
             if found(key) != Some(value) {
                 patch.add(at().then(key), json!(value));
             }
         }
         return;
     }
-    let all: Map<String, Value> = wanted
+    let all: Map<String, Value> = entries
         .iter()
         .map(|(key, value)| ((*key).to_owned(), json!(value)))
         .collect();
     let is_first = !patch.operations().iter().any(
-        |it| matches!(it, super::Operation::Add { path, .. } if *path == Path::of("metadata")),
+        |it| matches!(it, super::Operation::Add { path, .. } if *path == JsonPointer::of("metadata")),
     );
     if pod.metadata.is_none() && is_first {
-        patch.add(Path::of("metadata"), json!({}));
+        patch.add(JsonPointer::of("metadata"), json!({}));
     }
     patch.add(at(), Value::Object(all));
 }

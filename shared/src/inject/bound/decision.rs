@@ -9,8 +9,8 @@ use super::{BoundActor, Patch};
 pub struct Decision<'a> {
     /// The actor that binds the pod, if any.
     pub actor: Option<&'a BoundActor>,
-    /// The row that matched; used as metric label and Event reason.
-    pub reason: Reason,
+    /// Why; used as metric label and Event reason.
+    pub reason: InjectionReason,
     /// How to answer the API server.
     pub action: Action,
     /// Warnings for the client that creates the pod.
@@ -23,16 +23,16 @@ pub enum Action {
     /// Admit the pod unchanged.
     Allow,
     /// Admit the pod without the sidecar, annotated with the reason.
-    Mark(Patch),
+    Annotate(Patch),
     /// Admit the pod with the actor's containers.
     Inject(Patch),
     /// Reject the pod with this message.
     Deny(String),
 }
 
-/// The reason for a [`Decision`]. The names are stable.
+/// The reason for a [`Decision`], with its row in the table of INJ-1. The names are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
+pub enum InjectionReason {
     /// Row 1: the namespace or the request is out of scope.
     NotServed,
     /// The pod cannot be decoded (ADM-3).
@@ -61,9 +61,9 @@ pub enum Reason {
     AlreadyInjected,
     /// Row 6: the pod was injected for another spec, actor or release.
     Replaced,
-    /// Row 6: a part that we had injected was missing or changed.
+    /// Row 6: a part that the webhook had injected was missing or changed.
     Restored,
-    /// Row 7: the pod uses one of our container or volume names for something else.
+    /// Row 7: the pod has its own container or volume with a name reserved for injection.
     SpecConflict,
     /// The model's URL is unknown (BIND-23).
     TargetUrlUnknown,
@@ -75,7 +75,7 @@ pub enum Reason {
     Injected,
 }
 
-impl Reason {
+impl InjectionReason {
     /// All reasons, as values of the metric label.
     pub const ALL: [Self; 20] = [
         Self::NotServed,
@@ -128,7 +128,7 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for InjectionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

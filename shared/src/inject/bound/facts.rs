@@ -1,6 +1,7 @@
 //! Properties of the pod that our containers depend on.
 
-use super::resources::Quality;
+use super::resources::QosClass;
+use crate::inject::sidecar::DEFAULT_GRACE_SECONDS;
 
 /// Port of the sidecar's metrics. The sidecar's own default is the model's port in `KServe` and Knative (BIND-24).
 pub(super) const METRICS_PORT: u16 = 18_080;
@@ -8,25 +9,28 @@ pub(super) const METRICS_PORT: u16 = 18_080;
 pub(super) const USER: i64 = 65_532;
 
 /// Properties of a pod that our containers depend on.
-pub(super) struct Facts {
+pub(super) struct PodFacts {
     pub(super) target_url: String,
     pub(super) handler: String,
     /// `None`: the actor sets it.
     pub(super) metrics_port: Option<u16>,
     /// `None`: the platform chooses.
     pub(super) user: Option<i64>,
-    pub(super) quality: Quality,
+    pub(super) qos_class: QosClass,
+    /// How long the pod may take to end, in seconds.
+    pub(super) grace_seconds: i64,
 }
 
-impl Facts {
+impl PodFacts {
     /// Placeholder values for a hash that must not depend on the pod.
-    pub(super) fn of_no_pod() -> Self {
+    pub(super) fn placeholder() -> Self {
         Self {
             target_url: String::new(),
             handler: String::new(),
             metrics_port: Some(METRICS_PORT),
             user: Some(USER),
-            quality: Quality::Other,
+            qos_class: QosClass::Other,
+            grace_seconds: DEFAULT_GRACE_SECONDS,
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Whether an image reference was only redirected: to a mirror registry, or pinned to a digest (INJ-8).
 
-/// Whether `found` refers to the image `made`. In air-gapped clusters webhooks replace the registry by a mirror or
+/// Whether `found` refers to the image `desired`. In air-gapped clusters webhooks replace the registry by a mirror or
 /// prefix it with one; others add the digest of a tag.
-pub(super) fn is_same(made: &str, found: &str) -> bool {
+pub(super) fn is_same(desired: &str, found: &str) -> bool {
     let found = match found.split_once('@') {
-        Some((tagged, _)) if !made.contains('@') => tagged,
+        Some((tagged, _)) if !desired.contains('@') => tagged,
         _ => found,
     };
-    let path = without_registry(made);
-    found == made || without_registry(found) == path || found.ends_with(&format!("/{path}"))
+    let path = without_registry(desired);
+    found == desired || without_registry(found) == path || found.ends_with(&format!("/{path}"))
 }
 
 /// Strips the first component if it looks like a registry host.
@@ -26,15 +26,15 @@ mod tests {
     /// INJ-8
     #[test]
     fn mirrored_or_digest_pinned_image_is_the_same() {
-        let made = "ghcr.io/asya/sidecar:1.2";
+        let desired = "ghcr.io/asya/sidecar:1.2";
         for found in [
-            made,
+            desired,
             "mirror.local:5000/asya/sidecar:1.2",
             "mirror.local/ghcr.io/asya/sidecar:1.2",
             "mirror.local/proxy/asya/sidecar:1.2@sha256:0123",
             "ghcr.io/asya/sidecar:1.2@sha256:0123",
         ] {
-            assert!(is_same(made, found), "{found}");
+            assert!(is_same(desired, found), "{found}");
         }
         for found in [
             "",
@@ -44,7 +44,7 @@ mod tests {
             "ghcr.io/asya/sidecar",
             "mirror.local/notasya/sidecar:1.2",
         ] {
-            assert!(!is_same(made, found), "{found}");
+            assert!(!is_same(desired, found), "{found}");
         }
         assert!(is_same(
             "python:3.13-slim",

@@ -3,12 +3,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::decide::unfit;
-use super::facts::Facts;
+use super::decide::unsupported;
+use super::existing::{ContainerList, ExistingItems};
+use super::facts::PodFacts;
 use super::names::volume_names;
-use super::ours::{List, Ours};
 use super::plan::BoundPlan;
-use super::{PodView, Reason};
+use super::{InjectionReason, PodView};
 use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, label};
 
 const CONTAINERS: [&str; 2] = ["containers", "initContainers"];
@@ -19,36 +19,47 @@ impl BoundPlan {
     ///
     /// # Errors
     /// The reason why pods of this template cannot get the sidecar, and how to fix it.
-    pub fn in_template(&self, template: &Value) -> Result<Value, (Reason, String)> {
-        let mut theirs = template.clone();
+    pub fn render_for_template(
+        &self,
+        template: &Value,
+    ) -> Result<Value, (InjectionReason, String)> {
+        let mut original = template.clone();
         let by = template.pointer("/metadata/annotations");
         let by = by.and_then(|it| it.get(annotation::INJECTED_BY)?.as_str());
         if by == Some(&*self.uid) {
-            without_ours(&mut theirs);
+            strip_injected(&mut original);
         }
-        if !theirs["metadata"].is_object() {
-            theirs["metadata"] = json!({});
+        if !original["metadata"].is_object() {
+            original["metadata"] = json!({});
         }
-        let raw = theirs.to_string();
-        let unreadable = || (Reason::Unreadable, "it cannot be decoded".to_owned());
+        let raw = original.to_string();
+        let unreadable = || {
+            (
+                InjectionReason::Unreadable,
+                "it cannot be decoded".to_owned(),
+            )
+        };
         let pod = PodView::decode(&raw).map_err(|_| unreadable())?;
-        if let Some((reason, why)) = unfit(&pod) {
+        if let Some((reason, why)) = unsupported(&pod) {
             return Err((reason, why.to_owned()));
         }
-        let there = Ours::of(&pod).map_err(|_| unreadable())?;
-        if let Some(stranger) = there.any() {
-            let why = format!("its {stranger} has a name that is reserved by Asya; rename it");
-            return Err((Reason::SpecConflict, why));
+        let existing = ExistingItems::of(&pod).map_err(|_| unreadable())?;
+        if let Some(conflicting_item) = existing.describe_first() {
+            let why =
+                format!("its {conflicting_item} has a name that is reserved by Asya; rename it");
+            return Err((InjectionReason::SpecConflict, why));
         }
-        let Some(facts) = Facts::of(&pod, self, None) else {
+        let Some(facts) = PodFacts::from_pod(&pod, self, None) else {
             let why = "the URL of its model is unknown: declare the port of the model's container, or set \
                        spec.runtime.targetURL of the actor";
-            return Err((Reason::TargetUrlUnknown, why.to_owned()));
+            return Err((InjectionReason::TargetUrlUnknown, why.to_owned()));
         };
         let [runtime, sidecar] = self.containers(&facts);
         let mut spec = match self.sidecar_list {
-            List::Containers => json!({"containers": [runtime, sidecar]}),
-            List::InitContainers => json!({"containers": [runtime], "initContainers": [sidecar]}),
+            ContainerList::Containers => json!({"containers": [runtime, sidecar]}),
+            ContainerList::InitContainers => {
+                json!({"containers": [runtime], "initContainers": [sidecar]})
+            }
         };
         spec["volumes"] = json!(self.volumes);
         let labels: Map<String, Value> = self
@@ -65,7 +76,7 @@ impl BoundPlan {
 }
 
 /// Removes everything with our names from a pod template, and the lists and maps that are empty afterwards.
-pub fn without_ours(template: &mut Value) {
+pub fn strip_injected(template: &mut Value) {
     let is_container = |name: &str| [RUNTIME_CONTAINER, SIDECAR_CONTAINER].contains(&name);
     let is_volume = |name: &str| volume_names().any(|it| it == name);
     if let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) {
@@ -81,11 +92,11 @@ pub fn without_ours(template: &mut Value) {
     }
 }
 
-fn remove_items(object: &mut Map<String, Value>, list: &str, is_ours: impl Fn(&str) -> bool) {
+fn remove_items(object: &mut Map<String, Value>, list: &str, is_injected: impl Fn(&str) -> bool) {
     let Some(items) = object.get_mut(list).and_then(Value::as_array_mut) else {
         return;
     };
-    items.retain(|it| !it["name"].as_str().is_some_and(&is_ours));
+    items.retain(|it| !it["name"].as_str().is_some_and(&is_injected));
     if items.is_empty() {
         object.remove(list);
     }

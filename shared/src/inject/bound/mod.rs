@@ -7,27 +7,27 @@
 mod actor;
 mod decide;
 mod decision;
+mod existing;
 mod facts;
-mod gate;
 mod image;
 mod in_template;
 mod names;
-mod ours;
 mod patch;
 mod plan;
 mod pod;
 mod pod_facts;
+mod probe_result;
 mod resources;
 mod restore;
 
-pub use actor::{ActorInputs, BoundActor, State};
+pub use actor::{ActorInputs, BoundActor, InjectionState};
 pub use decide::decide;
-pub use decision::{Action, Decision, Reason, ReviewPath};
-pub use gate::Gate;
-pub use in_template::without_ours;
-pub use patch::{Operation, Patch, Path};
+pub use decision::{Action, Decision, InjectionReason, ReviewPath};
+pub use in_template::strip_injected;
+pub use patch::{JsonPointer, Operation, Patch};
 pub use plan::{BoundPlan, InjectedHash, PlanInputs};
 pub use pod::PodView;
+pub use probe_result::ProbeResult;
 
 #[cfg(test)]
 mod testing;

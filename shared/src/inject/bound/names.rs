@@ -3,7 +3,8 @@
 pub(super) use asya_wire::env::METRICS_ADDR;
 
 use crate::names::{
-    BOUND_SOCKET_VOLUME, BOUND_TMP_VOLUME, NO_TOKEN_VOLUME, ROLE_TOKEN_VOLUME, RUNTIME_CONFIG_MAP,
+    BOUND_SOCKET_VOLUME, BOUND_TMP_VOLUME, BROKER_CA_VOLUME, NO_TOKEN_VOLUME, ROLE_TOKEN_VOLUME,
+    RUNTIME_CONFIG_MAP,
 };
 
 pub(super) const TARGET_URL: &str = "ASYA_TARGET_URL";
@@ -17,6 +18,7 @@ pub(super) fn volume_names() -> impl Iterator<Item = &'static str> {
         RUNTIME_CONFIG_MAP,
         NO_TOKEN_VOLUME,
         ROLE_TOKEN_VOLUME,
+        BROKER_CA_VOLUME,
     ]
     .into_iter()
 }

@@ -15,30 +15,30 @@ pub enum Operation {
     /// Adds a member or list item that does not exist yet.
     Add {
         /// Where to add it.
-        path: Path,
+        path: JsonPointer,
         /// The new value.
         value: Value,
     },
-    /// Replaces an existing member or item of ours.
+    /// Replaces an injected member or item.
     Replace {
         /// Location of the value to replace.
-        path: Path,
+        path: JsonPointer,
         /// The new value.
         value: Value,
     },
-    /// Removes a member or item of ours.
+    /// Removes an injected member or item.
     Remove {
         /// Location of the value to remove.
-        path: Path,
+        path: JsonPointer,
     },
 }
 
 /// A JSON Pointer (RFC 6901) with at least one token, so that it can never refer to the whole pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Path(String);
+pub struct JsonPointer(String);
 
-impl Path {
+impl JsonPointer {
     /// A top-level member of the pod.
     pub(super) fn of(token: &str) -> Self {
         Self(String::new()).then(token)
@@ -89,15 +89,15 @@ impl Patch {
         serde_json::to_string(self)
     }
 
-    pub(super) fn add(&mut self, path: Path, value: Value) {
+    pub(super) fn add(&mut self, path: JsonPointer, value: Value) {
         self.0.push(Operation::Add { path, value });
     }
 
-    pub(super) fn replace(&mut self, path: Path, value: Value) {
+    pub(super) fn replace(&mut self, path: JsonPointer, value: Value) {
         self.0.push(Operation::Replace { path, value });
     }
 
-    pub(super) fn remove(&mut self, path: Path) {
+    pub(super) fn remove(&mut self, path: JsonPointer) {
         self.0.push(Operation::Remove { path });
     }
 }

@@ -5,14 +5,14 @@ use std::fmt;
 use asya_wire::env as variable;
 use serde_json::{Map, Value, json};
 
-use super::facts::Facts;
+use super::existing::ContainerList;
+use super::facts::PodFacts;
 use super::names::{HANDLER, METRICS_ADDR, TARGET_URL};
-use super::ours::List;
 use super::resources;
-use crate::api::{AsyncActorSpec, EnvVar, ModeSpec, ResolvedTarget, Resources, RuntimeInForce};
+use crate::api::{AsyncActorSpec, EffectiveRuntime, EnvVar, ModeSpec, ResolvedTarget, Resources};
 use crate::config::{Settings, Transport};
 use crate::hash;
-use crate::inject::keyed::{BY_NAME, put};
+use crate::inject::keyed::{BY_NAME, upsert};
 use crate::inject::sidecar::{self, SidecarInputs, gateway_of};
 use crate::inject::volumes::BOUND;
 use crate::inject::{list_at, runtime};
@@ -23,8 +23,12 @@ use crate::transport::text;
 const TARGET_MODEL: &str = "ASYA_TARGET_MODEL";
 /// How long the adapters wait for the model, in seconds; 0 means no limit. The sidecar times out at the same moment.
 const TARGET_TIMEOUT: &str = "ASYA_TARGET_TIMEOUT";
-/// Loading a model can take long, and the sidecar cannot tell how long.
+/// Loading a model can take long, and the sidecar cannot know how long.
 const READY_TIMEOUT: (&str, &str) = (variable::RUNTIME_READY_TIMEOUT, "1h");
+
+/// Handlers that only wait for a model server, which batches requests itself.
+const OPENAI_ADAPTERS: &str = "asya_adapters.openai_";
+const OPENAI_CONCURRENCY: i32 = 8;
 
 const ROLE_TOKEN_DIR: &str = "/var/run/secrets/asya.sh/role";
 const ROLE_TOKEN_FILE: &str = "token";
@@ -51,13 +55,13 @@ pub struct PlanInputs<'a> {
     pub scripts_hash: &'a str,
 }
 
-/// What the pods of one actor get, as far as it does not depend on the individual pod.
+/// What is injected into the pods of one actor, as far as it does not depend on the individual pod.
 #[derive(Clone)]
 pub struct BoundPlan {
     pub(super) uid: String,
     pub(super) hash: InjectedHash,
     /// The container list that the sidecar is added to.
-    pub(super) sidecar_list: List,
+    pub(super) sidecar_list: ContainerList,
     pub(super) volumes: Vec<Value>,
     pub(super) grace_seconds: u32,
     /// The model's URL, if the actor sets it.
@@ -69,6 +73,8 @@ pub struct BoundPlan {
     /// The user that both containers run as, if the actor sets it.
     pub(super) user: Option<i64>,
     pub(super) openshift: bool,
+    /// Whether the sidecar is `asya-sidecar` of this release.
+    own_sidecar: bool,
     pub(super) resolver: &'static dyn Resolver,
     /// The adapter, if the target determines it.
     pub(super) adapter: Option<&'static str>,
@@ -120,7 +126,7 @@ impl BoundPlan {
         // KServe serves the model under the name of its InferenceService
         let model = (family == Family::Kserve).then_some(target.name.as_str());
         let role = inputs.transport.role_of_pods(inputs.role_arn);
-        let sidecar = inputs.spec.sidecar_in_force();
+        let sidecar = inputs.spec.effective_sidecar();
 
         let runtime = runtime_container(inputs, &binding.runtime, model);
         let mut plan = Self {
@@ -130,12 +136,12 @@ impl BoundPlan {
                 platform: String::new(),
             },
             sidecar_list: if sidecar.native {
-                List::InitContainers
+                ContainerList::InitContainers
             } else {
-                List::Containers
+                ContainerList::Containers
             },
-            volumes: volumes(role.is_some()),
-            grace_seconds: inputs.spec.timeout_in_force().graceful_shutdown,
+            volumes: volumes(inputs.transport, role.is_some()),
+            grace_seconds: inputs.spec.effective_timeout().graceful_shutdown,
             target_url: binding.runtime.target_url.map(str::to_owned),
             handler: binding.runtime.handler.map(str::to_owned),
             metrics_given: sidecar.env.iter().any(|it| it.name == METRICS_ADDR),
@@ -143,6 +149,7 @@ impl BoundPlan {
                 .security_context
                 .and_then(|context| context.get("runAsUser")?.as_i64()),
             openshift: inputs.settings.binding.openshift,
+            own_sidecar: sidecar::is_own(inputs.spec, inputs.settings),
             resolver,
             adapter: None,
             labels: [label::ASYA, label::ACTOR].map(|key| (key, inputs.actor.to_owned())),
@@ -154,7 +161,7 @@ impl BoundPlan {
             ],
             limits: Vec::new(),
         };
-        let [runtime, sidecar] = plan.containers(&Facts::of_no_pod());
+        let [runtime, sidecar] = plan.containers(&PodFacts::placeholder());
         let platform = json!([
             inputs.scripts_hash,
             runtime,
@@ -166,7 +173,7 @@ impl BoundPlan {
         Some(plan)
     }
 
-    /// Adds what resolving the target has shown. Not part of the hash: a pod that was injected with other values keeps
+    /// Adds what the resolved target determines. Not part of the hash: a pod that was injected with other values keeps
     /// them and is not outdated.
     #[must_use]
     pub fn for_target(mut self, resolved: Option<&ResolvedTarget>) -> Self {
@@ -192,18 +199,29 @@ impl BoundPlan {
     }
 
     /// The runtime and sidecar containers for a pod with these facts.
-    pub(super) fn containers(&self, pod: &Facts) -> [Value; 2] {
+    pub(super) fn containers(&self, pod: &PodFacts) -> [Value; 2] {
         let [runtime_resources, sidecar_resources] = &self.resources;
         let resources =
-            |of: &Option<Resources>| resources::of(of.as_ref(), pod.quality, &self.limits);
+            |of: &Option<Resources>| resources::of(of.as_ref(), pod.qos_class, &self.limits);
 
         let mut runtime = self.runtime.clone();
         set(&mut runtime, HANDLER, &pod.handler);
+        if pod.handler.starts_with(OPENAI_ADAPTERS) {
+            add_default(&mut runtime, &sidecar::concurrency(OPENAI_CONCURRENCY));
+        }
         set(&mut runtime, TARGET_URL, &pod.target_url);
         runtime["resources"] = resources(runtime_resources);
         runtime["securityContext"] = security_context(pod.user);
 
         let mut sidecar = self.sidecar.clone();
+        if pod.handler.starts_with(OPENAI_ADAPTERS) {
+            add_default(&mut sidecar, &sidecar::concurrency(OPENAI_CONCURRENCY));
+        }
+        if self.own_sidecar
+            && let Some(period) = sidecar::grace_period(pod.grace_seconds)
+        {
+            add_default(&mut sidecar, &period);
+        }
         if let Some(port) = pod.metrics_port {
             set(&mut sidecar, METRICS_ADDR, &format!(":{port}"));
         }
@@ -241,13 +259,13 @@ impl fmt::Debug for BoundPlan {
 /// model (ROLL-8).
 fn actor_part(
     inputs: &PlanInputs<'_>,
-    runtime: &RuntimeInForce<'_>,
+    runtime: &EffectiveRuntime<'_>,
     model: Option<&str>,
     role: Option<&str>,
 ) -> String {
-    let sidecar = inputs.spec.sidecar_in_force();
+    let sidecar = inputs.spec.effective_sidecar();
     let names = inputs.transport.names_of(inputs.namespace, inputs.actor);
-    hash::of_value(&json!({
+    let mut settings = json!({
         "sidecar": {
             "image": sidecar.image,
             "imagePullPolicy": sidecar.image_pull_policy,
@@ -266,15 +284,23 @@ fn actor_part(
             "resources": runtime.resources,
         },
         "names": [names.actor, names.happy_end, names.error_end],
-        "processing": inputs.spec.timeout_in_force().processing,
-        "transport": counted(inputs.transport.broker().sidecar_env()),
+        "processing": inputs.spec.effective_timeout().processing,
+        "transport": hashed_variables(inputs.transport.broker().sidecar_env()),
         "role": role,
-    }))
+    });
+    // Only if set: an upgrade must not change the hash of actors without them.
+    if let Some(ca) = inputs.transport.ca_secret() {
+        settings["ca"] = json!([ca.name, ca.key]);
+    }
+    if let Some(concurrency) = inputs.spec.effective_concurrency() {
+        settings["concurrency"] = json!(concurrency);
+    }
+    hash::of_value(&settings)
 }
 
 /// The transport variables whose change rolls pods. The list is closed: a variable that a later release adds belongs to
 /// the platform part (SAFE-35), unless a user sets its value, which then gets a key of its own above.
-const COUNTED: [&str; 15] = [
+const HASHED_VARIABLES: [&str; 15] = [
     "ASYA_TRANSPORT",
     "ASYA_RABBITMQ_HOST",
     "ASYA_RABBITMQ_PORT",
@@ -292,14 +318,15 @@ const COUNTED: [&str; 15] = [
     "AWS_SECRET_ACCESS_KEY",
 ];
 
-/// Keeps only the variables listed in [`COUNTED`].
-pub(super) fn counted(mut env: Vec<EnvVar>) -> Vec<EnvVar> {
-    env.retain(|it| COUNTED.contains(&&*it.name));
+/// Keeps only the variables listed in [`HASHED_VARIABLES`].
+pub(super) fn hashed_variables(mut env: Vec<EnvVar>) -> Vec<EnvVar> {
+    env.retain(|it| HASHED_VARIABLES.contains(&&*it.name));
     env
 }
 
-fn volumes(role: bool) -> Vec<Value> {
+fn volumes(transport: &Transport, role: bool) -> Vec<Value> {
     let mut volumes = BOUND.volumes();
+    volumes.extend(sidecar::broker_ca(transport).map(|(volume, _)| volume));
     if role {
         let token = json!({"serviceAccountToken": {
             "audience": "sts.amazonaws.com", "expirationSeconds": ROLE_TOKEN_SECONDS, "path": ROLE_TOKEN_FILE,
@@ -313,7 +340,7 @@ fn volumes(role: bool) -> Vec<Value> {
 
 fn runtime_container(
     inputs: &PlanInputs<'_>,
-    runtime: &RuntimeInForce<'_>,
+    runtime: &EffectiveRuntime<'_>,
     model: Option<&str>,
 ) -> Value {
     let mut container = Map::new();
@@ -328,12 +355,18 @@ fn runtime_container(
         env.push(json!(text(HANDLER, "")));
         env.push(json!(text(TARGET_URL, "")));
         env.extend(model.map(|model| json!(text(TARGET_MODEL, model))));
-        let seconds = inputs.spec.timeout_in_force().processing.unwrap_or(0);
+        let seconds = inputs.spec.effective_timeout().processing.unwrap_or(0);
         env.push(json!(text(TARGET_TIMEOUT, &seconds.to_string())));
         // a model's response carries no route
         env.push(runtime::without_validation());
+        env.extend(
+            inputs
+                .spec
+                .effective_concurrency()
+                .map(|it| json!(sidecar::concurrency(it))),
+        );
         for entry in runtime.env {
-            put(env, json!(entry), BY_NAME);
+            upsert(env, json!(entry), BY_NAME);
         }
     }
     Value::Object(container)
@@ -364,7 +397,7 @@ fn sidecar_container(inputs: &PlanInputs<'_>, runtime: &Value, role: Option<&str
             json!({"name": ROLE_TOKEN_VOLUME, "mountPath": ROLE_TOKEN_DIR, "readOnly": true}),
         );
     }
-    if let Some(context) = inputs.spec.sidecar_in_force().security_context {
+    if let Some(context) = inputs.spec.effective_sidecar().security_context {
         container["securityContext"] = context.clone();
     }
     debug_assert_eq!(container["name"], SIDECAR_CONTAINER);
@@ -380,6 +413,15 @@ fn security_context(user: Option<i64>) -> Value {
         context["runAsUser"] = json!(user);
     }
     context
+}
+
+/// Adds a variable unless the container has it.
+fn add_default(container: &mut Value, variable: &EnvVar) {
+    if let Some(env) = container["env"].as_array_mut()
+        && env.iter().all(|entry| entry["name"] != *variable.name)
+    {
+        env.push(json!(variable));
+    }
 }
 
 /// Sets the value of a variable that the container already has as a placeholder.

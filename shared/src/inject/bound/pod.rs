@@ -172,7 +172,7 @@ impl<'a> PodView<'a> {
 
     /// Marks the review as a dry run, in which the pod is not persisted.
     #[must_use]
-    pub fn in_dry_run(mut self, dry_run: bool) -> Self {
+    pub fn with_dry_run(mut self, dry_run: bool) -> Self {
         self.dry_run = dry_run;
         self
     }
@@ -258,21 +258,23 @@ impl Container<'_> {
             name: self.name.as_ref(),
             image: self.image.as_ref(),
             port: self.ports.iter().flatten().find_map(|it| it.container_port),
-            https: self.is_asked_by_https(),
+            https: self.is_probed_over_https(),
         }
     }
 
-    fn is_asked_by_https(&self) -> bool {
+    fn is_probed_over_https(&self) -> bool {
         let probes = [
             &self.readiness_probe,
             &self.liveness_probe,
             &self.startup_probe,
         ];
-        let asked = probes
+        let http_gets = probes
             .into_iter()
             .flatten()
             .filter_map(|it| it.http_get.as_ref());
-        asked.into_iter().any(|it| it.scheme.as_ref() == "HTTPS")
+        http_gets
+            .into_iter()
+            .any(|it| it.scheme.as_ref() == "HTTPS")
     }
 }
 

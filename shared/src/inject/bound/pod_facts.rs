@@ -1,28 +1,37 @@
-//! Derives from a pod what our containers must know of it.
+//! Derives the facts about a pod that the injected containers depend on.
 
-use super::facts::{Facts, METRICS_PORT, USER};
+use super::existing::{ExistingItems, variable};
+use super::facts::{METRICS_PORT, PodFacts, USER};
 use super::names::{HANDLER, METRICS_ADDR, TARGET_URL};
-use super::ours::{Ours, variable};
 use super::plan::BoundPlan;
 use super::pod::PodView;
-use super::resources::quality;
+use super::resources::qos_class;
+use crate::inject::sidecar::DEFAULT_GRACE_SECONDS;
 use crate::names::{ADAPTERS, RUNTIME_CONTAINER, SIDECAR_CONTAINER};
 use crate::resolve::{ContainerShape, DEFAULT_CONTAINER};
 
-impl Facts {
-    /// Derives the facts from a pod. Values that an earlier injection has set (`standing`) are kept where possible,
+impl PodFacts {
+    /// Derives the facts from a pod. Values that an earlier injection has set (`existing`) are kept where possible,
     /// because other controllers may since have put containers before the model's. `None` if the model's URL cannot be
     /// determined.
-    pub(super) fn of(pod: &PodView<'_>, plan: &BoundPlan, standing: Option<&Ours>) -> Option<Self> {
-        let told = |container: &str, name: &str| {
-            standing
-                .and_then(|ours| variable(&ours.first(container)?.value, name))
+    pub(super) fn from_pod(
+        pod: &PodView<'_>,
+        plan: &BoundPlan,
+        existing: Option<&ExistingItems>,
+    ) -> Option<Self> {
+        let existing_env = |container: &str, name: &str| {
+            existing
+                .and_then(|items| variable(&items.first(container)?.value, name))
                 .filter(|value| !value.is_empty())
         };
-        let told_url = told(RUNTIME_CONTAINER, TARGET_URL);
-        let told_handler = told(RUNTIME_CONTAINER, HANDLER);
-        let (target_url, handler) = match (&plan.target_url, &plan.handler, told_url, told_handler)
-        {
+        let existing_url = existing_env(RUNTIME_CONTAINER, TARGET_URL);
+        let existing_handler = existing_env(RUNTIME_CONTAINER, HANDLER);
+        let (target_url, handler) = match (
+            &plan.target_url,
+            &plan.handler,
+            existing_url,
+            existing_handler,
+        ) {
             (Some(url), Some(handler), ..) => (url.clone(), handler.clone()),
             (given_url, given_handler, Some(url), Some(handler)) => (
                 given_url.clone().unwrap_or(url),
@@ -48,21 +57,26 @@ impl Facts {
                 )
             }
         };
-        let told_port =
-            told(SIDECAR_CONTAINER, METRICS_ADDR).and_then(|it| it.strip_prefix(':')?.parse().ok());
+        let existing_port = existing_env(SIDECAR_CONTAINER, METRICS_ADDR)
+            .and_then(|it| it.strip_prefix(':')?.parse().ok());
         Some(Self {
             target_url,
             handler,
-            metrics_port: (!plan.metrics_given).then(|| metrics_port(pod, told_port)),
+            metrics_port: (!plan.metrics_given).then(|| metrics_port(pod, existing_port)),
             user: user(pod, plan),
-            quality: quality(pod),
+            qos_class: qos_class(pod),
+            grace_seconds: pod
+                .spec
+                .termination_grace_period_seconds
+                .unwrap_or(DEFAULT_GRACE_SECONDS),
         })
     }
 }
 
-fn metrics_port(pod: &PodView<'_>, told: Option<u16>) -> u16 {
+fn metrics_port(pod: &PodView<'_>, existing: Option<u16>) -> u16 {
     let free = |port: &u16| !pod.declares(*port);
-    told.filter(|port| *port >= METRICS_PORT && free(port))
+    existing
+        .filter(|port| *port >= METRICS_PORT && free(port))
         .or_else(|| (METRICS_PORT..=u16::MAX).find(free))
         .unwrap_or(METRICS_PORT)
 }

@@ -14,28 +14,28 @@ const GUARANTEED: [(&str, &str); 2] = [("cpu", "100m"), ("memory", "128Mi")];
 
 /// The quality of service of a pod, which our containers must preserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Quality {
+pub(super) enum QosClass {
     /// Every container has limits equal to its requests.
     Guaranteed,
     /// Resources are set at pod level; the containers' requests must fit in.
-    OfThePod,
+    PodLevel,
     /// Burstable or `BestEffort`.
     Other,
 }
 
 /// The quality of service of a pod, ignoring our containers.
-pub(super) fn quality(pod: &PodView<'_>) -> Quality {
+pub(super) fn qos_class(pod: &PodView<'_>) -> QosClass {
     if pod.spec.resources.is_some() {
-        return Quality::OfThePod;
+        return QosClass::PodLevel;
     }
     let mut others = pod
         .containers()
         .filter(|it| ![RUNTIME_CONTAINER, SIDECAR_CONTAINER].contains(&it.name.as_ref()))
         .peekable();
     if others.peek().is_some() && others.all(is_guaranteed) {
-        Quality::Guaranteed
+        QosClass::Guaranteed
     } else {
-        Quality::Other
+        QosClass::Other
     }
 }
 
@@ -53,7 +53,7 @@ fn is_guaranteed(container: &Container<'_>) -> bool {
     fixed(limits.cpu, requests.cpu) && fixed(limits.memory, requests.memory)
 }
 
-/// The limit to set on a container of ours where a quota requires one.
+/// The limit to set on an injected container where a quota requires one.
 pub(super) fn limit(name: &str, installed: &Resources) -> Option<Value> {
     let set = installed.0.get("limits").and_then(|all| all.get(name));
     let enough = || GUARANTEED.iter().find(|(known, _)| *known == name);
@@ -62,19 +62,23 @@ pub(super) fn limit(name: &str, installed: &Resources) -> Option<Value> {
         .or_else(|| Some(json!(enough()?.1)))
 }
 
-/// The resources of a container of ours; `given` is set by the user, `limits` are required by quotas.
-pub(super) fn of(given: Option<&Resources>, quality: Quality, limits: &[(String, Value)]) -> Value {
+/// The resources of an injected container; `given` is set by the user, `limits` are required by quotas.
+pub(super) fn of(
+    given: Option<&Resources>,
+    quality: QosClass,
+    limits: &[(String, Value)],
+) -> Value {
     let mut resources = given.map(|it| it.0.clone()).unwrap_or_default();
-    let said = |resources: &Map<String, Value>, list: &str, name: &str| {
+    let amount_of = |resources: &Map<String, Value>, list: &str, name: &str| {
         let amount = resources.get(list)?.get(name)?;
         (!amount.is_null()).then(|| amount.clone())
     };
     match quality {
-        Quality::OfThePod => {}
-        Quality::Other => {
+        QosClass::PodLevel => {}
+        QosClass::Other => {
             for (name, least) in REQUESTS {
-                if said(&resources, "requests", name).is_none() {
-                    let limit = said(&resources, "limits", name);
+                if amount_of(&resources, "requests", name).is_none() {
+                    let limit = amount_of(&resources, "limits", name);
                     put(
                         &mut resources,
                         "requests",
@@ -84,8 +88,8 @@ pub(super) fn of(given: Option<&Resources>, quality: Quality, limits: &[(String,
                 }
             }
             for (name, enough) in limits {
-                if said(&resources, "limits", name).is_none() {
-                    let request = said(&resources, "requests", name);
+                if amount_of(&resources, "limits", name).is_none() {
+                    let request = amount_of(&resources, "requests", name);
                     let larger = request
                         .filter(|request| Quantity::of(request) > Quantity::of(enough))
                         .unwrap_or_else(|| enough.clone());
@@ -93,11 +97,11 @@ pub(super) fn of(given: Option<&Resources>, quality: Quality, limits: &[(String,
                 }
             }
         }
-        Quality::Guaranteed => {
+        QosClass::Guaranteed => {
             for (name, enough) in GUARANTEED {
-                let limit = said(&resources, "limits", name);
+                let limit = amount_of(&resources, "limits", name);
                 let amount = limit
-                    .or_else(|| said(&resources, "requests", name))
+                    .or_else(|| amount_of(&resources, "requests", name))
                     .unwrap_or(json!(enough));
                 put(&mut resources, "limits", name, amount.clone());
                 put(&mut resources, "requests", name, amount);

@@ -1,13 +1,13 @@
-//! Whether our containers are as we made them, apart from what others have added (INJ-8).
+//! Detects and repairs drift of injected containers; what other injectors have added to them is kept (INJ-8).
 
 use serde_json::{Map, Value};
 
 use super::image;
-use crate::inject::keyed::{BY_MOUNT_PATH, BY_NAME, Key, put};
+use crate::inject::keyed::{BY_MOUNT_PATH, BY_NAME, MergeKey, upsert};
 use crate::inject::object_at;
 use crate::quantity::Quantity;
 
-/// The fields that must be as we made them. Others, such as the pull policy, may be changed: the API server's own
+/// The fields that must be as injected. Others, such as the pull policy, may be changed: the API server's own
 /// admission plugins do so and would reject the pod if we changed them back.
 const FIELDS: [&str; 6] = [
     "image",
@@ -18,53 +18,54 @@ const FIELDS: [&str; 6] = [
     "restartPolicy",
 ];
 
-/// The fields of a container that differ from `made`, with the value to restore: ours, merged with what others added.
-pub(super) fn damaged(made: &Value, found: &Value) -> Vec<(&'static str, Value)> {
+/// The fields of a container that differ from `desired`, with the value to restore: the desired one, merged with
+/// what others have added.
+pub(super) fn drifted_fields(desired: &Value, found: &Value) -> Vec<(&'static str, Value)> {
     let of = |container: &Value, field: &str| container.get(field).cloned().unwrap_or_default();
     FIELDS
         .into_iter()
         .filter_map(|field| {
-            let (made, found) = (of(made, field), of(found, field));
+            let (desired, found) = (of(desired, field), of(found, field));
             let restored = match field {
-                "image" if is_same_image(&made, &found) => None,
-                "env" => keyed(&made, &found, BY_NAME),
-                "volumeMounts" => keyed(&made, &found, BY_MOUNT_PATH),
-                "resources" => amounts(&made, &found),
-                _ => (!holds(&made, &found)).then_some(made),
+                "image" if is_same_image(&desired, &found) => None,
+                "env" => merge_by_key(&desired, &found, BY_NAME),
+                "volumeMounts" => merge_by_key(&desired, &found, BY_MOUNT_PATH),
+                "resources" => amounts(&desired, &found),
+                _ => (!contains(&desired, &found)).then_some(desired),
             };
             restored.map(|value| (field, value))
         })
         .collect()
 }
 
-/// Whether `found` contains `made`. Empty values may be missing, because Kubernetes omits them.
-pub(super) fn holds(made: &Value, found: &Value) -> bool {
-    match (made, found) {
-        (Value::Object(made), Value::Object(found)) => made
+/// Whether `found` contains `desired`. Empty values may be missing, because Kubernetes omits them.
+pub(super) fn contains(desired: &Value, found: &Value) -> bool {
+    match (desired, found) {
+        (Value::Object(desired), Value::Object(found)) => desired
             .iter()
-            .all(|(key, made)| holds(made, found.get(key).unwrap_or(&Value::Null))),
-        (Value::Array(made), Value::Array(found)) => {
-            made.len() == found.len()
-                && made
+            .all(|(key, desired)| contains(desired, found.get(key).unwrap_or(&Value::Null))),
+        (Value::Array(desired), Value::Array(found)) => {
+            desired.len() == found.len()
+                && desired
                     .iter()
                     .zip(found)
-                    .all(|(made, found)| holds(made, found))
+                    .all(|(desired, found)| contains(desired, found))
         }
-        (made, Value::Null) => is_empty(made),
-        (made, found) => made == found,
+        (desired, Value::Null) => is_empty(desired),
+        (desired, found) => desired == found,
     }
 }
 
-/// Whether `found` is the volume `made`. Only the key tells the volume type, and its value may be empty.
-pub(super) fn is_volume(made: &Value, found: &Value) -> bool {
-    let kinds = made.as_object().into_iter().flat_map(Map::keys);
+/// Whether `found` is the volume `desired`. Only the key shows the type of volume; its value may be empty.
+pub(super) fn is_volume(desired: &Value, found: &Value) -> bool {
+    let kinds = desired.as_object().into_iter().flat_map(Map::keys);
     let has = |kind: &String| found.get(kind).is_some_and(|it| !it.is_null());
-    kinds.into_iter().all(has) && holds(made, found)
+    kinds.into_iter().all(has) && contains(desired, found)
 }
 
-fn is_same_image(made: &Value, found: &Value) -> bool {
-    let images = made.as_str().zip(found.as_str());
-    images.is_some_and(|(made, found)| image::is_same(made, found))
+fn is_same_image(desired: &Value, found: &Value) -> bool {
+    let images = desired.as_str().zip(found.as_str());
+    images.is_some_and(|(desired, found)| image::is_same(desired, found))
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -78,65 +79,67 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// The list with our items merged in, or `None` if it already has all of them.
-fn keyed(made: &Value, found: &Value, by: Key) -> Option<Value> {
+/// The list with the desired items merged in, or `None` if it already has all of them.
+fn merge_by_key(desired: &Value, found: &Value, by: MergeKey) -> Option<Value> {
     let items = |list: &Value| list.as_array().cloned().unwrap_or_default();
-    let (made, found) = (items(made), items(found));
+    let (desired, found) = (items(desired), items(found));
     // the last item of a key wins
-    let stands = |item: &Value| {
+    let is_intact = |item: &Value| {
         let same = found.iter().rfind(|other| by.of(other) == by.of(item));
-        same.is_some_and(|other| holds(item, other) && has_source(item) == has_source(other))
+        same.is_some_and(|other| contains(item, other) && has_source(item) == has_source(other))
     };
-    if made.iter().all(stands) {
+    if desired.iter().all(is_intact) {
         return None;
     }
-    let mut restored = Vec::with_capacity(found.len() + made.len());
-    for item in found.into_iter().chain(made) {
-        put(&mut restored, item, by);
+    let mut restored = Vec::with_capacity(found.len() + desired.len());
+    for item in found.into_iter().chain(desired) {
+        upsert(&mut restored, item, by);
     }
     Some(Value::Array(restored))
 }
 
-/// Tells an empty value from one with a `valueFrom`, which are otherwise alike.
+/// Distinguishes an empty value from one with a `valueFrom`, which otherwise look the same.
 fn has_source(item: &Value) -> bool {
     item.get("valueFrom").is_some_and(|it| !it.is_null())
 }
 
-/// The amounts with ours merged in, or `None` if none differs. The API server may have normalised them.
-fn amounts(made: &Value, found: &Value) -> Option<Value> {
+/// The amounts with the desired ones merged in, or `None` if none differs. The API server may have normalised them.
+fn amounts(desired: &Value, found: &Value) -> Option<Value> {
     let mut restored = found.as_object().cloned().unwrap_or_default();
     let mut differs = false;
-    for (list, made) in made.as_object().into_iter().flatten() {
-        let Some(made) = made.as_object() else {
+    for (list, desired) in desired.as_object().into_iter().flatten() {
+        let Some(desired) = desired.as_object() else {
             // resource claims are a list
-            if !holds(made, found.get(list).unwrap_or(&Value::Null)) {
-                restored.insert(list.clone(), made.clone());
+            if !contains(desired, found.get(list).unwrap_or(&Value::Null)) {
+                restored.insert(list.clone(), desired.clone());
                 differs = true;
             }
             continue;
         };
-        for (name, made) in made {
-            if made.is_null() || is_same_amount(made, found.get(list).and_then(|it| it.get(name))) {
+        for (name, desired) in desired {
+            if desired.is_null()
+                || is_same_amount(desired, found.get(list).and_then(|it| it.get(name)))
+            {
                 continue;
             }
             differs = true;
             let amounts: Option<&mut Map<String, Value>> = object_at(&mut restored, list);
             if let Some(amounts) = amounts {
-                amounts.insert(name.clone(), made.clone());
+                amounts.insert(name.clone(), desired.clone());
             }
         }
     }
     differs.then_some(Value::Object(restored))
 }
 
-fn is_same_amount(made: &Value, found: Option<&Value>) -> bool {
+fn is_same_amount(desired: &Value, found: Option<&Value>) -> bool {
     let Some(found) = found else {
         return false;
     };
-    made == found
-        || Quantity::of(made)
+    desired == found
+        || Quantity::of(desired)
             .zip(Quantity::of(found))
-            .is_some_and(|(made, found)| made == found)
+            .is_some_and(|(desired, found)| desired == found)
 }
 
 #[cfg(test)]

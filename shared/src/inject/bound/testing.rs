@@ -5,11 +5,13 @@
 use serde_json::{Value, json};
 
 use super::{
-    Action, ActorInputs, BoundActor, Decision, Patch, PodView, Reason, ReviewPath, State, decide,
+    Action, ActorInputs, BoundActor, Decision, InjectionReason, InjectionState, Patch, PodView,
+    ReviewPath, decide,
 };
-use crate::api::{AsyncActorSpec, InjectionStatus, ResolvedTarget};
+use crate::api::{AsyncActorSpec, EnvVar, InjectionStatus, ResolvedTarget};
 use crate::config::testing::parse;
 use crate::config::{Settings, TransportsConfig};
+use crate::transport::testing::lines;
 
 /// A binding to Deployment `phi` in `team-a`, and the configuration around it.
 pub(crate) struct Binding {
@@ -132,7 +134,7 @@ pub(crate) fn patched(pod: &Value, patch: &Patch) -> Value {
 /// The pod after its review.
 pub(crate) fn reviewed(actor: &BoundActor, pod: &Value) -> Value {
     match review(actor, pod).action {
-        Action::Mark(patch) | Action::Inject(patch) => patched(pod, &patch),
+        Action::Annotate(patch) | Action::Inject(patch) => patched(pod, &patch),
         Action::Allow => pod.clone(),
         Action::Deny(text) => panic!("{text}"),
     }
@@ -141,7 +143,7 @@ pub(crate) fn reviewed(actor: &BoundActor, pod: &Value) -> Value {
 /// The pod with everything that the actor adds.
 pub(crate) fn injected(actor: &BoundActor, pod: &Value) -> Value {
     let decision = review(actor, pod);
-    assert_eq!(decision.reason, Reason::Injected, "{decision:?}");
+    assert_eq!(decision.reason, InjectionReason::Injected, "{decision:?}");
     reviewed(actor, pod)
 }
 
@@ -171,8 +173,19 @@ pub(crate) fn env<'a>(pod: &'a Value, name: &str, variable: &str) -> Option<&'a 
 }
 
 pub(crate) fn hash_of(actor: &BoundActor) -> (String, String) {
-    let State::InForce(plan) = &actor.state else {
+    let InjectionState::Active(plan) = &actor.state else {
         panic!("{actor:?}");
     };
     (plan.hash().actor.clone(), plan.hash().platform.clone())
+}
+
+/// A pod of a binding with these fields in its spec, after injection.
+pub(crate) fn injected_pod(spec: &Value) -> Value {
+    injected(&Binding::new(spec).actor(), &pod(&json!({})))
+}
+
+/// The variables of a container, one `NAME=value` each.
+pub(crate) fn env_lines(pod: &Value, name: &str) -> Vec<String> {
+    let env: Vec<EnvVar> = serde_json::from_value(container(pod, name)["env"].clone()).unwrap();
+    lines(&env)
 }

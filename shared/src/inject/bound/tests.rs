@@ -2,9 +2,11 @@
 
 mod coexistence;
 mod contents;
+mod fuzz;
 mod golden;
 mod property;
 mod rows;
 mod second_call;
+mod sidecar;
 mod target;
 mod template;

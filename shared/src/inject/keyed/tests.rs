@@ -2,9 +2,9 @@ use serde_json::json;
 
 use super::*;
 
-fn merged(list: &[Value], item: Value, by: Key) -> Value {
+fn merged(list: &[Value], item: Value, by: MergeKey) -> Value {
     let mut list = list.to_vec();
-    put(&mut list, item, by);
+    upsert(&mut list, item, by);
     Value::from(list)
 }
 
@@ -56,7 +56,7 @@ fn ports_differ_by_number_and_protocol() {
 }
 
 #[test]
-fn items_without_a_key_stay() {
+fn items_without_a_key_are_kept() {
     let odd = [json!("text"), json!({"value": "1"}), json!(null)];
     assert_eq!(
         merged(&odd, json!({"value": "1"}), BY_NAME),
@@ -66,7 +66,7 @@ fn items_without_a_key_stay() {
 
 /// POD-7
 #[test]
-fn last_duplicate_wins_in_each_list_and_what_is_no_list_stays() {
+fn last_duplicate_wins_in_each_list_and_other_values_are_kept() {
     let mut container = json!({
         "env": [{"name": "A", "value": "1"}, {"name": "B"}, {"name": "A", "value": "2"}],
         "ports": [{"containerPort": 1}, {"containerPort": 1, "protocol": "TCP", "name": "x"}, {"containerPort": 1, "protocol": "UDP"}],

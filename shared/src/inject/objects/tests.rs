@@ -32,13 +32,15 @@ fn deployment_matches_the_golden_file() {
             },
         }},
     }));
-    fixture.settings = Settings::parse(Some("http://asya-gateway".to_owned()), None, None).unwrap();
+    let image = "asya-sidecar:latest".to_owned();
+    fixture.settings =
+        Settings::parse(Some("http://asya-gateway".to_owned()), Some(image), None).unwrap();
     fixture.transport = transport(
         "rabbitmq",
         &json!({"host": "rabbitmq", "passwordSecretRef": {"name": "rabbitmq-secret", "key": "password"}}),
     );
     let WorkloadObject {
-        kept: HashedManifest { object, hash },
+        applied: HashedManifest { object, hash },
         template_hash,
         grace_seconds,
         ..
@@ -65,7 +67,7 @@ fn deployment_matches_the_golden_file() {
 #[test]
 fn hash_covers_the_object_without_the_hash_itself() {
     let HashedManifest { mut object, hash } =
-        built(&Fixture::new(&json!({})), Replicas::Enforced(1)).kept;
+        built(&Fixture::new(&json!({})), Replicas::Enforced(1)).applied;
     object["metadata"]
         .as_object_mut()
         .unwrap()
@@ -75,25 +77,25 @@ fn hash_covers_the_object_without_the_hash_itself() {
 
 /// WRK-3
 #[test]
-fn replicas_are_in_object_and_hash_only_while_we_own_them() {
+fn replicas_are_in_object_and_hash_only_while_the_operator_owns_them() {
     let fixture = Fixture::new(&json!({}));
     let one = built(&fixture, Replicas::Enforced(1));
     let two = built(&fixture, Replicas::Enforced(2));
     let scaled = built(&fixture, Replicas::Initial(3));
     let replicas = |object: &Value| object["spec"]["replicas"].clone();
     assert_eq!(
-        (replicas(&one.kept.object), replicas(&two.first())),
+        (replicas(&one.applied.object), replicas(&two.to_create())),
         (json!(1), json!(2))
     );
-    assert_ne!(one.kept.hash, two.kept.hash);
-    assert_eq!(replicas(&scaled.first()), 3);
-    assert_eq!(scaled.kept.object["spec"].get("replicas"), None);
+    assert_ne!(one.applied.hash, two.applied.hash);
+    assert_eq!(replicas(&scaled.to_create()), 3);
+    assert_eq!(scaled.applied.object["spec"].get("replicas"), None);
     assert_eq!(
-        scaled.first()["metadata"],
-        scaled.kept.object["metadata"],
+        scaled.to_create()["metadata"],
+        scaled.applied.object["metadata"],
         "one hash, so that the first is not applied again"
     );
-    assert_ne!(scaled.kept.hash, one.kept.hash);
+    assert_ne!(scaled.applied.hash, one.applied.hash);
     assert_eq!(one.template_hash, scaled.template_hash);
 }
 
@@ -124,7 +126,7 @@ fn service_account_carries_the_role_of_its_actor() {
 #[test]
 fn selector_finds_the_pods_of_its_own_template() {
     let object = built(&Fixture::new(&json!({})), Replicas::Initial(0))
-        .kept
+        .applied
         .object;
     let selected = &object["spec"]["selector"]["matchLabels"];
     assert_eq!(
@@ -168,7 +170,7 @@ fn stateful_set_starts_pods_in_parallel_and_keeps_its_claims() {
         &Fixture::new(&json!({"workload": workload})),
         Replicas::Enforced(2),
     )
-    .kept
+    .applied
     .object;
     assert_eq!(
         (&object["apiVersion"], &object["kind"]),
@@ -186,7 +188,7 @@ fn stateful_set_starts_pods_in_parallel_and_keeps_its_claims() {
     );
 
     let deployment = built(&Fixture::new(&json!({})), Replicas::Initial(0))
-        .kept
+        .applied
         .object;
     for field in [
         "serviceName",

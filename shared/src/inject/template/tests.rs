@@ -138,7 +138,7 @@ fn hash_of_the_template_covers_everything_but_itself() {
 
 /// POD-10
 #[test]
-fn grace_period_prefers_the_users_over_the_timeout_over_thirty_seconds() {
+fn grace_period_is_that_of_the_user_or_the_timeout_or_thirty_seconds() {
     let grace = |user: Value, timeout: Value| {
         let template = json!({"spec": {"terminationGracePeriodSeconds": user, "containers": []}});
         let spec =
@@ -154,7 +154,7 @@ fn grace_period_prefers_the_users_over_the_timeout_over_thirty_seconds() {
 
 /// POD-6
 #[test]
-fn our_volumes_follow_the_users() {
+fn operator_volumes_follow_those_of_the_user() {
     let template =
         json!({"spec": {"containers": [], "volumes": [{"name": "models", "emptyDir": {}}]}});
     assert_eq!(
@@ -170,7 +170,7 @@ fn our_volumes_follow_the_users() {
 
 /// SA-1, SA-2
 #[test]
-fn service_account_is_ours_or_else_the_users_in_both_fields() {
+fn service_account_is_that_of_the_role_or_else_the_users_in_both_fields() {
     let accounts = |fixture: &Fixture| {
         let template = fixture.template();
         ["serviceAccountName", "serviceAccount"].map(|name| template["spec"][name].clone())

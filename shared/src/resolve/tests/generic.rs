@@ -27,7 +27,7 @@ fn unknown_kind_resolves_to_the_only_workload_below_it() {
     let own = deployment(&target, "big-abc");
     let it = found(
         &target,
-        &[&own, &deployment(&knative::service(), "stranger")],
+        &[&own, &deployment(&knative::service(), "unrelated")],
     );
     assert_eq!(chain(&it), ["Thing/big", "Deployment/big-abc"]);
     assert_eq!(it.roll, Roll::AnnotateTemplate(vec![it.workload.clone()]));
@@ -150,7 +150,7 @@ fn leaders_of_a_leader_worker_set_are_bound() {
 
 /// RES-24
 #[test]
-fn workloads_whose_replicas_are_not_ours_are_bound_but_not_scaled() {
+fn workloads_with_replicas_managed_by_others_are_bound_but_not_scaled() {
     for kind in ["DaemonSet", "ReplicaSet"] {
         let target = thing();
         let mut own = deployment(&target, "big");

@@ -36,11 +36,11 @@ pub(super) fn stateful_set(workspace: &Value) -> Value {
 fn workspace_resolves_to_the_stateful_set_that_it_owns() {
     let target = workspace();
     let own = stateful_set(&target);
-    let mut stranger = stateful_set(&workspace());
-    stranger["metadata"]["ownerReferences"][1]["uid"] = json!("an earlier Workspace of this name");
-    stranger["metadata"]["name"] = json!("other");
+    let mut other = stateful_set(&workspace());
+    other["metadata"]["ownerReferences"][1]["uid"] = json!("an earlier Workspace of this name");
+    other["metadata"]["name"] = json!("other");
 
-    let it = found(&target, &[&stranger, &own]);
+    let it = found(&target, &[&other, &own]);
     assert_eq!(chain(&it), ["Workspace/phi", "StatefulSet/phi"]);
     assert_eq!(it.workload.uid.as_deref(), Some("StatefulSet-phi"));
     assert_eq!(it.roll, Roll::AnnotateTemplate(vec![it.workload.clone()]));
@@ -54,7 +54,7 @@ fn workspace_resolves_to_the_stateful_set_that_it_owns() {
         Some("kaito.sh/workspace=phi")
     );
     assert_eq!(
-        waits(&target, &[&stranger]),
+        waits(&target, &[&other]),
         "Workspace/phi has no StatefulSet yet; waiting for KAITO to create it"
     );
 }
@@ -195,7 +195,7 @@ pub(super) fn two_models(set: &Value) -> Vec<Value> {
 
 /// RES-14, BIND-4
 #[test]
-fn an_inference_set_groups_the_pods_of_all_its_workspaces() {
+fn inference_set_groups_the_pods_of_all_its_workspaces() {
     let target = inference_set();
     let models = two_models(&target);
     let all: Vec<_> = models.iter().collect();
@@ -240,7 +240,7 @@ fn an_inference_set_groups_the_pods_of_all_its_workspaces() {
 
 /// RES-14
 #[test]
-fn an_inference_set_without_models_waits_unless_it_is_scaled_to_zero() {
+fn inference_set_without_models_waits_unless_it_is_scaled_to_zero() {
     let target = inference_set();
     assert_eq!(
         waits(&target, &[]),
@@ -254,7 +254,7 @@ fn an_inference_set_without_models_waits_unless_it_is_scaled_to_zero() {
 
 /// SO-4, RES-14
 #[test]
-fn inference_set_scaled_by_kaito_is_not_scaled_by_us() {
+fn inference_set_scaled_by_kaito_is_not_scaled() {
     let annotation =
         json!({"metadata": {"annotations": {"scaledobject.kaito.sh/auto-provision": "true"}}});
     let target = with(inference_set(), &annotation);

@@ -44,12 +44,12 @@ fn standard_mode_binds_the_deployment_of_the_predictor() {
         );
         let annotations = vec!["metadata", "annotations"];
         assert_eq!(it.roll, Roll::Annotate(it.chain[0].clone(), annotations));
-        let claim = Claim {
+        let handoff = AutoscalerHandoff {
             owner: it.chain[0].clone(),
-            is_made: false,
-            is_followed: true,
+            is_set: false,
+            is_propagated: true,
         };
-        assert_eq!(it.scale, Scale::Claimed(it.workload.clone(), claim));
+        assert_eq!(it.scale, Scale::HandedOff(it.workload.clone(), handoff));
         assert_eq!(
             (url(&it), it.adapter),
             ("http://127.0.0.1:8080", Some("kserve_v1"))
@@ -83,7 +83,7 @@ fn our_autoscaler_class_is_recognised_by_field_manager() {
     };
     let class = "f:serving.kserve.io/autoscalerClass";
     let ours = by("asya-operator/parent", class);
-    assert!(ours.claim().unwrap().is_made, "{ours:?}");
+    assert!(ours.handoff().unwrap().is_set, "{ours:?}");
     for theirs in [
         by("kubectl", class),
         by("asya-operator/parent", "f:asya.sh/roll"),
@@ -94,7 +94,7 @@ fn our_autoscaler_class_is_recognised_by_field_manager() {
 
 /// SAFE-24
 #[test]
-fn pod_template_shows_whether_the_owner_has_followed_the_class() {
+fn pod_template_shows_whether_the_owner_has_propagated_the_class() {
     let class = |object: Value, path: &str, entries: &Value| {
         let annotated = json!({"annotations": {"serving.kserve.io/autoscalerClass": "external"}, "managedFields": entries});
         let change = match path {
@@ -108,18 +108,21 @@ fn pod_template_shows_whether_the_owner_has_followed_the_class() {
         "fieldsV1": {"f:metadata": {"f:annotations": {"f:serving.kserve.io/autoscalerClass": {}}}},
     }]);
     let bare = inference_service("Standard");
-    let told = class(bare.clone(), "metadata", &entries);
+    let handed_off = class(bare.clone(), "metadata", &entries);
     let without = deployment(&bare, "iris-predictor", "predictor");
     let with_it = class(without.clone(), "template", &Value::Null);
-    for (service, workload, is_made, is_followed) in [
+    for (service, workload, is_set, is_propagated) in [
         (&bare, &without, false, true),
-        (&told, &without, true, false),
-        (&told, &with_it, true, true),
+        (&handed_off, &without, true, false),
+        (&handed_off, &with_it, true, true),
         (&bare, &with_it, false, false),
     ] {
         let target = found(service, &[workload]);
-        let claim = target.scale.claim().unwrap();
-        assert_eq!((claim.is_made, claim.is_followed), (is_made, is_followed));
+        let handoff = target.scale.handoff().unwrap();
+        assert_eq!(
+            (handoff.is_set, handoff.is_propagated),
+            (is_set, is_propagated)
+        );
     }
 }
 
@@ -158,7 +161,7 @@ fn predictor_deployment_is_chosen_by_name_among_several() {
 
 /// RES-15
 #[test]
-fn an_inference_service_waits_for_its_mode_and_its_deployment() {
+fn inference_service_waits_for_its_mode_and_its_deployment() {
     let new = with(inference_service(""), &json!({"status": null}));
     for target in [&new, &inference_service("")] {
         assert_eq!(
@@ -195,7 +198,7 @@ fn model_mesh_and_unknown_modes_are_refused() {
 
 /// SO-4, SO-5
 #[test]
-fn inference_service_scaled_by_kserve_is_not_scaled_by_us() {
+fn inference_service_scaled_by_kserve_is_not_scaled() {
     let of_class = |class: &str| {
         let annotations = json!({"serving.kserve.io/autoscalerClass": class});
         with(

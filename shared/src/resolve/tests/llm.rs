@@ -165,7 +165,7 @@ fn llm_without_status_is_found_by_name_then_by_label() {
 
 /// SO-4, RES-17
 #[test]
-fn llm_with_replicas_kept_by_kserve_is_not_scaled_by_us() {
+fn llm_with_replicas_set_by_kserve_is_not_scaled() {
     let own = deployment(&service(), "qwen-kserve");
     assert_eq!(
         not_scaled(&with(service(), &json!({"spec": {"replicas": 2}})), &[&own]),

@@ -41,8 +41,8 @@ fn workload_rolls_and_scales_according_to_its_owner() {
         Roll::Annotate(itself, vec!["metadata", "annotations"])
     );
     assert_eq!(it.scale.object(), Some(&it.workload));
-    let claim = it.scale.claim().unwrap();
-    assert_eq!(claim.owner, ObjectRef::of(&owner).unwrap());
+    let handoff = it.scale.handoff().unwrap();
+    assert_eq!(handoff.owner, ObjectRef::of(&owner).unwrap());
     assert_eq!(
         it.warnings[0].message,
         "Deployment/iris-predictor belongs to InferenceService/iris: set spec.workloadRef to InferenceService/iris instead, in a new AsyncActor"
@@ -134,7 +134,7 @@ fn one_of_several_seldon_deployments_is_not_scaled() {
 
 /// RES-4, RES-24
 #[test]
-fn workload_of_an_unknown_owner_is_its_own() {
+fn workload_with_an_unknown_owner_is_bound_itself() {
     let owner = object("example.org/v1", "Thing", "big", &json!({}));
     let containers = json!([{"name": "main", "image": "me/model:1"}]);
     let target = by(

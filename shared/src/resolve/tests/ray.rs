@@ -155,7 +155,7 @@ fn ray_service_is_checked_by_its_cluster_spec() {
 #[test]
 fn proxy_on_the_head_only_has_a_warning() {
     let own = cluster_of(&service(), "rs-x7k2p");
-    let told = |config: &str| {
+    let warnings_with = |config: &str| {
         let target = with(service(), &json!({"spec": {"serveConfigV2": config}}));
         warnings(&target, &[&own])
     };
@@ -164,7 +164,7 @@ fn proxy_on_the_head_only_has_a_warning() {
         "{\"proxy_location\": \"HeadOnly\"}",
     ] {
         assert_eq!(
-            told(config),
+            warnings_with(config),
             [(
                 FindingReason::BindingCaveat,
                 "RayService/rs: spec.serveConfigV2 sets proxy_location: HeadOnly, so workers do not respond on port \
@@ -177,7 +177,7 @@ fn proxy_on_the_head_only_has_a_warning() {
         "proxy_location",
         "applications: []",
     ] {
-        assert_eq!(told(config), [], "{config}");
+        assert_eq!(warnings_with(config), [], "{config}");
     }
 }
 
@@ -242,10 +242,7 @@ fn ray_service_does_not_match_workers_of_clusters_that_it_does_not_own() {
         }
     }
     for pods in [convention(&target), pods_of(&binding, None)] {
-        assert!(
-            !has_workers(&pods, "rs-x7k2p"),
-            "nobody has seen whose it is"
-        );
+        assert!(!has_workers(&pods, "rs-x7k2p"), "its owner is unknown");
     }
 }
 
@@ -293,7 +290,7 @@ fn ray_service_clusters_are_matched_by_owner_once_seen() {
         ("rs-x7k2p", Some(service("old")), Some(&known), false),
     ] {
         let seen: Intermediates = seen.into_iter().map(|it| (cluster.into(), it)).collect();
-        let pods = pods_with(&target, status, &seen);
+        let pods = pods_with_intermediates(&target, status, &seen);
         assert_eq!(
             has_workers(&pods, cluster),
             bound,

@@ -63,10 +63,10 @@ fn seldon_deployment_resolves_to_the_deployment_in_its_status_without_explainers
     ));
     assert!(has(&convention(&target), &pod(OWN)[..1], owner));
 
-    let mut stranger = deployment(&target, OWN);
-    stranger["metadata"]["ownerReferences"][1]["uid"] = json!("of an earlier one");
+    let mut other = deployment(&target, OWN);
+    other["metadata"]["ownerReferences"][1]["uid"] = json!("of an earlier one");
     assert_eq!(
-        waits(&target, &[&stranger]),
+        waits(&target, &[&other]),
         "SeldonDeployment/iris owns no Deployment of status.deploymentStatus yet; waiting for Seldon to create it"
     );
     assert_eq!(
@@ -108,7 +108,7 @@ fn all_pods_of_several_deployments_are_bound_and_none_is_scaled() {
 
 /// SO-4, RES-21
 #[test]
-fn seldon_deployment_with_replicas_set_by_seldon_is_not_scaled_by_us() {
+fn seldon_deployment_with_replicas_set_by_seldon_is_not_scaled() {
     for (spec, field) in [
         (json!({"replicas": 1}), "spec.replicas"),
         (

@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use super::super::mark::{self, Belongs, CLUSTER, NotOurs};
+use super::super::ownership::{self, CLUSTER, DeletionRefusal, Ownership};
 use super::{
     ACTOR, DLQ, DlqDeclaration, NAMESPACE, QueueDeclaration, REDRIVE_POLICY, RETENTION, TYPE, UID,
     VISIBILITY_TIMEOUT,
@@ -47,9 +47,9 @@ pub enum Comparison {
         found: String,
     },
     /// The tags name another owner, given here (SQS-7).
-    Taken(String),
+    OwnedByOther(String),
     /// The tags name another cluster, given here (QUE-32).
-    OfCluster(String),
+    OtherCluster(String),
 }
 
 /// The values to set.
@@ -109,34 +109,34 @@ impl FoundQueue {
     /// The owner, if it is not `owner`. A queue without our tags has no owner; the UID is not part of the identity
     /// (FW-35).
     #[must_use]
-    pub fn taken_from(&self, owner: &Owner) -> Option<String> {
+    pub fn other_owner(&self, owner: &Owner) -> Option<String> {
         if self.is_dlq() {
             return Some(DEAD_LETTERS.to_owned());
         }
-        self.of_another_actor(owner)
+        self.other_actor(owner)
     }
 
-    /// Why `owner` must not delete the queue; `None` if it may (QUE-34). A queue from before marks existed must have
-    /// all our other tags: if two clusters have fought over it, the UID is that of the last writer.
+    /// Why `owner` must not delete the queue; `None` if it may (QUE-34). A queue without a cluster tag must have all
+    /// our other tags: if two clusters have fought over it, the UID is that of the last writer.
     #[must_use]
-    pub fn withheld_from(&self, owner: &Owner, cluster: &str) -> Option<NotOurs> {
+    pub fn deletion_refusal(&self, owner: &Owner, cluster: &str) -> Option<DeletionRefusal> {
         let is = |key: &str, wanted: &str| self.tag(key) == Some(wanted);
-        if let Some(other) = self.of_another_actor(owner) {
-            return Some(NotOurs::Of(other));
+        if let Some(other) = self.other_actor(owner) {
+            return Some(DeletionRefusal::OtherOwner(other));
         }
-        match mark::belongs(self.tag(CLUSTER), cluster, None) {
-            Belongs::Here => None,
-            Belongs::Elsewhere(other) => Some(NotOurs::OfCluster(other)),
-            Belongs::Free => {
+        match ownership::evaluate(self.tag(CLUSTER), cluster, None) {
+            Ownership::Ours => None,
+            Ownership::OtherCluster(other) => Some(DeletionRefusal::OtherCluster(other)),
+            Ownership::Available => {
                 let tagged = is(NAMESPACE, &owner.namespace)
                     && is(ACTOR, &owner.actor)
                     && is(UID, &owner.uid);
-                (!tagged).then_some(NotOurs::Unmarked)
+                (!tagged).then_some(DeletionRefusal::Untagged)
             }
         }
     }
 
-    /// Whether the tags mark it as a dead letter queue.
+    /// Whether the tags say that it is a dead letter queue.
     #[must_use]
     pub fn is_dlq(&self) -> bool {
         self.tag(TYPE) == Some(DLQ)
@@ -144,7 +144,7 @@ impl FoundQueue {
 
     /// The actor that the tags name, if it is not `owner`. The tags of a dead letter queue name no actor.
     #[must_use]
-    pub fn of_another_actor(&self, owner: &Owner) -> Option<String> {
+    pub fn other_actor(&self, owner: &Owner) -> Option<String> {
         let (namespace, actor) = (self.tag(NAMESPACE), self.tag(ACTOR));
         let is_ours = namespace.is_none_or(|namespace| namespace == owner.namespace)
             && actor.is_none_or(|actor| actor == owner.actor);
@@ -176,13 +176,13 @@ impl FoundQueue {
 }
 
 impl Drift {
-    /// Whether the mark is all that is missing.
+    /// Whether the cluster tag is all that is missing.
     #[must_use]
-    pub fn is_only_mark(&self) -> bool {
+    pub fn is_only_cluster_tag(&self) -> bool {
         self.attributes.is_empty() && self.tags.len() == 1 && self.tags.contains_key(CLUSTER)
     }
 
-    fn mark(&mut self, cluster: &str) {
+    fn add_cluster_tag(&mut self, cluster: &str) {
         self.tags.insert(CLUSTER.to_owned(), cluster.to_owned());
     }
 
@@ -200,11 +200,11 @@ impl QueueDeclaration {
     /// if it has one. Ignores the retention period: lowering it would lose messages.
     #[must_use]
     pub fn compare(&self, found: &FoundQueue, dlq_arn: Option<&str>, cluster: &str) -> Comparison {
-        if let Some(owner) = found.taken_from(&self.owner) {
-            return Comparison::Taken(owner);
+        if let Some(owner) = found.other_owner(&self.owner) {
+            return Comparison::OwnedByOther(owner);
         }
         let visibility = found.attribute(VISIBILITY_TIMEOUT);
-        if !self.changed {
+        if !self.may_change {
             let wanted = self.configured.map(|seconds| seconds.to_string());
             return match wanted.filter(|wanted| wanted != visibility) {
                 Some(wanted) => Comparison::Mismatch {
@@ -218,10 +218,10 @@ impl QueueDeclaration {
             tags: found.missing_tags(&self.tags),
             ..Drift::default()
         };
-        match mark::belongs(found.tag(CLUSTER), cluster, self.adopts.as_deref()) {
-            Belongs::Elsewhere(other) => return Comparison::OfCluster(other),
-            Belongs::Free => drift.mark(cluster),
-            Belongs::Here => {}
+        match ownership::evaluate(found.tag(CLUSTER), cluster, self.adopts.as_deref()) {
+            Ownership::OtherCluster(other) => return Comparison::OtherCluster(other),
+            Ownership::Available => drift.add_cluster_tag(cluster),
+            Ownership::Ours => {}
         }
         if let Some(wanted) = self.attributes.get(VISIBILITY_TIMEOUT)
             && wanted != visibility
@@ -237,7 +237,7 @@ impl QueueDeclaration {
     /// All tags for creating the queue from `cluster`.
     #[must_use]
     pub fn tags_with(&self, cluster: &str) -> BTreeMap<String, String> {
-        marked(&self.tags, cluster)
+        with_cluster_tag(&self.tags, cluster)
     }
 
     /// All attributes for creating the queue.
@@ -273,7 +273,7 @@ impl QueueDeclaration {
 /// What messages name as the owner of a dead letter queue.
 const DEAD_LETTERS: &str = "the dead letter queues";
 
-fn marked(tags: &BTreeMap<String, String>, cluster: &str) -> BTreeMap<String, String> {
+fn with_cluster_tag(tags: &BTreeMap<String, String>, cluster: &str) -> BTreeMap<String, String> {
     let mut tags = tags.clone();
     tags.insert(CLUSTER.to_owned(), cluster.to_owned());
     tags
@@ -283,26 +283,26 @@ impl DlqDeclaration {
     /// All tags for creating the queue from `cluster`.
     #[must_use]
     pub fn tags_with(&self, cluster: &str) -> BTreeMap<String, String> {
-        marked(&self.tags, cluster)
+        with_cluster_tag(&self.tags, cluster)
     }
 
     /// Compares an existing queue with what `cluster` wants. Retention is raised, never lowered. A shared dead letter
-    /// queue may serve other clusters, too: leave it to the cluster that marked it (QUE-39).
+    /// queue may serve other clusters, too: leave it to the cluster that its tag names (QUE-39).
     #[must_use]
     pub fn compare(&self, found: &FoundQueue, cluster: &str) -> Comparison {
         if let Some(actor) = found.tags.get(ACTOR) {
             let namespace = found.tags.get(NAMESPACE).map_or("?", String::as_str);
-            return Comparison::Taken(format!("{namespace}/{actor}"));
+            return Comparison::OwnedByOther(format!("{namespace}/{actor}"));
         }
         let mut drift = Drift {
             tags: found.missing_tags(&self.tags),
             ..Drift::default()
         };
-        match mark::belongs(found.tag(CLUSTER), cluster, self.adopts.as_deref()) {
-            Belongs::Elsewhere(_) if self.shared => return Comparison::Matches,
-            Belongs::Elsewhere(other) => return Comparison::OfCluster(other),
-            Belongs::Free => drift.mark(cluster),
-            Belongs::Here => {}
+        match ownership::evaluate(found.tag(CLUSTER), cluster, self.adopts.as_deref()) {
+            Ownership::OtherCluster(_) if self.shared => return Comparison::Matches,
+            Ownership::OtherCluster(other) => return Comparison::OtherCluster(other),
+            Ownership::Available => drift.add_cluster_tag(cluster),
+            Ownership::Ours => {}
         }
         let seconds = |text: &str| text.parse::<u64>().unwrap_or(0);
         if let Some(wanted) = self.attributes.get(RETENTION)

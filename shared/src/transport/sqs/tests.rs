@@ -38,8 +38,8 @@ fn sidecar_gets_the_sqs_environment_in_order_and_only_what_is_set() {
 }
 
 /// The queue of actor `n/foo`.
-pub(super) fn queue_of(transport: &Transport) -> QueueOf {
-    QueueOf {
+pub(super) fn queue_of(transport: &Transport) -> ActorQueue {
+    ActorQueue {
         names: transport.names_of("n", "foo"),
         namespace: "n".to_owned(),
         actor: "foo".to_owned(),
@@ -49,8 +49,8 @@ pub(super) fn queue_of(transport: &Transport) -> QueueOf {
     }
 }
 
-fn processing(seconds: Option<u32>) -> TimeoutInForce {
-    TimeoutInForce {
+fn processing(seconds: Option<u32>) -> EffectiveTimeout {
+    EffectiveTimeout {
         processing: seconds,
         graceful_shutdown: 30,
         progress: None,
@@ -154,8 +154,8 @@ fn configured_endpoint_replaces_scheme_and_host_of_the_queue_url() {
 
 /// QUE-36
 #[test]
-fn queues_of_two_accounts_are_different_queues() {
-    let place = |config: Value| sqs(&config).place("asya-foo");
+fn queues_of_two_accounts_are_distinct() {
+    let place = |config: Value| sqs(&config).address("asya-foo");
     let key = |name: &str| {
         let key = json!({"name": name, "key": "k"});
         json!({"region": "r", "credentials": {"accessKeyIdSecretRef": key, "secretAccessKeySecretRef": key}})
@@ -173,11 +173,14 @@ fn queues_of_two_accounts_are_different_queues() {
 /// SQS-7, KEDA-4
 #[test]
 fn queue_in_another_account_than_configured_is_reported() {
-    let of = |config: &Value| sqs(config).misplaced("q", "https://sqs/000000000001/q");
+    let of = |config: &Value| sqs(config).location_mismatch("q", "https://sqs/000000000001/q");
     assert_eq!(of(&json!({"accountId": "000000000001"})), None);
     assert_eq!(of(&json!({})), None);
-    let told = of(&json!({"accountId": "000000000002"})).unwrap();
-    assert!(told.contains("belongs to account 000000000001"), "{told}");
+    let problem = of(&json!({"accountId": "000000000002"})).unwrap();
+    assert!(
+        problem.contains("belongs to account 000000000001"),
+        "{problem}"
+    );
     let elsewhere = sqs(&json!({"accountId": "000000000002"}));
-    assert_eq!(elsewhere.misplaced("q", "http://queues/q"), None);
+    assert_eq!(elsewhere.location_mismatch("q", "http://queues/q"), None);
 }

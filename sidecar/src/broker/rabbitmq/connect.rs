@@ -1,13 +1,14 @@
-//! Connects again and again (SC-20).
+//! Connects and reconnects (SC-20).
 
 use std::io;
 use std::time::Duration;
 
+use asya_amqp::{Connection, Login, OpenError, Purpose};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::amqp::{Connection, Login, OpenError, Purpose, Tls, connect};
-use crate::broker::pause::Pauses;
+use super::stream::{Tls, connect};
+use crate::broker::backoff::ReconnectBackoff;
 use crate::config::{Password, RabbitMq, Secret};
 use crate::metrics::BrokerMetrics;
 
@@ -15,9 +16,9 @@ use crate::metrics::BrokerMetrics;
 pub(super) struct Connector {
     settings: RabbitMq,
     actor: String,
-    pauses: Pauses,
-    /// What was told last; the same is told once.
-    told: Option<String>,
+    backoff: ReconnectBackoff,
+    /// The last logged reason, to log repeated failures once.
+    last_logged: Option<String>,
     since: Option<Instant>,
     closing: CancellationToken,
     metrics: BrokerMetrics,
@@ -34,24 +35,24 @@ impl Connector {
         Self {
             settings,
             actor,
-            pauses: Pauses::default(),
-            told: None,
+            backoff: ReconnectBackoff::default(),
+            last_logged: None,
             since: None,
             closing,
             metrics,
         }
     }
 
-    /// Ends when this process is to close its connections.
+    /// Resolves when the process shuts down.
     pub(super) async fn closing(&self) {
         self.closing.cancelled().await;
     }
 
-    /// The next connection, however long it takes. `None`: there is to be none any more.
+    /// Connects, retrying until it succeeds; `None` on shutdown.
     pub(super) async fn connection(&mut self, purpose: Purpose) -> Option<Connection> {
         if let Some(since) = self.since.take() {
             self.metrics.reconnects.inc();
-            self.pause(since.elapsed()).await?;
+            self.back_off(since.elapsed()).await?;
         }
         loop {
             let closing = self.closing.clone();
@@ -62,30 +63,30 @@ impl Connector {
             match attempt {
                 Ok(connection) => {
                     self.since = Some(Instant::now());
-                    if self.told.take().is_some() {
-                        tracing::info!(connection = name(purpose), "connected to RabbitMQ again");
+                    if self.last_logged.take().is_some() {
+                        tracing::info!(connection = name(purpose), "reconnected to RabbitMQ");
                     }
                     return Some(connection);
                 }
-                Err(error) => self.tell(purpose, &error.to_string()),
+                Err(error) => self.log_once(purpose, &error.to_string()),
             }
-            self.pause(Duration::ZERO).await?;
+            self.back_off(Duration::ZERO).await?;
         }
     }
 
-    /// Says why a connection was lost or refused: once for each reason.
-    pub(super) fn tell(&mut self, purpose: Purpose, why: &str) {
-        if self.told.as_deref() != Some(why) && !self.closing.is_cancelled() {
-            tracing::warn!(connection = name(purpose), "RabbitMQ: {why}; trying again");
-            self.told = Some(why.to_owned());
+    /// Logs why a connection was lost or refused, once per reason.
+    pub(super) fn log_once(&mut self, purpose: Purpose, why: &str) {
+        if self.last_logged.as_deref() != Some(why) && !self.closing.is_cancelled() {
+            tracing::warn!(connection = name(purpose), "RabbitMQ: {why}; reconnecting");
+            self.last_logged = Some(why.to_owned());
         }
     }
 
-    async fn pause(&mut self, service: Duration) -> Option<()> {
-        let pause = self.pauses.after(service);
+    async fn back_off(&mut self, uptime: Duration) -> Option<()> {
+        let delay = self.backoff.after(uptime);
         tokio::select! {
             () = self.closing.cancelled() => None,
-            () = sleep(pause) => Some(()),
+            () = sleep(delay) => Some(()),
         }
     }
 
@@ -104,13 +105,14 @@ impl Connector {
             user: &settings.user,
             password: password.reveal(),
             vhost: &settings.vhost,
+            product: "asya-sidecar",
             name: &connection_name,
         };
         Connection::open(stream, &login, purpose).await
     }
 }
 
-/// The password as it is now: files change when Secrets are rotated.
+/// Reads the password anew at each attempt, since Secrets are rotated.
 fn password(password: &Password) -> io::Result<Secret> {
     match password {
         Password::Value(value) => Ok(value.clone()),
@@ -122,7 +124,7 @@ fn password(password: &Password) -> io::Result<Secret> {
     }
 }
 
-/// The purpose in names of connections, log lines and labels.
+/// The purpose as used in connection names, log fields and metric labels.
 pub(super) fn name(purpose: Purpose) -> &'static str {
     match purpose {
         Purpose::Consume => "consume",

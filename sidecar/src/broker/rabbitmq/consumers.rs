@@ -1,23 +1,24 @@
-//! The connection that consumes and acknowledges.
+//! The connection for consuming and acknowledging.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
+use asya_amqp::{Connection, Purpose};
 use tokio::sync::{mpsc, watch};
+use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
 use super::connect::{Connector, name};
 use super::prefetch::{Change, change};
-use crate::amqp::{self, Connection, Purpose};
+use super::unacknowledged::{Acknowledgement, Unacknowledged};
 use crate::broker::{Delivery, Demand, Event, Origin, Receipt, Settlement};
 use crate::decide::Deliveries;
 use crate::metrics::BrokerMetrics;
 
-/// Consumes, for as long as the process lives.
+/// Consumes until the process exits.
 pub(super) struct Session {
     pub(super) connector: Connector,
     pub(super) queue: String,
-    /// How long a delivery may be unacknowledged, where the broker's default is too short.
+    /// Consumer timeout, where the broker's default is too short.
     pub(super) timeout: Option<Duration>,
     pub(super) demand: watch::Receiver<Demand>,
     pub(super) settlements: mpsc::UnboundedReceiver<(Receipt, Settlement)>,
@@ -25,17 +26,18 @@ pub(super) struct Session {
     pub(super) metrics: BrokerMetrics,
 }
 
-/// What is known about one connection.
+/// State of one connection.
 struct Consuming {
     generation: u64,
     lost: CancellationToken,
     consumers: Vec<Consumer>,
-    /// Consumers that were ever added, for their names.
+    /// Number of consumers added so far; makes consumer tags unique.
     added: u64,
     /// A consumer is being added or cancelled.
     changing: bool,
-    /// Deliveries that are not settled, and the consumer that they came to.
-    unsettled: BTreeMap<u64, String>,
+    /// The broker has cancelled a consumer because the queue was deleted or moved.
+    queue_is_gone: bool,
+    unacknowledged: Unacknowledged,
 }
 
 struct Consumer {
@@ -43,11 +45,12 @@ struct Consumer {
     prefetch: usize,
 }
 
-/// What happened while a connection was there.
-enum Happened {
-    Event(amqp::Event),
+/// An input of an open connection.
+enum ConsumeStep {
+    Event(asya_amqp::Event),
     Settle(Receipt, Settlement),
     DemandChanged,
+    AcknowledgementsDue,
     Closing,
 }
 
@@ -57,36 +60,47 @@ impl Session {
         while let Some(connection) = self.connector.connection(Purpose::Consume).await {
             generation += 1;
             let mut consuming = Consuming::new(generation);
-            self.tell(Event::Connected);
+            self.emit(Event::Connected);
             self.metrics.set_connected(name(Purpose::Consume), true);
             let why = self.serve(connection, &mut consuming).await;
             consuming.lost.cancel();
             self.metrics.set_connected(name(Purpose::Consume), false);
-            self.tell(Event::Disconnected);
+            self.emit(Event::Disconnected);
             let Some(why) = why else { return };
-            self.connector.tell(Purpose::Consume, &why);
+            self.connector.log_once(Purpose::Consume, &why);
         }
     }
 
-    /// Serves until the connection is lost, and says why; `None`: it was closed in order.
+    /// Serves the connection until it is lost, and returns the reason; `None` after a graceful close.
     async fn serve(
         &mut self,
         mut connection: Connection,
         consuming: &mut Consuming,
     ) -> Option<String> {
         loop {
+            if consuming.queue_is_gone && !consuming.unacknowledged.has_unsettled() {
+                consuming.acknowledge(&connection);
+                return Some(self.queue_is_gone());
+            }
             self.adjust(&connection, consuming);
-            match self.next(&mut connection).await {
-                Happened::Event(event) => {
+            match self.next(&mut connection, consuming).await {
+                ConsumeStep::Event(event) => {
                     if let Err(why) = self.take(event, consuming) {
                         return Some(why);
                     }
                 }
-                Happened::Settle(receipt, settlement) => {
+                ConsumeStep::Settle(receipt, settlement) => {
                     consuming.settle(&connection, &receipt, settlement);
+                    while let Ok((receipt, settlement)) = self.settlements.try_recv() {
+                        consuming.settle(&connection, &receipt, settlement);
+                    }
+                    if consuming.unacknowledged.is_share_of(consuming.prefetch()) {
+                        consuming.acknowledge(&connection);
+                    }
                 }
-                Happened::DemandChanged => {}
-                Happened::Closing => {
+                ConsumeStep::AcknowledgementsDue => consuming.acknowledge(&connection),
+                ConsumeStep::DemandChanged => {}
+                ConsumeStep::Closing => {
                     self.close(connection, consuming).await;
                     return None;
                 }
@@ -94,19 +108,25 @@ impl Session {
         }
     }
 
-    async fn next(&mut self, connection: &mut Connection) -> Happened {
+    async fn next(&mut self, connection: &mut Connection, consuming: &Consuming) -> ConsumeStep {
+        let due = consuming.unacknowledged.deadline();
+        let due = async {
+            sleep_until(due?).await;
+            Some(())
+        };
         tokio::select! {
             biased;
-            Some((receipt, settlement)) = self.settlements.recv() => Happened::Settle(receipt, settlement),
-            Ok(()) = self.demand.changed() => Happened::DemandChanged,
-            event = connection.event() => Happened::Event(event),
-            () = self.connector.closing() => Happened::Closing,
+            Some((receipt, settlement)) = self.settlements.recv() => ConsumeStep::Settle(receipt, settlement),
+            Ok(()) = self.demand.changed() => ConsumeStep::DemandChanged,
+            event = connection.event() => ConsumeStep::Event(event),
+            Some(()) = due => ConsumeStep::AcknowledgementsDue,
+            () = self.connector.closing() => ConsumeStep::Closing,
         }
     }
 
-    /// Adds or cancels a consumer, if too few or too many messages may be in flight.
+    /// Adds or cancels a consumer if the total prefetch differs from the demand.
     fn adjust(&self, connection: &Connection, consuming: &mut Consuming) {
-        if consuming.changing {
+        if consuming.changing || consuming.queue_is_gone {
             return;
         }
         let wanted = self.demand.borrow().in_flight();
@@ -137,53 +157,64 @@ impl Session {
         }
     }
 
-    fn take(&mut self, event: amqp::Event, consuming: &mut Consuming) -> Result<(), String> {
+    fn take(&mut self, event: asya_amqp::Event, consuming: &mut Consuming) -> Result<(), String> {
         match event {
-            amqp::Event::Delivered {
+            asya_amqp::Event::Delivered {
                 consumer,
                 tag,
                 redelivered,
                 count,
                 body,
             } => {
-                consuming.unsettled.insert(tag, consumer);
+                consuming.unacknowledged.delivered(tag, consumer);
                 let receipt = Receipt::new(consuming.generation, tag, consuming.lost.clone());
                 let deliveries = deliveries(redelivered, count);
-                self.tell(Event::Delivered(Delivery {
+                self.emit(Event::Delivered(Delivery {
                     receipt,
                     body,
                     deliveries,
                     origin: Origin::default(),
                 }));
             }
-            amqp::Event::Consuming(_) | amqp::Event::Cancelled(_) => consuming.changing = false,
-            amqp::Event::CancelledByBroker(name) => {
+            asya_amqp::Event::Consuming(_) | asya_amqp::Event::Cancelled(_) => {
+                consuming.changing = false;
+            }
+            asya_amqp::Event::CancelledByBroker(name) => {
                 consuming.consumers.retain(|consumer| consumer.name != name);
                 consuming.changing = false;
-                return Err(format!("queue {} is gone", self.queue));
+                // Messages of a deleted queue are not redelivered, so finish those in flight first (SC-21).
+                consuming.queue_is_gone = true;
+                let why = self.queue_is_gone();
+                self.connector.log_once(Purpose::Consume, &why);
+                self.emit(Event::Disconnected);
             }
-            amqp::Event::ChannelClosed { code, text } => {
+            asya_amqp::Event::ChannelClosed { code, text } => {
                 return Err(format!(
-                    "queue {} cannot be consumed: {code} {text}",
+                    "cannot consume queue {}: {code} {text}",
                     self.queue
                 ));
             }
-            amqp::Event::Lost(why) => return Err(why),
+            asya_amqp::Event::Lost(why) => return Err(why),
             _ => {}
         }
         Ok(())
     }
 
-    /// Settles what was asked for before, then says goodbye (SC-33).
+    fn queue_is_gone(&self) -> String {
+        format!("queue {} was deleted or moved", self.queue)
+    }
+
+    /// Sends pending settlements, then closes the connection gracefully (SC-33).
     async fn close(&mut self, connection: Connection, consuming: &mut Consuming) {
         while let Ok((receipt, settlement)) = self.settlements.try_recv() {
             consuming.settle(&connection, &receipt, settlement);
         }
+        consuming.acknowledge(&connection);
         connection.close().await;
     }
 
-    fn tell(&self, event: Event) {
-        // Nobody listens any more when the process ends.
+    fn emit(&self, event: Event) {
+        // The receiver is gone during shutdown.
         let _ = self.events.send(event);
     }
 }
@@ -196,40 +227,81 @@ impl Consuming {
             consumers: Vec::new(),
             added: 0,
             changing: false,
-            unsettled: BTreeMap::new(),
+            queue_is_gone: false,
+            unacknowledged: Unacknowledged::default(),
         }
     }
 
-    /// Deliveries to consumers that are gone.
+    /// Number of unsettled deliveries of cancelled consumers.
     fn orphaned(&self) -> usize {
-        let is_there = |name: &String| self.consumers.iter().any(|consumer| consumer.name == *name);
-        self.unsettled
-            .values()
-            .filter(|name| !is_there(name))
+        let is_active =
+            |name: &String| self.consumers.iter().any(|consumer| consumer.name == *name);
+        self.unacknowledged
+            .consumers()
+            .filter(|name| !is_active(name))
             .count()
     }
 
     fn settle(&mut self, connection: &Connection, receipt: &Receipt, settlement: Settlement) {
-        if receipt.generation != self.generation || self.unsettled.remove(&receipt.number).is_none()
+        let acknowledged = matches!(settlement, Settlement::Acknowledge);
+        if receipt.generation != self.generation
+            || !self.unacknowledged.settle(receipt.number, acknowledged)
         {
             return;
         }
         match settlement {
-            Settlement::Acknowledge => connection.acknowledge(receipt.number),
-            Settlement::GiveBack | Settlement::GiveBackNow => {
+            Settlement::Acknowledge => {}
+            Settlement::Requeue | Settlement::RequeueNow => {
                 connection.refuse(receipt.number, true);
             }
             Settlement::Reject => connection.refuse(receipt.number, false),
         }
     }
+
+    /// Sends the acknowledgements that wait.
+    fn acknowledge(&mut self, connection: &Connection) {
+        for acknowledgement in self.unacknowledged.take_acknowledgements() {
+            match acknowledgement {
+                Acknowledgement::One(tag) => connection.acknowledge(tag, false),
+                Acknowledgement::UpTo(tag) => connection.acknowledge(tag, true),
+            }
+        }
+    }
+
+    /// Of all consumers together.
+    fn prefetch(&self) -> usize {
+        self.consumers
+            .iter()
+            .map(|consumer| consumer.prefetch)
+            .sum()
+    }
 }
 
-/// Quorum queues count; classic queues only know that it was delivered (SC-34).
+/// Quorum queues count deliveries; classic queues only set the `redelivered` flag (SC-34).
 fn deliveries(redelivered: bool, count: Option<u64>) -> Deliveries {
     match count {
-        Some(0) => Deliveries::First,
+        None | Some(0) if redelivered => Deliveries::Redelivered,
+        None | Some(0) => Deliveries::First,
         Some(count) => Deliveries::Before(u32::try_from(count).unwrap_or(u32::MAX)),
-        None if redelivered => Deliveries::Again,
-        None => Deliveries::First,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Deliveries, deliveries};
+
+    /// SC-34
+    #[test]
+    fn a_delivery_is_first_only_without_count_and_redelivered_flag() {
+        for (redelivered, count, expected) in [
+            (false, None, Deliveries::First),
+            (false, Some(0), Deliveries::First),
+            (true, None, Deliveries::Redelivered),
+            // The queue does not count requeues.
+            (true, Some(0), Deliveries::Redelivered),
+            (true, Some(3), Deliveries::Before(3)),
+        ] {
+            assert_eq!(deliveries(redelivered, count), expected);
+        }
     }
 }

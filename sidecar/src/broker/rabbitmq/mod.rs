@@ -1,48 +1,53 @@
-//! RabbitMQ: one connection to consume and acknowledge, one to publish, since under an alarm the broker stops to read from
-//! those that publish (SC-19).
+//! RabbitMQ: one connection for consuming, one for publishing. Under a resource alarm the broker stops reading from
+//! publishing connections, which would delay acknowledgements (SC-19).
 
 mod connect;
 mod consumers;
 mod prefetch;
 mod publisher;
+mod stream;
+mod unacknowledged;
 mod unconfirmed;
 
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use self::connect::Connector;
+use super::demand::{self, DemandSender};
 use super::{Broker, Demand, Event, Publication, Receipt, Refusal, Settlement};
 use crate::config;
 use crate::metrics::BrokerMetrics;
 
-/// Pause of a message that failed, before it is given back (SC-77).
-const PAUSE: Duration = Duration::from_secs(1);
-/// How long a delivery may be unacknowledged at the broker beyond the runtime's timeout (SC-32).
-const MARGIN: Duration = Duration::from_mins(10);
-/// Up to this time, the broker's own default of 30 minutes is enough.
-const SHORT: Duration = Duration::from_mins(20);
+/// How long a failed message is held before it is requeued (SC-77).
+const REQUEUE_DELAY: Duration = Duration::from_secs(1);
+/// Margin of the consumer timeout over the runtime timeout (SC-32).
+const CONSUMER_TIMEOUT_MARGIN: Duration = Duration::from_mins(10);
+/// Up to this timeout the broker's default of 30 minutes suffices.
+const MAX_FOR_BROKER_DEFAULT: Duration = Duration::from_mins(20);
 
 /// The broker.
 #[derive(Clone)]
 pub struct RabbitMq {
-    demand: watch::Sender<Demand>,
+    demand: DemandSender,
     settlements: mpsc::UnboundedSender<(Receipt, Settlement)>,
     publications: mpsc::UnboundedSender<publisher::Request>,
     closing: CancellationToken,
-    closed: watch::Receiver<()>,
+    /// One task per connection.
+    connections: TaskTracker,
 }
 
-/// What the connections need to know.
+/// Settings of both connections.
 pub struct Settings {
-    /// How to reach the broker.
+    /// Connection settings.
     pub broker: config::RabbitMq,
     /// The queue to consume.
     pub queue: String,
-    /// The actor's name, for the connections' names.
+    /// The actor's name, part of the connection names.
     pub actor: String,
-    /// How long a call of the runtime may take.
+    /// Timeout of a runtime call.
     pub runtime_timeout: Duration,
 }
 
@@ -53,13 +58,11 @@ impl RabbitMq {
         events: mpsc::UnboundedSender<Event>,
         metrics: BrokerMetrics,
     ) -> Self {
-        let (demand, wanted) = watch::channel(Demand::default());
+        let (demand, wanted) = demand::channel();
         let (settlements, to_settle) = mpsc::unbounded_channel();
         let (publications, to_publish) = mpsc::unbounded_channel();
-        // Each task holds a sender until its connection is closed.
-        let (open, closed) = watch::channel(());
         let closing = CancellationToken::new();
-        let needed = settings.runtime_timeout + MARGIN;
+        let needed = settings.runtime_timeout + CONSUMER_TIMEOUT_MARGIN;
         let connector = |metrics| {
             Connector::new(
                 settings.broker.clone(),
@@ -71,7 +74,7 @@ impl RabbitMq {
         let consumer = consumers::Session {
             connector: connector(metrics.clone()),
             queue: settings.queue.clone(),
-            timeout: (needed > SHORT).then_some(needed),
+            timeout: (needed > MAX_FOR_BROKER_DEFAULT).then_some(needed),
             demand: wanted,
             settlements: to_settle,
             events: events.clone(),
@@ -84,41 +87,35 @@ impl RabbitMq {
             events,
             metrics,
         );
-        let consumer_open = open.clone();
-        tokio::spawn(async move {
-            consumer.run().await;
-            drop(consumer_open);
-        });
-        tokio::spawn(async move {
-            publisher.run().await;
-            drop(open);
-        });
+        let connections = TaskTracker::new();
+        connections.spawn(consumer.run());
+        connections.spawn(publisher.run());
+        connections.close();
         Self {
             demand,
             settlements,
             publications,
             closing,
-            closed,
+            connections,
         }
     }
 }
 
 impl Broker for RabbitMq {
     fn demand(&self, demand: Demand) {
-        self.demand
-            .send_if_modified(|now| std::mem::replace(now, demand) != demand);
+        self.demand.set(demand);
     }
 
     fn publish(
         &self,
         publication: Publication,
     ) -> impl Future<Output = Result<(), Refusal>> + Send + 'static {
-        let (reply, answer) = oneshot::channel();
-        // The publisher ends only when it was told to.
+        let (reply, result) = oneshot::channel();
+        // The publisher task ends only at shutdown.
         let _ = self
             .publications
             .send(publisher::Request { publication, reply });
-        async move { answer.await.unwrap_or(Err(Refusal::Closing)) }
+        async move { result.await.unwrap_or(Err(Refusal::Closing)) }
     }
 
     fn settle(
@@ -126,19 +123,17 @@ impl Broker for RabbitMq {
         receipt: &Receipt,
         settlement: Settlement,
     ) -> impl Future<Output = ()> + Send + 'static {
-        // The session ends only when it was told to.
+        // The consumer task ends only at shutdown.
         let _ = self.settlements.send((receipt.clone(), settlement));
         std::future::ready(())
     }
 
-    fn pause_before_giving_back(&self) -> Duration {
-        PAUSE
+    fn requeue_delay(&self) -> Duration {
+        REQUEUE_DELAY
     }
 
     async fn close(&self) {
         self.closing.cancel();
-        let mut closed = self.closed.clone();
-        // Ends when both tasks have dropped their senders.
-        while closed.changed().await.is_ok() {}
+        self.connections.wait().await;
     }
 }

@@ -1,21 +1,21 @@
-//! How many messages the consumers of a channel may have: a consumer's prefetch cannot be changed, so consumers are added
-//! and cancelled (SC-31).
+//! Adjusts the total prefetch of a channel. The prefetch of a consumer is immutable, so consumers are added and
+//! cancelled instead (SC-31).
 
-/// What to change.
+/// A change of the set of consumers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// Nothing.
     None,
-    /// Add a consumer with this prefetch.
+    /// Add a consumer with this prefetch count.
     Add(usize),
-    /// Cancel the consumer that was added last.
+    /// Cancel the most recently added consumer.
     CancelLast,
 }
 
 /// The next change on the way to `wanted` messages in flight.
 ///
-/// `orphaned` messages of cancelled consumers are not settled yet: they count until they are. A consumer is added for what
-/// is missing only when there are none of them, or there is no consumer at all; so there are never more than a few.
+/// `orphaned` is the number of unsettled messages of cancelled consumers, which count until they are settled. While
+/// there are any, a consumer is added only if none is left, which bounds the number of consumers.
 pub(super) fn change(wanted: usize, orphaned: usize, prefetches: &[usize]) -> Change {
     let allowed: usize = prefetches.iter().sum();
     if allowed + orphaned > wanted && !prefetches.is_empty() {
@@ -34,23 +34,23 @@ mod tests {
 
     /// SC-31
     #[test]
-    fn consumers_are_added_and_cancelled_so_that_never_more_than_wanted_are_in_flight() {
+    fn consumers_are_adjusted_without_exceeding_the_demand() {
         for (wanted, orphaned, prefetches, expected) in [
             (0, 0, &[] as &[usize], Change::None),
             (1, 0, &[], Change::Add(1)),
             (1, 0, &[1], Change::None),
-            // Lookahead is switched on, and off again while one of its messages is worked on.
+            // Lookahead is enabled, then disabled while one of its messages is in process.
             (17, 0, &[1], Change::Add(16)),
             (17, 0, &[1, 16], Change::None),
             (1, 0, &[1, 16], Change::CancelLast),
             (1, 1, &[1], Change::CancelLast),
             (1, 1, &[], Change::None),
             (1, 0, &[], Change::Add(1)),
-            // It is switched on while a message of a cancelled consumer is left.
+            // Lookahead is enabled while a message of a cancelled consumer is unsettled.
             (17, 1, &[], Change::Add(16)),
             (17, 1, &[16], Change::None),
             (17, 0, &[16], Change::Add(1)),
-            // Nothing is wanted any more.
+            // Demand drops to zero.
             (0, 3, &[8, 1], Change::CancelLast),
             (0, 3, &[], Change::None),
         ] {
@@ -64,7 +64,7 @@ mod tests {
 
     /// SC-31
     #[test]
-    fn any_sequence_of_changes_ends_with_what_is_wanted() {
+    fn any_sequence_of_changes_converges_to_the_demand() {
         let mut random = fastrand::Rng::with_seed(31);
         for _ in 0..200 {
             let (wanted, mut orphaned) = (random.usize(0..40), random.usize(0..40));

@@ -1,36 +1,36 @@
-//! The connection that publishes.
+//! The connection for publishing.
 
 use std::time::Duration;
 
-use asya_wire::queue::less_prefix;
+use asya_amqp::{Connection, Event as Amqp, Purpose};
+use asya_wire::queue::route_name;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use super::connect::{Connector, name};
 use super::unconfirmed::{Address, Unconfirmed};
-use crate::amqp::{Connection, Event as Amqp, Purpose};
 use crate::broker::{Event, Publication, Refusal};
 use crate::config::{Publish, RabbitMq};
 use crate::metrics::BrokerMetrics;
 
-/// A publication without an answer for this long is sent again on a new connection (SC-28).
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Longest name of an exchange or queue, in bytes.
-const LONGEST_NAME: usize = 255;
+/// A publication that is not confirmed in time is sent again on a new connection (SC-28).
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum length of an AMQP short string, in bytes.
+const MAX_NAME_LENGTH: usize = 255;
 
-/// Reply codes with which the broker closes a channel.
+/// Reply codes of `channel.close`.
 const ACCESS_REFUSED: u16 = 403;
 const NOT_FOUND: u16 = 404;
 const PRECONDITION_FAILED: u16 = 406;
 
-/// A publication, and who waits for what comes of it.
+/// A publication, and the channel for its result.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) publication: Publication,
     pub(super) reply: oneshot::Sender<Result<(), Refusal>>,
 }
 
-/// Publishes, for as long as the process lives.
+/// Publishes until the process exits.
 pub(super) struct Publisher {
     connector: Connector,
     exchange: String,
@@ -38,17 +38,17 @@ pub(super) struct Publisher {
     requests: mpsc::UnboundedReceiver<Request>,
     unconfirmed: Unconfirmed<Request>,
     blocked: bool,
-    /// The channel is being opened.
+    /// The channel is being reopened.
     opening: bool,
     events: mpsc::UnboundedSender<Event>,
     metrics: BrokerMetrics,
 }
 
-/// What happened while a connection was there.
-enum Happened {
+/// An input of an open connection.
+enum PublishStep {
     Event(Amqp),
     Request(Request),
-    NoAnswer,
+    ConfirmTimeout,
     Closing,
 }
 
@@ -79,31 +79,31 @@ impl Publisher {
             self.opening = false;
             let why = self.serve(connection).await;
             self.metrics.set_connected(name(Purpose::Publish), false);
-            self.unconfirmed.again();
+            self.unconfirmed.resend_all();
             self.set_blocked(false);
             let Some(why) = why else { return };
-            self.connector.tell(Purpose::Publish, &why);
+            self.connector.log_once(Purpose::Publish, &why);
         }
     }
 
-    /// Serves until the connection is lost, and says why; `None`: it was closed in order.
+    /// Serves the connection until it is lost, and returns the reason; `None` after a graceful close.
     async fn serve(&mut self, mut connection: Connection) -> Option<String> {
         loop {
             self.send(&connection);
             match self.next(&mut connection).await {
-                Happened::Event(event) => {
+                PublishStep::Event(event) => {
                     if let Err(why) = self.take(event, &connection) {
                         return Some(why);
                     }
                 }
-                Happened::Request(request) => self.unconfirmed.push(request),
-                Happened::NoAnswer => {
+                PublishStep::Request(request) => self.unconfirmed.push(request),
+                PublishStep::ConfirmTimeout => {
                     return Some(format!(
-                        "a publication was not answered for {} s",
-                        PATIENCE.as_secs()
+                        "a publication was not confirmed within {} s",
+                        CONFIRM_TIMEOUT.as_secs()
                     ));
                 }
-                Happened::Closing => {
+                PublishStep::Closing => {
                     connection.close().await;
                     return None;
                 }
@@ -111,28 +111,28 @@ impl Publisher {
         }
     }
 
-    async fn next(&mut self, connection: &mut Connection) -> Happened {
+    async fn next(&mut self, connection: &mut Connection) -> PublishStep {
         let late = self
             .unconfirmed
             .oldest()
             .filter(|_| !self.blocked)
-            .map(|sent| sent + PATIENCE);
-        let far = || Instant::now() + PATIENCE;
+            .map(|sent| sent + CONFIRM_TIMEOUT);
+        let far = || Instant::now() + CONFIRM_TIMEOUT;
         tokio::select! {
             biased;
-            event = connection.event() => Happened::Event(event),
-            Some(request) = self.requests.recv() => Happened::Request(request),
-            () = self.connector.closing() => Happened::Closing,
-            () = sleep_until(late.unwrap_or_else(far)), if late.is_some() => Happened::NoAnswer,
+            event = connection.event() => PublishStep::Event(event),
+            Some(request) = self.requests.recv() => PublishStep::Request(request),
+            () = self.connector.closing() => PublishStep::Closing,
+            () = sleep_until(late.unwrap_or_else(far)), if late.is_some() => PublishStep::ConfirmTimeout,
         }
     }
 
-    /// Sends what waits.
+    /// Sends the pending publications.
     fn send(&mut self, connection: &Connection) {
         if self.opening {
             return;
         }
-        // What is asked for at the same time goes out at once.
+        // Drain the queue, so that concurrent publications share a write.
         while let Ok(request) = self.requests.try_recv() {
             self.unconfirmed.push(request);
         }
@@ -143,8 +143,8 @@ impl Publisher {
             }
             let publication = &request.publication;
             let address = self.address(publication);
-            if address.key.len() > LONGEST_NAME {
-                answer(request, Err(Refusal::NoQueue));
+            if address.key.len() > MAX_NAME_LENGTH {
+                complete(request, Err(Refusal::NoQueue));
                 self.unconfirmed.skipped();
                 continue;
             }
@@ -162,9 +162,9 @@ impl Publisher {
         let queue = &publication.queue;
         let (exchange, key) = match self.way {
             Publish::Queue => (String::new(), queue.clone()),
-            Publish::Exchange => (self.exchange.clone(), less_prefix(queue).to_owned()),
+            Publish::Exchange => (self.exchange.clone(), route_name(queue).to_owned()),
         };
-        let message_id = Some(publication.id.clone()).filter(|id| id.len() <= LONGEST_NAME);
+        let message_id = Some(publication.id.clone()).filter(|id| id.len() <= MAX_NAME_LENGTH);
         Address {
             exchange,
             key,
@@ -180,7 +180,7 @@ impl Publisher {
                 stored,
             } => {
                 for (request, result) in self.unconfirmed.confirmed(number, multiple, stored) {
-                    answer(request, result);
+                    complete(request, result);
                 }
             }
             Amqp::Returned {
@@ -195,11 +195,11 @@ impl Publisher {
                 });
             }
             Amqp::Blocked(why) => {
-                tracing::warn!("RabbitMQ takes no publications for now: {why}");
+                tracing::warn!("RabbitMQ blocked the publishing connection: {why}");
                 self.set_blocked(true);
             }
             Amqp::Unblocked => {
-                tracing::info!("RabbitMQ takes publications again");
+                tracing::info!("RabbitMQ unblocked the publishing connection");
                 self.set_blocked(false);
             }
             Amqp::ChannelClosed { code, text } => {
@@ -214,18 +214,18 @@ impl Publisher {
         Ok(())
     }
 
-    /// The broker closes the channel for the fault of one publication (SC-25, SC-30).
+    /// The broker closed the channel because of one publication (SC-25, SC-30).
     fn channel_closed(&mut self, code: u16, text: &str) {
         if code == ACCESS_REFUSED && self.way == Publish::Queue {
             tracing::warn!(
-                "RabbitMQ does not let this user publish to the default exchange, so exchange {} is used: {text}",
+                "RabbitMQ refused publishing to the default exchange; falling back to exchange {}: {text}",
                 self.exchange
             );
             self.way = Publish::Exchange;
-            self.unconfirmed.again();
+            self.unconfirmed.resend_all();
             return;
         }
-        let Some(request) = self.unconfirmed.blamed() else {
+        let Some(request) = self.unconfirmed.isolate_culprit() else {
             return;
         };
         let refusal = match code {
@@ -233,7 +233,7 @@ impl Publisher {
             NOT_FOUND => Refusal::NoQueue,
             _ => Refusal::Forbidden(format!("{code} {text}")),
         };
-        answer(request, Err(refusal));
+        complete(request, Err(refusal));
     }
 
     fn set_blocked(&mut self, blocked: bool) {
@@ -241,13 +241,13 @@ impl Publisher {
             self.blocked = blocked;
             self.metrics.blocked.set(i64::from(blocked));
             self.unconfirmed.restart_clocks();
-            // Nobody listens any more when the process ends.
+            // The receiver is gone during shutdown.
             let _ = self.events.send(Event::Blocked(blocked));
         }
     }
 }
 
-fn answer(request: Request, result: Result<(), Refusal>) {
-    // The one who asked may have gone, when its delivery was lost.
+fn complete(request: Request, result: Result<(), Refusal>) {
+    // The receiver is gone if the source delivery was lost.
     let _ = request.reply.send(result);
 }

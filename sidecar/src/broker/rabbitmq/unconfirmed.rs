@@ -1,4 +1,4 @@
-//! Publications that the broker has not confirmed: pure bookkeeping (SC-23, SC-28, SC-30).
+//! Bookkeeping of unconfirmed publications, without I/O (SC-23, SC-28, SC-30).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::broker::Refusal;
 
-/// Where a publication went; by these a return is matched to it.
+/// The properties by which `basic.return` is matched to a publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) exchange: String,
@@ -14,7 +14,7 @@ pub(super) struct Address {
     pub(super) message_id: Option<String>,
 }
 
-/// A publication on its way.
+/// A publication that awaits its confirm.
 #[derive(Debug)]
 struct Sent<T> {
     request: T,
@@ -23,13 +23,13 @@ struct Sent<T> {
     returned: bool,
 }
 
-/// Publications that wait to be sent, and those that wait to be confirmed.
+/// Publications to be sent, and those awaiting confirms.
 #[derive(Debug)]
 pub(super) struct Unconfirmed<T> {
     waiting: VecDeque<T>,
     sent: BTreeMap<u64, Sent<T>>,
     last: u64,
-    /// So many of the first are sent one at a time, since one of them makes the broker close the channel.
+    /// Number of publications to send one at a time, since one of them made the broker close the channel.
     suspects: usize,
 }
 
@@ -54,7 +54,7 @@ impl<T> Unconfirmed<T> {
         self.waiting.is_empty() && self.sent.is_empty()
     }
 
-    /// The next one to send, if there is one and it may be sent now.
+    /// The next publication that may be sent now.
     pub(super) fn next(&mut self) -> Option<T> {
         if self.suspects > 0 && !self.sent.is_empty() {
             return None;
@@ -62,7 +62,7 @@ impl<T> Unconfirmed<T> {
         self.waiting.pop_front()
     }
 
-    /// Notes that a publication is being sent; the broker numbers them in this order.
+    /// Records a sent publication under the next delivery tag of the channel.
     pub(super) fn sent(&mut self, request: T, address: Address) {
         self.last += 1;
         self.sent.insert(
@@ -76,13 +76,13 @@ impl<T> Unconfirmed<T> {
         );
     }
 
-    /// Skips one that nobody waits for any more.
+    /// Skips a publication whose source delivery is lost.
     pub(super) fn skipped(&mut self) {
         self.suspects = self.suspects.saturating_sub(1);
     }
 
-    /// A return precedes the confirmation of its publication, and the broker works in order: it is the first that went
-    /// there and has not been returned.
+    /// Marks a publication as returned. `basic.return` precedes the confirm and the broker processes in order, so it is
+    /// the first match that has not been returned yet.
     pub(super) fn returned(&mut self, address: &Address) {
         let mut all = self.sent.values_mut();
         if let Some(sent) = all.find(|sent| sent.address == *address && !sent.returned) {
@@ -90,7 +90,7 @@ impl<T> Unconfirmed<T> {
         }
     }
 
-    /// Takes what the broker has settled, with what came of it.
+    /// Removes the confirmed publications and returns their results.
     pub(super) fn confirmed(
         &mut self,
         number: u64,
@@ -107,7 +107,7 @@ impl<T> Unconfirmed<T> {
         let result = |sent: &Sent<T>| match (stored, sent.returned) {
             (_, true) => Err(Refusal::NoQueue),
             (true, false) => Ok(()),
-            (false, false) => Err(Refusal::NotNow),
+            (false, false) => Err(Refusal::Nacked),
         };
         settled
             .into_values()
@@ -116,9 +116,9 @@ impl<T> Unconfirmed<T> {
             .collect()
     }
 
-    /// The connection is lost, or the channel: all that was sent is to be sent again, in the same order. On a new channel
-    /// numbers begin anew.
-    pub(super) fn again(&mut self) {
+    /// Requeues all unconfirmed publications in order after the connection or channel is lost. Delivery tags restart on
+    /// a new channel.
+    pub(super) fn resend_all(&mut self) {
         self.last = 0;
         let sent = std::mem::take(&mut self.sent);
         for (_, sent) in sent.into_iter().rev() {
@@ -126,24 +126,24 @@ impl<T> Unconfirmed<T> {
         }
     }
 
-    /// The broker closed the channel because of a publication. If it was the only one, it is taken; else all are sent
-    /// again, one at a time, until it is known.
-    pub(super) fn blamed(&mut self) -> Option<T> {
+    /// The broker closed the channel because of a publication. Returns it if it was the only one; otherwise all are
+    /// sent again one at a time until it is identified.
+    pub(super) fn isolate_culprit(&mut self) -> Option<T> {
         self.suspects = self.sent.len();
-        self.again();
-        if self.suspects > 1 {
+        self.resend_all();
+        if self.suspects != 1 {
             return None;
         }
         self.suspects = 0;
         self.waiting.pop_front()
     }
 
-    /// When the one that waits longest was sent.
+    /// When the oldest unconfirmed publication was sent.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.sent.values().map(|sent| sent.at).min()
     }
 
-    /// Time does not count while the broker is blocked.
+    /// Restarts the confirm timeouts, which do not run while the connection is blocked.
     pub(super) fn restart_clocks(&mut self) {
         let now = Instant::now();
         self.sent.values_mut().for_each(|sent| sent.at = now);
@@ -183,7 +183,7 @@ mod tests {
 
     /// SC-23
     #[tokio::test]
-    async fn a_publication_is_stored_when_it_is_confirmed_and_was_not_returned() {
+    async fn a_publication_is_stored_if_confirmed_and_not_returned() {
         let mut all = with(&["a", "b", "a", "c"]);
         all.returned(&to("a"));
         all.returned(&to("nobody's"));
@@ -193,7 +193,7 @@ mod tests {
         );
         assert_eq!(
             all.confirmed(4, false, false),
-            [("c", Err(Refusal::NotNow))]
+            [("c", Err(Refusal::Nacked))]
         );
         assert_eq!(all.confirmed(4, false, true), []);
         assert_eq!(all.confirmed(3, false, true), [("a", Ok(()))]);
@@ -217,11 +217,11 @@ mod tests {
 
     /// SC-28
     #[tokio::test]
-    async fn what_was_not_confirmed_when_the_connection_broke_is_sent_again_in_order() {
+    async fn unconfirmed_publications_are_resent_in_order_after_a_reconnect() {
         let mut all = with(&["a", "b", "c"]);
         all.confirmed(1, false, true);
         all.push("d");
-        all.again();
+        all.resend_all();
         assert_eq!(send(&mut all), 3);
         let order: Vec<&str> = all
             .confirmed(3, true, true)
@@ -233,14 +233,24 @@ mod tests {
 
     /// SC-30
     #[tokio::test]
-    async fn one_that_closes_the_channel_is_found_by_sending_one_at_a_time() {
+    async fn the_publication_that_closes_the_channel_is_isolated() {
         let mut all = with(&["a", "large", "c"]);
         all.push("d");
-        assert_eq!(all.blamed(), None);
+        assert_eq!(all.isolate_culprit(), None);
         assert_eq!(send(&mut all), 1);
         assert_eq!(all.confirmed(1, false, true), [("a", Ok(()))]);
         assert_eq!(send(&mut all), 1);
-        assert_eq!(all.blamed(), Some("large"));
+        assert_eq!(all.isolate_culprit(), Some("large"));
         assert_eq!(send(&mut all), 2);
+    }
+
+    /// SC-30
+    #[tokio::test]
+    async fn a_publication_that_was_not_sent_is_not_blamed_for_a_closed_channel() {
+        let mut all = with(&["a"]);
+        all.confirmed(1, false, true);
+        all.push("b");
+        assert_eq!(all.isolate_culprit(), None);
+        assert_eq!(send(&mut all), 1);
     }
 }

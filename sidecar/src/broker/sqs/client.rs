@@ -1,103 +1,99 @@
-//! The client, and the URLs of queues.
+//! The SDK client, and a cache of queue URLs.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use aws_config::ecs::EcsCredentialsProvider;
-use aws_config::environment::EnvironmentVariableCredentialsProvider;
-use aws_config::imds::credentials::ImdsCredentialsProvider;
-use aws_config::meta::credentials::CredentialsProviderChain;
+use aws_config::Region;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
-use aws_config::web_identity_token::WebIdentityTokenCredentialsProvider;
-use aws_config::{BehaviorVersion, Region};
-use aws_credential_types::provider::ProvideCredentials;
-use aws_credential_types::provider::future::ProvideCredentials as Provided;
-use aws_sdk_sqs::Client;
-use aws_sdk_sqs::config::SharedCredentialsProvider;
+use aws_sdk_sqs::config::http::HttpResponse;
+use aws_sdk_sqs::config::{BehaviorVersion, Builder, IdentityCache, SharedCredentialsProvider};
+use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_sqs::{Client, Config};
 use parking_lot::Mutex;
-use tokio::sync::OnceCell;
 
+use super::credentials::CachedCredentials;
 use super::error;
 use crate::broker::Refusal;
 use crate::config;
 
-const CONNECT: Duration = Duration::from_secs(3);
-/// How long a request may take beyond the time that a poll waits.
-const ANSWER: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Request timeout, in addition to the wait time of a long poll.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A client that retries nothing by itself.
-pub(super) fn connect(settings: &config::Sqs) -> Client {
-    let region = Region::new(settings.region.clone());
-    let timeouts = TimeoutConfig::builder()
-        .connect_timeout(CONNECT)
-        .operation_attempt_timeout(settings.wait + ANSWER)
-        .build();
-    let mut config = aws_sdk_sqs::Config::builder()
-        .behavior_version(BehaviorVersion::latest())
-        .region(region.clone())
-        .retry_config(RetryConfig::disabled())
-        .timeout_config(timeouts)
-        .credentials_provider(SharedCredentialsProvider::new(Credentials {
-            region,
-            chain: OnceCell::new(),
-        }));
-    if let Some(endpoint) = &settings.endpoint {
-        config = config.endpoint_url(endpoint);
+/// A client without retries, except after expired credentials.
+#[derive(Clone)]
+pub(super) struct Api {
+    sdk: Client,
+    credentials: CachedCredentials,
+    /// Overrides the timeouts for long polls.
+    poll: Builder,
+}
+
+impl Api {
+    pub(super) fn new(settings: &config::Sqs, credentials: CachedCredentials) -> Self {
+        let mut config = Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new(settings.region.clone()))
+            .retry_config(RetryConfig::disabled())
+            .timeout_config(timeouts(RESPONSE_TIMEOUT))
+            .identity_cache(IdentityCache::no_cache())
+            .credentials_provider(SharedCredentialsProvider::new(credentials.clone()));
+        if let Some(endpoint) = &settings.endpoint {
+            config = config.endpoint_url(endpoint);
+        }
+        Self {
+            sdk: Client::from_conf(config.build()),
+            credentials,
+            poll: Config::builder().timeout_config(timeouts(settings.wait + RESPONSE_TIMEOUT)),
+        }
     }
-    Client::from_conf(config.build())
-}
 
-/// Where credentials come from (SC-35): no profiles, single sign-on or processes. What needs requests is built with the
-/// first one.
-#[derive(Debug)]
-struct Credentials {
-    region: Region,
-    chain: OnceCell<CredentialsProviderChain>,
-}
-
-impl ProvideCredentials for Credentials {
-    fn provide_credentials<'a>(&'a self) -> Provided<'a>
+    /// Sends a request. If the credentials have expired, renews them and repeats the request once (SC-35).
+    ///
+    /// # Errors
+    /// The error of the last attempt.
+    pub(super) async fn send<T, E, F>(
+        &self,
+        request: impl Fn(&Client) -> F,
+    ) -> Result<T, SdkError<E, HttpResponse>>
     where
-        Self: 'a,
+        E: ProvideErrorMetadata,
+        F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
     {
-        Provided::new(async {
-            let chain = self.chain.get_or_init(|| async {
-                let provider = aws_config::provider_config::ProviderConfig::default()
-                    .with_region(Some(self.region.clone()));
-                let web_identity = WebIdentityTokenCredentialsProvider::builder()
-                    .configure(&provider)
-                    .build();
-                let container = EcsCredentialsProvider::builder()
-                    .configure(&provider)
-                    .build();
-                let instance = ImdsCredentialsProvider::builder()
-                    .configure(&provider)
-                    .build();
-                CredentialsProviderChain::first_try(
-                    "Environment",
-                    EnvironmentVariableCredentialsProvider::new(),
-                )
-                .or_else("WebIdentityToken", web_identity)
-                .or_else("Container", container)
-                .or_else("Instance", instance)
-            });
-            chain.await.provide_credentials().await
-        })
+        match request(&self.sdk).await {
+            Err(error) if error::is_expired(&error) => {
+                self.credentials.invalidate().await;
+                request(&self.sdk).await
+            }
+            result => result,
+        }
+    }
+
+    /// Configuration override for long polls.
+    pub(super) fn poll(&self) -> Builder {
+        self.poll.clone()
     }
 }
 
-/// URLs of queues, asked for once.
+fn timeouts(attempt: Duration) -> TimeoutConfig {
+    TimeoutConfig::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .operation_attempt_timeout(attempt)
+        .build()
+}
+
+/// Queue URLs, each resolved once and cached.
 pub(super) struct Queues {
-    client: Client,
+    api: Api,
     endpoint: Option<String>,
     known: Mutex<HashMap<String, String>>,
 }
 
 impl Queues {
-    pub(super) fn new(client: Client, endpoint: Option<String>) -> Self {
+    pub(super) fn new(api: Api, endpoint: Option<String>) -> Self {
         Self {
-            client,
+            api,
             endpoint,
             known: Mutex::default(),
         }
@@ -108,9 +104,12 @@ impl Queues {
         if let Some(url) = self.known.lock().get(queue) {
             return Ok(url.clone());
         }
-        let answer = self.client.get_queue_url().queue_name(queue).send().await;
-        let answer = answer.map_err(|error| error::classify(&error))?;
-        let url = answer
+        let response = self
+            .api
+            .send(|sqs| sqs.get_queue_url().queue_name(queue).send())
+            .await
+            .map_err(|error| error::classify(&error))?;
+        let url = response
             .queue_url()
             .ok_or(error::Failure::Refused(Refusal::NoQueue))?;
         let url = at_endpoint(self.endpoint.as_deref(), url);
@@ -118,19 +117,20 @@ impl Queues {
         Ok(url)
     }
 
-    /// The queue is gone; one of the same name may have another URL.
+    /// Evicts a deleted queue: its successor may have another URL.
     pub(super) fn forget(&self, queue: &str) {
         self.known.lock().remove(queue);
     }
 }
 
-/// The URL with scheme and host of the endpoint, which may be reached by another name than the server knows.
+/// Replaces scheme and host of a queue URL by those of the endpoint, which may not be reachable under the name that the
+/// server reports.
 pub(super) fn at_endpoint(endpoint: Option<&str>, url: &str) -> String {
     let path = url
         .split_once("://")
         .and_then(|(_, rest)| rest.split_once('/'));
-    let place = endpoint.and_then(|endpoint| endpoint.split_once("://"));
-    match (place, path) {
+    let authority = endpoint.and_then(|endpoint| endpoint.split_once("://"));
+    match (authority, path) {
         (Some((scheme, rest)), Some((_, path))) => {
             let host = rest.split('/').next().unwrap_or(rest);
             format!("{scheme}://{host}/{path}")

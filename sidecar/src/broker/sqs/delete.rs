@@ -1,23 +1,25 @@
-//! Deletes messages that are done, several at once (SC-39, SC-40).
+//! Deletes processed messages in batches (SC-39, SC-40).
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::DeleteMessageBatchRequestEntry as Entry;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Shared;
+use super::error::{Failure, classify};
 
-/// SQS' bound for a batch.
+/// Maximum batch size of SQS.
 const BATCH: usize = 10;
-/// How long the first of a batch waits for others.
-const WAIT: Duration = Duration::from_millis(20);
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// How long the first deletion of a batch waits for more.
+const BATCH_WINDOW: Duration = Duration::from_millis(20);
+const INITIAL_DELAY: Duration = Duration::from_millis(200);
+const MAX_DELAY: Duration = Duration::from_secs(10);
 
-/// Deletions on their way.
+/// Queue of pending deletions.
 #[derive(Clone)]
 pub(super) struct Deletions(mpsc::UnboundedSender<Deletion>);
 
@@ -34,22 +36,22 @@ impl Deletions {
         Self(deletions)
     }
 
-    /// Deletes a message. Tried for as long as it is hidden: a request without an answer is not taken for done.
+    /// Deletes a message, retrying until SQS confirms the deletion or the visibility timeout expires.
     pub(super) async fn delete(&self, shared: &Shared, number: u64) {
-        let mut pause = FIRST_PAUSE;
+        let mut delay = INITIAL_DELAY;
         while let Some(lease) = shared.leases.get(number).filter(|lease| !lease.is_lost()) {
-            let (deleted, answer) = oneshot::channel();
+            let (deleted, result) = oneshot::channel();
             // The task ends only with the process.
             let _ = self.0.send(Deletion {
                 number,
                 handle: lease.handle,
                 deleted,
             });
-            if answer.await == Ok(true) {
+            if result.await == Ok(true) {
                 break;
             }
-            sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            sleep(delay).await;
+            delay = (delay * 2).min(MAX_DELAY);
         }
         shared.leases.end(number);
     }
@@ -58,9 +60,9 @@ impl Deletions {
 async fn run(shared: Arc<Shared>, mut deletions: mpsc::UnboundedReceiver<Deletion>) {
     while let Some(first) = deletions.recv().await {
         let mut batch = vec![first];
-        // One that is alone does not wait: others could not come before it is done.
+        // With a single message in flight no other deletion can follow, so do not wait.
         let others = shared.leases.count() > 1;
-        let until = Instant::now() + if others { WAIT } else { Duration::ZERO };
+        let until = Instant::now() + if others { BATCH_WINDOW } else { Duration::ZERO };
         while batch.len() < BATCH {
             let Ok(Some(next)) = timeout_at(until, deletions.recv()).await else {
                 break;
@@ -74,29 +76,38 @@ async fn run(shared: Arc<Shared>, mut deletions: mpsc::UnboundedReceiver<Deletio
 async fn send(shared: Arc<Shared>, batch: Vec<Deletion>) {
     let deleted = delete(&shared, &batch).await;
     for deletion in batch {
-        // The one who asked may be gone at the end of the process.
+        // The receiver may be gone during shutdown.
         let _ = deletion.deleted.send(deleted.contains(&deletion.number));
     }
 }
 
 async fn delete(shared: &Shared, batch: &[Deletion]) -> HashSet<u64> {
-    let Ok(url) = shared.queues.url(&shared.own).await else {
-        return HashSet::new();
+    let deleted = match batch {
+        [one] => delete_one(shared, one).await,
+        many => delete_batch(shared, many).await,
     };
-    if let [one] = batch {
-        let request = shared
-            .client
-            .delete_message()
-            .queue_url(url)
-            .receipt_handle(&one.handle);
-        return request
+    deleted.unwrap_or_else(|failure| {
+        tracing::warn!("SQS: cannot delete a processed message: {failure}; retrying");
+        HashSet::new()
+    })
+}
+
+async fn delete_one(shared: &Shared, one: &Deletion) -> Result<HashSet<u64>, Failure> {
+    let url = shared.queues.url(&shared.own).await?;
+    let request = |sqs: &Client| {
+        sqs.delete_message()
+            .queue_url(&url)
+            .receipt_handle(&one.handle)
             .send()
-            .await
-            .is_ok()
-            .then_some(one.number)
-            .into_iter()
-            .collect();
-    }
+    };
+    let deleted = shared.api.send(request).await;
+    deleted
+        .map(|_| HashSet::from([one.number]))
+        .map_err(|error| classify(&error))
+}
+
+async fn delete_batch(shared: &Shared, batch: &[Deletion]) -> Result<HashSet<u64>, Failure> {
+    let url = shared.queues.url(&shared.own).await?;
     let entry = |deletion: &Deletion| {
         Entry::builder()
             .id(deletion.number.to_string())
@@ -104,18 +115,17 @@ async fn delete(shared: &Shared, batch: &[Deletion]) -> HashSet<u64> {
             .build()
             .ok()
     };
-    let entries = batch.iter().filter_map(entry).collect();
-    let request = shared
-        .client
-        .delete_message_batch()
-        .queue_url(url)
-        .set_entries(Some(entries));
-    let Ok(answer) = request.send().await else {
-        return HashSet::new();
+    let entries: Vec<Entry> = batch.iter().filter_map(entry).collect();
+    let request = |sqs: &Client| {
+        sqs.delete_message_batch()
+            .queue_url(&url)
+            .set_entries(Some(entries.clone()))
+            .send()
     };
-    answer
-        .successful()
-        .iter()
+    let result = shared.api.send(request).await;
+    let result = result.map_err(|error| classify(&error))?;
+    let deleted = result.successful().iter();
+    Ok(deleted
         .filter_map(|entry| entry.id().parse().ok())
-        .collect()
+        .collect())
 }

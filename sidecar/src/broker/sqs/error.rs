@@ -1,4 +1,4 @@
-//! What SQS' errors mean.
+//! Classification of SQS errors.
 
 use aws_sdk_sqs::config::http::HttpResponse;
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
@@ -6,33 +6,35 @@ use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use crate::broker::Refusal;
 
 /// Why a request failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// Another attempt makes no sense now.
+    /// Not retryable.
+    #[error("{0}")]
     Refused(Refusal),
-    /// Throttling, a server's error, no connection, or no credentials: tried again.
+    /// Throttling, server errors, connection or credential failures: retryable.
+    #[error("{0}")]
     Transient(String),
 }
 
 pub(super) fn classify<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> Failure {
-    let SdkError::ServiceError(answer) = error else {
-        return Failure::Transient(text(error));
+    let SdkError::ServiceError(response) = error else {
+        return Failure::Transient(describe(error));
     };
-    let status = answer.raw().status().as_u16();
+    let status = response.raw().status().as_u16();
     let (code, message) = (
-        answer.err().code().unwrap_or_default(),
-        answer.err().message().unwrap_or_default(),
+        response.err().code().unwrap_or_default(),
+        response.err().message().unwrap_or_default(),
     );
     match refusal(code, message) {
         Some(refusal) => Failure::Refused(refusal),
-        None if status == 403 && !is_about_credentials(code) => {
+        None if status == 403 && !is_credential_error(code) => {
             Failure::Refused(Refusal::Forbidden(code.to_owned()))
         }
-        None => Failure::Transient(text(error)),
+        None => Failure::Transient(describe(error)),
     }
 }
 
-/// What an error code means for a message; `None`: nothing that lasts.
+/// Maps an error code to a refusal; `None` for transient errors.
 pub(super) fn refusal(code: &str, message: &str) -> Option<Refusal> {
     // Codes of the query protocol are prefixed, those of the JSON protocol are not.
     let code = code.rsplit(['.', '#']).next().unwrap_or(code);
@@ -51,8 +53,15 @@ pub(super) fn refusal(code: &str, message: &str) -> Option<Refusal> {
     }
 }
 
-/// They expire and are rotated.
-fn is_about_credentials(code: &str) -> bool {
+/// Whether AWS rejected the credentials as expired.
+pub(super) fn is_expired<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> bool {
+    error
+        .code()
+        .is_some_and(|code| code.contains("ExpiredToken"))
+}
+
+/// Credential errors are transient, since credentials expire and are rotated.
+fn is_credential_error(code: &str) -> bool {
     [
         "ExpiredToken",
         "InvalidClientTokenId",
@@ -64,20 +73,20 @@ fn is_about_credentials(code: &str) -> bool {
     .any(|known| code.contains(known))
 }
 
-/// An error's own words, without what was asked for.
-pub(super) fn text<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> String {
+/// Describes an error without quoting the request.
+pub(super) fn describe<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> String {
     match error {
-        SdkError::ServiceError(answer) => {
-            let code = answer.err().code().unwrap_or("no code");
-            format!("{} {code}", answer.raw().status().as_u16())
+        SdkError::ServiceError(response) => {
+            let code = response.err().code().unwrap_or("no code");
+            format!("{} {code}", response.raw().status().as_u16())
         }
-        SdkError::TimeoutError(_) => "no answer in time".to_owned(),
+        SdkError::TimeoutError(_) => "request timed out".to_owned(),
         SdkError::DispatchFailure(failure) if failure.is_timeout() => {
-            "no connection in time".to_owned()
+            "connection timed out".to_owned()
         }
-        SdkError::DispatchFailure(failure) if failure.is_io() => "no connection".to_owned(),
-        SdkError::DispatchFailure(_) => "no connection, or no credentials".to_owned(),
-        SdkError::ResponseError(_) => "an answer that is not SQS'".to_owned(),
-        _ => "the request could not be made".to_owned(),
+        SdkError::DispatchFailure(failure) if failure.is_io() => "connection failed".to_owned(),
+        SdkError::DispatchFailure(_) => "connection failed, or no credentials available".to_owned(),
+        SdkError::ResponseError(_) => "invalid response".to_owned(),
+        _ => "the request could not be constructed".to_owned(),
     }
 }

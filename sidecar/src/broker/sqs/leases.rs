@@ -1,44 +1,46 @@
-//! Messages that are in flight, hidden from others for as long as that is extended (SC-37, SC-38).
+//! Leases on messages in flight: visibility timeouts, extended until the message is settled (SC-37, SC-38).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use asya_wire::env::MAX_SQS_VISIBILITY_TIMEOUT;
+use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::ChangeMessageVisibilityBatchRequestEntry as Entry;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::Shared;
 
-/// SQS' bound for a batch.
+/// Maximum batch size of SQS.
 const BATCH: usize = 10;
-/// How often an extension that failed is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
-/// Longer than this SQS hides no message.
-const LONGEST: Duration = Duration::from_secs(MAX_SQS_VISIBILITY_TIMEOUT as u64);
+/// Interval at which failed extensions are retried.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// SQS' upper bound for the total visibility timeout of a message.
+const MAX_VISIBILITY: Duration = Duration::from_secs(MAX_SQS_VISIBILITY_TIMEOUT as u64);
 
-/// A message in flight.
+/// The lease on a message in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Lease {
     pub(super) handle: String,
-    /// How often it was received.
+    /// Receive count.
     pub(super) received: u32,
     since: Instant,
-    /// Until when it is hidden.
+    /// When the visibility timeout expires.
     until: Instant,
     lost: bool,
 }
 
 impl Lease {
-    /// Whether others can have the message.
+    /// Whether the visibility timeout has expired, so that another consumer may receive the message.
     pub(super) fn is_lost(&self) -> bool {
         self.lost
     }
 }
 
-/// All messages in flight.
+/// The leases of all messages in flight.
 #[derive(Default)]
 pub(super) struct Leases {
     all: Mutex<BTreeMap<u64, Lease>>,
@@ -64,7 +66,7 @@ impl Leases {
         self.all.lock().insert(number, lease);
     }
 
-    /// The message is no longer ours.
+    /// Releases a lease.
     pub(super) fn end(&self, number: u64) -> Option<Lease> {
         let lease = self.all.lock().remove(&number);
         self.ended.notify_one();
@@ -79,13 +81,13 @@ impl Leases {
         self.all.lock().len()
     }
 
-    /// Ends when one has ended.
+    /// Resolves when a lease has been released.
     pub(super) async fn one_ended(&self) {
         self.ended.notified().await;
     }
 
-    /// Those that are to be extended now: a third of their time is over. Those whose time is over altogether are lost,
-    /// which is counted once.
+    /// Leases to extend now, since a third of the visibility timeout has elapsed, and the number of leases that have
+    /// expired since the last call.
     pub(super) fn due(&self, visibility: Duration, now: Instant) -> (Vec<(u64, String)>, u64) {
         let mut lost = 0;
         let mut due = Vec::new();
@@ -94,7 +96,7 @@ impl Leases {
                 lease.lost = true;
                 lost += 1;
             } else if lease.until - now <= visibility * 2 / 3
-                && now + visibility <= lease.since + LONGEST
+                && now + visibility <= lease.since + MAX_VISIBILITY
             {
                 due.push((*number, lease.handle.clone()));
             }
@@ -109,31 +111,47 @@ impl Leases {
     }
 }
 
-/// Extends leases for as long as the process lives.
+/// Extends leases until the process exits.
 pub(super) async fn extend(shared: Arc<Shared>) {
     let visibility = shared.settings.visibility;
     loop {
-        sleep(AGAIN.min(visibility / 6)).await;
+        sleep(RETRY_INTERVAL.min(visibility / 6)).await;
         let (due, lost) = shared.leases.due(visibility, Instant::now());
         if lost > 0 {
             tracing::warn!(
                 lost,
-                "SQS: messages came into sight again while they were worked on"
+                "SQS: visibility timeout expired while messages were being processed"
             );
             shared.metrics.leases_lost.inc_by(lost);
         }
-        for some in due.chunks(BATCH) {
-            let extended = batch(&shared, some, visibility).await;
-            shared.metrics.extended(extended, true);
-            shared.metrics.extended(some.len() - extended, false);
+        let mut batches = JoinSet::new();
+        for batch in due.chunks(BATCH) {
+            batches.spawn(extend_batch(shared.clone(), batch.to_vec()));
         }
+        batches.join_all().await;
     }
 }
 
-/// Extends up to ten leases; returns how many were.
-async fn batch(shared: &Shared, leases: &[(u64, String)], visibility: Duration) -> usize {
-    let seconds = i32::try_from(visibility.as_secs()).unwrap_or(i32::MAX);
+async fn extend_batch(shared: Arc<Shared>, leases: Vec<(u64, String)>) {
+    let visibility = shared.settings.visibility;
     let until = Instant::now() + visibility;
+    let extended = set_visibility(&shared, &leases, visibility).await;
+    shared.metrics.extended(extended.len(), true);
+    shared
+        .metrics
+        .extended(leases.len() - extended.len(), false);
+    for number in extended {
+        shared.leases.extended(number, until);
+    }
+}
+
+/// Sets the visibility timeout of up to ten messages; returns those for which that succeeded.
+pub(super) async fn set_visibility(
+    shared: &Shared,
+    leases: &[(u64, String)],
+    visibility: Duration,
+) -> Vec<u64> {
+    let seconds = i32::try_from(visibility.as_secs()).unwrap_or(i32::MAX);
     let entry = |(number, handle): &(u64, String)| {
         Entry::builder()
             .id(number.to_string())
@@ -142,23 +160,21 @@ async fn batch(shared: &Shared, leases: &[(u64, String)], visibility: Duration) 
             .build()
             .ok()
     };
-    let entries = leases.iter().filter_map(entry).collect();
+    let entries: Vec<Entry> = leases.iter().filter_map(entry).collect();
     let Ok(url) = shared.queues.url(&shared.own).await else {
-        return 0;
+        return Vec::new();
     };
-    let request = shared
-        .client
-        .change_message_visibility_batch()
-        .queue_url(url)
-        .set_entries(Some(entries));
-    let Ok(answer) = request.send().await else {
-        return 0;
+    let request = |sqs: &Client| {
+        sqs.change_message_visibility_batch()
+            .queue_url(&url)
+            .set_entries(Some(entries.clone()))
+            .send()
     };
-    let extended = answer
-        .successful()
-        .iter()
-        .filter_map(|entry| entry.id().parse().ok());
-    extended
-        .inspect(|number| shared.leases.extended(*number, until))
-        .count()
+    let Ok(response) = shared.api.send(request).await else {
+        return Vec::new();
+    };
+    let succeeded = response.successful().iter();
+    succeeded
+        .filter_map(|entry| entry.id().parse().ok())
+        .collect()
 }

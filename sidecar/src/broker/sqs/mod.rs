@@ -1,6 +1,7 @@
 //! Amazon SQS (SC-35 to SC-41).
 
 mod client;
+mod credentials;
 mod delete;
 mod error;
 mod leases;
@@ -12,35 +13,42 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_config::Region;
 use aws_sdk_sqs::Client;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use self::client::Queues;
+use self::client::{Api, Queues};
+use self::credentials::{CachedCredentials, DefaultSources};
 use self::delete::Deletions;
 use self::leases::Leases;
+use self::send::Publisher;
+use super::demand::{self, DemandSender};
 use super::{Broker, Demand, Event, Publication, Receipt, Refusal, Settlement};
 use crate::config;
 use crate::metrics::BrokerMetrics;
 
-/// The longest pause that a message gets before it comes again (SC-40).
-const LONGEST_PAUSE: i32 = 30;
+/// Maximum redelivery delay, in seconds (SC-40).
+const MAX_DELAY: i32 = 30;
 
 /// The broker.
 #[derive(Clone)]
 pub struct Sqs {
     shared: Arc<Shared>,
-    demand: watch::Sender<Demand>,
+    demand: DemandSender,
+    publisher: Publisher,
     deletions: Deletions,
     closing: CancellationToken,
-    closed: watch::Receiver<()>,
+    /// The poll loop.
+    tasks: TaskTracker,
 }
 
-/// What all requests share.
+/// State shared by all requests.
 struct Shared {
-    client: Client,
+    api: Api,
     queues: Queues,
-    /// The queue that is consumed.
+    /// The consumed queue.
     own: String,
     leases: Leases,
     settings: config::Sqs,
@@ -48,24 +56,35 @@ struct Shared {
 }
 
 impl Sqs {
-    /// Starts to poll, once messages are wanted.
+    /// Starts the poll loop, which is idle while demand is zero.
     pub fn start(
         settings: &config::Sqs,
         queue: String,
         events: mpsc::UnboundedSender<Event>,
         metrics: BrokerMetrics,
     ) -> Self {
-        let client = client::connect(settings);
+        let region = Region::new(settings.region.clone());
+        let credentials = CachedCredentials::new(DefaultSources::new(region));
+        Self::start_with(credentials, settings, queue, events, metrics)
+    }
+
+    fn start_with(
+        credentials: CachedCredentials,
+        settings: &config::Sqs,
+        queue: String,
+        events: mpsc::UnboundedSender<Event>,
+        metrics: BrokerMetrics,
+    ) -> Self {
+        let api = Api::new(settings, credentials);
         let shared = Arc::new(Shared {
-            queues: Queues::new(client.clone(), settings.endpoint.clone()),
-            client,
+            queues: Queues::new(api.clone(), settings.endpoint.clone()),
+            api,
             own: queue,
             leases: Leases::default(),
             settings: settings.clone(),
             metrics,
         });
-        let (demand, wanted) = watch::channel(Demand::default());
-        let (open, closed) = watch::channel(());
+        let (demand, wanted) = demand::channel();
         let closing = CancellationToken::new();
         let poll = poll::Poll {
             shared: shared.clone(),
@@ -73,33 +92,33 @@ impl Sqs {
             events,
             closing: closing.clone(),
         };
-        tokio::spawn(async move {
-            poll.run().await;
-            drop(open);
-        });
+        let tasks = TaskTracker::new();
+        tasks.spawn(poll.run());
+        tasks.close();
         tokio::spawn(leases::extend(shared.clone()));
         let deletions = Deletions::start(shared.clone());
+        let publisher = Publisher::start(shared.clone());
         Self {
             shared,
             demand,
+            publisher,
             deletions,
             closing,
-            closed,
+            tasks,
         }
     }
 }
 
 impl Broker for Sqs {
     fn demand(&self, demand: Demand) {
-        self.demand
-            .send_if_modified(|now| std::mem::replace(now, demand) != demand);
+        self.demand.set(demand);
     }
 
     fn publish(
         &self,
         publication: Publication,
     ) -> impl Future<Output = Result<(), Refusal>> + Send + 'static {
-        send::send(self.shared.clone(), publication)
+        self.publisher.send(publication)
     }
 
     fn settle(
@@ -112,56 +131,54 @@ impl Broker for Sqs {
         async move {
             match settlement {
                 Settlement::Acknowledge => deletions.delete(&shared, number).await,
-                Settlement::GiveBackNow => shared.show_again(number, |_| 0).await,
-                Settlement::GiveBack | Settlement::Reject => {
-                    shared.show_again(number, pause_after).await;
+                Settlement::RequeueNow => shared.make_visible(number, |_| 0).await,
+                Settlement::Requeue | Settlement::Reject => {
+                    shared.make_visible(number, redelivery_delay).await;
                 }
             }
         }
     }
 
-    fn pause_before_giving_back(&self) -> Duration {
+    fn requeue_delay(&self) -> Duration {
         Duration::ZERO
     }
 
     async fn close(&self) {
         self.closing.cancel();
-        let mut closed = self.closed.clone();
-        // Ends when the poll has dropped its sender.
-        while closed.changed().await.is_ok() {}
+        self.tasks.wait().await;
     }
 }
 
-/// Seconds until a message comes again that was received so often: without a pause a failing message would be a hot loop.
-fn pause_after(received: u32) -> i32 {
+/// Redelivery delay in seconds for a receive count. Without a delay a failing message would be redelivered in a hot
+/// loop.
+fn redelivery_delay(received: u32) -> i32 {
     1_i32
         .checked_shl(received.min(31))
         .filter(|seconds| *seconds > 0)
-        .map_or(LONGEST_PAUSE, |s| s.min(LONGEST_PAUSE))
+        .map_or(MAX_DELAY, |s| s.min(MAX_DELAY))
 }
 
 impl Shared {
-    /// Makes a message visible after so many seconds, by how often it was received.
-    async fn show_again(&self, number: u64, seconds: impl FnOnce(u32) -> i32) {
+    /// Releases a message: it becomes visible again after a delay in seconds, computed from its receive count.
+    async fn make_visible(&self, number: u64, seconds: impl FnOnce(u32) -> i32) {
         let Some(lease) = self.leases.end(number) else {
             return;
         };
         let Ok(url) = self.queues.url(&self.own).await else {
             return;
         };
-        let request = self
-            .client
-            .change_message_visibility()
-            .queue_url(url)
-            .receipt_handle(lease.handle);
-        if let Err(error) = request
-            .visibility_timeout(seconds(lease.received))
-            .send()
-            .await
-        {
-            let error = error::text(&error);
+        let seconds = seconds(lease.received);
+        let request = |sqs: &Client| {
+            sqs.change_message_visibility()
+                .queue_url(&url)
+                .receipt_handle(&lease.handle)
+                .visibility_timeout(seconds)
+                .send()
+        };
+        if let Err(error) = self.api.send(request).await {
+            let error = error::describe(&error);
             tracing::warn!(
-                "SQS: a message that is given back stays hidden until its visibility ends: {error}"
+                "SQS: cannot requeue a message, so it is redelivered only after its visibility timeout: {error}"
             );
         }
     }

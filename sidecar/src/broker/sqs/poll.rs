@@ -1,8 +1,10 @@
-//! Receives messages: one request at a time, and none while there is no slot for a message (SC-36).
+//! Long polling: one request at a time, and none while no slot is free (SC-36).
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use asya_wire::queue::FIFO;
+use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::{Message, MessageSystemAttributeName as Attribute};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
@@ -10,14 +12,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::error::{Failure, classify};
-use crate::broker::pause::Pauses;
+use super::leases::set_visibility;
+use crate::broker::backoff::ReconnectBackoff;
 use crate::broker::{Delivery, Demand, Event, Origin, Receipt, Refusal};
 use crate::decide::Deliveries;
 
-/// SQS' bound for a request.
-const AT_ONCE: usize = 10;
-/// How long a running request may go on at the end of the process (SC-78).
-const LAST_POLL: Duration = Duration::from_secs(2);
+/// Maximum number of messages per request.
+const BATCH: usize = 10;
+/// How long a pending poll may continue during shutdown (SC-78).
+const LAST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long requeuing its messages may take, so that the process still exits in time (SC-79).
+const REQUEUE_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) struct Poll {
     pub(super) shared: Arc<Shared>,
@@ -28,7 +33,7 @@ pub(super) struct Poll {
 
 impl Poll {
     pub(super) async fn run(mut self) {
-        let (mut pauses, mut number, mut connected) = (Pauses::default(), 0, None);
+        let (mut backoff, mut number, mut connected) = (ReconnectBackoff::default(), 0, None);
         let closing = self.closing.clone();
         loop {
             let count = tokio::select! {
@@ -49,32 +54,32 @@ impl Poll {
                         self.deliver(number, message, since);
                     }
                 }
-                Err(why) => {
+                Err(reason) => {
                     tracing::warn!(
-                        "SQS: queue {} cannot be polled: {why}; trying again",
+                        "SQS: cannot poll queue {}: {reason}; retrying",
                         self.shared.own
                     );
-                    let service = connected
+                    let uptime = connected
                         .take()
                         .map_or(Duration::ZERO, |since| since.elapsed());
                     self.set_connected(false);
-                    let pause = pauses.after(service);
+                    let delay = backoff.after(uptime);
                     tokio::select! {
                         () = closing.cancelled() => return,
-                        () = sleep(pause) => {}
+                        () = sleep(delay) => {}
                     }
                 }
             }
         }
     }
 
-    /// How many messages are wanted; waits until some are.
+    /// Waits for free capacity; returns how many messages to request.
     async fn wanted(&mut self) -> usize {
         loop {
             let demand = *self.demand.borrow_and_update();
             let in_flight = self.shared.leases.count();
             if in_flight < demand.slots {
-                return (demand.in_flight() - in_flight).min(AT_ONCE);
+                return (demand.in_flight() - in_flight).min(self.batch_size());
             }
             tokio::select! {
                 Ok(()) = self.demand.changed() => {}
@@ -83,17 +88,26 @@ impl Poll {
         }
     }
 
-    /// Messages, and since when they are hidden. `None`: the process ends.
+    /// Maximum messages per request. SQS preserves order on a FIFO queue by not delivering from a message group that
+    /// has messages in flight; but a batch may contain several messages of a group, which slots would reorder (SC-41).
+    fn batch_size(&self) -> usize {
+        if self.shared.own.ends_with(FIFO) {
+            1
+        } else {
+            BATCH
+        }
+    }
+
+    /// Messages, and when their visibility timeout started; `None` on shutdown.
     async fn receive(&self, count: usize) -> Option<Result<(Vec<Message>, Instant), String>> {
         let request = self.request(count);
         tokio::pin!(request);
         tokio::select! {
             received = &mut request => Some(received),
             () = self.closing.cancelled() => {
-                if let Ok(Ok((messages, since))) = timeout(LAST_POLL, request).await {
-                    for message in messages {
-                        self.give_back(message, since).await;
-                    }
+                if let Ok(Ok((messages, _))) = timeout(LAST_POLL_TIMEOUT, request).await {
+                    // Messages not requeued in time are redelivered after their visibility timeout.
+                    let _ = timeout(REQUEUE_TIMEOUT, self.requeue(messages)).await;
                 }
                 None
             }
@@ -102,43 +116,46 @@ impl Poll {
 
     async fn request(&self, count: usize) -> Result<(Vec<Message>, Instant), String> {
         let Shared {
-            client,
+            api,
             queues,
             own,
             settings,
             ..
         } = &*self.shared;
-        let told = |failure| match failure {
+        let reason = |failure| match failure {
             Failure::Refused(refusal) => {
                 if refusal == Refusal::NoQueue {
                     queues.forget(own);
                 }
                 refusal.to_string()
             }
-            Failure::Transient(why) => why,
+            Failure::Transient(reason) => reason,
         };
-        let url = queues.url(own).await.map_err(told)?;
+        let url = queues.url(own).await.map_err(reason)?;
         let seconds = |duration: Duration| i32::try_from(duration.as_secs()).unwrap_or(i32::MAX);
-        let request = client
-            .receive_message()
-            .queue_url(url)
-            .max_number_of_messages(i32::try_from(count).unwrap_or(1))
-            .visibility_timeout(seconds(settings.visibility))
-            .wait_time_seconds(seconds(settings.wait))
-            .message_system_attribute_names(Attribute::ApproximateReceiveCount)
-            .message_system_attribute_names(Attribute::MessageGroupId);
-        let answer = request
-            .send()
+        let request = |sqs: &Client| {
+            sqs.receive_message()
+                .queue_url(&url)
+                .max_number_of_messages(i32::try_from(count).unwrap_or(1))
+                .visibility_timeout(seconds(settings.visibility))
+                .wait_time_seconds(seconds(settings.wait))
+                .message_system_attribute_names(Attribute::ApproximateReceiveCount)
+                .message_system_attribute_names(Attribute::MessageGroupId)
+                .customize()
+                .config_override(api.poll())
+                .send()
+        };
+        let response = api
+            .send(request)
             .await
-            .map_err(|error| told(classify(&error)))?;
-        Ok((answer.messages.unwrap_or_default(), Instant::now()))
+            .map_err(|error| reason(classify(&error)))?;
+        Ok((response.messages.unwrap_or_default(), Instant::now()))
     }
 
     fn deliver(&self, number: u64, message: Message, since: Instant) {
-        let Some((handle, received)) = self.begin(number, &message, since) else {
+        let Some(received) = self.begin_lease(number, &message, since) else {
             return;
         };
-        drop(handle);
         let group = message
             .attributes
             .as_ref()
@@ -155,11 +172,12 @@ impl Poll {
                 group,
             },
         };
-        // Nobody listens any more when the process ends.
+        // The receiver is gone during shutdown.
         let _ = self.events.send(Event::Delivered(delivery));
     }
 
-    fn begin(&self, number: u64, message: &Message, since: Instant) -> Option<(String, u32)> {
+    /// Starts the lease of a message; returns its receive count.
+    fn begin_lease(&self, number: u64, message: &Message, since: Instant) -> Option<u32> {
         let handle = message.receipt_handle.clone()?;
         let count = message
             .attributes
@@ -168,19 +186,21 @@ impl Poll {
         let received = count.and_then(|count| count.parse().ok()).unwrap_or(1);
         self.shared.leases.begin(
             number,
-            handle.clone(),
+            handle,
             received,
             self.shared.settings.visibility,
             since,
         );
-        Some((handle, received))
+        Some(received)
     }
 
-    async fn give_back(&self, message: Message, since: Instant) {
-        // No other message has this number.
-        const LAST: u64 = u64::MAX;
-        if self.begin(LAST, &message, since).is_some() {
-            self.shared.show_again(LAST, |_| 0).await;
+    async fn requeue(&self, messages: Vec<Message>) {
+        let handles = messages
+            .into_iter()
+            .filter_map(|message| message.receipt_handle);
+        let leases: Vec<_> = (0..).zip(handles).collect();
+        if !leases.is_empty() {
+            set_visibility(&self.shared, &leases, Duration::ZERO).await;
         }
     }
 

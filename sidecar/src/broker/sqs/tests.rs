@@ -1,3 +1,6 @@
+mod fake;
+mod requests;
+
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -5,7 +8,7 @@ use tokio::time::Instant;
 use super::client::at_endpoint;
 use super::error::refusal;
 use super::leases::Leases;
-use super::pause_after;
+use super::redelivery_delay;
 use super::send::{deduplication, group, without_noncharacters};
 use crate::broker::{Origin, Publication, Refusal};
 
@@ -30,17 +33,17 @@ fn publication(
 
 /// SC-40
 #[test]
-fn the_pause_of_a_message_that_is_given_back_doubles_up_to_half_a_minute() {
+fn the_redelivery_delay_doubles_up_to_half_a_minute() {
     let pauses: Vec<i32> = [0, 1, 2, 3, 4, 5, 100]
         .into_iter()
-        .map(pause_after)
+        .map(redelivery_delay)
         .collect();
     assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
 }
 
 /// SC-37
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_extended_every_third_of_it_for_up_to_twelve_hours() {
+async fn a_lease_is_extended_at_a_third_of_its_timeout_for_up_to_twelve_hours() {
     let (leases, visibility, start) = (Leases::default(), Duration::from_secs(90), Instant::now());
     let count = |after: u64| {
         let (due, lost) = leases.due(visibility, start + Duration::from_secs(after));
@@ -55,7 +58,7 @@ async fn a_lease_is_extended_every_third_of_it_for_up_to_twelve_hours() {
     assert_eq!(
         count(120),
         (0, 1),
-        "until the lease is lost, which is counted"
+        "until the lease expires, which is counted"
     );
     assert_eq!(count(121), (0, 0), "once");
     leases.begin(2, "b".to_owned(), 1, Duration::from_hours(12), start);
@@ -64,19 +67,24 @@ async fn a_lease_is_extended_every_third_of_it_for_up_to_twelve_hours() {
 
 /// SC-41
 #[test]
-fn fifo_queues_get_the_sources_group_and_an_id_of_the_delivery() {
+fn fifo_messages_inherit_the_group_and_derive_their_deduplication_id() {
     let plain = publication("asya-a.fifo", 0, Some("m1"), Some("g"));
     assert_eq!(group(&plain), "g");
     assert_eq!(
         group(&publication("q", 0, None, None)).len(),
         64,
-        "an id that is no legal group is hashed"
+        "an id that is not a valid group is hashed"
     );
+    let child = Publication {
+        id: "x-1".to_owned(),
+        ..publication("q", 1, None, None)
+    };
+    assert_eq!(group(&child), "x", "a fan-out is one group");
     let same = publication("asya-a.fifo", 0, Some("m1"), None);
     assert_eq!(
         deduplication(&plain),
         deduplication(&same),
-        "a source that comes again makes no second child"
+        "a redelivered source yields the same deduplication id"
     );
     for other in [
         publication("asya-a.fifo", 1, Some("m1"), Some("g")),
@@ -89,7 +97,7 @@ fn fifo_queues_get_the_sources_group_and_an_id_of_the_delivery() {
 
 /// SC-60
 #[test]
-fn characters_that_sqs_refuses_are_escaped_and_others_stay() {
+fn only_characters_that_sqs_rejects_are_escaped() {
     let body = "{\"a\":\"x\u{fffe}\u{ffff}\u{fffd}é\\u0000\"}";
     let sent = without_noncharacters(body);
     assert_eq!(sent, "{\"a\":\"x\\ufffe\\uffff\u{fffd}é\\u0000\"}");
@@ -99,7 +107,7 @@ fn characters_that_sqs_refuses_are_escaped_and_others_stay() {
 
 /// SC-39, SC-83
 #[test]
-fn errors_that_last_are_told_from_those_that_pass() {
+fn permanent_errors_are_distinguished_from_transient_ones() {
     let too_long =
         "One or more parameters are invalid. Reason: Message must be shorter than 1048576 bytes.";
     for (code, message, expected) in [
@@ -124,7 +132,7 @@ fn errors_that_last_are_told_from_those_that_pass() {
 
 /// SC-35
 #[test]
-fn queue_urls_have_scheme_and_host_of_the_endpoint() {
+fn queue_urls_use_scheme_and_host_of_the_endpoint() {
     let url = "http://sqs.us-east-1.localhost:4566/000000000000/asya-a";
     assert_eq!(at_endpoint(None, url), url);
     assert_eq!(

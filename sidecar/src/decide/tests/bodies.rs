@@ -1,18 +1,18 @@
-//! What the messages say that are sent.
+//! Bodies of outgoing messages.
 
 use serde_json::{Value, json};
 
 use super::{FOO, rules};
 use crate::compose::Keep;
-use crate::decide::{Action, Facts, Outcome, Refused, Rules, decide};
+use crate::decide::{Action, DeliveryState, Outcome, Refused, Rules, decide};
 
-fn sent(rules: &Rules, body: &[u8], outcome: Outcome<'_>, facts: &Facts) -> Vec<String> {
-    let decision = decide(rules, body, outcome, facts);
+fn sent(rules: &Rules, body: &[u8], outcome: Outcome<'_>, state: &DeliveryState) -> Vec<String> {
+    let decision = decide(rules, body, outcome, state);
     let bodies = decision
         .actions
         .into_iter()
         .filter_map(|action| match action {
-            Action::Send(letter) => Some(String::from_utf8(letter.body).expect("UTF-8")),
+            Action::Send(message) => Some(String::from_utf8(message.body).expect("UTF-8")),
             _ => None,
         });
     bodies.collect()
@@ -23,7 +23,7 @@ fn replied(body: &str, reply: &str) -> Vec<String> {
         &rules(),
         body.as_bytes(),
         Outcome::Replied(reply.as_bytes()),
-        &Facts::default(),
+        &DeliveryState::default(),
     )
 }
 
@@ -49,7 +49,7 @@ fn payloads_headers_and_routes_stay_byte_for_byte() {
 
 /// SC-62
 #[test]
-fn a_reply_without_results_sends_the_source_as_it_came() {
+fn an_empty_reply_forwards_the_source_unchanged() {
     let source = r#"{"payload": [1, 2],"x":1,"headers":{"h":1},"route":{"actors":["foo","bar"],"current":0},"id":"1","parent_id":"0"}"#;
     let expected = r#"{"id":"1","parent_id":"0","route":{"actors":["foo","bar"],"current":0},"headers":{"h":1},"payload":[1, 2]}"#;
     assert_eq!(replied(source, "[]"), [expected]);
@@ -57,7 +57,7 @@ fn a_reply_without_results_sends_the_source_as_it_came() {
 
 /// SC-63
 #[test]
-fn children_have_ids_of_their_own_and_name_their_parent() {
+fn children_have_their_own_ids_and_name_their_parent() {
     let source = r#"{"id":"a\"b","parent_id":"p","route":{"actors":["foo"]},"payload":0}"#;
     let element = r#"{"route":{"actors":["x"],"current":0},"payload":1}"#;
     let reply = format!("[{element},{element},{element}]");
@@ -81,7 +81,7 @@ fn children_have_ids_of_their_own_and_name_their_parent() {
 
 /// SC-64
 #[test]
-fn headers_are_the_elements_or_else_the_sources() {
+fn headers_come_from_the_element_or_the_source() {
     let source = r#"{"id":"1","route":{"actors":["foo"]},"headers":{"h":"source"},"payload":0}"#;
     for (headers, expected) in [
         (r#","headers":{"h":"own"}"#, json!({"h": "own"})),
@@ -109,7 +109,7 @@ fn headers_are_the_elements_or_else_the_sources() {
 
 /// SC-66
 #[test]
-fn error_end_hears_what_the_handler_said_and_what_it_was_given() {
+fn error_end_receives_the_handlers_error_and_the_original_payload() {
     let source = r#"{"id":"1","parent_id":"0","route":{"actors":["foo","bar"],"current":0},"payload":12345678901234567890}"#;
     let reply = r#"[{"error":"processing_error","details":{"message":"<m>","type":"ValueError","traceback":"t"}}]"#;
     let expected = concat!(
@@ -121,7 +121,7 @@ fn error_end_hears_what_the_handler_said_and_what_it_was_given() {
         &rules(),
         FOO.as_bytes(),
         Outcome::TimedOut,
-        &Facts::default(),
+        &DeliveryState::default(),
     );
     assert_eq!(
         json_of(&timed_out[0])["payload"],
@@ -132,7 +132,7 @@ fn error_end_hears_what_the_handler_said_and_what_it_was_given() {
         &rules(),
         mismatch.as_bytes(),
         Outcome::Received,
-        &Facts::default(),
+        &DeliveryState::default(),
     );
     assert_eq!(
         json_of(&mismatch[0])["payload"]["error"],
@@ -142,9 +142,10 @@ fn error_end_hears_what_the_handler_said_and_what_it_was_given() {
 
 /// SC-67
 #[test]
-fn a_message_without_a_usable_id_gets_one_and_keeps_its_body() {
-    let received =
-        |body: &[u8]| json_of(&sent(&rules(), body, Outcome::Received, &Facts::default())[0]);
+fn a_message_without_a_usable_id_gets_a_derived_one_and_keeps_its_body() {
+    let received = |body: &[u8]| {
+        json_of(&sent(&rules(), body, Outcome::Received, &DeliveryState::default())[0])
+    };
     let text = received(b"no JSON \"");
     assert_eq!(text["payload"]["original_body"], "no JSON \"");
     assert_eq!(
@@ -156,7 +157,7 @@ fn a_message_without_a_usable_id_gets_one_and_keeps_its_body() {
     assert_eq!(
         text,
         received(b"no JSON \""),
-        "the id of a message that comes again is the same"
+        "the id is stable across redeliveries"
     );
     let bytes = received(&[0xff, 0xfe]);
     assert_eq!(bytes["payload"]["original_body_base64"], "//4=");
@@ -173,22 +174,22 @@ fn a_message_without_a_usable_id_gets_one_and_keeps_its_body() {
 
 /// SC-83
 #[test]
-fn an_error_that_does_not_fit_loses_its_traceback_and_then_its_payload() {
+fn an_error_that_is_too_large_loses_its_traceback_and_then_its_payload() {
     let traceback = format!("first{}last", "ü".repeat(50_000));
     let reply =
         json!([{"error": "processing_error", "details": {"message": "m", "traceback": traceback}}])
             .to_string();
     let kept = |keep| {
-        let facts = Facts {
+        let state = DeliveryState {
             refused: Refused { result: None, keep },
-            ..Facts::default()
+            ..DeliveryState::default()
         };
         json_of(
             &sent(
                 &rules(),
                 FOO.as_bytes(),
                 Outcome::Replied(reply.as_bytes()),
-                &facts,
+                &state,
             )[0],
         )["payload"]
             .clone()
@@ -211,7 +212,7 @@ fn an_error_that_does_not_fit_loses_its_traceback_and_then_its_payload() {
         &rules(),
         FOO.as_bytes(),
         Outcome::ReplyTooLarge(4096),
-        &Facts::default(),
+        &DeliveryState::default(),
     );
     assert_eq!(
         json_of(&too_large[0])["payload"],

@@ -1,11 +1,11 @@
-//! The corpus: messages and replies, and what the former sidecar sends for them, but for the differences that
-//! docs/spec/sidecar.md, section 20 lists.
+//! Conformance corpus: messages and replies with the output of the former sidecar, except for the differences listed in
+//! docs/spec/sidecar.md, section 20.
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{at_end, rules, told};
-use crate::decide::{Action, End, Facts, Outcome, decide};
+use super::{end_actor, rules, told};
+use crate::decide::{Action, DeliveryState, EndActor, Outcome, decide};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,12 +29,12 @@ struct Sent {
 
 /// SC-110
 #[test]
-fn what_is_sent_is_what_the_former_sidecar_sends() {
+fn messages_equal_those_of_the_former_sidecar() {
     let corpus: Vec<Case> = serde_json::from_str(include_str!("corpus.json")).expect("the corpus");
     assert!(corpus.len() >= 20, "{}", corpus.len());
     for case in corpus {
         let rules = if case.end {
-            at_end(End::Happy)
+            end_actor(EndActor::Happy)
         } else {
             rules()
         };
@@ -42,8 +42,8 @@ fn what_is_sent_is_what_the_former_sidecar_sends() {
             case.message.to_string(),
             case.reply.map(|reply| reply.to_string()),
         );
-        let facts = Facts::default();
-        let received = decide(&rules, message.as_bytes(), Outcome::Received, &facts);
+        let state = DeliveryState::default();
+        let received = decide(&rules, message.as_bytes(), Outcome::Received, &state);
         let decision = match &reply {
             None => received,
             Some(reply) => {
@@ -52,7 +52,7 @@ fn what_is_sent_is_what_the_former_sidecar_sends() {
                     &rules,
                     message.as_bytes(),
                     Outcome::Replied(reply.as_bytes()),
-                    &facts,
+                    &state,
                 )
             }
         };
@@ -66,9 +66,9 @@ fn what_is_sent_is_what_the_former_sidecar_sends() {
             .actions
             .into_iter()
             .filter_map(|action| match action {
-                Action::Send(letter) => Some(Sent {
-                    to: letter.actor,
-                    message: serde_json::from_slice(&letter.body).expect("a message"),
+                Action::Send(message) => Some(Sent {
+                    to: message.actor,
+                    message: serde_json::from_slice(&message.body).expect("a message"),
                 }),
                 _ => None,
             });

@@ -1,4 +1,4 @@
-//! A runtime that comes and goes, as files and a listener.
+//! A runtime that starts and stops, simulated by files and a listener.
 
 use std::fs;
 use std::path::PathBuf;
@@ -75,17 +75,17 @@ async fn becomes(readiness: &mut watch::Receiver<Readiness>, wanted: Readiness) 
 
 /// SC-12, SC-13, SC-54
 #[tokio::test]
-async fn it_is_ready_with_its_file_and_an_answer_and_no_longer_than_both() {
+async fn the_runtime_is_ready_only_with_its_file_and_a_listener() {
     let folder = Folder::new();
     let (runtime, mut readiness) = folder.start(None);
     let listener = folder.listen();
-    assert!(!runtime.is_there());
+    assert!(!runtime.is_available());
     folder.say_ready("ready\nconcurrency=4\n");
     let took = becomes(&mut readiness, Readiness::Ready { concurrency: 4 }).await;
     assert!(took < Duration::from_millis(200), "{took:?}");
-    assert!(runtime.is_there());
+    assert!(runtime.is_available());
     folder.withdraw();
-    assert!(!runtime.is_there(), "a hand-over looks itself");
+    assert!(!runtime.is_available(), "a dispatch checks the file");
     becomes(&mut readiness, Readiness::Waiting).await;
     drop(listener);
     folder.say_ready("ready");
@@ -93,7 +93,7 @@ async fn it_is_ready_with_its_file_and_an_answer_and_no_longer_than_both() {
         timeout(Duration::from_millis(300), readiness.changed())
             .await
             .is_err(),
-        "the socket does not answer"
+        "nothing listens on the socket"
     );
     let _listener = folder.listen();
     becomes(&mut readiness, Readiness::Ready { concurrency: 1 }).await;
@@ -101,13 +101,13 @@ async fn it_is_ready_with_its_file_and_an_answer_and_no_longer_than_both() {
 
 /// SC-12, SC-77
 #[tokio::test]
-async fn a_runtime_that_did_not_take_a_message_is_asked_again_after_a_pause() {
+async fn an_unreachable_runtime_is_rechecked_after_a_delay() {
     let folder = Folder::new();
     let (runtime, mut readiness) = folder.start(None);
     let _listener = folder.listen();
     folder.say_ready("ready");
     becomes(&mut readiness, Readiness::Ready { concurrency: 1 }).await;
-    runtime.doubt();
+    runtime.recheck();
     becomes(&mut readiness, Readiness::Waiting).await;
     let took = becomes(&mut readiness, Readiness::Ready { concurrency: 1 }).await;
     assert!(took >= Duration::from_millis(90), "{took:?}");
@@ -115,7 +115,7 @@ async fn a_runtime_that_did_not_take_a_message_is_asked_again_after_a_pause() {
 
 /// SC-12
 #[tokio::test]
-async fn one_that_is_not_ready_in_time_never_is() {
+async fn a_runtime_that_is_not_ready_in_time_is_given_up() {
     let folder = Folder::new();
     let (_runtime, mut readiness) = folder.start(Some(Duration::from_millis(100)));
     becomes(&mut readiness, Readiness::Never).await;
@@ -123,20 +123,20 @@ async fn one_that_is_not_ready_in_time_never_is() {
 
 /// SC-52
 #[tokio::test]
-async fn one_that_was_hung_up_has_to_withdraw_its_file() {
+async fn a_runtime_must_withdraw_its_file_after_a_timeout() {
     let folder = Folder::new();
     let (runtime, mut readiness) = folder.start(None);
     let _listener = folder.listen();
     folder.say_ready("ready");
     becomes(&mut readiness, Readiness::Ready { concurrency: 1 }).await;
-    runtime.hung_up();
+    runtime.call_timed_out();
     becomes(&mut readiness, Readiness::Waiting).await;
     folder.withdraw();
     folder.say_ready("ready");
     becomes(&mut readiness, Readiness::Ready { concurrency: 1 }).await;
-    // A call that was refused meanwhile does not hide the hang-up.
-    runtime.doubt();
-    runtime.hung_up();
+    // A refused call in between does not mask the timeout.
+    runtime.recheck();
+    runtime.call_timed_out();
     let took = becomes(&mut readiness, Readiness::Stuck).await;
     assert!(took >= Duration::from_secs(4), "{took:?}");
 }

@@ -1,4 +1,6 @@
-//! The protocol against runtimes that do what they should not.
+//! The protocol against misbehaving runtimes.
+
+mod fuzz;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +15,7 @@ use super::{CallError, Socket};
 
 const REQUEST: &[u8] = b"{\"id\":\"1\"}";
 
-/// A socket of its own in the temporary folder.
+/// A unique socket in the temporary directory.
 struct Place {
     path: PathBuf,
 }
@@ -84,7 +86,7 @@ async fn a_request_and_its_reply_are_one_frame_each() {
 
 /// SC-47, RUN-21
 #[tokio::test]
-async fn large_messages_pass_whatever_the_socket_takes_at_once() {
+async fn large_messages_pass_with_partial_writes() {
     let place = Place::new();
     let large: Vec<u8> = (0..8 << 20)
         .map(|index: u32| index.to_le_bytes()[0])
@@ -107,7 +109,7 @@ async fn large_messages_pass_whatever_the_socket_takes_at_once() {
 
 /// SC-48
 #[tokio::test]
-async fn what_the_runtime_did_not_read_it_did_not_do() {
+async fn an_unread_request_is_reported_as_not_read() {
     let place = Place::new();
     assert_eq!(
         place.socket().call(REQUEST).await,
@@ -119,7 +121,7 @@ async fn what_the_runtime_did_not_read_it_did_not_do() {
     assert_eq!(
         place.socket().call(REQUEST).await,
         Err(CallError::NotRead),
-        "nobody listens"
+        "no listener"
     );
 
     let place = Place::new();
@@ -161,13 +163,13 @@ async fn what_the_runtime_did_not_read_it_did_not_do() {
     assert_eq!(
         place.socket().call(&large).await,
         Err(CallError::NotRead),
-        "it ended while it was written to"
+        "the runtime terminated during the write"
     );
 }
 
 /// SC-49
 #[tokio::test]
-async fn a_runtime_that_ends_after_it_has_read_all_died_with_the_message() {
+async fn a_runtime_that_terminates_after_reading_the_request_has_crashed() {
     for sent in [&b""[..], b"\0\0", b"\0\0\0\x05ab"] {
         let place = Place::new();
         place.serve(move |mut stream| async move {
@@ -184,13 +186,13 @@ async fn a_runtime_that_ends_after_it_has_read_all_died_with_the_message() {
 
 /// SC-51
 #[tokio::test]
-async fn one_deadline_is_over_all_of_a_call() {
+async fn one_deadline_covers_the_whole_call() {
     for sent in [&b""[..], b"\0\0\0\x05ab"] {
         let place = Place::new();
         let served = place.serve(move |mut stream| async move {
             request(&mut stream).await;
             stream.write_all(sent).await.expect("a part");
-            assert_eq!(stream.read(&mut [0]).await.expect("a hang-up"), 0);
+            assert_eq!(stream.read(&mut [0]).await.expect("end of stream"), 0);
         });
         let socket = Socket {
             timeout: Duration::from_millis(100),
@@ -201,13 +203,13 @@ async fn one_deadline_is_over_all_of_a_call() {
             Err(CallError::TimedOut),
             "{sent:?}"
         );
-        served.await.expect("it was hung up");
+        served.await.expect("the connection was closed");
     }
 }
 
 /// SC-47, SC-84
 #[tokio::test]
-async fn an_announced_length_reserves_nothing_and_has_a_bound() {
+async fn an_announced_length_allocates_nothing_and_is_bounded() {
     let place = Place::new();
     place.serve(|mut stream| async move {
         request(&mut stream).await;

@@ -1,4 +1,4 @@
-//! What the tests of the engine need: a sidecar in memory.
+//! Test bench of the engine: an in-memory sidecar.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use crate::flow::Context;
 use crate::metrics::Metrics;
 use crate::probes::Health;
 use crate::runtime::{CallError, Readiness, Runtime};
-use crate::slots::{End, Engine, Settings};
+use crate::slots::{Engine, Exit, Settings};
 
-/// How long a call takes, where a test says nothing else.
+/// Default duration of a call.
 const CALL: Duration = Duration::from_millis(5);
-/// How long a runtime that died or was hung up is away.
+/// Restart time of a runtime that crashed or exited after a timeout.
 const RESTART: Duration = Duration::from_millis(300);
-/// The longest time that a test waits for its messages.
+/// How long a test waits for its messages.
 const PATIENCE: Duration = Duration::from_hours(1);
 
 /// A message for actor foo.
@@ -34,7 +34,7 @@ pub(super) fn message(number: usize) -> String {
     json!({"id": number.to_string(), "route": {"actors": ["foo", "bar"], "current": 0}, "payload": number}).to_string()
 }
 
-/// What the runtime does with a message.
+/// How the runtime processes a message.
 #[derive(Clone, Debug)]
 pub(super) enum Script {
     Takes(Duration),
@@ -44,7 +44,7 @@ pub(super) enum Script {
     Panics,
 }
 
-/// A runtime in memory.
+/// An in-memory runtime.
 #[derive(Clone)]
 pub(super) struct FakeRuntime {
     state: Arc<Mutex<State>>,
@@ -59,7 +59,7 @@ struct State {
     calls: Vec<String>,
     open: usize,
     most_open: usize,
-    hang_ups: usize,
+    timed_out_calls: usize,
     broken_off: usize,
 }
 
@@ -76,7 +76,7 @@ impl FakeRuntime {
         self.readiness.send_replace(readiness);
     }
 
-    /// What it always does with a message.
+    /// Sets the default behavior for a message.
     pub(super) fn script(&self, id: &str, script: Script) {
         self.state.lock().scripts.insert(id.to_owned(), script);
     }
@@ -85,7 +85,7 @@ impl FakeRuntime {
         self.state.lock().once.insert(id.to_owned(), script);
     }
 
-    /// What it does with the next message, or the one that it has.
+    /// Sets the behavior for the next message, or the current one.
     pub(super) fn script_next(&self, script: Script) {
         self.state.lock().next = Some(script);
     }
@@ -107,11 +107,11 @@ impl FakeRuntime {
         self.state.lock().most_open
     }
 
-    pub(super) fn hang_ups(&self) -> usize {
-        self.state.lock().hang_ups
+    pub(super) fn timed_out_calls(&self) -> usize {
+        self.state.lock().timed_out_calls
     }
 
-    /// Calls whose sidecar did not wait for the reply.
+    /// Calls abandoned by the sidecar before the reply.
     pub(super) fn broken_off(&self) -> usize {
         self.state.lock().broken_off
     }
@@ -183,26 +183,27 @@ impl Runtime for FakeRuntime {
         result.map(|reply| reply.to_string().into())
     }
 
-    fn is_there(&self) -> bool {
+    fn is_available(&self) -> bool {
         matches!(*self.readiness.borrow(), Readiness::Ready { .. })
     }
 
-    fn doubt(&self) {
+    fn recheck(&self) {
         self.restart();
     }
 
-    fn hung_up(&self) {
-        self.state.lock().hang_ups += 1;
+    fn call_timed_out(&self) {
+        self.state.lock().timed_out_calls += 1;
         self.restart();
     }
 }
 
-/// A sidecar in memory.
+/// An in-memory sidecar.
 pub(super) struct Bench {
     pub(super) broker: Memory,
     pub(super) runtime: FakeRuntime,
     pub(super) settings: Settings,
     pub(super) rules: Rules,
+    pub(super) health: Arc<Health>,
     stopping: CancellationToken,
 }
 
@@ -220,12 +221,13 @@ impl Bench {
                 max_message_size: 1 << 20,
                 ..decide::testing::rules()
             },
+            health: Arc::default(),
             stopping: CancellationToken::new(),
         }
     }
 
     /// Starts a sidecar.
-    pub(super) fn start(&self) -> JoinHandle<End> {
+    pub(super) fn start(&self) -> JoinHandle<Exit> {
         let (events, told) = mpsc::unbounded_channel();
         self.broker.connect(events);
         let context = Context {
@@ -238,31 +240,26 @@ impl Bench {
             tracer: None,
             readiness: self.runtime.readiness.subscribe(),
             stopping: self.stopping.clone(),
-            hang_ups: AtomicU64::new(0),
+            timed_out_calls: AtomicU64::new(0),
         };
-        let engine = Engine::new(
-            Arc::new(context),
-            self.settings,
-            Arc::new(Health::default()),
-            told,
-        );
+        let engine = Engine::new(Arc::new(context), self.settings, self.health.clone(), told);
         tokio::spawn(engine.run())
     }
 
     /// SIGTERM.
-    pub(super) async fn stop(&self, engine: JoinHandle<End>) -> End {
+    pub(super) async fn stop(&self, engine: JoinHandle<Exit>) -> Exit {
         self.stopping.cancel();
         engine.await.expect("an end")
     }
 
     /// Kills the sidecar and starts another.
-    pub(super) fn kill(&self, engine: &JoinHandle<End>) -> JoinHandle<End> {
+    pub(super) fn kill(&self, engine: &JoinHandle<Exit>) -> JoinHandle<Exit> {
         engine.abort();
         self.broker.disconnect();
         self.start()
     }
 
-    /// Waits until no message is left in the queue or in flight.
+    /// Waits until the queue is drained and nothing is in flight.
     pub(super) async fn emptied(&self) {
         let deadline = Instant::now() + PATIENCE;
         while self.broker.left() > 0 {

@@ -1,4 +1,4 @@
-//! Every pair of faults at every moment, with a virtual clock (SC-109).
+//! Every pair of faults at every point in time, with a virtual clock (SC-109).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::bench::{Bench, Script, message};
 use crate::broker::Refusal;
 use crate::config::Lookahead;
 use crate::runtime::{CallError, Readiness};
-use crate::slots::End;
+use crate::slots::Exit;
 
 const MESSAGES: usize = 3;
 
@@ -19,19 +19,19 @@ const MESSAGES: usize = 3;
 enum Fault {
     /// kill -9 of the sidecar; the next one starts at once.
     Kill,
-    /// The broker drops the connection that consumes.
+    /// The broker drops the consuming connection.
     Cut,
-    /// A confirmation gets lost.
+    /// A publisher confirm is lost.
     NoConfirmation,
-    /// The queue does not take a message.
+    /// A publication is negatively acknowledged.
     Nack,
-    /// The next queue is away for a while.
+    /// The destination queue is missing for a while.
     NoQueue,
-    /// The runtime dies with the message that it has.
+    /// The runtime crashes with its current message.
     RuntimeEnds,
     /// The runtime refuses the message.
     NotRead,
-    /// The broker takes no publications for a while.
+    /// The broker blocks publishing for a while.
     Blocked,
 }
 
@@ -45,12 +45,12 @@ const FAULTS: [Fault; 8] = [
     Fault::NotRead,
     Fault::Blocked,
 ];
-/// Milliseconds: before, in and behind the call (5 ms) and the publication (1 ms) of each message.
+/// Milliseconds before, during and after the call (5 ms) and the publication (1 ms) of each message.
 const MOMENTS: [u64; 7] = [0, 3, 5, 6, 8, 11, 14];
 
 /// SC-72, SC-73, SC-75, SC-109
 #[test]
-fn no_two_faults_lose_a_message_and_doubles_are_bounded() {
+fn no_pair_of_faults_loses_a_message_and_duplicates_are_bounded() {
     let mut runs = 0;
     for (slots, lookahead) in [(1, 0), (1, 2), (2, 1)] {
         for (index, first) in FAULTS.into_iter().enumerate() {
@@ -69,7 +69,7 @@ fn no_two_faults_lose_a_message_and_doubles_are_bounded() {
     assert_eq!(runs, 3 * 36 * 7 * 4);
 }
 
-/// How often each message came out, and how many times any came to error-end.
+/// How often each message was delivered downstream, and how many reached error-end.
 struct Found {
     copies: BTreeMap<String, usize>,
     errors: usize,
@@ -104,7 +104,7 @@ fn run(slots: usize, lookahead: usize, plan: [(u64, Fault); 2]) -> Found {
         {
             *copies.entry(id).or_default() += 1;
         }
-        assert_eq!(bench.stop(engine).await, End::Stopped);
+        assert_eq!(bench.stop(engine).await, Exit::Stopped);
         Found {
             copies,
             errors: errors.len(),
@@ -112,12 +112,12 @@ fn run(slots: usize, lookahead: usize, plan: [(u64, Fault); 2]) -> Found {
     })
 }
 
-fn strike(bench: &Bench, engine: JoinHandle<End>, fault: Fault) -> JoinHandle<End> {
+fn strike(bench: &Bench, engine: JoinHandle<Exit>, fault: Fault) -> JoinHandle<Exit> {
     match fault {
         Fault::Kill => return bench.kill(&engine),
         Fault::Cut => bench.broker.cut(),
-        Fault::NoConfirmation => bench.broker.lose_a_confirmation(),
-        Fault::Nack => bench.broker.refuse([Refusal::NotNow]),
+        Fault::NoConfirmation => bench.broker.lose_a_confirm(),
+        Fault::Nack => bench.broker.refuse([Refusal::Nacked]),
         Fault::NoQueue => bench.broker.set_missing("asya-bar", true),
         Fault::RuntimeEnds => bench.runtime.script_next(Script::Fails(CallError::Ended)),
         Fault::NotRead => bench.runtime.script_next(Script::Fails(CallError::NotRead)),
@@ -134,7 +134,7 @@ fn check(found: &Found, plan: [(u64, Fault); 2], in_flight: usize) {
         );
     }
     let doubles: usize = found.copies.values().map(|copies| copies - 1).sum();
-    // SC-73: only these make doubles, each at most of what was in flight.
+    // SC-73: only these cause duplicates, each at most as many as were in flight.
     let causes = plan
         .iter()
         .filter(|(_, fault)| matches!(fault, Fault::Kill | Fault::Cut | Fault::NoConfirmation));
@@ -143,7 +143,7 @@ fn check(found: &Found, plan: [(u64, Fault); 2], in_flight: usize) {
         "{plan:?}: {:?}",
         found.copies
     );
-    // A message is in error-end only if the runtime died with it after it had come before.
+    // A message reaches error-end only if the runtime crashed with it on a redelivery.
     let deaths = plan
         .iter()
         .filter(|(_, fault)| *fault == Fault::RuntimeEnds)

@@ -1,27 +1,32 @@
 //! `asya-cluster demo`: a user's first five minutes.
 
+mod messages;
+mod models;
+
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use asya_tests::build::{self, Part};
 use asya_tests::cluster::RunningCluster;
 use asya_tests::eventually::{NotYet, eventually};
 use asya_tests::process::{Process, Spec};
 use asya_tests::{Error, Result};
 use serde_json::json;
+use tokio::try_join;
 
-use crate::{With, models, print_addresses};
+use crate::{With, print_addresses};
 
-pub(crate) const NAMESPACE: &str = "demo";
-const ACTOR: &str = include_str!("actor.yaml");
-const BINDING: &str = include_str!("binding.yaml");
-pub(crate) const CONTAINERS: &str =
-    "custom-columns=POD:.metadata.name,CONTAINERS:.spec.containers[*].name";
+const NAMESPACE: &str = "demo";
+const ACTOR: &str = include_str!("demo/actor.yaml");
+const BINDING: &str = include_str!("demo/binding.yaml");
+const CONTAINERS: &str = "custom-columns=POD:.metadata.name,CONTAINERS:.spec.containers[*].name";
 
 pub(crate) async fn demo(stay: bool) -> Result<ExitCode> {
     let started = Instant::now();
+    // KEDA takes longest to build, and only the last part needs it.
     let with = With {
         sqs: false,
-        keda: true,
+        keda: false,
         no_rabbitmq: false,
         no_operator: false,
         real: false,
@@ -29,7 +34,7 @@ pub(crate) async fn demo(stay: bool) -> Result<ExitCode> {
     with.build().await?;
     say(
         started,
-        "starting etcd, Kubernetes, RabbitMQ and KEDA on loopback ports",
+        "starting etcd, Kubernetes and RabbitMQ on loopback ports",
     );
     let mut cluster = RunningCluster::start(with.options()).await?;
     say(
@@ -37,8 +42,20 @@ pub(crate) async fn demo(stay: bool) -> Result<ExitCode> {
         "installing the chart: helm upgrade --install asya-operator charts/asya-operator",
     );
     cluster.start_operator(json!({})).await?;
+    let meanwhile = async {
+        try_join!(
+            show_without_keda(&cluster, started),
+            build::ensure(Part::Keda)
+        )
+    };
     tokio::select! {
-        shown = show_all(&cluster, started) => shown?,
+        shown = meanwhile => drop(shown?),
+        error = cluster.death() => return Err(error),
+    }
+    say(started, "starting KEDA");
+    cluster.start_keda().await?;
+    tokio::select! {
+        shown = models::show(&cluster, started) => shown?,
         error = cluster.death() => return Err(error),
     }
     print_next_steps();
@@ -52,14 +69,15 @@ pub(crate) async fn demo(stay: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn say(started: Instant, what: &str) {
+fn say(started: Instant, what: &str) {
     println!("[{:>4.1} s] {what}", started.elapsed().as_secs_f32());
 }
 
-async fn show_all(cluster: &RunningCluster, started: Instant) -> Result<()> {
+async fn show_without_keda(cluster: &RunningCluster, started: Instant) -> Result<()> {
     show_actor(cluster, started).await?;
+    messages::show_routes(cluster, started).await?;
     show_binding(cluster, started).await?;
-    models::show(cluster, started).await
+    messages::show_model(cluster, started).await
 }
 
 async fn show_actor(cluster: &RunningCluster, started: Instant) -> Result<()> {
@@ -128,7 +146,7 @@ async fn show_binding(cluster: &RunningCluster, started: Instant) -> Result<()> 
     };
     say(
         started,
-        "somebody's own Deployment, and an actor that binds to it:",
+        "somebody's own Deployment of a model with the OpenAI protocol, and an actor that binds to it:",
     );
     let file = manifest(cluster, started, "binding.yaml", BINDING)?;
     kubectl(&["apply", "--filename", &file]).await?;
@@ -144,7 +162,7 @@ async fn show_binding(cluster: &RunningCluster, started: Instant) -> Result<()> 
     print!("{}", kubectl(&pods).await?);
     kubectl(&[
         "wait",
-        "asya/embed",
+        "asya/chat",
         "--for=jsonpath={.status.boundSince}",
         "--timeout=60s",
     ])
@@ -159,7 +177,7 @@ async fn show_binding(cluster: &RunningCluster, started: Instant) -> Result<()> 
     kubectl(&["rollout", "restart", "deployment/model"]).await?;
     kubectl(&[
         "wait",
-        "asya/embed",
+        "asya/chat",
         "--for=condition=Injected",
         "--timeout=60s",
     ])
@@ -171,19 +189,18 @@ async fn show_binding(cluster: &RunningCluster, started: Instant) -> Result<()> 
 }
 
 /// Prints a manifest, writes it to a file and returns the path.
-pub(crate) fn manifest(
-    cluster: &RunningCluster,
-    started: Instant,
-    name: &str,
-    text: &str,
-) -> Result<String> {
+fn manifest(cluster: &RunningCluster, started: Instant, name: &str, text: &str) -> Result<String> {
     let file = cluster.folder().join(name);
     std::fs::write(&file, text).map_err(Error::other)?;
     say(started, &format!("kubectl apply -f {name}"));
+    print_lines(text);
+    Ok(file.display().to_string())
+}
+
+fn print_lines(text: &str) {
     for line in text.lines() {
         println!("         | {line}");
     }
-    Ok(file.display().to_string())
 }
 
 fn print_next_steps() {

@@ -3,7 +3,6 @@
 
 mod background;
 mod demo;
-mod models;
 mod real;
 mod run;
 
@@ -50,7 +49,7 @@ enum Command {
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
-    /// Show an actor go from `kubectl apply` to Running.
+    /// Show actors go from `kubectl apply` to Running, and messages through them.
     Demo {
         /// Keep the cluster until Ctrl-C.
         #[arg(long)]
@@ -115,10 +114,11 @@ impl With {
         if !self.no_operator {
             asya_tests::operator::bin_folder()?;
         }
+        // Packages come before what takes minutes to build, since they may be missing.
         let parts = [
+            (Part::RabbitMq, !self.no_rabbitmq),
             (Part::ControlPlane, true),
             (Part::Tools, true),
-            (Part::RabbitMq, !self.no_rabbitmq),
             (Part::Sqs, self.sqs),
             (Part::Keda, self.keda),
         ];

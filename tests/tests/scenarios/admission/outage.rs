@@ -12,11 +12,10 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::{Stage, WAIT, containers, control, gets_sidecar, pod_of, rotation};
+use super::{INJECTOR, Stage, WAIT, containers, control, gets_sidecar, pod_of, rotation};
 use crate::binding::{bound_actor, model, status_is};
 use crate::{minimal_actor, own_cluster};
 
-const INJECTOR: &str = "asya-operator-injector";
 /// CFG-8
 const PROVED: Duration = Duration::from_secs(10);
 /// AVL-4

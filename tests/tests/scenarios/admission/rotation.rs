@@ -1,9 +1,9 @@
 //! A rotation of the webhook's CA, forced from outside.
 
 use asya_certs::bundle::Bundle;
-use asya_certs::data::AUTHORITY_KEY;
+use asya_certs::data::CA_KEY;
 use asya_certs::secret::TlsSecret;
-use asya_certs::store::authority_secret;
+use asya_certs::store::ca_secret_name;
 use asya_tests::Result;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::operator::Operator;
@@ -20,30 +20,30 @@ pub(super) async fn of(operator: &Operator) -> Result<()> {
         Api::namespaced(operator.cluster().client(), operator.namespace());
     let read = async || -> Result<TlsSecret, kube::Error> {
         let mut secret = secrets.get(SECRET).await?;
-        let keys = secrets.get_opt(&authority_secret(SECRET)).await?;
+        let keys = secrets.get_opt(&ca_secret_name(SECRET)).await?;
         if let Some(keys) = keys {
-            secret.data = secret.data.with(&keys.data);
+            secret.data = secret.data.with_ca_keys(&keys.data);
         }
         Ok(secret)
     };
     let mut secret = read().await?;
-    let signer = |bundle: &Bundle| {
+    let current_ca = |bundle: &Bundle| {
         bundle
-            .signer
+            .current_ca
             .as_ref()
             .map(|it| it.certificate.fingerprint)
             .ok()
     };
-    let before = signer(&secret.bundle());
+    let before = current_ca(&secret.bundle());
     // Without its key a CA cannot sign, so it is replaced.
-    secret.data.set(AUTHORITY_KEY, "lost");
+    secret.data.set(CA_KEY, "lost");
     secrets
         .replace(SECRET, &PostParams::default(), &secret)
         .await?;
     eventually("a new CA signs", WAIT, async || {
         let bundle = read().await?.bundle();
         let issuer = bundle.leaf.as_ref().ok().and_then(|it| it.issuer.as_ref());
-        let now = signer(&bundle);
+        let now = current_ca(&bundle);
         let done = now.is_some() && now != before && issuer.map(|it| it.fingerprint) == now;
         check(done && bundle.next.is_none(), format_args!("{now:?}"))
     })

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use asya_certs::ca_bundle::CaBundle;
 use asya_certs::certificate::Fingerprint;
 use asya_certs::serve::{Certificates, Trusted, tls};
-use asya_shared::admission::facts::Facts;
+use asya_shared::admission::facts::WebhookFacts;
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::{Error, Result};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
@@ -79,7 +79,7 @@ pub(super) async fn reaches_every_handshake(stage: &Stage) -> Result<()> {
 /// Waits until the configurations trust the Secret's CAs, and the replicas have been informed.
 pub(super) async fn is_applied(stage: &Stage) -> Result<()> {
     eventually("every caBundle is the Secret's", SOON, async || {
-        let held = stage.secret().await?.bundle().authorities;
+        let held = stage.secret().await?.bundle().cas;
         let held: BTreeSet<_> = held.iter().map(|it| it.fingerprint).collect();
         let applied = Bundle::read(stage)
             .await?
@@ -108,7 +108,7 @@ impl Bundle {
         let mut webhooks = validator.webhooks.into_iter().flatten();
         let bundle = webhooks.find_map(|it| it.client_config.ca_bundle);
         let bundle = CaBundle::read(&bundle.unwrap_or_default().0);
-        let all = bundle.authorities();
+        let all = bundle.certificates();
         Ok(Self {
             roots: all.iter().map(|it| it.der().clone()).collect(),
             fingerprints: bundle.fingerprints().collect(),
@@ -122,7 +122,7 @@ async fn told(stage: &Stage) -> Result<Trusted> {
     let (client, namespace) = (stage.cluster.client(), stage.operator.namespace());
     let maps = Api::<ConfigMap>::namespaced(client, namespace);
     let map = maps.get("asya-operator-webhook-facts").await?;
-    let facts = Facts::read(&map.data.unwrap_or_default());
+    let facts = WebhookFacts::read(&map.data.unwrap_or_default());
     Ok(Trusted::read(facts.trusted.iter().map(String::as_str)))
 }
 

@@ -47,7 +47,7 @@ async fn actors_wait_for_a_broker_that_is_down_unless_their_namespace_goes() {
             })
             .await?;
             let told = scenario.event(reason, EMPTIED).await?;
-            assert!(told.contains("nobody could count them"), "{told}");
+            assert!(told.contains("they could not be counted"), "{told}");
             assert!(scenario.api::<Deployment>().get_opt(name).await?.is_some());
         }
         cluster.restart("rabbitmq").await?;

@@ -307,7 +307,7 @@ async fn against(scenario: &Scenario, owner: &Owner, rival: &str) -> Result<()> 
     assert_eq!((&lost["field"], &lost["count"]), (&json!(field), &json!(5)));
     assert_eq!(lost["rival"], rival, "{status}");
     let text = status["conditions"].to_string();
-    let told = format!("Deployment/model: {field} was lost 5 times to {rival}; ");
+    let told = format!("Deployment/model: {rival} took over {field} 5 times; ");
     assert!(text.contains(&told), "{text}");
     // Five attempts, and one write of who binds the target.
     assert_eq!(stage.writes_of_ours().await?, 5 + 1);

@@ -143,7 +143,9 @@ pub(crate) async fn served(scenario: &Scenario, cases: &[Case]) -> Result<Vec<Ow
 fn every_kind_that_can_be_scaled_is_among_these() {
     let cases = all().unwrap();
     for kind in known_kinds() {
-        let never = resolver(kind.group, kind.kind).never_scaled().is_some();
+        let never = resolver(kind.group, kind.kind)
+            .unscalable_reason()
+            .is_some();
         // A Model is bound through its Server.
         let has_pods = kind.kind != "Model";
         let among = cases.iter().any(|case| {

@@ -58,7 +58,7 @@ async fn budget_holds_up_a_rollout_that_takes_pods_first_until_it_allows_one_to_
         let status = status_is(scenario, &name, "it waits for the budget", ROLLED, waits).await?;
         let told = status["conditions"].to_string();
         assert!(
-            told.contains("PodDisruptionBudget keep allows no pod"),
+            told.contains("PodDisruptionBudget keep allows no disruption"),
             "{told}"
         );
         assert_eq!(status["status"], "Updating");

@@ -1,129 +1,38 @@
 //! Namespaces that refuse pods with the sidecar: an optional binding leaves the target as it would be without us.
 
-use std::time::Duration;
+mod twins;
+
+use std::time::{Duration, Instant};
 
 use asya_tests::Result;
+use asya_tests::audit::Write;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Event, LimitRange, Namespace, Pod, ResourceQuota};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
+use self::twins::Twins;
 use super::rolling::containers;
 use crate::binding::{bound_actor, condition, model, status_is};
 
 /// Allows for a shared machine.
 const SOON: Duration = Duration::from_mins(2);
 const ROUNDS: usize = 20;
+/// Another number of rounds than [`ROUNDS`].
+const ROUNDS_VARIABLE: &str = "ASYA_ROUNDS";
 const MODEL: [&str; 1] = ["model"];
 
-/// A target and an identical Deployment without a binding, which shows how the target would fare without us.
-struct Twins<'a> {
-    scenario: &'a Scenario,
-}
-
-impl Twins<'_> {
-    async fn make(&self, resources: &Value) -> Result<()> {
-        for name in ["web", "twin"] {
-            let mut deployment = serde_json::to_value(model(name, 2)?)?;
-            let spec = &mut deployment["spec"]["template"]["spec"];
-            spec["containers"][0]["resources"] = resources.clone();
-            let deployment = serde_json::from_value(deployment)?;
-            let deployments = self.scenario.api::<Deployment>();
-            deployments
-                .create(&PostParams::default(), &deployment)
-                .await?;
-        }
-        self.are_alike("both are there").await
-    }
-
-    async fn pods(&self, name: &str) -> Result<Vec<String>, kube::Error> {
-        let list = ListParams::default().labels(&format!("app={name}"));
-        let pods = self.scenario.api::<Pod>().list(&list).await?;
-        let live = pods
-            .into_iter()
-            .filter(|pod| pod.metadata.deletion_timestamp.is_none());
-        Ok(live.filter_map(|pod| pod.metadata.name).collect())
-    }
-
-    /// Waits until both have equally many ready pods, and no rollout in progress.
-    async fn are_alike(&self, what: &str) -> Result<()> {
-        let deployments = self.scenario.api::<Deployment>();
-        eventually(
-            format_args!("{what}: the target is as its twin"),
-            SOON,
-            async || {
-                let (web, twin) = (
-                    deployments.get("web").await?,
-                    deployments.get("twin").await?,
-                );
-                let ready = |it: &Deployment| {
-                    let status = it.status.clone().unwrap_or_default();
-                    let seen = status.observed_generation == it.metadata.generation;
-                    let ready = status.ready_replicas.unwrap_or(0);
-                    (
-                        seen,
-                        ready,
-                        status.updated_replicas.unwrap_or(0),
-                        status.replicas.unwrap_or(0),
-                    )
-                };
-                let settled = {
-                    let (seen, ready, updated, replicas) = ready(&twin);
-                    seen && ready == updated && ready == replicas
-                };
-                let counts = (
-                    self.pods("web").await?.len(),
-                    self.pods("twin").await?.len(),
-                );
-                check(
-                    ready(&web) == ready(&twin) && settled && counts.0 == counts.1,
-                    format_args!("{:?} {:?} {counts:?}", ready(&web), ready(&twin)),
-                )
-            },
-        )
-        .await
-    }
-
-    /// Replaces, scales and rolls out the pods of both in turns.
-    async fn live(&self, rounds: usize) -> Result<()> {
-        let deployments = self.scenario.api::<Deployment>();
-        for round in 0..rounds {
-            for name in ["web", "twin"] {
-                match round % 3 {
-                    0 => {
-                        let pod = self.pods(name).await?.into_iter().next();
-                        let pods = self.scenario.api::<Pod>();
-                        pods.delete(&pod.unwrap_or_default(), &DeleteParams::default())
-                            .await?;
-                    }
-                    1 => {
-                        let replicas = if round % 2 == 0 { 2 } else { 3 };
-                        let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
-                        let params = PatchParams::default();
-                        deployments.patch(name, &params, &scale).await?;
-                    }
-                    _ => {
-                        // As `kubectl rollout restart` does, which refuses a second restart within the same second.
-                        let annotations =
-                            json!({"kubectl.kubernetes.io/restartedAt": format!("round {round}")});
-                        let template = json!({"metadata": {"annotations": annotations}});
-                        let restart = Patch::Merge(json!({"spec": {"template": template}}));
-                        let params = PatchParams::default();
-                        deployments.patch(name, &params, &restart).await?;
-                    }
-                }
-            }
-            self.are_alike(&format!("round {round}")).await?;
-        }
-        Ok(())
-    }
+/// How often each target is replaced, scaled or rolled out.
+fn rounds() -> usize {
+    std::env::var(ROUNDS_VARIABLE).map_or(ROUNDS, |number| {
+        number.parse().expect("ASYA_ROUNDS is a number")
+    })
 }
 
 async fn is_refused(scenario: &Scenario, name: &str) -> Result<Value> {
@@ -167,11 +76,12 @@ async fn required_pods_are_refused_in_our_name(scenario: &Scenario, name: &str) 
     scenario
         .kubectl(&["patch", "asya", name, "--type=merge", "--patch", &patch])
         .await?;
+    let generation = scenario.actors().get(name).await?.metadata.generation;
     let told = |status: &Value| {
-        let all = status["conditions"].to_string();
-        all.contains("spec.binding.required lets none start without it")
+        status["observedGeneration"].as_i64() == generation
+            && condition(status, "Injected") == ("False", "ProbeRejected")
     };
-    status_is(scenario, name, "it says what follows", SOON, told).await?;
+    status_is(scenario, name, "its probe is still refused", SOON, told).await?;
     let twins = Twins { scenario };
     let pod = twins.pods("web").await?.into_iter().next();
     let pod = pod.unwrap_or_default();
@@ -231,8 +141,9 @@ async fn quota_without_room_for_the_sidecar_costs_the_target_no_pod() {
 async fn nothing_gets_worse(scenario: &Scenario, name: &str, actor: &Value) -> Result<()> {
     scenario.apply(actor).await?;
     is_refused(scenario, name).await?;
-    let twins = Twins { scenario };
-    twins.live(ROUNDS).await?;
+    let (twins, audit) = (Twins { scenario }, scenario.cluster().audit());
+    let (mark, began, rounds) = (audit.mark().await?, Instant::now(), rounds());
+    twins.live(rounds).await?;
     let status = is_refused(scenario, name).await?;
     assert_eq!(status["pods"]["injected"], 0, "{status}");
     let reasons = status["pods"]["reasons"].to_string();
@@ -242,6 +153,19 @@ async fn nothing_gets_worse(scenario: &Scenario, name: &str, actor: &Value) -> R
     }
     let failures = failures(scenario).await?;
     assert!(failures.is_empty(), "{failures:?}");
+    let writes = audit.writes_in(mark, scenario.namespace()).await?;
+    let created = writes
+        .iter()
+        .filter(|it| (&*it.verb, &*it.resource, &*it.subresource) == ("create", "pods", ""));
+    // 409: the quota changed meanwhile, and the controller tries again.
+    let (refused, tried): (Vec<_>, Vec<&Write>) = created.partition(|it| it.code == 403);
+    assert_eq!(refused, Vec::<&Write>::new());
+    let admitted = tried.iter().filter(|it| it.code == 201).count();
+    eprintln!(
+        "{}: {rounds} rounds in {:?}, {admitted} pods admitted, none refused",
+        scenario.namespace(),
+        began.elapsed(),
+    );
     Ok(())
 }
 
@@ -270,7 +194,7 @@ async fn quota_on_limits_is_met_where_the_target_has_limits() {
     .await;
 }
 
-/// SAFE-1, SAFE-7
+/// SAFE-1, SAFE-7, SAFE-8
 #[tokio::test]
 async fn limit_range_that_asks_for_more_than_the_sidecar_does_costs_the_target_no_pod() {
     Scenario::run("refused-min", async |scenario| {
@@ -286,6 +210,7 @@ async fn limit_range_that_asks_for_more_than_the_sidecar_does_costs_the_target_n
             .make(&json!({"requests": {"memory": "128Mi"}}))
             .await?;
         nothing_gets_worse(scenario, &name, &bound_actor(&name, "web")).await?;
+        required_pods_are_refused_in_our_name(scenario, &name).await?;
 
         // The target itself is not refused: with sufficient requests for the sidecar it is injected.
         let enough = json!({"requests": {"memory": "64Mi"}});
@@ -426,6 +351,35 @@ async fn policy_that_comes_later_is_noticed_at_the_first_pod_that_it_refuses() {
     .await;
 }
 
+/// Enforces Pod Security `restricted` in the scenario's namespace.
+async fn enforce_restricted(scenario: &Scenario) -> Result<()> {
+    let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
+    let labels = Patch::Merge(json!({"metadata": {"labels": labels}}));
+    let namespaces = Api::<Namespace>::all(scenario.client());
+    namespaces
+        .patch(scenario.namespace(), &PatchParams::default(), &labels)
+        .await?;
+    Ok(())
+}
+
+/// SAFE-1, SAFE-8
+#[tokio::test]
+async fn sidecar_that_pod_security_refuses_costs_the_target_no_pod() {
+    Scenario::run("refused-root", async |scenario| {
+        let name = scenario.name("root");
+        let twins = Twins { scenario };
+        twins.make(&json!({})).await?;
+        twins.comply().await?;
+        enforce_restricted(scenario).await?;
+        let mut actor = bound_actor(&name, "web");
+        actor["spec"]["sidecar"] =
+            json!({"securityContext": {"runAsNonRoot": false, "runAsUser": 0}});
+        nothing_gets_worse(scenario, &name, &actor).await?;
+        required_pods_are_refused_in_our_name(scenario, &name).await
+    })
+    .await;
+}
+
 /// SAFE-1
 #[tokio::test]
 async fn target_that_pod_security_refuses_has_as_many_pods_as_it_would_have_without_us() {
@@ -433,12 +387,7 @@ async fn target_that_pod_security_refuses_has_as_many_pods_as_it_would_have_with
         let name = scenario.name("psa");
         let twins = Twins { scenario };
         twins.make(&json!({})).await?;
-        let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
-        let labels = Patch::Merge(json!({"metadata": {"labels": labels}}));
-        let namespaces = Api::<Namespace>::all(scenario.client());
-        namespaces
-            .patch(scenario.namespace(), &PatchParams::default(), &labels)
-            .await?;
+        enforce_restricted(scenario).await?;
         scenario.apply(&bound_actor(&name, "web")).await?;
         is_refused(scenario, &name).await?;
         let pods = scenario.api::<Pod>();
@@ -447,33 +396,24 @@ async fn target_that_pod_security_refuses_has_as_many_pods_as_it_would_have_with
             pods.delete(&pod.unwrap_or_default(), &DeleteParams::default())
                 .await?;
         }
-        let deployments = scenario.api::<Deployment>();
-        eventually("both lack the pod that Pod Security refuses", SOON, async || {
-            let counts = (twins.pods("web").await?.len(), twins.pods("twin").await?.len());
-            check(counts == (1, 1), format_args!("{counts:?}"))
-        })
+        eventually(
+            "both lack the pod that Pod Security refuses",
+            SOON,
+            async || {
+                let counts = (
+                    twins.pods("web").await?.len(),
+                    twins.pods("twin").await?.len(),
+                );
+                check(counts == (1, 1), format_args!("{counts:?}"))
+            },
+        )
         .await?;
-        for name in ["web", "twin"] {
-            let mut found = serde_json::to_value(deployments.get(name).await?)?;
-            let spec = &mut found["spec"]["template"]["spec"];
-            spec["securityContext"] = json!({
-                "runAsNonRoot": true, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"},
-            });
-            spec["containers"][0]["securityContext"] = json!({
-                "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
-            });
-            let patch = json!({"spec": {"template": {"spec": *spec}}});
-            let patch = Patch::Strategic(patch);
-            deployments
-                .patch(name, &PatchParams::default(), &patch)
-                .await?;
-        }
-        twins.are_alike("they comply").await?;
+        twins.comply().await?;
         status_is(scenario, &name, "it is injected", SOON, |status| {
             condition(status, "Injected") == ("True", "AllPodsInjected")
         })
         .await?;
-        twins.live(ROUNDS).await?;
+        twins.live(rounds()).await?;
         Ok(())
     })
     .await;

@@ -25,20 +25,24 @@ const WATCHED: Duration = Duration::from_secs(40);
 const PODS: usize = 3;
 
 /// A target whose new pods do not become ready until released.
-struct Held<'a> {
+pub(super) struct Held<'a> {
     scenario: &'a Scenario,
     selector: &'static str,
 }
 
 /// A pod that is not being deleted.
 #[derive(Debug)]
-struct Seen {
-    ready: bool,
-    sidecar: bool,
+pub(super) struct Seen {
+    pub(super) ready: bool,
+    pub(super) sidecar: bool,
 }
 
-impl Held<'_> {
-    async fn pods(&self) -> Result<Vec<Seen>, kube::Error> {
+impl<'a> Held<'a> {
+    pub(super) fn new(scenario: &'a Scenario, selector: &'static str) -> Self {
+        Self { scenario, selector }
+    }
+
+    pub(super) async fn pods(&self) -> Result<Vec<Seen>, kube::Error> {
         let selector = ListParams::default().labels(self.selector);
         let pods = self.scenario.api::<Pod>().list(&selector).await?;
         let stay = pods.items.into_iter();
@@ -57,19 +61,23 @@ impl Held<'_> {
     }
 
     /// Makes all waiting pods ready.
-    async fn release(&self) -> Result<()> {
+    pub(super) async fn release(&self) -> Result<()> {
         let unlabel = format!("{MODE}-");
         let selector = format!("--selector={}", self.selector);
         let label = ["label", "pods", &selector, &unlabel];
         self.scenario.kubectl(&label).await.map(drop)
     }
 
-    async fn all_ready(&self) -> Result<()> {
+    /// Makes pods ready until all of so many are.
+    pub(super) async fn ready(&self, count: usize) -> Result<()> {
         eventually("all pods are ready", WAIT, async || {
             self.release().await.map_err(NotYet::new)?;
             let pods = self.pods().await?;
             let ready = pods.iter().filter(|it| it.ready).count();
-            check(ready == PODS, format_args!("{pods:?}"))
+            check(
+                (ready, pods.len()) == (count, count),
+                format_args!("{pods:?}"),
+            )
         })
         .await
     }
@@ -159,11 +167,8 @@ async fn deployment_keeps_its_pods_while_no_replacement_becomes_ready() {
         let target: Deployment = serde_json::from_value(held()?)?;
         let deployments = scenario.api::<Deployment>();
         deployments.create(&PostParams::default(), &target).await?;
-        let held = Held {
-            scenario,
-            selector: "app=web",
-        };
-        held.all_ready().await?;
+        let held = Held::new(scenario, "app=web");
+        held.ready(PODS).await?;
         let name = scenario.name("unready");
         scenario.apply(&actor(&name, "Deployment")).await?;
         held.bound_and_unbound(&name).await
@@ -180,11 +185,8 @@ async fn deployment_that_recreates_its_pods_loses_one_while_no_replacement_becom
         let target: Deployment = serde_json::from_value(target)?;
         let deployments = scenario.api::<Deployment>();
         deployments.create(&PostParams::default(), &target).await?;
-        let held = Held {
-            scenario,
-            selector: "app=web",
-        };
-        held.all_ready().await?;
+        let held = Held::new(scenario, "app=web");
+        held.ready(PODS).await?;
         let name = scenario.name("unready");
         scenario.apply(&actor(&name, "Deployment")).await?;
         held.bound_and_unbound(&name).await
@@ -204,11 +206,8 @@ async fn stateful_set_on_delete_loses_one_pod_while_no_replacement_becomes_ready
         let target: StatefulSet = serde_json::from_value(target)?;
         let sets = scenario.api::<StatefulSet>();
         sets.create(&PostParams::default(), &target).await?;
-        let held = Held {
-            scenario,
-            selector: "app=web",
-        };
-        held.all_ready().await?;
+        let held = Held::new(scenario, "app=web");
+        held.ready(PODS).await?;
         let name = scenario.name("unready");
         scenario.apply(&actor(&name, "StatefulSet")).await?;
         held.bound_and_unbound(&name).await
@@ -223,16 +222,13 @@ async fn ray_cluster_loses_one_worker_while_no_replacement_becomes_ready() {
         let mut target = ray_cluster("web", 3);
         let group = &mut target["spec"]["workerGroupSpecs"][0]["template"];
         group["metadata"] = json!({"labels": {MODE: "hold"}});
-        let held = Held {
-            scenario,
-            selector: "ray.io/node-type=worker",
-        };
+        let held = Held::new(scenario, "ray.io/node-type=worker");
         let spec = json!({
             "timeout": {"progress": PROGRESS.as_secs()}, "binding": {"rollout": "OnRestart"},
         });
         let made = (RAY_CLUSTER, &target);
         let (_owner, name) = bind_as(scenario, RayClusters, made, &spec).await?;
-        held.all_ready().await?;
+        held.ready(PODS).await?;
         let always = Patch::Merge(json!({"spec": {"binding": {"rollout": "Always"}}}));
         let actors = scenario.actors();
         actors
@@ -250,10 +246,7 @@ async fn finished_pod_makes_no_rollout() {
         let (name, deployments) = (scenario.name("finished"), scenario.api::<Deployment>());
         let target = model("web", 2)?;
         deployments.create(&PostParams::default(), &target).await?;
-        let held = Held {
-            scenario,
-            selector: "app=web",
-        };
+        let held = Held::new(scenario, "app=web");
         let ready = async || -> Result<usize, NotYet> {
             let pods = held.pods().await?;
             Ok(pods.iter().filter(|it| it.ready).count())

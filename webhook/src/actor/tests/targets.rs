@@ -1,32 +1,32 @@
 //! Checks of a target by its kind.
 
-use asya_shared::admission::facts::{Facts, UnreadableKind};
+use asya_shared::admission::facts::{UnreadableKind, WebhookFacts};
 use serde_json::{Value, json};
 
-use super::{World, refusal};
+use super::{World, denial};
 use crate::actor::Mode;
-use crate::outcome::Reason;
+use crate::outcome::ReviewReason;
 use crate::testing::{actor, binding};
 
-fn told(facts: Facts) -> World {
+fn world_with(facts: WebhookFacts) -> World {
     let world = World::new(Mode::Enforce);
-    world.judge.facts.tell(facts);
+    world.reviewer.facts.set(facts);
     world
 }
 
-fn unreadable(missing_rule: Option<&str>) -> Facts {
+fn unreadable(missing_rule: Option<&str>) -> WebhookFacts {
     let kind = UnreadableKind {
         group: "apps".to_owned(),
         kind: "Deployment".to_owned(),
         missing_rule: missing_rule.map(str::to_owned),
     };
-    Facts {
+    WebhookFacts {
         unreadable: vec![kind],
-        ..Facts::default()
+        ..WebhookFacts::default()
     }
 }
 
-fn quiet(kind: &str) -> Value {
+fn on_restart(kind: &str) -> Value {
     let mut spec = binding(kind, "phi");
     spec["binding"] = json!({"rollout": "OnRestart"});
     spec
@@ -34,29 +34,30 @@ fn quiet(kind: &str) -> Value {
 
 /// VAC-4
 #[test]
-fn a_kind_that_the_controller_may_not_read_is_refused_with_the_missing_rule() {
+fn kind_that_the_controller_may_not_read_is_denied_with_the_missing_rule() {
     let rule = "- apiGroups: [apps]\n  resources: [deployments]\n  verbs: [get, list, watch]\n";
-    let world = told(unreadable(Some(rule)));
-    let verdict = world.create(&actor("models", "a", &quiet("Deployment")));
+    let world = world_with(unreadable(Some(rule)));
+    let outcome = world.create(&actor("models", "a", &on_restart("Deployment")));
     assert_eq!(
-        refusal(&verdict),
+        denial(&outcome),
         format!(
             "AsyncActor models/a has 1 error:\n  spec.workloadRef: asya-controller may not read Deployment.apps; \
              add this rule to its ClusterRole:\n{}",
             rule.trim_end()
         )
     );
-    let verdict = world.create(&actor("models", "a", &quiet("StatefulSet")));
-    assert_eq!(verdict.reason, Reason::Valid);
+    let outcome = world.create(&actor("models", "a", &on_restart("StatefulSet")));
+    assert_eq!(outcome.reason, ReviewReason::Valid);
 }
 
 /// VAC-4
 #[test]
-fn a_kind_that_is_not_installed_is_a_warning() {
-    let verdict = told(unreadable(None)).create(&actor("models", "a", &quiet("Deployment")));
-    assert_eq!(verdict.reason, Reason::Valid);
+fn kind_that_is_not_installed_is_a_warning() {
+    let outcome =
+        world_with(unreadable(None)).create(&actor("models", "a", &on_restart("Deployment")));
+    assert_eq!(outcome.reason, ReviewReason::Valid);
     assert_eq!(
-        verdict.answer.warnings,
+        outcome.response.warnings,
         ["spec.workloadRef.kind: Deployment.apps is not installed; the actor binds once it is"]
     );
 }
@@ -64,27 +65,28 @@ fn a_kind_that_is_not_installed_is_a_warning() {
 /// RES-24
 #[test]
 fn unknown_kind_is_admitted() {
-    let verdict = told(Facts::default()).create(&actor("models", "a", &quiet("DaemonSet")));
-    assert_eq!(verdict.reason, Reason::Valid);
+    let outcome =
+        world_with(WebhookFacts::default()).create(&actor("models", "a", &on_restart("DaemonSet")));
+    assert_eq!(outcome.reason, ReviewReason::Valid);
 }
 
 /// VAC-6
 #[test]
-fn what_a_new_binding_does_to_pods_is_a_warning() {
-    let world = told(Facts {
+fn effects_of_a_new_binding_on_pods_are_warnings() {
+    let world = world_with(WebhookFacts {
         replicas: Some(1),
-        ..Facts::default()
+        ..WebhookFacts::default()
     });
-    let warnings = |spec: &Value| world.create(&actor("models", "a", spec)).answer.warnings;
+    let warnings = |spec: &Value| world.create(&actor("models", "a", spec)).response.warnings;
     let mut always = binding("Deployment", "phi");
     let restarts =
         "spec.binding.rollout: pods of Deployment/phi will be restarted; OnRestart avoids it";
     assert_eq!(warnings(&always), [restarts]);
-    assert_eq!(warnings(&quiet("Deployment")), [""; 0]);
+    assert_eq!(warnings(&on_restart("Deployment")), [""; 0]);
     always["binding"] = json!({"strategy": "Template"});
     assert_eq!(warnings(&always), [""; 0]);
 
-    let mut required = quiet("Deployment");
+    let mut required = on_restart("Deployment");
     required["binding"]["required"] = json!(true);
     assert_eq!(
         warnings(&required),
@@ -94,9 +96,9 @@ fn what_a_new_binding_does_to_pods_is_a_warning() {
         ]
     );
     for replicas in [None, Some(2)] {
-        world.judge.facts.tell(Facts {
+        world.reviewer.facts.set(WebhookFacts {
             replicas,
-            ..Facts::default()
+            ..WebhookFacts::default()
         });
         assert_eq!(warnings(&required), [""; 0]);
     }
@@ -105,13 +107,13 @@ fn what_a_new_binding_does_to_pods_is_a_warning() {
 /// VAC-6
 #[test]
 fn scaling_of_an_unscalable_kind_is_a_warning_with_the_remedy() {
-    let mut ray = quiet("RayCluster");
+    let mut ray = on_restart("RayCluster");
     ray["workloadRef"]["apiVersion"] = json!("ray.io/v1");
     let scaling = |spec: &Value| {
-        let warnings = told(Facts::default()).create(&actor("models", "a", spec));
-        let warnings = warnings.answer.warnings.into_iter();
+        let warnings = world_with(WebhookFacts::default()).create(&actor("models", "a", spec));
+        let warnings = warnings.response.warnings.into_iter();
         warnings
-            .filter(|it| it.starts_with("spec.scaling: "))
+            .filter(|warning| warning.starts_with("spec.scaling: "))
             .collect::<Vec<_>>()
     };
     assert_eq!(scaling(&ray), [""; 0]);
@@ -125,7 +127,7 @@ fn scaling_of_an_unscalable_kind_is_a_warning_with_the_remedy() {
              manager can own; set replicas of its workers, or turn spec.scaling off"
         ]
     );
-    let mut plain = quiet("Deployment");
+    let mut plain = on_restart("Deployment");
     plain["scaling"] = json!({"enabled": true});
     assert_eq!(scaling(&plain), [""; 0]);
 }
@@ -133,28 +135,28 @@ fn scaling_of_an_unscalable_kind_is_a_warning_with_the_remedy() {
 /// SAFE-23
 #[test]
 fn new_scaling_warns_when_the_first_pods_can_be_removed() {
-    let world = told(Facts::default());
-    let mut spec = quiet("Deployment");
+    let world = world_with(WebhookFacts::default());
+    let mut spec = on_restart("Deployment");
     let old = actor("models", "a", &spec);
     let mut warnings = |scaling: Value| {
         spec["scaling"] = scaling;
         let new = actor("models", "a", &spec);
-        let created = world.create(&new).answer.warnings;
+        let created = world.create(&new).response.warnings;
         assert_eq!(
-            world.update(&old, &new).answer.warnings,
+            world.update(&old, &new).response.warnings,
             created,
-            "it is switched on"
+            "scaling is enabled"
         );
         let mut later = new.clone();
         later["spec"]["timeout"] = json!({"processing": 5});
         assert_eq!(
-            world.update(&new, &later).answer.warnings,
+            world.update(&new, &later).response.warnings,
             [""; 0],
-            "it is known"
+            "scaling is unchanged"
         );
         created
     };
-    for (scaling, told) in [
+    for (scaling, expected) in [
         (
             json!({"enabled": true}),
             "an empty queue scales Deployment/phi down to 0 pods. Scaling starts once a Ready pod has the sidecar: to \
@@ -176,21 +178,21 @@ fn new_scaling_warns_when_the_first_pods_can_be_removed() {
              other steps at the earliest 300 s later (scaling.behavior); a higher minReplicas keeps more pods",
         ),
     ] {
-        let told = format!("spec.scaling.minReplicas: {told}");
-        assert_eq!(warnings(scaling), [told]);
+        let expected = format!("spec.scaling.minReplicas: {expected}");
+        assert_eq!(warnings(scaling), [expected]);
     }
 }
 
 /// ADM-6
 #[test]
-fn kinds_are_judged_when_the_target_is_new() {
-    let world = told(unreadable(Some("r")));
-    let old = actor("models", "a", &quiet("Deployment"));
+fn kinds_are_checked_only_for_a_new_target() {
+    let world = world_with(unreadable(Some("r")));
+    let old = actor("models", "a", &on_restart("Deployment"));
     let mut new = old.clone();
     new["spec"]["timeout"] = json!({"processing": 5});
-    let verdict = world.update(&old, &new);
+    let outcome = world.update(&old, &new);
     assert_eq!(
-        (verdict.reason, verdict.answer.warnings),
-        (Reason::Valid, Vec::new())
+        (outcome.reason, outcome.response.warnings),
+        (ReviewReason::Valid, Vec::new())
     );
 }

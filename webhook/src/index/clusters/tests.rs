@@ -3,10 +3,10 @@ use asya_shared::key::Key;
 use asya_shared::resolve::ObjectRef;
 use serde_json::{Value, json};
 
-use super::super::{Index, Seen};
+use super::super::{Index, ProjectedActor};
 use crate::testing::platform;
 
-fn actor(status: &Value) -> Seen {
+fn actor(status: &Value) -> ProjectedActor {
     let target = json!({"apiVersion": "ray.io/v1", "kind": "RayService", "name": "llm"});
     let actor = json!({
         "metadata": {"namespace": "a", "name": "llm", "uid": "u", "resourceVersion": "1"},
@@ -45,56 +45,64 @@ fn binds(index: &Index, cluster: &str) -> bool {
     decision.actor.is_some()
 }
 
-/// SAFE-30, SAFE-31: the index follows the watch, and bindings are rendered again when clusters change.
+/// SAFE-30, SAFE-31
 #[test]
 fn workers_are_bound_by_the_owner_of_their_cluster() {
     let index = Index::new(platform());
-    let show = |cluster: &str, owner| index.show_cluster(&Key::new("a", cluster), owner);
-    show("llm-early", Some(owner("RayService", "s")));
-    index.show(&actor(&json!({})).actor);
-    assert!(binds(&index, "llm-early"), "seen before the binding was");
+    let apply = |cluster: &str, owner| index.apply_cluster(&Key::new("a", cluster), owner);
+    apply("llm-early", Some(owner("RayService", "s")));
+    index.apply(&actor(&json!({})).actor);
+    assert!(
+        binds(&index, "llm-early"),
+        "the cluster was observed before the binding"
+    );
 
-    show("llm-x7k2p", Some(owner("RayService", "s")));
-    show("llm-train", None);
-    show("llm-job00", Some(owner("RayJob", "j")));
-    let bound = |names: &[&str]| names.iter().map(|it| binds(&index, it)).collect::<Vec<_>>();
+    apply("llm-x7k2p", Some(owner("RayService", "s")));
+    apply("llm-train", None);
+    apply("llm-job00", Some(owner("RayJob", "j")));
+    let bound = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| binds(&index, name))
+            .collect::<Vec<_>>()
+    };
     let all = ["llm-x7k2p", "llm-train", "llm-job00", "llm-never"];
     assert_eq!(bound(&all), [true, false, false, false]);
 
-    index.removed_cluster(&Key::new("a", "llm-x7k2p"));
+    index.delete_cluster(&Key::new("a", "llm-x7k2p"));
     assert!(!binds(&index, "llm-x7k2p"));
-    index.relisting_clusters();
+    index.init_clusters();
     assert!(
         binds(&index, "llm-early"),
-        "nothing is lost while a list runs"
+        "clusters are kept during a list"
     );
-    show("llm-x7k2p", Some(owner("RayService", "s")));
-    index.relisted_clusters();
+    apply("llm-x7k2p", Some(owner("RayService", "s")));
+    index.init_clusters_done();
     assert_eq!(bound(&["llm-early", "llm-x7k2p"]), [false, true]);
 
-    // Without a watch, the controller's resolution counts.
-    index.forget_clusters();
+    // Without a watch, the controller's resolution decides.
+    index.clear_clusters();
     assert!(!binds(&index, "llm-x7k2p"));
     let resolved = json!({"apiVersion": "ray.io/v1", "kind": "RayService", "name": "llm", "uid": "s", "chain": ["RayService/llm", "RayCluster/llm-x7k2p"]});
-    index.show(&actor(&json!({"resolvedTarget": resolved})).actor);
+    index.apply(&actor(&json!({"resolvedTarget": resolved})).actor);
     assert_eq!(bound(&["llm-x7k2p", "llm-early"]), [true, false]);
-    // The current service is not the one that owns the cluster.
-    show("llm-x7k2p", Some(owner("RayService", "former")));
+    // Another service owns the cluster.
+    apply("llm-x7k2p", Some(owner("RayService", "previous")));
     assert!(!binds(&index, "llm-x7k2p"));
 }
 
 /// SAFE-31
 #[test]
-fn clusters_are_wanted_while_a_service_is_bound() {
+fn clusters_are_needed_only_while_a_service_is_bound() {
     let index = Index::new(platform());
-    let wanted = index.wants_clusters();
-    assert!(!*wanted.borrow());
-    index.show(&actor(&json!({})).actor);
-    assert!(*wanted.borrow());
-    index.removed(&Key::new("a", "llm"));
-    assert!(!*wanted.borrow());
-    index.show(&actor(&json!({})).actor);
-    index.relisting();
-    index.relisted();
-    assert!(!*wanted.borrow(), "the list did not show it");
+    let needed = index.clusters_needed();
+    assert!(!*needed.borrow());
+    index.apply(&actor(&json!({})).actor);
+    assert!(*needed.borrow());
+    index.delete(&Key::new("a", "llm"));
+    assert!(!*needed.borrow());
+    index.apply(&actor(&json!({})).actor);
+    index.init();
+    index.init_done();
+    assert!(!*needed.borrow(), "the list did not return the actor");
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::{Contact, Index, Seen};
+use super::super::{Contact, Index, ProjectedActor};
 use super::follow;
 use crate::testing::{Fake, platform};
 
@@ -15,7 +15,7 @@ fn cluster(name: &str) -> Value {
     })
 }
 
-fn service() -> Seen {
+fn service() -> ProjectedActor {
     let target = json!({"apiVersion": "ray.io/v1", "kind": "RayService", "name": "llm"});
     let actor = crate::testing::actor(
         "a",
@@ -30,9 +30,9 @@ fn is_known(index: &Index, name: &str) -> bool {
     pods.contains(name)
 }
 
-async fn until(holds: impl AsyncFn() -> bool) {
+async fn until(condition: impl AsyncFn() -> bool) {
     let limit = tokio::time::Instant::now() + Duration::from_mins(2);
-    while !holds().await {
+    while !condition().await {
         assert!(tokio::time::Instant::now() < limit);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -45,36 +45,39 @@ async fn clusters_are_watched_only_while_a_service_is_bound() {
     *fake.listed.lock().await = vec![cluster("llm-listed")];
     let following = tokio::spawn(follow(fake.client(&Contact::default()), Arc::clone(&index)));
     tokio::time::sleep(Duration::from_mins(1)).await;
-    assert_eq!(fake.asked(), 0, "nobody binds a RayService");
+    assert_eq!(fake.requests(), 0, "no RayService is bound");
 
     let actor = service();
-    index.show(&actor.actor);
-    until(async || is_known(&index, "llm-listed") && fake.asked() == 2).await;
-    fake.tell("ADDED", &cluster("llm-added")).await;
+    index.apply(&actor.actor);
+    until(async || is_known(&index, "llm-listed") && fake.requests() == 2).await;
+    fake.send_event("ADDED", &cluster("llm-added")).await;
     until(async || is_known(&index, "llm-added")).await;
-    fake.tell("DELETED", &cluster("llm-listed")).await;
+    fake.send_event("DELETED", &cluster("llm-listed")).await;
     until(async || !is_known(&index, "llm-listed")).await;
 
-    index.removed(&actor.actor.key);
+    index.delete(&actor.actor.key);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let asked = fake.asked();
+    let requests = fake.requests();
     tokio::time::sleep(Duration::from_mins(5)).await;
-    assert_eq!(fake.asked(), asked, "the watch has ended");
-    index.show(&actor.actor);
-    assert!(!is_known(&index, "llm-added"), "what was known may be old");
+    assert_eq!(fake.requests(), requests, "the watch has ended");
+    index.apply(&actor.actor);
+    assert!(
+        !is_known(&index, "llm-added"),
+        "the previous clusters may be stale"
+    );
     until(async || is_known(&index, "llm-listed")).await;
     assert!(!following.is_finished());
 }
 
 /// SAFE-31
 #[tokio::test(start_paused = true)]
-async fn watch_that_is_refused_is_tried_again_at_increasing_intervals() {
+async fn refused_watch_is_retried_with_backoff() {
     let (fake, index) = (Fake::default(), Arc::new(Index::new(platform())));
     *fake.down.lock().await = Some(http::StatusCode::FORBIDDEN);
     tokio::spawn(follow(fake.client(&Contact::default()), Arc::clone(&index)));
-    index.show(&service().actor);
+    index.apply(&service().actor);
     tokio::time::sleep(Duration::from_mins(10)).await;
-    assert!((10..=30).contains(&fake.asked()), "{}", fake.asked());
+    assert!((10..=30).contains(&fake.requests()), "{}", fake.requests());
     *fake.listed.lock().await = vec![cluster("llm-listed")];
     *fake.down.lock().await = None;
     until(async || is_known(&index, "llm-listed")).await;

@@ -34,9 +34,9 @@ impl World {
         }
     }
 
-    async fn until(&self, holds: impl Fn(&Self) -> bool) {
+    async fn until(&self, condition: impl Fn(&Self) -> bool) {
         let limit = tokio::time::Instant::now() + Duration::from_mins(2);
-        while !holds(self) {
+        while !condition(self) {
             assert!(!self.following.is_finished() && tokio::time::Instant::now() < limit);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -44,15 +44,18 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_index_follows_lists_and_events() {
+async fn index_follows_lists_and_events() {
     let world = World::start(Fake::default()).await;
     world
-        .until(|it| it.index.is_synced() && it.fake.asked() == 2)
+        .until(|it| it.index.is_synced() && it.fake.requests() == 2)
         .await;
     assert_eq!(world.index.len(), 1);
-    world.fake.tell("ADDED", &actor("new", "6")).await;
+    world.fake.send_event("ADDED", &actor("new", "6")).await;
     world.until(|it| it.index.len() == 2).await;
-    world.fake.tell("DELETED", &actor("listed", "7")).await;
+    world
+        .fake
+        .send_event("DELETED", &actor("listed", "7"))
+        .await;
     world.until(|it| it.index.len() == 1).await;
 }
 
@@ -60,36 +63,36 @@ async fn the_index_follows_lists_and_events() {
 #[tokio::test(start_paused = true)]
 async fn contact_is_kept_while_nothing_changes() {
     let world = World::start(Fake::default()).await;
-    assert!(world.contact.is_lost() && world.contact.age().is_none());
+    assert!(world.contact.is_stale() && world.contact.age().is_none());
     world
-        .until(|it| it.index.is_synced() && it.fake.asked() == 2)
+        .until(|it| it.index.is_synced() && it.fake.requests() == 2)
         .await;
-    assert!(!world.contact.is_lost());
+    assert!(!world.contact.is_stale());
 
     // Each watch ends by itself, and starting the next one counts as a response.
     for _ in 0..5 {
         tokio::time::sleep(Duration::from_secs(20)).await;
-        let asked = world.fake.asked();
+        let requests = world.fake.requests();
         world.fake.cut().await;
-        world.until(|it| it.fake.asked() > asked).await;
+        world.until(|it| it.fake.requests() > requests).await;
         assert!(world.contact.age().unwrap() < Duration::from_secs(2));
     }
 
     *world.fake.down.lock().await = Some(StatusCode::SERVICE_UNAVAILABLE);
     world.fake.cut().await;
     tokio::time::sleep(Duration::from_secs(29)).await;
-    assert!(!world.contact.is_lost());
+    assert!(!world.contact.is_stale());
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(world.contact.is_lost());
-    // The index keeps what it knows.
+    assert!(world.contact.is_stale());
+    // The index keeps its actors.
     assert_eq!(world.index.len(), 1);
 
     *world.fake.down.lock().await = None;
-    world.until(|it| !it.contact.is_lost()).await;
+    world.until(|it| !it.contact.is_stale()).await;
     assert_eq!(world.contact.failure(), None);
 }
 
-/// AVL-2: the CRD is not there yet.
+/// AVL-2: the CRD does not exist yet.
 #[tokio::test(start_paused = true)]
 async fn failure_of_the_first_list_is_reported() {
     let fake = Fake::default();
@@ -97,7 +100,7 @@ async fn failure_of_the_first_list_is_reported() {
     let world = World::start(fake).await;
     world.until(|it| it.contact.failure().is_some()).await;
     let failure = world.contact.failure().unwrap();
-    assert!(failure.contains("away"), "{failure}");
+    assert!(failure.contains("unavailable"), "{failure}");
     assert!(!world.index.is_synced());
     *world.fake.down.lock().await = None;
     world.until(|it| it.index.is_synced()).await;
@@ -110,6 +113,9 @@ async fn failed_list_is_retried_with_backoff() {
     let world = World::start(fake).await;
     tokio::time::sleep(Duration::from_mins(1)).await;
     // After 0, 0.25, 0.75, 1.75, 3.75, 7.75, 15.75, and then every 10 s.
-    let asked = world.fake.asked();
-    assert!((10..=12).contains(&asked), "{asked} lists in a minute");
+    let requests = world.fake.requests();
+    assert!(
+        (10..=12).contains(&requests),
+        "{requests} lists in a minute"
+    );
 }

@@ -7,8 +7,8 @@ use tower::BoxError;
 
 use super::find;
 
-/// A server whose group prefers v1beta1 to v1alpha1, that serves `Thing` in `served`, and answers a read of its CRD with
-/// `crd`.
+/// A server whose group prefers v1beta1 to v1alpha1, that serves `Thing` in `served`, and responds to a read of its CRD
+/// with `crd`.
 fn server(served: &'static [&'static str], crd: (u16, Value)) -> Client {
     let service = tower::service_fn(move |request: Request<Body>| {
         let (status, body) = match request.uri().path() {
@@ -54,8 +54,8 @@ fn crd(versions: &[(&str, bool, bool)]) -> (u16, Value) {
 
 /// RES-1
 #[tokio::test]
-async fn kind_is_taken_in_the_version_that_its_crd_stores() {
-    let refused = |code: u16| {
+async fn kind_is_discovered_in_the_version_that_its_crd_stores() {
+    let failure = |code: u16| {
         (
             code,
             json!({"kind": "Status", "status": "Failure", "code": code}),
@@ -63,21 +63,21 @@ async fn kind_is_taken_in_the_version_that_its_crd_stores() {
     };
     let both = &["v1alpha1", "v1beta1"][..];
     let stores = |alpha: bool| crd(&[("v1alpha1", true, alpha), ("v1beta1", true, !alpha)]);
-    for (served, crd, wanted) in [
+    for (served, crd, expected) in [
         (both, stores(true), Ok("v1alpha1")),
         (both, stores(false), Ok("v1beta1")),
-        // The stored version is not served, or there is no CRD that we may read.
+        // The stored version is not served, or no CRD is readable.
         (
             both,
             crd(&[("v1alpha1", false, true), ("v1beta1", true, false)]),
             Ok("v1beta1"),
         ),
-        (both, refused(404), Ok("v1beta1")),
-        (both, refused(403), Ok("v1beta1")),
-        (&both[..1], refused(404), Ok("v1alpha1")),
+        (both, failure(404), Ok("v1beta1")),
+        (both, failure(403), Ok("v1beta1")),
+        (&both[..1], failure(404), Ok("v1alpha1")),
         // Discovery lags behind the CRD.
         (&both[..1], stores(false), Err(404)),
-        (both, refused(500), Err(500)),
+        (both, failure(500), Err(500)),
     ] {
         let client = server(served, crd.clone());
         let kind = GroupKind {
@@ -91,7 +91,7 @@ async fn kind_is_taken_in_the_version_that_its_crd_stores() {
         };
         assert_eq!(
             found.as_deref().map_err(|code| *code),
-            wanted,
+            expected,
             "{served:?} {crd:?}"
         );
     }

@@ -26,21 +26,24 @@ fn actors(number: usize) -> Vec<(Key, Projected<ActorRecord>)> {
             "spec": {"transport": "mq"},
             "status": {"queue": {"transport": "mq", "name": format!("asya-{name}")}},
         });
-        let seen = serde_json::from_str(&object.to_string()).unwrap();
-        (Key::new("ns", &name), seen)
+        let projected = serde_json::from_str(&object.to_string()).unwrap();
+        (Key::new("ns", &name), projected)
     };
     (0..number).map(actor).collect()
 }
 
-/// Adds all actors, in worlds of `size`, then asks for each one which actor precedes it, as every message count does.
+/// Adds all actors, in worlds of `size`, then looks up which actor precedes each, as every message count does.
 fn cost(actors: &[(Key, Projected<ActorRecord>)], size: usize) -> Duration {
     let transports = transports();
-    let began = Instant::now();
+    let started = Instant::now();
     let worlds = actors.chunks(size).map(|actors| {
         let claims = Claims::default();
-        for (key, seen) in actors {
-            let concerned = claims.refresh(&transports, key, Some(&seen.record));
-            assert!(concerned.is_empty(), "sharing dead letters concerns nobody");
+        for (key, projected) in actors {
+            let affected = claims.refresh(&transports, key, Some(&projected.record));
+            assert!(
+                affected.is_empty(),
+                "sharing a dead letter queue affects no actor"
+            );
         }
         claims
     });
@@ -49,15 +52,15 @@ fn cost(actors: &[(Key, Projected<ActorRecord>)], size: usize) -> Duration {
         assert!(
             actors
                 .iter()
-                .all(|(key, _)| claims.owner_before(key).is_none())
+                .all(|(key, _)| claims.preceding_owner(key).is_none())
         );
     }
-    began.elapsed()
+    started.elapsed()
 }
 
 /// OPS-23. `make bench` prints its figures.
 #[test]
-#[ignore = "measures time, and so has to be alone in its process"]
+#[ignore = "measures time, and so must run alone in its process"]
 fn claims_of_crowds_cost_no_more_per_actor_than_those_of_a_few() {
     let actors = actors(ACTORS);
     let best = |size| (0..3).map(|_| cost(&actors, size)).min().unwrap();

@@ -12,8 +12,8 @@ fn after(seconds: u64) -> Instant {
     *ZERO + Duration::from_secs(seconds)
 }
 
-fn lease<'a>(holder: &'a str, version: &'a str, seconds: u64) -> View<'a> {
-    View {
+fn lease<'a>(holder: &'a str, version: &'a str, seconds: u64) -> LeaseView<'a> {
+    LeaseView {
         holder,
         version,
         duration: Duration::from_secs(seconds),
@@ -21,47 +21,50 @@ fn lease<'a>(holder: &'a str, version: &'a str, seconds: u64) -> View<'a> {
 }
 
 /// The decisions of `ME`, observation by observation.
-fn decisions(looks: &[(u64, Option<View<'_>>)]) -> Vec<Decision> {
+fn decisions(observations: &[(u64, Option<LeaseView<'_>>)]) -> Vec<Decision> {
     let mut observed = None;
-    let look = |(at, lease): &(u64, _)| decide(*lease, ME, &mut observed, after(*at));
-    looks.iter().map(look).collect()
+    let decide = |(at, lease): &(u64, _)| decide(*lease, ME, &mut observed, after(*at));
+    observations.iter().map(decide).collect()
 }
 
 fn standby_until(seconds: u64) -> Decision {
     Decision::Standby {
-        look_again: after(seconds),
+        recheck_at: after(seconds),
     }
 }
 
 #[test]
-fn a_missing_lease_is_created() {
+fn missing_lease_is_created() {
     assert_eq!(decisions(&[(0, None)]), [Decision::Create]);
 }
 
 #[test]
-fn lease_without_a_holder_is_taken_at_once() {
+fn lease_without_a_holder_is_acquired_at_once() {
     assert_eq!(
         decisions(&[(0, Some(lease("", "1", 10)))]),
-        [Decision::Take]
+        [Decision::Acquire]
     );
 }
 
 #[test]
-fn released_lease_is_taken_at_once() {
-    let looks = [
+fn released_lease_is_acquired_at_once() {
+    let observations = [
         (0, Some(lease("other", "1", 10))),
         (1, Some(lease("", "2", 10))),
     ];
-    assert_eq!(decisions(&looks), [standby_until(1), Decision::Take]);
+    assert_eq!(
+        decisions(&observations),
+        [standby_until(1), Decision::Acquire]
+    );
 }
 
 #[test]
-fn our_lease_is_renewed_whatever_its_age() {
-    let looks = [
+fn own_lease_is_renewed_at_any_age() {
+    let observations = [
         (0, Some(lease(ME, "1", 10))),
         (100, Some(lease(ME, "1", 10))),
     ];
-    assert_eq!(decisions(&looks), [Decision::Renew, Decision::Renew]);
+    assert_eq!(decisions(&observations), [Decision::Renew, Decision::Renew]);
 }
 
 #[test]
@@ -77,81 +80,99 @@ fn previous_process_of_the_same_pod_is_another_holder() {
 }
 
 #[test]
-fn lease_unchanged_for_its_duration_is_taken() {
-    let seen = Some(lease("other", "1", 10));
-    let looks = [(0, seen), (1, seen), (9, seen), (10, seen)];
-    let wanted = [
+fn lease_unchanged_for_its_duration_is_acquired() {
+    let lease_of_other = Some(lease("other", "1", 10));
+    let observations = [
+        (0, lease_of_other),
+        (1, lease_of_other),
+        (9, lease_of_other),
+        (10, lease_of_other),
+    ];
+    let expected = [
         standby_until(1),
         standby_until(2),
         standby_until(10),
-        Decision::Take,
+        Decision::Acquire,
     ];
-    assert_eq!(decisions(&looks), wanted);
+    assert_eq!(decisions(&observations), expected);
 }
 
 #[test]
 fn next_read_is_no_later_than_the_lease_expiry() {
     let mut observed = None;
-    let seen = Some(lease("other", "1", 10));
-    decide(seen, ME, &mut observed, after(0));
+    let lease_of_other = Some(lease("other", "1", 10));
+    decide(lease_of_other, ME, &mut observed, after(0));
     let late = after(9) + Duration::from_millis(900);
-    assert_eq!(decide(seen, ME, &mut observed, late), standby_until(10));
+    assert_eq!(
+        decide(lease_of_other, ME, &mut observed, late),
+        standby_until(10)
+    );
 }
 
 #[test]
 fn each_renewal_starts_the_wait_again() {
-    let looks = [
+    let observations = [
         (0, Some(lease("other", "1", 10))),
         (9, Some(lease("other", "2", 10))),
         (18, Some(lease("third", "3", 10))),
         (27, Some(lease("third", "3", 10))),
         (28, Some(lease("third", "3", 10))),
     ];
-    let wanted = [
+    let expected = [
         standby_until(1),
         standby_until(10),
         standby_until(19),
         standby_until(28),
-        Decision::Take,
+        Decision::Acquire,
     ];
-    assert_eq!(decisions(&looks), wanted);
+    assert_eq!(decisions(&observations), expected);
 }
 
 #[test]
-fn the_holders_own_duration_counts() {
+fn duration_of_the_holder_applies() {
     let (long, short) = (Some(lease("other", "1", 30)), Some(lease("other", "2", 3)));
     assert_eq!(decisions(&[(0, long), (29, long)])[1], standby_until(30));
-    assert_eq!(decisions(&[(0, short), (3, short)])[1], Decision::Take);
+    assert_eq!(decisions(&[(0, short), (3, short)])[1], Decision::Acquire);
 }
 
 #[test]
 fn deleted_lease_is_not_recreated_before_it_would_have_expired() {
-    let looks = [(0, Some(lease("other", "1", 10))), (1, None), (10, None)];
+    let observations = [(0, Some(lease("other", "1", 10))), (1, None), (10, None)];
     assert_eq!(
-        decisions(&looks),
+        decisions(&observations),
         [standby_until(1), standby_until(2), Decision::Create]
     );
 }
 
 #[test]
-fn the_holder_creates_a_deleted_lease_again_at_once() {
-    let looks = [
+fn holder_recreates_a_deleted_lease_at_once() {
+    let observations = [
         (0, Some(lease("other", "1", 10))),
         (1, Some(lease(ME, "2", 10))),
         (2, None),
     ];
-    assert_eq!(decisions(&looks)[1..], [Decision::Renew, Decision::Create]);
+    assert_eq!(
+        decisions(&observations)[1..],
+        [Decision::Renew, Decision::Create]
+    );
 }
 
 #[test]
 fn lease_without_holder_or_duration_is_handled() {
     let mut record = Lease::default();
     assert_eq!(
-        (View::of(&record).holder, View::of(&record).duration),
-        ("", DURATION)
+        (
+            LeaseView::of(&record).holder,
+            LeaseView::of(&record).duration
+        ),
+        ("", LEASE_DURATION)
     );
-    for (seconds, duration) in [(-5, DURATION), (0, DURATION), (15, Duration::from_secs(15))] {
+    for (seconds, duration) in [
+        (-5, LEASE_DURATION),
+        (0, LEASE_DURATION),
+        (15, Duration::from_secs(15)),
+    ] {
         record.spec.get_or_insert_default().lease_duration_seconds = Some(seconds);
-        assert_eq!(View::of(&record).duration, duration);
+        assert_eq!(LeaseView::of(&record).duration, duration);
     }
 }

@@ -17,7 +17,7 @@ pub(super) enum Link {
     /// Requests are lost.
     Silent,
     /// Writes take effect, but their responses are lost.
-    LosesAnswers,
+    LosesResponses,
     /// The server responds with this status code and does nothing.
     Fails(u16),
 }
@@ -35,7 +35,7 @@ struct State {
 }
 
 impl Server {
-    /// A client with a link of its own, which the test can break.
+    /// A client with its own link, which the test can break.
     pub(super) fn client(&self) -> (Client, Arc<Mutex<Link>>) {
         let link = Arc::new(Mutex::new(Link::Works));
         let (server, own) = (self.clone(), Arc::clone(&link));
@@ -80,28 +80,28 @@ impl Server {
         }
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await.unwrap();
-        let answer = self.state().answer(&parts.method, &body);
-        if link == Link::LosesAnswers && parts.method != Method::GET {
+        let response = self.state().respond(&parts.method, &body);
+        if link == Link::LosesResponses && parts.method != Method::GET {
             std::future::pending::<()>().await;
         }
         sleep(Duration::from_millis(5)).await;
-        answer
+        response
     }
 }
 
 impl State {
-    fn answer(&mut self, method: &Method, body: &[u8]) -> Response<Body> {
+    fn respond(&mut self, method: &Method, body: &[u8]) -> Response<Body> {
         if *method != Method::GET {
-            let wanted: Lease = serde_json::from_slice(body).unwrap();
+            let desired: Lease = serde_json::from_slice(body).unwrap();
             let version = |lease: &Lease| lease.metadata.resource_version.clone();
             match &self.lease {
                 Some(_) if *method == Method::POST => return failure(409),
                 None if *method == Method::PUT => return failure(404),
-                Some(lease) if version(lease) != version(&wanted) => return failure(409),
+                Some(lease) if version(lease) != version(&desired) => return failure(409),
                 _ => {}
             }
             self.writes += 1;
-            self.store(Some(wanted));
+            self.store(Some(desired));
         }
         match &self.lease {
             Some(lease) => Response::new(Body::from(serde_json::to_vec(lease).unwrap())),

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use hyper::body::{Bytes, Frame};
-use k8s_openapi::api::core::v1::Event as Told;
+use k8s_openapi::api::core::v1::Event as CoreEvent;
 use kube::Client;
 use kube::client::Body;
 use tokio::time::{Sleep, sleep, timeout};
@@ -21,13 +21,13 @@ const COMPACTED: Duration = Duration::from_mins(5);
 const GONE: &str = r#"{"type": "ERROR", "object": {"status": "Failure", "code": 410, "reason": "Expired", "message": "old"}}"#;
 
 /// Body of a response.
-enum Answer {
+enum ResponseBody {
     Text(Bytes),
-    /// Of a watch that shows nothing until it ends.
+    /// Of a watch that delivers nothing until it ends.
     Quiet(Pin<Box<Sleep>>),
 }
 
-impl hyper::body::Body for Answer {
+impl hyper::body::Body for ResponseBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -45,7 +45,7 @@ impl hyper::body::Body for Answer {
 
 /// An API server in a quiet cluster: its version grows by one per second, and no Event matches the selector.
 struct Server {
-    began: Instant,
+    started: Instant,
     /// Lists that were requested: their limit, and whether they had a selector.
     lists: Mutex<Vec<(String, bool)>>,
 }
@@ -53,45 +53,45 @@ struct Server {
 impl Server {
     fn client(self: &Arc<Self>) -> Client {
         let server = Arc::clone(self);
-        let answer = tower::service_fn(move |request: Request<Body>| {
+        let service = tower::service_fn(move |request: Request<Body>| {
             let server = Arc::clone(&server);
             async move {
                 let query = request.uri().query().unwrap_or_default().to_owned();
-                let body = match server.answer(&query) {
-                    Some(text) => Answer::Text(text.into()),
-                    None => Answer::Quiet(Box::pin(sleep(WATCH))),
+                let body = match server.respond(&query) {
+                    Some(text) => ResponseBody::Text(text.into()),
+                    None => ResponseBody::Quiet(Box::pin(sleep(WATCH))),
                 };
                 Ok::<_, BoxError>(Response::new(body))
             }
         });
-        Client::new(answer, "default")
+        Client::new(service, "default")
     }
 
-    /// The response to a request; `None` for a watch that shows nothing.
-    fn answer(&self, query: &str) -> Option<String> {
-        let said = |name: &str| {
+    /// Responds to a request; `None` for a watch that delivers nothing.
+    fn respond(&self, query: &str) -> Option<String> {
+        let parameter = |name: &str| {
             let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
             let mut values = pairs.filter(|(key, _)| *key == name);
             values.next().map(|(_, value)| value.to_owned())
         };
-        let now = self.began.elapsed().as_secs();
-        if said("watch").is_none() {
-            let limit = said("limit").unwrap_or_default();
-            let selected = said("fieldSelector").is_some();
+        let now = self.started.elapsed().as_secs();
+        if parameter("watch").is_none() {
+            let limit = parameter("limit").unwrap_or_default();
+            let selected = parameter("fieldSelector").is_some();
             self.lists.lock().unwrap().push((limit, selected));
             let version = now + 1;
             return Some(format!(
                 r#"{{"metadata": {{"resourceVersion": "{version}"}}, "items": []}}"#
             ));
         }
-        let version: u64 = said("resourceVersion").unwrap().parse().unwrap();
+        let version: u64 = parameter("resourceVersion").unwrap().parse().unwrap();
         let compacted = now.saturating_sub(version) > COMPACTED.as_secs();
         compacted.then(|| format!("{GONE}\n"))
     }
 }
 
-fn asked(client: Client) -> Asked<Told> {
-    Asked {
+fn event_watcher(client: Client) -> EventWatcher<CoreEvent> {
+    EventWatcher {
         api: Api::all(client),
         fields: Some("type=Warning".to_owned()),
         page: 100,
@@ -103,24 +103,24 @@ fn asked(client: Client) -> Asked<Told> {
 #[tokio::test(start_paused = true)]
 async fn events_of_a_quiet_cluster_are_listed_once() {
     let server = Arc::new(Server {
-        began: Instant::now(),
+        started: Instant::now(),
         lists: Mutex::default(),
     });
-    let mut events = std::pin::pin!(events(asked(server.client())));
-    let mut told = Vec::new();
+    let mut events = std::pin::pin!(events(event_watcher(server.client())));
+    let mut received = Vec::new();
     let _ = timeout(Duration::from_hours(1), async {
         while let Some(event) = events.next().await {
-            told.push(event.map(|event| name_of(&event)));
+            received.push(event.map(|event| name_of(&event)));
         }
     })
     .await;
     assert!(
-        matches!(&told[..], [Ok("init"), Ok("done")]),
-        "in an hour: {told:?}"
+        matches!(&received[..], [Ok("init"), Ok("done")]),
+        "in an hour: {received:?}"
     );
     let lists = server.lists.lock().unwrap();
-    let whole = lists.iter().filter(|(limit, _)| limit != "1");
-    assert_eq!(whole.count(), 1, "{lists:?}");
+    let full = lists.iter().filter(|(limit, _)| limit != "1");
+    assert_eq!(full.count(), 1, "{lists:?}");
     assert!(
         lists.len() <= 20,
         "one small list in three minutes: {lists:?}"
@@ -131,13 +131,13 @@ async fn events_of_a_quiet_cluster_are_listed_once() {
     );
 }
 
-fn name_of(event: &Event<Told>) -> &'static str {
+fn name_of(event: &Event<CoreEvent>) -> &'static str {
     match event {
         Event::Init => "init",
         Event::InitApply(_) => "listed",
         Event::InitDone => "done",
-        Event::Apply(_) => "there",
-        Event::Delete(_) => "gone",
+        Event::Apply(_) => "applied",
+        Event::Delete(_) => "deleted",
     }
 }
 
@@ -145,22 +145,22 @@ fn name_of(event: &Event<Told>) -> &'static str {
 #[tokio::test(start_paused = true)]
 async fn compacted_version_causes_a_relist() {
     let version = Version::now("5".to_owned());
-    let (told, next) = taken::<Told>(serde_json::from_str(GONE).unwrap(), version);
-    assert!(matches!(told, Some(Err(Error::WatchError(_)))));
+    let (event, next) = convert::<CoreEvent>(serde_json::from_str(GONE).unwrap(), version);
+    assert!(matches!(event, Some(Err(Error::WatchError(_)))));
     assert!(next.is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn newer_of_the_seen_and_the_read_version_is_used() {
-    let began = Instant::now();
-    for (seen, young, wanted) in [
+async fn newer_of_the_observed_and_the_read_version_is_used() {
+    let read_at = Instant::now();
+    for (observed, read, expected) in [
         ("5", Some("9"), "9"),
         ("10", Some("9"), "10"),
         ("5", None, "5"),
         ("5", Some("none"), "5"),
     ] {
-        let version = Version::now(seen.to_owned());
-        let found = younger(version, young.map(str::to_owned), began);
-        assert_eq!(found.text, wanted, "{seen} {young:?}");
+        let version = Version::now(observed.to_owned());
+        let version = younger(version, read.map(str::to_owned), read_at);
+        assert_eq!(version.text, expected, "{observed} {read:?}");
     }
 }

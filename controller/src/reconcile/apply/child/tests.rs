@@ -19,40 +19,41 @@ use crate::record::ChildRecord;
 
 type Accounts = Objects<ChildRecord<ServiceAccount>>;
 
-/// Methods of the requests received, with the `resourceVersion` that each one carried.
-type Asked = Arc<Mutex<Vec<(Method, Value)>>>;
+/// The method of each request, and the `resourceVersion` that it carried.
+type Requests = Arc<Mutex<Vec<(Method, Value)>>>;
 
-/// A server that rejects the creation of an object with `code`, and returns `found` as the object of that name.
-fn server(code: u16, found: &Value) -> (Accounts, Asked) {
-    let asked = Asked::default();
-    let (told, found) = (Arc::clone(&asked), found.clone());
+/// An API server that rejects the creation of an object with `code`, and returns `existing` as the object of that name.
+fn server(code: u16, existing: &Value) -> (Accounts, Requests) {
+    let requests = Requests::default();
+    let (recorded, existing) = (Arc::clone(&requests), existing.clone());
     let mut refusal = json!({"status": "Failure", "code": code, "message": "no"});
     if code == 409 {
         refusal["reason"] = json!("Conflict");
     }
     let service = tower::service_fn(move |request: Request<Body>| {
-        let (told, found, refusal) = (Arc::clone(&told), found.clone(), refusal.clone());
+        let (recorded, existing, refusal) =
+            (Arc::clone(&recorded), existing.clone(), refusal.clone());
         async move {
             let method = request.method().clone();
             let body = request.into_body().collect_bytes().await?;
             let sent: Value = serde_json::from_slice(&body).unwrap_or_default();
             let version = sent["metadata"]["resourceVersion"].clone();
             let is_creation = version == "1";
-            told.lock().unwrap().push((method, version));
-            let (code, answer) = match (is_creation, found.is_null()) {
+            recorded.lock().unwrap().push((method, version));
+            let (code, object) = match (is_creation, existing.is_null()) {
                 (true, _) => (code, refusal),
                 (false, true) => (
                     404,
                     json!({"status": "Failure", "code": 404, "message": "none", "reason": "NotFound"}),
                 ),
-                (false, false) => (200, found),
+                (false, false) => (200, existing),
             };
             let response = Response::builder().status(code);
-            Ok::<_, BoxError>(response.body(Body::from(answer.to_string().into_bytes()))?)
+            Ok::<_, BoxError>(response.body(Body::from(object.to_string().into_bytes()))?)
         }
     });
     let client = Client::new(service, "default");
-    (Objects::new(&Applier::new(client, None)), asked)
+    (Objects::new(&Applier::new(client, None)), requests)
 }
 
 fn account(controller: &str) -> Value {
@@ -62,25 +63,25 @@ fn account(controller: &str) -> Value {
     }})
 }
 
-/// Applies a child that no watch shows. Returns the result and the number of requests.
-async fn attempt(code: u16, found: &Value) -> (Result<Result<bool, Fault>, Error>, usize) {
-    let (accounts, asked) = server(code, found);
+/// Applies a child that is not in the cache. Returns the result and the number of requests.
+async fn attempt(code: u16, existing: &Value) -> (Result<Result<bool, Fault>, Error>, usize) {
+    let (accounts, requests) = server(code, existing);
     let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
-    let wanted = HashedManifest {
+    let desired = HashedManifest {
         object: account("actor-uid"),
         hash: "h".to_owned(),
     };
     let key = Key::new("ns", "asya-a");
     let step = (&ChildStep::Apply { take_over: None }, &Child::Absent);
-    let child = PlannedChild::new(&observed.ownership, key, step, Some(&wanted));
+    let child = PlannedChild::new(&observed.ownership, key, step, Some(&desired));
     let applied = apply_child(&accounts, &child).await;
-    let asked = asked.lock().unwrap().clone();
-    assert_eq!(asked[0], (Method::PATCH, json!("1")), "{asked:?}");
+    let requests = requests.lock().unwrap().clone();
+    assert_eq!(requests[0], (Method::PATCH, json!("1")), "{requests:?}");
     let applied = match applied {
         Ok(applied) => Ok(Ok(applied.is_some())),
         Err(refused) => refused.fault().map(Err),
     };
-    (applied, asked.len())
+    (applied, requests.len())
 }
 
 /// SA-3
@@ -93,9 +94,9 @@ async fn rejected_creation_reports_a_foreign_object_and_applies_ours() {
             Reason::NotOwned,
             "{code}"
         );
-        let (applied, asked) = attempt(code, &account("actor-uid")).await;
+        let (applied, requests) = attempt(code, &account("actor-uid")).await;
         assert!(applied.unwrap().unwrap(), "{code}: ours is applied");
-        assert_eq!(asked, 3, "{code}: created, looked at, applied");
+        assert_eq!(requests, 3, "{code}: create, get, apply");
     }
 }
 
@@ -103,12 +104,15 @@ async fn rejected_creation_reports_a_foreign_object_and_applies_ours() {
 #[tokio::test]
 async fn rejected_creation_is_reported_if_the_name_is_free() {
     let (applied, _) = attempt(409, &Value::Null).await;
-    assert!(matches!(applied, Err(Error::Stale(_))), "it came and went");
+    assert!(
+        matches!(applied, Err(Error::Stale(_))),
+        "it no longer exists"
+    );
     let (applied, _) = attempt(403, &Value::Null).await;
     assert_eq!(applied.unwrap().unwrap_err().reason, Reason::ReconcileError);
     for code in [429, 500, 503] {
-        let (applied, asked) = attempt(code, &account("other")).await;
+        let (applied, requests) = attempt(code, &account("other")).await;
         assert!(matches!(applied, Err(Error::Api(_))), "{code}");
-        assert_eq!(asked, 1, "{code}: it says nothing of the object");
+        assert_eq!(requests, 1, "{code}: unrelated to the object");
     }
 }

@@ -2,83 +2,85 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::*;
 use crate::fault::{Reason, Requeue};
-use crate::reconcile::model::binding::BindingSeen;
+use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::rollout::RolloutSeen;
-use crate::reconcile::plan::roll::facts::Act;
-use crate::reconcile::tests::fixtures::{actor, context_with, observed, proved_status};
+use crate::reconcile::model::rollout::ObservedRollout;
+use crate::reconcile::plan::roll::facts::RolloutAction;
+use crate::reconcile::tests::fixtures::{actor, context_with, observed, verified_status};
 
 /// An actor that binds Deployment `web`, with `injection` in its status and a pod for the next dry run.
 fn bound(injection: Option<Value>) -> Observed {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let spec = json!({"transport": "mq", "workloadRef": target});
-    let mut status = proved_status();
+    let mut status = verified_status();
     if let Some(injection) = injection {
         status["injection"] = injection;
     }
-    let mut seen = observed(&actor(&json!({}), &spec, &status));
-    let rollout = RolloutSeen {
-        probe: Some(json!({"metadata": {}, "spec": {"containers": []}})),
-        ..RolloutSeen::default()
+    let mut observed = observed(&actor(&json!({}), &spec, &status));
+    let rollout = ObservedRollout {
+        probe_pod: Some(json!({"metadata": {}, "spec": {"containers": []}})),
+        ..ObservedRollout::default()
     };
-    seen.binding = Some(BindingSeen {
+    observed.binding = Some(ObservedBinding {
         rollout: Some(rollout),
-        ..BindingSeen::default()
+        ..ObservedBinding::default()
     });
-    seen
+    observed
 }
 
 fn hash() -> String {
-    let seen = bound(None);
-    seen.bound().unwrap().injected_hash.clone().unwrap()
+    let observed = bound(None);
+    observed.bound().unwrap().injected_hash.clone().unwrap()
 }
 
-type Answers = fn(&str) -> Option<(u16, Value)>;
+type Responses = fn(&str) -> Option<(u16, Value)>;
 
-fn answer(asked: &str, status: u16, answer: Value) -> Option<(u16, Value)> {
-    (asked == "POST /api/v1/namespaces/ns/pods").then_some((status, answer))
+fn respond(request: &str, status: u16, body: Value) -> Option<(u16, Value)> {
+    (request == "POST /api/v1/namespaces/ns/pods").then_some((status, body))
 }
 
-const NOBODY: Answers = |_| None;
-const BARE: Answers = |asked| {
-    answer(
-        asked,
+const NO_RESPONSE: Responses = |_| None;
+const UNINJECTED: Responses = |request| {
+    respond(
+        request,
         201,
         json!({"metadata": {}, "spec": {"containers": []}}),
     )
 };
-const INJECTED: Answers = |asked| {
+const INJECTED: Responses = |request| {
     let annotations = json!({"asya.sh/injected-by": "actor-uid", "asya.sh/injected-hash": hash()});
     let containers = json!([{"name": "asya-runtime"}, {"name": "asya-sidecar"}]);
     let pod = json!({"metadata": {"annotations": annotations}, "spec": {"containers": containers}});
-    answer(asked, 201, pod)
+    respond(request, 201, pod)
 };
-const REFUSED: Answers = |asked| {
+const REJECTED: Responses = |request| {
     let text = "the image comes from no registry of ours";
-    let refused = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": text});
-    answer(asked, 403, refused)
+    let rejection = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": text});
+    respond(request, 403, rejection)
 };
 
 /// ROLL-2: other replicas of the webhook may not have read the status yet.
 #[tokio::test]
-async fn rollout_waits_until_all_webhook_replicas_can_see_the_open_gate() {
+async fn rollout_waits_until_all_webhook_replicas_have_read_the_probe_result() {
     let hash = hash();
-    let part = hash.split('.').next();
-    let act = Rolling::Act(Act::Annotate("v".to_owned()));
-    for (age, begins) in [(0, false), (10, true)] {
+    let actor_hash = hash.split('.').next();
+    let annotate = RolloutDecision::Act(RolloutAction::Annotate("v".to_owned()));
+    for (age, starts) in [(0, false), (10, true)] {
         let since = Timestamp::now() - Duration::from_secs(age);
-        let injection = json!({"proved": part, "since": since});
-        let (context, seen) = (context_with(INJECTED), bound(Some(injection)));
-        let inputs = ProbeInputs::new(&seen);
-        let planned = (&inputs, Probing::Rest, Some(act.clone()));
-        let mut ensured = Ensured::default();
-        let probed = probe(&context, seen.key(), planned, &mut ensured).await;
+        let injection = json!({"proved": actor_hash, "since": since});
+        let (context, observed) = (context_with(INJECTED), bound(Some(injection)));
+        let inputs = ProbeInputs::new(&observed);
+        let planned = (&inputs, ProbeStep::Skip, Some(annotate.clone()));
+        let mut live_outcome = LiveOutcome::default();
+        let probed = probe(&context, observed.key(), planned, &mut live_outcome).await;
         match probed.unwrap().unwrap() {
-            Ok(next) => assert!(begins && next == act, "{age}"),
-            Err(Rolled::Waits(Reason::RolloutInProgress, _, Requeue::After(wait))) => {
-                assert!(!begins && wait <= Duration::from_secs(2), "{age}: {wait:?}");
+            Ok(next) => assert!(starts && next == annotate, "{age}"),
+            Err(RolloutOutcome::Waiting(Reason::RolloutInProgress, _, Requeue::After(wait))) => {
+                assert!(!starts && wait <= Duration::from_secs(2), "{age}: {wait:?}");
             }
             Err(other) => panic!("{other:?}"),
         }
@@ -88,45 +90,51 @@ async fn rollout_waits_until_all_webhook_replicas_can_see_the_open_gate() {
 /// SAFE-1, ROLL-2
 #[tokio::test]
 async fn pods_are_replaced_only_after_a_dry_run_shows_that_new_pods_get_the_sidecar() {
-    let part = hash();
-    let part = part.split('.').next();
-    let refused = json!({"refused": part, "message": "exceeded quota"});
-    for (status, answers, wanted) in [
+    let hash = hash();
+    let actor_hash = hash.split('.').next();
+    let rejected = json!({"refused": actor_hash, "message": "exceeded quota"});
+    for (injection, responses, expected) in [
         (None, INJECTED, None),
-        (None, BARE, Some(Some(Reason::ProbeFailed))),
-        (None, REFUSED, Some(None)),
+        (None, UNINJECTED, Some(Some(Reason::ProbeFailed))),
+        (None, REJECTED, Some(None)),
         // No dry run is needed.
-        (Some(refused), NOBODY, Some(None)),
-        (Some(json!({})), NOBODY, Some(Some(Reason::ProbeFailed))),
+        (Some(rejected), NO_RESPONSE, Some(None)),
+        (
+            Some(json!({})),
+            NO_RESPONSE,
+            Some(Some(Reason::ProbeFailed)),
+        ),
     ] {
-        let (context, seen) = (context_with(answers), bound(status));
+        let (context, observed) = (context_with(responses), bound(injection));
         let other = Key::new("elsewhere", "other");
-        context.rollout_slots.hold(seen.key(), Timestamp::MAX);
-        let step = Rolling::Act(Act::Annotate("v".to_owned()));
-        let inputs = ProbeInputs::new(&seen);
-        let planned = (&inputs, Probing::Rest, Some(step.clone()));
-        let mut ensured = Ensured::default();
-        let probed = probe(&context, seen.key(), planned, &mut ensured).await;
-        let told = match probed.unwrap().unwrap() {
+        context
+            .rollout_slots
+            .acquire(observed.key(), Timestamp::MAX);
+        let step = RolloutDecision::Act(RolloutAction::Annotate("v".to_owned()));
+        let inputs = ProbeInputs::new(&observed);
+        let planned = (&inputs, ProbeStep::Skip, Some(step.clone()));
+        let mut live_outcome = LiveOutcome::default();
+        let probed = probe(&context, observed.key(), planned, &mut live_outcome).await;
+        let blocked = match probed.unwrap().unwrap() {
             Ok(next) => {
                 assert_eq!(next, step);
                 None
             }
-            Err(Rolled::Waits(reason, text, _)) => {
+            Err(RolloutOutcome::Waiting(reason, text, _)) => {
                 // The message mentions the webhook only if a dry run was made.
-                let asks = ensured.probe.outcome != Probed::Untried;
-                assert_eq!(text.contains("waiting for the webhook"), asks, "{text}");
+                let ran = live_outcome.probe.outcome != ProbeOutcome::NotRun;
+                assert_eq!(text.contains("waiting for the webhook"), ran, "{text}");
                 Some(Some(reason))
             }
-            Err(Rolled::Untouched) => Some(None),
+            Err(RolloutOutcome::NotChecked) => Some(None),
             Err(other) => panic!("{other:?}"),
         };
-        assert_eq!(told, wanted, "{:?}", seen.previous.injection);
-        let has_room = context.rollout_slots.has_room_for(&other, Timestamp::now());
+        assert_eq!(blocked, expected, "{:?}", observed.previous.injection);
+        let slot_is_free = context.rollout_slots.can_acquire(&other, Timestamp::now());
         assert_eq!(
-            has_room,
-            wanted.is_some(),
-            "who cannot go on holds up nobody"
+            slot_is_free,
+            expected.is_some(),
+            "a blocked rollout holds no slot"
         );
     }
 }

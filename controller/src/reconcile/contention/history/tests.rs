@@ -5,9 +5,10 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::{
-    FieldEvent, FieldLoss, Forgiven, count, follow, forgiven, last, losses, state, text, told,
+    ConflictReset, FieldConflict, FieldEvent, conflict_message, conflict_reset, entry_message,
+    last_conflict_time, new_conflicts, state, total_conflicts, update,
 };
-use crate::reconcile::contention::{Losses, Part, Specs, State};
+use crate::reconcile::contention::{ConflictCount, ConflictPart, ContentionState, SpecRevision};
 
 const BASE: Duration = Duration::from_secs(5);
 const UID: &str = "target-uid";
@@ -16,159 +17,201 @@ fn at(millisecond: i64) -> Timestamp {
     Timestamp::from_millisecond(millisecond).unwrap()
 }
 
-fn specs() -> Specs {
-    Specs {
+fn revision() -> SpecRevision {
+    SpecRevision {
         generation: 3,
-        target: "spec".to_owned(),
+        target_spec_hash: "spec".to_owned(),
     }
 }
 
-fn lost(rival: Option<&str>) -> FieldEvent {
-    FieldEvent::Lost(FieldLoss {
+fn conflict(manager: Option<&str>) -> FieldEvent {
+    FieldEvent::Conflict(FieldConflict {
         field: "spec.template.metadata.annotations[asya.sh/roll]".to_owned(),
         object: "Deployment/model".to_owned(),
-        rival: rival.map(str::to_owned),
-        specs: specs(),
-        last: false,
+        manager: manager.map(str::to_owned),
+        revision: revision(),
+        stop: false,
     })
 }
 
-fn then(before: &[BindingConflict], part: Part, news: FieldEvent) -> Vec<BindingConflict> {
-    let after = follow(before, Some(UID), &[(part, news)], BASE, at(1_500));
-    // As the next process would read it.
+fn then(before: &[BindingConflict], part: ConflictPart, event: FieldEvent) -> Vec<BindingConflict> {
+    let after = update(before, Some(UID), &[(part, event)], BASE, at(1_500));
+    // As the next process reads it.
     serde_json::from_value(json!(after)).unwrap()
 }
 
 /// CONF-6
 #[test]
-fn a_restart_resumes_each_state() {
+fn every_state_survives_a_restart() {
     let mut entries = Vec::new();
     for number in 1..5 {
-        entries = then(&entries, Part::Roll, lost(Some("argocd")));
-        let losses = Losses::new(number).unwrap();
+        entries = then(&entries, ConflictPart::Roll, conflict(Some("argocd")));
+        let count = ConflictCount::new(number).unwrap();
         let until = at(1_500 + 5_000 * (1 << number));
         let until = Timestamp::from_second(until.as_second() + 1).unwrap();
-        let waiting = State::Waiting(losses, until);
-        assert_eq!(state(&entries, UID, Part::Roll), waiting, "never sooner");
-        entries = then(&entries, Part::Roll, FieldEvent::Written);
-        assert_eq!(state(&entries, UID, Part::Roll), State::Held(losses));
+        let waiting = ContentionState::Waiting(count, until);
+        assert_eq!(
+            state(&entries, UID, ConflictPart::Roll),
+            waiting,
+            "rounded up to the next second"
+        );
+        entries = then(&entries, ConflictPart::Roll, FieldEvent::Written);
+        assert_eq!(
+            state(&entries, UID, ConflictPart::Roll),
+            ContentionState::Held(count)
+        );
     }
-    entries = then(&entries, Part::Roll, lost(None));
-    let stopped = State::Stopped(specs());
-    assert_eq!(state(&entries, UID, Part::Roll), stopped);
-    assert_eq!(state(&entries, UID, Part::ScaledObject), State::Idle);
-    assert_eq!(state(&entries, "another", Part::Roll), State::Idle);
-    assert_eq!(count(&entries), 5);
-    assert_eq!(last(&entries).unwrap().0, at(1_000));
-    entries = then(&entries, Part::Roll, FieldEvent::Needless);
-    assert_eq!(state(&entries, UID, Part::Roll), State::Idle);
-    assert_eq!(count(&entries), 5, "what was, was");
+    entries = then(&entries, ConflictPart::Roll, conflict(None));
+    let stopped = ContentionState::Stopped(revision());
+    assert_eq!(state(&entries, UID, ConflictPart::Roll), stopped);
+    assert_eq!(
+        state(&entries, UID, ConflictPart::ScaledObject),
+        ContentionState::Idle
+    );
+    assert_eq!(
+        state(&entries, "another", ConflictPart::Roll),
+        ContentionState::Idle
+    );
+    assert_eq!(total_conflicts(&entries), 5);
+    assert_eq!(last_conflict_time(&entries).unwrap().0, at(1_000));
+    entries = then(&entries, ConflictPart::Roll, FieldEvent::NotNeeded);
+    assert_eq!(
+        state(&entries, UID, ConflictPart::Roll),
+        ContentionState::Idle
+    );
+    assert_eq!(total_conflicts(&entries), 5, "the total is kept");
 }
 
 /// BIND-41, CONF-6
 #[test]
-fn losses_of_all_fields_are_counted_per_target() {
-    let mut entries = then(&[], Part::Roll, lost(Some("argocd")));
-    entries = then(&entries, Part::ScaledObject, lost(None));
-    entries = then(&entries, Part::Roll, lost(None));
-    assert_eq!((entries.len(), count(&entries)), (2, 3));
-    let unknown = follow(&entries, None, &[], BASE, at(0));
-    assert_eq!(unknown, entries, "nobody can tell just now");
-    let other = follow(&entries, Some("another"), &[], BASE, at(0));
-    assert_eq!((other.len(), count(&other), last(&other)), (0, 0, None));
-    for news in [FieldEvent::Written, FieldEvent::Needless] {
-        assert_eq!(then(&[], Part::Roll, news), []);
+fn conflicts_over_all_fields_are_counted_per_target() {
+    let mut entries = then(&[], ConflictPart::Roll, conflict(Some("argocd")));
+    entries = then(&entries, ConflictPart::ScaledObject, conflict(None));
+    entries = then(&entries, ConflictPart::Roll, conflict(None));
+    assert_eq!((entries.len(), total_conflicts(&entries)), (2, 3));
+    let unknown = update(&entries, None, &[], BASE, at(0));
+    assert_eq!(unknown, entries, "the target is unknown for now");
+    let other = update(&entries, Some("another"), &[], BASE, at(0));
+    assert_eq!(
+        (
+            other.len(),
+            total_conflicts(&other),
+            last_conflict_time(&other)
+        ),
+        (0, 0, None)
+    );
+    for event in [FieldEvent::Written, FieldEvent::NotNeeded] {
+        assert_eq!(then(&[], ConflictPart::Roll, event), []);
     }
 }
 
 /// CONF-6
 #[test]
-fn loss_is_reported_once() {
-    let first = then(&[], Part::Roll, lost(None));
-    let second = then(&first, Part::Roll, lost(None));
-    let other = then(&second, Part::ScaledObject, lost(None));
-    let parts = |before: &[_], after: &[BindingConflict]| {
-        let all = losses(before, after).map(|it| it.part.clone());
+fn conflict_is_reported_once() {
+    let first = then(&[], ConflictPart::Roll, conflict(None));
+    let second = then(&first, ConflictPart::Roll, conflict(None));
+    let other = then(&second, ConflictPart::ScaledObject, conflict(None));
+    let new_parts = |before: &[_], after: &[BindingConflict]| {
+        let all = new_conflicts(before, after).map(|it| it.part.clone());
         all.collect::<Vec<_>>()
     };
-    assert_eq!(parts(&[], &first), ["Roll"]);
-    assert_eq!(parts(&first, &second), ["Roll"]);
-    assert_eq!(parts(&second, &other), ["ScaledObject"]);
-    assert_eq!(parts(&other, &other), [""; 0]);
-    let written = then(&other, Part::Roll, FieldEvent::Written);
-    assert_eq!(parts(&other, &written), [""; 0]);
+    assert_eq!(new_parts(&[], &first), ["Roll"]);
+    assert_eq!(new_parts(&first, &second), ["Roll"]);
+    assert_eq!(new_parts(&second, &other), ["ScaledObject"]);
+    assert_eq!(new_parts(&other, &other), [""; 0]);
+    let written = then(&other, ConflictPart::Roll, FieldEvent::Written);
+    assert_eq!(new_parts(&other, &written), [""; 0]);
 }
 
 /// CONF-5
 #[test]
-fn losses_are_forgotten_after_a_field_was_left_alone_for_long() {
-    let part = Part::ScaledObject;
-    let entries = then(&[], part, lost(None));
-    let at_minute = |minute: i64| forgiven(&entries, UID, part, at(1_000 + minute * 60_000));
-    let rest = Forgiven::In(Duration::from_mins(1));
-    assert_eq!(at_minute(14), rest);
-    assert_eq!(at_minute(15), Forgiven::Now);
-    assert_eq!(forgiven(&entries, UID, Part::Roll, at(0)), Forgiven::Now);
-    let over = then(&entries, part, FieldEvent::Needless);
-    assert_eq!(forgiven(&over, UID, part, at(1_000)), Forgiven::Now);
+fn conflicts_are_reset_after_a_quiet_period() {
+    let part = ConflictPart::ScaledObject;
+    let entries = then(&[], part, conflict(None));
+    let at_minute = |minute: i64| conflict_reset(&entries, UID, part, at(1_000 + minute * 60_000));
+    let last_minute = ConflictReset::In(Duration::from_mins(1));
+    assert_eq!(at_minute(14), last_minute);
+    assert_eq!(at_minute(15), ConflictReset::Now);
+    assert_eq!(
+        conflict_reset(&entries, UID, ConflictPart::Roll, at(0)),
+        ConflictReset::Now
+    );
+    let over = then(&entries, part, FieldEvent::NotNeeded);
+    assert_eq!(
+        conflict_reset(&over, UID, part, at(1_000)),
+        ConflictReset::Now
+    );
 }
 
 /// CONF-9
 #[test]
-fn message_names_the_field_the_rival_the_consequence_and_the_remedy() {
-    let mut entries = then(&[], Part::Roll, lost(Some("argocd-controller (Update)")));
-    let first = told(&entries, false).unwrap();
+fn message_names_the_field_the_manager_the_consequence_and_the_remedy() {
+    let mut entries = then(
+        &[],
+        ConflictPart::Roll,
+        conflict(Some("argocd-controller (Update)")),
+    );
+    let first = conflict_message(&entries, false).unwrap();
     assert_eq!(
         first,
-        "Deployment/model: spec.template.metadata.annotations[asya.sh/roll] was lost to argocd-controller (Update); it is written again after a pause, five times at most; let that manager ignore this annotation, or set spec.binding.rollout to OnRestart and restart the pods yourself"
+        "Deployment/model: argocd-controller (Update) took over spec.template.metadata.annotations[asya.sh/roll]; the operator writes it again after a delay, at most five times; make that manager ignore this annotation, or set spec.binding.rollout to OnRestart and restart the pods yourself"
     );
     for _ in 0..4 {
-        entries = then(&entries, Part::Roll, lost(None));
+        entries = then(&entries, ConflictPart::Roll, conflict(None));
     }
-    let stopped = told(&entries, false).unwrap();
+    let stopped = conflict_message(&entries, false).unwrap();
     assert!(
-        stopped.contains(
-            " was lost 5 times to another field manager (unknown); it is not written any more"
-        ),
+        stopped.contains(" 5 times; the operator no longer writes it"),
         "{stopped}"
     );
-    let evicts = told(&entries, true).unwrap();
+    let evicts = conflict_message(&entries, true).unwrap();
     assert!(evicts.contains("evicted one by one"), "{evicts}");
-    let two = then(&entries, Part::ScaledObject, lost(None));
-    assert_eq!(told(&two, false).unwrap().lines().count(), 2);
-    let over = then(&entries, Part::Roll, FieldEvent::Needless);
-    assert_eq!(told(&over, false), None);
-    let mut texts: Vec<_> = Part::ALL
+    let two = then(&entries, ConflictPart::ScaledObject, conflict(None));
+    assert_eq!(conflict_message(&two, false).unwrap().lines().count(), 2);
+    let over = then(&entries, ConflictPart::Roll, FieldEvent::NotNeeded);
+    assert_eq!(conflict_message(&over, false), None);
+    let mut texts: Vec<_> = ConflictPart::ALL
         .into_iter()
-        .flat_map(|part| [text(&entries[0], part, false), text(&two[1], part, false)])
+        .flat_map(|part| {
+            [
+                entry_message(&entries[0], part, false),
+                entry_message(&two[1], part, false),
+            ]
+        })
         .collect();
     texts.sort();
     texts.dedup();
     assert_eq!(
         texts.len(),
-        2 * Part::ALL.len(),
-        "each says something of its own"
+        2 * ConflictPart::ALL.len(),
+        "every message is unique"
     );
 }
 
 /// CONF-2, CONF-9
 #[test]
-fn loss_that_leads_to_eviction_is_final_whatever_its_number() {
-    let FieldEvent::Lost(loss) = lost(None) else {
+fn first_conflict_is_final_if_it_leads_to_eviction() {
+    let FieldEvent::Conflict(first) = conflict(None) else {
         panic!()
     };
-    let last = FieldEvent::Lost(FieldLoss { last: true, ..loss });
-    let entries = then(&[], Part::Roll, last);
-    assert_eq!(state(&entries, UID, Part::Roll), State::Stopped(specs()));
-    let told = |evicts| text(&entries[0], Part::Roll, evicts);
-    assert!(!told(true).contains(" times"), "{}", told(true));
-    assert!(told(false).contains(" 5 times"), "{}", told(false));
+    let last = FieldEvent::Conflict(FieldConflict {
+        stop: true,
+        ..first
+    });
+    let entries = then(&[], ConflictPart::Roll, last);
+    assert_eq!(
+        state(&entries, UID, ConflictPart::Roll),
+        ContentionState::Stopped(revision())
+    );
+    let message = |evicts| entry_message(&entries[0], ConflictPart::Roll, evicts);
+    assert!(!message(true).contains(" times"), "{}", message(true));
+    assert!(message(false).contains(" 5 times"), "{}", message(false));
 }
 
 #[test]
 fn last_conflict_is_the_newest_of_all_fields() {
-    let first = then(&[], Part::Roll, lost(None));
-    let news = [(Part::ScaledObject, lost(None))];
-    let both = follow(&first, Some(UID), &news, BASE, at(9_000));
-    assert_eq!(last(&both).unwrap().0, at(9_000));
+    let first = then(&[], ConflictPart::Roll, conflict(None));
+    let events = [(ConflictPart::ScaledObject, conflict(None))];
+    let both = update(&first, Some(UID), &events, BASE, at(9_000));
+    assert_eq!(last_conflict_time(&both).unwrap().0, at(9_000));
 }

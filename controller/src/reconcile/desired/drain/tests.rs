@@ -4,12 +4,15 @@ use asya_shared::api::QueueStatus;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{CountReport, Counted, Drain, DrainFacts, Held, Messages, decide, may_roll, text};
+use super::{
+    CountReport, Drain, DrainFacts, Messages, QueueCount, UndrainedQueues, decide, format_depth,
+    may_roll,
+};
 use crate::broker::Depth;
 use crate::broker::depths::Depths;
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::plan::decision::Plan;
-use crate::reconcile::plan::deletion::Then;
+use crate::reconcile::plan::deletion::NextPhase;
 use crate::reconcile::plan::finalizers::Finalizers;
 use crate::reconcile::plan::plan;
 use crate::reconcile::plan::steps::{QueueStep, WorkloadStep};
@@ -39,16 +42,16 @@ fn unknown() -> Messages {
 }
 
 /// The decision on queues `a`, `b`, … if the deletion was released this many seconds ago, according to status.
-fn of(messages: &[Messages], released: Option<i64>) -> Drain {
+fn drain_of(messages: &[Messages], released: Option<i64>) -> Drain {
     let names = ["a", "b", "c"].into_iter().map(queue);
-    let queues = names.zip(messages).map(|(queue, messages)| Counted {
+    let queues = names.zip(messages).map(|(queue, messages)| QueueCount {
         queue,
         messages: messages.clone(),
     });
     let now = Timestamp::from_second(1000).unwrap();
     decide(&DrainFacts {
         queues: &queues.collect::<Vec<_>>(),
-        released: released.map(|ago| Timestamp::from_second(1000 - ago).unwrap()),
+        released_at: released.map(|ago| Timestamp::from_second(1000 - ago).unwrap()),
         lag: LAG,
         now,
     })
@@ -57,60 +60,71 @@ fn of(messages: &[Messages], released: Option<i64>) -> Drain {
 /// QUE-40, QUE-42
 #[test]
 fn actor_is_torn_down_when_its_queues_were_empty_twice_in_a_row() {
-    let confirms = |seconds| Drain::Confirms(Duration::from_secs(seconds));
-    for (messages, released, wanted) in [
-        (vec![], None, confirms(10)),
-        (vec![holds(0, 0)], None, confirms(10)),
-        (vec![holds(0, 0)], Some(4), confirms(6)),
+    let confirming = |seconds| Drain::Confirming(Duration::from_secs(seconds));
+    for (messages, released, expected) in [
+        (vec![], None, confirming(10)),
+        (vec![holds(0, 0)], None, confirming(10)),
+        (vec![holds(0, 0)], Some(4), confirming(6)),
         (vec![holds(0, 0)], Some(10), Drain::Empty),
         (vec![Messages::NoQueue, holds(0, 0)], Some(60), Drain::Empty),
     ] {
-        assert_eq!(of(&messages, released), wanted, "{messages:?} {released:?}");
+        assert_eq!(
+            drain_of(&messages, released),
+            expected,
+            "{messages:?} {released:?}"
+        );
     }
-    let full = |name, queued, processing| Held {
-        full: vec![(queue(name), Depth { queued, processing })],
-        ..Held::default()
+    let full = |name, queued, processing| UndrainedQueues {
+        with_messages: vec![(queue(name), Depth { queued, processing })],
+        ..UndrainedQueues::default()
     };
-    for (messages, released, wanted) in [
+    for (messages, released, expected) in [
         (vec![holds(1, 0)], None, full("a", 1, 0)),
         (vec![holds(0, 1)], None, full("a", 0, 1)),
         (vec![holds(0, 0), holds(3, 0)], None, full("b", 3, 0)),
         (vec![holds(2, 0)], Some(60), full("a", 2, 0)),
     ] {
-        let wanted = Drain::Works(wanted);
-        assert_eq!(of(&messages, released), wanted, "{messages:?} {released:?}");
+        let expected = Drain::Waiting(expected);
+        assert_eq!(
+            drain_of(&messages, released),
+            expected,
+            "{messages:?} {released:?}"
+        );
     }
 }
 
 /// QUE-42, FIN-3
 #[test]
-fn uncountable_messages_hold_the_actor_until_it_is_released() {
+fn uncountable_messages_block_deletion_until_release() {
     for messages in [unknown(), Messages::Uncounted] {
-        let Drain::Works(held) = of(&[holds(0, 0), messages.clone()], None) else {
+        let Drain::Waiting(undrained) = drain_of(&[holds(0, 0), messages.clone()], None) else {
             panic!("{messages:?}")
         };
-        assert_eq!((held.full, held.unseen), (vec![], vec![queue("b")]));
-        assert_eq!(held.fault.is_some(), messages == unknown());
-        assert_eq!(of(&[messages], Some(60)), Drain::Empty);
+        assert_eq!(
+            (undrained.with_messages, undrained.uncounted),
+            (vec![], vec![queue("b")])
+        );
+        assert_eq!(undrained.fault.is_some(), messages == unknown());
+        assert_eq!(drain_of(&[messages], Some(60)), Drain::Empty);
     }
 }
 
 /// QUE-40
 #[test]
 fn messages_are_reported_by_queue_and_number() {
-    for (queued, processing, wanted) in [
+    for (queued, processing, expected) in [
         (1, 0, "1 message"),
         (12, 0, "12 messages"),
         (10, 2, "12 messages (10 waiting, 2 unacknowledged)"),
     ] {
-        assert_eq!(text(Depth { queued, processing }), wanted);
+        assert_eq!(format_depth(Depth { queued, processing }), expected);
     }
-    let Drain::Works(held) = of(&[holds(3, 0), unknown()], None) else {
+    let Drain::Waiting(undrained) = drain_of(&[holds(3, 0), unknown()], None) else {
         panic!()
     };
     assert_eq!(
-        held.text(),
-        "queue a on transport mq holds 3 messages; queue b on transport mq may hold messages, nobody could count them"
+        undrained.describe(),
+        "queue a on transport mq holds 3 messages; queue b on transport mq may hold messages; they could not be counted"
     );
 }
 
@@ -128,16 +142,17 @@ fn plan_of(drain: Option<Drain>, metadata: &Value) -> Plan {
 /// QUE-40, QUE-41
 #[test]
 fn nothing_is_torn_down_before_the_queue_is_empty() {
-    let works = || Some(Drain::Works(Held::default()));
-    let Plan::Ensure(plan) = plan_of(works(), &json!({})) else {
-        panic!("its pods are to work")
+    let waiting = || Some(Drain::Waiting(UndrainedQueues::default()));
+    let Plan::Ensure(plan) = plan_of(waiting(), &json!({})) else {
+        panic!("its pods must keep working")
     };
     assert_eq!(plan.finalizers, Finalizers::Keep);
     assert_eq!(plan.workload, WorkloadStep::Create);
-    assert_eq!(plan.queue, QueueStep::Unmanaged, "nobody looked");
-    let confirms = plan_of(Some(Drain::Confirms(LAG)), &json!({}));
-    assert!(matches!(confirms, Plan::Confirm(wait) if wait == LAG));
-    let held = Held::default();
+    let queue = plan.queue.unwrap();
+    assert_eq!(queue.step, QueueStep::Unmanaged, "not queried");
+    let confirming = plan_of(Some(Drain::Confirming(LAG)), &json!({}));
+    assert!(matches!(confirming, Plan::Confirm(wait) if wait == LAG));
+    let held = UndrainedQueues::default();
     let namespace_uid = None;
     let abandoned = Drain::Abandoned {
         namespace_uid,
@@ -147,21 +162,24 @@ fn nothing_is_torn_down_before_the_queue_is_empty() {
         let Plan::Delete(plan) = plan_of(drain.clone(), &json!({})) else {
             panic!("{drain:?}")
         };
-        assert!(matches!(plan.steps.then, Then::Finish { .. }), "{drain:?}");
+        assert!(
+            matches!(plan.steps.next, NextPhase::Finish { .. }),
+            "{drain:?}"
+        );
     }
 }
 
 /// QUE-41
 #[test]
-fn target_is_rolled_while_draining_only_where_no_pod_could_receive() {
-    let works = Drain::Works(Held::default());
-    for (drain, injected, rolls) in [
+fn target_is_rolled_while_draining_only_if_no_pod_is_injected() {
+    let waiting = Drain::Waiting(UndrainedQueues::default());
+    for (drain, injected, expected) in [
         (None, 0, true),
         (None, 2, true),
-        (Some(&works), 0, true),
-        (Some(&works), 1, false),
+        (Some(&waiting), 0, true),
+        (Some(&waiting), 1, false),
     ] {
-        assert_eq!(may_roll(drain, injected), rolls, "{drain:?} {injected}");
+        assert_eq!(may_roll(drain, injected), expected, "{drain:?} {injected}");
     }
 }
 
@@ -169,18 +187,21 @@ fn target_is_rolled_while_draining_only_where_no_pod_could_receive() {
 #[test]
 fn garbage_collected_children_are_recreated_once_the_foreground_finalizer_is_removed() {
     let mut finalizers = json!({"finalizers": ["foregroundDeletion", "asya.sh/finalizer"]});
-    let works = || Some(Drain::Works(Held::default()));
-    let mut plan = plan_of(works(), &finalizers);
+    let waiting = || Some(Drain::Waiting(UndrainedQueues::default()));
+    let mut plan = plan_of(waiting(), &finalizers);
     let change = plan.take_finalizers();
-    assert!(matches!(change, Finalizers::EndForeground(_)), "{change:?}");
+    assert!(
+        matches!(change, Finalizers::RemoveForeground(_)),
+        "{change:?}"
+    );
     let Plan::Ensure(ensure) = plan else { panic!() };
     assert_eq!(ensure.workload, WorkloadStep::Create);
-    let change = plan_of(works(), &json!({})).take_finalizers();
+    let change = plan_of(waiting(), &json!({})).take_finalizers();
     assert_eq!(change, Finalizers::Keep);
 
     finalizers["annotations"] = json!({"asya.sh/paused": "true"});
-    let Plan::Rest(rest) = plan_of(works(), &finalizers) else {
-        panic!("nothing of a paused actor is changed")
+    let Plan::Paused(rest) = plan_of(waiting(), &finalizers) else {
+        panic!("a paused actor is left unchanged")
     };
     let scaling = rest.scaling.as_ref().and_then(|it| it.fault.as_ref());
     assert_eq!((rest.fault, scaling), (None, None));
@@ -198,24 +219,24 @@ fn message_count_is_exact_when_deletion_begins_and_damped_afterwards() {
         queued,
         processing: 0,
     };
-    depths.take(&actor, Some(depth(3)));
-    for (counted, report, told) in [
-        (7, CountReport::Anew, 7),
+    depths.record(&actor, Some(depth(3)));
+    for (counted, report, expected) in [
+        (7, CountReport::Reset, 7),
         (6, CountReport::AsReported, 7),
         (6, CountReport::Exact, 6),
         (5, CountReport::AsReported, 7),
     ] {
         let counted = Messages::Known(depth(counted));
-        let records = report.records(&counted);
-        let reported = counted
-            .clone()
-            .reported(report, |depth, anew| depths.told_after(&actor, depth, anew));
-        assert_eq!(reported, Messages::Known(depth(told)));
-        if let (Messages::Known(depth), Some(anew)) = (counted, records) {
-            if anew {
+        let records = report.recording(&counted);
+        let reported = counted.clone().reported(report, |depth, reset| {
+            depths.reported_after(&actor, depth, reset)
+        });
+        assert_eq!(reported, Messages::Known(depth(expected)));
+        if let (Messages::Known(depth), Some(reset)) = (counted, records) {
+            if reset {
                 depths.forget(&actor);
             }
-            depths.take(&actor, Some(depth));
+            depths.record(&actor, Some(depth));
         }
     }
 }
@@ -225,19 +246,25 @@ fn message_count_is_exact_when_deletion_begins_and_damped_afterwards() {
 fn queue_that_holds_messages_is_abandoned_only_with_its_namespace() {
     let namespace =
         |metadata: Value| serde_json::from_value(json!({"metadata": metadata})).unwrap();
-    let ending = namespace(json!({"uid": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}));
+    let terminating = namespace(json!({"uid": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}));
     let live = namespace(json!({"uid": "n"}));
-    let held = Held::default;
+    let held = UndrainedQueues::default;
     let abandoned = |uid: Option<&str>| Drain::Abandoned {
         namespace_uid: uid.map(str::to_owned),
         held: held(),
     };
-    for (namespace, wanted) in [
-        (Some(&live), Drain::Works(held())),
-        (Some(&ending), abandoned(Some("n"))),
+    for (namespace, expected) in [
+        (Some(&live), Drain::Waiting(held())),
+        (Some(&terminating), abandoned(Some("n"))),
         (None, abandoned(None)),
     ] {
-        assert_eq!(Drain::Works(held()).unless_ending(namespace), wanted);
+        assert_eq!(
+            Drain::Waiting(held()).unless_namespace_terminating(namespace),
+            expected
+        );
     }
-    assert_eq!(Drain::Empty.unless_ending(Some(&ending)), Drain::Empty);
+    assert_eq!(
+        Drain::Empty.unless_namespace_terminating(Some(&terminating)),
+        Drain::Empty
+    );
 }

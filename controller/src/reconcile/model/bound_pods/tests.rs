@@ -3,8 +3,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
-use super::BoundPods;
-use super::Counted;
+use super::{BoundPods, TargetPodCounts, remedy};
 use crate::fault::Reason;
 use crate::reconcile::tests::fixtures::record;
 use crate::record::{PodRecord, UninjectedPodRecord};
@@ -28,11 +27,11 @@ const BEFORE: &str = "2026-01-01T00:00:09Z";
 const SAME: &str = "2026-01-01T00:00:10Z";
 const AFTER: &str = "2026-01-01T00:00:11Z";
 
-fn bare(name: &str, created: &str, extra: &Value) -> Arc<UninjectedPodRecord> {
+fn uninjected_pod(name: &str, created: &str, extra: &Value) -> Arc<UninjectedPodRecord> {
     record(&json!({"metadata": metadata(name, created, extra)}))
 }
 
-fn marked(name: &str, uid: &str, containers: &[&str], init: &[&str]) -> Arc<PodRecord> {
+fn injected_pod(name: &str, uid: &str, containers: &[&str], init: &[&str]) -> Arc<PodRecord> {
     let annotations =
         json!({"annotations": {"asya.sh/injected-by": uid, "asya.sh/injected-hash": "a.b"}});
     let list = |names: &[&str]| {
@@ -50,9 +49,15 @@ fn marked(name: &str, uid: &str, containers: &[&str], init: &[&str]) -> Arc<PodR
 
 const BOTH: [&str; 3] = ["model", "asya-runtime", "asya-sidecar"];
 
-fn count(marked: Vec<Arc<PodRecord>>, bare: Vec<Arc<UninjectedPodRecord>>) -> Counted {
-    Counted::of(
-        &BoundPods { marked, bare },
+fn count(
+    labelled: Vec<Arc<PodRecord>>,
+    uninjected: Vec<Arc<UninjectedPodRecord>>,
+) -> TargetPodCounts {
+    TargetPodCounts::of(
+        &BoundPods {
+            labelled,
+            uninjected,
+        },
         UID,
         Some("a.b"),
         Some(&since()),
@@ -65,21 +70,21 @@ fn every_pod_without_a_sidecar_is_counted_under_a_reason() {
     let skipped = |reason: &str| json!({"annotations": {"asya.sh/not-injected": reason}});
     let table = [
         (
-            count(vec![], vec![bare("p", BEFORE, &json!({}))]),
+            count(vec![], vec![uninjected_pod("p", BEFORE, &json!({}))]),
             "StartedBeforeBinding",
         ),
         (
-            count(vec![], vec![bare("p", SAME, &json!({}))]),
+            count(vec![], vec![uninjected_pod("p", SAME, &json!({}))]),
             "StartedBeforeBinding",
         ),
         (
-            count(vec![], vec![bare("p", AFTER, &json!({}))]),
+            count(vec![], vec![uninjected_pod("p", AFTER, &json!({}))]),
             "WebhookUnavailable",
         ),
         (
             count(
                 vec![],
-                vec![bare(
+                vec![uninjected_pod(
                     "p",
                     AFTER,
                     &json!({"labels": {"asya.sh/inject": "false"}}),
@@ -88,18 +93,21 @@ fn every_pod_without_a_sidecar_is_counted_under_a_reason() {
             "OptedOut",
         ),
         (
-            count(vec![], vec![bare("p", AFTER, &skipped("HostNetwork"))]),
+            count(
+                vec![],
+                vec![uninjected_pod("p", AFTER, &skipped("HostNetwork"))],
+            ),
             "HostNetwork",
         ),
         (
             count(
-                vec![marked("p", UID, &["model", "asya-runtime"], &[])],
+                vec![injected_pod("p", UID, &["model", "asya-runtime"], &[])],
                 vec![],
             ),
             "RemovedByOther",
         ),
         (
-            count(vec![marked("p", "another", &BOTH, &[])], vec![]),
+            count(vec![injected_pod("p", "another", &BOTH, &[])], vec![]),
             "WebhookUnavailable",
         ),
     ];
@@ -110,36 +118,39 @@ fn every_pod_without_a_sidecar_is_counted_under_a_reason() {
             (1, 0, 1),
             "{reason}"
         );
-        let told: Vec<_> = pods
+        let reported: Vec<_> = pods
             .reasons
             .iter()
             .map(|it| (&*it.reason, it.count, &*it.examples))
             .collect();
-        assert_eq!(told, [(reason, 1, &["p".to_owned()][..])]);
-        let (is_so, _, text) = counted.injected();
-        assert_eq!(is_so, Some(false));
+        assert_eq!(reported, [(reason, 1, &["p".to_owned()][..])]);
+        let (status, _, text) = counted.injected_condition();
+        assert_eq!(status, Some(false));
         assert!(text.contains(reason), "{text}");
     }
-    let conflict = count(vec![], vec![bare("p", AFTER, &skipped("SpecConflict"))]);
-    assert_eq!(conflict.injected().1, Reason::SpecConflict);
+    let conflict = count(
+        vec![],
+        vec![uninjected_pod("p", AFTER, &skipped("SpecConflict"))],
+    );
+    assert_eq!(conflict.injected_condition().1, Reason::SpecConflict);
 }
 
 /// BIND-8
 #[test]
-fn pod_is_injected_if_it_has_the_mark_and_both_containers() {
-    let native = marked("native", UID, &["model", "asya-runtime"], &["asya-sidecar"]);
-    let counted = count(vec![marked("p", UID, &BOTH, &[]), native], vec![]);
+fn pod_with_our_annotations_and_both_containers_is_injected() {
+    let native = injected_pod("native", UID, &["model", "asya-runtime"], &["asya-sidecar"]);
+    let counted = count(vec![injected_pod("p", UID, &BOTH, &[]), native], vec![]);
     assert_eq!(
         (counted.pods.matched, counted.pods.injected, counted.ready),
         (2, 2, 2)
     );
-    assert_eq!(counted.injected().1, Reason::AllPodsInjected);
+    assert_eq!(counted.injected_condition().1, Reason::AllPodsInjected);
     assert_eq!(counted.pods.outdated, 0);
     let pods = BoundPods {
-        marked: vec![marked("p", UID, &BOTH, &[])],
-        bare: vec![],
+        labelled: vec![injected_pod("p", UID, &BOTH, &[])],
+        uninjected: vec![],
     };
-    let other = Counted::of(&pods, UID, Some("c.b"), Some(&since()));
+    let other = TargetPodCounts::of(&pods, UID, Some("c.b"), Some(&since()));
     assert_eq!((other.pods.injected, other.pods.outdated), (1, 1), "ROLL-8");
 }
 
@@ -149,7 +160,7 @@ fn status_counts_all_pods_and_names_the_first_few() {
     let names = ["d", "b", "a", "c"];
     let pods = names
         .iter()
-        .map(|name| bare(name, BEFORE, &json!({})))
+        .map(|name| uninjected_pod(name, BEFORE, &json!({})))
         .collect();
     let counted = count(vec![], pods);
     let reason = &counted.pods.reasons[0];
@@ -157,16 +168,16 @@ fn status_counts_all_pods_and_names_the_first_few() {
         (reason.count, &*reason.examples),
         (4, &["a", "b", "c"].map(str::to_owned)[..])
     );
-    let one = count(vec![], vec![bare("x", BEFORE, &json!({}))]);
-    assert_eq!(counted.injected(), one.injected());
+    let one = count(vec![], vec![uninjected_pod("x", BEFORE, &json!({}))]);
+    assert_eq!(counted.injected_condition(), one.injected_condition());
 }
 
 #[test]
 fn terminating_pod_counts_only_in_the_total() {
-    let leaving = json!({"deletionTimestamp": AFTER});
-    let counted = count(vec![], vec![bare("p", BEFORE, &leaving)]);
+    let terminating = json!({"deletionTimestamp": AFTER});
+    let counted = count(vec![], vec![uninjected_pod("p", BEFORE, &terminating)]);
     assert_eq!((counted.total, counted.pods.matched), (1, 0));
-    assert_eq!(counted.injected().1, Reason::NotProven);
+    assert_eq!(counted.injected_condition().1, Reason::NotProven);
 }
 
 /// SAFE-18
@@ -181,60 +192,77 @@ fn pods_labelled_for_another_actor_or_without_a_sidecar_count_too() {
     let labelled = |extra: &Value| -> Arc<PodRecord> {
         record(&json!({"metadata": metadata("p", AFTER, &labels(extra))}))
     };
-    let opted = json!({"labels": {"asya.sh/asya": "other", "asya.sh/inject": "false"}});
+    let opted_out = json!({"labels": {"asya.sh/asya": "other", "asya.sh/inject": "false"}});
     let skipped = json!({"annotations": {"asya.sh/not-injected": "SpecConflict"}});
-    for (pod, reason, lacks) in [
+    for (pod, reason, outdated) in [
         (
-            marked("p", "another-uid", &BOTH, &[]),
+            injected_pod("p", "another-uid", &BOTH, &[]),
             "WebhookUnavailable",
             1,
         ),
         (labelled(&json!({})), "WebhookUnavailable", 1),
         (labelled(&skipped), "SpecConflict", 0),
-        (labelled(&opted), "OptedOut", 0),
+        (labelled(&opted_out), "OptedOut", 0),
     ] {
         let counted = count(vec![pod], vec![]);
         assert_eq!((counted.pods.matched, counted.pods.injected), (1, 0));
         assert_eq!(counted.pods.reasons[0].reason, reason);
-        assert_eq!(counted.lacking.len(), lacks, "{reason}");
+        assert_eq!(counted.outdated.len(), outdated, "{reason}");
     }
 }
 
 /// SAFE-10
 #[test]
 fn pod_missing_from_the_api_server_is_not_replaced() {
-    let pods = ["gone", "stays"].map(|name| bare(name, BEFORE, &json!({})));
+    let pods = ["gone", "stays"].map(|name| uninjected_pod(name, BEFORE, &json!({})));
     let mut counted = count(vec![], pods.to_vec());
-    assert_eq!(counted.lacking.len(), 2);
-    let uid = counted.lacking[1].uid.clone();
-    counted.keep(&[uid.clone()].into());
-    for at_once in [false, true] {
-        let left: Vec<_> = counted.replaceable(at_once).iter().collect();
-        assert_eq!(left.len(), 1);
-        assert_eq!(left[0].uid, uid);
+    assert_eq!(counted.outdated.len(), 2);
+    let uid = counted.outdated[1].uid.clone();
+    counted.retain_existing(&[uid.clone()].into());
+    for include_platform in [false, true] {
+        let remaining: Vec<_> = counted.replaceable(include_platform).iter().collect();
+        assert_eq!(remaining.len(), 1);
+        assert_eq!(remaining[0].uid, uid);
     }
 }
 
 /// SAFE-3
 #[test]
-fn pods_with_the_current_actor_part_are_counted_for_any_actor() {
+fn pods_with_the_current_actor_hash_are_counted_for_any_actor() {
     for (by, containers, admitted) in [
         (UID, &BOTH[..], 1),
         ("former-uid", &BOTH[..], 1),
         ("former-uid", &BOTH[..2], 0),
     ] {
-        let counted = count(vec![marked("p", by, containers, &[])], vec![]);
+        let counted = count(vec![injected_pod("p", by, containers, &[])], vec![]);
         assert_eq!(counted.admitted, admitted, "{by} {containers:?}");
     }
     let pods = BoundPods {
-        marked: vec![marked("p", UID, &BOTH, &[])],
-        bare: Vec::new(),
+        labelled: vec![injected_pod("p", UID, &BOTH, &[])],
+        uninjected: Vec::new(),
     };
     for hash in [Some("other.b"), None] {
         assert_eq!(
-            Counted::of(&pods, UID, hash, Some(&since())).admitted,
+            TargetPodCounts::of(&pods, UID, hash, Some(&since())).admitted,
             0,
             "{hash:?}"
         );
+    }
+}
+
+/// BIND-7
+#[test]
+fn advice_fits_every_reason_that_it_is_given_for() {
+    let restart = ["StartedBeforeBinding", "WebhookUnavailable"];
+    let mixed = ["StartedBeforeBinding", "HostNetwork"];
+    for (reasons, advice) in [
+        (&restart[..], "restart those"),
+        (&["NotProved"], "restart those"),
+        (&["HostNetwork"], "the actor's Events say what to change"),
+        (&mixed, "the actor's Events say what to change"),
+        (&["OptedOut"], "remove the label asya.sh/inject"),
+        (&["SpecConflict"], "rename the container or volume"),
+    ] {
+        assert!(remedy(reasons).contains(advice), "{reasons:?}");
     }
 }

@@ -2,8 +2,8 @@ use asya_shared::resolve::{ObjectRef, Related, Resolution, Roll, resolver};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use super::{availability, clusters, ray_workers, see};
-use crate::reconcile::model::rollout::Live;
+use super::{availability, observe, ray_clusters, ray_workers};
+use crate::reconcile::model::rollout::LiveObject;
 use crate::reconcile::tests::fixtures::context;
 use crate::record::Key;
 
@@ -16,8 +16,8 @@ fn pod(name: &str, cluster: &str, extra: &Value) -> Pod {
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
     });
     for (key, value) in extra.as_object().unwrap() {
-        let part = pod[key].as_object_mut().unwrap();
-        part.extend(value.as_object().unwrap().clone());
+        let section = pod[key].as_object_mut().unwrap();
+        section.extend(value.as_object().unwrap().clone());
     }
     serde_json::from_value(pod).unwrap()
 }
@@ -27,23 +27,23 @@ fn pod(name: &str, cluster: &str, extra: &Value) -> Pod {
 fn availability_counts_ready_and_unready_pods_but_not_terminating_ones() {
     let expected = resolver("ray.io", "RayCluster").convention("rc");
     let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
-    let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    let terminating = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
     let none = json!({});
     let all = [
         pod("ready", "rc", &none),
         pod("new", "rc", &json!({"status": {"conditions": null}})),
         pod("unready", "rc", &unready),
-        pod("of-another", "other", &unready),
-        pod("going-of-another", "other", &going),
+        pod("other-unready", "other", &unready),
+        pod("other-terminating", "other", &terminating),
     ];
-    let seen = availability(&all, &expected);
-    let names: Vec<_> = seen.unready.iter().map(|it| &*it.name).collect();
+    let observed = availability(&all, &expected);
+    let names: Vec<_> = observed.unready.iter().map(|it| &*it.name).collect();
     assert_eq!(
-        (seen.present, seen.going, names),
+        (observed.active, observed.has_terminating, names),
         (3, false, vec!["new", "unready"])
     );
-    let seen = availability(&[pod("a", "rc", &going)], &expected);
-    assert_eq!((seen.present, seen.going), (0, true));
+    let observed = availability(&[pod("a", "rc", &terminating)], &expected);
+    assert_eq!((observed.active, observed.has_terminating), (0, true));
 }
 
 /// SAFE-11
@@ -73,22 +73,24 @@ fn ray_service_takes_its_worker_count_from_its_clusters() {
         other => panic!("{other:?}"),
     };
     assert_eq!(target.roll, Roll::Evict);
-    let names: Vec<_> = clusters(&target, &[]).map(|it| it.name.clone()).collect();
+    let names: Vec<_> = ray_clusters(&target, &[])
+        .map(|it| it.name.clone())
+        .collect();
     assert_eq!(names, ["llm-abcde"]);
-    let known = clusters(&target, &[])
+    let known = ray_clusters(&target, &[])
         .cloned()
-        .map(|object: ObjectRef| Live {
+        .map(|object: ObjectRef| LiveObject {
             object,
-            ..Live::default()
+            ..LiveObject::default()
         });
     let known: Vec<_> = known.collect();
-    assert_eq!(clusters(&target, &known).count(), 0);
+    assert_eq!(ray_clusters(&target, &known).count(), 0);
 }
 
 /// SAFE-10: an evicted pod stays listed and is not ready.
 #[tokio::test]
 async fn rollout_does_not_wait_for_a_finished_pod() {
-    // Like the API server, filter by phase as the field selector asks.
+    // Filters by phase as the field selector says, like the API server.
     let server = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
         let query = request.uri().query().unwrap_or_default().to_owned();
         let unfinished = ["Succeeded", "Failed"].map(|it| format!("status.phase%21%3D{it}"));
@@ -111,8 +113,8 @@ async fn rollout_does_not_wait_for_a_finished_pod() {
     let Resolution::Found(target) = resolver.resolve(&object, &Related::default()) else {
         panic!()
     };
-    let seen = see(&context, &Key::new("ns", "a"), &target, &[]).await;
-    let (seen, staying) = seen.unwrap();
-    assert_eq!((seen.present, seen.unready.len()), (1, 0));
-    assert_eq!(staying.len(), 1);
+    let availability = observe(&context, &Key::new("ns", "a"), &target, &[]).await;
+    let (availability, active) = availability.unwrap();
+    assert_eq!((availability.active, availability.unready.len()), (1, 0));
+    assert_eq!(active.len(), 1);
 }

@@ -3,12 +3,12 @@ use asya_shared::resolve::{ObjectRef, Related, Resolution, resolver};
 use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use super::{Live, RolloutQuery, see, unavailable};
+use super::{LiveObject, RolloutQuery, allows_unavailable, observe};
 use crate::reconcile::model::binding::Resolved;
 use crate::reconcile::model::bound_pods::BoundPods;
-use crate::reconcile::model::bound_pods::{Counted, OutdatedPod};
-use crate::reconcile::model::rollout::{RolloutSeen, TEMPLATE};
-use crate::reconcile::tests::fixtures::{actor, context_with, observed, proved_status};
+use crate::reconcile::model::bound_pods::{OutdatedPod, TargetPodCounts};
+use crate::reconcile::model::rollout::{ObservedRollout, TEMPLATE_ANNOTATIONS};
+use crate::reconcile::tests::fixtures::{actor, context_with, observed, verified_status};
 
 fn deployment(spec: &Value, status: &Value) -> Value {
     let mut body = json!({
@@ -22,26 +22,30 @@ fn deployment(spec: &Value, status: &Value) -> Value {
         },
         "status": {"observedGeneration": 3, "replicas": 4, "updatedReplicas": 4},
     });
-    for (key, of) in [("spec", spec), ("status", status)] {
+    for (key, extra) in [("spec", spec), ("status", status)] {
         body[key]
             .as_object_mut()
             .unwrap()
-            .extend(of.as_object().unwrap().clone());
+            .extend(extra.as_object().unwrap().clone());
     }
     body
 }
 
-fn live(body: &Value) -> Live {
-    Live::of(&ObjectRef::of(body).unwrap(), body, Some(&TEMPLATE))
+fn live(body: &Value) -> LiveObject {
+    LiveObject::from_body(
+        &ObjectRef::of(body).unwrap(),
+        body,
+        Some(&TEMPLATE_ANNOTATIONS),
+    )
 }
 
 /// ROLL-2, ROLL-4, ROLL-6
 #[test]
 fn rollout_state_is_read_from_the_workload() {
     let none = json!({});
-    let still = live(&deployment(&none, &none));
-    assert!(!still.rolling && !still.paused && still.gpus && still.lowers);
-    assert_eq!(still.value, None);
+    let stable = live(&deployment(&none, &none));
+    assert!(!stable.rolling && !stable.paused && stable.requests_gpus && stable.reduces_ready);
+    assert_eq!(stable.roll_value, None);
     for (status, rolling) in [
         (json!({"observedGeneration": 2}), true),
         (json!({"updatedReplicas": 3}), true),
@@ -57,19 +61,23 @@ fn rollout_state_is_read_from_the_workload() {
     assert!(live(&deployment(&json!({"paused": true}), &none)).paused);
     let surge =
         json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0}}});
-    assert!(!live(&deployment(&surge, &none)).lowers);
+    assert!(!live(&deployment(&surge, &none)).reduces_ready);
     let recreate = json!({"strategy": {"type": "Recreate"}});
     let recreate = live(&deployment(&recreate, &none));
-    assert!(recreate.lowers && recreate.by_eviction && !still.by_eviction);
+    assert!(recreate.reduces_ready && recreate.by_eviction && !stable.by_eviction);
     assert_eq!(
-        (still.wanted, still.ready, still.drains_first),
+        (
+            stable.desired_replicas,
+            stable.ready,
+            stable.deletes_pod_first
+        ),
         (Some(4), 0, false)
     );
 
     let mut set = deployment(&json!({"updateStrategy": {"type": "OnDelete"}}), &none);
     set["kind"] = json!("StatefulSet");
-    assert!(live(&set).by_eviction && live(&set).drains_first);
-    assert_eq!(live(&set).wanted, Some(4));
+    assert!(live(&set).by_eviction && live(&set).deletes_pod_first);
+    assert_eq!(live(&set).desired_replicas, Some(4));
     set["spec"]["updateStrategy"] =
         json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}});
     assert!(live(&set).by_eviction);
@@ -81,15 +89,17 @@ fn rollout_state_is_read_from_the_workload() {
 
 #[test]
 fn percentages_are_rounded_down() {
-    assert!(unavailable(Some(&json!("25%")), 4) && !unavailable(Some(&json!("25%")), 3));
-    assert!(unavailable(None, 4) && !unavailable(None, 1));
-    assert!(unavailable(Some(&json!(1)), 1) && !unavailable(Some(&json!(0)), 9));
+    assert!(
+        allows_unavailable(Some(&json!("25%")), 4) && !allows_unavailable(Some(&json!("25%")), 3)
+    );
+    assert!(allows_unavailable(None, 4) && !allows_unavailable(None, 1));
+    assert!(allows_unavailable(Some(&json!(1)), 1) && !allows_unavailable(Some(&json!(0)), 9));
 }
 
 /// The API server: serves Deployment `web`, whose template contains another actor's sidecar, and its one remaining pod.
-fn served(asked: &str) -> Option<(u16, Value)> {
+fn served(request: &str) -> Option<(u16, Value)> {
     let (none, list) = (json!({}), |items| json!({"metadata": {}, "items": items}));
-    let answer = match asked {
+    let answer = match request {
         "GET /apis/apps/v1/namespaces/ns/deployments/web" => {
             let mut web = deployment(&none, &none);
             let template = &mut web["spec"]["template"];
@@ -109,7 +119,7 @@ fn served(asked: &str) -> Option<(u16, Value)> {
 }
 
 /// The observed rollout of Deployment `web`, whose watch still shows pods `stays` and `gone`.
-async fn looked() -> RolloutSeen {
+async fn observed_rollout() -> ObservedRollout {
     let context = context_with(served);
     let kind = GroupVersionKind::gvk("apps", "v1", "Deployment");
     let resource = ApiResource::from_gvk(&kind);
@@ -122,36 +132,36 @@ async fn looked() -> RolloutSeen {
     let resolved = Resolved {
         target: *target,
         replicas: Some(4),
-        spec: "spec".into(),
-        templated: None,
+        spec_hash: "spec".into(),
+        template_ownership: None,
     };
     let binds_to = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let spec = json!({"transport": "mq", "workloadRef": binds_to});
-    let actor = observed(&actor(&json!({}), &spec, &proved_status())).actor;
-    let lacking = ["stays", "gone"].map(|uid| OutdatedPod {
+    let actor = observed(&actor(&json!({}), &spec, &verified_status())).actor;
+    let outdated = ["stays", "gone"].map(|uid| OutdatedPod {
         uid: uid.into(),
         ..OutdatedPod::default()
     });
-    let counted = Counted {
-        lacking: lacking.to_vec(),
-        older: lacking.to_vec(),
-        ..Counted::default()
+    let counted = TargetPodCounts {
+        outdated: outdated.to_vec(),
+        all_outdated: outdated.to_vec(),
+        ..TargetPodCounts::default()
     };
-    let asked = RolloutQuery {
+    let query = RolloutQuery {
         rollout: BindingRollout::Always,
-        proved: true,
-        due: false,
+        injection_verified: true,
+        probe_due: false,
         resolved: &resolved,
         pods: &BoundPods::default(),
     };
-    see(&context, &actor, asked, counted).await.unwrap()
+    observe(&context, &actor, query, counted).await.unwrap()
 }
 
 /// SAFE-10
 #[tokio::test]
 async fn pods_missing_from_the_api_server_are_not_replaced() {
-    let counted = looked().await.counted;
-    for pods in [&counted.lacking, &counted.older] {
+    let counted = observed_rollout().await.pod_counts;
+    for pods in [&counted.outdated, &counted.all_outdated] {
         let uids: Vec<_> = pods.iter().map(|pod| &*pod.uid).collect();
         assert_eq!(uids, ["stays"]);
     }
@@ -160,7 +170,7 @@ async fn pods_missing_from_the_api_server_are_not_replaced() {
 /// BIND-45
 #[tokio::test]
 async fn dry_run_pod_has_no_sidecar_of_another_actor() {
-    let pod = looked().await.probe.unwrap();
+    let pod = observed_rollout().await.probe_pod.unwrap();
     let containers = pod["spec"]["containers"].as_array().unwrap();
     let names: Vec<_> = containers.iter().map(|it| &it["name"]).collect();
     assert_eq!(names, ["c"], "{pod}");

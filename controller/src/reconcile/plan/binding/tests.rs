@@ -3,24 +3,24 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::binding::TemplatePart;
+use crate::binding::TemplateOwnership;
 use crate::fault::{Fault, Reason};
-use crate::reconcile::model::binding::{BindingSeen, PartOwner, Resolved};
+use crate::reconcile::model::binding::{ObservedBinding, Resolved, TemplateOwner};
 use crate::reconcile::model::bound_pods::BoundPods;
-use crate::reconcile::model::bound_pods::{Counted, OutdatedPod};
+use crate::reconcile::model::bound_pods::{OutdatedPod, TargetPodCounts};
 use crate::reconcile::model::child::Child;
-use crate::reconcile::model::handover::{Ceded, Successor};
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::rollout::RolloutSeen;
-use crate::reconcile::observe::binding::scaling_of;
+use crate::reconcile::model::rollout::ObservedRollout;
+use crate::reconcile::model::template_transfer::{Successor, TemplateTransfer};
+use crate::reconcile::observe::binding::target_scaling;
 use crate::reconcile::plan::decision::Plan;
-use crate::reconcile::plan::roll::facts::Rolling;
+use crate::reconcile::plan::roll::facts::RolloutDecision;
+use crate::reconcile::plan::scale_from_zero::ScaleFromZeroStep;
 use crate::reconcile::plan::scaling::ScalingPlan;
 use crate::reconcile::plan::steps::ScalingStep;
-use crate::reconcile::plan::template::Templating;
-use crate::reconcile::plan::wake::Waking;
+use crate::reconcile::plan::template::TemplateStep;
 use crate::reconcile::plan::{ChildStep, plan};
-use crate::reconcile::tests::fixtures::{actor, observed, proved_status, record};
+use crate::reconcile::tests::fixtures::{actor, observed, record, verified_status};
 use crate::record::{ActorRecord, UninjectedPodRecord};
 use crate::scaling::tests::fixtures::{hpa, scaled_object};
 
@@ -48,37 +48,38 @@ fn bound(scaling: &Value, target: Result<Target, Fault>) -> Observed {
         "transport": "mq", "scaling": scaling,
         "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
     });
-    let mut seen = observed(&actor(&json!({}), &spec, &proved_status()));
-    let desired = seen.desired.as_ref().unwrap();
+    let mut observed = observed(&actor(&json!({}), &spec, &verified_status()));
+    let desired = observed.desired.as_ref().unwrap();
     let target = target.map(|target| {
         Box::new(Resolved {
             target,
             replicas: Some(0),
-            spec: "spec".into(),
-            templated: None,
+            spec_hash: "spec".into(),
+            template_ownership: None,
         })
     });
-    let of_target = |target: &Resolved| scaling_of(&seen.actor, &seen.previous, desired, target);
-    let binding = BindingSeen {
+    let of_target =
+        |target: &Resolved| target_scaling(&observed.actor, &observed.previous, desired, target);
+    let binding = ObservedBinding {
         scaling: target.as_deref().ok().and_then(of_target),
         target: Some(target),
         pods: Some(BoundPods::default()),
-        ..BindingSeen::default()
+        ..ObservedBinding::default()
     };
-    seen.binding = Some(binding);
-    seen
+    observed.binding = Some(binding);
+    observed
 }
 
-fn step(seen: &Observed) -> Option<ScalingStep> {
-    match plan(seen, Timestamp::UNIX_EPOCH) {
+fn step(observed: &Observed) -> Option<ScalingStep> {
+    match plan(observed, Timestamp::UNIX_EPOCH) {
         Plan::Bind(plan) => plan.scaling,
         other => panic!("{other:?}"),
     }
 }
 
-fn wanted(seen: &Observed) -> ScalingPlan {
-    match step(seen) {
-        Some(ScalingStep::Wanted(plan)) => plan,
+fn enabled(observed: &Observed) -> ScalingPlan {
+    match step(observed) {
+        Some(ScalingStep::Enabled(plan)) => plan,
         other => panic!("{other:?}"),
     }
 }
@@ -86,10 +87,10 @@ fn wanted(seen: &Observed) -> ScalingPlan {
 /// SO-1, SO-2
 #[test]
 fn scaled_object_is_created_for_the_workload_of_the_target() {
-    let seen = scaling(Ok(deployment()));
-    let plan = wanted(&seen);
+    let observed = scaling(Ok(deployment()));
+    let plan = enabled(&observed);
     assert_eq!((plan.scaled_object, plan.fault), (APPLY, None));
-    let objects = seen.scaling_objects().unwrap().unwrap();
+    let objects = observed.scaling_objects().unwrap().unwrap();
     let spec = &objects.scaled_object.object["spec"];
     assert_eq!(
         spec["scaleTargetRef"],
@@ -109,39 +110,43 @@ fn scaled_object_is_created_for_the_workload_of_the_target() {
 /// SAFE-20, SAFE-21
 #[test]
 fn first_scaled_object_waits_until_pods_have_the_sidecar() {
-    let bare = json!({"metadata": {"name": "p", "namespace": "ns", "uid": "p", "resourceVersion": "1", "creationTimestamp": "1970-01-01T00:00:00Z"}});
-    let serves = || {
-        let mut seen = scaling(Ok(deployment()));
-        let pods = seen.binding.as_mut().unwrap().pods.as_mut().unwrap();
-        pods.bare = vec![record::<UninjectedPodRecord>(&bare)];
-        seen
+    let uninjected = json!({"metadata": {"name": "p", "namespace": "ns", "uid": "p", "resourceVersion": "1", "creationTimestamp": "1970-01-01T00:00:00Z"}});
+    let serving = || {
+        let mut observed = scaling(Ok(deployment()));
+        let pods = observed.binding.as_mut().unwrap().pods.as_mut().unwrap();
+        pods.uninjected = vec![record::<UninjectedPodRecord>(&uninjected)];
+        observed
     };
-    let plan = wanted(&serves());
+    let plan = enabled(&serving());
     assert_eq!((plan.scaled_object, plan.fault), (ChildStep::Wait, None));
-    assert!(plan.waits_for.unwrap().contains("Ready, has the sidecar"));
+    assert!(
+        plan.waits_for
+            .unwrap()
+            .contains("a Ready pod of the target has the sidecar")
+    );
 
-    let mut unproved = scaling(Ok(deployment()));
-    unproved.previous.injection = None;
-    assert_eq!(wanted(&unproved).scaled_object, ChildStep::Wait);
+    let mut unverified = scaling(Ok(deployment()));
+    unverified.previous.injection = None;
+    assert_eq!(enabled(&unverified).scaled_object, ChildStep::Wait);
     let mut unlisted = scaling(Ok(deployment()));
     unlisted.binding.as_mut().unwrap().pods = None;
-    assert_eq!(wanted(&unlisted).scaled_object, ChildStep::Wait);
+    assert_eq!(enabled(&unlisted).scaled_object, ChildStep::Wait);
 
-    let mut exists = serves();
+    let mut exists = serving();
     exists.previous.injection = None;
-    let of_before = json!({"spec": {"scaleTargetRef": {"name": "web"}}});
-    exists.scaling.scaled_object = Child::Ours(scaled_object(&of_before));
-    let plan = wanted(&exists);
+    let outdated = json!({"spec": {"scaleTargetRef": {"name": "web"}}});
+    exists.scaling.scaled_object = Child::Ours(scaled_object(&outdated));
+    let plan = enabled(&exists);
     assert_eq!((plan.scaled_object, plan.waits_for), (APPLY, None));
 }
 
 /// SAFE-20, KEDA-9
 #[test]
 fn scaling_fault_takes_precedence_over_what_scaling_waits_for() {
-    let mut seen = scaling(Ok(deployment()));
-    seen.previous.conditions.clear();
-    seen.scaling.installed = false;
-    let plan = wanted(&seen);
+    let mut observed = scaling(Ok(deployment()));
+    observed.previous.conditions.clear();
+    observed.scaling.installed = false;
+    let plan = enabled(&observed);
     assert_eq!(
         (plan.fault.unwrap().reason, plan.waits_for),
         (Reason::KedaNotInstalled, None)
@@ -154,71 +159,82 @@ fn binding_with_reconcile_once_leaves_its_target_alone_after_it_was_ready() {
     let planned = |ready: Option<i64>| {
         let mut target = deployment();
         target.server.url = Some("http://127.0.0.1:8000".to_owned());
-        let mut seen = scaling(Ok(target));
-        let mut actor = ActorRecord::clone(&seen.actor);
+        let mut observed = scaling(Ok(target));
+        let mut actor = ActorRecord::clone(&observed.actor);
         actor.annotations.once = true;
-        seen.actor = std::sync::Arc::new(actor);
-        seen.previous.ready_generation = ready;
-        let lacking = OutdatedPod {
-            name: "bare".into(),
-            uid: "bare".into(),
+        observed.actor = std::sync::Arc::new(actor);
+        observed.previous.ready_generation = ready;
+        let outdated = OutdatedPod {
+            name: "old".into(),
+            uid: "old".into(),
             ..OutdatedPod::default()
         };
-        let mut rollout = RolloutSeen {
+        let mut rollout = ObservedRollout {
             has_slot: true,
-            ..RolloutSeen::default()
+            ..ObservedRollout::default()
         };
-        rollout.counted.pods.matched = 1;
-        rollout.counted.total = 1;
-        rollout.counted.lacking = vec![lacking];
-        seen.binding.as_mut().unwrap().rollout = Some(rollout);
-        match plan(&seen, Timestamp::UNIX_EPOCH) {
+        rollout.pod_counts.pods.matched = 1;
+        rollout.pod_counts.total = 1;
+        rollout.pod_counts.outdated = vec![outdated];
+        observed.binding.as_mut().unwrap().rollout = Some(rollout);
+        match plan(&observed, Timestamp::UNIX_EPOCH) {
             Plan::Bind(plan) => plan,
             other => panic!("{other:?}"),
         }
     };
     let before = planned(Some(1));
-    assert!(!before.done_once && before.mark.is_some() && before.contest.is_some());
+    assert!(
+        !before.once_completed
+            && before.actor_annotation.is_some()
+            && before.scaled_object_contention.is_some()
+    );
     let done = planned(Some(2));
-    assert!(done.done_once);
-    assert_eq!((&done.mark, &done.claim, &done.wake), (&None, &None, &None));
-    assert_eq!(done.template, Templating::default());
-    assert!(done.contest.is_none() && done.replicas.is_none() && done.retired.is_empty());
-    assert!(matches!(before.roll, Some(Rolling::Act(_))));
+    assert!(done.once_completed);
+    assert_eq!(
+        (&done.actor_annotation, &done.handoff, &done.scale_from_zero),
+        (&None, &None, &None)
+    );
+    assert_eq!(done.template, TemplateStep::default());
+    assert!(
+        done.scaled_object_contention.is_none()
+            && done.replicas_contention.is_none()
+            && done.retired.is_empty()
+    );
+    assert!(matches!(before.roll, Some(RolloutDecision::Act(_))));
     assert_eq!(done.roll, None, "no pod is replaced");
 }
 
 /// SO-8
 #[test]
 fn scaled_object_is_retargeted_in_place_to_a_new_workload() {
-    let mut seen = scaling(Ok(deployment()));
-    let of_the_last = json!({"spec": {"scaleTargetRef": {"name": "web-of-before"}}});
-    seen.scaling.scaled_object = Child::Ours(scaled_object(&of_the_last));
-    let plan = wanted(&seen);
+    let mut observed = scaling(Ok(deployment()));
+    let former = json!({"spec": {"scaleTargetRef": {"name": "web-of-before"}}});
+    observed.scaling.scaled_object = Child::Ours(scaled_object(&former));
+    let plan = enabled(&observed);
     assert_eq!((plan.scaled_object, plan.fault), (APPLY, None));
 }
 
 /// SO-3
 #[test]
-fn foreign_autoscaler_on_the_same_object_is_a_rival() {
-    let on = |name: &str| {
-        let mut seen = scaling(Ok(deployment()));
+fn competing_autoscaler_on_the_same_object_is_a_fault() {
+    let hpa_on = |name: &str| {
+        let mut observed = scaling(Ok(deployment()));
         let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": name});
-        let rival = json!({"metadata": {"name": "theirs", "ownerReferences": []}, "spec": {"scaleTargetRef": target}});
-        seen.scaling.hpas = vec![hpa(&rival)];
-        wanted(&seen)
+        let competing = json!({"metadata": {"name": "theirs", "ownerReferences": []}, "spec": {"scaleTargetRef": target}});
+        observed.scaling.hpas = vec![hpa(&competing)];
+        enabled(&observed)
     };
-    let plan = on("web");
+    let plan = hpa_on("web");
     assert_eq!(plan.scaled_object, ChildStep::Keep);
     let fault = plan.fault.unwrap();
     assert_eq!(fault.reason, Reason::RivalAutoscaler);
     assert!(
         fault
             .message
-            .starts_with("HorizontalPodAutoscaler theirs scales Deployment web"),
+            .starts_with("HorizontalPodAutoscaler theirs already scales Deployment web"),
         "{fault:?}"
     );
-    assert_eq!(on("other").fault, None);
+    assert_eq!(hpa_on("other").fault, None);
 }
 
 /// SO-4
@@ -230,9 +246,9 @@ fn unscalable_target_loses_its_scaled_object_with_a_reason() {
         asya_shared::resolve::FindingReason::ScalingNotSupported,
         "its owner scales it",
     ));
-    let mut seen = scaling(Ok(target));
-    seen.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
-    let Some(ScalingStep::Refused(removal, fault)) = step(&seen) else {
+    let mut observed = scaling(Ok(target));
+    observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
+    let Some(ScalingStep::Blocked(removal, fault)) = step(&observed) else {
         panic!()
     };
     assert_eq!(removal.scaled_object, ChildStep::Delete("u-so".into()));
@@ -245,7 +261,7 @@ fn unscalable_target_loses_its_scaled_object_with_a_reason() {
 /// BIND-42
 #[test]
 fn scaled_object_is_deleted_with_its_target_but_not_when_that_cannot_be_read() {
-    for (reason, goes) in [
+    for (reason, is_removed) in [
         (Reason::TargetNotFound, true),
         (Reason::TargetStopped, true),
         (Reason::KindNotInstalled, true),
@@ -254,50 +270,50 @@ fn scaled_object_is_deleted_with_its_target_but_not_when_that_cannot_be_read() {
         (Reason::KindForbidden, false),
         (Reason::Ambiguous, false),
     ] {
-        let mut seen = scaling(Err(Fault::until_change(reason, "")));
-        seen.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
-        let found = step(&seen);
-        let removes = matches!(&found, Some(ScalingStep::Unwanted(removal)) if removal.scaled_object == ChildStep::Delete("u-so".into()));
-        assert_eq!(removes, goes, "{reason}: {found:?}");
-        assert_eq!(found.is_none(), !goes, "{reason}");
+        let mut observed = scaling(Err(Fault::until_change(reason, "")));
+        observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
+        let step = step(&observed);
+        let removes = matches!(&step, Some(ScalingStep::Disabled(removal)) if removal.scaled_object == ChildStep::Delete("u-so".into()));
+        assert_eq!(removes, is_removed, "{reason}: {step:?}");
+        assert_eq!(step.is_none(), !is_removed, "{reason}");
     }
 }
 
 /// SO-6
 #[test]
-fn target_is_woken_once_after_scaling_ends() {
+fn target_is_scaled_up_once_after_scaling_ends() {
     let off = |status: &Value, min: i32, exists: bool| {
-        let mut seen = bound(
+        let mut observed = bound(
             &json!({"enabled": false, "minReplicas": min, "maxReplicas": 9}),
             Ok(deployment()),
         );
-        seen.previous = serde_json::from_value(status.clone()).unwrap();
+        observed.previous = serde_json::from_value(status.clone()).unwrap();
         if exists {
-            seen.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
+            observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
         }
-        match plan(&seen, Timestamp::UNIX_EPOCH) {
-            Plan::Bind(plan) => plan.wake,
+        match plan(&observed, Timestamp::UNIX_EPOCH) {
+            Plan::Bind(plan) => plan.scale_from_zero,
             other => panic!("{other:?}"),
         }
     };
     let scaled = json!({"scaledObjectRef": {"kind": "ScaledObject", "name": "a"}});
-    let woken = |status: &Value, min: i32| match off(status, min, false) {
-        Some(Waking::Now(wake)) => wake,
+    let scale_up = |status: &Value, min: i32| match off(status, min, false) {
+        Some(ScaleFromZeroStep::Now(scale_up)) => scale_up,
         other => panic!("{other:?}"),
     };
-    assert_eq!(off(&scaled, 0, true), None, "KEDA has not let go of it yet");
-    let wake = woken(&scaled, 0);
-    assert_eq!((&*wake.object.name, wake.replicas), ("web", 1));
-    assert_eq!(woken(&scaled, 3).replicas, 3);
-    assert_eq!(off(&json!({}), 0, false), None, "it was not scaled by us");
+    assert_eq!(off(&scaled, 0, true), None, "KEDA has not released it yet");
+    let step = scale_up(&scaled, 0);
+    assert_eq!((&*step.object.name, step.replicas), ("web", 1));
+    assert_eq!(scale_up(&scaled, 3).replicas, 3);
+    assert_eq!(off(&json!({}), 0, false), None, "not scaled by the queue");
 }
 
 /// KEDA-8
 #[test]
 fn scaled_object_is_deleted_when_scaling_is_switched_off() {
-    let mut seen = bound(&json!({"enabled": false}), Ok(deployment()));
-    seen.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
-    let Some(ScalingStep::Unwanted(removal)) = step(&seen) else {
+    let mut observed = bound(&json!({"enabled": false}), Ok(deployment()));
+    observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
+    let Some(ScalingStep::Disabled(removal)) = step(&observed) else {
         panic!()
     };
     assert_eq!(removal.scaled_object, ChildStep::Delete("u-so".into()));
@@ -305,25 +321,25 @@ fn scaled_object_is_deleted_when_scaling_is_switched_off() {
 
 /// BIND-45
 #[test]
-fn actor_that_may_not_bind_releases_its_part_of_the_template() {
+fn actor_that_may_not_bind_releases_its_template_fields() {
     let fault = Fault::until_change(Reason::AlreadyBound, "by another");
-    let mut seen = bound(&json!({}), Err(fault));
-    let template = |seen: &Observed| match plan(seen, Timestamp::UNIX_EPOCH) {
+    let mut observed = bound(&json!({}), Err(fault));
+    let template = |observed: &Observed| match plan(observed, Timestamp::UNIX_EPOCH) {
         Plan::Bind(plan) => plan.template,
         other => panic!("{other:?}"),
     };
-    assert_eq!(template(&seen), Templating::Rest);
+    assert_eq!(template(&observed), TemplateStep::NotDesired);
     let workload = deployment().workload;
-    seen.binding.as_mut().unwrap().ceded = Some(Ceded::Stands {
+    observed.binding.as_mut().unwrap().template_transfer = Some(TemplateTransfer::InTemplate {
         workload: workload.clone(),
         owned: false,
         successor: Successor {
-            in_force: true,
+            injects: true,
             ..Successor::default()
         },
         pod: None,
     });
-    assert_eq!(template(&seen), Templating::Release(workload, None));
+    assert_eq!(template(&observed), TemplateStep::Release(workload, None));
 }
 
 /// BIND-3, BIND-23, BIND-50
@@ -334,126 +350,126 @@ fn template_gets_the_sidecar_once_bound_with_a_known_model_url() {
             "transport": "mq", "binding": {"strategy": "Template"}, "runtime": runtime,
             "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
         });
-        let mut seen = observed(&actor(&json!({}), &spec, &json!({})));
+        let mut observed = observed(&actor(&json!({}), &spec, &json!({})));
         let resolved = Resolved {
             target: deployment(),
             replicas: Some(1),
-            spec: "spec".into(),
-            templated: None,
+            spec_hash: "spec".into(),
+            template_ownership: None,
         };
-        seen.binding = Some(BindingSeen {
+        observed.binding = Some(ObservedBinding {
             target: Some(Ok(Box::new(resolved))),
-            ..BindingSeen::default()
+            ..ObservedBinding::default()
         });
-        seen.previous = serde_json::from_value(json!({"boundSince": since})).unwrap();
-        match plan(&seen, Timestamp::UNIX_EPOCH) {
+        observed.previous = serde_json::from_value(json!({"boundSince": since})).unwrap();
+        match plan(&observed, Timestamp::UNIX_EPOCH) {
             Plan::Bind(plan) => plan.template,
             other => panic!("{other:?}"),
         }
     };
     let url = json!({"targetURL": "http://127.0.0.1:8000"});
     let since = Some("2026-01-01T00:00:00Z");
-    assert_eq!(template(&url, since), Templating::Apply);
-    assert_eq!(template(&url, None), Templating::Rest);
-    assert_eq!(template(&json!({}), since), Templating::Rest);
+    assert_eq!(template(&url, since), TemplateStep::Apply);
+    assert_eq!(template(&url, None), TemplateStep::NotDesired);
+    assert_eq!(template(&json!({}), since), TemplateStep::NotDesired);
 }
 
 /// BIND-45, BIND-50
 #[test]
-fn template_part_of_another_actor_is_not_ours() {
+fn template_fields_of_another_actor_are_not_ours() {
     let template = |actor: Option<&str>| {
-        let mut seen = bound(&json!({}), Ok(deployment()));
-        let part = TemplatePart {
-            fields: "fields".to_owned(),
+        let mut observed = bound(&json!({}), Ok(deployment()));
+        let ownership = TemplateOwnership {
+            fingerprint: "fields".to_owned(),
             actor: actor.map(Box::from),
         };
-        let resolved = seen.binding.as_mut().unwrap().target.as_mut().unwrap();
-        resolved.as_mut().unwrap().templated = Some(part);
+        let resolved = observed.binding.as_mut().unwrap().target.as_mut().unwrap();
+        resolved.as_mut().unwrap().template_ownership = Some(ownership);
         let before =
             json!({"uid": "web-uid", "hash": "", "target": "spec", "fingerprint": "fields"});
-        seen.previous = serde_json::from_value(json!({"template": before})).unwrap();
-        match plan(&seen, Timestamp::UNIX_EPOCH) {
+        observed.previous = serde_json::from_value(json!({"template": before})).unwrap();
+        match plan(&observed, Timestamp::UNIX_EPOCH) {
             Plan::Bind(plan) => plan.template,
             other => panic!("{other:?}"),
         }
     };
-    let release = Templating::Release(deployment().workload, None);
+    let release = TemplateStep::Release(deployment().workload, None);
     let own = &bound(&json!({}), Ok(deployment())).actor.metadata.uid;
-    assert_eq!(template(Some(own)), release, "it is not asked for any more");
-    assert_eq!(template(None), release, "nobody says whose it is");
-    assert_eq!(template(Some("of-another")), Templating::Rest);
+    assert_eq!(template(Some(own)), release, "no longer desired");
+    assert_eq!(template(None), release, "no annotation names the owner");
+    assert_eq!(template(Some("of-another")), TemplateStep::NotDesired);
 }
 
 /// BIND-45, ROLL-2
 #[test]
 fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
-    let roll = |actor: Option<&str>, part_of| {
-        let mut seen = bound(&json!({}), Ok(deployment()));
-        seen.previous.bound_since = Some(Time(Timestamp::UNIX_EPOCH));
-        let binding = seen.binding.as_mut().unwrap();
+    let roll = |actor: Option<&str>, template_owner| {
+        let mut observed = bound(&json!({}), Ok(deployment()));
+        observed.previous.bound_since = Some(Time(Timestamp::UNIX_EPOCH));
+        let binding = observed.binding.as_mut().unwrap();
         let resolved = binding.target.as_mut().unwrap().as_mut().unwrap();
-        resolved.templated = actor.map(|actor| TemplatePart {
-            fields: "fields".to_owned(),
+        resolved.template_ownership = actor.map(|actor| TemplateOwnership {
+            fingerprint: "fields".to_owned(),
             actor: Some(actor.into()),
         });
-        binding.part_of = part_of;
-        binding.rollout = Some(RolloutSeen {
-            counted: Counted {
+        binding.template_owner = template_owner;
+        binding.rollout = Some(ObservedRollout {
+            pod_counts: TargetPodCounts {
                 total: 1,
-                lacking: vec![OutdatedPod::default()],
-                ..Counted::default()
+                outdated: vec![OutdatedPod::default()],
+                ..TargetPodCounts::default()
             },
             has_slot: true,
-            ..RolloutSeen::default()
+            ..ObservedRollout::default()
         });
-        match plan(&seen, Timestamp::UNIX_EPOCH) {
+        match plan(&observed, Timestamp::UNIX_EPOCH) {
             Plan::Bind(plan) => plan.roll.unwrap(),
             other => panic!("{other:?}"),
         }
     };
-    let waits = |roll: &Rolling| matches!(roll, Rolling::Wait(Reason::RolloutWaiting, text, _) if text.contains("the sidecar of"));
-    let owner = |paused| PartOwner {
+    let is_waiting = |roll: &RolloutDecision| matches!(roll, RolloutDecision::Wait(Reason::RolloutWaiting, text, _) if text.contains("the sidecar of"));
+    let owner = |paused| TemplateOwner {
         name: "other".into(),
         paused,
     };
-    for (part_of, text) in [
+    for (template_owner, text) in [
         (Some(owner(false)), "the sidecar of AsyncActor other;"),
         (Some(owner(true)), "AsyncActor other, which is paused"),
         (None, "no longer exists"),
     ] {
-        let by_another = roll(Some("of-another"), part_of);
-        assert!(waits(&by_another), "{by_another:?}");
-        assert!(format!("{by_another:?}").contains(text), "{by_another:?}");
+        let decision = roll(Some("of-another"), template_owner);
+        assert!(is_waiting(&decision), "{decision:?}");
+        assert!(format!("{decision:?}").contains(text), "{decision:?}");
     }
     for actor in [
         None,
         Some(&*bound(&json!({}), Ok(deployment())).actor.metadata.uid),
     ] {
-        let ours = roll(actor, None);
-        assert!(!waits(&ours), "{ours:?}");
+        let decision = roll(actor, None);
+        assert!(!is_waiting(&decision), "{decision:?}");
     }
 }
 
 /// BIND-47
 #[test]
-fn workload_is_marked_once_and_a_custom_resource_never() {
-    let mark = |target: Target, uid: Option<&str>| {
-        let mut seen = bound(&json!({}), Ok(target));
+fn workload_is_annotated_once_and_a_custom_resource_never() {
+    let annotated = |target: Target, uid: Option<&str>| {
+        let mut observed = bound(&json!({}), Ok(target));
         let before = uid.map(
             |uid| json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": uid}),
         );
-        seen.previous = serde_json::from_value(json!({"resolvedTarget": before})).unwrap();
-        match plan(&seen, Timestamp::UNIX_EPOCH) {
-            Plan::Bind(plan) => plan.mark.map(|it| it.to_string()),
+        observed.previous = serde_json::from_value(json!({"resolvedTarget": before})).unwrap();
+        match plan(&observed, Timestamp::UNIX_EPOCH) {
+            Plan::Bind(plan) => plan.actor_annotation.map(|it| it.to_string()),
             other => panic!("{other:?}"),
         }
     };
     let web = Some("Deployment/web".to_owned());
-    assert_eq!(mark(deployment(), None), web);
-    assert_eq!(mark(deployment(), Some("of-before")), web);
-    assert_eq!(mark(deployment(), Some("web-uid")), None);
+    assert_eq!(annotated(deployment(), None), web);
+    assert_eq!(annotated(deployment(), Some("of-before")), web);
+    assert_eq!(annotated(deployment(), Some("web-uid")), None);
     let mut group = deployment();
     group.workload.kind = "RayCluster".to_owned();
     group.workload.api_version = "ray.io/v1".to_owned();
-    assert_eq!(mark(group, None), None);
+    assert_eq!(annotated(group, None), None);
 }

@@ -1,3 +1,5 @@
+mod scale_up;
+
 use std::time::Duration;
 
 use asya_shared::api::{QueueStatus, TemplateStatus};
@@ -7,17 +9,17 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    AccountRemoval, Delete, QueueRemoval, ScalingRemoval, SharedConfigMaps, Then, Unbind,
-    WorkloadRemoval, plan, plan_deletion,
+    AccountRemoval, DeletionSteps, NextPhase, QueueRemoval, ScalingRemoval, SharedConfigMapAction,
+    UnbindStep, WorkloadRemoval, plan, plan_deletion,
 };
-use crate::reconcile::model::binding::BindingSeen;
+use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::child::Child;
-use crate::reconcile::model::known_queues::Hold;
+use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::rollout::Live;
-use crate::reconcile::model::rollout::UnbindingSeen;
+use crate::reconcile::model::rollout::LiveObject;
+use crate::reconcile::model::rollout::ObservedUnbinding;
 use crate::reconcile::plan::ChildStep;
-use crate::reconcile::plan::scaling::Removal;
+use crate::reconcile::plan::scaling::ScalingTeardown;
 use crate::reconcile::tests::fixtures::{
     actor, deployment, observed, pod, spec, stateful_set, workload,
 };
@@ -29,15 +31,15 @@ fn now() -> Timestamp {
 }
 
 /// An actor whose deletion began 50 s ago, with a verified queue.
-fn going(metadata: &Value, extra: &Value) -> Observed {
+fn deleting(metadata: &Value, extra: &Value) -> Observed {
     let mut all = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
     all.as_object_mut()
         .unwrap()
         .extend(metadata.as_object().unwrap().clone());
-    going_from(&json!({"queue": verified("mq")}), &all, extra)
+    deleting_with_status(&json!({"queue": verified("mq")}), &all, extra)
 }
 
-fn going_from(status: &Value, metadata: &Value, extra: &Value) -> Observed {
+fn deleting_with_status(status: &Value, metadata: &Value, extra: &Value) -> Observed {
     observed(&actor(metadata, &spec(extra), status))
 }
 
@@ -45,11 +47,11 @@ fn verified(transport: &str) -> Value {
     json!({"transport": transport, "name": "asya-a", "verifiedGeneration": 2})
 }
 
-fn deletion(observed: &Observed) -> Delete {
+fn deletion(observed: &Observed) -> DeletionSteps {
     plan_deletion(observed, now())
 }
 
-fn finish(queue: Option<&str>) -> Delete {
+fn finish(queue: Option<&str>) -> DeletionSteps {
     let queues = queue.map(|name| QueueRemoval {
         queue: QueueStatus {
             transport: "mq".to_owned(),
@@ -59,13 +61,13 @@ fn finish(queue: Option<&str>) -> Delete {
         },
         recorded: true,
     });
-    Delete {
+    DeletionSteps {
         scaling: ScalingRemoval::Delete(unscaled()),
-        unbind: Unbind::Done,
-        wake: None,
+        unbind: UnbindStep::Done,
+        scale_from_zero: None,
         workloads: Vec::new(),
         service_account: AccountRemoval::Delete,
-        then: Then::Finish {
+        next: NextPhase::Finish {
             queues: queues.into_iter().collect(),
         },
     }
@@ -73,7 +75,7 @@ fn finish(queue: Option<&str>) -> Delete {
 
 /// The transports of the queues to delete, and whether status names them.
 fn removed(observed: &Observed) -> Vec<(String, bool)> {
-    let Then::Finish { queues } = deletion(observed).then else {
+    let NextPhase::Finish { queues } = deletion(observed).next else {
         panic!()
     };
     let each = queues.into_iter();
@@ -81,36 +83,39 @@ fn removed(observed: &Observed) -> Vec<(String, bool)> {
         .collect()
 }
 
-fn wait(workloads: Vec<WorkloadRemoval>, seconds: Option<u64>) -> Delete {
-    Delete {
+fn wait(workloads: Vec<WorkloadRemoval>, seconds: Option<u64>) -> DeletionSteps {
+    DeletionSteps {
         scaling: ScalingRemoval::Delete(unscaled()),
-        unbind: Unbind::Done,
-        wake: None,
+        unbind: UnbindStep::Done,
+        scale_from_zero: None,
         workloads,
         service_account: AccountRemoval::Keep,
-        then: Then::Wait(seconds.map(Duration::from_secs)),
+        next: NextPhase::Wait(seconds.map(Duration::from_secs)),
     }
 }
 
-/// The removal step if nothing scales.
-fn unscaled() -> Removal {
-    Removal {
+/// The teardown if there is nothing to remove.
+fn unscaled() -> ScalingTeardown {
+    ScalingTeardown {
         released: true,
-        ..Removal::default()
+        ..ScalingTeardown::default()
     }
 }
 
 /// FIN-2, FW-24
 #[test]
 fn workload_is_deleted_after_keda_has_released_it_or_thirty_seconds() {
-    let mut observed = going(&json!({}), &json!({}));
-    let here = workload(&deployment(&observed));
-    observed.workload = Child::Ours(here.clone());
+    let mut observed = deleting(&json!({}), &json!({}));
+    let existing = workload(&deployment(&observed));
+    observed.workload = Child::Ours(existing.clone());
     observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
     observed.scaling.trigger_authentication = Child::Ours(trigger_authentication(&json!({})));
     let delete = |uid: &str| ChildStep::Delete(uid.into());
     let first = deletion(&observed);
-    assert_eq!((first.workloads, first.then), (vec![], Then::Wait(None)));
+    assert_eq!(
+        (first.workloads, first.next),
+        (vec![], NextPhase::Wait(None))
+    );
     let ScalingRemoval::Delete(removal) = first.scaling else {
         panic!()
     };
@@ -119,22 +124,22 @@ fn workload_is_deleted_after_keda_has_released_it_or_thirty_seconds() {
         (delete("u-so"), ChildStep::Wait)
     );
 
-    let began = |time| {
+    let deleted_at = |time| {
         Child::Ours(scaled_object(
             &json!({"metadata": {"deletionTimestamp": time}}),
         ))
     };
-    observed.scaling.scaled_object = began("2026-01-01T00:00:50Z");
-    let held = deletion(&observed);
+    observed.scaling.scaled_object = deleted_at("2026-01-01T00:00:50Z");
+    let waiting = deletion(&observed);
     assert_eq!(
-        (held.workloads, held.then),
-        (vec![], Then::Wait(Some(Duration::from_secs(20))))
+        (waiting.workloads, waiting.next),
+        (vec![], NextPhase::Wait(Some(Duration::from_secs(20))))
     );
 
-    for gone in [began("2026-01-01T00:00:30Z"), Child::Absent] {
+    for gone in [deleted_at("2026-01-01T00:00:30Z"), Child::Absent] {
         observed.scaling.scaled_object = gone;
         let next = deletion(&observed);
-        assert_eq!(next.workloads, [WorkloadRemoval::Delete(here.clone())]);
+        assert_eq!(next.workloads, [WorkloadRemoval::Delete(existing.clone())]);
         let ScalingRemoval::Delete(removal) = next.scaling else {
             panic!()
         };
@@ -145,13 +150,13 @@ fn workload_is_deleted_after_keda_has_released_it_or_thirty_seconds() {
 /// FIN-2
 #[test]
 fn deletion_order_is_workload_then_pods_then_queue() {
-    let mut observed = going(&json!({}), &json!({}));
-    let here = workload(&deployment(&observed));
-    observed.workload = Child::Ours(here.clone());
+    let mut observed = deleting(&json!({}), &json!({}));
+    let existing = workload(&deployment(&observed));
+    observed.workload = Child::Ours(existing.clone());
     observed.pods = vec![pod("p", "h")];
     assert_eq!(
         deletion(&observed),
-        wait(vec![WorkloadRemoval::Delete(here)], None)
+        wait(vec![WorkloadRemoval::Delete(existing)], None)
     );
 
     let mut object = deployment(&observed);
@@ -160,29 +165,29 @@ fn deletion_order_is_workload_then_pods_then_queue() {
     assert_eq!(
         deletion(&observed),
         wait(vec![], None),
-        "its end is an event"
+        "its deletion triggers a reconcile"
     );
 
     observed.workload = Child::Absent;
     assert_eq!(
         deletion(&observed),
         wait(vec![], Some(10)),
-        "grace and 30 s, counted from the deletion"
+        "grace period and 30 s since the deletion"
     );
 
     observed.pods = Vec::new();
     assert_eq!(deletion(&observed), finish(Some("asya-a")));
 }
 
-/// The former operator's workload, which we never applied, lacks the label by which the watch selects (FIN-2).
+/// A workload of the former operator that we never applied lacks the label that our watch selects (FIN-2).
 #[test]
 fn unwatched_workload_is_polled_until_it_is_deleted() {
-    let mut observed = going(&json!({}), &json!({}));
+    let mut observed = deleting(&json!({}), &json!({}));
     let mut object = deployment(&observed);
     object["metadata"]["labels"] = json!({"app": "a"});
-    let unseen = workload(&object);
-    observed.workload = Child::Ours(unseen.clone());
-    let removal = vec![WorkloadRemoval::Delete(unseen)];
+    let unwatched = workload(&object);
+    observed.workload = Child::Ours(unwatched.clone());
+    let removal = vec![WorkloadRemoval::Delete(unwatched)];
     assert_eq!(deletion(&observed), wait(removal, Some(2)));
     object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
     observed.workload = Child::Ours(workload(&object));
@@ -192,15 +197,15 @@ fn unwatched_workload_is_polled_until_it_is_deleted() {
 /// FIN-2, WRK-6
 #[test]
 fn deletion_covers_workloads_of_both_kinds() {
-    let mut observed = going(&json!({}), &json!({}));
-    let (wanted, former) = (
+    let mut observed = deleting(&json!({}), &json!({}));
+    let (desired, former) = (
         workload(&deployment(&observed)),
         stateful_set(&deployment(&observed)),
     );
-    observed.workload = Child::Ours(wanted.clone());
-    observed.former = Some(former.clone());
+    observed.workload = Child::Ours(desired.clone());
+    observed.former_workload = Some(former.clone());
     let both = vec![
-        WorkloadRemoval::Delete(wanted),
+        WorkloadRemoval::Delete(desired),
         WorkloadRemoval::Delete(former),
     ];
     assert_eq!(deletion(&observed), wait(both, None));
@@ -208,21 +213,21 @@ fn deletion_covers_workloads_of_both_kinds() {
 
 /// FIN-2
 #[test]
-fn pods_that_outlive_their_grace_period_do_not_hold_the_queue_forever() {
-    let mut observed = going(
+fn pods_that_outlive_their_grace_period_do_not_block_the_queue_forever() {
+    let mut observed = deleting(
         &json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
         &json!({}),
     );
     observed.pods = vec![pod("p", "h")];
     assert_eq!(deletion(&observed), finish(Some("asya-a")));
-    let mut patient = going(
+    let mut patient = deleting(
         &json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
         &json!({"timeout": {"gracefulShutdown": 100}}),
     );
     patient.pods = vec![pod("p", "h")];
     assert_eq!(
-        deletion(&patient).then,
-        Then::Wait(Some(Duration::from_secs(70)))
+        deletion(&patient).next,
+        NextPhase::Wait(Some(Duration::from_secs(70)))
     );
 }
 
@@ -230,19 +235,23 @@ fn pods_that_outlive_their_grace_period_do_not_hold_the_queue_forever() {
 #[test]
 fn pods_get_their_grace_period_even_after_operator_downtime() {
     let long_ago = json!({"deletionTimestamp": "2025-01-01T00:00:00Z"});
-    let mut seen = going(&long_ago, &json!({}));
-    seen.pods = vec![pod("p", "h")];
-    seen.leading_since = "2026-01-01T00:00:50Z".parse().unwrap();
-    let wait = |seconds| Then::Wait(Some(Duration::from_secs(seconds)));
+    let mut observed = deleting(&long_ago, &json!({}));
+    observed.pods = vec![pod("p", "h")];
+    observed.leading_since = "2026-01-01T00:00:50Z".parse().unwrap();
+    let wait = |seconds| NextPhase::Wait(Some(Duration::from_secs(seconds)));
     assert_eq!(
-        deletion(&seen).then,
+        deletion(&observed).next,
         wait(50),
-        "grace and 30 s, counted from then"
+        "grace period and 30 s since leadership began"
     );
     let mut stopping = PodRecord::clone(&pod("p", "h"));
     stopping.deleted = Some(Time("2026-01-01T00:00:40Z".parse().unwrap()));
-    seen.pods = vec![stopping.into()];
-    assert_eq!(deletion(&seen).then, wait(10), "its own grace counts");
+    observed.pods = vec![stopping.into()];
+    assert_eq!(
+        deletion(&observed).next,
+        wait(10),
+        "its own grace period counts"
+    );
 }
 
 /// FIN-4, FW-34
@@ -250,12 +259,12 @@ fn pods_get_their_grace_period_even_after_operator_downtime() {
 fn queue_is_kept_when_retained_or_never_ours() {
     let skip = json!({"annotations": {"asya.sh/skip-queue-deletion": "true"}});
     assert_eq!(
-        deletion(&going(&skip, &json!({}))),
+        deletion(&deleting(&skip, &json!({}))),
         finish(None),
         "annotation"
     );
     assert_eq!(
-        deletion(&going(
+        deletion(&deleting(
             &json!({}),
             &json!({"queue": {"deletionPolicy": "Retain"}})
         )),
@@ -267,22 +276,22 @@ fn queue_is_kept_when_retained_or_never_ours() {
         json!({"transport": "fixed"}),
         json!({"transport": "fixed", "workload": {"replicas": "x"}}),
     ] {
-        let fixed = going_from(&json!({"queue": verified("fixed")}), &deleted, &extra);
+        let fixed = deleting_with_status(&json!({"queue": verified("fixed")}), &deleted, &extra);
         assert_eq!(deletion(&fixed), finish(None), "autoCreate: false, {extra}");
     }
 
-    let mut unmanaged = going(&json!({}), &json!({}));
+    let mut unmanaged = deleting(&json!({}), &json!({}));
     unmanaged.queues_managed = false;
     assert_eq!(deletion(&unmanaged), finish(None), "management disabled");
 
-    let unknown = going_from(&json!({}), &deleted, &json!({"transport": "nowhere"}));
+    let unknown = deleting_with_status(&json!({}), &deleted, &json!({"transport": "nowhere"}));
     assert_eq!(
         deletion(&unknown),
         finish(None),
         "no queue known and no transport"
     );
 
-    let mut retained = going(
+    let mut retained = deleting(
         &json!({}),
         &json!({"queue": {"deletionPolicy": "Retain"}, "workload": {"replicas": "x"}}),
     );
@@ -290,24 +299,24 @@ fn queue_is_kept_when_retained_or_never_ours() {
     assert_eq!(
         deletion(&retained),
         finish(None),
-        "also where the spec cannot be read otherwise, and without a wait"
+        "even if the rest of the spec is invalid, and without a wait"
     );
 }
 
 /// FIN-1, FIN-2
 #[test]
 fn actor_without_our_finalizer_is_left_alone() {
-    let mut observed = going(&json!({"finalizers": ["other/finalizer"]}), &json!({}));
+    let mut observed = deleting(&json!({"finalizers": ["other/finalizer"]}), &json!({}));
     observed.workload = Child::Ours(workload(&deployment(&observed)));
     assert_eq!(
         deletion(&observed),
-        Delete {
-            scaling: ScalingRemoval::Delete(Removal::default()),
-            unbind: Unbind::Done,
-            wake: None,
+        DeletionSteps {
+            scaling: ScalingRemoval::Delete(ScalingTeardown::default()),
+            unbind: UnbindStep::Done,
+            scale_from_zero: None,
             workloads: Vec::new(),
             service_account: AccountRemoval::Keep,
-            then: Then::Gone
+            next: NextPhase::Finalized
         }
     );
 }
@@ -315,7 +324,7 @@ fn actor_without_our_finalizer_is_left_alone() {
 /// SA-3
 #[test]
 fn foreign_workload_survives_the_actor() {
-    let mut observed = going(&json!({}), &json!({}));
+    let mut observed = deleting(&json!({}), &json!({}));
     observed.workload = Child::Foreign(workload(&deployment(&observed)));
     assert_eq!(deletion(&observed), finish(Some("asya-a")));
 }
@@ -323,20 +332,20 @@ fn foreign_workload_survives_the_actor() {
 /// FW-23
 #[test]
 fn orphaned_workload_and_queue_stay() {
-    let mut observed = going(&json!({}), &json!({"deletionPolicy": "Orphan"}));
-    let here = workload(&deployment(&observed));
-    observed.workload = Child::Ours(here.clone());
+    let mut observed = deleting(&json!({}), &json!({"deletionPolicy": "Orphan"}));
+    let existing = workload(&deployment(&observed));
+    observed.workload = Child::Ours(existing.clone());
     observed.pods = vec![pod("p", "h")];
-    let workloads = vec![WorkloadRemoval::Orphan(here)];
+    let workloads = vec![WorkloadRemoval::Orphan(existing)];
     assert_eq!(
         deletion(&observed),
-        Delete {
+        DeletionSteps {
             scaling: ScalingRemoval::Orphan,
-            unbind: Unbind::Done,
-            wake: None,
+            unbind: UnbindStep::Done,
+            scale_from_zero: None,
             workloads,
             service_account: AccountRemoval::Orphan,
-            then: Then::Finish { queues: Vec::new() }
+            next: NextPhase::Finish { queues: Vec::new() }
         }
     );
 }
@@ -346,137 +355,57 @@ fn orphaned_workload_and_queue_stay() {
 fn every_current_and_retired_queue_is_deleted_with_the_actor() {
     let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
     let status = json!({"queue": verified("mq"), "retiredQueues": [verified("other"), verified("nowhere"), verified("fixed")]});
-    let mut going = going_from(&status, &deleted, &json!({"transport": "dead"}));
+    let mut deleting = deleting_with_status(&status, &deleted, &json!({"transport": "dead"}));
     let (yes, no) = (true, false);
     let all = [("mq", yes), ("other", yes), ("nowhere", yes), ("dead", no)];
-    let named = |rows: &[(&str, bool)]| -> Vec<(String, bool)> {
+    let expected = |rows: &[(&str, bool)]| -> Vec<(String, bool)> {
         let rows = rows.iter();
         rows.map(|(transport, recorded)| ((*transport).to_owned(), *recorded))
             .collect()
     };
     assert_eq!(
-        removed(&going),
-        named(&all),
-        "verified, retired, out of reach, and made but not told; autoCreate: false is not ours"
+        removed(&deleting),
+        expected(&all),
+        "verified, retired, unreachable, and created but unrecorded; autoCreate: false is not ours"
     );
-    going.queues.retired[0].hold = Hold::Lost(Key::new("b", "a"));
+    deleting.queues.retired[0].permission = DeletePermission::OwnedBy(Key::new("b", "a"));
     assert_eq!(
-        removed(&going),
-        named(&[all[0], all[2], all[3]]),
+        removed(&deleting),
+        expected(&[all[0], all[2], all[3]]),
         "another actor owns the name"
     );
-    going.deletion.retains_queue = true;
-    assert_eq!(removed(&going), named(&[]), "Retain is for all of them");
-}
-
-/// SO-6
-#[test]
-fn target_scaled_by_its_queue_is_woken_once_keda_has_released_it() {
-    let object = ObjectRef {
-        api_version: "apps/v1".to_owned(),
-        kind: "Deployment".to_owned(),
-        name: "web".to_owned(),
-        uid: None,
-    };
-    let spec = json!({
-        "transport": "mq", "scaling": {"enabled": true, "minReplicas": 2, "maxReplicas": 4},
-        "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-    });
-    let going = |status: &Value| {
-        let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
-        let mut seen = observed(&actor(&deleted, &spec, status));
-        seen.binding = Some(BindingSeen {
-            unbinding: Some(UnbindingSeen {
-                scaled: Some(object.clone()),
-                ..UnbindingSeen::default()
-            }),
-            ..BindingSeen::default()
-        });
-        seen
-    };
-    let mut seen = going(&json!({"scaledObjectRef": {"kind": "ScaledObject", "name": "a"}}));
-    let wake = deletion(&seen).wake.unwrap();
-    assert_eq!((&wake.object, wake.replicas), (&object, 2));
-    seen.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
-    assert_eq!(deletion(&seen).wake, None, "KEDA has not let go of it yet");
-    assert_eq!(deletion(&going(&json!({}))).wake, None, "it was not scaled");
-}
-
-/// SAFE-24
-#[test]
-fn target_is_woken_only_after_its_pods_would_start_without_the_sidecar() {
-    let object = ObjectRef {
-        api_version: "serving.kserve.io/v1beta1".to_owned(),
-        kind: "InferenceService".to_owned(),
-        name: "web".to_owned(),
-        uid: None,
-    };
-    let path = vec!["metadata", "annotations"];
-    let spec = json!({
-        "transport": "mq", "scaling": {"enabled": true},
-        "workloadRef": {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "name": "web"},
-    });
-    let status = |rollout: &Value| json!({"scaledObjectRef": {"kind": "ScaledObject", "name": "a"}, "rollout": rollout});
-    let planned = |value: Option<&str>, rollout: &Value| {
-        let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
-        let mut seen = observed(&actor(&deleted, &spec, &status(rollout)));
-        let live = Live {
-            object: object.clone(),
-            value: value.map(str::to_owned),
-            ..Live::default()
-        };
-        let unbinding = UnbindingSeen {
-            asleep: true,
-            scaled: Some(object.clone()),
-            roll: Some(Roll::Annotate(object.clone(), path.clone())),
-            live: vec![live],
-            ..UnbindingSeen::default()
-        };
-        seen.binding = Some(BindingSeen {
-            unbinding: Some(unbinding),
-            ..BindingSeen::default()
-        });
-        let plan = deletion(&seen);
-        (plan.unbind, plan.wake.is_some())
-    };
-    let asked = |value: &str, since: Option<&str>| json!({"value": value, "tries": 1, "generation": 2, "target": "spec", "since": since});
-    let annotated = planned(Some("v"), &asked("v", None));
-    assert_eq!(annotated, (Unbind::Release, false), "first the annotation");
-    let released = asked("unbound", Some("2026-01-01T00:00:50Z"));
-    let (unbind, woken) = planned(None, &released);
-    assert!(matches!(unbind, Unbind::Wait(_)) && !woken, "{unbind:?}");
-    let long_ago = asked("unbound", Some("2026-01-01T00:00:20Z"));
-    assert_eq!(planned(None, &long_ago), (Unbind::Done, true));
+    deleting.deletion.retains_queue = true;
+    assert_eq!(removed(&deleting), expected(&[]), "Retain applies to all");
 }
 
 /// SAFE-33, RUN-2, FW-23
 #[test]
 fn shared_config_maps_outlive_the_last_actor_while_something_needs_them() {
     let deletion = |orphans: bool, template_stays: bool| {
-        let mut seen = going(&json!({}), &json!({}));
-        seen.deletion.orphans = orphans;
-        seen.previous.template = template_stays.then(TemplateStatus::default);
-        seen.binding = template_stays.then(|| BindingSeen {
-            unbinding: Some(UnbindingSeen {
+        let mut observed = deleting(&json!({}), &json!({}));
+        observed.deletion.orphans = orphans;
+        observed.previous.template = template_stays.then(TemplateStatus::default);
+        observed.binding = template_stays.then(|| ObservedBinding {
+            unbinding: Some(ObservedUnbinding {
                 skip: true,
-                ..UnbindingSeen::default()
+                ..ObservedUnbinding::default()
             }),
-            ..BindingSeen::default()
+            ..ObservedBinding::default()
         });
-        plan(&seen, now())
+        plan(&observed, now())
     };
-    for (orphans, template_stays, others, mounted, wanted) in [
-        (false, false, false, false, SharedConfigMaps::Delete),
-        (false, false, true, false, SharedConfigMaps::Keep),
-        (false, false, false, true, SharedConfigMaps::Keep),
-        (true, false, false, false, SharedConfigMaps::Orphan),
-        (true, false, true, false, SharedConfigMaps::Orphan),
-        (false, true, false, false, SharedConfigMaps::Orphan),
-        (false, true, false, true, SharedConfigMaps::Orphan),
+    for (orphans, template_stays, others, mounted, expected) in [
+        (false, false, false, false, SharedConfigMapAction::Delete),
+        (false, false, true, false, SharedConfigMapAction::Keep),
+        (false, false, false, true, SharedConfigMapAction::Keep),
+        (true, false, false, false, SharedConfigMapAction::Orphan),
+        (true, false, true, false, SharedConfigMapAction::Orphan),
+        (false, true, false, false, SharedConfigMapAction::Orphan),
+        (false, true, false, true, SharedConfigMapAction::Orphan),
     ] {
-        let fate = deletion(orphans, template_stays).shared_config_maps(others, mounted);
+        let action = deletion(orphans, template_stays).shared_config_maps(others, mounted);
         assert_eq!(
-            fate, wanted,
+            action, expected,
             "{orphans} {template_stays} {others} {mounted}"
         );
     }

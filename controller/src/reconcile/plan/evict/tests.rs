@@ -19,11 +19,11 @@ fn candidate(name: &str) -> OutdatedPod {
     }
 }
 
-fn unready(name: &str, made: i64) -> UnreadyPod {
+fn unready(name: &str, created: i64) -> UnreadyPod {
     UnreadyPod {
         name: name.into(),
         uid: name.into(),
-        created: Some(Time(at(made))),
+        created: Some(Time(at(created))),
     }
 }
 
@@ -31,8 +31,8 @@ fn unready(name: &str, made: i64) -> UnreadyPod {
 struct Row {
     candidates: Vec<OutdatedPod>,
     unready: Vec<UnreadyPod>,
-    wanted: Option<i32>,
-    present: i32,
+    desired: Option<i32>,
+    active: i32,
     before: Option<i32>,
     since: Option<i64>,
     limit: Option<u64>,
@@ -43,8 +43,8 @@ impl Default for Row {
         Self {
             candidates: vec![candidate("a"), candidate("b")],
             unready: Vec::new(),
-            wanted: Some(3),
-            present: 3,
+            desired: Some(3),
+            active: 3,
             before: None,
             since: Some(-100),
             limit: Some(60),
@@ -53,104 +53,101 @@ impl Default for Row {
 }
 
 impl Row {
-    fn with<T>(&self, look: impl FnOnce(&EvictionFacts<'_>) -> T) -> T {
+    fn with<T>(&self, query: impl FnOnce(&EvictionFacts<'_>) -> T) -> T {
         let availability = Availability {
             unready: self.unready.clone(),
-            present: self.present,
-            going: false,
-            wanted: self.wanted,
+            active: self.active,
+            has_terminating: false,
+            desired_replicas: self.desired,
         };
-        look(&EvictionFacts {
+        query(&EvictionFacts {
             candidates: &self.candidates,
             availability: &availability,
-            present: self.present,
-            before: self.before,
-            since: self.since.map(at),
+            active: self.active,
+            pods_before: self.before,
+            requested_at: self.since.map(at),
             limit: self.limit.map(Duration::from_secs),
             now: at(0),
         })
     }
 
-    fn obstacle(&self) -> Option<(String, bool)> {
-        self.with(|facts| facts.obstacle().map(|it| (it.text, it.is_overdue)))
+    fn blocker(&self) -> Option<(String, bool)> {
+        self.with(|facts| facts.blocker().map(|it| (it.text, it.is_overdue)))
     }
 
     fn next(&self) -> Option<String> {
-        self.with(|facts| facts.next().map(|it| it.name.to_string()))
+        self.with(|facts| facts.next_candidate().map(|it| it.name.to_string()))
     }
 }
 
 /// SAFE-11
 #[test]
 fn ready_pod_is_evicted_only_while_all_others_exist_and_are_ready() {
-    assert_eq!(Row::default().obstacle(), None);
-    let told = |text: &str, overdue| Some((text.to_owned(), overdue));
+    assert_eq!(Row::default().blocker(), None);
+    let blocked = |text: &str, overdue| Some((text.to_owned(), overdue));
     let row = Row::default;
-    for (what, row, wanted) in [
+    for (case, row, expected) in [
         (
-            "a replacement that is late",
+            "replacement is overdue",
             Row {
                 unready: vec![unready("c", -61)],
                 ..row()
             },
-            told("pod c is not ready", true),
+            blocked("pod c is not ready", true),
         ),
         (
-            "one that has just come",
+            "replacement is recent",
             Row {
                 unready: vec![unready("c", -59)],
                 ..row()
             },
-            told("pod c is not ready", false),
+            blocked("pod c is not ready", false),
         ),
         (
-            "without a limit it is never late",
+            "never overdue without a limit",
             Row {
                 unready: vec![unready("c", -61)],
                 limit: None,
                 ..row()
             },
-            told("pod c is not ready", false),
+            blocked("pod c is not ready", false),
         ),
         (
-            "nothing was evicted yet",
+            "no earlier eviction",
             Row {
                 unready: vec![unready("c", -61)],
                 since: None,
                 ..row()
             },
-            told("pod c is not ready", false),
+            blocked("pod c is not ready", false),
         ),
         (
-            "no replacement comes",
+            "replacement is missing",
+            Row { active: 2, ..row() },
+            blocked("1 of 3 pods do not exist", true),
+        ),
+        (
+            "desired number is unknown",
             Row {
-                present: 2,
+                desired: None,
+                before: Some(3),
+                active: 2,
                 ..row()
             },
-            told("1 of 3 pods are missing", true),
+            blocked("1 of 3 pods do not exist", true),
         ),
         (
-            "nobody says how many are asked for",
+            "fewer are desired",
             Row {
-                wanted: None,
+                desired: Some(2),
                 before: Some(3),
-                present: 2,
-                ..row()
-            },
-            told("1 of 3 pods are missing", true),
-        ),
-        (
-            "fewer are asked for",
-            Row {
-                wanted: Some(2),
-                before: Some(3),
-                present: 2,
+                active: 2,
                 ..row()
             },
             None,
         ),
         (
-            "what is to be replaced may be unready",
+            "candidates may be unready",
             Row {
                 unready: vec![unready("a", -900)],
                 ..row()
@@ -158,7 +155,7 @@ fn ready_pod_is_evicted_only_while_all_others_exist_and_are_ready() {
             None,
         ),
     ] {
-        assert_eq!(row.obstacle(), wanted, "{what}");
+        assert_eq!(row.blocker(), expected, "{case}");
     }
 }
 

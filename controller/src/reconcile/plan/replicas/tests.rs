@@ -1,33 +1,32 @@
 use std::time::Duration;
 
 use asya_shared::api::BindingConflict;
-use asya_shared::resolve::{Claim, ObjectRef, Scale};
+use asya_shared::resolve::{AutoscalerHandoff, ObjectRef, Scale};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
-use crate::reconcile::contention::Specs;
-use crate::reconcile::contention::contest::FieldDecision;
+use crate::reconcile::contention::FieldDecision;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::plan::contest::tests::{applied, at};
 use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::plan;
+use crate::reconcile::plan::scaled_object_contention::tests::{applied, at};
 use crate::scaling::tests::fixtures::hpa;
 
-/// A target of one pod, of which the HPA wants `desired`.
-fn asked(desired: i32, conflicts: Vec<BindingConflict>) -> Observed {
-    let mut seen = applied(false, conflicts);
-    seen.scaling.hpas = vec![hpa(&asks("web", desired))];
-    seen
+/// A target with one pod, for which the HPA desires this number.
+fn with_hpa(desired: i32, conflicts: Vec<BindingConflict>) -> Observed {
+    let mut observed = applied(false, conflicts);
+    observed.scaling.hpas = vec![hpa(&hpa_for("web", desired))];
+    observed
 }
 
-/// An HPA of the Deployment of this name.
-fn asks(target: &str, desired: i32) -> Value {
+/// An HPA that scales the Deployment of this name.
+fn hpa_for(target: &str, desired: i32) -> Value {
     json!({"spec": {"scaleTargetRef": {"name": target}}, "status": {"desiredReplicas": desired}})
 }
 
-fn planned(seen: &Observed, now: i64) -> FieldDecision {
-    match plan(seen, at(now)) {
-        Plan::Bind(plan) => plan.replicas.unwrap(),
+fn planned(observed: &Observed, now: i64) -> FieldDecision {
+    match plan(observed, at(now)) {
+        Plan::Bind(plan) => plan.replicas_contention.unwrap(),
         other => panic!("{other:?}"),
     }
 }
@@ -48,87 +47,87 @@ fn entry(state: &str, losses: i32, target: &str) -> Vec<BindingConflict> {
 
 /// CONF-4
 #[test]
-fn replicas_that_differ_from_the_hpa_are_counted_as_losses_with_backoff() {
-    let suspect = FieldDecision::Lost(Specs {
-        generation: 2,
-        target: "spec".to_owned(),
-    });
+fn replicas_that_differ_from_the_hpa_are_counted_as_conflicts_with_backoff() {
     let wait = |seconds| Duration::from_secs(seconds);
     let waiting = || entry("Waiting", 2, "");
-    for (desired, entries, now, wanted) in [
-        (1, vec![], 1000, FieldDecision::Over),
-        (3, vec![], 1000, suspect.clone()),
-        (0, vec![], 1000, FieldDecision::Over),
+    for (desired, entries, now, expected) in [
+        (1, vec![], 1000, FieldDecision::Keep),
+        (3, vec![], 1000, FieldDecision::Conflict),
+        (0, vec![], 1000, FieldDecision::Keep),
         (3, waiting(), 1004, FieldDecision::Wait(wait(6))),
-        (3, waiting(), 1010, suspect),
-        (1, waiting(), 1004, FieldDecision::Stands(wait(896))),
-        (1, waiting(), 1900, FieldDecision::Over),
+        (3, waiting(), 1010, FieldDecision::Conflict),
+        (1, waiting(), 1004, FieldDecision::AwaitReset(wait(896))),
+        (1, waiting(), 1900, FieldDecision::Keep),
         (3, entry("Stopped", 5, "spec"), 1000, FieldDecision::Stop),
         (1, entry("Stopped", 5, "spec"), 1000, FieldDecision::Stop),
-        (3, entry("Stopped", 5, "other"), 1000, FieldDecision::Over),
+        (3, entry("Stopped", 5, "other"), 1000, FieldDecision::Keep),
     ] {
-        let row = format!("{desired} are asked for, {entries:?}, at {now}");
-        assert_eq!(planned(&asked(desired, entries), now), wanted, "{row}");
+        let case = format!("{desired} desired, {entries:?}, at {now}");
+        assert_eq!(
+            planned(&with_hpa(desired, entries), now),
+            expected,
+            "{case}"
+        );
     }
 }
 
 /// SAFE-26
 #[test]
 fn hpa_of_an_earlier_workload_is_not_compared() {
-    let mut seen = asked(3, vec![]);
-    assert!(matches!(planned(&seen, 1000), FieldDecision::Lost(_)));
-    seen.scaling.hpas = vec![hpa(&asks("web-before-its-canary-was-promoted", 3))];
-    assert_eq!(planned(&seen, 1000), FieldDecision::Over);
+    let mut observed = with_hpa(3, vec![]);
+    assert!(matches!(planned(&observed, 1000), FieldDecision::Conflict));
+    observed.scaling.hpas = vec![hpa(&hpa_for("web-before-its-canary-was-promoted", 3))];
+    assert_eq!(planned(&observed, 1000), FieldDecision::Keep);
 }
 
 /// CONF-4, SO-5
 #[test]
-fn replicas_of_a_claimed_target_are_compared_too() {
-    let claimed = |is_made| {
-        let mut seen = asked(3, vec![]);
-        let resolved = seen.binding.as_mut().unwrap().target.as_mut().unwrap();
+fn replicas_of_a_handed_off_target_are_compared_too() {
+    let handed_off = |is_set| {
+        let mut observed = with_hpa(3, vec![]);
+        let resolved = observed.binding.as_mut().unwrap().target.as_mut().unwrap();
         let target = &mut resolved.as_mut().unwrap().target;
         let owner = target.workload.clone();
-        target.scale = Scale::Claimed(
+        target.scale = Scale::HandedOff(
             target.workload.clone(),
-            Claim {
+            AutoscalerHandoff {
                 owner,
-                is_made,
-                is_followed: true,
+                is_set,
+                is_propagated: true,
             },
         );
-        planned(&seen, 1000)
+        planned(&observed, 1000)
     };
-    assert!(matches!(claimed(true), FieldDecision::Lost(_)));
+    assert!(matches!(handed_off(true), FieldDecision::Conflict));
     assert_eq!(
-        claimed(false),
-        FieldDecision::Over,
-        "the owner's autoscaler is there"
+        handed_off(false),
+        FieldDecision::Keep,
+        "the owner's autoscaler is active"
     );
 }
 
 /// CONF-4, SO-1
 #[test]
 fn replicas_of_a_workload_below_the_scale_target_belong_to_its_owner() {
-    let mut seen = asked(3, vec![]);
-    let resolved = seen.binding.as_mut().unwrap().target.as_mut().unwrap();
+    let mut observed = with_hpa(3, vec![]);
+    let resolved = observed.binding.as_mut().unwrap().target.as_mut().unwrap();
     let target = &mut resolved.as_mut().unwrap().target;
-    let above = ObjectRef {
+    let owner = ObjectRef {
         kind: "InferenceSet".to_owned(),
         ..target.workload.clone()
     };
-    target.scale = Scale::Object(above);
-    assert_eq!(planned(&seen, 1000), FieldDecision::Over);
+    target.scale = Scale::Object(owner);
+    assert_eq!(planned(&observed, 1000), FieldDecision::Keep);
 }
 
 /// CONF-4, KEDA-9
 #[test]
 fn replicas_are_uncontested_without_an_hpa_of_ours_or_at_zero() {
-    let mut no_hpa = asked(3, vec![]);
+    let mut no_hpa = with_hpa(3, vec![]);
     no_hpa.scaling.hpas = Vec::new();
-    assert_eq!(planned(&no_hpa, 0), FieldDecision::Over);
-    let mut asleep = asked(3, vec![]);
-    let target = asleep.binding.as_mut().unwrap().target.as_mut().unwrap();
+    assert_eq!(planned(&no_hpa, 0), FieldDecision::Keep);
+    let mut at_zero = with_hpa(3, vec![]);
+    let target = at_zero.binding.as_mut().unwrap().target.as_mut().unwrap();
     target.as_mut().unwrap().replicas = Some(0);
-    assert_eq!(planned(&asleep, 0), FieldDecision::Over, "that is KEDA's");
+    assert_eq!(planned(&at_zero, 0), FieldDecision::Keep, "set by KEDA");
 }

@@ -5,17 +5,17 @@ use asya_shared::resolve::{Related, Resolution, Target, resolver};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{NextCheck, Retired, after_check, list, looks};
-use crate::reconcile::model::binding::{BindingSeen, Resolved};
+use super::{NextCheck, after_check, queues_to_check};
+use crate::reconcile::model::binding::{ObservedBinding, Resolved};
 use crate::reconcile::model::bound_pods::BoundPods;
-use crate::reconcile::model::known_queues::Hold;
+use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::plan;
 use crate::reconcile::tests::fixtures::{actor, observed, pod, record, spec};
 use crate::record::{Key, PodRecord};
 
-fn queue(transport: &str) -> QueueStatus {
+pub(in crate::reconcile) fn queue(transport: &str) -> QueueStatus {
     QueueStatus {
         transport: transport.to_owned(),
         name: "asya-a".to_owned(),
@@ -23,114 +23,27 @@ fn queue(transport: &str) -> QueueStatus {
     }
 }
 
-/// An actor on `mq` whose status has a queue on `now`, and retired ones.
-fn moved(metadata: &Value, extra: &Value, now: &str, retired: &[&str]) -> Observed {
+/// An actor on `mq` whose status has a queue on transport `recorded`, and retired ones.
+pub(in crate::reconcile) fn moved(
+    metadata: &Value,
+    extra: &Value,
+    recorded: &str,
+    retired: &[&str],
+) -> Observed {
     let named = |transport: &str| json!({"transport": transport, "name": "asya-a"});
     let status = json!({
-        "queue": {"transport": now, "name": "asya-a", "verifiedGeneration": 1, "verifiedHash": "h"},
+        "queue": {"transport": recorded, "name": "asya-a", "verifiedGeneration": 1, "verifiedHash": "h"},
         "retiredQueues": retired.iter().map(|transport| named(transport)).collect::<Vec<_>>(),
     });
     observed(&actor(metadata, &spec(extra), &status))
 }
 
-fn plain(now: &str, retired: &[&str]) -> Observed {
-    moved(&json!({}), &json!({}), now, retired)
+pub(in crate::reconcile) fn plain(recorded: &str, retired: &[&str]) -> Observed {
+    moved(&json!({}), &json!({}), recorded, retired)
 }
 
-fn transports(queues: &[QueueStatus]) -> Vec<&str> {
+pub(in crate::reconcile) fn transports(queues: &[QueueStatus]) -> Vec<&str> {
     queues.iter().map(|queue| &*queue.transport).collect()
-}
-
-fn fates(after: &Retired) -> (Vec<&str>, Vec<&str>) {
-    let told = after.told.iter();
-    let fate = |text: &'_ String| {
-        text.split_once("actor's: ")
-            .map_or(0, |(head, _)| head.len() + 9)
-    };
-    (
-        transports(&after.listed),
-        told.map(|text| &text[fate(text)..]).collect(),
-    )
-}
-
-/// QUE-13
-#[test]
-fn verified_queue_is_retired_when_another_one_is_verified() {
-    let observed = plain("other", &[]);
-    let after = list(&observed, Some(&queue("mq")), &[]);
-    assert_eq!(
-        after.listed,
-        [QueueStatus {
-            verified_hash: Some("h".to_owned()),
-            ..queue("other")
-        }],
-    );
-    assert_eq!(
-        after.told,
-        [
-            "queue asya-a on transport other is no longer this actor's: it is deleted when it is empty, at the latest with this actor"
-        ]
-    );
-    assert_eq!(
-        list(&plain("mq", &["other"]), Some(&queue("mq")), &[]),
-        Retired {
-            listed: vec![queue("other")],
-            told: Vec::new()
-        },
-        "told once"
-    );
-    assert_eq!(
-        list(&observed, observed.previous.queue.as_ref(), &[]),
-        Retired::default(),
-        "not before another is there"
-    );
-    assert_eq!(list(&observed, None, &[]), Retired::default());
-}
-
-/// QUE-13
-#[test]
-fn retired_queue_is_unlisted_when_it_is_deleted_or_desired_again() {
-    let observed = plain("other", &["dead", "nowhere"]);
-    let after = list(&observed, Some(&queue("mq")), &[queue("dead")]);
-    assert_eq!(transports(&after.listed), ["nowhere", "other"]);
-    let back = plain("other", &["mq", "dead"]);
-    let after = list(&back, Some(&queue("mq")), &[]);
-    assert_eq!(transports(&after.listed), ["dead", "other"]);
-}
-
-/// QUE-13, QUE-3, QUE-7
-#[test]
-fn queue_that_is_not_ours_to_delete_is_dropped_with_a_message() {
-    let retain = json!({"queue": {"deletionPolicy": "Retain"}});
-    let stays = "it stays, because queue.deletionPolicy is Retain";
-    let kept = moved(&json!({}), &retain, "other", &["dead", "nowhere"]);
-    assert_eq!(
-        fates(&list(&kept, Some(&queue("mq")), &[])),
-        (vec![], vec![stays; 3])
-    );
-    let fixed = plain("fixed", &[]);
-    let after = list(&fixed, Some(&queue("mq")), &[]);
-    assert_eq!(
-        fates(&after),
-        (
-            vec![],
-            vec!["it stays, because the transport has autoCreate: false"]
-        )
-    );
-    let mut lost = plain("other", &["dead"]);
-    let owner = Hold::Lost(Key::new("b", "a"));
-    lost.queues.retired[0].hold = owner.clone();
-    lost.queues.verified.as_mut().unwrap().hold = owner;
-    let after = list(&lost, Some(&queue("mq")), &[]);
-    assert_eq!(fates(&after), (vec![], vec!["it belongs to b/a"; 2]));
-    let skip = json!({"annotations": {"asya.sh/skip-queue-deletion": "true"}});
-    let skipped = moved(&skip, &json!({}), "other", &[]);
-    let after = list(&skipped, Some(&queue("mq")), &[]);
-    assert_eq!(
-        transports(&after.listed),
-        ["other"],
-        "the annotation may go again"
-    );
 }
 
 /// QUE-13, QUE-12, FIN-4
@@ -138,11 +51,11 @@ fn queue_that_is_not_ours_to_delete_is_dropped_with_a_message() {
 fn brokers_are_queried_only_about_queues_that_are_ours_to_delete() {
     let all = &["other", "dead", "nowhere", "fixed", "mq"];
     assert_eq!(
-        transports(&looks(&plain("dead", all))),
+        transports(&queues_to_check(&plain("dead", all))),
         ["other", "dead"],
-        "not one that is out of reach, nor one that is wanted again"
+        "neither an unreachable queue nor the desired one"
     );
-    let none = |observed: &Observed| looks(observed).is_empty();
+    let none = |observed: &Observed| queues_to_check(observed).is_empty();
     let skip = json!({"annotations": {"asya.sh/skip-queue-deletion": "true"}});
     assert!(none(&moved(&skip, &json!({}), "mq", all)));
     let retain = json!({"queue": {"deletionPolicy": "Retain"}});
@@ -153,7 +66,7 @@ fn brokers_are_queried_only_about_queues_that_are_ours_to_delete() {
     unmanaged.queues_managed = false;
     assert!(none(&unmanaged));
     let mut lost = plain("mq", &["other"]);
-    lost.queues.retired[0].hold = Hold::Lost(Key::new("b", "a"));
+    lost.queues.retired[0].permission = DeletePermission::OwnedBy(Key::new("b", "a"));
     assert!(none(&lost));
 }
 
@@ -168,33 +81,13 @@ fn retired_queue_is_kept_while_pods_of_an_earlier_template_may_consume_from_it()
         .template_hash
         .clone();
     observed.pods = vec![pod("new", &current), pod("old", "before")];
-    assert_eq!(looks(&observed), []);
+    assert_eq!(queues_to_check(&observed), []);
     let finished = PodRecord {
         finished: true,
         ..(*observed.pods[1]).clone()
     };
     observed.pods[1] = Arc::new(finished);
-    assert_eq!(looks(&observed), [queue("other")]);
-}
-
-/// QUE-13
-#[test]
-fn renaming_a_transport_retires_no_queue() {
-    let same = |observed: &Observed| {
-        let after = list(observed, Some(&queue("mq")), &[]);
-        (after == Retired::default(), looks(observed).is_empty())
-    };
-    assert_eq!(same(&plain("twin", &[])), (true, true));
-    assert_eq!(same(&plain("mq", &["twin"])), (true, true));
-    assert!(!same(&plain("other", &[])).0, "another broker");
-
-    let hash = plain("mq", &[]).desired.unwrap().queue_hash.clone();
-    let gone = |hash: &str| {
-        let status = json!({"queue": {"transport": "former", "name": "asya-a", "verifiedGeneration": 1, "verifiedHash": hash}});
-        observed(&actor(&json!({}), &spec(&json!({})), &status))
-    };
-    assert!(same(&gone(&hash)).0, "renamed in the configuration");
-    assert!(!same(&gone("h")).0, "nobody knows what it was");
+    assert_eq!(queues_to_check(&observed), [queue("other")]);
 }
 
 /// SAFE-29, QUE-13
@@ -208,11 +101,11 @@ fn retired_queue_of_a_binding_is_deleted_once_no_sidecar_consumes_from_it() {
         "queue": {"transport": "mq", "name": "asya-a", "verifiedGeneration": 1, "verifiedHash": "h"},
         "retiredQueues": [{"transport": "other", "name": "asya-a"}],
     });
-    let looked = |pods: Option<Vec<&str>>| {
-        let mut seen = observed(&actor(&json!({}), &spec, &status));
-        let wanted = seen.bound().unwrap().injected_hash.clone().unwrap();
+    let queried = |pods: Option<Vec<&str>>| {
+        let mut observed = observed(&actor(&json!({}), &spec, &status));
+        let current = observed.bound().unwrap().injected_hash.clone().unwrap();
         let sidecar = |hash: &str| {
-            let hash = if hash == "wanted" { &*wanted } else { hash };
+            let hash = if hash == "current" { &*current } else { hash };
             record::<PodRecord>(&json!({
                 "metadata": {
                     "name": "p", "namespace": "ns", "uid": "p", "resourceVersion": "1",
@@ -223,30 +116,30 @@ fn retired_queue_of_a_binding_is_deleted_once_no_sidecar_consumes_from_it() {
             }))
         };
         let pods = pods.map(|pods| BoundPods {
-            marked: pods.into_iter().map(sidecar).collect(),
-            bare: Vec::new(),
+            labelled: pods.into_iter().map(sidecar).collect(),
+            uninjected: Vec::new(),
         });
-        seen.binding = Some(BindingSeen {
+        observed.binding = Some(ObservedBinding {
             target: Some(Ok(Box::new(Resolved {
                 target: target(),
                 replicas: Some(1),
-                spec: "spec".into(),
-                templated: None,
+                spec_hash: "spec".into(),
+                template_ownership: None,
             }))),
             pods,
-            ..BindingSeen::default()
+            ..ObservedBinding::default()
         });
-        let looks = looks(&seen);
-        match plan(&seen, Timestamp::UNIX_EPOCH) {
-            Plan::Bind(plan) => assert_eq!(plan.retired, looks),
+        let queues = queues_to_check(&observed);
+        match plan(&observed, Timestamp::UNIX_EPOCH) {
+            Plan::Bind(plan) => assert_eq!(plan.retired, queues),
             other => panic!("{other:?}"),
         }
-        transports(&looks).len()
+        transports(&queues).len()
     };
-    assert_eq!(looked(None), 0, "nobody has listed the pods");
-    assert_eq!(looked(Some(vec!["wanted", "older.platform"])), 0);
-    assert_eq!(looked(Some(vec!["wanted"])), 1);
-    assert_eq!(looked(Some(vec![])), 1, "scaled to zero");
+    assert_eq!(queried(None), 0, "pods are not listed yet");
+    assert_eq!(queried(Some(vec!["current", "older.platform"])), 0);
+    assert_eq!(queried(Some(vec!["current"])), 1);
+    assert_eq!(queried(Some(vec![])), 1, "scaled to zero");
 }
 
 fn target() -> Target {
@@ -260,49 +153,15 @@ fn target() -> Target {
     }
 }
 
-/// QUE-36
-#[test]
-fn queue_in_another_account_is_retired_but_not_the_same_queue_by_another_transport() {
-    let at = |url: &str| QueueStatus {
-        url: Some(format!("https://sqs.eu-west-1.amazonaws.com/{url}")),
-        ..queue("mq")
-    };
-    let (mine, moved_on) = (at("111111111111/asya-a"), at("222222222222/asya-a"));
-    for (hold, now, retires) in [
-        // The old account is not configured any more.
-        (Hold::Wanted, &moved_on, true),
-        (Hold::Wanted, &mine, false),
-        (Hold::Wanted, &queue("mq"), false),
-        // Only one of the two transports specifies its account.
-        (Hold::Ours, &mine, false),
-        (Hold::Ours, &moved_on, true),
-    ] {
-        let mut seen = plain("other", &["dead"]);
-        let verified = seen.queues.verified.as_mut().unwrap();
-        verified.queue.url.clone_from(&mine.url);
-        verified.hold = hold.clone();
-        seen.queues.retired[0].hold = hold.clone();
-        seen.queues.retired[0].queue.url.clone_from(&mine.url);
-        let after = list(&seen, Some(now), &[]);
-        let wanted: &[&str] = if retires { &["dead", "other"] } else { &[] };
-        assert_eq!(transports(&after.listed), wanted, "{hold:?} {:?}", now.url);
-        assert_eq!(
-            after.told.len(),
-            usize::from(retires),
-            "the one that was left just now"
-        );
-    }
-}
-
 /// QUE-13
 #[test]
 fn queue_is_verified_again_after_a_retired_one_is_gone() {
-    for (asked, gone, rechecks, schedule) in [
+    for (checked, deleted, rechecks, schedule) in [
         (2, 0, false, NextCheck::Scheduled),
         (2, 1, true, NextCheck::Now),
         (2, 2, true, NextCheck::None),
     ] {
-        let next = after_check(asked, gone);
+        let next = after_check(checked, deleted);
         assert_eq!((next.rechecks_queue, next.schedule), (rechecks, schedule));
     }
 }

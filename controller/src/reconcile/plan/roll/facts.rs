@@ -7,36 +7,35 @@ use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::Reason;
-use crate::reconcile::contention::{Specs, State};
+use crate::reconcile::contention::{ContentionState, SpecRevision};
 use crate::reconcile::model::bound_pods::OutdatedPod;
-use crate::reconcile::model::rollout::{Availability, Live};
+use crate::reconcile::model::rollout::{Availability, LiveObject};
 use crate::reconcile::plan::evict;
 
-/// Requeue delay for what no watch reports: a rollout's progress. A disruption budget or a slot is checked again after
-/// [`LATER`].
-pub const SOON: Duration = Duration::from_secs(5);
-
-pub const LATER: Duration = Duration::from_secs(10);
+/// Requeue delay for the progress of a rollout, which no watch reports.
+pub const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
+/// Requeue delay for a disruption budget or a slot.
+pub const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Inputs to [`super::decide`].
 #[derive(Clone, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a fact of its own that the table asks for"
+    reason = "independent inputs of one decision"
 )]
 pub struct RolloutFacts<'a> {
     /// When pods are replaced.
     pub rollout: BindingRollout,
     /// Replace them now, whatever `rollout` says.
-    pub at_once: bool,
-    /// The binding is in force: new pods get the sidecar (BIND-3).
+    pub roll_now: bool,
+    /// The binding is active: new pods get the sidecar (BIND-3).
     pub bound: bool,
     /// The URL of the model server is known.
     pub has_url: bool,
     /// The hash that pods should carry.
-    pub wanted: &'a str,
-    /// Pods that do not carry it, but would if they were replaced.
-    pub lacking: &'a [OutdatedPod],
+    pub desired_hash: &'a str,
+    /// Pods that lack this hash, but whose replacements would carry it.
+    pub outdated: &'a [OutdatedPod],
     /// Pods of the target that are not terminating.
     pub matched: i32,
     /// All pods of the target.
@@ -46,10 +45,10 @@ pub struct RolloutFacts<'a> {
     pub limit: Option<Duration>,
     /// How the target's pods are replaced.
     pub roll: &'a Roll,
-    /// The target's owner is unknown, and so is what it takes back.
+    /// The target's owner is unknown, and so is which fields it reverts.
     pub unknown_owner: bool,
     /// The annotated objects, and the workloads that the annotation rolls; empty while no rollout is needed.
-    pub live: &'a [Live],
+    pub live: &'a [LiveObject],
     /// Identifies the current spec of the workloads.
     pub target: &'a str,
     /// A `PodDisruptionBudget` that allows no disruption of these pods.
@@ -59,9 +58,9 @@ pub struct RolloutFacts<'a> {
     /// The rollout so far, from status.
     pub before: Option<&'a RolloutStatus>,
     /// Contention state of the annotation.
-    pub conflict: &'a State,
-    /// A dry run has passed with these pods, or none is needed.
-    pub proved: bool,
+    pub conflict: &'a ContentionState,
+    /// A dry run has shown that such pods get the sidecar, or none is needed.
+    pub injection_verified: bool,
     /// The actor's generation.
     pub generation: i64,
     pub now: Timestamp,
@@ -69,39 +68,37 @@ pub struct RolloutFacts<'a> {
 
 /// The decision.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Rolling {
+pub enum RolloutDecision {
     /// Nothing to do.
-    Rest,
+    NotNeeded,
     /// Wait: pods are being replaced, or must not be replaced yet.
     Wait(Reason, String, Duration),
     /// Stop until a spec changes.
     Halt(String),
     /// Wait until an overdue replacement becomes ready.
     Stall(String),
-    /// The annotation was taken back (CONF-2).
-    Lost(Lost),
-    /// Stop until a spec changes: another manager keeps taking the annotation back.
-    Leave,
-    /// Take this step, after a dry run.
-    Act(Act),
+    /// Another manager changed the annotation (CONF-2).
+    Conflict(AnnotationConflict),
+    /// Stop until a spec changes: another manager keeps changing the annotation.
+    Stop,
+    /// Execute this step after a dry run.
+    Act(RolloutAction),
 }
 
-/// An annotation that another manager has taken back.
+/// An annotation that another manager has changed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Lost {
+pub struct AnnotationConflict {
     /// The object that carried it.
     pub object: ObjectRef,
-    /// The current specs.
-    pub specs: Specs,
-    /// Give the annotation up: pods are evicted from now on.
-    pub last: bool,
+    /// Stop writing the annotation: pods are evicted from now on.
+    pub stop: bool,
 }
 
 /// A step of the rollout.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Act {
-    /// Only the dry run: there is no pod to show whether new pods get the sidecar.
-    Prove,
+pub enum RolloutAction {
+    /// Only the dry run, because there is no pod that shows whether new ones get the sidecar.
+    VerifyInjection,
     /// Write this value of the annotation.
     Annotate(String),
     /// Evict this pod, so that its controller replaces it.
@@ -111,23 +108,23 @@ pub enum Act {
 impl RolloutFacts<'_> {
     /// Whether the recorded rollout has the same value and, if it was halted, the same specs. Otherwise the rollout
     /// starts over.
-    pub fn is_about(&self, before: &RolloutStatus) -> bool {
-        before.value == self.wanted && (!before.halted || self.is_as_halted(before))
+    pub fn is_continued(&self, before: &RolloutStatus) -> bool {
+        before.value == self.desired_hash && (!before.halted || self.has_halted_specs(before))
     }
 
-    pub fn is_as_halted(&self, before: &RolloutStatus) -> bool {
+    pub fn has_halted_specs(&self, before: &RolloutStatus) -> bool {
         before.generation == self.generation && before.target == self.target
     }
 
-    pub fn specs(&self) -> Specs {
-        Specs {
+    pub fn revision(&self) -> SpecRevision {
+        SpecRevision {
             generation: self.generation,
-            target: self.target.to_owned(),
+            target_spec_hash: self.target.to_owned(),
         }
     }
 
     /// Whether our annotation is written to this object.
-    pub fn annotates(&self, live: &Live) -> bool {
+    pub fn annotates(&self, live: &LiveObject) -> bool {
         match self.roll {
             Roll::AnnotateTemplate(_) => true,
             Roll::Annotate(object, _) => *object == live.object,
@@ -135,13 +132,13 @@ impl RolloutFacts<'_> {
         }
     }
 
-    pub fn is_ours(&self, live: &Live) -> bool {
-        let value = live.value.as_deref();
-        value.is_some_and(|value| number(self.wanted, value).is_some())
+    pub fn has_our_value(&self, live: &LiveObject) -> bool {
+        let value = live.roll_value.as_deref();
+        value.is_some_and(|value| retry_number(self.desired_hash, value).is_some())
     }
 
     /// Inputs to replace `candidates` one by one.
-    pub fn evicting<'b>(
+    pub fn eviction<'b>(
         &'b self,
         candidates: &'b [OutdatedPod],
         before: Option<&RolloutStatus>,
@@ -149,40 +146,45 @@ impl RolloutFacts<'_> {
         evict::EvictionFacts {
             candidates,
             availability: self.availability,
-            present: self.matched,
-            before: before.and_then(|it| it.pods),
-            since: before.and_then(|it| it.since.as_ref()).map(|it| it.0),
+            active: self.matched,
+            pods_before: before.and_then(|it| it.pods),
+            requested_at: before.and_then(|it| it.since.as_ref()).map(|it| it.0),
             limit: self.limit,
             now: self.now,
         }
     }
 
     /// Whether a pod of the target is terminating.
-    pub fn is_going(&self) -> bool {
-        self.total > self.matched || self.availability.going
+    pub fn has_terminating_pod(&self) -> bool {
+        self.total > self.matched || self.availability.has_terminating
     }
 
-    pub fn since(&self, before: Option<&RolloutStatus>) -> Option<Duration> {
+    pub fn elapsed(&self, before: Option<&RolloutStatus>) -> Option<Duration> {
         let since = before?.since.as_ref()?;
         self.now.duration_since(since.0).try_into().ok()
     }
 }
 
-/// The number appended to `wanted` to make the value differ, 0 without one; `None`: the value is for something else.
-pub fn number(wanted: &str, value: &str) -> Option<u32> {
-    match value.strip_prefix(wanted)? {
+/// The retry number appended to `desired`, 0 if there is none; `None` if the value has another hash.
+pub fn retry_number(desired: &str, value: &str) -> Option<u32> {
+    match value.strip_prefix(desired)? {
         "" => Some(0),
         rest => rest.strip_prefix('-')?.parse().ok(),
     }
 }
 
-pub fn waits_for_slot(facts: &RolloutFacts<'_>) -> Option<Rolling> {
+pub fn wait_for_slot(facts: &RolloutFacts<'_>) -> Option<RolloutDecision> {
     let text =
-        "as many other targets are being rolled as may be at a time; waiting for one of them";
-    (!facts.has_slot).then(|| Rolling::Wait(Reason::RolloutWaiting, text.to_owned(), LATER))
+        "the maximum number of targets is being rolled out; waiting for one of them to finish";
+    (!facts.has_slot)
+        .then(|| RolloutDecision::Wait(Reason::RolloutWaiting, text.to_owned(), RECHECK_INTERVAL))
 }
 
-pub fn runs() -> Rolling {
-    let text = "pods of the target are being replaced by pods with the sidecar";
-    Rolling::Wait(Reason::RolloutInProgress, text.to_owned(), SOON)
+pub fn in_progress() -> RolloutDecision {
+    let text = "the target's pods are being replaced by pods with the sidecar";
+    RolloutDecision::Wait(
+        Reason::RolloutInProgress,
+        text.to_owned(),
+        PROGRESS_INTERVAL,
+    )
 }

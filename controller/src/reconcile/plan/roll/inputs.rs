@@ -1,4 +1,4 @@
-//! What the execution of a rollout decision needs.
+//! Inputs to the execution of a rollout decision.
 
 use std::time::Duration;
 
@@ -6,105 +6,115 @@ use asya_shared::names::manager;
 use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::jiff::Timestamp;
 
-use super::facts::{Act, Rolling};
+use super::facts::{RolloutAction, RolloutDecision};
 use crate::fault::Reason;
-use crate::reconcile::contention::Specs;
+use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::rollout::TEMPLATE;
+use crate::reconcile::model::rollout::TEMPLATE_ANNOTATIONS;
 use crate::telemetry::events::EventReason;
 
-/// A target without progress for this long no longer blocks others (SAFE-15).
-const LONGEST_HOLD: Duration = Duration::from_hours(1);
+/// A target that makes no progress for this long no longer blocks others (SAFE-15).
+const MAX_SLOT_TIME: Duration = Duration::from_hours(1);
 
-/// What the execution of a rollout decision needs.
+/// Inputs to the execution of a rollout decision.
 #[derive(Debug)]
 pub struct RollInputs {
     /// How the target's pods are replaced.
     pub roll: Roll,
-    /// The owner that is told by an annotation that the queue scales the target.
-    pub claim_owner: Option<ObjectRef>,
-    /// The current specs.
-    pub specs: Specs,
+    /// The owner that carries the autoscaler handoff annotation.
+    pub handoff_owner: Option<ObjectRef>,
+    /// The current revision of the specs.
+    pub revision: SpecRevision,
     pub slot: Option<SlotChange>,
     /// The Event to publish.
     pub event: Option<(EventReason, String)>,
 }
 
-/// What a rollout decision means for the actor's rollout slot.
+/// The change to the actor's rollout slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotChange {
-    /// Give it up, with what was counted for it.
+    /// Release it, and reset its counters.
     Forget,
     Release,
-    Hold(Timestamp),
+    Acquire(Timestamp),
 }
 
 impl RollInputs {
-    pub fn new(observed: &Observed, rolling: &Rolling, now: Timestamp) -> Self {
+    pub fn new(observed: &Observed, decision: &RolloutDecision, now: Timestamp) -> Self {
         let target = observed.resolved().map(|it| &it.target);
-        let claim = target.and_then(|it| it.scale.claim());
+        let handoff = target.and_then(|it| it.scale.handoff());
         Self {
             roll: target.map_or(Roll::Evict, |it| it.roll.clone()),
-            claim_owner: claim.map(|it| it.owner.clone()),
-            specs: Specs {
+            handoff_owner: handoff.map(|it| it.owner.clone()),
+            revision: SpecRevision {
                 generation: observed.actor.generation,
-                target: observed
+                target_spec_hash: observed
                     .rollout()
-                    .map(|seen| seen.target.clone())
+                    .map(|rollout| rollout.specs_hash.clone())
                     .unwrap_or_default(),
             },
-            slot: slot_change(observed, rolling, now),
-            event: event(observed, rolling),
+            slot: slot_change(observed, decision, now),
+            event: event(observed, decision),
         }
     }
 }
 
 /// A rollout that we did not start, or that takes too long, must not block others (SAFE-15).
-fn slot_change(observed: &Observed, rolling: &Rolling, now: Timestamp) -> Option<SlotChange> {
-    Some(match rolling {
-        Rolling::Rest | Rolling::Halt(_) | Rolling::Lost(_) | Rolling::Leave => SlotChange::Forget,
-        Rolling::Wait(Reason::RolloutInProgress, ..) => {
-            held_until(observed, now).map_or(SlotChange::Release, SlotChange::Hold)
+fn slot_change(
+    observed: &Observed,
+    decision: &RolloutDecision,
+    now: Timestamp,
+) -> Option<SlotChange> {
+    Some(match decision {
+        RolloutDecision::NotNeeded
+        | RolloutDecision::Halt(_)
+        | RolloutDecision::Conflict(_)
+        | RolloutDecision::Stop => SlotChange::Forget,
+        RolloutDecision::Wait(Reason::RolloutInProgress, ..) => {
+            slot_expiry(observed, now).map_or(SlotChange::Release, SlotChange::Acquire)
         }
-        Rolling::Wait(..) | Rolling::Stall(_) => SlotChange::Release,
-        Rolling::Act(Act::Prove) => return None,
-        Rolling::Act(Act::Annotate(_) | Act::Evict(_)) => {
-            let until = now.checked_add(hold_time(observed));
-            SlotChange::Hold(until.unwrap_or(Timestamp::MAX))
+        RolloutDecision::Wait(..) | RolloutDecision::Stall(_) => SlotChange::Release,
+        RolloutDecision::Act(RolloutAction::VerifyInjection) => return None,
+        RolloutDecision::Act(RolloutAction::Annotate(_) | RolloutAction::Evict(_)) => {
+            let until = now.checked_add(slot_time(observed));
+            SlotChange::Acquire(until.unwrap_or(Timestamp::MAX))
         }
     })
 }
 
-/// Until when our last write holds a slot. Derived from the status, so that it survives a restart.
-fn held_until(observed: &Observed, now: Timestamp) -> Option<Timestamp> {
+/// When the slot of our last write expires. Derived from status, so that it survives a restart.
+fn slot_expiry(observed: &Observed, now: Timestamp) -> Option<Timestamp> {
     let since = observed.previous.rollout.as_ref()?.since.as_ref()?;
-    let until = since.0.checked_add(hold_time(observed)).ok()?;
+    let until = since.0.checked_add(slot_time(observed)).ok()?;
     (until > now).then_some(until)
 }
 
-fn hold_time(observed: &Observed) -> Duration {
+fn slot_time(observed: &Observed) -> Duration {
     let limit = observed.progress_limit();
-    limit.map_or(LONGEST_HOLD, |limit| limit.min(LONGEST_HOLD))
+    limit.map_or(MAX_SLOT_TIME, |limit| limit.min(MAX_SLOT_TIME))
 }
 
-/// A halt is announced once, and the replacement of GPU pods before the first one (ROLL-7).
-fn event(observed: &Observed, rolling: &Rolling) -> Option<(EventReason, String)> {
+/// Announces a halt once, and the replacement of GPU pods before the first one (ROLL-7).
+fn event(observed: &Observed, decision: &RolloutDecision) -> Option<(EventReason, String)> {
     let before = observed.previous.rollout.as_ref();
-    match rolling {
-        Rolling::Halt(text) if before.is_none_or(|before| !before.halted) => {
+    match decision {
+        RolloutDecision::Halt(text) if before.is_none_or(|before| !before.halted) => {
             Some((EventReason::RolloutHalted, text.clone()))
         }
-        Rolling::Stall(text) if before.is_none_or(|before| !before.stalled) => {
+        RolloutDecision::Stall(text) if before.is_none_or(|before| !before.stalled) => {
             Some((EventReason::RolloutHalted, text.clone()))
         }
-        Rolling::Act(Act::Annotate(_) | Act::Evict(_)) if before.is_none() => {
-            let (seen, resolved) = (observed.rollout()?, observed.resolved()?);
+        RolloutDecision::Act(RolloutAction::Annotate(_) | RolloutAction::Evict(_))
+            if before.is_none() =>
+        {
+            let (rollout, resolved) = (observed.rollout()?, observed.resolved()?);
             let text = format!(
-                "{} pods of {} that use GPUs are replaced to get the sidecar; spec.binding.rollout: OnRestart leaves them until their next restart",
-                seen.counted.lacking.len(),
+                "{} pods of {} that use GPUs are being replaced to add the sidecar; spec.binding.rollout: OnRestart \
+                 leaves them until their next restart",
+                rollout.pod_counts.outdated.len(),
                 resolved.target.workload
             );
-            let has_gpus = seen.live.iter().any(|it| it.gpus);
+            let has_gpus = rollout.live.iter().any(|it| it.requests_gpus);
             has_gpus.then_some((EventReason::RollsGpuPods, text))
         }
         _ => None,
@@ -112,19 +122,20 @@ fn event(observed: &Observed, rolling: &Rolling) -> Option<(EventReason, String)
 }
 
 /// The objects that carry our rollout annotation, with the path of their annotations and our field manager.
-pub fn annotated(roll: &Roll) -> Vec<(&ObjectRef, &[&'static str], &'static str)> {
+pub fn annotated_objects(roll: &Roll) -> Vec<(&ObjectRef, &[&'static str], &'static str)> {
     match roll {
         Roll::AnnotateTemplate(workloads) => {
             let all = workloads.iter();
-            all.map(|it| (it, &TEMPLATE[..], manager::ROLL)).collect()
+            all.map(|it| (it, &TEMPLATE_ANNOTATIONS[..], manager::ROLL))
+                .collect()
         }
         Roll::Annotate(object, path) => vec![(object, &path[..], manager::PARENT)],
         Roll::Evict => Vec::new(),
     }
 }
 
-/// Our field manager for the annotation on an object that no longer belongs to the target: of the annotated objects,
-/// only workloads of group apps carry it in their pod template, where it is applied separately.
+/// Our field manager for the annotation on an object that no longer belongs to the target. Only workloads of group apps
+/// carry it in their pod template, where it has a manager of its own.
 pub fn manager_of(object: &ObjectRef) -> &'static str {
     if object.group_kind().group == "apps" {
         manager::ROLL

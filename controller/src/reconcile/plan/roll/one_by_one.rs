@@ -3,83 +3,95 @@
 use asya_shared::api::RolloutStatus;
 use asya_shared::resolve::Roll;
 
-use super::facts::{Act, LATER, Rolling, RolloutFacts, runs, waits_for_slot};
+use super::facts::{
+    RECHECK_INTERVAL, RolloutAction, RolloutDecision, RolloutFacts, in_progress, wait_for_slot,
+};
 use crate::fault::Reason;
-use crate::reconcile::model::bound_pods::{Lacks, OutdatedPod};
-use crate::reconcile::model::rollout::Live;
-use crate::reconcile::plan::evict::{self, Obstacle};
+use crate::reconcile::model::bound_pods::{OutdatedPod, SidecarState};
+use crate::reconcile::model::rollout::LiveObject;
+use crate::reconcile::plan::evict::{self, EvictionBlocker};
 
 /// Evicts the next pod once all others exist and are ready (SAFE-11).
-pub(super) fn evict(facts: &RolloutFacts<'_>, before: Option<&RolloutStatus>) -> Rolling {
-    if facts.is_going() {
-        return runs();
+pub(super) fn evict(facts: &RolloutFacts<'_>, before: Option<&RolloutStatus>) -> RolloutDecision {
+    if facts.has_terminating_pod() {
+        return in_progress();
     }
-    let evicting = facts.evicting(facts.lacking, before);
-    if let Some(obstacle) = evicting.obstacle() {
-        return waits(&evicting, &obstacle);
+    let evicting = facts.eviction(facts.outdated, before);
+    if let Some(blocker) = evicting.blocker() {
+        return wait_or_stall(&evicting, &blocker);
     }
-    if let Some(wait) = waits_for_slot(facts) {
+    if let Some(wait) = wait_for_slot(facts) {
         return wait;
     }
-    match evicting.next() {
-        Some(pod) => Rolling::Act(Act::Evict(pod.clone())),
-        None => Rolling::Rest,
+    match evicting.next_candidate() {
+        Some(pod) => RolloutDecision::Act(RolloutAction::Evict(pod.clone())),
+        None => RolloutDecision::NotNeeded,
     }
 }
 
-fn waits(evicting: &evict::EvictionFacts<'_>, obstacle: &Obstacle) -> Rolling {
-    if obstacle.is_overdue {
-        return stall(evicting, obstacle);
+fn wait_or_stall(
+    evicting: &evict::EvictionFacts<'_>,
+    blocker: &EvictionBlocker,
+) -> RolloutDecision {
+    if blocker.is_overdue {
+        return stall(evicting, blocker);
     }
-    if evicting.since.is_some() {
-        return runs();
+    if evicting.requested_at.is_some() {
+        return in_progress();
     }
     let text = format!(
-        "{}, so evicting another would leave fewer; waiting until that has changed",
-        obstacle.text
+        "{}, so no pod is evicted until that has changed",
+        blocker.text
     );
-    Rolling::Wait(Reason::RolloutWaiting, text, LATER)
+    RolloutDecision::Wait(Reason::RolloutWaiting, text, RECHECK_INTERVAL)
 }
 
 /// SAFE-12
-fn stall(evicting: &evict::EvictionFacts<'_>, obstacle: &Obstacle) -> Rolling {
-    Rolling::Stall(format!(
-        "the rollout has stopped: {} for {}; see the Events of the pod and of its controller; it goes on by itself once every pod is ready, and a change of the actor's spec replaces the pods that are not",
-        obstacle.text,
+fn stall(evicting: &evict::EvictionFacts<'_>, blocker: &EvictionBlocker) -> RolloutDecision {
+    RolloutDecision::Stall(format!(
+        "the rollout has stopped: {} for {}; check the Events of the pod and of its controller; it continues once \
+         every pod is ready, and a change of the actor's spec replaces the pods that are not ready",
+        blocker.text,
         evicting.limit_text()
     ))
 }
 
-/// A rollout by the target's own controller that makes no progress. It is not rolled back: new pods get the sidecar
-/// whatever the template says, so a second rollout would restore nothing.
-pub(super) fn stalled(facts: &RolloutFacts<'_>, before: Option<&RolloutStatus>) -> Option<Rolling> {
-    let evicting = facts.evicting(facts.lacking, before);
-    let obstacle = evicting.obstacle().filter(|it| it.is_overdue)?;
-    Some(stall(&evicting, &obstacle))
+/// Reports a rollout by the target's own controller that makes no progress. It is not rolled back: new pods get the
+/// sidecar with any template, so a second rollout would restore nothing.
+pub(super) fn stalled(
+    facts: &RolloutFacts<'_>,
+    before: Option<&RolloutStatus>,
+) -> Option<RolloutDecision> {
+    let evicting = facts.eviction(facts.outdated, before);
+    let blocker = evicting.blocker().filter(|it| it.is_overdue)?;
+    Some(stall(&evicting, &blocker))
 }
 
-/// A pod that an older sidecar keeps from becoming ready. Its replacement gets the current sidecar whatever its
-/// controller does, so evict it even if a rollout is stuck on it (SAFE-13).
-pub(super) fn broken(
+/// A pod that may be unready because of its older sidecar. Its replacement gets the current one from any controller, so
+/// evict it even if a rollout is stuck on it (SAFE-13).
+pub(super) fn unready_outdated_pod(
     facts: &RolloutFacts<'_>,
     before: Option<&RolloutStatus>,
 ) -> Option<OutdatedPod> {
-    let outdated = facts.lacking.iter().filter(|it| it.lacks == Lacks::Today);
+    let outdated = facts
+        .outdated
+        .iter()
+        .filter(|it| it.sidecar == SidecarState::Outdated);
     let outdated: Vec<_> = outdated.cloned().collect();
-    let is_next = facts.evicting(facts.lacking, before).obstacle().is_none();
+    let unblocked = facts.eviction(facts.outdated, before).blocker().is_none();
     let pod = facts
-        .evicting(&outdated, before)
+        .eviction(&outdated, before)
         .unready_candidate()
         .cloned();
-    pod.filter(|_| is_next)
+    pod.filter(|_| unblocked)
 }
 
-/// Whether eviction, which replaces only outdated pods, is cheaper: a rollout would replace at least as many current
-/// ones. Only where the target's own update also removes a pod before its replacement is ready (SAFE-17).
-pub(super) fn spares(facts: &RolloutFacts<'_>) -> bool {
-    let lacking = i32::try_from(facts.lacking.len()).unwrap_or(i32::MAX);
-    let complete = facts.matched.saturating_sub(lacking);
+/// Whether eviction, which replaces only outdated pods, is cheaper than a rollout, which would replace at least as many
+/// current ones. Only if the target's own update strategy also removes a pod before its replacement is ready (SAFE-17).
+pub(super) fn eviction_is_cheaper(facts: &RolloutFacts<'_>) -> bool {
+    let outdated = i32::try_from(facts.outdated.len()).unwrap_or(i32::MAX);
+    let current = facts.matched.saturating_sub(outdated);
     let is_allowed = matches!(facts.roll, Roll::AnnotateTemplate(_))
-        && facts.live.iter().all(|it: &Live| it.lowers);
-    is_allowed && !facts.live.is_empty() && complete > 0 && complete >= lacking
+        && facts.live.iter().all(|it: &LiveObject| it.reduces_ready);
+    is_allowed && !facts.live.is_empty() && current > 0 && current >= outdated
 }

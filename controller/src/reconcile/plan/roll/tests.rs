@@ -5,29 +5,31 @@ use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::facts::{Act, Rolling, RolloutFacts};
-use super::{bare_in_a_row, decide};
+use super::decide;
+use super::facts::{RolloutAction, RolloutDecision, RolloutFacts};
 use crate::fault::Reason;
-use crate::reconcile::contention::{Losses, Specs, State};
-use crate::reconcile::model::bound_pods::{Lacks, OutdatedPod};
+use crate::reconcile::contention::{ConflictCount, ContentionState, SpecRevision};
+use crate::reconcile::model::bound_pods::{OutdatedPod, SidecarState};
 use crate::reconcile::model::rollout::Availability;
-use crate::reconcile::model::rollout::Live;
+use crate::reconcile::model::rollout::LiveObject;
+use crate::reconcile::model::rollout::consecutive_uninjected;
 
 mod one_by_one;
+mod reverted;
 
-const WANTED: &str = "0123456789abcdef";
+const DESIRED_HASH: &str = "0123456789abcdef";
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_767_225_600 + second).unwrap()
 }
 
-/// A pod without the sidecar that was created then.
-fn bare(name: &str, made: i64) -> OutdatedPod {
+/// A pod without the sidecar, created at this second.
+fn uninjected(name: &str, created: i64) -> OutdatedPod {
     OutdatedPod {
         name: name.into(),
         uid: name.into(),
-        created: Some(Time(at(made))),
-        lacks: Lacks::Any,
+        created: Some(Time(at(created))),
+        sidecar: SidecarState::Missing,
     }
 }
 
@@ -41,26 +43,26 @@ fn deployment() -> ObjectRef {
 }
 
 /// A Deployment of two pods without the sidecar, in a binding that began a while ago.
-#[expect(clippy::struct_excessive_bools, reason = "they are those of the facts")]
+#[expect(clippy::struct_excessive_bools, reason = "the inputs of the decision")]
 struct Row {
     rollout: BindingRollout,
-    at_once: bool,
+    roll_now: bool,
     bound: bool,
     has_url: bool,
-    lacking: Vec<OutdatedPod>,
+    outdated: Vec<OutdatedPod>,
     matched: i32,
     total: i32,
     availability: Availability,
     limit: Option<Duration>,
     roll: Roll,
     unknown_owner: bool,
-    live: Vec<Live>,
+    live: Vec<LiveObject>,
     target: &'static str,
     budget: Option<&'static str>,
     has_slot: bool,
     before: Option<RolloutStatus>,
-    proved: bool,
-    conflict: State,
+    injection_verified: bool,
+    conflict: ContentionState,
     generation: i64,
     now: i64,
 }
@@ -69,26 +71,26 @@ impl Default for Row {
     fn default() -> Self {
         Self {
             rollout: BindingRollout::Always,
-            at_once: false,
+            roll_now: false,
             bound: true,
             has_url: true,
-            lacking: vec![bare("a", -20_000), bare("b", -20_000)],
+            outdated: vec![uninjected("a", -20_000), uninjected("b", -20_000)],
             matched: 2,
             total: 2,
             availability: Availability::default(),
             limit: Some(Duration::from_mins(10)),
             roll: Roll::AnnotateTemplate(vec![deployment()]),
             unknown_owner: false,
-            live: vec![Live {
+            live: vec![LiveObject {
                 object: deployment(),
-                ..Live::default()
+                ..LiveObject::default()
             }],
             target: "spec",
             budget: None,
             has_slot: true,
             before: None,
-            proved: false,
-            conflict: State::Idle,
+            injection_verified: false,
+            conflict: ContentionState::Idle,
             generation: 1,
             now: 0,
         }
@@ -96,14 +98,14 @@ impl Default for Row {
 }
 
 impl Row {
-    fn decide(&self) -> Rolling {
+    fn decide(&self) -> RolloutDecision {
         decide(&RolloutFacts {
             rollout: self.rollout,
-            at_once: self.at_once,
+            roll_now: self.roll_now,
             bound: self.bound,
             has_url: self.has_url,
-            wanted: WANTED,
-            lacking: &self.lacking,
+            desired_hash: DESIRED_HASH,
+            outdated: &self.outdated,
             matched: self.matched,
             total: self.total,
             availability: &self.availability,
@@ -115,7 +117,7 @@ impl Row {
             budget: self.budget,
             has_slot: self.has_slot,
             before: self.before.as_ref(),
-            proved: self.proved,
+            injection_verified: self.injection_verified,
             conflict: &self.conflict,
             generation: self.generation,
             now: at(self.now),
@@ -124,7 +126,7 @@ impl Row {
 
     fn waits(&self) -> Option<Reason> {
         match self.decide() {
-            Rolling::Wait(reason, text, wait) => {
+            RolloutDecision::Wait(reason, text, wait) => {
                 assert!(!text.is_empty() && !wait.is_zero());
                 Some(reason)
             }
@@ -134,24 +136,24 @@ impl Row {
 
     fn annotates(&self) -> Option<String> {
         match self.decide() {
-            Rolling::Act(Act::Annotate(value)) => Some(value),
+            RolloutDecision::Act(RolloutAction::Annotate(value)) => Some(value),
             _ => None,
         }
     }
 
     fn evicts(&self) -> Option<String> {
         match self.decide() {
-            Rolling::Act(Act::Evict(pod)) => Some(pod.name.to_string()),
+            RolloutDecision::Act(RolloutAction::Evict(pod)) => Some(pod.name.to_string()),
             _ => None,
         }
     }
 
-    /// The `last` flag, if the decision is a loss.
-    fn loses(&self) -> Option<bool> {
+    /// The `stop` flag, if the decision is a conflict.
+    fn conflicts(&self) -> Option<bool> {
         match self.decide() {
-            Rolling::Lost(lost) => {
-                assert_eq!((lost.object, &*lost.specs.target), (deployment(), "spec"));
-                Some(lost.last)
+            RolloutDecision::Conflict(conflict) => {
+                assert_eq!(conflict.object, deployment());
+                Some(conflict.stop)
             }
             _ => None,
         }
@@ -159,26 +161,26 @@ impl Row {
 
     fn stalls(&self) -> bool {
         match self.decide() {
-            Rolling::Stall(text) => text.contains("600 s (spec.timeout.progress)"),
+            RolloutDecision::Stall(text) => text.contains("600 s (spec.timeout.progress)"),
             _ => false,
         }
     }
 
     fn halts(&self) -> bool {
-        matches!(self.decide(), Rolling::Halt(_))
+        matches!(self.decide(), RolloutDecision::Halt(_))
     }
 
-    fn live(mut self, change: impl Fn(&mut Live)) -> Self {
+    fn live(mut self, change: impl Fn(&mut LiveObject)) -> Self {
         self.live.iter_mut().for_each(change);
         self
     }
 }
 
-/// A rollout that was requested this many times, the last time at `since`.
-#[expect(clippy::unnecessary_wraps, reason = "rows have it or not")]
-fn asked(tries: i32, since: i64) -> Option<RolloutStatus> {
+/// A rollout that was requested this many times, last at `since`.
+#[expect(clippy::unnecessary_wraps, reason = "rows hold an Option")]
+fn requested(tries: i32, since: i64) -> Option<RolloutStatus> {
     Some(RolloutStatus {
-        value: WANTED.to_owned(),
+        value: DESIRED_HASH.to_owned(),
         since: Some(Time(at(since))),
         tries,
         pods: Some(2),
@@ -193,12 +195,12 @@ fn asked(tries: i32, since: i64) -> Option<RolloutStatus> {
 /// ROLL-1, ROLL-3, ROLL-7
 #[test]
 fn pods_without_the_sidecar_are_rolled_by_one_annotation_unless_rollout_is_on_restart() {
-    assert_eq!(Row::default().annotates().as_deref(), Some(WANTED));
-    let complete = Row {
-        lacking: Vec::new(),
+    assert_eq!(Row::default().annotates().as_deref(), Some(DESIRED_HASH));
+    let injected = Row {
+        outdated: Vec::new(),
         ..Row::default()
     };
-    assert_eq!(complete.decide(), Rolling::Rest);
+    assert_eq!(injected.decide(), RolloutDecision::NotNeeded);
     for row in [
         Row {
             rollout: BindingRollout::OnRestart,
@@ -213,28 +215,31 @@ fn pods_without_the_sidecar_are_rolled_by_one_annotation_unless_rollout_is_on_re
             ..Row::default()
         },
     ] {
-        assert_eq!(row.decide(), Rolling::Rest);
+        assert_eq!(row.decide(), RolloutDecision::NotNeeded);
     }
-    let at_once = Row {
+    let roll_now = Row {
         rollout: BindingRollout::OnRestart,
-        at_once: true,
+        roll_now: true,
         ..Row::default()
     };
-    assert_eq!(at_once.annotates().as_deref(), Some(WANTED));
+    assert_eq!(roll_now.annotates().as_deref(), Some(DESIRED_HASH));
 }
 
 /// ROLL-2
 #[test]
-fn target_without_pods_is_proved_by_one_dry_run() {
-    let empty = |proved| Row {
-        lacking: Vec::new(),
+fn target_without_pods_is_verified_by_one_dry_run() {
+    let empty = |injection_verified| Row {
+        outdated: Vec::new(),
         matched: 0,
         total: 0,
-        proved,
+        injection_verified,
         ..Row::default()
     };
-    assert_eq!(empty(false).decide(), Rolling::Act(Act::Prove));
-    assert_eq!(empty(true).decide(), Rolling::Rest);
+    assert_eq!(
+        empty(false).decide(),
+        RolloutDecision::Act(RolloutAction::VerifyInjection)
+    );
+    assert_eq!(empty(true).decide(), RolloutDecision::NotNeeded);
 }
 
 /// ROLL-1, ROLL-2, ROLL-4
@@ -242,7 +247,7 @@ fn target_without_pods_is_proved_by_one_dry_run() {
 fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
     use Reason::{RolloutInProgress, RolloutWaiting};
     let row = Row::default;
-    for (waits, reason) in [
+    for (row, reason) in [
         (row().live(|it| it.rolling = true), RolloutInProgress),
         (
             Row {
@@ -264,19 +269,19 @@ fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
                 budget: Some("all"),
                 ..Row::default()
             }
-            .live(|it| it.lowers = true),
+            .live(|it| it.reduces_ready = true),
             RolloutWaiting,
         ),
         (
             Row {
-                before: asked(1, -2),
+                before: requested(1, -2),
                 ..Row::default()
             }
-            .live(|it| it.value = Some(WANTED.to_owned())),
+            .live(|it| it.roll_value = Some(DESIRED_HASH.to_owned())),
             RolloutInProgress,
         ),
     ] {
-        assert_eq!(waits.waits(), Some(reason));
+        assert_eq!(row.waits(), Some(reason));
     }
     let surges = Row {
         budget: Some("all"),
@@ -284,29 +289,33 @@ fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
     };
     assert_eq!(
         surges.annotates().as_deref(),
-        Some(WANTED),
-        "no pod goes first"
+        Some(DESIRED_HASH),
+        "no pod is deleted first"
     );
 }
 
 /// ROLL-3, ROLL-5
 #[test]
 fn annotation_without_effect_is_changed_and_two_in_a_minute_halt_the_rollout() {
-    let again = |tries, since| {
+    let without_effect = |tries, since| {
         Row {
-            before: asked(tries, since),
+            before: requested(tries, since),
             ..Row::default()
         }
-        .live(|it| it.value = Some(WANTED.to_owned()))
+        .live(|it| it.roll_value = Some(DESIRED_HASH.to_owned()))
     };
-    assert_eq!(again(1, -20).annotates(), Some(format!("{WANTED}-1")));
-    let third = again(2, -100).live(|it| it.value = Some(format!("{WANTED}-1")));
-    assert_eq!(third.annotates(), Some(format!("{WANTED}-2")));
-    assert!(again(2, -20).halts());
-    assert!(again(5, -10_000).halts());
+    assert_eq!(
+        without_effect(1, -20).annotates(),
+        Some(format!("{DESIRED_HASH}-1"))
+    );
+    let third =
+        without_effect(2, -100).live(|it| it.roll_value = Some(format!("{DESIRED_HASH}-1")));
+    assert_eq!(third.annotates(), Some(format!("{DESIRED_HASH}-2")));
+    assert!(without_effect(2, -20).halts());
+    assert!(without_effect(5, -10_000).halts());
 
     let halted = |generation, target| Row {
-        before: asked(2, -10_000).map(|before| RolloutStatus {
+        before: requested(2, -10_000).map(|before| RolloutStatus {
             halted: true,
             ..before
         }),
@@ -314,154 +323,73 @@ fn annotation_without_effect_is_changed_and_two_in_a_minute_halt_the_rollout() {
         target,
         ..Row::default()
     };
-    assert!(halted(1, "spec").halts(), "also after a restart");
-    assert!(halted(2, "spec").annotates().is_some(), "another actor");
-    assert!(halted(1, "other").annotates().is_some(), "another target");
+    assert!(halted(1, "spec").halts(), "survives a restart");
+    assert!(halted(2, "spec").annotates().is_some(), "actor changed");
+    assert!(halted(1, "other").annotates().is_some(), "target changed");
 }
 
 /// The earlier replacement was itself evicted (ROLL-5).
 #[test]
-fn two_bare_replacements_of_evicted_pods_in_a_row_halt_the_rollout() {
-    let evicted = |bare, lacking| Row {
-        before: asked(3, -100).map(|before| RolloutStatus { bare, ..before }),
+fn two_consecutive_uninjected_replacements_of_evicted_pods_halt_the_rollout() {
+    let evicted = |earlier, outdated| Row {
+        before: requested(3, -100).map(|before| RolloutStatus {
+            bare: earlier,
+            ..before
+        }),
         roll: Roll::Evict,
-        lacking,
+        outdated,
         ..Row::default()
     };
-    let old = || vec![bare("a", -20_000), bare("b", -20_000)];
-    assert!(evicted(1, old()).evicts().is_some(), "the last one has it");
-    let again = || vec![bare("a", -20_000), bare("c", -50)];
-    assert!(evicted(0, again()).evicts().is_some(), "one may be chance");
-    assert!(evicted(1, again()).halts());
-    let counted = |bare, lacking: &[OutdatedPod]| {
-        bare_in_a_row(
-            lacking,
+    let old = || vec![uninjected("a", -20_000), uninjected("b", -20_000)];
+    assert!(
+        evicted(1, old()).evicts().is_some(),
+        "the last replacement has the sidecar"
+    );
+    let replaced = || vec![uninjected("a", -20_000), uninjected("c", -50)];
+    assert!(
+        evicted(0, replaced()).evicts().is_some(),
+        "one does not count"
+    );
+    assert!(evicted(1, replaced()).halts());
+    let count = |earlier, outdated: &[OutdatedPod]| {
+        consecutive_uninjected(
+            outdated,
             &RolloutStatus {
-                bare,
-                ..asked(3, -100).unwrap()
+                bare: earlier,
+                ..requested(3, -100).unwrap()
             },
         )
     };
-    assert_eq!(counted(1, &again()), 2);
-    assert_eq!(counted(1, &old()), 0, "not in a row");
+    assert_eq!(count(1, &replaced()), 2);
+    assert_eq!(count(1, &old()), 0, "not consecutive");
 }
 
 /// ROLL-5
 #[test]
-fn two_bare_replacements_in_a_row_halt_the_rollout() {
-    let with = |lacking| Row {
-        lacking,
-        before: asked(1, -20),
+fn two_consecutive_uninjected_replacements_halt_the_rollout() {
+    let with = |outdated| Row {
+        outdated,
+        before: requested(1, -20),
         ..Row::default()
     };
-    assert!(with(vec![bare("a", -50), bare("b", -10), bare("c", -9)]).halts());
-    assert!(!with(vec![bare("a", -50), bare("b", -10)]).halts());
+    assert!(
+        with(vec![
+            uninjected("a", -50),
+            uninjected("b", -10),
+            uninjected("c", -9)
+        ])
+        .halts()
+    );
+    assert!(!with(vec![uninjected("a", -50), uninjected("b", -10)]).halts());
     let outdated = OutdatedPod {
-        lacks: Lacks::Today,
-        ..bare("c", -5)
+        sidecar: SidecarState::Outdated,
+        ..uninjected("c", -5)
     };
-    assert!(!with(vec![bare("a", -11), bare("b", -10), outdated]).halts());
+    assert!(!with(vec![uninjected("a", -11), uninjected("b", -10), outdated]).halts());
     let stripped = |name| OutdatedPod {
-        lacks: Lacks::Given,
-        ..bare(name, -20)
+        sidecar: SidecarState::Removed,
+        ..uninjected(name, -20)
     };
     assert!(with(vec![stripped("a"), stripped("b")]).halts());
-    assert!(!with(vec![bare("a", -20), bare("b", -20)]).halts());
-}
-
-/// Row "unknown" of the table in docs/spec/binding.md.
-#[test]
-fn unknown_owner_that_takes_the_annotation_back_leads_to_eviction() {
-    let reverted = |conflict| Row {
-        unknown_owner: true,
-        before: asked(1, -20),
-        conflict,
-        ..Row::default()
-    };
-    assert_eq!(reverted(State::Idle).loses(), Some(true), "the last try");
-    let stopped = |target: &str| {
-        State::Stopped(Specs {
-            generation: 1,
-            target: target.to_owned(),
-        })
-    };
-    let evicts = Row {
-        before: None,
-        ..reverted(stopped("spec"))
-    };
-    assert_eq!(evicts.evicts().as_deref(), Some("b"));
-    let other = Row {
-        before: None,
-        ..reverted(stopped("other"))
-    };
-    assert_eq!(other.annotates().as_deref(), Some(WANTED), "another spec");
-}
-
-/// CONF-2, CONF-6
-#[test]
-fn annotation_removed_while_pods_lack_the_sidecar_is_a_loss_and_rewritten_with_backoff() {
-    let gone = |conflict| Row {
-        before: asked(1, -1),
-        conflict,
-        ..Row::default()
-    };
-    assert_eq!(gone(State::Idle).loses(), Some(false), "at once");
-    let one = Losses::new(1).unwrap();
-    assert_eq!(gone(State::Held(one)).loses(), Some(false));
-    let other = gone(State::Idle).live(|it| it.value = Some("somebody's".to_owned()));
-    assert_eq!(other.loses(), Some(false), "another value");
-
-    let stands = gone(State::Idle).live(|it| it.value = Some(format!("{WANTED}-1")));
-    assert_eq!(stands.waits(), Some(Reason::RolloutInProgress));
-    let missed_by_nobody = Row {
-        lacking: Vec::new(),
-        ..gone(State::Idle)
-    };
-    assert_eq!(missed_by_nobody.decide(), Rolling::Rest);
-    let of_another_spec = Row {
-        before: asked(1, -100).map(|before| RolloutStatus {
-            value: "another".to_owned(),
-            ..before
-        }),
-        ..Row::default()
-    }
-    .live(|it| it.value = Some("another".to_owned()));
-    assert_eq!(of_another_spec.annotates().as_deref(), Some(WANTED));
-
-    let waiting = |until, now| Row {
-        before: None,
-        conflict: State::Waiting(one, at(until)),
-        now,
-        ..Row::default()
-    };
-    assert_eq!(waiting(10, 9).waits(), Some(Reason::RolloutWaiting));
-    assert_eq!(waiting(10, 10).annotates().as_deref(), Some(WANTED));
-    let rolls = waiting(10, 11).live(|it| it.rolling = true);
-    assert_eq!(
-        rolls.waits(),
-        Some(Reason::RolloutInProgress),
-        "not before the last rollout has ended"
-    );
-}
-
-/// CONF-2, CONF-6
-#[test]
-fn annotation_lost_too_often_is_left_until_a_spec_changes() {
-    let stopped = |generation, target| Row {
-        conflict: State::Stopped(Specs {
-            generation: 1,
-            target: "spec".to_owned(),
-        }),
-        generation,
-        target,
-        ..Row::default()
-    };
-    assert_eq!(stopped(1, "spec").decide(), Rolling::Leave);
-    assert!(stopped(2, "spec").annotates().is_some(), "another actor");
-    assert!(stopped(1, "other").annotates().is_some(), "another target");
-    let by_hand = Row {
-        rollout: BindingRollout::OnRestart,
-        ..stopped(1, "spec")
-    };
-    assert_eq!(by_hand.decide(), Rolling::Rest, "nobody needs it any more");
+    assert!(!with(vec![uninjected("a", -20), uninjected("b", -20)]).halts());
 }

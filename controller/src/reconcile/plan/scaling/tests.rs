@@ -2,11 +2,11 @@ use std::sync::Arc;
 
 use asya_shared::api::InventoryEntry;
 use asya_shared::applied::HashedManifest;
-use asya_shared::scaling::{ScalingObjects, Untriggerable};
+use asya_shared::scaling::{ScalingObjects, TriggerError};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Removal, ScalingFacts, ScalingPlan, plan_removal, plan_scaling};
+use super::{ScalingFacts, ScalingPlan, ScalingTeardown, plan_removal, plan_scaling};
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::plan::ChildStep;
@@ -17,19 +17,19 @@ use crate::scaling::tests::fixtures::{hpa, scaled_object, trigger_authentication
 
 const APPLY: ChildStep = ChildStep::Apply { take_over: None };
 
-/// The observed state.
+/// The inputs of a scaling plan.
 struct World {
-    wanted: Result<ScalingObjects, Untriggerable>,
+    desired: Result<ScalingObjects, TriggerError>,
     installed: bool,
     target_exists: bool,
     scaled_object: Child<ScaledObjectRecord>,
     trigger_authentication: Child<ChildRecord<TriggerAuthentication>>,
     hpas: Vec<Arc<HpaRecord>>,
-    rivals: Vec<Arc<ScaledObjectRecord>>,
+    competing: Vec<Arc<ScaledObjectRecord>>,
     inventory: Vec<InventoryEntry>,
 }
 
-fn sealed() -> HashedManifest {
+fn manifest() -> HashedManifest {
     HashedManifest {
         object: json!({}),
         hash: "h".to_owned(),
@@ -48,20 +48,20 @@ fn entry(kind: &str, name: &str, uid: &str, fingerprint: &str) -> InventoryEntry
     }
 }
 
-/// The workload exists; nothing of KEDA's does.
+/// The workload exists, but no KEDA object.
 fn fresh() -> World {
     World {
-        wanted: Ok(ScalingObjects {
+        desired: Ok(ScalingObjects {
             config_map: None,
-            trigger_authentication: Some(sealed()),
-            scaled_object: sealed(),
+            trigger_authentication: Some(manifest()),
+            scaled_object: manifest(),
         }),
         installed: true,
         target_exists: true,
         scaled_object: Child::Absent,
         trigger_authentication: Child::Absent,
         hpas: Vec::new(),
-        rivals: Vec::new(),
+        competing: Vec::new(),
         inventory: Vec::new(),
     }
 }
@@ -98,13 +98,13 @@ impl World {
 
     fn plan(&self) -> ScalingPlan {
         let ours = match &self.scaled_object {
-            Child::Ours(found) | Child::Foreign(found) => Some(found),
+            Child::Ours(existing) | Child::Foreign(existing) => Some(existing),
             Child::Absent => None,
         };
-        let scaled_objects: Vec<_> = ours.into_iter().chain(&self.rivals).cloned().collect();
+        let scaled_objects: Vec<_> = ours.into_iter().chain(&self.competing).cloned().collect();
         plan_scaling(&ScalingFacts {
             actor: "a",
-            wanted: self.wanted.as_ref(),
+            desired: self.desired.as_ref(),
             installed: self.installed,
             target: &ScaleTarget {
                 group: "apps".into(),
@@ -133,14 +133,14 @@ impl World {
         assert_eq!(
             steps,
             (ChildStep::Keep, ChildStep::Keep),
-            "a refusal writes nothing"
+            "a fault writes nothing"
         );
         let fault = plan.fault.unwrap();
         (fault.reason, fault.retry, fault.message)
     }
 }
 
-fn going() -> Value {
+fn deleting() -> Value {
     json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
 }
 
@@ -150,7 +150,7 @@ fn unowned() -> Value {
 
 /// KEDA-1, FW-24
 #[test]
-fn new_actor_gets_both_objects_once_its_workload_is_there() {
+fn new_actor_gets_both_objects_once_its_workload_exists() {
     assert_eq!(fresh().steps(), (APPLY, APPLY));
     let early = fresh().with(|world| world.target_exists = false);
     assert_eq!(early.steps(), (ChildStep::Wait, ChildStep::Wait));
@@ -175,15 +175,15 @@ fn lost_or_changed_objects_are_applied_again() {
         (
             "the configuration changed",
             |world| {
-                world.wanted.as_mut().unwrap().scaled_object.hash = "new".to_owned();
+                world.desired.as_mut().unwrap().scaled_object.hash = "new".to_owned();
             },
             (ChildStep::Keep, APPLY),
         ),
         (
-            "the login changed",
+            "the credentials changed",
             |world| {
-                let wanted = world.wanted.as_mut().unwrap();
-                wanted.trigger_authentication.as_mut().unwrap().hash = "new".to_owned();
+                let desired = world.desired.as_mut().unwrap();
+                desired.trigger_authentication.as_mut().unwrap().hash = "new".to_owned();
             },
             (APPLY, ChildStep::Keep),
         ),
@@ -193,12 +193,12 @@ fn lost_or_changed_objects_are_applied_again() {
             (APPLY, ChildStep::Keep),
         ),
         (
-            "another object has the name by now",
+            "the object was recreated",
             |world| world.inventory[0].uid = Some("u-old".to_owned()),
             (ChildStep::Keep, APPLY),
         ),
         (
-            "nobody knows what was ours",
+            "field ownership is unknown",
             |world| {
                 let cleared = json!({"metadata": {"managedFields": []}});
                 world.scaled_object = Child::Ours(scaled_object(&cleared));
@@ -207,13 +207,13 @@ fn lost_or_changed_objects_are_applied_again() {
             (ChildStep::Keep, APPLY),
         ),
         (
-            "status has forgotten",
+            "the inventory is lost",
             |world| world.inventory.clear(),
             (APPLY, APPLY),
         ),
     ];
-    for (name, change, wanted) in rows {
-        assert_eq!(settled().with(change).steps(), wanted, "{name}");
+    for (case, change, expected) in rows {
+        assert_eq!(settled().with(change).steps(), expected, "{case}");
     }
 }
 
@@ -221,14 +221,14 @@ fn lost_or_changed_objects_are_applied_again() {
 #[test]
 fn unneeded_trigger_authentication_is_deleted() {
     let world = settled().with(|world| {
-        world.wanted.as_mut().unwrap().trigger_authentication = None;
+        world.desired.as_mut().unwrap().trigger_authentication = None;
     });
     assert_eq!(
         world.steps(),
         (ChildStep::Delete("u-ta".into()), ChildStep::Keep)
     );
     let never = fresh().with(|world| {
-        world.wanted.as_mut().unwrap().trigger_authentication = None;
+        world.desired.as_mut().unwrap().trigger_authentication = None;
         world.trigger_authentication = Child::Foreign(trigger_authentication(&unowned()));
     });
     assert_eq!(never.steps(), (ChildStep::Keep, APPLY));
@@ -238,18 +238,18 @@ fn unneeded_trigger_authentication_is_deleted() {
 #[test]
 fn replacement_waits_until_the_former_one_is_deleted() {
     let object = settled().with(|world| {
-        world.scaled_object = Child::Ours(scaled_object(&going()));
+        world.scaled_object = Child::Ours(scaled_object(&deleting()));
     });
     assert_eq!(object.steps(), (ChildStep::Keep, ChildStep::Wait));
-    let login = settled().with(|world| {
-        world.trigger_authentication = Child::Ours(trigger_authentication(&going()));
+    let authentication = settled().with(|world| {
+        world.trigger_authentication = Child::Ours(trigger_authentication(&deleting()));
         world.scaled_object = Child::Absent;
         world.hpas.clear();
     });
-    assert_eq!(login.steps(), (ChildStep::Wait, ChildStep::Wait));
+    assert_eq!(authentication.steps(), (ChildStep::Wait, ChildStep::Wait));
     // Its HPA is garbage-collected after the `ScaledObject`.
-    let left = settled().with(|world| world.scaled_object = Child::Absent);
-    assert_eq!(left.steps(), (ChildStep::Keep, ChildStep::Wait));
+    let hpa_remains = settled().with(|world| world.scaled_object = Child::Absent);
+    assert_eq!(hpa_remains.steps(), (ChildStep::Keep, ChildStep::Wait));
 }
 
 /// KEDA-9
@@ -268,7 +268,7 @@ fn untriggerable_queue_has_its_own_reason() {
     for world in [fresh(), settled()] {
         let world = world.with(|world| {
             let queue = "asya-a".to_owned();
-            world.wanted = Err(Untriggerable::QueueUrlUnknown { queue });
+            world.desired = Err(TriggerError::QueueUrlUnknown { queue });
         });
         let (reason, retry, text) = world.fault();
         assert_eq!(
@@ -281,8 +281,8 @@ fn untriggerable_queue_has_its_own_reason() {
 
 /// KEDA-9, SO-3
 #[test]
-fn rival_on_our_workload_is_named_and_nothing_of_ours_is_created() {
-    let rival = |name: &str, target: Value| {
+fn competing_autoscaler_is_named_and_blocks_creation() {
+    let other_scaled_object = |name: &str, target: Value| {
         scaled_object(&json!({
             "metadata": {"name": name, "uid": name, "ownerReferences": []},
             "spec": {"scaleTargetRef": target},
@@ -302,7 +302,10 @@ fn rival_on_our_workload_is_named_and_nothing_of_ours_is_created() {
         ),
         (
             fresh().with(|world| {
-                world.rivals = vec![rival("r2", same.clone()), rival("r1", same.clone())];
+                world.competing = vec![
+                    other_scaled_object("r2", same.clone()),
+                    other_scaled_object("r1", same.clone()),
+                ];
             }),
             "ScaledObject r1",
         ),
@@ -322,17 +325,17 @@ fn rival_on_our_workload_is_named_and_nothing_of_ours_is_created() {
     let other = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a"});
     let world = fresh().with(|world| {
         world.hpas = vec![foreign(other.clone())];
-        world.rivals = vec![rival("r", other)];
+        world.competing = vec![other_scaled_object("r", other)];
     });
     assert_eq!(world.steps(), (APPLY, APPLY));
 }
 
-/// The HPA that KEDA made for a rival names the rival, not itself (KEDA-9).
+/// For an HPA that KEDA created, the fault names its `ScaledObject` (KEDA-9).
 #[test]
-fn hpa_of_a_rival_scaled_object_is_no_second_rival() {
+fn hpa_of_a_competing_scaled_object_is_not_a_second_one() {
     let owner = json!([{"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "r", "uid": "r", "controller": true}]);
     let world = fresh().with(|world| {
-        world.rivals = vec![scaled_object(
+        world.competing = vec![scaled_object(
             &json!({"metadata": {"name": "r", "uid": "r", "ownerReferences": []}}),
         )];
         world.hpas = vec![hpa(
@@ -340,8 +343,8 @@ fn hpa_of_a_rival_scaled_object_is_no_second_rival() {
         )];
     });
     assert!(world.fault().2.starts_with("ScaledObject r "));
-    // The rival is deleted, its HPA not yet.
-    let world = world.with(|world| world.rivals.clear());
+    // The `ScaledObject` is deleted, its HPA not yet.
+    let world = world.with(|world| world.competing.clear());
     assert!(
         world
             .fault()
@@ -356,12 +359,12 @@ fn foreign_objects_are_left_alone() {
     let object = settled().with(|world| {
         world.scaled_object = Child::Foreign(scaled_object(&unowned()));
     });
-    let login = fresh().with(|world| {
+    let authentication = fresh().with(|world| {
         world.trigger_authentication = Child::Foreign(trigger_authentication(&unowned()));
     });
     for (world, kind) in [
         (object, "ScaledObject ns/a "),
-        (login, "TriggerAuthentication ns/a-trigger-auth "),
+        (authentication, "TriggerAuthentication ns/a-trigger-auth "),
     ] {
         let (reason, retry, text) = world.fault();
         assert_eq!((reason, retry), (Reason::NotOwned, Requeue::SlowBackoff));
@@ -373,7 +376,7 @@ fn at(time: &str) -> Timestamp {
     time.parse().unwrap()
 }
 
-fn removal(world: &World, now: &str) -> Removal {
+fn removal(world: &World, now: &str) -> ScalingTeardown {
     plan_removal(&world.scaled_object, &world.trigger_authentication, at(now))
 }
 
@@ -383,46 +386,46 @@ fn removal_runs_in_reverse_order_and_waits_for_keda() {
     let first = removal(&settled(), "2026-01-01T00:00:00Z");
     assert_eq!(
         first,
-        Removal {
+        ScalingTeardown {
             scaled_object: ChildStep::Delete("u-so".into()),
             trigger_authentication: ChildStep::Wait,
             released: false,
-            until: None,
+            deadline: None,
         }
     );
     let waiting = settled().with(|world| {
-        world.scaled_object = Child::Ours(scaled_object(&going()));
+        world.scaled_object = Child::Ours(scaled_object(&deleting()));
     });
     assert_eq!(
         removal(&waiting, "2026-01-01T00:00:29Z"),
-        Removal {
+        ScalingTeardown {
             scaled_object: ChildStep::Wait,
             trigger_authentication: ChildStep::Wait,
             released: false,
-            until: Some(at("2026-01-01T00:00:30Z")),
+            deadline: Some(at("2026-01-01T00:00:30Z")),
         }
     );
     let gone = settled().with(|world| world.scaled_object = Child::Absent);
     assert_eq!(
         removal(&gone, "2026-01-01T00:00:00Z"),
-        Removal {
+        ScalingTeardown {
             scaled_object: ChildStep::Keep,
             trigger_authentication: ChildStep::Delete("u-ta".into()),
             released: true,
-            until: None,
+            deadline: None,
         }
     );
 }
 
 /// FIN-2
 #[test]
-fn keda_that_never_releases_the_workload_delays_it_by_thirty_seconds() {
+fn keda_delays_deletion_of_the_workload_by_at_most_thirty_seconds() {
     let waiting = settled().with(|world| {
-        world.scaled_object = Child::Ours(scaled_object(&going()));
+        world.scaled_object = Child::Ours(scaled_object(&deleting()));
     });
     let overdue = removal(&waiting, "2026-01-01T00:00:30Z");
     assert!(overdue.released);
-    assert_eq!(overdue.until, None);
+    assert_eq!(overdue.deadline, None);
     assert_eq!(
         overdue.trigger_authentication,
         ChildStep::Delete("u-ta".into())
@@ -431,7 +434,7 @@ fn keda_that_never_releases_the_workload_delays_it_by_thirty_seconds() {
 
 /// KEDA-8
 #[test]
-fn removal_spares_foreign_objects() {
+fn removal_keeps_foreign_objects() {
     let foreign = fresh().with(|world| {
         world.scaled_object = Child::Foreign(scaled_object(&unowned()));
         world.trigger_authentication = Child::Foreign(trigger_authentication(&unowned()));

@@ -1,6 +1,6 @@
-use super::{ReadyPods, ScalingGateFacts, waits_for};
+use super::{ReadyPods, ScalingGateFacts, blocked_by};
 
-#[expect(clippy::unnecessary_wraps, reason = "rows hold them so")]
+#[expect(clippy::unnecessary_wraps, reason = "rows hold an Option")]
 fn pods(total: i32, injected: i32, current: i32) -> Option<ReadyPods> {
     Some(ReadyPods {
         total,
@@ -12,29 +12,29 @@ fn pods(total: i32, injected: i32, current: i32) -> Option<ReadyPods> {
 
 /// SAFE-20
 #[test]
-fn scaled_object_waits_for_a_probe_and_for_a_ready_pod_with_the_sidecar_if_any_runs() {
-    for (proved, ready, waits) in [
+fn scaled_object_waits_for_a_dry_run_and_for_a_ready_pod_with_the_sidecar_if_any_runs() {
+    for (injection_verified, ready, blocked) in [
         (false, None, true),
         (true, None, true),
         (false, pods(0, 0, 0), true),
         (true, pods(0, 0, 0), false),
         (false, pods(2, 0, 0), true),
-        // A dry run alone does not show whether the pods that serve now will consume messages.
+        // A dry run alone does not show whether the current pods will consume messages.
         (true, pods(2, 0, 0), true),
         (true, pods(2, 1, 0), false),
-        // A pod that was admitted is as good as a dry run.
+        // An admitted pod proves as much as a dry run.
         (false, pods(2, 1, 1), false),
         (false, pods(2, 2, 0), true),
     ] {
         for on_restart in [false, true] {
             let facts = ScalingGateFacts {
                 exists: false,
-                proved,
+                injection_verified,
                 ready,
-                wanted: None,
+                desired_replicas: None,
                 on_restart,
             };
-            assert_eq!(waits_for(&facts).is_some(), waits, "{facts:?}");
+            assert_eq!(blocked_by(&facts).is_some(), blocked, "{facts:?}");
         }
     }
 }
@@ -42,29 +42,33 @@ fn scaled_object_waits_for_a_probe_and_for_a_ready_pod_with_the_sidecar_if_any_r
 /// SAFE-20
 #[test]
 fn target_is_not_scaled_between_a_pod_and_its_replacement() {
-    for (wanted, waits) in [(Some(1), true), (Some(0), false), (None, false)] {
+    for (desired_replicas, blocked) in [(Some(1), true), (Some(0), false), (None, false)] {
         let facts = ScalingGateFacts {
-            proved: true,
+            injection_verified: true,
             ready: pods(0, 0, 0),
-            wanted,
+            desired_replicas,
             ..ScalingGateFacts::default()
         };
-        assert_eq!(waits_for(&facts).is_some(), waits, "{wanted:?}");
+        assert_eq!(
+            blocked_by(&facts).is_some(),
+            blocked,
+            "{desired_replicas:?}"
+        );
     }
-    let going = ScalingGateFacts {
-        proved: true,
+    let terminating = ScalingGateFacts {
+        injection_verified: true,
         ready: Some(ReadyPods {
             total: 1,
             ..ReadyPods::default()
         }),
         ..ScalingGateFacts::default()
     };
-    assert!(waits_for(&going).is_some());
+    assert!(blocked_by(&terminating).is_some());
     let stuck_at_zero = ScalingGateFacts {
-        wanted: Some(0),
-        ..going
+        desired_replicas: Some(0),
+        ..terminating
     };
-    assert_eq!(waits_for(&stuck_at_zero), None);
+    assert_eq!(blocked_by(&stuck_at_zero), None);
 }
 
 /// SAFE-20
@@ -75,21 +79,21 @@ fn message_says_that_scaling_waits_for_a_restart_with_rollout_on_restart() {
         on_restart,
         ..ScalingGateFacts::default()
     };
-    let text = waits_for(&facts(true)).unwrap_or_default();
+    let text = blocked_by(&facts(true)).unwrap_or_default();
     assert!(text.contains("OnRestart, so restart a pod"), "{text}");
-    let text = waits_for(&facts(false)).unwrap_or_default();
+    let text = blocked_by(&facts(false)).unwrap_or_default();
     assert!(!text.contains("OnRestart"), "{text}");
 }
 
 /// An upgrade of the operator deletes no existing `ScaledObject` (SAFE-21).
 #[test]
-fn existing_scaled_object_is_kept_whatever_the_state_of_the_pods() {
+fn existing_scaled_object_is_never_blocked() {
     for ready in [None, pods(0, 0, 0), pods(2, 0, 0), pods(2, 2, 2)] {
         let facts = ScalingGateFacts {
             exists: true,
             ready,
             ..ScalingGateFacts::default()
         };
-        assert_eq!(waits_for(&facts), None, "{facts:?}");
+        assert_eq!(blocked_by(&facts), None, "{facts:?}");
     }
 }

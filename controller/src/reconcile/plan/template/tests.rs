@@ -5,10 +5,10 @@ use asya_shared::resolve::ObjectRef;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Proof, TemplateFacts, Templating, cede, decide};
+use super::{TemplateFacts, TemplateStep, TransferProbe, decide, plan_transfer};
 use crate::fault::Reason;
-use crate::reconcile::contention::{Losses, Specs, State};
-use crate::reconcile::model::handover::{Ceded, Successor};
+use crate::reconcile::contention::{ConflictCount, ContentionState, SpecRevision};
+use crate::reconcile::model::template_transfer::{Successor, TemplateTransfer};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -33,40 +33,40 @@ fn applied() -> TemplateStatus {
 }
 
 struct Row {
-    wished: bool,
+    desired: bool,
     owner: Option<ObjectRef>,
     hash: &'static str,
-    at_once: bool,
+    roll_now: bool,
     target: &'static str,
     owned: Option<&'static str>,
     before: Option<TemplateStatus>,
-    conflict: State,
+    conflict: ContentionState,
 }
 
 impl Default for Row {
-    /// Our part is in place.
+    /// Our fields are in place.
     fn default() -> Self {
         Self {
-            wished: true,
+            desired: true,
             owner: None,
             hash: "hash",
-            at_once: false,
+            roll_now: false,
             target: "spec",
             owned: Some("owned"),
             before: Some(applied()),
-            conflict: State::Idle,
+            conflict: ContentionState::Idle,
         }
     }
 }
 
 impl Row {
-    fn decide(&self) -> Templating {
+    fn decide(&self) -> TemplateStep {
         decide(&TemplateFacts {
-            wished: self.wished,
+            desired: self.desired,
             owner: self.owner.as_ref(),
             workload: &object("Deployment", "web"),
             hash: self.hash,
-            at_once: self.at_once,
+            roll_now: self.roll_now,
             target: self.target,
             owned: self.owned,
             before: self.before.as_ref(),
@@ -77,17 +77,17 @@ impl Row {
     }
 }
 
-fn specs(target: &str) -> Specs {
-    Specs {
+fn revision(target: &str) -> SpecRevision {
+    SpecRevision {
         generation: 2,
-        target: target.to_owned(),
+        target_spec_hash: target.to_owned(),
     }
 }
 
 /// BIND-50
 #[test]
-fn our_part_is_applied_once_for_each_sidecar_and_each_template() {
-    assert_eq!(Row::default().decide(), Templating::Stands);
+fn our_fields_are_applied_once_per_sidecar_and_template() {
+    assert_eq!(Row::default().decide(), TemplateStep::InPlace);
     for row in [
         Row {
             before: None,
@@ -111,115 +111,141 @@ fn our_part_is_applied_once_for_each_sidecar_and_each_template() {
             ..Row::default()
         },
     ] {
-        assert_eq!(row.decide(), Templating::Apply);
+        assert_eq!(row.decide(), TemplateStep::Apply);
     }
 }
 
 /// BIND-50
 #[test]
-fn our_part_is_released_when_undesired_or_when_the_target_gets_an_owner() {
-    let not_wished = |owned| Row {
-        wished: false,
+fn our_fields_are_released_when_undesired_or_when_the_target_gets_an_owner() {
+    let undesired = |owned| Row {
+        desired: false,
         owned,
         ..Row::default()
     };
     assert_eq!(
-        not_wished(Some("owned")).decide(),
-        Templating::Release(object("Deployment", "web"), None)
+        undesired(Some("owned")).decide(),
+        TemplateStep::Release(object("Deployment", "web"), None)
     );
-    assert_eq!(not_wished(None).decide(), Templating::Rest);
+    assert_eq!(undesired(None).decide(), TemplateStep::NotDesired);
     let owned_by = |owned| Row {
         owner: Some(object("Workspace", "phi")),
         owned,
         ..Row::default()
     };
-    let Templating::Release(_, Some(fault)) = owned_by(Some("owned")).decide() else {
+    let TemplateStep::Release(_, Some(fault)) = owned_by(Some("owned")).decide() else {
         panic!()
     };
     assert_eq!(fault.reason, Reason::StrategyNotAllowed);
     assert!(fault.message.contains("Workspace/phi"), "{fault:?}");
     assert!(fault.message.ends_with("use Pod"), "{fault:?}");
-    assert_eq!(owned_by(None).decide(), Templating::Refuse(fault));
+    assert_eq!(owned_by(None).decide(), TemplateStep::Refuse(fault));
 }
 
 /// CONF-1, CONF-6
 #[test]
-fn lost_part_is_applied_again_with_backoff_and_not_forever() {
-    let taken = |owned, conflict| Row {
+fn changed_fields_are_reapplied_with_backoff_until_stopped() {
+    let reverted = |owned, conflict| Row {
         owned,
         conflict,
         ..Row::default()
     };
-    let two = Losses::new(2).unwrap();
-    let lost = Templating::Lost(specs("spec"));
+    let two = ConflictCount::new(2).unwrap();
     for owned in [None, Some("less than was applied")] {
-        assert_eq!(taken(owned, State::Idle).decide(), lost);
-        assert_eq!(taken(owned, State::Held(two)).decide(), lost);
-        let wait = Templating::Wait(Duration::from_secs(20));
-        assert_eq!(taken(owned, State::Waiting(two, at(120))).decide(), wait);
-        let over = State::Waiting(two, at(100));
-        assert_eq!(taken(owned, over).decide(), Templating::Apply);
-        let stopped = State::Stopped(specs("spec"));
-        assert_eq!(taken(owned, stopped).decide(), Templating::Stop);
-        let other = State::Stopped(specs("another"));
-        assert_eq!(taken(owned, other).decide(), Templating::Apply);
+        assert_eq!(
+            reverted(owned, ContentionState::Idle).decide(),
+            TemplateStep::Conflict
+        );
+        assert_eq!(
+            reverted(owned, ContentionState::Held(two)).decide(),
+            TemplateStep::Conflict
+        );
+        let wait = TemplateStep::Wait(Duration::from_secs(20));
+        assert_eq!(
+            reverted(owned, ContentionState::Waiting(two, at(120))).decide(),
+            wait
+        );
+        let over = ContentionState::Waiting(two, at(100));
+        assert_eq!(reverted(owned, over).decide(), TemplateStep::Apply);
+        let stopped = ContentionState::Stopped(revision("spec"));
+        assert_eq!(reverted(owned, stopped).decide(), TemplateStep::Stop);
+        let other = ContentionState::Stopped(revision("another"));
+        assert_eq!(reverted(owned, other).decide(), TemplateStep::Apply);
     }
-    let with_another_template = Row {
+    let template_changed = Row {
         target: "another",
-        ..taken(None, State::Idle)
+        ..reverted(None, ContentionState::Idle)
     };
-    let lost = Templating::Lost(specs("another"));
-    assert_eq!(with_another_template.decide(), lost, "a replace");
-    let of_another_actor_spec = Row {
+    assert_eq!(
+        template_changed.decide(),
+        TemplateStep::Conflict,
+        "replaced"
+    );
+    let actor_changed = Row {
         hash: "another",
-        ..taken(None, State::Idle)
+        ..reverted(None, ContentionState::Idle)
     };
-    assert_eq!(of_another_actor_spec.decide(), Templating::Apply);
+    assert_eq!(actor_changed.decide(), TemplateStep::Apply);
 }
 
 /// BIND-45
 #[test]
-fn younger_actors_part_is_released_once_pods_get_the_older_ones() {
+fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
     let (web, pod) = (object("Deployment", "web"), json!({"kind": "Pod"}));
-    let stands = |owned, in_force, templates| {
-        cede(&Ceded::Stands {
+    let planned = |owned, injects, uses_template| {
+        plan_transfer(&TemplateTransfer::InTemplate {
             workload: web.clone(),
             owned,
             successor: Successor {
                 uid: "older".into(),
-                in_force,
-                templates,
-                proved: Some("part".to_owned()),
+                injects,
+                uses_template,
+                verified_actor_hash: Some("part".to_owned()),
             },
             pod: Some(pod.clone()),
         })
     };
-    let later = Templating::Later(Duration::from_secs(2));
-    let proof = Proof {
-        pod: pod.clone(),
+    let later = TemplateStep::AwaitOther(Duration::from_secs(2));
+    let probe = TransferProbe {
+        pod: serde_json::from_value(pod.clone()).unwrap(),
         uid: "older".into(),
-        part: "part".to_owned(),
+        actor_hash: "part".to_owned(),
     };
-    let hand_over = Templating::HandOver(web.clone(), proof);
-    assert_eq!(stands(false, true, false), hand_over);
-    assert_eq!(stands(true, true, false), hand_over);
-    let too_early = "pods would restart without a sidecar, and once more to get one";
-    assert_eq!(stands(false, false, false), later, "{too_early}");
-    assert_eq!(stands(true, false, true), later, "{too_early}");
-    assert_eq!(stands(false, true, true), later, "it is written over");
-    let release = Templating::Release(web.clone(), None);
-    assert_eq!(stands(true, true, true), release, "nobody may write there");
-    let without_gate = Ceded::Stands {
+    let hand_over = TemplateStep::Transfer(web.clone(), probe);
+    assert_eq!(planned(false, true, false), hand_over);
+    assert_eq!(planned(true, true, false), hand_over);
+    let too_early = "pods would restart without a sidecar, and again to get one";
+    assert_eq!(planned(false, false, false), later, "{too_early}");
+    assert_eq!(planned(true, false, true), later, "{too_early}");
+    assert_eq!(
+        planned(false, true, true),
+        later,
+        "the other actor overwrites it"
+    );
+    let release = TemplateStep::Release(web.clone(), None);
+    assert_eq!(
+        planned(true, true, true),
+        release,
+        "no actor may write an owned template"
+    );
+    let without_probe_result = TemplateTransfer::InTemplate {
         workload: web,
         owned: false,
         successor: Successor {
-            in_force: true,
+            injects: true,
             ..Successor::default()
         },
         pod: Some(pod),
     };
-    assert_eq!(cede(&without_gate), release, "an earlier release");
-    assert_eq!(cede(&Ceded::Gone), Templating::Forget);
+    assert_eq!(
+        plan_transfer(&without_probe_result),
+        release,
+        "an earlier release"
+    );
+    assert_eq!(
+        plan_transfer(&TemplateTransfer::Removed),
+        TemplateStep::ClearStatus
+    );
 }
 
 /// BIND-45, SAFE-1, SAFE-3
@@ -231,9 +257,9 @@ fn pods_get_an_older_actors_sidecar_only_after_a_dry_run_of_its_spec_has_passed(
             "resolvedTarget": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": "ns", "uid": "u"},
         });
         let status = serde_json::from_value(status).unwrap();
-        Successor::of(("older", 2), &status, strategy)
+        Successor::from_status(("older", 2), &status, strategy)
     };
-    for (injection, in_force) in [
+    for (injection, injects) in [
         (json!(null), true),
         (json!({}), false),
         (json!({"proved": "part", "generation": 2}), true),
@@ -245,24 +271,28 @@ fn pods_get_an_older_actors_sidecar_only_after_a_dry_run_of_its_spec_has_passed(
         (json!({"refused": "part", "generation": 2}), false),
     ] {
         let older = successor(&injection, BindingStrategy::Pod);
-        let told = (older.in_force, older.templates, older.proved.as_deref());
-        let proved = injection["proved"].as_str();
-        assert_eq!(told, (in_force, false, proved), "{injection}");
+        let successor = (
+            older.injects,
+            older.uses_template,
+            older.verified_actor_hash.as_deref(),
+        );
+        let verified = injection["proved"].as_str();
+        assert_eq!(successor, (injects, false, verified), "{injection}");
     }
     let templates = successor(&json!({}), BindingStrategy::Template);
-    assert_eq!((templates.in_force, templates.templates), (true, true));
+    assert_eq!((templates.injects, templates.uses_template), (true, true));
     let status = AsyncActorStatus::default();
-    let unbound = Successor::of(("older", 2), &status, BindingStrategy::Pod);
-    assert!(!unbound.in_force);
+    let unbound = Successor::from_status(("older", 2), &status, BindingStrategy::Pod);
+    assert!(!unbound.injects);
 }
 
-/// The part behind the dot is that of the operator's release (SAFE-35, ROLL-8).
+/// The hash after the dot is that of the operator's release (SAFE-35, ROLL-8).
 #[test]
-fn operator_upgrade_leaves_our_part_alone_unless_roll_now_is_set() {
-    let of = |before: &str, hash, at_once| {
+fn operator_upgrade_keeps_our_fields_unless_roll_now_is_set() {
+    let step = |before: &str, hash, roll_now| {
         let row = Row {
             hash,
-            at_once,
+            roll_now,
             before: Some(TemplateStatus {
                 hash: before.to_owned(),
                 ..applied()
@@ -271,8 +301,20 @@ fn operator_upgrade_leaves_our_part_alone_unless_roll_now_is_set() {
         };
         row.decide()
     };
-    assert_eq!(of("actor.older", "actor.newer", false), Templating::Stands);
-    assert_eq!(of("actor.older", "actor.newer", true), Templating::Apply);
-    assert_eq!(of("actor.newer", "actor.newer", true), Templating::Stands);
-    assert_eq!(of("actor.older", "changed.older", false), Templating::Apply);
+    assert_eq!(
+        step("actor.older", "actor.newer", false),
+        TemplateStep::InPlace
+    );
+    assert_eq!(
+        step("actor.older", "actor.newer", true),
+        TemplateStep::Apply
+    );
+    assert_eq!(
+        step("actor.newer", "actor.newer", true),
+        TemplateStep::InPlace
+    );
+    assert_eq!(
+        step("actor.older", "changed.older", false),
+        TemplateStep::Apply
+    );
 }

@@ -13,27 +13,27 @@ fn condition(kind: &str, status: &str, reason: &str) -> Condition {
     }
 }
 
-/// Actors in every stage of their lifecycle.
-fn lives() -> Vec<Observed> {
-    let made = recorded(new(), &deployment(&new()));
+/// Actors in every phase of their lifecycle.
+fn phases() -> Vec<Observed> {
+    let created = recorded(new(), &deployment(&new()));
     let mut drifted = deployment(&new());
     drifted["metadata"]["managedFields"] = json!([]);
     let mut verified = recorded(new(), &deployment(&new()));
-    verified.queue = QueueSeen::Verified;
-    let going = json!({"deletionTimestamp": "2026-01-01T00:00:30Z"});
-    let mut going = observed(&actor(&going, &spec(&json!({})), &json!({})));
-    going.workload = made.workload.clone();
+    verified.queue = ObservedQueue::Verified;
+    let deleting = json!({"deletionTimestamp": "2026-01-01T00:00:30Z"});
+    let mut deleting = observed(&actor(&deleting, &spec(&json!({})), &json!({})));
+    deleting.workload = created.workload.clone();
     let invalid = with_spec(&json!({"transport": "nowhere"}));
     let paused = json!({"annotations": {"asya.sh/paused": "true"}});
     let paused = observed(&actor(&paused, &spec(&json!({})), &json!({})));
-    let repaired = recorded(new(), &drifted);
-    vec![new(), made, repaired, verified, going, invalid, paused]
+    let drifted = recorded(new(), &drifted);
+    vec![new(), created, drifted, verified, deleting, invalid, paused]
 }
 
 /// FW-30
 #[test]
 fn conditions_never_influence_the_plan() {
-    let told = [
+    let reported = [
         vec![],
         ["TransportReady", "WorkloadReady", "ScalingReady", "Ready"]
             .map(|kind| condition(kind, "True", "AllReady"))
@@ -47,8 +47,8 @@ fn conditions_never_influence_the_plan() {
         .map(|(kind, reason)| condition(kind, "False", reason))
         .into(),
     ];
-    for mut observed in lives() {
-        let plans = told.clone().map(|conditions| {
+    for mut observed in phases() {
+        let plans = reported.clone().map(|conditions| {
             observed.previous.conditions = conditions;
             format!("{:?}", plan(&observed, now()))
         });

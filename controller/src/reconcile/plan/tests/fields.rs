@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::reconcile::contention::restoring::Restoring;
+use crate::reconcile::contention::drift_restore::RestoreTiming;
 use crate::reconcile::plan::restore;
 use crate::reconcile::plan::workload::plan_workload;
 
@@ -41,21 +41,21 @@ fn fields_that_kubectl_wrote_are_reclaimed_once_and_only_on_request() {
         ensure(&recorded(new(), &object)).workload,
         WorkloadStep::Keep
     );
-    let asked = json!({"annotations": {"asya.sh/reclaim-fields": "true"}});
-    let asks = || {
-        let mut seen = observed(&actor(&asked, &spec(&json!({})), &json!({})));
-        seen.queue = QueueSeen::Verified;
-        seen
+    let annotated = json!({"annotations": {"asya.sh/reclaim-fields": "true"}});
+    let requesting = || {
+        let mut observed = observed(&actor(&annotated, &spec(&json!({})), &json!({})));
+        observed.queue = ObservedQueue::Verified;
+        observed
     };
     let step = WorkloadStep::Update {
         take_over: None,
         hand_over: false,
         reclaim: true,
     };
-    assert_eq!(ensure(&recorded(asks(), &object)).workload, step);
+    assert_eq!(ensure(&recorded(requesting(), &object)).workload, step);
     object["metadata"]["annotations"]["asya.sh/reclaimed"] = json!("true");
     assert_eq!(
-        ensure(&recorded(asks(), &object)).workload,
+        ensure(&recorded(requesting(), &object)).workload,
         WorkloadStep::Keep
     );
 }
@@ -65,41 +65,41 @@ fn fields_that_kubectl_wrote_are_reclaimed_once_and_only_on_request() {
 fn replicas_are_restored_only_while_ours_and_handed_over_before_release() {
     let scaled = json!({"scaling": {"enabled": true}});
     let by_hpa = |extra: &Value| {
-        let mut seen = with_spec(extra);
-        let mut object = deployment(&seen);
+        let mut observed = with_spec(extra);
+        let mut object = deployment(&observed);
         object["metadata"]["managedFields"][0]["fieldsV1"] = json!({"f:spec": {"f:selector": {}}});
-        seen = recorded(seen, &object);
-        seen.previous.inventory[0].fingerprint =
+        observed = recorded(observed, &object);
+        observed.previous.inventory[0].fingerprint =
             Some(workload(&object).last.fingerprint.unwrap().to_string());
-        ensure(&seen).workload
+        ensure(&observed).workload
     };
-    assert_eq!(by_hpa(&json!({})), UPDATE, "somebody scaled it");
+    assert_eq!(by_hpa(&json!({})), UPDATE, "another client scaled it");
     assert_eq!(by_hpa(&scaled), WorkloadStep::Keep, "KEDA scaled it");
 
-    let mut seen = with_spec(&scaled);
-    let mut object = deployment(&seen);
+    let mut observed = with_spec(&scaled);
+    let mut object = deployment(&observed);
     object["metadata"]["annotations"]["asya.sh/applied-hash"] = json!("before scaling was on");
-    seen = recorded(seen, &object);
+    observed = recorded(observed, &object);
     let first = WorkloadStep::Update {
         take_over: None,
         hand_over: true,
         reclaim: false,
     };
-    assert_eq!(ensure(&seen).workload, first);
+    assert_eq!(ensure(&observed).workload, first);
 }
 
 /// WRK-8, WRK-3, WRK-4
 #[test]
 fn repeated_drift_is_restored_with_backoff_unless_the_desired_state_changes() {
     let changed = |status: &Value| {
-        let mut seen = new();
-        let mut object = deployment(&seen);
-        seen = recorded(seen, &object);
+        let mut observed = new();
+        let mut object = deployment(&observed);
+        observed = recorded(observed, &object);
         object["metadata"]["managedFields"] = json!([]);
         object["metadata"]["annotations"] = json!({});
-        seen.workload = Child::Ours(workload(&object));
-        seen.previous.conflicts = serde_json::from_value(status.clone()).unwrap();
-        seen
+        observed.workload = Child::Ours(workload(&object));
+        observed.previous.conflicts = serde_json::from_value(status.clone()).unwrap();
+        observed
     };
     let waiting = |uid: &str, until: &str| {
         json!([{
@@ -107,27 +107,31 @@ fn repeated_drift_is_restored_with_backoff_unless_the_desired_state_changes() {
             "lastTime": "2026-01-01T00:00:30Z", "retryTime": until,
         }])
     };
-    let told = |seen: &Observed| {
-        let mut step = plan_workload(seen);
-        let restore = restore::plan(seen, &mut step, None, now());
-        assert_eq!(ensure(seen).workload, step);
+    let planned = |observed: &Observed| {
+        let mut step = plan_workload(observed);
+        let restore = restore::plan(observed, &mut step, None, now());
+        assert_eq!(ensure(observed).workload, step);
         (step, restore.workload)
     };
     let later = waiting("workload-uid", "2026-01-01T00:01:10Z");
-    let wait = Restoring::In(Duration::from_secs(10));
-    assert_eq!(told(&changed(&later)), (WorkloadStep::Keep, Some(wait)));
+    let wait = RestoreTiming::In(Duration::from_secs(10));
+    assert_eq!(planned(&changed(&later)), (WorkloadStep::Keep, Some(wait)));
     for status in [
         json!([]),
         waiting("workload-uid", "2026-01-01T00:01:00Z"),
         waiting("one-that-is-gone", "2026-01-01T00:01:10Z"),
     ] {
-        let found = told(&changed(&status));
-        assert_eq!(found, (UPDATE, Some(Restoring::Now)), "{status}");
+        let step = planned(&changed(&status));
+        assert_eq!(step, (UPDATE, Some(RestoreTiming::Now)), "{status}");
     }
     let mut other = changed(&later);
     other.previous.inventory[0].hash = Some("of another spec".to_owned());
-    assert_eq!(told(&other), (UPDATE, None), "what is wanted has changed");
-    let mut stands = recorded(new(), &deployment(&new()));
-    stands.previous.conflicts = serde_json::from_value(later).unwrap();
-    assert_eq!(told(&stands), (WorkloadStep::Keep, None));
+    assert_eq!(
+        planned(&other),
+        (UPDATE, None),
+        "the desired state has changed"
+    );
+    let mut unchanged = recorded(new(), &deployment(&new()));
+    unchanged.previous.conflicts = serde_json::from_value(later).unwrap();
+    assert_eq!(planned(&unchanged), (WorkloadStep::Keep, None));
 }

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use super::{ensure, now, recorded};
 use crate::broker::QueueCheck;
 use crate::reconcile::desired::Mode;
-use crate::reconcile::desired::drain::{Drain, Held};
+use crate::reconcile::desired::drain::{Drain, UndrainedQueues};
 use crate::reconcile::model::child::Child;
-use crate::reconcile::model::observed::{Observed, QueueSeen};
+use crate::reconcile::model::observed::{Observed, ObservedQueue};
 use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::plan;
 use crate::reconcile::plan::steps::{QueueStep, WorkloadStep};
@@ -17,10 +17,10 @@ use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec};
 /// An actor with these annotations and this generation that was ready with generation 2.
 fn was_ready(annotations: &Value, generation: i64) -> Observed {
     let metadata = json!({"annotations": annotations, "generation": generation});
-    let mut seen = observed(&actor(&metadata, &spec(&json!({})), &json!({})));
-    seen.queue = QueueSeen::Verified;
-    seen.previous.ready_generation = Some(2);
-    seen
+    let mut observed = observed(&actor(&metadata, &spec(&json!({})), &json!({})));
+    observed.queue = ObservedQueue::Verified;
+    observed.previous.ready_generation = Some(2);
+    observed
 }
 
 fn once(generation: i64) -> Observed {
@@ -32,51 +32,55 @@ fn once(generation: i64) -> Observed {
 fn reconcile_once_leaves_a_ready_actor_alone_until_its_spec_changes() {
     let mut drifted = deployment(&once(2));
     drifted["metadata"]["managedFields"] = json!([]);
-    let mut seen = recorded(once(2), &drifted);
-    assert!(ensure(&seen).done_once, "drift stays");
-    seen.workload = Child::Absent;
-    assert!(ensure(&seen).done_once, "even what is gone");
+    let mut observed = recorded(once(2), &drifted);
+    assert!(ensure(&observed).once_completed, "drift is kept");
+    observed.workload = Child::Absent;
     assert!(
-        !ensure(&once(3)).done_once,
-        "another spec is brought about, once"
+        ensure(&observed).once_completed,
+        "a deleted workload is not recreated"
     );
-    assert!(!ensure(&was_ready(&json!({}), 2)).done_once);
+    assert!(
+        !ensure(&once(3)).once_completed,
+        "a changed spec is applied once"
+    );
+    assert!(!ensure(&was_ready(&json!({}), 2)).once_completed);
 
     let mut applied = recorded(once(2), &deployment(&once(2)));
     applied.previous.ready_generation = None;
-    assert!(
-        !ensure(&applied).done_once,
-        "that all was applied does not make it ready"
-    );
+    assert!(!ensure(&applied).once_completed, "applied is not ready");
     let both = json!({"asya.sh/reconcile": "Once", "asya.sh/paused": "true"});
-    assert!(matches!(plan(&was_ready(&both, 2), now()), Plan::Rest(_)));
+    assert!(matches!(plan(&was_ready(&both, 2), now()), Plan::Paused(_)));
 }
 
 /// Deletion raises the generation, which must not roll pods that drain the queue (FW-21, QUE-41).
 #[test]
-fn draining_actor_with_reconcile_once_keeps_its_pods_and_gets_missing_ones_back() {
-    let going = |generation: i64, ready: Option<i64>| {
+fn draining_actor_with_reconcile_once_keeps_its_pods_and_recreates_a_missing_workload() {
+    let draining = |generation: i64, ready: Option<i64>| {
         let metadata = json!({
             "annotations": {"asya.sh/reconcile": "Once"},
             "generation": generation,
             "deletionTimestamp": "2026-01-01T00:00:10Z",
         });
         let extra = json!({"queue": {"deletionPolicy": "Drain"}});
-        let mut seen = observed(&actor(&metadata, &spec(&extra), &json!({})));
-        seen.queue = QueueSeen::Verified;
-        seen.previous.ready_generation = ready;
-        seen.drain = Some(Drain::Works(Held::default()));
-        seen
+        let mut observed = observed(&actor(&metadata, &spec(&extra), &json!({})));
+        observed.queue = ObservedQueue::Verified;
+        observed.previous.ready_generation = ready;
+        observed.drain = Some(Drain::Waiting(UndrainedQueues::default()));
+        observed
     };
     for (generation, ready, done) in [(3, Some(2), true), (5, Some(2), true), (3, None, false)] {
-        let seen = recorded(going(generation, ready), &deployment(&once(2)));
-        assert_eq!(ensure(&seen).done_once, done, "{generation} {ready:?}");
+        let observed = recorded(draining(generation, ready), &deployment(&once(2)));
+        assert_eq!(
+            ensure(&observed).once_completed,
+            done,
+            "{generation} {ready:?}"
+        );
     }
-    let mut gone = going(3, Some(2));
+    let mut gone = draining(3, Some(2));
     gone.workload = Child::Absent;
     let step = ensure(&gone);
     assert_eq!(
-        (step.done_once, step.workload),
+        (step.once_completed, step.workload),
         (false, WorkloadStep::Create)
     );
 }
@@ -84,36 +88,36 @@ fn draining_actor_with_reconcile_once_keeps_its_pods_and_gets_missing_ones_back(
 /// Neither a new script nor a new sidecar image is a change of the spec (FW-21).
 #[test]
 fn change_of_the_installation_does_not_roll_an_actor_with_reconcile_once() {
-    let mut seen = recorded(once(2), &deployment(&once(2)));
-    if let Ok(desired) = &mut seen.desired {
+    let mut observed = recorded(once(2), &deployment(&once(2)));
+    if let Ok(desired) = &mut observed.desired {
         let desired = Arc::get_mut(desired).unwrap();
         let Mode::Standalone(own) = &mut desired.mode else {
             panic!("its workload is ours")
         };
-        own.workload.kept.hash = "of another script".to_owned();
+        own.workload.applied.hash = "of another script".to_owned();
         own.workload.template_hash = "of another script".to_owned();
     }
-    let step = ensure(&seen);
-    assert!(step.done_once);
+    let step = ensure(&observed);
+    assert!(step.once_completed);
     assert!(
         matches!(step.workload, WorkloadStep::Update { .. }),
-        "without Once it would roll"
+        "it would roll without Once"
     );
 }
 
-/// The queue is no child: it is reconciled as long as it is the one that the pods consume from (FW-21, QUE-13, QUE-22).
+/// The queue is not a child: it is reconciled as long as pods consume from it (FW-21, QUE-13, QUE-22).
 #[test]
 fn reconcile_once_recreates_the_queue_but_never_switches_to_another() {
     let queue = |name: &str| {
-        let mut seen = once(2);
-        seen.queue = QueueSeen::Checked(QueueCheck::Absent);
-        seen.previous.queue = Some(QueueStatus {
+        let mut observed = once(2);
+        observed.queue = ObservedQueue::Checked(QueueCheck::Absent);
+        observed.previous.queue = Some(QueueStatus {
             transport: "mq".to_owned(),
             name: name.to_owned(),
             ..QueueStatus::default()
         });
-        ensure(&seen).queue
+        ensure(&observed).queue.unwrap().step
     };
     assert_eq!(queue("asya-a"), QueueStep::Create);
-    assert_eq!(queue("asya-ns-a"), QueueStep::Leave);
+    assert_eq!(queue("asya-ns-a"), QueueStep::Skip);
 }

@@ -9,8 +9,9 @@ use crate::reconcile::desired::desired;
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::plan::decision::Plan;
+use crate::reconcile::plan::service_account::plan_service_account;
 use crate::reconcile::plan::steps::{ScalingStep, WorkloadStep};
-use crate::reconcile::plan::{ChildStep, plan, plan_service_account};
+use crate::reconcile::plan::{ChildStep, plan};
 use crate::reconcile::tests::fixtures::{
     actor, deployment, installation, observed, pod, record, spec, workload,
 };
@@ -35,10 +36,10 @@ fn service_account_exists_only_with_a_role_and_is_never_taken_from_others() {
         }}))
     };
     let apply = ChildStep::Apply { take_over: None };
-    let mut seen = on_sqs(&role);
-    assert_eq!(plan_service_account(&seen), apply);
-    seen.service_account = Child::Ours(account("actor-uid"));
-    assert_eq!(plan_service_account(&seen), apply, "not as recorded");
+    let mut observed = on_sqs(&role);
+    assert_eq!(plan_service_account(&observed), apply);
+    observed.service_account = Child::Ours(account("actor-uid"));
+    assert_eq!(plan_service_account(&observed), apply, "not as recorded");
 
     let mut without = on_sqs(&json!({}));
     without.service_account = Child::Ours(account("actor-uid"));
@@ -48,12 +49,12 @@ fn service_account_exists_only_with_a_role_and_is_never_taken_from_others() {
     assert_eq!(
         plan_service_account(&without),
         ChildStep::Wait,
-        "a pod still runs as it"
+        "an old pod still uses it"
     );
 
-    seen.service_account = Child::Foreign(account("other"));
-    let step = ensure(&seen);
-    assert_eq!(plan_service_account(&seen), ChildStep::Keep);
+    observed.service_account = Child::Foreign(account("other"));
+    let step = ensure(&observed);
+    assert_eq!(plan_service_account(&observed), ChildStep::Keep);
     let WorkloadStep::Refuse(fault) = step.workload else {
         panic!("{:?}", step.workload)
     };
@@ -65,9 +66,9 @@ fn service_account_exists_only_with_a_role_and_is_never_taken_from_others() {
 
 /// KEDA-1, KEDA-8
 #[test]
-fn scaling_is_planned_with_the_workload_and_taken_down_when_it_is_off() {
+fn scaling_is_planned_with_the_workload_and_removed_when_it_is_off() {
     let scaled = with_spec(&json!({"scaling": {"enabled": true}}));
-    let Some(ScalingStep::Wanted(plan)) = ensure(&scaled).scaling else {
+    let Some(ScalingStep::Enabled(plan)) = ensure(&scaled).scaling else {
         panic!()
     };
     let apply = ChildStep::Apply { take_over: None };
@@ -75,7 +76,7 @@ fn scaling_is_planned_with_the_workload_and_taken_down_when_it_is_off() {
 
     let mut off = new();
     off.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
-    let Some(ScalingStep::Unwanted(removal)) = ensure(&off).scaling else {
+    let Some(ScalingStep::Disabled(removal)) = ensure(&off).scaling else {
         panic!()
     };
     assert_eq!(removal.scaled_object, ChildStep::Delete("u-so".into()));
@@ -86,16 +87,16 @@ fn scaling_is_planned_with_the_workload_and_taken_down_when_it_is_off() {
 fn paused_actor_still_reports_foreign_names_and_scaling_faults() {
     let paused = json!({"annotations": {"asya.sh/paused": "true"}});
     let scaled = spec(&json!({"scaling": {"enabled": true}}));
-    let mut seen: Observed = observed(&actor(&paused, &scaled, &json!({})));
-    seen.scaling.installed = false;
+    let mut observed: Observed = observed(&actor(&paused, &scaled, &json!({})));
+    observed.scaling.installed = false;
     let foreign =
         json!({"metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "1"}});
-    seen.workload = Child::Foreign(workload(&foreign));
-    let Plan::Rest(found) = plan(&seen, now()) else {
+    observed.workload = Child::Foreign(workload(&foreign));
+    let Plan::Paused(before) = plan(&observed, now()) else {
         panic!()
     };
-    let scaling = found.scaling.unwrap().fault;
-    let reasons = [found.fault, scaling].map(|fault| fault.unwrap().reason);
+    let scaling = before.scaling.unwrap().fault;
+    let reasons = [before.fault, scaling].map(|fault| fault.unwrap().reason);
     assert_eq!(reasons, [Reason::NotOwned, Reason::KedaNotInstalled]);
 }
 
@@ -109,8 +110,8 @@ fn recreated_workload_starts_with_the_last_desired_replicas() {
         (json!({"desiredReplicas": 4}), 4),
         (json!({"desiredReplicas": 9}), 5),
     ] {
-        let seen = observed(&actor(&json!({}), &scaled, &status));
-        let first = seen.standalone().unwrap().workload.first();
+        let observed = observed(&actor(&json!({}), &scaled, &status));
+        let first = observed.standalone().unwrap().workload.to_create();
         assert_eq!(first["spec"]["replicas"], replicas, "{status}");
     }
 }
@@ -118,23 +119,29 @@ fn recreated_workload_starts_with_the_last_desired_replicas() {
 /// SAFE-25
 #[test]
 fn replicas_are_left_to_an_autoscaler_of_the_user() {
-    let mut seen = with_spec(&json!({}));
-    let wanted = |scaled: &[WorkloadKind], seen: &Observed| {
-        let desired = desired(&installation(), &seen.actor, &seen.previous, scaled).unwrap();
+    let mut observed = with_spec(&json!({}));
+    let replicas = |scaled: &[WorkloadKind], observed: &Observed| {
+        let desired =
+            desired(&installation(), &observed.actor, &observed.previous, scaled).unwrap();
         desired.standalone().unwrap().workload.replicas
     };
-    assert_eq!(wanted(&[], &seen), Replicas::Enforced(1));
+    assert_eq!(replicas(&[], &observed), Replicas::Enforced(1));
     let other = [WorkloadKind::StatefulSet];
-    assert_eq!(wanted(&other, &seen), Replicas::Enforced(1));
+    assert_eq!(replicas(&other, &observed), Replicas::Enforced(1));
     let scaled = [WorkloadKind::Deployment];
-    assert_eq!(wanted(&scaled, &seen), Replicas::Initial(1));
+    assert_eq!(replicas(&scaled, &observed), Replicas::Initial(1));
 
-    let mut found = deployment(&seen);
-    found["spec"]["replicas"] = json!(7);
-    seen.workload = Child::Ours(workload(&found));
-    seen.desired = desired(&installation(), &seen.actor, &seen.previous, &scaled);
+    let mut scaled_up = deployment(&observed);
+    scaled_up["spec"]["replicas"] = json!(7);
+    observed.workload = Child::Ours(workload(&scaled_up));
+    observed.desired = desired(
+        &installation(),
+        &observed.actor,
+        &observed.previous,
+        &scaled,
+    );
     assert!(matches!(
-        ensure(&seen).workload,
+        ensure(&observed).workload,
         WorkloadStep::Update {
             hand_over: true,
             ..

@@ -3,15 +3,15 @@ use std::time::Duration;
 use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::jiff::Timestamp;
 
-use super::{LATER, Live, UNBOUND, Unbind, UnbindFacts, decide};
+use super::{LiveObject, RECHECK_INTERVAL, UNBOUND, UnbindFacts, UnbindStep, decide};
 use crate::reconcile::model::bound_pods::OutdatedPod;
 use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 
 static ALL_READY: Availability = Availability {
-    present: 2,
+    active: 2,
     unready: Vec::new(),
-    going: false,
-    wanted: None,
+    has_terminating: false,
+    desired_replicas: None,
 };
 
 fn pod(name: &str) -> OutdatedPod {
@@ -22,23 +22,23 @@ fn pod(name: &str) -> OutdatedPod {
     }
 }
 
-fn live(value: Option<&str>) -> Vec<Live> {
-    vec![Live {
-        value: value.map(str::to_owned),
-        ..Live::default()
+fn live(value: Option<&str>) -> Vec<LiveObject> {
+    vec![LiveObject {
+        roll_value: value.map(str::to_owned),
+        ..LiveObject::default()
     }]
 }
 
 /// BIND-43
 #[test]
-fn sidecars_leave_by_removal_of_the_annotation_else_by_eviction() {
+fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
     let template = Roll::AnnotateTemplate(vec![ObjectRef::default()]);
     let (pods, annotated, plain) = ([pod("a"), pod("b")], live(Some("x")), live(None));
     let base = UnbindFacts {
         skip: false,
         pods: &pods,
-        going: false,
-        asleep: false,
+        has_terminating: false,
+        scaled_to_zero: false,
         availability: &ALL_READY,
         before: None,
         since: None,
@@ -47,52 +47,56 @@ fn sidecars_leave_by_removal_of_the_annotation_else_by_eviction() {
         roll: Some(&template),
         live: &annotated,
         unresolved: None,
-        released: None,
+        since_release: None,
     };
-    assert_eq!(decide(&base), Unbind::Release);
+    assert_eq!(decide(&base), UnbindStep::Release);
     let released = UnbindFacts {
         live: &plain,
         ..base.clone()
     };
-    assert_eq!(decide(&released), Unbind::Evict(pod("b")));
-    let going = UnbindFacts {
-        going: true,
+    assert_eq!(decide(&released), UnbindStep::Evict(pod("b")));
+    let terminating = UnbindFacts {
+        has_terminating: true,
         ..released.clone()
     };
-    assert!(matches!(decide(&going), Unbind::Wait(_)));
+    assert!(matches!(decide(&terminating), UnbindStep::Wait(_)));
     let mut rolling = live(None);
     rolling[0].rolling = true;
     let rolling = UnbindFacts {
         live: &rolling,
         ..released.clone()
     };
-    assert!(matches!(decide(&rolling), Unbind::Wait(_)));
+    assert!(matches!(decide(&rolling), UnbindStep::Wait(_)));
     let clean = UnbindFacts {
         pods: &[],
         ..released.clone()
     };
-    assert_eq!(decide(&clean), Unbind::Done);
-    let left = UnbindFacts {
+    assert_eq!(decide(&clean), UnbindStep::Done);
+    let annotated_only = UnbindFacts {
         pods: &[],
         ..base.clone()
     };
-    assert_eq!(decide(&left), Unbind::Release, "the spec is as before");
-    let nobody = UnbindFacts {
+    assert_eq!(
+        decide(&annotated_only),
+        UnbindStep::Release,
+        "restores the spec"
+    );
+    let no_target = UnbindFacts {
         roll: None,
         live: &[],
         ..base.clone()
     };
-    assert_eq!(decide(&nobody), Unbind::Evict(pod("b")));
+    assert_eq!(decide(&no_target), UnbindStep::Evict(pod("b")));
 
     let parent = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
-    let just = UnbindFacts {
+    let just_released = UnbindFacts {
         roll: Some(&parent),
-        released: Some(Duration::from_secs(3)),
+        since_release: Some(Duration::from_secs(3)),
         ..released
     };
     assert!(
-        matches!(decide(&just), Unbind::Wait(_)),
-        "its controller has to begin"
+        matches!(decide(&just_released), UnbindStep::Wait(_)),
+        "its controller has not started yet"
     );
 }
 
@@ -104,8 +108,8 @@ fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
     let base = UnbindFacts {
         skip: false,
         pods: &pods,
-        going: false,
-        asleep: false,
+        has_terminating: false,
+        scaled_to_zero: false,
         availability: &ALL_READY,
         before: None,
         since: None,
@@ -114,42 +118,42 @@ fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
         roll: Some(&spec),
         live: &annotated,
         unresolved: None,
-        released: None,
+        since_release: None,
     };
-    assert_eq!(decide(&base), Unbind::Change);
+    assert_eq!(decide(&base), UnbindStep::ChangeValue);
     let changed = UnbindFacts {
         live: &changed,
-        released: Some(Duration::from_secs(3)),
+        since_release: Some(Duration::from_secs(3)),
         ..base
     };
-    assert!(matches!(decide(&changed), Unbind::Wait(_)));
+    assert!(matches!(decide(&changed), UnbindStep::Wait(_)));
     let clean = UnbindFacts {
         pods: &[],
         ..changed
     };
-    assert_eq!(decide(&clean), Unbind::Release);
+    assert_eq!(decide(&clean), UnbindStep::Release);
 }
 
 /// BIND-45
 #[test]
 fn annotations_of_an_older_actor_are_kept() {
-    let of_the_older = Live {
-        value: Some("x".to_owned()),
-        claimed: true,
-        marked: true,
+    let of_older_actor = LiveObject {
+        roll_value: Some("x".to_owned()),
+        handed_off: true,
+        names_actor: true,
         paused: true,
-        ..Live::default()
+        ..LiveObject::default()
     };
-    let unbind = |templated, pods: &[OutdatedPod]| {
-        let mut live = of_the_older.clone();
-        live.templated = templated;
-        live.of_another();
-        assert!(!live.marked);
+    let unbind = |in_template, pods: &[OutdatedPod]| {
+        let mut live = of_older_actor.clone();
+        live.in_template = in_template;
+        live.keep_template_part_only();
+        assert!(!live.names_actor);
         decide(&UnbindFacts {
             skip: false,
             pods,
-            going: false,
-            asleep: false,
+            has_terminating: false,
+            scaled_to_zero: false,
             availability: &ALL_READY,
             before: None,
             since: None,
@@ -158,62 +162,66 @@ fn annotations_of_an_older_actor_are_kept() {
             roll: None,
             live: &[live],
             unresolved: None,
-            released: None,
+            since_release: None,
         })
     };
-    assert_eq!(unbind(false, &[]), Unbind::Done);
-    assert_eq!(unbind(false, &[pod("a")]), Unbind::Evict(pod("a")));
-    assert_eq!(unbind(true, &[]), Unbind::Release, "that is its own");
+    assert_eq!(unbind(false, &[]), UnbindStep::Done);
+    assert_eq!(unbind(false, &[pod("a")]), UnbindStep::Evict(pod("a")));
+    assert_eq!(unbind(true, &[]), UnbindStep::Release, "its own fields");
 }
 
 /// BIND-43, BIND-50
 #[test]
-fn template_part_is_released_once_and_its_controller_replaces_the_pods() {
+fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
     let template = Roll::AnnotateTemplate(vec![ObjectRef::default()]);
-    let (pods, mut standing) = ([pod("a")], live(None));
-    standing[0].templated = true;
+    let (pods, mut in_place) = ([pod("a")], live(None));
+    in_place[0].in_template = true;
     let base = UnbindFacts {
         skip: false,
         pods: &pods,
-        going: false,
-        asleep: false,
+        has_terminating: false,
+        scaled_to_zero: false,
         availability: &ALL_READY,
         before: None,
         since: None,
         limit: None,
         now: Timestamp::UNIX_EPOCH,
         roll: Some(&template),
-        live: &standing,
+        live: &in_place,
         unresolved: None,
-        released: None,
+        since_release: None,
     };
-    assert_eq!(decide(&base), Unbind::Release);
+    assert_eq!(decide(&base), UnbindStep::Release);
     let without_pods = UnbindFacts {
         pods: &[],
         ..base.clone()
     };
-    assert_eq!(decide(&without_pods), Unbind::Release, "at 0 replicas");
+    assert_eq!(
+        decide(&without_pods),
+        UnbindStep::Release,
+        "at zero replicas"
+    );
     let mut rolling = live(None);
     rolling[0].rolling = true;
     let released = UnbindFacts {
         live: &rolling,
-        released: Some(Duration::from_secs(1)),
+        since_release: Some(Duration::from_secs(1)),
         ..base
     };
-    assert!(matches!(decide(&released), Unbind::Wait(_)));
+    assert!(matches!(decide(&released), UnbindStep::Wait(_)));
 }
 
 /// BIND-44
 #[test]
-fn paused_target_blocks_unbinding_unless_it_is_skipped() {
+fn paused_target_blocks_unbinding_unless_skipped() {
     let template = Roll::AnnotateTemplate(vec![ObjectRef::default()]);
     let (pods, mut paused) = ([pod("a")], live(Some("x")));
     paused[0].paused = true;
     let base = UnbindFacts {
         skip: false,
         pods: &pods,
-        going: false,
-        asleep: false,
+        has_terminating: false,
+        scaled_to_zero: false,
         availability: &ALL_READY,
         before: None,
         since: None,
@@ -222,38 +230,41 @@ fn paused_target_blocks_unbinding_unless_it_is_skipped() {
         roll: Some(&template),
         live: &paused,
         unresolved: None,
-        released: None,
+        since_release: None,
     };
-    assert!(matches!(decide(&base), Unbind::Blocked(..)));
-    assert_eq!(decide(&UnbindFacts { skip: true, ..base }), Unbind::Done);
+    assert!(matches!(decide(&base), UnbindStep::Blocked(..)));
+    assert_eq!(
+        decide(&UnbindFacts { skip: true, ..base }),
+        UnbindStep::Done
+    );
 }
 
-/// The owner's claim is removed in one patch with the annotation that rolled its pods (SO-5, BIND-43).
+/// The handoff annotation is removed in one patch with the rollout annotation (SO-5, BIND-43).
 #[test]
-fn claim_is_removed_even_if_nothing_else_was_written() {
+fn handoff_is_removed_even_if_nothing_else_was_written() {
     let roll = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
-    let claimed = [Live {
-        claimed: true,
-        ..Live::default()
+    let live = [LiveObject {
+        handed_off: true,
+        ..LiveObject::default()
     }];
     let pods = [pod("a")];
     let facts = |pods| UnbindFacts {
         skip: false,
         pods,
-        going: false,
-        asleep: false,
+        has_terminating: false,
+        scaled_to_zero: false,
         availability: &ALL_READY,
         before: None,
         since: None,
         limit: None,
         now: Timestamp::UNIX_EPOCH,
         roll: Some(&roll),
-        live: &claimed,
+        live: &live,
         unresolved: None,
-        released: None,
+        since_release: None,
     };
-    assert_eq!(decide(&facts(&pods)), Unbind::Release);
-    assert_eq!(decide(&facts(&[])), Unbind::Release);
+    assert_eq!(decide(&facts(&pods)), UnbindStep::Release);
+    assert_eq!(decide(&facts(&[])), UnbindStep::Release);
 }
 
 /// BIND-43, ROLL-4, SAFE-11, SAFE-12
@@ -271,8 +282,8 @@ fn next_pod_is_evicted_only_after_the_last_replacement_is_ready() {
         decide(&UnbindFacts {
             skip: false,
             pods: &pods,
-            going: false,
-            asleep: false,
+            has_terminating: false,
+            scaled_to_zero: false,
             availability,
             before: Some(3),
             since: Some(Timestamp::from_second(-since).unwrap()),
@@ -281,37 +292,37 @@ fn next_pod_is_evicted_only_after_the_last_replacement_is_ready() {
             roll: Some(&Roll::Evict),
             live: &plain,
             unresolved: None,
-            released: None,
+            since_release: None,
         })
     };
     let all = Availability {
-        present: 3,
+        active: 3,
         ..Availability::default()
     };
-    assert_eq!(decide(&all, 61), Unbind::Evict(pod("b")));
-    let starts = Availability {
+    assert_eq!(decide(&all, 61), UnbindStep::Evict(pod("b")));
+    let starting = Availability {
         unready: unready("clean"),
         ..all.clone()
     };
     let missing = Availability {
-        present: 2,
+        active: 2,
         ..all.clone()
     };
-    for lower in [&starts, &missing] {
-        assert!(matches!(decide(lower, 59), Unbind::Wait(_)));
-        assert!(matches!(decide(lower, 61), Unbind::Stalled(..)));
+    for availability in [&starting, &missing] {
+        assert!(matches!(decide(availability, 59), UnbindStep::Wait(_)));
+        assert!(matches!(decide(availability, 61), UnbindStep::Stalled(..)));
     }
-    let going = Availability {
-        going: true,
+    let terminating = Availability {
+        has_terminating: true,
         ..all.clone()
     };
-    assert!(matches!(decide(&going, 61), Unbind::Wait(_)));
-    let mut broken = starts;
+    assert!(matches!(decide(&terminating, 61), UnbindStep::Wait(_)));
+    let mut broken = starting;
     broken.unready.extend(unready("a"));
     assert_eq!(
         decide(&broken, 61),
-        Unbind::Evict(pod("a")),
-        "costs nothing"
+        UnbindStep::Evict(pod("a")),
+        "costs no availability"
     );
 }
 
@@ -320,27 +331,27 @@ fn next_pod_is_evicted_only_after_the_last_replacement_is_ready() {
 fn unresolved_target_blocks_only_if_its_pods_may_have_the_sidecar() {
     let some = [pod("a")];
     let why = "its deploymentMode is ModelMesh";
-    for (pods, going, written, wanted) in [
-        (&[][..], false, false, Some(Unbind::Done)),
+    for (pods, has_terminating, written, expected) in [
+        (&[][..], false, false, Some(UnbindStep::Done)),
         (&[], true, false, None),
         (
             &[],
             false,
             true,
-            Some(Unbind::Blocked(why.to_owned(), LATER)),
+            Some(UnbindStep::Blocked(why.to_owned(), RECHECK_INTERVAL)),
         ),
         (
             &some,
             false,
             false,
-            Some(Unbind::Blocked(why.to_owned(), LATER)),
+            Some(UnbindStep::Blocked(why.to_owned(), RECHECK_INTERVAL)),
         ),
     ] {
-        let told = decide(&UnbindFacts {
+        let step = decide(&UnbindFacts {
             skip: false,
             pods,
-            going,
-            asleep: false,
+            has_terminating,
+            scaled_to_zero: false,
             availability: &ALL_READY,
             before: None,
             since: None,
@@ -349,26 +360,26 @@ fn unresolved_target_blocks_only_if_its_pods_may_have_the_sidecar() {
             roll: None,
             live: &[],
             unresolved: Some((why, written)),
-            released: None,
+            since_release: None,
         });
-        match wanted {
-            Some(wanted) => assert_eq!(told, wanted),
-            None => assert!(matches!(told, Unbind::Wait(_)), "{told:?}"),
+        match expected {
+            Some(expected) => assert_eq!(step, expected),
+            None => assert!(matches!(step, UnbindStep::Wait(_)), "{step:?}"),
         }
     }
 }
 
 /// SAFE-24, SO-6
 #[test]
-fn target_at_zero_is_woken_only_after_its_owner_had_time_to_restore_the_template() {
+fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
     let parent = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
     let (annotated, plain) = (live(Some("x")), live(None));
-    let told = |live: &[Live], released: Option<u64>, asleep: bool| {
+    let step = |live: &[LiveObject], released: Option<u64>, scaled_to_zero: bool| {
         decide(&UnbindFacts {
             skip: false,
             pods: &[],
-            going: false,
-            asleep,
+            has_terminating: false,
+            scaled_to_zero,
             availability: &ALL_READY,
             before: None,
             since: None,
@@ -377,16 +388,16 @@ fn target_at_zero_is_woken_only_after_its_owner_had_time_to_restore_the_template
             roll: Some(&parent),
             live,
             unresolved: None,
-            released: released.map(Duration::from_secs),
+            since_release: released.map(Duration::from_secs),
         })
     };
-    assert_eq!(told(&annotated, None, true), Unbind::Release);
-    assert!(matches!(told(&plain, Some(1), true), Unbind::Wait(_)));
-    assert_eq!(told(&plain, Some(31), true), Unbind::Done);
-    assert_eq!(told(&plain, Some(1), false), Unbind::Done);
+    assert_eq!(step(&annotated, None, true), UnbindStep::Release);
+    assert!(matches!(step(&plain, Some(1), true), UnbindStep::Wait(_)));
+    assert_eq!(step(&plain, Some(31), true), UnbindStep::Done);
+    assert_eq!(step(&plain, Some(1), false), UnbindStep::Done);
     assert_eq!(
-        told(&plain, None, true),
-        Unbind::Done,
+        step(&plain, None, true),
+        UnbindStep::Done,
         "nothing was written"
     );
 }
@@ -395,12 +406,12 @@ fn target_at_zero_is_woken_only_after_its_owner_had_time_to_restore_the_template
 #[test]
 fn recorded_annotation_is_removed_even_if_the_target_does_not_resolve() {
     let why = Some(("its deploymentMode is ModelMesh", false));
-    let decide = |live: &[Live], released| {
+    let decide = |live: &[LiveObject], released| {
         decide(&UnbindFacts {
             skip: false,
             pods: &[],
-            going: false,
-            asleep: false,
+            has_terminating: false,
+            scaled_to_zero: false,
             availability: &ALL_READY,
             before: None,
             since: None,
@@ -409,11 +420,15 @@ fn recorded_annotation_is_removed_even_if_the_target_does_not_resolve() {
             roll: None,
             live,
             unresolved: why,
-            released,
+            since_release: released,
         })
     };
-    assert_eq!(decide(&live(Some("x")), None), Unbind::Release);
-    assert_eq!(decide(&live(None), None), Unbind::Done);
-    let once = Some(Duration::from_secs(1));
-    assert_eq!(decide(&live(Some("x")), once), Unbind::Done, "another's");
+    assert_eq!(decide(&live(Some("x")), None), UnbindStep::Release);
+    assert_eq!(decide(&live(None), None), UnbindStep::Done);
+    let released = Some(Duration::from_secs(1));
+    assert_eq!(
+        decide(&live(Some("x")), released),
+        UnbindStep::Done,
+        "owned by another manager"
+    );
 }

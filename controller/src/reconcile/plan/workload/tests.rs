@@ -1,36 +1,44 @@
 use serde_json::{Value, json};
 
-use super::{Recreation, WorkloadFacts, after_invalid_update};
+use super::{Recreation, WorkloadFacts};
 use crate::cluster::workload::SELECTOR;
 use crate::fault::{Fault, Reason, Requeue, StepError};
-use crate::reconcile::model::child::{Child, UNSEEN};
+use crate::reconcile::model::child::{Child, UNWATCHED_POLL_INTERVAL};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::plan::steps::WorkloadStep;
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
 
-fn seen(annotations: &Value) -> Observed {
+fn observed_with(annotations: &Value) -> Observed {
     let metadata = json!({"annotations": annotations});
     observed(&actor(&metadata, &spec(&json!({})), &json!({})))
 }
 
+fn facts(observed: &Observed) -> WorkloadFacts<'_> {
+    WorkloadFacts {
+        ownership: &observed.ownership,
+        own: observed.standalone().unwrap(),
+        applied: None,
+    }
+}
+
 /// FW-22
 #[test]
-fn workload_is_recreated_only_if_the_actor_allows_it_and_with_its_pods_only_for_another_selector() {
+fn workload_is_recreated_only_if_allowed_and_with_its_pods_only_if_the_selector_changes() {
     let (refused, allowed) = (
-        seen(&json!({})),
-        seen(&json!({"asya.sh/allow-recreate": "true"})),
+        observed_with(&json!({})),
+        observed_with(&json!({"asya.sh/allow-recreate": "true"})),
     );
     let fields = |field: &str| vec![field.to_owned()];
-    for (seen, fields, wanted) in [
-        (&allowed, Vec::new(), "NotCause"),
+    for (observed, fields, expected) in [
+        (&allowed, Vec::new(), "NotNeeded"),
         (&refused, fields(SELECTOR), "NotAllowed"),
         (&refused, fields("spec.serviceName"), "NotAllowed"),
         (&allowed, fields(SELECTOR), "WithPods"),
         (&allowed, fields("spec.serviceName"), "LeavingPods"),
     ] {
-        let found = workload(&deployment(seen));
-        let name = match after_invalid_update(&seen.actor, &found, &fields) {
-            Recreation::NotCause => "NotCause",
+        let existing = workload(&deployment(observed));
+        let recreation = match facts(observed).after_invalid_update(&existing, &fields) {
+            Recreation::NotNeeded => "NotNeeded",
             Recreation::NotAllowed(fault) => {
                 assert_eq!(fault.retry, Requeue::SlowBackoff);
                 assert!(fault.message.contains("asya.sh/allow-recreate"));
@@ -39,44 +47,40 @@ fn workload_is_recreated_only_if_the_actor_allows_it_and_with_its_pods_only_for_
             Recreation::WithPods(_) => "WithPods",
             Recreation::LeavingPods(_) => "LeavingPods",
         };
-        assert_eq!(name, wanted, "{fields:?}");
+        assert_eq!(recreation, expected, "{fields:?}");
     }
 }
 
-/// FW-22: a workload that no watch shows was created by another controller and taken over.
+/// FW-22: an unwatched workload was created by another controller and adopted.
 #[test]
 fn deletion_of_a_recreated_workload_is_watched_or_polled() {
-    let seen = seen(&json!({"asya.sh/allow-recreate": "true"}));
-    let mut object = deployment(&seen);
+    let observed = observed_with(&json!({"asya.sh/allow-recreate": "true"}));
+    let mut object = deployment(&observed);
     let retry = |object: &Value| {
         let fields = ["spec.serviceName".to_owned()];
-        match after_invalid_update(&seen.actor, &workload(object), &fields) {
+        match facts(&observed).after_invalid_update(&workload(object), &fields) {
             Recreation::LeavingPods(fault) => fault.retry,
             other => panic!("{other:?}"),
         }
     };
     assert_eq!(retry(&object), Requeue::AwaitChange);
     object["metadata"]["labels"] = json!({});
-    assert_eq!(retry(&object), Requeue::After(UNSEEN));
+    assert_eq!(retry(&object), Requeue::After(UNWATCHED_POLL_INTERVAL));
 }
 
 /// SA-3
 #[test]
 fn rejected_creation_continues_with_our_own_object_only() {
-    let seen = seen(&json!({}));
-    let facts = WorkloadFacts {
-        actor: &seen.actor,
-        own: seen.standalone().unwrap(),
-        applied: None,
-    };
-    let rejection = || StepError::Refused(Fault::until_change(Reason::ReconcileError, "no"));
-    let after = |found| facts.after_rejected_creation(&found, rejection());
-    let reason = |found| after(found).unwrap_err().fault().unwrap().reason;
+    let observed = observed_with(&json!({}));
+    let facts = facts(&observed);
+    let rejection = || StepError::Fault(Fault::until_change(Reason::ReconcileError, "no"));
+    let after = |existing| facts.after_rejected_creation(&existing, rejection());
+    let reason = |existing| after(existing).unwrap_err().fault().unwrap().reason;
     assert_eq!(reason(Child::Absent), Reason::ReconcileError);
-    let mut object = deployment(&seen);
-    let found = workload(&object);
-    assert_eq!(reason(Child::Foreign(found.clone())), Reason::NotOwned);
-    let step = after(Child::Ours(found)).unwrap();
+    let mut object = deployment(&observed);
+    let existing = workload(&object);
+    assert_eq!(reason(Child::Foreign(existing.clone())), Reason::NotOwned);
+    let step = after(Child::Ours(existing)).unwrap();
     assert!(matches!(step, WorkloadStep::Update { .. }), "{step:?}");
     object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let step = after(Child::Ours(workload(&object))).unwrap();

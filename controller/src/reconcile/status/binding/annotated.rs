@@ -4,34 +4,37 @@ use asya_shared::api::RollAnnotation;
 use asya_shared::resolve::{ObjectRef, Roll};
 
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{By, Ensured, Rolled};
-use crate::reconcile::model::rollout::TEMPLATE;
+use crate::reconcile::model::outcome::{LiveOutcome, ReplacementMethod, RolloutOutcome};
+use crate::reconcile::model::rollout::TEMPLATE_ANNOTATIONS;
 
 /// Bounds the list for targets whose workloads come and go.
-const MOST: usize = 32;
+const MAX_RECORDED: usize = 32;
 
-/// Objects that had it before, that were observed with it, or that got it in this reconcile.
-pub(super) fn annotated(observed: &Observed, ensured: &Ensured) -> Vec<RollAnnotation> {
+/// Objects that were annotated before, were observed with the annotation, or got it in this reconcile.
+pub(super) fn annotated(observed: &Observed, outcome: &LiveOutcome) -> Vec<RollAnnotation> {
     let mut all = observed.previous.roll_annotations.clone();
     let Some(resolved) = observed.resolved() else {
         return all;
     };
-    let is_written = matches!(&*ensured.rolled, Rolled::Asked(By::Annotation, ..));
+    let is_written = matches!(
+        &*outcome.rollout,
+        RolloutOutcome::Requested(ReplacementMethod::Annotation, ..)
+    );
     let live = observed
         .rollout()
-        .map(|seen| &seen.live[..])
+        .map(|rollout| &rollout.live[..])
         .unwrap_or_default();
-    let has_it = |object: &ObjectRef| {
-        let seen = live.iter().find(|it| it.object == *object);
-        is_written || seen.is_some_and(|it| it.value.is_some())
+    let is_annotated = |object: &ObjectRef| {
+        let live = live.iter().find(|it| it.object == *object);
+        is_written || live.is_some_and(|it| it.roll_value.is_some())
     };
     for (object, path) in objects(&resolved.target.roll) {
-        let mark = mark(object, &path);
-        if has_it(object) && !all.contains(&mark) {
-            all.push(mark);
+        let annotation = to_status(object, &path);
+        if is_annotated(object) && !all.contains(&annotation) {
+            all.push(annotation);
         }
     }
-    all.drain(..all.len().saturating_sub(MOST));
+    all.drain(..all.len().saturating_sub(MAX_RECORDED));
     all
 }
 
@@ -40,13 +43,13 @@ fn objects(roll: &Roll) -> Vec<(&ObjectRef, String)> {
         Roll::Annotate(object, path) => vec![(object, path.join("."))],
         Roll::AnnotateTemplate(workloads) => {
             let all = workloads.iter();
-            all.map(|it| (it, TEMPLATE.join("."))).collect()
+            all.map(|it| (it, TEMPLATE_ANNOTATIONS.join("."))).collect()
         }
         Roll::Evict => Vec::new(),
     }
 }
 
-fn mark(object: &ObjectRef, path: &str) -> RollAnnotation {
+fn to_status(object: &ObjectRef, path: &str) -> RollAnnotation {
     RollAnnotation {
         api_version: object.api_version.clone(),
         kind: object.kind.clone(),

@@ -5,119 +5,128 @@ use asya_shared::resolve::FindingReason;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::Requeue;
-use crate::reconcile::contention::Part;
+use crate::reconcile::contention::ConflictPart;
 use crate::reconcile::contention::history::{self, FieldEvent, part_of};
-use crate::reconcile::model::binding::BindingSeen;
+use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{By, Ensured, Rolled, Templated};
+use crate::reconcile::model::outcome::{
+    LiveOutcome, ReplacementMethod, RolloutOutcome, TemplateOutcome,
+};
 use crate::telemetry::events::EventReason;
 
-/// Writes the contested fields, and how often each was lost.
-pub(super) fn tell(
+/// Writes the contested fields, and the number of conflicts over each.
+pub(super) fn set_conflicts(
     status: &mut AsyncActorStatus,
     observed: &Observed,
-    ensured: &Ensured,
+    live_outcome: &LiveOutcome,
     now: Timestamp,
 ) {
     let uid = observed.resolved().and_then(|it| it.uid());
-    let news = news(ensured);
+    let events = field_events(live_outcome);
     let base = observed.deadlines.conflict;
     let before = &observed.previous.conflicts;
     status.conflicts = match &observed.binding {
-        Some(seen) if seen.is_anothers() => history::at_rest(before),
-        _ => history::follow(before, uid, &news, base, now),
+        Some(binding) if binding.is_bound_by_other() => history::reset_all(before),
+        _ => history::update(before, uid, &events, base, now),
     };
-    status.claimed = match (ensured.contests.claimed, uid) {
-        (Some(is_made), uid) => uid.filter(|_| is_made).map(str::to_owned),
-        (None, Some(uid)) => before_claimed(observed).filter(|it| it == uid),
-        (None, None) => before_claimed(observed),
+    status.claimed = match (live_outcome.contention.handoff_set, uid) {
+        (Some(is_set), uid) => uid.filter(|_| is_set).map(str::to_owned),
+        (None, Some(uid)) => previous_handoff(observed).filter(|it| it == uid),
+        (None, None) => previous_handoff(observed),
     };
-    status.template = match &*ensured.templated {
-        Templated::Applied(applied) => Some(applied.clone()),
-        Templated::Released(_) => None,
+    status.template = match &*live_outcome.template {
+        TemplateOutcome::Applied(applied) => Some(applied.clone()),
+        TemplateOutcome::Released(_) => None,
         _ => observed.previous.template.clone(),
     };
-    status.conflict_count = Some(history::count(&status.conflicts));
-    status.last_conflict_time = history::last(&status.conflicts);
+    status.conflict_count = Some(history::total_conflicts(&status.conflicts));
+    status.last_conflict_time = history::last_conflict_time(&status.conflicts);
 }
 
-/// Keeps the recorded claim while scaling is on and the target is not another actor's.
-fn before_claimed(observed: &Observed) -> Option<String> {
-    let claimed = observed.previous.claimed.clone();
-    let is_anothers = observed
+/// Keeps the recorded handoff while scaling is on and no other actor binds the target.
+fn previous_handoff(observed: &Observed) -> Option<String> {
+    let handoff = observed.previous.claimed.clone();
+    let is_bound_by_other = observed
         .binding
         .as_ref()
-        .is_some_and(BindingSeen::is_anothers);
-    claimed.filter(|_| observed.scales() && !is_anothers)
+        .is_some_and(ObservedBinding::is_bound_by_other);
+    handoff.filter(|_| observed.scales() && !is_bound_by_other)
 }
 
 /// When to requeue because of contention.
-pub(super) fn again(ensured: &Ensured) -> impl Iterator<Item = Requeue> {
-    let of_others = ensured.contests.again.map(Requeue::After);
-    of_template(&ensured.templated).into_iter().chain(of_others)
+pub(super) fn requeues(live_outcome: &LiveOutcome) -> impl Iterator<Item = Requeue> {
+    let recheck = live_outcome.contention.recheck_after.map(Requeue::After);
+    template_requeue(&live_outcome.template)
+        .into_iter()
+        .chain(recheck)
 }
 
 /// When to requeue for the target's pod template.
-fn of_template(templated: &Templated) -> Option<Requeue> {
-    match templated {
-        Templated::Waits(_, _, retry) => Some(*retry),
-        Templated::Lost(_) => Some(Requeue::Now),
-        Templated::Untouched
-        | Templated::Rest
-        | Templated::Stands
-        | Templated::Applied(_)
-        | Templated::Released(_)
-        | Templated::Refused(_)
-        | Templated::Left => None,
+fn template_requeue(outcome: &TemplateOutcome) -> Option<Requeue> {
+    match outcome {
+        TemplateOutcome::Waiting(_, _, retry) => Some(*retry),
+        TemplateOutcome::Conflict(_) => Some(Requeue::Now),
+        TemplateOutcome::NotChecked
+        | TemplateOutcome::NotDesired
+        | TemplateOutcome::InPlace
+        | TemplateOutcome::Applied(_)
+        | TemplateOutcome::Released(_)
+        | TemplateOutcome::Refused(_)
+        | TemplateOutcome::Stopped => None,
     }
 }
 
-fn news(ensured: &Ensured) -> Vec<(Part, FieldEvent)> {
-    let of_roll = match &*ensured.rolled {
-        Rolled::Rest | Rolled::Proved => Some(FieldEvent::Needless),
-        Rolled::Asked(By::Annotation, ..) => Some(FieldEvent::Written),
-        Rolled::Lost(loss) => Some(FieldEvent::Lost(loss.clone())),
-        Rolled::Untouched
-        | Rolled::Waits(..)
-        | Rolled::Halted(_)
-        | Rolled::Stalled(_)
-        | Rolled::Left
-        | Rolled::Asked(By::Eviction, ..) => None,
-    };
-    let of_roll = of_roll.map(|news| (Part::Roll, news));
-    let of_template = match &*ensured.templated {
-        Templated::Applied(_) => Some(FieldEvent::Written),
-        Templated::Lost(loss) => Some(FieldEvent::Lost(loss.clone())),
-        Templated::Rest | Templated::Released(_) | Templated::Refused(_) => {
-            Some(FieldEvent::Needless)
+fn field_events(live_outcome: &LiveOutcome) -> Vec<(ConflictPart, FieldEvent)> {
+    let roll_event = match &*live_outcome.rollout {
+        RolloutOutcome::NotNeeded | RolloutOutcome::InjectionVerified => {
+            Some(FieldEvent::NotNeeded)
         }
-        Templated::Untouched | Templated::Stands | Templated::Waits(..) | Templated::Left => None,
+        RolloutOutcome::Requested(ReplacementMethod::Annotation, ..) => Some(FieldEvent::Written),
+        RolloutOutcome::Conflict(conflict) => Some(FieldEvent::Conflict(conflict.clone())),
+        RolloutOutcome::NotChecked
+        | RolloutOutcome::Waiting(..)
+        | RolloutOutcome::Halted(_)
+        | RolloutOutcome::Stalled(_)
+        | RolloutOutcome::Stopped
+        | RolloutOutcome::Requested(ReplacementMethod::Eviction, ..) => None,
     };
-    let of_template = of_template.map(|news| (Part::Template, news));
-    let others = ensured.contests.news.iter().cloned();
-    of_roll
+    let roll_event = roll_event.map(|event| (ConflictPart::Roll, event));
+    let template_event = match &*live_outcome.template {
+        TemplateOutcome::Applied(_) => Some(FieldEvent::Written),
+        TemplateOutcome::Conflict(conflict) => Some(FieldEvent::Conflict(conflict.clone())),
+        TemplateOutcome::NotDesired
+        | TemplateOutcome::Released(_)
+        | TemplateOutcome::Refused(_) => Some(FieldEvent::NotNeeded),
+        TemplateOutcome::NotChecked
+        | TemplateOutcome::InPlace
+        | TemplateOutcome::Waiting(..)
+        | TemplateOutcome::Stopped => None,
+    };
+    let template_event = template_event.map(|event| (ConflictPart::Template, event));
+    let others = live_outcome.contention.field_events.iter().cloned();
+    roll_event
         .into_iter()
-        .chain(of_template)
+        .chain(template_event)
         .chain(others)
         .collect()
 }
 
 /// Message of condition `Conflict` while it is true.
 pub(super) fn message(observed: &Observed, conflicts: &[BindingConflict]) -> Option<String> {
-    history::told(conflicts, evicts(observed))
+    history::conflict_message(conflicts, evicts(observed))
 }
 
-/// Events for the losses of this reconcile.
-pub(super) fn notes(
+/// Events for the conflicts of this reconcile.
+pub(super) fn conflict_events(
     observed: &Observed,
     conflicts: &[BindingConflict],
 ) -> Vec<(EventReason, String)> {
     let before = &observed.previous.conflicts;
-    let told = history::losses(before, conflicts).filter_map(|entry| {
-        let text = history::text(entry, part_of(entry)?, evicts(observed));
+    let events = history::new_conflicts(before, conflicts).filter_map(|entry| {
+        let text = history::entry_message(entry, part_of(entry)?, evicts(observed));
         Some((EventReason::BindingConflict, text))
     });
-    told.collect()
+    events.collect()
 }
 
 fn evicts(observed: &Observed) -> bool {

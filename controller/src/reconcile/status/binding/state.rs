@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::{Fault, Reason};
 use crate::pods::summary::Pods;
-use crate::reconcile::model::bound_pods::Counted;
+use crate::reconcile::model::bound_pods::TargetPodCounts;
 use crate::reconcile::model::condition_types::WORKLOAD_READY;
 use crate::reconcile::model::condition_types::{Injected, TARGET_RESOLVED};
 use crate::reconcile::state::state_of;
@@ -17,63 +17,63 @@ use crate::scaling::ready::ScalingReady;
 /// Inputs of the decision table.
 pub(super) struct BindingStateFacts<'a> {
     /// The spec cannot be acted on, or something that pods need cannot be created.
-    pub(super) refused: Option<&'a Fault>,
+    pub(super) spec_fault: Option<&'a Fault>,
     /// Why the queue cannot be used.
-    pub(super) transport: Option<&'a str>,
+    pub(super) transport_fault: Option<&'a str>,
     /// Why the target cannot be bound.
-    pub(super) target: Option<&'a Fault>,
+    pub(super) target_fault: Option<&'a Fault>,
     /// The target's pods; `None` until they have been listed.
-    pub(super) pods: Option<(&'a Counted, &'a Pods)>,
+    pub(super) pods: Option<(&'a TargetPodCounts, &'a Pods)>,
     /// Condition `Injected`; `None` leaves it unchanged.
     pub(super) injected: Option<&'a Injected>,
     /// Condition `ScalingReady`, while the queue decides the number of pods.
     pub(super) scaling: Option<&'a ScalingReady>,
-    /// Number of pods that the target asks for, if known.
+    /// Replicas that the target specifies, if known.
     pub(super) desired: Option<i32>,
     /// Status of the previous reconcile.
     pub(super) previous: &'a AsyncActorStatus,
     /// Generation of the actor's spec.
     pub(super) generation: i64,
-    /// How long a pod may run without being ready; `None` is unlimited.
+    /// How long a pod may run without being ready; `None` means no limit.
     pub(super) unready_limit: Option<Duration>,
-    /// How long a change may go on without another pod becoming ready; `None` is unlimited (FW-26).
+    /// How long a change may continue without another pod becoming ready; `None` means no limit (FW-26).
     pub(super) progress_limit: Option<Duration>,
     pub(super) now: Timestamp,
 }
 
 /// STATUS, and when it changes with time alone.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct BindingVerdict {
+pub(super) struct BindingStateDecision {
     /// `status.status`.
     pub(super) state: State,
-    /// Since when no further pod has become ready although more are wanted.
+    /// Since when no further pod has become ready although more are desired.
     pub(super) progressing_since: Option<Timestamp>,
     /// The progress limit that a change has exceeded (FW-26).
-    pub(super) stuck: Option<Duration>,
-    /// When the verdict changes with time alone.
-    pub(super) again: Option<Timestamp>,
+    pub(super) exceeded_limit: Option<Duration>,
+    /// When the decision changes with time alone.
+    pub(super) recheck_at: Option<Timestamp>,
 }
 
-impl From<State> for BindingVerdict {
+impl From<State> for BindingStateDecision {
     fn from(state: State) -> Self {
         Self {
             state,
             progressing_since: None,
-            stuck: None,
-            again: None,
+            exceeded_limit: None,
+            recheck_at: None,
         }
     }
 }
 
 /// Walks the table of BIND-6: the first matching row decides.
-pub(super) fn decide(facts: &BindingStateFacts<'_>) -> BindingVerdict {
-    if facts.refused.is_some() {
+pub(super) fn decide(facts: &BindingStateFacts<'_>) -> BindingStateDecision {
+    if facts.spec_fault.is_some() {
         return State::WorkloadError.into();
     }
-    if facts.transport.is_some() {
+    if facts.transport_fault.is_some() {
         return State::TransportError.into();
     }
-    if let Some(fault) = facts.target {
+    if let Some(fault) = facts.target_fault {
         return if fault.reason == Reason::TargetStopped {
             State::Napping.into()
         } else if was_bound(facts.previous) {
@@ -84,7 +84,7 @@ pub(super) fn decide(facts: &BindingStateFacts<'_>) -> BindingVerdict {
     }
     let Some((counted, pods)) = facts.pods else {
         let state = facts.previous.status.unwrap_or(State::Creating);
-        return BindingVerdict {
+        return BindingStateDecision {
             progressing_since: facts
                 .previous
                 .progressing_since
@@ -93,10 +93,10 @@ pub(super) fn decide(facts: &BindingStateFacts<'_>) -> BindingVerdict {
             ..state.into()
         };
     };
-    let mut verdict = of_pods(facts, counted, pods);
+    let mut decision = pods_decision(facts, counted, pods);
     let ends = pods.failure_ends.filter(|ends| *ends > facts.now);
-    verdict.again = verdict.again.into_iter().chain(ends).min();
-    verdict
+    decision.recheck_at = decision.recheck_at.into_iter().chain(ends).min();
+    decision
 }
 
 /// Distinguishes a target that was lost from one that never existed.
@@ -111,12 +111,21 @@ fn was_bound(previous: &AsyncActorStatus) -> bool {
     previous.resolved_target.is_some() || lost_before
 }
 
-fn of_pods(facts: &BindingStateFacts<'_>, counted: &Counted, pods: &Pods) -> BindingVerdict {
+fn pods_decision(
+    facts: &BindingStateFacts<'_>,
+    counted: &TargetPodCounts,
+    pods: &Pods,
+) -> BindingStateDecision {
     let (ready, total) = (counted.ready, counted.total);
     let desired = facts.desired.unwrap_or(total);
-    let ours = |name: &str| [RUNTIME_CONTAINER, SIDECAR_CONTAINER].contains(&name);
+    let is_injected_container = |name: &str| [RUNTIME_CONTAINER, SIDECAR_CONTAINER].contains(&name);
     let failure = pods.failure.as_ref().map(|(problem, _)| problem);
-    let failure = failure.filter(|problem| problem.container.as_deref().is_some_and(ours));
+    let failure = failure.filter(|problem| {
+        problem
+            .container
+            .as_deref()
+            .is_some_and(is_injected_container)
+    });
     if let Some(problem) = failure {
         return if ready == 0 {
             state_of(problem.class).into()
@@ -124,7 +133,7 @@ fn of_pods(facts: &BindingStateFacts<'_>, counted: &Counted, pods: &Pods) -> Bin
             State::Degraded.into()
         };
     }
-    let never_injects = |it: &&Injected| {
+    let blocks_injection = |it: &&Injected| {
         it.0 == Some(false)
             && matches!(
                 it.1,
@@ -136,7 +145,7 @@ fn of_pods(facts: &BindingStateFacts<'_>, counted: &Counted, pods: &Pods) -> Bin
                     | Reason::TargetURLUnknown
             )
     };
-    if facts.injected.as_ref().is_some_and(never_injects) {
+    if facts.injected.as_ref().is_some_and(blocks_injection) {
         return if counted.pods.injected == 0 {
             State::WorkloadError.into()
         } else {
@@ -168,28 +177,28 @@ fn progressing(
     ready: i32,
     state: State,
     limit: Option<Duration>,
-) -> BindingVerdict {
+) -> BindingStateDecision {
     let previous = facts.previous;
-    let same = previous.observed_generation == Some(facts.generation)
+    let is_unchanged = previous.observed_generation == Some(facts.generation)
         && previous.ready_replicas == Some(ready);
-    let since = previous.progressing_since.as_ref().filter(|_| same);
+    let since = previous.progressing_since.as_ref().filter(|_| is_unchanged);
     let since = since.map_or(facts.now, |since| since.0);
     let ends = |limit: Option<Duration>| since.checked_add(limit?).ok();
-    let is_over = |limit| ends(limit).is_some_and(|ends| ends <= facts.now);
-    let stuck = facts.progress_limit.filter(|it| is_over(Some(*it)));
+    let is_exceeded = |limit| ends(limit).is_some_and(|ends| ends <= facts.now);
+    let stuck = facts.progress_limit.filter(|it| is_exceeded(Some(*it)));
     let state = match () {
         () if stuck.is_some() && ready == 0 => State::WorkloadError,
-        () if stuck.is_some() || is_over(limit) => State::Degraded,
+        () if stuck.is_some() || is_exceeded(limit) => State::Degraded,
         () => state,
     };
     let next = [ends(limit), ends(facts.progress_limit)]
         .into_iter()
         .flatten();
-    BindingVerdict {
+    BindingStateDecision {
         state,
         progressing_since: Some(since),
-        stuck,
-        again: next.filter(|ends| *ends > facts.now).min(),
+        exceeded_limit: stuck,
+        recheck_at: next.filter(|ends| *ends > facts.now).min(),
     }
 }
 

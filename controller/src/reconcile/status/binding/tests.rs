@@ -7,18 +7,21 @@ use serde_json::{Value, json};
 
 use super::report;
 use crate::fault::{Fault, Reason, Requeue};
-use crate::reconcile::contention::Specs;
-use crate::reconcile::contention::history::FieldLoss;
-use crate::reconcile::model::binding::{BindingSeen, Resolved};
+use crate::reconcile::contention::SpecRevision;
+use crate::reconcile::contention::history::FieldConflict;
+use crate::reconcile::model::binding::{ObservedBinding, Resolved};
 use crate::reconcile::model::bound_pods::BoundPods;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{Ensured, QueueState, Rolled, ScalingOutcome, Templated};
+use crate::reconcile::model::outcome::{
+    LiveOutcome, QueueState, RolloutOutcome, ScalingOutcome, TemplateOutcome,
+};
 use crate::reconcile::tests::fixtures::{actor, observed, record};
 use crate::scaling::tests::fixtures::scaled_object;
 use crate::telemetry::events::EventReason;
 
+mod reports;
 mod rollout;
-mod told;
+mod scaling;
 
 fn now() -> Timestamp {
     "2026-01-01T00:01:00.5Z".parse().unwrap()
@@ -36,17 +39,17 @@ fn spec(extra: &Value) -> Value {
 }
 
 /// An actor with this spec and status, and the outcome of a reconcile that created everything.
-fn bound(extra: &Value, status: &AsyncActorStatus) -> (Observed, BindingSeen, Ensured) {
+fn bound(extra: &Value, status: &AsyncActorStatus) -> (Observed, ObservedBinding, LiveOutcome) {
     let observed = observed(&actor(&json!({}), &spec(extra), &json!(status)));
-    let ensured = Ensured {
+    let live_outcome = LiveOutcome {
         queue: QueueState::Ready(None),
         bindable: true,
-        ..Ensured::default()
+        ..LiveOutcome::default()
     };
-    (observed, found(), ensured)
+    (observed, observed_target(), live_outcome)
 }
 
-fn found() -> BindingSeen {
+fn observed_target() -> ObservedBinding {
     let object = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "ns", "uid": "web-uid"},
         "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
@@ -58,19 +61,19 @@ fn found() -> BindingSeen {
     let target = Resolved {
         target: *target,
         replicas: Some(1),
-        spec: "spec".into(),
-        templated: None,
+        spec_hash: "spec".into(),
+        template_ownership: None,
     };
-    BindingSeen {
+    ObservedBinding {
         target: Some(Ok(Box::new(target))),
         pods: Some(BoundPods::default()),
-        ..BindingSeen::default()
+        ..ObservedBinding::default()
     }
 }
 
-fn told(status: &AsyncActorStatus, kind: &str) -> (String, String) {
-    let found = status.conditions.iter().find(|c| c.type_ == kind);
-    found
+fn condition(status: &AsyncActorStatus, kind: &str) -> (String, String) {
+    let condition = status.conditions.iter().find(|c| c.type_ == kind);
+    condition
         .map(|c| (c.status.clone(), c.reason.clone()))
         .unwrap_or_default()
 }
@@ -79,21 +82,23 @@ fn is(status: &str, reason: &str) -> (String, String) {
     (status.to_owned(), reason.to_owned())
 }
 
-fn status_of((observed, seen, ensured): &(Observed, BindingSeen, Ensured)) -> AsyncActorStatus {
-    report(observed, seen, ensured, now()).status
+fn status_of(
+    (observed, binding, live_outcome): &(Observed, ObservedBinding, LiveOutcome),
+) -> AsyncActorStatus {
+    report(observed, binding, live_outcome, now()).status
 }
 
 /// BIND-3, BIND-4, BIND-5
 #[test]
 fn status_of_a_binding_reports_target_and_pods() {
-    let mut pass = bound(&json!({}), &AsyncActorStatus::default());
-    pass.1.pods = Some(BoundPods {
-        bare: vec![record(
+    let mut inputs = bound(&json!({}), &AsyncActorStatus::default());
+    inputs.1.pods = Some(BoundPods {
+        uninjected: vec![record(
             &json!({"metadata": {"name": "p", "namespace": "ns", "uid": "p", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"}}),
         )],
         ..BoundPods::default()
     });
-    let status = status_of(&pass);
+    let status = status_of(&inputs);
     assert_eq!(status.mode, Some(Mode::Binding));
     assert_eq!(
         status.bound_since.as_ref().unwrap().0,
@@ -110,13 +115,19 @@ fn status_of_a_binding_reports_target_and_pods() {
     );
     let pods = status.pods.clone().unwrap();
     assert_eq!((pods.matched, pods.injected, pods.not_injected), (1, 0, 1));
-    assert_eq!(told(&status, "TransportReady"), is("True", "QueueReady"));
-    assert_eq!(told(&status, "TargetResolved"), is("True", "Resolved"));
-    assert_eq!(told(&status, "Injected"), is("False", "PodsNotInjected"));
-    assert_eq!(told(&status, "Conflict"), is("False", "NoConflict"));
-    assert_eq!(told(&status, "Ready"), is("False", "PodsNotInjected"));
-    assert_eq!(told(&status, "WorkloadReady"), is("", ""));
-    assert_eq!(told(&status, "ScalingReady"), is("", ""));
+    assert_eq!(
+        condition(&status, "TransportReady"),
+        is("True", "QueueReady")
+    );
+    assert_eq!(condition(&status, "TargetResolved"), is("True", "Resolved"));
+    assert_eq!(
+        condition(&status, "Injected"),
+        is("False", "PodsNotInjected")
+    );
+    assert_eq!(condition(&status, "Conflict"), is("False", "NoConflict"));
+    assert_eq!(condition(&status, "Ready"), is("False", "PodsNotInjected"));
+    assert_eq!(condition(&status, "WorkloadReady"), is("", ""));
+    assert_eq!(condition(&status, "ScalingReady"), is("", ""));
     assert_eq!(status.ready_summary.as_deref(), Some("2/3"));
     assert_eq!(status.replicas_summary.as_deref(), Some("0/1"));
     assert_eq!(status.conflict_count, Some(0));
@@ -126,58 +137,64 @@ fn status_of_a_binding_reports_target_and_pods() {
 #[test]
 fn required_binding_over_the_limit_reports_that_it_is_not_enforced() {
     let required = json!({"binding": {"required": true, "rollout": "OnRestart"}});
-    let injected = |extra: &Value, before: &AsyncActorStatus, not_enforced| {
-        let mut pass = bound(extra, before);
-        pass.1.not_enforced = not_enforced;
-        *pass.2.rolled = Rolled::Proved;
-        let report = report(&pass.0, &pass.1, &pass.2, now());
-        let notes: Vec<_> = report.notes.iter().map(|(note, _)| *note).collect();
-        (told(&report.status, "Injected"), notes, report.status)
+    let injected = |extra: &Value, before: &AsyncActorStatus, unenforced| {
+        let mut inputs = bound(extra, before);
+        inputs.1.unenforced = unenforced;
+        *inputs.2.rollout = RolloutOutcome::InjectionVerified;
+        let report = report(&inputs.0, &inputs.1, &inputs.2, now());
+        let events: Vec<_> = report.events.iter().map(|(event, _)| *event).collect();
+        (condition(&report.status, "Injected"), events, report.status)
     };
-    let fresh = AsyncActorStatus::default();
-    let good = is("True", "ScaledToZero");
+    let new = AsyncActorStatus::default();
+    let injected_condition = is("True", "ScaledToZero");
     assert_eq!(
-        injected(&json!({}), &fresh, Some(true)).0,
-        good,
+        injected(&json!({}), &new, Some(true)).0,
+        injected_condition,
         "not required"
     );
-    let (is_so, notes, before) = injected(&required, &fresh, Some(true));
-    assert_eq!(is_so, is("False", "WebhookNotReady"));
-    assert_eq!(notes, [EventReason::RequiredNotEnforced]);
-    assert_eq!(told(&before, "Ready").0, "False");
+    let (status, events, before) = injected(&required, &new, Some(true));
+    assert_eq!(status, is("False", "WebhookNotReady"));
+    assert_eq!(events, [EventReason::RequiredNotEnforced]);
+    assert_eq!(condition(&before, "Ready").0, "False");
     // `None` is the state after a restart, when the limit has not been checked yet.
     for unchanged in [Some(true), None] {
-        let (is_so, notes, _) = injected(&required, &before, unchanged);
-        assert_eq!((is_so, notes), (is("False", "WebhookNotReady"), Vec::new()));
+        let (status, events, _) = injected(&required, &before, unchanged);
+        assert_eq!(
+            (status, events),
+            (is("False", "WebhookNotReady"), Vec::new())
+        );
     }
-    assert_eq!(injected(&required, &before, Some(false)).0, good);
-    assert_eq!(injected(&required, &fresh, None).0, good);
+    assert_eq!(
+        injected(&required, &before, Some(false)).0,
+        injected_condition
+    );
+    assert_eq!(injected(&required, &new, None).0, injected_condition);
 }
 
 /// BIND-3
 #[test]
-fn binding_is_in_force_once_queue_and_script_exist_until_it_is_refused() {
-    let fresh = AsyncActorStatus::default();
-    let mut waits = bound(&json!({}), &fresh);
-    waits.2.bindable = false;
-    let status = status_of(&waits);
+fn binding_is_effective_once_queue_and_script_exist_until_it_is_refused() {
+    let new = AsyncActorStatus::default();
+    let mut waiting = bound(&json!({}), &new);
+    waiting.2.bindable = false;
+    let status = status_of(&waiting);
     assert_eq!(status.bound_since, None);
-    assert_eq!(told(&status, "Injected"), is("Unknown", "NotProven"));
+    assert_eq!(condition(&status, "Injected"), is("Unknown", "NotProven"));
 
-    let before = status_of(&bound(&json!({}), &fresh));
+    let before = status_of(&bound(&json!({}), &new));
     let mut later = bound(&json!({}), &before);
-    later.2 = Ensured {
+    later.2 = LiveOutcome {
         queue: QueueState::Fault(Fault::until_change(Reason::BrokerUnreachable, "away")),
-        ..Ensured::default()
+        ..LiveOutcome::default()
     };
     let status = status_of(&later);
     assert_eq!(
         status.bound_since, before.bound_since,
-        "a fault of the broker changes nothing"
+        "a broker fault does not affect the binding"
     );
     assert_eq!(status.status, Some(State::TransportError));
 
-    for (reason, stays) in [
+    for (reason, expected) in [
         (Reason::TargetNotFound, true),
         (Reason::KindForbidden, true),
         (Reason::AlreadyBound, false),
@@ -186,14 +203,14 @@ fn binding_is_in_force_once_queue_and_script_exist_until_it_is_refused() {
         let mut refused = bound(&json!({}), &before);
         refused.1.target = Some(Err(Fault::until_change(reason, "why")));
         let status = status_of(&refused);
-        assert_eq!(status.bound_since.is_some(), stays, "{reason}");
+        assert_eq!(status.bound_since.is_some(), expected, "{reason}");
         assert_eq!(
-            told(&status, "TargetResolved"),
+            condition(&status, "TargetResolved"),
             is("False", &reason.to_string())
         );
         assert_eq!(
             status.resolved_target, None,
-            "a new one may have other labels (BIND-41)"
+            "a new target may have other labels (BIND-41)"
         );
         assert_eq!(
             status.status,
@@ -205,16 +222,16 @@ fn binding_is_in_force_once_queue_and_script_exist_until_it_is_refused() {
         assert_eq!(
             status_of(&again).status,
             Some(State::WorkloadError),
-            "and stays so"
+            "and it stays so on the next reconcile"
         );
     }
-    let mut absent = bound(&json!({}), &fresh);
+    let mut absent = bound(&json!({}), &new);
     absent.1.target = Some(Err(Fault::until_change(Reason::TargetNotFound, "why")));
     let status = status_of(&absent);
     assert_eq!(status.status, Some(State::Creating));
     assert!(
         status.bound_since.is_some(),
-        "its first pod is to be injected (BIND-40)"
+        "its first pod must be injected (BIND-40)"
     );
 }
 
@@ -242,35 +259,35 @@ fn injected_reports_the_outcome_of_the_template() {
         template: Some(applied.clone()),
         ..AsyncActorStatus::default()
     };
-    for (templated, wanted, keeps) in [
+    for (outcome, expected, keeps_template) in [
         (
-            Templated::Refused(fault.clone()),
+            TemplateOutcome::Refused(fault.clone()),
             is("False", "StrategyNotAllowed"),
             true,
         ),
         (
-            Templated::Released(Some(fault)),
+            TemplateOutcome::Released(Some(fault)),
             is("False", "StrategyNotAllowed"),
             false,
         ),
         (
-            Templated::Applied(applied),
+            TemplateOutcome::Applied(applied),
             is("True", "ScaledToZero"),
             true,
         ),
-        (Templated::Stands, is("True", "ScaledToZero"), true),
+        (TemplateOutcome::InPlace, is("True", "ScaledToZero"), true),
     ] {
-        let mut pass = bound(&template, &stored);
-        *pass.2.templated = templated;
-        let status = status_of(&pass);
-        assert_eq!(told(&status, "Injected"), wanted);
-        assert_eq!(status.template.is_some(), keeps, "{wanted:?}");
+        let mut inputs = bound(&template, &stored);
+        *inputs.2.template = outcome;
+        let status = status_of(&inputs);
+        assert_eq!(condition(&status, "Injected"), expected);
+        assert_eq!(status.template.is_some(), keeps_template, "{expected:?}");
     }
 }
 
 /// BIND-45, CONF-6
 #[test]
-fn actor_that_may_not_bind_contests_nothing() {
+fn actor_that_may_not_bind_reports_no_conflict() {
     let held = json!({
         "field": "f", "count": 2, "part": "Roll", "object": "Deployment/web", "uid": "web-uid",
         "state": "Held", "losses": 2,
@@ -279,54 +296,54 @@ fn actor_that_may_not_bind_contests_nothing() {
     let scaling = json!({"scaling": {"enabled": true}});
     let before = json!({"conflicts": [held], "claimed": "web-uid", "template": template});
     let before: AsyncActorStatus = serde_json::from_value(before).unwrap();
-    let told_of = |target: BindingSeen, templated| {
-        let mut pass = bound(&scaling, &before);
-        *pass.2.templated = templated;
-        pass.0.binding = Some(target);
-        let status = status_of(&pass);
+    let conflict_of = |target: ObservedBinding, outcome| {
+        let mut inputs = bound(&scaling, &before);
+        *inputs.2.template = outcome;
+        inputs.0.binding = Some(target);
+        let status = status_of(&inputs);
         (
-            told(&status, "Conflict").0,
+            condition(&status, "Conflict").0,
             status.conflict_count,
             status.claimed.is_some(),
             status.template.is_some(),
         )
     };
-    let owner = told_of(found(), Templated::Stands);
+    let owner = conflict_of(observed_target(), TemplateOutcome::InPlace);
     assert_eq!(owner, ("True".to_owned(), Some(2), true, true));
-    let too_late = || BindingSeen {
+    let already_bound = || ObservedBinding {
         target: Some(Err(Fault::until_change(Reason::AlreadyBound, "by b"))),
-        ..BindingSeen::default()
+        ..ObservedBinding::default()
     };
-    let waits = told_of(too_late(), Templated::Untouched);
-    assert_eq!(waits, ("False".to_owned(), Some(2), false, true));
-    let gone = told_of(too_late(), Templated::Released(None));
-    assert_eq!(gone, ("False".to_owned(), Some(2), false, false));
+    let waiting = conflict_of(already_bound(), TemplateOutcome::NotChecked);
+    assert_eq!(waiting, ("False".to_owned(), Some(2), false, true));
+    let released = conflict_of(already_bound(), TemplateOutcome::Released(None));
+    assert_eq!(released, ("False".to_owned(), Some(2), false, false));
 }
 
 /// CONF-3, SO-5
 #[test]
-fn claim_is_remembered_while_the_queue_scales_the_target() {
-    let claimed = |scaling: bool, before: Option<&str>, now: Option<bool>| {
+fn handoff_is_remembered_while_the_queue_scales_the_target() {
+    let handoff_after = |scaling: bool, before: Option<&str>, now: Option<bool>| {
         let before = AsyncActorStatus {
             claimed: before.map(str::to_owned),
             ..AsyncActorStatus::default()
         };
-        let mut pass = bound(&json!({"scaling": {"enabled": scaling}}), &before);
-        pass.0.binding = Some(found());
-        pass.2.contests.claimed = now;
-        status_of(&pass).claimed
+        let mut inputs = bound(&json!({"scaling": {"enabled": scaling}}), &before);
+        inputs.0.binding = Some(observed_target());
+        inputs.2.contention.handoff_set = now;
+        status_of(&inputs).claimed
     };
     let web = Some("web-uid".to_owned());
-    assert_eq!(claimed(true, None, Some(true)), web);
-    assert_eq!(claimed(true, Some("web-uid"), None), web);
-    assert_eq!(claimed(true, Some("of-before"), None), None);
-    assert_eq!(claimed(true, Some("web-uid"), Some(false)), None);
-    assert_eq!(claimed(false, Some("web-uid"), None), None);
+    assert_eq!(handoff_after(true, None, Some(true)), web);
+    assert_eq!(handoff_after(true, Some("web-uid"), None), web);
+    assert_eq!(handoff_after(true, Some("former-uid"), None), None);
+    assert_eq!(handoff_after(true, Some("web-uid"), Some(false)), None);
+    assert_eq!(handoff_after(false, Some("web-uid"), None), None);
 }
 
 /// BIND-50, CONF-1
 #[test]
-fn template_taken_back_is_reported_and_requeued() {
+fn reverted_template_is_reported_and_requeued() {
     let template = json!({
         "binding": {"strategy": "Template"}, "runtime": {"targetURL": "http://127.0.0.1:8000"},
     });
@@ -334,144 +351,38 @@ fn template_taken_back_is_reported_and_requeued() {
         "field": "f", "count": 1, "part": "Template", "object": "Deployment/web", "uid": "web-uid",
         "state": "Waiting", "losses": 1, "retryTime": "2026-01-01T00:00:00Z",
     });
-    let pass = |conflicts: Value, templated| {
+    let report_of = |conflicts: Value, outcome| {
         let before = json!({"conflicts": conflicts, "boundSince": "2026-01-01T00:00:00Z"});
         let before: AsyncActorStatus = serde_json::from_value(before).unwrap();
-        let mut pass = bound(&template, &before);
-        pass.0.binding = Some(found());
-        *pass.2.templated = templated;
-        let report = report(&pass.0, &pass.1, &pass.2, now());
+        let mut inputs = bound(&template, &before);
+        inputs.0.binding = Some(observed_target());
+        *inputs.2.template = outcome;
+        let report = report(&inputs.0, &inputs.1, &inputs.2, now());
         let entry = report.status.conflicts.first();
         let state = entry.map(|it| (it.part.clone(), it.state.clone(), it.count));
-        (told(&report.status, "Injected"), report.retry, state)
+        (condition(&report.status, "Injected"), report.retry, state)
     };
     let entry = |state: &str| Some(("Template".to_owned(), state.to_owned(), 1));
-    let taken = FieldLoss {
+    let conflict = FieldConflict {
         field: "f".to_owned(),
         object: "Deployment/web".to_owned(),
-        rival: None,
-        specs: Specs::default(),
-        last: false,
+        manager: None,
+        revision: SpecRevision::default(),
+        stop: false,
     };
-    let lost = pass(json!([]), Templated::Lost(taken));
-    let not_yet = is("False", "RolloutWaiting");
-    assert_eq!(lost, (not_yet.clone(), Requeue::Now, entry("Waiting")));
+    let reverted = report_of(json!([]), TemplateOutcome::Conflict(conflict));
+    let waiting_condition = is("False", "RolloutWaiting");
+    assert_eq!(
+        reverted,
+        (waiting_condition.clone(), Requeue::Now, entry("Waiting"))
+    );
     let soon = Requeue::After(Duration::from_secs(5));
-    let wait = Templated::Waits(Reason::RolloutWaiting, "later".to_owned(), soon);
-    let again = pass(json!([waiting]), wait);
-    assert_eq!(again, (not_yet, soon, entry("Waiting")));
-    let applied = Templated::Applied(TemplateStatus::default());
-    let (.., state) = pass(json!([waiting]), applied);
+    let wait = TemplateOutcome::Waiting(Reason::RolloutWaiting, "later".to_owned(), soon);
+    let again = report_of(json!([waiting]), wait);
+    assert_eq!(again, (waiting_condition, soon, entry("Waiting")));
+    let applied = TemplateOutcome::Applied(TemplateStatus::default());
+    let (.., state) = report_of(json!([waiting]), applied);
     assert_eq!(state, entry("Held"));
-}
-
-/// BIND-48
-#[test]
-fn scaling_fault_is_kept_until_the_target_is_observed_again() {
-    let scaling = json!({"scaling": {"enabled": true}});
-    let pass = |status: &AsyncActorStatus, fault: Option<Fault>| {
-        let mut pass = bound(&scaling, status);
-        pass.2.scaling = Some(Box::new(ScalingOutcome {
-            fault,
-            ..ScalingOutcome::default()
-        }));
-        pass
-    };
-    let fault = Fault::until_change(Reason::KedaNotInstalled, "install it");
-    let first = status_of(&pass(&AsyncActorStatus::default(), Some(fault)));
-    let stored: AsyncActorStatus = serde_json::from_str(&json!(first).to_string()).unwrap();
-    let mut again = pass(&stored, None);
-    again.1 = BindingSeen::default();
-    assert_eq!(status_of(&again), stored);
-}
-
-/// SO-1, SO-4
-#[test]
-fn scaling_of_a_target_is_reported_only_while_it_is_on() {
-    let scaling = json!({"scaling": {"enabled": true, "maxReplicas": 7}});
-    let mut pass = bound(&scaling, &AsyncActorStatus::default());
-    pass.2.scaling = Some(Box::new(ScalingOutcome {
-        scaled_object: Some(scaled_object(
-            &json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
-        )),
-        fault: None,
-        waits_for: None,
-    }));
-    let works = status_of(&pass);
-    assert_eq!(
-        told(&works, "ScalingReady"),
-        is("True", "ScaledObjectReady")
-    );
-    assert_eq!(works.ready_summary.as_deref(), Some("3/4"));
-    assert_eq!(
-        (works.scaling_mode, works.min_replicas, works.max_replicas),
-        (Some(ScalingMode::Keda), Some(0), Some(7))
-    );
-    assert_eq!(works.scaled_object_ref.unwrap().name, "a");
-
-    let fault = Fault::until_change(Reason::ScalingNotSupported, "why");
-    pass.2.scaling = Some(Box::new(ScalingOutcome {
-        fault: Some(fault),
-        ..ScalingOutcome::default()
-    }));
-    let refused = status_of(&pass);
-    assert_eq!(
-        told(&refused, "ScalingReady"),
-        is("False", "ScalingNotSupported")
-    );
-    assert_eq!(refused.status, Some(State::ScalingError));
-
-    let off = status_of(&bound(&json!({}), &refused));
-    assert_eq!(told(&off, "ScalingReady"), is("", ""));
-    assert_eq!(off.scaling_mode, Some(ScalingMode::Manual));
-}
-
-/// SAFE-20
-#[test]
-fn pending_scaled_object_is_reported_and_requeued_once_a_dry_run_passes() {
-    let scaling = json!({"scaling": {"enabled": true}});
-    let before = json!({"boundSince": "2026-01-01T00:00:00Z"});
-    let mut pass = bound(&scaling, &serde_json::from_value(before).unwrap());
-    pass.2.scaling = Some(Box::new(ScalingOutcome {
-        waits_for: Some("the sidecar"),
-        ..ScalingOutcome::default()
-    }));
-    let told_of = |pass: &(Observed, BindingSeen, Ensured)| {
-        let told = report(&pass.0, &pass.1, &pass.2, now());
-        let waits = is("Unknown", "NotProven");
-        assert_eq!(super::tests::told(&told.status, "ScalingReady"), waits);
-        told.retry
-    };
-    assert_ne!(told_of(&pass), Requeue::Now);
-    *pass.2.rolled = Rolled::Proved;
-    assert_eq!(told_of(&pass), Requeue::Now);
-}
-
-/// SO-7
-#[test]
-fn napping_target_is_not_requeued_without_a_change() {
-    let scaling = json!({"scaling": {"enabled": true, "maxReplicas": 7}});
-    let asleep = |status: &AsyncActorStatus, rolled: Rolled| {
-        let mut pass = bound(&scaling, status);
-        if let Some(Ok(resolved)) = &mut pass.1.target {
-            resolved.replicas = Some(0);
-        }
-        let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-        pass.2.scaling = Some(Box::new(ScalingOutcome {
-            scaled_object: Some(scaled_object(&ready)),
-            fault: None,
-            waits_for: None,
-        }));
-        *pass.2.rolled = rolled;
-        report(&pass.0, &pass.1, &pass.2, now())
-    };
-    let first = asleep(&AsyncActorStatus::default(), Rolled::Proved).status;
-    let first: AsyncActorStatus = serde_json::from_str(&json!(first).to_string()).unwrap();
-    let again = asleep(&first, Rolled::Rest);
-    assert_eq!(told(&again.status, "Injected"), is("True", "ScaledToZero"));
-    assert_eq!(again.status.status, Some(State::Napping));
-    assert_eq!(again.retry, Requeue::AwaitChange);
-    assert_eq!(again.status, first, "nothing is written");
 }
 
 /// BIND-6
@@ -482,19 +393,19 @@ fn invalid_spec_is_the_only_workload_fault_reported() {
     assert!(observed.desired.is_err());
     let status = report(
         &observed,
-        &BindingSeen::default(),
-        &Ensured::default(),
+        &ObservedBinding::default(),
+        &LiveOutcome::default(),
         now(),
     )
     .status;
     assert_eq!(status.status, Some(State::WorkloadError));
     assert_eq!(
-        told(&status, "WorkloadReady"),
+        condition(&status, "WorkloadReady"),
         is("False", "ValidationError")
     );
-    assert_eq!(told(&status, "Ready").0, "False");
+    assert_eq!(condition(&status, "Ready").0, "False");
     assert_eq!(status.resolved_target, before.resolved_target);
     assert_eq!(status.bound_since, before.bound_since);
-    let well = status_of(&bound(&json!({}), &status));
-    assert_eq!(told(&well, "WorkloadReady"), is("", ""));
+    let valid = status_of(&bound(&json!({}), &status));
+    assert_eq!(condition(&valid, "WorkloadReady"), is("", ""));
 }

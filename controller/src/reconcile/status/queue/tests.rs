@@ -3,12 +3,12 @@ use std::time::Duration;
 use asya_shared::api::QueueStatus;
 use serde_json::{Value, json};
 
-use super::tell;
-use crate::broker::Serving;
+use super::set_queues;
+use crate::broker::ReadyQueue;
 use crate::fault::Requeue;
-use crate::reconcile::model::known_queues::Hold;
+use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{Ensured, QueueState, RetiredQueues};
+use crate::reconcile::model::outcome::{LiveOutcome, QueueState, RetiredQueues};
 use crate::reconcile::tests::fixtures::{actor, observed, spec};
 use crate::record::Key;
 use crate::telemetry::events::EventReason;
@@ -18,56 +18,56 @@ fn on(transport: &str, status: &Value) -> Observed {
     observed(&actor(&json!({}), &spec, status))
 }
 
-fn after(state: QueueState) -> Ensured {
-    Ensured {
+fn after(state: QueueState) -> LiveOutcome {
+    LiveOutcome {
         queue: state,
-        ..Ensured::default()
+        ..LiveOutcome::default()
     }
 }
 
 /// The status, requeue and Events of a reconcile.
-fn told(
+fn report_queues(
     observed: &Observed,
-    ensured: &Ensured,
+    outcome: &LiveOutcome,
 ) -> (
     asya_shared::api::AsyncActorStatus,
     Option<Requeue>,
     Vec<EventReason>,
 ) {
     let mut status = observed.previous.clone();
-    let told = tell(observed, ensured, &mut status);
-    let notes = told.notes.into_iter().map(|(note, _)| note);
-    (status, told.retry, notes.collect())
+    let report = set_queues(observed, outcome, &mut status);
+    let events = report.events.into_iter().map(|(event, _)| event);
+    (status, report.retry, events.collect())
 }
 
 fn queue(observed: &Observed, state: QueueState) -> QueueStatus {
-    told(observed, &after(state)).0.queue.unwrap()
+    report_queues(observed, &after(state)).0.queue.unwrap()
 }
 
 /// QUE-8
 #[test]
-fn verified_hash_changes_only_when_the_broker_was_asked() {
+fn verified_hash_changes_only_when_the_broker_was_queried() {
     let new = on("mq", &json!({}));
     let hash = Some(new.desired.as_ref().unwrap().queue_hash.clone());
-    let (made, seen) = (
-        QueueState::Created(Serving::default()),
-        QueueState::Ready(Some(Serving::default())),
+    let (created, ready) = (
+        QueueState::Created(ReadyQueue::default()),
+        QueueState::Ready(Some(ReadyQueue::default())),
     );
-    assert_eq!(queue(&new, made).verified_hash, hash);
-    assert_eq!(queue(&new, seen).verified_hash, hash);
-    let of_old = |hash: Value| {
+    assert_eq!(queue(&new, created).verified_hash, hash);
+    assert_eq!(queue(&new, ready).verified_hash, hash);
+    let previously_verified = |hash: Value| {
         let queue = json!({"transport": "mq", "name": "asya-a", "verifiedGeneration": 2, "verifiedHash": hash});
         on("mq", &json!({"queue": queue}))
     };
     for old in [Value::Null, json!("h")] {
-        let observed = of_old(old.clone());
+        let observed = previously_verified(old.clone());
         let status = queue(&observed, QueueState::Ready(None));
         assert_eq!(
             Some(status),
             observed.previous.queue,
-            "who was not asked is no news"
+            "the broker was not queried"
         );
-        let status = queue(&observed, QueueState::Ready(Some(Serving::default())));
+        let status = queue(&observed, QueueState::Ready(Some(ReadyQueue::default())));
         assert_eq!(status.verified_hash, hash);
     }
 }
@@ -77,8 +77,8 @@ fn verified_hash_changes_only_when_the_broker_was_asked() {
 fn retired_queue_is_listed_reported_and_checked_next() {
     let before = json!({"queue": {"transport": "other", "name": "asya-a", "url": "u", "verifiedGeneration": 1}});
     let mut observed = on("mq", &before);
-    let made = || after(QueueState::Created(Serving::default()));
-    let (status, retry, notes) = told(&observed, &made());
+    let created = || after(QueueState::Created(ReadyQueue::default()));
+    let (status, retry, events) = report_queues(&observed, &created());
     assert_eq!(status.queue.as_ref().unwrap().transport, "mq");
     let listed = &status.retired_queues;
     assert_eq!(
@@ -90,7 +90,7 @@ fn retired_queue_is_listed_reported_and_checked_next() {
         ("other", Some("u"), 1)
     );
     assert_eq!(
-        (retry, notes),
+        (retry, events),
         (
             Some(Requeue::After(Duration::from_secs(1))),
             vec![EventReason::QueueRetired]
@@ -100,23 +100,26 @@ fn retired_queue_is_listed_reported_and_checked_next() {
     observed = on("mq", &serde_json::to_value(&status).unwrap());
     let mut later = after(QueueState::Ready(None));
     let minutes = Duration::from_mins(5);
-    later.retired.again = Some(minutes);
-    let (again, retry, notes) = told(&observed, &later);
-    assert_eq!(again, status, "nothing is written while it holds messages");
-    assert_eq!((retry, notes), (Some(Requeue::After(minutes)), vec![]));
+    later.retired.recheck_after = Some(minutes);
+    let (again, retry, events) = report_queues(&observed, &later);
+    assert_eq!(
+        again, status,
+        "status is unchanged while the queue holds messages"
+    );
+    assert_eq!((retry, events), (Some(Requeue::After(minutes)), vec![]));
 
     *later.retired = RetiredQueues {
-        gone: status.retired_queues.clone(),
-        again: None,
+        deleted: status.retired_queues.clone(),
+        recheck_after: None,
     };
-    let (emptied, retry, _) = told(&observed, &later);
+    let (emptied, retry, _) = report_queues(&observed, &later);
     assert_eq!((emptied.retired_queues, retry), (vec![], None));
 
-    let kept = after(QueueState::Untouched);
+    let kept = after(QueueState::NotChecked);
     assert_eq!(
-        told(&observed, &kept).0,
+        report_queues(&observed, &kept).0,
         status,
-        "a pass that does nothing forgets nothing"
+        "a reconcile that checks nothing forgets nothing"
     );
 }
 
@@ -124,26 +127,30 @@ fn retired_queue_is_listed_reported_and_checked_next() {
 #[test]
 fn classic_queue_without_a_delivery_limit_is_reported_once() {
     let inactive = || {
-        after(QueueState::Ready(Some(Serving {
+        after(QueueState::Ready(Some(ReadyQueue {
             url: None,
             delivery_limit_inactive: true,
         })))
     };
     let first = on("dead", &json!({}));
-    let (status, _, notes) = told(&first, &inactive());
-    assert_eq!(notes, [EventReason::DeliveryLimitInactive]);
+    let (status, _, events) = report_queues(&first, &inactive());
+    assert_eq!(events, [EventReason::DeliveryLimitInactive]);
     let mut next = on("dead", &serde_json::to_value(&status).unwrap());
-    assert_eq!(told(&next, &inactive()).2, [], "and then no more");
+    assert_eq!(report_queues(&next, &inactive()).2, [], "reported once");
     next.previous.queue.as_mut().unwrap().verified_generation = Some(1);
-    assert_eq!(told(&next, &inactive()).2, [], "nor for another generation");
+    assert_eq!(
+        report_queues(&next, &inactive()).2,
+        [],
+        "not again for another generation"
+    );
     next.previous.queue.as_mut().unwrap().verified_hash = Some("h".to_owned());
     assert_eq!(
-        told(&next, &inactive()).2,
+        report_queues(&next, &inactive()).2,
         [EventReason::DeliveryLimitInactive],
-        "but for another configuration"
+        "again for another configuration"
     );
-    let limited = after(QueueState::Ready(Some(Serving::default())));
-    assert_eq!(told(&first, &limited).2, []);
+    let limited = after(QueueState::Ready(Some(ReadyQueue::default())));
+    assert_eq!(report_queues(&first, &limited).2, []);
 }
 
 /// QUE-3
@@ -151,43 +158,44 @@ fn classic_queue_without_a_delivery_limit_is_reported_once() {
 fn queue_owned_by_another_actor_must_be_verified_again() {
     let before = json!({"queue": {"transport": "mq", "name": "asya-a", "verifiedGeneration": 2, "verifiedHash": "h"}});
     let mut lost = on("mq", &before);
-    let kept = queue(&lost, QueueState::Untouched);
-    assert_eq!(kept.verified_generation, Some(2), "it is the actor's");
+    let kept = queue(&lost, QueueState::NotChecked);
+    assert_eq!(
+        kept.verified_generation,
+        Some(2),
+        "the actor owns the queue"
+    );
     if let Some(verified) = &mut lost.queues.verified {
-        verified.hold = Hold::Lost(Key::new("ns", "b"));
+        verified.permission = DeletePermission::OwnedBy(Key::new("ns", "b"));
     }
-    let known = queue(&lost, QueueState::Untouched);
+    let known = queue(&lost, QueueState::NotChecked);
     assert_eq!((&*known.name, known.verified_generation), ("asya-a", None));
 }
 
 /// QUE-14
 #[test]
 fn own_dead_letter_queues_are_remembered_across_configurations() {
-    let served = || QueueState::Ready(Some(Serving::default()));
-    let first = queue(&on("dead", &json!({})), served());
+    let ready = || QueueState::Ready(Some(ReadyQueue::default()));
+    let first = queue(&on("dead", &json!({})), ready());
     assert_eq!(first.dead_letters, ["asya-a-dlq"]);
     let with = |transport: &str, before: &[&str]| {
         let queue = json!({"transport": transport, "name": "asya-a", "deadLetters": before});
         on("dead", &json!({"queue": queue}))
     };
     let renamed = with("dead", &["asya-a-old"]);
-    let both = queue(&renamed, served()).dead_letters;
+    let both = queue(&renamed, ready()).dead_letters;
     assert_eq!(both, ["asya-a-dlq", "asya-a-old"]);
-    let unasked = queue(&renamed, QueueState::Ready(None)).dead_letters;
-    assert_eq!(unasked, ["asya-a-old"], "nothing was made in this pass");
+    let unqueried = queue(&renamed, QueueState::Ready(None)).dead_letters;
+    assert_eq!(unqueried, ["asya-a-old"], "this reconcile created nothing");
 
     let off =
         json!({"queue": {"transport": "mq", "name": "asya-a", "deadLetters": ["asya-a-dlq"]}});
+    assert_eq!(queue(&on("mq", &off), ready()).dead_letters, ["asya-a-dlq"]);
     assert_eq!(
-        queue(&on("mq", &off), served()).dead_letters,
-        ["asya-a-dlq"]
-    );
-    assert_eq!(
-        queue(&on("twin", &off), served()).dead_letters,
+        queue(&on("twin", &off), ready()).dead_letters,
         ["asya-a-dlq"],
-        "the same broker by another name"
+        "the same broker under another transport name"
     );
-    let moved = told(&on("other", &off), &after(served())).0;
+    let moved = report_queues(&on("other", &off), &after(ready())).0;
     assert_eq!(moved.queue.unwrap().dead_letters, [""; 0]);
     assert_eq!(moved.retired_queues[0].dead_letters, ["asya-a-dlq"]);
 }

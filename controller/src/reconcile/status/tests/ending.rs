@@ -2,19 +2,19 @@ use asya_shared::api::{AsyncActorStatus, State};
 use kube::core::Status;
 use serde_json::json;
 
-use super::{at, condition, lives, report, running};
+use super::{at, condition, live_actor, report, running};
 use crate::fault::{Error, Fault, Reason, Requeue};
 use crate::reconcile::model::child::Child;
-use crate::reconcile::model::child::UNSEEN;
+use crate::reconcile::model::child::UNWATCHED_POLL_INTERVAL;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{Ensured, Outcome};
-use crate::reconcile::retries::{interrupted, is_reported};
-use crate::reconcile::status::make;
+use crate::reconcile::model::outcome::{LiveOutcome, Outcome};
+use crate::reconcile::retries::{is_reported, outcome_of_error};
+use crate::reconcile::status::build;
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
 
 /// An actor being deleted whose Deployment exists; `deleting` says whether that is being deleted, too.
-fn goes(deleting: bool) -> Observed {
-    let mut observed = lives();
+fn terminating(deleting: bool) -> Observed {
+    let mut observed = live_actor();
     observed.previous = report(&observed, running(&observed)).status;
     let mut object = deployment(&observed);
     if deleting {
@@ -24,14 +24,18 @@ fn goes(deleting: bool) -> Observed {
     observed
 }
 
-fn told(observed: &Observed, fault: Option<Fault>, deleted: &[&'static str]) -> AsyncActorStatus {
+fn deletion_report(
+    observed: &Observed,
+    fault: Option<Fault>,
+    deleted: &[&'static str],
+) -> AsyncActorStatus {
     let outcome = Outcome::Deleting {
         fault,
         deleted: deleted.to_vec(),
         retry: Requeue::AwaitChange,
         released: false,
     };
-    make(observed, &outcome, at("2026-01-01T00:02:00Z"))
+    build(observed, &outcome, at("2026-01-01T00:02:00Z"))
         .unwrap()
         .status
 }
@@ -44,66 +48,79 @@ fn phases(status: &AsyncActorStatus) -> Vec<&str> {
 /// FW-25, FIN-2
 #[test]
 fn inventory_of_a_deleted_actor_follows_its_objects() {
-    let waits = goes(false);
+    let waiting = terminating(false);
     assert_eq!(
-        phases(&told(&waits, None, &["ScaledObject"])),
+        phases(&deletion_report(&waiting, None, &["ScaledObject"])),
         ["Applied"],
-        "what scales it goes first"
+        "the ScaledObject is deleted first"
     );
-    assert_eq!(phases(&told(&waits, None, &["Deployment"])), ["Deleting"]);
-    assert_eq!(phases(&told(&goes(true), None, &[])), ["Deleting"]);
-    let mut gone = goes(false);
-    gone.workload = Child::Absent;
-    assert!(told(&gone, None, &[]).inventory.is_empty());
+    assert_eq!(
+        phases(&deletion_report(&waiting, None, &["Deployment"])),
+        ["Deleting"]
+    );
+    assert_eq!(
+        phases(&deletion_report(&terminating(true), None, &[])),
+        ["Deleting"]
+    );
+    let mut deleted = terminating(false);
+    deleted.workload = Child::Absent;
+    assert!(deletion_report(&deleted, None, &[]).inventory.is_empty());
 }
 
 /// FW-25
 #[test]
 fn inventory_phases_alone_are_not_written_until_the_next_change() {
-    let mut observed = goes(false);
-    observed.previous = told(&observed, None, &["Deployment"]);
+    let mut observed = terminating(false);
+    observed.previous = deletion_report(&observed, None, &["Deployment"]);
     observed.workload = Child::Absent;
-    assert_eq!(told(&observed, None, &[]), observed.previous);
+    assert_eq!(deletion_report(&observed, None, &[]), observed.previous);
     let fault = Fault::until_change(Reason::QueueDeletionFailed, "refused");
-    assert!(told(&observed, Some(fault), &[]).inventory.is_empty());
+    assert!(
+        deletion_report(&observed, Some(fault), &[])
+            .inventory
+            .is_empty()
+    );
 }
 
 /// FIN-2, STA-4 row 1, STA-7
 #[test]
-fn refused_deletion_of_a_child_is_reported_and_retried() {
-    let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
-    let mut going = observed(&actor(&going, &spec(&json!({})), &json!({})));
-    going.previous = report(&lives(), running(&lives())).status;
-    let answer = Status::failure("deployments.apps \"a\" is forbidden", "Forbidden");
-    let refusal = || Error::Api(kube::Error::Api(answer.clone().with_code(403).boxed()));
-    let tell = |going: &Observed| {
-        let outcome = interrupted(going, refusal()).unwrap();
-        let told = make(going, &outcome, at("2026-01-01T00:02:00Z")).unwrap();
-        assert!(outcome.interrupted().is_some(), "and tried again");
-        told
+fn rejected_deletion_of_a_child_is_reported_and_retried() {
+    let terminating = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+    let mut terminating = observed(&actor(&terminating, &spec(&json!({})), &json!({})));
+    terminating.previous = report(&live_actor(), running(&live_actor())).status;
+    let response = Status::failure("deployments.apps \"a\" is forbidden", "Forbidden");
+    let rejection = || Error::Api(kube::Error::Api(response.clone().with_code(403).boxed()));
+    let report_rejection = |observed: &Observed| {
+        let outcome = outcome_of_error(observed, rejection()).unwrap();
+        let report = build(observed, &outcome, at("2026-01-01T00:02:00Z")).unwrap();
+        assert!(
+            outcome.interrupted().is_some(),
+            "the error is returned, too"
+        );
+        report
     };
-    let told = tell(&going);
-    assert_eq!(told.status.status, Some(State::Terminating));
+    let first = report_rejection(&terminating);
+    assert_eq!(first.status.status, Some(State::Terminating));
     assert_eq!(
-        condition(&told.status, "Ready"),
+        condition(&first.status, "Ready"),
         (
             "False",
             "ReconcileError",
-            "the API server fails: deployments.apps \"a\" is forbidden"
+            "the API server returned an error: deployments.apps \"a\" is forbidden"
         )
     );
-    assert_eq!(condition(&told.status, "WorkloadReady").0, "True");
-    going.previous = told.status;
-    let again = tell(&going).status;
-    assert_eq!(again, going.previous, "told once");
-    let goes = self::told(&going, None, &["Deployment"]);
-    assert_eq!(condition(&goes, "Ready").1, "Terminating");
+    assert_eq!(condition(&first.status, "WorkloadReady").0, "True");
+    terminating.previous = first.status;
+    let again = report_rejection(&terminating).status;
+    assert_eq!(again, terminating.previous, "unchanged");
+    let progressing = deletion_report(&terminating, None, &["Deployment"]);
+    assert_eq!(condition(&progressing, "Ready").1, "Terminating");
 }
 
 /// FIN-2, STA-7
 #[test]
-fn refused_deletion_is_reported_at_once_and_server_failure_if_it_persists() {
-    for (code, failures, deleting, told) in [
+fn rejected_deletion_is_reported_at_once_and_server_failure_if_it_persists() {
+    for (code, failures, deleting, expected) in [
         (403, 0, true, true),
         (422, 0, true, true),
         (500, 0, true, false),
@@ -112,51 +129,55 @@ fn refused_deletion_is_reported_at_once_and_server_failure_if_it_persists() {
         (403, 0, false, false),
         (403, 2, false, true),
     ] {
-        let answer = Status::failure("no", "").with_code(code).boxed();
-        let error = Error::Api(kube::Error::Api(answer));
+        let response = Status::failure("no", "").with_code(code).boxed();
+        let error = Error::Api(kube::Error::Api(response));
         let row = (code, failures, deleting);
-        assert_eq!(is_reported(&error, failures, deleting), told, "{row:?}");
+        assert_eq!(is_reported(&error, failures, deleting), expected, "{row:?}");
     }
 }
 
 /// BIND-48
 #[test]
 fn status_is_kept_while_deletion_progress_is_unknown() {
-    let unknown = Outcome::Unknown(Requeue::AwaitChange);
-    let tell = |observed: &Observed| make(observed, &unknown, at("2026-01-01T00:03:00Z"));
-    let mut observed = goes(false);
-    let first = tell(&observed).unwrap().status;
+    let unknown = Outcome::DeletionUnknown(Requeue::AwaitChange);
+    let report_unknown =
+        |observed: &Observed| build(observed, &unknown, at("2026-01-01T00:03:00Z"));
+    let mut observed = terminating(false);
+    let first = report_unknown(&observed).unwrap().status;
     assert_eq!(first.status, Some(State::Terminating));
-    let fault = Fault::until_change(Reason::UnbindBlocked, "somebody must do something");
-    observed.previous = told(&observed, Some(fault), &[]);
-    assert_eq!(tell(&observed).unwrap().status, observed.previous);
+    let fault = Fault::until_change(Reason::UnbindBlocked, "user action is required");
+    observed.previous = deletion_report(&observed, Some(fault), &[]);
+    assert_eq!(report_unknown(&observed).unwrap().status, observed.previous);
 }
 
 /// FW-22, STA-3: no watch shows a workload without our labels, so its deletion is polled.
 #[test]
 fn workload_being_deleted_is_not_running_and_polled_if_unwatched() {
-    for is_seen in [true, false] {
-        let observed = lives();
+    for is_watched in [true, false] {
+        let observed = live_actor();
         let mut object = deployment(&observed);
         object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:30Z");
-        if !is_seen {
+        if !is_watched {
             object["metadata"]["labels"] = json!({});
         }
-        let ensured = Ensured {
+        let live_outcome = LiveOutcome {
             workload: Some(workload(&object)),
             ..running(&observed)
         };
-        let told = report(&observed, ensured);
-        assert_eq!(told.status.status, Some(State::Updating));
-        assert_eq!(told.retry == Requeue::After(UNSEEN), !is_seen);
+        let report = report(&observed, live_outcome);
+        assert_eq!(report.status.status, Some(State::Updating));
+        assert_eq!(
+            report.retry == Requeue::After(UNWATCHED_POLL_INTERVAL),
+            !is_watched
+        );
     }
 }
 
 /// QUE-3, STA-1
 #[test]
 fn pods_of_an_unwatched_stopped_workload_are_polled_until_they_are_deleted() {
-    let observed = lives();
-    for (labelled, seen, pods, looks) in [
+    let observed = live_actor();
+    for (labelled, observed_generation, pods, polls) in [
         (false, 1, 1, true),
         (false, 1, 0, true),
         (false, 2, 1, true),
@@ -166,17 +187,21 @@ fn pods_of_an_unwatched_stopped_workload_are_polled_until_they_are_deleted() {
         let mut object = deployment(&observed);
         object["metadata"]["generation"] = json!(2);
         object["spec"]["replicas"] = json!(0);
-        object["status"] = json!({"observedGeneration": seen, "replicas": pods});
+        object["status"] = json!({"observedGeneration": observed_generation, "replicas": pods});
         if !labelled {
             object["metadata"]["labels"] = json!({});
         }
-        let ensured = Ensured {
+        let live_outcome = LiveOutcome {
             workload: Some(workload(&object)),
             stopped: Some(Box::default()),
-            ..Ensured::default()
+            ..LiveOutcome::default()
         };
-        let retry = report(&observed, ensured).retry;
-        let row = (labelled, seen, pods);
-        assert_eq!(retry == Requeue::After(UNSEEN), looks, "{row:?}: {retry:?}");
+        let retry = report(&observed, live_outcome).retry;
+        let row = (labelled, observed_generation, pods);
+        assert_eq!(
+            retry == Requeue::After(UNWATCHED_POLL_INTERVAL),
+            polls,
+            "{row:?}: {retry:?}"
+        );
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::{condition, report, running};
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{Ensured, QueueState};
+use crate::reconcile::model::outcome::{LiveOutcome, QueueState};
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, pod, spec, workload};
 use crate::record::ActorRecord;
 
@@ -23,14 +23,14 @@ fn once(before: AsyncActorStatus) -> Observed {
 #[test]
 fn ready_generation_is_remembered_while_the_actor_is_reconciled_once() {
     let generation =
-        |observed: &Observed, ensured| report(observed, ensured).status.ready_generation;
+        |observed: &Observed, outcome| report(observed, outcome).status.ready_generation;
     let new = once(AsyncActorStatus::default());
-    let mut waits = running(&new);
-    waits.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
-    assert_eq!(generation(&new, waits), None, "not ready");
-    let mut rolls = once(AsyncActorStatus::default());
-    rolls.pods = vec![pod("old", "another-template")];
-    assert_eq!(generation(&rolls, running(&rolls)), None, "not yet ready");
+    let mut waiting = running(&new);
+    waiting.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
+    assert_eq!(generation(&new, waiting), None, "not ready");
+    let mut rolling = once(AsyncActorStatus::default());
+    rolling.pods = vec![pod("old", "another-template")];
+    assert_eq!(generation(&rolling, running(&rolling)), None, "rolling out");
     assert_eq!(generation(&new, running(&new)), Some(2));
 
     let ready = report(&new, running(&new)).status;
@@ -40,22 +40,22 @@ fn ready_generation_is_remembered_while_the_actor_is_reconciled_once() {
     assert_eq!(
         generation(&later, broken),
         Some(2),
-        "it was, whatever came then"
+        "it was ready before the fault"
     );
     let older = AsyncActorStatus {
         ready_generation: Some(1),
         ..AsyncActorStatus::default()
     };
     let changed = once(older);
-    assert_eq!(generation(&changed, Ensured::default()), None);
-    let mut going = changed;
-    let mut actor = ActorRecord::clone(&going.actor);
+    assert_eq!(generation(&changed, LiveOutcome::default()), None);
+    let mut terminating = changed;
+    let mut actor = ActorRecord::clone(&terminating.actor);
     actor.metadata.deleting = true;
-    going.actor = std::sync::Arc::new(actor);
+    terminating.actor = std::sync::Arc::new(actor);
     assert_eq!(
-        generation(&going, Ensured::default()),
+        generation(&terminating, LiveOutcome::default()),
         Some(1),
-        "the deletion is no other spec (QUE-41)"
+        "deletion does not change the spec (QUE-41)"
     );
     let always = annotated(&json!({}), ready);
     assert_eq!(generation(&always, running(&always)), None);
@@ -63,7 +63,7 @@ fn ready_generation_is_remembered_while_the_actor_is_reconciled_once() {
 
 /// FW-21, STA-4
 #[test]
-fn workload_of_a_completed_once_actor_is_judged_by_its_own_template() {
+fn workload_of_a_completed_once_actor_is_evaluated_by_its_own_template() {
     let done = AsyncActorStatus {
         ready_generation: Some(2),
         ..AsyncActorStatus::default()
@@ -72,17 +72,17 @@ fn workload_of_a_completed_once_actor_is_judged_by_its_own_template() {
     let mut object = deployment(&observed);
     object["spec"]["template"]["metadata"]["annotations"]["asya.sh/template-hash"] = json!("older");
     observed.pods = vec![pod("p", "older")];
-    let ensured = Ensured {
+    let outcome = LiveOutcome {
         queue: QueueState::Ready(None),
         workload: Some(workload(&object)),
-        ..Ensured::default()
+        ..LiveOutcome::default()
     };
-    let status = report(&observed, ensured).status;
+    let status = report(&observed, outcome).status;
     assert_eq!(status.status, Some(State::Running));
 
-    let gone = Ensured {
+    let gone = LiveOutcome {
         queue: QueueState::Ready(None),
-        ..Ensured::default()
+        ..LiveOutcome::default()
     };
     let status = report(&observed, gone).status;
     assert_eq!(status.status, Some(State::WorkloadError));

@@ -1,10 +1,10 @@
 use serde_json::{Value, json};
 
-use super::{at, condition, lives, report, running};
+use super::{at, condition, live_actor, report, running};
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{Ensured, Outcome, QueueState};
-use crate::reconcile::status::make;
+use crate::reconcile::model::outcome::{LiveOutcome, Outcome, QueueState};
+use crate::reconcile::status::build;
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
 use asya_shared::api::{AsyncActorStatus, State};
 
@@ -17,18 +17,21 @@ fn paused(extra: &Value, before: AsyncActorStatus) -> Observed {
 }
 
 /// Outcome for a paused actor that has a workload.
-fn rests(observed: &Observed) -> Ensured {
-    Ensured {
+fn existing_workload(observed: &Observed) -> LiveOutcome {
+    LiveOutcome {
         workload: Some(workload(&deployment(observed))),
-        ..Ensured::default()
+        ..LiveOutcome::default()
     }
 }
 
 /// API-3
 #[test]
-fn paused_actor_says_so() {
-    let observed = paused(&json!({}), report(&lives(), running(&lives())).status);
-    let status = report(&observed, rests(&observed)).status;
+fn paused_actor_is_ready_with_reason_paused() {
+    let observed = paused(
+        &json!({}),
+        report(&live_actor(), running(&live_actor())).status,
+    );
+    let status = report(&observed, existing_workload(&observed)).status;
     assert_eq!(
         (condition(&status, "Ready").0, condition(&status, "Ready").1),
         ("True", "Paused")
@@ -39,21 +42,21 @@ fn paused_actor_says_so() {
 #[test]
 fn actor_that_was_never_observed_is_not_ready() {
     let observed = paused(&json!({}), AsyncActorStatus::default());
-    let outcome = Outcome::Ensured(Ensured::default());
-    let report = make(&observed, &outcome, at("2026-01-01T00:01:00Z")).unwrap();
+    let outcome = Outcome::Live(LiveOutcome::default());
+    let report = build(&observed, &outcome, at("2026-01-01T00:01:00Z")).unwrap();
     let (ready, reason, message) = condition(&report.status, "Ready");
     assert_eq!((ready, reason), ("False", "Paused"));
-    assert!(message != "all that it needs is ready", "{message}");
+    assert!(message != "everything it needs is ready", "{message}");
 }
 
 /// API-3, STA-4 row 3, STA-8
 #[test]
-fn queue_fault_of_a_paused_actor_is_kept_until_the_broker_is_asked_again() {
-    let mut broken = running(&lives());
+fn queue_fault_of_a_paused_actor_is_kept_until_the_broker_is_queried_again() {
+    let mut broken = running(&live_actor());
     broken.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
-    let before = report(&lives(), broken).status;
+    let before = report(&live_actor(), broken).status;
     let observed = paused(&json!({}), before);
-    let status = report(&observed, rests(&observed)).status;
+    let status = report(&observed, existing_workload(&observed)).status;
     assert_eq!(status.status, Some(State::TransportError));
     assert_eq!(
         condition(&status, "TransportReady"),
@@ -64,11 +67,11 @@ fn queue_fault_of_a_paused_actor_is_kept_until_the_broker_is_asked_again() {
     assert_eq!(status.transport_status.as_deref(), Some("NotReady"));
 
     // Not paused, but the broker does not respond (QUE-10).
-    let mut waits = lives();
-    waits.previous = observed.previous;
-    let mut ensured = running(&waits);
-    ensured.queue = QueueState::Unanswered(Requeue::Backoff);
-    let status = report(&waits, ensured).status;
+    let mut unconfirmed = live_actor();
+    unconfirmed.previous = observed.previous;
+    let mut live_outcome = running(&unconfirmed);
+    live_outcome.queue = QueueState::Unconfirmed(Requeue::Backoff);
+    let status = report(&unconfirmed, live_outcome).status;
     assert_eq!(status.status, Some(State::TransportError));
 }
 
@@ -77,11 +80,11 @@ fn queue_fault_of_a_paused_actor_is_kept_until_the_broker_is_asked_again() {
 fn transport_fault_is_cleared_once_a_paused_actor_changes_its_transport() {
     let unknown = json!({"transport": "nowhere"});
     let before = paused(&unknown, AsyncActorStatus::default());
-    let before = report(&before, rests(&before)).status;
+    let before = report(&before, existing_workload(&before)).status;
     assert_eq!(before.status, Some(State::TransportError));
     assert_eq!(condition(&before, "TransportReady").1, "InvalidTransport");
     let observed = paused(&json!({}), before);
-    let status = report(&observed, rests(&observed)).status;
+    let status = report(&observed, existing_workload(&observed)).status;
     assert_eq!(status.status, Some(State::Running));
     assert_eq!(condition(&status, "TransportReady").0, "Unknown");
     assert_eq!(condition(&status, "Ready").0, "False");

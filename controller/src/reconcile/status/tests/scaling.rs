@@ -1,41 +1,41 @@
 use asya_shared::api::{AsyncActorStatus, State};
 use serde_json::json;
 
-use super::{condition, lives, report, running};
+use super::{condition, live_actor, report, running};
 use crate::fault::{Fault, Reason, Requeue};
-use crate::reconcile::apply::entry;
+use crate::reconcile::apply::inventory_entry;
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{Ensured, QueueState, ScalingOutcome, Stopped};
-use crate::reconcile::status::parts::Report;
+use crate::reconcile::model::outcome::{LiveOutcome, QueueState, ScalingOutcome, StoppedWorkloads};
+use crate::reconcile::status::common::Report;
 use crate::reconcile::tests::fixtures::{actor, observed, spec};
 use crate::scaling::tests::fixtures::{hpa, scaled_object};
 
-/// Outcome of a reconcile that found the actor's `ScaledObject` as KEDA left it.
-fn scaled(observed: &Observed, extra: &serde_json::Value) -> Ensured {
-    let mut ensured = running(observed);
-    ensured.scaling = Some(Box::new(ScalingOutcome {
+/// Outcome of a reconcile that observed this `ScaledObject`.
+fn scaled(observed: &Observed, extra: &serde_json::Value) -> LiveOutcome {
+    let mut outcome = running(observed);
+    outcome.scaling = Some(Box::new(ScalingOutcome {
         scaled_object: Some(scaled_object(extra)),
         fault: None,
         waits_for: None,
     }));
-    ensured
+    outcome
 }
 
 /// KEDA-8, KEDA-10, STA-8, STA-10, API-7
 #[test]
 fn scaled_actor_reports_its_autoscaler_with_limits_and_health() {
-    let on = json!({"scaling": {"enabled": true, "minReplicas": 1, "maxReplicas": 7}});
-    let mut seen = observed(&actor(&json!({}), &spec(&on), &json!({})));
+    let enabled = json!({"scaling": {"enabled": true, "minReplicas": 1, "maxReplicas": 7}});
+    let mut observed = observed(&actor(&json!({}), &spec(&enabled), &json!({})));
     let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-    let Report { status, retry, .. } = report(&seen, scaled(&seen, &ready));
+    let Report { status, retry, .. } = report(&observed, scaled(&observed, &ready));
     assert_eq!(
         (status.status, retry),
         (Some(State::Running), Requeue::AwaitChange)
     );
     assert_eq!(condition(&status, "ScalingReady").1, "ScaledObjectReady");
     assert_eq!(condition(&status, "Ready").0, "True");
-    let told = serde_json::to_value(&status).unwrap();
+    let json_status = serde_json::to_value(&status).unwrap();
     for (field, value) in [
         ("scalingMode", json!("KEDA")),
         ("minReplicas", json!(1)),
@@ -46,21 +46,21 @@ fn scaled_actor_reports_its_autoscaler_with_limits_and_health() {
             json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "a", "namespace": "ns"}),
         ),
     ] {
-        assert_eq!(told[field], value, "{field}");
+        assert_eq!(json_status[field], value, "{field}");
     }
 
-    let refused = json!({"status": {"conditions": [{"type": "Ready", "status": "False", "message": "no trigger"}]}});
-    let failing = report(&seen, scaled(&seen, &refused)).status;
+    let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "False", "message": "no trigger"}]}});
+    let failing = report(&observed, scaled(&observed, &not_ready)).status;
     assert_eq!(failing.status, Some(State::ScalingError));
     assert_eq!(condition(&failing, "Ready").1, "ScaledObjectNotReady");
     assert_eq!(failing.ready_summary.as_deref(), Some("2/3"));
 
-    let mut off = lives();
-    off.previous = failing;
-    let status = report(&off, running(&off)).status;
+    let mut disabled = live_actor();
+    disabled.previous = failing;
+    let status = report(&disabled, running(&disabled)).status;
     assert!(
         status.conditions.iter().all(|c| c.type_ != "ScalingReady"),
-        "off is nothing to tell of"
+        "no condition while scaling is off"
     );
     assert_eq!(
         (
@@ -71,18 +71,22 @@ fn scaled_actor_reports_its_autoscaler_with_limits_and_health() {
         (None, None, Some("2/2"))
     );
 
-    seen.desired = Err(Fault::until_change(Reason::ValidationError, "text"));
-    seen.previous = report(&lives(), running(&lives())).status;
-    seen.previous.max_replicas = Some(7);
-    let invalid = report(&seen, Ensured::default()).status;
-    assert_eq!(invalid.max_replicas, Some(7), "what was in force stays");
+    observed.desired = Err(Fault::until_change(Reason::ValidationError, "text"));
+    observed.previous = report(&live_actor(), running(&live_actor())).status;
+    observed.previous.max_replicas = Some(7);
+    let invalid = report(&observed, LiveOutcome::default()).status;
+    assert_eq!(
+        invalid.max_replicas,
+        Some(7),
+        "the previous limits are kept"
+    );
 }
 
 /// STA-9, KEDA-11
 #[test]
 fn change_of_desired_replicas_is_recorded_with_time_and_direction() {
-    let mut seen = lives();
-    let first = report(&seen, running(&seen)).status;
+    let mut observed = live_actor();
+    let first = report(&observed, running(&observed)).status;
     assert_eq!(
         (
             first.last_scale_time.clone(),
@@ -90,11 +94,11 @@ fn change_of_desired_replicas_is_recorded_with_time_and_direction() {
         ),
         (None, Some("-"))
     );
-    seen.previous = AsyncActorStatus {
+    observed.previous = AsyncActorStatus {
         desired_replicas: Some(3),
         ..first
     };
-    let fewer = report(&seen, running(&seen)).status;
+    let fewer = report(&observed, running(&observed)).status;
     assert_eq!(fewer.last_scale_direction.as_deref(), Some("down"));
     assert_eq!(
         fewer.last_scale_formatted.as_deref(),
@@ -105,73 +109,73 @@ fn change_of_desired_replicas_is_recorded_with_time_and_direction() {
 /// FW-25
 #[test]
 fn inventory_lists_every_child_in_order_until_it_is_deleted() {
-    let mut seen = lives();
-    let mut ensured = running(&seen);
-    let found = scaled_object(&json!({}));
-    let applied = entry(
+    let mut observed = live_actor();
+    let mut outcome = running(&observed);
+    let scaled = scaled_object(&json!({}));
+    let applied = inventory_entry(
         ("keda.sh", "ScaledObject"),
-        &found.metadata,
-        &found.last,
+        &scaled.metadata,
+        &scaled.last,
         "h",
     );
-    ensured.applied.push(applied);
-    seen.scaling.scaled_object = Child::Ours(found);
+    outcome.applied.push(applied);
+    observed.scaling.scaled_object = Child::Ours(scaled);
     let kinds = |status: &AsyncActorStatus| {
         let entries = status.inventory.iter();
         let entries = entries.map(|it| (it.kind.clone(), it.phase.clone().unwrap_or_default()));
         entries.collect::<Vec<_>>()
     };
     let is = |kind: &str, phase: &str| (kind.to_owned(), phase.to_owned());
-    seen.previous = report(&seen, ensured).status;
+    observed.previous = report(&observed, outcome).status;
     assert_eq!(
-        kinds(&seen.previous),
+        kinds(&observed.previous),
         [is("Deployment", "Applied"), is("ScaledObject", "Applied")]
     );
-    let rest = |seen: &Observed| {
-        let ensured = Ensured {
+    let later_kinds = |observed: &Observed| {
+        let outcome = LiveOutcome {
             applied: Vec::new(),
-            ..running(seen)
+            ..running(observed)
         };
-        kinds(&report(seen, ensured).status)
+        kinds(&report(observed, outcome).status)
     };
-    let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
-    seen.scaling.scaled_object = Child::Ours(scaled_object(&going));
+    let terminating = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    observed.scaling.scaled_object = Child::Ours(scaled_object(&terminating));
     assert_eq!(
-        rest(&seen),
+        later_kinds(&observed),
         [is("Deployment", "Applied"), is("ScaledObject", "Deleting")]
     );
-    seen.scaling.scaled_object = Child::Absent;
-    assert_eq!(rest(&seen), [is("Deployment", "Applied")]);
+    observed.scaling.scaled_object = Child::Absent;
+    assert_eq!(later_kinds(&observed), [is("Deployment", "Applied")]);
 }
 
 /// QUE-3, KEDA-8, FW-21
 #[test]
 fn stopped_workload_is_not_scaled_and_will_be_applied_again() {
-    let on = json!({"scaling": {"enabled": true}});
+    let enabled = json!({"scaling": {"enabled": true}});
     let once = json!({"annotations": {"asya.sh/reconcile": "Once"}});
-    let mut seen = observed(&actor(&once, &spec(&on), &json!({})));
+    let mut observed = observed(&actor(&once, &spec(&enabled), &json!({})));
     let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-    let mut runs = scaled(&seen, &ready);
-    let workload = runs.workload.clone().unwrap();
-    let applied = entry(
+    let mut scaled_outcome = scaled(&observed, &ready);
+    let workload = scaled_outcome.workload.clone().unwrap();
+    let applied = inventory_entry(
         ("apps", "Deployment"),
         &workload.metadata,
         &workload.last,
         "h",
     );
-    runs.applied.push(applied);
-    seen.previous = report(&seen, runs).status;
-    assert!(seen.previous.scaled_object_ref.is_some());
-    seen.previous.ready_generation = Some(2);
+    scaled_outcome.applied.push(applied);
+    observed.previous = report(&observed, scaled_outcome).status;
+    assert!(observed.previous.scaled_object_ref.is_some());
+    observed.previous.ready_generation = Some(2);
 
-    seen.desired = Err(Fault::until_change(Reason::QueueConflict, "it is b's"));
-    let mut ensured = running(&seen);
-    ensured.queue = QueueState::Untouched;
-    ensured.applied.clear();
-    ensured.stopped = Some(Box::new(Stopped {
+    observed.desired = Err(Fault::until_change(Reason::QueueConflict, "owned by b"));
+    let mut outcome = running(&observed);
+    outcome.queue = QueueState::NotChecked;
+    outcome.applied.clear();
+    outcome.stopped = Some(Box::new(StoppedWorkloads {
         kinds: vec!["Deployment"],
     }));
-    let status = report(&seen, ensured).status;
+    let status = report(&observed, outcome).status;
     assert_eq!(status.status, Some(State::TransportError));
     assert!(status.conditions.iter().all(|c| c.type_ != "ScalingReady"));
     assert_eq!(status.scaled_object_ref, None);
@@ -181,43 +185,43 @@ fn stopped_workload_is_not_scaled_and_will_be_applied_again() {
     assert_eq!(
         hashes,
         [("Deployment", &None)],
-        "it is known, and not as wanted"
+        "listed, but without a hash"
     );
 }
 
 /// SAFE-25
 #[test]
 fn foreign_autoscaler_is_a_fault_only_if_replicas_are_requested() {
-    let told = |template: &serde_json::Value| {
+    let status_with = |template: &serde_json::Value| {
         let mut workload = spec(&json!({}))["workload"].clone();
         workload
             .as_object_mut()
             .unwrap()
             .extend(template.as_object().unwrap().clone());
-        let mut seen = observed(&actor(
+        let mut observed = observed(&actor(
             &json!({}),
             &spec(&json!({"workload": workload})),
             &json!({}),
         ));
-        let theirs = json!({"metadata": {"name": "theirs", "ownerReferences": []}});
-        seen.scaling.hpas = vec![hpa(&theirs)];
-        report(&seen, running(&seen)).status
+        let foreign = json!({"metadata": {"name": "theirs", "ownerReferences": []}});
+        observed.scaling.hpas = vec![hpa(&foreign)];
+        report(&observed, running(&observed)).status
     };
-    let fights = told(&json!({"replicas": 3}));
+    let conflicting = status_with(&json!({"replicas": 3}));
     assert_eq!(
-        condition(&fights, "ScalingReady"),
+        condition(&conflicting, "ScalingReady"),
         (
             "False",
             "RivalAutoscaler",
             "HorizontalPodAutoscaler theirs scales Deployment a, so spec.workload.replicas (3) has no effect; delete HorizontalPodAutoscaler theirs, or remove spec.workload.replicas to leave the number of pods to it"
         )
     );
-    assert_eq!(fights.status, Some(State::ScalingError));
-    assert_eq!(fights.ready_summary.as_deref(), Some("2/3"));
+    assert_eq!(conflicting.status, Some(State::ScalingError));
+    assert_eq!(conflicting.ready_summary.as_deref(), Some("2/3"));
 
-    let left = told(&json!({}));
-    let (status, reason, text) = condition(&left, "ScalingReady");
+    let accepted = status_with(&json!({}));
+    let (status, reason, text) = condition(&accepted, "ScalingReady");
     assert_eq!((status, reason), ("True", "ScaledByOther"));
     assert!(text.contains("HorizontalPodAutoscaler theirs"), "{text}");
-    assert_eq!(left.status, Some(State::Running));
+    assert_eq!(accepted.status, Some(State::Running));
 }

@@ -1,11 +1,11 @@
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::{BURST, EventReason, SWEEP, Series, Telling, Topic};
+use super::{BURST, EventReason, EventSeries, SWEEP, SeriesKey, WriteDecision};
 
-fn topic(actor: &str, note: EventReason, text: &str) -> Topic {
-    Topic {
+fn key(actor: &str, reason: EventReason, text: &str) -> SeriesKey {
+    SeriesKey {
         actor: actor.into(),
-        note,
+        reason,
         text: text.into(),
     }
 }
@@ -14,89 +14,115 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).unwrap()
 }
 
-fn again(name: &str, count: i32) -> Telling {
+fn increment(name: &str, count: i32) -> WriteDecision {
     let name = name.to_owned();
-    Telling::Again { name, count }
+    WriteDecision::Increment { name, count }
 }
 
 /// OPS-7
 #[test]
-fn repetitions_are_counted_and_anything_else_is_a_new_event() {
-    let mut series = Series::default();
-    let invalid = |text| topic("uid", EventReason::ValidationFailed, text);
-    for (what, topic, name, time, wanted) in [
-        ("first", invalid("a"), "1", 0, Telling::First),
-        ("repeated", invalid("a"), "2", 10, again("1", 2)),
-        ("other text", invalid("b"), "3", 20, Telling::First),
-        ("first text again", invalid("a"), "4", 30, again("1", 3)),
-        ("second text again", invalid("b"), "5", 40, again("3", 2)),
+fn repetitions_increment_the_count_of_a_series() {
+    let mut series = EventSeries::default();
+    let invalid = |text| key("uid", EventReason::ValidationFailed, text);
+    for (case, key, name, time, expected) in [
+        ("first", invalid("a"), "1", 0, WriteDecision::Create),
+        ("repeated", invalid("a"), "2", 10, increment("1", 2)),
+        ("other text", invalid("b"), "3", 20, WriteDecision::Create),
+        ("first text again", invalid("a"), "4", 30, increment("1", 3)),
+        (
+            "second text again",
+            invalid("b"),
+            "5",
+            40,
+            increment("3", 2),
+        ),
         (
             "other reason",
-            topic("uid", EventReason::NotOwned, "a"),
+            key("uid", EventReason::NotOwned, "a"),
             "6",
             50,
-            Telling::First,
+            WriteDecision::Create,
         ),
         (
             "other actor",
-            topic("other", EventReason::ValidationFailed, "a"),
+            key("other", EventReason::ValidationFailed, "a"),
             "7",
             60,
-            Telling::First,
+            WriteDecision::Create,
         ),
-        ("just a series", invalid("a"), "8", 389, again("1", 4)),
-        ("series has ended", invalid("b"), "9", 400, Telling::First),
-        ("a new series", invalid("b"), "10", 401, again("9", 2)),
+        (
+            "just within the interval",
+            invalid("a"),
+            "8",
+            389,
+            increment("1", 4),
+        ),
+        (
+            "series has expired",
+            invalid("b"),
+            "9",
+            400,
+            WriteDecision::Create,
+        ),
+        (
+            "new series continues",
+            invalid("b"),
+            "10",
+            401,
+            increment("9", 2),
+        ),
     ] {
-        assert_eq!(series.next(&topic, name, at(time)), wanted, "{what}");
+        assert_eq!(series.next(&key, name, at(time)), expected, "{case}");
     }
-    series.begin_anew(&invalid("b"), "11");
+    series.restart(&invalid("b"), "11");
     assert_eq!(
         series.next(&invalid("b"), "12", at(402)),
-        again("11", 2),
-        "what was deleted is not counted up"
+        increment("11", 2),
+        "the count restarts after a deletion"
     );
     series.forget(&invalid("b"));
     assert_eq!(
         series.next(&invalid("b"), "13", at(402)),
-        Telling::First,
-        "what was not written is told anew"
+        WriteDecision::Create,
+        "a failed write does not start a series"
     );
 }
 
-/// OPS-7: writes stay bounded whatever the texts are.
+/// OPS-7
 #[test]
 fn changing_texts_are_throttled_per_actor() {
-    let mut series = Series::default();
-    let mut told = |actor, number: u32, time| {
-        let topic = topic(actor, EventReason::QueueDeletionFailed, &number.to_string());
-        series.next(&topic, "name", at(time)) != Telling::Silence
+    let mut series = EventSeries::default();
+    let mut is_written = |actor, number: u32, time| {
+        let key = key(actor, EventReason::QueueDeletionFailed, &number.to_string());
+        series.next(&key, "name", at(time)) != WriteDecision::Drop
     };
-    let at_once = (0..100).filter(|number| told("loud", *number, 0)).count();
-    assert_eq!(at_once, usize::try_from(BURST).unwrap());
-    assert!(told("quiet", 0, 0));
-    let (minutes, hour) = (SignedDuration::from_mins(5), SignedDuration::from_hours(1));
-    assert!(!told("loud", 100, minutes.as_secs() - 1));
-    assert!(told("loud", 101, minutes.as_secs()));
-    assert!(!told("loud", 102, minutes.as_secs()));
-    let later = (0..100)
-        .filter(|number| told("loud", 200 + number, hour.as_secs()))
+    let burst = (0..100)
+        .filter(|number| is_written("loud", *number, 0))
         .count();
-    assert_eq!(later, 11, "one for each five minutes since");
+    assert_eq!(burst, usize::try_from(BURST).unwrap());
+    assert!(is_written("quiet", 0, 0));
+    let (minutes, hour) = (SignedDuration::from_mins(5), SignedDuration::from_hours(1));
+    assert!(!is_written("loud", 100, minutes.as_secs() - 1));
+    assert!(is_written("loud", 101, minutes.as_secs()));
+    assert!(!is_written("loud", 102, minutes.as_secs()));
+    let later = (0..100)
+        .filter(|number| is_written("loud", 200 + number, hour.as_secs()))
+        .count();
+    assert_eq!(later, 11, "one per five minutes since");
 }
 
 /// OPS-7
 #[test]
 fn ended_series_are_swept() {
-    let mut series = Series::default();
+    let mut series = EventSeries::default();
     for number in 0..SWEEP {
-        let topic = topic(&number.to_string(), EventReason::QueueCreated, "made");
-        series.next(&topic, "name", at(0));
+        let key = key(&number.to_string(), EventReason::QueueCreated, "created");
+        series.next(&key, "name", at(0));
     }
     series.next(
-        &topic("late", EventReason::QueueCreated, "made"),
+        &key("late", EventReason::QueueCreated, "created"),
         "name",
         at(3600),
     );
-    assert_eq!((series.told.len(), series.budgets.len()), (1, 1));
+    assert_eq!((series.recent.len(), series.budgets.len()), (1, 1));
 }

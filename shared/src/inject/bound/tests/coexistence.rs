@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::inject::bound::testing::{Binding, container, injected, names, pod, review, reviewed};
-use crate::inject::bound::{BoundActor, Reason};
+use crate::inject::bound::{BoundActor, InjectionReason};
 
 /// Adds what an injector adds; like the real ones it does nothing if the pod is already injected.
 type Injector = fn(&mut Value);
@@ -182,7 +182,7 @@ fn check(actor: &BoundActor, before: &Value, after: &Value, expected: &[&str], w
         assert_eq!(&found, alone, "{what}: {name}");
     }
     let decision = review(actor, after);
-    assert_eq!(decision.reason, Reason::AlreadyInjected, "{what}");
+    assert_eq!(decision.reason, InjectionReason::AlreadyInjected, "{what}");
 }
 
 fn added_by(injector: Injector) -> Vec<String> {
@@ -195,7 +195,7 @@ fn added_by(injector: Injector) -> Vec<String> {
 
 /// INJ-12
 #[test]
-fn each_injector_coexists_with_ours_in_either_order() {
+fn each_injector_coexists_with_the_webhook_in_either_order() {
     for actor in actors() {
         let before = pod(&json!({}));
         for (name, injector) in INJECTORS {
@@ -236,7 +236,7 @@ fn each_injector_coexists_with_ours_in_either_order() {
 
 /// INJ-12
 #[test]
-fn all_injectors_coexist_with_ours_at_any_position() {
+fn all_injectors_coexist_with_the_webhook_at_any_position() {
     let all = [istio, linkerd, vault, otel, dapr, kserve] as [Injector; 6];
     for actor in actors() {
         let before = pod(&json!({}));

@@ -2,27 +2,17 @@
 
 use serde_json::{Value, json};
 
-use crate::api::{EnvVar, InjectionStatus};
+use crate::api::InjectionStatus;
 use crate::config::Settings;
 use crate::inject::bound::testing::{
-    Binding, container, env, hash_of, injected, names, pod, review, reviewed,
+    Binding, container, env_lines, hash_of, injected, injected_pod, pod, review, reviewed,
 };
-use crate::inject::bound::{BoundActor, InjectedHash, Reason};
-use crate::transport::testing::lines;
-
-fn made(spec: &Value) -> Value {
-    injected(&Binding::new(spec).actor(), &pod(&json!({})))
-}
-
-fn env_of(pod: &Value, name: &str) -> Vec<String> {
-    let env: Vec<EnvVar> = serde_json::from_value(container(pod, name)["env"].clone()).unwrap();
-    lines(&env)
-}
+use crate::inject::bound::{BoundActor, InjectedHash, InjectionReason};
 
 /// BIND-23, BIND-25
 #[test]
-fn the_runtime_calls_the_model_in_its_own_pod() {
-    let pod = made(&json!({}));
+fn runtime_calls_the_model_in_its_own_pod() {
+    let pod = injected_pod(&json!({}));
     let runtime = container(&pod, "asya-runtime");
     assert_eq!(runtime["image"], "python:3.13-slim");
     assert_eq!(
@@ -30,7 +20,7 @@ fn the_runtime_calls_the_model_in_its_own_pod() {
         json!(["python3", "/opt/asya/asya_runtime.py"])
     );
     assert_eq!(
-        env_of(&pod, "asya-runtime"),
+        env_lines(&pod, "asya-runtime"),
         [
             "ASYA_SOCKET_DIR=/var/run/asya",
             "ASYA_HANDLER=asya_adapters.rest",
@@ -49,8 +39,8 @@ fn the_runtime_calls_the_model_in_its_own_pod() {
 
 /// BIND-23
 #[test]
-fn the_actor_overrides_url_handler_and_image_of_its_runtime() {
-    let pod = made(&json!({"runtime": {
+fn actor_overrides_url_handler_and_image_of_its_runtime() {
+    let pod = injected_pod(&json!({"runtime": {
         "image": "me/python:3", "pythonExecutable": "/opt/py", "handler": "asya_adapters.openai_chat",
         "targetURL": "http://127.0.0.1:5000/$x",
         "env": [{"name": "ASYA_ENABLE_VALIDATION", "value": "true"}, {"name": "ASYA_TARGET_MODEL", "value": "phi-3"}],
@@ -59,7 +49,7 @@ fn the_actor_overrides_url_handler_and_image_of_its_runtime() {
     assert_eq!(runtime["image"], "me/python:3");
     assert_eq!(runtime["command"][0], "/opt/py");
     assert_eq!(
-        env_of(&pod, "asya-runtime"),
+        env_lines(&pod, "asya-runtime"),
         [
             "ASYA_SOCKET_DIR=/var/run/asya",
             "ASYA_HANDLER=asya_adapters.openai_chat",
@@ -67,73 +57,15 @@ fn the_actor_overrides_url_handler_and_image_of_its_runtime() {
             "ASYA_TARGET_TIMEOUT=300",
             "ASYA_ENABLE_VALIDATION=true",
             "ASYA_TARGET_MODEL=phi-3",
+            "ASYA_CONCURRENCY=8",
         ]
     );
 }
 
-/// BIND-24
-#[test]
-fn the_sidecar_has_the_common_environment_and_its_own_metrics_port() {
-    let pod = made(&json!({"sidecar": {"env": [{"name": "ASYA_LOG_LEVEL", "value": "debug"}]}}));
-    let env = env_of(&pod, "asya-sidecar");
-    for line in [
-        "ASYA_LOG_LEVEL=debug",
-        "ASYA_ACTOR_NAME=embed",
-        "ASYA_SOCKET_DIR=/var/run/asya",
-        "ASYA_METRICS_ADDR=:18080",
-        "ASYA_RUNTIME_READY_TIMEOUT=1h",
-        "ASYA_RUNTIME_TIMEOUT=300s",
-        "ASYA_TRANSPORT=rabbitmq",
-    ] {
-        assert!(env.contains(&line.to_owned()), "{line} in {env:?}");
-    }
-    assert_eq!(
-        container(&pod, "asya-sidecar")["image"],
-        "asya-sidecar:latest"
-    );
-}
-
-/// BIND-24
-#[test]
-fn metrics_take_the_next_port_that_no_container_declares() {
-    let actor = Binding::new(&json!({})).actor();
-    let taken = pod(&json!({
-        "containers": [
-            {"name": "model", "image": "m", "ports": [{"containerPort": 8090}, {"containerPort": 18080}]},
-        ],
-        "initContainers": [{"name": "proxy", "image": "p", "ports": [{"containerPort": 1, "hostPort": 18081}]}],
-    }));
-    let after = injected(&actor, &taken);
-    assert_eq!(
-        env(&after, "asya-sidecar", "ASYA_METRICS_ADDR"),
-        Some(":18082")
-    );
-    let own = json!({"sidecar": {"env": [{"name": "ASYA_METRICS_ADDR", "value": ":9999"}]}});
-    let after = injected(&Binding::new(&own).actor(), &taken);
-    assert_eq!(
-        env(&after, "asya-sidecar", "ASYA_METRICS_ADDR"),
-        Some(":9999")
-    );
-}
-
-/// BIND-20
-#[test]
-fn a_native_sidecar_is_the_last_init_container() {
-    let actor = Binding::new(&json!({"sidecar": {"native": true}})).actor();
-    let before = pod(&json!({"initContainers": [{"name": "download", "image": "d"}]}));
-    let after = injected(&actor, &before);
-    assert_eq!(
-        names(&after, "initContainers"),
-        ["download", "asya-sidecar"]
-    );
-    assert_eq!(names(&after, "containers"), ["model", "asya-runtime"]);
-    assert_eq!(container(&after, "asya-sidecar")["restartPolicy"], "Always");
-}
-
 /// BIND-21
 #[test]
-fn volumes_are_mounted_by_our_containers_only() {
-    let pod = made(&json!({}));
+fn volumes_are_mounted_only_by_injected_containers() {
+    let pod = injected_pod(&json!({}));
     let mounts = |name: &str| -> Vec<String> {
         let mounts = container(&pod, name)["volumeMounts"].as_array().unwrap();
         let mut all: Vec<_> = mounts
@@ -214,7 +146,7 @@ fn both_containers_are_admitted_under_pod_security_restricted() {
 
     // the user's setting wins, and both containers still run as one user
     let own = json!({"sidecar": {"securityContext": {"runAsUser": 7, "runAsNonRoot": true}}});
-    let after = made(&own);
+    let after = injected_pod(&own);
     assert_eq!(
         context(&after, "asya-sidecar"),
         own["sidecar"]["securityContext"]
@@ -224,7 +156,7 @@ fn both_containers_are_admitted_under_pod_security_restricted() {
 
 /// BIND-27
 #[test]
-fn requests_are_small_and_always_there() {
+fn requests_are_small_and_always_set() {
     let resources = |spec: &Value, of_pod: &Value| {
         let after = injected(&Binding::new(spec).actor(), &pod(of_pod));
         ["asya-runtime", "asya-sidecar"].map(|name| container(&after, name)["resources"].clone())
@@ -250,7 +182,7 @@ fn requests_are_small_and_always_there() {
 /// SAFE-6
 #[test]
 fn limits_required_by_a_quota_are_set_and_do_not_outdate_pods() {
-    let made = |spec: &Value, limits: &[&str], of_pod: &Value| {
+    let resources_with = |spec: &Value, limits: &[&str], of_pod: &Value| {
         let mut binding = Binding::new(spec);
         let without = binding.actor();
         binding.injection = Some(InjectionStatus {
@@ -270,27 +202,30 @@ fn limits_required_by_a_quota_are_set_and_do_not_outdate_pods() {
     let limited = |limits: Value| json!({"requests": requests, "limits": limits});
     // the limits that the installation sets for its own sidecars
     let memory = limited(json!({"memory": "256Mi"}));
-    assert_eq!(made(&none, &["memory"], &none), [memory.clone(), memory]);
+    assert_eq!(
+        resources_with(&none, &["memory"], &none),
+        [memory.clone(), memory]
+    );
     let both = limited(json!({"cpu": "500m", "memory": "256Mi"}));
-    assert_eq!(made(&none, &["cpu", "memory"], &none)[0], both);
+    assert_eq!(resources_with(&none, &["cpu", "memory"], &none)[0], both);
     // a limit is never below the user's request, and the user's limit is kept
     let large = json!({"runtime": {"resources": {"requests": {"memory": "1Gi"}}}, "sidecar": {"resources": {"limits": {"memory": "64Mi"}}}});
-    let [runtime, sidecar] = made(&large, &["memory"], &none);
+    let [runtime, sidecar] = resources_with(&large, &["memory"], &none);
     assert_eq!(runtime["limits"], json!({"memory": "1Gi"}));
     assert_eq!(sidecar["limits"], json!({"memory": "64Mi"}));
     // a resource without a known sufficient amount
-    let other = made(&none, &["ephemeral-storage"], &none);
+    let other = resources_with(&none, &["ephemeral-storage"], &none);
     assert_eq!(other[0], json!({"requests": requests}));
     let whole = json!({"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}});
     assert_eq!(
-        made(&none, &["memory"], &whole),
+        resources_with(&none, &["memory"], &whole),
         [none.clone(), none.clone()]
     );
 }
 
 /// BIND-27
 #[test]
-fn a_guaranteed_pod_stays_guaranteed() {
+fn guaranteed_pod_stays_guaranteed() {
     let containers = |resources: &[Value]| {
         let all: Vec<_> = resources
             .iter()
@@ -337,40 +272,6 @@ fn a_guaranteed_pod_stays_guaranteed() {
             .get("limits")
             .is_none()
     );
-}
-
-/// BIND-28, SA-1
-#[test]
-fn a_role_gives_the_sidecar_its_own_token() {
-    let role = "arn:aws:iam::1:role/r";
-    let mut binding = Binding::new(&json!({"transport": "cloud"}));
-    binding.role_arn = Some(role);
-    let after = injected(
-        &binding.actor(),
-        &pod(&json!({"serviceAccountName": "model"})),
-    );
-    assert_eq!(after["spec"]["serviceAccountName"], "model");
-    assert_eq!(env(&after, "asya-sidecar", "AWS_ROLE_ARN"), Some(role));
-    assert_eq!(
-        env(&after, "asya-sidecar", "AWS_WEB_IDENTITY_TOKEN_FILE"),
-        Some("/var/run/secrets/asya.sh/role/token")
-    );
-    assert_eq!(env(&after, "asya-runtime", "AWS_ROLE_ARN"), None);
-    let volumes = after["spec"]["volumes"].as_array().unwrap();
-    let token = volumes
-        .iter()
-        .find(|it| it["name"] == "asya-role-token")
-        .unwrap();
-    assert_eq!(
-        token["projected"]["sources"][0]["serviceAccountToken"]["audience"],
-        "sts.amazonaws.com"
-    );
-    let mounts = container(&after, "asya-sidecar")["volumeMounts"].to_string();
-    assert!(mounts.contains(r#""mountPath":"/var/run/secrets/asya.sh/role""#));
-
-    binding.role_arn = None;
-    let after = injected(&binding.actor(), &pod(&json!({})));
-    assert!(!names(&after, "volumes").contains(&"asya-role-token"));
 }
 
 /// INJ-9, ROLL-8
@@ -456,7 +357,7 @@ fn rendering_is_deterministic() {
         let actor =
             Binding::new(&json!({"sidecar": {"env": [{"name": "A", "value": "b"}]}})).actor();
         let decision = review(&actor, &pod(&json!({})));
-        assert_eq!(decision.reason, Reason::Injected);
+        assert_eq!(decision.reason, InjectionReason::Injected);
         match decision.action {
             crate::inject::bound::Action::Inject(patch) => patch.to_json().unwrap(),
             other => panic!("{other:?}"),

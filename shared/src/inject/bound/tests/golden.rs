@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use crate::config::testing::parse;
-use crate::inject::bound::plan::counted;
+use crate::inject::bound::plan::hashed_variables;
 use crate::inject::bound::testing::{Binding, hash_of};
 use crate::transport::text;
 
@@ -29,7 +29,7 @@ fn sqs(config: &Value) -> Value {
 
 /// SAFE-35, ROLL-8
 #[test]
-fn no_release_changes_the_hash_by_which_bound_pods_are_restarted() {
+fn hash_that_restarts_bound_pods_is_the_same_in_every_release() {
     let secret = |name: &str| json!({"name": name, "key": "k"});
     let plain = json!({});
     let everything = json!({
@@ -83,13 +83,13 @@ fn sidecar_variable_added_by_a_release_restarts_nothing() {
     ];
     let mut after = before.clone();
     after.insert(1, text("ASYA_NEXT_RELEASE", "on"));
-    assert_eq!(counted(after), before);
+    assert_eq!(hashed_variables(after), before);
 }
 
 /// Adding a variable requires a decision here: either it restarts nothing, or the user's value goes into the hash
 /// (SAFE-35).
 #[test]
-fn every_transport_variable_is_counted_or_known_not_to_roll_pods() {
+fn every_transport_variable_is_hashed_or_excluded_explicitly() {
     const RESTART_NOTHING: [&str; 0] = [];
     let secret = |name: &str| json!({"name": name, "key": "k"});
     let rabbit = |more: &Value| {
@@ -111,7 +111,7 @@ fn every_transport_variable_is_counted_or_known_not_to_roll_pods() {
     for config in all {
         let transports = parse(&json!({"used": config})).unwrap();
         let env = transports.usable("used").unwrap().broker().sidecar_env();
-        let counts = counted(env.clone());
+        let counts = hashed_variables(env.clone());
         let left: Vec<_> = env.iter().filter(|it| !counts.contains(it)).collect();
         let surprising = left
             .iter()

@@ -4,7 +4,7 @@ use fastrand::Rng;
 use serde_json::{Map, Value, json};
 
 use crate::inject::bound::testing::{Binding, patched, pod as base, review, reviewed};
-use crate::inject::bound::{Action, BoundActor, Reason};
+use crate::inject::bound::{Action, BoundActor, InjectionReason};
 
 const PODS: u64 = 10_000;
 const THREADS: u64 = 2;
@@ -104,7 +104,7 @@ fn containers(rng: &mut Rng, prefix: &str, most: usize) -> Value {
         .collect()
 }
 
-fn pod(rng: &mut Rng) -> Value {
+pub(super) fn pod(rng: &mut Rng) -> Value {
     let mut pod = base(&json!({}));
     let labels = pod["metadata"]["labels"].as_object_mut().unwrap();
     labels.extend(words(rng, 3).as_object().unwrap().clone());
@@ -152,7 +152,7 @@ fn pod(rng: &mut Rng) -> Value {
     pod
 }
 
-fn actors() -> Vec<BoundActor> {
+pub(super) fn actors() -> Vec<BoundActor> {
     let role = Binding {
         role_arn: Some("arn:aws:iam::1:role/r"),
         ..Binding::new(&json!({"transport": "cloud"}))
@@ -171,11 +171,14 @@ fn actors() -> Vec<BoundActor> {
 }
 
 /// The pod without our parts.
-fn rest(pod: &Value) -> Value {
+pub(super) fn rest(pod: &Value) -> Value {
     let mut pod = pod.clone();
     for list in ["containers", "initContainers", "volumes"] {
         if let Some(items) = pod["spec"].get_mut(list).and_then(Value::as_array_mut) {
-            items.retain(|it| !it["name"].as_str().unwrap().starts_with("asya-"));
+            items.retain(|it| {
+                let name = it["name"].as_str();
+                !name.is_some_and(|name| name.starts_with("asya-"))
+            });
             if items.is_empty() {
                 pod["spec"].as_object_mut().unwrap().remove(list);
             }
@@ -194,10 +197,9 @@ fn rest(pod: &Value) -> Value {
     }
     // an absent member and null are the same
     for parent in ["metadata", "spec"] {
-        pod[parent]
-            .as_object_mut()
-            .unwrap()
-            .retain(|_, value| !value.is_null());
+        if let Some(members) = pod[parent].as_object_mut() {
+            members.retain(|_, value| !value.is_null());
+        }
     }
     pod
 }
@@ -212,7 +214,7 @@ fn injection_is_idempotent_and_keeps_what_others_added() {
             .map(|seed| once_and_again(seed, &actors))
             .collect::<Vec<_>>()
     };
-    let reasons: Vec<Reason> = std::thread::scope(|scope| {
+    let reasons: Vec<InjectionReason> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|it| scope.spawn(move || some_of_them(it)))
             .collect();
@@ -221,27 +223,30 @@ fn injection_is_idempotent_and_keeps_what_others_added() {
             .flat_map(|it| it.join().unwrap())
             .collect()
     });
-    let injected = reasons.iter().filter(|it| **it == Reason::Injected).count();
+    let injected = reasons
+        .iter()
+        .filter(|it| **it == InjectionReason::Injected)
+        .count();
     assert!((5_000..10_000).contains(&injected), "{injected}");
 }
 
-fn once_and_again(seed: u64, actors: &[BoundActor]) -> Reason {
+pub(super) fn once_and_again(seed: u64, actors: &[BoundActor]) -> InjectionReason {
     let rng = &mut Rng::with_seed(seed);
     let before = pod(rng);
     let actor = rng.choice(actors).unwrap();
     let decision = review(actor, &before);
     let after = match &decision.action {
-        Action::Inject(patch) | Action::Mark(patch) => patched(&before, patch),
+        Action::Inject(patch) | Action::Annotate(patch) => patched(&before, patch),
         other => panic!("{seed}: {other:?}"),
     };
     assert_eq!(rest(&after), rest(&before), "{seed}");
     let again = review(actor, &after);
     assert_eq!(again.action, Action::Allow, "{seed}: {after}");
-    if decision.reason != Reason::Injected {
+    if decision.reason != InjectionReason::Injected {
         assert_eq!(again.reason, decision.reason, "{seed}");
         return decision.reason;
     }
-    assert_eq!(again.reason, Reason::AlreadyInjected, "{seed}");
+    assert_eq!(again.reason, InjectionReason::AlreadyInjected, "{seed}");
     let first = &before["spec"]["containers"][0];
     assert_eq!(&after["spec"]["containers"][0], first, "{seed}");
     if seed.is_multiple_of(5) {

@@ -6,28 +6,36 @@ use crate::api::InjectionStatus;
 use crate::inject::bound::testing::{
     Binding, container, injected, names, patched, pod, review, review_by, reviewed,
 };
-use crate::inject::bound::{Action, BoundActor, Path, PodView, Reason, ReviewPath, State, decide};
+use crate::inject::bound::{
+    Action, BoundActor, InjectionReason, InjectionState, JsonPointer, PodView, ReviewPath, decide,
+};
 
 /// INJ-1, row 2
 #[test]
 fn unbound_pod_is_admitted_silently() {
     let actor = Binding::new(&json!({})).actor();
-    let mut stranger = pod(&json!({}));
-    stranger["metadata"]["ownerReferences"][0]["name"] = json!("other-5d8f7c");
-    let decision = review(&actor, &stranger);
-    assert_eq!(decision.reason, Reason::NoActor);
+    let mut unrelated = pod(&json!({}));
+    unrelated["metadata"]["ownerReferences"][0]["name"] = json!("other-5d8f7c");
+    let decision = review(&actor, &unrelated);
+    assert_eq!(decision.reason, InjectionReason::NoActor);
     assert_eq!(decision.action, Action::Allow);
     assert!(decision.actor.is_none() && decision.warnings.is_empty());
 }
 
 /// INJ-1, row 3
 #[test]
-fn actor_that_is_not_in_force_leaves_its_pods_alone() {
+fn inactive_actor_leaves_its_pods_unchanged() {
     let template = json!({"binding": {"strategy": "Template"}});
     for (change, reason) in [
-        (|it: &mut Binding| it.deleting = true, Reason::ActorDeleting),
-        (|it: &mut Binding| it.bound = false, Reason::NotBoundYet),
-    ] as [(fn(&mut Binding), Reason); 2]
+        (
+            |it: &mut Binding| it.deleting = true,
+            InjectionReason::ActorDeleting,
+        ),
+        (
+            |it: &mut Binding| it.bound = false,
+            InjectionReason::NotBoundYet,
+        ),
+    ] as [(fn(&mut Binding), InjectionReason); 2]
     {
         // even with binding.required, because no pod could start while the queue is being created
         for mut binding in [Binding::new(&json!({})), Binding::required()] {
@@ -41,43 +49,49 @@ fn actor_that_is_not_in_force_leaves_its_pods_alone() {
     let decision = review(&actor, &pod(&json!({})));
     assert_eq!(
         (decision.reason, decision.action),
-        (Reason::StrategyTemplate, Action::Allow)
+        (InjectionReason::StrategyTemplate, Action::Allow)
     );
 }
 
 /// Pods that get no sidecar, with the reason.
-fn unfit() -> Vec<(Value, Reason)> {
+fn not_injectable() -> Vec<(Value, InjectionReason)> {
     let mut opted_out = pod(&json!({}));
     opted_out["metadata"]["labels"]["asya.sh/inject"] = json!("false");
     vec![
-        (opted_out, Reason::OptedOut),
-        (pod(&json!({"hostNetwork": true})), Reason::HostNetwork),
-        (pod(&json!({"os": {"name": "windows"}})), Reason::Windows),
+        (opted_out, InjectionReason::OptedOut),
+        (
+            pod(&json!({"hostNetwork": true})),
+            InjectionReason::HostNetwork,
+        ),
+        (
+            pod(&json!({"os": {"name": "windows"}})),
+            InjectionReason::Windows,
+        ),
         (
             pod(&json!({"nodeSelector": {"kubernetes.io/os": "windows"}})),
-            Reason::Windows,
+            InjectionReason::Windows,
         ),
         (
             pod(&json!({"restartPolicy": "OnFailure"})),
-            Reason::RestartPolicy,
+            InjectionReason::RestartPolicy,
         ),
         (
             pod(
                 &json!({"containers": [{"name": "asya-sidecar", "image": "x", "ports": [{"containerPort": 1}]}]}),
             ),
-            Reason::SpecConflict,
+            InjectionReason::SpecConflict,
         ),
         (
             pod(&json!({"initContainers": [{"name": "asya-runtime", "image": "x"}]})),
-            Reason::SpecConflict,
+            InjectionReason::SpecConflict,
         ),
         (
             pod(&json!({"volumes": [{"name": "asya-tmp", "emptyDir": {}}]})),
-            Reason::SpecConflict,
+            InjectionReason::SpecConflict,
         ),
         (
             pod(&json!({"containers": [{"name": "model", "image": "me/model:1"}]})),
-            Reason::TargetUrlUnknown,
+            InjectionReason::TargetUrlUnknown,
         ),
     ]
 }
@@ -86,10 +100,10 @@ fn unfit() -> Vec<(Value, Reason)> {
 #[test]
 fn optional_pod_that_cannot_have_the_sidecar_is_only_annotated() {
     let actor = Binding::new(&json!({})).actor();
-    for (pod, reason) in unfit() {
+    for (pod, reason) in not_injectable() {
         let decision = review(&actor, &pod);
         assert_eq!(decision.reason, reason);
-        let Action::Mark(patch) = decision.action else {
+        let Action::Annotate(patch) = decision.action else {
             panic!("{reason}: {:?}", decision.action);
         };
         let mut expected = pod.clone();
@@ -98,7 +112,7 @@ fn optional_pod_that_cannot_have_the_sidecar_is_only_annotated() {
         assert_eq!(marked, expected);
         assert_eq!(
             decision.warnings.len(),
-            usize::from(reason != Reason::OptedOut)
+            usize::from(reason != InjectionReason::OptedOut)
         );
         // reinvocation
         assert_eq!(review(&actor, &marked).action, Action::Allow);
@@ -109,7 +123,7 @@ fn optional_pod_that_cannot_have_the_sidecar_is_only_annotated() {
 #[test]
 fn required_pod_that_cannot_have_the_sidecar_is_rejected() {
     let actor = Binding::required().actor();
-    for (pod, reason) in unfit() {
+    for (pod, reason) in not_injectable() {
         let decision = review(&actor, &pod);
         assert_eq!(decision.reason, reason);
         let Action::Deny(text) = decision.action else {
@@ -134,7 +148,7 @@ fn required_pod_that_cannot_have_the_sidecar_is_rejected() {
 }
 
 #[test]
-fn an_actor_that_cannot_be_used_says_so_and_holds_required_pods_back() {
+fn unusable_actor_is_reported_and_blocks_required_pods() {
     for (spec, why) in [
         (
             json!({"transport": "none"}),
@@ -151,12 +165,12 @@ fn an_actor_that_cannot_be_used_says_so_and_holds_required_pods_back() {
     ] {
         let actor = Binding::new(&spec).actor();
         assert!(
-            matches!(&actor.state, State::Unusable(text) if text.starts_with(why)),
+            matches!(&actor.state, InjectionState::Unusable(text) if text.starts_with(why)),
             "{actor:?}"
         );
         let decision = review(&actor, &pod(&json!({})));
-        assert_eq!(decision.reason, Reason::ActorUnusable);
-        assert!(matches!(decision.action, Action::Mark(_)));
+        assert_eq!(decision.reason, InjectionReason::ActorUnusable);
+        assert!(matches!(decision.action, Action::Annotate(_)));
         let mut required = spec.clone();
         required["binding"] = json!({"required": true});
         let actor = Binding::new(&required).actor();
@@ -242,8 +256,8 @@ fn missing_parents_are_created_first() {
 
 /// INJ-4
 #[test]
-fn a_key_with_slashes_and_tildes_is_one_token() {
-    let path = Path::of("metadata").then("a~1b/c").item(0).end();
+fn key_with_slashes_and_tildes_is_one_token() {
+    let path = JsonPointer::of("metadata").then("a~1b/c").item(0).end();
     assert_eq!(
         serde_json::to_value(path).unwrap(),
         "/metadata/a~01b~1c/0/-"
@@ -274,9 +288,12 @@ fn each_path_serves_the_actors_of_its_policy() {
         let decision = review_by(other, [&actor], &pod(&json!({})));
         assert_eq!(
             (decision.reason, decision.action),
-            (Reason::OtherPath, Action::Allow)
+            (InjectionReason::OtherPath, Action::Allow)
         );
-        assert_eq!(review(&actor, &pod(&json!({}))).reason, Reason::Injected);
+        assert_eq!(
+            review(&actor, &pod(&json!({}))).reason,
+            InjectionReason::Injected
+        );
     }
 }
 
@@ -302,7 +319,7 @@ fn older_of_two_actors_wins_on_either_path() {
             ]
         );
         let decision = review_by(ReviewPath::Optional, actors, &pod(&json!({})));
-        assert_eq!(decision.reason, Reason::OtherPath);
+        assert_eq!(decision.reason, InjectionReason::OtherPath);
     }
     // created within the same second
     let twin = Binding {
@@ -320,7 +337,7 @@ fn older_of_two_actors_wins_on_either_path() {
 fn grace_period_below_graceful_shutdown_has_a_warning() {
     let actor = Binding::new(&json!({"timeout": {"gracefulShutdown": 31}})).actor();
     let decision = review(&actor, &pod(&json!({})));
-    assert_eq!(decision.reason, Reason::Injected);
+    assert_eq!(decision.reason, InjectionReason::Injected);
     assert_eq!(decision.warnings.len(), 1);
     assert!(decision.warnings[0].contains("terminationGracePeriodSeconds is less than"));
     let after = reviewed(&actor, &pod(&json!({})));
@@ -367,15 +384,15 @@ fn pods_of_a_required_ray_service_are_served_by_both_paths() {
     worker["metadata"]["ownerReferences"][0] = owner;
     for path in [ReviewPath::Required, ReviewPath::Optional] {
         let decision = review_by(path, [&actor], &worker);
-        assert_eq!(decision.reason, Reason::Injected, "{path:?}");
+        assert_eq!(decision.reason, InjectionReason::Injected, "{path:?}");
     }
     let other = Binding::required().actor();
     let decision = review_by(ReviewPath::Optional, [&other], &pod(&json!({})));
-    assert_eq!(decision.reason, Reason::OtherPath);
+    assert_eq!(decision.reason, InjectionReason::OtherPath);
 }
 
-/// An actor whose gate is in the state that a dry run has left.
-fn gated(mut binding: Binding, proved: bool, refused: bool) -> BoundActor {
+/// An actor with this probe result.
+fn with_probe_result(mut binding: Binding, proved: bool, refused: bool) -> BoundActor {
     let part = binding.actor().plan().unwrap().hash().actor.clone();
     binding.injection = Some(InjectionStatus {
         proved: proved.then(|| part.clone()),
@@ -391,16 +408,16 @@ fn gated(mut binding: Binding, proved: bool, refused: bool) -> BoundActor {
 fn pod_that_may_be_rejected_with_the_sidecar_starts_without_it() {
     let before = pod(&json!({}));
     for (proved, refused, reason) in [
-        (false, false, Reason::NotProved),
-        (false, true, Reason::ProbeRejected),
-        (true, true, Reason::ProbeRejected),
-        (true, false, Reason::Injected),
+        (false, false, InjectionReason::NotProved),
+        (false, true, InjectionReason::ProbeRejected),
+        (true, true, InjectionReason::ProbeRejected),
+        (true, false, InjectionReason::Injected),
     ] {
-        let actor = gated(Binding::new(&json!({})), proved, refused);
+        let actor = with_probe_result(Binding::new(&json!({})), proved, refused);
         let decision = review(&actor, &before);
         assert_eq!(decision.reason, reason);
-        let Action::Mark(patch) = decision.action else {
-            assert_eq!(reason, Reason::Injected);
+        let Action::Annotate(patch) = decision.action else {
+            assert_eq!(reason, InjectionReason::Injected);
             continue;
         };
         let mut expected = before.clone();
@@ -412,28 +429,28 @@ fn pod_that_may_be_rejected_with_the_sidecar_starts_without_it() {
         assert_eq!(text.contains("exceeded quota: small"), refused, "{text}");
     }
     let legacy = Binding::new(&json!({})).actor();
-    assert_eq!(review(&legacy, &before).reason, Reason::Injected);
+    assert_eq!(review(&legacy, &before).reason, InjectionReason::Injected);
 }
 
 /// Reinvocation must not annotate the pod as not injected (SAFE-1).
 #[test]
-fn injected_pod_keeps_its_sidecar_if_the_gate_closes_before_reinvocation() {
+fn injected_pod_keeps_its_sidecar_if_a_probe_fails_before_reinvocation() {
     let before = injected(&Binding::new(&json!({})).actor(), &pod(&json!({})));
-    let closed = gated(Binding::new(&json!({})), true, true);
+    let closed = with_probe_result(Binding::new(&json!({})), true, true);
     let decision = review(&closed, &before);
     assert_eq!(
         (decision.reason, decision.action),
-        (Reason::AlreadyInjected, Action::Allow)
+        (InjectionReason::AlreadyInjected, Action::Allow)
     );
 }
 
 /// SAFE-8
 #[test]
-fn a_required_pod_that_would_be_refused_is_refused_in_our_name() {
-    let unproved = gated(Binding::required(), false, false);
+fn required_pod_that_the_api_server_would_reject_is_denied_with_the_reason() {
+    let unproved = with_probe_result(Binding::required(), false, false);
     let decision = review(&unproved, &pod(&json!({})));
-    assert_eq!(decision.reason, Reason::Injected);
-    let refused = gated(Binding::required(), false, true);
+    assert_eq!(decision.reason, InjectionReason::Injected);
+    let refused = with_probe_result(Binding::required(), false, true);
     let Action::Deny(text) = review(&refused, &pod(&json!({}))).action else {
         panic!("it passes");
     };
@@ -447,16 +464,21 @@ fn a_required_pod_that_would_be_refused_is_refused_in_our_name() {
 /// SAFE-2
 #[test]
 fn only_a_dry_run_that_names_the_actor_is_a_probe() {
-    let closed = gated(Binding::new(&json!({})), false, true);
+    let closed = with_probe_result(Binding::new(&json!({})), false, true);
     for (name, dry_run, uid, reason) in [
-        ("the probe", true, Some("uid-1"), Reason::Injected),
-        ("another's", true, Some("uid-2"), Reason::ProbeRejected),
-        ("a user's", true, None, Reason::ProbeRejected),
+        ("the probe", true, Some("uid-1"), InjectionReason::Injected),
+        (
+            "another's",
+            true,
+            Some("uid-2"),
+            InjectionReason::ProbeRejected,
+        ),
+        ("a user's", true, None, InjectionReason::ProbeRejected),
         (
             "a copy that runs",
             false,
             Some("uid-1"),
-            Reason::ProbeRejected,
+            InjectionReason::ProbeRejected,
         ),
     ] {
         let mut pod = pod(&json!({}));
@@ -464,7 +486,7 @@ fn only_a_dry_run_that_names_the_actor_is_a_probe() {
             pod["metadata"]["annotations"] = json!({"asya.sh/probe": uid});
         }
         let raw = pod.to_string();
-        let pod = PodView::decode(&raw).unwrap().in_dry_run(dry_run);
+        let pod = PodView::decode(&raw).unwrap().with_dry_run(dry_run);
         let decision = decide([&closed], ReviewPath::Optional, &pod);
         assert_eq!(decision.reason, reason, "{name}");
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::inject::bound::testing::{
     Binding, container, env, injected, names, patched, pod, review, reviewed,
 };
-use crate::inject::bound::{Action, BoundActor, Operation, Reason};
+use crate::inject::bound::{Action, BoundActor, InjectionReason, Operation};
 
 fn actor() -> BoundActor {
     Binding::new(&json!({"sidecar": {"resources": {"requests": {"cpu": 0.5}}, "env": [{"name": "EMPTY", "value": ""}]}})).actor()
@@ -50,14 +50,14 @@ fn injected_pod_is_left_unchanged() {
         let actor = Binding::new(&spec).actor();
         let after = injected(&actor, &pod(&json!({})));
         let decision = review(&actor, &after);
-        assert_eq!(decision.reason, Reason::AlreadyInjected);
+        assert_eq!(decision.reason, InjectionReason::AlreadyInjected);
         assert_eq!(decision.action, Action::Allow);
     }
 }
 
 /// The API server and its plugins change our containers between two calls (INJ-8).
 #[test]
-fn changes_by_others_to_our_containers_are_kept() {
+fn changes_by_others_to_injected_containers_are_kept() {
     let actor = actor();
     let mut after = injected(&actor, &pod(&json!({})));
     for name in ["asya-runtime", "asya-sidecar"] {
@@ -88,7 +88,10 @@ fn changes_by_others_to_our_containers_are_kept() {
         .iter_mut()
         .find(|it| it["name"] == "asya-runtime")
         .unwrap()["configMap"]["optional"] = json!(false);
-    assert_eq!(review(&actor, &after).reason, Reason::AlreadyInjected);
+    assert_eq!(
+        review(&actor, &after).reason,
+        InjectionReason::AlreadyInjected
+    );
 }
 
 /// Replaces or removes the value at a path.
@@ -168,12 +171,16 @@ fn only_the_damaged_field_is_restored() {
     ] {
         let mut pod = good.clone();
         damage(&mut pod, &at, to);
-        assert_eq!(review(&actor, &pod).reason, Reason::Restored, "{step}");
+        assert_eq!(
+            review(&actor, &pod).reason,
+            InjectionReason::Restored,
+            "{step}"
+        );
         assert_eq!(steps(&actor, &pod), [step.as_str()]);
         let restored = reviewed(&actor, &pod);
         assert_eq!(
             review(&actor, &restored).reason,
-            Reason::AlreadyInjected,
+            InjectionReason::AlreadyInjected,
             "{step}"
         );
         for name in ["asya-runtime", "asya-sidecar"] {
@@ -232,7 +239,7 @@ fn containers_of_another_actor_or_spec_are_replaced_in_place() {
         .push(json!({"name": "last", "image": "l"}));
     let actor = Binding::new(&json!({})).actor();
     let decision = review(&actor, &before);
-    assert_eq!(decision.reason, Reason::Replaced);
+    assert_eq!(decision.reason, InjectionReason::Replaced);
     let after = reviewed(&actor, &before);
     assert_eq!(
         names(&after, "containers"),
@@ -244,7 +251,10 @@ fn containers_of_another_actor_or_spec_are_replaced_in_place() {
         assert_eq!(container(&after, name), container(&fresh, name));
     }
     assert_eq!(after["metadata"], fresh["metadata"]);
-    assert_eq!(review(&actor, &after).reason, Reason::AlreadyInjected);
+    assert_eq!(
+        review(&actor, &after).reason,
+        InjectionReason::AlreadyInjected
+    );
 }
 
 /// Changing `native` moves the sidecar to the other list (INJ-7).
@@ -268,7 +278,10 @@ fn sidecar_in_the_other_list_is_moved_and_not_duplicated() {
         assert_eq!(names(&after, "initContainers"), expected);
         container(&after, "asya-sidecar");
         container(&after, "last");
-        assert_eq!(review(&of(new), &after).reason, Reason::AlreadyInjected);
+        assert_eq!(
+            review(&of(new), &after).reason,
+            InjectionReason::AlreadyInjected
+        );
     }
 }
 
@@ -289,7 +302,10 @@ fn several_containers_in_the_wrong_list_all_move() {
         names(&after, "containers"),
         ["model", "asya-runtime", "asya-sidecar"]
     );
-    assert_eq!(review(&actor, &after).reason, Reason::AlreadyInjected);
+    assert_eq!(
+        review(&actor, &after).reason,
+        InjectionReason::AlreadyInjected
+    );
 }
 
 /// INJ-9
@@ -302,7 +318,7 @@ fn annotations_without_containers_are_ignored() {
         .unwrap()
         .truncate(1);
     let decision = review(&actor, &before);
-    assert_eq!(decision.reason, Reason::Injected);
+    assert_eq!(decision.reason, InjectionReason::Injected);
     let after = reviewed(&actor, &before);
     assert_eq!(
         names(&after, "containers"),
@@ -321,10 +337,13 @@ fn facts_of_the_first_injection_are_kept_where_possible() {
         .as_array_mut()
         .unwrap()
         .insert(0, agent);
-    assert_eq!(review(&actor, &after).reason, Reason::AlreadyInjected);
+    assert_eq!(
+        review(&actor, &after).reason,
+        InjectionReason::AlreadyInjected
+    );
 
     after["spec"]["containers"][0]["ports"][0]["containerPort"] = json!(18080);
-    assert_eq!(review(&actor, &after).reason, Reason::Restored);
+    assert_eq!(review(&actor, &after).reason, InjectionReason::Restored);
     let moved = reviewed(&actor, &after);
     assert_eq!(
         env(&moved, "asya-sidecar", "ASYA_METRICS_ADDR"),
@@ -334,12 +353,15 @@ fn facts_of_the_first_injection_are_kept_where_possible() {
         env(&moved, "asya-runtime", "ASYA_TARGET_URL"),
         Some("http://127.0.0.1:8090")
     );
-    assert_eq!(review(&actor, &moved).reason, Reason::AlreadyInjected);
+    assert_eq!(
+        review(&actor, &moved).reason,
+        InjectionReason::AlreadyInjected
+    );
 }
 
 /// INJ-4
 #[test]
-fn patch_replaces_and_removes_only_our_parts() {
+fn patch_replaces_and_removes_only_injected_parts() {
     let old = Binding {
         uid: "uid-0",
         ..Binding::new(&json!({"sidecar": {"native": true}}))

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use crate::inject::bound::testing::{Binding, injected as inject, pod};
-use crate::inject::bound::{BoundActor, BoundPlan, Reason, without_ours};
+use crate::inject::bound::{BoundActor, BoundPlan, InjectionReason, strip_injected};
 
 fn plan(actor: &BoundActor) -> &BoundPlan {
     actor.plan().unwrap()
@@ -42,7 +42,7 @@ fn template_gets_what_the_webhook_would_add_to_its_pods() {
         let actor = binding.actor();
         let pod = pod(&json!({}));
         let injected = inject(&actor, &pod);
-        let part = plan(&actor).in_template(&template(&pod)).unwrap();
+        let part = plan(&actor).render_for_template(&template(&pod)).unwrap();
         let made = applied(&template(&pod), &part);
         assert_eq!(made["spec"], injected["spec"], "{spec}");
         for map in ["labels", "annotations"] {
@@ -51,41 +51,46 @@ fn template_gets_what_the_webhook_would_add_to_its_pods() {
             }
         }
         assert_eq!(
-            plan(&actor).in_template(&made).unwrap(),
+            plan(&actor).render_for_template(&made).unwrap(),
             part,
             "{spec}: what stands there already counts for nothing"
         );
         let mut taken = made;
-        without_ours(&mut taken);
+        strip_injected(&mut taken);
         assert_eq!(taken, template(&pod), "{spec}: as before");
     }
 }
 
 /// BIND-46, BIND-50
 #[test]
-fn template_that_cannot_have_the_sidecar_gives_the_reason() {
+fn template_that_cannot_have_the_sidecar_is_reported_with_the_reason() {
     let binding = Binding::new(&json!({}));
     let actor = binding.actor();
     let refused = |spec: &Value| {
         let pod = pod(spec);
-        let refused = plan(&actor).in_template(&template(&pod)).unwrap_err();
+        let refused = plan(&actor)
+            .render_for_template(&template(&pod))
+            .unwrap_err();
         assert!(!refused.1.is_empty());
         refused.0
     };
-    assert_eq!(refused(&json!({"hostNetwork": true})), Reason::HostNetwork);
+    assert_eq!(
+        refused(&json!({"hostNetwork": true})),
+        InjectionReason::HostNetwork
+    );
     let volumes = json!({"volumes": [{"name": "asya-tmp", "emptyDir": {}}]});
-    assert_eq!(refused(&volumes), Reason::SpecConflict);
+    assert_eq!(refused(&volumes), InjectionReason::SpecConflict);
     let silent = json!({"containers": [{"name": "model", "image": "model:1"}]});
-    assert_eq!(refused(&silent), Reason::TargetUrlUnknown);
+    assert_eq!(refused(&silent), InjectionReason::TargetUrlUnknown);
 }
 
 /// BIND-50
 #[test]
-fn template_without_our_parts_is_unchanged() {
+fn template_without_injected_parts_is_unchanged() {
     let theirs = template(&pod(
         &json!({"volumes": [{"name": "data", "emptyDir": {}}]}),
     ));
     let mut same = theirs.clone();
-    without_ours(&mut same);
+    strip_injected(&mut same);
     assert_eq!(same, theirs);
 }

@@ -5,7 +5,7 @@ use crate::inject::testing::Fixture;
 
 /// POD-5
 #[test]
-fn runtime_starts_our_script_and_args_follow() {
+fn runtime_starts_the_script_followed_by_the_args_of_the_user() {
     let runtime = Fixture::with_runtime(&json!({"args": ["--x"]})).container("asya-runtime");
     assert_eq!(
         runtime["command"],
@@ -24,7 +24,7 @@ fn runtime_starts_our_script_and_args_follow() {
 
 /// POD-5, POD-7
 #[test]
-fn runtime_environment_is_the_users_except_for_reserved_names() {
+fn runtime_environment_is_that_of_the_user_except_for_reserved_names() {
     let fixture = Fixture::with_runtime(&json!({"env": [
         {"name": "ASYA_SOCKET_NAME", "value": "other.sock"},
         {"name": "ASYA_SOCKET_DIR", "value": "/other"},
@@ -151,7 +151,7 @@ fn probes_of_the_user_are_kept() {
 }
 
 #[test]
-fn other_containers_get_nothing_from_us() {
+fn other_containers_are_unchanged() {
     let helper = json!({"name": "helper", "image": "busybox:1"});
     let template = json!({"spec": {"initContainers": [helper], "containers": [helper, {"name": "asya-runtime"}]}});
     let rendered = Fixture::with_template(&template).template();

@@ -26,8 +26,12 @@ fn sidecar_comes_last_with_image_resources_port_and_security_context() {
         sidecar,
         json!({
             "name": "asya-sidecar",
-            "image": "asya-sidecar:latest",
+            "image": fixture.settings.own_sidecar_image,
             "imagePullPolicy": "IfNotPresent",
+            "livenessProbe": {
+                "httpGet": {"path": "/healthz", "port": "asya-metrics"},
+                "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 6,
+            },
             "ports": [{"name": "asya-metrics", "containerPort": 8080, "protocol": "TCP"}],
             "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "500m", "memory": "256Mi"}},
             "securityContext": {
@@ -40,6 +44,141 @@ fn sidecar_comes_last_with_image_resources_port_and_security_context() {
                 {"name": "tmp", "mountPath": "/tmp"},
             ],
         })
+    );
+}
+
+/// POD-1, SC-113
+#[test]
+fn only_our_own_sidecar_with_its_default_listener_has_a_liveness_probe() {
+    let env = |name: &str| json!({"env": [{"name": name, "value": ""}]});
+    for (sidecar, probed) in [
+        (json!({}), true),
+        (json!({"image": "asya-sidecar:latest"}), false),
+        (env("ASYA_METRICS_ADDR"), false),
+        (env("ASYA_METRICS_ENABLED"), false),
+        (env("ASYA_LOG_LEVEL"), true),
+        (json!({"native": true}), true),
+    ] {
+        let fixture = Fixture::new(&json!({"sidecar": sidecar}));
+        let container = fixture.container("asya-sidecar");
+        assert_eq!(
+            container.get("livenessProbe").is_some(),
+            probed,
+            "{sidecar}"
+        );
+    }
+}
+
+/// SC-111, POD-10
+#[test]
+fn sidecar_has_as_long_to_end_as_its_pod() {
+    let graceful = |seconds: u32| Fixture::new(&json!({"timeout": {"gracefulShutdown": seconds}}));
+    assert_eq!(graceful(30).variable("ASYA_GRACE_PERIOD"), None);
+    assert_eq!(
+        graceful(600).variable("ASYA_GRACE_PERIOD").as_deref(),
+        Some("600s")
+    );
+    let containers = json!([{"name": "asya-runtime", "image": "i"}]);
+    let own = json!({"spec": {"terminationGracePeriodSeconds": 90, "containers": containers}});
+    let own = Fixture::with_template(&own);
+    assert_eq!(own.variable("ASYA_GRACE_PERIOD").as_deref(), Some("90s"));
+    let other = json!({"timeout": {"gracefulShutdown": 600}, "sidecar": {"image": "theirs:1"}});
+    assert_eq!(Fixture::new(&other).variable("ASYA_GRACE_PERIOD"), None);
+}
+
+/// QUE-1, SC-3, SC-112
+#[test]
+fn routes_name_actors_by_queue_or_bare() {
+    let queues = |queues: Value| {
+        let mut fixture = Fixture::new(&json!({}));
+        fixture.transport = transport("rabbitmq", &json!({"host": "broker", "queues": queues}));
+        fixture
+    };
+    let template = "asya-{namespace}-{actor}";
+    for (settings, actor, end, namespace, named) in [
+        (json!({}), "foo", "error-end", None, None),
+        (
+            json!({"nameTemplate": template}),
+            "team-a-foo",
+            "team-a-error-end",
+            None,
+            None,
+        ),
+        (
+            json!({"nameTemplate": template, "names": "Bare"}),
+            "foo",
+            "error-end",
+            Some("team-a"),
+            None,
+        ),
+        (
+            json!({"names": "Bare"}),
+            "foo",
+            "error-end",
+            Some("team-a"),
+            Some("asya-{actor}"),
+        ),
+    ] {
+        let fixture = queues(settings.clone());
+        let variable = |name: &str| fixture.variable(name);
+        assert_eq!(
+            variable("ASYA_ACTOR_NAME").as_deref(),
+            Some(actor),
+            "{settings}"
+        );
+        assert_eq!(
+            variable("ASYA_ACTOR_ERROR_END").as_deref(),
+            Some(end),
+            "{settings}"
+        );
+        assert_eq!(
+            variable("ASYA_NAMESPACE").as_deref(),
+            namespace,
+            "{settings}"
+        );
+        assert_eq!(
+            variable("ASYA_QUEUE_TEMPLATE").as_deref(),
+            named,
+            "{settings}"
+        );
+    }
+    let mut overridden = queues(json!({"names": "Bare"}));
+    overridden.spec.sidecar =
+        serde_json::from_value(json!({"env": [{"name": "ASYA_NAMESPACE", "value": "x"}]})).unwrap();
+    assert_eq!(
+        overridden.variable("ASYA_NAMESPACE").as_deref(),
+        Some("team-a")
+    );
+}
+
+/// POD-3, SC-111
+#[test]
+fn virtual_host_tls_and_private_ca_reach_the_sidecar() {
+    let mut fixture = Fixture::new(&json!({}));
+    fixture.transport = transport(
+        "rabbitmq",
+        &json!({
+            "host": "broker", "vhost": "a/b", "tls": true, "caSecretRef": {"name": "ca", "key": "ca.pem"},
+        }),
+    );
+    for (name, expected) in [
+        ("ASYA_RABBITMQ_VHOST", "a/b"),
+        ("ASYA_RABBITMQ_TLS", "true"),
+        ("ASYA_RABBITMQ_CA_FILE", "/etc/asya/broker-ca/ca.crt"),
+    ] {
+        assert_eq!(fixture.variable(name).as_deref(), Some(expected));
+    }
+    let volumes = fixture.template()["spec"]["volumes"]
+        .as_array()
+        .unwrap()
+        .clone();
+    let names: Vec<_> = volumes
+        .iter()
+        .map(|it| it["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        ["socket-dir", "tmp", "asya-runtime", "asya-broker-ca"]
     );
 }
 
@@ -146,7 +285,7 @@ fn sidecar_gets_the_names_of_its_queues() {
 
 /// POD-2
 #[test]
-fn gateway_prefers_the_operators_then_the_runtimes() {
+fn gateway_of_the_operator_takes_precedence_over_that_of_the_runtime() {
     let of_secret = json!({"secretKeyRef": {"name": "s", "key": "k"}});
     let cases = [
         (

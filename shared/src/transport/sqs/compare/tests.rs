@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::tests::queue_of;
 use super::*;
 use crate::config::testing::{sqs, transport};
-use crate::transport::QueueOf;
+use crate::transport::ActorQueue;
 
 /// UID of `kube-system` of our cluster.
 const HERE: &str = "here";
@@ -146,13 +146,13 @@ fn tags_identify_the_owner_of_a_queue() {
         (vec![(ACTOR, "bar")], "n/bar"),
         (vec![(TYPE, "dlq")], "the dead letter queues"),
     ] {
-        assert_eq!(tagged(&tags), Comparison::Taken(owner.to_owned()));
+        assert_eq!(tagged(&tags), Comparison::OwnedByOther(owner.to_owned()));
     }
-    assert_eq!(drift(tagged(&[])).tags.len(), 5, "nobody's: adopted");
+    assert_eq!(drift(tagged(&[])).tags.len(), 5, "no owner: adopted");
     assert_eq!(
         drift(tagged(&[(ACTOR, "foo")])).tags.len(),
         4,
-        "ours, from before we tagged the namespace"
+        "own queue, from before the namespace was tagged"
     );
     let restored = [
         (ACTOR, "foo"),
@@ -169,7 +169,7 @@ fn tags_identify_the_owner_of_a_queue() {
 
 /// QUE-7, SQS-5
 #[test]
-fn queue_that_we_must_not_change_needs_the_configured_visibility_timeout() {
+fn unmanaged_queue_needs_the_configured_visibility_timeout() {
     let other = [(VISIBILITY_TIMEOUT, "30")];
     let said = declared(&json!({"visibilityTimeout": 60, "queues": {"autoCreate": false}}));
     let queue = found(&said, &other, &[("asya.sh/uid", "before")]);
@@ -215,7 +215,7 @@ fn retention_of_a_dead_letter_queue_is_raised_and_never_lowered() {
     actors.tags.insert(NAMESPACE.to_owned(), "n".to_owned());
     assert_eq!(
         dlq.compare(&actors, HERE),
-        Comparison::Taken("n/dlq".to_owned())
+        Comparison::OwnedByOther("n/dlq".to_owned())
     );
 }
 
@@ -226,20 +226,20 @@ fn queue_of_another_cluster_is_not_changed_unless_the_actor_adopts_it() {
     let transport = transport("sqs", &config);
     let adopting = |adopts: Option<&str>| {
         let adopts = adopts.map(str::to_owned);
-        sqs(&config).declaration(&QueueOf {
+        sqs(&config).declaration(&ActorQueue {
             adopts,
             ..queue_of(&transport)
         })
     };
-    let mark = |cluster: &str| BTreeMap::from([(CLUSTER.to_owned(), cluster.to_owned())]);
-    let there = || Comparison::OfCluster("there".to_owned());
+    let cluster_tag = |cluster: &str| BTreeMap::from([(CLUSTER.to_owned(), cluster.to_owned())]);
+    let there = || Comparison::OtherCluster("there".to_owned());
     let to_mark = || {
         Comparison::Drifted(Drift {
-            tags: mark(HERE),
+            tags: cluster_tag(HERE),
             ..Drift::default()
         })
     };
-    for (marked, adopts, wanted) in [
+    for (tagged, adopts, wanted) in [
         (Some(HERE), None, Comparison::Matches),
         (Some("there"), None, there()),
         (Some("there"), Some("elsewhere"), there()),
@@ -257,19 +257,19 @@ fn queue_of_another_cluster_is_not_changed_unless_the_actor_adopts_it() {
             .insert(RETENTION.to_owned(), "1209600".to_owned());
         queue.tags.remove(CLUSTER);
         for tags in [&mut queue.tags, &mut dead.tags] {
-            tags.extend(marked.map(mark).unwrap_or_default());
+            tags.extend(tagged.map(cluster_tag).unwrap_or_default());
         }
         assert_eq!(
             declared.compare(&queue, Some(ARN), HERE),
             wanted,
-            "{marked:?} {adopts:?}"
+            "{tagged:?} {adopts:?}"
         );
-        assert_eq!(dlq.compare(&dead, HERE), wanted, "{marked:?} {adopts:?}");
+        assert_eq!(dlq.compare(&dead, HERE), wanted, "{tagged:?} {adopts:?}");
         if let Comparison::Drifted(drift) = wanted {
-            assert!(drift.is_only_mark());
+            assert!(drift.is_only_cluster_tag());
             queue.tags.remove("asya.sh/uid");
             let more = super::tests::drift(declared.compare(&queue, Some(ARN), HERE));
-            assert!(!more.is_only_mark());
+            assert!(!more.is_only_cluster_tag());
         }
     }
 }
@@ -298,33 +298,33 @@ fn shared_dead_letter_queue_of_another_cluster_is_no_conflict() {
 fn actor_may_delete_only_a_queue_tagged_for_it() {
     let owner = with_dlq().owner().clone();
     let ours = [(ACTOR, "foo"), (NAMESPACE, "n"), (UID, "uid-1")];
-    let of_cluster = |cluster: &str| Some(NotOurs::OfCluster(cluster.to_owned()));
-    let marked = |cluster| [&ours[..], &[(CLUSTER, cluster)]].concat();
+    let of_cluster = |cluster: &str| Some(DeletionRefusal::OtherCluster(cluster.to_owned()));
+    let tagged = |cluster| [&ours[..], &[(CLUSTER, cluster)]].concat();
     for (tags, wanted) in [
-        (marked(HERE), None),
-        (marked("there"), of_cluster("there")),
-        // created before marks existed
+        (tagged(HERE), None),
+        (tagged("there"), of_cluster("there")),
+        // created before queues had a cluster tag
         (ours.to_vec(), None),
-        (ours[..2].to_vec(), Some(NotOurs::Unmarked)),
+        (ours[..2].to_vec(), Some(DeletionRefusal::Untagged)),
         (
             vec![ours[0], ours[1], (UID, "of another cluster")],
-            Some(NotOurs::Unmarked),
+            Some(DeletionRefusal::Untagged),
         ),
-        (vec![], Some(NotOurs::Unmarked)),
+        (vec![], Some(DeletionRefusal::Untagged)),
         (
             vec![(ACTOR, "bar"), (NAMESPACE, "n"), (CLUSTER, HERE)],
-            Some(NotOurs::Of("n/bar".to_owned())),
+            Some(DeletionRefusal::OtherOwner("n/bar".to_owned())),
         ),
         // dead letter queues, whose tags name no actor
         (vec![(TYPE, DLQ), (CLUSTER, HERE)], None),
         (vec![(TYPE, DLQ), (CLUSTER, "there")], of_cluster("there")),
-        (vec![(TYPE, DLQ)], Some(NotOurs::Unmarked)),
+        (vec![(TYPE, DLQ)], Some(DeletionRefusal::Untagged)),
     ] {
         let mut found = FoundQueue::default();
         let named = tags
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         found.tags.extend(named);
-        assert_eq!(found.withheld_from(&owner, HERE), wanted, "{tags:?}");
+        assert_eq!(found.deletion_refusal(&owner, HERE), wanted, "{tags:?}");
     }
 }

@@ -92,7 +92,7 @@ async fn removed_autoscaler_class_is_written_five_times() {
         let told = [&lost["field"], &lost["object"], &lost["rival"]];
         assert_eq!(told, [field, "InferenceService/iris", rival], "{status}");
         let text = status["conditions"].to_string();
-        let told = format!("InferenceService/iris: {field} was lost 5 times to {rival}; ");
+        let told = format!("InferenceService/iris: {rival} took over {field} 5 times; ");
         assert!(text.contains(&told), "{text}");
         scenario.event("BindingConflict", SOON).await?;
         let hpa = deployment_of("iris");

@@ -3,19 +3,19 @@
 use asya_shared::resolve::Roll;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Row, WANTED, asked, at, bare, deployment};
+use super::{DESIRED_HASH, Row, at, deployment, requested, uninjected};
 use crate::fault::Reason;
-use crate::reconcile::model::bound_pods::{Lacks, OutdatedPod};
+use crate::reconcile::model::bound_pods::{OutdatedPod, SidecarState};
 use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 
 /// ROLL-4, ROLL-6
 #[test]
 fn pods_are_evicted_one_by_one_where_no_annotation_rolls_them() {
-    let ray = || Row {
+    let eviction = || Row {
         roll: Roll::Evict,
         ..Row::default()
     };
-    assert_eq!(ray().evicts().as_deref(), Some("b"));
+    assert_eq!(eviction().evicts().as_deref(), Some("b"));
     assert_eq!(
         Row::default()
             .live(|it| it.by_eviction = true)
@@ -24,40 +24,48 @@ fn pods_are_evicted_one_by_one_where_no_annotation_rolls_them() {
         Some("b"),
         "OnDelete or partition"
     );
-    let between = |matched, total, unready: &[(&str, i64)], since| Row {
+    let evicting = |matched, total, unready: &[(&str, i64)], since| Row {
         matched,
         total,
         availability: not_ready(unready),
-        lacking: vec![bare("a", -50)],
-        before: asked(1, since),
-        ..ray()
+        outdated: vec![uninjected("a", -50)],
+        before: requested(1, since),
+        ..eviction()
     };
-    let waits = Some(Reason::RolloutInProgress);
-    assert_eq!(between(1, 2, &[], -1).waits(), waits, "one is going");
-    let unseen = Row {
+    let in_progress = Some(Reason::RolloutInProgress);
+    assert_eq!(
+        evicting(1, 2, &[], -1).waits(),
+        in_progress,
+        "a pod is terminating"
+    );
+    let uncounted = Row {
         availability: Availability {
-            going: true,
+            has_terminating: true,
             ..Availability::default()
         },
-        ..between(2, 2, &[], -1)
+        ..evicting(2, 2, &[], -1)
     };
-    assert_eq!(unseen.waits(), waits, "which no watch has shown yet");
     assert_eq!(
-        between(1, 1, &[], -1).waits(),
-        waits,
-        "its replacement has to come"
+        uncounted.waits(),
+        in_progress,
+        "a terminating pod is not counted yet"
     );
-    let starts = between(2, 2, &[("b", -1)], -1);
-    assert_eq!(starts.waits(), waits, "and to be ready");
-    assert_eq!(between(2, 2, &[], -1).evicts().as_deref(), Some("a"));
+    assert_eq!(
+        evicting(1, 1, &[], -1).waits(),
+        in_progress,
+        "the replacement is missing"
+    );
+    let unready = evicting(2, 2, &[("b", -1)], -1);
+    assert_eq!(unready.waits(), in_progress, "the replacement is not ready");
+    assert_eq!(evicting(2, 2, &[], -1).evicts().as_deref(), Some("a"));
 }
 
-/// Pods that are not ready, and when they were created.
+/// Pods that are not ready, with the second of their creation.
 fn not_ready(pods: &[(&str, i64)]) -> Availability {
-    let unready = pods.iter().map(|(name, made)| UnreadyPod {
+    let unready = pods.iter().map(|(name, created)| UnreadyPod {
         name: (*name).into(),
         uid: (*name).into(),
-        created: Some(Time(at(*made))),
+        created: Some(Time(at(*created))),
     });
     Availability {
         unready: unready.collect(),
@@ -72,34 +80,42 @@ fn no_pod_is_evicted_while_a_replacement_is_missing_or_not_ready() {
         roll: Roll::Evict,
         matched,
         total: matched,
-        lacking: vec![bare("a", -20_000)],
+        outdated: vec![uninjected("a", -20_000)],
         availability: not_ready(unready),
-        before: asked(1, since),
+        before: requested(1, since),
         ..Row::default()
     };
-    for (what, row) in [
+    for (case, row) in [
         ("not ready", evicted(2, &[("b", -601)], -602)),
         ("missing", evicted(1, &[], -601)),
     ] {
-        assert!(row.stalls(), "{what}");
-        let patient = Row { limit: None, ..row };
-        assert_eq!(patient.waits(), Some(Reason::RolloutInProgress), "{what}");
+        assert!(row.stalls(), "{case}");
+        let unlimited = Row { limit: None, ..row };
+        assert_eq!(unlimited.waits(), Some(Reason::RolloutInProgress), "{case}");
     }
-    let late = evicted(2, &[("b", -599)], -602);
-    assert_eq!(late.waits(), Some(Reason::RolloutInProgress));
-    let at_last = evicted(2, &[], -100_000);
-    assert_eq!(at_last.evicts().as_deref(), Some("a"), "it became ready");
+    let in_time = evicted(2, &[("b", -599)], -602);
+    assert_eq!(in_time.waits(), Some(Reason::RolloutInProgress));
+    let ready = evicted(2, &[], -100_000);
+    assert_eq!(ready.evicts().as_deref(), Some("a"), "it became ready");
 
-    let ill = Row {
+    let broken = Row {
         before: None,
         ..evicted(2, &[("b", -100_000)], 0)
     };
-    assert_eq!(ill.waits(), Some(Reason::RolloutWaiting), "not by us");
-    let of_target = Row {
+    assert_eq!(
+        broken.waits(),
+        Some(Reason::RolloutWaiting),
+        "not caused by us"
+    );
+    let candidate = Row {
         before: None,
         ..evicted(2, &[("a", -100_000)], 0)
     };
-    assert_eq!(of_target.evicts().as_deref(), Some("a"), "costs nothing");
+    assert_eq!(
+        candidate.evicts().as_deref(),
+        Some("a"),
+        "costs no availability"
+    );
 }
 
 /// The controller keeps as many pods as its own strategy requires (SAFE-12).
@@ -110,29 +126,33 @@ fn stuck_rollout_of_a_controller_is_reported_and_not_repeated() {
             matched: 3,
             total: 3,
             availability: not_ready(unready),
-            before: asked(1, -700),
+            before: requested(1, -700),
             ..Row::default()
         }
         .live(|it| {
             it.rolling = true;
-            it.value = Some(WANTED.to_owned());
+            it.roll_value = Some(DESIRED_HASH.to_owned());
         })
     };
     assert!(stuck(&[("new", -690)]).stalls());
-    let gets_on = stuck(&[("new", -10)]);
-    assert_eq!(gets_on.waits(), Some(Reason::RolloutInProgress));
+    let progressing = stuck(&[("new", -10)]);
+    assert_eq!(progressing.waits(), Some(Reason::RolloutInProgress));
 }
 
 /// SAFE-13
 #[test]
-fn pod_kept_unready_by_an_older_sidecar_is_replaced_however_its_target_rolls() {
+fn unready_pod_with_an_older_sidecar_is_replaced_even_during_a_rollout() {
     let outdated = OutdatedPod {
-        lacks: Lacks::Today,
-        ..bare("new", -690)
+        sidecar: SidecarState::Outdated,
+        ..uninjected("new", -690)
     };
     let stuck = |unready: &[(&str, i64)]| {
         Row {
-            lacking: vec![bare("a", -20_000), bare("b", -20_000), outdated.clone()],
+            outdated: vec![
+                uninjected("a", -20_000),
+                uninjected("b", -20_000),
+                outdated.clone(),
+            ],
             matched: 3,
             total: 3,
             availability: not_ready(unready),
@@ -140,7 +160,7 @@ fn pod_kept_unready_by_an_older_sidecar_is_replaced_however_its_target_rolls() {
         }
         .live(|it| {
             it.rolling = true;
-            it.value = Some("of an older spec".to_owned());
+            it.roll_value = Some("of an older spec".to_owned());
         })
     };
     assert_eq!(stuck(&[("new", -690)]).evicts().as_deref(), Some("new"));
@@ -153,54 +173,61 @@ fn pod_kept_unready_by_an_older_sidecar_is_replaced_however_its_target_rolls() {
     assert_eq!(
         stuck(&[("a", -690)]).waits(),
         Some(Reason::RolloutInProgress),
-        "not by us"
+        "not caused by us"
     );
 }
 
 /// SAFE-13
 #[test]
-fn stateful_set_is_not_rolled_while_a_pod_of_it_is_not_ready() {
-    let set = |wanted, ready| {
+fn stateful_set_is_not_rolled_while_one_of_its_pods_is_unready() {
+    let stateful_set = |desired, ready| {
         Row::default().live(|it| {
-            it.drains_first = true;
-            it.wanted = Some(wanted);
+            it.deletes_pod_first = true;
+            it.desired_replicas = Some(desired);
             it.ready = ready;
         })
     };
-    assert_eq!(set(3, 2).waits(), Some(Reason::RolloutWaiting));
-    assert_eq!(set(3, 3).annotates().as_deref(), Some(WANTED));
+    assert_eq!(stateful_set(3, 2).waits(), Some(Reason::RolloutWaiting));
     assert_eq!(
-        set(3, 0).annotates().as_deref(),
-        Some(WANTED),
-        "none to lose"
+        stateful_set(3, 3).annotates().as_deref(),
+        Some(DESIRED_HASH)
+    );
+    assert_eq!(
+        stateful_set(3, 0).annotates().as_deref(),
+        Some(DESIRED_HASH),
+        "no ready pod to lose"
     );
 }
 
 /// SAFE-17
 #[test]
 fn outdated_pods_are_evicted_where_a_rollout_would_replace_as_many_current_ones() {
-    let with = |lacking: usize, lowers| {
-        let lacking = (0..lacking).map(|it| bare(&it.to_string(), -20_000));
+    let with = |outdated: usize, reduces_ready| {
+        let outdated = (0..outdated).map(|it| uninjected(&it.to_string(), -20_000));
         Row {
-            lacking: lacking.collect(),
+            outdated: outdated.collect(),
             matched: 4,
             total: 4,
             ..Row::default()
         }
-        .live(|it| it.lowers = lowers)
+        .live(|it| it.reduces_ready = reduces_ready)
     };
     assert_eq!(with(2, true).evicts().as_deref(), Some("1"));
-    assert_eq!(with(3, true).annotates().as_deref(), Some(WANTED));
+    assert_eq!(with(3, true).annotates().as_deref(), Some(DESIRED_HASH));
     let surges = with(2, false);
-    assert_eq!(surges.annotates().as_deref(), Some(WANTED), "costs no pod");
-    let rolls = with(2, true).live(|it| it.rolling = true);
-    assert_eq!(rolls.waits(), Some(Reason::RolloutInProgress));
-    let parent = Row {
+    assert_eq!(
+        surges.annotates().as_deref(),
+        Some(DESIRED_HASH),
+        "costs no pod"
+    );
+    let rolling = with(2, true).live(|it| it.rolling = true);
+    assert_eq!(rolling.waits(), Some(Reason::RolloutInProgress));
+    let owner = Row {
         roll: Roll::Annotate(deployment(), vec!["metadata", "annotations"]),
         ..with(2, true)
     };
     assert!(
-        parent.annotates().is_some(),
-        "what its owner is told counts, too"
+        owner.annotates().is_some(),
+        "an annotation on the owner is preferred"
     );
 }

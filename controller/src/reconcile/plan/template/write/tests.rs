@@ -3,11 +3,13 @@ use std::time::Duration;
 use asya_shared::resolve::ObjectRef;
 use serde_json::{Value, json};
 
-use super::{PAUSED, ROLLS, cannot_roll, confirm, displaces_first, not_proven};
-use crate::binding::probes::Failure;
+use super::{
+    PAUSED_RETRY, ROLLING_RETRY, blocked_rollout, check_uid, displaces_first, probe_failed,
+};
+use crate::binding::dry_run::ProbeFailure;
 use crate::fault::{Reason, Requeue};
-use crate::reconcile::model::outcome::Templated;
-use crate::reconcile::model::rollout::Live;
+use crate::reconcile::model::outcome::TemplateOutcome;
+use crate::reconcile::model::rollout::LiveObject;
 
 fn workload() -> ObjectRef {
     ObjectRef {
@@ -18,9 +20,9 @@ fn workload() -> ObjectRef {
     }
 }
 
-fn reason(outcome: Option<Templated>) -> Option<(Reason, Requeue)> {
+fn reason(outcome: Option<TemplateOutcome>) -> Option<(Reason, Requeue)> {
     match outcome? {
-        Templated::Waits(reason, _, retry) => Some((reason, retry)),
+        TemplateOutcome::Waiting(reason, _, retry) => Some((reason, retry)),
         other => panic!("{other:?}"),
     }
 }
@@ -28,36 +30,44 @@ fn reason(outcome: Option<Templated>) -> Option<(Reason, Requeue)> {
 /// BIND-50
 #[test]
 fn template_is_left_alone_while_its_change_would_replace_no_pod_or_join_another_rollout() {
-    for (paused, rolling, wanted) in [
+    for (paused, rolling, expected) in [
         (false, false, None),
-        (false, true, Some((Reason::RolloutInProgress, ROLLS))),
-        (true, false, Some((Reason::RolloutWaiting, PAUSED))),
-        (true, true, Some((Reason::RolloutWaiting, PAUSED))),
+        (
+            false,
+            true,
+            Some((Reason::RolloutInProgress, ROLLING_RETRY)),
+        ),
+        (true, false, Some((Reason::RolloutWaiting, PAUSED_RETRY))),
+        (true, true, Some((Reason::RolloutWaiting, PAUSED_RETRY))),
     ] {
-        let live = Live {
+        let live = LiveObject {
             rolling,
             paused,
-            ..Live::default()
+            ..LiveObject::default()
         };
-        let wanted = wanted.map(|(reason, wait)| (reason, Requeue::After(wait)));
-        assert_eq!(reason(cannot_roll(&workload(), &live)), wanted, "{live:?}");
+        let expected = expected.map(|(reason, wait)| (reason, Requeue::After(wait)));
+        assert_eq!(
+            reason(blocked_rollout(&workload(), &live)),
+            expected,
+            "{live:?}"
+        );
     }
 }
 
 /// BIND-50
 #[test]
 fn sidecar_never_becomes_the_first_container() {
-    let of = |names: &[&str]| -> Value {
+    let template_with = |names: &[&str]| -> Value {
         let containers: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
         json!({"spec": {"template": {"spec": {"containers": containers}}}})
     };
-    let before = of(&["model"]);
-    let after = of(&["model", "asya-runtime", "asya-sidecar"]);
+    let before = template_with(&["model"]);
+    let after = template_with(&["model", "asya-runtime", "asya-sidecar"]);
     assert_eq!(displaces_first(&workload(), &before, &after), None);
-    let displaced = of(&["asya-runtime", "asya-sidecar", "model"]);
+    let displaced = template_with(&["asya-runtime", "asya-sidecar", "model"]);
     let refused = displaces_first(&workload(), &before, &displaced);
-    let wanted = (Reason::StrategyNotAllowed, Requeue::AwaitChange);
-    assert_eq!(reason(refused), Some(wanted));
+    let expected = (Reason::StrategyNotAllowed, Requeue::AwaitChange);
+    assert_eq!(reason(refused), Some(expected));
 }
 
 /// SAFE-39
@@ -65,20 +75,24 @@ fn sidecar_never_becomes_the_first_container() {
 fn failed_dry_run_is_reported_as_rejected_or_not_injected() {
     let wait = Duration::from_secs(7);
     let why = || "why".to_owned();
-    for (failure, wanted) in [
-        (Failure::Refused(why()), Reason::ProbeRejected),
-        (Failure::Unasked(why()), Reason::ProbeFailed),
-        (Failure::LeftAlone(why()), Reason::ProbeFailed),
+    for (failure, expected) in [
+        (ProbeFailure::Rejected(why()), Reason::ProbeRejected),
+        (ProbeFailure::NotCalled(why()), Reason::ProbeFailed),
+        (ProbeFailure::NotInjected(why()), Reason::ProbeFailed),
     ] {
-        let found = reason(Some(not_proven(&failure, wait)));
-        assert_eq!(found, Some((wanted, Requeue::After(wait))), "{failure:?}");
+        let outcome = reason(Some(probe_failed(&failure, wait)));
+        assert_eq!(
+            outcome,
+            Some((expected, Requeue::After(wait))),
+            "{failure:?}"
+        );
     }
 }
 
 /// BIND-50
 #[test]
-fn workload_that_was_replaced_meanwhile_is_not_written() {
-    let of = |uid: &str| json!({"metadata": {"uid": uid}});
-    assert!(confirm(&workload(), &of("web-uid")).is_ok());
-    assert!(confirm(&workload(), &of("another")).is_err());
+fn recreated_workload_is_not_written() {
+    let with_uid = |uid: &str| json!({"metadata": {"uid": uid}});
+    assert!(check_uid(&workload(), &with_uid("web-uid")).is_ok());
+    assert!(check_uid(&workload(), &with_uid("another")).is_err());
 }

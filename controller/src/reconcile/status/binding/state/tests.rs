@@ -5,11 +5,11 @@ use asya_shared::api::{AsyncActorStatus, PodCounts, ResolvedTarget, State};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{BindingStateFacts, BindingVerdict, decide};
+use super::{BindingStateDecision, BindingStateFacts, decide};
 use crate::fault::{Fault, Reason};
 use crate::pods::summary::Pods;
-use crate::reconcile::model::bound_pods::Counted;
-use crate::record::{Class, Problem};
+use crate::reconcile::model::bound_pods::TargetPodCounts;
+use crate::record::{Problem, ProblemClass};
 use crate::scaling::ready::ScalingReady;
 
 fn now() -> Timestamp {
@@ -17,8 +17,8 @@ fn now() -> Timestamp {
 }
 
 /// `total` pods, of which `ready` have a sidecar and are ready.
-fn pods(total: i32, ready: i32) -> Counted {
-    Counted {
+fn pods(total: i32, ready: i32) -> TargetPodCounts {
+    TargetPodCounts {
         pods: PodCounts {
             matched: total,
             injected: ready,
@@ -27,11 +27,11 @@ fn pods(total: i32, ready: i32) -> Counted {
         },
         ready,
         total,
-        ..Counted::default()
+        ..TargetPodCounts::default()
     }
 }
 
-fn failing(class: Class, container: &str) -> Pods {
+fn failing(class: ProblemClass, container: &str) -> Pods {
     let problem = Problem {
         class,
         container: Some(container.into()),
@@ -47,24 +47,24 @@ fn failing(class: Class, container: &str) -> Pods {
 #[derive(Clone, Copy)]
 enum Scaling {
     Off,
-    Begins,
-    Works,
-    Fails,
+    Unknown,
+    Ready,
+    NotReady,
 }
 
 impl Scaling {
     fn ready(self) -> Option<ScalingReady> {
         let ready = match self {
             Self::Off => return None,
-            Self::Begins => None,
-            Self::Works => Some(true),
-            Self::Fails => Some(false),
+            Self::Unknown => None,
+            Self::Ready => Some(true),
+            Self::NotReady => Some(false),
         };
         Some(ScalingReady {
             ready,
             reason: Reason::RivalAutoscaler,
             message: String::new(),
-            again: None,
+            recheck_at: None,
         })
     }
 }
@@ -73,7 +73,7 @@ struct Row {
     refused: bool,
     transport: bool,
     target: Option<Reason>,
-    counted: Option<Counted>,
+    counted: Option<TargetPodCounts>,
     health: Pods,
     injected: (Option<bool>, Reason),
     scaling: Scaling,
@@ -102,16 +102,16 @@ impl Default for Row {
 }
 
 impl Row {
-    fn decide(&self) -> BindingVerdict {
+    fn decide(&self) -> BindingStateDecision {
         let fault = |reason| Fault::until_change(reason, "");
         let refused = fault(Reason::ValidationError);
         let target = self.target.map(fault);
         let injected = (self.injected.0, self.injected.1, String::new());
         let scaling = self.scaling.ready();
         decide(&BindingStateFacts {
-            refused: self.refused.then_some(&refused),
-            transport: self.transport.then_some("away"),
-            target: target.as_ref(),
+            spec_fault: self.refused.then_some(&refused),
+            transport_fault: self.transport.then_some("away"),
+            target_fault: target.as_ref(),
             pods: self.counted.as_ref().map(|counted| (counted, &self.health)),
             injected: Some(&injected),
             scaling: scaling.as_ref(),
@@ -135,15 +135,15 @@ fn bound() -> AsyncActorStatus {
 const ABSENT: Option<Reason> = Some(Reason::TargetNotFound);
 const STOPPED: Option<Reason> = Some(Reason::TargetStopped);
 const CONFLICT: (Option<bool>, Reason) = (Some(false), Reason::SpecConflict);
-const BARE: (Option<bool>, Reason) = (Some(false), Reason::PodsNotInjected);
+const UNINJECTED: (Option<bool>, Reason) = (Some(false), Reason::PodsNotInjected);
 
-#[expect(clippy::unnecessary_wraps, reason = "rows hold them so")]
-fn some(total: i32, ready: i32) -> Option<Counted> {
+#[expect(clippy::unnecessary_wraps, reason = "matches the field of the row")]
+fn some(total: i32, ready: i32) -> Option<TargetPodCounts> {
     Some(pods(total, ready))
 }
 
 fn crash() -> Pods {
-    failing(Class::SidecarError, "asya-sidecar")
+    failing(ProblemClass::SidecarError, "asya-sidecar")
 }
 
 type Change = Box<dyn Fn(&mut Row)>;
@@ -175,7 +175,7 @@ fn first_matching_row_decides() {
         (
             State::SidecarError,
             Box::new(|row| {
-                (row.counted, row.health, row.scaling) = (some(2, 0), crash(), Scaling::Fails);
+                (row.counted, row.health, row.scaling) = (some(2, 0), crash(), Scaling::NotReady);
             }),
         ),
         (
@@ -185,20 +185,24 @@ fn first_matching_row_decides() {
         (
             State::RuntimeError,
             Box::new(|row| {
-                (row.counted, row.health) =
-                    (some(2, 0), failing(Class::RuntimeError, "asya-runtime"));
+                (row.counted, row.health) = (
+                    some(2, 0),
+                    failing(ProblemClass::RuntimeError, "asya-runtime"),
+                );
             }),
         ),
         (
             State::ScalingUp,
             Box::new(|row| {
-                (row.counted, row.health) = (some(2, 0), failing(Class::WorkloadError, "model"));
+                (row.counted, row.health) =
+                    (some(2, 0), failing(ProblemClass::WorkloadError, "model"));
             }),
         ),
         (
             State::WorkloadError,
             Box::new(|row| {
-                (row.counted, row.injected, row.scaling) = (some(2, 0), CONFLICT, Scaling::Fails);
+                (row.counted, row.injected, row.scaling) =
+                    (some(2, 0), CONFLICT, Scaling::NotReady);
             }),
         ),
         (
@@ -207,7 +211,7 @@ fn first_matching_row_decides() {
         ),
         (
             State::ScalingError,
-            Box::new(|row| row.scaling = Scaling::Fails),
+            Box::new(|row| row.scaling = Scaling::NotReady),
         ),
         (
             State::Running,
@@ -216,45 +220,52 @@ fn first_matching_row_decides() {
         (
             State::Napping,
             Box::new(|row| {
-                (row.counted, row.desired, row.scaling) = (some(0, 0), Some(0), Scaling::Works);
+                (row.counted, row.desired, row.scaling) = (some(0, 0), Some(0), Scaling::Ready);
             }),
         ),
-        (State::Running, Box::new(|row| row.scaling = Scaling::Works)),
+        (State::Running, Box::new(|row| row.scaling = Scaling::Ready)),
         (
             State::Running,
-            Box::new(|row| row.scaling = Scaling::Begins),
+            Box::new(|row| row.scaling = Scaling::Unknown),
         ),
         (State::ScalingDown, Box::new(|row| row.counted = some(3, 2))),
         (
             State::ScalingUp,
-            Box::new(|row| (row.counted, row.injected) = (some(2, 1), BARE)),
+            Box::new(|row| (row.counted, row.injected) = (some(2, 1), UNINJECTED)),
         ),
         (State::ScalingUp, Box::new(|row| row.counted = some(0, 0))),
         (State::Running, Box::new(|_| {})),
         (State::Running, Box::new(|row| row.desired = None)),
     ];
-    for (at, (state, change)) in rows.into_iter().enumerate() {
+    for (index, (state, change)) in rows.into_iter().enumerate() {
         let mut row = Row::default();
         change(&mut row);
-        assert_eq!(row.decide().state, state, "row {at}");
+        assert_eq!(row.decide().state, state, "row {index}");
     }
 }
 
 /// BIND-6
 #[test]
 fn pods_that_never_become_ready_degrade_the_actor_after_five_minutes() {
-    let waits = |since: &str, ready_before| Row {
+    let waiting = |since: &str, ready_before| Row {
         counted: Some(pods(2, 1)),
-        previous: since_then(since, ready_before),
+        previous: without_progress_since(since, ready_before),
         ..Row::default()
     };
-    let recent = waits("2026-01-01T00:06:00Z", 1).decide();
+    let recent = waiting("2026-01-01T00:06:00Z", 1).decide();
     assert_eq!(recent.state, State::ScalingUp);
-    assert_eq!(recent.again, Some("2026-01-01T00:11:00Z".parse().unwrap()));
-    let long = waits("2026-01-01T00:05:00Z", 1).decide();
+    assert_eq!(
+        recent.recheck_at,
+        Some("2026-01-01T00:11:00Z".parse().unwrap())
+    );
+    let long = waiting("2026-01-01T00:05:00Z", 1).decide();
     let ends = Some("2026-01-01T00:15:00Z".parse().unwrap());
-    assert_eq!((long.state, long.again), (State::Degraded, ends), "FW-26");
-    let one_more = waits("2026-01-01T00:05:00Z", 0).decide();
+    assert_eq!(
+        (long.state, long.recheck_at),
+        (State::Degraded, ends),
+        "FW-26"
+    );
+    let one_more = waiting("2026-01-01T00:05:00Z", 0).decide();
     assert_eq!(
         (one_more.state, one_more.progressing_since),
         (State::ScalingUp, Some(now()))
@@ -262,7 +273,7 @@ fn pods_that_never_become_ready_degrade_the_actor_after_five_minutes() {
 }
 
 /// Status of an actor without progress since `since`.
-fn since_then(since: &str, ready: i32) -> AsyncActorStatus {
+fn without_progress_since(since: &str, ready: i32) -> AsyncActorStatus {
     AsyncActorStatus {
         observed_generation: Some(1),
         ready_replicas: Some(ready),
@@ -274,13 +285,13 @@ fn since_then(since: &str, ready: i32) -> AsyncActorStatus {
 /// SAFE-28, FW-26
 #[test]
 fn change_without_progress_fails_at_the_actors_progress_limit() {
-    let rolls = (Some(false), Reason::RolloutInProgress);
-    let waits = (Some(false), Reason::RolloutWaiting);
-    let well = Row::default().injected;
+    let rolling = (Some(false), Reason::RolloutInProgress);
+    let waiting = (Some(false), Reason::RolloutWaiting);
+    let healthy = Row::default().injected;
     let mins = Duration::from_mins;
-    for (injected, ready, began, limits, state, stuck) in [
+    for (injected, ready, since, limits, state, stuck) in [
         (
-            well,
+            healthy,
             1,
             "00:00:00",
             (mins(60), mins(60)),
@@ -288,7 +299,7 @@ fn change_without_progress_fails_at_the_actors_progress_limit() {
             None,
         ),
         (
-            well,
+            healthy,
             1,
             "00:00:00",
             (mins(10), mins(10)),
@@ -296,7 +307,7 @@ fn change_without_progress_fails_at_the_actors_progress_limit() {
             Some(mins(10)),
         ),
         (
-            well,
+            healthy,
             0,
             "00:00:00",
             (mins(10), mins(10)),
@@ -304,7 +315,7 @@ fn change_without_progress_fails_at_the_actors_progress_limit() {
             Some(mins(10)),
         ),
         (
-            well,
+            healthy,
             1,
             "00:04:00",
             (mins(5), mins(10)),
@@ -312,7 +323,7 @@ fn change_without_progress_fails_at_the_actors_progress_limit() {
             None,
         ),
         (
-            rolls,
+            rolling,
             1,
             "00:01:00",
             (mins(5), mins(10)),
@@ -320,7 +331,7 @@ fn change_without_progress_fails_at_the_actors_progress_limit() {
             None,
         ),
         (
-            rolls,
+            rolling,
             1,
             "00:00:00",
             (mins(5), mins(10)),
@@ -328,7 +339,7 @@ fn change_without_progress_fails_at_the_actors_progress_limit() {
             Some(mins(10)),
         ),
         (
-            waits,
+            waiting,
             1,
             "00:00:00",
             (mins(5), mins(10)),
@@ -336,17 +347,21 @@ fn change_without_progress_fails_at_the_actors_progress_limit() {
             None,
         ),
     ] {
-        let verdict = Row {
+        let decision = Row {
             counted: Some(pods(2, ready)),
             injected,
-            previous: since_then(&format!("2026-01-01T{began}Z"), ready),
+            previous: without_progress_since(&format!("2026-01-01T{since}Z"), ready),
             unready_limit: limits.0,
             progress_limit: limits.1,
             ..Row::default()
         }
         .decide();
-        let row = format!("{injected:?}, {ready} ready since {began}, {limits:?}");
-        assert_eq!((verdict.state, verdict.stuck), (state, stuck), "{row}");
+        let row = format!("{injected:?}, {ready} ready since {since}, {limits:?}");
+        assert_eq!(
+            (decision.state, decision.exceeded_limit),
+            (state, stuck),
+            "{row}"
+        );
     }
 }
 
@@ -358,13 +373,13 @@ fn state_is_kept_until_the_pods_are_listed() {
             status: Some(state),
             ..bound()
         };
-        let verdict = Row {
+        let decision = Row {
             counted: None,
             previous,
             ..Row::default()
         }
         .decide();
-        assert_eq!(verdict.state, state);
+        assert_eq!(decision.state, state);
     }
     assert_eq!(
         Row {

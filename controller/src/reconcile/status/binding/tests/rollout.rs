@@ -3,33 +3,36 @@ use asya_shared::resolve::Roll;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
-use super::{bound, found, now, status_of};
+use super::{bound, now, observed_target, status_of};
 use crate::fault::Requeue;
-use crate::reconcile::model::binding::BindingSeen;
-use crate::reconcile::model::bound_pods::{Lacks, OutdatedPod};
-use crate::reconcile::model::outcome::{By, Rolled};
-use crate::reconcile::model::rollout::Live;
-use crate::reconcile::model::rollout::RolloutSeen;
+use crate::reconcile::model::binding::ObservedBinding;
+use crate::reconcile::model::bound_pods::{OutdatedPod, SidecarState};
+use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
+use crate::reconcile::model::rollout::LiveObject;
+use crate::reconcile::model::rollout::ObservedRollout;
 
-/// Status after a reconcile that asked for a replacement; with `came_bare`, the last replacement came without the
-/// sidecar.
-fn asked(by: By, before: &AsyncActorStatus, came_bare: bool) -> AsyncActorStatus {
-    let (mut observed, seen, mut ensured) = bound(&json!({}), before);
-    let mut rollout = RolloutSeen::default();
-    if came_bare {
-        rollout.counted.lacking.push(OutdatedPod {
-            name: "bare".into(),
+/// Status after a reconcile that requested a replacement; with `came_uninjected`, the last replacement has no sidecar.
+fn status_after_request(
+    by: ReplacementMethod,
+    before: &AsyncActorStatus,
+    came_uninjected: bool,
+) -> AsyncActorStatus {
+    let (mut observed, binding, mut live_outcome) = bound(&json!({}), before);
+    let mut rollout = ObservedRollout::default();
+    if came_uninjected {
+        rollout.pod_counts.outdated.push(OutdatedPod {
+            name: "uninjected".into(),
             created: Some(Time(now())),
-            lacks: Lacks::Given,
+            sidecar: SidecarState::Removed,
             ..OutdatedPod::default()
         });
     }
-    observed.binding = Some(BindingSeen {
+    observed.binding = Some(ObservedBinding {
         rollout: Some(rollout),
-        ..BindingSeen::default()
+        ..ObservedBinding::default()
     });
-    *ensured.rolled = Rolled::Asked(by, "text".to_owned(), Requeue::AwaitChange);
-    let mut status = status_of(&(observed, seen, ensured));
+    *live_outcome.rollout = RolloutOutcome::Requested(by, "text".to_owned(), Requeue::AwaitChange);
+    let mut status = status_of(&(observed, binding, live_outcome));
     // The next pod is newer than that.
     if let Some(rollout) = &mut status.rollout {
         let since = rollout.since.as_ref().unwrap().0;
@@ -41,39 +44,58 @@ fn asked(by: By, before: &AsyncActorStatus, came_bare: bool) -> AsyncActorStatus
 /// ROLL-5
 #[test]
 fn replacements_of_evicted_pods_without_the_sidecar_are_counted_across_reconciles() {
-    let bare = |status: &AsyncActorStatus| status.rollout.as_ref().unwrap().bare;
-    let first = asked(By::Eviction, &AsyncActorStatus::default(), false);
-    let second = asked(By::Eviction, &first, true);
-    let third = asked(By::Eviction, &second, true);
-    assert_eq!((bare(&first), bare(&second), bare(&third)), (0, 1, 2));
-    assert_eq!(bare(&asked(By::Eviction, &third, false)), 0, "in a row");
-    let rolled = asked(By::Annotation, &third, true);
-    assert_eq!(bare(&rolled), 0, "its controller replaces all");
+    let uninjected = |status: &AsyncActorStatus| status.rollout.as_ref().unwrap().bare;
+    let first = status_after_request(
+        ReplacementMethod::Eviction,
+        &AsyncActorStatus::default(),
+        false,
+    );
+    let second = status_after_request(ReplacementMethod::Eviction, &first, true);
+    let third = status_after_request(ReplacementMethod::Eviction, &second, true);
+    assert_eq!(
+        (uninjected(&first), uninjected(&second), uninjected(&third)),
+        (0, 1, 2)
+    );
+    assert_eq!(
+        uninjected(&status_after_request(
+            ReplacementMethod::Eviction,
+            &third,
+            false
+        )),
+        0,
+        "only consecutive ones count"
+    );
+    let rolled = status_after_request(ReplacementMethod::Annotation, &third, true);
+    assert_eq!(
+        uninjected(&rolled),
+        0,
+        "a rollout by annotation resets the count"
+    );
 }
 
 /// SAFE-19
 #[test]
 fn annotated_object_is_remembered_after_it_leaves_the_target() {
-    let marks = |before: &AsyncActorStatus, target: &str, value: Option<&str>, rolled| {
-        let (mut observed, _, mut ensured) = bound(&json!({}), before);
-        let mut seen = found();
-        let resolved = seen.target.as_mut().unwrap().as_mut().unwrap();
+    let status_after = |before: &AsyncActorStatus, target: &str, value: Option<&str>, outcome| {
+        let (mut observed, _, mut live_outcome) = bound(&json!({}), before);
+        let mut binding = observed_target();
+        let resolved = binding.target.as_mut().unwrap().as_mut().unwrap();
         let Roll::AnnotateTemplate(workloads) = &mut resolved.target.roll else {
             panic!()
         };
         target.clone_into(&mut workloads[0].name);
-        let live = Live {
+        let live = LiveObject {
             object: workloads[0].clone(),
-            value: value.map(str::to_owned),
-            ..Live::default()
+            roll_value: value.map(str::to_owned),
+            ..LiveObject::default()
         };
-        seen.rollout = Some(RolloutSeen {
+        binding.rollout = Some(ObservedRollout {
             live: vec![live],
-            ..RolloutSeen::default()
+            ..ObservedRollout::default()
         });
-        observed.binding = Some(seen);
-        *ensured.rolled = rolled;
-        status_of(&(observed, found(), ensured))
+        observed.binding = Some(binding);
+        *live_outcome.rollout = outcome;
+        status_of(&(observed, observed_target(), live_outcome))
     };
     let names = |status: &AsyncActorStatus| {
         let all = status.roll_annotations.iter();
@@ -83,18 +105,22 @@ fn annotated_object_is_remembered_after_it_leaves_the_target() {
     let [web, other] =
         ["web", "web-2"].map(|it| format!("{it} spec.template.metadata.annotations"));
     let none = AsyncActorStatus::default();
-    assert!(names(&marks(&none, "web", None, Rolled::Rest)).is_empty());
-    let seen = marks(&none, "web", Some("v"), Rolled::Rest);
-    assert_eq!(names(&seen), [&*web], "a former release wrote it");
-    let asked = Rolled::Asked(By::Annotation, String::new(), Requeue::AwaitChange);
-    let wrote = marks(&none, "web", None, asked);
-    assert_eq!(names(&wrote), [&*web]);
-    let next = marks(&wrote, "web-2", Some("v"), Rolled::Rest);
+    assert!(names(&status_after(&none, "web", None, RolloutOutcome::NotNeeded)).is_empty());
+    let former = status_after(&none, "web", Some("v"), RolloutOutcome::NotNeeded);
+    assert_eq!(names(&former), [&*web], "written by an earlier release");
+    let requested = RolloutOutcome::Requested(
+        ReplacementMethod::Annotation,
+        String::new(),
+        Requeue::AwaitChange,
+    );
+    let written = status_after(&none, "web", None, requested);
+    assert_eq!(names(&written), [&*web]);
+    let next = status_after(&written, "web-2", Some("v"), RolloutOutcome::NotNeeded);
     assert_eq!(names(&next), [&*web, &*other]);
-    let again = marks(&next, "web-2", None, Rolled::Rest);
+    let again = status_after(&next, "web-2", None, RolloutOutcome::NotNeeded);
     assert_eq!(
         names(&again),
         [web, other],
-        "only the end of the actor knows"
+        "forgotten only when the actor is deleted"
     );
 }

@@ -1,0 +1,89 @@
+"""Conditions and their reasons, the values of STATUS, and the reasons why a pod has no sidecar or a review its result."""
+
+import re
+
+from . import markdown, rust, source
+
+REASONS = "controller/src/fault/reason.rs"
+TYPES = "controller/src/reconcile/model/condition_types.rs"
+STATES = "shared/src/api/status.rs"
+PODS = "controller/src/reconcile/model/bound_pods.rs"
+INJECTION = "shared/src/inject/bound/decision.rs"
+OUTCOME = "webhook/src/outcome.rs"
+REMEDY = "Remedy: "
+NONE = "none."
+
+INTRODUCTION = """\
+`kubectl describe asya NAME` shows an actor's conditions. The message of a condition names the object concerned and the
+way out; this page explains the reasons in general. `Ready` is True if all other conditions except `Conflict` are True;
+otherwise it has the reason and message of the first that is not."""
+
+
+def page():
+    return markdown.page(
+        "Conditions, reasons and status",
+        [REASONS, TYPES, STATES, PODS, INJECTION, OUTCOME],
+        INTRODUCTION,
+        "## Values of STATUS",
+        described(rust.variants(source.text(STATES), "State"), STATES, "STATUS"),
+        "## Condition types",
+        described([it._replace(name=it.value) for it in rust.strings(source.text(TYPES))], TYPES, "Type"),
+        *reasons(),
+        "## Pods without the sidecar",
+        markdown.prose("Reasons in `status.pods.reasons` of a binding that only the controller reports; the others are those of the reviews below."),
+        described(not_injected(), PODS, "Reason"),
+        "## Reviews of pods",
+        "Label `reason` of `asya_webhook_reviews_total`, and the value of annotation `asya.sh/not-injected`.",
+        described(named(INJECTION, "InjectionReason", "as_str"), INJECTION, "Reason"),
+        "## Other reviews",
+        "Label `reason` of `asya_webhook_reviews_total` for reviews that do not reach a decision about a pod.",
+        described(named(OUTCOME, "ReviewReason", "label"), OUTCOME, "Reason"),
+    )
+
+
+def reasons():
+    """A heading for each group of reasons, one for each reason, and below it cause and remedy."""
+    group = None
+    for item in rust.variants(source.text(REASONS), "Reason"):
+        if item.group != group:
+            group = item.group
+            yield "## Reasons of %s" % group
+        cause, remedy = cause_and_remedy(item)
+        yield "### " + item.name
+        yield markdown.prose(markdown.escaped(cause))
+        if remedy != NONE:
+            yield markdown.prose("**Remedy:** " + markdown.escaped(remedy))
+
+
+def cause_and_remedy(item):
+    """The two paragraphs of a reason's doc comment; a state that needs no action says `Remedy: none.`"""
+    if len(item.paragraphs) != 2 or not item.paragraphs[1].startswith(REMEDY):
+        raise source.Undescribed("%s: %s needs a paragraph with the cause and one that begins with %r" % (REASONS, item.name, REMEDY))
+    remedy = item.paragraphs[1][len(REMEDY) :]
+    return item.paragraphs[0], remedy if remedy == NONE else remedy[0].upper() + remedy[1:]
+
+
+def not_injected():
+    """Constants of the controller; those of the same text as the webhook's are described there."""
+    reviews = {it.name for it in named(INJECTION, "InjectionReason", "as_str")}
+    found = [it._replace(name=it.value) for it in rust.strings(source.text(PODS))]
+    return [it for it in found if it.name not in reviews]
+
+
+def named(path, enum, function):
+    """Variants by the names that users see; a variant without a name of its own stands for another enum."""
+    text = source.text(path)
+    names = rust.arms(rust.body(text, "impl %s " % enum), function)
+    items = rust.variants(text, enum)
+    return [it._replace(name=names[it.name]) for it in items if it.name in names]
+
+
+def meaning(item, path):
+    """Without the number of the row in the specification's table."""
+    text = re.sub(r"^Row \d+: ", "", source.require(item.description, path, item.name))
+    return text[0].upper() + text[1:]
+
+
+def described(items, path, title):
+    rows = ([markdown.code(it.name), markdown.escaped(meaning(it, path))] for it in items)
+    return markdown.table([title, "Meaning"], rows)

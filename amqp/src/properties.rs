@@ -1,0 +1,173 @@
+//! Properties of messages: all of one that is looked at or moved, few of one that is delivered or returned.
+
+use super::protocol::Malformed;
+use super::table::{Values, entries, number_in};
+
+const DELIVERY_COUNT: &str = "x-delivery-count";
+/// Headers by which a queue counts deliveries; they are wrong in any other queue.
+const COUNTS: [&str; 2] = [DELIVERY_COUNT, "x-acquired-count"];
+const CONTENT_TYPE: u16 = 1 << 15;
+const CONTENT_ENCODING: u16 = 1 << 14;
+const HEADERS: u16 = 1 << 13;
+const DELIVERY_MODE: u16 = 1 << 12;
+const PRIORITY: u16 = 1 << 11;
+const CORRELATION_ID: u16 = 1 << 10;
+const REPLY_TO: u16 = 1 << 9;
+const EXPIRATION: u16 = 1 << 8;
+const MESSAGE_ID: u16 = 1 << 7;
+
+/// The properties of a message, encoded. Only its headers are interpreted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Properties {
+    flags: u16,
+    before_headers: Vec<u8>,
+    headers: Vec<u8>,
+    after_headers: Vec<u8>,
+}
+
+impl Properties {
+    pub(super) fn parse(encoded: &[u8]) -> Result<Self, Malformed> {
+        let mut values = Values::new(encoded);
+        let flags = values.short()?;
+        let begin = values.rest();
+        for bit in [CONTENT_TYPE, CONTENT_ENCODING] {
+            if flags & bit != 0 {
+                values.short_text()?;
+            }
+        }
+        let before = &begin[..begin.len() - values.rest().len()];
+        let headers = if flags & HEADERS == 0 {
+            &[]
+        } else {
+            values.long_bytes()?
+        };
+        entries(headers)?;
+        Ok(Self {
+            flags,
+            before_headers: before.to_vec(),
+            headers: headers.to_vec(),
+            after_headers: values.rest().to_vec(),
+        })
+    }
+
+    /// How often the queue has delivered the message before, if it counts that.
+    #[must_use]
+    pub fn deliveries(&self) -> Option<u64> {
+        let entries = entries(&self.headers).ok()?;
+        let count = entries.iter().find(|entry| entry.key == DELIVERY_COUNT)?;
+        u64::try_from(count.number()?).ok()
+    }
+
+    /// A header whose value is text.
+    #[must_use]
+    pub fn header(&self, key: &str) -> Option<String> {
+        let entries = entries(&self.headers).ok()?;
+        entries.iter().find(|entry| entry.key == key)?.text()
+    }
+
+    /// Encoded, without the headers that count deliveries.
+    pub(super) fn without_deliveries(&self) -> Vec<u8> {
+        let mut encoded = self.flags.to_be_bytes().to_vec();
+        encoded.extend_from_slice(&self.before_headers);
+        if self.flags & HEADERS != 0 {
+            let entries = entries(&self.headers).unwrap_or_default();
+            let kept = entries.iter().filter(|it| !COUNTS.contains(&&*it.key));
+            let headers: Vec<u8> = kept.flat_map(|it| it.encoded).copied().collect();
+            let length = u32::try_from(headers.len()).unwrap_or(u32::MAX);
+            encoded.extend_from_slice(&length.to_be_bytes());
+            encoded.extend_from_slice(&headers);
+        }
+        encoded.extend_from_slice(&self.after_headers);
+        encoded
+    }
+}
+
+/// What is read of a message's properties.
+#[derive(Debug, Default)]
+pub(super) struct ReadProperties {
+    pub(super) count: Option<u64>,
+    pub(super) message_id: Option<String>,
+    /// All of them, of a message that was asked for.
+    pub(super) all: Properties,
+}
+
+impl ReadProperties {
+    pub(super) fn all(encoded: &[u8]) -> Result<Self, Malformed> {
+        Ok(Self {
+            all: Properties::parse(encoded)?,
+            ..Self::default()
+        })
+    }
+
+    /// Count and message id: skips the properties before the message id, and does not read those after it.
+    pub(super) fn few(values: &mut Values<'_>) -> Result<Self, Malformed> {
+        let flags = values.short()?;
+        let has = |flag: u16| flags & flag != 0;
+        let mut properties = Self::default();
+        for flag in [CONTENT_TYPE, CONTENT_ENCODING] {
+            if has(flag) {
+                values.short_text()?;
+            }
+        }
+        if has(HEADERS) {
+            let count = number_in(values.long_bytes()?, DELIVERY_COUNT)?;
+            properties.count = count.and_then(|count| u64::try_from(count).ok());
+        }
+        for flag in [DELIVERY_MODE, PRIORITY] {
+            if has(flag) {
+                values.octet()?;
+            }
+        }
+        for flag in [CORRELATION_ID, REPLY_TO, EXPIRATION] {
+            if has(flag) {
+                values.short_text()?;
+            }
+        }
+        if has(MESSAGE_ID) {
+            properties.message_id = Some(values.short_text()?);
+        }
+        Ok(properties)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::encode::Arguments;
+    use super::*;
+
+    fn encoded(headers: &Arguments) -> Vec<u8> {
+        let properties = Arguments::default()
+            .short(CONTENT_TYPE | HEADERS | 1 << 7)
+            .short_text("application/json")
+            .table(headers)
+            .short_text("id-1");
+        properties.into_bytes()
+    }
+
+    #[test]
+    fn moved_message_keeps_its_properties_but_not_its_deliveries() {
+        let first = || Arguments::default().entry_text("x-first-death-queue", "asya-embed");
+        let all = first()
+            .entry_number(DELIVERY_COUNT, 3)
+            .entry_true("sampled");
+        let properties = Properties::parse(&encoded(&all)).unwrap();
+        assert_eq!(properties.deliveries(), Some(3));
+        let source = properties.header("x-first-death-queue");
+        assert_eq!(source.as_deref(), Some("asya-embed"));
+        assert_eq!(properties.header("sampled"), None);
+        let kept = encoded(&first().entry_true("sampled"));
+        assert_eq!(properties.without_deliveries(), kept);
+        let plain = Arguments::default().short(1 << 12).octet(2).into_bytes();
+        let properties = Properties::parse(&plain).unwrap();
+        assert_eq!(properties.deliveries(), None);
+        assert_eq!(properties.without_deliveries(), plain);
+    }
+
+    #[test]
+    fn headers_that_break_off_are_rejected() {
+        let whole = encoded(&Arguments::default().entry_number("n", 1));
+        for length in [1, 5, 30] {
+            assert!(Properties::parse(&whole[..length]).is_err(), "{length}");
+        }
+    }
+}

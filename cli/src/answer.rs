@@ -1,0 +1,88 @@
+//! What a command ends with, and its exit code.
+
+use std::fmt;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The answer of a command, as its exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Answer {
+    /// 0: nothing to report.
+    Fine,
+    /// 1: there are findings.
+    Findings,
+    /// 2: it could not be told.
+    Unknown,
+}
+
+impl From<Answer> for ExitCode {
+    fn from(answer: Answer) -> Self {
+        Self::from(match answer {
+            Answer::Fine => 0,
+            Answer::Findings => 1,
+            Answer::Unknown => 2,
+        })
+    }
+}
+
+/// What a command prints, and its exit code.
+#[derive(Debug)]
+pub struct Report {
+    /// For standard output.
+    pub text: String,
+    /// For standard error, a line each: what the answer lacks, and why.
+    pub notes: Vec<String>,
+    pub answer: Answer,
+}
+
+impl Report {
+    pub fn new(text: String, answer: Answer) -> Self {
+        Self {
+            text,
+            notes: Vec::new(),
+            answer,
+        }
+    }
+
+    #[must_use]
+    pub fn with_notes(mut self, notes: Vec<String>) -> Self {
+        self.notes = notes;
+        self
+    }
+}
+
+/// Why a command could not tell: one line that says what is wrong and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure(String);
+
+impl Failure {
+    /// Keeps a text on one line, whatever a server or a parser has put into it.
+    pub fn new(text: impl AsRef<str>) -> Self {
+        let words: Vec<&str> = text.as_ref().split_whitespace().collect();
+        Self(words.join(" "))
+    }
+
+    pub fn timed_out(timeout: Duration) -> Self {
+        let seconds = timeout.as_secs_f64();
+        Self(format!(
+            "no answer within {seconds} s; raise --timeout, or check the connection with `kubectl version`"
+        ))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failure_is_one_line() {
+        let failure = Failure::new("cannot parse\n  line 3:\tno mapping\n");
+        assert_eq!(failure.to_string(), "cannot parse line 3: no mapping");
+    }
+}

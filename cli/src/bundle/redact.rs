@@ -1,0 +1,185 @@
+//! Removes what may be secret from objects and texts. What is not known to be harmless is removed.
+
+use serde_json::{Map, Value};
+
+const REDACTED: &str = "REDACTED";
+/// Words in names of fields, flags and variables whose values may be secret, in lower case and without separators.
+const SECRET_WORDS: [&str; 9] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "token",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "clientsecret",
+    "credential",
+];
+/// Variables with this prefix are settings of Asya, which refer to Secrets by name.
+const SETTINGS: &str = "ASYA_";
+
+/// Removes from an object what may be secret: values of variables, annotations that hold whole objects, values of
+/// fields and flags that are named like secrets, and user names and passwords in URLs.
+pub fn object(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.remove("managedFields");
+            for (name, value) in fields {
+                field(name, value);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(object),
+        Value::String(text) => *text = urls(text),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn field(name: &str, value: &mut Value) {
+    match (name, &mut *value) {
+        ("annotations", Value::Object(annotations)) => annotations.iter_mut().for_each(annotation),
+        ("env", Value::Array(variables)) => {
+            for variable in variables.iter_mut().filter_map(Value::as_object_mut) {
+                variable_value(variable);
+            }
+        }
+        ("args" | "command", Value::Array(items)) => flags(items),
+        (_, Value::String(text)) if is_secret(name) => REDACTED.clone_into(text),
+        _ => {}
+    }
+    object(value);
+}
+
+/// Annotations may hold a whole object, as that of `kubectl apply` does.
+fn annotation((name, value): (&String, &mut Value)) {
+    let Value::String(text) = value else { return };
+    let is_object = text.trim_start().starts_with(['{', '[']);
+    if is_object || name.contains("last-applied") {
+        REDACTED.clone_into(text);
+    }
+}
+
+fn variable_value(variable: &mut Map<String, Value>) {
+    let name = variable.get("name").and_then(Value::as_str);
+    let is_setting = name.is_some_and(|name| name.starts_with(SETTINGS) && !is_secret(name));
+    if let Some(value) = variable.get_mut("value").filter(|_| !is_setting) {
+        *value = Value::from(REDACTED);
+    }
+}
+
+/// Flags as `--password=VALUE` and as `--password VALUE`.
+fn flags(items: &mut [Value]) {
+    let mut is_next = false;
+    for item in items {
+        let Value::String(text) = item else { continue };
+        if std::mem::take(&mut is_next) {
+            REDACTED.clone_into(text);
+            continue;
+        }
+        if let Some((flag, _)) = text.split_once('=') {
+            if is_secret(flag) {
+                *text = format!("{flag}={REDACTED}");
+            }
+        } else {
+            is_next = text.starts_with('-') && is_secret(text);
+        }
+    }
+}
+
+fn is_secret(name: &str) -> bool {
+    let letters = name.chars().filter(char::is_ascii_alphanumeric);
+    let name: String = letters.map(|it| it.to_ascii_lowercase()).collect();
+    SECRET_WORDS.iter().any(|word| name.contains(word))
+}
+
+/// Removes user names and passwords from the URLs in a text.
+pub fn urls(text: &str) -> String {
+    let mut result = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, after) = rest.split_at(at + 3);
+        result.push_str(before);
+        let is_end = |c: char| c.is_whitespace() || "/?#\"'<>".contains(c);
+        let authority = &after[..after.find(is_end).unwrap_or(after.len())];
+        // A password may contain a slash, which should be escaped there, and often is not.
+        let word = &after[..after
+            .find(|c: char| c.is_whitespace() || "\"'<>".contains(c))
+            .unwrap_or(after.len())];
+        rest = match (authority.rfind('@'), word.rfind('@')) {
+            (Some(at), _) => {
+                result.push_str(REDACTED);
+                &after[at..]
+            }
+            (None, Some(at)) if authority.contains(':') => {
+                result.push_str(REDACTED);
+                &after[at..]
+            }
+            _ => after,
+        };
+    }
+    result.push_str(rest);
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const SECRET: &str = "hunter2";
+
+    #[test]
+    fn no_place_keeps_a_secret() {
+        let mut pod = json!({
+            "metadata": {
+                "managedFields": [{"fieldsV1": SECRET}],
+                "annotations": {
+                    "kubectl.kubernetes.io/last-applied-configuration": format!("{{\"env\":\"{SECRET}\"}}"),
+                    "other.io/original": format!(" [\"{SECRET}\"]"),
+                    "kept": "yes",
+                },
+            },
+            "spec": {
+                "containers": [{
+                    "args": ["--password=hunter2", "--api-key", SECRET, "--port=80", "amqp://u:hunter2@mq:1/v"],
+                    "env": [
+                        {"name": "DB", "value": SECRET},
+                        {"name": "ASYA_RABBITMQ_PASSWORD", "value": SECRET},
+                        {"name": "ASYA_GATEWAY_URL", "value": "http://u:hunter2@gateway"},
+                        {"name": "ASYA_HANDLER", "value": "app.handle"},
+                        {"name": "FROM", "valueFrom": {"secretKeyRef": {"name": "mq", "key": "password"}}},
+                    ],
+                }],
+                "triggers": [{"metadata": {"password": SECRET, "host": "http://u:hunter2/x@mq/vhost"}}],
+            },
+        });
+        object(&mut pod);
+        let text = pod.to_string();
+        assert!(!text.contains(SECRET), "{text}");
+        for kept in [
+            "app.handle",
+            "\"kept\":\"yes\"",
+            "--port=80",
+            "secretKeyRef",
+            "\"key\":\"password\"",
+            "@gateway",
+        ] {
+            assert!(text.contains(kept), "{kept}: {text}");
+        }
+    }
+
+    #[test]
+    fn urls_lose_users_only() {
+        for (text, expected) in [
+            ("see https://a.b/c@d and x", "see https://a.b/c@d and x"),
+            (
+                "amqp://me:p@ss@mq:5672/v, http://mq",
+                "amqp://REDACTED@mq:5672/v, http://mq",
+            ),
+            ("http://me@mq", "http://REDACTED@mq"),
+            ("no url", "no url"),
+        ] {
+            assert_eq!(urls(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Every reason and finding that a user can come across, with what it means, what to do, and the page that has more.
+
+mod checks;
+mod conditions;
+mod injection;
+mod rules;
+
+use serde::Serialize;
+
+/// The page of this program.
+pub const INDEX: &str = "docs/cli.md";
+
+const PREFIX: &str = "ASYA-";
+
+/// A reason or a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// The reason as conditions, Events and annotations have it, or the requirement that a rule enforces. Stable.
+    pub name: &'static str,
+    /// What it means, as a sentence.
+    pub meaning: &'static str,
+    /// What to do.
+    pub fix: &'static str,
+    /// A page of the documentation.
+    pub page: &'static str,
+}
+
+const fn entry_of(
+    name: &'static str,
+    meaning: &'static str,
+    fix: &'static str,
+    page: &'static str,
+) -> Entry {
+    Entry {
+        name,
+        meaning,
+        fix,
+        page,
+    }
+}
+
+const STANDALONE: &str = "docs/spec/standalone.md";
+const BINDING: &str = "docs/spec/binding.md";
+const SAFETY: &str = "docs/spec/safety.md";
+const ADMISSION: &str = "docs/spec/admission.md";
+const FRAMEWORKS: &str = "docs/spec/frameworks.md";
+const RUNBOOKS: &str = "docs/runbooks.md";
+const TROUBLESHOOTING: &str = "docs/troubleshooting.md";
+
+/// All entries, by kind: reasons of conditions, reasons of injection, rules, and findings of `check`.
+pub fn all() -> impl Iterator<Item = &'static Entry> {
+    let kinds = [
+        conditions::ENTRIES,
+        injection::ENTRIES,
+        rules::ENTRIES,
+        checks::ENTRIES,
+    ];
+    kinds.into_iter().flatten()
+}
+
+/// The entry with this name or id, in any case.
+pub fn entry(name: &str) -> Option<&'static Entry> {
+    let is_id = name
+        .get(..PREFIX.len())
+        .is_some_and(|prefix| prefix.eq_ignore_ascii_case(PREFIX));
+    let name = if is_id { &name[PREFIX.len()..] } else { name };
+    all().find(|entry| entry.name.eq_ignore_ascii_case(name))
+}
+
+/// The id of a finding, for example `ASYA-VAL-3`.
+pub fn id(name: &str) -> String {
+    format!("{PREFIX}{name}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+use std::collections::BTreeSet;
+
+use asya_shared::inject::bound::InjectionReason;
+
+use super::*;
+
+fn has(name: &str) -> bool {
+    entry(name).is_some()
+}
+
+#[test]
+fn entries_are_found_by_name_and_by_id_in_any_case() {
+    for name in [
+        "QueueConflict",
+        "ASYA-QueueConflict",
+        "asya-queueconflict",
+        "ASYA-VAL-3",
+        "val-3",
+    ] {
+        assert!(has(name), "{name}");
+    }
+    assert!(!has("ASYA-"));
+    assert!(!has("ü"));
+}
+
+#[test]
+fn names_are_unique_and_every_text_is_there() {
+    let mut names = BTreeSet::new();
+    for entry in all() {
+        assert!(
+            names.insert(entry.name.to_ascii_lowercase()),
+            "{} is there twice",
+            entry.name
+        );
+        assert!(entry.meaning.ends_with('.'), "{}", entry.name);
+        assert!(!entry.fix.is_empty(), "{}", entry.name);
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../").to_owned() + entry.page;
+        assert!(std::path::Path::new(&page).exists(), "{page}");
+    }
+}
+
+#[test]
+fn every_reason_of_injection_is_explained() {
+    for reason in InjectionReason::ALL {
+        assert!(has(reason.as_str()), "{reason}");
+    }
+}
+
+/// The variants of an enum in a source file.
+fn variants(source: &str, name: &str) -> Vec<String> {
+    let (_, body) = source.split_once(&format!("pub enum {name} {{")).unwrap();
+    let (body, _) = body.split_once("\n}").unwrap();
+    let lines = body
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with("//"));
+    lines
+        .map(|line| line.trim_end_matches(',').to_owned())
+        .collect()
+}
+
+#[test]
+fn every_reason_of_a_condition_is_explained() {
+    let reasons = variants(
+        include_str!("../../../controller/src/fault/reason.rs"),
+        "Reason",
+    );
+    assert!(reasons.len() > 50, "{reasons:?}");
+    for reason in reasons {
+        assert!(has(&reason), "{reason}");
+    }
+}
+
+/// Every requirement that a rule names.
+#[test]
+fn every_rule_is_explained() {
+    let rules = include_str!("../../../shared/src/validate/mod.rs");
+    let (_, table) = rules.split_once("const RULES").unwrap();
+    let (table, _) = table.split_once("];").unwrap();
+    let names: Vec<_> = table
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("(\"")?.split('"').next())
+        .collect();
+    assert!(names.len() > 30, "{names:?}");
+    for name in names {
+        assert!(has(name), "{name}");
+    }
+}

@@ -1,0 +1,100 @@
+//! `pause`, `resume`, `roll`, `retain` and `unbind`: one annotation or field each, or the deletion of the actor. What is
+//! written is shown first.
+
+mod plan;
+
+use asya_shared::api::AsyncActor;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+pub use plan::Action;
+use plan::{Plan, Step};
+
+use crate::answer::{Answer, Failure, Report};
+use crate::args::{ChangeArgs, ConsentArgs, DryRun, UnbindArgs};
+use crate::cluster::{Cluster, Connection, resource};
+use crate::consent::confirmed;
+
+/// Changes an annotation or field of an actor.
+///
+/// # Errors
+/// If the actor cannot be read or written, or the user does not consent.
+pub async fn run(
+    connection: &Connection,
+    action: Action,
+    args: &ChangeArgs,
+) -> Result<Report, Failure> {
+    let cluster = connection.open().await?;
+    let actor = cluster.actor(&args.name).await?;
+    carry_out(&cluster, &args.name, &actor, action, args.consent).await
+}
+
+/// Deletes an actor that binds a workload.
+///
+/// # Errors
+/// As [`run`].
+pub async fn unbind(connection: &Connection, args: &UnbindArgs) -> Result<Report, Failure> {
+    let cluster = connection.open().await?;
+    let actor = cluster.actor(&args.name).await?;
+    let action = Action::Unbind {
+        keep_queue: args.keep_queue,
+    };
+    carry_out(&cluster, &args.name, &actor, action, args.consent).await
+}
+
+async fn carry_out(
+    cluster: &Cluster,
+    name: &str,
+    actor: &Value,
+    action: Action,
+    consent: ConsentArgs,
+) -> Result<Report, Failure> {
+    let Plan {
+        steps,
+        consequences,
+    } = plan::plan(action, actor, Timestamp::now())?;
+    let object = format!("AsyncActor {}/{name}", cluster.namespace);
+    if steps.is_empty() {
+        return Ok(Report::new(
+            format!("{object}: nothing to change\n"),
+            Answer::Fine,
+        ));
+    }
+    let shown: Vec<String> = steps.iter().map(Step::described).collect();
+    eprintln!("{object}:");
+    for line in shown.iter().chain(&consequences) {
+        eprintln!("  {line}");
+    }
+    let dry_run = consent.dry_run == DryRun::Server;
+    if !dry_run && !consent.yes && !confirmed("Write this?") {
+        return Err(Failure::new(
+            "nothing was written; confirm with y, or pass --yes",
+        ));
+    }
+    for step in &steps {
+        write(cluster, name, actor, step, dry_run).await?;
+    }
+    let suffix = if dry_run { " (server dry run)" } else { "" };
+    Ok(Report::new(
+        format!("{object} {}{suffix}\n", action.done()),
+        Answer::Fine,
+    ))
+}
+
+async fn write(
+    cluster: &Cluster,
+    name: &str,
+    actor: &Value,
+    step: &Step,
+    dry_run: bool,
+) -> Result<(), Failure> {
+    let kind = resource::<AsyncActor>();
+    match step {
+        Step::Set { patch, .. } => cluster.patch(&kind, name, patch, dry_run).await?,
+        Step::Delete => {
+            let uid = actor["metadata"]["uid"].as_str().unwrap_or_default();
+            cluster.delete(&kind, name, uid, dry_run).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,353 @@
+//! What a command writes, and what follows from it.
+
+use asya_shared::api::QueueDeletionPolicy;
+use asya_shared::names::annotation;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::answer::Failure;
+
+/// What a user asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Pause,
+    Resume,
+    Roll,
+    Retain,
+    Unbind { keep_queue: bool },
+}
+
+/// Writes, in order, and what follows from them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    pub steps: Vec<Step>,
+    pub consequences: Vec<String>,
+}
+
+/// A write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Sets a field; `None` is absent.
+    Set {
+        field: String,
+        before: Option<String>,
+        after: Option<String>,
+        patch: Value,
+    },
+    Delete,
+}
+
+impl Action {
+    pub fn done(self) -> &'static str {
+        match self {
+            Self::Pause => "paused",
+            Self::Resume => "resumed",
+            Self::Roll => "rolled",
+            Self::Retain => "retained",
+            Self::Unbind { .. } => "unbound",
+        }
+    }
+}
+
+impl Step {
+    /// The write as one line, for the user to confirm.
+    pub fn described(&self) -> String {
+        let shown = |value: &Option<String>| {
+            value
+                .as_ref()
+                .map_or_else(|| "absent".to_owned(), |it| format!("{it:?}"))
+        };
+        match self {
+            Self::Set {
+                field,
+                before,
+                after,
+                ..
+            } => format!("{field}: {} -> {}", shown(before), shown(after)),
+            Self::Delete => "delete it".to_owned(),
+        }
+    }
+}
+
+/// Plans what to write to an actor; no steps if there is nothing to change.
+///
+/// # Errors
+/// If the action makes no sense for the actor.
+pub fn plan(action: Action, actor: &Value, now: Timestamp) -> Result<Plan, Failure> {
+    match action {
+        Action::Pause => Ok(Plan {
+            steps: annotate(actor, annotation::PAUSED, Some("true")),
+            consequences: vec!["the operator writes nothing for it until it is resumed; pods, messages and scaling go on".to_owned()],
+        }),
+        Action::Resume => Ok(resume(actor)),
+        Action::Roll => roll(actor, now),
+        Action::Retain => Ok(Plan {
+            steps: retain(actor),
+            consequences: vec!["its queue and messages stay when it is deleted".to_owned()],
+        }),
+        Action::Unbind { keep_queue } => unbind(actor, keep_queue),
+    }
+}
+
+/// Both annotations pause an actor (FW-21).
+fn resume(actor: &Value) -> Plan {
+    let mut steps = Vec::new();
+    if annotation_of(actor, annotation::PAUSED).is_some_and(|value| value != "false") {
+        steps.extend(annotate(actor, annotation::PAUSED, None));
+    }
+    if annotation_of(actor, annotation::RECONCILE) == Some("Paused") {
+        steps.extend(annotate(actor, annotation::RECONCILE, None));
+    }
+    Plan {
+        steps,
+        consequences: vec!["the operator catches up with what has changed meanwhile".to_owned()],
+    }
+}
+
+fn roll(actor: &Value, now: Timestamp) -> Result<Plan, Failure> {
+    must_bind(
+        actor,
+        "kubectl rollout restart replaces the pods of its own workload",
+    )?;
+    let name = actor["metadata"]["name"].as_str().unwrap_or_default();
+    Ok(Plan {
+        steps: annotate(
+            actor,
+            annotation::ROLL_NOW,
+            Some(&now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+        ),
+        consequences: vec![
+            outdated(actor),
+            format!(
+                "the annotation stays in effect until `kubectl annotate asya {name} {}-`",
+                annotation::ROLL_NOW
+            ),
+        ],
+    })
+}
+
+/// How many pods are replaced.
+fn outdated(actor: &Value) -> String {
+    let pods = &actor["status"]["pods"];
+    let count = |field: &str| pods[field].as_i64().unwrap_or_default();
+    let (outdated, without) = (count("outdated"), count("notInjected"));
+    format!(
+        "pods with an outdated sidecar ({outdated}) or without one ({without}) are replaced, as PodDisruptionBudgets allow"
+    )
+}
+
+fn retain(actor: &Value) -> Vec<Step> {
+    let policy = actor["spec"]["queue"]["deletionPolicy"].as_str();
+    let (field, wanted) = ("spec.queue.deletionPolicy", "Retain");
+    if policy == Some(wanted) {
+        return Vec::new();
+    }
+    vec![Step::Set {
+        field: field.to_owned(),
+        before: policy.map(str::to_owned),
+        after: Some(wanted.to_owned()),
+        patch: json!({"spec": {"queue": {"deletionPolicy": wanted}}}),
+    }]
+}
+
+fn unbind(actor: &Value, keep_queue: bool) -> Result<Plan, Failure> {
+    must_bind(
+        actor,
+        "its workload would be deleted with it; `kubectl asya retain` keeps at least its queue",
+    )?;
+    let mut steps = if keep_queue {
+        retain(actor)
+    } else {
+        Vec::new()
+    };
+    steps.push(Step::Delete);
+    Ok(Plan {
+        steps,
+        consequences: vec![
+            "the target stays; its pods are replaced by pods without the sidecar".to_owned(),
+            queue_afterwards(actor, keep_queue),
+        ],
+    })
+}
+
+/// What becomes of the queue.
+fn queue_afterwards(actor: &Value, keep_queue: bool) -> String {
+    let status = &actor["status"];
+    let queue = status["queue"]["name"].as_str().unwrap_or("its queue");
+    let policy = QueueDeletionPolicy::from_raw(Some(&actor["spec"]["queue"]));
+    let count = |field: &str| status[field].as_i64().unwrap_or_default();
+    let messages = count("queuedMessages") + count("processingMessages");
+    let is_skipped =
+        annotation_of(actor, annotation::SKIP_QUEUE_DELETION).is_some_and(|value| value != "false");
+    match policy {
+        _ if keep_queue || is_skipped => format!("{queue} stays, with about {messages} messages"),
+        QueueDeletionPolicy::Retain => format!("{queue} stays, with about {messages} messages"),
+        QueueDeletionPolicy::Drain => {
+            format!("{queue} is deleted once its pods have processed about {messages} messages")
+        }
+        QueueDeletionPolicy::DeleteIfEmpty => {
+            format!("{queue} is deleted once it is empty; it has about {messages} messages")
+        }
+        QueueDeletionPolicy::Delete => {
+            format!("{queue} is DELETED with about {messages} messages; --keep-queue keeps them")
+        }
+    }
+}
+
+fn must_bind(actor: &Value, why: &str) -> Result<(), Failure> {
+    if actor["spec"]["workloadRef"].is_object() {
+        return Ok(());
+    }
+    let name = actor["metadata"]["name"].as_str().unwrap_or_default();
+    Err(Failure::new(format!(
+        "AsyncActor {name} has its own workload (spec.workload), and binds none: {why}"
+    )))
+}
+
+fn annotate(actor: &Value, name: &str, value: Option<&str>) -> Vec<Step> {
+    let before = annotation_of(actor, name);
+    if before == value {
+        return Vec::new();
+    }
+    vec![Step::Set {
+        field: format!("metadata.annotations[{name}]"),
+        before: before.map(str::to_owned),
+        after: value.map(str::to_owned),
+        patch: json!({"metadata": {"annotations": {name: value}}}),
+    }]
+}
+
+fn annotation_of<'a>(actor: &'a Value, name: &str) -> Option<&'a str> {
+    actor["metadata"]["annotations"].get(name)?.as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn actor(annotations: &Value, spec: &Value) -> Value {
+        json!({
+            "metadata": {"name": "embed", "annotations": annotations},
+            "spec": spec,
+            "status": {"queue": {"name": "asya-embed"}, "queuedMessages": 12, "processingMessages": 3},
+        })
+    }
+
+    fn described(action: Action, annotations: &Value, spec: &Value) -> Vec<String> {
+        let now = "2026-11-23T12:00:00Z".parse().unwrap();
+        let plan = plan(action, &actor(annotations, spec), now).unwrap();
+        plan.steps.iter().map(Step::described).collect()
+    }
+
+    #[test]
+    fn each_action_writes_one_thing_and_only_if_it_differs() {
+        let (none, binding) = (json!({}), json!({"workloadRef": {"kind": "Deployment"}}));
+        let retained = json!({"workloadRef": {}, "queue": {"deletionPolicy": "Retain"}});
+        for (action, annotations, spec, expected) in [
+            (
+                Action::Pause,
+                &none,
+                &binding,
+                &["metadata.annotations[asya.sh/paused]: absent -> \"true\""][..],
+            ),
+            (
+                Action::Pause,
+                &json!({"asya.sh/paused": "true"}),
+                &binding,
+                &[],
+            ),
+            (Action::Resume, &none, &binding, &[]),
+            (
+                Action::Resume,
+                &json!({"asya.sh/paused": "false"}),
+                &binding,
+                &[],
+            ),
+            (
+                Action::Resume,
+                &json!({"asya.sh/paused": "true", "asya.sh/reconcile": "Paused"}),
+                &binding,
+                &[
+                    "metadata.annotations[asya.sh/paused]: \"true\" -> absent",
+                    "metadata.annotations[asya.sh/reconcile]: \"Paused\" -> absent",
+                ],
+            ),
+            (
+                Action::Roll,
+                &none,
+                &binding,
+                &["metadata.annotations[asya.sh/roll-now]: absent -> \"2026-11-23T12:00:00Z\""],
+            ),
+            (
+                Action::Retain,
+                &none,
+                &binding,
+                &["spec.queue.deletionPolicy: absent -> \"Retain\""],
+            ),
+            (Action::Retain, &none, &retained, &[]),
+            (
+                Action::Unbind { keep_queue: false },
+                &none,
+                &binding,
+                &["delete it"],
+            ),
+            (
+                Action::Unbind { keep_queue: true },
+                &none,
+                &binding,
+                &[
+                    "spec.queue.deletionPolicy: absent -> \"Retain\"",
+                    "delete it",
+                ],
+            ),
+            (
+                Action::Unbind { keep_queue: true },
+                &none,
+                &retained,
+                &["delete it"],
+            ),
+        ] {
+            assert_eq!(
+                described(action, annotations, spec),
+                expected,
+                "{action:?} {annotations} {spec}"
+            );
+        }
+    }
+
+    #[test]
+    fn unbinding_says_what_becomes_of_the_messages() {
+        for (spec, keep_queue, text) in [
+            (
+                json!({}),
+                false,
+                "asya-embed is DELETED with about 15 messages; --keep-queue keeps them",
+            ),
+            (json!({}), true, "asya-embed stays, with about 15 messages"),
+            (
+                json!({"queue": {"deletionPolicy": "Drain"}}),
+                false,
+                "asya-embed is deleted once its pods have processed about 15 messages",
+            ),
+        ] {
+            assert_eq!(
+                queue_afterwards(&actor(&json!({}), &spec), keep_queue),
+                text
+            );
+        }
+    }
+
+    #[test]
+    fn actor_with_its_own_workload_is_neither_rolled_nor_unbound() {
+        let standalone = actor(&json!({}), &json!({"workload": {}}));
+        for action in [Action::Roll, Action::Unbind { keep_queue: true }] {
+            let refused = plan(action, &standalone, Timestamp::UNIX_EPOCH)
+                .unwrap_err()
+                .to_string();
+            assert!(
+                refused.starts_with("AsyncActor embed has its own workload"),
+                "{refused}"
+            );
+        }
+    }
+}

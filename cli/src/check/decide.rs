@@ -1,0 +1,409 @@
+//! What is wrong with an installation.
+
+use std::collections::BTreeMap;
+
+use asya_shared::admission::VALIDATION;
+use asya_shared::names::annotation;
+use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::gather::{Observed, Prerequisites, Read, Review};
+use crate::answer::Answer;
+use crate::catalogue;
+use crate::installation::{self, OperatorDeployment};
+use crate::output::since;
+use crate::status;
+
+const OLDEST_MINOR: u32 = 30;
+const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The result of one check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What was checked.
+    pub subject: String,
+    pub result: CheckResult,
+    /// What was found.
+    pub detail: String,
+    /// The finding, if there is one.
+    pub id: Option<String>,
+    pub fix: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckResult {
+    Ok,
+    /// Works, and probably not as intended.
+    Warning,
+    Failed,
+    /// Could not be read.
+    Unknown,
+}
+
+impl Check {
+    pub fn answer(&self) -> Answer {
+        match self.result {
+            CheckResult::Ok | CheckResult::Warning => Answer::Fine,
+            CheckResult::Failed => Answer::Findings,
+            CheckResult::Unknown => Answer::Unknown,
+        }
+    }
+
+    fn ok(subject: &str, detail: impl Into<String>) -> Self {
+        Self {
+            subject: subject.to_owned(),
+            result: CheckResult::Ok,
+            detail: detail.into(),
+            id: None,
+            fix: None,
+        }
+    }
+
+    /// A finding with this name in the catalogue.
+    fn finding(subject: &str, result: CheckResult, name: &str, detail: &str) -> Self {
+        let entry = catalogue::entry(name);
+        let meaning = entry.map_or("", |it| it.meaning);
+        let detail = if detail.is_empty() {
+            meaning.to_owned()
+        } else {
+            format!("{meaning} {detail}")
+        };
+        Self {
+            subject: subject.to_owned(),
+            result,
+            detail,
+            id: Some(catalogue::id(name)),
+            fix: entry.map(|it| it.fix),
+        }
+    }
+
+    fn failed(subject: &str, name: &str, detail: &str) -> Self {
+        Self::finding(subject, CheckResult::Failed, name, detail)
+    }
+
+    fn warning(subject: &str, name: &str, detail: &str) -> Self {
+        Self::finding(subject, CheckResult::Warning, name, detail)
+    }
+
+    fn unknown(subject: &str, why: &str) -> Self {
+        Self::finding(subject, CheckResult::Unknown, "NotChecked", why)
+    }
+}
+
+/// Judges an installation.
+pub fn installed(observed: &Observed, now: Timestamp) -> Vec<Check> {
+    let deployments = observed.deployments.as_deref().unwrap_or_default();
+    let controller = installation::controller(deployments);
+    let release = controller.and_then(OperatorDeployment::release);
+    let mut checks = vec![kubernetes(&observed.version), crd(&observed.crd, release)];
+    checks.extend(operator(observed));
+    checks.push(leader(&observed.lease, now));
+    checks.extend(webhook(observed));
+    checks.push(keda(&observed.keda));
+    checks.push(transports(observed));
+    checks.extend(actors(&observed.actors, now));
+    checks
+}
+
+/// Judges a cluster before the installation.
+pub fn before_installing(found: &Prerequisites) -> Vec<Check> {
+    let mut checks = vec![kubernetes(&found.version), keda(&found.keda)];
+    checks.push(match &found.crd {
+        Ok(Some(crd)) => Check::ok(
+            "CRD",
+            format!(
+                "installed already ({})",
+                crd_version(crd).unwrap_or("of no known release")
+            ),
+        ),
+        Ok(None) => Check::ok("CRD", "not installed yet"),
+        Err(why) => Check::unknown("CRD", why),
+    });
+    for (right, has) in &found.rights {
+        let dot = if right.group.is_empty() { "" } else { "." };
+        let action = format!("{} {}{dot}{}", right.verb, right.resource, right.group);
+        checks.push(match has {
+            Ok(true) => Check::ok("permission", action),
+            Ok(false) => Check::failed(
+                "permission",
+                "InstallPermissionMissing",
+                &format!("You may not {action}."),
+            ),
+            Err(why) => Check::unknown("permission", why),
+        });
+    }
+    checks
+}
+
+fn kubernetes(version: &str) -> Check {
+    let minor = version
+        .split('.')
+        .nth(1)
+        .and_then(|it| it.parse::<u32>().ok());
+    match minor {
+        Some(minor) if minor < OLDEST_MINOR => Check::failed(
+            "Kubernetes",
+            "KubernetesTooOld",
+            &format!("It is {version}."),
+        ),
+        _ => Check::ok("Kubernetes", version),
+    }
+}
+
+fn crd_version(crd: &Value) -> Option<&str> {
+    crd["metadata"]["annotations"]
+        .get(annotation::CRD_VERSION)?
+        .as_str()
+}
+
+fn crd(crd: &Read<Option<Value>>, release: Option<&str>) -> Check {
+    let crd = match crd {
+        Ok(Some(crd)) => crd,
+        Ok(None) => return Check::failed("CRD", "CRDMissing", ""),
+        Err(why) => return Check::unknown("CRD", why),
+    };
+    match (crd_version(crd), release) {
+        (Some(version), Some(release)) if version != release => Check::warning(
+            "CRD",
+            "CRDOutdated",
+            &format!("The CRD is of {version}, the operator of {release}."),
+        ),
+        (version, _) => Check::ok(
+            "CRD",
+            version.map_or_else(|| "installed".to_owned(), |it| format!("of release {it}")),
+        ),
+    }
+}
+
+fn operator(observed: &Observed) -> Vec<Check> {
+    let namespace = &observed.operator_namespace;
+    let deployments = match &observed.deployments {
+        Ok(deployments) => deployments,
+        Err(why) => return vec![Check::unknown("controller", why)],
+    };
+    let Some(controller) = installation::controller(deployments) else {
+        return vec![Check::failed(
+            "controller",
+            "OperatorMissing",
+            &format!("The namespace is {namespace}."),
+        )];
+    };
+    let webhook = installation::webhook(deployments);
+    let releases = [Some(controller), webhook]
+        .into_iter()
+        .flatten()
+        .filter_map(OperatorDeployment::release);
+    let mut other = releases.filter(|release| *release != OWN_VERSION);
+    let mut checks = vec![replicas(
+        "controller",
+        controller,
+        "ControllerDown",
+        "ControllerDegraded",
+    )];
+    checks.push(match other.next() {
+        Some(release) => Check::warning(
+            "versions",
+            "VersionSkew",
+            &format!("The operator is of {release}, this program of {OWN_VERSION}."),
+        ),
+        None => Check::ok("versions", OWN_VERSION),
+    });
+    checks
+}
+
+fn replicas(subject: &str, deployment: &OperatorDeployment, down: &str, degraded: &str) -> Check {
+    let OperatorDeployment {
+        name,
+        ready,
+        desired,
+        ..
+    } = deployment;
+    let detail = format!("{ready} of {desired} replicas of deployment/{name} are ready.");
+    match ready {
+        0 => Check::failed(subject, down, &detail),
+        ready if ready < desired => Check::warning(subject, degraded, &detail),
+        _ => Check::ok(subject, detail.trim_end_matches('.')),
+    }
+}
+
+/// The holder must have renewed its lease within its duration.
+fn leader(lease: &Read<Option<Value>>, now: Timestamp) -> Check {
+    let spec = match lease {
+        Ok(Some(lease)) => &lease["spec"],
+        Ok(None) => return Check::failed("leader", "LeaderMissing", "There is no Lease."),
+        Err(why) => return Check::unknown("leader", why),
+    };
+    let holder = spec["holderIdentity"].as_str().filter(|it| !it.is_empty());
+    let renewed = spec["renewTime"]
+        .as_str()
+        .and_then(|it| it.parse::<Timestamp>().ok());
+    let (Some(holder), Some(renewed)) = (holder, renewed) else {
+        return Check::failed("leader", "LeaderMissing", "Nobody holds the Lease.");
+    };
+    let age = now.duration_since(renewed).as_secs();
+    let duration = spec["leaseDurationSeconds"].as_i64().unwrap_or(10);
+    if age > duration {
+        let detail = format!("{holder} renewed it {} ago.", since(renewed, now));
+        return Check::failed("leader", "LeaderMissing", &detail);
+    }
+    Check::ok("leader", format!("{holder}, renewed {age}s ago"))
+}
+
+fn webhook(observed: &Observed) -> Vec<Check> {
+    let Ok(deployments) = &observed.deployments else {
+        return Vec::new();
+    };
+    if deployments.is_empty() {
+        return Vec::new();
+    }
+    let Some(deployment) = installation::webhook(deployments) else {
+        return vec![Check::warning("webhook", "WebhookNotInstalled", "")];
+    };
+    let mut checks = vec![replicas(
+        "webhook",
+        deployment,
+        "WebhookDown",
+        "WebhookDegraded",
+    )];
+    checks.push(configuration(&observed.webhook_configurations));
+    checks.push(review(&observed.review, deployment));
+    checks
+}
+
+fn configuration(configurations: &Read<Vec<Value>>) -> Check {
+    let subject = "webhook configuration";
+    let configurations = match configurations {
+        Ok(configurations) => configurations,
+        Err(why) => return Check::unknown(subject, why),
+    };
+    let entries = configurations
+        .iter()
+        .flat_map(|it| it["webhooks"].as_array().into_iter().flatten());
+    let mut ours = entries.filter(|entry| entry["name"] == VALIDATION);
+    match ours.next() {
+        None => Check::failed(subject, "WebhookConfigurationMissing", ""),
+        Some(entry)
+            if entry["clientConfig"]["caBundle"]
+                .as_str()
+                .is_none_or(str::is_empty) =>
+        {
+            Check::failed(subject, "WebhookCAMissing", "")
+        }
+        Some(entry) => Check::ok(
+            subject,
+            format!(
+                "failurePolicy {}",
+                entry["failurePolicy"].as_str().unwrap_or("Fail")
+            ),
+        ),
+    }
+}
+
+fn review(review: &Review, webhook: &OperatorDeployment) -> Check {
+    let subject = "webhook review";
+    let mode = webhook
+        .args
+        .iter()
+        .find_map(|arg| arg.strip_prefix("--validation="));
+    match (review, mode) {
+        (Review::Rejected, _) => Check::ok(subject, "a dry run of an invalid actor is rejected"),
+        (Review::Admitted, Some(mode @ ("Off" | "Warn"))) => Check::ok(
+            subject,
+            format!("not told by a dry run: webhook.validation.mode is {mode}"),
+        ),
+        (Review::Admitted, _) => Check::failed(
+            subject,
+            "WebhookUnreachable",
+            "A dry run of an invalid actor is admitted.",
+        ),
+        (Review::Unknown(why), _) => Check::unknown(subject, why),
+    }
+}
+
+fn keda(is_installed: &Read<bool>) -> Check {
+    match is_installed {
+        Ok(true) => Check::ok("KEDA", "installed"),
+        Ok(false) => Check::warning("KEDA", "KEDAMissing", ""),
+        Err(why) => Check::unknown("KEDA", why),
+    }
+}
+
+fn transports(observed: &Observed) -> Check {
+    let installation = match &observed.installation {
+        Ok(installation) => installation,
+        Err(why) => return Check::unknown("transports", why),
+    };
+    let enabled = installation.transports.iter().filter(|it| it.enabled);
+    let names: Vec<&str> = enabled.map(|it| it.name.as_str()).collect();
+    if names.is_empty() {
+        return Check::failed("transports", "NoTransport", "");
+    }
+    match failing_transports(&observed.actors) {
+        Some(detail) => Check::failed("transports", "TransportFailing", &detail),
+        None => Check::ok("transports", names.join(", ")),
+    }
+}
+
+/// Each transport that actors cannot use, with the number of these actors and the text of one of them.
+fn failing_transports(actors: &Read<Vec<Value>>) -> Option<String> {
+    let mut failing: BTreeMap<&str, (usize, String)> = BTreeMap::new();
+    for actor in actors.as_deref().unwrap_or_default() {
+        let status = status::status_of(actor);
+        let broken = status::condition(&status, "TransportReady").filter(|it| {
+            it.status == "False"
+                && matches!(
+                    &*it.reason,
+                    "BrokerUnreachable"
+                        | "BrokerAuthFailed"
+                        | "CredentialsMissing"
+                        | "BrokerThrottled"
+                )
+        });
+        if let Some(condition) = broken {
+            let name = actor["spec"]["transport"].as_str().unwrap_or_default();
+            let entry = failing
+                .entry(name)
+                .or_insert_with(|| (0, format!("{}: {}", condition.reason, condition.message)));
+            entry.0 += 1;
+        }
+    }
+    let lines: Vec<String> = failing
+        .iter()
+        .map(|(name, (count, text))| format!("{name} ({count} actors): {text}"))
+        .collect();
+    (!lines.is_empty()).then(|| lines.join(". "))
+}
+
+fn actors(actors: &Read<Vec<Value>>, now: Timestamp) -> Vec<Check> {
+    let actors = match actors {
+        Ok(actors) => actors,
+        Err(why) => return vec![Check::unknown("actors", why)],
+    };
+    let summaries: Vec<_> = actors
+        .iter()
+        .map(|actor| status::summary(actor, now))
+        .collect();
+    let mut checks = Vec::new();
+    for summary in &summaries {
+        if let Some(attention) = &summary.attention {
+            let subject = format!("actor {}/{}", summary.namespace, summary.name);
+            checks.push(Check::failed(
+                &subject,
+                "ActorFailing",
+                &format!("{}: {}", attention.reason, attention.message),
+            ));
+        }
+    }
+    if checks.is_empty() {
+        checks.push(Check::ok(
+            "actors",
+            format!("{}, none needs attention", summaries.len()),
+        ));
+    }
+    checks
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! `check`: whether the installation works. `check --pre`: whether there can be one.
+
+mod decide;
+mod gather;
+mod render;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::answer::{Answer, Failure, Report};
+use crate::args::CheckArgs;
+use crate::cluster::Connection;
+use crate::output;
+
+/// Checks the installation. Exit code 1: there are findings; 2: a part could not be checked, and the rest is fine.
+///
+/// # Errors
+/// If the API server cannot be reached.
+pub async fn run(connection: &Connection, args: &CheckArgs) -> Result<Report, Failure> {
+    let cluster = connection.open().await?;
+    let checks = if args.pre {
+        decide::before_installing(&gather::before_installing(&cluster).await?)
+    } else {
+        let observed = Box::pin(gather::installed(&cluster)).await?;
+        decide::installed(&observed, Timestamp::now())
+    };
+    let text = args
+        .output
+        .output
+        .write(&checks, || render::text(&checks, output::terminal_width()))?;
+    let worst = checks
+        .iter()
+        .map(decide::Check::answer)
+        .max_by_key(|answer| match answer {
+            Answer::Fine => 0,
+            Answer::Unknown => 1,
+            Answer::Findings => 2,
+        });
+    Ok(Report::new(text, worst.unwrap_or(Answer::Fine)))
+}

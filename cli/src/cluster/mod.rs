@@ -1,0 +1,334 @@
+//! The cluster of the user's kubeconfig, with the user's permissions.
+
+mod failure;
+mod pods;
+
+use asya_shared::api::AsyncActor;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Resource,
+};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Api, Client, Config};
+use serde_json::Value;
+
+pub use failure::ApiFailure;
+
+use crate::answer::Failure;
+use crate::args::ConnectionArgs;
+
+/// Objects per request of a list.
+const PAGE: u32 = 500;
+/// Field manager of what users change through this program.
+const MANAGER: &str = "kubectl-asya";
+
+/// How to reach the cluster, which is done only by commands that need it.
+pub struct Connection(ConnectionArgs);
+
+/// A reachable cluster.
+pub struct Cluster {
+    client: Client,
+    /// The namespace that the user has chosen.
+    pub namespace: String,
+    /// Namespace of the operator.
+    pub operator_namespace: String,
+    /// URL of the API server.
+    pub server: String,
+}
+
+impl Connection {
+    pub fn new(args: ConnectionArgs) -> Self {
+        Self(args)
+    }
+
+    pub fn args(&self) -> &ConnectionArgs {
+        &self.0
+    }
+
+    /// `--namespace`, for what needs no cluster.
+    pub fn namespace(&self) -> Option<&str> {
+        self.0.namespace.as_deref()
+    }
+
+    /// `--operator-namespace`.
+    pub fn operator_namespace(&self) -> &str {
+        &self.0.operator_namespace
+    }
+
+    /// Reads the kubeconfig; sends no request.
+    ///
+    /// # Errors
+    /// If there is no usable kubeconfig.
+    pub async fn open(&self) -> Result<Cluster, Failure> {
+        let args = &self.0;
+        let mut config = self.config().await.map_err(|error| {
+            Failure::new(format!(
+                "kubeconfig: {error}; pass --kubeconfig or --context, or set KUBECONFIG"
+            ))
+        })?;
+        config.connect_timeout = Some(args.timeout);
+        config.read_timeout = Some(args.timeout);
+        // A user who waits sees the error at once, and repeats the command if it is worth it.
+        config.default_retry = false;
+        let server = config.cluster_url.to_string();
+        let namespace = config.default_namespace.clone();
+        let client = Client::try_from(config).map_err(|error| {
+            Failure::new(format!(
+                "kubeconfig: {error}; compare with `kubectl config view --minify`"
+            ))
+        })?;
+        Ok(Cluster {
+            client,
+            namespace: args.namespace.clone().unwrap_or(namespace),
+            operator_namespace: args.operator_namespace.clone(),
+            server: server.trim_end_matches('/').to_owned(),
+        })
+    }
+
+    async fn config(&self) -> Result<Config, KubeconfigError> {
+        let options = KubeConfigOptions {
+            context: self.0.context.clone(),
+            ..KubeConfigOptions::default()
+        };
+        match &self.0.kubeconfig {
+            Some(path) => {
+                Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await
+            }
+            None => Config::from_kubeconfig(&options).await,
+        }
+    }
+}
+
+/// A permission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Right {
+    pub verb: &'static str,
+    /// Empty for the core group.
+    pub group: &'static str,
+    pub resource: &'static str,
+    /// All namespaces if absent.
+    pub namespace: Option<&'static str>,
+}
+
+/// The resource of a kind that is known when this program is compiled.
+pub fn resource<K: Resource<DynamicType = ()>>() -> ApiResource {
+    ApiResource::erase::<K>(&())
+}
+
+impl Cluster {
+    /// All objects of a kind in a namespace, or in all of them.
+    pub async fn list(
+        &self,
+        kind: &ApiResource,
+        namespace: Option<&str>,
+    ) -> Result<Vec<Value>, ApiFailure> {
+        self.list_with(kind, namespace, ListParams::default()).await
+    }
+
+    /// Those of [`Cluster::list`] that these parameters select.
+    pub async fn list_with(
+        &self,
+        kind: &ApiResource,
+        namespace: Option<&str>,
+        params: ListParams,
+    ) -> Result<Vec<Value>, ApiFailure> {
+        let api = self.api(kind, namespace);
+        let mut params = params.limit(PAGE);
+        let mut objects = Vec::new();
+        loop {
+            let page = api
+                .list(&params)
+                .await
+                .map_err(|error| self.failure("list", kind, namespace, error))?;
+            for object in page.items {
+                objects.push(self.value(object)?);
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(objects),
+            }
+        }
+    }
+
+    /// An object; `None` if it does not exist.
+    pub async fn get(
+        &self,
+        kind: &ApiResource,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Value>, ApiFailure> {
+        let found = self.api(kind, namespace).get_opt(name).await;
+        let found = found.map_err(|error| self.failure("get", kind, namespace, error))?;
+        found.map(|object| self.value(object)).transpose()
+    }
+
+    /// An actor of the chosen namespace.
+    ///
+    /// # Errors
+    /// If it does not exist, naming those that do.
+    pub async fn actor(&self, name: &str) -> Result<Value, Failure> {
+        let kind = resource::<AsyncActor>();
+        if let Some(actor) = self.get(&kind, Some(&self.namespace), name).await? {
+            return Ok(actor);
+        }
+        let others = self
+            .list(&kind, Some(&self.namespace))
+            .await
+            .unwrap_or_default();
+        Err(self.not_found("AsyncActor", name, &others))
+    }
+
+    /// A pod of the chosen namespace.
+    ///
+    /// # Errors
+    /// If it does not exist.
+    pub async fn pod(&self, name: &str) -> Result<Value, Failure> {
+        let kind = resource::<Pod>();
+        let found = self.get(&kind, Some(&self.namespace), name).await?;
+        found.ok_or_else(|| self.not_found("pod", name, &[]))
+    }
+
+    /// Applies a merge patch; with `dry_run`, the API server checks it and stores nothing.
+    pub async fn patch(
+        &self,
+        kind: &ApiResource,
+        name: &str,
+        patch: &Value,
+        dry_run: bool,
+    ) -> Result<(), ApiFailure> {
+        let mut params = PatchParams::apply(MANAGER);
+        params.dry_run = dry_run;
+        let namespace = Some(&*self.namespace);
+        let patched = self
+            .api(kind, namespace)
+            .patch(name, &params, &Patch::Merge(patch))
+            .await;
+        patched
+            .map(drop)
+            .map_err(|error| self.failure("patch", kind, namespace, error))
+    }
+
+    /// Deletes an object with this UID.
+    pub async fn delete(
+        &self,
+        kind: &ApiResource,
+        name: &str,
+        uid: &str,
+        dry_run: bool,
+    ) -> Result<(), ApiFailure> {
+        let params = DeleteParams {
+            dry_run,
+            ..DeleteParams::default()
+        };
+        let params = params.preconditions(kube::api::Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        });
+        let namespace = Some(&*self.namespace);
+        let deleted = self.api(kind, namespace).delete(name, &params).await;
+        deleted
+            .map(drop)
+            .map_err(|error| self.failure("delete", kind, namespace, error))
+    }
+
+    /// The version of the API server, for example v1.33.2.
+    pub async fn version(&self) -> Result<String, ApiFailure> {
+        let version = self.client.apiserver_version().await;
+        let version =
+            version.map_err(|error| ApiFailure::new("read the version", &self.server, error))?;
+        Ok(version.git_version)
+    }
+
+    /// Whether the user may do this, according to the API server.
+    pub async fn may(&self, right: &Right) -> Result<bool, ApiFailure> {
+        let review = SelfSubjectAccessReview {
+            spec: SelfSubjectAccessReviewSpec {
+                resource_attributes: Some(ResourceAttributes {
+                    group: Some(right.group.to_owned()),
+                    resource: Some(right.resource.to_owned()),
+                    verb: Some(right.verb.to_owned()),
+                    namespace: right.namespace.map(str::to_owned),
+                    ..ResourceAttributes::default()
+                }),
+                ..SelfSubjectAccessReviewSpec::default()
+            },
+            ..SelfSubjectAccessReview::default()
+        };
+        let api = Api::<SelfSubjectAccessReview>::all(self.client.clone());
+        let answer = api.create(&PostParams::default(), &review).await;
+        let answer = answer
+            .map_err(|error| ApiFailure::new("ask for your permissions", &self.server, error))?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
+    }
+
+    /// Lets the API server and its webhooks check the creation of an object that is not stored.
+    pub async fn try_create(&self, kind: &ApiResource, object: &Value) -> Result<(), ApiFailure> {
+        let namespace = Some(&*self.namespace);
+        let object = serde_json::from_value(object.clone()).map_err(|error| {
+            self.failure("create", kind, namespace, kube::Error::SerdeError(error))
+        })?;
+        let params = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let created = self.api(kind, namespace).create(&params, &object).await;
+        created
+            .map(drop)
+            .map_err(|error| self.failure("create", kind, namespace, error))
+    }
+
+    fn api(&self, kind: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, kind),
+            None => Api::all_with(self.client.clone(), kind),
+        }
+    }
+
+    fn value(&self, object: DynamicObject) -> Result<Value, ApiFailure> {
+        serde_json::to_value(object)
+            .map_err(|error| ApiFailure::new("read", &self.server, kube::Error::SerdeError(error)))
+    }
+
+    fn failure(
+        &self,
+        verb: &str,
+        kind: &ApiResource,
+        namespace: Option<&str>,
+        error: kube::Error,
+    ) -> ApiFailure {
+        let scope = namespace.map_or_else(
+            || " in all namespaces".to_owned(),
+            |it| format!(" in namespace {it}"),
+        );
+        let dot = if kind.group.is_empty() { "" } else { "." };
+        let (plural, group) = (&kind.plural, &kind.group);
+        ApiFailure::new(
+            &format!("{verb} {plural}{dot}{group}{scope}"),
+            &self.server,
+            error,
+        )
+    }
+
+    fn not_found(&self, kind: &str, name: &str, others: &[Value]) -> Failure {
+        let namespace = &self.namespace;
+        let names: Vec<&str> = others
+            .iter()
+            .filter_map(|it| it["metadata"]["name"].as_str())
+            .take(5)
+            .collect();
+        let advice = if names.is_empty() {
+            "choose another namespace with -n".to_owned()
+        } else {
+            format!(
+                "there are {}; choose one of them, or another namespace with -n",
+                names.join(", ")
+            )
+        };
+        Failure::new(format!(
+            "no {kind} {name} in namespace {namespace}; {advice}"
+        ))
+    }
+}

@@ -1,0 +1,241 @@
+//! The settings of the installed operator, read from its Deployments.
+
+use std::collections::BTreeMap;
+
+use asya_shared::admission::facts::WebhookFacts;
+use asya_shared::config::{ConfigError, Settings, TransportsConfig};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::Value;
+
+use crate::answer::Failure;
+use crate::cluster::{Cluster, resource};
+
+/// Variables of the operator's containers that this program understands.
+const VARIABLES: [&str; 8] = [
+    TRANSPORTS,
+    "ASYA_GATEWAY_URL",
+    "ASYA_SIDECAR_IMAGE",
+    "ASYA_OWN_SIDECAR_IMAGE",
+    "ASYA_SIDECAR_DEFAULT_RESOURCES",
+    "ASYA_PRIVILEGED_SIDECARS",
+    "ASYA_BINDING_RUNTIME_IMAGE",
+    "ASYA_OPENSHIFT",
+];
+const TRANSPORTS: &str = "ASYA_TRANSPORT_CONFIG";
+const FACTS_FLAG: &str = "--facts-config-map=";
+
+/// What actors are validated against and rendered with.
+#[derive(Clone, Debug)]
+pub struct Installation {
+    pub transports: TransportsConfig,
+    pub settings: Settings,
+    /// What the controller publishes for the webhook; defaults where it could not be read.
+    pub facts: WebhookFacts,
+}
+
+/// A Deployment of the operator.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OperatorDeployment {
+    pub name: String,
+    pub image: String,
+    pub desired: i64,
+    pub ready: i64,
+    pub variables: BTreeMap<String, String>,
+    pub args: Vec<String>,
+}
+
+impl Installation {
+    /// Parses the variables of the operator's containers.
+    ///
+    /// # Errors
+    /// If a value is invalid; the operator does not start with it either.
+    pub fn parse(variables: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
+        let text = |name: &str| variables.get(name).cloned();
+        let is_true = |name: &str| variables.get(name).is_some_and(|it| it == "true");
+        let resources = text("ASYA_SIDECAR_DEFAULT_RESOURCES");
+        let settings = Settings::parse(
+            text("ASYA_GATEWAY_URL"),
+            text("ASYA_SIDECAR_IMAGE"),
+            resources.as_deref(),
+        )?;
+        let settings = settings.with_own_sidecar(text("ASYA_OWN_SIDECAR_IMAGE"));
+        let settings = settings.with_privileged_sidecars(is_true("ASYA_PRIVILEGED_SIDECARS"));
+        Ok(Self {
+            transports: TransportsConfig::parse(&text(TRANSPORTS).unwrap_or_default())?,
+            settings: settings.with_binding(
+                text("ASYA_BINDING_RUNTIME_IMAGE"),
+                is_true("ASYA_OPENSHIFT"),
+            ),
+            facts: WebhookFacts::default(),
+        })
+    }
+
+    /// Reads the settings of the operator that is installed in `--operator-namespace`.
+    ///
+    /// # Errors
+    /// If its Deployments cannot be read, or there are none.
+    pub async fn read(cluster: &Cluster) -> Result<Self, Failure> {
+        let deployments = deployments(cluster).await?;
+        let Some(deployment) = webhook(&deployments).or(deployments.first()) else {
+            return Err(Failure::new(format!(
+                "no operator in namespace {}; name its namespace with --operator-namespace, or pass its --values",
+                cluster.operator_namespace
+            )));
+        };
+        let mut installation = Self::parse(&deployment.variables)
+            .map_err(|error| Failure::new(format!("deployment {}: {error}", deployment.name)))?;
+        if let Some(facts) = read_facts(cluster, deployment).await {
+            installation.facts = facts;
+        }
+        Ok(installation)
+    }
+}
+
+/// The operator's Deployments in `--operator-namespace`.
+///
+/// # Errors
+/// If they cannot be listed.
+pub async fn deployments(cluster: &Cluster) -> Result<Vec<OperatorDeployment>, Failure> {
+    let kind = resource::<Deployment>();
+    let all = cluster
+        .list(&kind, Some(&cluster.operator_namespace))
+        .await?;
+    Ok(all.iter().filter_map(OperatorDeployment::of).collect())
+}
+
+/// The webhook's Deployment.
+pub fn webhook(deployments: &[OperatorDeployment]) -> Option<&OperatorDeployment> {
+    deployments
+        .iter()
+        .find(|it| it.facts_config_map().is_some())
+}
+
+/// The controller's Deployment.
+pub fn controller(deployments: &[OperatorDeployment]) -> Option<&OperatorDeployment> {
+    deployments
+        .iter()
+        .find(|it| it.facts_config_map().is_none())
+}
+
+async fn read_facts(cluster: &Cluster, deployment: &OperatorDeployment) -> Option<WebhookFacts> {
+    let name = deployment.facts_config_map()?;
+    let found = cluster
+        .get(
+            &resource::<ConfigMap>(),
+            Some(&cluster.operator_namespace),
+            name,
+        )
+        .await;
+    let data = found.ok()??["data"].take();
+    Some(WebhookFacts::read(&serde_json::from_value(data).ok()?))
+}
+
+impl OperatorDeployment {
+    /// The Deployment, if it is one of the operator's: its container has the transports.
+    fn of(deployment: &Value) -> Option<Self> {
+        let spec = &deployment["spec"];
+        let containers = spec["template"]["spec"]["containers"].as_array()?;
+        containers.iter().find_map(|container| {
+            let variables = variables(container);
+            variables.contains_key(TRANSPORTS).then(|| Self {
+                name: deployment["metadata"]["name"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned(),
+                image: container["image"].as_str().unwrap_or_default().to_owned(),
+                desired: spec["replicas"].as_i64().unwrap_or(1),
+                ready: deployment["status"]["readyReplicas"].as_i64().unwrap_or(0),
+                variables,
+                args: texts(&container["args"]),
+            })
+        })
+    }
+
+    /// Name of the `ConfigMap` with the controller's facts, which only the webhook is given.
+    pub fn facts_config_map(&self) -> Option<&str> {
+        self.args
+            .iter()
+            .find_map(|arg| arg.strip_prefix(FACTS_FLAG))
+    }
+
+    /// The release, according to the tag of its image.
+    pub fn release(&self) -> Option<&str> {
+        let (_, tag) = self.image.rsplit_once(':')?;
+        Some(tag).filter(|tag| !tag.contains('/'))
+    }
+}
+
+fn variables(container: &Value) -> BTreeMap<String, String> {
+    let all = container["env"].as_array().into_iter().flatten();
+    let named =
+        all.filter_map(|variable| Some((variable["name"].as_str()?, variable["value"].as_str()?)));
+    let known = named.filter(|(name, _)| VARIABLES.contains(name));
+    known
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    let all = list.as_array().into_iter().flatten();
+    all.filter_map(|it| it.as_str().map(str::to_owned))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use asya_process::flags::InstallationFlags;
+    use serde_json::json;
+
+    use super::*;
+
+    fn deployment() -> Value {
+        let transports = json!({"transports": {"mq": {"type": "rabbitmq", "enabled": true, "config": {"host": "b"}}}});
+        json!({
+            "metadata": {"name": "asya-operator-webhook"},
+            "spec": {"replicas": 2, "template": {"spec": {"containers": [{
+                "image": "registry.test:5000/asya-operator:0.1.0",
+                "args": ["--facts-config-map=asya-operator-webhook-facts"],
+                "env": [
+                    {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                    {"name": "ASYA_TRANSPORT_CONFIG", "value": transports.to_string()},
+                    {"name": "ASYA_OPENSHIFT", "value": "true"},
+                ],
+            }]}}},
+            "status": {"readyReplicas": 1},
+        })
+    }
+
+    #[test]
+    fn settings_come_from_the_webhooks_deployment() {
+        let found = OperatorDeployment::of(&deployment()).unwrap();
+        assert_eq!(
+            found.facts_config_map(),
+            Some("asya-operator-webhook-facts")
+        );
+        assert_eq!(
+            (found.desired, found.ready, found.release()),
+            (2, 1, Some("0.1.0"))
+        );
+        let installation = Installation::parse(&found.variables).unwrap();
+        assert!(installation.transports.usable("mq").is_ok());
+        assert!(installation.settings.binding.openshift);
+        assert_eq!(
+            OperatorDeployment::of(&json!({"spec": {"replicas": 1}})),
+            None
+        );
+    }
+
+    /// A setting that the operator's programs read and this one does not would make their answers differ.
+    #[test]
+    fn all_settings_of_the_operator_are_known() {
+        let command = <InstallationFlags as clap::Args>::augment_args(clap::Command::new("test"));
+        let theirs: BTreeSet<_> = command
+            .get_arguments()
+            .filter_map(|arg| arg.get_env()?.to_str())
+            .collect();
+        assert_eq!(theirs, BTreeSet::from(VARIABLES));
+    }
+}

@@ -1,0 +1,312 @@
+//! Decides what is wrong with the actors among manifests: by the schema and the rules of the CRD, by the rules of the
+//! webhook, and by what several actors would share.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use asya_shared::admission::facts::WebhookFacts;
+use asya_shared::api::AsyncActorSpec;
+use asya_shared::claims::{self, ClaimedName};
+use asya_shared::config::TransportsConfig;
+use asya_shared::names::{GROUP, annotation};
+use asya_shared::review::check_spec;
+use asya_shared::validate::{self, Subject, Violation, Write};
+use kube::core::cel::Validator;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::finding::Source;
+use super::{Finding, Severity, schema};
+use crate::installation::Installation;
+use crate::manifests::{Manifest, Manifests};
+
+const VERSION: &str = "asya.sh/v1alpha1";
+
+/// What actors are checked against.
+#[derive(Clone, Copy)]
+pub struct Rules<'a> {
+    /// The CRD's schema, as kube's evaluator reads it.
+    pub schema: &'a Value,
+    /// The installation's settings; without them, what depends on its transports is not checked.
+    pub installation: Option<&'a Installation>,
+    /// Namespace of actors that name none.
+    pub namespace: &'a str,
+    pub operator_namespace: &'a str,
+}
+
+/// The actors that were checked, and what is wrong with them.
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub struct Linted {
+    pub actors: Vec<Source>,
+    pub findings: Vec<Finding>,
+}
+
+/// An actor whose spec could be decoded.
+struct Decoded<'a> {
+    source: Source,
+    namespace: &'a str,
+    name: &'a str,
+    spec: AsyncActorSpec,
+}
+
+/// Checks all actors among the manifests.
+pub fn lint(manifests: &Manifests, rules: &Rules<'_>) -> Linted {
+    let mut linted = Linted::default();
+    for document in &manifests.unreadable {
+        let source = Source {
+            file: document.file.clone(),
+            line: document.line,
+            actor: String::new(),
+            text: "".into(),
+        };
+        let finding = Finding::new(
+            &source,
+            Severity::Error,
+            "ManifestUnreadable",
+            "",
+            &document.problem,
+            None,
+        );
+        linted.findings.push(finding);
+    }
+    let none = TransportsConfig::default();
+    let transports = rules.installation.map_or(&none, |it| &it.transports);
+    let mut decoded = Vec::new();
+    for manifest in manifests.objects.iter().filter(|it| is_actor(it)) {
+        let actor = Checked::new(manifest, rules);
+        decoded.extend(actor.check(rules, transports, &mut linted.findings));
+        linted.actors.push(actor.source);
+    }
+    shared_queues(&decoded, transports, &mut linted.findings);
+    shared_targets(&decoded, &mut linted.findings);
+    linted.findings.sort();
+    linted
+}
+
+fn is_actor(manifest: &Manifest) -> bool {
+    manifest.group() == GROUP && manifest.kind() == "AsyncActor"
+}
+
+/// An actor that is being checked.
+struct Checked<'a> {
+    object: &'a Value,
+    source: Source,
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl<'a> Checked<'a> {
+    fn new(manifest: &'a Manifest, rules: &Rules<'a>) -> Self {
+        let object = &manifest.object;
+        let text = |key: &str| object["metadata"][key].as_str().filter(|it| !it.is_empty());
+        let namespace = text("namespace").unwrap_or(rules.namespace);
+        let name = text("name").unwrap_or_default();
+        Self {
+            source: Source {
+                file: manifest.file.clone(),
+                line: manifest.line,
+                actor: format!("{namespace}/{name}"),
+                text: Arc::clone(&manifest.text),
+            },
+            object,
+            namespace,
+            name,
+        }
+    }
+
+    /// Adds what is wrong with this actor alone; returns its spec, if it can be decoded.
+    fn check(
+        &self,
+        rules: &Rules<'_>,
+        transports: &TransportsConfig,
+        findings: &mut Vec<Finding>,
+    ) -> Option<Decoded<'a>> {
+        let fits = self.check_schema(rules.schema, findings);
+        let violations = validate::annotations(|name| self.annotation(name));
+        findings.extend(violations.iter().map(|it| self.violation("FW-21", it)));
+        let spec = match validate::decode(&self.object["spec"].to_string()) {
+            Ok(spec) => spec,
+            Err(_) if !fits => return None,
+            Err(violation) => {
+                findings.push(self.violation("API-6", &violation));
+                return None;
+            }
+        };
+        let known = self.check_rules(rules, transports, &spec, findings);
+        if fits {
+            self.check_cel(rules.schema, &known, findings);
+        }
+        Some(Decoded {
+            source: self.source.clone(),
+            namespace: self.namespace,
+            name: self.name,
+            spec,
+        })
+    }
+
+    /// Returns whether the actor fits the schema.
+    fn check_schema(&self, schema: &Value, findings: &mut Vec<Finding>) -> bool {
+        let mut found =
+            schema::misfits(&schema["properties"]["spec"], &self.object["spec"], "spec");
+        let mut misfit = |path: &str, problem: String| {
+            let path = path.to_owned();
+            found.push(schema::Misfit { path, problem });
+        };
+        if self.object["apiVersion"] != VERSION {
+            misfit("apiVersion", format!("unknown version; use {VERSION}"));
+        }
+        if self.name.is_empty() {
+            misfit("metadata.name", "is required".to_owned());
+        }
+        findings.extend(found.iter().map(|it| {
+            Finding::new(
+                &self.source,
+                Severity::Error,
+                "SchemaViolation",
+                &it.path,
+                &it.problem,
+                None,
+            )
+        }));
+        found.is_empty()
+    }
+
+    /// Adds what breaks a rule of the webhook; returns the texts of these violations.
+    fn check_rules(
+        &self,
+        rules: &Rules<'_>,
+        transports: &TransportsConfig,
+        spec: &AsyncActorSpec,
+        findings: &mut Vec<Finding>,
+    ) -> Vec<String> {
+        let subject = Subject {
+            name: self.name,
+            namespace: self.namespace,
+            spec,
+            role_arn: self.annotation(annotation::ROLE_ARN),
+            write: Write::Create,
+            transports,
+            privileged_sidecars: rules
+                .installation
+                .is_none_or(|it| it.settings.privileged_sidecars),
+        };
+        let checked = check_spec(&subject, rules.operator_namespace, &WebhookFacts::default());
+        for violation in &checked.errors {
+            let requirement = validate::requirement_of(&subject, violation).unwrap_or("BIND-2");
+            findings.push(self.violation(requirement, violation));
+        }
+        let usual = validate::warnings(&subject);
+        for warning in &checked.warnings {
+            if rules.installation.is_none() && warning.path == "spec.transport" {
+                continue;
+            }
+            let requirement = if usual.contains(warning) {
+                "VAL-17"
+            } else {
+                "VAC-6"
+            };
+            let (problem, fix) = split_fix(&warning.text);
+            let finding = Finding::new(
+                &self.source,
+                Severity::Warning,
+                requirement,
+                &warning.path,
+                problem,
+                fix,
+            );
+            findings.push(finding);
+        }
+        checked.errors.iter().map(ToString::to_string).collect()
+    }
+
+    /// Adds what breaks a rule of the CRD that the webhook's rules do not have.
+    fn check_cel(&self, schema: &Value, known: &[String], findings: &mut Vec<Finding>) {
+        let Err(errors) = Validator::new().validate(schema, self.object, None) else {
+            return;
+        };
+        for error in errors.into_vec() {
+            let violation = Violation::new(&*error.field_path, &error.message);
+            if !known.contains(&violation.to_string()) {
+                findings.push(self.violation("CRDRule", &violation));
+            }
+        }
+    }
+
+    fn annotation(&self, name: &str) -> Option<&'a str> {
+        self.object["metadata"]["annotations"].get(name)?.as_str()
+    }
+
+    fn violation(&self, name: &str, violation: &Violation) -> Finding {
+        let Violation { path, problem, fix } = violation;
+        Finding::new(
+            &self.source,
+            Severity::Error,
+            name,
+            path,
+            problem,
+            fix.as_deref(),
+        )
+    }
+}
+
+fn split_fix(text: &str) -> (&str, Option<&str>) {
+    match text.split_once("; ") {
+        Some((problem, fix)) => (problem, Some(fix)),
+        None => (text, None),
+    }
+}
+
+/// Actors that would use one queue, or one the other's dead letter queue (VAL-16). The one that comes first keeps it.
+fn shared_queues(
+    actors: &[Decoded<'_>],
+    transports: &TransportsConfig,
+    findings: &mut Vec<Finding>,
+) {
+    let mut claimed: Vec<(ClaimedName, &Decoded<'_>)> = Vec::new();
+    for actor in actors {
+        let key = (actor.namespace, actor.name);
+        for name in claims::names(transports, key, Some(&actor.spec.transport), []) {
+            let owner = claimed.iter().find(|(other, owner)| {
+                let is_other = (owner.namespace, owner.name) != key;
+                is_other && other.address == name.address && !name.kind.can_share_with(other.kind)
+            });
+            if let Some((_, owner)) = owner {
+                let violation = validate::queue_in_use(&name.queue, owner.namespace, owner.name);
+                findings.push(between("VAL-16", actor, &violation));
+                break;
+            }
+            claimed.push((name, actor));
+        }
+    }
+}
+
+/// Actors that bind one object (BIND-45).
+fn shared_targets(actors: &[Decoded<'_>], findings: &mut Vec<Finding>) {
+    let mut bound: HashMap<_, &Decoded<'_>> = HashMap::new();
+    for actor in actors {
+        let Some(target) = &actor.spec.workload_ref else {
+            continue;
+        };
+        let object = (actor.namespace, target.group(), &target.kind, &target.name);
+        let first = *bound.entry(object).or_insert(actor);
+        if first.name != actor.name {
+            let violation = validate::target_already_bound(target, first.namespace, first.name);
+            findings.push(between("BIND-45", actor, &violation));
+        }
+    }
+}
+
+fn between(name: &str, actor: &Decoded<'_>, violation: &Violation) -> Finding {
+    let Violation { path, problem, fix } = violation;
+    Finding::new(
+        &actor.source,
+        Severity::Error,
+        name,
+        path,
+        problem,
+        fix.as_deref(),
+    )
+}
+
+#[cfg(test)]
+mod tests;

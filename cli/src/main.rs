@@ -1,0 +1,104 @@
+//! `kubectl-asya`: inspects, explains and operates Asya's `AsyncActor`s from a terminal. It runs as `kubectl asya`, uses
+//! only the user's kubeconfig and permissions, and changes nothing unless the command's name says so.
+//!
+//! Each command is a folder with the same three parts: `mod.rs` gathers what it needs from files and the cluster, pure
+//! functions decide, and `render.rs` writes the result as text.
+
+mod answer;
+mod args;
+mod bundle;
+mod catalogue;
+mod change;
+mod check;
+mod cluster;
+mod consent;
+mod explain;
+mod generate;
+mod installation;
+mod lint;
+mod manifests;
+mod output;
+mod queue;
+mod status;
+mod trace;
+mod values;
+mod why;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::answer::{Answer, Failure, Report};
+use crate::args::{Cli, Command};
+use crate::change::Action;
+use crate::cluster::Connection;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let result = runtime
+        .map_err(|error| Failure::new(format!("cannot start: {error}")))
+        .and_then(|runtime| runtime.block_on(run(cli)));
+    match result {
+        Ok(report) => {
+            print(&report.text);
+            for note in &report.notes {
+                eprintln!("note: {note}");
+            }
+            report.answer.into()
+        }
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            Answer::Unknown.into()
+        }
+    }
+}
+
+/// Runs a command. `--timeout` limits all of its requests together; where it waits for the user or for messages, each
+/// request alone.
+async fn run(cli: Cli) -> Result<Report, Failure> {
+    let Cli {
+        command,
+        connection,
+    } = cli;
+    let timeout = connection.timeout;
+    let waits = command.waits();
+    let command = dispatch(command, Connection::new(connection));
+    if waits {
+        return command.await;
+    }
+    let ended = tokio::time::timeout(timeout, command).await;
+    ended.unwrap_or_else(|_| Err(Failure::timed_out(timeout)))
+}
+
+async fn dispatch(command: Command, connection: Connection) -> Result<Report, Failure> {
+    match command {
+        Command::Lint(args) => lint::run(&args, connection.args()),
+        Command::Why(args) => why::run(&connection, &args).await,
+        Command::Status(args) => status::run(&connection, &args).await,
+        Command::Trace(args) => trace::run(&connection, &args).await,
+        Command::Bundle(args) => bundle::run(&connection, &args).await,
+        Command::Explain(args) => explain::run(&args),
+        Command::Queue(args) => queue::show(&connection, &args).await,
+        Command::Dlq(args) => queue::dead_letters(&connection, &args).await,
+        Command::Send(args) => queue::send(&connection, &args).await,
+        Command::Check(args) => check::run(&connection, &args).await,
+        Command::Pause(args) => change::run(&connection, Action::Pause, &args).await,
+        Command::Resume(args) => change::run(&connection, Action::Resume, &args).await,
+        Command::Roll(args) => change::run(&connection, Action::Roll, &args).await,
+        Command::Retain(args) => change::run(&connection, Action::Retain, &args).await,
+        Command::Unbind(args) => change::unbind(&connection, &args).await,
+        Command::Completion { shell } => Ok(generate::completion(shell)),
+        Command::Man { folder } => generate::manual(&folder),
+    }
+}
+
+/// Writes to standard output, without colours where it is no terminal. A reader that has seen enough, such as `head`,
+/// is no failure.
+fn print(text: &str) {
+    let mut out = anstream::stdout();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

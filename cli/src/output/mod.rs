@@ -1,0 +1,62 @@
+//! How results are written: tables that fit the terminal, JSON and YAML.
+
+mod age;
+mod style;
+mod table;
+mod wrap;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+pub use age::{age, since};
+pub use style::{Paint, paint};
+pub use table::Table;
+pub use wrap::wrapped;
+
+use crate::answer::Failure;
+
+/// Output formats, as kubectl names them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    #[default]
+    Table,
+    /// A table with more columns.
+    Wide,
+    Json,
+    Yaml,
+}
+
+impl Format {
+    /// Writes a value as JSON or YAML, or as what `text` makes of it.
+    ///
+    /// # Errors
+    /// If the value cannot be serialised.
+    pub fn write<T: Serialize>(
+        self,
+        value: &T,
+        text: impl FnOnce() -> String,
+    ) -> Result<String, Failure> {
+        match self {
+            Self::Table | Self::Wide => Ok(text()),
+            Self::Json => json(value),
+            Self::Yaml => serde_saphyr::to_string(value)
+                .map_err(|error| Failure::new(format!("cannot write YAML: {error}"))),
+        }
+    }
+}
+
+/// Pretty-printed JSON with a final newline.
+///
+/// # Errors
+/// If the value cannot be serialised.
+pub fn json<T: Serialize>(value: &T) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(value);
+    let text = text.map_err(|error| Failure::new(format!("cannot write JSON: {error}")))?;
+    Ok(text + "\n")
+}
+
+/// Columns of the terminal; `None` for pipes and files, whose lines are not broken.
+pub fn terminal_width() -> Option<usize> {
+    let (width, _) = terminal_size::terminal_size()?;
+    Some(usize::from(width.0).max(40))
+}

@@ -1,0 +1,306 @@
+//! What it takes to reach an actor's queues: their names, the broker's address, and credentials.
+
+use asya_shared::api::QueueStatus;
+use asya_shared::config::{RabbitmqConfig, SqsConfig, Transport, TransportKind};
+use asya_shared::names::{ERROR_END, HAPPY_END};
+use asya_wire::queue::route_name;
+use serde_json::Value;
+
+use super::rabbitmq::Credentials;
+use super::secret::{Secrets, password};
+use super::sqs::Account;
+use crate::answer::Failure;
+use crate::args::queue::{Address, BrokerArgs};
+use crate::cluster::Cluster;
+use crate::installation::Installation;
+use crate::status::status_of;
+
+const DEFAULT_USER: &str = "guest";
+
+/// Names of an actor's queues, and of those where its messages end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    pub transport: String,
+    pub queue: String,
+    pub dlq: Option<DeadLetters>,
+    /// The actor's name in routes.
+    pub actor: String,
+    pub happy_end: String,
+    pub error_end: String,
+}
+
+/// A dead letter queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetters {
+    pub queue: String,
+    /// Whether other actors use it, too.
+    pub shared: bool,
+}
+
+/// A broker, and who logs in.
+#[derive(Clone, Debug)]
+pub enum Server {
+    RabbitMq {
+        host: String,
+        port: u16,
+        tls: bool,
+        /// PEM bundle to trust instead of the system's CAs.
+        ca: Option<String>,
+        credentials: Credentials,
+    },
+    Sqs(Account),
+}
+
+/// Everything that is known about an actor's queues.
+#[derive(Clone, Debug)]
+pub struct Access {
+    pub names: Names,
+    pub server: Server,
+    /// How many deliveries the queue allows, where that is configured.
+    pub limit: Option<u64>,
+    pub notes: Vec<String>,
+}
+
+/// Finds out how to reach the queues of an actor. Flags come before what the operator is configured with.
+///
+/// # Errors
+/// If the address is not known, or the credentials may not be read, and no flag replaces them.
+pub async fn access(
+    cluster: &Cluster,
+    name: &str,
+    actor: &Value,
+    args: &BrokerArgs,
+) -> Result<Access, Failure> {
+    let transport = actor["spec"]["transport"].as_str().unwrap_or_default();
+    let (configured, notes) = match configured(cluster, transport).await {
+        Ok(found) => (Some(found), Vec::new()),
+        Err(why) if args.address.is_some() => (None, vec![format!("only flags count: {why}")]),
+        Err(why) => {
+            return Err(Failure::new(format!(
+                "the broker's address is unknown: {why}; or pass --address"
+            )));
+        }
+    };
+    let names = names(&cluster.namespace, name, actor, configured.as_ref());
+    let secrets = Secrets { cluster };
+    let kind = configured.as_ref().map(|transport| &transport.kind);
+    let server = match (&args.address, kind) {
+        (Some(Address::Http(_)) | None, Some(TransportKind::Sqs(config))) => {
+            sqs(&secrets, Some(config), args).await?
+        }
+        (Some(Address::Http(_)), None) => sqs(&secrets, None, args).await?,
+        (Some(Address::Amqp { .. }) | None, Some(TransportKind::Rabbitmq(config))) => {
+            rabbitmq(&secrets, Some(config), args).await?
+        }
+        (Some(Address::Amqp { .. }) | None, None) => rabbitmq(&secrets, None, args).await?,
+        (Some(_), Some(_)) => {
+            return Err(Failure::new(format!(
+                "--address does not fit transport {transport}: RabbitMQ takes HOST:PORT or amqps://HOST:PORT, SQS an \
+                 http or https URL"
+            )));
+        }
+    };
+    let limit = kind.and_then(|kind| match kind {
+        TransportKind::Rabbitmq(config) if config.queues.dlq.enabled => {
+            Some(config.queues.dlq.max_retry_count.into())
+        }
+        _ => None,
+    });
+    Ok(Access {
+        names,
+        server,
+        limit,
+        notes,
+    })
+}
+
+async fn configured(cluster: &Cluster, transport: &str) -> Result<Transport, Failure> {
+    let installation = Installation::read(cluster).await?;
+    let found = installation.transports.usable(transport);
+    found.cloned().map_err(|why| Failure::new(why.to_string()))
+}
+
+/// The names that the actor's status has; where it has none, those that follow from the configuration.
+fn names(namespace: &str, name: &str, actor: &Value, transport: Option<&Transport>) -> Names {
+    let reported = status_of(actor).queue;
+    let transport_name = actor["spec"]["transport"].as_str().unwrap_or_default();
+    let Some(transport) = transport else {
+        let queue = reported.as_ref().map(|it| it.name.clone());
+        let queue = queue.unwrap_or_else(|| format!("asya-{name}"));
+        // The names of the ends differ from it in the actor only.
+        let stem = queue.strip_suffix(name).unwrap_or("asya-");
+        let sibling = |end: &str| format!("{stem}{end}");
+        return Names {
+            transport: transport_name.to_owned(),
+            dlq: reported.and_then(own_dead_letters),
+            actor: route_name(&queue).to_owned(),
+            happy_end: sibling(HAPPY_END),
+            error_end: sibling(ERROR_END),
+            queue,
+        };
+    };
+    let of = |actor: &str| transport.names_of(namespace, actor);
+    let own = of(name);
+    let (queue, own_dlq) = match reported {
+        Some(it) if it.transport == transport.name => (it.name.clone(), own_dead_letters(it)),
+        _ => (own.queue, None),
+    };
+    Names {
+        transport: transport_name.to_owned(),
+        queue,
+        dlq: own_dlq.or_else(|| {
+            own.dlq.map(|queue| DeadLetters {
+                queue,
+                shared: transport.queues().dlq.is_shared(),
+            })
+        }),
+        actor: own.actor,
+        happy_end: of(HAPPY_END).queue,
+        error_end: of(ERROR_END).queue,
+    }
+}
+
+/// The dead letter queue that belongs to this queue alone.
+fn own_dead_letters(queue: QueueStatus) -> Option<DeadLetters> {
+    let queue = queue.dead_letters.into_iter().next()?;
+    Some(DeadLetters {
+        queue,
+        shared: false,
+    })
+}
+
+async fn rabbitmq(
+    secrets: &Secrets<'_>,
+    config: Option<&RabbitmqConfig>,
+    args: &BrokerArgs,
+) -> Result<Server, Failure> {
+    let configured_tls = config.is_some_and(|it| it.tls);
+    let (host, port, tls) = match (&args.address, config) {
+        (Some(Address::Amqp { tls, host, port }), _) => {
+            let tls = tls.unwrap_or(configured_tls);
+            let usual = if tls { 5671 } else { 5672 };
+            (host.clone(), port.unwrap_or(usual), tls)
+        }
+        (_, Some(config)) => (config.host.clone(), config.port, config.tls),
+        (_, None) => return Err(Failure::new("pass --address")),
+    };
+    let ca = match (
+        &args.ca_file,
+        config.and_then(|it| it.ca_secret_ref.as_ref()),
+    ) {
+        (Some(path), _) => Some(super::secret::file(path)?),
+        (None, Some(reference)) if tls => Some(secrets.read(reference).await?),
+        _ => None,
+    };
+    let secret = config.and_then(|it| it.password_secret_ref.as_ref());
+    let password = match (password(args)?, secret) {
+        (Some(given), _) => given,
+        (None, Some(reference)) if args.user.is_none() => secrets.read(reference).await?,
+        (None, _) if args.user.is_some() => {
+            return Err(Failure::new(
+                "the user's password is missing: pass --password-file, or set ASYA_BROKER_PASSWORD",
+            ));
+        }
+        (None, _) => DEFAULT_USER.to_owned(),
+    };
+    let user = args.user.clone();
+    let user = user.or_else(|| config.map(|it| it.username.clone()));
+    let vhost = args.vhost.clone();
+    let vhost = vhost.or_else(|| config.map(|it| it.vhost.clone()));
+    Ok(Server::RabbitMq {
+        host,
+        port,
+        tls,
+        ca,
+        credentials: Credentials {
+            user: user.unwrap_or_else(|| DEFAULT_USER.to_owned()),
+            password,
+            vhost: vhost.unwrap_or_else(|| "/".to_owned()),
+        },
+    })
+}
+
+async fn sqs(
+    secrets: &Secrets<'_>,
+    config: Option<&SqsConfig>,
+    args: &BrokerArgs,
+) -> Result<Server, Failure> {
+    let keys = match (
+        args.user.clone(),
+        config.and_then(|it| it.credentials.as_ref()),
+    ) {
+        (Some(id), _) => {
+            let secret = password(args)?.ok_or_else(|| {
+                Failure::new("the secret access key is missing: pass --password-file, or set ASYA_BROKER_PASSWORD")
+            })?;
+            Some((id, secret))
+        }
+        (None, Some(references)) => {
+            let id = secrets.read(&references.access_key_id).await?;
+            Some((id, secrets.read(&references.secret_access_key).await?))
+        }
+        (None, None) => None,
+    };
+    let endpoint = match &args.address {
+        Some(Address::Http(url)) => Some(url.clone()),
+        _ => config.and_then(|it| it.endpoint.clone()),
+    };
+    Ok(Server::Sqs(Account {
+        region: config.and_then(|it| it.region.clone()),
+        endpoint,
+        keys,
+        owner: config.and_then(|it| it.account_id.clone()),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use asya_shared::config::TransportsConfig;
+    use serde_json::json;
+
+    use super::*;
+
+    fn transport(queues: &Value) -> Transport {
+        let config = json!({"host": "mq", "queues": queues});
+        let all =
+            json!({"transports": {"mq": {"type": "rabbitmq", "enabled": true, "config": config}}});
+        let all = TransportsConfig::parse(&all.to_string()).unwrap();
+        all.usable("mq").unwrap().clone()
+    }
+
+    #[test]
+    fn names_come_from_the_status_then_from_the_configuration() {
+        let queue = |it: &Value| json!({"spec": {"transport": "mq"}, "status": {"queue": it}});
+        let reported = queue(&json!({"transport": "mq", "name": "asya-m-e", "deadLetters": ["d"]}));
+        let configured = transport(
+            &json!({"nameTemplate": "asya-{namespace}-{actor}", "dlq": {"enabled": true}}),
+        );
+        for (actor, transport, expected) in [
+            (
+                &reported,
+                Some(&configured),
+                ["asya-m-e", "d", "m-e", "asya-m-happy-end"],
+            ),
+            (
+                &queue(&Value::Null),
+                Some(&configured),
+                ["asya-m-e", "asya-m-e-dlq", "m-e", "asya-m-happy-end"],
+            ),
+            (
+                &queue(&Value::Null),
+                Some(&transport(&json!({}))),
+                ["asya-e", "", "e", "asya-happy-end"],
+            ),
+            (
+                &queue(&json!({"transport": "mq", "name": "asya-e"})),
+                None,
+                ["asya-e", "", "e", "asya-happy-end"],
+            ),
+        ] {
+            let found = names("m", "e", actor, transport);
+            let dlq = found.dlq.as_ref().map_or("", |it| &it.queue);
+            let found = [&*found.queue, dlq, &*found.actor, &*found.happy_end];
+            assert_eq!(found, expected, "{actor}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What is done with queues, whatever the broker.
+
+use bytes::Bytes;
+
+use crate::answer::Failure;
+
+/// The size of a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Messages that wait for a consumer.
+    pub waiting: u64,
+    /// Messages that consumers hold, where the broker tells.
+    pub processing: Option<u64>,
+    /// Consumers, where the broker tells.
+    pub consumers: Option<u64>,
+}
+
+/// A message that this program holds until it puts it back or moves it.
+#[derive(Clone, Debug)]
+pub struct Delivery<H> {
+    pub handle: H,
+    /// How often the queue has delivered it before, where it counts that.
+    pub deliveries: Option<u64>,
+    /// The queue that it was dead-lettered from.
+    pub source: Option<String>,
+    pub body: Bytes,
+}
+
+/// A broker. If the program ends, the broker gives back what it holds.
+pub trait Broker {
+    /// What identifies a delivery.
+    type Handle;
+
+    /// The size of a queue; `None` if it does not exist.
+    async fn size(&mut self, queue: &str) -> Result<Option<Size>, Failure>;
+
+    /// Takes up to `count` messages, oldest first; fewer if there are no more.
+    async fn take(
+        &mut self,
+        queue: &str,
+        count: usize,
+    ) -> Result<Vec<Delivery<Self::Handle>>, Failure>;
+
+    /// Puts a message back to where it was.
+    async fn put_back(
+        &mut self,
+        queue: &str,
+        delivery: Delivery<Self::Handle>,
+    ) -> Result<(), Failure>;
+
+    /// Moves a message to the end of a queue. It is removed only after the broker has confirmed its copy.
+    async fn relocate(
+        &mut self,
+        from: &str,
+        delivery: Delivery<Self::Handle>,
+        to: &str,
+    ) -> Result<(), Failure>;
+
+    /// Removes a message.
+    async fn remove(
+        &mut self,
+        queue: &str,
+        delivery: Delivery<Self::Handle>,
+    ) -> Result<(), Failure>;
+
+    /// Sends a message; returns once the broker has stored it.
+    async fn send(&mut self, queue: &str, id: &str, body: Bytes) -> Result<(), Failure>;
+
+    /// Removes all messages that no consumer holds.
+    async fn purge(&mut self, queue: &str) -> Result<(), Failure>;
+
+    /// Lets the broker itself move all dead letters to `queue`; `None` if it has no such function, otherwise how many
+    /// it moved.
+    async fn move_all(&mut self, dlq: &str, queue: &str) -> Result<Option<u64>, Failure>;
+
+    /// From how many deliveries on the broker dead-letters or drops a message.
+    fn delivery_limit(&self) -> Option<u64>;
+}

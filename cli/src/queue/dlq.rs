@@ -1,0 +1,136 @@
+//! `dlq`: an actor's dead letters.
+
+use serde::Serialize;
+
+use super::access::{DeadLetters, Names};
+use super::broker::Broker;
+use super::look::{belongs, put_back};
+use crate::answer::Failure;
+
+/// Messages that are held at a time.
+const BATCH: usize = 10;
+
+/// What became of dead letters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Outcome {
+    /// Messages that were moved or deleted.
+    pub done: u64,
+    /// Messages of other actors, or of none, in a shared queue.
+    pub others: u64,
+}
+
+/// What is done with each of an actor's dead letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Each {
+    Redrive,
+    Delete,
+}
+
+/// Moves an actor's dead letters back to its queue: those that are there now, so that a message that fails again is
+/// not moved twice.
+///
+/// # Errors
+/// If the broker fails; the text says how many were moved until then.
+pub async fn redrive<B: Broker>(
+    broker: &mut B,
+    names: &Names,
+    dlq: &DeadLetters,
+    max: Option<u64>,
+) -> Result<Outcome, Failure> {
+    if max.is_none()
+        && !dlq.shared
+        && let Some(done) = broker.move_all(&dlq.queue, &names.queue).await?
+    {
+        return Ok(Outcome { done, others: 0 });
+    }
+    each(broker, names, dlq, max, Each::Redrive).await
+}
+
+/// Deletes an actor's dead letters; `count` is what the user has consented to.
+///
+/// # Errors
+/// As [`redrive`].
+pub async fn purge<B: Broker>(
+    broker: &mut B,
+    names: &Names,
+    dlq: &DeadLetters,
+    max: Option<u64>,
+    count: u64,
+) -> Result<Outcome, Failure> {
+    if dlq.shared || max.is_some() {
+        return each(broker, names, dlq, max, Each::Delete).await;
+    }
+    broker.purge(&dlq.queue).await?;
+    Ok(Outcome {
+        done: count,
+        others: 0,
+    })
+}
+
+async fn each<B: Broker>(
+    broker: &mut B,
+    names: &Names,
+    dlq: &DeadLetters,
+    max: Option<u64>,
+    action: Each,
+) -> Result<Outcome, Failure> {
+    let size = broker.size(&dlq.queue).await?.unwrap_or_default();
+    let mut outcome = Outcome::default();
+    // Those of others are held until the end: put back before, they would come again.
+    let mut others = Vec::new();
+    let result = some(
+        broker,
+        names,
+        dlq,
+        (size.waiting, max),
+        action,
+        &mut outcome,
+        &mut others,
+    );
+    let result = result.await;
+    outcome.others = others.len() as u64;
+    put_back(broker, &dlq.queue, others).await?;
+    result.map(|()| outcome).map_err(|why| {
+        let done = outcome.done;
+        Failure::new(format!(
+            "{why}; done before that: {done}, the others are still in {}",
+            dlq.queue
+        ))
+    })
+}
+
+async fn some<B: Broker>(
+    broker: &mut B,
+    names: &Names,
+    dlq: &DeadLetters,
+    (waiting, max): (u64, Option<u64>),
+    action: Each,
+    outcome: &mut Outcome,
+    others: &mut Vec<super::broker::Delivery<B::Handle>>,
+) -> Result<(), Failure> {
+    let mut looked = 0;
+    while looked < waiting {
+        let wanted = (waiting - looked).min(max.unwrap_or(u64::MAX) - outcome.done);
+        let wanted = usize::try_from(wanted).unwrap_or(BATCH).min(BATCH);
+        if wanted == 0 {
+            break;
+        }
+        let taken = broker.take(&dlq.queue, wanted).await?;
+        if taken.is_empty() {
+            break;
+        }
+        for delivery in taken {
+            looked += 1;
+            if !belongs(names, dlq, &delivery) {
+                others.push(delivery);
+                continue;
+            }
+            match action {
+                Each::Redrive => broker.relocate(&dlq.queue, delivery, &names.queue).await?,
+                Each::Delete => broker.remove(&dlq.queue, delivery).await?,
+            }
+            outcome.done += 1;
+        }
+    }
+    Ok(())
+}

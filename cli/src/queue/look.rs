@@ -1,0 +1,129 @@
+//! Looks at messages, and puts them back.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::access::{DeadLetters, Names};
+use super::broker::{Broker, Delivery};
+use super::message::{Envelope, payload};
+use crate::answer::Failure;
+
+/// A message as it is shown.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MessageRow {
+    /// Absent if it is no message of an actor.
+    pub id: Option<String>,
+    /// The route, with the actor whose turn it is in brackets.
+    pub route: String,
+    /// How often the queue has delivered it, where it counts that.
+    pub deliveries: Option<u64>,
+    pub bytes: usize,
+    /// The queue that it was dead-lettered from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Why it failed, if it is a message to error-end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Box<RawValue>>,
+}
+
+impl MessageRow {
+    pub fn new<H>(delivery: &Delivery<H>, with_payload: bool) -> Self {
+        let read = Envelope::read(&delivery.body);
+        Self {
+            route: read.route(),
+            id: read.id,
+            deliveries: delivery.deliveries,
+            bytes: delivery.body.len(),
+            source: delivery.source.clone(),
+            error: read.error,
+            payload: with_payload.then(|| payload(&delivery.body)),
+        }
+    }
+}
+
+/// Messages that were looked at.
+#[derive(Debug, Default)]
+pub struct Look {
+    pub rows: Vec<MessageRow>,
+    /// Messages that went to the end of the queue instead of their place.
+    pub relocated: usize,
+}
+
+impl Look {
+    /// What the look changed.
+    pub fn notes(&self, queue: &str) -> Vec<String> {
+        let mut notes = Vec::new();
+        if !self.rows.is_empty() {
+            notes.push(format!(
+                "the messages are back in {queue}; the broker counts this look as a delivery of each"
+            ));
+        }
+        if self.relocated > 0 {
+            notes.push(format!(
+                "{} of them went to the end of {queue}, as new messages: with one more delivery, the broker would \
+                 dead-letter or drop them",
+                self.relocated
+            ));
+        }
+        notes
+    }
+}
+
+/// Looks at the next messages of a queue.
+///
+/// # Errors
+/// If the broker fails; it then puts back what was taken.
+pub async fn look<B: Broker>(
+    broker: &mut B,
+    queue: &str,
+    count: usize,
+    with_payload: bool,
+) -> Result<Look, Failure> {
+    let taken = broker.take(queue, count).await?;
+    let rows = taken.iter().map(|it| MessageRow::new(it, with_payload));
+    let rows = rows.collect();
+    let relocated = put_back(broker, queue, taken).await?;
+    Ok(Look { rows, relocated })
+}
+
+/// Puts messages back. Those that the broker would not deliver again go to the end of the queue; returns how many.
+///
+/// # Errors
+/// If the broker fails.
+pub async fn put_back<B: Broker>(
+    broker: &mut B,
+    queue: &str,
+    taken: Vec<Delivery<B::Handle>>,
+) -> Result<usize, Failure> {
+    let mut relocated = 0;
+    let limit = broker.delivery_limit();
+    for delivery in taken {
+        if is_exhausted(delivery.deliveries, limit) {
+            broker.relocate(queue, delivery, queue).await?;
+            relocated += 1;
+        } else {
+            broker.put_back(queue, delivery).await?;
+        }
+    }
+    Ok(relocated)
+}
+
+/// Whether the broker may dead-letter or drop the message at the next delivery, this one included.
+fn is_exhausted(deliveries: Option<u64>, limit: Option<u64>) -> bool {
+    match (deliveries, limit) {
+        (Some(deliveries), Some(limit)) => deliveries + 1 >= limit,
+        _ => false,
+    }
+}
+
+/// Whether a dead letter is the actor's. Others are left alone.
+pub fn belongs<H>(names: &Names, dlq: &DeadLetters, delivery: &Delivery<H>) -> bool {
+    match &delivery.source {
+        _ if !dlq.shared => true,
+        Some(source) => *source == names.queue,
+        None => Envelope::read(&delivery.body).actor() == Some(&names.actor),
+    }
+}

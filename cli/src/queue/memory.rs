@@ -1,0 +1,158 @@
+//! A broker in memory, which counts deliveries and drops what was delivered too often, as brokers do.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use super::broker::{Broker, Delivery, Size};
+use crate::answer::Failure;
+
+/// A message of a queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    pub body: String,
+    pub deliveries: u64,
+    pub source: Option<String>,
+}
+
+/// A broker with queues by name.
+#[derive(Debug, Default)]
+pub struct Memory {
+    pub queues: BTreeMap<String, VecDeque<Stored>>,
+    pub consumers: u64,
+    pub limit: Option<u64>,
+    /// Copies that the broker accepts before it fails.
+    pub accepts: Option<usize>,
+    /// Whether it moves dead letters itself.
+    pub moves: bool,
+    /// Where a message that is sent arrives, in place of the actor's queue.
+    pub delivers_to: Option<String>,
+    held: Vec<(String, Stored)>,
+}
+
+impl Memory {
+    pub fn with(queues: &[(&str, &[&str])]) -> Self {
+        let queues = queues.iter().map(|(name, bodies)| {
+            let stored = bodies.iter().map(|body| Stored {
+                body: (*body).to_owned(),
+                ..Stored::default()
+            });
+            ((*name).to_owned(), stored.collect())
+        });
+        Self {
+            queues: queues.collect(),
+            ..Self::default()
+        }
+    }
+
+    pub fn bodies(&self, queue: &str) -> Vec<&str> {
+        self.queues[queue].iter().map(|it| &*it.body).collect()
+    }
+
+    /// What a broker does when this program ends.
+    pub fn disconnect(&mut self) {
+        for (queue, mut message) in std::mem::take(&mut self.held).into_iter().rev() {
+            message.deliveries += 1;
+            self.queue(&queue).push_front(message);
+        }
+    }
+
+    fn queue(&mut self, name: &str) -> &mut VecDeque<Stored> {
+        self.queues.entry(name.to_owned()).or_default()
+    }
+
+    fn settle(&mut self, message: &Stored) {
+        let at = self.held.iter().position(|(_, held)| held == message);
+        self.held.remove(at.expect("it is held"));
+    }
+}
+
+impl Broker for Memory {
+    type Handle = Stored;
+
+    async fn size(&mut self, queue: &str) -> Result<Option<Size>, Failure> {
+        let consumers = self.consumers;
+        Ok(self.queues.get(queue).map(|it| Size {
+            waiting: it.len() as u64,
+            processing: None,
+            consumers: Some(consumers),
+        }))
+    }
+
+    async fn take(&mut self, queue: &str, count: usize) -> Result<Vec<Delivery<Stored>>, Failure> {
+        let all = self.queue(queue);
+        let taken: Vec<Stored> = all.drain(..count.min(all.len())).collect();
+        let held = taken.iter().map(|it| (queue.to_owned(), it.clone()));
+        self.held.extend(held);
+        let deliveries = taken.into_iter().map(|message| Delivery {
+            deliveries: Some(message.deliveries),
+            source: message.source.clone(),
+            body: Bytes::from(message.body.clone()),
+            handle: message,
+        });
+        Ok(deliveries.collect())
+    }
+
+    async fn put_back(&mut self, queue: &str, delivery: Delivery<Stored>) -> Result<(), Failure> {
+        let mut message = delivery.handle;
+        self.settle(&message);
+        message.deliveries += 1;
+        if self.limit.is_none_or(|limit| message.deliveries < limit) {
+            // Behind those that were put back before.
+            let all = self.queue(queue);
+            let at = all.iter().take_while(|it| it.deliveries > 0).count();
+            all.insert(at, message);
+        }
+        Ok(())
+    }
+
+    async fn relocate(
+        &mut self,
+        from: &str,
+        delivery: Delivery<Stored>,
+        to: &str,
+    ) -> Result<(), Failure> {
+        let body = delivery.body.clone();
+        self.send(to, "", body).await?;
+        self.remove(from, delivery).await
+    }
+
+    async fn remove(&mut self, _: &str, delivery: Delivery<Stored>) -> Result<(), Failure> {
+        self.settle(&delivery.handle);
+        Ok(())
+    }
+
+    async fn send(&mut self, queue: &str, _: &str, body: Bytes) -> Result<(), Failure> {
+        if let Some(accepts) = &mut self.accepts {
+            *accepts = accepts
+                .checked_sub(1)
+                .ok_or_else(|| Failure::new("the queue is full"))?;
+        }
+        let body = String::from_utf8_lossy(&body).into_owned();
+        let queue = self.delivers_to.clone().unwrap_or_else(|| queue.to_owned());
+        self.queue(&queue).push_back(Stored {
+            body,
+            ..Stored::default()
+        });
+        Ok(())
+    }
+
+    async fn purge(&mut self, queue: &str) -> Result<(), Failure> {
+        self.queue(queue).clear();
+        Ok(())
+    }
+
+    async fn move_all(&mut self, dlq: &str, queue: &str) -> Result<Option<u64>, Failure> {
+        if !self.moves {
+            return Ok(None);
+        }
+        let all = std::mem::take(self.queue(dlq));
+        let count = all.len() as u64;
+        self.queue(queue).extend(all);
+        Ok(Some(count))
+    }
+
+    fn delivery_limit(&self) -> Option<u64> {
+        self.limit
+    }
+}

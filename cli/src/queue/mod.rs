@@ -1,0 +1,245 @@
+//! `queue`, `dlq` and `send`: an actor's messages at the broker. No message is lost: what is taken is put back by the
+//! broker if this program ends, and what is moved is removed only after its copy is stored.
+
+mod access;
+mod broker;
+mod dlq;
+mod forward;
+mod look;
+#[cfg(test)]
+mod memory;
+mod message;
+mod open;
+mod rabbitmq;
+mod render;
+mod secret;
+mod send;
+mod sqs;
+#[cfg(test)]
+mod tests;
+
+use std::io::Read;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use access::{Access, DeadLetters, Names};
+use broker::Broker;
+use open::Open;
+use render::{DlqReport, QueuePage};
+use send::{Outcome, Wait};
+
+use crate::answer::{Answer, Failure, Report};
+use crate::args::queue::{BrokerArgs, DlqAction, DlqArgs, QueueArgs, SendArgs};
+use crate::cluster::Connection;
+use crate::consent::confirmed;
+use crate::output::terminal_width;
+use crate::status::status_of;
+
+/// Dead letters that are listed unless more are asked for.
+const LISTED: usize = 20;
+
+/// An actor whose broker is reached.
+struct Reached {
+    actor: Value,
+    namespace: String,
+    access: Access,
+    open: Open,
+}
+
+async fn reach(connection: &Connection, name: &str, args: &BrokerArgs) -> Result<Reached, Failure> {
+    let cluster = Arc::new(connection.open().await?);
+    let actor = cluster.actor(name).await?;
+    let access = access::access(&cluster, name, &actor, args).await?;
+    let open = open::open(&cluster, &access, connection.args().timeout).await?;
+    Ok(Reached {
+        namespace: cluster.namespace.clone(),
+        actor,
+        access,
+        open,
+    })
+}
+
+/// Shows an actor's queue, and its next messages if asked for.
+///
+/// # Errors
+/// If the broker cannot be reached, or the queue does not exist.
+pub async fn show(connection: &Connection, args: &QueueArgs) -> Result<Report, Failure> {
+    let reached = reach(connection, &args.name, &args.broker).await?;
+    let Reached {
+        actor,
+        namespace,
+        access,
+        open,
+    } = reached;
+    let title = format!("{namespace}/{}", args.name);
+    let result = match open {
+        Open::RabbitMq(mut broker, _forward) => {
+            let result = page(&mut broker, &access.names, title, args).await;
+            broker.close().await;
+            result
+        }
+        Open::Sqs(mut broker, _forward) => page(&mut broker, &access.names, title, args).await,
+    };
+    let (mut page, mut notes) = result?;
+    if page.processing.is_none() {
+        page.processing = status_of(&actor).processing_messages;
+    }
+    notes.extend(access.notes);
+    let format = args.output.output;
+    let text = format.write(&page, || render::page(&page, terminal_width()))?;
+    Ok(Report::new(text, Answer::Fine).with_notes(notes))
+}
+
+async fn page<B: Broker>(
+    broker: &mut B,
+    names: &Names,
+    actor: String,
+    args: &QueueArgs,
+) -> Result<(QueuePage, Vec<String>), Failure> {
+    let queue = &names.queue;
+    let size = broker.size(queue).await?.ok_or_else(|| missing(queue))?;
+    let looked = match args.peek {
+        Some(count) => look::look(broker, queue, count, args.payload).await?,
+        None => look::Look::default(),
+    };
+    let dead_letters = match &names.dlq {
+        Some(dlq) => broker.size(&dlq.queue).await?.map(|size| size.waiting),
+        None => None,
+    };
+    let notes = looked.notes(queue);
+    let page = QueuePage::new(actor, names, size, dead_letters, looked.rows);
+    Ok((page, notes))
+}
+
+/// Lists, redrives or purges an actor's dead letters.
+///
+/// # Errors
+/// If the broker cannot be reached, there is no dead letter queue, or the user does not consent.
+pub async fn dead_letters(connection: &Connection, args: &DlqArgs) -> Result<Report, Failure> {
+    let Reached { access, open, .. } = reach(connection, &args.name, &args.broker).await?;
+    let dlq = access.names.dlq.clone().ok_or_else(|| {
+        Failure::new(format!(
+            "AsyncActor {} has no dead letter queue; transport {} configures none (queues.dlq.enabled)",
+            args.name, access.names.transport
+        ))
+    })?;
+    let result = match open {
+        Open::RabbitMq(mut broker, _forward) => {
+            let result = act(&mut broker, &access.names, &dlq, args).await;
+            broker.close().await;
+            result
+        }
+        Open::Sqs(mut broker, _forward) => act(&mut broker, &access.names, &dlq, args).await,
+    };
+    let (report, mut notes) = result?;
+    notes.extend(access.notes);
+    let format = args.output.output;
+    let text = format.write(&report, || render::dead_letters(&report, terminal_width()))?;
+    Ok(Report::new(text, Answer::Fine).with_notes(notes))
+}
+
+async fn act<B: Broker>(
+    broker: &mut B,
+    names: &Names,
+    dlq: &DeadLetters,
+    args: &DlqArgs,
+) -> Result<(DlqReport, Vec<String>), Failure> {
+    let size = broker.size(&dlq.queue).await?;
+    let size = size.ok_or_else(|| missing(&dlq.queue))?;
+    let max = args.max.map(|max| max as u64);
+    let mut report = DlqReport::new(args.action, names, dlq);
+    match args.action {
+        DlqAction::List => {
+            let count = args.max.unwrap_or(LISTED);
+            let looked = look::look(broker, &dlq.queue, count, args.payload).await?;
+            let notes = looked.notes(&dlq.queue);
+            report.waiting = Some(size.waiting);
+            report.messages = looked.rows;
+            Ok((report, notes))
+        }
+        DlqAction::Redrive => {
+            report.outcome = Some(dlq::redrive(broker, names, dlq, max).await?);
+            Ok((report, Vec::new()))
+        }
+        DlqAction::Purge => {
+            consent(names, dlq, size.waiting, args)?;
+            report.outcome = Some(dlq::purge(broker, names, dlq, max, size.waiting).await?);
+            Ok((report, Vec::new()))
+        }
+    }
+}
+
+/// Says what is deleted, and asks.
+fn consent(names: &Names, dlq: &DeadLetters, waiting: u64, args: &DlqArgs) -> Result<(), Failure> {
+    let (actor, queue) = (&names.actor, &dlq.queue);
+    let at_most = args
+        .max
+        .map_or(String::new(), |max| format!(", at most {max}"));
+    let what = if dlq.shared {
+        format!(
+            "messages in {queue}, which actors share: {waiting}; those of {actor} are DELETED{at_most}"
+        )
+    } else {
+        format!("messages in {queue}: {waiting}; they are DELETED{at_most}")
+    };
+    eprintln!("{what}");
+    if args.yes || confirmed("Delete them?") {
+        return Ok(());
+    }
+    Err(Failure::new(
+        "nothing was deleted; confirm with y, or pass --yes",
+    ))
+}
+
+/// Sends a message to an actor. Exit code 1: it failed; 2: it was not seen at its end.
+///
+/// # Errors
+/// If the payload is not JSON, or the broker cannot be reached.
+pub async fn send(connection: &Connection, args: &SendArgs) -> Result<Report, Failure> {
+    let payload = match &*args.text {
+        "-" => standard_input()?,
+        text => text.to_owned(),
+    };
+    let id = args.id.clone().unwrap_or_else(message::random_id);
+    if id.is_empty() {
+        return Err(Failure::new("--id must not be empty"));
+    }
+    // Before anything is reached: bad input needs no cluster to be told.
+    message::compose(&id, &args.name, &payload)?;
+    let Reached { access, open, .. } = reach(connection, &args.name, &args.broker).await?;
+    let names = &access.names;
+    let body = message::compose(&id, &names.actor, &payload)?;
+    let wait = args.wait.map(|limit| Wait {
+        limit,
+        with_payload: args.payload,
+    });
+    let sent = match open {
+        Open::RabbitMq(mut broker, _forward) => {
+            let sent = send::send(&mut broker, names, &id, body, wait).await;
+            broker.close().await;
+            sent
+        }
+        Open::Sqs(mut broker, _forward) => send::send(&mut broker, names, &id, body, wait).await,
+    }?;
+    let format = args.output.output;
+    let text = format.write(&sent, || render::sent(&sent))?;
+    let mut notes = access.notes;
+    if sent.outcome == Outcome::NotSeen {
+        notes.extend(sent.notes);
+    }
+    Ok(Report::new(text, sent.outcome.answer()).with_notes(notes))
+}
+
+fn standard_input() -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = std::io::stdin().read_to_string(&mut text);
+    read.map_err(|error| Failure::new(format!("standard input: {error}")))?;
+    Ok(text)
+}
+
+fn missing(queue: &str) -> Failure {
+    Failure::new(format!(
+        "the broker has no queue {queue}; `kubectl asya status` says why"
+    ))
+}

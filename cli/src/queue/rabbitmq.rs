@@ -1,0 +1,237 @@
+//! RabbitMQ over AMQP. Each request is answered before the next is sent.
+
+use std::time::Duration;
+
+use asya_amqp::{Connection, Event, Login, OpenError, Properties, Purpose, Stream};
+use bytes::Bytes;
+
+use super::broker::{Broker, Delivery, Size};
+use crate::answer::Failure;
+
+/// Limit of deliveries that quorum queues have by themselves since RabbitMQ 4.
+const DEFAULT_LIMIT: u64 = 20;
+const NOT_FOUND: u16 = 404;
+/// The queue that a message was first dead-lettered from.
+const SOURCE: &str = "x-first-death-queue";
+
+/// Credentials.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    pub user: String,
+    pub password: String,
+    pub vhost: String,
+}
+
+/// A connection to a broker.
+pub struct RabbitMq {
+    connection: Connection,
+    /// For one answer.
+    timeout: Duration,
+    /// Publications on this channel.
+    published: u64,
+    limit: u64,
+}
+
+/// What identifies a delivery.
+pub struct Tag {
+    tag: u64,
+    properties: Properties,
+}
+
+impl RabbitMq {
+    /// Logs in. `limit` is the limit of deliveries of the actor's queue, if it is configured.
+    ///
+    /// # Errors
+    /// If the broker refuses.
+    pub async fn open(
+        stream: Box<dyn Stream>,
+        credentials: &Credentials,
+        limit: Option<u64>,
+        timeout: Duration,
+    ) -> Result<Self, Failure> {
+        let Credentials {
+            user,
+            password,
+            vhost,
+        } = credentials;
+        let login = Login {
+            user,
+            password,
+            vhost,
+            product: "kubectl-asya",
+            name: "kubectl asya",
+        };
+        let opened = Connection::open(stream, &login, Purpose::Publish).await;
+        let connection = opened.map_err(|error| match error {
+            OpenError::Refused { code, text } => Failure::new(format!(
+                "RabbitMQ refuses user {user:?} in vhost {vhost:?}: {code} {text}; check --user, --password-file and \
+                 --vhost"
+            )),
+            error => Failure::new(format!("RabbitMQ: {error}; check --address")),
+        })?;
+        Ok(Self {
+            connection,
+            timeout,
+            published: 0,
+            limit: limit.map_or(DEFAULT_LIMIT, |limit| limit.min(DEFAULT_LIMIT)),
+        })
+    }
+
+    /// Closes in order, so that the broker has processed all acknowledgements.
+    pub async fn close(self) {
+        self.connection.close().await;
+    }
+
+    /// The next event that answers a request.
+    async fn answer(&mut self) -> Result<Event, Failure> {
+        loop {
+            let event = tokio::time::timeout(self.timeout, self.connection.event()).await;
+            match event.map_err(|_| Failure::timed_out(self.timeout))? {
+                Event::Lost(why) => {
+                    return Err(Failure::new(format!("connection to RabbitMQ: {why}")));
+                }
+                Event::Blocked(why) => {
+                    return Err(Failure::new(format!(
+                        "RabbitMQ accepts no messages now: {why}"
+                    )));
+                }
+                Event::Unblocked => {}
+                event => return Ok(event),
+            }
+        }
+    }
+
+    async fn confirmed(&mut self, queue: &str) -> Result<(), Failure> {
+        self.published += 1;
+        let mut is_returned = false;
+        loop {
+            match self.answer().await? {
+                Event::Returned { .. } => is_returned = true,
+                Event::Confirmed { number, stored, .. } if number >= self.published => {
+                    return match stored {
+                        true if is_returned => Err(no_queue(queue)),
+                        true => Ok(()),
+                        false => Err(Failure::new(format!(
+                            "RabbitMQ rejects the message: queue {queue} is full or unavailable"
+                        ))),
+                    };
+                }
+                Event::Confirmed { .. } => {}
+                event => return Err(unexpected(event, queue)),
+            }
+        }
+    }
+}
+
+impl Broker for RabbitMq {
+    type Handle = Tag;
+
+    async fn size(&mut self, queue: &str) -> Result<Option<Size>, Failure> {
+        self.connection.count(queue);
+        match self.answer().await? {
+            Event::Counted {
+                messages,
+                consumers,
+            } => Ok(Some(Size {
+                waiting: messages.into(),
+                processing: None,
+                consumers: Some(consumers.into()),
+            })),
+            Event::ChannelClosed {
+                code: NOT_FOUND, ..
+            } => {
+                self.connection.open_channel(Purpose::Publish);
+                self.published = 0;
+                match self.answer().await? {
+                    Event::ChannelOpen => Ok(None),
+                    event => Err(unexpected(event, queue)),
+                }
+            }
+            event => Err(unexpected(event, queue)),
+        }
+    }
+
+    async fn take(&mut self, queue: &str, count: usize) -> Result<Vec<Delivery<Tag>>, Failure> {
+        let mut taken = Vec::new();
+        while taken.len() < count {
+            self.connection.get(queue);
+            match self.answer().await? {
+                Event::Got {
+                    tag,
+                    properties,
+                    body,
+                } => taken.push(Delivery {
+                    deliveries: properties.deliveries(),
+                    source: properties.header(SOURCE),
+                    handle: Tag { tag, properties },
+                    body,
+                }),
+                Event::GotNothing => break,
+                event => return Err(unexpected(event, queue)),
+            }
+        }
+        Ok(taken)
+    }
+
+    async fn put_back(&mut self, _: &str, delivery: Delivery<Tag>) -> Result<(), Failure> {
+        self.connection.refuse(delivery.handle.tag, true);
+        Ok(())
+    }
+
+    async fn relocate(
+        &mut self,
+        _: &str,
+        delivery: Delivery<Tag>,
+        to: &str,
+    ) -> Result<(), Failure> {
+        let Tag { tag, properties } = delivery.handle;
+        self.connection.republish(to, &properties, delivery.body);
+        self.confirmed(to).await?;
+        self.connection.acknowledge(tag, false);
+        Ok(())
+    }
+
+    async fn remove(&mut self, _: &str, delivery: Delivery<Tag>) -> Result<(), Failure> {
+        self.connection.acknowledge(delivery.handle.tag, false);
+        Ok(())
+    }
+
+    async fn send(&mut self, queue: &str, id: &str, body: Bytes) -> Result<(), Failure> {
+        self.connection.publish("", queue, id, body);
+        self.confirmed(queue).await
+    }
+
+    async fn purge(&mut self, queue: &str) -> Result<(), Failure> {
+        self.connection.purge(queue);
+        match self.answer().await? {
+            Event::Purged(_) => Ok(()),
+            event => Err(unexpected(event, queue)),
+        }
+    }
+
+    async fn move_all(&mut self, _: &str, _: &str) -> Result<Option<u64>, Failure> {
+        Ok(None)
+    }
+
+    fn delivery_limit(&self) -> Option<u64> {
+        Some(self.limit)
+    }
+}
+
+fn no_queue(queue: &str) -> Failure {
+    Failure::new(format!(
+        "RabbitMQ has no queue {queue}; does `kubectl asya status` report it as ready?"
+    ))
+}
+
+fn unexpected(event: Event, queue: &str) -> Failure {
+    match event {
+        Event::ChannelClosed {
+            code: NOT_FOUND, ..
+        } => no_queue(queue),
+        Event::ChannelClosed { code, text } => {
+            Failure::new(format!("RabbitMQ, queue {queue}: {code} {text}"))
+        }
+        _ => Failure::new(format!("RabbitMQ, queue {queue}: an unexpected answer")),
+    }
+}

@@ -1,0 +1,177 @@
+//! Queues and messages as text.
+
+use serde::Serialize;
+
+use super::access::{DeadLetters, Names};
+use super::broker::Size;
+use super::dlq::Outcome as Done;
+use super::look::MessageRow;
+use super::send::{Outcome, Sent};
+use crate::args::queue::DlqAction;
+use crate::output::{Paint, Table};
+
+/// An actor's queue.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QueuePage {
+    pub actor: String,
+    pub transport: String,
+    pub queue: String,
+    pub waiting: u64,
+    /// Messages that consumers hold, as the broker or else the actor's status reports them.
+    pub processing: Option<i64>,
+    pub consumers: Option<u64>,
+    pub dead_letter_queue: Option<String>,
+    pub dead_letters: Option<u64>,
+    pub messages: Vec<MessageRow>,
+}
+
+impl QueuePage {
+    pub fn new(
+        actor: String,
+        names: &Names,
+        size: Size,
+        dead_letters: Option<u64>,
+        messages: Vec<MessageRow>,
+    ) -> Self {
+        Self {
+            actor,
+            transport: names.transport.clone(),
+            queue: names.queue.clone(),
+            waiting: size.waiting,
+            processing: size.processing.and_then(|count| i64::try_from(count).ok()),
+            consumers: size.consumers,
+            dead_letter_queue: names.dlq.as_ref().map(|dlq| dlq.queue.clone()),
+            dead_letters,
+            messages,
+        }
+    }
+}
+
+/// What was done with an actor's dead letters.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DlqReport {
+    pub queue: String,
+    pub dead_letter_queue: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<MessageRow>,
+    #[serde(flatten)]
+    pub outcome: Option<Done>,
+    #[serde(skip)]
+    action: DlqAction,
+}
+
+impl DlqReport {
+    pub fn new(action: DlqAction, names: &Names, dlq: &DeadLetters) -> Self {
+        Self {
+            queue: names.queue.clone(),
+            dead_letter_queue: dlq.queue.clone(),
+            waiting: None,
+            messages: Vec::new(),
+            outcome: None,
+            action,
+        }
+    }
+}
+
+/// An actor's queue as text.
+pub fn page(page: &QueuePage, width: Option<usize>) -> String {
+    let count =
+        |number: Option<i64>| number.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
+    let consumers = page.consumers.and_then(|it| i64::try_from(it).ok());
+    let mut facts = Table::new(&["", ""]);
+    facts.row(["queue", &format!("{} on {}", page.queue, page.transport)]);
+    facts.row(["waiting", &page.waiting.to_string()]);
+    facts.row(["in process", &count(page.processing)]);
+    if consumers.is_some() {
+        facts.row(["consumers", &count(consumers)]);
+    }
+    let dead_letters = match (&page.dead_letter_queue, page.dead_letters) {
+        (Some(queue), Some(count)) => format!("{count} in {queue}"),
+        (Some(queue), None) => format!("no queue {queue}"),
+        (None, _) => "no dead letter queue".to_owned(),
+    };
+    facts.row(["dead letters", &dead_letters]);
+    let mut text = format!("AsyncActor {}\n{}", page.actor, facts.render(width));
+    if !page.messages.is_empty() {
+        text.push('\n');
+        text.push_str(&messages(&page.messages, width));
+    }
+    text
+}
+
+/// An actor's dead letters, or what was done with them, as text.
+pub fn dead_letters(report: &DlqReport, width: Option<usize>) -> String {
+    let (dlq, queue) = (&report.dead_letter_queue, &report.queue);
+    let Some(Done { done, others }) = report.outcome else {
+        let waiting = report.waiting.unwrap_or_default();
+        let head = format!("{dlq}: {} shown of {waiting}\n", report.messages.len());
+        if report.messages.is_empty() {
+            return head;
+        }
+        return format!("{head}\n{}", messages(&report.messages, width));
+    };
+    let left = if others > 0 {
+        format!("; left there, of other actors: {others}")
+    } else {
+        String::new()
+    };
+    match report.action {
+        DlqAction::Purge => format!("messages deleted from {dlq}: {done}{left}\n"),
+        _ => format!("messages moved from {dlq} to {queue}: {done}{left}\n"),
+    }
+}
+
+/// What became of a message as text.
+pub fn sent(sent: &Sent) -> String {
+    let (id, queue) = (&sent.id, &sent.queue);
+    let seen_in = sent.seen_in.as_deref().unwrap_or_default();
+    let mut lines = vec![format!("message {id} sent to {queue}")];
+    lines.extend(match sent.outcome {
+        Outcome::Sent => None,
+        Outcome::Succeeded => Some(format!("succeeded: it is in {seen_in}")),
+        Outcome::Failed => Some(format!("failed: it is in {seen_in}")),
+        Outcome::DeadLettered => Some(format!("dead-lettered: it is in {seen_in}")),
+        Outcome::NotSeen => Some("it was not seen at its end".to_owned()),
+    });
+    let message = sent.message.as_ref();
+    let failed = message.filter(|_| sent.outcome == Outcome::Failed);
+    let error = failed.and_then(|it| it.error.as_ref());
+    lines.extend(error.map(|error| format!("error: {error}")));
+    let payload = message.and_then(|it| it.payload.as_ref());
+    lines.extend(payload.map(|payload| payload.get().to_owned()));
+    lines.join("\n") + "\n"
+}
+
+/// A table of messages. Columns that are empty for all of them are left out.
+fn messages(rows: &[MessageRow], width: Option<usize>) -> String {
+    type Column = (&'static str, fn(&MessageRow) -> String);
+    let columns: [Column; 7] = [
+        ("ID", |row| row.id.clone().unwrap_or_else(|| "-".to_owned())),
+        ("DELIVERIES", |row| {
+            row.deliveries.map_or_else(String::new, |it| it.to_string())
+        }),
+        ("BYTES", |row| row.bytes.to_string()),
+        ("FROM", |row| row.source.clone().unwrap_or_default()),
+        ("ERROR", |row| row.error.clone().unwrap_or_default()),
+        ("ROUTE", |row| row.route.clone()),
+        ("PAYLOAD", |row| {
+            row.payload
+                .as_ref()
+                .map_or_else(String::new, |it| it.get().to_owned())
+        }),
+    ];
+    let used = columns.into_iter();
+    let used: Vec<Column> = used
+        .filter(|column| rows.iter().any(|row| !column.1(row).is_empty()))
+        .collect();
+    let headers: Vec<&str> = used.iter().map(|column| column.0).collect();
+    let mut table = Table::new(&headers);
+    for row in rows {
+        table.painted(used.iter().map(|column| (column.1(row), Paint::Plain)));
+    }
+    table.render(width)
+}

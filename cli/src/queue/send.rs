@@ -1,0 +1,192 @@
+//! `send`: a message, followed to its end without taking it from anyone.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+
+use super::access::Names;
+use super::broker::Broker;
+use super::look::{MessageRow, put_back};
+use super::message::Envelope;
+use crate::answer::{Answer, Failure};
+
+const POLL: Duration = Duration::from_millis(500);
+/// More waiting messages than this are not searched: a look counts as a delivery of each.
+const SEARCHED: u64 = 200;
+
+/// Where a message was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Outcome {
+    Sent,
+    Succeeded,
+    Failed,
+    DeadLettered,
+    NotSeen,
+}
+
+impl Outcome {
+    pub fn answer(self) -> Answer {
+        match self {
+            Self::Sent | Self::Succeeded => Answer::Fine,
+            Self::Failed | Self::DeadLettered => Answer::Findings,
+            Self::NotSeen => Answer::Unknown,
+        }
+    }
+}
+
+/// What became of a message.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sent {
+    pub id: String,
+    pub queue: String,
+    pub outcome: Outcome,
+    /// The queue in which it was seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seen_in: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<MessageRow>,
+    #[serde(skip)]
+    pub notes: Vec<String>,
+}
+
+/// A queue in which a message may end.
+#[derive(Debug)]
+struct End {
+    queue: String,
+    outcome: Outcome,
+    /// Messages that waited at the last look.
+    known: u64,
+    note: Option<String>,
+}
+
+/// How to follow a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    pub limit: Duration,
+    pub with_payload: bool,
+}
+
+/// Sends a message, and follows it.
+///
+/// # Errors
+/// If the actor's queue does not exist, or the broker fails.
+pub async fn send<B: Broker>(
+    broker: &mut B,
+    names: &Names,
+    id: &str,
+    body: Bytes,
+    wait: Option<Wait>,
+) -> Result<Sent, Failure> {
+    let mut ends = match wait {
+        Some(_) => ends(broker, names).await?,
+        None => Vec::new(),
+    };
+    broker.send(&names.queue, id, body).await?;
+    let mut sent = Sent {
+        id: id.to_owned(),
+        queue: names.queue.clone(),
+        outcome: Outcome::Sent,
+        seen_in: None,
+        message: None,
+        notes: Vec::new(),
+    };
+    if let Some(wait) = wait {
+        follow(broker, &mut sent, &mut ends, wait).await?;
+        sent.notes = ends.into_iter().filter_map(|end| end.note).collect();
+    }
+    Ok(sent)
+}
+
+async fn ends<B: Broker>(broker: &mut B, names: &Names) -> Result<Vec<End>, Failure> {
+    let dlq = names
+        .dlq
+        .iter()
+        .map(|dlq| (&dlq.queue, Outcome::DeadLettered));
+    let queues = [
+        (&names.happy_end, Outcome::Succeeded),
+        (&names.error_end, Outcome::Failed),
+    ];
+    let mut ends = Vec::new();
+    // An end actor's own messages end where they are sent.
+    for (queue, outcome) in queues
+        .into_iter()
+        .chain(dlq)
+        .filter(|it| *it.0 != names.queue)
+    {
+        let size = broker.size(queue).await?;
+        ends.push(End {
+            queue: queue.clone(),
+            outcome,
+            known: size.unwrap_or_default().waiting,
+            note: None,
+        });
+    }
+    Ok(ends)
+}
+
+async fn follow<B: Broker>(
+    broker: &mut B,
+    sent: &mut Sent,
+    ends: &mut [End],
+    wait: Wait,
+) -> Result<(), Failure> {
+    let until = Instant::now() + wait.limit;
+    loop {
+        for end in &mut *ends {
+            if let Some(row) = search(broker, end, &sent.id, wait.with_payload).await? {
+                sent.outcome = end.outcome;
+                sent.seen_in = Some(end.queue.clone());
+                sent.message = Some(row);
+                return Ok(());
+            }
+        }
+        if Instant::now() >= until {
+            sent.outcome = Outcome::NotSeen;
+            return Ok(());
+        }
+        sleep(POLL).await;
+    }
+}
+
+/// Looks for the message if there is a new one that nobody is about to take.
+async fn search<B: Broker>(
+    broker: &mut B,
+    end: &mut End,
+    id: &str,
+    with_payload: bool,
+) -> Result<Option<MessageRow>, Failure> {
+    let queue = &end.queue;
+    let Some(size) = broker.size(queue).await? else {
+        end.note = Some(format!("there is no queue {queue}"));
+        return Ok(None);
+    };
+    let has_new = size.waiting > std::mem::replace(&mut end.known, size.waiting);
+    let consumers = size.consumers.unwrap_or_default();
+    end.note = if consumers > 0 {
+        Some(format!(
+            "consumers of {queue}: {consumers}; they take messages before these can be seen"
+        ))
+    } else if size.waiting > SEARCHED {
+        Some(format!(
+            "{} messages wait in {queue}, too many to search",
+            size.waiting
+        ))
+    } else {
+        None
+    };
+    if !has_new || end.note.is_some() {
+        return Ok(None);
+    }
+    let count = usize::try_from(size.waiting).unwrap_or_default();
+    let taken = broker.take(queue, count).await?;
+    let found = taken
+        .iter()
+        .find(|it| Envelope::read(&it.body).id.as_deref() == Some(id));
+    let row = found.map(|it| MessageRow::new(it, with_payload));
+    put_back(broker, queue, taken).await?;
+    Ok(row)
+}

@@ -1,0 +1,173 @@
+//! No message is lost, whatever is done with queues.
+
+use std::time::Duration;
+
+use super::access::{DeadLetters, Names};
+use super::dlq::{Outcome as Done, purge, redrive};
+use super::look::look;
+use super::memory::Memory;
+use super::message::compose;
+use super::send::{Outcome, Wait, send};
+
+fn names() -> Names {
+    Names {
+        transport: "mq".to_owned(),
+        queue: "asya-embed".to_owned(),
+        dlq: None,
+        actor: "embed".to_owned(),
+        happy_end: "asya-happy-end".to_owned(),
+        error_end: "asya-error-end".to_owned(),
+    }
+}
+
+fn dlq(shared: bool) -> DeadLetters {
+    DeadLetters {
+        queue: "dlq".to_owned(),
+        shared,
+    }
+}
+
+fn message(id: &str, actor: &str) -> String {
+    let body = compose(id, actor, "1").unwrap();
+    String::from_utf8(body.to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn look_changes_neither_order_nor_count() {
+    let mut broker = Memory::with(&[("q", &["a", "b", "c"])]);
+    let looked = look(&mut broker, "q", 2, false).await.unwrap();
+    assert_eq!(looked.rows.len(), 2);
+    assert_eq!(broker.bodies("q"), ["a", "b", "c"]);
+    assert!(looked.rows.iter().all(|row| row.payload.is_none()));
+}
+
+/// Three looks at a message that may be delivered three times.
+#[tokio::test]
+async fn looks_never_exhaust_the_deliveries_of_a_message() {
+    let mut broker = Memory::with(&[("q", &["a", "b"])]);
+    broker.limit = Some(3);
+    let mut relocated = 0;
+    for _ in 0..10 {
+        relocated += look(&mut broker, "q", 2, true).await.unwrap().relocated;
+        let mut bodies = broker.bodies("q");
+        bodies.sort_unstable();
+        assert_eq!(bodies, ["a", "b"]);
+    }
+    assert!(relocated > 0);
+}
+
+#[tokio::test]
+async fn dead_letters_return_to_the_queue_of_their_actor() {
+    let (mine, other) = (message("1", "embed"), message("2", "chat"));
+    let bodies = [&*mine, &*other, "poison", &*mine];
+    for (shared, moved, left) in [
+        (false, &bodies[..], &[][..]),
+        (true, &[&*mine, &*mine], &[&*other, "poison"]),
+    ] {
+        let mut broker = Memory::with(&[("asya-embed", &[]), ("dlq", &bodies)]);
+        let done = redrive(&mut broker, &names(), &dlq(shared), None).await;
+        let (moved_count, others) = (moved.len() as u64, left.len() as u64);
+        let expected = Done {
+            done: moved_count,
+            others,
+        };
+        assert_eq!(done.unwrap(), expected);
+        assert_eq!(broker.bodies("asya-embed"), moved);
+        assert_eq!(broker.bodies("dlq"), left);
+    }
+}
+
+#[tokio::test]
+async fn source_of_a_dead_letter_counts_more_than_its_route() {
+    let mut broker = Memory::with(&[("asya-embed", &[]), ("dlq", &["poison", "poison"])]);
+    let stored = broker.queues.get_mut("dlq").unwrap();
+    stored[0].source = Some("asya-chat".to_owned());
+    stored[1].source = Some("asya-embed".to_owned());
+    let done = redrive(&mut broker, &names(), &dlq(true), None).await;
+    assert_eq!(done.unwrap(), Done { done: 1, others: 1 });
+    assert_eq!(broker.queues["dlq"][0].source.as_deref(), Some("asya-chat"));
+}
+
+#[tokio::test]
+async fn redrive_that_fails_loses_nothing_and_says_how_far_it_came() {
+    let bodies = ["1", "2", "3", "4"];
+    let mut broker = Memory::with(&[("asya-embed", &[]), ("dlq", &bodies)]);
+    broker.accepts = Some(2);
+    let failed = redrive(&mut broker, &names(), &dlq(false), None).await;
+    let text = failed.unwrap_err().to_string();
+    assert!(text.contains("done before that: 2"), "{text}");
+    broker.disconnect();
+    assert_eq!(broker.bodies("asya-embed"), ["1", "2"]);
+    assert_eq!(broker.bodies("dlq"), ["3", "4"]);
+}
+
+#[tokio::test]
+async fn redrive_obeys_its_maximum_and_uses_what_the_broker_can_do() {
+    let bodies = ["1", "2", "3"];
+    for (moves, max, expected) in [(true, None, 3), (true, Some(2), 2), (false, Some(0), 0_u32)] {
+        let mut broker = Memory::with(&[("asya-embed", &[]), ("dlq", &bodies)]);
+        broker.moves = moves;
+        let done = redrive(&mut broker, &names(), &dlq(false), max).await;
+        assert_eq!(done.unwrap().done, u64::from(expected));
+        assert_eq!(broker.bodies("asya-embed"), bodies[..expected as usize]);
+    }
+}
+
+#[tokio::test]
+async fn purge_of_a_shared_queue_spares_the_messages_of_others() {
+    let (mine, other) = (message("1", "embed"), message("2", "chat"));
+    for (shared, left) in [(false, &[][..]), (true, &[&*other])] {
+        let mut broker = Memory::with(&[("dlq", &[&*mine, &*other])]);
+        let done = purge(&mut broker, &names(), &dlq(shared), None, 2).await;
+        assert_eq!(done.unwrap().others, left.len() as u64);
+        assert_eq!(broker.bodies("dlq"), left);
+    }
+}
+
+async fn sent(broker: &mut Memory, wait: bool) -> super::send::Sent {
+    let body = compose("1", "embed", "1").unwrap();
+    let wait = wait.then_some(Wait {
+        limit: Duration::ZERO,
+        with_payload: true,
+    });
+    send(broker, &names(), "1", body, wait).await.unwrap()
+}
+
+#[tokio::test]
+async fn message_is_followed_to_its_end() {
+    for (end, outcome) in [
+        ("asya-happy-end", Outcome::Succeeded),
+        ("asya-error-end", Outcome::Failed),
+    ] {
+        let queues: [(&str, &[&str]); 3] = [
+            ("asya-embed", &[]),
+            ("asya-happy-end", &["old"]),
+            ("asya-error-end", &[]),
+        ];
+        let mut broker = Memory::with(&queues);
+        broker.delivers_to = Some(end.to_owned());
+        assert_eq!(sent(&mut broker, false).await.outcome, Outcome::Sent);
+        let found = sent(&mut broker, true).await;
+        assert_eq!(
+            (found.outcome, found.seen_in.as_deref()),
+            (outcome, Some(end))
+        );
+        assert_eq!(found.message.unwrap().payload.unwrap().get(), "1");
+        assert_eq!(broker.bodies("asya-happy-end")[0], "old");
+    }
+}
+
+#[tokio::test]
+async fn consumers_of_an_end_keep_their_messages() {
+    let mut broker = Memory::with(&[("asya-embed", &[]), ("asya-happy-end", &["old"])]);
+    broker.consumers = 1;
+    let found = sent(&mut broker, true).await;
+    assert_eq!(found.outcome, Outcome::NotSeen);
+    assert_eq!(broker.queues["asya-happy-end"][0].deliveries, 0);
+    let notes = found.notes.join("\n");
+    assert!(notes.contains("consumers of asya-happy-end: 1"), "{notes}");
+    assert!(
+        notes.contains("there is no queue asya-error-end"),
+        "{notes}"
+    );
+}

@@ -1,0 +1,218 @@
+//! Everything about one actor.
+
+use asya_shared::api::{AsyncActorStatus, NotInjected};
+use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::decide::{ActorSummary, status_of, summary};
+use crate::catalogue;
+use crate::output::{age, since};
+
+/// The page of an actor.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Page {
+    #[serde(flatten)]
+    pub summary: ActorSummary,
+    /// Name and text of each fact.
+    pub facts: Vec<(String, String)>,
+    pub conditions: Vec<ConditionLine>,
+    pub events: Vec<EventLine>,
+    /// What happens next, or what is waited for.
+    pub next: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConditionLine {
+    pub r#type: String,
+    pub status: String,
+    pub reason: String,
+    pub age: String,
+    pub message: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventLine {
+    pub age: String,
+    pub reason: String,
+    pub message: String,
+}
+
+/// Composes the page.
+pub fn page(actor: &Value, events: &[Value], now: Timestamp) -> Page {
+    let status = status_of(actor);
+    let conditions = status.conditions.iter().map(|condition| ConditionLine {
+        r#type: condition.type_.clone(),
+        status: condition.status.clone(),
+        reason: condition.reason.clone(),
+        age: since(condition.last_transition_time.0, now),
+        message: condition.message.clone(),
+    });
+    Page {
+        summary: summary(actor, now),
+        facts: facts(actor, &status, now),
+        conditions: conditions.collect(),
+        events: events.iter().map(|event| event_line(event, now)).collect(),
+        next: next(actor, &status, now),
+    }
+}
+
+fn facts(actor: &Value, status: &AsyncActorStatus, now: Timestamp) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    let mut add = |name: &str, text: Option<String>| {
+        facts.extend(text.map(|text| (name.to_owned(), text)));
+    };
+    add("target", target(actor, status));
+    add("queue", Some(queue(actor, status)));
+    add("pods", pods(status));
+    for reason in status.pods.iter().flat_map(|pods| &pods.reasons) {
+        add("", Some(not_injected(reason)));
+    }
+    add("scaling", scaling(status, now));
+    facts
+}
+
+fn target(actor: &Value, status: &AsyncActorStatus) -> Option<String> {
+    let reference = &actor["spec"]["workloadRef"];
+    let (Some(kind), Some(name)) = (reference["kind"].as_str(), reference["name"].as_str()) else {
+        let workload = status.workload_ref.as_ref()?;
+        return Some(format!(
+            "{}/{}, created by the operator",
+            workload.kind, workload.name
+        ));
+    };
+    let resolved = status.resolved_target.as_ref().map_or_else(
+        || "not resolved".to_owned(),
+        |resolved| {
+            let selector = resolved.pod_selector.as_deref().unwrap_or("-");
+            format!(
+                "resolved to {}/{}, pods {selector}",
+                resolved.kind, resolved.name
+            )
+        },
+    );
+    Some(format!("{kind}/{name}, {resolved}"))
+}
+
+fn queue(actor: &Value, status: &AsyncActorStatus) -> String {
+    let Some(queue) = &status.queue else {
+        let transport = actor["spec"]["transport"].as_str().unwrap_or("-");
+        return format!("none yet, on transport {transport}");
+    };
+    let count = |number: Option<i64>| number.map_or_else(|| "?".to_owned(), |it| it.to_string());
+    let (queued, processing) = (
+        count(status.queued_messages),
+        count(status.processing_messages),
+    );
+    format!(
+        "{} on {}: {queued} queued, {processing} in process",
+        queue.name, queue.transport
+    )
+}
+
+fn pods(status: &AsyncActorStatus) -> Option<String> {
+    let count = |number: Option<i32>| number.unwrap_or_default();
+    let totals = format!(
+        "{} ready of {} desired, {} in all, {} failing",
+        count(status.ready_replicas.or(status.replicas)),
+        count(status.desired_replicas),
+        count(status.total_replicas),
+        count(status.failing_pods)
+    );
+    let injected = status.pods.as_ref().map(|pods| {
+        format!(
+            "; {} of {} with the sidecar, {} outdated",
+            pods.injected, pods.matched, pods.outdated
+        )
+    });
+    status.total_replicas?;
+    Some(totals + &injected.unwrap_or_default())
+}
+
+fn not_injected(reason: &NotInjected) -> String {
+    let meaning = catalogue::entry(&reason.reason).map_or("", |it| it.meaning);
+    let examples = reason.examples.join(", ");
+    format!(
+        "{} without the sidecar ({}): {examples}. {meaning}",
+        reason.count, reason.reason
+    )
+}
+
+fn scaling(status: &AsyncActorStatus, now: Timestamp) -> Option<String> {
+    let mode = serde_json::to_value(status.scaling_mode?).ok()?;
+    let mode = mode.as_str()?.to_owned();
+    let range = status
+        .min_replicas
+        .zip(status.max_replicas)
+        .map(|(min, max)| format!(", {min} to {max} pods"));
+    let last = status
+        .last_scale_time
+        .as_ref()
+        .zip(status.last_scale_direction.as_ref());
+    let last =
+        last.map(|(time, direction)| format!(", last {direction} {} ago", since(time.0, now)));
+    Some(format!(
+        "{mode}{}{}",
+        range.unwrap_or_default(),
+        last.unwrap_or_default()
+    ))
+}
+
+/// What the operator waits for, or does next, as status records it.
+fn next(actor: &Value, status: &AsyncActorStatus, now: Timestamp) -> Vec<String> {
+    let mut next = Vec::new();
+    if actor["metadata"]["deletionTimestamp"].is_string() {
+        next.push("the actor is being deleted".to_owned());
+    }
+    if let Some(rollout) = &status.rollout {
+        next.push(match (rollout.halted, rollout.stalled) {
+            (true, _) => "the rollout is halted until the spec of the actor or its target changes, or `kubectl asya roll`".to_owned(),
+            (_, true) => "the rollout waits until the last replaced pod is ready".to_owned(),
+            _ => format!("pods are being replaced, attempt {}", rollout.tries),
+        });
+    }
+    for conflict in &status.conflicts {
+        let retry = conflict
+            .retry_time
+            .as_ref()
+            .filter(|_| conflict.state == "Waiting");
+        if let Some(time) = retry {
+            let seconds = time.0.duration_since(now).as_secs().max(0);
+            next.push(format!(
+                "{} of {} is written again in {seconds} s",
+                conflict.field, conflict.object
+            ));
+        }
+    }
+    for queue in &status.retired_queues {
+        next.push(format!(
+            "queue {} on {} is deleted once it is empty",
+            queue.name, queue.transport
+        ));
+    }
+    next
+}
+
+/// When an Event last occurred, as text that sorts like time.
+pub fn event_time(event: &Value) -> String {
+    let times = [
+        &event["series"]["lastObservedTime"],
+        &event["lastTimestamp"],
+        &event["eventTime"],
+        &event["metadata"]["creationTimestamp"],
+    ];
+    let time = times.into_iter().find_map(Value::as_str);
+    time.unwrap_or_default().to_owned()
+}
+
+fn event_line(event: &Value, now: Timestamp) -> EventLine {
+    let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
+    EventLine {
+        age: age(Some(&event_time(event)), now),
+        reason: text("reason"),
+        message: text("message"),
+    }
+}

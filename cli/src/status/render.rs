@@ -1,0 +1,134 @@
+//! Actors as a list, and an actor as a page.
+
+use super::decide::ActorSummary;
+use super::page::Page;
+use crate::output::{Paint, Table, paint, wrapped};
+
+/// Which columns a list has.
+#[derive(Clone, Copy)]
+pub struct Columns {
+    pub namespace: bool,
+    pub wide: bool,
+}
+
+/// A line per actor.
+pub fn list(rows: &[ActorSummary], columns: Columns, width: Option<usize>) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut headers = Vec::new();
+    headers.extend(columns.namespace.then_some("NAMESPACE"));
+    headers.extend(["NAME", "STATUS", "READY", "QUEUED"]);
+    headers.extend(
+        columns
+            .wide
+            .then_some(["PROCESSING", "TRANSPORT", "TARGET"])
+            .into_iter()
+            .flatten(),
+    );
+    headers.extend(["AGE", "ATTENTION"]);
+    let mut table = Table::new(&headers);
+    for row in rows {
+        table.painted(cells(row, columns));
+    }
+    table.render(width)
+}
+
+fn cells(row: &ActorSummary, columns: Columns) -> Vec<(String, Paint)> {
+    let number = |value: Option<i64>| value.map_or_else(|| "-".to_owned(), |it| it.to_string());
+    let plain = |text: &str| (text.to_owned(), Paint::Plain);
+    let colour = if row.attention.is_some() {
+        Paint::Bad
+    } else {
+        Paint::Good
+    };
+    let mut cells = Vec::new();
+    cells.extend(columns.namespace.then(|| plain(&row.namespace)));
+    cells.push(plain(&row.name));
+    cells.push((row.status.clone(), colour));
+    cells.push(plain(&row.ready));
+    cells.push((number(row.queued_messages), Paint::Plain));
+    if columns.wide {
+        cells.push((number(row.processing_messages), Paint::Plain));
+        cells.push(plain(&row.transport));
+        cells.push(plain(&row.target));
+    }
+    cells.push(plain(&row.age));
+    let attention = row.attention.as_ref();
+    // The list has the reason, the page the whole message.
+    cells.push(plain(attention.map_or("", |it| &it.reason)));
+    cells
+}
+
+/// One page about an actor.
+pub fn page(page: &Page, width: Option<usize>) -> String {
+    let summary = &page.summary;
+    let colour = if summary.attention.is_some() {
+        Paint::Bad
+    } else {
+        Paint::Good
+    };
+    let name = paint(
+        &format!("AsyncActor {}/{}", summary.namespace, summary.name),
+        Paint::Heading,
+    );
+    let mut text = format!(
+        "{name} {} (age {})\n",
+        paint(&summary.status, colour),
+        summary.age
+    );
+    let mut facts = Table::new(&["", ""]);
+    for (name, fact) in &page.facts {
+        facts.row([name, fact]);
+    }
+    text.push_str(&facts.render(width));
+    section(&mut text, &conditions(page).render(width));
+    if !page.events.is_empty() {
+        section(&mut text, &events(page).render(width));
+    }
+    if !page.next.is_empty() {
+        let next: Vec<String> = page
+            .next
+            .iter()
+            .flat_map(|it| wrapped(&format!("next: {it}"), width))
+            .collect();
+        section(&mut text, &(next.join("\n") + "\n"));
+    }
+    if let Some(attention) = &summary.attention {
+        section(
+            &mut text,
+            &format!(
+                "`kubectl asya explain {}` says what to do\n",
+                attention.reason
+            ),
+        );
+    }
+    text
+}
+
+fn section(text: &mut String, section: &str) {
+    text.push('\n');
+    text.push_str(section);
+}
+
+fn conditions(page: &Page) -> Table {
+    let mut table = Table::new(&["CONDITION", "STATUS", "REASON", "AGE", "MESSAGE"]);
+    for condition in &page.conditions {
+        table.row([
+            &condition.r#type,
+            &condition.status,
+            &condition.reason,
+            &condition.age,
+            &condition.message,
+        ]);
+    }
+    table
+}
+
+fn events(page: &Page) -> Table {
+    let mut table = Table::new(&["EVENT", "AGE", "MESSAGE"]);
+    for event in &page.events {
+        table.row([&event.reason, &event.age, &event.message]);
+    }
+    table
+}

@@ -1,0 +1,314 @@
+//! Composes the tree of an actor.
+
+use asya_shared::api::AsyncActorStatus;
+use asya_shared::names::{RUNTIME_CONFIG_MAP, SIDECAR_CONTAINER, annotation};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::status::{condition, status_of};
+
+/// Objects around an actor, as far as they could be read.
+#[derive(Debug, Default)]
+pub struct Around {
+    pub pods: Vec<Value>,
+    pub autoscaler: Option<Value>,
+    /// Whether the `ConfigMap` with the runtime script exists; none if unknown.
+    pub has_script: Option<bool>,
+}
+
+/// An object, or a part of one, with what belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Node {
+    /// Kind/name, or what it is.
+    pub name: String,
+    pub state: State,
+    pub detail: String,
+    pub children: Vec<Node>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    Good,
+    /// Something else must happen first.
+    Waiting,
+    Bad,
+    /// It has no state, or it is unknown.
+    Plain,
+}
+
+impl Node {
+    fn new(name: impl Into<String>, state: State, detail: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            state,
+            detail: detail.into(),
+            children: Vec::new(),
+        }
+    }
+
+    fn with(mut self, children: impl IntoIterator<Item = Self>) -> Self {
+        self.children.extend(children);
+        self
+    }
+
+    /// Whether nothing in the tree is as it should not be.
+    pub fn is_sound(&self) -> bool {
+        self.state != State::Bad && self.children.iter().all(Self::is_sound)
+    }
+}
+
+/// The tree: target with workload and pods, queue, scaling, and the runtime script.
+pub fn tree(actor: &Value, around: &Around) -> Node {
+    let status = status_of(actor);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (namespace, name) = (
+        text(&actor["metadata"]["namespace"]),
+        text(&actor["metadata"]["name"]),
+    );
+    let word = actor["status"]["status"]
+        .as_str()
+        .unwrap_or("not reconciled yet");
+    let (state, detail) = of_condition(&status, "Ready");
+    let detail = if state == State::Good {
+        word.to_owned()
+    } else {
+        format!("{word}: {detail}")
+    };
+    Node::new(format!("AsyncActor/{namespace}/{name}"), state, detail)
+        .with([workload(actor, &status, &around.pods)])
+        .with([queue(actor, &status)])
+        .with(scaling(&status, around))
+        .with(around.has_script.map(script))
+}
+
+/// State and text of a condition.
+fn of_condition(status: &AsyncActorStatus, kind: &str) -> (State, String) {
+    let Some(condition) = condition(status, kind) else {
+        return (State::Plain, String::new());
+    };
+    let text = format!("{}: {}", condition.reason, condition.message);
+    match &*condition.status {
+        "True" => (State::Good, condition.reason.clone()),
+        "False" => (State::Bad, text),
+        _ => (State::Waiting, text),
+    }
+}
+
+/// The target with what it resolves to, or the actor's own workload, and the pods.
+fn workload(actor: &Value, status: &AsyncActorStatus, pods: &[Value]) -> Node {
+    let pods = pods.iter().map(pod);
+    let reference = &actor["spec"]["workloadRef"];
+    let (Some(kind), Some(name)) = (reference["kind"].as_str(), reference["name"].as_str()) else {
+        let (state, detail) = of_condition(status, "WorkloadReady");
+        let name = status.workload_ref.as_ref().map_or_else(
+            || "workload".to_owned(),
+            |it| format!("{}/{}", it.kind, it.name),
+        );
+        return Node::new(name, state, detail).with(pods);
+    };
+    let (state, detail) = of_condition(status, "TargetResolved");
+    let target = format!("{kind}/{name}");
+    let (injected, injected_detail) = of_condition(status, "Injected");
+    let sidecars = Node::new("sidecars", injected, injected_detail).with(pods);
+    let chain = status
+        .resolved_target
+        .as_ref()
+        .map_or(&[][..], |it| &it.chain);
+    let links = chain.iter().filter(|link| **link != target).rev();
+    let below = links.fold(sidecars, |below, link| {
+        Node::new(link, State::Plain, "").with([below])
+    });
+    Node::new(target, state, detail).with([below])
+}
+
+fn pod(pod: &Value) -> Node {
+    let (metadata, spec, status) = (&pod["metadata"], &pod["spec"], &pod["status"]);
+    let lists = ["containers", "initContainers"].into_iter();
+    let containers = lists.flat_map(|list| spec[list].as_array().into_iter().flatten());
+    let has_sidecar = containers
+        .into_iter()
+        .any(|container| container["name"] == SIDECAR_CONTAINER);
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let is_ready = conditions
+        .into_iter()
+        .any(|it| it["type"] == "Ready" && it["status"] == "True");
+    let phase = status["phase"].as_str().unwrap_or("Unknown");
+    let skipped = metadata["annotations"]
+        .get(annotation::NOT_INJECTED)
+        .and_then(Value::as_str);
+    let sidecar = match (has_sidecar, skipped) {
+        (true, _) => "with the sidecar".to_owned(),
+        (false, Some(reason)) => format!("without the sidecar ({reason})"),
+        (false, None) => "without the sidecar".to_owned(),
+    };
+    let state = match (
+        metadata["deletionTimestamp"].is_string(),
+        has_sidecar,
+        is_ready,
+    ) {
+        (false, false, _) => State::Bad,
+        (false, true, true) => State::Good,
+        (true, ..) | (false, true, false) => State::Waiting,
+    };
+    let word = match (metadata["deletionTimestamp"].is_string(), is_ready) {
+        (true, _) => "Terminating",
+        (false, true) => "Ready",
+        (false, false) => phase,
+    };
+    let name = metadata["name"].as_str().unwrap_or_default();
+    Node::new(format!("Pod/{name}"), state, format!("{word}, {sidecar}"))
+}
+
+fn queue(actor: &Value, status: &AsyncActorStatus) -> Node {
+    let (state, detail) = of_condition(status, "TransportReady");
+    let Some(queue) = &status.queue else {
+        let transport = actor["spec"]["transport"].as_str().unwrap_or("-");
+        return Node::new(format!("queue on {transport}"), state, detail);
+    };
+    let count = |number: Option<i64>| number.map_or_else(|| "?".to_owned(), |it| it.to_string());
+    let (queued, processing) = (
+        count(status.queued_messages),
+        count(status.processing_messages),
+    );
+    let counts = format!("{detail}, {queued} queued, {processing} in process");
+    let dead_letters = queue
+        .dead_letters
+        .iter()
+        .map(|name| Node::new(format!("dead letters {name}"), State::Plain, ""));
+    let retired = status.retired_queues.iter().map(|queue| {
+        let name = format!("retired queue {} on {}", queue.name, queue.transport);
+        Node::new(name, State::Waiting, "deleted once it is empty")
+    });
+    let name = format!("queue {} on {}", queue.name, queue.transport);
+    Node::new(name, state, counts)
+        .with(dead_letters)
+        .with(retired)
+}
+
+/// KEDA's `ScaledObject` with its autoscaler; none while scaling is off.
+fn scaling(status: &AsyncActorStatus, around: &Around) -> Option<Node> {
+    let (state, detail) = of_condition(status, "ScalingReady");
+    let reference = status.scaled_object_ref.as_ref();
+    if reference.is_none() && condition(status, "ScalingReady").is_none() {
+        return None;
+    }
+    let name = reference.map_or_else(
+        || "scaling".to_owned(),
+        |it| format!("ScaledObject/{}", it.name),
+    );
+    let autoscaler = around.autoscaler.as_ref().map(|autoscaler| {
+        let name = autoscaler["metadata"]["name"].as_str().unwrap_or_default();
+        let count = |field: &str| autoscaler["status"][field].as_i64().unwrap_or_default();
+        let detail = format!(
+            "{} replicas, {} desired",
+            count("currentReplicas"),
+            count("desiredReplicas")
+        );
+        Node::new(
+            format!("HorizontalPodAutoscaler/{name}"),
+            State::Plain,
+            detail,
+        )
+    });
+    Some(Node::new(name, state, detail).with(autoscaler))
+}
+
+fn script(exists: bool) -> Node {
+    let (state, detail) = if exists {
+        (State::Good, "exists")
+    } else {
+        (State::Bad, "missing")
+    };
+    Node::new(format!("ConfigMap/{RUNTIME_CONFIG_MAP}"), state, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::render;
+    use super::*;
+
+    fn actor() -> Value {
+        let condition = |kind: &str, status: &str, reason: &str| {
+            json!({
+                "type": kind, "status": status, "reason": reason, "message": "text",
+                "lastTransitionTime": "2026-11-23T12:00:00Z",
+            })
+        };
+        json!({
+            "metadata": {"namespace": "models", "name": "embed"},
+            "spec": {"transport": "mq", "workloadRef": {"kind": "Workspace", "name": "phi"}},
+            "status": {
+                "status": "Running",
+                "queuedMessages": 12, "processingMessages": 3,
+                "queue": {"transport": "mq", "name": "asya-embed", "deadLetters": ["asya-embed-dlq"]},
+                "resolvedTarget": {
+                    "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "phi", "podSelector": "app=phi",
+                    "chain": ["Workspace/phi", "InferenceSet/phi", "StatefulSet/phi"],
+                },
+                "conditions": [
+                    condition("Ready", "True", "AllReady"),
+                    condition("TransportReady", "True", "QueueReady"),
+                    condition("TargetResolved", "True", "Resolved"),
+                    condition("Injected", "True", "AllPodsInjected"),
+                ],
+            },
+        })
+    }
+
+    fn pod_named(name: &str, container: &str, ready: &str) -> Value {
+        json!({
+            "metadata": {"name": name},
+            "spec": {"containers": [{"name": "model"}, {"name": container}]},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]},
+        })
+    }
+
+    fn plain(tree: &Node) -> String {
+        let text = render::text(tree, None);
+        ["\x1b[0m", "\x1b[32m", "\x1b[31m", "\x1b[33m"]
+            .iter()
+            .fold(text, |text, code| text.replace(code, ""))
+    }
+
+    #[test]
+    fn tree_leads_from_the_actor_to_its_pods_and_queue() {
+        let around = Around {
+            pods: vec![
+                pod_named("phi-0", "asya-sidecar", "True"),
+                pod_named("phi-1", "asya-sidecar", "False"),
+            ],
+            has_script: Some(true),
+            ..Around::default()
+        };
+        let tree = tree(&actor(), &around);
+        assert!(tree.is_sound());
+        assert_eq!(
+            plain(&tree),
+            "AsyncActor/models/embed   Running\n\
+             ├─ Workspace/phi   Resolved\n\
+             │  └─ InferenceSet/phi\n\
+             │     └─ StatefulSet/phi\n\
+             │        └─ sidecars   AllPodsInjected\n\
+             │           ├─ Pod/phi-0   Ready, with the sidecar\n\
+             │           └─ Pod/phi-1   Running, with the sidecar\n\
+             ├─ queue asya-embed on mq   QueueReady, 12 queued, 3 in process\n\
+             │  └─ dead letters asya-embed-dlq\n\
+             └─ ConfigMap/asya-runtime   exists\n"
+        );
+    }
+
+    #[test]
+    fn pod_without_the_sidecar_is_not_sound() {
+        let around = Around {
+            pods: vec![pod_named("phi-0", "other", "True")],
+            ..Around::default()
+        };
+        let tree = tree(&actor(), &around);
+        assert!(!tree.is_sound());
+        assert!(plain(&tree).contains("Pod/phi-0   Ready, without the sidecar\n"));
+    }
+}

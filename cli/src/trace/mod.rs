@@ -1,0 +1,101 @@
+//! `trace`: the objects around an actor as a tree, each with its state, and what waits for what.
+
+mod decide;
+mod render;
+
+use asya_shared::names::RUNTIME_CONFIG_MAP;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{ApiResource, ListParams};
+use kube::core::GroupVersionKind;
+use serde_json::Value;
+
+use self::decide::Around;
+use crate::answer::{Answer, Failure, Report};
+use crate::args::TraceArgs;
+use crate::cluster::{ApiFailure, Cluster, Connection, resource};
+use crate::output;
+
+/// Shows the tree of an actor. Exit code 1: a part of it is not as it should be.
+///
+/// # Errors
+/// If the actor cannot be read, or there is none of that name.
+pub async fn run(connection: &Connection, args: &TraceArgs) -> Result<Report, Failure> {
+    let cluster = connection.open().await?;
+    let actor = cluster.actor(&args.name).await?;
+    let (around, notes) = gather(&cluster, &actor).await;
+    let tree = decide::tree(&actor, &around);
+    let text = args
+        .output
+        .output
+        .write(&tree, || render::text(&tree, output::terminal_width()))?;
+    let answer = if tree.is_sound() {
+        Answer::Fine
+    } else {
+        Answer::Findings
+    };
+    Ok(Report::new(text, answer).with_notes(notes))
+}
+
+/// Reads the objects that the actor's status names; what cannot be read is noted and left out.
+async fn gather(cluster: &Cluster, actor: &Value) -> (Around, Vec<String>) {
+    let status = &actor["status"];
+    let namespace = Some(&*cluster.namespace);
+    let mut notes = Vec::new();
+    let mut note = |failure: ApiFailure| notes.push(failure.text);
+    let selector = status["resolvedTarget"]["podSelector"]
+        .as_str()
+        .or(status["selector"].as_str());
+    let pods = match selector {
+        Some(selector) => {
+            let params = ListParams::default().labels(selector);
+            cluster
+                .list_with(&resource::<Pod>(), namespace, params)
+                .await
+                .map_err(&mut note)
+                .unwrap_or_default()
+        }
+        None => Vec::new(),
+    };
+    let scaled_object = match status["scaledObjectRef"]["name"].as_str() {
+        Some(name) => {
+            let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(
+                "keda.sh",
+                "v1alpha1",
+                "ScaledObject",
+            ));
+            cluster
+                .get(&kind, namespace, name)
+                .await
+                .map_err(&mut note)
+                .ok()
+                .flatten()
+        }
+        None => None,
+    };
+    let autoscaler = scaled_object
+        .as_ref()
+        .and_then(|it| it["status"]["hpaName"].as_str());
+    let autoscaler = match autoscaler {
+        Some(name) => {
+            let kind = resource::<HorizontalPodAutoscaler>();
+            cluster
+                .get(&kind, namespace, name)
+                .await
+                .map_err(&mut note)
+                .ok()
+                .flatten()
+        }
+        None => None,
+    };
+    let script = cluster
+        .get(&resource::<ConfigMap>(), namespace, RUNTIME_CONFIG_MAP)
+        .await;
+    let has_script = script.map_err(&mut note).ok().map(|found| found.is_some());
+    let around = Around {
+        pods,
+        autoscaler,
+        has_script,
+    };
+    (around, notes)
+}

@@ -1,0 +1,55 @@
+//! The tree as text.
+
+use std::fmt::Write as _;
+
+use super::decide::{Node, State};
+use crate::output::{Paint, paint, wrapped};
+
+/// Details are not broken into lines shorter than this.
+const NARROWEST: usize = 24;
+
+/// A line per node, or more where a detail is too long for the terminal.
+pub fn text(tree: &Node, width: Option<usize>) -> String {
+    let mut text = String::new();
+    write(&mut text, tree, "", "", width);
+    text
+}
+
+/// Writes a node after `lead`, and its further lines and children after `indent`.
+fn write(text: &mut String, node: &Node, lead: &str, indent: &str, width: Option<usize>) {
+    let colour = match node.state {
+        State::Good => Paint::Good,
+        State::Waiting => Paint::Warning,
+        State::Bad => Paint::Bad,
+        State::Plain => Paint::Plain,
+    };
+    let _ = write!(text, "{lead}{}", node.name);
+    let taken = lead.chars().count() + node.name.chars().count() + 3;
+    let room = width.map(|width| width.saturating_sub(taken).max(NARROWEST));
+    for (at, line) in wrapped(&node.detail, room).iter().enumerate() {
+        if at == 0 {
+            text.push_str("   ");
+        } else {
+            let stem = if node.children.is_empty() { " " } else { "│" };
+            let gap = taken.saturating_sub(indent.chars().count() + 1);
+            let _ = write!(text, "\n{indent}{stem}{}", " ".repeat(gap));
+        }
+        text.push_str(&paint(line, colour));
+    }
+    text.push('\n');
+    for (at, child) in node.children.iter().enumerate() {
+        let is_last = at + 1 == node.children.len();
+        let (branch, stem) = if is_last {
+            ("└─ ", "   ")
+        } else {
+            ("├─ ", "│  ")
+        };
+        write(
+            text,
+            child,
+            &format!("{indent}{branch}"),
+            &format!("{indent}{stem}"),
+            width,
+        );
+    }
+}

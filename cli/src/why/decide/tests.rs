@@ -1,0 +1,233 @@
+use asya_shared::admission::facts::WebhookFacts;
+use serde_json::json;
+
+use super::super::render;
+use super::*;
+
+fn installation() -> Installation {
+    let transports = json!({"transports": {"mq": {"type": "rabbitmq", "enabled": true, "config": {"host": "b"}}}});
+    Installation {
+        transports: TransportsConfig::parse(&transports.to_string()).unwrap(),
+        settings: Settings::parse(None, None, None).unwrap(),
+        facts: WebhookFacts::default(),
+    }
+}
+
+fn actor(name: &str, deployment: &str, binding: &Value) -> Value {
+    json!({
+        "apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "metadata": {"name": name},
+        "spec": {
+            "transport": "mq",
+            "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment},
+            "runtime": {"targetURL": "http://127.0.0.1:8000"},
+            "binding": binding,
+        },
+    })
+}
+
+fn pod(deployment: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": format!("{deployment}-7d9f-x"),
+            "labels": {"app": deployment, "pod-template-hash": "7d9f"},
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("{deployment}-7d9f"), "uid": "u",
+                "controller": true,
+            }],
+        },
+        "spec": {"containers": [{"name": "model", "image": "vllm"}]},
+    })
+}
+
+fn explain_in(
+    namespace: &str,
+    pod: &Value,
+    actors: &[Value],
+    installation: Option<&Installation>,
+) -> Explanation {
+    let actors: Vec<_> = actors
+        .iter()
+        .map(|it| KnownActor::from_file(it, namespace))
+        .collect();
+    explain(&Question {
+        pod,
+        namespace,
+        operator_namespace: "asya-system",
+        actors: &actors,
+        installation,
+        clusters: None,
+        offline: true,
+    })
+}
+
+fn explain_one(pod: &Value, actors: &[Value]) -> Explanation {
+    explain_in("models", pod, actors, Some(&installation()))
+}
+
+/// INJ-1: a row per rule.
+#[test]
+fn each_rule_decides_with_the_reason_of_the_webhook() {
+    let optional = [actor("embed", "phi", &json!({}))];
+    let required = [actor("embed", "phi", &json!({"required": true}))];
+    let with = |path: &str, value: Value| {
+        let mut pod = pod("phi");
+        *pod.pointer_mut(path).unwrap() = value;
+        pod
+    };
+    let mut unusable = optional.clone();
+    unusable[0]["spec"]["transport"] = json!("other");
+    let mut unbound = optional.clone();
+    unbound[0]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let opted_out = with(
+        "/metadata/labels",
+        json!({"asya.sh/inject": "false", "pod-template-hash": "7d9f"}),
+    );
+    let taken = with("/spec/containers", json!([{"name": "asya-sidecar"}]));
+    for (pod, actors, reason, rule, outcome) in [
+        (&pod("phi"), &optional, "Injected", 9, Outcome::Injected),
+        (&pod("phi"), &required, "Injected", 9, Outcome::Injected),
+        (
+            &with("/spec", json!({})),
+            &optional,
+            "Unreadable",
+            1,
+            Outcome::NotInjected,
+        ),
+        (&pod("other"), &optional, "NoActor", 2, Outcome::NotInjected),
+        (
+            &pod("phi"),
+            &unbound,
+            "ActorDeleting",
+            3,
+            Outcome::NotInjected,
+        ),
+        (
+            &pod("phi"),
+            &unusable,
+            "ActorUnusable",
+            4,
+            Outcome::NotInjected,
+        ),
+        (&opted_out, &optional, "OptedOut", 4, Outcome::NotInjected),
+        (&opted_out, &required, "OptedOut", 4, Outcome::Rejected),
+        (&taken, &optional, "SpecConflict", 7, Outcome::NotInjected),
+    ] {
+        let found = explain_one(pod, actors);
+        assert_eq!(
+            (&*found.reason, found.rule, found.outcome),
+            (reason, rule, outcome),
+            "{pod}"
+        );
+        assert_eq!(found.rules.len(), 9);
+    }
+    let found = explain_in("kube-system", &pod("phi"), &optional, Some(&installation()));
+    assert_eq!((&*found.reason, found.rule), ("NotServed", 1));
+}
+
+#[test]
+fn nearest_actor_is_named_with_what_is_missing() {
+    let actors = [
+        actor("chat", "llama", &json!({})),
+        actor("embed", "phi", &json!({})),
+    ];
+    let found = explain_one(&pod("mistral"), &actors);
+    let nearest = found.nearest.unwrap();
+    assert_eq!(nearest.actor, "models/chat");
+    assert_eq!(
+        nearest.missing,
+        [
+            "the pod's controller is ReplicaSet/mistral-7d9f, and a ReplicaSet of Deployment/llama is needed"
+        ]
+    );
+    let mut alone = pod("phi");
+    alone["metadata"]["ownerReferences"] = json!([]);
+    let nearest = explain_one(&alone, &actors).nearest.unwrap();
+    assert_eq!(
+        nearest.missing[0],
+        "the pod has no controller, and a ReplicaSet of Deployment/llama is needed"
+    );
+}
+
+/// Without the operator's settings, an actor's transport would seem not to be configured.
+#[test]
+fn nothing_is_claimed_that_depends_on_unknown_settings() {
+    let actors = [actor("embed", "phi", &json!({}))];
+    let found = explain_in("models", &pod("phi"), &actors, None);
+    assert_eq!(
+        (found.outcome, found.rule, found.answer()),
+        (Outcome::Unknown, 4, Answer::Unknown)
+    );
+    let found = explain_in("models", &pod("other"), &actors, None);
+    assert_eq!(
+        (&*found.reason, found.answer()),
+        ("NoActor", Answer::Findings)
+    );
+}
+
+#[test]
+fn running_pod_without_the_sidecar_gets_the_operators_reason() {
+    let mut actor = actor("embed", "phi", &json!({}));
+    actor["metadata"]["uid"] = json!("u");
+    actor["metadata"]["resourceVersion"] = json!("1");
+    actor["metadata"]["namespace"] = json!("models");
+    let binding = KnownActor::from_file(&actor, "models");
+    let question = |actors| Question {
+        pod: &Value::Null,
+        namespace: "models",
+        operator_namespace: "asya-system",
+        actors,
+        installation: None,
+        clusters: None,
+        offline: true,
+    };
+    let installation = installation();
+    let actors = [binding];
+    let bound = bindings(&Question {
+        installation: Some(&installation),
+        ..question(&actors)
+    });
+    let hash = bound[0].plan().unwrap().hash().actor.clone();
+    actor["status"] = json!({
+        "boundSince": "2026-01-01T00:00:00Z",
+        "injection": {"proved": hash},
+        "pods": {"reasons": [{"reason": "StartedBeforeBinding", "count": 1, "examples": ["phi-7d9f-x"]}]},
+    });
+    let actors = [KnownActor::new(actor)];
+    let mut pod = pod("phi");
+    pod["metadata"]["uid"] = json!("p");
+    let found = explain(&Question {
+        pod: &pod,
+        installation: Some(&installation),
+        offline: false,
+        ..question(&actors)
+    });
+    assert_eq!(
+        (&*found.reason, found.outcome),
+        ("Injected", Outcome::Injected)
+    );
+    assert_eq!(found.answer(), Answer::Findings);
+    let running = found.running.unwrap();
+    assert!(running.starts_with("StartedBeforeBinding: "), "{running}");
+}
+
+#[test]
+fn page_answers_first() {
+    let found = explain_one(&pod("other"), &[actor("embed", "phi", &json!({}))]);
+    let text = render::text(&found, None);
+    let plain: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        plain[..4],
+        [
+            "\x1b[1mPod models/other-7d9f-x\x1b[0m \x1b[31mdoes not get the sidecar\x1b[0m (NoActor, rule 2)",
+            "controller   ReplicaSet/other-7d9f",
+            "actor        none",
+            "",
+        ]
+    );
+    assert!(
+        text.contains("\nnearest: models/embed\n  the pod's controller is ReplicaSet/other-7d9f, "),
+        "{text}"
+    );
+    assert!(text.contains("\nfix: "), "{text}");
+}

@@ -1,0 +1,84 @@
+//! Actors as the webhook knows them.
+
+use std::sync::Arc;
+
+use asya_shared::resolve::is_open_ended;
+use asya_shared::review::{Actor, ProjectedActor};
+use serde_json::{Value, json};
+
+/// Stands for times that a file does not have.
+const SOME_TIME: &str = "2026-01-01T00:00:00Z";
+
+/// An actor of the pod's namespace.
+pub struct KnownActor {
+    pub name: String,
+    pub object: Value,
+    /// As the webhook reads it.
+    pub actor: Option<Arc<Actor>>,
+}
+
+impl KnownActor {
+    /// An actor as the API server has it.
+    pub fn new(object: Value) -> Self {
+        // The webhook reads actors from text, borrowing from it.
+        let projected = serde_json::from_str::<ProjectedActor>(&object.to_string());
+        Self {
+            name: object["metadata"]["name"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+            actor: projected.ok().map(|it| it.actor),
+            object,
+        }
+    }
+
+    /// An actor as it would be once applied to `namespace` and in effect.
+    pub fn from_file(object: &Value, namespace: &str) -> Self {
+        let mut object = object.clone();
+        let metadata = &mut object["metadata"];
+        metadata["namespace"] = json!(namespace);
+        for (field, value) in [
+            ("uid", "unknown"),
+            ("resourceVersion", "0"),
+            ("creationTimestamp", SOME_TIME),
+        ] {
+            if metadata[field].is_null() {
+                metadata[field] = json!(value);
+            }
+        }
+        if object["status"]["boundSince"].is_null() {
+            object["status"]["boundSince"] = json!(SOME_TIME);
+        }
+        Self::new(object)
+    }
+
+    /// Whether its pods refer to objects that must be looked up.
+    pub fn is_open_ended(&self) -> bool {
+        let target = self.actor.as_ref().and_then(|it| it.target.as_ref());
+        target.is_some_and(is_open_ended)
+    }
+
+    /// The target, as Kind/name.
+    pub fn target(&self) -> Option<String> {
+        let target = self.actor.as_ref()?.target.as_ref()?;
+        Some(format!("{}/{}", target.kind, target.name))
+    }
+
+    /// Why the operator says that a pod has no sidecar. Status names only some of the pods of each reason, so of another
+    /// pod all reasons are possible.
+    pub fn reported_reasons(&self, pod: &str) -> Vec<&str> {
+        let reasons = self.object["status"]["pods"]["reasons"].as_array();
+        let reasons = reasons.map_or(&[][..], Vec::as_slice);
+        let names_pod = |reason: &&Value| {
+            let examples = reason["examples"].as_array().into_iter().flatten();
+            examples.into_iter().any(|example| example == pod)
+        };
+        match reasons.iter().find(names_pod) {
+            Some(reason) => reason["reason"].as_str().into_iter().collect(),
+            None => reasons
+                .iter()
+                .filter_map(|reason| reason["reason"].as_str())
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! `why`: whether a pod gets the sidecar, and why, rule by rule. The decision is the webhook's own function.
+
+mod decide;
+mod known;
+mod nearest;
+mod render;
+
+use asya_shared::api::AsyncActor;
+use asya_shared::resolve::{Intermediates, ObjectRef, controller_of};
+use kube::api::ApiResource;
+use kube::core::GroupVersionKind;
+use serde_json::Value;
+
+use self::decide::{Question, explain};
+use self::known::KnownActor;
+use crate::answer::{Failure, Report};
+use crate::args::WhyArgs;
+use crate::cluster::{Cluster, Connection, resource};
+use crate::installation::Installation;
+use crate::{manifests, output, values};
+
+/// Says why a pod gets the sidecar or not. Exit code 1: it does not.
+///
+/// # Errors
+/// If the pod or the actors cannot be read.
+pub async fn run(connection: &Connection, args: &WhyArgs) -> Result<Report, Failure> {
+    let gathered = gather(connection, args).await?;
+    let explanation = explain(&gathered.question());
+    let width = output::terminal_width();
+    let text = args
+        .output
+        .output
+        .write(&explanation, || render::text(&explanation, width))?;
+    Ok(Report::new(text, explanation.answer()).with_notes(gathered.notes))
+}
+
+/// What the decision needs.
+struct Gathered {
+    pod: Value,
+    namespace: String,
+    operator_namespace: String,
+    actors: Vec<KnownActor>,
+    installation: Option<Installation>,
+    clusters: Option<Intermediates>,
+    /// Whether the actors come from files, which say nothing of what has happened to them.
+    offline: bool,
+    notes: Vec<String>,
+}
+
+impl Gathered {
+    fn question(&self) -> Question<'_> {
+        Question {
+            pod: &self.pod,
+            namespace: &self.namespace,
+            operator_namespace: &self.operator_namespace,
+            actors: &self.actors,
+            installation: self.installation.as_ref(),
+            clusters: self.clusters.as_ref(),
+            offline: self.offline,
+        }
+    }
+}
+
+async fn gather(connection: &Connection, args: &WhyArgs) -> Result<Gathered, Failure> {
+    let given = args.values.as_deref().map(values::read).transpose()?;
+    let Some(file) = &args.filename else {
+        let cluster = connection.open().await?;
+        let pod = cluster.pod(args.pod.as_deref().unwrap_or_default()).await?;
+        return from_cluster(&cluster, pod, cluster.namespace.clone(), given).await;
+    };
+    let found = manifests::read(std::slice::from_ref(file))?;
+    let of_kind = |kind: &'static str| {
+        found
+            .objects
+            .iter()
+            .filter(move |it| it.kind() == kind)
+            .map(|it| &it.object)
+    };
+    let pod = of_kind("Pod").next().cloned();
+    let Some(pod) = pod else {
+        return Err(Failure::new(format!(
+            "no Pod in {}; it may also hold AsyncActors",
+            file.display()
+        )));
+    };
+    let namespace = pod["metadata"]["namespace"]
+        .as_str()
+        .or(connection.namespace())
+        .map(str::to_owned);
+    let actors: Vec<&Value> = of_kind("AsyncActor").collect();
+    if actors.is_empty() {
+        let cluster = connection.open().await?;
+        let namespace = namespace.unwrap_or_else(|| cluster.namespace.clone());
+        return from_cluster(&cluster, pod, namespace, given).await;
+    }
+    let namespace = namespace.unwrap_or_else(|| "default".to_owned());
+    let actors = actors.into_iter().filter(|actor| {
+        actor["metadata"]["namespace"]
+            .as_str()
+            .is_none_or(|it| it == namespace)
+    });
+    let mut notes = vec!["actors from a file: it is assumed that their bindings are in effect and that the API server admits their pods".to_owned()];
+    if given.is_none() {
+        notes.push("the operator's settings are unknown; pass its --values".to_owned());
+    }
+    Ok(Gathered {
+        actors: actors
+            .map(|actor| KnownActor::from_file(actor, &namespace))
+            .collect(),
+        pod,
+        namespace,
+        operator_namespace: connection.operator_namespace().to_owned(),
+        installation: given,
+        clusters: None,
+        offline: true,
+        notes,
+    })
+}
+
+async fn from_cluster(
+    cluster: &Cluster,
+    pod: Value,
+    namespace: String,
+    given: Option<Installation>,
+) -> Result<Gathered, Failure> {
+    let listed = cluster
+        .list(&resource::<AsyncActor>(), Some(&namespace))
+        .await?;
+    let actors: Vec<_> = listed.into_iter().map(KnownActor::new).collect();
+    let mut notes = Vec::new();
+    let installation = match given {
+        Some(given) => Some(given),
+        None => Installation::read(cluster)
+            .await
+            .map_err(|failure| {
+                notes.push(format!("the operator's settings are unknown: {failure}"));
+            })
+            .ok(),
+    };
+    let clusters = if actors.iter().any(KnownActor::is_open_ended) {
+        ray_clusters(cluster, &namespace)
+            .await
+            .map_err(|failure| notes.push(format!("RayClusters are unknown: {failure}")))
+            .ok()
+    } else {
+        None
+    };
+    Ok(Gathered {
+        pod,
+        namespace,
+        operator_namespace: cluster.operator_namespace.clone(),
+        actors,
+        installation,
+        clusters,
+        offline: false,
+        notes,
+    })
+}
+
+/// The `RayCluster`s of a namespace with their owners: pods of a `RayService` refer to them only (SAFE-30).
+async fn ray_clusters(cluster: &Cluster, namespace: &str) -> Result<Intermediates, Failure> {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("ray.io", "v1", "RayCluster"));
+    let found = cluster.list(&kind, Some(namespace)).await?;
+    let named = found.iter().filter_map(|object| {
+        let name = object["metadata"]["name"].as_str()?;
+        Some((name.into(), controller_of(object)))
+    });
+    Ok(named.collect::<std::collections::BTreeMap<Box<str>, Option<ObjectRef>>>())
+}

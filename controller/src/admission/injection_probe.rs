@@ -1,0 +1,246 @@
+//! Makes a required entry fail closed only after a dry-run pod has come back injected (CFG-8). Until then nothing
+//! proves that the API server reaches the webhook, trusts it, and gets from it what this actor's pods need.
+
+use std::collections::{BTreeSet, HashMap};
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use asya_shared::backoff::Backoff;
+use futures::FutureExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use tracing::{info, warn};
+
+use super::bindings::WebhookBinding;
+use crate::binding::dry_run::{
+    self, DryRunOutcome, PROBE_NAME_PREFIX, ProbeFailure, ProbeMetadata, minimal_spec,
+};
+use crate::record::Key;
+
+/// Delay before the first retry; doubled for each further one.
+const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
+/// Consecutive failures before users are notified.
+const FAILURES_BEFORE_EVENT: u32 = 4;
+
+/// Concurrent dry runs. If the webhook does not respond, a dry run lasts until the API server times out.
+const MAX_CONCURRENT: usize = 4;
+/// A failed dry run that took longer than this is blamed on the webhook, not on its pod.
+const SLOW_AFTER: Duration = Duration::from_secs(3);
+const DEADLINE: Duration = Duration::from_secs(15);
+
+/// Progress of each binding, and the dry runs in flight. These run concurrently with the reconcile: an entry that no
+/// longer has to fail closed must never wait for a webhook that does not respond (SAFE-9).
+pub(super) struct InjectionProbes {
+    client: Client,
+    /// Keyed by the actor's uid.
+    by_uid: HashMap<Box<str>, ProbeProgress>,
+    /// Entries that failed closed when this process became leader; they keep failing closed.
+    inherited: Option<BTreeSet<Box<str>>>,
+    running: JoinSet<FinishedProbe>,
+    /// Whether the last dry run failed slowly; if so, they run one at a time until the webhook responds.
+    slow: bool,
+}
+
+#[derive(Clone, Debug)]
+struct ProbeProgress {
+    /// Whether a dry run came back injected: the entry may then fail closed, whatever happens later.
+    verified: bool,
+    /// CA bundle that was trusted at the last success. Another bundle, or another release, must be proved again.
+    verified_ca_bundle: Option<Box<str>>,
+    /// Failures since the last success.
+    failures: u32,
+    next_attempt: Instant,
+    running: bool,
+}
+
+impl ProbeProgress {
+    fn is_failing(&self, trusted: &str) -> bool {
+        self.verified_ca_bundle.as_deref() != Some(trusted)
+            && self.failures >= FAILURES_BEFORE_EVENT
+    }
+}
+
+/// Result of a finished dry run.
+pub(super) struct FinishedProbe {
+    key: Key,
+    uid: Box<str>,
+    trusted: Box<str>,
+    result: Result<(), String>,
+    took: Duration,
+}
+
+impl InjectionProbes {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            by_uid: HashMap::new(),
+            inherited: None,
+            running: JoinSet::new(),
+            slow: false,
+        }
+    }
+
+    /// Reads which entries fail closed on the first call only: later, another client may have changed them. An entry
+    /// that stops being required must be proved again once it is required.
+    pub(super) fn retain_required(
+        &mut self,
+        bindings: &[WebhookBinding],
+        fail_closed: impl FnOnce() -> BTreeSet<Box<str>>,
+    ) {
+        let inherited = self.inherited.get_or_insert_with(fail_closed);
+        let required: BTreeSet<_> = bindings
+            .iter()
+            .filter_map(WebhookBinding::required_entry)
+            .collect();
+        inherited.retain(|entry| required.contains(&**entry));
+    }
+
+    /// Whether the entry of the actor with this uid may fail closed.
+    pub(super) fn is_verified(&self, uid: &str, entry: &str) -> bool {
+        let inherited = self.inherited.as_ref();
+        self.by_uid
+            .get(uid)
+            .is_some_and(|progress| progress.verified)
+            || inherited.is_some_and(|all| all.contains(entry))
+    }
+
+    /// Starts the dry runs that are due while `trusted` is the CA bundle, up to the concurrency limit, and forgets
+    /// actors that no longer need one. Returns how long to wait for the next one. [`InjectionProbes::next`] returns
+    /// those that finish.
+    pub(super) fn start(&mut self, bindings: &[WebhookBinding], trusted: &str) -> Option<Duration> {
+        let mut previous = std::mem::take(&mut self.by_uid);
+        let mut soonest: Option<Duration> = None;
+        for bound in bindings.iter().filter(|bound| bound.needs_probe()) {
+            let known = previous.remove(&bound.uid);
+            let mut progress = known.unwrap_or_else(|| ProbeProgress {
+                verified: bound
+                    .required_entry()
+                    .is_some_and(|entry| self.is_verified("", &entry)),
+                verified_ca_bundle: None,
+                failures: 0,
+                next_attempt: Instant::now(),
+                running: false,
+            });
+            if progress.verified_ca_bundle.as_deref() != Some(trusted) && !progress.running {
+                let wait = progress
+                    .next_attempt
+                    .saturating_duration_since(Instant::now());
+                let limit = if self.slow { 1 } else { MAX_CONCURRENT };
+                if !wait.is_zero() {
+                    soonest = Some(soonest.map_or(wait, |soonest| soonest.min(wait)));
+                } else if self.running.len() < limit {
+                    progress.running = true;
+                    self.spawn(bound, trusted);
+                }
+            }
+            self.by_uid.insert(bound.uid.clone(), progress);
+        }
+        soonest
+    }
+
+    /// Number of bindings whose pods still do not come back injected after several dry runs.
+    pub(super) fn fail_closed(&self, trusted: &str) -> usize {
+        let all = self.by_uid.values();
+        all.filter(|progress| progress.is_failing(trusted)).count()
+    }
+
+    fn spawn(&mut self, bound: &WebhookBinding, trusted: &str) {
+        let (client, bound, trusted) = (self.client.clone(), bound.clone(), trusted.into());
+        self.running.spawn(async move {
+            let started = Instant::now();
+            let probe = AssertUnwindSafe(run_probe(&client, &bound)).catch_unwind();
+            let result = match timeout(DEADLINE, probe).await {
+                Ok(Ok(result)) => result,
+                Ok(Err(_)) => Err("the dry run panicked; see the controller's log".to_owned()),
+                Err(_) => Err("the API server did not respond in time".to_owned()),
+            };
+            FinishedProbe {
+                result,
+                key: bound.key,
+                uid: bound.uid,
+                trusted,
+                took: started.elapsed(),
+            }
+        });
+    }
+
+    /// Waits for the next dry run to finish; pends forever while none runs.
+    pub(super) async fn next(&mut self) -> FinishedProbe {
+        loop {
+            match self.running.join_next().await {
+                Some(Ok(finished)) => return finished,
+                // Cancelled with the runtime: a panic is caught in the task.
+                Some(Err(_)) => {}
+                None => return std::future::pending().await,
+            }
+        }
+    }
+
+    /// Records a finished dry run. Returns the text of an Event for the actor's users, if they must be notified.
+    pub(super) fn record(&mut self, finished: FinishedProbe) -> Option<(Key, String)> {
+        self.slow = finished.result.is_err() && finished.took >= SLOW_AFTER;
+        // The actor may no longer need a dry run.
+        let progress = self.by_uid.get_mut(&finished.uid)?;
+        progress.running = false;
+        let Err(reason) = finished.result else {
+            if !progress.verified {
+                info!(actor = %finished.key, "injection proved: the webhook entry now fails closed");
+            }
+            (progress.verified, progress.failures) = (true, 0);
+            progress.verified_ca_bundle = Some(finished.trusted);
+            return None;
+        };
+        progress.next_attempt = Instant::now() + RETRY.after(progress.failures);
+        progress.failures += 1;
+        (progress.failures == FAILURES_BEFORE_EVENT).then(|| {
+            let consequence = if progress.verified {
+                "its webhook entry still fails closed, so pods of its target may be denied"
+            } else {
+                "its webhook entry still fails open, so pods of its target may start without the sidecar"
+            };
+            warn!(actor = %finished.key, reason, consequence, "injection of a required binding is not proved");
+            let text = format!("{consequence}; check the pods and logs of asya-webhook: {reason}");
+            (finished.key, text)
+        })
+    }
+}
+
+async fn run_probe(client: &Client, bound: &WebhookBinding) -> Result<(), String> {
+    let pod = pod(bound).ok_or("cannot construct a pod that would match the target")?;
+    let pod: Pod = serde_json::from_value(pod).map_err(|error| error.to_string())?;
+    let pod = dry_run::with_probe_annotation(&pod, &bound.uid);
+    let actor = (&*bound.uid, bound.hash.as_deref());
+    match dry_run::run(client, &bound.key.namespace, &pod, actor, true).await {
+        Ok(DryRunOutcome::Admitted) => Ok(()),
+        Ok(DryRunOutcome::Failed(failure)) => Err(match failure {
+            ProbeFailure::NotCalled(reason) | ProbeFailure::NotInjected(reason) => {
+                format!("a dry-run pod came back without this actor's sidecar: {reason}")
+            }
+            ProbeFailure::Rejected(reason) => reason,
+        }),
+        Err(kube::Error::Api(status)) => Err(status.message),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Minimal pod that counts as one of the target's pods.
+fn pod(bound: &WebhookBinding) -> Option<Value> {
+    let ProbeMetadata { labels, owner } = ProbeMetadata::of(&bound.pods, bound.family)?;
+    Some(json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName": PROBE_NAME_PREFIX,
+            "namespace": &*bound.key.namespace,
+            "labels": labels,
+            "ownerReferences": [owner],
+        },
+        "spec": minimal_spec(),
+    }))
+}
+
+#[cfg(test)]
+mod tests;

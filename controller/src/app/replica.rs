@@ -1,0 +1,323 @@
+//! One replica of the controller: what its parts are, and how it starts.
+
+use std::sync::{Arc, OnceLock};
+
+use asya_process::BoxError;
+use asya_process::tasks::Tasks;
+use asya_shared::config::{self, TransportsConfig};
+use kube::{Client, Config};
+use prometheus_client::metrics::counter::Counter;
+use tracing::{info, warn};
+
+use super::leadership::{self, Ending, Singletons};
+use super::namespaces::Namespaces;
+use super::operator::Operator;
+use super::watches::Watches;
+use super::worker::RequeuePolicy;
+use crate::args::Args;
+use crate::binding::rollout_slots::RolloutSlots;
+use crate::broker::Brokers;
+use crate::broker::claims::Claims;
+use crate::broker::health::{CheckIntervals, QueueRechecks};
+use crate::broker::http_client::{self, BuildHttpClient};
+use crate::broker::retired_queue_schedule::RetiredQueueSchedule;
+use crate::certificates::CertificatePlan;
+use crate::cluster::client;
+use crate::cluster::config_maps::ConfigMaps;
+use crate::cluster::fence::Fence;
+use crate::cluster::impersonation::Applier;
+use crate::cluster::keda::Keda;
+use crate::cluster::leader::{self, Candidate};
+use crate::cluster::objects::Objects;
+use crate::cluster::rollouts::WorkloadRollouts;
+use crate::cluster::workload::Workloads;
+use crate::context::{Context, Deadlines, Installation, Stores};
+use crate::pods::creation_failures::PodCreationFailures;
+use crate::runtime_script::config_map::RuntimeScript;
+use crate::runtime_script::source;
+use crate::telemetry::events;
+use crate::telemetry::health::Readiness;
+use crate::telemetry::metrics::Metrics;
+use crate::work_queue::{Backoff, WorkQueue, WorkQueueSettings};
+
+/// How a replica reaches the API server and the brokers.
+pub struct Connections {
+    /// Only for the lease, so that a burst of writes cannot delay a renewal.
+    lease: Client,
+    api_server: ConnectToApiServer,
+    management_apis: BuildHttpClient,
+}
+
+/// Makes the client for everything except the lease. Its writes pass the fence, and are counted.
+type ConnectToApiServer = Box<dyn FnOnce(&Fence, Counter) -> kube::Result<Client> + Send>;
+
+impl Connections {
+    /// Connections over the network, to the API server of `config`.
+    ///
+    /// # Errors
+    /// If the configuration's credentials or certificates are unusable.
+    pub(super) fn over_network(config: Config) -> kube::Result<Self> {
+        Ok(Self {
+            lease: client::unfenced(config.clone())?,
+            api_server: Box::new(move |fence, writes| client::fenced(config, fence, writes)),
+            management_apis: http_client::over_network(),
+        })
+    }
+
+    /// Connections that do not use the network: all requests to the API server go through `api_server`, all to brokers
+    /// through clients that `management_apis` makes.
+    #[must_use]
+    pub fn in_process(api_server: Client, management_apis: BuildHttpClient) -> Self {
+        Self {
+            lease: api_server.clone(),
+            api_server: Box::new(move |fence, writes| {
+                Ok(client::fenced_in_process(api_server, fence, writes))
+            }),
+            management_apis,
+        }
+    }
+}
+
+/// A replica that has not started yet.
+pub struct Replica {
+    operator: Operator,
+    watches: Watches,
+    namespaces: Namespaces,
+    candidate: Candidate,
+    singletons: Singletons,
+    client: Client,
+    elects: bool,
+}
+
+/// What flags, variables and files say. Read before the first connection, so that mistakes are reported without a
+/// cluster.
+pub struct Configuration {
+    transports: TransportsConfig,
+    settings: config::Settings,
+    certificates: Option<CertificatePlan>,
+    script: Arc<str>,
+}
+
+impl Configuration {
+    /// Reads and validates the configuration.
+    ///
+    /// # Errors
+    /// If a flag, the transport configuration or a file that a flag names is unusable.
+    pub fn read(args: &Args) -> Result<Self, BoxError> {
+        Ok(Self {
+            transports: args.installation.transports()?,
+            settings: args.installation.settings()?,
+            certificates: args.certificates.plan(&args.namespace)?,
+            script: runtime_script(args)?,
+        })
+    }
+}
+
+impl Replica {
+    /// Builds a replica and starts its watches.
+    ///
+    /// # Errors
+    /// If a client cannot be made.
+    pub fn new(
+        args: &Args,
+        configuration: Configuration,
+        connections: Connections,
+        tasks: Tasks,
+    ) -> Result<Self, BoxError> {
+        let Configuration {
+            transports,
+            settings,
+            certificates,
+            script,
+        } = configuration;
+        transports
+            .warnings
+            .iter()
+            .for_each(|warning| warn!(warning, "transport configuration"));
+        let enabled: Vec<_> = transports
+            .iter()
+            .filter(|transport| transport.enabled)
+            .map(|transport| &*transport.name)
+            .collect();
+        info!(enabled = enabled.join(","), "Transport registry loaded");
+
+        let metrics = Arc::new(Metrics::new());
+        let fence = if args.leader_elect {
+            Fence::closed()
+        } else {
+            Fence::open()
+        };
+        let client = (connections.api_server)(&fence, metrics.api_writes())?;
+        let identity = leader::identity(&args.pod_name);
+        let home = home(args);
+        let applier = Applier::new(client.clone(), args.impersonate.then_some(home));
+        let workloads = Workloads::new(&applier);
+        let context = Context {
+            stores: Stores::default(),
+            leading_since: OnceLock::new(),
+            installation: installation(args, transports, settings, &script),
+            claims: Claims::default(),
+            bindings: Arc::default(),
+            rollout_slots: RolloutSlots::new(usize::from(args.max_rollouts)),
+            workload_rollouts: WorkloadRollouts::new(usize::from(args.max_workload_rollouts)),
+            queue_rechecks: QueueRechecks::default(),
+            retired_queue_schedule: RetiredQueueSchedule::new(args.queue_health_check_interval),
+            depths: Arc::default(),
+            creation_failures: Arc::new(PodCreationFailures::of(&workloads.stateful_sets.store)),
+            workloads,
+            service_accounts: Objects::new(&applier),
+            scaled_objects: Objects::new(&applier),
+            trigger_authentications: Objects::new(&applier),
+            keda: Keda::default(),
+            config_maps: ConfigMaps::new(&applier),
+            brokers: Brokers::new(
+                client.clone(),
+                &args.namespace,
+                fence.clone(),
+                Arc::clone(&metrics),
+                usize::from(args.max_concurrent_reconciles),
+                connections.management_apis,
+            ),
+            runtime_script: RuntimeScript::new(script, home),
+            applier,
+            events: events::Events::new(client.clone(), &identity),
+            metrics: Arc::clone(&metrics),
+            client: client.clone(),
+        };
+        let operator = Operator {
+            context: Arc::new(context),
+            queue: WorkQueue::with_observer(queue_settings(args), metrics.clone()),
+            schedule: CheckIntervals {
+                check: args.queue_health_check_interval,
+                count: args.queue_metrics_interval,
+            },
+            requeue_policy: requeue_policy(args),
+            readiness: Readiness::starting(),
+            tasks,
+        };
+        operator.register_gauges();
+
+        let namespaces = Namespaces {
+            named: args.watch_namespaces.clone(),
+            file: args.watch_namespaces_file.clone(),
+        };
+        let mut watches = Watches::new(operator.clone(), client.clone());
+        watches.set_scopes(&namespaces.read()?);
+        let candidate = Candidate {
+            client: connections.lease,
+            namespace: args.namespace.clone(),
+            name: asya_shared::names::LEASE.to_owned(),
+            identity,
+            fence,
+        };
+        let singletons = Singletons::new(args, certificates, &operator, &client);
+        Ok(Self {
+            operator,
+            watches,
+            namespaces,
+            candidate,
+            singletons,
+            client,
+            elects: args.leader_elect,
+        })
+    }
+
+    /// What is not ready yet.
+    pub(super) fn readiness(&self) -> Readiness {
+        self.operator.readiness.clone()
+    }
+
+    pub(super) fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.operator.context.metrics)
+    }
+
+    /// Waits for leadership and leads, until `stop_requested` resolves or the lease is lost. A second request
+    /// aborts what is still running.
+    ///
+    /// # Errors
+    /// If an essential task ends.
+    pub async fn run(self, stop_requested: impl AsyncFnMut()) -> Result<Ending, BoxError> {
+        let tasks = self.operator.tasks.clone();
+        let watches =
+            tokio::spawn(tasks.run_forever("watches", self.namespaces.follow(self.watches)));
+        let lead = leadership::Leadership {
+            elects: self.elects,
+            operator: self.operator,
+            candidate: self.candidate,
+            client: self.client,
+            singletons: self.singletons,
+        };
+        let ending = lead.run_until_stopped(stop_requested).await;
+        watches.abort();
+        ending
+    }
+}
+
+fn runtime_script(args: &Args) -> Result<Arc<str>, source::Error> {
+    let [script, local] = [&args.runtime_script_path, &args.runtime_local_path];
+    source::load(script.as_deref(), local.as_deref())
+}
+
+fn installation(
+    args: &Args,
+    transports: TransportsConfig,
+    settings: config::Settings,
+    script: &str,
+) -> Installation {
+    Installation {
+        transports,
+        settings,
+        runtime_hash: asya_shared::hash::of_bytes(script.as_bytes()),
+        scripts_hash: source::hash_with_adapters(script),
+        namespace: args.namespace.clone(),
+        webhook: configures_webhook(args),
+        queues_managed: !args.disable_queue_management,
+        deadlines: deadlines(args),
+    }
+}
+
+/// Namespace that keeps the runtime script even without actors (RUN-3).
+fn home(args: &Args) -> &str {
+    let flag = args.runtime_namespace.as_deref();
+    flag.filter(|name| !name.is_empty())
+        .unwrap_or(&args.namespace)
+}
+
+/// Whether the operator configures the webhook that injects the sidecar into pods of bindings.
+fn configures_webhook(args: &Args) -> bool {
+    let service = args.certificates.webhook_service.as_deref();
+    let propagation_delay = args.certificates.webhook_ca_spread;
+    args.rules
+        .plan(service, &args.namespace, propagation_delay)
+        .is_some()
+}
+
+fn deadlines(args: &Args) -> Deadlines {
+    Deadlines {
+        unready: Some(args.unready_deadline).filter(|limit| !limit.is_zero()),
+        hpa_metrics: Some(args.hpa_metrics_deadline).filter(|limit| !limit.is_zero()),
+        conflict: args.conflict_wait,
+    }
+}
+
+fn requeue_policy(args: &Args) -> RequeuePolicy {
+    RequeuePolicy {
+        resync: args.max_reconcile_interval,
+        longest: args.retry_max,
+    }
+}
+
+/// Pacing of reconciles of one actor and of all (FW-6, FW-8).
+fn queue_settings(args: &Args) -> WorkQueueSettings {
+    WorkQueueSettings {
+        gap: args.min_reconcile_interval,
+        workers: usize::from(args.max_concurrent_reconciles),
+        retry: Backoff {
+            initial: args.retry_initial,
+            multiplier: args.retry_multiplier,
+            max: args.retry_max,
+            attempts: args.retry_attempts,
+            ..Backoff::default()
+        },
+    }
+}

@@ -1,0 +1,278 @@
+//! Builds the pods that dry runs submit for a target, submits them, and checks whether the sidecar was injected. Only
+//! the operator's own probes use these pods.
+
+use std::collections::BTreeMap;
+
+use asya_shared::inject::bound::InjectedHash;
+use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation};
+use asya_shared::resolve::{
+    Family, GroupKind, Operator, OwnerRule, POD_TEMPLATE_HASH, PodMatch, Requirement,
+};
+use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::{Map, Value, json};
+
+/// Name prefix of every probe pod.
+pub const PROBE_NAME_PREFIX: &str = "asya-probe-";
+const PLACEHOLDER_HASH: &str = "asyaproof";
+/// Placeholder where any name is valid.
+const PLACEHOLDER_NAME: &str = "asya-proof";
+
+/// Labels and owner of a pod that matches a target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProbeMetadata {
+    pub labels: Map<String, Value>,
+    /// Controller owner reference.
+    pub owner: Value,
+}
+
+impl ProbeMetadata {
+    /// Builds the minimal labels and owner that match, including the label that all pods of the family carry. Returns
+    /// `None` if no matching pod can be built.
+    pub fn of(pods: &PodMatch, family: Family) -> Option<Self> {
+        let mut labels = Map::new();
+        for Requirement { key, operator } in pods.labels.requirements() {
+            match operator {
+                Operator::In(values) => labels.insert(key.clone(), json!(values.first()?)),
+                Operator::Exists => labels.insert(key.clone(), json!("")),
+                Operator::NotIn(_) | Operator::DoesNotExist => None,
+            };
+        }
+        if let Some(key) = family.label().filter(|key| !labels.contains_key(*key)) {
+            labels.insert(key.to_owned(), json!(PLACEHOLDER_NAME));
+        }
+        let (kind, name) = owner(&pods.owner)?;
+        if kind.kind == "ReplicaSet" {
+            labels.insert(POD_TEMPLATE_HASH.to_owned(), json!(PLACEHOLDER_HASH));
+        }
+        let api_version = if kind.group.is_empty() {
+            "v1".to_owned()
+        } else {
+            format!("{}/v1", kind.group)
+        };
+        let owner = json!({
+            "apiVersion": api_version, "kind": kind.kind, "name": name,
+            "uid": "00000000-0000-0000-0000-000000000000", "controller": true,
+        });
+        Some(Self { labels, owner })
+    }
+}
+
+/// Minimal pod spec. A namespace that enforces Pod Security's `restricted` level admits it, and a `LimitRange` fills in
+/// the resources.
+pub fn minimal_spec() -> Value {
+    json!({
+        "securityContext": {"runAsNonRoot": true, "runAsUser": 65_532, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [{
+            "name": PLACEHOLDER_NAME, "image": PLACEHOLDER_NAME, "ports": [{"containerPort": 8000}],
+            "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+        }],
+    })
+}
+
+/// Sets requests and limits of all containers to zero, except of injected ones, which a pod template may already
+/// contain. A dry run counts against a quota that the target may already use up, so this variant checks only whether
+/// the quota has room for what injection adds.
+pub fn without_requests(pod: &Pod) -> Pod {
+    let mut pod = pod.clone();
+    if let Some(spec) = &mut pod.spec {
+        spec.resources = None;
+        let init = spec.init_containers.iter_mut().flatten();
+        let all = spec.containers.iter_mut().chain(init);
+        for container in all.filter(|container| !is_injected_container(&container.name)) {
+            let zero = ["cpu", "memory"].map(|name| (name.to_owned(), Quantity("0".to_owned())));
+            let zero = Some(BTreeMap::from(zero));
+            container.resources = Some(ResourceRequirements {
+                requests: zero.clone(),
+                limits: zero,
+                ..ResourceRequirements::default()
+            });
+        }
+    }
+    pod
+}
+
+/// Marks the pod as the probe of the actor with this uid, which the webhook injects regardless of status (SAFE-2).
+pub fn with_probe_annotation(pod: &Pod, uid: &str) -> Pod {
+    let mut pod = pod.clone();
+    let annotations = pod.metadata.annotations.get_or_insert_default();
+    annotations.insert(annotation::PROBE.to_owned(), uid.to_owned());
+    pod
+}
+
+/// Outcome of a dry run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DryRunOutcome {
+    /// The API server admits the pod with this actor's sidecar.
+    Admitted,
+    Failed(ProbeFailure),
+}
+
+/// Why a dry-run pod came back without the sidecar, or was rejected.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ProbeFailure {
+    /// The webhook was not called, or could not be called. While it is down, this applies to all actors.
+    NotCalled(String),
+    /// The API server admits the pod without the sidecar for this reason.
+    NotInjected(String),
+    /// It rejects the pod with this message.
+    Rejected(String),
+}
+
+/// Dry-runs `pod` for the actor with this uid and hash (see [`verify_injected`]). If only a quota rejects it and the
+/// target has all its pods (`complete`), a second dry run without requests decides, since a replaced pod frees its
+/// share of the quota. While a pod is missing, the quota must have room for the whole pod.
+///
+/// # Errors
+/// If the API server fails.
+pub async fn run(
+    client: &Client,
+    namespace: &str,
+    pod: &Pod,
+    (uid, actor_hash): (&str, Option<&str>),
+    complete: bool,
+) -> kube::Result<DryRunOutcome> {
+    let first = outcome_of(
+        create_dry_run(client, namespace, pod).await,
+        uid,
+        actor_hash,
+    )?;
+    let DryRunOutcome::Failed(ProbeFailure::Rejected(reason)) = &first else {
+        return Ok(first);
+    };
+    if !is_quota_rejection(reason) || !complete {
+        return Ok(first);
+    }
+    let second = create_dry_run(client, namespace, &without_requests(pod)).await;
+    Ok(match outcome_of(second, uid, actor_hash)? {
+        // Quotas are evaluated last, so everything else has admitted the pod as it is.
+        DryRunOutcome::Failed(ProbeFailure::Rejected(other)) if !is_quota_rejection(&other) => {
+            if reason.contains(EXCEEDED) {
+                DryRunOutcome::Admitted
+            } else {
+                first
+            }
+        }
+        second => second,
+    })
+}
+
+const INJECTED_CONTAINERS: [&str; 2] = [RUNTIME_CONTAINER, SIDECAR_CONTAINER];
+
+fn is_injected_container(container: &str) -> bool {
+    INJECTED_CONTAINERS.contains(&container)
+}
+
+const EXCEEDED: &str = "exceeded quota";
+
+fn is_quota_rejection(message: &str) -> bool {
+    message.contains(EXCEEDED) || message.contains("failed quota")
+}
+
+fn outcome_of(
+    result: kube::Result<Pod>,
+    uid: &str,
+    actor_hash: Option<&str>,
+) -> kube::Result<DryRunOutcome> {
+    let failure = match result {
+        Ok(pod) => match verify_injected(&pod, uid, actor_hash) {
+            Ok(()) => return Ok(DryRunOutcome::Admitted),
+            Err(reason) if was_not_called(&pod, uid) => ProbeFailure::NotCalled(reason),
+            Err(reason) => ProbeFailure::NotInjected(reason),
+        },
+        Err(kube::Error::Api(status)) if status.message.contains("failed calling webhook") => {
+            ProbeFailure::NotCalled(status.message)
+        }
+        Err(kube::Error::Api(status))
+            if (400..500).contains(&status.code) && status.code != 429 =>
+        {
+            ProbeFailure::Rejected(status.message)
+        }
+        Err(error) => return Err(error),
+    };
+    Ok(DryRunOutcome::Failed(failure))
+}
+
+/// Whether the webhook left no trace on the pod.
+fn was_not_called(pod: &Pod, uid: &str) -> bool {
+    let annotations = pod.metadata.annotations.as_ref();
+    let annotation_value = |key: &str| annotations.and_then(|all| all.get(key)).map(String::as_str);
+    annotation_value(annotation::INJECTED_BY) != Some(uid)
+        && annotation_value(annotation::NOT_INJECTED).is_none()
+}
+
+/// Creates the pod as a dry run; nothing is stored.
+///
+/// # Errors
+/// If the API server rejects the pod or fails.
+async fn create_dry_run(client: &Client, namespace: &str, pod: &Pod) -> kube::Result<Pod> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let params = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    pods.create(&params, pod).await
+}
+
+/// Checks that a dry-run pod was injected for the actor with this uid, according to its current spec: `actor_hash` is
+/// the actor hash of [`InjectedHash`].
+///
+/// # Errors
+/// The reason why the pod does not count as injected.
+fn verify_injected(pod: &Pod, uid: &str, actor_hash: Option<&str>) -> Result<(), String> {
+    let annotations = pod.metadata.annotations.as_ref();
+    let annotation_value = |key: &str| annotations.and_then(|all| all.get(key)).map(String::as_str);
+    if annotation_value(annotation::INJECTED_BY) != Some(uid) {
+        let reason = annotation_value(annotation::NOT_INJECTED);
+        let not_called = "the webhook was not called, or did not inject it; check whether the webhook's pods are running";
+        return Err(reason.unwrap_or(not_called).to_owned());
+    }
+    if !INJECTED_CONTAINERS.into_iter().all(|name| has(pod, name)) {
+        return Err(
+            "another webhook removes it; check the MutatingWebhookConfigurations for pods"
+                .to_owned(),
+        );
+    }
+    let injected = annotation_value(annotation::INJECTED_HASH).and_then(InjectedHash::parse);
+    if injected.as_ref().map(|hash| &*hash.actor) != actor_hash {
+        return Err(
+            "it would get the sidecar of another spec, or of another release of the operator"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+fn has(pod: &Pod, name: &str) -> bool {
+    let Some(spec) = &pod.spec else {
+        return false;
+    };
+    let init = spec.init_containers.iter().flatten();
+    spec.containers
+        .iter()
+        .chain(init)
+        .any(|container| container.name == name)
+}
+
+/// Builds an owner that satisfies the rule.
+fn owner(rule: &OwnerRule) -> Option<(GroupKind<'static>, String)> {
+    match rule {
+        OwnerRule::Kind(kind) => Some((*kind, PLACEHOLDER_NAME.to_owned())),
+        OwnerRule::Named { kind, name } => Some((*kind, name.clone())),
+        OwnerRule::ReplicaSetOf { deployment } => {
+            let kind = GroupKind {
+                group: "apps",
+                kind: "ReplicaSet",
+            };
+            let longest = 253 - 1 - PLACEHOLDER_HASH.len();
+            let stem = deployment.get(..longest).unwrap_or(deployment);
+            Some((kind, format!("{stem}-{PLACEHOLDER_HASH}")))
+        }
+        OwnerRule::AnyOf(rules) => rules.iter().find_map(owner),
+    }
+}
+
+#[cfg(test)]
+mod tests;

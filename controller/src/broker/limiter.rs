@@ -1,0 +1,250 @@
+//! Limiter that every broker call passes: concurrency limit, circuit breaker, fence and metrics.
+//!
+//! Each transport has one limiter, shared by its clients. A hanging or slow broker must not hold up reconciles of
+//! actors on other transports. At most [`MAX_CONCURRENT_CALLS`] reconciles, and no more than half of all workers, are
+//! in a call, each bounded by the call's own timeout. Others wait for a slot only while calls still complete, and at a
+//! slow broker only [`WAITING`] of them: the rest are requeued (OPS-22).
+
+mod load;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::{StreamExt, stream};
+use load::BrokerLoad;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::pin;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, sleep_until};
+
+use super::BrokerError;
+use super::circuit::Circuit;
+use crate::cluster::fence::Fence;
+use crate::telemetry::metrics::Metrics;
+
+/// Maximum concurrent calls to one broker (QUE-9).
+const MAX_CONCURRENT_CALLS: usize = 10;
+/// Stop waiting for a slot when no call has started or ended for this long.
+const STALL_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Reconciles that may wait for a slot at a slow broker: enough to start the next call as soon as one ends.
+const WAITING: usize = 2;
+
+/// The limiter of one transport's broker.
+pub struct BrokerLimiter {
+    transport: String,
+    calls: Semaphore,
+    /// How many reconciles a slow broker may hold, and how many it holds now.
+    permits: usize,
+    admitted: AtomicUsize,
+    load: Mutex<BrokerLoad>,
+    last_progress: Mutex<Instant>,
+    circuit: Mutex<Circuit>,
+    fence: Fence,
+    metrics: Arc<Metrics>,
+}
+
+/// A kind of broker call.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation {
+    /// Metric label.
+    pub name: &'static str,
+    /// Whether it changes something, and so must pass the fence.
+    pub writes: bool,
+}
+
+impl Operation {
+    /// A read-only operation.
+    pub const fn read(name: &'static str) -> Self {
+        Self {
+            name,
+            writes: false,
+        }
+    }
+
+    /// An operation that changes something.
+    pub const fn write(name: &'static str) -> Self {
+        Self { name, writes: true }
+    }
+}
+
+/// Whether this is the first broker call of a reconcile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallStage {
+    /// It may be rejected.
+    Initial,
+    /// It was admitted before and continues its work.
+    FollowUp,
+}
+
+/// A reconcile's permit at the broker, released on drop.
+pub struct ReconcilePermit {
+    limiter: Arc<BrokerLimiter>,
+    since: Instant,
+}
+
+impl Drop for ReconcilePermit {
+    fn drop(&mut self) {
+        self.limiter.admitted.fetch_sub(1, Ordering::Relaxed);
+        lock(&self.limiter.load).record_hold(self.since.elapsed());
+    }
+}
+
+/// A result with a metric label.
+pub trait Labelled {
+    /// Has few distinct values.
+    fn label(&self) -> String;
+}
+
+impl BrokerLimiter {
+    pub fn new(transport: &str, fence: Fence, metrics: Arc<Metrics>) -> Self {
+        Self {
+            transport: transport.to_owned(),
+            calls: Semaphore::new(MAX_CONCURRENT_CALLS),
+            permits: MAX_CONCURRENT_CALLS + WAITING,
+            admitted: AtomicUsize::new(0),
+            load: Mutex::new(BrokerLoad::new(Instant::now())),
+            last_progress: Mutex::new(Instant::now()),
+            circuit: Mutex::default(),
+            fence,
+            metrics,
+        }
+    }
+
+    /// Limits calls and permits to half of `workers`, where that is less.
+    pub fn for_workers(mut self, workers: usize) -> Self {
+        let half = (workers / 2).max(1);
+        self.calls = Semaphore::new(half.min(MAX_CONCURRENT_CALLS));
+        self.permits = half.min(MAX_CONCURRENT_CALLS + WAITING);
+        self
+    }
+
+    /// Admits a reconcile for one or more calls. Rejects its first call while the broker is slow and all permits are
+    /// taken. Always admits a reconcile that has made a call already, so that its work is not left half done.
+    ///
+    /// # Errors
+    /// `LimiterFull`, with the delay before the retry.
+    pub fn admit(self: &Arc<Self>, stage: CallStage) -> Result<ReconcilePermit, BrokerError> {
+        let now = Instant::now();
+        let mut load = lock(&self.load);
+        let is_full = self.admitted.load(Ordering::Relaxed) >= self.permits;
+        if stage == CallStage::Initial && is_full && load.is_slow() {
+            return Err(BrokerError::LimiterFull(
+                format!(
+                    "transport {:?}: the broker is slow, and the maximum number of actors is already waiting for it",
+                    self.transport
+                ),
+                load.next_retry_delay(now, self.permits),
+            ));
+        }
+        self.admitted.fetch_add(1, Ordering::Relaxed);
+        Ok(ReconcilePermit {
+            limiter: Arc::clone(self),
+            since: now,
+        })
+    }
+
+    /// Makes a call, which must have a timeout of its own.
+    ///
+    /// # Errors
+    /// The error of the call; the last error, without a call, while the circuit is open; and `Busy` when all slots are
+    /// taken and no call completes.
+    pub async fn call<T: Labelled>(
+        &self,
+        operation: Operation,
+        call: impl Future<Output = Result<T, BrokerError>>,
+    ) -> Result<T, BrokerError> {
+        let permit = self.permit().await?;
+        lock(&self.circuit).admit(Instant::now())?;
+        let started = Instant::now();
+        let result = if operation.writes {
+            self.fence.guard(call).await
+        } else {
+            call.await
+        };
+        drop(permit);
+        self.record(operation, &result, started);
+        result
+    }
+
+    fn record<T: Labelled>(
+        &self,
+        operation: Operation,
+        result: &Result<T, BrokerError>,
+        started: Instant,
+    ) {
+        let now = Instant::now();
+        *lock(&self.last_progress) = now;
+        let label = match result {
+            Ok(response) => response.label(),
+            Err(error) => error.reason().to_string(),
+        };
+        self.metrics
+            .broker_request(&self.transport, operation.name, &label);
+        match result {
+            // The broker was not called.
+            Err(BrokerError::Fenced(_) | BrokerError::CredentialsMissing(_)) => return,
+            _ => lock(&self.load).record_call(now - started),
+        }
+        let is_up = !matches!(result, Err(BrokerError::Unreachable(_)));
+        let mut circuit = lock(&self.circuit);
+        if is_up {
+            circuit.record_response();
+        }
+        match result {
+            Err(error @ BrokerError::Unreachable(_)) => circuit.record_failure(now, error),
+            Err(error @ BrokerError::RetryAfter(_, wait)) => {
+                circuit.paused_until(now, *wait, error);
+            }
+            _ => {}
+        }
+        drop(circuit);
+        self.metrics.transport_up(&self.transport, is_up);
+    }
+
+    /// Waits for a free slot, as long as calls still complete.
+    async fn permit(&self) -> Result<SemaphorePermit<'_>, BrokerError> {
+        let acquire = self.calls.acquire();
+        pin!(acquire);
+        loop {
+            let stalled_at = *lock(&self.last_progress) + STALL_TIMEOUT;
+            tokio::select! {
+                biased;
+                permit = &mut acquire => {
+                    *lock(&self.last_progress) = Instant::now();
+                    return permit.map_err(|_| self.busy());
+                }
+                () = sleep_until(stalled_at) => {
+                    if *lock(&self.last_progress) + STALL_TIMEOUT <= Instant::now() {
+                        lock(&self.load).record_call(STALL_TIMEOUT);
+                        return Err(self.busy());
+                    }
+                }
+            }
+        }
+    }
+
+    fn busy(&self) -> BrokerError {
+        BrokerError::Busy(format!(
+            "transport {:?}: the maximum number of calls is in flight",
+            self.transport
+        ))
+    }
+}
+
+/// Makes these calls, no more concurrently than a limiter admits. Results keep their order.
+pub async fn run_limited<T>(calls: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    stream::iter(calls)
+        .buffered(MAX_CONCURRENT_CALLS)
+        .collect()
+        .await
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! A transport with the credentials of one namespace. If the broker rejects them, reads them again once (SQS-8, SEC-2).
+
+use std::sync::Arc;
+
+use asya_shared::config::Transport;
+use asya_shared::transport::ActorQueue;
+use asya_shared::transport::sqs::Owner;
+use futures::FutureExt;
+
+use super::limiter::CallStage;
+use super::pool::Pool;
+use super::{
+    BrokerError, BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome,
+    QueueClient, QueueObservation, ReadyQueue,
+};
+
+/// Looks up its client on each call, so that it can be kept across credential changes.
+pub struct RenewingClient {
+    pub(super) pool: Arc<Pool>,
+    pub(super) transport: Transport,
+    pub(super) namespace: String,
+}
+
+impl RenewingClient {
+    async fn call<A, T, F>(
+        &self,
+        stage: CallStage,
+        arguments: &A,
+        call: F,
+    ) -> Result<T, BrokerError>
+    where
+        A: ?Sized,
+        F: for<'c> Fn(&'c dyn QueueClient, &'c A) -> BrokerResponse<'c, T>,
+    {
+        let _permit = self.pool.limiter(&self.transport.name).admit(stage)?;
+        let client = self.client().await?;
+        match call(&*client, arguments).await {
+            Err(error @ BrokerError::AuthFailed(_)) => {
+                self.pool.forget_credentials(&self.transport);
+                let renewed = self.client().await?;
+                if Arc::ptr_eq(&client, &renewed) {
+                    return Err(error);
+                }
+                call(&*renewed, arguments).await
+            }
+            result => result,
+        }
+    }
+
+    async fn client(&self) -> Result<Arc<dyn QueueClient>, BrokerError> {
+        self.pool.client(&self.transport, &self.namespace).await
+    }
+}
+
+impl QueueClient for RenewingClient {
+    fn observe<'a>(&'a self, queue: &'a ActorQueue) -> BrokerResponse<'a, QueueObservation> {
+        self.call(CallStage::Initial, queue, |client, queue| {
+            client.observe(queue)
+        })
+        .boxed()
+    }
+
+    fn create<'a>(&'a self, queue: &'a ActorQueue) -> BrokerResponse<'a, ReadyQueue> {
+        self.call(CallStage::FollowUp, queue, |client, queue| {
+            client.create(queue)
+        })
+        .boxed()
+    }
+
+    fn update<'a>(&'a self, queue: &'a ActorQueue) -> BrokerResponse<'a, ReadyQueue> {
+        self.call(CallStage::FollowUp, queue, |client, queue| {
+            client.update(queue)
+        })
+        .boxed()
+    }
+
+    fn delete<'a>(&'a self, queue: &'a str, owner: &'a Owner) -> BrokerResponse<'a, DeleteOutcome> {
+        async move {
+            self.call(
+                CallStage::Initial,
+                &(queue, owner),
+                |client, (queue, owner)| client.delete(queue, owner),
+            )
+            .await
+        }
+        .boxed()
+    }
+
+    fn delete_if_empty<'a>(
+        &'a self,
+        queue: &'a str,
+        owner: &'a Owner,
+    ) -> BrokerResponse<'a, DeleteIfEmptyOutcome> {
+        async move {
+            self.call(
+                CallStage::Initial,
+                &(queue, owner),
+                |client, (queue, owner)| client.delete_if_empty(queue, owner),
+            )
+            .await
+        }
+        .boxed()
+    }
+
+    /// Does not renew rejected credentials: the reconcile that follows does.
+    fn observe_many<'a>(
+        &'a self,
+        queues: &'a [ActorQueue],
+    ) -> BrokerResponses<'a, QueueObservation> {
+        async move {
+            match self.client().await {
+                Ok(client) => client.observe_many(queues).await,
+                Err(error) => queues.iter().map(|_| Err(error.clone())).collect(),
+            }
+        }
+        .boxed()
+    }
+
+    fn depths<'a>(&'a self, queues: &'a [String]) -> BrokerResponses<'a, Count> {
+        async move {
+            match self.client().await {
+                Ok(client) => client.depths(queues).await,
+                Err(error) => queues.iter().map(|_| Err(error.clone())).collect(),
+            }
+        }
+        .boxed()
+    }
+}

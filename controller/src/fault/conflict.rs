@@ -1,0 +1,130 @@
+//! What a 409 of the API server means. Every write of the controller that can conflict is classified here.
+
+use kube::core::Status;
+
+/// The cause that the API server reports for each field on which an apply without force conflicts.
+const FIELD_MANAGER_CONFLICT: &str = "FieldManagerConflict";
+
+/// Why the API server rejected a write with 409.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Conflict {
+    /// Another field manager owns a field of an apply without force. The conflict is recorded in status, and the field
+    /// is applied again with backoff (`reconcile/contention.rs`, CONF-7).
+    FieldManager(OwnedField),
+    /// The object was changed or replaced after it was read: reconcile again.
+    Stale,
+    /// The object to create exists: reconcile again.
+    AlreadyExists,
+}
+
+/// A field that another field manager owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedField {
+    /// Path of the field.
+    pub field: String,
+    /// Name of the manager.
+    pub manager: String,
+}
+
+impl Conflict {
+    /// Classifies an error; `None` if it is not a 409.
+    pub fn of(error: &kube::Error) -> Option<Self> {
+        match error {
+            kube::Error::Api(status) => Self::of_status(status),
+            _ => None,
+        }
+    }
+
+    /// Classifies a response; `None` if it is not a 409.
+    pub fn of_status(status: &Status) -> Option<Self> {
+        if status.is_already_exists() {
+            return Some(Self::AlreadyExists);
+        }
+        let owned = || owned_field(status).map_or(Self::Stale, Self::FieldManager);
+        status.is_conflict().then(owned)
+    }
+}
+
+/// The first field on which an apply conflicts; `None` if the response names none.
+fn owned_field(status: &Status) -> Option<OwnedField> {
+    let causes = &status.details.as_ref()?.causes;
+    let cause = causes
+        .iter()
+        .find(|cause| cause.reason == FIELD_MANAGER_CONFLICT)?;
+    // conflict with "kubectl-edit" using apps/v1: …; "kubectl" with subresource "scale" using …
+    let manager = cause.message.split('"').nth(1).unwrap_or("unknown");
+    // Show list items as `[name]`, as in the paths that are read from `managedFields`.
+    let field = cause.field.replace("[name=\"", "[").replace("\"]", "]");
+    Some(OwnedField {
+        field: field.trim_start_matches('.').to_owned(),
+        manager: manager.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+    use serde_json::{Value, json};
+
+    use super::{Conflict, OwnedField};
+
+    fn status(reason: &str, causes: &Value) -> Status {
+        serde_json::from_value(json!({
+            "status": "Failure", "code": 409, "reason": reason, "message": "Apply failed with 1 conflict",
+            "details": {"causes": causes},
+        }))
+        .unwrap()
+    }
+
+    /// CONF-7
+    #[test]
+    fn conflict_names_the_first_field_and_its_manager() {
+        let annotation = json!({
+            "reason": "FieldManagerConflict",
+            "message": "conflict with \"kubectl-annotate\" using apps/v1",
+            "field": ".spec.template.metadata.annotations.asya.sh/roll",
+        });
+        let image = json!({
+            "reason": "FieldManagerConflict",
+            "message": "conflict with \"images\" using apps/v1",
+            "field": ".spec.template.spec.containers[name=\"asya-sidecar\"].image",
+        });
+        let invalid = json!({"reason": "FieldValueInvalid", "message": "x", "field": "y"});
+        let annotation_owned = (
+            "spec.template.metadata.annotations.asya.sh/roll",
+            "kubectl-annotate",
+        );
+        let image_owned = (
+            "spec.template.spec.containers[asya-sidecar].image",
+            "images",
+        );
+        for (causes, expected) in [
+            (json!([annotation, image]), annotation_owned),
+            (json!([invalid, image]), image_owned),
+        ] {
+            let expected = OwnedField {
+                field: expected.0.to_owned(),
+                manager: expected.1.to_owned(),
+            };
+            let conflict = Conflict::of_status(&status("Conflict", &causes));
+            assert_eq!(conflict, Some(Conflict::FieldManager(expected)));
+        }
+        for causes in [json!([]), json!([invalid])] {
+            let conflict = Conflict::of_status(&status("Conflict", &causes));
+            assert_eq!(conflict, Some(Conflict::Stale), "{causes}");
+        }
+    }
+
+    /// FW-31
+    #[test]
+    fn only_a_409_is_a_conflict() {
+        let exists = status("AlreadyExists", &json!([]));
+        assert_eq!(Conflict::of_status(&exists), Some(Conflict::AlreadyExists));
+        let invalid = Status::failure("invalid", "Invalid").with_code(422);
+        assert_eq!(Conflict::of_status(&invalid), None);
+        assert_eq!(
+            Conflict::of(&kube::Error::Service("connection refused".into())),
+            None
+        );
+    }
+}

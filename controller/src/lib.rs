@@ -1,0 +1,29 @@
+//! The controller of Asya's `AsyncActor`s.
+//!
+//! The program is [`main`]. The rest of the public interface serves simulations, which run a [`Replica`] against an API
+//! server and brokers in memory.
+
+mod admission;
+mod app;
+mod args;
+mod binding;
+mod broker;
+mod certificates;
+pub mod clock;
+mod cluster;
+mod context;
+mod fault;
+mod flags;
+mod pods;
+mod reconcile;
+mod record;
+mod runtime_script;
+mod scaling;
+mod telemetry;
+mod work_queue;
+
+pub use app::leadership::Ending;
+pub use app::program::main;
+pub use app::replica::{Configuration, Connections, Replica};
+pub use args::Args;
+pub use broker::http_client;

@@ -1,0 +1,222 @@
+//! Volumes that pods cannot mount. Only Events report them, and only repeated Events of the kubelet show that the
+//! problem persists (STA-2).
+//!
+//! Keeps one entry per pod, regardless of the number of Events, until the pod's containers start or it is deleted.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use parking_lot::Mutex;
+
+use crate::clock;
+use crate::cluster::store::{Scope, Store, covers};
+use crate::cluster::watch::WatchSink;
+use crate::record::{Enqueue, Key, PodEventRecord, PodRecord, Problem, Projected, Record};
+
+/// The kubelet repeats an Event within 2 minutes and 2 seconds. A problem that it has not repeated for this long, while
+/// it reported another one, is resolved.
+const RESOLVED_AFTER: Duration = Duration::from_mins(5);
+
+/// How long to keep an Event that arrived before its pod.
+const EARLY_EVENT_LIFETIME: Duration = Duration::from_secs(30);
+
+/// Expired entries are swept only above this many entries.
+const SWEEP: usize = 1024;
+
+/// Mount problems of pods, as reported by Events.
+#[derive(Debug)]
+pub struct MountFailures {
+    pods: Arc<Store<PodRecord>>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    of_pods: HashMap<Key, PodMountFailure>,
+    sweep_at: usize,
+}
+
+/// Mount problem of one pod.
+#[derive(Debug)]
+struct PodMountFailure {
+    pod_uid: Box<str>,
+    since: Timestamp,
+    reported: ProblemReport,
+    /// Another problem reported since.
+    candidate: Option<ProblemReport>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct ProblemReport {
+    problem: Problem,
+    last: Timestamp,
+}
+
+impl MountFailures {
+    /// Tracks the mount problems of `pods`.
+    pub fn of(pods: &Arc<Store<PodRecord>>) -> Self {
+        let inner = Inner {
+            of_pods: HashMap::new(),
+            sweep_at: SWEEP,
+        };
+        Self {
+            pods: Arc::clone(pods),
+            inner: Mutex::new(inner),
+        }
+    }
+
+    /// Adds a reported mount problem to the pod's record, unless a problem there takes precedence.
+    pub fn add_problem_to(&self, pod: &mut Arc<PodRecord>) {
+        if pod.mounted {
+            return;
+        }
+        let problem = self.with(|inner| {
+            let failure = inner.of_pods.get(&pod.metadata.key)?;
+            let same = failure.pod_uid == pod.metadata.uid;
+            same.then(|| failure.reported.problem.clone())
+        });
+        let Some(problem) = problem else { return };
+        if pod
+            .problem
+            .as_ref()
+            .is_none_or(|known| problem.class < known.class)
+        {
+            Arc::make_mut(pod).problem = Some(problem);
+        }
+    }
+
+    /// Number of pods with an entry.
+    pub fn len(&self) -> usize {
+        self.with(|inner| inner.of_pods.len())
+    }
+
+    /// Drops the entries of namespaces outside `scopes`.
+    pub fn retain_scopes(&self, scopes: &BTreeSet<Scope>) {
+        self.with(|inner| inner.of_pods.retain(|pod, _| covers(scopes, pod)));
+    }
+
+    /// Records an Event. Returns the actor to enqueue, if the Event reports anything new.
+    fn record_event(&self, event: &PodEventRecord, now: Timestamp) -> Enqueue {
+        let Some(problem) = event.problem.clone() else {
+            return Enqueue::Nothing;
+        };
+        let report = ProblemReport {
+            problem,
+            last: event.last,
+        };
+        let changed = self.with(|inner| {
+            if inner.of_pods.len() >= inner.sweep_at {
+                inner.sweep(&self.pods, now);
+            }
+            inner.take(event, report, now)
+        });
+        // Look up the pod after storing the problem, so that a pod that arrives concurrently finds it.
+        let pod = self.pods.get(&event.pod).filter(|_| changed);
+        pod.filter(|pod| applies_to(pod, &event.pod_uid))
+            .map_or(Enqueue::Nothing, |pod| pod.to_enqueue())
+    }
+
+    fn with<T>(&self, access: impl FnOnce(&mut Inner) -> T) -> T {
+        access(&mut self.inner.lock())
+    }
+}
+
+/// Whether an Event about the pod with this uid applies to `pod`.
+fn applies_to(pod: &PodRecord, uid: &str) -> bool {
+    *pod.metadata.uid == *uid && !pod.mounted
+}
+
+impl Inner {
+    fn take(&mut self, event: &PodEventRecord, report: ProblemReport, now: Timestamp) -> bool {
+        match self.of_pods.get_mut(&event.pod) {
+            Some(failure) if failure.pod_uid == event.pod_uid => failure.add(report),
+            Some(other) if other.reported.last > report.last => false,
+            _ => {
+                let failure = PodMountFailure {
+                    pod_uid: event.pod_uid.clone(),
+                    since: now,
+                    reported: report,
+                    candidate: None,
+                };
+                self.of_pods.insert(event.pod.clone(), failure);
+                true
+            }
+        }
+    }
+
+    /// Drops expired entries.
+    fn sweep(&mut self, pods: &Store<PodRecord>, now: Timestamp) {
+        self.of_pods.retain(|key, failure| match pods.get(key) {
+            Some(pod) => applies_to(&pod, &failure.pod_uid),
+            None => lies_within(EARLY_EVENT_LIFETIME, failure.since, now),
+        });
+        self.sweep_at = SWEEP.max(2 * self.of_pods.len());
+    }
+}
+
+impl PodMountFailure {
+    /// Returns whether the reported problem changed. Of several problems, the first is reported as long as it is
+    /// repeated: while a `ConfigMap` is missing, the kubelet also reports from time to time that not all volumes are
+    /// mounted. A problem of a higher class takes precedence (STA-3).
+    fn add(&mut self, report: ProblemReport) -> bool {
+        if report.problem == self.reported.problem {
+            if report.last > self.reported.last {
+                self.reported.last = report.last;
+                self.candidate = None;
+            }
+            return false;
+        }
+        let repeated = |candidate: &ProblemReport| {
+            candidate.problem == report.problem && candidate.last < report.last
+        };
+        let has_precedence = report.problem.class < self.reported.problem.class
+            && lies_within(RESOLVED_AFTER, report.last, self.reported.last);
+        let supersedes = report.last > self.reported.last
+            && (self.candidate.as_ref().is_some_and(repeated)
+                || !lies_within(RESOLVED_AFTER, self.reported.last, report.last));
+        if has_precedence || supersedes {
+            self.reported = report;
+            self.candidate = None;
+            return true;
+        }
+        let known = self
+            .candidate
+            .as_ref()
+            .is_some_and(|candidate| candidate.problem == report.problem);
+        if report.last > self.reported.last && !known {
+            self.candidate = Some(report);
+        }
+        false
+    }
+}
+
+/// Whether at most `span` has passed from `then` to `now`.
+fn lies_within(span: Duration, then: Timestamp, now: Timestamp) -> bool {
+    then.checked_add(span).map_or(true, |ends| now <= ends)
+}
+
+/// Deletions of Events are ignored: the API server expires them after an hour, and users delete them. Only the pod
+/// shows that a volume is mounted.
+impl WatchSink<PodEventRecord> for MountFailures {
+    fn init(&self, _: &Scope) {}
+
+    fn apply(&self, _: &Scope, event: &Projected<PodEventRecord>) -> Vec<Enqueue> {
+        match self.record_event(&event.record, clock::now()) {
+            Enqueue::Nothing => Vec::new(),
+            enqueue => vec![enqueue],
+        }
+    }
+
+    fn delete(&self, _: &Scope, _: &Projected<PodEventRecord>) -> Vec<Enqueue> {
+        Vec::new()
+    }
+
+    fn init_done(&self, _: &Scope) -> Vec<Enqueue> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! Sets or releases the annotation that hands autoscaling of a target over to the queue (SO-5).
+
+use asya_shared::names::manager;
+use asya_shared::resolve::ObjectRef;
+
+use super::contention::{self, FieldWrite};
+use super::foreign_fields::{apply, apply_body, read_live};
+use crate::context::Context;
+use crate::fault::{Error, OwnedField, StepError};
+use crate::reconcile::model::outcome::LiveOutcome;
+use crate::reconcile::model::rollout::LiveObject;
+use crate::reconcile::plan::autoscaler_handoff::{HandoffStep, HandoffWrite, after_rollout};
+use crate::reconcile::plan::decision::ContestedFields;
+
+/// Path of the annotations of the object itself.
+const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
+
+/// Sets or releases the annotation, and records contention over it (CONF-3).
+pub(super) async fn write_handoff(
+    context: &Context,
+    namespace: &str,
+    (step, fields): (HandoffStep, &ContestedFields),
+    outcome: &mut LiveOutcome,
+) -> Result<(), Error> {
+    let field = &fields.handoff;
+    let written = match (step.value_to_write(), field.owner()) {
+        (Some(handoff), Some(owner)) => {
+            write(context, namespace, (owner, handoff), outcome).await?
+        }
+        _ => FieldWrite::Skipped,
+    };
+    match (step, written) {
+        // The body has no annotation that another manager could own but that of a rollout.
+        (HandoffStep::Remove, FieldWrite::Conflict(_)) => Err(Error::Stale("an object")),
+        (HandoffStep::Remove, FieldWrite::Skipped | FieldWrite::Written) => Ok(()),
+        (HandoffStep::Set(decision), written) => {
+            contention::record(context, (field, fields), (decision, written), outcome).await
+        }
+    }
+}
+
+/// Writes the annotation unless the rollout has done so.
+async fn write(
+    context: &Context,
+    namespace: &str,
+    (owner, handoff): (&ObjectRef, bool),
+    outcome: &mut LiveOutcome,
+) -> Result<FieldWrite, Error> {
+    let written = match after_rollout(&outcome.rollout) {
+        HandoffWrite::WithRollout => Ok(None),
+        HandoffWrite::Separately => apply_handoff(context, namespace, owner, handoff).await,
+        HandoffWrite::Skipped => return Ok(FieldWrite::Skipped),
+    };
+    match written {
+        Ok(None) => {
+            outcome.contention.handoff_set = Some(handoff);
+            Ok(FieldWrite::Written)
+        }
+        Ok(Some(conflict)) => Ok(FieldWrite::Conflict(conflict)),
+        Err(refused) => {
+            let fault = refused.fault()?;
+            if let Some(scaled) = &mut outcome.scaling {
+                scaled.fault = scaled.fault.take().or(Some(fault));
+            }
+            Ok(FieldWrite::Skipped)
+        }
+    }
+}
+
+/// Sets or releases the annotation while no rollout is due, and keeps the rollout annotation. Returns the field that
+/// another manager owns, if that prevents the write (CONF-7).
+async fn apply_handoff(
+    context: &Context,
+    namespace: &str,
+    owner: &ObjectRef,
+    handoff: bool,
+) -> Result<Option<OwnedField>, StepError> {
+    let Some(live) = read_live(context, namespace, owner).await? else {
+        return Ok(None);
+    };
+    let roll = LiveObject::from_body(owner, &live, Some(&ANNOTATIONS)).roll_value;
+    let body = apply_body(owner, &ANNOTATIONS, (roll.as_deref(), handoff));
+    let applied = apply(context, namespace, owner, (manager::PARENT, &body)).await;
+    let conflict = applied
+        .err()
+        .map(|error| error.owned_field(&owner.to_string()));
+    conflict.transpose()
+}

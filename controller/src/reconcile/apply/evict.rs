@@ -1,0 +1,80 @@
+//! Evicts a pod, so that its controller replaces it (ROLL-4).
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::Eviction;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
+use kube::Api;
+use kube::api::PostParams;
+use kube::core::Status;
+
+use crate::context::Context;
+use crate::fault::{Conflict, Error, Reason, Requeue, StepError};
+use crate::reconcile::model::bound_pods::OutdatedPod;
+use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
+use crate::reconcile::plan::evict::backoff;
+use crate::record::Key;
+
+pub(super) async fn evict(
+    context: &Context,
+    key: &Key,
+    pod: &OutdatedPod,
+) -> Result<RolloutOutcome, Error> {
+    let client = context.applier.writer(&key.namespace).await;
+    let evicted = match client {
+        Ok(client) => post_eviction(&Api::namespaced(client, &key.namespace), pod).await,
+        Err(error) => Err(error),
+    };
+    match evicted {
+        Ok(()) => {
+            context.rollout_slots.eviction_accepted(key);
+            Ok(RolloutOutcome::requested(ReplacementMethod::Eviction))
+        }
+        Err(kube::Error::Api(status)) if status.is_not_found() => {
+            Ok(RolloutOutcome::requested(ReplacementMethod::Eviction))
+        }
+        Err(error) if Conflict::of(&error).is_some() => Err(Error::Stale("a pod")),
+        Err(kube::Error::Api(status)) if status.code == 429 => {
+            let wait = backoff(context.rollout_slots.eviction_refused(key));
+            let text = format!(
+                "the operator may not evict pod {}: {}",
+                pod.name, status.message
+            );
+            Ok(RolloutOutcome::Waiting(
+                Reason::RolloutWaiting,
+                text,
+                Requeue::After(wait),
+            ))
+        }
+        Err(error) => {
+            context.rollout_slots.release(key);
+            let subject = format!("eviction of pod {}", pod.name);
+            let fault = StepError::of_write(&subject, error).fault()?;
+            Ok(RolloutOutcome::Waiting(
+                Reason::RolloutWaiting,
+                fault.message,
+                fault.retry,
+            ))
+        }
+    }
+}
+
+/// Evicts this pod, not another of its name. `Api::evict` of kube 5 sends the precondition under a name that the API
+/// server ignores.
+async fn post_eviction(pods: &Api<Pod>, pod: &OutdatedPod) -> Result<(), kube::Error> {
+    let eviction = Eviction {
+        metadata: ObjectMeta {
+            name: Some(pod.name.to_string()),
+            ..ObjectMeta::default()
+        },
+        delete_options: Some(DeleteOptions {
+            preconditions: Some(Preconditions {
+                uid: Some(pod.uid.to_string()),
+                ..Preconditions::default()
+            }),
+            ..DeleteOptions::default()
+        }),
+    };
+    let params = PostParams::default();
+    let posted = pods.create_subresource("eviction", &pod.name, &params, &eviction);
+    posted.await.map(|_: Status| ())
+}

@@ -1,0 +1,269 @@
+//! Applies and releases our fields of foreign objects. Each apply lists everything that its field manager owns on the
+//! object.
+
+use asya_shared::names::{annotation, manager};
+use asya_shared::resolve::{ObjectRef, Roll, is_handed_off};
+use serde_json::{Value, json};
+use tracing::{debug, warn};
+
+use crate::cluster::foreign::{ApplyError, ForeignApply};
+use crate::context::Context;
+use crate::fault::{Error, Reason, StepError};
+use crate::reconcile::contention::SpecRevision;
+use crate::reconcile::contention::history::FieldConflict;
+use crate::reconcile::model::outcome::RolloutOutcome;
+use crate::reconcile::plan::roll::inputs::{annotated_objects, manager_of};
+use crate::record::Key;
+
+/// The autoscaler class of an `InferenceService` that is scaled externally (SO-5).
+const EXTERNAL: &str = "external";
+
+/// The annotations that an object should carry.
+#[derive(Clone, Copy)]
+pub(super) struct TargetAnnotations<'a> {
+    /// Value of the annotation that triggers a rollout.
+    pub roll_value: Option<&'a str>,
+    /// Whether to hand autoscaling of the object over to the queue; `None` keeps the current state.
+    pub handoff: Option<bool>,
+    /// The object that carries the handoff annotation, if there is one.
+    pub handoff_owner: Option<&'a ObjectRef>,
+}
+
+/// Whether the object should carry the handoff annotation. To keep the current state, it is read live, because the
+/// cache may lag behind our last write.
+pub(super) async fn should_hand_off(
+    context: &Context,
+    namespace: &str,
+    object: &ObjectRef,
+    annotations: TargetAnnotations<'_>,
+) -> Result<bool, Error> {
+    if annotations.handoff.is_some() || annotations.handoff_owner != Some(object) {
+        return Ok(annotations.handoff.unwrap_or(false));
+    }
+    let live = read_live(context, namespace, object).await?;
+    Ok(live.is_some_and(|live| is_handed_off(&live)))
+}
+
+/// Writes or releases our annotations. Returns why that was refused, if it was.
+pub(super) async fn write_annotations(
+    context: &Context,
+    namespace: &str,
+    (roll, desired): (&Roll, TargetAnnotations<'_>),
+    revision: SpecRevision,
+) -> Result<Option<RolloutOutcome>, Error> {
+    for (object, path, manager) in annotated_objects(roll) {
+        let handoff = should_hand_off(context, namespace, object, desired).await?;
+        let body = apply_body(object, path, (desired.roll_value, handoff));
+        let Err(error) = apply(context, namespace, object, (manager, &body)).await else {
+            continue;
+        };
+        let fault = match error.owned_field(&object.to_string()) {
+            Ok(owned) => {
+                return Ok(Some(RolloutOutcome::Conflict(FieldConflict {
+                    field: reported_field(owned.field, path),
+                    object: object.to_string(),
+                    manager: Some(owned.manager),
+                    revision,
+                    stop: false,
+                })));
+            }
+            Err(refused) => refused.fault()?,
+        };
+        let text = format!(
+            "{}; until that is fixed, pods get the sidecar when they are restarted by other means",
+            fault.message
+        );
+        return Ok(Some(RolloutOutcome::Waiting(
+            Reason::RolloutWaiting,
+            text,
+            fault.retry,
+        )));
+    }
+    Ok(None)
+}
+
+/// The field of a conflict, as shown to users. The body may also hold the annotation that hands off autoscaling.
+fn reported_field(conflict: String, path: &[&str]) -> String {
+    if conflict.contains(annotation::ROLL) {
+        roll_path(path)
+    } else {
+        conflict
+    }
+}
+
+/// Path of our annotation, as shown to users.
+pub(super) fn roll_path(path: &[&str]) -> String {
+    format!("{}[{}]", path.join("."), annotation::ROLL)
+}
+
+/// Annotates the workload with the actor that binds it. The annotation is informational, so a refusal or removal is
+/// accepted (BIND-47).
+pub(super) async fn annotate_with_actor(
+    context: &Context,
+    actor: &Key,
+    workload: &ObjectRef,
+) -> Result<(), Error> {
+    let mut body = minimal_body(workload);
+    body["metadata"]["annotations"][annotation::MANAGED_BY] = json!(actor.name);
+    apply_if_allowed(context, &actor.namespace, workload, &body).await
+}
+
+/// Removes the annotation from a workload of an actor being deleted.
+pub(super) async fn remove_actor_annotation(
+    context: &Context,
+    namespace: &str,
+    workload: &ObjectRef,
+) -> Result<(), Error> {
+    apply_if_allowed(context, namespace, workload, &minimal_body(workload)).await
+}
+
+async fn apply_if_allowed(
+    context: &Context,
+    namespace: &str,
+    object: &ObjectRef,
+    body: &Value,
+) -> Result<(), Error> {
+    let Err(error) = apply(context, namespace, object, (manager::BINDING, body)).await else {
+        return Ok(());
+    };
+    match error.owned_field(&object.to_string()) {
+        Err(StepError::Fault(fault)) => {
+            debug!(
+                fault.message,
+                "cannot annotate the object with the actor that binds it"
+            );
+            Ok(())
+        }
+        // Another field manager owns the annotation, or the object was deleted.
+        Ok(_) | Err(StepError::Error(Error::Stale(_))) => Ok(()),
+        Err(StepError::Error(error)) => Err(error),
+    }
+}
+
+/// Releases the rollout annotation on an object that no longer belongs to the target (SAFE-19).
+pub(super) async fn remove_roll_annotation(
+    context: &Context,
+    namespace: &str,
+    object: &ObjectRef,
+) -> Result<(), Error> {
+    let manager = manager_of(object);
+    let released = apply(context, namespace, object, (manager, &minimal_body(object))).await;
+    let error = match released.map_err(Error::from) {
+        Err(Error::Api(error)) => error,
+        released => return released,
+    };
+    let fault = StepError::of_write(&object.to_string(), error).fault()?;
+    warn!(
+        fault.message,
+        "cannot remove annotation asya.sh/roll from the object"
+    );
+    Ok(())
+}
+
+/// Releases all our fields of a workload's pod template, which restores the original template (BIND-50).
+pub(super) async fn release_template(
+    context: &Context,
+    actor: &Key,
+    workload: &ObjectRef,
+) -> Result<(), Error> {
+    let patch = (manager::TEMPLATE, &minimal_body(workload));
+    apply(context, &actor.namespace, workload, patch).await?;
+    context.bindings.invalidate_target(actor);
+    Ok(())
+}
+
+/// Builds the apply body with the rollout and handoff annotations. A body without annotations releases those we had.
+pub(super) fn apply_body(
+    object: &ObjectRef,
+    path: &[&str],
+    (roll, handoff): (Option<&str>, bool),
+) -> Value {
+    let mut body = minimal_body(object);
+    if let Some(value) = roll {
+        let mut annotations = &mut body;
+        for key in path {
+            annotations = &mut annotations[*key];
+        }
+        annotations[annotation::ROLL] = json!(value);
+    }
+    if handoff {
+        body["metadata"]["annotations"][annotation::AUTOSCALER_CLASS] = json!(EXTERNAL);
+    }
+    body
+}
+
+/// Applies `body` if that removes no fields but ours (SAFE-41). Succeeds if the object no longer exists or its kind is
+/// not served.
+pub(super) async fn apply(
+    context: &Context,
+    namespace: &str,
+    object: &ObjectRef,
+    (manager, body): (&str, &Value),
+) -> Result<(), ApplyError> {
+    let bindings = &context.bindings;
+    let Some(resource) = bindings.resource_of(object) else {
+        return Ok(());
+    };
+    let Some(live) = bindings
+        .read_object(&context.client, namespace, object)
+        .await?
+    else {
+        return Ok(());
+    };
+    let apply = ForeignApply {
+        namespace,
+        resource: &resource,
+        manager,
+        body,
+    };
+    let writer = context.applier.writer(namespace).await?;
+    let written = async {
+        apply.dry_run(&writer, &live).await?;
+        apply.write(&writer).await
+    };
+    match written.await {
+        Ok(_) => Ok(()),
+        Err(ApplyError::Api(kube::Error::Api(status))) if status.is_not_found() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The body of an apply without fields, which releases all that its field manager owns.
+pub(super) fn minimal_body(object: &ObjectRef) -> Value {
+    json!({
+        "apiVersion": object.api_version,
+        "kind": object.kind,
+        "metadata": {"name": object.name, "uid": object.uid},
+    })
+}
+
+pub(super) async fn read_live(
+    context: &Context,
+    namespace: &str,
+    object: &ObjectRef,
+) -> Result<Option<Value>, Error> {
+    let bindings = &context.bindings;
+    let body = bindings.read_object(&context.client, namespace, object);
+    body.await.map_err(Error::Api)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reported_field;
+
+    /// CONF-7
+    #[test]
+    fn conflict_names_the_field_that_another_manager_owns() {
+        let path = ["spec", "template", "metadata", "annotations"];
+        let class = "metadata.annotations.serving.kserve.io/autoscalerClass";
+        for (conflict, expected) in [
+            (
+                "spec.template.metadata.annotations.asya.sh/roll",
+                "spec.template.metadata.annotations[asya.sh/roll]",
+            ),
+            (class, class),
+        ] {
+            assert_eq!(reported_field(conflict.to_owned(), &path), expected);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Handing autoscaling over to the queue.
+
+use super::*;
+use crate::reconcile::apply::autoscaler_handoff::write_handoff;
+use crate::reconcile::contention::FieldDecision;
+use crate::reconcile::model::outcome::LiveOutcome;
+use crate::reconcile::plan::autoscaler_handoff::HandoffStep;
+use crate::reconcile::plan::autoscaler_handoff::tests::handed_off;
+use crate::reconcile::plan::decision::Plan;
+use crate::reconcile::status;
+
+const OWNER: &str = "/apis/serving.kserve.io/v1beta1/namespaces/ns/inferenceservices/iris";
+
+/// Another manager owns the annotation.
+fn owned_annotation(request: &str) -> Option<(u16, Value)> {
+    let cause = json!({
+        "reason": "FieldManagerConflict",
+        "message": "conflict with \"platform\" using serving.kserve.io/v1beta1",
+        "field": ".metadata.annotations.serving.kserve.io/autoscalerClass",
+    });
+    match request.split_once(' ')? {
+        ("GET", OWNER) => Some((
+            200,
+            json!({
+                "apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService",
+                "metadata": {"name": "iris", "namespace": "ns", "uid": "iris-uid", "resourceVersion": "1"},
+            }),
+        )),
+        ("PATCH", OWNER) => Some((
+            409,
+            json!({
+                "kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409,
+                "message": "Apply failed with 1 conflict", "details": {"causes": [cause]},
+            }),
+        )),
+        _ => None,
+    }
+}
+
+/// CONF-3, CONF-7
+#[tokio::test]
+async fn conflict_over_the_handoff_annotation_names_the_field_and_its_manager() {
+    let context = context_with(owned_annotation);
+    let kind = GroupVersionKind::gvk("serving.kserve.io", "v1beta1", "InferenceService");
+    let (resource, kinds) = (ApiResource::from_gvk(&kind), &context.bindings.kinds);
+    kinds.serve("serving.kserve.io", "InferenceService", resource);
+    let observed = handed_off(false, &json!({}));
+    let Plan::Bind(plan) = plan(&observed, Timestamp::now()) else {
+        panic!()
+    };
+    let mut live_outcome = LiveOutcome {
+        rollout: Box::new(RolloutOutcome::NotNeeded),
+        ..LiveOutcome::default()
+    };
+    let step = HandoffStep::Set(FieldDecision::Write);
+    write_handoff(
+        &context,
+        &observed.key().namespace,
+        (step, &plan.contested),
+        &mut live_outcome,
+    )
+    .await
+    .unwrap();
+    assert_eq!(live_outcome.contention.handoff_set, None);
+
+    let outcome = Outcome::Live(live_outcome);
+    let report = status::build(&observed, &outcome, Timestamp::now()).unwrap();
+    assert_eq!(report.retry, Requeue::After(Duration::ZERO));
+    let mut conditions = report.status.conditions.iter();
+    let conflict = conditions.find(|it| it.type_ == "Conflict").unwrap();
+    assert_eq!(
+        (&*conflict.status, &*conflict.reason),
+        ("True", "BindingConflict")
+    );
+    for text in ["InferenceService/iris", "platform", "autoscalerClass"] {
+        assert!(conflict.message.contains(text), "{}", conflict.message);
+    }
+    let entry = &report.status.conflicts[0];
+    assert_eq!((&*entry.part, &*entry.state), ("Autoscaler", "Waiting"));
+}

@@ -1,0 +1,91 @@
+//! Every write names what it was based on, so that it fails where that has changed.
+
+use asya_shared::resolve::ObjectRef;
+use kube::api::ApiResource;
+use kube::core::GroupVersionKind;
+use serde_json::json;
+
+use super::pod;
+use crate::fault::Error;
+use crate::reconcile::apply::finalizer::patch_finalizers;
+use crate::reconcile::apply::{evict, scale_from_zero};
+use crate::reconcile::plan::finalizers::FinalizerPatch;
+use crate::reconcile::plan::steps::ScaleFromZero;
+use crate::reconcile::tests::fixtures::{context_with, recording_context};
+use crate::record::Key;
+
+/// ROLL-4: a StatefulSet's next pod has the same name.
+#[tokio::test]
+async fn eviction_names_the_uid_of_the_pod() {
+    let success = json!({"kind": "Status", "status": "Success", "code": 201});
+    let (context, bodies) = recording_context(success);
+    let evicted = evict::evict(&context, &Key::new("ns", "a"), &pod("web-1")).await;
+    assert!(evicted.is_ok());
+    let bodies = bodies.lock();
+    let uid = bodies[0].pointer("/deleteOptions/preconditions/uid");
+    assert_eq!(uid, Some(&json!("uid-of-pod")));
+}
+
+#[tokio::test]
+async fn deletion_names_the_uid_of_the_object() {
+    let (context, bodies) = recording_context(json!({"kind": "Status", "status": "Success"}));
+    let key = Key::new("ns", "asya-a");
+    let deleted = context.service_accounts.delete(&key, "7").await;
+    assert!(deleted.is_ok());
+    let bodies = bodies.lock();
+    assert_eq!(bodies[0].pointer("/preconditions/uid"), Some(&json!("7")));
+}
+
+#[tokio::test]
+async fn accepted_eviction_resets_the_backoff_of_refused_ones() {
+    let (context, _) = recording_context(json!({"kind": "Status", "status": "Success"}));
+    let key = Key::new("ns", "a");
+    let first = context.rollout_slots.eviction_refused(&key);
+    assert_ne!(context.rollout_slots.eviction_refused(&key), first);
+    assert!(evict::evict(&context, &key, &pod("web-1")).await.is_ok());
+    assert_eq!(context.rollout_slots.eviction_refused(&key), first);
+}
+
+/// SO-6
+#[tokio::test]
+async fn target_is_scaled_up_only_from_zero_and_only_if_it_has_not_changed() {
+    for (replicas, expected) in [(0, vec![json!("5")]), (2, vec![])] {
+        let scale = json!({
+            "metadata": {"name": "web", "resourceVersion": "5"}, "spec": {"replicas": replicas},
+        });
+        let (context, bodies) = recording_context(scale);
+        let kind = GroupVersionKind::gvk("apps", "v1", "Deployment");
+        let resource = ApiResource::from_gvk(&kind);
+        context.bindings.kinds.serve("apps", "Deployment", resource);
+        let step = ScaleFromZero {
+            object: ObjectRef {
+                api_version: "apps/v1".to_owned(),
+                kind: "Deployment".to_owned(),
+                name: "web".to_owned(),
+                uid: None,
+            },
+            replicas: 1,
+        };
+        let scaled = scale_from_zero::scale_up(&context, "ns", &step).await;
+        assert!(scaled.is_ok());
+        let bodies = bodies.lock();
+        let versions = bodies.iter().map(|it| &it["metadata"]["resourceVersion"]);
+        assert_eq!(versions.cloned().collect::<Vec<_>>(), expected);
+    }
+}
+
+/// FIN-1: the finalizers have changed since they were read.
+#[tokio::test]
+async fn failed_test_in_a_patch_of_finalizers_plans_again() {
+    let context = context_with(|_| {
+        let failed =
+            json!({"kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422});
+        Some((422, failed))
+    });
+    let patch = FinalizerPatch {
+        actor: Key::new("ns", "a"),
+        operations: Vec::new(),
+    };
+    let patched = patch_finalizers(&context, patch).await;
+    assert!(matches!(patched, Err(Error::Stale(_))), "{patched:?}");
+}

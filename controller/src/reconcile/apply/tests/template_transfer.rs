@@ -1,0 +1,111 @@
+//! Handing a pod template over to another actor.
+
+use super::*;
+
+/// BIND-45: the API server admits pods of `web` with the sidecar of actor `older`, or (`uninjected_pods`) without one
+/// while the webhook has not read that actor's status.
+fn injected_pods(request: &str) -> Option<(u16, Value)> {
+    let annotations = json!({"asya.sh/injected-by": "older", "asya.sh/injected-hash": "part.0"});
+    let containers = json!([{"name": "asya-runtime"}, {"name": "asya-sidecar"}]);
+    match request {
+        "POST /api/v1/namespaces/ns/pods" => Some((
+            201,
+            json!({"metadata": {"annotations": annotations}, "spec": {"containers": containers}}),
+        )),
+        "PATCH /apis/apps/v1/namespaces/ns/deployments/web" => Some((
+            200,
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}),
+        )),
+        _ => None,
+    }
+}
+
+fn uninjected_pods(request: &str) -> Option<(u16, Value)> {
+    let annotations = json!({"asya.sh/not-injected": "NotProved"});
+    (request == "POST /api/v1/namespaces/ns/pods").then(|| {
+        (
+            201,
+            json!({"metadata": {"annotations": annotations}, "spec": {"containers": []}}),
+        )
+    })
+}
+
+/// BIND-45
+#[tokio::test]
+async fn template_is_handed_over_only_if_its_pods_would_get_the_older_actors_sidecar() {
+    let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+    let web = ObjectRef {
+        api_version: "apps/v1".to_owned(),
+        kind: "Deployment".to_owned(),
+        name: "web".to_owned(),
+        uid: Some("uid-of-web".to_owned()),
+    };
+    let plan = TemplateStep::Transfer(
+        web,
+        TransferProbe {
+            pod: Box::default(),
+            uid: "older".into(),
+            actor_hash: "part".to_owned(),
+        },
+    );
+    let context = context_with(uninjected_pods);
+    let outcome = template::template(&context, observed.key(), (plan.clone(), None)).await;
+    let Ok(TemplateOutcome::Waiting(Reason::AlreadyBound, ..)) = outcome else {
+        panic!("{outcome:?}")
+    };
+    let context = context_with(injected_pods);
+    let released = template::template(&context, observed.key(), (plan, None))
+        .await
+        .unwrap();
+    assert_eq!(released, TemplateOutcome::Released(None));
+}
+
+/// BIND-45: [`injected_pods`] with the `ConfigMap` of the runtime script.
+fn with_config_map(request: &str) -> Option<(u16, Value)> {
+    let config_map = "PATCH /api/v1/namespaces/ns/configmaps/asya-runtime";
+    let metadata =
+        json!({"name": "asya-runtime", "namespace": "ns", "uid": "script", "resourceVersion": "1"});
+    match request {
+        _ if request == config_map => Some((200, json!({"metadata": metadata}))),
+        _ => injected_pods(request),
+    }
+}
+
+/// BIND-45
+#[tokio::test]
+async fn actor_without_a_usable_queue_hands_its_template_over() {
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let spec = json!({"transport": "mq", "workloadRef": target});
+    let mut observed = observed(&actor(&json!({}), &spec, &json!({})));
+    let fault = Fault::until_change(Reason::AlreadyBound, "by another");
+    let workload = ObjectRef {
+        api_version: "apps/v1".to_owned(),
+        kind: "Deployment".to_owned(),
+        name: "web".to_owned(),
+        uid: Some("uid-of-web".to_owned()),
+    };
+    observed.binding = Some(ObservedBinding {
+        target: Some(Err(fault)),
+        template_transfer: Some(TemplateTransfer::InTemplate {
+            workload,
+            owned: false,
+            successor: Successor {
+                uid: "older".into(),
+                injects: true,
+                uses_template: false,
+                verified_actor_hash: Some("part".to_owned()),
+            },
+            pod: Some(json!({"metadata": {}, "spec": {"containers": []}})),
+        }),
+        ..ObservedBinding::default()
+    });
+    observed.queue =
+        ObservedQueue::Unknown(BrokerError::ConfigInvalid("no such broker".to_owned()));
+    let context = context_with(with_config_map);
+    let plan = plan(&observed, Timestamp::now());
+    let Ok(Outcome::Live(live_outcome)) = apply(&context, &observed.actor, plan).await else {
+        panic!()
+    };
+    assert!(!live_outcome.bindable);
+    assert_eq!(*live_outcome.template, TemplateOutcome::Released(None));
+}

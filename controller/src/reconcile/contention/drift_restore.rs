@@ -1,0 +1,273 @@
+//! When drift of our own objects is restored (WRK-8): manual changes at once, repeated changes with a growing backoff,
+//! because two writers that revert each other would never stop.
+//!
+//! The state is in status, like the conflicts of a binding, so that the backoff survives a restart.
+
+use std::time::Duration;
+
+use asya_shared::api::BindingConflict;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use super::ConflictPart;
+
+/// This many changes in a row are restored at once: they may be manual.
+const UNDELAYED_RESTORES: i32 = 5;
+const MAX_BACKOFF: Duration = Duration::from_mins(5);
+/// The count is reset after this long without a change.
+const QUIET_PERIOD: Duration = Duration::from_mins(15);
+const WAITING: &str = "Waiting";
+const UNKNOWN: &str = "another field manager (unknown)";
+
+/// When to restore drift of one of our objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestoreTiming {
+    Now,
+    /// After this delay.
+    In(Duration),
+}
+
+/// Drift that was restored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RestoredDrift {
+    /// The kind of object.
+    pub part: ConflictPart,
+    pub uid: String,
+    /// The object, as Kind/name.
+    pub object: String,
+    /// The path of the field.
+    pub field: String,
+    /// Who changed it, if known.
+    pub manager: Option<String>,
+}
+
+/// Decides for the object with this UID.
+pub fn decide(
+    entries: &[BindingConflict],
+    (uid, part): (&str, ConflictPart),
+    now: Timestamp,
+) -> RestoreTiming {
+    let entry = entries.iter().find(|it| is_for(it, uid, part));
+    let until = entry.and_then(|it| it.retry_time.as_ref());
+    match until.map(|it| it.0.duration_since(now).try_into()) {
+        Some(Ok(wait)) if wait > Duration::ZERO => RestoreTiming::In(wait),
+        _ => RestoreTiming::Now,
+    }
+}
+
+/// The entries after a reconcile that restored this drift; each replaces the entry for its kind of object.
+pub fn update(
+    before: &[BindingConflict],
+    restored: &[RestoredDrift],
+    base: Duration,
+    now: Timestamp,
+) -> Vec<BindingConflict> {
+    let mut entries = before.to_vec();
+    for entry in &mut entries {
+        if quiet_time_left(entry, now).is_none() {
+            entry.state.clear();
+            (entry.losses, entry.retry_time) = (0, None);
+        }
+    }
+    for drift in restored {
+        let at = entries
+            .iter()
+            .position(|entry| entry.part == drift.part.name());
+        let before = at.and_then(|at| entries.get(at));
+        let after = record_restore(before, drift, base, now);
+        match at.and_then(|at| entries.get_mut(at)) {
+            Some(slot) => *slot = after,
+            None => entries.push(after),
+        }
+    }
+    entries
+}
+
+fn record_restore(
+    before: Option<&BindingConflict>,
+    restored: &RestoredDrift,
+    base: Duration,
+    now: Timestamp,
+) -> BindingConflict {
+    let count = before.map_or(0, |it| it.count);
+    let same_object = before.filter(|it| it.uid == restored.uid);
+    let losses = same_object.map_or(0, |it| it.losses).saturating_add(1);
+    let delay = backoff(losses, base);
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let until = delay.and_then(|delay| now.checked_add(delay).ok());
+    BindingConflict {
+        field: restored.field.clone(),
+        object: restored.object.clone(),
+        rival: restored.manager.clone(),
+        count: count.saturating_add(1),
+        last_time: Some(Time(now)),
+        part: restored.part.name().to_owned(),
+        uid: restored.uid.clone(),
+        state: until.map(|_| WAITING.to_owned()).unwrap_or_default(),
+        losses,
+        retry_time: until.map(Time),
+        ..BindingConflict::default()
+    }
+}
+
+/// Backoff between restores.
+fn backoff(losses: i32, base: Duration) -> Option<Duration> {
+    let more = u32::try_from(losses.checked_sub(UNDELAYED_RESTORES)?).ok()?;
+    let factor = 1_u32 << more.saturating_add(1).min(16);
+    Some(base.saturating_mul(factor).min(MAX_BACKOFF))
+}
+
+/// The remaining quiet time of a contested object; `None` if it has passed.
+fn quiet_time_left(entry: &BindingConflict, now: Timestamp) -> Option<Duration> {
+    let last = entry.last_time.as_ref().filter(|_| entry.losses > 0)?;
+    let until = last.0.checked_add(QUIET_PERIOD).ok()?;
+    let wait = until.duration_since(now).try_into().ok();
+    wait.filter(|wait| *wait > Duration::ZERO)
+}
+
+/// Time until the message about these entries changes.
+pub fn recheck_after(entries: &[BindingConflict], now: Timestamp) -> Option<Duration> {
+    let waiting = entries.iter().filter(|it| it.state == WAITING);
+    waiting.filter_map(|it| quiet_time_left(it, now)).min()
+}
+
+/// Message about objects that are restored repeatedly.
+pub fn conflict_message(entries: &[BindingConflict], base: Duration) -> Option<String> {
+    let waiting = entries.iter().filter(|it| it.state == WAITING);
+    let messages: Vec<_> = waiting.map(|it| entry_message(it, base)).collect();
+    (!messages.is_empty()).then(|| messages.join("\n"))
+}
+
+fn entry_message(entry: &BindingConflict, base: Duration) -> String {
+    let BindingConflict {
+        object,
+        field,
+        losses,
+        ..
+    } = entry;
+    let manager = entry.rival.as_deref().unwrap_or(UNKNOWN);
+    let delay = backoff(*losses, base).unwrap_or_default().as_secs();
+    let remedy = if entry.part == ConflictPart::ScaledObject.name() {
+        "change spec.scaling of the actor instead"
+    } else if field == "spec.replicas" {
+        "set spec.workload.replicas of the actor instead, or spec.scaling"
+    } else {
+        "change spec.workload of the actor instead"
+    };
+    format!(
+        "{object}: {field} was changed {losses} times in a row, last by {manager}, and restored each time; further \
+         changes are restored after up to {delay} s; make that manager leave it alone, or {remedy}"
+    )
+}
+
+fn is_for(entry: &BindingConflict, uid: &str, part: ConflictPart) -> bool {
+    entry.part == part.name() && entry.uid == uid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: Duration = Duration::from_secs(5);
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn replicas_drift() -> RestoredDrift {
+        RestoredDrift {
+            part: ConflictPart::Workload,
+            uid: "uid".to_owned(),
+            object: "Deployment/a".to_owned(),
+            field: "spec.replicas".to_owned(),
+            manager: Some("kubectl (Update)".to_owned()),
+        }
+    }
+
+    fn timing(entries: &[BindingConflict], second: i64) -> RestoreTiming {
+        decide(entries, ("uid", ConflictPart::Workload), at(second))
+    }
+
+    /// A manager that reverts the field every second costs 14 writes in the first 20 minutes, then 12 an hour (WRK-8).
+    #[test]
+    fn persistent_drift_is_restored_at_most_every_five_minutes() {
+        let mut entries = Vec::new();
+        let mut writes = Vec::new();
+        for second in 0..2 * 60 * 60 {
+            let writes_now = timing(&entries, second) == RestoreTiming::Now;
+            let restored: Vec<_> = writes_now.then(replicas_drift).into_iter().collect();
+            writes.extend(writes_now.then_some(second));
+            entries = update(&entries, &restored, BASE, at(second));
+        }
+        let within = |from: i64, to: i64| {
+            let minutes = writes.iter().map(|it| it / 60);
+            minutes.filter(|it| (from..to).contains(it)).count()
+        };
+        assert_eq!(&writes[..7], [0, 1, 2, 3, 4, 14, 34]);
+        assert!(within(0, 20) <= 14, "{writes:?}");
+        assert!((11..=13).contains(&within(60, 120)), "{writes:?}");
+        let message = conflict_message(&entries, BASE).unwrap();
+        for text in [
+            "Deployment/a: spec.replicas",
+            "kubectl (Update)",
+            "up to 300 s",
+            "spec.workload.replicas",
+        ] {
+            assert!(message.contains(text), "{message}");
+        }
+    }
+
+    /// WRK-4, WRK-8
+    #[test]
+    fn occasional_drift_is_restored_at_once_and_not_reported() {
+        let mut entries = Vec::new();
+        for change in 0..50 {
+            let now = change * 15 * 60;
+            assert_eq!(timing(&entries, now), RestoreTiming::Now);
+            entries = update(&entries, &[replicas_drift()], BASE, at(now));
+            assert_eq!(conflict_message(&entries, BASE), None);
+        }
+        assert_eq!(entries[0].count, 50);
+    }
+
+    /// WRK-8
+    #[test]
+    fn count_is_reset_after_a_quiet_period_and_for_a_new_object() {
+        let mut entries = Vec::new();
+        for second in 0..6 {
+            entries = update(&entries, &[replicas_drift()], BASE, at(second));
+        }
+        assert_eq!(
+            timing(&entries, 6),
+            RestoreTiming::In(Duration::from_secs(19))
+        );
+        let new_object = decide(&entries, ("other", ConflictPart::Workload), at(6));
+        assert_eq!(new_object, RestoreTiming::Now);
+        assert_eq!(
+            decide(&entries, ("uid", ConflictPart::ScaledObject), at(6)),
+            RestoreTiming::Now
+        );
+        assert_eq!(
+            recheck_after(&entries, at(6)),
+            Some(Duration::from_secs(15 * 60 - 1))
+        );
+
+        let end = 5 + 15 * 60;
+        assert!(conflict_message(&update(&entries, &[], BASE, at(end - 1)), BASE).is_some());
+        let after = update(&entries, &[], BASE, at(end));
+        assert_eq!(
+            (
+                conflict_message(&after, BASE),
+                recheck_after(&after, at(end))
+            ),
+            (None, None)
+        );
+        assert_eq!((after[0].count, after[0].losses), (6, 0));
+        let recreated = RestoredDrift {
+            uid: "other".to_owned(),
+            ..replicas_drift()
+        };
+        let after = update(&entries, &[recreated], BASE, at(6));
+        assert_eq!((after[0].count, after[0].losses), (7, 1));
+    }
+}

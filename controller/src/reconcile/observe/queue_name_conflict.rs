@@ -1,0 +1,41 @@
+//! Detects that another actor owns a queue name that this one needs (QUE-3).
+
+use std::sync::Arc;
+
+use asya_shared::api::{AsyncActorStatus, WorkloadKind};
+use asya_shared::validate;
+
+use crate::broker::claims::Owner;
+use crate::context::Context;
+use crate::fault::{Fault, Reason};
+use crate::reconcile::desired::{Desired, desired};
+use crate::reconcile::model::observed::QueueNameConflict;
+use crate::record::ActorRecord;
+
+/// The desired state, unless another actor owns a queue name that this one needs; then also the conflict, which says
+/// what this actor must not run.
+pub(super) fn desired_unless_conflict(
+    context: &Context,
+    actor: &ActorRecord,
+    previous: &AsyncActorStatus,
+    scaled: &[WorkloadKind],
+) -> (Result<Arc<Desired>, Fault>, Option<QueueNameConflict>) {
+    let desired = desired(&context.installation, actor, previous, scaled);
+    let Some(owner) = context.claims.preceding_owner(&actor.metadata.key) else {
+        return (desired, None);
+    };
+    let desired = desired.ok();
+    let standalone = desired.as_deref().and_then(Desired::standalone);
+    let conflict = QueueNameConflict {
+        covers_main_queue: owner.of_queue,
+        workload_hash: standalone.map(|it| it.workload.applied.hash.clone()),
+        kind: standalone.map(|it| it.kind),
+    };
+    (Err(conflict_fault(&owner)), Some(conflict))
+}
+
+/// The fault that replaces the desired state.
+fn conflict_fault(Owner { key, queue, .. }: &Owner) -> Fault {
+    let violation = validate::queue_in_use(queue, &key.namespace, &key.name);
+    Fault::until_change(Reason::QueueConflict, violation.to_string())
+}

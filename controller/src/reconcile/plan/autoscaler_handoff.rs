@@ -1,0 +1,147 @@
+//! Hands autoscaling over from the owner of a target to the queue, by an annotation that restarts its pods (SO-5).
+
+use std::sync::Arc;
+
+use asya_shared::names::annotation::AUTOSCALER_CLASS;
+use asya_shared::resolve::AutoscalerHandoff;
+use k8s_openapi::jiff::Timestamp;
+
+use super::roll::facts::{RolloutAction, RolloutDecision};
+use super::scaling::ScalingTeardown;
+use super::steps::ScalingStep;
+use crate::fault::{Fault, Reason};
+use crate::reconcile::contention::{ConflictPart, FieldDecision, FieldView, history};
+use crate::reconcile::model::child::Child;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::RolloutOutcome;
+use crate::record::HpaRecord;
+
+/// What to do about the handoff annotation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HandoffStep {
+    /// It should be set, as far as contention allows.
+    Set(FieldDecision),
+    Remove,
+}
+
+impl HandoffStep {
+    /// `true` sets the annotation, `false` removes it, `None` leaves it as it is.
+    pub fn value_to_write(&self) -> Option<bool> {
+        match self {
+            Self::Set(FieldDecision::Write) => Some(true),
+            Self::Set(_) => None,
+            Self::Remove => Some(false),
+        }
+    }
+}
+
+/// Whether the annotation is written in this reconcile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandoffWrite {
+    /// By the rollout.
+    WithRollout,
+    /// By itself: no rollout is due.
+    Separately,
+    /// Not in this reconcile.
+    Skipped,
+}
+
+/// Decides from the outcome of the rollout.
+pub fn after_rollout(rolled: &RolloutOutcome) -> HandoffWrite {
+    match rolled {
+        RolloutOutcome::Requested(..) => HandoffWrite::WithRollout,
+        RolloutOutcome::NotNeeded => HandoffWrite::Separately,
+        _ => HandoffWrite::Skipped,
+    }
+}
+
+/// Decides, and sets a fault in `scaling` if the annotation was reverted and must not be written for now.
+pub(super) fn plan(
+    observed: &Observed,
+    scaling: Option<&mut ScalingStep>,
+    roll: Option<&RolloutDecision>,
+    now: Timestamp,
+) -> Option<HandoffStep> {
+    let (resolved, scaling) = (observed.resolved()?, scaling?);
+    let Some(handoff) = resolved.target.scale.handoff() else {
+        return Some(HandoffStep::Set(FieldDecision::Keep));
+    };
+    let uid = resolved.uid()?;
+    match (&scaling, handoff.is_set) {
+        (ScalingStep::Disabled(ScalingTeardown { released: true, .. }), true) => {
+            return is_due(roll).then_some(HandoffStep::Remove);
+        }
+        (ScalingStep::Disabled(_), _) => return Some(HandoffStep::Set(FieldDecision::Keep)),
+        (ScalingStep::Enabled(plan), false) if plan.fault.is_some() => return None,
+        (ScalingStep::Enabled(_) | ScalingStep::Blocked(..), _) => {}
+    }
+    let previous = &observed.previous;
+    let view = FieldView {
+        needed: true,
+        // Our `ScaledObject` is created only after the handoff. Status covers a revert before that.
+        written: matches!(observed.scaling.scaled_object, Child::Ours(_))
+            || previous.claimed.as_deref() == Some(uid),
+        in_place: handoff.is_set,
+    };
+    let revision = resolved.revision(observed.actor.generation);
+    let of = (&previous.conflicts[..], uid, ConflictPart::Autoscaler);
+    let decision = history::decide(of, view, &revision, now);
+    if let (true, ScalingStep::Enabled(plan)) = (decision.is_contested(), &mut *scaling) {
+        plan.fault = Some(reverted_fault(handoff));
+    }
+    // If no rollout is due, keep the owner's autoscaler until ours can replace it at once (SAFE-20).
+    let is_waiting = scaling.waits_for().is_some() && roll == Some(&RolloutDecision::NotNeeded);
+    let is_due = decision != FieldDecision::Write || (is_due(roll) && !is_waiting);
+    is_due.then_some(HandoffStep::Set(decision))
+}
+
+/// Whether to write now: with a rollout, or if none is needed, so that pods restart only once (ROLL-3).
+pub(super) fn is_due(roll: Option<&RolloutDecision>) -> bool {
+    matches!(
+        roll,
+        Some(RolloutDecision::NotNeeded | RolloutDecision::Act(RolloutAction::Annotate(_)))
+    )
+}
+
+/// What the state of the handoff means for scaling.
+pub(super) struct HandoffState {
+    /// HPAs other than the owner's own.
+    pub other_hpas: Vec<Arc<HpaRecord>>,
+    /// The owner's autoscaler is still active.
+    pub is_pending: bool,
+    /// The owner scales the target again.
+    pub fault: Option<Fault>,
+}
+
+/// Determines who scales a target whose owner disables its own autoscaler on request.
+pub(super) fn evaluate(observed: &Observed, handoff: Option<&AutoscalerHandoff>) -> HandoffState {
+    let keda = &observed.scaling;
+    let owner = handoff.and_then(|it| it.owner.uid.as_deref());
+    let is_owned = |hpa: &&Arc<HpaRecord>| {
+        let controller = hpa.metadata.controller.as_ref();
+        owner.is_some() && controller.map(|it| &*it.uid) == owner
+    };
+    let (own, hpas): (Vec<_>, Vec<_>) = keda.hpas.iter().partition(is_owned);
+    let is_pending = handoff.is_some_and(|it| !it.is_set) || !own.is_empty();
+    let has_scaled_object = matches!(keda.scaled_object, Child::Ours(_));
+    HandoffState {
+        other_hpas: hpas.into_iter().cloned().collect(),
+        is_pending,
+        fault: handoff
+            .filter(|_| is_pending && has_scaled_object)
+            .map(reverted_fault),
+    }
+}
+
+/// CONF-3
+fn reverted_fault(handoff: &AutoscalerHandoff) -> Fault {
+    let owner = &handoff.owner;
+    let text = format!(
+        "{owner} scales its workload again, because its annotation {AUTOSCALER_CLASS}: external was removed; restore \
+         the annotation, or set spec.scaling.enabled of this actor to false"
+    );
+    Fault::until_change(Reason::RivalAutoscaler, text)
+}
+
+#[cfg(test)]
+pub(in crate::reconcile) mod tests;

@@ -1,0 +1,98 @@
+//! Targets at zero when their actor is deleted.
+
+use super::*;
+
+/// SO-6
+#[test]
+fn target_scaled_by_its_queue_is_scaled_up_once_keda_has_released_it() {
+    let object = ObjectRef {
+        api_version: "apps/v1".to_owned(),
+        kind: "Deployment".to_owned(),
+        name: "web".to_owned(),
+        uid: None,
+    };
+    let spec = json!({
+        "transport": "mq", "scaling": {"enabled": true, "minReplicas": 2, "maxReplicas": 4},
+        "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+    });
+    let deleting = |status: &Value| {
+        let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+        let mut observed = observed(&actor(&deleted, &spec, status));
+        observed.binding = Some(ObservedBinding {
+            unbinding: Some(ObservedUnbinding {
+                scaled: Some(object.clone()),
+                ..ObservedUnbinding::default()
+            }),
+            ..ObservedBinding::default()
+        });
+        observed
+    };
+    let mut observed = deleting(&json!({"scaledObjectRef": {"kind": "ScaledObject", "name": "a"}}));
+    let scale_up = deletion(&observed).scale_from_zero.unwrap();
+    assert_eq!((&scale_up.object, scale_up.replicas), (&object, 2));
+    observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
+    assert_eq!(
+        deletion(&observed).scale_from_zero,
+        None,
+        "KEDA has not released it yet"
+    );
+    assert_eq!(
+        deletion(&deleting(&json!({}))).scale_from_zero,
+        None,
+        "not scaled by the queue"
+    );
+}
+
+/// SAFE-24
+#[test]
+fn target_is_scaled_up_only_after_unbinding() {
+    let object = ObjectRef {
+        api_version: "serving.kserve.io/v1beta1".to_owned(),
+        kind: "InferenceService".to_owned(),
+        name: "web".to_owned(),
+        uid: None,
+    };
+    let path = vec!["metadata", "annotations"];
+    let spec = json!({
+        "transport": "mq", "scaling": {"enabled": true},
+        "workloadRef": {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "name": "web"},
+    });
+    let status = |rollout: &Value| json!({"scaledObjectRef": {"kind": "ScaledObject", "name": "a"}, "rollout": rollout});
+    let planned = |value: Option<&str>, rollout: &Value| {
+        let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+        let mut observed = observed(&actor(&deleted, &spec, &status(rollout)));
+        let live = LiveObject {
+            object: object.clone(),
+            roll_value: value.map(str::to_owned),
+            ..LiveObject::default()
+        };
+        let unbinding = ObservedUnbinding {
+            scaled_to_zero: true,
+            scaled: Some(object.clone()),
+            roll: Some(Roll::Annotate(object.clone(), path.clone())),
+            live: vec![live],
+            ..ObservedUnbinding::default()
+        };
+        observed.binding = Some(ObservedBinding {
+            unbinding: Some(unbinding),
+            ..ObservedBinding::default()
+        });
+        let plan = deletion(&observed);
+        (plan.unbind, plan.scale_from_zero.is_some())
+    };
+    let rollout = |value: &str, since: Option<&str>| json!({"value": value, "tries": 1, "generation": 2, "target": "spec", "since": since});
+    let annotated = planned(Some("v"), &rollout("v", None));
+    assert_eq!(
+        annotated,
+        (UnbindStep::Release, false),
+        "the annotation comes first"
+    );
+    let released = rollout("unbound", Some("2026-01-01T00:00:50Z"));
+    let (unbind, scales_up) = planned(None, &released);
+    assert!(
+        matches!(unbind, UnbindStep::Wait(_)) && !scales_up,
+        "{unbind:?}"
+    );
+    let long_ago = rollout("unbound", Some("2026-01-01T00:00:20Z"));
+    assert_eq!(planned(None, &long_ago), (UnbindStep::Done, true));
+}

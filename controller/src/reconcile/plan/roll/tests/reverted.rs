@@ -1,0 +1,118 @@
+//! The annotation that triggers a rollout is reverted.
+
+use super::*;
+
+/// Row "unknown" of the table in docs/spec/binding.md.
+#[test]
+fn unknown_owner_that_reverts_the_annotation_leads_to_eviction() {
+    let reverted = |conflict| Row {
+        unknown_owner: true,
+        before: requested(1, -20),
+        conflict,
+        ..Row::default()
+    };
+    assert_eq!(
+        reverted(ContentionState::Idle).conflicts(),
+        Some(true),
+        "gives up at once"
+    );
+    let stopped = |target: &str| {
+        ContentionState::Stopped(SpecRevision {
+            generation: 1,
+            target_spec_hash: target.to_owned(),
+        })
+    };
+    let evicts = Row {
+        before: None,
+        ..reverted(stopped("spec"))
+    };
+    assert_eq!(evicts.evicts().as_deref(), Some("b"));
+    let other = Row {
+        before: None,
+        ..reverted(stopped("other"))
+    };
+    assert_eq!(
+        other.annotates().as_deref(),
+        Some(DESIRED_HASH),
+        "target changed"
+    );
+}
+
+/// CONF-2, CONF-6
+#[test]
+fn annotation_removed_while_pods_lack_the_sidecar_is_a_loss_and_rewritten_with_backoff() {
+    let removed = |conflict| Row {
+        before: requested(1, -1),
+        conflict,
+        ..Row::default()
+    };
+    assert_eq!(
+        removed(ContentionState::Idle).conflicts(),
+        Some(false),
+        "no delay"
+    );
+    let one = ConflictCount::new(1).unwrap();
+    assert_eq!(removed(ContentionState::Held(one)).conflicts(), Some(false));
+    let other =
+        removed(ContentionState::Idle).live(|it| it.roll_value = Some("somebody's".to_owned()));
+    assert_eq!(other.conflicts(), Some(false), "another value");
+
+    let in_place =
+        removed(ContentionState::Idle).live(|it| it.roll_value = Some(format!("{DESIRED_HASH}-1")));
+    assert_eq!(in_place.waits(), Some(Reason::RolloutInProgress));
+    let not_needed = Row {
+        outdated: Vec::new(),
+        ..removed(ContentionState::Idle)
+    };
+    assert_eq!(not_needed.decide(), RolloutDecision::NotNeeded);
+    let earlier_spec = Row {
+        before: requested(1, -100).map(|before| RolloutStatus {
+            value: "another".to_owned(),
+            ..before
+        }),
+        ..Row::default()
+    }
+    .live(|it| it.roll_value = Some("another".to_owned()));
+    assert_eq!(earlier_spec.annotates().as_deref(), Some(DESIRED_HASH));
+
+    let waiting = |until, now| Row {
+        before: None,
+        conflict: ContentionState::Waiting(one, at(until)),
+        now,
+        ..Row::default()
+    };
+    assert_eq!(waiting(10, 9).waits(), Some(Reason::RolloutWaiting));
+    assert_eq!(waiting(10, 10).annotates().as_deref(), Some(DESIRED_HASH));
+    let rolling = waiting(10, 11).live(|it| it.rolling = true);
+    assert_eq!(
+        rolling.waits(),
+        Some(Reason::RolloutInProgress),
+        "not before the last rollout has ended"
+    );
+}
+
+/// CONF-2, CONF-6
+#[test]
+fn annotation_with_too_many_conflicts_is_not_written_until_a_spec_changes() {
+    let stopped = |generation, target| Row {
+        conflict: ContentionState::Stopped(SpecRevision {
+            generation: 1,
+            target_spec_hash: "spec".to_owned(),
+        }),
+        generation,
+        target,
+        ..Row::default()
+    };
+    assert_eq!(stopped(1, "spec").decide(), RolloutDecision::Stop);
+    assert!(stopped(2, "spec").annotates().is_some(), "actor changed");
+    assert!(stopped(1, "other").annotates().is_some(), "target changed");
+    let on_restart = Row {
+        rollout: BindingRollout::OnRestart,
+        ..stopped(1, "spec")
+    };
+    assert_eq!(
+        on_restart.decide(),
+        RolloutDecision::NotNeeded,
+        "no longer needed"
+    );
+}

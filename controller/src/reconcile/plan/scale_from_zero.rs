@@ -1,0 +1,190 @@
+//! Scales a target up from zero after scaling was switched off, but not before everything that would replace its first
+//! pod (SO-6, SAFE-24).
+
+use asya_shared::inject::bound::ProbeResult;
+use asya_shared::resolve::{AutoscalerHandoff, ObjectRef};
+use k8s_openapi::api::autoscaling::v1::Scale;
+
+use super::autoscaler_handoff::is_due;
+use super::roll::facts::RolloutDecision;
+use super::steps::ScaleFromZero;
+use crate::reconcile::model::observed::Observed;
+
+/// When to scale up a target that no autoscaler scales any more.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ScaleFromZeroStep {
+    /// Scale it up, if it has no pods.
+    Now(ScaleFromZero),
+    /// Not yet: its pods would be replaced at once.
+    Later,
+}
+
+/// Inputs to [`decide`].
+#[derive(Clone, Debug)]
+pub struct ScaleFromZeroFacts<'a> {
+    /// The handoff annotation of the target's owner, if it requires one.
+    pub handoff: Option<&'a AutoscalerHandoff>,
+    /// Rollout of pods that started before the binding.
+    pub roll: Option<&'a RolloutDecision>,
+    /// Whether new pods get the sidecar; `None` where the webhook does not inject it.
+    pub probe_result: Option<&'a ProbeResult>,
+    /// This reconcile makes a dry run, which updates the probe result.
+    pub runs_probe: bool,
+}
+
+/// Decides for one target.
+pub fn decide(facts: &ScaleFromZeroFacts<'_>, scale_up: ScaleFromZero) -> ScaleFromZeroStep {
+    let handoff_changes = facts.handoff.is_some_and(|handoff| {
+        if handoff.is_set {
+            // The annotation is removed in this reconcile, or once another rollout has ended.
+            is_due(facts.roll) || matches!(facts.roll, Some(RolloutDecision::Wait(..)))
+        } else {
+            !handoff.is_propagated
+        }
+    });
+    let injection_changes =
+        facts.runs_probe && facts.probe_result == Some(&ProbeResult::Unverified);
+    if handoff_changes || injection_changes {
+        ScaleFromZeroStep::Later
+    } else {
+        ScaleFromZeroStep::Now(scale_up)
+    }
+}
+
+/// Whether an object with this live scale has no replicas.
+pub fn is_at_zero(scale: &Scale) -> bool {
+    let replicas = scale.spec.as_ref().and_then(|spec| spec.replicas);
+    replicas.unwrap_or(0) <= 0
+}
+
+/// Plans to scale `object` up if, according to status, the actor's queue scaled it.
+pub fn plan_scale_up(observed: &Observed, object: &ObjectRef) -> Option<ScaleFromZero> {
+    observed.previous.scaled_object_ref.as_ref()?;
+    let spec = observed.desired.as_ref().ok().map(|desired| &desired.spec);
+    let scaling = spec.and_then(|spec| spec.scaling.as_ref());
+    Some(ScaleFromZero {
+        object: object.clone(),
+        replicas: scaling.map_or(1, |it| it.effective_min_replicas().max(1)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use asya_shared::inject::bound::ProbeResult::{self, Admitted, Unverified};
+    use asya_shared::resolve::{AutoscalerHandoff, ObjectRef};
+
+    use super::{ScaleFromZeroFacts, ScaleFromZeroStep, decide};
+    use crate::fault::Reason;
+    use crate::reconcile::plan::roll::facts::RolloutDecision;
+    use crate::reconcile::plan::steps::ScaleFromZero;
+
+    fn waiting() -> RolloutDecision {
+        let delay = Duration::from_secs(5);
+        RolloutDecision::Wait(Reason::RolloutWaiting, String::new(), delay)
+    }
+
+    /// SAFE-24, SO-6
+    #[test]
+    fn target_at_zero_is_scaled_up_after_everything_that_would_replace_its_first_pod() {
+        let handoff = |is_set: bool, is_propagated: bool| {
+            let owner = ObjectRef::default();
+            Some(AutoscalerHandoff {
+                owner,
+                is_set,
+                is_propagated,
+            })
+        };
+        let idle = Some(RolloutDecision::NotNeeded);
+        let waiting = Some(waiting());
+        let halted = Some(RolloutDecision::Halt(String::new()));
+        let scale_up = ScaleFromZero {
+            object: ObjectRef::default(),
+            replicas: 1,
+        };
+        for (case, handoff, roll, probe_result, runs_probe, now) in [
+            (
+                "no owner has the annotation",
+                None,
+                &idle,
+                Admitted,
+                false,
+                true,
+            ),
+            (
+                "the annotation is removed first",
+                handoff(true, true),
+                &idle,
+                Admitted,
+                false,
+                false,
+            ),
+            (
+                "the annotation will be removed",
+                handoff(true, true),
+                &waiting,
+                Admitted,
+                false,
+                false,
+            ),
+            (
+                "the rollout is halted",
+                handoff(true, true),
+                &halted,
+                Admitted,
+                false,
+                true,
+            ),
+            (
+                "the owner has not reacted yet",
+                handoff(false, false),
+                &idle,
+                Admitted,
+                false,
+                false,
+            ),
+            (
+                "the owner has reacted",
+                handoff(false, true),
+                &idle,
+                Admitted,
+                false,
+                true,
+            ),
+            (
+                "a dry run comes first",
+                None,
+                &idle,
+                Unverified,
+                true,
+                false,
+            ),
+            ("the webhook is down", None, &idle, Unverified, false, true),
+            (
+                "pods do not get the sidecar",
+                None,
+                &idle,
+                ProbeResult::Rejected("quota".to_owned()),
+                true,
+                true,
+            ),
+        ] {
+            let step = decide(
+                &ScaleFromZeroFacts {
+                    handoff: handoff.as_ref(),
+                    roll: roll.as_ref(),
+                    probe_result: Some(&probe_result),
+                    runs_probe,
+                },
+                scale_up.clone(),
+            );
+            let expected = if now {
+                ScaleFromZeroStep::Now(scale_up.clone())
+            } else {
+                ScaleFromZeroStep::Later
+            };
+            assert_eq!(step, expected, "{case}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+use std::time::Duration;
+
+use asya_shared::api::{AsyncActorStatus, BindingConflict, InventoryEntry};
+use asya_shared::resolve::{Related, Resolution, resolver};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+
+use crate::reconcile::contention::FieldDecision;
+use crate::reconcile::model::binding::{ObservedBinding, Resolved};
+use crate::reconcile::model::bound_pods::BoundPods;
+use crate::reconcile::model::child::Child;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::observe::binding::target_scaling;
+use crate::reconcile::plan::decision::Plan;
+use crate::reconcile::plan::steps::ScalingStep;
+use crate::reconcile::plan::{ChildStep, plan};
+use crate::reconcile::tests::fixtures::{actor, observed, verified_status};
+use crate::scaling::tests::fixtures::scaled_object;
+
+const APPLY: ChildStep = ChildStep::Apply { take_over: None };
+
+pub(in crate::reconcile::plan) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// A binding whose `ScaledObject` was applied and may have been `changed` since, with these conflicts in status.
+pub(in crate::reconcile::plan) fn applied(
+    changed: bool,
+    conflicts: Vec<BindingConflict>,
+) -> Observed {
+    let spec = json!({
+        "transport": "mq", "scaling": {"enabled": true},
+        "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+    });
+    let mut observed = observed(&actor(&json!({}), &spec, &json!({})));
+    let object = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "ns", "uid": "web-uid"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
+    });
+    let resolution = resolver("apps", "Deployment").resolve(&object, &Related::default());
+    let Resolution::Found(target) = resolution else {
+        panic!()
+    };
+    let desired = observed.desired.as_ref().unwrap();
+    let resolved = Resolved {
+        target: *target,
+        replicas: Some(1),
+        spec_hash: "spec".into(),
+        template_ownership: None,
+    };
+    observed.binding = Some(ObservedBinding {
+        scaling: target_scaling(&observed.actor, &observed.previous, desired, &resolved),
+        target: Some(Ok(Box::new(resolved))),
+        pods: Some(BoundPods::default()),
+        ..ObservedBinding::default()
+    });
+    let hash = observed.scaling_objects().unwrap().unwrap();
+    let hash = hash.scaled_object.hash.clone();
+    let annotations = json!({"metadata": {"annotations": {"asya.sh/applied-hash": hash}}});
+    let existing = scaled_object(&annotations);
+    let fingerprint = existing.last.fingerprint.unwrap().to_string();
+    observed.scaling.scaled_object = Child::Ours(existing);
+    observed.previous = AsyncActorStatus {
+        conflicts,
+        inventory: vec![InventoryEntry {
+            kind: "ScaledObject".to_owned(),
+            name: "a".to_owned(),
+            uid: Some("u-so".to_owned()),
+            hash: Some(hash),
+            fingerprint: Some(if changed {
+                "other".to_owned()
+            } else {
+                fingerprint
+            }),
+            ..InventoryEntry::default()
+        }],
+        ..serde_json::from_value(verified_status()).unwrap()
+    };
+    observed
+}
+
+fn planned(observed: &Observed, now: Timestamp) -> (FieldDecision, ChildStep) {
+    let Plan::Bind(plan) = plan(observed, now) else {
+        panic!()
+    };
+    let step = match plan.scaling {
+        Some(ScalingStep::Enabled(plan)) => plan.scaled_object,
+        other => panic!("{other:?}"),
+    };
+    (plan.scaled_object_contention.unwrap(), step)
+}
+
+/// A conflict in status, last at 1000.
+fn entry(state: &str, losses: i32) -> BindingConflict {
+    BindingConflict {
+        part: "ScaledObject".to_owned(),
+        uid: "web-uid".to_owned(),
+        state: state.to_owned(),
+        count: losses.into(),
+        losses,
+        last_time: Some(Time(at(1000))),
+        retry_time: (state == "Waiting").then(|| Time(at(1010))),
+        generation: (state == "Stopped").then_some(2),
+        target: "spec".to_owned(),
+        ..BindingConflict::default()
+    }
+}
+
+/// CONF-5
+#[test]
+fn contested_scaled_object_is_reapplied_with_backoff_until_stopped() {
+    let wait = |seconds| Duration::from_secs(seconds);
+    for (changed, entries, now, decision, step) in [
+        (false, vec![], 1000, FieldDecision::Keep, ChildStep::Keep),
+        (true, vec![], 1000, FieldDecision::Conflict, ChildStep::Keep),
+        (
+            true,
+            vec![entry("Waiting", 1)],
+            1004,
+            FieldDecision::Wait(wait(6)),
+            ChildStep::Keep,
+        ),
+        (
+            true,
+            vec![entry("Waiting", 1)],
+            1010,
+            FieldDecision::Write,
+            APPLY,
+        ),
+        (
+            true,
+            vec![entry("Held", 1)],
+            1020,
+            FieldDecision::Conflict,
+            ChildStep::Keep,
+        ),
+        (
+            false,
+            vec![entry("Held", 1)],
+            1020,
+            FieldDecision::AwaitReset(wait(880)),
+            ChildStep::Keep,
+        ),
+        (
+            false,
+            vec![entry("Held", 1)],
+            1900,
+            FieldDecision::Keep,
+            ChildStep::Keep,
+        ),
+        (
+            true,
+            vec![entry("Stopped", 5)],
+            9000,
+            FieldDecision::Stop,
+            ChildStep::Keep,
+        ),
+    ] {
+        let case = format!("changed {changed}, {entries:?}, at {now}");
+        let observed = applied(changed, entries);
+        assert_eq!(planned(&observed, at(now)), (decision, step), "{case}");
+    }
+}
+
+/// CONF-5, CONF-6
+#[test]
+fn change_of_the_actor_or_the_target_is_applied_at_once() {
+    let mut observed = applied(true, vec![entry("Waiting", 2)]);
+    observed.previous.inventory[0].hash = Some("of another spec".to_owned());
+    assert_eq!(planned(&observed, at(1000)), (FieldDecision::Write, APPLY));
+    let mut recreated = applied(true, vec![]);
+    recreated.previous.inventory[0].uid = Some("of the former object".to_owned());
+    assert_eq!(planned(&recreated, at(1000)), (FieldDecision::Write, APPLY));
+    let mut stopped = entry("Stopped", 5);
+    stopped.target = "another spec".to_owned();
+    let observed = applied(true, vec![stopped.clone()]);
+    let decision = planned(&observed, at(9000));
+    assert_eq!(decision, (FieldDecision::Write, APPLY), "another target");
+    stopped.uid = "another target".to_owned();
+    let observed = applied(true, vec![stopped]);
+    assert!(matches!(
+        planned(&observed, at(9000)),
+        (FieldDecision::Conflict, ChildStep::Keep)
+    ));
+    let mut gone = applied(true, vec![entry("Stopped", 5)]);
+    gone.scaling.scaled_object = Child::Absent;
+    let target = gone.binding.as_mut().unwrap().target.as_mut().unwrap();
+    target.as_mut().unwrap().replicas = Some(0);
+    assert_eq!(planned(&gone, at(9000)).1, APPLY, "it was deleted");
+}

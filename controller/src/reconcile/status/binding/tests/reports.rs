@@ -1,0 +1,68 @@
+use asya_shared::api::{AsyncActorStatus, InjectionStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::json;
+
+use super::{bound, condition, is, now, status_of};
+use crate::reconcile::model::bound_pods::actor_hash;
+use crate::reconcile::model::outcome::ProbeOutcome;
+
+/// SAFE-1
+#[test]
+fn rejected_dry_run_is_reported_until_a_pod_is_admitted() {
+    let extra = json!({"runtime": {"targetURL": "http://127.0.0.1:8000"}});
+    let before = AsyncActorStatus {
+        bound_since: Some(Time(now())),
+        injection: Some(InjectionStatus::default()),
+        ..AsyncActorStatus::default()
+    };
+    let after = |status: &AsyncActorStatus, probed: ProbeOutcome| {
+        let mut inputs = bound(&extra, status);
+        inputs.2.probe.outcome = probed;
+        status_of(&inputs)
+    };
+    let first = after(&before, ProbeOutcome::Rejected("exceeded quota".to_owned()));
+    let rejected = is("False", "ProbeRejected");
+    assert_eq!(condition(&first, "Injected"), rejected);
+    let text = |status: &AsyncActorStatus| {
+        let mut all = status.conditions.iter();
+        all.find(|it| it.type_ == "Injected")
+            .unwrap()
+            .message
+            .clone()
+    };
+    assert!(text(&first).ends_with("exceeded quota"), "{first:?}");
+    let (observed, ..) = bound(&extra, &first);
+    let hash = observed.bound().unwrap().injected_hash.as_deref();
+    let injection = first.injection.as_ref().unwrap();
+    assert_eq!(injection.refused.as_deref(), actor_hash(hash));
+    let unchanged = after(&first, ProbeOutcome::NotRun);
+    assert_eq!(condition(&unchanged, "Injected"), rejected);
+    let admitted = after(&first, ProbeOutcome::Admitted);
+    assert_ne!(condition(&admitted, "Injected"), rejected);
+}
+
+/// SAFE-28, FW-26
+#[test]
+fn model_not_ready_within_its_progress_limit_is_reported() {
+    let condition_with_limit = |progress: u32| {
+        let since = now().checked_add(k8s_openapi::jiff::SignedDuration::from_mins(-10));
+        let before = AsyncActorStatus {
+            bound_since: Some(Time(now())),
+            observed_generation: Some(2),
+            ready_replicas: Some(0),
+            progressing_since: since.ok().map(Time),
+            ..AsyncActorStatus::default()
+        };
+        let extra = json!({
+            "timeout": {"progress": progress}, "runtime": {"targetURL": "http://127.0.0.1:8000"},
+        });
+        condition(&status_of(&bound(&extra, &before)), "WorkloadReady")
+    };
+    let exceeded = is("False", "ProgressDeadlineExceeded");
+    assert_eq!(condition_with_limit(540), exceeded);
+    assert_ne!(
+        condition_with_limit(3000),
+        exceeded,
+        "the limit is 50 minutes"
+    );
+}

@@ -1,0 +1,123 @@
+//! Scaling of a target.
+
+use super::*;
+
+/// BIND-48
+#[test]
+fn scaling_fault_is_kept_until_the_target_is_observed_again() {
+    let scaling = json!({"scaling": {"enabled": true}});
+    let inputs_with = |status: &AsyncActorStatus, fault: Option<Fault>| {
+        let mut inputs = bound(&scaling, status);
+        inputs.2.scaling = Some(Box::new(ScalingOutcome {
+            fault,
+            ..ScalingOutcome::default()
+        }));
+        inputs
+    };
+    let fault = Fault::until_change(Reason::KedaNotInstalled, "install it");
+    let first = status_of(&inputs_with(&AsyncActorStatus::default(), Some(fault)));
+    let stored: AsyncActorStatus = serde_json::from_str(&json!(first).to_string()).unwrap();
+    let mut again = inputs_with(&stored, None);
+    again.1 = ObservedBinding::default();
+    assert_eq!(status_of(&again), stored);
+}
+
+/// SO-1, SO-4
+#[test]
+fn scaling_of_a_target_is_reported_only_while_it_is_on() {
+    let scaling = json!({"scaling": {"enabled": true, "maxReplicas": 7}});
+    let mut inputs = bound(&scaling, &AsyncActorStatus::default());
+    inputs.2.scaling = Some(Box::new(ScalingOutcome {
+        scaled_object: Some(scaled_object(
+            &json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+        )),
+        fault: None,
+        waits_for: None,
+    }));
+    let scaled = status_of(&inputs);
+    assert_eq!(
+        condition(&scaled, "ScalingReady"),
+        is("True", "ScaledObjectReady")
+    );
+    assert_eq!(scaled.ready_summary.as_deref(), Some("3/4"));
+    assert_eq!(
+        (
+            scaled.scaling_mode,
+            scaled.min_replicas,
+            scaled.max_replicas
+        ),
+        (Some(ScalingMode::Keda), Some(0), Some(7))
+    );
+    assert_eq!(scaled.scaled_object_ref.unwrap().name, "a");
+
+    let fault = Fault::until_change(Reason::ScalingNotSupported, "why");
+    inputs.2.scaling = Some(Box::new(ScalingOutcome {
+        fault: Some(fault),
+        ..ScalingOutcome::default()
+    }));
+    let rejected = status_of(&inputs);
+    assert_eq!(
+        condition(&rejected, "ScalingReady"),
+        is("False", "ScalingNotSupported")
+    );
+    assert_eq!(rejected.status, Some(State::ScalingError));
+
+    let off = status_of(&bound(&json!({}), &rejected));
+    assert_eq!(condition(&off, "ScalingReady"), is("", ""));
+    assert_eq!(off.scaling_mode, Some(ScalingMode::Manual));
+}
+
+/// SAFE-20
+#[test]
+fn pending_scaled_object_is_reported_and_requeued_once_a_dry_run_passes() {
+    let scaling = json!({"scaling": {"enabled": true}});
+    let before = json!({"boundSince": "2026-01-01T00:00:00Z"});
+    let mut inputs = bound(&scaling, &serde_json::from_value(before).unwrap());
+    inputs.2.scaling = Some(Box::new(ScalingOutcome {
+        waits_for: Some("the sidecar"),
+        ..ScalingOutcome::default()
+    }));
+    let requeue_of = |inputs: &(Observed, ObservedBinding, LiveOutcome)| {
+        let report = report(&inputs.0, &inputs.1, &inputs.2, now());
+        let pending = is("Unknown", "NotProven");
+        assert_eq!(condition(&report.status, "ScalingReady"), pending);
+        report.retry
+    };
+    assert_ne!(requeue_of(&inputs), Requeue::Now);
+    *inputs.2.rollout = RolloutOutcome::InjectionVerified;
+    assert_eq!(requeue_of(&inputs), Requeue::Now);
+}
+
+/// SO-7
+#[test]
+fn napping_target_is_not_requeued_without_a_change() {
+    let scaling = json!({"scaling": {"enabled": true, "maxReplicas": 7}});
+    let nap = |status: &AsyncActorStatus, outcome: RolloutOutcome| {
+        let mut inputs = bound(&scaling, status);
+        if let Some(Ok(resolved)) = &mut inputs.1.target {
+            resolved.replicas = Some(0);
+        }
+        let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        inputs.2.scaling = Some(Box::new(ScalingOutcome {
+            scaled_object: Some(scaled_object(&ready)),
+            fault: None,
+            waits_for: None,
+        }));
+        *inputs.2.rollout = outcome;
+        report(&inputs.0, &inputs.1, &inputs.2, now())
+    };
+    let first = nap(
+        &AsyncActorStatus::default(),
+        RolloutOutcome::InjectionVerified,
+    )
+    .status;
+    let first: AsyncActorStatus = serde_json::from_str(&json!(first).to_string()).unwrap();
+    let again = nap(&first, RolloutOutcome::NotNeeded);
+    assert_eq!(
+        condition(&again.status, "Injected"),
+        is("True", "ScaledToZero")
+    );
+    assert_eq!(again.status.status, Some(State::Napping));
+    assert_eq!(again.retry, Requeue::AwaitChange);
+    assert_eq!(again.status, first, "status is unchanged");
+}

@@ -1,0 +1,90 @@
+//! Reports the queues that an actor no longer uses (QUE-13).
+
+use asya_shared::api::QueueStatus;
+
+use crate::reconcile::model::known_queues::{
+    DeletePermission, KnownQueue, has_different_address, has_same_address,
+};
+use crate::reconcile::model::observed::Observed;
+
+/// The retired queues of an actor after a reconcile.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct RetiredReport {
+    /// Queues to delete once they are empty.
+    pub(super) queues: Vec<QueueStatus>,
+    /// Messages for users.
+    pub(super) messages: Vec<String>,
+}
+
+/// The retired queues for status, given the actor's current `queue` and those that were `deleted`.
+pub(super) fn list(
+    observed: &Observed,
+    queue: Option<&QueueStatus>,
+    deleted: &[QueueStatus],
+) -> RetiredReport {
+    let is_current = |known: &QueueStatus| {
+        queue.is_some_and(|queue| queue.is_same_queue(known) || has_same_address(queue, known))
+    };
+    // The desired name in another account is another queue, even if that account is no longer configured.
+    let is_desired = |known: &KnownQueue| {
+        let moved = queue.is_some_and(|queue| has_different_address(queue, &known.queue));
+        known.permission == DeletePermission::SameAsDesired && !moved
+    };
+    let mut report = RetiredReport::default();
+    for known in &observed.queues.retired {
+        let is_deleted = deleted.iter().any(|it| it.is_same_queue(&known.queue));
+        if is_deleted || is_current(&known.queue) || is_desired(known) {
+            continue;
+        }
+        match kept_because(observed, known) {
+            None => report.queues.push(known.queue.clone()),
+            Some(reason) => report
+                .messages
+                .push(retirement_message(&known.queue, &reason)),
+        }
+    }
+    let former = observed.queues.verified.as_ref();
+    let former = former.filter(|former| !is_desired(former) && !is_current(&former.queue));
+    if let Some(former) = former.filter(|_| queue.is_some()) {
+        let reason = kept_because(observed, former);
+        let outcome = reason.as_deref().unwrap_or(DELETED_WHEN_EMPTY);
+        report
+            .messages
+            .push(retirement_message(&former.queue, outcome));
+        if reason.is_none() {
+            report.queues.push(QueueStatus {
+                verified_generation: None,
+                ..former.queue.clone()
+            });
+        }
+    }
+    report
+}
+
+const DELETED_WHEN_EMPTY: &str = "it is deleted once it is empty, or with this actor at the latest";
+
+fn retirement_message(queue: &QueueStatus, outcome: &str) -> String {
+    let QueueStatus {
+        name, transport, ..
+    } = queue;
+    format!("queue {name} on transport {transport} is no longer used by this actor: {outcome}")
+}
+
+/// Why a queue is kept; `None` if it is deleted as soon as possible.
+fn kept_because(observed: &Observed, known: &KnownQueue) -> Option<String> {
+    match &known.permission {
+        DeletePermission::OwnedBy(owner) => Some(format!("it belongs to {owner}")),
+        DeletePermission::UserManaged => {
+            Some("it is kept, because the transport has autoCreate: false".to_owned())
+        }
+        _ if observed.deletion.retains_queue => {
+            Some("it is kept, because queue.deletionPolicy is Retain".to_owned())
+        }
+        DeletePermission::Allowed
+        | DeletePermission::SameAsDesired
+        | DeletePermission::TransportUnusable(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+use asya_shared::api::QueueStatus;
+use serde_json::json;
+
+use super::{RetiredReport, list};
+use crate::reconcile::model::known_queues::DeletePermission;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::plan::retired::queues_to_check;
+use crate::reconcile::plan::retired::tests::{moved, plain, queue, transports};
+use crate::reconcile::tests::fixtures::{actor, observed, spec};
+use crate::record::Key;
+
+fn outcomes(report: &RetiredReport) -> (Vec<&str>, Vec<&str>) {
+    let messages = report.messages.iter();
+    let outcomes = messages.map(|text| {
+        text.split_once(": ")
+            .map_or(&**text, |(_, outcome)| outcome)
+    });
+    (transports(&report.queues), outcomes.collect())
+}
+
+/// QUE-13
+#[test]
+fn verified_queue_is_retired_when_another_one_is_verified() {
+    let observed = plain("other", &[]);
+    let report = list(&observed, Some(&queue("mq")), &[]);
+    assert_eq!(
+        report.queues,
+        [QueueStatus {
+            verified_hash: Some("h".to_owned()),
+            ..queue("other")
+        }],
+    );
+    assert_eq!(
+        report.messages,
+        [
+            "queue asya-a on transport other is no longer used by this actor: it is deleted once it is empty, or with this actor at the latest"
+        ]
+    );
+    assert_eq!(
+        list(&plain("mq", &["other"]), Some(&queue("mq")), &[]),
+        RetiredReport {
+            queues: vec![queue("other")],
+            messages: Vec::new()
+        },
+        "announced only once"
+    );
+    assert_eq!(
+        list(&observed, observed.previous.queue.as_ref(), &[]),
+        RetiredReport::default(),
+        "not before the new queue exists"
+    );
+    assert_eq!(list(&observed, None, &[]), RetiredReport::default());
+}
+
+/// QUE-13
+#[test]
+fn retired_queue_is_unlisted_when_it_is_deleted_or_desired_again() {
+    let observed = plain("other", &["dead", "nowhere"]);
+    let report = list(&observed, Some(&queue("mq")), &[queue("dead")]);
+    assert_eq!(transports(&report.queues), ["nowhere", "other"]);
+    let back = plain("other", &["mq", "dead"]);
+    let report = list(&back, Some(&queue("mq")), &[]);
+    assert_eq!(transports(&report.queues), ["dead", "other"]);
+}
+
+/// QUE-13, QUE-3, QUE-7
+#[test]
+fn queue_that_is_not_ours_to_delete_is_dropped_with_a_message() {
+    let retain = json!({"queue": {"deletionPolicy": "Retain"}});
+    let stays = "it is kept, because queue.deletionPolicy is Retain";
+    let kept = moved(&json!({}), &retain, "other", &["dead", "nowhere"]);
+    assert_eq!(
+        outcomes(&list(&kept, Some(&queue("mq")), &[])),
+        (vec![], vec![stays; 3])
+    );
+    let fixed = plain("fixed", &[]);
+    let report = list(&fixed, Some(&queue("mq")), &[]);
+    assert_eq!(
+        outcomes(&report),
+        (
+            vec![],
+            vec!["it is kept, because the transport has autoCreate: false"]
+        )
+    );
+    let mut lost = plain("other", &["dead"]);
+    let owner = DeletePermission::OwnedBy(Key::new("b", "a"));
+    lost.queues.retired[0].permission = owner.clone();
+    lost.queues.verified.as_mut().unwrap().permission = owner;
+    let report = list(&lost, Some(&queue("mq")), &[]);
+    assert_eq!(outcomes(&report), (vec![], vec!["it belongs to b/a"; 2]));
+    let skip = json!({"annotations": {"asya.sh/skip-queue-deletion": "true"}});
+    let skipped = moved(&skip, &json!({}), "other", &[]);
+    let report = list(&skipped, Some(&queue("mq")), &[]);
+    assert_eq!(
+        transports(&report.queues),
+        ["other"],
+        "the annotation may be removed again"
+    );
+}
+
+/// QUE-13
+#[test]
+fn renaming_a_transport_retires_no_queue() {
+    let same = |observed: &Observed| {
+        let report = list(observed, Some(&queue("mq")), &[]);
+        (
+            report == RetiredReport::default(),
+            queues_to_check(observed).is_empty(),
+        )
+    };
+    assert_eq!(same(&plain("twin", &[])), (true, true));
+    assert_eq!(same(&plain("mq", &["twin"])), (true, true));
+    assert!(!same(&plain("other", &[])).0, "another broker");
+
+    let hash = plain("mq", &[]).desired.unwrap().queue_hash.clone();
+    let recorded = |hash: &str| {
+        let status = json!({"queue": {"transport": "former", "name": "asya-a", "verifiedGeneration": 1, "verifiedHash": hash}});
+        observed(&actor(&json!({}), &spec(&json!({})), &status))
+    };
+    assert!(same(&recorded(&hash)).0, "renamed in the configuration");
+    assert!(!same(&recorded("h")).0, "recorded with an unknown hash");
+}
+
+/// QUE-36
+#[test]
+fn queue_in_another_account_is_retired_but_not_the_same_queue_by_another_transport() {
+    let at = |url: &str| QueueStatus {
+        url: Some(format!("https://sqs.eu-west-1.amazonaws.com/{url}")),
+        ..queue("mq")
+    };
+    let (own, other) = (at("111111111111/asya-a"), at("222222222222/asya-a"));
+    for (permission, current, retires) in [
+        // The old account is no longer configured.
+        (DeletePermission::SameAsDesired, &other, true),
+        (DeletePermission::SameAsDesired, &own, false),
+        (DeletePermission::SameAsDesired, &queue("mq"), false),
+        // Only one of the two transports specifies its account.
+        (DeletePermission::Allowed, &own, false),
+        (DeletePermission::Allowed, &other, true),
+    ] {
+        let mut observed = plain("other", &["dead"]);
+        let verified = observed.queues.verified.as_mut().unwrap();
+        verified.queue.url.clone_from(&own.url);
+        verified.permission = permission.clone();
+        observed.queues.retired[0].permission = permission.clone();
+        observed.queues.retired[0].queue.url.clone_from(&own.url);
+        let report = list(&observed, Some(current), &[]);
+        let expected: &[&str] = if retires { &["dead", "other"] } else { &[] };
+        assert_eq!(
+            transports(&report.queues),
+            expected,
+            "{permission:?} {:?}",
+            current.url
+        );
+        assert_eq!(
+            report.messages.len(),
+            usize::from(retires),
+            "the queue that was just retired"
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! The result of the dry run that must succeed before pods are injected (SAFE-1).
+
+use crate::api::InjectionStatus;
+
+/// Whether pods of a binding get the sidecar, according to the last dry run.
+///
+/// If the API server rejects a pod because of the sidecar, the target loses that pod. Only a dry run can show this in
+/// advance: quotas, `LimitRange`s, policies and Pod Security are all evaluated after our webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProbeResult {
+    /// A dry run has succeeded, or the status is from a release without dry runs.
+    Admitted,
+    /// No dry run with this hash has succeeded yet.
+    Unverified,
+    /// The API server rejects such pods, with this message.
+    Rejected(String),
+}
+
+impl ProbeResult {
+    /// Reads from status the result for this actor part of the hash. A status without the field is from an earlier
+    /// release, which injected as soon as `boundSince` was set; an upgrade must not stop that before a dry run has
+    /// failed.
+    #[must_use]
+    pub fn from_status(status: Option<&InjectionStatus>, part: &str) -> Self {
+        let Some(status) = status else {
+            return Self::Admitted;
+        };
+        if status.refused.as_deref() == Some(part) {
+            return Self::Rejected(status.message.clone().unwrap_or_default());
+        }
+        if status.proved.as_deref() == Some(part) {
+            Self::Admitted
+        } else {
+            Self::Unverified
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ProbeResult;
+    use crate::api::InjectionStatus;
+
+    /// SAFE-1, SAFE-3
+    #[test]
+    fn pods_are_admitted_only_with_the_hash_that_a_dry_run_has_proved() {
+        let text = |text: &str| Some(text.to_owned());
+        let status = |proved: Option<&str>, refused: Option<&str>| InjectionStatus {
+            proved: proved.and_then(text),
+            refused: refused.and_then(text),
+            message: refused.and_then(|_| text("exceeded quota")),
+            ..InjectionStatus::default()
+        };
+        let refused = || ProbeResult::Rejected("exceeded quota".to_owned());
+        for (proved, refusal, wanted) in [
+            (None, None, ProbeResult::Unverified),
+            (Some("today"), None, ProbeResult::Admitted),
+            (Some("earlier"), None, ProbeResult::Unverified),
+            (None, Some("today"), refused()),
+            (Some("earlier"), Some("today"), refused()),
+            (Some("today"), Some("earlier"), ProbeResult::Admitted),
+        ] {
+            let status = status(proved, refusal);
+            assert_eq!(
+                ProbeResult::from_status(Some(&status), "today"),
+                wanted,
+                "{status:?}"
+            );
+        }
+        assert_eq!(
+            ProbeResult::from_status(None, "today"),
+            ProbeResult::Admitted,
+            "a status of an earlier release"
+        );
+    }
+}

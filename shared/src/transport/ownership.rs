@@ -1,0 +1,133 @@
+//! The owner of a queue at its broker: the cluster, and the actor in it (QUE-32). Operators of several clusters
+//! may share a broker, and an actor may have the same namespace and name in staging and in production; only the UID of
+//! `kube-system` differs.
+
+use std::fmt;
+
+/// Key of the owner tag: a tag on SQS, an argument of a binding on `RabbitMQ`. Its value is the UID of namespace
+/// `kube-system`.
+pub const CLUSTER: &str = "asya.sh/cluster";
+
+/// Names the owner of a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OwnerTag {
+    /// UID of the cluster's namespace `kube-system`.
+    pub cluster: String,
+    /// Namespace of the actor.
+    pub namespace: String,
+    /// Name of the actor.
+    pub actor: String,
+}
+
+/// What the owner tags of a queue mean to one actor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    /// The queue is the actor's.
+    Ours,
+    /// The actor may take the queue: it is untagged, or tagged for a former actor or for a cluster that gave it up.
+    Available,
+    /// The queue belongs to this other cluster.
+    OtherCluster(String),
+}
+
+/// Why an actor must not delete a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeletionRefusal {
+    /// The operator of another cluster has created the queue or taken it over.
+    OtherCluster(String),
+    /// The queue is another actor's, or a dead letter queue.
+    OtherOwner(String),
+    /// Nothing at the broker identifies the owner.
+    Untagged,
+}
+
+impl fmt::Display for DeletionRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherCluster(cluster) => write!(f, "it belongs to another cluster ({cluster})"),
+            Self::OtherOwner(owner) => write!(f, "it belongs to {owner}"),
+            Self::Untagged => f.write_str("nothing at the broker marks it as this actor's"),
+        }
+    }
+}
+
+/// Evaluates the clusters that the owner tags of a queue name. If two clusters create the queue at the same moment it
+/// has two tags; the smaller UID wins, so that both clusters agree.
+fn evaluate_clusters<'a>(
+    tagged: impl Iterator<Item = &'a str> + Clone,
+    cluster: &str,
+    adopts: Option<&str>,
+) -> Ownership {
+    let is_ours = tagged.clone().any(|tagged| tagged == cluster);
+    let other = tagged
+        .filter(|tagged| *tagged != cluster && Some(*tagged) != adopts)
+        .min();
+    match other {
+        Some(other) if !is_ours || other < cluster => Ownership::OtherCluster(other.to_owned()),
+        _ if is_ours => Ownership::Ours,
+        _ => Ownership::Available,
+    }
+}
+
+/// Evaluates the tag of a queue that can have only one; `adopts` is the cluster from which the actor takes over
+/// queues.
+#[must_use]
+pub fn evaluate(tagged: Option<&str>, cluster: &str, adopts: Option<&str>) -> Ownership {
+    evaluate_clusters(tagged.into_iter(), cluster, adopts)
+}
+
+impl OwnerTag {
+    /// Evaluates the tags of a queue that can have several, for the actor of this tag; `adopts` is the cluster from
+    /// which it takes over queues.
+    #[must_use]
+    pub fn evaluate(&self, tags: &[&OwnerTag], adopts: Option<&str>) -> Ownership {
+        let clusters = tags.iter().map(|tag| &*tag.cluster);
+        match evaluate_clusters(clusters, &self.cluster, adopts) {
+            // Stale tags of another actor or cluster must be removed first.
+            Ownership::Ours if !self.is_free_of_stale(tags, adopts) => Ownership::Available,
+            belongs => belongs,
+        }
+    }
+
+    /// Whether this tag supersedes `other`.
+    #[must_use]
+    pub fn supersedes(&self, other: &OwnerTag, adopts: Option<&str>) -> bool {
+        other != self && (other.cluster == self.cluster || Some(&*other.cluster) == adopts)
+    }
+
+    /// Why the actor of this tag must not delete a queue with these tags; `None` if it may.
+    #[must_use]
+    pub fn deletion_refusal(&self, tags: &[&OwnerTag]) -> Option<DeletionRefusal> {
+        let clusters = tags.iter().map(|tag| &*tag.cluster);
+        match evaluate_clusters(clusters, &self.cluster, None) {
+            Ownership::OtherCluster(cluster) => Some(DeletionRefusal::OtherCluster(cluster)),
+            Ownership::Available => Some(DeletionRefusal::Untagged),
+            Ownership::Ours if tags.contains(&self) => None,
+            Ownership::Ours => {
+                let other = tags.iter().find(|tag| tag.cluster == self.cluster)?;
+                Some(DeletionRefusal::OtherOwner(format!(
+                    "{}/{}",
+                    other.namespace, other.actor
+                )))
+            }
+        }
+    }
+
+    fn is_free_of_stale(&self, tags: &[&OwnerTag], adopts: Option<&str>) -> bool {
+        tags.contains(&self) && !tags.iter().any(|tag| self.supersedes(tag, adopts))
+    }
+}
+
+/// The message for a queue that belongs to another cluster.
+#[must_use]
+pub fn conflict_message(queue: &str, cluster: &str, shown_by: &str) -> String {
+    format!(
+        "queue {queue} belongs to another cluster, whose namespace kube-system has uid {cluster}, according to \
+         {shown_by}; this operator neither changes nor deletes it. Rename this actor, or give the clusters different \
+         queues.nameTemplate. If that cluster no longer uses the queue, take it over with its messages: annotate this \
+         actor with asya.sh/adopt-queue-from={cluster}"
+    )
+}
+
+#[cfg(test)]
+mod tests;

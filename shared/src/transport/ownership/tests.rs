@@ -1,0 +1,69 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use super::*;
+
+fn tag(text: &str) -> OwnerTag {
+    let (cluster, actor) = text.split_once(':').unwrap();
+    OwnerTag {
+        cluster: cluster.to_owned(),
+        namespace: "ns".to_owned(),
+        actor: actor.to_owned(),
+    }
+}
+
+/// QUE-32, QUE-33
+#[test]
+fn marks_identify_the_owner_of_a_queue() {
+    let elsewhere = |cluster: &str| Ownership::OtherCluster(cluster.to_owned());
+    let ours = tag("b:foo");
+    for (tags, adopts, wanted) in [
+        (&[][..], None, Ownership::Available),
+        (&["b:foo"], None, Ownership::Ours),
+        (&["b:bar"], None, Ownership::Available),
+        (&["b:bar", "b:foo"], None, Ownership::Available),
+        (&["c:foo"], None, elsewhere("c")),
+        (&["c:foo"], Some("a"), elsewhere("c")),
+        (&["c:foo"], Some("c"), Ownership::Available),
+        // taken over, but the old tag still exists
+        (&["b:foo", "c:foo"], Some("c"), Ownership::Available),
+        // created by two clusters at the same moment
+        (&["b:foo", "c:foo"], None, Ownership::Ours),
+        (&["b:foo", "a:foo"], None, elsewhere("a")),
+        (&["d:foo", "c:foo"], Some("d"), elsewhere("c")),
+    ] {
+        let all: Vec<OwnerTag> = tags.iter().map(|text| tag(text)).collect();
+        let all: Vec<&OwnerTag> = all.iter().collect();
+        assert_eq!(ours.evaluate(&all, adopts), wanted, "{tags:?} {adopts:?}");
+    }
+    assert!(ours.supersedes(&tag("b:bar"), None));
+    assert!(ours.supersedes(&tag("c:foo"), Some("c")));
+    assert!(!ours.supersedes(&tag("c:foo"), None));
+    assert!(!ours.supersedes(&ours, Some("b")));
+}
+
+/// QUE-34
+#[test]
+fn actor_may_delete_only_a_queue_marked_for_it() {
+    let ours = tag("b:foo");
+    for (tags, wanted) in [
+        (&["b:foo"][..], None),
+        (&["b:foo", "c:foo"], None),
+        (&[], Some(DeletionRefusal::Untagged)),
+        (
+            &["b:bar"],
+            Some(DeletionRefusal::OtherOwner("ns/bar".to_owned())),
+        ),
+        (
+            &["c:foo"],
+            Some(DeletionRefusal::OtherCluster("c".to_owned())),
+        ),
+        (
+            &["b:foo", "a:foo"],
+            Some(DeletionRefusal::OtherCluster("a".to_owned())),
+        ),
+    ] {
+        let all: Vec<OwnerTag> = tags.iter().map(|text| tag(text)).collect();
+        let all: Vec<&OwnerTag> = all.iter().collect();
+        assert_eq!(ours.deletion_refusal(&all), wanted, "{tags:?}");
+    }
+}

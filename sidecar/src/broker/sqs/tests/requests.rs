@@ -1,0 +1,334 @@
+//! Requests to SQS, and the handling of its responses.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::error::CredentialsError;
+use aws_credential_types::provider::future::ProvideCredentials as Provided;
+use aws_credential_types::provider::{ProvideCredentials, Result};
+use serde_json::json;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::fake::{Fake, Seen, error, stored};
+use super::publication;
+use crate::broker::sqs::credentials::CachedCredentials;
+use crate::broker::sqs::leases::set_visibility;
+use crate::broker::sqs::{Api, BrokerMetrics, Leases, Queues, Shared, Sqs};
+use crate::broker::{Broker as _, Demand, Event, Publication, Refusal};
+use crate::config;
+
+/// Far more than a fake server needs: a broker that keeps retrying must fail the test, not hang it.
+const STUCK: Duration = Duration::from_secs(20);
+const SENDING: [&str; 2] = ["SendMessage", "SendMessageBatch"];
+
+/// A source that yields credentials with the key ids of a list, repeating the last one.
+#[derive(Clone, Debug)]
+struct Source {
+    keys: &'static [&'static str],
+    lifetime: Option<Duration>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Source {
+    fn new(keys: &'static [&'static str]) -> Self {
+        Self {
+            keys,
+            lifetime: None,
+            asked: Arc::default(),
+        }
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    fn next(&self) -> Result {
+        let count = self.asked.fetch_add(1, Ordering::Relaxed);
+        match self.keys.get(count).or(self.keys.last()) {
+            Some(&"") | None => Err(CredentialsError::not_loaded("as the test wants it")),
+            Some(key) => {
+                let expiry = self.lifetime.map(|lifetime| SystemTime::now() + lifetime);
+                Ok(Credentials::new(*key, "secret", None, expiry, "test"))
+            }
+        }
+    }
+}
+
+impl ProvideCredentials for Source {
+    fn provide_credentials<'a>(&'a self) -> Provided<'a>
+    where
+        Self: 'a,
+    {
+        Provided::ready(self.next())
+    }
+}
+
+fn settings(url: &str) -> config::Sqs {
+    config::Sqs {
+        region: "us-east-1".to_owned(),
+        endpoint: Some(url.to_owned()),
+        visibility: Duration::from_secs(90),
+        wait: Duration::from_secs(20),
+    }
+}
+
+fn start(fake: &Fake, source: Source, queue: &str) -> (Sqs, UnboundedReceiver<Event>) {
+    let (events, told) = unbounded_channel();
+    let credentials = CachedCredentials::new(source);
+    let settings = settings(&fake.url);
+    let broker = Sqs::start_with(
+        credentials,
+        &settings,
+        queue.to_owned(),
+        events,
+        BrokerMetrics::default(),
+    );
+    (broker, told)
+}
+
+fn sender(fake: &Fake) -> Sqs {
+    start(fake, Source::new(&["KEY"]), "asya-foo").0
+}
+
+/// The messages of a fan-out, numbered in their bodies.
+fn fan_out(queue: &str, count: usize) -> Vec<Publication> {
+    let message = |index: usize| Publication {
+        body: index.to_string().into(),
+        ..publication(queue, index, Some("m"), Some("g"))
+    };
+    (0..count).map(message).collect()
+}
+
+/// Publishes concurrently; results are in order.
+async fn publish(
+    broker: &Sqs,
+    publications: Vec<Publication>,
+) -> Vec<std::result::Result<(), Refusal>> {
+    let all: Vec<_> = publications
+        .into_iter()
+        .map(|publication| broker.publish(publication))
+        .collect();
+    let mut results = Vec::new();
+    for one in all {
+        let result = timeout(STUCK, one).await;
+        results.push(result.expect("the publication is neither stored nor refused"));
+    }
+    results
+}
+
+fn bodies(requests: &[Seen]) -> Vec<Vec<String>> {
+    requests.iter().map(Seen::messages).collect()
+}
+
+/// SC-35
+#[tokio::test]
+async fn expired_credentials_are_renewed_once_and_the_request_is_repeated_at_once() {
+    let fake = Fake::start(|seen| {
+        Some(if seen.key == "EXPIRED" {
+            error("ExpiredToken")
+        } else {
+            stored(seen, &[])
+        })
+    })
+    .await;
+    let source = Source::new(&["EXPIRED", "NEW"]);
+    let (broker, _events) = start(&fake, source.clone(), "asya-foo");
+    assert_eq!(publish(&broker, fan_out("asya-bar", 1)).await, [Ok(())]);
+    assert_eq!(
+        publish(&broker, fan_out("asya-bar", 2)).await,
+        [Ok(()), Ok(())]
+    );
+    assert_eq!(source.asked(), 2, "new credentials are kept");
+    let keys: Vec<String> = fake
+        .seen(&["GetQueueUrl"])
+        .into_iter()
+        .map(|seen| seen.key)
+        .collect();
+    assert_eq!(keys, ["EXPIRED", "NEW"]);
+}
+
+/// SC-35
+#[tokio::test]
+async fn credentials_are_renewed_before_they_expire_and_used_until_then() {
+    for (keys, lifetime, expected) in [
+        (&["A", "B"][..], None, ["A", "A", "A"]),
+        (&["A", "B"], Some(Duration::from_mins(6)), ["A", "A", "A"]),
+        (
+            &["A", "B", "C"],
+            Some(Duration::from_mins(4)),
+            ["A", "B", "C"],
+        ),
+        (
+            &["A", "", "B"],
+            Some(Duration::from_mins(4)),
+            ["A", "A", "B"],
+        ),
+        (&["A", "", "B"], Some(Duration::ZERO), ["A", "", "B"]),
+    ] {
+        let credentials = CachedCredentials::new(Source {
+            lifetime,
+            ..Source::new(keys)
+        });
+        for key in expected {
+            let found = credentials.provide_credentials().await;
+            let found = found.as_ref().map_or("", Credentials::access_key_id);
+            assert_eq!(found, key, "{keys:?} {lifetime:?}");
+        }
+    }
+}
+
+/// SC-39, SC-75
+#[tokio::test]
+async fn a_fan_out_is_sent_in_batches_and_only_failed_entries_are_retried() {
+    let mut is_first = true;
+    let fake = Fake::start(move |seen| {
+        let failed: &[_] =
+            if seen.messages().contains(&"3".to_owned()) && std::mem::take(&mut is_first) {
+                &[
+                    ("3", "ThrottlingException"),
+                    ("7", "InternalError"),
+                    ("8", "InvalidMessageContents"),
+                ]
+            } else {
+                &[]
+            };
+        Some(stored(seen, failed))
+    })
+    .await;
+    let results = publish(&sender(&fake), fan_out("asya-bar", 12)).await;
+    let refused = Err(Refusal::Forbidden("InvalidMessageContents".to_owned()));
+    for (index, result) in results.into_iter().enumerate() {
+        assert_eq!(
+            result,
+            if index == 8 { refused.clone() } else { Ok(()) },
+            "{index}"
+        );
+    }
+    let mut sent = bodies(&fake.seen(&SENDING));
+    assert_eq!(sent.pop().expect("a last request"), ["3", "7"]);
+    sent.sort_by_key(Vec::len);
+    assert_eq!(
+        sent,
+        [
+            vec!["10", "11"],
+            (0..10)
+                .map(|n| ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"][n])
+                .collect()
+        ]
+    );
+}
+
+/// SC-39
+#[tokio::test]
+async fn a_refused_batch_is_sent_one_by_one() {
+    let fake = Fake::start(|seen| {
+        Some(match seen.messages().as_slice() {
+            [one] if one == "1" => (400, json!({"__type": "InvalidParameterValue", "message": "Message must be shorter than 9 bytes."})),
+            [_] => stored(seen, &[]),
+            _ => error("BatchRequestTooLong"),
+        })
+    })
+    .await;
+    let results = publish(&sender(&fake), fan_out("asya-bar", 3)).await;
+    assert_eq!(results, [Ok(()), Err(Refusal::TooLarge), Ok(())]);
+    assert_eq!(
+        bodies(&fake.seen(&SENDING)),
+        [vec!["0", "1", "2"], vec!["0"], vec!["1"], vec!["2"]]
+    );
+}
+
+/// SC-39
+#[tokio::test]
+async fn batches_stay_below_a_mebibyte() {
+    let fake = Fake::start(|seen| Some(stored(seen, &[]))).await;
+    let large = fan_out("asya-bar", 5)
+        .into_iter()
+        .map(|publication| Publication {
+            body: "x".repeat(300 << 10).into(),
+            ..publication
+        });
+    publish(&sender(&fake), large.collect()).await;
+    let mut counts: Vec<usize> = bodies(&fake.seen(&SENDING)).iter().map(Vec::len).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [2, 3]);
+}
+
+/// SC-41
+#[tokio::test]
+async fn a_fan_out_to_a_fifo_queue_keeps_its_order_despite_failures() {
+    let mut is_first = true;
+    let fake = Fake::start(move |seen| {
+        Some(if std::mem::take(&mut is_first) {
+            error("ThrottlingException")
+        } else {
+            stored(seen, &[])
+        })
+    })
+    .await;
+    publish(&sender(&fake), fan_out("asya-bar.fifo", 4)).await;
+    let requests = fake.seen(&SENDING);
+    assert_eq!(bodies(&requests), [["0"], ["0"], ["1"], ["2"], ["3"]]);
+    assert!(
+        requests
+            .iter()
+            .all(|seen| seen.body["MessageGroupId"] == "g"),
+        "{requests:?}"
+    );
+}
+
+/// SC-36, SC-41
+#[tokio::test]
+async fn a_poll_requests_the_demand_but_only_one_message_of_a_fifo_queue() {
+    for (queue, expected) in [("asya-foo", 6), ("asya-foo.fifo", 1)] {
+        let fake = Fake::start(|_| None).await;
+        let (broker, _events) = start(&fake, Source::new(&["KEY"]), queue);
+        sleep(Duration::from_millis(20)).await;
+        assert_eq!(fake.seen(&["ReceiveMessage"]).len(), 0, "no demand yet");
+        broker.demand(Demand {
+            slots: 4,
+            lookahead: 2,
+        });
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let request = loop {
+            assert!(Instant::now() < deadline, "no request");
+            match fake.seen(&["ReceiveMessage"]).pop() {
+                Some(request) => break request,
+                None => sleep(Duration::from_millis(5)).await,
+            }
+        };
+        assert_eq!(request.body["MaxNumberOfMessages"], expected, "{queue}");
+        assert_eq!(request.body["VisibilityTimeout"], 90);
+    }
+}
+
+/// SC-37: time remains for retries before the lease expires.
+#[tokio::test(start_paused = true)]
+async fn an_extension_times_out_long_before_the_lease_expires() {
+    let fake = Fake::start(|_| None).await;
+    let settings = settings(&fake.url);
+    let api = Api::new(&settings, CachedCredentials::new(Source::new(&["KEY"])));
+    let shared = Shared {
+        queues: Queues::new(api.clone(), settings.endpoint.clone()),
+        api,
+        own: "asya-foo".to_owned(),
+        leases: Leases::default(),
+        metrics: BrokerMetrics::default(),
+        settings,
+    };
+    let started = Instant::now();
+    let extended = set_visibility(
+        &shared,
+        &[(1, "handle".to_owned())],
+        Duration::from_secs(30),
+    )
+    .await;
+    assert_eq!(extended, [0_u64; 0]);
+    assert!(
+        started.elapsed() <= Duration::from_secs(15),
+        "{:?}",
+        started.elapsed()
+    );
+}

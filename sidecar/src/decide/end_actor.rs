@@ -1,0 +1,74 @@
+//! Messages of end actors.
+
+use std::time::Duration;
+
+use asya_wire::envelope::code;
+
+use super::{Action, Decision, DeliveryState, Fault, Outcome, Reason, Verdict, requeue};
+use crate::envelope::{Message, Reply, Routes};
+
+/// Delays before the handler is retried (SC-70).
+const RETRY_DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
+
+/// Decides about a message of an end actor, whose reply is not routed (SC-68 to SC-70).
+pub(super) fn end_actor(body: &[u8], outcome: Outcome<'_>, state: &DeliveryState) -> Decision {
+    let fault = |runtime, text: &str| Fault {
+        reason: code::RUNTIME_ERROR,
+        runtime,
+        text: text.to_owned(),
+    };
+    match outcome {
+        Outcome::Received => Decision {
+            actions: vec![Action::Call],
+            verdict: Verdict::Open,
+        },
+        Outcome::NotRead => requeue(Reason::NotRead),
+        Outcome::Ended if state.other_call_timed_out => requeue(Reason::Crashed),
+        Outcome::Ended => retry(
+            state,
+            fault(
+                Some("crashed"),
+                "the runtime terminated while processing the message",
+            ),
+        ),
+        Outcome::TimedOut => retry(state, fault(Some("timeout"), "Runtime timeout exceeded")),
+        Outcome::NotReported => retry(
+            state,
+            fault(None, "the gateway did not accept the final report"),
+        ),
+        Outcome::ReplyTooLarge(_) => end_consumed(body),
+        Outcome::Replied(reply) => match Reply::read(reply, Routes::Ignored) {
+            Ok(Reply::Results(_)) => end_consumed(body),
+            Ok(Reply::Failed(failure)) => {
+                retry(state, fault(Some("execution_error"), &failure.code))
+            }
+            Err(text) => retry(state, fault(Some("invalid_reply"), &text)),
+        },
+    }
+}
+
+fn end_consumed(body: &[u8]) -> Decision {
+    let has_id = Message::read(body).is_ok_and(|message| message.id.is_some());
+    let report = has_id.then_some(Action::ReportFinal);
+    let actions = report.into_iter().chain([Action::Acknowledge]).collect();
+    Decision {
+        actions,
+        verdict: Verdict::EndConsumed,
+    }
+}
+
+fn retry(state: &DeliveryState, fault: Fault) -> Decision {
+    if state.stopping {
+        return requeue(Reason::Shutdown);
+    }
+    match RETRY_DELAYS.get(state.attempt) {
+        Some(delay) => Decision {
+            actions: vec![Action::CallAgain(*delay)],
+            verdict: Verdict::Open,
+        },
+        None => Decision {
+            actions: vec![Action::Reject],
+            verdict: Verdict::Failed(fault),
+        },
+    }
+}

@@ -1,0 +1,180 @@
+//! HTTP client for one server: a single keep-alive connection, no redirects, short timeouts.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{Request, Uri};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::config::Secret;
+use crate::tls;
+
+/// Request timeout.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum response body read, in bytes.
+const MAX_RESPONSE: usize = 64 << 10;
+
+/// A server and the base path of requests.
+#[derive(Clone)]
+pub struct Endpoint {
+    host: String,
+    port: u16,
+    authority: String,
+    base: String,
+    tls: Option<Arc<ClientConfig>>,
+}
+
+/// A client; see the module.
+pub struct Client {
+    endpoint: Endpoint,
+    connection: Option<SendRequest<Full<Bytes>>>,
+}
+
+impl Endpoint {
+    /// Parses a URL that the configuration has validated.
+    ///
+    /// # Errors
+    /// If the URL is invalid, or the TLS configuration cannot be built.
+    pub fn parse(url: &str) -> io::Result<Self> {
+        let uri: Uri = url.parse().map_err(io::Error::other)?;
+        let is_tls = uri.scheme_str() == Some("https");
+        let host = uri
+            .host()
+            .unwrap_or_default()
+            .trim_matches(['[', ']'])
+            .to_owned();
+        Ok(Self {
+            host,
+            port: uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
+            authority: uri.authority().map(ToString::to_string).unwrap_or_default(),
+            base: uri.path().trim_end_matches('/').to_owned(),
+            tls: if is_tls {
+                Some(tls::client(None)?)
+            } else {
+                None
+            },
+        })
+    }
+
+    /// The request target, which must not be empty.
+    fn target(&self, path: &str) -> String {
+        let target = format!("{}{path}", self.base);
+        if target.is_empty() {
+            "/".to_owned()
+        } else {
+            target
+        }
+    }
+}
+
+impl Client {
+    /// Creates a client, which connects with its first request.
+    #[must_use]
+    pub fn new(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            connection: None,
+        }
+    }
+
+    /// Posts JSON and returns the status of the response.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or does not respond in time.
+    pub async fn post(
+        &mut self,
+        path: &str,
+        headers: &[(String, Secret)],
+        body: Bytes,
+    ) -> io::Result<u16> {
+        let kept = self
+            .connection
+            .take_if(|connection| !connection.is_closed());
+        let status = timeout(REQUEST_TIMEOUT, async {
+            if let Some(mut connection) = kept
+                && connection.ready().await.is_ok()
+                && let Ok(status) = self
+                    .request(&mut connection, path, headers, body.clone())
+                    .await
+            {
+                return Ok((status, connection));
+            }
+            let mut connection = self.connect().await?;
+            let status = self.request(&mut connection, path, headers, body).await?;
+            Ok::<_, io::Error>((status, connection))
+        });
+        let (status, connection) = status.await??;
+        self.connection = Some(connection);
+        Ok(status)
+    }
+
+    async fn request(
+        &self,
+        connection: &mut SendRequest<Full<Bytes>>,
+        path: &str,
+        headers: &[(String, Secret)],
+        body: Bytes,
+    ) -> io::Result<u16> {
+        let uri = self.endpoint.target(path);
+        let mut request = Request::post(uri)
+            .header(HOST, &self.endpoint.authority)
+            .header(CONTENT_TYPE, "application/json");
+        for (name, value) in headers {
+            request = request.header(name, value.reveal());
+        }
+        let request = request.body(Full::new(body)).map_err(io::Error::other)?;
+        let response = connection
+            .send_request(request)
+            .await
+            .map_err(io::Error::other)?;
+        let status = response.status().as_u16();
+        // Drain the body, so that the connection can be reused.
+        Limited::new(response.into_body(), MAX_RESPONSE)
+            .collect()
+            .await
+            .map_err(io::Error::other)?;
+        Ok(status)
+    }
+
+    async fn connect(&self) -> io::Result<SendRequest<Full<Bytes>>> {
+        let Endpoint {
+            host, port, tls, ..
+        } = &self.endpoint;
+        let stream = TcpStream::connect((host.as_str(), *port)).await?;
+        stream.set_nodelay(true)?;
+        match tls {
+            None => open(stream).await,
+            Some(config) => {
+                let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
+                open(
+                    TlsConnector::from(config.clone())
+                        .connect(name, stream)
+                        .await?,
+                )
+                .await
+            }
+        }
+    }
+}
+
+async fn open<S>(stream: S) -> io::Result<SendRequest<Full<Bytes>>>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let (sender, connection) = handshake(TokioIo::new(stream))
+        .await
+        .map_err(io::Error::other)?;
+    tokio::spawn(connection);
+    Ok(sender)
+}

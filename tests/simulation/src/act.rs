@@ -1,0 +1,127 @@
+//! Carries out the actions of a plan.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::api_server::managed::merge_patch;
+use crate::api_server::resources::{self, Resource};
+use crate::api_server::store::{Deletion, Id};
+use crate::plan::{Action, Actor};
+use crate::replicas::Replicas;
+use crate::world::{World, writer};
+
+/// Carries out an action.
+pub fn act(world: &World, replicas: &Replicas, action: &Action) {
+    world.trace.add("PLAN", action);
+    match action {
+        Action::Create(actor, spec) => {
+            let mut spec = spec.clone();
+            let mut server = world.server.lock();
+            // A workload that outlived an earlier actor of the name is handed over.
+            let is_left = |resource| server.store.get(&id(resource, actor)).is_some();
+            if is_left(&resources::DEPLOYMENTS) || is_left(&resources::STATEFUL_SETS) {
+                spec["adoptionPolicy"] = "IfUnowned".into();
+            }
+            let object = json!({"metadata": {}, "spec": spec});
+            let _ = server
+                .store
+                .create(&id(&resources::ACTORS, actor), object, &writer("user"));
+        }
+        Action::Update(actor, patch) => change(world, &id(&resources::ACTORS, actor), |object| {
+            merge_patch(&mut object["spec"], patch);
+        }),
+        Action::Delete(actor) => delete(world, &id(&resources::ACTORS, actor)),
+        Action::Publish(actor, messages) => {
+            if let Some(host) = host_of(world, actor)
+                && let Some(broker) = world.brokers.lock().get_mut(&host)
+                && let Some(queue) = broker.queues.get_mut(&queue(actor))
+            {
+                queue.messages += messages;
+                world.messages.notify_one();
+            }
+        }
+        Action::DeleteChild(actor, kind) => {
+            let (resource, name): (&'static Resource, &str) = match *kind {
+                "StatefulSet" => (&resources::STATEFUL_SETS, actor.1),
+                "ScaledObject" => (&resources::SCALED_OBJECTS, actor.1),
+                "ConfigMap" => (&resources::CONFIG_MAPS, "asya-runtime"),
+                _ => (&resources::DEPLOYMENTS, actor.1),
+            };
+            delete(world, &Id::new(resource, actor.0, name));
+        }
+        Action::ChangeChild(actor) => {
+            change(world, &id(&resources::DEPLOYMENTS, actor), |object| {
+                object["spec"]["template"]["spec"]["containers"][0]["image"] =
+                    "changed:by-hand".into();
+            });
+        }
+        Action::DeleteQueue(actor) => {
+            if let Some(host) = host_of(world, actor)
+                && let Some(broker) = world.brokers.lock().get_mut(&host)
+            {
+                broker.remove(&queue(actor));
+            }
+        }
+        Action::Crash(replica, calls) => replicas.current(*replica).crash_after(*calls),
+        Action::Stop(replica) => replicas.current(*replica).stop.cancel(),
+        Action::Cut(replica, time) => replicas.current(*replica).cut(Instant::now() + *time),
+        Action::Compact => world.server.lock().store.compact(),
+    }
+}
+
+/// Deletes all actors, and empties the queues that would hold that up.
+pub fn delete_all(world: &World) {
+    for broker in world.brokers.lock().values_mut() {
+        for queue in broker.queues.values_mut() {
+            queue.messages = 0;
+        }
+    }
+    let actors: Vec<Id> = {
+        let server = world.server.lock();
+        server
+            .store
+            .all(&resources::ACTORS)
+            .map(|(id, _)| id.clone())
+            .collect()
+    };
+    for id in actors {
+        world.trace.add("PLAN", format_args!("delete {id}"));
+        delete(world, &id);
+    }
+}
+
+/// How long a run waits for what it expects.
+pub const PATIENCE: Duration = Duration::from_mins(12);
+
+fn id(resource: &'static Resource, actor: &Actor) -> Id {
+    Id::new(resource, actor.0, actor.1)
+}
+
+fn queue(actor: &Actor) -> String {
+    format!("asya-{}", actor.1)
+}
+
+fn host_of(world: &World, actor: &Actor) -> Option<String> {
+    let object = world
+        .server
+        .lock()
+        .store
+        .get(&id(&resources::ACTORS, actor))?;
+    object["spec"]["transport"].as_str().map(str::to_owned)
+}
+
+fn delete(world: &World, id: &Id) {
+    let _ = world.server.lock().store.delete(id, &Deletion::default());
+}
+
+fn change(world: &World, id: &Id, change: impl FnOnce(&mut Value)) {
+    let mut server = world.server.lock();
+    let Some(live) = server.store.get(id) else {
+        return;
+    };
+    let mut object = (*live).clone();
+    change(&mut object);
+    let _ = server.store.update(id, object, &writer("user"));
+}

@@ -1,0 +1,269 @@
+//! What a request asks for.
+
+use std::collections::BTreeMap;
+
+use http::Method;
+use http::request::Parts;
+use serde_json::Value;
+
+use super::managed::Writer;
+use super::resources::{self, Resource};
+use super::selector::{Filter, Selector};
+use super::status::Failure;
+use super::store::{Deletion, Id};
+
+/// A request for one resource.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What to do.
+    pub verb: Verb,
+    /// Whether only the metadata of objects is wanted.
+    pub metadata_only: bool,
+}
+
+/// What a request asks for.
+#[derive(Clone, Debug)]
+pub enum Verb {
+    /// One object.
+    Get(Id),
+    /// Objects, one page at a time.
+    List {
+        /// The resource.
+        resource: &'static Resource,
+        /// Which objects.
+        filter: Filter,
+        /// Page size; 0 means all.
+        limit: usize,
+        /// Continues a list.
+        token: Option<String>,
+    },
+    /// Changes of objects.
+    Watch {
+        /// The resource.
+        resource: &'static Resource,
+        /// Which objects.
+        filter: Filter,
+        /// The version after which changes are wanted.
+        version: u64,
+        /// Whether the client understands bookmarks.
+        bookmarks: bool,
+        /// When the server ends the watch, in seconds.
+        seconds: u64,
+    },
+    /// Creates an object.
+    Create(Id, Value, Writer),
+    /// Replaces an object.
+    Update(Id, Value, Writer),
+    /// Applies a configuration; with force or without.
+    Apply(Id, Value, Writer, bool),
+    /// Applies a JSON merge patch.
+    MergePatch(Id, Value, Writer),
+    /// Applies a JSON patch.
+    JsonPatch(Id, Value, Writer),
+    /// Deletes an object.
+    Delete(Id, Deletion),
+}
+
+impl Verb {
+    /// Whether it changes something.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        !matches!(self, Self::Get(_) | Self::List { .. } | Self::Watch { .. })
+    }
+
+    /// The object that it is about, if it is about one.
+    #[must_use]
+    pub fn object(&self) -> Option<&Id> {
+        match self {
+            Self::Get(id)
+            | Self::Create(id, ..)
+            | Self::Update(id, ..)
+            | Self::Apply(id, ..)
+            | Self::MergePatch(id, ..)
+            | Self::JsonPatch(id, ..)
+            | Self::Delete(id, _) => Some(id),
+            Self::List { .. } | Self::Watch { .. } => None,
+        }
+    }
+
+    /// The resource, if it is about a collection.
+    #[must_use]
+    pub fn resource(&self) -> Option<&'static Resource> {
+        match self {
+            Self::List { resource, .. } | Self::Watch { resource, .. } => Some(resource),
+            _ => None,
+        }
+    }
+
+    /// Its name in a trace.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Get(_) => "get",
+            Self::List { .. } => "list",
+            Self::Watch { .. } => "watch",
+            Self::Create(..) => "create",
+            Self::Update(..) => "update",
+            Self::Apply(_, _, writer, _) if writer.status => "apply status",
+            Self::Apply(..) => "apply",
+            Self::MergePatch(_, _, writer) if writer.status => "merge patch status",
+            Self::MergePatch(..) => "merge patch",
+            Self::JsonPatch(..) => "JSON patch",
+            Self::Delete(..) => "delete",
+        }
+    }
+}
+
+impl Request {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// If its path or body is wrong.
+    pub fn parse(parts: &Parts, body: &[u8]) -> Result<Self, Failure> {
+        let path: Vec<&str> = parts
+            .uri
+            .path()
+            .split('/')
+            .filter(|it| !it.is_empty())
+            .collect();
+        let (resource, namespace, rest) = locate(&path).ok_or_else(Failure::no_such_path)?;
+        let query = query(parts.uri.query().unwrap_or_default());
+        let accept = parts.headers.get("accept").and_then(|it| it.to_str().ok());
+        let verb = match (&parts.method, rest) {
+            (&Method::GET, []) => collection(resource, namespace, &query),
+            (&Method::GET, [name]) => Verb::Get(Id::new(resource, namespace, name)),
+            (&Method::POST, []) => {
+                let object = json(body)?;
+                let name = object["metadata"]["name"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned();
+                let id = Id::new(resource, namespace, &name);
+                Verb::Create(id, object, writer(parts, &query, false))
+            }
+            (method, [name, rest @ ..]) if rest.is_empty() || *rest == ["status"] => {
+                let id = Id::new(resource, namespace, name);
+                write(method, id, body, parts, (&query, !rest.is_empty()))?
+            }
+            _ => return Err(Failure::no_such_path()),
+        };
+        Ok(Self {
+            verb,
+            metadata_only: accept.is_some_and(|accept| accept.contains("PartialObjectMetadata")),
+        })
+    }
+}
+
+fn write(
+    method: &Method,
+    id: Id,
+    body: &[u8],
+    parts: &Parts,
+    (query, status): (&BTreeMap<String, String>, bool),
+) -> Result<Verb, Failure> {
+    let writer = writer(parts, query, status);
+    let kind = parts
+        .headers
+        .get("content-type")
+        .and_then(|it| it.to_str().ok());
+    Ok(match (method, kind) {
+        (&Method::PUT, _) => Verb::Update(id, json(body)?, writer),
+        (&Method::DELETE, _) => {
+            let options = if body.is_empty() {
+                Value::Null
+            } else {
+                json(body)?
+            };
+            let text = |value: &Value| value.as_str().map(str::to_owned);
+            let preconditions = &options["preconditions"];
+            let deletion = Deletion {
+                uid: text(&preconditions["uid"]),
+                version: text(&preconditions["resourceVersion"]),
+                orphan: options["propagationPolicy"] == "Orphan",
+            };
+            Verb::Delete(id, deletion)
+        }
+        (&Method::PATCH, Some("application/apply-patch+yaml")) => {
+            let force = query.get("force").is_some_and(|force| force == "true");
+            Verb::Apply(id, json(body)?, writer, force)
+        }
+        (&Method::PATCH, Some("application/merge-patch+json")) => {
+            Verb::MergePatch(id, json(body)?, writer)
+        }
+        (&Method::PATCH, Some("application/json-patch+json")) => {
+            Verb::JsonPatch(id, json(body)?, writer)
+        }
+        _ => return Err(Failure::bad_request("unsupported method or media type")),
+    })
+}
+
+fn collection(
+    resource: &'static Resource,
+    namespace: &str,
+    query: &BTreeMap<String, String>,
+) -> Verb {
+    let text = |name: &str| query.get(name).map_or("", String::as_str);
+    let number = |name: &str| text(name).parse().unwrap_or_default();
+    let filter = Filter {
+        namespace: Some(namespace.to_owned()).filter(|name| !name.is_empty()),
+        labels: Selector::parse(text("labelSelector")),
+        fields: Selector::parse(text("fieldSelector")),
+    };
+    if text("watch") == "true" {
+        return Verb::Watch {
+            resource,
+            filter,
+            version: number("resourceVersion"),
+            bookmarks: text("allowWatchBookmarks") == "true",
+            seconds: number("timeoutSeconds"),
+        };
+    }
+    Verb::List {
+        resource,
+        filter,
+        limit: text("limit").parse().unwrap_or_default(),
+        token: query.get("continue").cloned(),
+    }
+}
+
+fn writer(parts: &Parts, query: &BTreeMap<String, String>, status: bool) -> Writer {
+    let agent = parts
+        .headers
+        .get("user-agent")
+        .and_then(|it| it.to_str().ok());
+    let agent = agent.and_then(|agent| agent.split('/').next());
+    let manager = query.get("fieldManager").map(String::as_str).or(agent);
+    Writer {
+        manager: manager.unwrap_or("unknown").to_owned(),
+        status,
+    }
+}
+
+/// The resource, the namespace, and what follows in the path.
+fn locate<'a>(path: &'a [&'a str]) -> Option<(&'static Resource, &'a str, &'a [&'a str])> {
+    let (group, version, rest) = match path {
+        ["api", version, rest @ ..] => ("", *version, rest),
+        ["apis", group, version, rest @ ..] => (*group, *version, rest),
+        _ => return None,
+    };
+    match rest {
+        ["namespaces", namespace, plural, rest @ ..] if *plural != "status" => {
+            Some((resources::find(group, version, plural)?, namespace, rest))
+        }
+        [plural, rest @ ..] => Some((resources::find(group, version, plural)?, "", rest)),
+        [] => None,
+    }
+}
+
+fn query(text: &str) -> BTreeMap<String, String> {
+    // A valid base, whatever the query.
+    let Ok(mut url) = reqwest::Url::parse("http://simulation/") else {
+        return BTreeMap::new();
+    };
+    url.set_query(Some(text));
+    url.query_pairs().into_owned().collect()
+}
+
+fn json(body: &[u8]) -> Result<Value, Failure> {
+    serde_json::from_slice(body).map_err(|error| Failure::bad_request(&error.to_string()))
+}

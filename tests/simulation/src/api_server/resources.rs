@@ -1,0 +1,151 @@
+//! The resources that the simulated API server serves.
+
+/// A resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Resource {
+    /// API group; empty for the core group.
+    pub group: &'static str,
+    /// The only served version.
+    pub version: &'static str,
+    /// Plural name, as in paths.
+    pub plural: &'static str,
+    /// Kind.
+    pub kind: &'static str,
+    /// Whether objects belong to a namespace.
+    pub namespaced: bool,
+    /// Whether `status` is a subresource.
+    pub status: bool,
+    /// Whether the server counts changes of the spec in `metadata.generation`.
+    pub generation: bool,
+}
+
+const fn resource(
+    api: (&'static str, &'static str),
+    names: (&'static str, &'static str),
+) -> Resource {
+    Resource {
+        group: api.0,
+        version: api.1,
+        plural: names.0,
+        kind: names.1,
+        namespaced: true,
+        status: false,
+        generation: false,
+    }
+}
+
+/// With a status subresource and a generation.
+const fn reconciled(
+    api: (&'static str, &'static str),
+    names: (&'static str, &'static str),
+) -> Resource {
+    Resource {
+        status: true,
+        generation: true,
+        ..resource(api, names)
+    }
+}
+
+const fn cluster_scoped(resource: Resource) -> Resource {
+    Resource {
+        namespaced: false,
+        ..resource
+    }
+}
+
+const CORE: (&str, &str) = ("", "v1");
+const APPS: (&str, &str) = ("apps", "v1");
+const KEDA: (&str, &str) = ("keda.sh", "v1alpha1");
+
+/// `AsyncActor`s.
+pub static ACTORS: Resource = reconciled(("asya.sh", "v1alpha1"), ("asyncactors", "AsyncActor"));
+/// `ConfigMap`s.
+pub static CONFIG_MAPS: Resource = resource(CORE, ("configmaps", "ConfigMap"));
+/// `CustomResourceDefinition`s.
+pub static CRDS: Resource = cluster_scoped(reconciled(
+    ("apiextensions.k8s.io", "v1"),
+    ("customresourcedefinitions", "CustomResourceDefinition"),
+));
+/// `Deployment`s.
+pub static DEPLOYMENTS: Resource = reconciled(APPS, ("deployments", "Deployment"));
+/// Events, written.
+pub static EVENTS: Resource = resource(("events.k8s.io", "v1"), ("events", "Event"));
+/// Events, watched.
+pub static CORE_EVENTS: Resource = resource(CORE, ("events", "Event"));
+/// `HorizontalPodAutoscaler`s.
+pub static HPAS: Resource = Resource {
+    status: true,
+    ..resource(
+        ("autoscaling", "v2"),
+        ("horizontalpodautoscalers", "HorizontalPodAutoscaler"),
+    )
+};
+/// `Lease`s.
+pub static LEASES: Resource = resource(("coordination.k8s.io", "v1"), ("leases", "Lease"));
+/// Namespaces.
+pub static NAMESPACES: Resource = cluster_scoped(Resource {
+    status: true,
+    ..resource(CORE, ("namespaces", "Namespace"))
+});
+/// Pods.
+pub static PODS: Resource = Resource {
+    status: true,
+    ..resource(CORE, ("pods", "Pod"))
+};
+/// `ScaledObject`s.
+pub static SCALED_OBJECTS: Resource = reconciled(KEDA, ("scaledobjects", "ScaledObject"));
+/// Secrets.
+pub static SECRETS: Resource = resource(CORE, ("secrets", "Secret"));
+/// `ServiceAccount`s.
+pub static SERVICE_ACCOUNTS: Resource = resource(CORE, ("serviceaccounts", "ServiceAccount"));
+/// `StatefulSet`s.
+pub static STATEFUL_SETS: Resource = reconciled(APPS, ("statefulsets", "StatefulSet"));
+/// `TriggerAuthentication`s.
+pub static TRIGGER_AUTHENTICATIONS: Resource =
+    reconciled(KEDA, ("triggerauthentications", "TriggerAuthentication"));
+
+/// All of them.
+static ALL: [&Resource; 15] = [
+    &ACTORS,
+    &CONFIG_MAPS,
+    &CRDS,
+    &DEPLOYMENTS,
+    &EVENTS,
+    &CORE_EVENTS,
+    &HPAS,
+    &LEASES,
+    &NAMESPACES,
+    &PODS,
+    &SCALED_OBJECTS,
+    &SECRETS,
+    &SERVICE_ACCOUNTS,
+    &STATEFUL_SETS,
+    &TRIGGER_AUTHENTICATIONS,
+];
+
+/// The resource at this path.
+#[must_use]
+pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
+    let matches = |it: &&&Resource| (it.group, it.version, it.plural) == (group, version, plural);
+    ALL.iter().find(matches).copied()
+}
+
+impl Resource {
+    /// `apiVersion` of its objects.
+    #[must_use]
+    pub fn api_version(&self) -> String {
+        match self.group {
+            "" => self.version.to_owned(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+
+    /// `RESOURCE.GROUP`, as messages name it.
+    #[must_use]
+    pub fn qualified(&self) -> String {
+        match self.group {
+            "" => self.plural.to_owned(),
+            group => format!("{}.{group}", self.plural),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `Status` objects, with which the API server reports errors.
+
+use serde_json::{Value, json};
+
+use super::store::Id;
+
+/// An error of the API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// HTTP status.
+    pub code: u16,
+    /// Machine-readable reason.
+    pub reason: &'static str,
+    /// Message.
+    pub message: String,
+    /// What a client should wait before the next attempt, in seconds.
+    pub retry_after: Option<u32>,
+}
+
+impl Failure {
+    fn new(code: u16, reason: &'static str, message: String) -> Self {
+        Self {
+            code,
+            reason,
+            message,
+            retry_after: None,
+        }
+    }
+
+    /// There is no such object.
+    #[must_use]
+    pub fn not_found(id: &Id) -> Self {
+        let message = format!("{} {:?} not found", id.resource.qualified(), id.name);
+        Self::new(404, "NotFound", message)
+    }
+
+    /// There is no such path.
+    #[must_use]
+    pub fn no_such_path() -> Self {
+        let message = "the server could not find the requested resource".to_owned();
+        Self::new(404, "NotFound", message)
+    }
+
+    /// An object of that name exists.
+    #[must_use]
+    pub fn already_exists(id: &Id) -> Self {
+        let message = format!("{} {:?} already exists", id.resource.qualified(), id.name);
+        Self::new(409, "AlreadyExists", message)
+    }
+
+    /// The object is not the one that the client has read.
+    #[must_use]
+    pub fn conflict(id: &Id, why: &str) -> Self {
+        let subject = format!("{} {:?}", id.resource.qualified(), id.name);
+        let message = format!("Operation cannot be fulfilled on {subject}: {why}");
+        Self::new(409, "Conflict", message)
+    }
+
+    /// The request makes no sense for the object.
+    #[must_use]
+    pub fn invalid(message: &str) -> Self {
+        Self::new(422, "Invalid", message.to_owned())
+    }
+
+    /// The request is malformed.
+    #[must_use]
+    pub fn bad_request(message: &str) -> Self {
+        Self::new(400, "BadRequest", message.to_owned())
+    }
+
+    /// The version is too old.
+    #[must_use]
+    pub fn expired() -> Self {
+        let message = "The resourceVersion for the provided watch is too old.".to_owned();
+        Self::new(410, "Expired", message)
+    }
+
+    /// The server is broken for a moment.
+    #[must_use]
+    pub fn internal() -> Self {
+        Self::new(
+            500,
+            "InternalError",
+            "etcdserver: request timed out".to_owned(),
+        )
+    }
+
+    /// The server is too busy for a moment.
+    #[must_use]
+    pub fn too_many_requests(seconds: u32) -> Self {
+        let message = "the server has received too many requests".to_owned();
+        Self {
+            retry_after: Some(seconds),
+            ..Self::new(429, "TooManyRequests", message)
+        }
+    }
+
+    /// The body of the response.
+    #[must_use]
+    pub fn body(&self) -> Value {
+        let details = self.retry_after.map_or_else(
+            || json!({}),
+            |seconds| json!({"retryAfterSeconds": seconds}),
+        );
+        json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "details": details,
+            "code": self.code,
+        })
+    }
+}

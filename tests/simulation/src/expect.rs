@@ -1,0 +1,242 @@
+//! What must hold once users and faults leave the operator alone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::api_server::resources::{self, Resource};
+use crate::api_server::store::{Id, Store};
+use crate::broker::Broker;
+use crate::world::workloads::is_ready;
+use crate::world::{NAMESPACES, World};
+
+/// What is not as the specs of all actors ask for.
+#[must_use]
+pub fn unmet(world: &World) -> Vec<String> {
+    let server = world.server.lock();
+    let brokers = world.brokers.lock();
+    let store = &server.store;
+    let mut unmet = Vec::new();
+    for (id, actor) in store.all(&resources::ACTORS) {
+        if actor["metadata"]["deletionTimestamp"].is_string() {
+            // It waits, as it should, for messages that nobody takes.
+            let policy = &actor["spec"]["queue"]["deletionPolicy"];
+            let waits =
+                (policy == "DeleteIfEmpty" || policy == "Drain") && messages(&brokers, id) > 0;
+            if !waits {
+                unmet.push(format!("{id} is still being deleted: {}", actor["status"]));
+            }
+            continue;
+        }
+        let expectations = Expectations {
+            world,
+            store,
+            id,
+            actor,
+            brokers: &brokers,
+        };
+        unmet.extend(
+            expectations
+                .unmet()
+                .into_iter()
+                .map(|it| format!("{id}: {it}")),
+        );
+    }
+    unmet
+}
+
+/// What is left although there is no actor any more.
+#[must_use]
+pub fn left_behind(world: &World) -> Vec<String> {
+    let server = world.server.lock();
+    let of_operator = |object: &Value| {
+        let metadata = &object["metadata"];
+        let labels = &metadata["labels"];
+        let is_orphan = metadata["annotations"]["asya.sh/orphaned"] == "true";
+        let is_owned = metadata["ownerReferences"].is_array();
+        (labels["app.kubernetes.io/managed-by"] == "asya-operator" && is_owned) && !is_orphan
+    };
+    let namespaced = server
+        .store
+        .everything()
+        .filter(|(id, _)| NAMESPACES.contains(&&*id.namespace));
+    let left =
+        namespaced.filter(|(id, object)| id.resource == &resources::ACTORS || of_operator(object));
+    let mut left: Vec<String> = left
+        .map(|(id, object)| format!("{id} is left: {object}"))
+        .collect();
+    for (host, broker) in world.brokers.lock().iter() {
+        // A queue whose declaration got no response may be untagged. It is kept, and an Event says so (QUE-34).
+        let names = broker.queues.keys();
+        let names =
+            names.filter(|name| !world.keeps(host, name) && broker.owner_of(name).is_some());
+        left.extend(names.map(|name| format!("queue {name} is left at {host}")));
+    }
+    left
+}
+
+fn queue(id: &Id) -> String {
+    format!("asya-{}", id.name)
+}
+
+fn messages(brokers: &BTreeMap<String, Broker>, id: &Id) -> u64 {
+    let queues = brokers
+        .values()
+        .filter_map(|broker| broker.queues.get(&queue(id)));
+    queues.map(|queue| queue.messages).sum()
+}
+
+struct Expectations<'a> {
+    world: &'a World,
+    store: &'a Store,
+    id: &'a Id,
+    actor: &'a Value,
+    brokers: &'a BTreeMap<String, Broker>,
+}
+
+impl Expectations<'_> {
+    fn unmet(&self) -> Vec<String> {
+        let mut unmet = Vec::new();
+        unmet.extend(self.workload());
+        unmet.extend(self.scaling());
+        unmet.extend(self.queues());
+        unmet.extend(self.status());
+        unmet
+    }
+
+    fn child(&self, resource: &'static Resource) -> Option<Arc<Value>> {
+        let id = Id::new(resource, &self.id.namespace, &self.id.name);
+        let child = self.store.get(&id)?;
+        let mut owners = crate::api_server::store::owners(&child);
+        let uid = &self.actor["metadata"]["uid"];
+        owners
+            .any(|owner| owner["uid"] == *uid)
+            .then_some(child.clone())
+    }
+
+    fn scales(&self) -> bool {
+        self.actor["spec"]["scaling"]["enabled"] == true
+    }
+
+    fn kinds(&self) -> (&'static Resource, &'static Resource) {
+        match self.actor["spec"]["workload"]["kind"].as_str() {
+            Some("StatefulSet") => (&resources::STATEFUL_SETS, &resources::DEPLOYMENTS),
+            _ => (&resources::DEPLOYMENTS, &resources::STATEFUL_SETS),
+        }
+    }
+
+    fn workload(&self) -> Option<String> {
+        let (wanted, other) = self.kinds();
+        let Some(workload) = self.child(wanted) else {
+            return Some(format!("no {}", wanted.kind));
+        };
+        if self.child(other).is_some() {
+            return Some(format!("a {} is left", other.kind));
+        }
+        let spec = &self.actor["spec"]["workload"];
+        let image = |template: &Value| {
+            let containers = template["spec"]["containers"].as_array();
+            let mut containers = containers.into_iter().flatten();
+            containers
+                .find(|it| it["name"] == "asya-runtime")
+                .map(|it| it["image"].clone())
+        };
+        let (has, wants) = (
+            image(&workload["spec"]["template"]),
+            image(&spec["template"]),
+        );
+        if has != wants {
+            return Some(format!("image {has:?} instead of {wants:?}"));
+        }
+        let wants = spec["replicas"].as_i64().unwrap_or(1);
+        let has = workload["spec"]["replicas"].as_i64().unwrap_or(1);
+        (!self.scales() && has != wants).then(|| format!("{has} replicas instead of {wants}"))
+    }
+
+    fn scaling(&self) -> Option<String> {
+        let object = self.child(&resources::SCALED_OBJECTS);
+        let wants = &self.actor["spec"]["scaling"];
+        match (self.scales(), object) {
+            (true, None) => Some("no ScaledObject".to_owned()),
+            (false, Some(_)) => Some("a ScaledObject is left".to_owned()),
+            (true, Some(object)) => {
+                let has = &object["spec"];
+                let (has, wants) = (
+                    (&has["minReplicaCount"], &has["maxReplicaCount"]),
+                    (&wants["minReplicas"], &wants["maxReplicas"]),
+                );
+                (has != wants).then(|| format!("scales between {has:?} instead of {wants:?}"))
+            }
+            (false, None) => None,
+        }
+    }
+
+    fn queues(&self) -> Option<String> {
+        let name = queue(self.id);
+        let policy = self.actor["spec"]["queue"]["deletionPolicy"].as_str();
+        for (host, broker) in self.brokers {
+            let found = broker.queues.get(&name);
+            if self.actor["spec"]["transport"] != **host {
+                let is_empty = found.is_some_and(|queue| queue.messages == 0);
+                if is_empty && policy == Some("Delete") && !self.world.keeps(host, &name) {
+                    return Some(format!("a retired queue is left at {host}"));
+                }
+                continue;
+            }
+            if found.is_none() {
+                return Some(format!("no queue at {host}"));
+            }
+            let routes = broker.routes_to(&name);
+            if !routes.contains(&name) || !routes.contains(&self.id.name) {
+                return Some(format!("the queue at {host} is reached by {routes:?} only"));
+            }
+        }
+        None
+    }
+
+    /// What the status says must be true.
+    fn status(&self) -> Option<String> {
+        let status = &self.actor["status"];
+        let (observed, generation) = (
+            &status["observedGeneration"],
+            &self.actor["metadata"]["generation"],
+        );
+        if observed != generation {
+            return Some(format!(
+                "status of generation {observed} instead of {generation}"
+            ));
+        }
+        let conditions = status["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        let ready = conditions.find(|it| it["type"] == "Ready");
+        if ready.is_none_or(|ready| ready["status"] != "True") {
+            return Some(format!("not ready: {ready:?}"));
+        }
+        let (workload, _) = self.kinds();
+        let pods = self.store.all(&resources::PODS).map(|(_, pod)| pod);
+        let uid = self.child(workload).map(|it| it["metadata"]["uid"].clone());
+        let own = pods.filter(|pod| {
+            crate::api_server::store::owners(pod).any(|it| Some(&it["uid"]) == uid.as_ref())
+        });
+        let own: Vec<_> = own
+            .filter(|pod| pod["metadata"]["deletionTimestamp"].is_null())
+            .collect();
+        let ready = own.iter().filter(|pod| is_ready(pod)).count();
+        let word = status["status"].as_str().unwrap_or_default();
+        let is_true = match word {
+            "Running" => ready == own.len(),
+            "Napping" => own.is_empty(),
+            _ => false,
+        };
+        if !is_true || status["readyReplicas"].as_u64() != u64::try_from(ready).ok() {
+            return Some(format!(
+                "status {word} with {ready} of {} pods ready: {status}",
+                own.len()
+            ));
+        }
+        let queue = &status["queue"];
+        (queue["transport"] != self.actor["spec"]["transport"])
+            .then(|| format!("status names queue {queue}"))
+    }
+}

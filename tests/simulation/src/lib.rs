@@ -1,0 +1,26 @@
+//! A deterministic simulation of the controller.
+//!
+//! The controller runs unchanged, as one or two replicas, against an API server, brokers and a clock in memory. Users,
+//! KEDA and the controllers of workloads act beside it, calls fail, and replicas crash. Everything follows from one
+//! seed, and the same seed gives the same run.
+
+pub mod act;
+pub mod api_server;
+pub mod broker;
+pub mod broker_link;
+pub mod clock;
+pub mod expect;
+pub mod faults;
+pub mod link;
+pub mod plan;
+pub mod process;
+pub mod randomness;
+pub mod replicas;
+pub mod run;
+pub mod seeds;
+pub mod shrink;
+pub mod trace;
+pub mod world;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,372 @@
+//! The way from a process to the API server.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::{self, BoxStream, StreamExt};
+use http::request::Parts;
+use http::{Request as HttpRequest, Response, StatusCode};
+use http_body_util::StreamBody;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use kube::Client;
+use kube::client::Body;
+use serde_json::Value;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep, sleep_until};
+use tower::BoxError;
+
+use crate::api_server::managed::Writer;
+use crate::api_server::request::{Request, Verb};
+use crate::api_server::status::Failure;
+use crate::api_server::store::Id;
+use crate::api_server::watch::Watch;
+use crate::faults::Fault;
+use crate::process::Process;
+use crate::randomness::delay;
+use crate::world::World;
+
+type ResponseBody = UnsyncBoxBody<Bytes, io::Error>;
+
+/// A client for a process.
+#[must_use]
+pub fn client(world: &Arc<World>, process: &Arc<Process>) -> Client {
+    let (world, process) = (Arc::clone(world), Arc::clone(process));
+    let service = tower::service_fn(move |request: HttpRequest<Body>| {
+        let call = Call {
+            world: Arc::clone(&world),
+            process: Arc::clone(&process),
+        };
+        async move { call.send(request).await }
+    });
+    Client::new(service, "default")
+}
+
+/// A call of a process.
+struct Call {
+    world: Arc<World>,
+    process: Arc<Process>,
+}
+
+fn broken() -> BoxError {
+    io::Error::new(
+        io::ErrorKind::ConnectionReset,
+        "connection reset by the simulation",
+    )
+    .into()
+}
+
+fn response(code: u16, body: &Value, retry_after: Option<u32>) -> Response<ResponseBody> {
+    let text = body.to_string().into_bytes();
+    let body = Full::new(Bytes::from(text)).map_err(|never: Infallible| match never {});
+    let mut response = Response::new(body.boxed_unsync());
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or_default();
+    if let Some(seconds) = retry_after {
+        response.headers_mut().insert("retry-after", seconds.into());
+    }
+    response
+}
+
+fn answered(answer: Result<Value, Failure>) -> Response<ResponseBody> {
+    match answer {
+        Ok(object) => response(200, &object, None),
+        Err(failure) => response(failure.code, &failure.body(), failure.retry_after),
+    }
+}
+
+impl Call {
+    async fn send(self, request: HttpRequest<Body>) -> Result<Response<ResponseBody>, BoxError> {
+        if !self.process.can_send().await {
+            return Err(broken());
+        }
+        let (parts, body) = request.into_parts();
+        let body = body.collect_bytes().await?;
+        let kind = format!("{} {} {}", self.process.name, parts.method, path(&parts));
+        let call = self.world.faults.name(&kind);
+        let world = Arc::clone(&self.world);
+        let answer = self
+            .answer(Request::parse(&parts, &body), call.clone())
+            .await;
+        world.seed.seed_jitter(&call);
+        answer
+    }
+
+    async fn answer(
+        self,
+        request: Result<Request, Failure>,
+        call: String,
+    ) -> Result<Response<ResponseBody>, BoxError> {
+        match request {
+            Ok(request) if matches!(request.verb, Verb::Watch { .. }) => {
+                self.watch(request, call).await
+            }
+            Ok(request) => self.round_trip(request, &call).await,
+            Err(failure) => {
+                self.world.trace.add(
+                    &self.process.name,
+                    format_args!("{call}: {}", failure.message),
+                );
+                Ok(answered(Err(failure)))
+            }
+        }
+    }
+
+    async fn round_trip(
+        self,
+        request: Request,
+        call: &str,
+    ) -> Result<Response<ResponseBody>, BoxError> {
+        let mut possible = vec![
+            Fault::ServerError,
+            Fault::TooManyRequests,
+            Fault::Unreachable,
+            Fault::Slow,
+        ];
+        if request.verb.writes() {
+            possible.extend([Fault::ResponseLost, Fault::ResponseLost, Fault::Touched]);
+        }
+        let fault = self.world.faults.draw(call, &possible);
+        let latency = self.world.faults.latency(call, fault);
+        if let Some(fault) = fault {
+            self.world
+                .trace
+                .add(&self.process.name, format_args!("{call}: {fault:?}"));
+        }
+        let failure = match fault {
+            Some(Fault::ServerError) => Some(Failure::internal()),
+            Some(Fault::TooManyRequests) => Some(Failure::too_many_requests(1)),
+            _ => None,
+        };
+        if failure.is_some() || fault == Some(Fault::Unreachable) {
+            sleep(latency.there + latency.back).await;
+            return failure
+                .map(|failure| answered(Err(failure)))
+                .ok_or_else(broken);
+        }
+        let (send, receive) = oneshot::channel();
+        let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
+        // What is on its way arrives even if the client gives up.
+        tokio::spawn(async move {
+            sleep(latency.there).await;
+            let answer = act(&world, &process, request, fault);
+            if process.count_call() {
+                world.trace.add(&process.name, "crashes");
+            }
+            sleep(latency.back).await;
+            let _ = send.send(answer);
+        });
+        let answer = receive.await.map_err(|_| broken())?;
+        // Only a living process receives it.
+        let is_connected = self.process.can_send().await;
+        if fault == Some(Fault::ResponseLost) || !is_connected {
+            return Err(broken());
+        }
+        Ok(answered(answer))
+    }
+
+    async fn watch(
+        self,
+        request: Request,
+        call: String,
+    ) -> Result<Response<ResponseBody>, BoxError> {
+        let fault = self.world.faults.draw(
+            &call,
+            &[Fault::ServerError, Fault::Unreachable, Fault::Slow],
+        );
+        let latency = self.world.faults.latency(&call, fault);
+        sleep(latency.there).await;
+        let (metadata_only, verb) = (request.metadata_only, request.verb);
+        let Verb::Watch {
+            resource,
+            filter,
+            version,
+            bookmarks,
+            seconds,
+        } = verb
+        else {
+            return Err(broken());
+        };
+        match fault {
+            Some(Fault::ServerError) => return Ok(answered(Err(Failure::internal()))),
+            Some(Fault::Unreachable) => return Err(broken()),
+            _ => {}
+        }
+        let mut random = self.world.seed.about(("cut", &call));
+        let is_cut = self.world.faults.active() && random.u8(..4) == 0;
+        let waker = self.world.server.lock().store.subscribe();
+        let stream = WatchStream {
+            watch: Watch {
+                resource,
+                filter,
+                version,
+                metadata_only,
+            },
+            world: self.world,
+            process: self.process,
+            call,
+            waker,
+            events: 0,
+            bookmarks,
+            end: Instant::now() + Duration::from_secs(seconds),
+            cut: is_cut.then(|| Instant::now() + delay(&mut random, 0..20_000)),
+            over: false,
+        };
+        let body = StreamBody::new(stream.into_frames());
+        let mut response = Response::new(body.boxed_unsync());
+        *response.status_mut() = StatusCode::OK;
+        Ok(response)
+    }
+}
+
+fn path(parts: &Parts) -> String {
+    // Which list or watch it is, but not from which version or page.
+    let query = parts.uri.query().unwrap_or_default();
+    let selectors = query
+        .split('&')
+        .filter(|it| it.starts_with("labelS") || it.starts_with("fieldS") || *it == "watch=true");
+    let selectors: Vec<&str> = selectors.collect();
+    format!("{}?{}", parts.uri.path(), selectors.join("&"))
+}
+
+/// The server acts upon a call.
+fn act(
+    world: &World,
+    process: &Process,
+    request: Request,
+    fault: Option<Fault>,
+) -> Result<Value, Failure> {
+    let (verb, metadata_only) = (request.verb, request.metadata_only);
+    if let Some(id) = verb.object().filter(|_| fault == Some(Fault::Touched)) {
+        touch(world, id);
+    }
+    let (name, object, writes) = (verb.name(), verb.object().cloned(), verb.writes());
+    let what = verb.resource().map_or("", |resource| resource.plural);
+    if let Some(id) = object.as_ref().filter(|_| writes) {
+        world.check_writer(process, id);
+    }
+    let (before, answer, after) = {
+        let mut server = world.server.lock();
+        let before = server.store.version();
+        let answer = server.answer(verb, metadata_only);
+        (before, answer, server.store.version())
+    };
+    let result = match &answer {
+        Ok(_) if writes && before == after => "unchanged".to_owned(),
+        Ok(_) => "ok".to_owned(),
+        Err(failure) => format!("{} {}", failure.code, failure.message),
+    };
+    match object {
+        Some(id) => {
+            if writes && before != after {
+                world.note_write(process, &id, name);
+            }
+            world
+                .trace
+                .add(&process.name, format_args!("{name} {id}: {result}"));
+        }
+        None => world
+            .trace
+            .add(&process.name, format_args!("{name} {what}: {result}")),
+    }
+    answer
+}
+
+/// Another client changes the object.
+fn touch(world: &World, id: &Id) {
+    let mut server = world.server.lock();
+    let Some(live) = server.store.get(id) else {
+        return;
+    };
+    let mut object = (*live).clone();
+    let version = object["metadata"]["resourceVersion"].clone();
+    object["metadata"]["annotations"]["example.com/touched"] = version;
+    let writer = Writer {
+        manager: "bystander".to_owned(),
+        status: false,
+    };
+    let _ = server.store.update(id, object, &writer);
+}
+
+/// The body of a watch.
+struct WatchStream {
+    watch: Watch,
+    world: Arc<World>,
+    process: Arc<Process>,
+    call: String,
+    waker: Arc<Notify>,
+    events: u32,
+    bookmarks: bool,
+    end: Instant,
+    cut: Option<Instant>,
+    over: bool,
+}
+
+type Frame = Result<hyper::body::Frame<Bytes>, io::Error>;
+
+impl WatchStream {
+    fn into_frames(self) -> BoxStream<'static, Frame> {
+        stream::unfold(self, async |mut stream| {
+            let event = stream.next().await;
+            stream.world.seed.seed_jitter((&stream.call, stream.events));
+            let event = event?;
+            let frame =
+                event.map(|event| hyper::body::Frame::data(Bytes::from(format!("{event}\n"))));
+            Some((frame, stream))
+        })
+        .boxed()
+    }
+
+    async fn next(&mut self) -> Option<Result<Value, io::Error>> {
+        loop {
+            if !self.process.can_send().await {
+                return None;
+            }
+            if self.over {
+                return None;
+            }
+            let next = self.watch.next(&self.world.server.lock().store);
+            match next {
+                Ok(Some(event)) => {
+                    self.events += 1;
+                    self.delay().await;
+                    if self.process.can_send().await {
+                        return Some(Ok(event));
+                    }
+                    return None;
+                }
+                Ok(None) => {}
+                Err(failure) => {
+                    self.over = true;
+                    return Some(Ok(
+                        serde_json::json!({"type": "ERROR", "object": failure.body()}),
+                    ));
+                }
+            }
+            let end = self.cut.map_or(self.end, |cut| cut.min(self.end));
+            tokio::select! {
+                biased;
+                () = self.waker.notified() => {}
+                () = sleep_until(end) => {
+                    self.over = true;
+                    if self.cut.is_some_and(|cut| cut <= Instant::now()) {
+                        return Some(Err(io::ErrorKind::ConnectionReset.into()));
+                    }
+                    if self.bookmarks {
+                        return Some(Ok(self.watch.bookmark()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// An event takes its time, now and then long.
+    async fn delay(&self) {
+        let mut random = self.world.seed.about(("event", &self.call, self.events));
+        let is_late = self.world.faults.active() && random.u8(..16) == 0;
+        let range = if is_late { 500..6_000 } else { 1..150 };
+        sleep(delay(&mut random, range)).await;
+    }
+}

@@ -1,0 +1,171 @@
+//! What happens in a run, besides the faults of single calls: all of it follows from the seed.
+
+use std::fmt;
+use std::time::Duration;
+
+use fastrand::Rng;
+use serde_json::{Value, json};
+
+use crate::randomness::{Seed, delay, pick};
+use crate::world::{BROKERS, NAMESPACES};
+
+/// Namespace and name of an actor.
+pub type Actor = (&'static str, &'static str);
+
+/// An action of a user, a bystander or the environment.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// A user creates an actor with this spec, unless it exists.
+    Create(Actor, Value),
+    /// A user changes the spec of an actor by a merge patch.
+    Update(Actor, Value),
+    /// A user deletes an actor.
+    Delete(Actor),
+    /// Messages arrive in an actor's queue.
+    Publish(Actor, u64),
+    /// Somebody deletes an object that the operator made for an actor.
+    DeleteChild(Actor, &'static str),
+    /// Somebody changes the operator's workload.
+    ChangeChild(Actor),
+    /// Somebody deletes an actor's queue.
+    DeleteQueue(Actor),
+    /// A replica crashes after so many further calls.
+    Crash(usize, u64),
+    /// A replica is asked to stop.
+    Stop(usize),
+    /// A replica loses its network.
+    Cut(usize, Duration),
+    /// The API server forgets its history, so that watches must list again.
+    Compact,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |actor: &Actor| format!("{}/{}", actor.0, actor.1);
+        match self {
+            Self::Create(actor, spec) => write!(f, "a user creates {}: {spec}", name(actor)),
+            Self::Update(actor, patch) => write!(f, "a user changes {}: {patch}", name(actor)),
+            Self::Delete(actor) => write!(f, "a user deletes {}", name(actor)),
+            Self::Publish(actor, count) => write!(f, "{count} messages for {}", name(actor)),
+            Self::DeleteChild(actor, kind) => {
+                write!(f, "somebody deletes the {kind} of {}", name(actor))
+            }
+            Self::ChangeChild(actor) => {
+                write!(f, "somebody changes the Deployment of {}", name(actor))
+            }
+            Self::DeleteQueue(actor) => write!(f, "somebody deletes the queue of {}", name(actor)),
+            Self::Crash(replica, calls) => write!(f, "r{replica} will crash after {calls} calls"),
+            Self::Stop(replica) => write!(f, "r{replica} is asked to stop"),
+            Self::Cut(replica, time) => write!(f, "r{replica} is cut off for {time:?}"),
+            Self::Compact => f.write_str("the API server forgets its history"),
+        }
+    }
+}
+
+/// What happens in a run.
+pub struct Plan {
+    /// Number of replicas. With several there is a leader election.
+    pub replicas: usize,
+    /// Share of calls that fail.
+    pub fault_rate: f64,
+    /// When, and what.
+    pub actions: Vec<(Duration, Action)>,
+    /// When the last action is over, and faults end.
+    pub end: Duration,
+}
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// Only an actor of its own namespace uses a queue's name: the first namespace owns the first two, the second the last.
+fn actors() -> [Actor; 3] {
+    let [first, second] = NAMESPACES;
+    [(first, NAMES[0]), (first, NAMES[1]), (second, NAMES[2])]
+}
+
+impl Plan {
+    /// The plan of a seed.
+    #[must_use]
+    pub fn new(seed: Seed) -> Self {
+        let mut random = seed.about("plan");
+        let replicas = if random.u8(..3) == 0 { 2 } else { 1 };
+        let fault_rate = *pick(&mut random, &[0.0, 0.02, 0.08, 0.2]);
+        let mut at = Duration::from_secs(1);
+        let mut actions = Vec::new();
+        for actor in &actors()[..random.usize(1..=3)] {
+            actions.push((at, Action::Create(*actor, spec(&mut random))));
+            at += delay(&mut random, 0..3_000);
+        }
+        for _ in 0..random.usize(2..10) {
+            at += delay(&mut random, 10..12_000);
+            actions.push((at, action(&mut random, replicas)));
+        }
+        Self {
+            replicas,
+            fault_rate,
+            actions,
+            end: at + Duration::from_secs(1),
+        }
+    }
+}
+
+fn action(random: &mut Rng, replicas: usize) -> Action {
+    let actor = *pick(random, &actors());
+    let replica = random.usize(..replicas);
+    match random.u8(..24) {
+        0..=1 => Action::Create(actor, spec(random)),
+        2..=9 => Action::Update(actor, change(random)),
+        10..=12 => Action::Delete(actor),
+        13..=14 => Action::Publish(actor, random.u64(1..5)),
+        15..=16 => {
+            let kinds = ["Deployment", "StatefulSet", "ScaledObject", "ConfigMap"];
+            let kind = *pick(random, &kinds);
+            Action::DeleteChild(actor, kind)
+        }
+        17 => Action::ChangeChild(actor),
+        18 => Action::DeleteQueue(actor),
+        19..=20 => Action::Crash(replica, random.u64(..12)),
+        21 => Action::Stop(replica),
+        22 => Action::Cut(replica, delay(random, 500..15_000)),
+        _ => Action::Compact,
+    }
+}
+
+fn image(random: &mut Rng) -> String {
+    format!("handler:{}", random.u8(1..4))
+}
+
+fn template(random: &mut Rng) -> Value {
+    let environment = json!([{"name": "ASYA_HANDLER", "value": "echo.handle"}]);
+    json!({"spec": {"containers": [{"name": "asya-runtime", "image": image(random), "env": environment}]}})
+}
+
+fn scaling(random: &mut Rng) -> Value {
+    let least = random.u8(..2);
+    json!({"enabled": true, "minReplicas": least, "maxReplicas": least + random.u8(1..4)})
+}
+
+fn spec(random: &mut Rng) -> Value {
+    let mut spec = json!({
+        "transport": pick(random, &BROKERS),
+        "workload": {"kind": pick(random, &["Deployment", "Deployment", "StatefulSet"]), "template": template(random)},
+        "queue": {"deletionPolicy": pick(random, &["Delete", "Delete", "Retain", "DeleteIfEmpty", "Drain"])},
+    });
+    if random.bool() {
+        spec["scaling"] = scaling(random);
+    } else {
+        spec["workload"]["replicas"] = random.u8(..3).into();
+    }
+    if random.u8(..6) == 0 {
+        spec["deletionPolicy"] = "Orphan".into();
+    }
+    spec
+}
+
+fn change(random: &mut Rng) -> Value {
+    match random.u8(..6) {
+        0..=1 => json!({"workload": {"template": template(random)}}),
+        2 => json!({"scaling": null, "workload": {"replicas": random.u8(..3)}}),
+        3 => json!({"scaling": scaling(random), "workload": {"replicas": null}}),
+        _ => json!({"transport": pick(random, &BROKERS)}),
+    }
+}

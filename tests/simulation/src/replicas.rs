@@ -1,0 +1,121 @@
+//! The replicas of the controller, which are started again whenever they end.
+
+use std::sync::Arc;
+
+use asya_controller::{Args, Configuration, Connections, Ending, Replica};
+use asya_process::tasks::Tasks;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::broker_link;
+use crate::link;
+use crate::process::Process;
+use crate::randomness::delay;
+use crate::world::{BROKERS, HOME, World};
+
+/// The replicas.
+pub struct Replicas {
+    current: Vec<Mutex<Arc<Process>>>,
+}
+
+impl Replicas {
+    /// So many replicas; none of them runs yet.
+    #[must_use]
+    pub fn new(count: usize) -> Self {
+        let process = |index| Mutex::new(Arc::new(Process::new(name(index, 0))));
+        Self {
+            current: (0..count).map(process).collect(),
+        }
+    }
+
+    /// The process of a replica that was started last.
+    #[must_use]
+    pub fn current(&self, replica: usize) -> Arc<Process> {
+        Arc::clone(&self.current[replica].lock())
+    }
+
+    /// Starts all replicas.
+    pub fn start(self: &Arc<Self>, world: &Arc<World>) {
+        for replica in 0..self.current.len() {
+            tokio::spawn(Arc::clone(self).keep_running(Arc::clone(world), replica));
+        }
+    }
+
+    /// Runs a replica, and runs it again a while after it has ended.
+    async fn keep_running(self: Arc<Self>, world: Arc<World>, replica: usize) {
+        for incarnation in 1_u32.. {
+            let process = Arc::new(Process::new(name(replica, incarnation)));
+            *self.current[replica].lock() = Arc::clone(&process);
+            world.trace.add(&process.name, "starts");
+            let ending = run(Arc::clone(&world), Arc::clone(&process)).await;
+            world
+                .trace
+                .add(&process.name, format_args!("has ended: {ending}"));
+            process.death.cancel();
+            let mut random = world.seed.about(("restart", &process.name));
+            sleep(delay(&mut random, 500..6_000)).await;
+        }
+    }
+}
+
+fn name(replica: usize, incarnation: u32) -> String {
+    format!("r{replica}.{incarnation}")
+}
+
+async fn run(world: Arc<World>, process: Arc<Process>) -> &'static str {
+    let client = link::client(&world, &process);
+    let connections = Connections::in_process(client, broker_link::clients(&world, &process));
+    let replica = args(&world, &process).map_err(Into::into).and_then(|args| {
+        let configuration = Configuration::read(&args)?;
+        Replica::new(&args, configuration, connections, Tasks::default())
+    });
+    let replica = match replica {
+        Ok(replica) => replica,
+        Err(error) => {
+            world.violation(format!("{} does not start: {error}", process.name));
+            return std::future::pending().await;
+        }
+    };
+    let (mut requests, death) = (vec![process.stop.clone()], process.death.clone());
+    // It is asked to stop only once: a second request would abort it.
+    let stop = async move || match requests.pop() {
+        Some(request) => request.cancelled_owned().await,
+        None => std::future::pending().await,
+    };
+    tokio::select! {
+        biased;
+        () = death.cancelled() => "crashed",
+        ending = replica.run(stop) => match ending {
+            Ok(Ending::LeaseLost) => "lost its lease",
+            Ok(Ending::Stopped | Ending::Aborted) => "stopped",
+            Err(error) => {
+                world.violation(format!("{} fails: {error}", process.name));
+                "failed"
+            }
+        },
+    }
+}
+
+fn args(world: &World, process: &Process) -> Result<Args, clap::Error> {
+    let transports = BROKERS.map(|host| {
+        let config = json!({"host": host, "queues": {"autoCreate": true}});
+        (
+            host.to_owned(),
+            json!({"type": "rabbitmq", "enabled": true, "config": config}),
+        )
+    });
+    let transports = json!({"transports": serde_json::Map::from_iter(transports)});
+    let flags = [
+        "asya-controller".to_owned(),
+        format!("--namespace={HOME}"),
+        format!("--pod-name={}", process.name),
+        format!("--leader-elect={}", world.elects),
+        format!("--transport-config={transports}"),
+        "--manage-crds=false".to_owned(),
+        // Often enough for every run to see some.
+        "--max-reconcile-interval=1m".to_owned(),
+        "--queue-health-check-interval=20s".to_owned(),
+    ];
+    clap::Parser::try_parse_from(flags)
+}

@@ -1,0 +1,143 @@
+//! Runs one seed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::act::{PATIENCE, act, delete_all};
+use crate::clock;
+use crate::expect;
+use crate::faults::{Fault, Faults};
+use crate::plan::Plan;
+use crate::randomness::Seed;
+use crate::replicas::Replicas;
+use crate::world::World;
+
+/// Which seed to run, and what of it to leave out.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The seed.
+    pub seed: u64,
+    /// Actions of the plan that are left out, by their number.
+    pub without_actions: BTreeSet<usize>,
+    /// Calls that do not fail.
+    pub without_faults: BTreeSet<String>,
+}
+
+/// How a run went.
+#[derive(Debug)]
+pub struct Report {
+    /// Invariants that did not hold.
+    pub violations: Vec<String>,
+    /// What happened, one line per event.
+    pub trace: Vec<String>,
+    /// A number that differs between different traces.
+    pub hash: u64,
+    /// Number of actions in the plan.
+    pub actions: usize,
+    /// The calls that failed, and how.
+    pub faults: BTreeMap<String, Fault>,
+}
+
+/// Runs a seed. Blocks this thread.
+///
+/// # Panics
+/// If no runtime can be built.
+#[must_use]
+#[expect(
+    clippy::expect_used,
+    reason = "a runtime without I/O needs nothing that could be missing"
+)]
+pub fn run(options: &Options) -> Report {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    // Jitter in the controller.
+    fastrand::seed(options.seed);
+    runtime.block_on(run_plan(options))
+}
+
+async fn run_plan(options: &Options) -> Report {
+    clock::start();
+    let seed = Seed(options.seed);
+    let plan = Plan::new(seed);
+    let faults = Faults::new(
+        seed,
+        plan.fault_rate,
+        options.without_faults.clone(),
+        plan.end,
+    );
+    let world = Arc::new(World::new(seed, plan.replicas > 1, faults));
+    let controllers = tokio::spawn(Arc::clone(&world).run_controllers());
+    let replicas = Arc::new(Replicas::new(plan.replicas));
+    replicas.start(&world);
+    let began = Instant::now();
+    for (number, (at, action)) in plan.actions.iter().enumerate() {
+        sleep_until(began + *at).await;
+        if !options.without_actions.contains(&number) {
+            act(&world, &replicas, action);
+        }
+    }
+    sleep_until(began + plan.end).await;
+    world.trace.add("PLAN", "no more actions and faults");
+    let problem = check(&world).await;
+    if let Some(problem) = problem {
+        world.violation(problem);
+    }
+    controllers.abort();
+    Report {
+        violations: world.violations(),
+        trace: world.trace.lines(),
+        hash: world.trace.hash(),
+        actions: plan.actions.len(),
+        faults: world.faults.injected(),
+    }
+}
+
+/// Waits for what is expected of a cluster that is left alone, and then of one without actors.
+async fn check(world: &World) -> Option<String> {
+    if let Some(unmet) = eventually(|| expect::unmet(world)).await {
+        return Some(format!("does not converge: {unmet}"));
+    }
+    if let Some(problem) = settled(world).await {
+        return Some(problem);
+    }
+    delete_all(world);
+    let left = eventually(|| expect::left_behind(world)).await;
+    left.map(|left| format!("left behind: {left}"))
+}
+
+async fn eventually(unmet: impl Fn() -> Vec<String>) -> Option<String> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let unmet = unmet();
+        if unmet.is_empty() {
+            return None;
+        }
+        if Instant::now() > end {
+            return Some(unmet.join("; "));
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// Reports that were due for a moment are written; then every actor is reconciled at least twice without a write.
+async fn settled(world: &World) -> Option<String> {
+    sleep(Duration::from_secs(90)).await;
+    let before = world.writes().len();
+    world
+        .trace
+        .add("PLAN", "nothing should be written any more");
+    sleep(Duration::from_secs(140)).await;
+    let written = world.writes().split_off(before);
+    let unmet = expect::unmet(world);
+    if !unmet.is_empty() {
+        return Some(format!("was right, and no longer is: {}", unmet.join("; ")));
+    }
+    (!written.is_empty())
+        .then(|| format!("writes although nothing changed: {}", written.join(", ")))
+}

@@ -1,0 +1,36 @@
+//! Runs many seeds.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::run::{Options, Report, run};
+
+/// Runs the seeds on several threads, until this many have failed. Returns those that failed, in order.
+#[must_use]
+pub fn failing(seeds: Range<u64>, threads: usize, failures: usize) -> Vec<(u64, Report)> {
+    let (next, failing) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if !seeds.contains(&seed) || failing.lock().len() >= failures {
+                        return;
+                    }
+                    let report = run(&Options {
+                        seed,
+                        ..Options::default()
+                    });
+                    if !report.violations.is_empty() {
+                        failing.lock().push((seed, report));
+                    }
+                }
+            });
+        }
+    });
+    let mut failing = failing.into_inner();
+    failing.sort_by_key(|(seed, _)| *seed);
+    failing
+}

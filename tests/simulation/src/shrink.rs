@@ -1,0 +1,48 @@
+//! Makes a failing run smaller: leaves out actions and faults for as long as it still fails.
+
+use crate::run::{Options, Report, run};
+
+/// The smallest failing run that was found, and how it went. At most `attempts` runs.
+#[must_use]
+pub fn shrink(options: &Options, report: Report, mut attempts: usize) -> (Options, Report) {
+    let (mut best, mut report) = (options.clone(), report);
+    let mut size = report.actions.max(report.faults.len()).next_power_of_two();
+    while size >= 1 && attempts > 0 {
+        let mut smaller = false;
+        for candidate in candidates(&best, &report, size) {
+            if attempts == 0 {
+                break;
+            }
+            attempts -= 1;
+            let attempt = run(&candidate);
+            if !attempt.violations.is_empty() {
+                (best, report, smaller) = (candidate, attempt, true);
+                break;
+            }
+        }
+        if !smaller {
+            size /= 2;
+        }
+    }
+    (best, report)
+}
+
+/// The run without some of its remaining faults or actions.
+fn candidates(best: &Options, report: &Report, size: usize) -> Vec<Options> {
+    let faults: Vec<&String> = report.faults.keys().collect();
+    let actions = (0..report.actions).filter(|number| !best.without_actions.contains(number));
+    let actions: Vec<usize> = actions.collect();
+    let without_faults = faults.chunks(size).map(|chunk| {
+        let mut options = best.clone();
+        options
+            .without_faults
+            .extend(chunk.iter().map(|call| (*call).clone()));
+        options
+    });
+    let without_actions = actions.chunks(size).map(|chunk| {
+        let mut options = best.clone();
+        options.without_actions.extend(chunk);
+        options
+    });
+    without_actions.chain(without_faults).collect()
+}

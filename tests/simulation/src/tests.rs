@@ -1,0 +1,70 @@
+use std::collections::BTreeSet;
+use std::num::NonZero;
+
+use crate::run::{Options, run};
+use crate::seeds::failing;
+
+fn options(seed: u64) -> Options {
+    Options {
+        seed,
+        ..Options::default()
+    }
+}
+
+/// Runs on a thread of its own, where the hashes of the standard library begin differently.
+fn trace(seed: u64) -> Vec<String> {
+    let run = std::thread::spawn(move || run(&options(seed)));
+    run.join().map(|report| report.trace).unwrap_or_default()
+}
+
+#[test]
+fn same_seed_gives_the_same_trace() {
+    for seed in 0..6 {
+        let (first, second) = (trace(seed), trace(seed));
+        let differing = first
+            .iter()
+            .zip(&second)
+            .position(|(first, second)| first != second);
+        let lines = differing.map(|at| (&first[at], &second[at]));
+        assert_eq!(lines, None, "seed {seed}");
+        assert_eq!(first.len(), second.len(), "seed {seed}");
+    }
+}
+
+#[test]
+fn hundred_seeds_hold_all_invariants() {
+    let threads = std::thread::available_parallelism().map_or(2, NonZero::get);
+    let failing = failing(0..100, threads, 1);
+    let failing = failing
+        .iter()
+        .map(|(seed, report)| (seed, &report.violations));
+    let failing: Vec<_> = failing.collect();
+    assert!(
+        failing.is_empty(),
+        "make simulate SEEDS=1 FIRST=SEED: {failing:?}"
+    );
+}
+
+#[test]
+fn omitted_faults_and_actions_do_not_happen() {
+    let all = run(&options(3));
+    let without = Options {
+        without_actions: (0..all.actions).collect(),
+        without_faults: all.faults.keys().cloned().collect(),
+        ..options(3)
+    };
+    let none = run(&without);
+    let repeated: BTreeSet<_> = none
+        .faults
+        .keys()
+        .filter(|call| all.faults.contains_key(*call))
+        .collect();
+    assert_eq!(repeated, BTreeSet::new());
+    assert_eq!(none.violations, Vec::<String>::new());
+    assert!(
+        !none
+            .trace
+            .iter()
+            .any(|line| line.contains("a user creates"))
+    );
+}

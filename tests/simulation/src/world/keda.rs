@@ -1,0 +1,139 @@
+//! KEDA: an HPA for every `ScaledObject`, and replicas by the number of messages.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{status_writer, writer};
+use crate::api_server::resources::{self, Resource};
+use crate::api_server::store::{Id, Store};
+use crate::broker::Broker;
+
+const MANAGER: &str = "keda";
+const FINALIZER: &str = "finalizer.keda.sh";
+
+/// One step for every `ScaledObject`.
+pub fn step(store: &mut Store, brokers: &BTreeMap<String, Broker>) {
+    let all = store.all(&resources::SCALED_OBJECTS);
+    let all: Vec<(Id, Arc<Value>)> = all.map(|(id, it)| (id.clone(), Arc::clone(it))).collect();
+    for (id, object) in all {
+        if object["metadata"]["deletionTimestamp"].is_string() {
+            finalize(store, &id, &object);
+        } else {
+            reconcile(store, &id, &object, brokers);
+        }
+    }
+}
+
+fn finalize(store: &mut Store, id: &Id, object: &Value) {
+    let mut object = object.clone();
+    if let Some(finalizers) = object["metadata"]["finalizers"].as_array_mut() {
+        finalizers.retain(|it| it != FINALIZER);
+    }
+    let _ = store.update(id, object, &writer(MANAGER));
+}
+
+fn reconcile(store: &mut Store, id: &Id, object: &Value, brokers: &BTreeMap<String, Broker>) {
+    let mut owned = object.clone();
+    let finalizers = owned["metadata"]["finalizers"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    if !finalizers.iter().any(|it| it == FINALIZER) {
+        owned["metadata"]["finalizers"] =
+            finalizers.into_iter().chain([FINALIZER.into()]).collect();
+    }
+    owned["metadata"]["labels"]["scaledobject.keda.sh/name"] = id.name.clone().into();
+    let _ = store.update(id, owned, &writer(MANAGER));
+    let Some(target) = target_of(store, id, object) else {
+        report(store, id, false);
+        return;
+    };
+    let hpa = format!("keda-hpa-{}", id.name);
+    let replicas = wanted_replicas(object, &target, brokers);
+    apply_hpa(
+        store,
+        &Id::new(&resources::HPAS, &id.namespace, &hpa),
+        object,
+        replicas,
+    );
+    report(store, id, true);
+    if let Some(live) = store
+        .get(&target)
+        .filter(|live| live["spec"]["replicas"] != replicas)
+    {
+        let mut scaled = (*live).clone();
+        scaled["spec"]["replicas"] = replicas.into();
+        let _ = store.update(&target, scaled, &writer(MANAGER));
+    }
+}
+
+fn target_of(store: &Store, id: &Id, object: &Value) -> Option<Id> {
+    let target = &object["spec"]["scaleTargetRef"];
+    let resource: &'static Resource = match target["kind"].as_str() {
+        Some("StatefulSet") => &resources::STATEFUL_SETS,
+        _ => &resources::DEPLOYMENTS,
+    };
+    let target = Id::new(resource, &id.namespace, target["name"].as_str()?);
+    store.get(&target).is_some().then_some(target)
+}
+
+/// One pod while there are messages, within the limits of the `ScaledObject`.
+fn wanted_replicas(object: &Value, target: &Id, brokers: &BTreeMap<String, Broker>) -> i64 {
+    let limit = |name: &str, default: i64| object["spec"][name].as_i64().unwrap_or(default);
+    let queue = format!("asya-{}", target.name);
+    let messages = brokers
+        .values()
+        .filter_map(|broker| broker.queues.get(&queue))
+        .map(|queue| queue.messages);
+    let busy = i64::from(messages.sum::<u64>() > 0);
+    let least = limit("minReplicaCount", 0);
+    busy.max(least)
+        .min(limit("maxReplicaCount", 100).max(least))
+}
+
+fn apply_hpa(store: &mut Store, id: &Id, object: &Value, replicas: i64) {
+    let spec = &object["spec"];
+    let hpa = json!({
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {
+            "name": id.name,
+            "labels": object["metadata"]["labels"],
+            "ownerReferences": [{
+                "apiVersion": object["apiVersion"], "kind": "ScaledObject", "name": object["metadata"]["name"],
+                "uid": object["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": {
+            "scaleTargetRef": spec["scaleTargetRef"],
+            "minReplicas": spec["minReplicaCount"].as_i64().unwrap_or_default().max(1),
+            "maxReplicas": spec["maxReplicaCount"],
+        },
+    });
+    let _ = store.apply(id, hpa, &writer(MANAGER), true);
+    let Some(live) = store.get(id) else { return };
+    let mut live = (*live).clone();
+    live["status"] = json!({
+        "desiredReplicas": replicas,
+        "conditions": [{"type": "ScalingActive", "status": "True"}],
+    });
+    let _ = store.update(id, live, &status_writer("horizontal-pod-autoscaler"));
+}
+
+fn report(store: &mut Store, id: &Id, has_target: bool) {
+    let Some(live) = store.get(id) else { return };
+    let mut live = (*live).clone();
+    let (status, reason) = if has_target {
+        ("True", "ScaledObjectReady")
+    } else {
+        ("False", "ScaledObjectCheckFailed")
+    };
+    live["status"]["conditions"] =
+        json!([{"type": "Ready", "status": status, "reason": reason, "message": reason}]);
+    if has_target {
+        live["status"]["hpaName"] = format!("keda-hpa-{}", id.name).into();
+    }
+    let _ = store.update(id, live, &status_writer(MANAGER));
+}

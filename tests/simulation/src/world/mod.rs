@@ -1,0 +1,256 @@
+//! Everything outside the controller: API server, brokers, and the controllers and users beside it.
+
+pub mod keda;
+pub mod pods;
+pub mod rules;
+pub mod workloads;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use reqwest::{Method, Url};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use crate::api_server::ApiServer;
+use crate::api_server::managed::Writer;
+use crate::api_server::resources;
+use crate::api_server::store::{Id, Store};
+use crate::broker::{Broker, Response};
+use crate::faults::Faults;
+use crate::process::Process;
+use crate::randomness::{Seed, delay};
+use crate::trace::Trace;
+
+/// Namespaces of actors.
+pub const NAMESPACES: [&str; 2] = ["team-a", "team-b"];
+
+/// The operator's namespace.
+pub const HOME: &str = "asya-system";
+
+/// Hosts of the brokers, which are also the names of the transports.
+pub const BROKERS: [&str; 2] = ["east", "west"];
+
+/// Everything outside the controller.
+pub struct World {
+    /// The seed of the run.
+    pub seed: Seed,
+    /// Whether replicas elect a leader.
+    pub elects: bool,
+    /// The API server.
+    pub server: Mutex<ApiServer>,
+    /// The brokers, by host.
+    pub brokers: Mutex<BTreeMap<String, Broker>>,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// What happened.
+    pub trace: Trace,
+    /// Notified when messages arrive.
+    pub messages: Notify,
+    violations: Mutex<Vec<String>>,
+    /// Changes by the controller, leases left out.
+    writes: Mutex<Vec<String>>,
+    /// Host and name of queues that an actor's policy keeps.
+    kept: Mutex<BTreeSet<(String, String)>>,
+}
+
+/// A writer without subresource.
+#[must_use]
+pub fn writer(manager: &str) -> Writer {
+    Writer {
+        manager: manager.to_owned(),
+        status: false,
+    }
+}
+
+/// A writer of statuses.
+#[must_use]
+pub fn status_writer(manager: &str) -> Writer {
+    Writer {
+        manager: manager.to_owned(),
+        status: true,
+    }
+}
+
+impl World {
+    /// A world with namespaces, KEDA's CRDs and brokers, and nothing else.
+    #[must_use]
+    pub fn new(seed: Seed, elects: bool, faults: Faults) -> Self {
+        let mut server = ApiServer::default();
+        server.page = 2;
+        for namespace in NAMESPACES.iter().chain(&[HOME, "kube-system", "default"]) {
+            let id = Id::new(&resources::NAMESPACES, "", namespace);
+            let _ = server
+                .store
+                .create(&id, json!({"metadata": {}}), &writer("kubectl"));
+        }
+        for crd in ["scaledobjects.keda.sh", "triggerauthentications.keda.sh"] {
+            install_crd(&mut server.store, crd);
+        }
+        Self {
+            seed,
+            elects,
+            server: Mutex::new(server),
+            brokers: Mutex::new(
+                BROKERS
+                    .map(|host| (host.to_owned(), Broker::default()))
+                    .into(),
+            ),
+            faults,
+            trace: Trace::default(),
+            messages: Notify::new(),
+            violations: Mutex::default(),
+            writes: Mutex::default(),
+            kept: Mutex::default(),
+        }
+    }
+
+    /// Records that an invariant does not hold.
+    pub fn violation(&self, what: String) {
+        self.trace.add("INVARIANT", &what);
+        self.violations.lock().push(what);
+    }
+
+    /// The invariants that did not hold.
+    #[must_use]
+    pub fn violations(&self) -> Vec<String> {
+        self.violations.lock().clone()
+    }
+
+    /// The writes of the controller that changed anything, leases left out.
+    #[must_use]
+    pub fn writes(&self) -> Vec<String> {
+        self.writes.lock().clone()
+    }
+
+    /// Whether an actor's policy keeps this queue even without the actor.
+    #[must_use]
+    pub fn keeps(&self, host: &str, queue: &str) -> bool {
+        self.kept
+            .lock()
+            .contains(&(host.to_owned(), queue.to_owned()))
+    }
+
+    /// Only the leader may write.
+    pub fn check_writer(&self, process: &Process, id: &Id) {
+        if id.resource == &resources::LEASES {
+            return;
+        }
+        self.check_leader(process, &id.to_string());
+    }
+
+    fn check_leader(&self, process: &Process, what: &str) {
+        let lease = Id::new(&resources::LEASES, HOME, "asya-operator.asya.sh");
+        let lease = self.server.lock().store.get(&lease);
+        let holder = lease
+            .as_ref()
+            .and_then(|lease| lease["spec"]["holderIdentity"].as_str());
+        let is_leader =
+            holder.is_some_and(|holder| holder.starts_with(&format!("{}_", process.name)));
+        if self.elects && !is_leader {
+            let holder = holder.unwrap_or("nobody");
+            self.violation(format!(
+                "{} writes {what}, but {holder} leads",
+                process.name
+            ));
+        }
+    }
+
+    /// Counts a write that changed something.
+    pub fn note_write(&self, process: &Process, id: &Id, verb: &str) {
+        if id.resource != &resources::LEASES {
+            self.writes.lock().push(format!("{verb} {id}"));
+            self.check_foreign(process, id);
+        }
+    }
+
+    /// A broker acts upon a call of the controller.
+    pub fn act_on_broker(
+        &self,
+        process: &Process,
+        host: &str,
+        (method, url, body): (&Method, &Url, Option<&Value>),
+    ) -> Response {
+        let path = url.path();
+        if *method != Method::GET {
+            self.check_leader(process, path);
+        }
+        if *method == Method::DELETE && path.starts_with("/api/queues/") {
+            let queue = path.rsplit('/').next().unwrap_or_default();
+            self.check_queue_deletion(process, host, (queue, url.query().unwrap_or_default()));
+        }
+        let mut brokers = self.brokers.lock();
+        let Some(broker) = brokers.get_mut(host) else {
+            return (404, Value::Null);
+        };
+        let before = (*method != Method::GET).then(|| broker.clone());
+        let answer = broker.answer(method, url, body);
+        if before.is_some_and(|before| *broker != before) {
+            self.writes.lock().push(format!("{method} {host}{path}"));
+        }
+        drop(brokers);
+        self.trace.add(
+            &process.name,
+            format_args!("{method} {host}{path}: {}", answer.0),
+        );
+        answer
+    }
+
+    /// Runs the other controllers of the cluster, forever.
+    pub async fn run_controllers(self: Arc<Self>) {
+        let changed = self.server.lock().store.subscribe();
+        for round in 0_u64.. {
+            let mut random = self.seed.about(("controllers", round));
+            sleep(delay(&mut random, 20..400)).await;
+            let next = self.step();
+            let next = next.unwrap_or(Duration::from_hours(1));
+            tokio::select! {
+                biased;
+                () = changed.notified() => {}
+                () = self.messages.notified() => {}
+                () = sleep(next) => {}
+            }
+        }
+    }
+
+    /// A queue outlives its actor with policy Retain, and with pods that outlive it.
+    fn note_kept_queues(&self, store: &Store) {
+        for (id, actor) in store.all(&resources::ACTORS) {
+            let spec = &actor["spec"];
+            if spec["queue"]["deletionPolicy"] == "Retain" || spec["deletionPolicy"] == "Orphan" {
+                let queue = format!("asya-{}", id.name);
+                self.kept
+                    .lock()
+                    .extend(BROKERS.map(|host| (host.to_owned(), queue.clone())));
+            }
+        }
+    }
+
+    /// One step of all controllers. Returns when the next one is due if nothing changes.
+    fn step(&self) -> Option<Duration> {
+        let mut server = self.server.lock();
+        let store = &mut server.store;
+        while store.collect_garbage() {}
+        self.note_kept_queues(store);
+        workloads::step(store);
+        let mut brokers = self.brokers.lock();
+        keda::step(store, &brokers);
+        let due = pods::step(store, self.seed);
+        pods::consume(store, &mut brokers);
+        due
+    }
+}
+
+fn install_crd(store: &mut Store, name: &str) {
+    let id = Id::new(&resources::CRDS, "", name);
+    let _ = store.create(&id, json!({"metadata": {}, "spec": {}}), &writer("helm"));
+    let established = json!([{"type": "Established", "status": "True"}]);
+    if let Some(crd) = store.get(&id) {
+        let mut crd = (*crd).clone();
+        crd["status"] = json!({"conditions": established});
+        let _ = store.update(&id, crd, &status_writer("apiserver"));
+    }
+}

@@ -1,0 +1,237 @@
+//! `kubectl asya`, as a user runs it.
+
+mod bundle;
+mod queue;
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use asya_tests::Result;
+use asya_tests::error::Error;
+use asya_tests::eventually::{check, eventually};
+use asya_tests::operator::bin_folder;
+use asya_tests::scenario::Scenario;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::binding::{bound_actor, condition, model, status_is};
+use crate::minimal_actor;
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// What a run of the program ended with.
+struct Ended {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Ended {
+    fn json(&self) -> Result<Value> {
+        Ok(serde_json::from_str(&self.out)?)
+    }
+}
+
+/// Runs the program in the scenario's namespace, and shows what a user would see.
+async fn asya(scenario: &Scenario, args: &[&str]) -> Result<Ended> {
+    let failed = |error: std::io::Error| Error::other(format!("kubectl-asya: {error}"));
+    let output = tokio::process::Command::new(bin_folder()?.join("kubectl-asya"))
+        .args(args)
+        .args(["--namespace", scenario.namespace()])
+        .env_clear()
+        .env("KUBECONFIG", &scenario.cluster().state().kubeconfig)
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .map_err(failed)?;
+    let ended = Ended {
+        code: output.status.code(),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    };
+    let command = args.join(" ");
+    println!(
+        "$ kubectl asya {command}\n{}{}[{:?}]\n",
+        ended.out, ended.err, ended.code
+    );
+    Ok(ended)
+}
+
+/// A bound Deployment with two pods that started before the binding.
+async fn bound(scenario: &Scenario, name: &str) -> Result<Vec<String>> {
+    let deployments = scenario.api::<Deployment>();
+    deployments
+        .create(&PostParams::default(), &model("model", 2)?)
+        .await?;
+    let pods = scenario.api::<Pod>();
+    let names = eventually("the target has two pods", SOON, async || {
+        let found = pods
+            .list(&ListParams::default().labels("app=model"))
+            .await?;
+        let names: Vec<String> = found
+            .iter()
+            .filter_map(|pod| pod.metadata.name.clone())
+            .collect();
+        check(names.len() == 2, format_args!("{names:?}"))?;
+        Ok(names)
+    })
+    .await?;
+    let mut actor = bound_actor(name, "model");
+    actor["spec"]["binding"] = json!({"rollout": "OnRestart"});
+    scenario.apply(&actor).await?;
+    status_is(scenario, name, "its pods are reported", SOON, |status| {
+        condition(status, "Injected") == ("False", "PodsNotInjected")
+            && status["injection"]["proved"].is_string()
+    })
+    .await?;
+    Ok(names)
+}
+
+/// INJ-1, BIND-7: a user finds out why a pod has no sidecar, and gets the pods replaced.
+#[tokio::test]
+async fn user_finds_out_why_pods_have_no_sidecar_and_rolls_them() {
+    Scenario::run("cli-why", async |scenario| {
+        let name = scenario.name("bound");
+        let pods = bound(scenario, &name).await?;
+        let listed = asya(scenario, &["status"]).await?;
+        assert_eq!(listed.code, Some(1), "{}", listed.out);
+        assert!(listed.out.contains("PodsNotInjected"), "{}", listed.out);
+        let page = asya(scenario, &["status", &name]).await?;
+        assert!(
+            page.out
+                .contains("2 without the sidecar (StartedBeforeBinding)"),
+            "{}",
+            page.out
+        );
+
+        let why = asya(scenario, &["why", &pods[0]]).await?;
+        assert_eq!(why.code, Some(1), "{}{}", why.out, why.err);
+        assert!(
+            why.out
+                .contains("has no sidecar; created now, it would get it"),
+            "{}",
+            why.out
+        );
+        assert!(
+            why.out.contains("why it has none: StartedBeforeBinding"),
+            "{}",
+            why.out
+        );
+        let why = asya(scenario, &["why", &pods[0], "-o", "json"])
+            .await?
+            .json()?;
+        assert_eq!(
+            (&why["reason"], &why["rule"]),
+            (&json!("Injected"), &json!(9))
+        );
+
+        let refused = asya(scenario, &["roll", &name]).await?;
+        assert_eq!(
+            refused.code,
+            Some(2),
+            "nobody is there to consent: {}",
+            refused.err
+        );
+        let rolled = asya(scenario, &["roll", &name, "--yes"]).await?;
+        assert_eq!(rolled.code, Some(0), "{}", rolled.err);
+        status_is(
+            scenario,
+            &name,
+            "all pods are injected",
+            Duration::from_mins(1),
+            |status| condition(status, "Injected") == ("True", "AllPodsInjected"),
+        )
+        .await?;
+        let found = scenario
+            .api::<Pod>()
+            .list(&ListParams::default().labels("app=model"))
+            .await?;
+        let injected = found
+            .iter()
+            .find(|pod| pod.metadata.deletion_timestamp.is_none());
+        let injected = injected.and_then(|pod| pod.metadata.name.clone()).unwrap();
+        let why = asya(scenario, &["why", &injected]).await?;
+        assert_eq!(why.code, Some(0), "{}{}", why.out, why.err);
+        assert!(why.out.contains("(AlreadyInjected, rule 5)"), "{}", why.out);
+        Ok(())
+    })
+    .await;
+}
+
+/// API-3, FW-21, BIND-43: each change is one write, and says what follows.
+#[tokio::test]
+async fn actors_are_paused_resumed_retained_and_unbound() {
+    Scenario::run("cli-change", async |scenario| {
+        let (name, own) = (scenario.name("bound"), scenario.name("own"));
+        bound(scenario, &name).await?;
+        scenario.apply(&minimal_actor(&own)).await?;
+        scenario.actor_status(&own, "Running", SOON).await?;
+        for (command, annotation) in [("pause", json!("true")), ("resume", Value::Null)] {
+            let changed = asya(scenario, &[command, &own, "--yes"]).await?;
+            assert_eq!(changed.code, Some(0), "{}", changed.err);
+            let stored = scenario.actors().get(&own).await?;
+            let annotations = stored.metadata.annotations.unwrap_or_default();
+            assert_eq!(
+                json!(annotations.get("asya.sh/paused")),
+                annotation,
+                "{command}"
+            );
+        }
+        let checked = asya(scenario, &["retain", &name, "--dry-run=server"]).await?;
+        assert_eq!(checked.code, Some(0), "{}", checked.err);
+        assert_eq!(
+            scenario.actors().get(&name).await?.data["spec"]["queue"],
+            Value::Null
+        );
+        let refused = asya(scenario, &["unbind", &own, "--yes"]).await?;
+        assert_eq!(refused.code, Some(2), "{}", refused.err);
+        let unbound = asya(scenario, &["unbind", &name, "--keep-queue", "--yes"]).await?;
+        assert_eq!(unbound.code, Some(0), "{}", unbound.err);
+        scenario.actor_gone(&name, Duration::from_mins(1)).await?;
+        let queue = format!("asya-{name}");
+        let rabbitmq = scenario.cluster().rabbitmq()?;
+        assert!(rabbitmq.queue(&queue).await?.is_some(), "the queue is kept");
+        rabbitmq.delete_queue(&queue).await?;
+        let missing = asya(scenario, &["status", &name]).await?;
+        assert_eq!(missing.code, Some(2), "{}", missing.err);
+        assert!(
+            missing.err.contains(&format!("there are {own}")),
+            "{}",
+            missing.err
+        );
+        Ok(())
+    })
+    .await;
+}
+
+/// A working installation has no findings besides actors of other scenarios, and its checks all get an answer.
+#[tokio::test]
+async fn check_answers_every_question_of_a_working_installation() {
+    Scenario::run("cli-check", async |scenario| {
+        asya(scenario, &["check"]).await?;
+        let checks = asya(scenario, &["check", "-o", "json"]).await?.json()?;
+        let all = checks.as_array().map_or(&[][..], Vec::as_slice);
+        for subject in [
+            "Kubernetes",
+            "CRD",
+            "leader",
+            "webhook configuration",
+            "webhook review",
+            "KEDA",
+            "transports",
+        ] {
+            let found = all.iter().find(|it| it["subject"] == subject);
+            assert_eq!(
+                found.map(|it| &it["result"]),
+                Some(&json!("ok")),
+                "{subject}: {checks:#}"
+            );
+        }
+        let before = asya(scenario, &["check", "--pre"]).await?;
+        assert_eq!(before.code, Some(0), "{}", before.out);
+        Ok(())
+    })
+    .await;
+}
