@@ -9,6 +9,7 @@ than its limit is ended and counts as failed; ASYA_TEST_MINUTES sets the limit o
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -181,6 +182,11 @@ def table(parts):
     return "\n".join(("%-*s %7s %7s %8s %8s  %s" % (width, *row)).rstrip() for row in rows)
 
 
+def free_gigabytes():
+    """What the disk of the work tree has left: a build without space fails in ways that name everything else."""
+    return shutil.disk_usage(".").free / 1e9
+
+
 def run_all(runner, names):
     """The parts in the order of their names."""
     parts, shown = {}, set()
@@ -207,6 +213,7 @@ def run_all(runner, names):
 
 def main(arguments):
     runner = Runner(brief="--brief" in arguments)
+    free = free_gigabytes()
     parts = run_all(runner, [name for name in arguments if name != "--brief"] or ALL)
     total = sum((part.counts for part in parts), Counts())
     if runner.failures:
@@ -214,6 +221,7 @@ def main(arguments):
         for test, lines in runner.failures.items():
             print("\n-- %s\n%s" % (test, "\n".join(lines)))
     print("\n" + table(parts))
+    print("disk: %.1f GB free before, %.1f GB after" % (free, free_gigabytes()))
     print("%d passed, %d failed" % (total.passed, total.failed))
     return 0 if total.passed and not total.failed else 1
 

@@ -90,6 +90,10 @@ class Running(unittest.TestCase):
         done = self.run_parts("good", "good")
         self.assertEqual((done.stdout.splitlines()[-1], done.returncode), ("6 passed, 0 failed", 0))
 
+    def test_space_on_the_disk_is_told(self):
+        line = self.run_parts("good").stdout.splitlines()[-2]
+        self.assertRegex(line, r"^disk: \d+\.\d GB free before, \d+\.\d GB after$")
+
     def test_parts_after_a_failed_one_still_run(self):
         done = self.run_parts("bad", "good")
         self.assertEqual((done.stdout.splitlines()[-1], done.returncode), ("4 passed, 2 failed", 1))
@@ -104,7 +108,7 @@ class Running(unittest.TestCase):
         done = self.run_parts("test-chart", "meets", makefile=MEETING)
         self.assertEqual((done.stdout.splitlines()[-1], done.returncode), ("3 passed, 0 failed", 0))
         self.assertIn("\n== test-chart\n1 passed, 0 failed\n", done.stdout)
-        self.assertEqual([row.split()[0] for row in done.stdout.splitlines()[-3:-1]], ["test-chart", "meets"])
+        self.assertEqual([row.split()[0] for row in done.stdout.splitlines()[-4:-2]], ["test-chart", "meets"])
 
     def test_failures_are_repeated_at_the_end(self):
         done = self.run_parts("failing", "good")
