@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 
 use super::operator::Operator;
 use crate::admission;
-use crate::args::Args;
+use crate::app::args::Args;
 use crate::certificates::trust::Trust;
 use crate::certificates::{CertificateManager, CertificatePlan};
 use crate::cluster::crd;

@@ -14,7 +14,7 @@ use super::namespaces::Namespaces;
 use super::operator::Operator;
 use super::watches::Watches;
 use super::worker::RequeuePolicy;
-use crate::args::Args;
+use crate::app::args::Args;
 use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
 use crate::broker::claims::Claims;

@@ -118,7 +118,7 @@ mod tests {
     use clap::Parser;
 
     use super::TooShort;
-    use crate::args::Args;
+    use crate::app::args::Args;
     use crate::certificates::CertificatePlan;
 
     fn plan(flags: &[&str]) -> Result<Option<CertificatePlan>, TooShort> {

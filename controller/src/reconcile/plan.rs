@@ -15,7 +15,7 @@ pub mod queue_removal;
 pub mod replicas;
 pub mod restore;
 pub mod retired;
-pub mod roll;
+pub mod rollout;
 pub mod scale_from_zero;
 pub mod scaled_object_contention;
 pub mod scaling;
@@ -111,7 +111,7 @@ fn plan_scaling_step(
         return Some(ScalingStep::Disabled(removal));
     };
     let name = &*observed.key().name;
-    Some(ScalingStep::Enabled(plan_scaling(&scaling::ScalingFacts {
+    Some(ScalingStep::Enabled(plan_scaling(&scaling::ScalingInputs {
         actor: name,
         desired: desired.as_ref(),
         installed: keda.installed,

@@ -28,7 +28,7 @@ use super::model::child::unwatched_poll_interval;
 use super::model::condition_types::{SCALING_READY, TRANSPORT_READY, WORKLOAD_READY};
 use super::model::observed::{Observed, is_once_completed};
 use super::model::outcome::{LiveOutcome, Outcome};
-use super::state::{self, Counts, SkipReason, StateDecision, StateFacts, WorkloadReady};
+use super::state::{self, Counts, SkipReason, StateDecision, StateInputs, WorkloadReady};
 use super::status::common::{
     Report, messages, ready_generation, reference, summarize_conditions, unready_limit,
 };
@@ -158,7 +158,7 @@ fn standalone_report(observed: &Observed, live_outcome: &LiveOutcome, now: Times
     let other_autoscaler = scaling::other_autoscaler_condition(observed, live_outcome);
     let scaling =
         scaling::scaling_condition(observed, live_outcome, hpa, (&scale, now)).or(other_autoscaler);
-    let decision = state::decide(&StateFacts {
+    let decision = state::decide(&StateInputs {
         deleting: false,
         spec_fault,
         transport_fault: transport::unusable_reason(observed, live_outcome, transport_fault),

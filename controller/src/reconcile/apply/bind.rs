@@ -2,7 +2,7 @@
 
 use super::autoscaler_handoff::write_handoff;
 use super::contention::record_scaling;
-use super::probe::probe_and_roll;
+use super::probe::probe_and_roll_out;
 use super::template::template;
 use super::{foreign_fields, scale_from_zero, scaling};
 use crate::context::Context;
@@ -37,7 +37,7 @@ pub(super) async fn bind(
             Ok(()) => {
                 live_outcome.bindable = live_outcome.queue.is_usable();
                 if template_is_due(&plan.template, &live_outcome) {
-                    let step = (plan.template, plan.template_inputs);
+                    let step = (plan.template, plan.template_params);
                     live_outcome.template = Box::new(template(context, key, step).await?);
                 }
             }
@@ -45,10 +45,10 @@ pub(super) async fn bind(
         }
     }
     if plan.once_completed || live_outcome.bindable {
-        let probe_step = (&plan.probe_inputs, plan.probe);
+        let probe_step = (&plan.probe_params, plan.probe);
         let handoff = plan.handoff.as_ref().and_then(HandoffStep::value_to_write);
-        let step = (plan.roll.zip(plan.roll_inputs), handoff);
-        probe_and_roll(context, actor, probe_step, step, &mut live_outcome).await?;
+        let step = (plan.roll.zip(plan.rollout_params), handoff);
+        probe_and_roll_out(context, actor, probe_step, step, &mut live_outcome).await?;
     }
     if plan.once_completed {
         return Ok(live_outcome);

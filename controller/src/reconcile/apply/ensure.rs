@@ -13,7 +13,7 @@ use crate::reconcile::plan::order::{ends_after_queue, replaces_former};
 use crate::reconcile::plan::pace::Pacing;
 use crate::reconcile::plan::restore;
 use crate::reconcile::plan::steps::WorkloadStep;
-use crate::reconcile::plan::workload::WorkloadFacts;
+use crate::reconcile::plan::workload::WorkloadInputs;
 use crate::record::{ActorRecord, Key};
 
 /// Executes the plan of a live actor whose queue is in this state.
@@ -67,7 +67,7 @@ async fn ensure_children(
     else {
         return Ok(());
     };
-    if !may_roll(&context.workload_rollouts, key, plan.pacing) {
+    if !acquire_rollout_slot(&context.workload_rollouts, key, plan.pacing) {
         outcome.postponed = true;
         plan.workload = WorkloadStep::Keep;
     }
@@ -77,13 +77,13 @@ async fn ensure_children(
     }
     let settings = scaling::ensure_settings(context, &plan.scaling_children).await?;
     let drift = contention::find_causes(context, plan.drifts).await?;
-    let facts = WorkloadFacts {
+    let inputs = WorkloadInputs {
         ownership: &plan.ownership,
         own,
         applied: plan.applied_before.as_ref(),
     };
     let workload = (plan.workload, plan.found_workload);
-    ensure_workload(context, facts, workload, outcome).await?;
+    ensure_workload(context, inputs, workload, outcome).await?;
     if let Some(step) = plan.scaling {
         let prerequisites = (settings, outcome.workload.is_some());
         let step = (step, &plan.scaling_children);
@@ -107,7 +107,7 @@ async fn ensure_children(
 }
 
 /// Acquires a slot if the workload's update needs one. Returns whether to update it in this reconcile (SAFE-36).
-pub(super) fn may_roll(rollouts: &WorkloadRollouts, key: &Key, pacing: Pacing) -> bool {
+pub(super) fn acquire_rollout_slot(rollouts: &WorkloadRollouts, key: &Key, pacing: Pacing) -> bool {
     match pacing {
         Pacing::Unlimited => true,
         Pacing::NeedsSlot => rollouts.begin(key),

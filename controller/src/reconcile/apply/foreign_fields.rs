@@ -12,7 +12,7 @@ use crate::fault::{Error, Reason, StepError};
 use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::contention::history::FieldConflict;
 use crate::reconcile::model::outcome::RolloutOutcome;
-use crate::reconcile::plan::roll::inputs::{annotated_objects, manager_of};
+use crate::reconcile::plan::rollout::params::{annotated_objects, manager_of};
 use crate::record::Key;
 
 /// The autoscaler class of an `InferenceService` that is scaled externally (SO-5).

@@ -16,7 +16,7 @@ mod probe;
 mod queue;
 mod remove_queue;
 mod retired;
-mod roll;
+mod rollout;
 mod scale_from_zero;
 mod scaling;
 pub mod shared;

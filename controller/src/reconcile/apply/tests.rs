@@ -13,7 +13,7 @@ use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use super::{apply, ensure, evict, foreign_fields, retired, roll, scale_from_zero, template};
+use super::{apply, ensure, evict, foreign_fields, retired, rollout, scale_from_zero, template};
 use crate::broker::depths::ReportedDepth;
 use crate::broker::health::Finding;
 use crate::broker::{BrokerError, Depth};
@@ -27,8 +27,8 @@ use crate::reconcile::model::outcome::{Outcome, RolloutOutcome, TemplateOutcome}
 use crate::reconcile::model::template_transfer::{Successor, TemplateTransfer};
 use crate::reconcile::plan::pace::Pacing;
 use crate::reconcile::plan::plan;
-use crate::reconcile::plan::roll::facts::RolloutDecision;
-use crate::reconcile::plan::roll::inputs::RollInputs;
+use crate::reconcile::plan::rollout::inputs::RolloutDecision;
+use crate::reconcile::plan::rollout::params::RolloutParams;
 use crate::reconcile::plan::steps::ScaleFromZero;
 use crate::reconcile::plan::template::{TemplateStep, TransferProbe};
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
@@ -322,8 +322,8 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
             .rollout_slots
             .acquire(observed.key(), Timestamp::MAX);
         let case = format!("{progress:?} {rollout} {decision:?}");
-        let inputs = RollInputs::new(&observed, &decision, Timestamp::now());
-        let outcome = roll::roll(&context, &observed.actor, (decision, inputs), None);
+        let params = RolloutParams::new(&observed, &decision, Timestamp::now());
+        let outcome = rollout::roll_out(&context, &observed.actor, (decision, params), None);
         outcome.await.unwrap();
         let has_free_slot = |now| context.rollout_slots.can_acquire(&other, now);
         match held_for {
@@ -404,19 +404,19 @@ async fn retired_queue_is_kept_if_the_actor_has_changed_at_the_api_server() {
 async fn only_updates_caused_by_the_installation_wait_for_a_slot() {
     let context = context();
     let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
-    let may_roll = |paced: bool| {
+    let acquire_rollout_slot = |paced: bool| {
         let pacing = if paced {
             Pacing::NeedsSlot
         } else {
             Pacing::Unlimited
         };
-        ensure::may_roll(&context.workload_rollouts, observed.key(), pacing)
+        ensure::acquire_rollout_slot(&context.workload_rollouts, observed.key(), pacing)
     };
     let other = Key::new("ns", "other");
     assert!(context.workload_rollouts.begin(&other), "one at a time");
-    assert!(!may_roll(true));
-    assert!(may_roll(false), "the actor's spec changed");
+    assert!(!acquire_rollout_slot(true));
+    assert!(acquire_rollout_slot(false), "the actor's spec changed");
     context.workload_rollouts.forget(&other);
-    assert!(may_roll(true));
+    assert!(acquire_rollout_slot(true));
     assert!(!context.workload_rollouts.begin(&other));
 }

@@ -6,7 +6,7 @@ use asya_shared::names::annotation::AUTOSCALER_CLASS;
 use asya_shared::resolve::AutoscalerHandoff;
 use k8s_openapi::jiff::Timestamp;
 
-use super::roll::facts::{RolloutAction, RolloutDecision};
+use super::rollout::inputs::{RolloutAction, RolloutDecision};
 use super::scaling::ScalingTeardown;
 use super::steps::ScalingStep;
 use crate::fault::{Fault, Reason};

@@ -7,23 +7,23 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::decision::{Bind, ContestedFields, Plan};
 use super::finalizers::plan_finalizers;
-use super::probe::{self, ProbeInputs, ProbeStep};
+use super::probe::{self, ProbeParams, ProbeStep};
 use super::queue::plan_queue;
-use super::roll::facts::{RolloutAction, RolloutDecision};
-use super::roll::inputs::RollInputs;
+use super::rollout::inputs::{RolloutAction, RolloutDecision};
+use super::rollout::params::RolloutParams;
 use super::scale_from_zero::{self, ScaleFromZeroStep};
 use super::scaled_object_contention::ContestedField;
 use super::scaling::{self, ScalingTeardown, plan_removal, plan_scaling};
 use super::scaling_children::ScalingChildren;
 use super::steps::ScalingStep;
 use super::template::TemplateStep;
-use super::template::write::TemplateInputs;
+use super::template::write::TemplateParams;
 use super::{
-    autoscaler_handoff, replicas, retired, roll, scaled_object_contention, scaling_gate, template,
+    autoscaler_handoff, replicas, retired, rollout, scaled_object_contention, scaling_gate, template,
 };
 use crate::fault::Reason;
 use crate::reconcile::contention::{ConflictPart, SpecRevision, history};
-use crate::reconcile::desired::drain::may_roll;
+use crate::reconcile::desired::drain::may_replace_pods;
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::binding::TemplateOwner;
 use crate::reconcile::model::bound_pods::actor_hash;
@@ -64,7 +64,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
             ..Bind::only(observed, scaling)
         }
     };
-    bind.add_inputs(observed, now);
+    bind.add_params(observed, now);
     Plan::Bind(Box::new(bind))
 }
 
@@ -94,25 +94,25 @@ impl Bind {
             replicas_contention: None,
             scale_from_zero: None,
             template: template::TemplateStep::default(),
-            template_inputs: None,
+            template_params: None,
             handoff: None,
             actor_annotation: None,
             probe: plan_probe(observed),
-            probe_inputs: ProbeInputs::new(observed),
+            probe_params: ProbeParams::new(observed),
             roll: None,
-            roll_inputs: None,
+            rollout_params: None,
             frees_slot: false,
             retired: Vec::new(),
         }
     }
 
-    /// Adds the inputs of the decided steps.
-    fn add_inputs(&mut self, observed: &Observed, now: Timestamp) {
+    /// Adds the parameters of the decided steps.
+    fn add_params(&mut self, observed: &Observed, now: Timestamp) {
         if matches!(self.template, TemplateStep::Apply | TemplateStep::Conflict) {
-            self.template_inputs = TemplateInputs::new(observed);
+            self.template_params = TemplateParams::new(observed);
         }
         let roll = self.roll.as_ref();
-        self.roll_inputs = roll.map(|it| RollInputs::new(observed, it, now));
+        self.rollout_params = roll.map(|it| RolloutParams::new(observed, it, now));
         self.frees_slot = self.roll.is_none() && target_is_known(observed);
         let resolved = observed.resolved();
         self.contested = ContestedFields {
@@ -165,7 +165,7 @@ fn plan_actor_annotation(observed: &Observed) -> Option<ObjectRef> {
 fn plan_probe(observed: &Observed) -> ProbeStep {
     let probe = observed.binding.as_ref().and_then(|it| it.probe.as_ref());
     probe.map_or(ProbeStep::Skip, |probe| {
-        probe::decide(probe::ProbeFacts {
+        probe::decide(probe::ProbeInputs {
             needed: probe.needed,
             requested: probe.next_probe.requested,
             wait: probe.next_probe.wait,
@@ -176,7 +176,7 @@ fn plan_probe(observed: &Observed) -> ProbeStep {
 fn plan_roll(observed: &Observed, now: Timestamp) -> Option<RolloutDecision> {
     let (bound, rollout, resolved) = (observed.bound()?, observed.rollout()?, observed.resolved()?);
     let counts = &rollout.pod_counts;
-    if !may_roll(observed.drain.as_ref(), counts.pods.injected) {
+    if !may_replace_pods(observed.drain.as_ref(), counts.pods.injected) {
         return None;
     }
     if resolved
@@ -192,7 +192,7 @@ fn plan_roll(observed: &Observed, now: Timestamp) -> Option<RolloutDecision> {
     let unknown = FindingReason::UnknownOwner;
     let conflicts = &observed.previous.conflicts;
     let conflict = history::state(conflicts, resolved.uid()?, ConflictPart::Roll);
-    Some(roll::decide(&roll::facts::RolloutFacts {
+    Some(rollout::decide(&rollout::inputs::RolloutInputs {
         rollout: bound.rollout,
         roll_now,
         bound: observed.previous.bound_since.is_some(),
@@ -256,7 +256,7 @@ fn plan_template(observed: &Observed, now: Timestamp) -> Option<template::Templa
         .template_ownership
         .as_ref()
         .filter(|it| it.may_belong_to(uid));
-    Some(template::decide(&template::TemplateFacts {
+    Some(template::decide(&template::TemplateInputs {
         desired: bound.template_plan.is_some() && previous.bound_since.is_some() && has_url,
         owner: target.owner.as_ref(),
         workload: &target.workload,
@@ -285,13 +285,13 @@ fn plan_scale_from_zero(
     let resolved = binding.target.as_ref()?.as_ref().ok()?;
     let scale_up = plan_scale_up(observed, resolved.target.scale.object()?)?;
     let probe_result = observed.probe_result();
-    let facts = scale_from_zero::ScaleFromZeroFacts {
+    let inputs = scale_from_zero::ScaleFromZeroInputs {
         handoff: handoff_of(observed),
         roll,
         probe_result: probe_result.as_ref(),
         runs_probe: plan_probe(observed) == ProbeStep::Run,
     };
-    Some(scale_from_zero::decide(&facts, scale_up))
+    Some(scale_from_zero::decide(&inputs, scale_up))
 }
 
 /// Plans scaling of the object that the target resolves to, as long as it exists (SO-1).
@@ -314,7 +314,7 @@ fn plan_scaling_step(
         return Some(ScalingStep::Blocked(removal(), fault));
     }
     let blocked_by = scaling_gate::of(observed, binding);
-    let mut plan = plan_scaling(&scaling::ScalingFacts {
+    let mut plan = plan_scaling(&scaling::ScalingInputs {
         actor: &observed.key().name,
         desired: scaling.objects.as_ref(),
         installed: keda.installed,

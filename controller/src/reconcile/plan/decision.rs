@@ -16,8 +16,8 @@ use crate::reconcile::plan::child::PlannedChild;
 use crate::reconcile::plan::finalizers::Finalizers;
 use crate::reconcile::plan::pace::Pacing;
 use crate::reconcile::plan::queue::QueuePlan;
-use crate::reconcile::plan::roll::facts::RolloutDecision;
-use crate::reconcile::plan::roll::inputs::RollInputs;
+use crate::reconcile::plan::rollout::inputs::RolloutDecision;
+use crate::reconcile::plan::rollout::params::RolloutParams;
 use crate::reconcile::plan::scaled_object_contention::ContestedField;
 use crate::reconcile::plan::scaling_children::ScalingChildren;
 use crate::reconcile::plan::steps::{ScalingStep, WorkloadStep};
@@ -141,7 +141,7 @@ pub struct Bind {
     pub scale_from_zero: Option<scale_from_zero::ScaleFromZeroStep>,
     /// Our fields of the target's pod template.
     pub template: template::TemplateStep,
-    pub template_inputs: Option<template::write::TemplateInputs>,
+    pub template_params: Option<template::write::TemplateParams>,
     /// The annotation that hands autoscaling of the target over to the queue; `None`: there is none, or it is not due
     /// (SO-5).
     pub handoff: Option<autoscaler_handoff::HandoffStep>,
@@ -149,10 +149,10 @@ pub struct Bind {
     pub actor_annotation: Option<ObjectRef>,
     /// Dry run of a pod with the sidecar.
     pub probe: probe::ProbeStep,
-    pub probe_inputs: probe::ProbeInputs,
+    pub probe_params: probe::ProbeParams,
     /// Rollout of pods that started before the binding; `None` while it cannot be decided.
     pub roll: Option<RolloutDecision>,
-    pub roll_inputs: Option<RollInputs>,
+    pub rollout_params: Option<RolloutParams>,
     /// Release the actor's rollout slot: the target is known, and no rollout is planned.
     pub frees_slot: bool,
     /// Retired queues to delete if they are empty.

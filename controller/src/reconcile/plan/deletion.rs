@@ -13,7 +13,7 @@ use super::finalizers::FinalizerPatch;
 use super::scaling::{ScalingTeardown, plan_removal};
 use super::scaling_children::ScalingChildren;
 use super::steps::{ScaleFromZero, ScalingStep};
-use super::unbind::{self, UnbindInputs, UnbindStep};
+use super::unbind::{self, UnbindParams, UnbindStep};
 use crate::reconcile::desired::drain::{Drain, UndrainedQueues};
 use crate::reconcile::model::child::unwatched_poll_interval;
 use crate::reconcile::model::observed::Observed;
@@ -23,11 +23,11 @@ use crate::record::{ChildRecord, ScaledObjectRecord, TriggerAuthentication, Work
 /// How long pods may outlive their grace period before the queue is deleted anyway (FIN-2).
 const POD_OVERSTAY_LIMIT: Duration = Duration::from_secs(30);
 
-/// The deletion of an actor: its steps and their inputs.
+/// The deletion of an actor: its steps and their parameters.
 #[derive(Debug)]
 pub struct Deletion {
     pub steps: DeletionSteps,
-    pub unbind_inputs: UnbindInputs,
+    pub unbind_params: UnbindParams,
     pub scaling_children: ScalingChildren,
     /// Our `ScaledObject`, `TriggerAuthentication` and `ServiceAccount`, if they exist.
     pub scaled_object: Option<Arc<ScaledObjectRecord>>,
@@ -48,7 +48,7 @@ pub struct Deletion {
     pub release: Option<FinalizerPatch>,
 }
 
-/// Plans the deletion with the inputs of its steps.
+/// Plans the deletion with the parameters of its steps.
 pub fn plan(observed: &Observed, now: Timestamp) -> Deletion {
     let (keda, actor) = (&observed.scaling, &observed.actor);
     let steps = plan_deletion(observed, now);
@@ -58,7 +58,7 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Deletion {
     };
     let desired = observed.desired.as_deref().ok();
     Deletion {
-        unbind_inputs: UnbindInputs::new(observed, &steps.unbind),
+        unbind_params: UnbindParams::new(observed, &steps.unbind),
         steps,
         scaling_children: ScalingChildren::new(observed, Some(&ScalingStep::Disabled(removal))),
         scaled_object: keda.scaled_object.ours().cloned(),
@@ -257,7 +257,7 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
     let released_at = released.and_then(|it| it.since.as_ref()).map(|it| it.0);
     let since_release = released_at.and_then(|it| now.duration_since(it).try_into().ok());
     let deleted_at = observed.actor.deleted.as_ref().map(|it| it.0);
-    unbind::decide(&unbind::UnbindFacts {
+    unbind::decide(&unbind::UnbindInputs {
         skip: unbinding.skip,
         pods: &unbinding.pods,
         has_terminating: unbinding.has_terminating,

@@ -6,7 +6,7 @@ use asya_shared::resolve::{AutoscalerHandoff, ObjectRef};
 use k8s_openapi::api::autoscaling::v1::Scale;
 
 use super::autoscaler_handoff::is_due;
-use super::roll::facts::RolloutDecision;
+use super::rollout::inputs::RolloutDecision;
 use super::steps::ScaleFromZero;
 use crate::reconcile::model::observed::Observed;
 
@@ -21,7 +21,7 @@ pub enum ScaleFromZeroStep {
 
 /// Inputs to [`decide`].
 #[derive(Clone, Debug)]
-pub struct ScaleFromZeroFacts<'a> {
+pub struct ScaleFromZeroInputs<'a> {
     /// The handoff annotation of the target's owner, if it requires one.
     pub handoff: Option<&'a AutoscalerHandoff>,
     /// Rollout of pods that started before the binding.
@@ -33,17 +33,17 @@ pub struct ScaleFromZeroFacts<'a> {
 }
 
 /// Decides for one target.
-pub fn decide(facts: &ScaleFromZeroFacts<'_>, scale_up: ScaleFromZero) -> ScaleFromZeroStep {
-    let handoff_changes = facts.handoff.is_some_and(|handoff| {
+pub fn decide(inputs: &ScaleFromZeroInputs<'_>, scale_up: ScaleFromZero) -> ScaleFromZeroStep {
+    let handoff_changes = inputs.handoff.is_some_and(|handoff| {
         if handoff.is_set {
             // The annotation is removed in this reconcile, or once another rollout has ended.
-            is_due(facts.roll) || matches!(facts.roll, Some(RolloutDecision::Wait(..)))
+            is_due(inputs.roll) || matches!(inputs.roll, Some(RolloutDecision::Wait(..)))
         } else {
             !handoff.is_propagated
         }
     });
     let injection_changes =
-        facts.runs_probe && facts.probe_result == Some(&ProbeResult::Unverified);
+        inputs.runs_probe && inputs.probe_result == Some(&ProbeResult::Unverified);
     if handoff_changes || injection_changes {
         ScaleFromZeroStep::Later
     } else {
@@ -75,9 +75,9 @@ mod tests {
     use asya_shared::inject::bound::ProbeResult::{self, Admitted, Unverified};
     use asya_shared::resolve::{AutoscalerHandoff, ObjectRef};
 
-    use super::{ScaleFromZeroFacts, ScaleFromZeroStep, decide};
+    use super::{ScaleFromZeroInputs, ScaleFromZeroStep, decide};
     use crate::fault::Reason;
-    use crate::reconcile::plan::roll::facts::RolloutDecision;
+    use crate::reconcile::plan::rollout::inputs::RolloutDecision;
     use crate::reconcile::plan::steps::ScaleFromZero;
 
     fn waiting() -> RolloutDecision {
@@ -171,7 +171,7 @@ mod tests {
             ),
         ] {
             let step = decide(
-                &ScaleFromZeroFacts {
+                &ScaleFromZeroInputs {
                     handoff: handoff.as_ref(),
                     roll: roll.as_ref(),
                     probe_result: Some(&probe_result),

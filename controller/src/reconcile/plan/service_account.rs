@@ -21,7 +21,7 @@ pub(super) fn plan_service_account(observed: &Observed) -> ChildStep {
     }
 }
 
-/// The planned step, with its inputs.
+/// The planned step, with its parameters.
 pub(super) fn planned_service_account(
     observed: &Observed,
 ) -> PlannedChild<ChildRecord<ServiceAccount>> {

@@ -15,7 +15,7 @@ use crate::record::WorkloadRecord;
 
 /// The desired state that an existing workload is compared with.
 #[derive(Clone, Copy, Debug)]
-pub struct WorkloadFacts<'a> {
+pub struct WorkloadInputs<'a> {
     /// Decides whether the object under the workload's name is the actor's.
     pub ownership: &'a ChildOwnership,
     pub own: &'a Standalone,
@@ -30,7 +30,7 @@ pub(super) fn plan_workload(observed: &Observed) -> WorkloadStep {
     if let (Child::Foreign(account), Some(_)) = (&observed.service_account, &own.service_account) {
         return WorkloadStep::Refuse(not_owned("ServiceAccount", &account.metadata));
     }
-    WorkloadFacts {
+    WorkloadInputs {
         ownership: &observed.ownership,
         own,
         applied: recorded_workload(observed),
@@ -44,7 +44,7 @@ pub(super) fn recorded_workload(observed: &Observed) -> Option<&InventoryEntry> 
     recorded(&observed.previous.inventory, kind, &observed.key().name)
 }
 
-impl WorkloadFacts<'_> {
+impl WorkloadInputs<'_> {
     /// Plans the step for the object that has the workload's name.
     fn step(&self, existing: &Child<WorkloadRecord>) -> WorkloadStep {
         match existing {

@@ -14,13 +14,13 @@ use asya_shared::api::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use state::BindingStateFacts;
+use state::BindingStateInputs;
 
 use super::common::{Report, messages, ready_generation, summarize_conditions, unready_limit};
 use super::{inventory, queue, scaling, transport};
 use crate::fault::{Fault, Reason, Requeue};
 use crate::pods::summary::Pods;
-use crate::reconcile::injection::InjectionFacts;
+use crate::reconcile::injection::InjectionInputs;
 use crate::reconcile::model::binding::{ObservedBinding, Resolved};
 use crate::reconcile::model::bound_pods::{BoundPods, TargetPodCounts, actor_hash};
 use crate::reconcile::model::condition_types::{INJECTED, TARGET_RESOLVED};
@@ -50,7 +50,7 @@ fn injection(
     let Some(hash) = bound.and_then(|bound| bound.injected_hash.as_deref()) else {
         return before.cloned();
     };
-    let facts = InjectionFacts {
+    let inputs = InjectionInputs {
         before,
         hash,
         generation: observed.actor.generation,
@@ -59,7 +59,7 @@ fn injection(
         admitted: counted.is_some_and(|it| it.admitted > 0),
     };
     let binds = since.is_some() && observed.previous.bound_since.is_none();
-    facts.status_after(&live_outcome.probe.outcome, binds, now)
+    inputs.status_after(&live_outcome.probe.outcome, binds, now)
 }
 
 /// Builds the status of a live binding.
@@ -90,7 +90,7 @@ pub(super) fn report(
     let hpa = scaling::hpa(observed, live_outcome);
     let scaling = scaling::scaling_condition(observed, live_outcome, hpa, (&pods.scale, now));
     let faults = faults(observed, binding, live_outcome);
-    let decision = state::decide(&BindingStateFacts {
+    let decision = state::decide(&BindingStateInputs {
         spec_fault: faults.refused,
         transport_fault: transport::unusable_reason(observed, live_outcome, faults.transport),
         target_fault: faults.target,

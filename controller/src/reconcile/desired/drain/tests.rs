@@ -5,8 +5,8 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    CountReport, Drain, DrainFacts, Messages, QueueCount, UndrainedQueues, decide, format_depth,
-    may_roll,
+    CountReport, Drain, DrainInputs, Messages, QueueCount, UndrainedQueues, decide, format_depth,
+    may_replace_pods,
 };
 use crate::broker::Depth;
 use crate::broker::depths::Depths;
@@ -49,7 +49,7 @@ fn drain_of(messages: &[Messages], released: Option<i64>) -> Drain {
         messages: messages.clone(),
     });
     let now = Timestamp::from_second(1000).unwrap();
-    decide(&DrainFacts {
+    decide(&DrainInputs {
         queues: &queues.collect::<Vec<_>>(),
         released_at: released.map(|ago| Timestamp::from_second(1000 - ago).unwrap()),
         lag: LAG,
@@ -179,7 +179,7 @@ fn target_is_rolled_while_draining_only_if_no_pod_is_injected() {
         (Some(&waiting), 0, true),
         (Some(&waiting), 1, false),
     ] {
-        assert_eq!(may_roll(drain, injected), expected, "{drain:?} {injected}");
+        assert_eq!(may_replace_pods(drain, injected), expected, "{drain:?} {injected}");
     }
 }
 

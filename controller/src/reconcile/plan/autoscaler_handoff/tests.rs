@@ -12,7 +12,7 @@ use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
 use crate::reconcile::plan::ChildStep;
-use crate::reconcile::plan::roll::facts::{RolloutAction, RolloutDecision};
+use crate::reconcile::plan::rollout::inputs::{RolloutAction, RolloutDecision};
 use crate::reconcile::plan::scaling::{ScalingPlan, ScalingTeardown};
 use crate::reconcile::plan::steps::ScalingStep;
 use crate::reconcile::tests::fixtures::{actor, observed};

@@ -14,7 +14,7 @@ use crate::reconcile::model::rollout::ObservedRollout;
 use crate::reconcile::model::template_transfer::{Successor, TemplateTransfer};
 use crate::reconcile::observe::binding::target_scaling;
 use crate::reconcile::plan::decision::Plan;
-use crate::reconcile::plan::roll::facts::RolloutDecision;
+use crate::reconcile::plan::rollout::inputs::RolloutDecision;
 use crate::reconcile::plan::scale_from_zero::ScaleFromZeroStep;
 use crate::reconcile::plan::scaling::ScalingPlan;
 use crate::reconcile::plan::steps::ScalingStep;

@@ -5,7 +5,7 @@ use asya_shared::resolve::ObjectRef;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{TemplateFacts, TemplateStep, TransferProbe, decide, plan_transfer};
+use super::{TemplateInputs, TemplateStep, TransferProbe, decide, plan_transfer};
 use crate::fault::Reason;
 use crate::reconcile::contention::{ConflictCount, ContentionState, SpecRevision};
 use crate::reconcile::model::template_transfer::{Successor, TemplateTransfer};
@@ -61,7 +61,7 @@ impl Default for Row {
 
 impl Row {
     fn decide(&self) -> TemplateStep {
-        decide(&TemplateFacts {
+        decide(&TemplateInputs {
             desired: self.desired,
             owner: self.owner.as_ref(),
             workload: &object("Deployment", "web"),

@@ -28,9 +28,9 @@ const PAUSED_RETRY: Duration = Duration::from_secs(10);
 /// Requeue interval: no event reports that the quotas have been listed.
 const QUOTAS_UNSYNCED_RETRY: Duration = Duration::from_secs(1);
 
-/// Inputs to an apply of our fields.
+/// Parameters for an apply of our fields.
 #[derive(Debug)]
-pub struct TemplateInputs {
+pub struct TemplateParams {
     /// UID of the actor.
     pub uid: Box<str>,
     pub workload: ObjectRef,
@@ -50,7 +50,7 @@ pub struct TemplateInputs {
     pub has_all_pods: bool,
 }
 
-impl TemplateInputs {
+impl TemplateParams {
     pub fn new(observed: &Observed) -> Option<Self> {
         let (bound, resolved) = (observed.bound()?, observed.resolved()?);
         let (actor, target) = (&observed.actor, &resolved.target);

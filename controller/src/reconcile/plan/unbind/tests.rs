@@ -3,7 +3,7 @@ use std::time::Duration;
 use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::jiff::Timestamp;
 
-use super::{LiveObject, RECHECK_INTERVAL, UNBOUND, UnbindFacts, UnbindStep, decide};
+use super::{LiveObject, RECHECK_INTERVAL, UNBOUND, UnbindInputs, UnbindStep, decide};
 use crate::reconcile::model::bound_pods::OutdatedPod;
 use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 
@@ -34,7 +34,7 @@ fn live(value: Option<&str>) -> Vec<LiveObject> {
 fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
     let template = Roll::AnnotateTemplate(vec![ObjectRef::default()]);
     let (pods, annotated, plain) = ([pod("a"), pod("b")], live(Some("x")), live(None));
-    let base = UnbindFacts {
+    let base = UnbindInputs {
         skip: false,
         pods: &pods,
         has_terminating: false,
@@ -50,29 +50,29 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
         since_release: None,
     };
     assert_eq!(decide(&base), UnbindStep::Release);
-    let released = UnbindFacts {
+    let released = UnbindInputs {
         live: &plain,
         ..base.clone()
     };
     assert_eq!(decide(&released), UnbindStep::Evict(pod("b")));
-    let terminating = UnbindFacts {
+    let terminating = UnbindInputs {
         has_terminating: true,
         ..released.clone()
     };
     assert!(matches!(decide(&terminating), UnbindStep::Wait(_)));
     let mut rolling = live(None);
     rolling[0].rolling = true;
-    let rolling = UnbindFacts {
+    let rolling = UnbindInputs {
         live: &rolling,
         ..released.clone()
     };
     assert!(matches!(decide(&rolling), UnbindStep::Wait(_)));
-    let clean = UnbindFacts {
+    let clean = UnbindInputs {
         pods: &[],
         ..released.clone()
     };
     assert_eq!(decide(&clean), UnbindStep::Done);
-    let annotated_only = UnbindFacts {
+    let annotated_only = UnbindInputs {
         pods: &[],
         ..base.clone()
     };
@@ -81,7 +81,7 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
         UnbindStep::Release,
         "restores the spec"
     );
-    let no_target = UnbindFacts {
+    let no_target = UnbindInputs {
         roll: None,
         live: &[],
         ..base.clone()
@@ -89,7 +89,7 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
     assert_eq!(decide(&no_target), UnbindStep::Evict(pod("b")));
 
     let parent = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
-    let just_released = UnbindFacts {
+    let just_released = UnbindInputs {
         roll: Some(&parent),
         since_release: Some(Duration::from_secs(3)),
         ..released
@@ -105,7 +105,7 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
 fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
     let spec = Roll::Annotate(ObjectRef::default(), vec!["spec", "annotations"]);
     let (pods, annotated, changed) = ([pod("a")], live(Some("x")), live(Some(UNBOUND)));
-    let base = UnbindFacts {
+    let base = UnbindInputs {
         skip: false,
         pods: &pods,
         has_terminating: false,
@@ -121,13 +121,13 @@ fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
         since_release: None,
     };
     assert_eq!(decide(&base), UnbindStep::ChangeValue);
-    let changed = UnbindFacts {
+    let changed = UnbindInputs {
         live: &changed,
         since_release: Some(Duration::from_secs(3)),
         ..base
     };
     assert!(matches!(decide(&changed), UnbindStep::Wait(_)));
-    let clean = UnbindFacts {
+    let clean = UnbindInputs {
         pods: &[],
         ..changed
     };
@@ -149,7 +149,7 @@ fn annotations_of_an_older_actor_are_kept() {
         live.in_template = in_template;
         live.keep_template_part_only();
         assert!(!live.names_actor);
-        decide(&UnbindFacts {
+        decide(&UnbindInputs {
             skip: false,
             pods,
             has_terminating: false,
@@ -176,7 +176,7 @@ fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
     let template = Roll::AnnotateTemplate(vec![ObjectRef::default()]);
     let (pods, mut in_place) = ([pod("a")], live(None));
     in_place[0].in_template = true;
-    let base = UnbindFacts {
+    let base = UnbindInputs {
         skip: false,
         pods: &pods,
         has_terminating: false,
@@ -192,7 +192,7 @@ fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
         since_release: None,
     };
     assert_eq!(decide(&base), UnbindStep::Release);
-    let without_pods = UnbindFacts {
+    let without_pods = UnbindInputs {
         pods: &[],
         ..base.clone()
     };
@@ -203,7 +203,7 @@ fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
     );
     let mut rolling = live(None);
     rolling[0].rolling = true;
-    let released = UnbindFacts {
+    let released = UnbindInputs {
         live: &rolling,
         since_release: Some(Duration::from_secs(1)),
         ..base
@@ -217,7 +217,7 @@ fn paused_target_blocks_unbinding_unless_skipped() {
     let template = Roll::AnnotateTemplate(vec![ObjectRef::default()]);
     let (pods, mut paused) = ([pod("a")], live(Some("x")));
     paused[0].paused = true;
-    let base = UnbindFacts {
+    let base = UnbindInputs {
         skip: false,
         pods: &pods,
         has_terminating: false,
@@ -234,7 +234,7 @@ fn paused_target_blocks_unbinding_unless_skipped() {
     };
     assert!(matches!(decide(&base), UnbindStep::Blocked(..)));
     assert_eq!(
-        decide(&UnbindFacts { skip: true, ..base }),
+        decide(&UnbindInputs { skip: true, ..base }),
         UnbindStep::Done
     );
 }
@@ -248,7 +248,7 @@ fn handoff_is_removed_even_if_nothing_else_was_written() {
         ..LiveObject::default()
     }];
     let pods = [pod("a")];
-    let facts = |pods| UnbindFacts {
+    let inputs = |pods| UnbindInputs {
         skip: false,
         pods,
         has_terminating: false,
@@ -263,8 +263,8 @@ fn handoff_is_removed_even_if_nothing_else_was_written() {
         unresolved: None,
         since_release: None,
     };
-    assert_eq!(decide(&facts(&pods)), UnbindStep::Release);
-    assert_eq!(decide(&facts(&[])), UnbindStep::Release);
+    assert_eq!(decide(&inputs(&pods)), UnbindStep::Release);
+    assert_eq!(decide(&inputs(&[])), UnbindStep::Release);
 }
 
 /// BIND-43, ROLL-4, SAFE-11, SAFE-12
@@ -279,7 +279,7 @@ fn next_pod_is_evicted_only_after_the_last_replacement_is_ready() {
         }]
     };
     let decide = |availability: &Availability, since: i64| {
-        decide(&UnbindFacts {
+        decide(&UnbindInputs {
             skip: false,
             pods: &pods,
             has_terminating: false,
@@ -347,7 +347,7 @@ fn unresolved_target_blocks_only_if_its_pods_may_have_the_sidecar() {
             Some(UnbindStep::Blocked(why.to_owned(), RECHECK_INTERVAL)),
         ),
     ] {
-        let step = decide(&UnbindFacts {
+        let step = decide(&UnbindInputs {
             skip: false,
             pods,
             has_terminating,
@@ -375,7 +375,7 @@ fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
     let parent = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
     let (annotated, plain) = (live(Some("x")), live(None));
     let step = |live: &[LiveObject], released: Option<u64>, scaled_to_zero: bool| {
-        decide(&UnbindFacts {
+        decide(&UnbindInputs {
             skip: false,
             pods: &[],
             has_terminating: false,
@@ -407,7 +407,7 @@ fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
 fn recorded_annotation_is_removed_even_if_the_target_does_not_resolve() {
     let why = Some(("its deploymentMode is ModelMesh", false));
     let decide = |live: &[LiveObject], released| {
-        decide(&UnbindFacts {
+        decide(&UnbindInputs {
             skip: false,
             pods: &[],
             has_terminating: false,

@@ -23,7 +23,7 @@ pub const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
     clippy::struct_excessive_bools,
     reason = "independent inputs of one decision"
 )]
-pub struct RolloutFacts<'a> {
+pub struct RolloutInputs<'a> {
     /// When pods are replaced.
     pub rollout: BindingRollout,
     /// Replace them now, whatever `rollout` says.
@@ -105,7 +105,7 @@ pub enum RolloutAction {
     Evict(OutdatedPod),
 }
 
-impl RolloutFacts<'_> {
+impl RolloutInputs<'_> {
     /// Whether the recorded rollout has the same value and, if it was halted, the same specs. Otherwise the rollout
     /// starts over.
     pub fn is_continued(&self, before: &RolloutStatus) -> bool {
@@ -142,8 +142,8 @@ impl RolloutFacts<'_> {
         &'b self,
         candidates: &'b [OutdatedPod],
         before: Option<&RolloutStatus>,
-    ) -> evict::EvictionFacts<'b> {
-        evict::EvictionFacts {
+    ) -> evict::EvictionInputs<'b> {
+        evict::EvictionInputs {
             candidates,
             availability: self.availability,
             active: self.matched,
@@ -173,10 +173,10 @@ pub fn retry_number(desired: &str, value: &str) -> Option<u32> {
     }
 }
 
-pub fn wait_for_slot(facts: &RolloutFacts<'_>) -> Option<RolloutDecision> {
+pub fn wait_for_slot(inputs: &RolloutInputs<'_>) -> Option<RolloutDecision> {
     let text =
         "the maximum number of targets is being rolled out; waiting for one of them to finish";
-    (!facts.has_slot)
+    (!inputs.has_slot)
         .then(|| RolloutDecision::Wait(Reason::RolloutWaiting, text.to_owned(), RECHECK_INTERVAL))
 }
 

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::decide;
-use super::facts::{RolloutAction, RolloutDecision, RolloutFacts};
+use super::inputs::{RolloutAction, RolloutDecision, RolloutInputs};
 use crate::fault::Reason;
 use crate::reconcile::contention::{ConflictCount, ContentionState, SpecRevision};
 use crate::reconcile::model::bound_pods::{OutdatedPod, SidecarState};
@@ -99,7 +99,7 @@ impl Default for Row {
 
 impl Row {
     fn decide(&self) -> RolloutDecision {
-        decide(&RolloutFacts {
+        decide(&RolloutInputs {
             rollout: self.rollout,
             roll_now: self.roll_now,
             bound: self.bound,
