@@ -48,7 +48,7 @@ impl Singletons {
         );
         if webhook_plan.is_none() {
             // Without our own webhook configurations, none can trust another CA.
-            trust.live([]);
+            trust.report_bundles([]);
         }
         Self {
             manages_crd: args.manage_crds,

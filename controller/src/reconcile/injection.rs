@@ -84,7 +84,7 @@ impl InjectionInputs<'_> {
                 status.refused = Some(hash.actor);
                 status.message = Some(truncate(text));
             }
-            // A status from an earlier release: running pods prove what a dry run would.
+            // A status from an earlier release: running pods verify what a dry run would.
             ProbeOutcome::NotRun | ProbeOutcome::NotInjected(_) | ProbeOutcome::Admitted => {
                 status.proved = Some(hash.actor);
                 (status.refused, status.message) = (None, None);

@@ -294,7 +294,11 @@ fn progress_deadline(inputs: &StateInputs<'_>, decision: &StateDecision) -> Opti
     inputs.progressing_since.checked_add(limit).ok()
 }
 
-fn progress_deadline_exceeded(inputs: &StateInputs<'_>, ready: i32, progress: &str) -> StateDecision {
+fn progress_deadline_exceeded(
+    inputs: &StateInputs<'_>,
+    ready: i32,
+    progress: &str,
+) -> StateDecision {
     let state = if ready == 0 {
         State::WorkloadError
     } else {
@@ -363,7 +367,12 @@ fn failure(inputs: &StateInputs<'_>, workload: &WorkloadRecord) -> Option<(Probl
 
 /// Row 10. Replica counts of an older generation say nothing about a rollout, but the pods do. A workload being deleted
 /// is replaced by a new one.
-fn is_rolling(inputs: &StateInputs<'_>, workload: &WorkloadRecord, ready: i32, desired: i32) -> bool {
+fn is_rolling(
+    inputs: &StateInputs<'_>,
+    workload: &WorkloadRecord,
+    ready: i32,
+    desired: i32,
+) -> bool {
     let counts_are_current = workload.observed_generation >= workload.generation;
     inputs.pods.outdated > 0
         || workload.metadata.deleting

@@ -11,7 +11,7 @@ use crate::binding::dry_run::{self, DryRunOutcome, ProbeFailure};
 use crate::clock;
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::model::outcome::{LiveOutcome, ProbeOutcome, ProbeState, RolloutOutcome};
+use crate::reconcile::model::outcome::{ActiveOutcome, ProbeOutcome, ProbeState, RolloutOutcome};
 use crate::reconcile::plan::probe::{ProbeParams, ProbeStep, StepReadiness};
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
 use crate::reconcile::plan::rollout::params::RolloutParams;
@@ -32,12 +32,12 @@ pub(super) async fn probe_and_roll_out(
     actor: &ActorRecord,
     (params, probe_step): (&ProbeParams, ProbeStep),
     (rollout, handoff): (Option<(RolloutDecision, RolloutParams)>, Option<bool>),
-    live_outcome: &mut LiveOutcome,
+    active_outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
     let (decision, rollout_params) = rollout.unzip();
     let planned = (params, probe_step, decision);
     let key = &actor.metadata.key;
-    let probed = Box::pin(probe(context, key, planned, live_outcome)).await?;
+    let probed = Box::pin(probe(context, key, planned, active_outcome)).await?;
     let outcome = match (probed, rollout_params) {
         (Some(Err(outcome)), _) => outcome,
         (Some(Ok(decision)), Some(params)) => {
@@ -46,7 +46,7 @@ pub(super) async fn probe_and_roll_out(
         }
         (None, _) | (_, None) => return Ok(()),
     };
-    *live_outcome.rollout = outcome;
+    *active_outcome.rollout = outcome;
     Ok(())
 }
 
@@ -56,29 +56,33 @@ async fn probe(
     context: &Context,
     key: &Key,
     (params, step, rollout): (&ProbeParams, ProbeStep, Option<RolloutDecision>),
-    live_outcome: &mut LiveOutcome,
+    active_outcome: &mut ActiveOutcome,
 ) -> Result<Option<Result<RolloutDecision, RolloutOutcome>>, Error> {
     match step {
         ProbeStep::Skip => {}
-        ProbeStep::Wait(wait) => live_outcome.probe.next_probe_in = Some(wait),
+        ProbeStep::Wait(wait) => active_outcome.probe.next_probe_in = Some(wait),
         ProbeStep::Run => {
-            *live_outcome.probe = run_probe(context, key, params, ProbePurpose::Admission).await?;
+            *active_outcome.probe =
+                run_probe(context, key, params, ProbePurpose::Admission).await?;
         }
     }
     let Some(rollout) = rollout else {
         return Ok(None);
     };
     let next_probe = || context.bindings.probe_schedule.next_probe(key);
-    let mut readiness =
-        params.before_step(&rollout, (&live_outcome.probe, &next_probe()), clock::now());
+    let mut readiness = params.before_step(
+        &rollout,
+        (&active_outcome.probe, &next_probe()),
+        clock::now(),
+    );
     if readiness == StepReadiness::NeedsProbe {
-        *live_outcome.probe = run_probe(context, key, params, ProbePurpose::Rollout).await?;
-        readiness = params.after_step_probe((&live_outcome.probe, &next_probe()), clock::now());
+        *active_outcome.probe = run_probe(context, key, params, ProbePurpose::Rollout).await?;
+        readiness = params.after_step_probe((&active_outcome.probe, &next_probe()), clock::now());
     }
     let StepReadiness::Blocked(outcome, next_probe_in) = readiness else {
         return Ok(Some(Ok(rollout)));
     };
-    live_outcome.probe.next_probe_in = next_probe_in.or(live_outcome.probe.next_probe_in);
+    active_outcome.probe.next_probe_in = next_probe_in.or(active_outcome.probe.next_probe_in);
     if outcome != RolloutOutcome::InjectionVerified {
         // A rollout that cannot proceed must not block others.
         context.rollout_slots.release(key);

@@ -14,7 +14,7 @@ use crate::cluster::foreign::{ApplyError, ForeignApply};
 use crate::context::Context;
 use crate::fault::{Error, Reason, Requeue};
 use crate::reconcile::model::outcome::TemplateOutcome;
-use crate::reconcile::model::rollout::LiveObject;
+use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::plan::template::write::{self, TemplateParams, probe_failed};
 use crate::reconcile::plan::template::{TemplateStep, after_transfer_probe, await_other_actor};
 use crate::record::Key;
@@ -83,14 +83,14 @@ async fn write(
     };
     write::check_uid(&params.workload, &body)?;
     let sidecar = &context.installation.settings.sidecar_resources;
-    let live = LiveObject::from_body(&params.workload, &body, None);
-    let template = match params.render_template((&live, &body), sidecar) {
+    let target_object = TargetObject::from_body(&params.workload, &body, None);
+    let template = match params.render_template((&target_object, &body), sidecar) {
         Ok(template) => template,
         Err(blocked) => return Ok(blocked),
     };
     let mut patch = minimal_body(&params.workload);
     patch["spec"]["template"] = template;
-    let writer = context.applier.writer(namespace).await;
+    let writer = context.impersonation.writer(namespace).await;
     let writer = writer.map_err(Error::Api)?;
     let apply = ForeignApply {
         namespace,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::child::inventory_entry;
 use crate::context::Context;
 use crate::fault::{Error, StepError};
-use crate::reconcile::model::outcome::LiveOutcome;
+use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::reconcile::plan::steps::WorkloadStep;
 use crate::reconcile::plan::workload::{Recreation, WorkloadInputs};
 use crate::record::WorkloadRecord;
@@ -15,7 +15,7 @@ pub(super) async fn ensure_workload(
     context: &Context,
     inputs: WorkloadInputs<'_>,
     (step, existing): (WorkloadStep, Option<Arc<WorkloadRecord>>),
-    outcome: &mut LiveOutcome,
+    outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
     let written = match step {
         WorkloadStep::Create => create(context, inputs, outcome).await,
@@ -23,7 +23,7 @@ pub(super) async fn ensure_workload(
     };
     match written {
         Ok(Some(workload)) => {
-            let (kind, desired) = (workload.kind.name(), &inputs.own.workload.applied);
+            let (kind, desired) = (workload.kind.name(), &inputs.standalone.workload.applied);
             let (metadata, last) = (&workload.metadata, &workload.last);
             let entry = inventory_entry(("apps", kind), metadata, last, &desired.hash);
             outcome.applied.push(entry);
@@ -39,12 +39,12 @@ pub(super) async fn ensure_workload(
 async fn create(
     context: &Context,
     inputs: WorkloadInputs<'_>,
-    outcome: &mut LiveOutcome,
+    outcome: &mut ActiveOutcome,
 ) -> Result<Option<Arc<WorkloadRecord>>, StepError> {
-    let (own, key) = (inputs.own, &inputs.ownership.actor.metadata.key);
+    let (standalone, key) = (inputs.standalone, &inputs.ownership.actor.metadata.key);
     let workloads = &context.workloads;
     let created = workloads
-        .create(own.kind, key, &own.workload.to_create())
+        .create(standalone.kind, key, &standalone.workload.to_create())
         .await;
     let rejection = match created {
         Ok(workload) => return Ok(Some(workload)),
@@ -53,8 +53,11 @@ async fn create(
     if !rejection.object_may_exist() {
         return Err(rejection);
     }
-    let live = workloads.live(own.kind, key).await.map_err(Error::Api)?;
-    let existing = inputs.ownership.classify(live, |it| &it.metadata);
+    let found = workloads
+        .read(standalone.kind, key)
+        .await
+        .map_err(Error::Api)?;
+    let existing = inputs.ownership.classify(found, |it| &it.metadata);
     let step = inputs.after_rejected_creation(&existing, rejection)?;
     outcome.workload = existing.ours().cloned();
     update(context, inputs, (step, existing.ours().cloned())).await
@@ -67,12 +70,12 @@ async fn update(
     inputs: WorkloadInputs<'_>,
     (step, existing): (WorkloadStep, Option<Arc<WorkloadRecord>>),
 ) -> Result<Option<Arc<WorkloadRecord>>, StepError> {
-    let (take_over, hand_over, reclaim) = match step {
+    let (take_over, hand_over_replicas, take_over_tool_fields) = match step {
         WorkloadStep::Update {
             take_over,
-            hand_over,
-            reclaim,
-        } => (take_over, hand_over, reclaim),
+            hand_over_replicas,
+            take_over_tool_fields,
+        } => (take_over, hand_over_replicas, take_over_tool_fields),
         WorkloadStep::Refuse(fault) => return Err(fault.into()),
         WorkloadStep::Keep | WorkloadStep::Create => return Ok(None),
     };
@@ -84,19 +87,19 @@ async fn update(
         workloads.reparent(&existing, owner, successor).await?;
     }
     let refused = |error| StepError::of_write(&describe(inputs), error);
-    if hand_over {
+    if hand_over_replicas {
         workloads
             .hand_over_replicas(&existing)
             .await
             .map_err(refused)?;
     }
     if let Some(index) = take_over {
-        workloads.take_over_fields(&existing, index).await?;
+        workloads.take_over_former_fields(&existing, index).await?;
     }
-    if reclaim {
-        workloads.reclaim_fields(&existing).await?;
+    if take_over_tool_fields {
+        workloads.take_over_tool_fields(&existing).await?;
     }
-    let object = &inputs.own.workload.applied.object;
+    let object = &inputs.standalone.workload.applied.object;
     match workloads.update(&existing, object).await {
         Ok(workload) => Ok(Some(workload)),
         Err(error) if is_invalid(&error) => {
@@ -114,7 +117,7 @@ async fn recreate(
     rejection: StepError,
 ) -> Result<Option<Arc<WorkloadRecord>>, StepError> {
     let (workloads, key) = (&context.workloads, &existing.metadata.key);
-    let object = &inputs.own.workload.applied.object;
+    let object = &inputs.standalone.workload.applied.object;
     let fields = workloads.immutable_differences(existing.kind, key, object);
     let fields = fields.await.map_err(Error::Api)?;
     Err(match inputs.after_invalid_update(existing, &fields) {
@@ -137,5 +140,5 @@ fn is_invalid(error: &kube::Error) -> bool {
 
 fn describe(inputs: WorkloadInputs<'_>) -> String {
     let key = &inputs.ownership.actor.metadata.key;
-    format!("{} {key}", inputs.own.kind.name())
+    format!("{} {key}", inputs.standalone.kind.name())
 }

@@ -31,7 +31,7 @@ fn inputs<'a>(
     }
 }
 
-fn proved() -> InjectionStatus {
+fn verified() -> InjectionStatus {
     InjectionStatus {
         proved: Some("today".to_owned()),
         generation: Some(2),
@@ -93,7 +93,7 @@ fn rejection_of_another_actor_hash_keeps_the_verified_one() {
     let none = limits(&[]);
     let earlier = InjectionStatus {
         proved: Some("earlier".to_owned()),
-        ..proved()
+        ..verified()
     };
     let after = inputs(Some(&earlier), &none).status_after(&rejection(), false, now());
     assert_eq!(
@@ -156,7 +156,8 @@ fn running_pods_with_the_current_actor_hash_verify_it_for_a_new_binding() {
     );
     let unverified = inputs(None, false).status_after(&ProbeOutcome::NotRun, true, now());
     assert_eq!(probe_result(unverified.as_ref()), ProbeResult::Unverified);
-    let listed = inputs(unverified.as_ref(), true).status_after(&ProbeOutcome::NotRun, false, now());
+    let listed =
+        inputs(unverified.as_ref(), true).status_after(&ProbeOutcome::NotRun, false, now());
     assert_eq!(
         probe_result(listed.as_ref()),
         ProbeResult::Admitted,
@@ -179,11 +180,11 @@ fn running_pods_with_the_current_actor_hash_verify_it_for_a_new_binding() {
     );
 }
 
-/// SAFE-4: running pods older than a rejection do not prove the rejected actor hash.
+/// SAFE-4: running pods older than a rejection do not verify the rejected actor hash.
 #[test]
 fn running_pods_do_not_resume_injection_after_a_rejection() {
     let none = limits(&[]);
-    let rejected = inputs(Some(&proved()), &none).status_after(&rejection(), false, now());
+    let rejected = inputs(Some(&verified()), &none).status_after(&rejection(), false, now());
     let inputs = InjectionInputs {
         injected: true,
         ..inputs(rejected.as_ref(), &none)
@@ -199,7 +200,7 @@ fn running_pods_do_not_resume_injection_after_a_rejection() {
 #[test]
 fn dry_run_is_due_only_for_a_new_actor_hash_spec_or_release() {
     let none = limits(&[]);
-    let verified = proved();
+    let verified_status = verified();
     assert!(!inputs(Some(&verified), &none).needs_probe());
     for (case, before) in [
         ("nothing verified", InjectionStatus::default()),
@@ -207,28 +208,28 @@ fn dry_run_is_due_only_for_a_new_actor_hash_spec_or_release() {
             "another actor hash",
             InjectionStatus {
                 proved: Some("earlier".to_owned()),
-                ..proved()
+                ..verified()
             },
         ),
         (
             "rejected",
             InjectionStatus {
                 refused: Some("today".to_owned()),
-                ..proved()
+                ..verified()
             },
         ),
         (
             "another spec",
             InjectionStatus {
                 generation: Some(1),
-                ..proved()
+                ..verified()
             },
         ),
         (
             "another release",
             InjectionStatus {
                 platform: Some("former".to_owned()),
-                ..proved()
+                ..verified()
             },
         ),
     ] {
@@ -248,7 +249,7 @@ fn limits_are_recorded_in_status_before_a_dry_run_depends_on_them() {
     assert!(!unlisted.needs_probe(), "quotas not listed yet");
     let kept = InjectionStatus {
         limits: vec!["memory".to_owned()],
-        ..proved()
+        ..verified()
     };
     let unlisted = InjectionInputs {
         before: Some(&kept),
@@ -282,7 +283,9 @@ fn limits_are_recorded_in_status_before_a_dry_run_depends_on_them() {
 fn long_messages_are_truncated_at_a_character_boundary() {
     let none = limits(&[]);
     let long = ProbeOutcome::Rejected("ü".repeat(2000));
-    let after = inputs(None, &none).status_after(&long, true, now()).unwrap();
+    let after = inputs(None, &none)
+        .status_after(&long, true, now())
+        .unwrap();
     let message = after.message.unwrap();
     assert_eq!(message.len(), 1024);
 }

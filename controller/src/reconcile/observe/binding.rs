@@ -153,7 +153,7 @@ fn is_injection_verified(bound: &DesiredBinding, previous: &AsyncActorStatus) ->
     hash.is_some() && injection.and_then(|it| it.proved.as_deref()) == hash
 }
 
-/// Dry-run state; `None` if a dry run could prove nothing.
+/// Dry-run state; `None` if a dry run could verify nothing.
 fn observe_probe(
     context: &Context,
     actor: &ActorRecord,

@@ -19,7 +19,8 @@ use super::steps::ScalingStep;
 use super::template::TemplateStep;
 use super::template::write::TemplateParams;
 use super::{
-    autoscaler_handoff, replicas, retired, rollout, scaled_object_contention, scaling_gate, template,
+    autoscaler_handoff, replicas, retired, rollout, scaled_object_contention, scaling_gate,
+    template,
 };
 use crate::fault::Reason;
 use crate::reconcile::contention::{ConflictPart, SpecRevision, history};
@@ -28,39 +29,39 @@ use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::binding::TemplateOwner;
 use crate::reconcile::model::bound_pods::actor_hash;
 use crate::reconcile::model::observed::{Observed, is_once_completed};
-use crate::reconcile::model::outcome::LiveOutcome;
+use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::reconcile::plan::scale_from_zero::plan_scale_up;
 
-/// Plans a live binding.
+/// Plans an active binding.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let binding = observed.binding.as_ref();
     let mut scaling = binding.and_then(|binding| plan_scaling_step(observed, binding, now));
     if observed.actor.annotations.paused {
         let fault = scaling.as_ref().and_then(ScalingStep::fault);
-        return Plan::Paused(Box::new(LiveOutcome::before(observed, fault)));
+        return Plan::Paused(Box::new(ActiveOutcome::before(observed, fault)));
     }
     let once_completed = is_once_completed(&observed.actor, &observed.previous);
     let mut bind = if once_completed {
         Bind {
             once_completed: true,
-            roll: plan_roll(observed, now).filter(|it| !replaces_pods(it)),
+            rollout: plan_rollout(observed, now).filter(|it| !replaces_pods(it)),
             ..Bind::only(observed, scaling)
         }
     } else {
         let contention = scaled_object_contention::plan(observed, scaling.as_mut(), now);
-        let roll = plan_roll(observed, now);
-        let handoff = autoscaler_handoff::plan(observed, scaling.as_mut(), roll.as_ref(), now);
+        let rollout = plan_rollout(observed, now);
+        let handoff = autoscaler_handoff::plan(observed, scaling.as_mut(), rollout.as_ref(), now);
         Bind {
             retired: retired::queues_to_check(observed),
             scaled_object_contention: contention,
             replicas_contention: replicas::plan(observed, scaling.as_ref(), now),
             scale_from_zero: binding.and_then(|binding| {
-                plan_scale_from_zero(observed, binding, scaling.as_ref()?, roll.as_ref())
+                plan_scale_from_zero(observed, binding, scaling.as_ref()?, rollout.as_ref())
             }),
             template: plan_template(observed, now).unwrap_or_default(),
             handoff,
             actor_annotation: plan_actor_annotation(observed),
-            roll,
+            rollout,
             ..Bind::only(observed, scaling)
         }
     };
@@ -72,7 +73,7 @@ impl Bind {
     /// Plans only finalizers, queue, scaling and the dry run; the caller adds the other steps.
     fn only(observed: &Observed, scaling: Option<ScalingStep>) -> Self {
         let fault = scaling.as_ref().and_then(ScalingStep::fault);
-        let mut before = LiveOutcome::before(observed, fault);
+        let mut before = ActiveOutcome::before(observed, fault);
         if let Some(scaled) = &mut before.scaling {
             scaled.waits_for = scaling.as_ref().and_then(ScalingStep::waits_for);
         }
@@ -99,7 +100,7 @@ impl Bind {
             actor_annotation: None,
             probe: plan_probe(observed),
             probe_params: ProbeParams::new(observed),
-            roll: None,
+            rollout: None,
             rollout_params: None,
             frees_slot: false,
             retired: Vec::new(),
@@ -111,9 +112,9 @@ impl Bind {
         if matches!(self.template, TemplateStep::Apply | TemplateStep::Conflict) {
             self.template_params = TemplateParams::new(observed);
         }
-        let roll = self.roll.as_ref();
-        self.rollout_params = roll.map(|it| RolloutParams::new(observed, it, now));
-        self.frees_slot = self.roll.is_none() && target_is_known(observed);
+        let rollout = self.rollout.as_ref();
+        self.rollout_params = rollout.map(|it| RolloutParams::new(observed, it, now));
+        self.frees_slot = self.rollout.is_none() && target_is_known(observed);
         let resolved = observed.resolved();
         self.contested = ContestedFields {
             scaled_object_key: observed.key().clone(),
@@ -173,7 +174,7 @@ fn plan_probe(observed: &Observed) -> ProbeStep {
     })
 }
 
-fn plan_roll(observed: &Observed, now: Timestamp) -> Option<RolloutDecision> {
+fn plan_rollout(observed: &Observed, now: Timestamp) -> Option<RolloutDecision> {
     let (bound, rollout, resolved) = (observed.bound()?, observed.rollout()?, observed.resolved()?);
     let counts = &rollout.pod_counts;
     if !may_replace_pods(observed.drain.as_ref(), counts.pods.injected) {
@@ -209,7 +210,7 @@ fn plan_roll(observed: &Observed, now: Timestamp) -> Option<RolloutDecision> {
         limit: observed.progress_limit(),
         roll: &target.roll,
         unknown_owner: target.warnings.iter().any(|it| it.reason == unknown),
-        live: &rollout.live,
+        objects: &rollout.objects,
         target: &rollout.specs_hash,
         budget: rollout.budget.as_deref(),
         has_slot: rollout.has_slot,
@@ -277,7 +278,7 @@ fn plan_scale_from_zero(
     observed: &Observed,
     binding: &ObservedBinding,
     scaling: &ScalingStep,
-    roll: Option<&RolloutDecision>,
+    rollout: Option<&RolloutDecision>,
 ) -> Option<ScaleFromZeroStep> {
     let ScalingStep::Disabled(ScalingTeardown { released: true, .. }) = scaling else {
         return None;
@@ -287,7 +288,7 @@ fn plan_scale_from_zero(
     let probe_result = observed.probe_result();
     let inputs = scale_from_zero::ScaleFromZeroInputs {
         handoff: handoff_of(observed),
-        roll,
+        rollout,
         probe_result: probe_result.as_ref(),
         runs_probe: plan_probe(observed) == ProbeStep::Run,
     };

@@ -41,7 +41,7 @@ pub struct Deletion {
     /// Keep the shared `ConfigMap`s beyond the last actor, because something that remains mounts them.
     pub keeps_shared: bool,
     /// Ignore pods of the actor's own workload among those that mount the `ConfigMap`s: they are deleted with it.
-    pub own_pods: bool,
+    pub ignores_workload_pods: bool,
     /// UID of the namespace that is being deleted, and the queues that remain at the broker.
     pub abandoned: Option<(Option<String>, UndrainedQueues)>,
     /// Removes our finalizer as the last step.
@@ -68,7 +68,7 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Deletion {
         queue_policy: observed.deletion.queue,
         orphans: observed.deletion.orphans,
         keeps_shared: observed.deletion.orphans || leaves_template_part(observed),
-        own_pods: actor.binds_to.is_none(),
+        ignores_workload_pods: actor.binds_to.is_none(),
         abandoned: match &observed.drain {
             Some(Drain::Abandoned {
                 namespace_uid,
@@ -178,7 +178,7 @@ pub enum SharedConfigMapAction {
 pub fn plan_deletion(observed: &Observed, now: Timestamp) -> DeletionSteps {
     let keda = &observed.scaling;
     let removal = plan_removal(&keda.scaled_object, &keda.trigger_authentication, now);
-    let own_workloads = our_workloads(observed);
+    let workloads = our_workloads(observed);
     if !observed.actor.has_finalizer(FINALIZER) {
         return DeletionSteps {
             scaling: ScalingRemoval::Delete(ScalingTeardown::default()),
@@ -194,10 +194,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> DeletionSteps {
             scaling: ScalingRemoval::Orphan,
             unbind: UnbindStep::Done,
             scale_from_zero: None,
-            workloads: own_workloads
-                .into_iter()
-                .map(WorkloadRemoval::Orphan)
-                .collect(),
+            workloads: workloads.into_iter().map(WorkloadRemoval::Orphan).collect(),
             service_account: AccountRemoval::Orphan,
             next: NextPhase::Finish { queues: Vec::new() },
         };
@@ -214,7 +211,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> DeletionSteps {
     let (workloads, next) = match time_left.and_then(|wait| wait.try_into().ok()) {
         wait if !removal.released => (Vec::new(), NextPhase::Wait(wait)),
         _ if unbind != UnbindStep::Done => (Vec::new(), NextPhase::Wait(None)),
-        _ => after_scaling_removed(observed, own_workloads, now),
+        _ => after_scaling_removed(observed, workloads, now),
     };
     let finishes = matches!(next, NextPhase::Finish { .. });
     DeletionSteps {
@@ -268,7 +265,7 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
         limit: observed.progress_limit(),
         now,
         roll: unbinding.roll.as_ref(),
-        live: &unbinding.live,
+        objects: &unbinding.objects,
         unresolved: unbinding.unresolved.as_deref().map(|why| (why, written)),
         since_release,
     })

@@ -5,8 +5,8 @@
 
 mod breaker;
 pub mod inputs;
-pub mod params;
 mod one_by_one;
+pub mod params;
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use breaker::halted;
 use crate::fault::Reason;
 use crate::reconcile::contention::{ContentionState, FieldDecision, FieldView};
 use crate::reconcile::model::outcome::RolloutOutcome;
-use crate::reconcile::model::rollout::LiveObject;
+use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::plan::rollout::inputs::{
     AnnotationConflict, RECHECK_INTERVAL, RolloutAction, RolloutDecision, RolloutInputs,
     in_progress, retry_number, wait_for_slot,
@@ -50,7 +50,7 @@ pub fn decide(inputs: &RolloutInputs<'_>) -> RolloutDecision {
     if let Some(halt) = halted(inputs, before) {
         return halt;
     }
-    if let Some(paused) = inputs.live.iter().find(|it| it.paused) {
+    if let Some(paused) = inputs.objects.iter().find(|it| it.paused) {
         let text = format!(
             "{}: spec.paused is true, so no pod is replaced; resume the rollout",
             paused.object
@@ -68,7 +68,7 @@ fn check_conflict(
     inputs: &RolloutInputs<'_>,
     before: Option<&RolloutStatus>,
 ) -> Option<RolloutDecision> {
-    let mut annotated = inputs.live.iter().filter(|it| inputs.annotates(it));
+    let mut annotated = inputs.objects.iter().filter(|it| inputs.annotates(it));
     let missing = annotated.find(|it| !inputs.has_our_value(it));
     let view = FieldView {
         needed: true,
@@ -98,7 +98,7 @@ fn uses_eviction(inputs: &RolloutInputs<'_>) -> bool {
     let reverted = inputs.unknown_owner && stopped;
     match inputs.roll {
         Roll::Evict => true,
-        Roll::AnnotateTemplate(_) => reverted || inputs.live.iter().any(|it| it.by_eviction),
+        Roll::AnnotateTemplate(_) => reverted || inputs.objects.iter().any(|it| it.by_eviction),
         Roll::Annotate(..) => false,
     }
 }
@@ -117,7 +117,7 @@ fn annotate(inputs: &RolloutInputs<'_>, before: Option<&RolloutStatus>) -> Rollo
     if let Some(pod) = one_by_one::unready_outdated_pod(inputs, before).filter(|_| !is_starting) {
         return RolloutDecision::Act(RolloutAction::Evict(pod));
     }
-    if is_starting || inputs.live.iter().any(|it| it.rolling) {
+    if is_starting || inputs.objects.iter().any(|it| it.rolling) {
         return one_by_one::stalled(inputs, before).unwrap_or_else(in_progress);
     }
     if one_by_one::eviction_is_cheaper(inputs) {
@@ -137,7 +137,7 @@ fn annotate(inputs: &RolloutInputs<'_>, before: Option<&RolloutStatus>) -> Rollo
     }
     if let Some(budget) = inputs
         .budget
-        .filter(|_| inputs.live.iter().any(|it| it.reduces_ready))
+        .filter(|_| inputs.objects.iter().any(|it| it.reduces_ready))
     {
         let text = format!(
             "PodDisruptionBudget {budget} allows no disruption, and a rollout may remove a pod before its \
@@ -148,7 +148,10 @@ fn annotate(inputs: &RolloutInputs<'_>, before: Option<&RolloutStatus>) -> Rollo
     if let Some(wait) = wait_for_slot(inputs) {
         return wait;
     }
-    let values = inputs.live.iter().filter_map(|it| it.roll_value.as_deref());
+    let values = inputs
+        .objects
+        .iter()
+        .filter_map(|it| it.roll_value.as_deref());
     RolloutDecision::Act(RolloutAction::Annotate(next_value(
         inputs.desired_hash,
         values,
@@ -156,8 +159,11 @@ fn annotate(inputs: &RolloutInputs<'_>, before: Option<&RolloutStatus>) -> Rollo
 }
 
 /// Numbers a retry, because writing the same value again would change nothing.
-fn next_value<'a>(desired: &str, live: impl Iterator<Item = &'a str>) -> String {
-    match live.filter_map(|value| retry_number(desired, value)).max() {
+fn next_value<'a>(desired: &str, values: impl Iterator<Item = &'a str>) -> String {
+    match values
+        .filter_map(|value| retry_number(desired, value))
+        .max()
+    {
         None => desired.to_owned(),
         Some(last) => format!("{desired}-{}", last.saturating_add(1)),
     }
@@ -165,15 +171,15 @@ fn next_value<'a>(desired: &str, live: impl Iterator<Item = &'a str>) -> String 
 
 /// Waits if the controller would delete a ready pod while others are not ready (SAFE-13).
 fn wait_for_ready(inputs: &RolloutInputs<'_>) -> Option<RolloutDecision> {
-    let has_unready = |it: &&LiveObject| {
+    let has_unready = |it: &&TargetObject| {
         it.desired_replicas
             .is_some_and(|desired| it.ready < desired)
     };
-    let mut deleting_first = inputs.live.iter().filter(|it| it.deletes_pod_first);
-    let live = deleting_first.find(|it| has_unready(it) && it.ready > 0)?;
+    let mut deleting_first = inputs.objects.iter().filter(|it| it.deletes_pod_first);
+    let not_ready = deleting_first.find(|it| has_unready(it) && it.ready > 0)?;
     let text = format!(
         "{}: not all of its pods are ready, and a rollout would replace a ready one; waiting until all are ready",
-        live.object
+        not_ready.object
     );
     Some(RolloutDecision::Wait(
         Reason::RolloutWaiting,

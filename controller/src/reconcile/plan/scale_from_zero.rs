@@ -25,7 +25,7 @@ pub struct ScaleFromZeroInputs<'a> {
     /// The handoff annotation of the target's owner, if it requires one.
     pub handoff: Option<&'a AutoscalerHandoff>,
     /// Rollout of pods that started before the binding.
-    pub roll: Option<&'a RolloutDecision>,
+    pub rollout: Option<&'a RolloutDecision>,
     /// Whether new pods get the sidecar; `None` where the webhook does not inject it.
     pub probe_result: Option<&'a ProbeResult>,
     /// This reconcile makes a dry run, which updates the probe result.
@@ -37,7 +37,7 @@ pub fn decide(inputs: &ScaleFromZeroInputs<'_>, scale_up: ScaleFromZero) -> Scal
     let handoff_changes = inputs.handoff.is_some_and(|handoff| {
         if handoff.is_set {
             // The annotation is removed in this reconcile, or once another rollout has ended.
-            is_due(inputs.roll) || matches!(inputs.roll, Some(RolloutDecision::Wait(..)))
+            is_due(inputs.rollout) || matches!(inputs.rollout, Some(RolloutDecision::Wait(..)))
         } else {
             !handoff.is_propagated
         }
@@ -51,7 +51,7 @@ pub fn decide(inputs: &ScaleFromZeroInputs<'_>, scale_up: ScaleFromZero) -> Scal
     }
 }
 
-/// Whether an object with this live scale has no replicas.
+/// Whether an object with this current scale has no replicas.
 pub fn is_at_zero(scale: &Scale) -> bool {
     let replicas = scale.spec.as_ref().and_then(|spec| spec.replicas);
     replicas.unwrap_or(0) <= 0
@@ -103,7 +103,7 @@ mod tests {
             object: ObjectRef::default(),
             replicas: 1,
         };
-        for (case, handoff, roll, probe_result, runs_probe, now) in [
+        for (case, handoff, rollout, probe_result, runs_probe, now) in [
             (
                 "no owner has the annotation",
                 None,
@@ -173,7 +173,7 @@ mod tests {
             let step = decide(
                 &ScaleFromZeroInputs {
                     handoff: handoff.as_ref(),
-                    roll: roll.as_ref(),
+                    rollout: rollout.as_ref(),
                     probe_result: Some(&probe_result),
                     runs_probe,
                 },

@@ -10,7 +10,7 @@ use crate::fault::Reason;
 use crate::reconcile::model::announced::is_announced;
 use crate::reconcile::model::bound_pods::OutdatedPod;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::rollout::{Availability, LiveObject, UNBOUND};
+use crate::reconcile::model::rollout::{Availability, TargetObject, UNBOUND};
 
 /// How long the controller of an owner, such as an operator, may take to start a rollout.
 const OWNER_START_DELAY: Duration = Duration::from_secs(30);
@@ -41,7 +41,7 @@ pub struct UnbindInputs<'a> {
     /// How the target's pods are replaced; `None` if the actor has no target any more.
     pub roll: Option<&'a Roll>,
     /// The objects that may carry our annotation, and the workloads that it rolls.
-    pub live: &'a [LiveObject],
+    pub objects: &'a [TargetObject],
     /// Why the target's pods are unknown, and whether we wrote to the target before.
     pub unresolved: Option<(&'a str, bool)>,
     /// Time since we released our annotation; `None` if we have not.
@@ -91,15 +91,15 @@ impl UnbindParams {
             return Self::default();
         };
         let writes = matches!(step, UnbindStep::Release | UnbindStep::ChangeValue);
-        let objects = |is: fn(&LiveObject) -> bool| {
-            let all = unbinding.live.iter().filter(move |it| is(it));
+        let objects = |is: fn(&TargetObject) -> bool| {
+            let all = unbinding.objects.iter().filter(move |it| is(it));
             all.map(|it| it.object.clone())
         };
         let template = objects(|it| it.in_template)
             .next()
             .filter(|_| *step == UnbindStep::Release);
         let annotated = unbinding
-            .live
+            .objects
             .iter()
             .any(|it| it.roll_value.is_some() || it.handed_off);
         let roll = unbinding.roll.clone().filter(|_| writes);
@@ -124,7 +124,7 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
         return UnbindStep::Done;
     }
     if let Some((why, written)) = inputs.unresolved {
-        let annotated = inputs.live.iter().any(|it| it.roll_value.is_some());
+        let annotated = inputs.objects.iter().any(|it| it.roll_value.is_some());
         return match (inputs.pods.is_empty(), inputs.has_terminating) {
             _ if annotated && inputs.since_release.is_none() => UnbindStep::Release,
             (true, false) if !written => UnbindStep::Done,
@@ -138,9 +138,11 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     let released = inputs
         .since_release
         .is_some_and(|it| !rolls_by_change || it > ROLLOUT_START_LIMIT);
-    let has_ours = |it: &LiveObject| it.roll_value.is_some() || it.in_template || it.handed_off;
-    let annotated = !released && inputs.live.iter().any(has_ours);
-    let is_starting = inputs.since_release.is_some_and(|it| it < OWNER_START_DELAY)
+    let has_ours = |it: &TargetObject| it.roll_value.is_some() || it.in_template || it.handed_off;
+    let annotated = !released && inputs.objects.iter().any(has_ours);
+    let is_starting = inputs
+        .since_release
+        .is_some_and(|it| it < OWNER_START_DELAY)
         && matches!(inputs.roll, Some(Roll::Annotate(..)));
     if inputs.pods.is_empty() && !inputs.has_terminating {
         return match () {
@@ -150,7 +152,7 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
             () => UnbindStep::Done,
         };
     }
-    if let Some(paused) = inputs.live.iter().find(|it| it.paused) {
+    if let Some(paused) = inputs.objects.iter().find(|it| it.paused) {
         let text = format!(
             "{}: spec.paused is true, so its pods keep the sidecar; resume the rollout, or annotate the actor with \
              asya.sh/skip-unbind: \"true\"",
@@ -159,7 +161,7 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
         return UnbindStep::Blocked(text, RECHECK_INTERVAL);
     }
     let is_changed = inputs
-        .live
+        .objects
         .iter()
         .any(|it| it.roll_value.as_deref() == Some(UNBOUND));
     if annotated && rolls_by_change && !is_changed {
@@ -186,7 +188,7 @@ fn one_by_one(inputs: &UnbindInputs<'_>) -> UnbindStep {
         limit: inputs.limit,
         now: inputs.now,
     };
-    let is_rolling = inputs.live.iter().any(|it| it.rolling);
+    let is_rolling = inputs.objects.iter().any(|it| it.rolling);
     let next = match evicting.blocker() {
         Some(blocker) if blocker.is_overdue && evicting.unready_candidate().is_none() => {
             let text = format!(

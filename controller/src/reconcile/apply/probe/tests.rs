@@ -75,8 +75,8 @@ async fn rollout_waits_until_all_webhook_replicas_have_read_the_probe_result() {
         let (context, observed) = (context_with(INJECTED), bound(Some(injection)));
         let params = ProbeParams::new(&observed);
         let planned = (&params, ProbeStep::Skip, Some(annotate.clone()));
-        let mut live_outcome = LiveOutcome::default();
-        let probed = probe(&context, observed.key(), planned, &mut live_outcome).await;
+        let mut active_outcome = ActiveOutcome::default();
+        let probed = probe(&context, observed.key(), planned, &mut active_outcome).await;
         match probed.unwrap().unwrap() {
             Ok(next) => assert!(starts && next == annotate, "{age}"),
             Err(RolloutOutcome::Waiting(Reason::RolloutInProgress, _, Requeue::After(wait))) => {
@@ -113,8 +113,8 @@ async fn pods_are_replaced_only_after_a_dry_run_shows_that_new_pods_get_the_side
         let step = RolloutDecision::Act(RolloutAction::Annotate("v".to_owned()));
         let params = ProbeParams::new(&observed);
         let planned = (&params, ProbeStep::Skip, Some(step.clone()));
-        let mut live_outcome = LiveOutcome::default();
-        let probed = probe(&context, observed.key(), planned, &mut live_outcome).await;
+        let mut active_outcome = ActiveOutcome::default();
+        let probed = probe(&context, observed.key(), planned, &mut active_outcome).await;
         let blocked = match probed.unwrap().unwrap() {
             Ok(next) => {
                 assert_eq!(next, step);
@@ -122,7 +122,7 @@ async fn pods_are_replaced_only_after_a_dry_run_shows_that_new_pods_get_the_side
             }
             Err(RolloutOutcome::Waiting(reason, text, _)) => {
                 // The message mentions the webhook only if a dry run was made.
-                let ran = live_outcome.probe.outcome != ProbeOutcome::NotRun;
+                let ran = active_outcome.probe.outcome != ProbeOutcome::NotRun;
                 assert_eq!(text.contains("waiting for the webhook"), ran, "{text}");
                 Some(Some(reason))
             }

@@ -179,7 +179,11 @@ fn target_is_rolled_while_draining_only_if_no_pod_is_injected() {
         (Some(&waiting), 0, true),
         (Some(&waiting), 1, false),
     ] {
-        assert_eq!(may_replace_pods(drain, injected), expected, "{drain:?} {injected}");
+        assert_eq!(
+            may_replace_pods(drain, injected),
+            expected,
+            "{drain:?} {injected}"
+        );
     }
 }
 
@@ -247,14 +251,14 @@ fn queue_that_holds_messages_is_abandoned_only_with_its_namespace() {
     let namespace =
         |metadata: Value| serde_json::from_value(json!({"metadata": metadata})).unwrap();
     let terminating = namespace(json!({"uid": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}));
-    let live = namespace(json!({"uid": "n"}));
+    let not_deleted = namespace(json!({"uid": "n"}));
     let held = UndrainedQueues::default;
     let abandoned = |uid: Option<&str>| Drain::Abandoned {
         namespace_uid: uid.map(str::to_owned),
         held: held(),
     };
     for (namespace, expected) in [
-        (Some(&live), Drain::Waiting(held())),
+        (Some(&not_deleted), Drain::Waiting(held())),
         (Some(&terminating), abandoned(Some("n"))),
         (None, abandoned(None)),
     ] {

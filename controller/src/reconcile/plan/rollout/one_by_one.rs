@@ -8,7 +8,7 @@ use super::inputs::{
 };
 use crate::fault::Reason;
 use crate::reconcile::model::bound_pods::{OutdatedPod, SidecarState};
-use crate::reconcile::model::rollout::LiveObject;
+use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::plan::evict::{self, EvictionBlocker};
 
 /// Evicts the next pod once all others exist and are ready (SAFE-11).
@@ -92,6 +92,9 @@ pub(super) fn eviction_is_cheaper(inputs: &RolloutInputs<'_>) -> bool {
     let outdated = i32::try_from(inputs.outdated.len()).unwrap_or(i32::MAX);
     let current = inputs.matched.saturating_sub(outdated);
     let is_allowed = matches!(inputs.roll, Roll::AnnotateTemplate(_))
-        && inputs.live.iter().all(|it: &LiveObject| it.reduces_ready);
-    is_allowed && !inputs.live.is_empty() && current > 0 && current >= outdated
+        && inputs
+            .objects
+            .iter()
+            .all(|it: &TargetObject| it.reduces_ready);
+    is_allowed && !inputs.objects.is_empty() && current > 0 && current >= outdated
 }

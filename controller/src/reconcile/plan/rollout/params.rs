@@ -114,7 +114,7 @@ fn event(observed: &Observed, decision: &RolloutDecision) -> Option<(EventReason
                 rollout.pod_counts.outdated.len(),
                 resolved.target.workload
             );
-            let has_gpus = rollout.live.iter().any(|it| it.requests_gpus);
+            let has_gpus = rollout.objects.iter().any(|it| it.requests_gpus);
             has_gpus.then_some((EventReason::RollsGpuPods, text))
         }
         _ => None,

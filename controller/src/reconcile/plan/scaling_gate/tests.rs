@@ -22,7 +22,7 @@ fn scaled_object_waits_for_a_dry_run_and_for_a_ready_pod_with_the_sidecar_if_any
         // A dry run alone does not show whether the current pods will consume messages.
         (true, pods(2, 0, 0), true),
         (true, pods(2, 1, 0), false),
-        // An admitted pod proves as much as a dry run.
+        // An admitted pod verifies as much as a dry run.
         (false, pods(2, 1, 1), false),
         (false, pods(2, 2, 0), true),
     ] {

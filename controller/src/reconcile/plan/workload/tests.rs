@@ -16,7 +16,7 @@ fn observed_with(annotations: &Value) -> Observed {
 fn inputs(observed: &Observed) -> WorkloadInputs<'_> {
     WorkloadInputs {
         ownership: &observed.ownership,
-        own: observed.standalone().unwrap(),
+        standalone: observed.standalone().unwrap(),
         applied: None,
     }
 }

@@ -93,7 +93,7 @@ pub(super) fn decide(inputs: &BindingStateInputs<'_>) -> BindingStateDecision {
             ..state.into()
         };
     };
-    let mut decision = pods_decision(inputs, counted, pods);
+    let mut decision = target_pods_decision(inputs, counted, pods);
     let ends = pods.failure_ends.filter(|ends| *ends > inputs.now);
     decision.recheck_at = decision.recheck_at.into_iter().chain(ends).min();
     decision
@@ -111,7 +111,8 @@ fn was_bound(previous: &AsyncActorStatus) -> bool {
     previous.resolved_target.is_some() || lost_before
 }
 
-fn pods_decision(
+/// The rows about the pods of an existing target.
+fn target_pods_decision(
     inputs: &BindingStateInputs<'_>,
     counted: &TargetPodCounts,
     pods: &Pods,
