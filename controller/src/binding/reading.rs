@@ -70,7 +70,12 @@ impl Bindings {
                     self.index.record_target_uid(&actor, &uid);
                 }
                 let Some(related) = self
-                    .related(client, kind_resolver, (target, &existing), &mut versions)
+                    .read_dependents_and_owners(
+                        client,
+                        kind_resolver,
+                        (target, &existing),
+                        &mut versions,
+                    )
                     .await?
                 else {
                     return Ok(TargetState::NotSynced);
@@ -140,7 +145,7 @@ impl Bindings {
     }
 
     /// Reads dependents and owners; `None` while the kind of an owner has not been discovered yet.
-    async fn related(
+    async fn read_dependents_and_owners(
         &self,
         client: &Client,
         kind_resolver: &dyn Resolver,

@@ -30,15 +30,15 @@ fn needed_field(written: bool, in_place: bool) -> FieldView {
 /// CONF-2, CONF-5, CONF-6
 #[test]
 fn decision_depends_on_the_contention_state() {
-    let (idle, held) = (ContentionState::Idle, ContentionState::Rewritten(count(2)));
+    let (idle, rewritten) = (ContentionState::Idle, ContentionState::Rewritten(count(2)));
     let waiting = ContentionState::Waiting(count(2), at(100));
     let stopped = ContentionState::Stopped(revision(1, "spec"));
     let wait = |seconds| FieldDecision::Wait(Duration::from_secs(seconds));
     for (state, written, now, expected) in [
         (&idle, false, 50, FieldDecision::Write),
         (&idle, true, 50, FieldDecision::Conflict),
-        (&held, false, 50, FieldDecision::Write),
-        (&held, true, 50, FieldDecision::Conflict),
+        (&rewritten, false, 50, FieldDecision::Write),
+        (&rewritten, true, 50, FieldDecision::Conflict),
         (&waiting, true, 50, wait(50)),
         (&waiting, false, 99, wait(1)),
         (&waiting, false, 100, FieldDecision::Write),

@@ -25,7 +25,7 @@ pub enum Drain {
         /// UID of the namespace.
         namespace_uid: Option<String>,
         /// The queues left behind.
-        held: UndrainedQueues,
+        undrained: UndrainedQueues,
     },
 }
 
@@ -116,10 +116,12 @@ impl Drain {
     pub fn unless_namespace_terminating(self, namespace: Option<&Namespace>) -> Self {
         let metadata = namespace.map(|it| &it.metadata);
         match self {
-            Self::Waiting(held) if metadata.is_none_or(|it| it.deletion_timestamp.is_some()) => {
+            Self::Waiting(undrained)
+                if metadata.is_none_or(|it| it.deletion_timestamp.is_some()) =>
+            {
                 Self::Abandoned {
                     namespace_uid: metadata.and_then(|it| it.uid.clone()),
-                    held,
+                    undrained,
                 }
             }
             drain => drain,

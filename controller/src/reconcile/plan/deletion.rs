@@ -72,8 +72,8 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Deletion {
         abandoned: match &observed.drain {
             Some(Drain::Abandoned {
                 namespace_uid,
-                held,
-            }) => Some((namespace_uid.clone(), held.clone())),
+                undrained,
+            }) => Some((namespace_uid.clone(), undrained.clone())),
             _ => None,
         },
         release: FinalizerPatch::removing(actor, FINALIZER),

@@ -42,7 +42,7 @@ pub enum WorkloadStep {
         take_over: Option<usize>,
         /// Hand `spec.replicas` over to a separate field manager first (WRK-3).
         hand_over_replicas: bool,
-        /// Reclaim the fields that kubectl or Helm wrote first (FW-22).
+        /// Take over the fields that kubectl or Helm wrote first (FW-22).
         take_over_tool_fields: bool,
     },
     /// It cannot be provided now.

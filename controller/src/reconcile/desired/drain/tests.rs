@@ -152,11 +152,11 @@ fn nothing_is_torn_down_before_the_queue_is_empty() {
     assert_eq!(queue.step, QueueStep::Unmanaged, "not queried");
     let confirming = plan_of(Some(Drain::Confirming(LAG)), &json!({}));
     assert!(matches!(confirming, Plan::Confirm(wait) if wait == LAG));
-    let held = UndrainedQueues::default();
+    let undrained = UndrainedQueues::default();
     let namespace_uid = None;
     let abandoned = Drain::Abandoned {
         namespace_uid,
-        held,
+        undrained,
     };
     for drain in [None, Some(Drain::Empty), Some(abandoned)] {
         let Plan::Delete(plan) = plan_of(drain.clone(), &json!({})) else {
@@ -252,18 +252,18 @@ fn queue_that_holds_messages_is_abandoned_only_with_its_namespace() {
         |metadata: Value| serde_json::from_value(json!({"metadata": metadata})).unwrap();
     let terminating = namespace(json!({"uid": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}));
     let not_deleted = namespace(json!({"uid": "n"}));
-    let held = UndrainedQueues::default;
+    let undrained = UndrainedQueues::default;
     let abandoned = |uid: Option<&str>| Drain::Abandoned {
         namespace_uid: uid.map(str::to_owned),
-        held: held(),
+        undrained: undrained(),
     };
     for (namespace, expected) in [
-        (Some(&not_deleted), Drain::Waiting(held())),
+        (Some(&not_deleted), Drain::Waiting(undrained())),
         (Some(&terminating), abandoned(Some("n"))),
         (None, abandoned(None)),
     ] {
         assert_eq!(
-            Drain::Waiting(held()).unless_namespace_terminating(namespace),
+            Drain::Waiting(undrained()).unless_namespace_terminating(namespace),
             expected
         );
     }

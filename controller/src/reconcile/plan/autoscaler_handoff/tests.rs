@@ -255,8 +255,8 @@ fn reverted_handoff_is_rewritten_with_backoff_at_most_five_times() {
     let reason = scaling.fault().map(|it| it.reason);
     assert_eq!(reason, Some(Reason::RivalAutoscaler));
 
-    let held = handed_off(true, &entry("Held", 1));
-    let step = plan(&held, Some(&mut scaled(None)), no_rollout, now());
+    let rewritten = handed_off(true, &entry("Held", 1));
+    let step = plan(&rewritten, Some(&mut scaled(None)), no_rollout, now());
     assert_eq!(
         step,
         Some(HandoffStep::Set(FieldDecision::AwaitReset(

@@ -288,13 +288,13 @@ fn injected_reports_the_outcome_of_the_template() {
 /// BIND-45, CONF-6
 #[test]
 fn actor_that_may_not_bind_reports_no_conflict() {
-    let held = json!({
+    let rewritten = json!({
         "field": "f", "count": 2, "part": "Roll", "object": "Deployment/web", "uid": "web-uid",
         "state": "Held", "losses": 2,
     });
     let template = json!({"uid": "web-uid", "hash": "h", "target": "t", "fingerprint": "f"});
     let scaling = json!({"scaling": {"enabled": true}});
-    let before = json!({"conflicts": [held], "claimed": "web-uid", "template": template});
+    let before = json!({"conflicts": [rewritten], "claimed": "web-uid", "template": template});
     let before: AsyncActorStatus = serde_json::from_value(before).unwrap();
     let conflict_of = |target: ObservedBinding, outcome| {
         let mut inputs = bound(&scaling, &before);
