@@ -78,7 +78,7 @@ class Descriptions(unittest.TestCase):
             (values.page, values.VALUES, "  # -- Image tag; empty means the chart's appVersion.\n  tag:", "  other:", "image.other"),
             (values.page, values.VALUES, 'logLevel: info', 'logLevel: info\nnew: ""', "new"),
             (api.page, api.CRD, "description: Configures the actor's queue.\n", "minimum: 1\n", "spec.queue"),
-            (references.PAGES["flags"].page, "controller/src/args.rs", "    /// Address that serves /metrics.\n", "", "--metrics-bind-address"),
+            (references.PAGES["flags"].page, "controller/src/app/args.rs", "    /// Address that serves /metrics.\n", "", "--metrics-bind-address"),
             (references.PAGES["flags"].page, variables.SIDECAR, "/// Virtual host.\n", "", "RABBITMQ_VHOST"),
             (references.PAGES["flags"].page, variables.RUNTIME, 'environ.get("ASYA_CHUNK_SIZE")', 'environ.get("ASYA_NEW")', "ASYA_NEW"),
         ):

@@ -8,7 +8,7 @@ from steering import readers
 class Steering(unittest.TestCase):
     def test_code_that_decides_by_a_condition_is_found(self):
         code = "let a = 1;\nlet mut all = observed.previous.conditions.iter();\n"
-        for name in ["plan/roll.rs", "observe.rs", "desired.rs", "apply/unbind.rs"]:
+        for name in ["plan/rollout.rs", "observe.rs", "desired.rs", "apply/unbind.rs"]:
             self.assertEqual(readers("controller/src/reconcile/" + name, code), [2], name)
         broken = "let known = status\n    .conditions\n    .iter();"
         self.assertEqual(readers("webhook/src/index.rs", broken), [2])

@@ -2,7 +2,7 @@
 
 from . import markdown, rust, source, variables
 
-PROGRAMS = {"asya-controller": ("controller/src/args.rs", "Args"), "asya-webhook": ("webhook/src/args.rs", "Args")}
+PROGRAMS = {"asya-controller": ("controller/src/app/args.rs", "Args"), "asya-webhook": ("webhook/src/args.rs", "Args")}
 NESTED = {
     "InstallationFlags": "process/src/flags.rs",
     "CertificateFlags": "controller/src/certificates/flags.rs",

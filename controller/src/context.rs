@@ -17,7 +17,7 @@ use crate::broker::health::QueueRechecks;
 use crate::broker::retired_queue_schedule::RetiredQueueSchedule;
 use crate::cluster::config_maps::ConfigMaps;
 use crate::cluster::foreign_names::ForeignNames;
-use crate::cluster::impersonation::Applier;
+use crate::cluster::impersonation::Impersonation;
 use crate::cluster::keda::Keda;
 use crate::cluster::objects::Objects;
 use crate::cluster::rollouts::WorkloadRollouts;
@@ -37,7 +37,7 @@ pub struct Context {
     /// Client of the API server; fenced, so that only the leader writes.
     pub client: Client,
     /// Applies children, with impersonation if that is enabled.
-    pub applier: Applier,
+    pub impersonation: Impersonation,
     /// Caches filled by the watches.
     pub stores: Stores,
     pub installation: Installation,

@@ -5,7 +5,6 @@
 
 mod admission;
 mod app;
-mod args;
 mod binding;
 mod broker;
 mod certificates;
@@ -22,8 +21,8 @@ mod scaling;
 mod telemetry;
 mod work_queue;
 
+pub use app::args::Args;
 pub use app::leadership::Ending;
 pub use app::program::main;
 pub use app::replica::{Configuration, Connections, Replica};
-pub use args::Args;
 pub use broker::http_client;

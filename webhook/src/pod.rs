@@ -143,7 +143,7 @@ fn event_for(decision: &Decision<'_>, pod: &PodView<'_>) -> Option<PodEvent> {
             ),
         ),
         (Action::Deny(text), _) => (PodEventReason::InjectionDenied, text.clone()),
-        // Report it even if the pod was annotated before.
+        // A pod that already has this annotation results in `Allow`, so it is not reported again.
         (Action::Annotate(_), _) => {
             let warning = decision.warnings.first().cloned();
             let warning = warning

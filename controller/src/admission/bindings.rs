@@ -29,7 +29,7 @@ pub(super) struct WebhookBinding {
 
 /// All bindings with strategy Pod, oldest first. Excludes a binding whose target another actor owns: a target has one
 /// actor. Returns `None` until all actors are known: an actor that is not listed yet must not lose its entry and its
-/// proof (CFG-2).
+/// verification (CFG-2).
 pub(super) fn all(context: &Context) -> Option<Vec<WebhookBinding>> {
     if !context.stores.actors.is_synced() {
         return None;
@@ -51,8 +51,8 @@ pub(super) fn all(context: &Context) -> Option<Vec<WebhookBinding>> {
     let owns_target =
         |actor: &&Arc<ActorRecord>| context.bindings.owner_before(&actor.metadata.key).is_none();
     let owners = actors.iter().filter(owns_target);
-    let bound = owners.filter_map(|actor| WebhookBinding::of(context, actor));
-    Some(bound.collect())
+    let bindings = owners.filter_map(|actor| WebhookBinding::of(context, actor));
+    Some(bindings.collect())
 }
 
 impl WebhookBinding {
@@ -118,7 +118,7 @@ impl WebhookBinding {
         self.required.then(|| self.entry())
     }
 
-    /// Whether the entry must fail closed once a dry run has proved injection.
+    /// Whether the entry must fail closed once a dry run has verified injection.
     pub(super) fn needs_probe(&self) -> bool {
         self.required && self.is_effective
     }

@@ -41,9 +41,11 @@ impl FactsConfigMap {
     pub(super) async fn published_cas(&mut self) -> Result<&[String], String> {
         if self.initial.is_none() {
             let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
-            let live = api.get_opt(&self.name).await;
-            let live = live.map_err(|error| format!("ConfigMap {}: {error}", self.name))?;
-            let data = live.and_then(|live| live.data).unwrap_or_default();
+            let existing = api.get_opt(&self.name).await;
+            let existing = existing.map_err(|error| format!("ConfigMap {}: {error}", self.name))?;
+            let data = existing
+                .and_then(|existing| existing.data)
+                .unwrap_or_default();
             self.initial = Some(WebhookFacts::read(&data));
         }
         let published = self.published.as_ref().map(|(facts, _)| facts);
@@ -68,8 +70,8 @@ impl FactsConfigMap {
         let failed = |error: kube::Error| format!("ConfigMap {}: {error}", self.name);
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
         if self.published.is_none() {
-            let live = api.get_opt(&self.name).await.map_err(failed)?;
-            if live.and_then(|live| live.data) == data {
+            let existing = api.get_opt(&self.name).await.map_err(failed)?;
+            if existing.and_then(|existing| existing.data) == data {
                 self.published = desired;
                 return Ok(());
             }

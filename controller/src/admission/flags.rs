@@ -63,7 +63,7 @@ mod tests {
     use clap::Parser;
 
     use crate::admission::WebhookConfigPlan;
-    use crate::args::Args;
+    use crate::app::args::Args;
 
     fn plan(flags: &[&str]) -> Option<WebhookConfigPlan> {
         let args = Args::try_parse_from([&["asya-controller"], flags].concat()).unwrap();

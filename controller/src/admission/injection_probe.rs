@@ -1,5 +1,5 @@
 //! Makes a required entry fail closed only after a dry-run pod has come back injected (CFG-8). Until then nothing
-//! proves that the API server reaches the webhook, trusts it, and gets from it what this actor's pods need.
+//! verifies that the API server reaches the webhook, trusts it, and gets from it what this actor's pods need.
 
 use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
@@ -48,7 +48,7 @@ pub(super) struct InjectionProbes {
 struct ProbeProgress {
     /// Whether a dry run came back injected: the entry may then fail closed, whatever happens later.
     verified: bool,
-    /// CA bundle that was trusted at the last success. Another bundle, or another release, must be proved again.
+    /// CA bundle that was trusted at the last success. Another bundle, or another release, must be verified again.
     verified_ca_bundle: Option<Box<str>>,
     /// Failures since the last success.
     failures: u32,
@@ -84,7 +84,7 @@ impl InjectionProbes {
     }
 
     /// Reads which entries fail closed on the first call only: later, another client may have changed them. An entry
-    /// that stops being required must be proved again once it is required.
+    /// that stops being required must be verified again once it is required.
     pub(super) fn retain_required(
         &mut self,
         bindings: &[WebhookBinding],
@@ -113,10 +113,10 @@ impl InjectionProbes {
     pub(super) fn start(&mut self, bindings: &[WebhookBinding], trusted: &str) -> Option<Duration> {
         let mut previous = std::mem::take(&mut self.by_uid);
         let mut soonest: Option<Duration> = None;
-        for bound in bindings.iter().filter(|bound| bound.needs_probe()) {
-            let known = previous.remove(&bound.uid);
+        for binding in bindings.iter().filter(|binding| binding.needs_probe()) {
+            let known = previous.remove(&binding.uid);
             let mut progress = known.unwrap_or_else(|| ProbeProgress {
-                verified: bound
+                verified: binding
                     .required_entry()
                     .is_some_and(|entry| self.is_verified("", &entry)),
                 verified_ca_bundle: None,
@@ -133,10 +133,10 @@ impl InjectionProbes {
                     soonest = Some(soonest.map_or(wait, |soonest| soonest.min(wait)));
                 } else if self.running.len() < limit {
                     progress.running = true;
-                    self.spawn(bound, trusted);
+                    self.spawn(binding, trusted);
                 }
             }
-            self.by_uid.insert(bound.uid.clone(), progress);
+            self.by_uid.insert(binding.uid.clone(), progress);
         }
         soonest
     }
@@ -147,11 +147,11 @@ impl InjectionProbes {
         all.filter(|progress| progress.is_failing(trusted)).count()
     }
 
-    fn spawn(&mut self, bound: &WebhookBinding, trusted: &str) {
-        let (client, bound, trusted) = (self.client.clone(), bound.clone(), trusted.into());
+    fn spawn(&mut self, binding: &WebhookBinding, trusted: &str) {
+        let (client, binding, trusted) = (self.client.clone(), binding.clone(), trusted.into());
         self.running.spawn(async move {
             let started = Instant::now();
-            let probe = AssertUnwindSafe(run_probe(&client, &bound)).catch_unwind();
+            let probe = AssertUnwindSafe(run_probe(&client, &binding)).catch_unwind();
             let result = match timeout(DEADLINE, probe).await {
                 Ok(Ok(result)) => result,
                 Ok(Err(_)) => Err("the dry run panicked; see the controller's log".to_owned()),
@@ -159,8 +159,8 @@ impl InjectionProbes {
             };
             FinishedProbe {
                 result,
-                key: bound.key,
-                uid: bound.uid,
+                key: binding.key,
+                uid: binding.uid,
                 trusted,
                 took: started.elapsed(),
             }
@@ -187,7 +187,7 @@ impl InjectionProbes {
         progress.running = false;
         let Err(reason) = finished.result else {
             if !progress.verified {
-                info!(actor = %finished.key, "injection proved: the webhook entry now fails closed");
+                info!(actor = %finished.key, "injection verified: the webhook entry now fails closed");
             }
             (progress.verified, progress.failures) = (true, 0);
             progress.verified_ca_bundle = Some(finished.trusted);
@@ -201,19 +201,19 @@ impl InjectionProbes {
             } else {
                 "its webhook entry still fails open, so pods of its target may start without the sidecar"
             };
-            warn!(actor = %finished.key, reason, consequence, "injection of a required binding is not proved");
+            warn!(actor = %finished.key, reason, consequence, "injection of a required binding is not verified");
             let text = format!("{consequence}; check the pods and logs of asya-webhook: {reason}");
             (finished.key, text)
         })
     }
 }
 
-async fn run_probe(client: &Client, bound: &WebhookBinding) -> Result<(), String> {
-    let pod = pod(bound).ok_or("cannot construct a pod that would match the target")?;
+async fn run_probe(client: &Client, binding: &WebhookBinding) -> Result<(), String> {
+    let pod = pod(binding).ok_or("cannot construct a pod that would match the target")?;
     let pod: Pod = serde_json::from_value(pod).map_err(|error| error.to_string())?;
-    let pod = dry_run::with_probe_annotation(&pod, &bound.uid);
-    let actor = (&*bound.uid, bound.hash.as_deref());
-    match dry_run::run(client, &bound.key.namespace, &pod, actor, true).await {
+    let pod = dry_run::with_probe_annotation(&pod, &binding.uid);
+    let actor = (&*binding.uid, binding.hash.as_deref());
+    match dry_run::run(client, &binding.key.namespace, &pod, actor, true).await {
         Ok(DryRunOutcome::Admitted) => Ok(()),
         Ok(DryRunOutcome::Failed(failure)) => Err(match failure {
             ProbeFailure::NotCalled(reason) | ProbeFailure::NotInjected(reason) => {
@@ -227,14 +227,14 @@ async fn run_probe(client: &Client, bound: &WebhookBinding) -> Result<(), String
 }
 
 /// Minimal pod that counts as one of the target's pods.
-fn pod(bound: &WebhookBinding) -> Option<Value> {
-    let ProbeMetadata { labels, owner } = ProbeMetadata::of(&bound.pods, bound.family)?;
+fn pod(binding: &WebhookBinding) -> Option<Value> {
+    let ProbeMetadata { labels, owner } = ProbeMetadata::of(&binding.pods, binding.family)?;
     Some(json!({
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
             "generateName": PROBE_NAME_PREFIX,
-            "namespace": &*bound.key.namespace,
+            "namespace": &*binding.key.namespace,
             "labels": labels,
             "ownerReferences": [owner],
         },

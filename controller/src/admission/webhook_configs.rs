@@ -86,13 +86,13 @@ pub(super) enum ObjectOutcome {
     Deferred(Instant),
 }
 
-/// Decides from the content last applied, desired and live.
+/// Decides from the content last applied, desired and existing.
 fn decide(
     applied: Option<&Content>,
     desired: &Content,
-    live: Option<(&Content, Option<&str>)>,
+    existing: Option<(&Content, Option<&str>)>,
 ) -> ConfigStep {
-    match live {
+    match existing {
         Some((content, _)) if content.satisfies(desired) => ConfigStep::Unchanged,
         Some((_, writer)) if applied == Some(desired) => {
             ConfigStep::Restore(writer.map(Into::into))
@@ -186,11 +186,11 @@ where
         context: &Context,
     ) -> Result<ObjectOutcome, String> {
         let name = &*desired.name;
-        let live = self.store.store.get(&Key::new("", name));
+        let existing = self.store.store.get(&Key::new("", name));
         let applied = self.applied.lock().get(name).cloned();
-        let observed = live
+        let observed = existing
             .as_ref()
-            .map(|live| (&live.content, live.writer.as_deref()));
+            .map(|existing| (&existing.content, existing.writer.as_deref()));
         let step = decide(applied.as_ref(), &desired.content, observed);
         if step == ConfigStep::Unchanged {
             self.applied

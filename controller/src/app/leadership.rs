@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 
 use super::operator::Operator;
 use crate::admission;
-use crate::args::Args;
+use crate::app::args::Args;
 use crate::certificates::trust::Trust;
 use crate::certificates::{CertificateManager, CertificatePlan};
 use crate::cluster::crd;
@@ -48,7 +48,7 @@ impl Singletons {
         );
         if webhook_plan.is_none() {
             // Without our own webhook configurations, none can trust another CA.
-            trust.live([]);
+            trust.report_bundles([]);
         }
         Self {
             manages_crd: args.manage_crds,

@@ -1,6 +1,7 @@
 //! The operator as a process: the tasks of every replica, and those of the leader.
 
 pub mod actor_gauges;
+pub mod args;
 pub mod binding_watches;
 pub mod leadership;
 pub mod leftovers;

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::leadership::Ending;
 use super::replica::{Configuration, Connections, Replica};
 use super::uninstall;
-use crate::args::Args;
+use crate::app::args::Args;
 use crate::cluster::client;
 use crate::telemetry::health::{self, Readiness};
 use crate::telemetry::metrics::Metrics;

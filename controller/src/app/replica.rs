@@ -14,7 +14,7 @@ use super::namespaces::Namespaces;
 use super::operator::Operator;
 use super::watches::Watches;
 use super::worker::RequeuePolicy;
-use crate::args::Args;
+use crate::app::args::Args;
 use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
 use crate::broker::claims::Claims;
@@ -25,7 +25,7 @@ use crate::certificates::CertificatePlan;
 use crate::cluster::client;
 use crate::cluster::config_maps::ConfigMaps;
 use crate::cluster::fence::Fence;
-use crate::cluster::impersonation::Applier;
+use crate::cluster::impersonation::Impersonation;
 use crate::cluster::keda::Keda;
 use crate::cluster::leader::{self, Candidate};
 use crate::cluster::objects::Objects;
@@ -150,8 +150,8 @@ impl Replica {
         let client = (connections.api_server)(&fence, metrics.api_writes())?;
         let identity = leader::identity(&args.pod_name);
         let home = home(args);
-        let applier = Applier::new(client.clone(), args.impersonate.then_some(home));
-        let workloads = Workloads::new(&applier);
+        let impersonation = Impersonation::new(client.clone(), args.impersonate.then_some(home));
+        let workloads = Workloads::new(&impersonation);
         let context = Context {
             stores: Stores::default(),
             leading_since: OnceLock::new(),
@@ -165,11 +165,11 @@ impl Replica {
             depths: Arc::default(),
             creation_failures: Arc::new(PodCreationFailures::of(&workloads.stateful_sets.store)),
             workloads,
-            service_accounts: Objects::new(&applier),
-            scaled_objects: Objects::new(&applier),
-            trigger_authentications: Objects::new(&applier),
+            service_accounts: Objects::new(&impersonation),
+            scaled_objects: Objects::new(&impersonation),
+            trigger_authentications: Objects::new(&impersonation),
             keda: Keda::default(),
-            config_maps: ConfigMaps::new(&applier),
+            config_maps: ConfigMaps::new(&impersonation),
             brokers: Brokers::new(
                 client.clone(),
                 &args.namespace,
@@ -179,7 +179,7 @@ impl Replica {
                 connections.management_apis,
             ),
             runtime_script: RuntimeScript::new(script, home),
-            applier,
+            impersonation,
             events: events::Events::new(client.clone(), &identity),
             metrics: Arc::clone(&metrics),
             client: client.clone(),

@@ -185,7 +185,7 @@ mod tests {
             matches!(outcome, RunOutcome::Failed { after: Some(after), timer: Some(timer) } if after < delay && timer == delay),
             "{outcome:?}"
         );
-        for (failures, least, most) in [(0, 24, 30), (1, 48, 60), (2, 96, 120), (9, 240, 300)] {
+        for (failures, min, max) in [(0, 24, 30), (1, 48, 60), (2, 96, 120), (9, 240, 300)] {
             let attempt = Attempt {
                 failures,
                 last: false,
@@ -198,7 +198,7 @@ mod tests {
                 panic!()
             };
             assert!(
-                (least..=most).contains(&after.as_secs()),
+                (min..=max).contains(&after.as_secs()),
                 "{failures}: {after:?}"
             );
         }

@@ -1,5 +1,7 @@
-//! Builds the pods that dry runs submit for a target, submits them, and checks whether the sidecar was injected. Only
-//! the operator's own probes use these pods.
+//! Builds the pods that dry runs submit for a target, submits them, and checks whether the sidecar was injected.
+//!
+//! Such a dry run (`dryRun=All`) of a pod is called a *probe*, as in the specs (docs/spec/safety.md, section 1) and in
+//! the public names `asya.sh/probe`, `ProbeFailed` and `ProbeRejected`. Nothing here checks health.
 
 use std::collections::BTreeMap;
 

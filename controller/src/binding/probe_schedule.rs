@@ -1,5 +1,5 @@
 //! Schedule of each binding's dry runs (SAFE-4, SAFE-5). Kept in memory: a restart repeats only the probes of bindings
-//! that are not proved yet.
+//! that are not verified yet.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;

@@ -50,19 +50,19 @@ impl Bindings {
             CacheLookup::Miss(revision) => revision,
         };
         let mut versions = HashMap::new();
-        let live = match get(client, &resource, &target.key).await {
-            Ok(live) => live,
+        let existing = match get(client, &resource, &target.key).await {
+            Ok(existing) => existing,
             Err(kube::Error::Api(status)) if status.is_forbidden() => {
                 self.kinds.rediscover(&target.kind);
                 return Ok(TargetState::NotSynced);
             }
             Err(error) => return Err(error),
         };
-        let state = match live {
+        let state = match existing {
             None => TargetState::Absent,
-            Some(live) => {
-                versions.insert(target.clone(), version_of(&live));
-                let Some(uid) = uid_of(&live) else {
+            Some(existing) => {
+                versions.insert(target.clone(), version_of(&existing));
+                let Some(uid) = uid_of(&existing) else {
                     return Ok(TargetState::Absent);
                 };
                 // Record the uid before reading dependents, so that no change of them goes unnoticed.
@@ -70,7 +70,12 @@ impl Bindings {
                     self.index.record_target_uid(&actor, &uid);
                 }
                 let Some(related) = self
-                    .related(client, kind_resolver, (target, &live), &mut versions)
+                    .read_dependents_and_owners(
+                        client,
+                        kind_resolver,
+                        (target, &existing),
+                        &mut versions,
+                    )
                     .await?
                 else {
                     return Ok(TargetState::NotSynced);
@@ -79,12 +84,12 @@ impl Bindings {
                     TargetSnapshot {
                         replicas: None,
                         forbidden_kind: self.forbidden_kind(kind_resolver),
-                        resolution: kind_resolver.resolve(&live, &related),
+                        resolution: kind_resolver.resolve(&existing, &related),
                         uid,
-                        spec_hash: spec::hash(&live),
+                        spec_hash: spec::hash(&existing),
                         template_ownership: None,
                     }
-                    .with_workloads(&live, &related),
+                    .with_workloads(&existing, &related),
                 ))
             }
         };
@@ -140,11 +145,11 @@ impl Bindings {
     }
 
     /// Reads dependents and owners; `None` while the kind of an owner has not been discovered yet.
-    async fn related(
+    async fn read_dependents_and_owners(
         &self,
         client: &Client,
         kind_resolver: &dyn Resolver,
-        (target, live): (&ObjectId, &Value),
+        (target, existing): (&ObjectId, &Value),
         versions: &mut HashMap<ObjectId, u64>,
     ) -> Result<Option<Related>, kube::Error> {
         let mut related = Related::default();
@@ -153,7 +158,7 @@ impl Bindings {
             .iter()
             .map(|it| Kind::from(*it))
             .collect();
-        let uid = uid_of(live).unwrap_or_default();
+        let uid = uid_of(existing).unwrap_or_default();
         let descendants = self.tree.descendants(&uid, &kinds).into_iter();
         let served = descendants.filter_map(|object| match self.kinds.availability(&object.kind) {
             KindAvailability::Served(resource) => Some((object, resource)),
@@ -178,7 +183,7 @@ impl Bindings {
             return Ok(Some(related));
         }
         let mut owners = Vec::new();
-        let mut next = controller_of(live);
+        let mut next = controller_of(existing);
         while let Some(owner) = next.take().filter(|_| owners.len() < MAX_OWNER_DEPTH) {
             let kind = Kind::from(owner.group_kind());
             self.kinds.track(&kind);
@@ -214,11 +219,11 @@ impl Bindings {
 impl TargetSnapshot {
     /// Adds the state of the target's workloads: the desired replicas, of its one workload or summed over all that it
     /// groups, and the fields that an actor owns in a pod template, whichever target that actor binds.
-    fn with_workloads(mut self, live: &Value, related: &Related) -> Self {
+    fn with_workloads(mut self, existing: &Value, related: &Related) -> Self {
         let Resolution::Found(target) = &self.resolution else {
             return self;
         };
-        let all = || related.objects.values().flatten().chain([live]);
+        let all = || related.objects.values().flatten().chain([existing]);
         let body = |workload: &ObjectRef| {
             all().find(|object| {
                 workload.uid.is_some() && uid_of(object).as_deref() == workload.uid.as_deref()
@@ -249,10 +254,10 @@ fn replicas_equal_pods(target: &Target) -> bool {
 }
 
 /// The pod template fields that the operator owns (BIND-50).
-fn template_ownership(live: &Value) -> Option<TemplateOwnership> {
-    let entries = live.pointer("/metadata/managedFields")?;
+fn template_ownership(existing: &Value) -> Option<TemplateOwnership> {
+    let entries = existing.pointer("/metadata/managedFields")?;
     let entries: Vec<ManagedFieldsEntry> = serde_json::from_value(entries.clone()).ok()?;
-    let annotations = live.pointer("/spec/template/metadata/annotations");
+    let annotations = existing.pointer("/spec/template/metadata/annotations");
     let actor = annotations.and_then(|it| it.get(annotation::INJECTED_BY)?.as_str());
     Some(TemplateOwnership {
         fingerprint: applied_by(&entries, manager::TEMPLATE)?,
@@ -286,14 +291,14 @@ async fn get(
     key: &Key,
 ) -> Result<Option<Value>, kube::Error> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &key.namespace, resource);
-    let Some(mut live) = api.get_opt(&key.name).await? else {
+    let Some(mut existing) = api.get_opt(&key.name).await? else {
         return Ok(None);
     };
-    if let Some(entries) = &mut live.metadata.managed_fields {
+    if let Some(entries) = &mut existing.metadata.managed_fields {
         entries.retain(|entry| entry.manager.as_deref().is_some_and(is_our_manager));
     }
-    let live = serde_json::to_value(live).map_err(kube::Error::SerdeError)?;
-    Ok(Some(live))
+    let existing = serde_json::to_value(existing).map_err(kube::Error::SerdeError)?;
+    Ok(Some(existing))
 }
 
 #[cfg(test)]

@@ -1,4 +1,8 @@
 //! Cluster-wide limit on concurrent rollouts of targets (ROLL-2, SAFE-15, SAFE-16).
+//!
+//! A *rollout slot* is the right to replace pods: an actor acquires one before its first write or eviction, and holds
+//! it until its rollout has ended or the slot expires. Targets share these slots. The operator's own workloads share
+//! those of [`crate::cluster::rollouts`] (SAFE-36).
 
 use std::collections::HashMap;
 
@@ -7,28 +11,28 @@ use parking_lot::Mutex;
 
 use crate::record::Key;
 
-/// Slots held by actors while a write of the operator rolls out their target.
+/// The slots of all targets.
 #[derive(Debug)]
 pub struct RolloutSlots {
-    most: usize,
-    most_per_namespace: usize,
+    max: usize,
+    max_per_namespace: usize,
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Expiry of each slot, so that a stuck rollout does not block others.
-    held: HashMap<Key, Timestamp>,
+    /// Expiry of each slot by the actor that holds it, so that a stuck rollout does not block others.
+    by_actor: HashMap<Key, Timestamp>,
     /// Consecutive rejected evictions.
     refusals: HashMap<Key, u32>,
 }
 
 impl RolloutSlots {
-    /// Limits concurrent rollouts to `most`, and to half of that per namespace, so that no tenant can hold all slots.
-    pub fn new(most: usize) -> Self {
+    /// Limits concurrent rollouts to `max`, and to half of that per namespace, so that no tenant can hold all slots.
+    pub fn new(max: usize) -> Self {
         Self {
-            most,
-            most_per_namespace: most.div_ceil(2),
+            max,
+            max_per_namespace: max.div_ceil(2),
             inner: Mutex::default(),
         }
     }
@@ -36,27 +40,27 @@ impl RolloutSlots {
     /// Whether the actor holds a slot or can take one.
     pub fn can_acquire(&self, actor: &Key, now: Timestamp) -> bool {
         let inner = self.inner.lock();
-        let held = inner.held.iter().filter(|(_, until)| **until > now);
+        let held = inner.by_actor.iter().filter(|(_, until)| **until > now);
         let held: Vec<_> = held.map(|(key, _)| key).collect();
         let in_namespace = held.iter().filter(|key| key.namespace == actor.namespace);
         held.contains(&actor)
-            || (held.len() < self.most && in_namespace.count() < self.most_per_namespace)
+            || (held.len() < self.max && in_namespace.count() < self.max_per_namespace)
     }
 
     /// Takes a slot until `until`, even beyond the limit, because a write cannot be undone.
     pub fn acquire(&self, actor: &Key, until: Timestamp) {
-        self.inner.lock().held.insert(actor.clone(), until);
+        self.inner.lock().by_actor.insert(actor.clone(), until);
     }
 
     /// Releases the actor's slot.
     pub fn release(&self, actor: &Key) {
-        self.inner.lock().held.remove(actor);
+        self.inner.lock().by_actor.remove(actor);
     }
 
     /// Records a rejected eviction and releases the slot. Returns the number of consecutive rejections before it.
     pub fn eviction_refused(&self, actor: &Key) -> u32 {
         let mut inner = self.inner.lock();
-        inner.held.remove(actor);
+        inner.by_actor.remove(actor);
         let times = inner.refusals.entry(actor.clone()).or_default();
         *times = times.saturating_add(1);
         *times - 1
@@ -70,7 +74,7 @@ impl RolloutSlots {
     /// Drops the actor's state once no pod of its target has to be replaced.
     pub fn forget(&self, actor: &Key) {
         let mut inner = self.inner.lock();
-        inner.held.remove(actor);
+        inner.by_actor.remove(actor);
         inner.refusals.remove(actor);
     }
 }

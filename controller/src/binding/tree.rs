@@ -58,7 +58,7 @@ impl Tree {
         owners
     }
 
-    /// Removes a deleted object. Returns the uids of its owners, as [`Tree::show`] does.
+    /// Removes a deleted object. Returns the uids of its owners, as [`Tree::apply`] does.
     pub(super) fn remove(&self, object: &ObjectId) -> Vec<Box<str>> {
         self.inner.lock().remove(object)
     }

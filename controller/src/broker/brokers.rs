@@ -26,7 +26,7 @@ impl Brokers {
     /// occupies at most half of the reconcile `workers`. `build_http_client` reaches the management APIs.
     pub fn new(
         client: Client,
-        own_namespace: &str,
+        operator_namespace: &str,
         fence: Fence,
         metrics: Arc<Metrics>,
         workers: usize,
@@ -34,7 +34,7 @@ impl Brokers {
     ) -> Self {
         let pool = Pool::new(
             client,
-            own_namespace,
+            operator_namespace,
             fence,
             metrics,
             workers,

@@ -8,7 +8,7 @@ use super::BrokerError;
 
 /// Consecutive calls without a response that open the circuit.
 const FAILURE_THRESHOLD: u32 = 5;
-/// How long the circuit stays open before a probe.
+/// How long the circuit stays open before a trial call.
 const OPEN_DURATION: Duration = Duration::from_secs(30);
 
 /// Circuit breaker of one broker.
@@ -24,8 +24,8 @@ pub struct Circuit {
 }
 
 impl Circuit {
-    /// Admits a call, or rejects it while the circuit is open. Then one call is admitted as a probe, and no other for
-    /// another `OPEN_DURATION` unless the probe gets a response.
+    /// Admits a call, or rejects it while the circuit is open. Then one call is admitted as a trial, and no other for
+    /// another `OPEN_DURATION` unless it gets a response.
     ///
     /// # Errors
     /// The error of the last call, while the circuit is open.

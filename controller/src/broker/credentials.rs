@@ -17,7 +17,7 @@ const CACHE_TTL: Duration = Duration::from_mins(5);
 /// Reads Secrets from the operator's namespace first, then from the actor's (SEC-1).
 pub struct Credentials {
     client: Client,
-    own_namespace: Arc<str>,
+    operator_namespace: Arc<str>,
     cache: Mutex<HashMap<CredentialKey, (Instant, Arc<str>)>>,
 }
 
@@ -39,11 +39,11 @@ impl CredentialKey {
 }
 
 impl Credentials {
-    /// Reads through `client`; `own_namespace` is the operator's namespace.
-    pub fn new(client: Client, own_namespace: &str) -> Self {
+    /// Reads through `client`; `operator_namespace` is the operator's namespace.
+    pub fn new(client: Client, operator_namespace: &str) -> Self {
         Self {
             client,
-            own_namespace: own_namespace.into(),
+            operator_namespace: operator_namespace.into(),
             cache: Mutex::default(),
         }
     }
@@ -57,8 +57,8 @@ impl Credentials {
         reference: &SecretKeyRef,
         namespace: &str,
     ) -> Result<Arc<str>, BrokerError> {
-        let mut namespaces = vec![&*self.own_namespace];
-        if namespace != &*self.own_namespace {
+        let mut namespaces = vec![&*self.operator_namespace];
+        if namespace != &*self.operator_namespace {
             namespaces.push(namespace);
         }
         // Check the cache for both namespaces first: a Secret that exists only in the actor's namespace must not cost a

@@ -45,7 +45,7 @@ struct Used {
 impl Pool {
     pub(super) fn new(
         client: Client,
-        own_namespace: &str,
+        operator_namespace: &str,
         fence: Fence,
         metrics: Arc<Metrics>,
         workers: usize,
@@ -53,7 +53,7 @@ impl Pool {
     ) -> Self {
         Self {
             cluster: ClusterIdentity::new(client.clone()),
-            credentials: Credentials::new(client, own_namespace),
+            credentials: Credentials::new(client, operator_namespace),
             fence,
             metrics,
             workers,

@@ -44,8 +44,8 @@ pub struct Rabbitmq {
     empty_confirmations: EmptyConfirmations,
 }
 
-/// Observed state of the objects that belong to a queue.
-struct RelatedState {
+/// Observed state of the broker objects that belong to a queue: its dead letter queue, bindings and tags.
+struct TopologyState {
     /// Whether its dead letter queue and its bindings exist.
     complete: bool,
     /// Its owner according to its tags.
@@ -82,42 +82,42 @@ impl Rabbitmq {
     async fn observe_queue(&self, queue: &ActorQueue) -> Result<QueueObservation, BrokerError> {
         let declaration = self.config.declaration(&queue.names);
         let found = self.find(&declaration.name).await?;
-        let related = match &found {
-            Some(_) => self.observe_related(&declaration, queue).await?,
-            None => RelatedState::NONE,
+        let topology = match &found {
+            Some(_) => self.observe_topology(&declaration, queue).await?,
+            None => TopologyState::NONE,
         };
-        if let Ownership::OtherCluster(cluster) = &related.ownership {
+        if let Ownership::OtherCluster(cluster) = &topology.ownership {
             return Err(conflict(&declaration.name, cluster));
         }
-        Ok(self.check(&declaration, found.as_ref(), &related))
+        Ok(self.check(&declaration, found.as_ref(), &topology))
     }
 
     /// Observes the dead letter queue, the bindings and the tags of a queue.
-    async fn observe_related(
+    async fn observe_topology(
         &self,
         declaration: &QueueDeclaration,
         queue: &ActorQueue,
-    ) -> Result<RelatedState, BrokerError> {
+    ) -> Result<TopologyState, BrokerError> {
         if !self.config.queues.auto_create {
-            return Ok(RelatedState::NONE);
+            return Ok(TopologyState::NONE);
         }
         let dlq_exists = match &declaration.dlq {
             Some(dlq) => self.find(&dlq.name).await?.is_some(),
             None => true,
         };
         let bindings = self.bindings(&declaration.name).await?;
-        Ok(self.related_state(declaration, queue, dlq_exists, &bindings))
+        Ok(self.topology_state(declaration, queue, dlq_exists, &bindings))
     }
 
-    fn related_state(
+    fn topology_state(
         &self,
         declaration: &QueueDeclaration,
         queue: &ActorQueue,
         dlq_exists: bool,
         bindings: &ExchangeBindings,
-    ) -> RelatedState {
+    ) -> TopologyState {
         let tag = self.tag_of(&queue.namespace, &queue.actor);
-        RelatedState {
+        TopologyState {
             complete: dlq_exists && bindings.has_wanted_routes(declaration),
             ownership: bindings.ownership(&declaration.name, &tag, queue.adopts.as_deref()),
         }
@@ -127,7 +127,7 @@ impl Rabbitmq {
         &self,
         declaration: &QueueDeclaration,
         found: Option<&FoundQueue>,
-        related: &RelatedState,
+        topology: &TopologyState,
     ) -> QueueObservation {
         let Some(found) = found else {
             return QueueObservation {
@@ -138,8 +138,8 @@ impl Rabbitmq {
         let may_change = self.config.queues.auto_create;
         let check = match declaration.compare(found) {
             Comparison::Mismatch { wanted, found } => QueueCheck::Mismatch { wanted, found },
-            Comparison::Matches { .. } if !related.complete && may_change => QueueCheck::Drifted,
-            Comparison::Matches { .. } if related.ownership != Ownership::Ours && may_change => {
+            Comparison::Matches { .. } if !topology.complete && may_change => QueueCheck::Drifted,
+            Comparison::Matches { .. } if topology.ownership != Ownership::Ours && may_change => {
                 QueueCheck::Untagged
             }
             Comparison::Matches {
@@ -291,7 +291,7 @@ impl Rabbitmq {
     }
 }
 
-impl RelatedState {
+impl TopologyState {
     /// State of a queue that does not exist, or that the operator may not change.
     const NONE: Self = Self {
         complete: true,

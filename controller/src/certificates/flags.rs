@@ -51,10 +51,10 @@ pub struct CertificateFlags {
 
 /// A lifetime that is shorter than what must fit into it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("--{flag} must be at least {least:?}")]
+#[error("--{flag} must be at least {min:?}")]
 pub struct TooShort {
     flag: &'static str,
-    least: Duration,
+    min: Duration,
 }
 
 impl CertificateFlags {
@@ -67,7 +67,7 @@ impl CertificateFlags {
             return Ok(None);
         };
         let second = Duration::from_secs(1);
-        for (flag, value, least) in [
+        for (flag, value, min) in [
             (
                 "webhook-certificate-check",
                 self.webhook_certificate_check,
@@ -86,8 +86,8 @@ impl CertificateFlags {
                 3 * self.webhook_certificate_life,
             ),
         ] {
-            if value < least {
-                return Err(TooShort { flag, least });
+            if value < min {
+                return Err(TooShort { flag, min });
             }
         }
         let full = format!("{service}.{namespace}.svc");
@@ -118,7 +118,7 @@ mod tests {
     use clap::Parser;
 
     use super::TooShort;
-    use crate::args::Args;
+    use crate::app::args::Args;
     use crate::certificates::CertificatePlan;
 
     fn plan(flags: &[&str]) -> Result<Option<CertificatePlan>, TooShort> {

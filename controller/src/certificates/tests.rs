@@ -32,7 +32,7 @@ fn manager(server: &Server, trust: &Trust) -> CertificateManager {
 /// Known trust, without any webhook configuration.
 fn known() -> Trust {
     let trust = Trust::default();
-    trust.live([]);
+    trust.report_bundles([]);
     trust
 }
 
@@ -215,7 +215,7 @@ async fn next_ca_signs_only_after_every_configuration_trusts_it() {
     let due = new_ca(250 * DAY);
     let old = due.certificate.pem();
     server.put(Some(secret_of(&due, DAY)));
-    trust.live([old.as_bytes()]);
+    trust.report_bundles([old.as_bytes()]);
     let mut manager = manager(&server, &trust);
     manager.reconcile(true).await;
     let both = requested(&trust);
@@ -224,11 +224,11 @@ async fn next_ca_signs_only_after_every_configuration_trusts_it() {
 
     let pem = trust.wanted().borrow().as_ref().unwrap().pem();
     // Only one of two configurations has it.
-    trust.live([pem.as_bytes(), old.as_bytes()]);
+    trust.report_bundles([pem.as_bytes(), old.as_bytes()]);
     advance(Duration::from_secs(31)).await;
     assert_eq!(manager.reconcile(false).await, manager.plan.check_interval);
     // Both have it.
-    trust.live([pem.as_bytes(), pem.as_bytes()]);
+    trust.report_bundles([pem.as_bytes(), pem.as_bytes()]);
     advance(Duration::from_secs(29)).await;
     assert_eq!(manager.reconcile(false).await, Duration::from_secs(1));
     assert_eq!(current_ca(&server.secret()), due.certificate.fingerprint);
@@ -243,11 +243,11 @@ async fn next_ca_signs_only_after_every_configuration_trusts_it() {
 async fn about_to_switch(server: &Server, trust: &Trust) -> (CertificateManager, Fingerprint) {
     let due = new_ca(250 * DAY);
     server.put(Some(secret_of(&due, DAY)));
-    trust.live([due.certificate.pem().as_bytes()]);
+    trust.report_bundles([due.certificate.pem().as_bytes()]);
     let mut manager = manager(server, trust);
     manager.reconcile(true).await;
     let pem = trust.wanted().borrow().as_ref().unwrap().pem();
-    trust.live([pem.as_bytes()]);
+    trust.report_bundles([pem.as_bytes()]);
     advance(Duration::from_secs(31)).await;
     (manager, due.certificate.fingerprint)
 }
@@ -310,7 +310,7 @@ async fn first_ca_waits_until_the_trusted_cas_are_known() {
     assert_eq!(manager.reconcile(true).await, TRUST_DISCOVERY_TIMEOUT);
     assert_eq!(server.state().writes, 0);
     let lost = new_ca(DAY).certificate;
-    trust.live([lost.pem().as_bytes()]);
+    trust.report_bundles([lost.pem().as_bytes()]);
     manager.reconcile(false).await;
     assert_eq!(server.secret().bundle().cas[0], lost);
 
@@ -345,7 +345,7 @@ async fn with_cert_manager_nothing_is_written_and_old_cas_stay_trusted() {
         "the trusted CAs are not known yet"
     );
     let present = [&expired, &old].map(Certificate::pem).concat();
-    trust.live([present.as_bytes()]);
+    trust.report_bundles([present.as_bytes()]);
     manager.reconcile(false).await;
     assert_eq!(requested(&trust), [old, other.certificate]);
     assert_eq!(server.state().writes, 0);

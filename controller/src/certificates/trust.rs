@@ -1,5 +1,5 @@
 //! Connects the task that decides which CAs to trust with the one that writes the webhook configurations (CERT-4,
-//! CERT-7): one requests the bundle that every `caBundle` must hold, the other reports the live `caBundle`s.
+//! CERT-7): one requests the bundle that every `caBundle` must hold, the other reports the current `caBundle`s.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct Trust {
     wanted: Arc<watch::Sender<Option<CaBundle>>>,
     /// When `wanted` last changed; `None` before the first time.
     wanted_since: Arc<Mutex<Option<Instant>>>,
-    found: Arc<watch::Sender<Option<LiveTrust>>>,
+    found: Arc<watch::Sender<Option<ObservedTrust>>>,
     /// The owner of the configurations and of the Secret; `None` until it is known.
     anchor: Arc<watch::Sender<Option<AnchorState>>>,
 }
@@ -31,9 +31,9 @@ pub enum AnchorState {
     Missing,
 }
 
-/// What the live webhook configurations trust.
+/// What the existing webhook configurations trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LiveTrust {
+pub struct ObservedTrust {
     /// In every `caBundle`; `None` if there is no `caBundle` at all.
     everywhere: Option<Vec<Certificate>>,
     /// In at least one `caBundle`.
@@ -58,7 +58,7 @@ impl AnchorState {
     }
 }
 
-impl LiveTrust {
+impl ObservedTrust {
     /// The CAs in these `caBundle`s.
     fn from_bundles<'a>(bundles: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let (mut everywhere, mut anywhere) = (None::<Vec<Certificate>>, Vec::new());
@@ -107,14 +107,14 @@ impl Trust {
         });
     }
 
-    /// Reports the live `caBundle`s of all our configurations, at the start and after each observed change; empty if
+    /// Reports the current `caBundle`s of all our configurations, at the start and after each observed change; empty if
     /// there are none.
-    pub fn live<'a>(&self, bundles: impl IntoIterator<Item = &'a [u8]>) {
-        let live = LiveTrust::from_bundles(bundles);
+    pub fn report_bundles<'a>(&self, bundles: impl IntoIterator<Item = &'a [u8]>) {
+        let observed = ObservedTrust::from_bundles(bundles);
         self.found.send_if_modified(|before| {
-            let is_new = !before.as_ref().is_some_and(|it| it.has_same_cas(&live));
+            let is_new = !before.as_ref().is_some_and(|it| it.has_same_cas(&observed));
             if is_new {
-                *before = Some(live);
+                *before = Some(observed);
             }
             is_new
         });
@@ -141,7 +141,7 @@ impl Trust {
     }
 
     /// Notifies of changes in what the configurations trust.
-    pub(super) fn subscribe_live(&self) -> watch::Receiver<Option<LiveTrust>> {
+    pub(super) fn subscribe_observed(&self) -> watch::Receiver<Option<ObservedTrust>> {
         self.found.subscribe()
     }
 
@@ -153,24 +153,26 @@ impl Trust {
     /// How long every `caBundle` has held all of these; `None` if one does not, or this is unknown. At most since the
     /// bundle was requested, because a configuration may be created at any time.
     pub(super) fn trusted_for(&self, cas: &[Certificate]) -> Option<Duration> {
-        let live = self.found.borrow();
-        let live = live.as_ref()?;
-        let everywhere = live.everywhere.as_ref();
+        let observed = self.found.borrow();
+        let observed = observed.as_ref()?;
+        let everywhere = observed.everywhere.as_ref();
         let trusted = everywhere.is_none_or(|all| cas.iter().all(|it| all.contains(it)));
-        let since = lock(&self.wanted_since).map_or(live.since, |since| since.max(live.since));
+        let since =
+            lock(&self.wanted_since).map_or(observed.since, |since| since.max(observed.since));
         trusted.then(|| since.elapsed())
     }
 
     /// Whether no configuration has a `caBundle`, as far as is known.
     pub(super) fn has_no_bundles(&self) -> bool {
-        let live = self.found.borrow();
-        live.as_ref().is_none_or(|it| it.everywhere.is_none())
+        let observed = self.found.borrow();
+        observed.as_ref().is_none_or(|it| it.everywhere.is_none())
     }
 
     /// The CAs in at least one `caBundle`.
     pub(super) fn trusted_anywhere(&self) -> Vec<Certificate> {
-        let live = self.found.borrow();
-        live.as_ref()
+        let observed = self.found.borrow();
+        observed
+            .as_ref()
             .map(|it| it.anywhere.clone())
             .unwrap_or_default()
     }
@@ -210,7 +212,7 @@ mod tests {
         assert_eq!(trusted_for(&trust), [None; 3]);
         assert!(!trust.is_known());
 
-        trust.live([]);
+        trust.report_bundles([]);
         advance(second).await;
         assert!(trust.is_known());
         assert_eq!(
@@ -219,17 +221,17 @@ mod tests {
             "no configuration has to trust it"
         );
 
-        trust.live([one.as_bytes(), both.as_bytes()]);
+        trust.report_bundles([one.as_bytes(), both.as_bytes()]);
         advance(second).await;
         assert_eq!(trusted_for(&trust), [Some(second), None, None]);
         assert_eq!(trust.trusted_anywhere(), [a.clone(), b.clone()]);
 
         // The same content, reported differently.
-        trust.live([one.as_bytes(), both.as_bytes(), one.as_bytes()]);
+        trust.report_bundles([one.as_bytes(), both.as_bytes(), one.as_bytes()]);
         advance(second).await;
         assert_eq!(trusted_for(&trust), [Some(2 * second), None, None]);
 
-        trust.live([both.as_bytes(), both.as_bytes()]);
+        trust.report_bundles([both.as_bytes(), both.as_bytes()]);
         assert_eq!(
             trusted_for(&trust),
             [Some(Duration::ZERO), Some(Duration::ZERO), None]
@@ -244,7 +246,7 @@ mod tests {
             [Some(second), Some(second), None],
             "requested before"
         );
-        trust.live([both.as_bytes(), &b""[..]]);
+        trust.report_bundles([both.as_bytes(), &b""[..]]);
         assert_eq!(
             trusted_for(&trust),
             [None; 3],

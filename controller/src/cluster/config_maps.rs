@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::impersonation::Applier;
+use super::impersonation::Impersonation;
 use super::objects::{Objects, WriteError};
 use super::store::{Scope, covers};
 use crate::fault::{Error, Fault, Reason, Requeue, StepError};
@@ -37,11 +37,11 @@ struct KnownState {
 }
 
 impl ConfigMaps {
-    /// Applies `ConfigMap`s through `applier`.
-    pub fn new(applier: &Applier) -> Self {
+    /// Applies `ConfigMap`s through `impersonation`.
+    pub fn new(impersonation: &Impersonation) -> Self {
         Self {
-            objects: Objects::new(applier),
-            client: applier.own.clone(),
+            objects: Objects::new(impersonation),
+            client: impersonation.operator_client.clone(),
             known: Mutex::default(),
         }
     }
@@ -66,20 +66,24 @@ impl ConfigMaps {
             // The apply itself detects whether the name is taken.
             None if !known.is_foreign => {}
             record => {
-                found = match self.live(key).await? {
-                    Some(live) if !is_ours(&live) => return Err(not_owned(key, &live).into()),
-                    Some(live) if record.is_some() && has_content(&live, &desired.object) => {
+                found = match self.read(key).await? {
+                    Some(existing) if !is_ours(&existing) => {
+                        return Err(not_owned(key, &existing).into());
+                    }
+                    Some(existing)
+                        if record.is_some() && has_content(&existing, &desired.object) =>
+                    {
                         known.remember(record.as_deref());
                         if known.wanted.is_some() {
                             return Ok(false);
                         }
-                        live.metadata.uid
+                        existing.metadata.uid
                     }
-                    live => live.and_then(|live| live.metadata.uid),
+                    existing => existing.and_then(|existing| existing.metadata.uid),
                 }
             }
         }
-        self.objects.check_applier(key).await?;
+        self.objects.check_impersonation(key).await?;
         let written = self.write(key, desired, found).await;
         match &written {
             Ok(record) => known.remember(Some(record)),
@@ -118,10 +122,12 @@ impl ConfigMaps {
             if !error.object_may_exist() {
                 return Err(error);
             }
-            match self.live(key).await? {
+            match self.read(key).await? {
                 None => return Err(error),
-                Some(live) if !is_ours(&live) => return Err(not_owned(key, &live).into()),
-                Some(live) => live.metadata.uid.unwrap_or_default(),
+                Some(existing) if !is_ours(&existing) => {
+                    return Err(not_owned(key, &existing).into());
+                }
+                Some(existing) => existing.metadata.uid.unwrap_or_default(),
             }
         };
         let updated = self.objects.update(key, &uid, manager, &desired.object);
@@ -199,7 +205,7 @@ impl ConfigMaps {
         known.retain(|key, _| covers(scopes, key));
     }
 
-    async fn live(&self, key: &Key) -> Result<Option<ConfigMap>, Error> {
+    async fn read(&self, key: &Key) -> Result<Option<ConfigMap>, Error> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &key.namespace);
         api.get_opt(&key.name).await.map_err(Error::Api)
     }
@@ -219,15 +225,15 @@ fn is_current(record: &ConfigMapRecord, hash: &str, known: &KnownState) -> bool 
     record.last.hash.as_deref() == Some(hash) && owned.is_some() && owned == known.wanted
 }
 
-fn is_ours(live: &ConfigMap) -> bool {
-    let labels = live.metadata.labels.as_ref();
+fn is_ours(existing: &ConfigMap) -> bool {
+    let labels = existing.metadata.labels.as_ref();
     labels
         .and_then(|labels| labels.get(label::PART_OF))
         .is_some_and(|part_of| part_of == "asya")
 }
 
-/// Whether `live` holds everything that the operator would apply; additions by others are ignored.
-fn has_content(live: &ConfigMap, object: &Value) -> bool {
+/// Whether `existing` holds everything that the operator would apply; additions by others are ignored.
+fn has_content(existing: &ConfigMap, object: &Value) -> bool {
     let contains = |pointer: &str, held: Option<&std::collections::BTreeMap<String, String>>| {
         object
             .pointer(pointer)
@@ -238,16 +244,19 @@ fn has_content(live: &ConfigMap, object: &Value) -> bool {
                 held.and_then(|held| held.get(key)).map(String::as_str) == value.as_str()
             })
     };
-    contains("/data", live.data.as_ref())
-        && contains("/metadata/labels", live.metadata.labels.as_ref())
-        && contains("/metadata/annotations", live.metadata.annotations.as_ref())
+    contains("/data", existing.data.as_ref())
+        && contains("/metadata/labels", existing.metadata.labels.as_ref())
+        && contains(
+            "/metadata/annotations",
+            existing.metadata.annotations.as_ref(),
+        )
 }
 
 /// Names the owner of the `ConfigMap` that has taken the name (SA-3).
-fn not_owned(key: &Key, live: &ConfigMap) -> Fault {
-    let mut owners = live.metadata.owner_references.iter().flatten();
+fn not_owned(key: &Key, existing: &ConfigMap) -> Fault {
+    let mut owners = existing.metadata.owner_references.iter().flatten();
     let owner = owners.find(|owner| owner.controller == Some(true));
-    let labels = live.metadata.labels.as_ref();
+    let labels = existing.metadata.labels.as_ref();
     let manager = labels.and_then(|labels| labels.get(label::MANAGED_BY));
     let ownership = match (owner, manager) {
         (Some(owner), _) => format!("belongs to {} {}", owner.kind, owner.name),
@@ -273,7 +282,7 @@ mod tests {
         let server = tower::service_fn(|_: Request<Body>| async {
             Err::<Response<Body>, BoxError>("no server".into())
         });
-        ConfigMaps::new(&Applier::new(Client::new(server, "default"), None))
+        ConfigMaps::new(&Impersonation::new(Client::new(server, "default"), None))
     }
 
     /// FW-14
@@ -298,8 +307,8 @@ mod tests {
     #[test]
     fn foreign_config_map_is_reported_with_its_owner() {
         let message = |metadata: Value| {
-            let live = serde_json::from_value(json!({"metadata": metadata})).unwrap();
-            let fault = not_owned(&Key::new("ns", "asya-runtime"), &live);
+            let existing = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+            let fault = not_owned(&Key::new("ns", "asya-runtime"), &existing);
             assert_eq!(fault.reason, Reason::NotOwned);
             fault.message
         };

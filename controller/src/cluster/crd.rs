@@ -22,7 +22,7 @@ pub enum Error {
     Api(#[from] kube::Error),
 }
 
-/// Action to take on the live CRD.
+/// Action to take on the existing CRD.
 #[derive(Debug, PartialEq, Eq)]
 enum CrdStep<'a> {
     /// It already contains everything in the embedded one.
@@ -33,8 +33,8 @@ enum CrdStep<'a> {
     Apply,
 }
 
-/// Applies the CRD if the live one lacks anything in the embedded one and does not come from a newer release: an older
-/// schema would prune fields of stored actors at their next write (SAFE-38). Never deletes it.
+/// Applies the CRD if the existing one lacks anything in the embedded one and does not come from a newer release: an
+/// older schema would prune fields of stored actors at their next write (SAFE-38). Never deletes it.
 ///
 /// # Errors
 /// If the API server is unreachable or rejects the write.
@@ -42,11 +42,11 @@ pub async fn apply(client: Client) -> Result<(), Error> {
     let mut embedded = manifest()?;
     let name = "asyncactors.asya.sh";
     let api: Api<CustomResourceDefinition> = Api::all(client);
-    let live = api.get_opt(name).await?;
-    let live = live
-        .and_then(|live| serde_json::to_value(live).ok())
+    let existing = api.get_opt(name).await?;
+    let existing = existing
+        .and_then(|existing| serde_json::to_value(existing).ok())
         .unwrap_or_default();
-    match decide(&live, &embedded) {
+    match decide(&existing, &embedded) {
         CrdStep::Unchanged => return Ok(()),
         CrdStep::KeepNewer(version) => {
             warn!(
@@ -62,7 +62,7 @@ pub async fn apply(client: Client) -> Result<(), Error> {
         CrdStep::Apply => {}
     }
     // Pin the version: a concurrent write must be compared again, not overwritten.
-    if let Some(version) = live.pointer("/metadata/resourceVersion") {
+    if let Some(version) = existing.pointer("/metadata/resourceVersion") {
         embedded["metadata"]["resourceVersion"] = version.clone();
     }
     api.patch(
@@ -75,11 +75,11 @@ pub async fn apply(client: Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// The embedded CRD replaces the live one only if that comes from this release or an older one (which may lack the
+/// The embedded CRD replaces the existing one only if that comes from this release or an older one (which may lack the
 /// annotation).
-fn decide<'a>(live: &'a Value, embedded: &Value) -> CrdStep<'a> {
-    let version = version_of(live);
-    if contains(live, embedded) {
+fn decide<'a>(existing: &'a Value, embedded: &Value) -> CrdStep<'a> {
+    let version = version_of(existing);
+    if contains(existing, embedded) {
         CrdStep::Unchanged
     } else if version.is_empty() || release(version) <= release(version_of(embedded)) {
         CrdStep::Apply
@@ -113,34 +113,36 @@ fn manifest() -> Result<Value, Error> {
     serde_saphyr::from_str(MANIFEST).map_err(|error| Error::Manifest(error.to_string()))
 }
 
-/// Whether `live` contains everything in `embedded`; defaults that the server added are ignored.
-fn contains(live: &Value, embedded: &Value) -> bool {
-    match (live, embedded) {
-        (Value::Object(live), Value::Object(embedded)) => {
-            embedded.iter().all(|(key, embedded)| match live.get(key) {
-                Some(live) => contains(live, embedded),
-                // The typed copy of the live object omits empty and false values.
-                None => {
-                    embedded.is_null()
-                        || *embedded == Value::Bool(false)
-                        || is_empty(embedded)
-                        || matches!(key.as_str(), "apiVersion" | "kind")
-                }
-            })
+/// Whether `existing` contains everything in `embedded`; defaults that the server added are ignored.
+fn contains(existing: &Value, embedded: &Value) -> bool {
+    match (existing, embedded) {
+        (Value::Object(existing), Value::Object(embedded)) => {
+            embedded
+                .iter()
+                .all(|(key, embedded)| match existing.get(key) {
+                    Some(existing) => contains(existing, embedded),
+                    // The typed copy of the existing object omits empty and false values.
+                    None => {
+                        embedded.is_null()
+                            || *embedded == Value::Bool(false)
+                            || is_empty(embedded)
+                            || matches!(key.as_str(), "apiVersion" | "kind")
+                    }
+                })
         }
-        (Value::Array(live), Value::Array(embedded)) => {
-            live.len() == embedded.len()
-                && live
+        (Value::Array(existing), Value::Array(embedded)) => {
+            existing.len() == embedded.len()
+                && existing
                     .iter()
                     .zip(embedded)
-                    .all(|(live, embedded)| contains(live, embedded))
+                    .all(|(existing, embedded)| contains(existing, embedded))
         }
-        (live, embedded) => {
-            live == embedded
-                || live
+        (existing, embedded) => {
+            existing == embedded
+                || existing
                     .as_f64()
                     .zip(embedded.as_f64())
-                    .is_some_and(|(live, embedded)| live.total_cmp(&embedded).is_eq())
+                    .is_some_and(|(existing, embedded)| existing.total_cmp(&embedded).is_eq())
         }
     }
 }
@@ -174,12 +176,12 @@ mod tests {
     #[test]
     fn crd_is_written_only_if_the_live_one_lacks_something() {
         let embedded = json!({"spec": {"group": "asya.sh", "versions": [{"name": "v1alpha1", "schema": {"maximum": 5}}]}});
-        let mut live = embedded.clone();
-        live["spec"]["conversion"] = json!({"strategy": "None"});
-        live["spec"]["versions"][0]["schema"]["maximum"] = json!(5.0);
-        assert!(contains(&live, &embedded));
-        live["spec"]["versions"][0]["schema"]["maximum"] = json!(6);
-        assert!(!contains(&live, &embedded));
+        let mut existing = embedded.clone();
+        existing["spec"]["conversion"] = json!({"strategy": "None"});
+        existing["spec"]["versions"][0]["schema"]["maximum"] = json!(5.0);
+        assert!(contains(&existing, &embedded));
+        existing["spec"]["versions"][0]["schema"]["maximum"] = json!(6);
+        assert!(!contains(&existing, &embedded));
         assert!(!contains(&json!(null), &embedded));
     }
 
@@ -199,17 +201,17 @@ mod tests {
     #[tokio::test]
     async fn crd_of_a_newer_release_is_not_overwritten() {
         for (version, writes) in [("99.0.0", 0), ("0.0.1", 1)] {
-            let mut live = manifest().unwrap();
-            live["metadata"]["annotations"][annotation::CRD_VERSION] = json!(version);
-            live["metadata"]["labels"]["differs"] = json!("yes");
-            live["spec"]["names"]["shortNames"] = json!([]);
+            let mut existing = manifest().unwrap();
+            existing["metadata"]["annotations"][annotation::CRD_VERSION] = json!(version);
+            existing["metadata"]["labels"]["differs"] = json!("yes");
+            existing["spec"]["names"]["shortNames"] = json!([]);
             let written = Arc::new(AtomicUsize::new(0));
             let count = Arc::clone(&written);
             let service = tower::service_fn(move |request: http::Request<Body>| {
                 if request.method() != http::Method::GET {
                     count.fetch_add(1, Ordering::SeqCst);
                 }
-                let body = Body::from(live.to_string().into_bytes());
+                let body = Body::from(existing.to_string().into_bytes());
                 std::future::ready(Ok::<_, tower::BoxError>(http::Response::new(body)))
             });
             apply(Client::new(service, "default")).await.unwrap();
@@ -221,7 +223,7 @@ mod tests {
     #[test]
     fn older_operator_never_prunes_the_crd_of_a_newer_one() {
         let embedded = crd(Some("0.10.0"), &["a", "b"]);
-        for (live, more, expected) in [
+        for (existing, more, expected) in [
             (None, "", CrdStep::Apply),
             (Some("0.9.9"), "", CrdStep::Apply),
             (Some("0.10.0-rc.1"), "", CrdStep::Apply),
@@ -236,8 +238,8 @@ mod tests {
             (Some("1.0.0"), "new", CrdStep::KeepNewer("1.0.0")),
             (Some("next"), "new", CrdStep::KeepNewer("next")),
         ] {
-            let live = crd(live, &["a", more]);
-            assert_eq!(decide(&live, &embedded), expected, "{live}");
+            let existing = crd(existing, &["a", more]);
+            assert_eq!(decide(&existing, &embedded), expected, "{existing}");
         }
         assert_eq!(decide(&Value::Null, &embedded), CrdStep::Apply);
         assert_eq!(decide(&embedded, &embedded), CrdStep::Unchanged);

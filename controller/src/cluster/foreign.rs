@@ -69,21 +69,21 @@ impl ForeignApply<'_> {
     /// Dry-runs the apply and returns the object as it would become.
     ///
     /// # Errors
-    /// `Conflict` if another manager owns a field of the body; 422 if the apply would remove a field of `live`, the
+    /// `Conflict` if another manager owns a field of the body; 422 if the apply would remove a field of `existing`, the
     /// object as it is, that `manager` does not own; 409 if the object has changed since it was read; otherwise if the
     /// API server rejects the apply or fails.
     pub async fn dry_run(
         &self,
         writer: &Client,
-        live: &Value,
+        existing: &Value,
     ) -> Result<DynamicObject, ApplyError> {
         let dry_run = self.send(writer, true).await?;
         let after = serde_json::to_value(&dry_run).map_err(kube::Error::SerdeError)?;
-        let Some(field) = first_removed(live, &after, self.manager) else {
+        let Some(field) = first_removed(existing, &after, self.manager) else {
             return Ok(dry_run);
         };
         let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
-        let refusal = if version(live) == version(&after) {
+        let refusal = if version(existing) == version(&after) {
             let text = format!(
                 "a dry run shows that our change would also remove {field}, so nothing was written; API version {} or an \
                  admission webhook drops that field",

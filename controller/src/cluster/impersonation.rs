@@ -14,21 +14,21 @@ use crate::fault::{Error, Fault, Reason, Requeue, StepError};
 
 const IMPERSONATE_USER: &str = "impersonate-user";
 
-/// Selects the identity that applies children.
+/// Selects the identity with which the operator writes in a namespace.
 #[derive(Clone)]
-pub struct Applier {
+pub struct Impersonation {
     /// The operator's own client.
-    pub own: Client,
+    pub operator_client: Client,
     /// With impersonation, the installation's namespace: the only one in which the operator acts as itself.
     exempt_namespace: Option<Arc<str>>,
 }
 
-impl Applier {
-    /// Applies children as `own` or, if a namespace is given, as an account of the children's namespace everywhere
+impl Impersonation {
+    /// Writes as `operator_client` or, if a namespace is given, as an account of the object's namespace everywhere
     /// except there.
-    pub fn new(own: Client, exempt_namespace: Option<&str>) -> Self {
+    pub fn new(operator_client: Client, exempt_namespace: Option<&str>) -> Self {
         Self {
-            own,
+            operator_client,
             exempt_namespace: exempt_namespace.map(Into::into),
         }
     }
@@ -44,8 +44,8 @@ impl Applier {
         let user = format!("system:serviceaccount:{namespace}:{IMPERSONATED_SERVICE_ACCOUNT}");
         // A namespace's name is always a valid header value.
         match HeaderValue::from_str(&user) {
-            Ok(user) if self.impersonates(namespace) => impersonating(&self.own, user),
-            _ => self.own.clone(),
+            Ok(user) if self.impersonates(namespace) => impersonating(&self.operator_client, user),
+            _ => self.operator_client.clone(),
         }
     }
 
@@ -89,7 +89,8 @@ impl Applier {
     }
 
     async fn account(&self, namespace: &str) -> Result<bool, kube::Error> {
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.own.clone(), namespace);
+        let accounts: Api<ServiceAccount> =
+            Api::namespaced(self.operator_client.clone(), namespace);
         Ok(accounts
             .get_metadata_opt(IMPERSONATED_SERVICE_ACCOUNT)
             .await?
@@ -142,10 +143,10 @@ mod tests {
     async fn children_are_applied_as_their_namespaces_account_only_with_impersonation() {
         let users = Arc::default();
         let own = server(&users);
-        send_request(Applier::new(own.clone(), None).client("team")).await;
-        let applier = Applier::new(own, Some("asya-system"));
-        send_request(applier.client("team")).await;
-        send_request(applier.client("asya-system")).await;
+        send_request(Impersonation::new(own.clone(), None).client("team")).await;
+        let impersonation = Impersonation::new(own, Some("asya-system"));
+        send_request(impersonation.client("team")).await;
+        send_request(impersonation.client("asya-system")).await;
         let account = "system:serviceaccount:team:asya-applier".to_owned();
         assert_eq!(*users.lock().unwrap(), [None, Some(account), None]);
     }
@@ -155,9 +156,12 @@ mod tests {
     async fn missing_account_is_detected_and_named() {
         let users = Arc::default();
         let own = server(&users);
-        Applier::new(own.clone(), None).check("team").await.unwrap();
+        Impersonation::new(own.clone(), None)
+            .check("team")
+            .await
+            .unwrap();
         assert!(users.lock().unwrap().is_empty(), "no request is needed");
-        let fault = Applier::new(own, Some("asya-system"))
+        let fault = Impersonation::new(own, Some("asya-system"))
             .check("team")
             .await
             .unwrap_err()
@@ -177,10 +181,15 @@ mod tests {
     async fn targets_are_not_written_while_the_account_is_missing() {
         let users = Arc::default();
         let own = server(&users);
-        assert!(Applier::new(own.clone(), None).writer("team").await.is_ok());
+        assert!(
+            Impersonation::new(own.clone(), None)
+                .writer("team")
+                .await
+                .is_ok()
+        );
         assert!(users.lock().unwrap().is_empty(), "no request is needed");
-        let applier = Applier::new(own, Some("asya-system"));
-        let error = applier.writer("team").await.map(drop).unwrap_err();
+        let impersonation = Impersonation::new(own, Some("asya-system"));
+        let error = impersonation.writer("team").await.map(drop).unwrap_err();
         let fault = StepError::of_write("Deployment/phi", error)
             .fault()
             .unwrap();
@@ -189,6 +198,6 @@ mod tests {
             "{}",
             fault.message
         );
-        assert!(applier.writer("asya-system").await.is_ok());
+        assert!(impersonation.writer("asya-system").await.is_ok());
     }
 }

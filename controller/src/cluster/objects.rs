@@ -1,4 +1,4 @@
-//! Objects of one kind: the cache that the watch fills, live reads, and writes.
+//! Objects of one kind: the cache that the watch fills, uncached reads, and writes.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::impersonation::Applier;
+use super::impersonation::Impersonation;
 use super::patch::{is_failed_test, remove, replace, test};
 use super::store::Store;
 use crate::fault::{Conflict, Error, StepError};
@@ -23,7 +23,7 @@ const NONEXISTENT_VERSION: &str = "1";
 /// Reads and writes objects of one kind.
 pub struct Objects<R> {
     client: Client,
-    applier: Applier,
+    impersonation: Impersonation,
     /// Cache that the watch fills.
     pub store: Arc<Store<R>>,
 }
@@ -68,30 +68,30 @@ where
     R: Record,
     R::Kind: Resource<Scope = NamespaceResourceScope>,
 {
-    /// Applies objects through `applier`; everything else goes through its own client.
-    pub fn new(applier: &Applier) -> Self {
+    /// Applies objects through `impersonation`; everything else goes through its own client.
+    pub fn new(impersonation: &Impersonation) -> Self {
         Self {
-            client: applier.own.clone(),
-            applier: applier.clone(),
+            client: impersonation.operator_client.clone(),
+            impersonation: impersonation.clone(),
             store: Arc::default(),
         }
     }
 
-    /// Reads the live object, even if it lacks the labels that the watch selects.
+    /// Reads the object from the API server, past the cache, even if it lacks the labels that the watch selects.
     ///
     /// # Errors
     /// If the API server fails.
-    pub async fn live(&self, key: &Key) -> Result<Option<Arc<R>>, kube::Error> {
-        let live = self.api(key).get_opt(&key.name).await?;
-        Ok(live.map(|projected| projected.record))
+    pub async fn read(&self, key: &Key) -> Result<Option<Arc<R>>, kube::Error> {
+        let existing = self.api(key).get_opt(&key.name).await?;
+        Ok(existing.map(|projected| projected.record))
     }
 
     /// Checks that the account that would apply the object exists (FW-27).
     ///
     /// # Errors
     /// If the account is missing, or the API server fails.
-    pub async fn check_applier(&self, key: &Key) -> Result<(), StepError> {
-        self.applier.check(&key.namespace).await
+    pub async fn check_impersonation(&self, key: &Key) -> Result<(), StepError> {
+        self.impersonation.check(&key.namespace).await
     }
 
     /// Applies `object` to the object with this uid. The API server checks the uid, so another object that has taken
@@ -113,7 +113,7 @@ where
 
     async fn apply(&self, key: &Key, manager: &str, object: &Value) -> Result<Arc<R>, kube::Error> {
         let params = PatchParams::apply(manager).force();
-        let api = Api::namespaced(self.applier.client(&key.namespace), &key.namespace);
+        let api = Api::namespaced(self.impersonation.client(&key.namespace), &key.namespace);
         self.patch_by(&api, key, &params, &Patch::Apply(object))
             .await
     }
@@ -255,8 +255,8 @@ where
         owner: &str,
         change: impl FnOnce(&[&str]) -> PatchOperation,
     ) -> Result<(), WriteError> {
-        let live = self.api(key).get_metadata_opt(&key.name).await?;
-        let owners = live.and_then(|live| live.metadata.owner_references);
+        let existing = self.api(key).get_metadata_opt(&key.name).await?;
+        let owners = existing.and_then(|existing| existing.metadata.owner_references);
         let owners = owners.unwrap_or_default();
         let Some(index) = owners.iter().position(|reference| reference.uid == owner) else {
             return Ok(());

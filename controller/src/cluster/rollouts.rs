@@ -1,5 +1,6 @@
 //! Limits concurrent rollouts of the operator's workloads after the installation, not their actors, has changed: a new
-//! runtime script or sidecar image changes the pod template of every actor at once (SAFE-36).
+//! runtime script or sidecar image changes the pod template of every actor at once (SAFE-36). An actor that may roll
+//! out holds a slot, as a target does (`binding/rollout_slots.rs`).
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Workloads of both kinds: cached and live reads, and writes.
+//! Workloads of both kinds: cached and uncached reads, and writes.
 
 mod fields;
 mod immutable;
@@ -12,7 +12,7 @@ use kube::Api;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::impersonation::Applier;
+use super::impersonation::Impersonation;
 use super::objects::{Objects, WriteError};
 use crate::record::{Key, Metadata, TypedWorkload, WorkloadRecord};
 
@@ -20,18 +20,18 @@ pub use immutable::SELECTOR;
 
 /// Reads and writes workloads.
 pub struct Workloads {
-    applier: Applier,
+    impersonation: Impersonation,
     pub deployments: Objects<TypedWorkload<Deployment>>,
     pub stateful_sets: Objects<TypedWorkload<StatefulSet>>,
 }
 
 impl Workloads {
-    /// Applies workloads through `applier`.
-    pub fn new(applier: &Applier) -> Self {
+    /// Applies workloads through `impersonation`.
+    pub fn new(impersonation: &Impersonation) -> Self {
         Self {
-            applier: applier.clone(),
-            deployments: Objects::new(applier),
-            stateful_sets: Objects::new(applier),
+            impersonation: impersonation.clone(),
+            deployments: Objects::new(impersonation),
+            stateful_sets: Objects::new(impersonation),
         }
     }
 
@@ -43,18 +43,18 @@ impl Workloads {
         }
     }
 
-    /// Reads the live workload, even if it lacks the labels that the watches select.
+    /// Reads the workload from the API server, past the cache, even if it lacks the labels that the watches select.
     ///
     /// # Errors
     /// If the API server fails.
-    pub async fn live(
+    pub async fn read(
         &self,
         kind: WorkloadKind,
         key: &Key,
     ) -> Result<Option<Arc<WorkloadRecord>>, kube::Error> {
         Ok(match kind {
-            WorkloadKind::Deployment => of_kind(self.deployments.live(key).await?),
-            WorkloadKind::StatefulSet => of_kind(self.stateful_sets.live(key).await?),
+            WorkloadKind::Deployment => of_kind(self.deployments.read(key).await?),
+            WorkloadKind::StatefulSet => of_kind(self.stateful_sets.read(key).await?),
         })
     }
 
@@ -112,8 +112,8 @@ impl Workloads {
         })
     }
 
-    /// Hands the live number of replicas over to a separate field manager, so that it is kept when the operator stops
-    /// applying it: a field without an owner falls back to 1.
+    /// Hands the current number of replicas over to a separate field manager, so that it is kept when the operator
+    /// stops applying it: a field without an owner falls back to 1.
     ///
     /// # Errors
     /// If the API server rejects the write or fails.
@@ -146,7 +146,7 @@ impl Workloads {
     ///
     /// # Errors
     /// `Stale` if the entry no longer exists.
-    pub async fn take_over_fields(
+    pub async fn take_over_former_fields(
         &self,
         workload: &WorkloadRecord,
         index: usize,
@@ -228,17 +228,17 @@ impl Workloads {
     ///
     /// # Errors
     /// `Stale` if the workload changed concurrently, or no longer exists.
-    pub async fn reclaim_fields(&self, workload: &WorkloadRecord) -> Result<(), WriteError> {
+    pub async fn take_over_tool_fields(&self, workload: &WorkloadRecord) -> Result<(), WriteError> {
         let key = &workload.metadata.key;
-        let live = self.get_full(workload.kind, key).await?;
-        let live =
-            live.filter(|live| live.metadata.uid.as_deref() == Some(&*workload.metadata.uid));
-        let live = live.ok_or(WriteError::Stale)?;
-        let entries = live.metadata.managed_fields.iter().flatten();
+        let existing = self.get_full(workload.kind, key).await?;
+        let existing = existing
+            .filter(|existing| existing.metadata.uid.as_deref() == Some(&*workload.metadata.uid));
+        let existing = existing.ok_or(WriteError::Stale)?;
+        let entries = existing.metadata.managed_fields.iter().flatten();
         let entries: Vec<Value> = entries.map(|entry| json!(entry)).collect();
         let patch = Patch::Merge(json!({"metadata": {
-            "resourceVersion": live.metadata.resource_version,
-            "managedFields": fields::reclaimed(&entries).unwrap_or(entries),
+            "resourceVersion": existing.metadata.resource_version,
+            "managedFields": fields::tool_fields_taken_over(&entries).unwrap_or(entries),
             "annotations": {annotation::RECLAIMED: "true"},
         }}));
         let params = PatchParams {
@@ -254,7 +254,7 @@ impl Workloads {
         Ok(())
     }
 
-    /// Paths of the immutable fields in which the live object differs from `object`.
+    /// Paths of the immutable fields in which the existing object differs from `object`.
     ///
     /// # Errors
     /// If the API server fails.
@@ -264,9 +264,10 @@ impl Workloads {
         key: &Key,
         object: &Value,
     ) -> Result<Vec<String>, kube::Error> {
-        let live = self.get_full(kind, key).await?;
-        let live = live.map(|live| immutable::differences(kind, object, &live.data));
-        Ok(live.unwrap_or_default())
+        let existing = self.get_full(kind, key).await?;
+        let existing =
+            existing.map(|existing| immutable::differences(kind, object, &existing.data));
+        Ok(existing.unwrap_or_default())
     }
 
     async fn get_full(
@@ -278,7 +279,7 @@ impl Workloads {
             WorkloadKind::Deployment => ApiResource::erase::<Deployment>(&()),
             WorkloadKind::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
         };
-        let client = self.applier.own.clone();
+        let client = self.impersonation.operator_client.clone();
         let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource);
         api.get_opt(&key.name).await
     }

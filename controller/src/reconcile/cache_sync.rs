@@ -41,8 +41,12 @@ impl Context {
 
 /// An actor with a queue proceeds while other namespaces are being listed, because no actor there can take its queue
 /// (QUE-3).
-fn requeue_if_unsynced(own_synced: bool, awaits_others: bool, has_queue: bool) -> Option<Requeue> {
-    match (own_synced, awaits_others) {
+fn requeue_if_unsynced(
+    actors_synced: bool,
+    awaits_others: bool,
+    has_queue: bool,
+) -> Option<Requeue> {
+    match (actors_synced, awaits_others) {
         // The completed list enqueues its actors.
         (false, _) => Some(Requeue::AwaitChange),
         (true, true) if !has_queue => Some(Requeue::After(UNSYNCED_RETRY)),
@@ -64,9 +68,9 @@ mod tests {
             (false, false, true, Some(Requeue::AwaitChange)),
             (false, true, false, Some(Requeue::AwaitChange)),
         ];
-        for (own, others, queue, expected) in rows {
-            let requeue = requeue_if_unsynced(own, others, queue);
-            assert_eq!(requeue, expected, "{own} {others} {queue}");
+        for (synced, others, queue, expected) in rows {
+            let requeue = requeue_if_unsynced(synced, others, queue);
+            assert_eq!(requeue, expected, "{synced} {others} {queue}");
         }
     }
 }

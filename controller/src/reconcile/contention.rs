@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-/// Consecutive conflicts after which the operator stops writing the field.
+/// The consecutive conflict at which the operator stops writing the field. After each earlier one it writes the field
+/// again, so a contested field is written at most four more times.
 const MAX_CONFLICTS: u8 = 5;
 /// The longest backoff after a conflict.
 const MAX_BACKOFF: Duration = Duration::from_mins(5);
@@ -100,8 +101,8 @@ pub enum ContentionState {
     /// Uncontested, or no longer needed.
     #[default]
     Idle,
-    /// Written again after this many conflicts.
-    Held(ConflictCount),
+    /// Written again after this many conflicts. In status it is called `Held`.
+    Rewritten(ConflictCount),
     /// Changed by others this many times; must not be written before this time.
     Waiting(ConflictCount, Timestamp),
     /// Must not be written until the specs change.
@@ -165,8 +166,8 @@ impl ContentionState {
                 Ok(wait) if *until > now => FieldDecision::Wait(wait),
                 _ => FieldDecision::Write,
             },
-            Self::Idle | Self::Held(_) if written => FieldDecision::Conflict,
-            Self::Idle | Self::Held(_) | Self::Stopped(_) => FieldDecision::Write,
+            Self::Idle | Self::Rewritten(_) if written => FieldDecision::Conflict,
+            Self::Idle | Self::Rewritten(_) | Self::Stopped(_) => FieldDecision::Write,
         }
     }
 
@@ -174,7 +175,7 @@ impl ContentionState {
     pub fn after_conflict(&self, revision: SpecRevision, base: Duration, now: Timestamp) -> Self {
         let count = match self {
             Self::Idle | Self::Stopped(_) => Some(ConflictCount::ONE),
-            Self::Held(count) | Self::Waiting(count, _) => count.next(),
+            Self::Rewritten(count) | Self::Waiting(count, _) => count.next(),
         };
         let Some(count) = count else {
             return Self::Stopped(revision);
@@ -187,7 +188,7 @@ impl ContentionState {
     pub fn after_write(&self) -> Self {
         match self {
             Self::Idle | Self::Stopped(_) => Self::Idle,
-            Self::Held(count) | Self::Waiting(count, _) => Self::Held(*count),
+            Self::Rewritten(count) | Self::Waiting(count, _) => Self::Rewritten(*count),
         }
     }
 
@@ -195,7 +196,7 @@ impl ContentionState {
     pub fn conflicts(&self) -> i32 {
         match self {
             Self::Idle => 0,
-            Self::Held(count) | Self::Waiting(count, _) => count.get(),
+            Self::Rewritten(count) | Self::Waiting(count, _) => count.get(),
             Self::Stopped(_) => MAX_CONFLICTS.into(),
         }
     }

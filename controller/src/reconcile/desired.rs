@@ -80,7 +80,7 @@ impl Desired {
     /// `None` for a binding.
     pub fn standalone(&self) -> Option<&Standalone> {
         match &self.mode {
-            Mode::Standalone(own) => Some(own),
+            Mode::Standalone(standalone) => Some(standalone),
             Mode::Binding(_) => None,
         }
     }

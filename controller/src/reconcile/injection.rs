@@ -18,7 +18,7 @@ const MAX_MESSAGE_LENGTH: usize = 1024;
 
 /// What is known before a dry run.
 #[derive(Clone, Copy, Debug)]
-pub struct InjectionFacts<'a> {
+pub struct InjectionInputs<'a> {
     /// The recorded status; `None` if there is none or an earlier release wrote it.
     pub before: Option<&'a InjectionStatus>,
     /// The injected hash that a pod created now would carry.
@@ -33,7 +33,7 @@ pub struct InjectionFacts<'a> {
     pub admitted: bool,
 }
 
-impl InjectionFacts<'_> {
+impl InjectionInputs<'_> {
     /// Whether a new dry run is needed, because the actor hash, the spec or the release has changed since the last one.
     pub fn needs_probe(&self) -> bool {
         let Some(limits) = self.limits else {
@@ -84,7 +84,7 @@ impl InjectionFacts<'_> {
                 status.refused = Some(hash.actor);
                 status.message = Some(truncate(text));
             }
-            // A status from an earlier release: running pods prove what a dry run would.
+            // A status from an earlier release: running pods verify what a dry run would.
             ProbeOutcome::NotRun | ProbeOutcome::NotInjected(_) | ProbeOutcome::Admitted => {
                 status.proved = Some(hash.actor);
                 (status.refused, status.message) = (None, None);

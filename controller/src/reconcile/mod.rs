@@ -100,7 +100,7 @@ fn remember_outcome(context: &Context, observed: &Observed, outcome: &Outcome) {
     // A message count means nothing for another queue or for a later actor of the same name.
     let forgets_depth = match outcome {
         Outcome::Finalized => true,
-        Outcome::Live(live_outcome) => live_outcome.serves_another_queue(observed),
+        Outcome::Active(active_outcome) => active_outcome.serves_another_queue(observed),
         Outcome::Deleting { .. }
         | Outcome::DeletionBlocked { .. }
         | Outcome::DeletionUnknown(_) => false,

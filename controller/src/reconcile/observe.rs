@@ -81,12 +81,13 @@ pub async fn observe(
         actor: Arc::clone(&actor),
     };
     let name_conflict = context.stores.foreign_names.is_conflicting(key);
-    let read_live = child::must_read_live(&actor, &previous, to_ensure.is_some(), name_conflict);
+    let bypasses_cache =
+        child::must_bypass_cache(&actor, &previous, to_ensure.is_some(), name_conflict);
     let kind = desired_kind(context, &actor, desired.as_deref(), conflict);
     // Where another controller creates the workload, no object has the actor's name.
     let owns_workload = actor.binds_to.is_none();
     let workload = if owns_workload {
-        child::workload(context, &ownership, kind, read_live).await?
+        child::workload(context, &ownership, kind, bypasses_cache).await?
     } else {
         Child::Absent
     };
@@ -98,7 +99,7 @@ pub async fn observe(
     let has_role = standalone.is_some_and(|it| it.service_account.is_some());
     let account = Key::new(&key.namespace, &service_account_name(&key.name));
     let accounts = &context.service_accounts;
-    let service_account = child(accounts, &account, &ownership, (has_role, read_live)).await?;
+    let service_account = child(accounts, &account, &ownership, (has_role, bypasses_cache)).await?;
     let pods = if owns_workload {
         workload_pods(context, &actor)
     } else {
@@ -126,7 +127,7 @@ pub async fn observe(
         pods,
         creation_failure,
         service_account,
-        scaling: scaling(context, &ownership, objects, (scaled_name, read_live)).await?,
+        scaling: scaling(context, &ownership, objects, (scaled_name, bypasses_cache)).await?,
         binding,
         desired,
         previous,
@@ -177,7 +178,7 @@ fn desired_kind(
 /// do not set their replicas (WRK-3, SAFE-25).
 fn scaled_kinds(context: &Context, actor: &ActorRecord, now: Timestamp) -> Vec<WorkloadKind> {
     let key = &actor.metadata.key;
-    let own_scaled_object = context.scaled_objects.store.get(key).filter(|it| {
+    let our_scaled_object = context.scaled_objects.store.get(key).filter(|it| {
         is_controlled_by(it.metadata.controller.as_ref(), actor) && !is_overdue(it, now)
     });
     let (hpas, scaled_objects) = (
@@ -189,11 +190,11 @@ fn scaled_kinds(context: &Context, actor: &ActorRecord, now: Timestamp) -> Vec<W
         let target = ScaleTarget::workload(*kind, &key.name);
         let autoscalers = Autoscalers {
             actor: &key.name,
-            scaled_object: own_scaled_object.as_ref().map(|it| &*it.metadata.uid),
+            scaled_object: our_scaled_object.as_ref().map(|it| &*it.metadata.uid),
             hpas: &hpas,
             scaled_objects: &scaled_objects,
         };
-        own_scaled_object.is_some() || autoscalers.competing_autoscaler(&target).is_some()
+        our_scaled_object.is_some() || autoscalers.competing_autoscaler(&target).is_some()
     };
     kinds.into_iter().filter(is_scaled).collect()
 }
@@ -213,7 +214,7 @@ async fn scaling(
     context: &Context,
     ownership: &ChildOwnership,
     objects: Option<&Result<ScalingObjects, TriggerError>>,
-    (scaled_name, read_live): (&str, bool),
+    (scaled_name, bypasses_cache): (&str, bool),
 ) -> Result<ObservedScaling, Error> {
     let key = &ownership.actor.metadata.key;
     let installed = context.keda_is_synced(&key.namespace);
@@ -230,23 +231,23 @@ async fn scaling(
             scaled_objects,
             key,
             ownership,
-            (objects.is_some(), read_live),
+            (objects.is_some(), bypasses_cache),
         )
         .await?,
         trigger_authentication: child(
             authentications,
             &name,
             ownership,
-            (needs_authentication, read_live),
+            (needs_authentication, bypasses_cache),
         )
         .await?,
-        scaled_objects: related_autoscalers(&scaled_objects.store, key, scaled_name),
-        hpas: related_autoscalers(&context.stores.hpas, key, scaled_name),
+        scaled_objects: autoscalers_of(&scaled_objects.store, key, scaled_name),
+        hpas: autoscalers_of(&context.stores.hpas, key, scaled_name),
     })
 }
 
 /// Autoscaling objects for the actor itself, and those for the object that it scales.
-fn related_autoscalers<R: Record>(store: &Store<R>, key: &Key, scaled: &str) -> Vec<Arc<R>> {
+fn autoscalers_of<R: Record>(store: &Store<R>, key: &Key, scaled: &str) -> Vec<Arc<R>> {
     let mut autoscalers = store.of_actor(key);
     if *key.name != *scaled {
         autoscalers.extend(store.of_actor(&Key::new(&key.namespace, scaled)));

@@ -15,7 +15,7 @@ pub mod queue_removal;
 pub mod replicas;
 pub mod restore;
 pub mod retired;
-pub mod roll;
+pub mod rollout;
 pub mod scale_from_zero;
 pub mod scaled_object_contention;
 pub mod scaling;
@@ -37,7 +37,7 @@ use workload::plan_workload;
 use super::desired::drain::Drain;
 use super::model::child::Child;
 use super::model::observed::{Observed, is_once_completed};
-use super::model::outcome::LiveOutcome;
+use super::model::outcome::ActiveOutcome;
 use crate::reconcile::plan::decision::{Ensure, Plan};
 use crate::reconcile::plan::finalizers::plan_finalizers;
 use crate::reconcile::plan::queue::plan_queue;
@@ -69,7 +69,7 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
         (Some(ScalingStep::Disabled(stop.scaling)), stop.workloads)
     });
     let mut scaling = plan_scaling_step(observed, &workload, now).or(unscaled);
-    let mut before = LiveOutcome::before(observed, scaling.as_ref().and_then(ScalingStep::fault));
+    let mut before = ActiveOutcome::before(observed, scaling.as_ref().and_then(ScalingStep::fault));
     if observed.actor.annotations.paused {
         before.fault = workload.fault();
         return Plan::Paused(Box::new(before));
@@ -105,25 +105,27 @@ fn plan_scaling_step(
     workload: &WorkloadStep,
     now: Timestamp,
 ) -> Option<ScalingStep> {
-    let (own, keda) = (observed.standalone()?, &observed.scaling);
-    let Some(desired) = &own.scaling else {
+    let (standalone, keda) = (observed.standalone()?, &observed.scaling);
+    let Some(desired) = &standalone.scaling else {
         let removal = plan_removal(&keda.scaled_object, &keda.trigger_authentication, now);
         return Some(ScalingStep::Disabled(removal));
     };
     let name = &*observed.key().name;
-    Some(ScalingStep::Enabled(plan_scaling(&scaling::ScalingFacts {
-        actor: name,
-        desired: desired.as_ref(),
-        installed: keda.installed,
-        target: &ScaleTarget::workload(own.kind, name),
-        target_exists: *workload == WorkloadStep::Create
-            || matches!(observed.workload, Child::Ours(_)),
-        scaled_object: &keda.scaled_object,
-        trigger_authentication: &keda.trigger_authentication,
-        hpas: &keda.hpas,
-        scaled_objects: &keda.scaled_objects,
-        inventory: &observed.previous.inventory,
-    })))
+    Some(ScalingStep::Enabled(plan_scaling(
+        &scaling::ScalingInputs {
+            actor: name,
+            desired: desired.as_ref(),
+            installed: keda.installed,
+            target: &ScaleTarget::workload(standalone.kind, name),
+            target_exists: *workload == WorkloadStep::Create
+                || matches!(observed.workload, Child::Ours(_)),
+            scaled_object: &keda.scaled_object,
+            trigger_authentication: &keda.trigger_authentication,
+            hpas: &keda.hpas,
+            scaled_objects: &keda.scaled_objects,
+            inventory: &observed.previous.inventory,
+        },
+    )))
 }
 
 #[cfg(test)]

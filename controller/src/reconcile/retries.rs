@@ -1,21 +1,21 @@
 //! Faults of the last attempt (FW-6), and errors that persist (STA-7).
 
 use super::model::observed::Observed;
-use super::model::outcome::{LiveOutcome, Outcome, QueueState};
+use super::model::outcome::{ActiveOutcome, Outcome, QueueState};
 use crate::fault::{Error, Fault, Reason, Requeue};
 
 /// Rewrites the faults of the last attempt to say that only an event starts the next one.
 pub(super) fn mark_retries_exhausted(outcome: &mut Outcome) {
     match outcome {
-        Outcome::Live(live_outcome) => {
-            if let QueueState::Fault(fault) = &mut live_outcome.queue {
+        Outcome::Active(active_outcome) => {
+            if let QueueState::Fault(fault) = &mut active_outcome.queue {
                 mark_exhausted(fault);
             }
-            let scaling_fault = live_outcome
+            let scaling_fault = active_outcome
                 .scaling
                 .as_mut()
                 .and_then(|it| it.fault.as_mut());
-            for fault in live_outcome.fault.iter_mut().chain(scaling_fault) {
+            for fault in active_outcome.fault.iter_mut().chain(scaling_fault) {
                 mark_exhausted(fault);
             }
         }
@@ -67,9 +67,9 @@ pub(super) fn outcome_of_error(observed: &Observed, error: Error) -> Result<Outc
     if observed.actor.metadata.deleting {
         return Ok(Outcome::DeletionBlocked { fault, error });
     }
-    let mut live_outcome = LiveOutcome::before(observed, None);
-    (live_outcome.fault, live_outcome.interrupted) = (Some(fault), Some(error));
-    Ok(Outcome::Live(live_outcome))
+    let mut active_outcome = ActiveOutcome::before(observed, None);
+    (active_outcome.fault, active_outcome.interrupted) = (Some(fault), Some(error));
+    Ok(Outcome::Active(active_outcome))
 }
 
 #[cfg(test)]
@@ -78,7 +78,7 @@ mod tests {
 
     use super::mark_retries_exhausted;
     use crate::fault::{Error, Fault, Reason, Requeue};
-    use crate::reconcile::model::outcome::{LiveOutcome, Outcome, QueueState, ScalingOutcome};
+    use crate::reconcile::model::outcome::{ActiveOutcome, Outcome, QueueState, ScalingOutcome};
 
     fn fault(retry: Requeue) -> Fault {
         Fault {
@@ -92,14 +92,14 @@ mod tests {
     #[test]
     fn last_attempt_marks_faults_as_exhausted_and_keeps_their_cause() {
         for retry in [Requeue::Backoff, Requeue::SlowBackoff] {
-            let live_outcome = LiveOutcome {
+            let active_outcome = ActiveOutcome {
                 queue: QueueState::Fault(fault(retry)),
                 fault: Some(fault(retry)),
                 scaling: Some(Box::new(ScalingOutcome {
                     fault: Some(fault(retry)),
                     ..ScalingOutcome::default()
                 })),
-                ..LiveOutcome::default()
+                ..ActiveOutcome::default()
             };
             let deleting = Outcome::Deleting {
                 fault: Some(fault(retry)),
@@ -111,17 +111,17 @@ mod tests {
                 fault: fault(retry),
                 error: Box::new(Error::Stale("an object")),
             };
-            for mut outcome in [Outcome::Live(live_outcome), deleting, blocked] {
+            for mut outcome in [Outcome::Active(active_outcome), deleting, blocked] {
                 mark_retries_exhausted(&mut outcome);
                 let faults = match &outcome {
-                    Outcome::Live(live_outcome) => {
-                        let QueueState::Fault(queue) = &live_outcome.queue else {
+                    Outcome::Active(active_outcome) => {
+                        let QueueState::Fault(queue) = &active_outcome.queue else {
                             panic!()
                         };
-                        let scaling = live_outcome.scaling.as_ref().unwrap();
+                        let scaling = active_outcome.scaling.as_ref().unwrap();
                         vec![
                             queue,
-                            live_outcome.fault.as_ref().unwrap(),
+                            active_outcome.fault.as_ref().unwrap(),
                             scaling.fault.as_ref().unwrap(),
                         ]
                     }
@@ -148,15 +148,15 @@ mod tests {
             Requeue::Now,
             Requeue::After(Duration::from_secs(65)),
         ] {
-            let mut outcome = Outcome::Live(LiveOutcome {
+            let mut outcome = Outcome::Active(ActiveOutcome {
                 queue: QueueState::Fault(fault(retry)),
-                ..LiveOutcome::default()
+                ..ActiveOutcome::default()
             });
             mark_retries_exhausted(&mut outcome);
-            let Outcome::Live(live_outcome) = &outcome else {
+            let Outcome::Active(active_outcome) = &outcome else {
                 panic!()
             };
-            let QueueState::Fault(unchanged) = &live_outcome.queue else {
+            let QueueState::Fault(unchanged) = &active_outcome.queue else {
                 panic!()
             };
             assert_eq!(*unchanged, fault(retry));

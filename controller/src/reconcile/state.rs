@@ -13,7 +13,7 @@ use crate::scaling::ready::ScalingReady;
 use crate::scaling::replicas::desired_replicas;
 
 /// The inputs of the decision table.
-pub struct StateFacts<'a> {
+pub struct StateInputs<'a> {
     /// The actor is being deleted.
     pub deleting: bool,
     /// Why the spec cannot be acted on.
@@ -77,8 +77,8 @@ pub struct WorkloadReady {
 }
 
 /// Evaluates the table of STA-4: the first matching row wins.
-pub fn decide(facts: &StateFacts<'_>) -> StateDecision {
-    if facts.deleting {
+pub fn decide(inputs: &StateInputs<'_>) -> StateDecision {
+    if inputs.deleting {
         return StateDecision {
             state: State::Terminating,
             workload: None,
@@ -86,14 +86,14 @@ pub fn decide(facts: &StateFacts<'_>) -> StateDecision {
             recheck_at: None,
         };
     }
-    let mut decision = match (facts.spec_fault, facts.workload_fault) {
+    let mut decision = match (inputs.spec_fault, inputs.workload_fault) {
         (Some(fault), _) | (None, Some(fault)) => fault_decision(fault),
-        (None, None) => match facts.workload {
-            Some(workload) => workload_decision(facts, workload),
-            None => without_workload(facts),
+        (None, None) => match inputs.workload {
+            Some(workload) => workload_decision(inputs, workload),
+            None => without_workload(inputs),
         },
     };
-    if facts.transport_fault.is_some() && facts.spec_fault.is_none() {
+    if inputs.transport_fault.is_some() && inputs.spec_fault.is_none() {
         decision.state = State::TransportError;
     }
     decision
@@ -109,8 +109,8 @@ fn fault_decision(fault: &Fault) -> StateDecision {
     )
 }
 
-fn without_workload(facts: &StateFacts<'_>) -> StateDecision {
-    match (facts.transport_fault, facts.skip_reason) {
+fn without_workload(inputs: &StateInputs<'_>) -> StateDecision {
+    match (inputs.transport_fault, inputs.skip_reason) {
         (Some(cause), _) => {
             let message = format!("the workload waits for its queue: {cause}");
             decision(
@@ -144,11 +144,11 @@ fn without_workload(facts: &StateFacts<'_>) -> StateDecision {
 }
 
 /// Rows 5 to 14.
-fn workload_decision(facts: &StateFacts<'_>, workload: &WorkloadRecord) -> StateDecision {
-    let counts = Counts::of(workload, facts.hpa);
-    let failure = failure(facts, workload);
+fn workload_decision(inputs: &StateInputs<'_>, workload: &WorkloadRecord) -> StateDecision {
+    let counts = Counts::of(workload, inputs.hpa);
+    let failure = failure(inputs, workload);
     let mut decision = match &failure {
-        Some((class, message)) if counts.desired > 0 && facts.pods.current_ready == 0 => decision(
+        Some((class, message)) if counts.desired > 0 && inputs.pods.current_ready == 0 => decision(
             state_of(*class),
             Some(false),
             reason_of(*class),
@@ -163,27 +163,27 @@ fn workload_decision(facts: &StateFacts<'_>, workload: &WorkloadRecord) -> State
             )
         }
         _ => {
-            let decision = pods_decision(facts, workload, counts, failure);
-            with_scaling_error(facts, decision)
+            let decision = pods_decision(inputs, workload, counts, failure);
+            with_scaling_error(inputs, decision)
         }
     };
-    let creation_failure_ends = facts.creation_failure.map(|failure| failure.ends);
+    let creation_failure_ends = inputs.creation_failure.map(|failure| failure.ends);
     let deadlines = [
-        unready_deadline(facts),
-        facts.pods.failure_ends,
+        unready_deadline(inputs),
+        inputs.pods.failure_ends,
         creation_failure_ends,
     ];
     let ends = deadlines
         .into_iter()
         .filter(|_| counts.ready < counts.desired)
         .chain([decision.recheck_at]);
-    decision.recheck_at = ends.flatten().filter(|ends| *ends > facts.now).min();
+    decision.recheck_at = ends.flatten().filter(|ends| *ends > inputs.now).min();
     decision
 }
 
 /// Row 7.
-fn with_scaling_error(facts: &StateFacts<'_>, decision: StateDecision) -> StateDecision {
-    match facts.scaling {
+fn with_scaling_error(inputs: &StateInputs<'_>, decision: StateDecision) -> StateDecision {
+    match inputs.scaling {
         Some(scaling) if scaling.ready == Some(false) => StateDecision {
             state: State::ScalingError,
             ..decision
@@ -194,7 +194,7 @@ fn with_scaling_error(facts: &StateFacts<'_>, decision: StateDecision) -> StateD
 
 /// Rows 8 to 14.
 fn pods_decision(
-    facts: &StateFacts<'_>,
+    inputs: &StateInputs<'_>,
     workload: &WorkloadRecord,
     counts: Counts,
     failure: Option<(ProblemClass, String)>,
@@ -206,21 +206,21 @@ fn pods_decision(
     } = counts;
     let progress = || format!("{ready} of {desired} pods are ready");
     let mut decision = match failure {
-        _ if is_scaled_by_us(facts) && desired == 0 && facts.pods.existing == 0 => {
+        _ if is_scaled_by_us(inputs) && desired == 0 && inputs.pods.existing == 0 => {
             let text = "scaled to zero; messages in the queue start pods".to_owned();
             decision(State::Napping, Some(true), Reason::ScaledToZero, text)
         }
         Some((class, message)) if ready < desired => {
             decision(State::Degraded, Some(false), reason_of(class), message)
         }
-        _ if is_rolling(facts, workload, ready, desired) => {
+        _ if is_rolling(inputs, workload, ready, desired) => {
             let condition = if ready > 0 {
                 (Some(true), Reason::RollingOut)
             } else {
                 (Some(false), Reason::Progressing)
             };
             let text = if workload.metadata.deleting {
-                let next = match facts.skip_reason {
+                let next = match inputs.skip_reason {
                     None => ", and recreated once it is gone",
                     Some(_) => "",
                 };
@@ -230,19 +230,19 @@ fn pods_decision(
             };
             decision(State::Updating, condition.0, condition.1, text)
         }
-        _ if total > desired || is_scaling_down(facts, desired) => decision(
+        _ if total > desired || is_scaling_down(inputs, desired) => decision(
             State::ScalingDown,
             Some(true),
             Reason::PodsReady,
             progress(),
         ),
-        _ if ready < desired && unready_deadline(facts).is_some_and(|ends| ends <= facts.now) => {
+        _ if ready < desired && unready_deadline(inputs).is_some_and(|ends| ends <= inputs.now) => {
             let state = if ready == 0 {
                 State::WorkloadError
             } else {
                 State::Degraded
             };
-            let limit = facts.unready_limit.unwrap_or_default().as_secs();
+            let limit = inputs.unready_limit.unwrap_or_default().as_secs();
             let message = format!(
                 "{}; a pod has been running for {limit} s without becoming ready",
                 progress()
@@ -250,7 +250,7 @@ fn pods_decision(
             decision(state, Some(false), Reason::PodsNotReady, message)
         }
         _ if ready < desired => {
-            let state = match facts.previous {
+            let state = match inputs.previous {
                 None | Some(State::Creating) => State::Creating,
                 Some(_) => State::ScalingUp,
             };
@@ -274,33 +274,37 @@ fn pods_decision(
         decision.state,
         State::Creating | State::Updating | State::ScalingUp
     );
-    let stuck_at = progress_deadline(facts, &decision);
-    if stuck_at.is_some_and(|ends| ends <= facts.now) {
-        return progress_deadline_exceeded(facts, ready, &progress());
+    let stuck_at = progress_deadline(inputs, &decision);
+    if stuck_at.is_some_and(|ends| ends <= inputs.now) {
+        return progress_deadline_exceeded(inputs, ready, &progress());
     }
     decision.recheck_at = stuck_at;
     decision
 }
 
 /// Pods that another autoscaler scales to zero are not started by a message.
-fn is_scaled_by_us(facts: &StateFacts<'_>) -> bool {
-    let scaling = facts.scaling;
+fn is_scaled_by_us(inputs: &StateInputs<'_>) -> bool {
+    let scaling = inputs.scaling;
     scaling.is_some_and(|it| !matches!(it.reason, Reason::ScaledByOther))
 }
 
 /// When a change in progress exceeds its deadline (row 9a).
-fn progress_deadline(facts: &StateFacts<'_>, decision: &StateDecision) -> Option<Timestamp> {
-    let limit = facts.progress_limit.filter(|_| decision.progressing)?;
-    facts.progressing_since.checked_add(limit).ok()
+fn progress_deadline(inputs: &StateInputs<'_>, decision: &StateDecision) -> Option<Timestamp> {
+    let limit = inputs.progress_limit.filter(|_| decision.progressing)?;
+    inputs.progressing_since.checked_add(limit).ok()
 }
 
-fn progress_deadline_exceeded(facts: &StateFacts<'_>, ready: i32, progress: &str) -> StateDecision {
+fn progress_deadline_exceeded(
+    inputs: &StateInputs<'_>,
+    ready: i32,
+    progress: &str,
+) -> StateDecision {
     let state = if ready == 0 {
         State::WorkloadError
     } else {
         State::Degraded
     };
-    let limit = facts.progress_limit.unwrap_or_default().as_secs();
+    let limit = inputs.progress_limit.unwrap_or_default().as_secs();
     let message =
         format!("{progress}; no further pod became ready for {limit} s (timeout.progress)");
     let reason = Reason::ProgressDeadlineExceeded;
@@ -333,13 +337,13 @@ impl Counts {
 }
 
 /// The most important failure: of the pods, or one that keeps pods from being created.
-fn failure(facts: &StateFacts<'_>, workload: &WorkloadRecord) -> Option<(ProblemClass, String)> {
-    let pod_failure = facts
+fn failure(inputs: &StateInputs<'_>, workload: &WorkloadRecord) -> Option<(ProblemClass, String)> {
+    let pod_failure = inputs
         .pods
         .failure
         .as_ref()
         .map(|(problem, pod)| (problem.class, summary::message(problem, pod)));
-    let from_events = facts.creation_failure.map(|it| &it.failure);
+    let from_events = inputs.creation_failure.map(|it| &it.failure);
     let creation_failure = workload
         .replica_failure
         .as_ref()
@@ -363,25 +367,30 @@ fn failure(facts: &StateFacts<'_>, workload: &WorkloadRecord) -> Option<(Problem
 
 /// Row 10. Replica counts of an older generation say nothing about a rollout, but the pods do. A workload being deleted
 /// is replaced by a new one.
-fn is_rolling(facts: &StateFacts<'_>, workload: &WorkloadRecord, ready: i32, desired: i32) -> bool {
+fn is_rolling(
+    inputs: &StateInputs<'_>,
+    workload: &WorkloadRecord,
+    ready: i32,
+    desired: i32,
+) -> bool {
     let counts_are_current = workload.observed_generation >= workload.generation;
-    facts.pods.outdated > 0
+    inputs.pods.outdated > 0
         || workload.metadata.deleting
         || (counts_are_current && workload.rolling)
-        || (facts.previous == Some(State::Updating) && ready < desired)
+        || (inputs.previous == Some(State::Updating) && ready < desired)
 }
 
 /// Row 11, second half: the workload's counts exclude terminating pods.
-fn is_scaling_down(facts: &StateFacts<'_>, desired: i32) -> bool {
-    let fewer = facts
+fn is_scaling_down(inputs: &StateInputs<'_>, desired: i32) -> bool {
+    let fewer = inputs
         .previously_desired
         .is_some_and(|before| before > desired);
-    facts.pods.terminating > 0 && (fewer || facts.previous == Some(State::ScalingDown))
+    inputs.pods.terminating > 0 && (fewer || inputs.previous == Some(State::ScalingDown))
 }
 
-fn unready_deadline(facts: &StateFacts<'_>) -> Option<Timestamp> {
-    let limit = facts.unready_limit?;
-    facts.pods.unready_since?.checked_add(limit).ok()
+fn unready_deadline(inputs: &StateInputs<'_>) -> Option<Timestamp> {
+    let limit = inputs.unready_limit?;
+    inputs.pods.unready_since?.checked_add(limit).ok()
 }
 
 pub(super) fn state_of(class: ProblemClass) -> State {

@@ -27,8 +27,8 @@ use super::desired::drain::Drain;
 use super::model::child::unwatched_poll_interval;
 use super::model::condition_types::{SCALING_READY, TRANSPORT_READY, WORKLOAD_READY};
 use super::model::observed::{Observed, is_once_completed};
-use super::model::outcome::{LiveOutcome, Outcome};
-use super::state::{self, Counts, SkipReason, StateDecision, StateFacts, WorkloadReady};
+use super::model::outcome::{ActiveOutcome, Outcome};
+use super::state::{self, Counts, SkipReason, StateDecision, StateInputs, WorkloadReady};
 use super::status::common::{
     Report, messages, ready_generation, reference, summarize_conditions, unready_limit,
 };
@@ -135,10 +135,10 @@ pub fn build(observed: &Observed, outcome: &Outcome, now: Timestamp) -> Option<R
                 events: Vec::new(),
             })
         }
-        Outcome::Live(live_outcome) => {
+        Outcome::Active(active_outcome) => {
             let mut report = match &observed.binding {
-                Some(binding) => binding::report(observed, binding, live_outcome, now),
-                None => standalone_report(observed, live_outcome, now),
+                Some(binding) => binding::report(observed, binding, active_outcome, now),
+                None => standalone_report(observed, active_outcome, now),
             };
             if let Some(Drain::Waiting(undrained)) = &observed.drain {
                 drain::report_draining(&mut report, observed, undrained, now);
@@ -148,23 +148,30 @@ pub fn build(observed: &Observed, outcome: &Outcome, now: Timestamp) -> Option<R
     }
 }
 
-fn standalone_report(observed: &Observed, live_outcome: &LiveOutcome, now: Timestamp) -> Report {
-    let pods = Pods::count(&observed.pods, template_hash(observed, live_outcome), now);
-    let (transport_fault, spec_fault) = transport::faults(observed, live_outcome);
-    let since = progressing_since(observed, live_outcome, now);
-    let hpa = scaling::hpa(observed, live_outcome);
-    let counts = live_outcome.workload.as_ref().map(|it| Counts::of(it, hpa));
+fn standalone_report(
+    observed: &Observed,
+    active_outcome: &ActiveOutcome,
+    now: Timestamp,
+) -> Report {
+    let pods = Pods::count(&observed.pods, template_hash(observed, active_outcome), now);
+    let (transport_fault, spec_fault) = transport::faults(observed, active_outcome);
+    let since = progressing_since(observed, active_outcome, now);
+    let hpa = scaling::hpa(observed, active_outcome);
+    let counts = active_outcome
+        .workload
+        .as_ref()
+        .map(|it| Counts::of(it, hpa));
     let scale = last_scale(&observed.previous, counts.map(|it| it.desired), now);
-    let other_autoscaler = scaling::other_autoscaler_condition(observed, live_outcome);
-    let scaling =
-        scaling::scaling_condition(observed, live_outcome, hpa, (&scale, now)).or(other_autoscaler);
-    let decision = state::decide(&StateFacts {
+    let other_autoscaler = scaling::other_autoscaler_condition(observed, active_outcome);
+    let scaling = scaling::scaling_condition(observed, active_outcome, hpa, (&scale, now))
+        .or(other_autoscaler);
+    let decision = state::decide(&StateInputs {
         deleting: false,
         spec_fault,
-        transport_fault: transport::unusable_reason(observed, live_outcome, transport_fault),
+        transport_fault: transport::unusable_reason(observed, active_outcome, transport_fault),
         skip_reason: skip_reason(observed),
-        workload_fault: live_outcome.fault.as_ref(),
-        workload: live_outcome.workload.as_deref(),
+        workload_fault: active_outcome.fault.as_ref(),
+        workload: active_outcome.workload.as_deref(),
         creation_failure: observed.creation_failure.as_ref(),
         pods: &pods,
         scaling: scaling.as_ref(),
@@ -176,35 +183,35 @@ fn standalone_report(observed: &Observed, live_outcome: &LiveOutcome, now: Times
         progress_limit: observed.progress_limit(),
         now,
     });
-    let mut status = base_status(observed, live_outcome, &pods, counts, scale);
-    let queues = queue::set_queues(observed, live_outcome, &mut status);
+    let mut status = base_status(observed, active_outcome, &pods, counts, scale);
+    let queues = queue::set_queues(observed, active_outcome, &mut status);
     status.status = Some(decision.state);
     status.progressing_since = decision.progressing.then_some(Time(since));
-    let conflict_report = conflicts::set_conflicts(&mut status, observed, live_outcome, now);
+    let conflict_report = conflicts::set_conflicts(&mut status, observed, active_outcome, now);
     let decisions = (&decision, scaling.as_ref());
-    status.conditions = conditions(observed, live_outcome, transport_fault, decisions, now);
+    status.conditions = conditions(observed, active_outcome, transport_fault, decisions, now);
     conflicts::set_condition(&mut status, observed, now);
     // A workload that was scaled to zero must be applied again once it may run.
     status.ready_generation =
-        ready_generation(observed, &status).filter(|_| live_outcome.stopped.is_none());
+        ready_generation(observed, &status).filter(|_| active_outcome.stopped.is_none());
     summarize(&mut status);
-    let faults = [transport_fault, spec_fault, live_outcome.fault.as_ref()];
+    let faults = [transport_fault, spec_fault, active_outcome.fault.as_ref()];
     let retry = faults.into_iter().flatten().map(|fault| fault.retry);
     let recheck = decision
         .recheck_at
         .and_then(|at| at.duration_since(now).try_into().ok());
     let scaling_requeues =
-        scaling::requeues(observed, live_outcome, scaling.as_ref(), &status, now);
+        scaling::requeues(observed, active_outcome, scaling.as_ref(), &status, now);
     Report {
         retry: retry
             .chain(recheck.map(Requeue::After))
             .chain(scaling_requeues)
-            .chain(live_outcome.queue.retry())
+            .chain(active_outcome.queue.retry())
             .chain(queues.retry)
             .chain(conflict_report.retry)
-            .chain(poll_unwatched(live_outcome))
+            .chain(poll_unwatched(active_outcome))
             .chain(
-                live_outcome
+                active_outcome
                     .postponed
                     .then_some(Requeue::After(rollouts::FALLBACK_REQUEUE)),
             )
@@ -219,11 +226,11 @@ fn standalone_report(observed: &Observed, live_outcome: &LiveOutcome, now: Times
 }
 
 /// Polls a workload that does not carry our labels yet, because no watch reports its deletion or that of its pods.
-fn poll_unwatched(live_outcome: &LiveOutcome) -> Option<Requeue> {
-    let workload = live_outcome.workload.as_ref()?;
+fn poll_unwatched(active_outcome: &ActiveOutcome) -> Option<Requeue> {
+    let workload = active_outcome.workload.as_ref()?;
     let may_have_pods = workload.observed_generation < workload.generation || workload.total > 0;
     let is_changing =
-        workload.metadata.deleting || (live_outcome.stopped.is_some() && may_have_pods);
+        workload.metadata.deleting || (active_outcome.stopped.is_some() && may_have_pods);
     unwatched_poll_interval(workload)
         .filter(|_| is_changing)
         .map(Requeue::After)
@@ -231,13 +238,13 @@ fn poll_unwatched(live_outcome: &LiveOutcome) -> Option<Requeue> {
 
 /// Template hash of the newest pods. A workload that is left alone may keep an older template; one being deleted is
 /// replaced by one with the current template.
-fn template_hash<'a>(observed: &'a Observed, live_outcome: &'a LiveOutcome) -> Option<&'a str> {
+fn template_hash<'a>(observed: &'a Observed, active_outcome: &'a ActiveOutcome) -> Option<&'a str> {
     let desired_hash = || {
         observed
             .standalone()
-            .map(|own| &*own.workload.template_hash)
+            .map(|standalone| &*standalone.workload.template_hash)
     };
-    match &live_outcome.workload {
+    match &active_outcome.workload {
         Some(workload) if !workload.metadata.deleting => workload.template_hash.as_deref(),
         _ => desired_hash(),
     }
@@ -251,9 +258,13 @@ fn skip_reason(observed: &Observed) -> Option<SkipReason> {
 }
 
 /// Restarts the clock when the spec or the number of ready pods changes (FW-26).
-fn progressing_since(observed: &Observed, live_outcome: &LiveOutcome, now: Timestamp) -> Timestamp {
+fn progressing_since(
+    observed: &Observed,
+    active_outcome: &ActiveOutcome,
+    now: Timestamp,
+) -> Timestamp {
     let previous = &observed.previous;
-    let ready = live_outcome
+    let ready = active_outcome
         .workload
         .as_ref()
         .map(|workload| workload.ready);
@@ -266,26 +277,26 @@ fn progressing_since(observed: &Observed, live_outcome: &LiveOutcome, now: Times
 /// The status except STATUS and the conditions.
 fn base_status(
     observed: &Observed,
-    live_outcome: &LiveOutcome,
+    active_outcome: &ActiveOutcome,
     pods: &Pods,
     counts: Option<Counts>,
     scale: LastScale,
 ) -> AsyncActorStatus {
     let name = &observed.key().name;
-    let (queued_messages, processing_messages) = messages(observed, live_outcome);
+    let (queued_messages, processing_messages) = messages(observed, active_outcome);
     let mut status = AsyncActorStatus {
         mode: Some(Mode::Standalone),
         observed_generation: Some(observed.actor.generation),
         queued_messages,
         processing_messages,
-        inventory: inventory::inventory(observed, live_outcome),
+        inventory: inventory::inventory(observed, active_outcome),
         ..AsyncActorStatus::default()
     };
-    scaling::set_fields(&mut status, observed, live_outcome);
+    scaling::set_fields(&mut status, observed, active_outcome);
     status.last_scale_time = scale.time;
     status.last_scale_direction = scale.direction;
     status.last_scale_formatted = Some(scale.formatted);
-    let (Some(workload), Some(counts)) = (&live_outcome.workload, counts) else {
+    let (Some(workload), Some(counts)) = (&active_outcome.workload, counts) else {
         return status;
     };
     let Counts {
@@ -293,6 +304,8 @@ fn base_status(
         total,
         ready,
     } = counts;
+    // Unlike a Deployment's, this field counts ready pods: column Running shows it (STA-10). `/scale` reads
+    // `totalReplicas`.
     status.replicas = Some(ready);
     status.ready_replicas = Some(ready);
     status.desired_replicas = Some(desired);
@@ -310,13 +323,13 @@ fn base_status(
 
 fn conditions(
     observed: &Observed,
-    live_outcome: &LiveOutcome,
+    active_outcome: &ActiveOutcome,
     transport_fault: Option<&Fault>,
     (decision, scaling): (&StateDecision, Option<&ScalingReady>),
     now: Timestamp,
 ) -> Vec<Condition> {
     let mut conditions = Conditions::of(observed, now);
-    transport::set_condition(&mut conditions, observed, live_outcome, transport_fault);
+    transport::set_condition(&mut conditions, observed, active_outcome, transport_fault);
     if let Some(WorkloadReady {
         ready,
         reason,
@@ -333,7 +346,7 @@ fn conditions(
             ..
         }) => conditions.set(SCALING_READY, *ready, *reason, message),
         // KEDA-8
-        None if observed.desired.is_ok() || live_outcome.stopped.is_some() => {
+        None if observed.desired.is_ok() || active_outcome.stopped.is_some() => {
             conditions.remove(SCALING_READY);
         }
         None => {}

@@ -122,9 +122,9 @@ pub struct MetricFields {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Rollout {
-    /// The rollout is halted.
+    /// As in [`RolloutStatus::halted`](asya_shared::api::RolloutStatus).
     pub halted: bool,
-    /// No further pod is replaced until a replacement becomes ready.
+    /// As in [`RolloutStatus::stalled`](asya_shared::api::RolloutStatus).
     pub stalled: bool,
 }
 

@@ -52,7 +52,7 @@ pub struct Controller {
     pub uid: Box<str>,
 }
 
-/// Traces of our last apply on the live object, which suffice to detect drift without keeping the content.
+/// Traces of our last apply on the object, which suffice to detect drift without keeping the content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LastApplied {
     /// Hash of the object as last applied.
@@ -60,7 +60,7 @@ pub struct LastApplied {
     /// Fingerprint of the fields that we own.
     pub fingerprint: Option<Fingerprint>,
     /// Index in `managedFields` of the previous operator's entry, until we own its fields (WRK-7).
-    pub former: Option<usize>,
+    pub former_operator_entry: Option<usize>,
 }
 
 /// `metadata`, borrowed from the API server's response.
@@ -165,7 +165,7 @@ impl RawMetadata<'_> {
         LastApplied {
             hash: self.annotation(annotation::APPLIED_HASH),
             fingerprint,
-            former: self
+            former_operator_entry: self
                 .managed_fields
                 .updated_by(manager::FORMER_OPERATOR)
                 .filter(|_| fingerprint.is_none()),

@@ -27,8 +27,8 @@ pub struct WorkloadRecord {
     pub last: LastApplied,
     /// Whether we own `spec.replicas` (WRK-3).
     pub owns_replicas: bool,
-    /// Whether kubectl or Helm wrote fields that have not been reclaimed yet (FW-22).
-    pub reclaimable: bool,
+    /// Whether kubectl or Helm wrote fields that have not been taken over yet (FW-22).
+    pub has_tool_fields: bool,
     /// Pod template hash, which identifies pods of the current template.
     pub template_hash: Option<Box<str>>,
     pub generation: i64,
@@ -173,7 +173,7 @@ impl WorkloadRecord {
             actor: raw.metadata.label(label::ACTOR).map(Into::into),
             last: raw.metadata.last_applied(manager::WORKLOAD),
             owns_replicas: applied.is_some_and(|fields| fields.replicas),
-            reclaimable: raw.metadata.is_written_by(is_tool)
+            has_tool_fields: raw.metadata.is_written_by(is_tool)
                 && raw.metadata.annotation(annotation::RECLAIMED).as_deref() != Some("true"),
             template_hash: raw.spec.template.hash(),
             generation: raw.metadata.generation,

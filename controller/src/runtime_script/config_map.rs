@@ -99,7 +99,7 @@ mod tests {
     use tower::BoxError;
 
     use super::*;
-    use crate::cluster::impersonation::Applier;
+    use crate::cluster::impersonation::Impersonation;
     use crate::record::{ConfigMapRecord, Projected};
 
     /// The object as the API server returns it after an apply.
@@ -125,7 +125,7 @@ mod tests {
                 Ok::<_, BoxError>(Response::new(body))
             }
         });
-        ConfigMaps::new(&Applier::new(Client::new(service, "default"), None))
+        ConfigMaps::new(&Impersonation::new(Client::new(service, "default"), None))
     }
 
     /// RUN-1, RUN-2

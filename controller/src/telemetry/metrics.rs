@@ -41,7 +41,7 @@ pub struct Metrics {
     transport_up: Family<Labels<1>, Gauge>,
     api_writes: Counter,
     undecodable: Gauge,
-    unproved: Gauge,
+    unverified: Gauge,
     /// Labels: `namespace`, `actor`.
     rollout_halted: Family<Labels<2>, Gauge>,
     /// Labels: `namespace`, `actor`; `field`: `part` of the entry in `status.conflicts`, for example `Roll` or
@@ -93,7 +93,7 @@ impl Metrics {
             transport_up: add(own, "transport_up", "1 if the transport's broker responds"),
             api_writes: add(own, "api_writes", "Write requests to the API server"),
             undecodable: add(own, "undecodable_objects", "Actors that cannot be decoded"),
-            unproved: add(
+            unverified: add(
                 own,
                 "unproved_bindings",
                 "Required bindings whose dry-run pods do not come back with the sidecar",
@@ -204,7 +204,7 @@ impl Metrics {
 
     /// Sets the number of required bindings whose dry-run pods are not injected (CFG-8).
     pub fn set_unverified_bindings(&self, count: usize) {
-        self.unproved.set(gauge(count));
+        self.unverified.set(gauge(count));
     }
 
     /// Sets the bindings whose rollout is halted, and drops all other series (ROLL-5).

@@ -22,9 +22,9 @@ pub struct AsyncActorStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub mode: Option<Mode>,
-    /// The actor's state in one word. Running: as many pods as desired are ready. Napping: scaled to zero, waiting for
-    /// messages. Creating, Updating, ScalingUp, ScalingDown, Terminating: in transition. Every other value names the
-    /// problem; the conditions give the details.
+    /// The actor's state in one word. Running: as many pods as desired are ready. Napping: scaled to zero until messages
+    /// arrive, or the target's user has stopped it. Creating, Updating, ScalingUp, ScalingDown, Terminating: in
+    /// transition. Every other value names the problem; the conditions give the details.
     #[serde(
         default,
         deserialize_with = "known",

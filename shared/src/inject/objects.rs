@@ -92,7 +92,7 @@ pub fn workload(inputs: &PodInputs<'_>, uid: &str, replicas: Replicas) -> Worklo
 }
 
 impl WorkloadObject {
-    /// The object to create. It carries the hash of [`Self::kept`], so that it is not applied again right away.
+    /// The object to create. It carries the hash of [`Self::applied`], so that it is not applied again right away.
     #[must_use]
     pub fn to_create(&self) -> Cow<'_, Value> {
         let mut object = Cow::Borrowed(&self.applied.object);

@@ -12,7 +12,7 @@ use super::super::bindings::WebhookBinding;
 use super::{InjectionProbes, pod};
 use crate::record::Key;
 
-fn bound(kind: &str, name: &str, labels: &[(&str, &str)]) -> WebhookBinding {
+fn binding(kind: &str, name: &str, labels: &[(&str, &str)]) -> WebhookBinding {
     let convention = resolver("apps", kind).convention(name);
     let pods = PodMatch {
         labels: Selector::of_labels(labels.iter().copied()),
@@ -30,8 +30,8 @@ fn probe_pod_matches_the_target() {
         ("StatefulSet", "db"),
         ("Deployment", &*long),
     ] {
-        let bound = bound(kind, name, &[("app", "web"), ("tier", "back")]);
-        let pod = pod(&bound).unwrap();
+        let binding = binding(kind, name, &[("app", "web"), ("tier", "back")]);
+        let pod = pod(&binding).unwrap();
         let owner = &pod["metadata"]["ownerReferences"][0];
         let text = |key: &str| owner[key].as_str().unwrap();
         let controller = Controller {
@@ -42,7 +42,7 @@ fn probe_pod_matches_the_target() {
         assert!(controller.name.len() <= 253);
         let labels = &pod["metadata"]["labels"];
         assert!(
-            bound
+            binding
                 .pods
                 .matches(|key| labels[key].as_str(), Some(&controller)),
             "{pod}"
@@ -65,7 +65,7 @@ fn probes(response: &Arc<Mutex<Value>>) -> InjectionProbes {
 
 /// Outcome of a round of dry runs.
 struct Round {
-    proved: bool,
+    verified: bool,
     retry_after: Option<Duration>,
     failing: usize,
     events: Vec<(Key, String)>,
@@ -90,7 +90,7 @@ async fn run_due(
         probes.start(bindings, trusted);
     }
     Round {
-        proved: count(probes) > before,
+        verified: count(probes) > before,
         retry_after: probes.start(bindings, trusted),
         failing: probes.fail_closed(trusted),
         events,
@@ -112,31 +112,31 @@ fn uninjected() -> Value {
 #[tokio::test(start_paused = true)]
 async fn proofs_survive_a_restart_but_edited_entries_prove_nothing() {
     let response = Arc::new(Mutex::new(uninjected()));
-    let bound = [bound("Deployment", "web", &[])];
+    let bindings = [binding("Deployment", "web", &[])];
     let entry = required_entry_name("models", "a");
     let failing = || [entry.clone().into()].into();
     let mut restarted = probes(&response);
-    restarted.retain_required(&bound, failing);
-    assert!(restarted.is_verified(&bound[0].uid, &entry));
+    restarted.retain_required(&bindings, failing);
+    assert!(restarted.is_verified(&bindings[0].uid, &entry));
     // The dry run is repeated and fails, which changes nothing.
-    let round = run_due(&mut restarted, &bound, "ca").await;
-    assert!(round.retry_after.is_some() && !round.proved);
-    assert!(restarted.is_verified(&bound[0].uid, &entry));
+    let round = run_due(&mut restarted, &bindings, "ca").await;
+    assert!(round.retry_after.is_some() && !round.verified);
+    assert!(restarted.is_verified(&bindings[0].uid, &entry));
     restarted.retain_required(&[], failing);
     run_due(&mut restarted, &[], "ca").await;
-    restarted.retain_required(&bound, failing);
+    restarted.retain_required(&bindings, failing);
     assert!(
-        !restarted.is_verified(&bound[0].uid, &entry),
+        !restarted.is_verified(&bindings[0].uid, &entry),
         "it was not required in between"
     );
 
     let mut edited = probes(&response);
-    edited.retain_required(&bound, BTreeSet::default);
-    edited.retain_required(&bound, failing);
-    assert!(!edited.is_verified(&bound[0].uid, &entry));
-    let round = run_due(&mut edited, &bound, "ca").await;
+    edited.retain_required(&bindings, BTreeSet::default);
+    edited.retain_required(&bindings, failing);
+    assert!(!edited.is_verified(&bindings[0].uid, &entry));
+    let round = run_due(&mut edited, &bindings, "ca").await;
     assert!(round.retry_after.is_some(), "it is retried");
-    assert!(!edited.is_verified(&bound[0].uid, &entry));
+    assert!(!edited.is_verified(&bindings[0].uid, &entry));
 }
 
 /// CFG-8
@@ -153,12 +153,12 @@ async fn dry_run_that_panics_is_repeated() {
         }
     });
     let mut probes = InjectionProbes::new(kube::Client::new(service, "default"));
-    let bound = [bound("Deployment", "web", &[])];
-    probes.retain_required(&bound, BTreeSet::default);
-    let round = run_due(&mut probes, &bound, "ca").await;
-    assert!(!round.proved);
+    let bindings = [binding("Deployment", "web", &[])];
+    probes.retain_required(&bindings, BTreeSet::default);
+    let round = run_due(&mut probes, &bindings, "ca").await;
+    assert!(!round.verified);
     tokio::time::sleep(round.retry_after.unwrap()).await;
-    assert!(run_due(&mut probes, &bound, "ca").await.proved);
+    assert!(run_due(&mut probes, &bindings, "ca").await.verified);
     assert_eq!(requests.load(Ordering::SeqCst), 2);
 }
 
@@ -166,20 +166,20 @@ async fn dry_run_that_panics_is_repeated() {
 #[tokio::test(start_paused = true)]
 async fn new_ca_bundle_needs_a_new_proof_and_a_failure_is_only_reported() {
     let response = Arc::new(Mutex::new(injected()));
-    let bound = [bound("Deployment", "web", &[])];
+    let bindings = [binding("Deployment", "web", &[])];
     let entry = required_entry_name("models", "a");
     let mut probes = probes(&response);
-    probes.retain_required(&bound, BTreeSet::default);
-    let round = run_due(&mut probes, &bound, "ca").await;
-    assert!(round.proved && round.retry_after.is_none());
+    probes.retain_required(&bindings, BTreeSet::default);
+    let round = run_due(&mut probes, &bindings, "ca").await;
+    assert!(round.verified && round.retry_after.is_none());
     *response.lock().unwrap() = uninjected();
-    let round = run_due(&mut probes, &bound, "ca").await;
+    let round = run_due(&mut probes, &bindings, "ca").await;
     assert!(round.retry_after.is_none(), "it is not retried");
 
     let (mut events, mut attempts) = (Vec::new(), 0);
     let round = loop {
-        let mut round = run_due(&mut probes, &bound, "another").await;
-        assert!(!round.proved && probes.is_verified(&bound[0].uid, &entry));
+        let mut round = run_due(&mut probes, &bindings, "another").await;
+        assert!(!round.verified && probes.is_verified(&bindings[0].uid, &entry));
         events.append(&mut round.events);
         attempts += 1;
         let Some(retry_after) = round.retry_after.filter(|_| attempts < 8) else {
@@ -193,14 +193,14 @@ async fn new_ca_bundle_needs_a_new_proof_and_a_failure_is_only_reported() {
         "one Event: {events:?}"
     );
     let (key, text) = &events[0];
-    assert_eq!(*key, bound[0].key);
+    assert_eq!(*key, bindings[0].key);
     assert!(text.contains("still fails closed"), "{text}");
 
     *response.lock().unwrap() = injected();
     tokio::time::advance(round.retry_after.unwrap()).await;
-    let round = run_due(&mut probes, &bound, "another").await;
+    let round = run_due(&mut probes, &bindings, "another").await;
     assert_eq!((round.failing, round.retry_after), (0, None));
-    assert!(!round.proved, "it was proved before");
+    assert!(!round.verified, "it was verified before");
 }
 
 /// SAFE-9
@@ -221,21 +221,21 @@ async fn unresponsive_webhook_blocks_nothing_and_gets_one_dry_run_at_a_time() {
     let mut probes = InjectionProbes::new(kube::Client::new(service, "default"));
     let names: Vec<_> = (0..100).map(|n| format!("a{n}")).collect();
     let convention = resolver("apps", "Deployment").convention("web");
-    let bound: Vec<_> = names
+    let bindings: Vec<_> = names
         .iter()
         .map(|name| {
             WebhookBinding::for_tests("models", name, convention.clone(), Some("actorpart"))
         })
         .collect();
-    probes.retain_required(&bound, BTreeSet::default);
+    probes.retain_required(&bindings, BTreeSet::default);
     let started = tokio::time::Instant::now();
-    probes.start(&bound, "ca");
+    probes.start(&bindings, "ca");
     assert_eq!(started.elapsed(), Duration::ZERO, "starting does not wait");
     assert_eq!(probes.running.len(), 4);
     for _ in 0..4 {
         let finished = probes.next().await;
         probes.record(finished);
-        probes.start(&bound, "ca");
+        probes.start(&bindings, "ca");
     }
     assert_eq!(
         probes.running.len(),

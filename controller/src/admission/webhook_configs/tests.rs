@@ -34,8 +34,8 @@ fn reverted_object_is_restored_and_names_the_field_manager() {
         (Some(&earlier), reverted(), ConfigStep::Apply),
         (Some(&earlier), None, ConfigStep::Apply),
     ];
-    for (row, (applied, live, step)) in table.into_iter().enumerate() {
-        assert_eq!(decide(applied, &desired, live), step, "row {row}");
+    for (row, (applied, existing, step)) in table.into_iter().enumerate() {
+        assert_eq!(decide(applied, &desired, existing), step, "row {row}");
     }
 }
 
@@ -69,8 +69,8 @@ fn terms_added_to_a_namespace_selector_are_kept() {
         (json!({}), ConfigStep::Restore(None)),
         (json!(null), ConfigStep::Restore(None)),
     ] {
-        let live = with(selector.clone());
-        let decided = decide(Some(&desired), &desired, Some((&live, None)));
+        let existing = with(selector.clone());
+        let decided = decide(Some(&desired), &desired, Some((&existing, None)));
         assert_eq!(decided, step, "{selector}");
     }
     // The validator sets no terms, so every term comes from another field manager.

@@ -135,7 +135,7 @@ impl Rabbitmq {
         let declaration = self.config.declaration(&queue.names);
         let dlq = declaration.dlq.as_ref();
         let dlq_exists = dlq.is_none_or(|dlq| listed.contains_key(&dlq.name));
-        let related = self.related_state(&declaration, queue, dlq_exists, bindings);
-        self.check(&declaration, found, &related)
+        let topology = self.topology_state(&declaration, queue, dlq_exists, bindings);
+        self.check(&declaration, found, &topology)
     }
 }

@@ -8,7 +8,7 @@ use super::{ApplyError, ForeignApply, first_removed};
 const MANAGER: &str = "asya-operator/parent";
 
 /// An object in which `MANAGER` owns the field set `owned`.
-fn live(owned: &Value, spec: &Value) -> Value {
+fn target(owned: &Value, spec: &Value) -> Value {
     let entry = json!({"manager": MANAGER, "operation": "Apply", "fieldsV1": owned});
     json!({
         "kind": "Thing",
@@ -76,7 +76,7 @@ fn fields_that_an_apply_would_remove_are_detected() {
         ),
     ] {
         let owned = json!({"f:metadata": {"f:annotations": {"f:asya.sh/x": {}}}});
-        let removed = first_removed(&live(&owned, &before), &live(&owned, &after), MANAGER);
+        let removed = first_removed(&target(&owned, &before), &target(&owned, &after), MANAGER);
         assert_eq!(removed.as_deref(), expected, "{before} -> {after}");
     }
 }
@@ -132,7 +132,7 @@ fn owned_fields_may_be_removed_but_none_around_them() {
             Some("spec.volume"),
         ),
     ] {
-        let removed = first_removed(&live(owned, &before), &live(owned, &after), MANAGER);
+        let removed = first_removed(&target(owned, &before), &target(owned, &after), MANAGER);
         assert_eq!(removed.as_deref(), expected, "{before} -> {after}");
     }
 }
@@ -141,7 +141,7 @@ fn owned_fields_may_be_removed_but_none_around_them() {
 #[test]
 fn only_applied_annotations_may_be_removed() {
     let annotations = |annotations: &Value| {
-        let mut object = live(
+        let mut object = target(
             &json!({"f:metadata": {"f:annotations": {"f:asya.sh/x": {}}}}),
             &json!({}),
         );
@@ -171,7 +171,7 @@ fn only_applied_annotations_may_be_removed() {
 /// SAFE-41
 #[tokio::test]
 async fn apply_that_would_remove_a_field_is_rejected_and_a_stale_read_is_a_conflict() {
-    let before = live(&json!({}), &json!({"model": "x"}));
+    let before = target(&json!({}), &json!({"model": "x"}));
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.org", "v2", "Thing"));
     let body = json!({"apiVersion": "example.org/v1", "kind": "Thing", "metadata": {"name": "a"}});
     let apply = ForeignApply {
@@ -184,7 +184,7 @@ async fn apply_that_would_remove_a_field_is_rejected_and_a_stale_read_is_a_confl
         ("1", 422, "would also remove spec.model"),
         ("2", 409, "was changed"),
     ] {
-        let mut after = live(&json!({}), &json!({}));
+        let mut after = target(&json!({}), &json!({}));
         after["apiVersion"] = json!("example.org/v2");
         after["metadata"]["resourceVersion"] = json!(version);
         let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {

@@ -1,5 +1,11 @@
-//! Takes over the fields that kubectl or Helm own on the operator's workloads, so that the next apply removes those
-//! that it does not contain (FW-22).
+//! Transfer of fields between field managers.
+//!
+//! To *take over* fields is to become their owner, so that the next apply removes those that it does not contain: from
+//! the former operator (WRK-7), or from kubectl and Helm (FW-22, annotation `asya.sh/reclaim-fields`). To *hand over*
+//! fields is to make another manager their owner, so that they keep their values: `spec.replicas` of a workload that an
+//! autoscaler scales (WRK-3). To *release* fields is to own them no longer: those that nobody else owns are removed.
+//!
+//! This module merges the entries of kubectl and Helm in `managedFields` into ours.
 
 use asya_shared::names::manager;
 use serde_json::{Map, Value, json};
@@ -9,7 +15,7 @@ use crate::record::is_tool;
 /// Merges the entries of tools in `metadata.managedFields` into the operator's; `None` if there are none.
 ///
 /// Excludes the number of replicas, so that whatever scales the workload keeps doing so (WRK-3).
-pub fn reclaimed(entries: &[Value]) -> Option<Vec<Value>> {
+pub fn tool_fields_taken_over(entries: &[Value]) -> Option<Vec<Value>> {
     let (of_tools, mut kept): (Vec<&Value>, Vec<&Value>) =
         entries.iter().partition(|entry| is_tool_entry(entry));
     if of_tools.is_empty() {
@@ -90,7 +96,7 @@ mod tests {
         let merged =
             json!({"f:spec": {"f:a": {}, "f:b": {}}, "f:metadata": {"f:labels": {"f:c": {}}}});
         assert_eq!(
-            reclaimed(&entries).unwrap(),
+            tool_fields_taken_over(&entries).unwrap(),
             [
                 controller,
                 restart,
@@ -104,10 +110,14 @@ mod tests {
     #[test]
     fn own_entry_is_created_if_nothing_was_applied_yet() {
         let entries = [entry("helm", "Update", &json!({"f:spec": {"f:b": {}}}))];
-        let all = reclaimed(&entries).unwrap();
+        let all = tool_fields_taken_over(&entries).unwrap();
         assert_eq!(all.len(), 1);
         assert!(is_ours(&all[0]));
         assert_eq!(all[0]["fieldsV1"], json!({"f:spec": {"f:b": {}}}));
-        assert_eq!(reclaimed(&all), None, "nothing is left to take over");
+        assert_eq!(
+            tool_fields_taken_over(&all),
+            None,
+            "nothing is left to take over"
+        );
     }
 }

@@ -6,8 +6,8 @@ use serde_json::Value;
 /// Path of the selector: pods that it does not match cannot be adopted.
 pub const SELECTOR: &str = "spec.selector";
 
-/// Paths of the immutable fields in which `live` differs from `desired`.
-pub fn differences(kind: WorkloadKind, desired: &Value, live: &Value) -> Vec<String> {
+/// Paths of the immutable fields in which `existing` differs from `desired`.
+pub fn differences(kind: WorkloadKind, desired: &Value, existing: &Value) -> Vec<String> {
     let fields: &[&str] = match kind {
         WorkloadKind::Deployment => &["selector"],
         WorkloadKind::StatefulSet => &[
@@ -17,26 +17,26 @@ pub fn differences(kind: WorkloadKind, desired: &Value, live: &Value) -> Vec<Str
             "volumeClaimTemplates",
         ],
     };
-    let differs = |field: &&&str| !holds(&live["spec"][**field], &desired["spec"][**field]);
+    let differs = |field: &&&str| !holds(&existing["spec"][**field], &desired["spec"][**field]);
     let differing = fields.iter().filter(differs);
     differing.map(|field| format!("spec.{field}")).collect()
 }
 
-/// Whether `live` contains everything in `desired`; additions by the API server are ignored.
-fn holds(live: &Value, desired: &Value) -> bool {
-    match (live, desired) {
+/// Whether `existing` contains everything in `desired`; additions by the API server are ignored.
+fn holds(existing: &Value, desired: &Value) -> bool {
+    match (existing, desired) {
         (_, Value::Null) => true,
-        (Value::Object(live), Value::Object(desired)) => desired
+        (Value::Object(existing), Value::Object(desired)) => desired
             .iter()
-            .all(|(key, desired)| holds(live.get(key).unwrap_or(&Value::Null), desired)),
-        (Value::Array(live), Value::Array(desired)) => {
-            live.len() == desired.len()
-                && live
+            .all(|(key, desired)| holds(existing.get(key).unwrap_or(&Value::Null), desired)),
+        (Value::Array(existing), Value::Array(desired)) => {
+            existing.len() == desired.len()
+                && existing
                     .iter()
                     .zip(desired)
-                    .all(|(live, desired)| holds(live, desired))
+                    .all(|(existing, desired)| holds(existing, desired))
         }
-        _ => live == desired,
+        _ => existing == desired,
     }
 }
 
@@ -56,23 +56,24 @@ mod tests {
             "selector": {"matchLabels": {"app": "a"}},
             "volumeClaimTemplates": [{"metadata": {"name": "d"}, "spec": {"accessModes": ["ReadWriteOnce"]}}],
         }});
-        let mut live = desired.clone();
-        live["spec"]["replicas"] = json!(5);
-        live["spec"]["volumeClaimTemplates"][0]["spec"]["volumeMode"] = json!("Filesystem");
-        let differing = |live: &Value| differences(WorkloadKind::StatefulSet, &desired, live);
+        let mut existing = desired.clone();
+        existing["spec"]["replicas"] = json!(5);
+        existing["spec"]["volumeClaimTemplates"][0]["spec"]["volumeMode"] = json!("Filesystem");
+        let differing =
+            |existing: &Value| differences(WorkloadKind::StatefulSet, &desired, existing);
         assert!(
-            differing(&live).is_empty(),
+            differing(&existing).is_empty(),
             "defaults and replicas are ignored"
         );
-        live["spec"]["serviceName"] = json!("b");
-        live["spec"]["podManagementPolicy"] = json!("OrderedReady");
+        existing["spec"]["serviceName"] = json!("b");
+        existing["spec"]["podManagementPolicy"] = json!("OrderedReady");
         assert_eq!(
-            differing(&live),
+            differing(&existing),
             ["spec.serviceName", "spec.podManagementPolicy"]
         );
-        live["spec"]["selector"]["matchLabels"]["app"] = json!("c");
+        existing["spec"]["selector"]["matchLabels"]["app"] = json!("c");
         assert_eq!(
-            differences(WorkloadKind::Deployment, &desired, &live),
+            differences(WorkloadKind::Deployment, &desired, &existing),
             [SELECTOR]
         );
     }

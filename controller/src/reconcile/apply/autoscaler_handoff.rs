@@ -4,11 +4,11 @@ use asya_shared::names::manager;
 use asya_shared::resolve::ObjectRef;
 
 use super::contention::{self, FieldWrite};
-use super::foreign_fields::{apply, apply_body, read_live};
+use super::foreign_fields::{apply, apply_body, read_body};
 use crate::context::Context;
 use crate::fault::{Error, OwnedField, StepError};
-use crate::reconcile::model::outcome::LiveOutcome;
-use crate::reconcile::model::rollout::LiveObject;
+use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::plan::autoscaler_handoff::{HandoffStep, HandoffWrite, after_rollout};
 use crate::reconcile::plan::decision::ContestedFields;
 
@@ -20,7 +20,7 @@ pub(super) async fn write_handoff(
     context: &Context,
     namespace: &str,
     (step, fields): (HandoffStep, &ContestedFields),
-    outcome: &mut LiveOutcome,
+    outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
     let field = &fields.handoff;
     let written = match (step.value_to_write(), field.owner()) {
@@ -44,7 +44,7 @@ async fn write(
     context: &Context,
     namespace: &str,
     (owner, handoff): (&ObjectRef, bool),
-    outcome: &mut LiveOutcome,
+    outcome: &mut ActiveOutcome,
 ) -> Result<FieldWrite, Error> {
     let written = match after_rollout(&outcome.rollout) {
         HandoffWrite::WithRollout => Ok(None),
@@ -75,10 +75,10 @@ async fn apply_handoff(
     owner: &ObjectRef,
     handoff: bool,
 ) -> Result<Option<OwnedField>, StepError> {
-    let Some(live) = read_live(context, namespace, owner).await? else {
+    let Some(existing) = read_body(context, namespace, owner).await? else {
         return Ok(None);
     };
-    let roll = LiveObject::from_body(owner, &live, Some(&ANNOTATIONS)).roll_value;
+    let roll = TargetObject::from_body(owner, &existing, Some(&ANNOTATIONS)).roll_value;
     let body = apply_body(owner, &ANNOTATIONS, (roll.as_deref(), handoff));
     let applied = apply(context, namespace, owner, (manager::PARENT, &body)).await;
     let conflict = applied

@@ -29,11 +29,11 @@ where
     let (update, desired) = match &child.action {
         ChildAction::None | ChildAction::Delete(_) => return Ok(None),
         ChildAction::Update(update, desired) => {
-            objects.check_applier(key).await?;
+            objects.check_impersonation(key).await?;
             (update.clone(), desired)
         }
         ChildAction::Create(desired) => {
-            objects.check_applier(key).await?;
+            objects.check_impersonation(key).await?;
             let rejection = match objects.create(key, R::MANAGER, &desired.object).await {
                 Ok(record) => return Ok(Some(applied(record, desired))),
                 Err(error) => StepError::of_write(&describe::<R>(key), error),
@@ -41,8 +41,8 @@ where
             if !rejection.object_may_exist() {
                 return Err(rejection);
             }
-            let live = objects.live(key).await.map_err(Error::Api)?;
-            match after_rejected_creation(&child.ownership, live, rejection)? {
+            let existing = objects.read(key).await.map_err(Error::Api)?;
+            match after_rejected_creation(&child.ownership, existing, rejection)? {
                 Some(update) => (update, desired),
                 None => return Ok(None),
             }
@@ -50,11 +50,11 @@ where
     };
     let ChildUpdate {
         uid,
-        former_owner,
+        previous_owner,
         take_over,
     } = &update;
     let successor = &child.ownership.actor.metadata.uid;
-    if let Some(owner) = former_owner {
+    if let Some(owner) = previous_owner {
         objects.reparent(key, uid, owner, successor).await?;
     }
     if let Some(index) = take_over {

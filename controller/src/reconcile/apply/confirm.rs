@@ -12,18 +12,18 @@ use crate::record::{ActorRecord, Projected};
 pub(super) async fn confirm(context: &Context, planned: &ActorRecord) -> Result<(), Error> {
     let key = &planned.metadata.key;
     let api: Api<Projected<ActorRecord>> = Api::namespaced(context.client.clone(), &key.namespace);
-    let live = api.get_opt(&key.name).await.map_err(Error::Api)?;
-    let is_unchanged = |live: &ActorRecord| {
-        live.metadata.uid == planned.metadata.uid
-            && live.metadata.deleting == planned.metadata.deleting
-            && live.generation == planned.generation
-            && live.annotations == planned.annotations
+    let current = api.get_opt(&key.name).await.map_err(Error::Api)?;
+    let is_unchanged = |current: &ActorRecord| {
+        current.metadata.uid == planned.metadata.uid
+            && current.metadata.deleting == planned.metadata.deleting
+            && current.generation == planned.generation
+            && current.annotations == planned.annotations
     };
-    match live {
-        Some(live) if is_unchanged(&live.record) => Ok(()),
-        live => {
-            if let Some(live) = &live {
-                context.stores.actors.apply_response(live);
+    match current {
+        Some(current) if is_unchanged(&current.record) => Ok(()),
+        current => {
+            if let Some(current) = &current {
+                context.stores.actors.apply_response(current);
             }
             Err(Error::Stale("the actor"))
         }

@@ -20,7 +20,7 @@ use crate::reconcile::contention::field_manager::{
     Segment, describe_manager, first_unowned, first_unowned_field,
 };
 use crate::reconcile::contention::history::{FieldConflict, FieldEvent};
-use crate::reconcile::model::outcome::LiveOutcome;
+use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::reconcile::plan::decision::ContestedFields;
 use crate::reconcile::plan::replicas::{self, REPLICAS};
 use crate::reconcile::plan::restore::Drift;
@@ -45,7 +45,7 @@ pub(super) async fn record(
     context: &Context,
     (field, fields): (&ContestedField, &ContestedFields),
     (decision, write): (FieldDecision, FieldWrite),
-    live_outcome: &mut LiveOutcome,
+    active_outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
     let name = &*fields.scaled_object_key.name;
     let conflict = |(path, manager): ContestedPath| {
@@ -60,7 +60,7 @@ pub(super) async fn record(
     let event = match (decision, write) {
         (FieldDecision::Keep, _) => Some(FieldEvent::NotNeeded),
         (FieldDecision::AwaitReset(wait) | FieldDecision::Wait(wait), _) => {
-            live_outcome.contention.recheck_within(wait);
+            active_outcome.contention.recheck_within(wait);
             None
         }
         (FieldDecision::Write, FieldWrite::Skipped) => None,
@@ -73,7 +73,7 @@ pub(super) async fn record(
             found.map(conflict)
         }
         (FieldDecision::Stop, _) => {
-            if let Some(scaled) = &mut live_outcome.scaling {
+            if let Some(scaled) = &mut active_outcome.scaling {
                 scaled.fault = scaled.fault.take().or(field.stopped_fault(name));
             }
             None
@@ -81,9 +81,9 @@ pub(super) async fn record(
     };
     if let Some(event) = event {
         if matches!(event, FieldEvent::Conflict(_)) {
-            live_outcome.contention.recheck_within(Duration::ZERO);
+            active_outcome.contention.recheck_within(Duration::ZERO);
         }
-        live_outcome
+        active_outcome
             .contention
             .field_events
             .push((field.part(), event));
@@ -98,22 +98,22 @@ pub(super) async fn record_scaling(
         &ContestedFields,
         (Option<FieldDecision>, Option<FieldDecision>),
     ),
-    live_outcome: &mut LiveOutcome,
+    active_outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
     let Some(decision) = scaled_object else {
         return Ok(());
     };
-    let mut applied = live_outcome.applied.iter();
+    let mut applied = active_outcome.applied.iter();
     let write = if applied.any(|it| it.kind == "ScaledObject") {
         FieldWrite::Written
     } else {
         FieldWrite::Skipped
     };
     let field = (&fields.scaled_object, fields);
-    record(context, field, (decision, write), live_outcome).await?;
+    record(context, field, (decision, write), active_outcome).await?;
     if let Some((field, decision)) = fields.replicas.as_ref().zip(replicas) {
         let decided = (decision, FieldWrite::Skipped);
-        record(context, (field, fields), decided, live_outcome).await?;
+        record(context, (field, fields), decided, active_outcome).await?;
     }
     Ok(())
 }
@@ -134,11 +134,11 @@ async fn find_conflict(
             let Some(desired) = desired else {
                 return Ok(Some(unknown()));
             };
-            let live = read_metadata(context, &scaled_objects(), scaled_object).await?;
-            let changed = live.and_then(|live| {
-                let entries = live.managed_fields.as_deref().unwrap_or_default();
+            let existing = read_metadata(context, &scaled_objects(), scaled_object).await?;
+            let changed = existing.and_then(|existing| {
+                let entries = existing.managed_fields.as_deref().unwrap_or_default();
                 let path = first_unowned_field(entries, ScaledObjectRecord::MANAGER, desired)?;
-                Some((Segment::text(&path), describe_manager(&live, &path)))
+                Some((Segment::text(&path), describe_manager(&existing, &path)))
             });
             Ok(Some(changed.unwrap_or_else(unknown)))
         }
@@ -152,15 +152,15 @@ async fn find_conflict(
                 return Ok(None);
             };
             let key = Key::new(namespace, &workload.name);
-            let live = read_metadata(context, &resource, &key).await?;
-            let Some((live, writer)) = live.and_then(|live| {
-                let writer = replicas::other_writer(&live)?;
-                Some((live, writer))
+            let existing = read_metadata(context, &resource, &key).await?;
+            let Some((existing, writer)) = existing.and_then(|existing| {
+                let writer = replicas::other_writer(&existing)?;
+                Some((existing, writer))
             }) else {
                 return Ok(None);
             };
             let scaling = read_metadata(context, &scaled_objects(), scaled_object).await?;
-            if replicas::predate_scaling(&live, scaling.as_ref()) {
+            if replicas::predate_scaling(&existing, scaling.as_ref()) {
                 return Ok(None);
             }
             let path = Segment::text(&Segment::path(&REPLICAS));
@@ -176,8 +176,10 @@ pub(super) async fn find_causes(
 ) -> Result<Vec<RestoredDrift>, Error> {
     let mut causes = Vec::with_capacity(drifts.len());
     for drift in drifts {
-        let live = read_metadata(context, &drift.resource, &drift.key).await?;
-        let entries = live.as_ref().and_then(|it| it.managed_fields.as_deref());
+        let existing = read_metadata(context, &drift.resource, &drift.key).await?;
+        let entries = existing
+            .as_ref()
+            .and_then(|it| it.managed_fields.as_deref());
         let path = match &drift.desired {
             None => Segment::path(&REPLICAS),
             Some(desired) => {
@@ -189,7 +191,7 @@ pub(super) async fn find_causes(
             part: drift.part,
             uid: drift.uid,
             object: format!("{}/{}", drift.resource.kind, drift.key.name),
-            manager: live.and_then(|live| describe_manager(&live, &path)),
+            manager: existing.and_then(|existing| describe_manager(&existing, &path)),
             field: Segment::text(&path),
         });
     }
@@ -207,13 +209,13 @@ pub(super) async fn first_changed_field(
     let Some(resource) = context.bindings.resource_of(workload) else {
         return Ok(unknown());
     };
-    let Some(live) = read_metadata(context, &resource, &key).await? else {
+    let Some(existing) = read_metadata(context, &resource, &key).await? else {
         return Ok(unknown());
     };
-    let entries = live.managed_fields.as_deref().unwrap_or_default();
+    let entries = existing.managed_fields.as_deref().unwrap_or_default();
     let path = first_unowned(entries, manager::TEMPLATE, owned_paths());
     Ok(path.map_or_else(unknown, |path| {
-        (Segment::text(&path), describe_manager(&live, &path))
+        (Segment::text(&path), describe_manager(&existing, &path))
     }))
 }
 
@@ -243,8 +245,8 @@ pub(super) async fn read_manager(
         return Ok(None);
     };
     let key = Key::new(namespace, &object.name);
-    let live = read_metadata(context, &resource, &key).await?;
-    Ok(live.and_then(|live| describe_manager(&live, path)))
+    let existing = read_metadata(context, &resource, &key).await?;
+    Ok(existing.and_then(|existing| describe_manager(&existing, path)))
 }
 
 /// Reads the metadata of an object, including `managedFields`.
@@ -255,8 +257,8 @@ async fn read_metadata(
 ) -> Result<Option<ObjectMeta>, Error> {
     let api: Api<DynamicObject> =
         Api::namespaced_with(context.client.clone(), &key.namespace, resource);
-    let live = api.get_metadata_opt(&key.name).await.map_err(Error::Api)?;
-    Ok(live.map(|live| live.metadata))
+    let existing = api.get_metadata_opt(&key.name).await.map_err(Error::Api)?;
+    Ok(existing.map(|existing| existing.metadata))
 }
 
 fn scaled_objects() -> ApiResource {

@@ -39,10 +39,10 @@ pub(super) async fn delete(
         let fault = refused.fault()?;
         warn!(object = %scale_up.object, fault.message, "cannot scale up the target");
     }
-    if let Some(outcome) = unbind(context, actor, (&steps.unbind, &plan.unbind_inputs)).await? {
+    if let Some(outcome) = unbind(context, actor, (&steps.unbind, &plan.unbind_params)).await? {
         return Ok(outcome.with_deleted(deleted));
     }
-    for workload in &plan.unbind_inputs.actor_annotated {
+    for workload in &plan.unbind_params.actor_annotated {
         foreign_fields::remove_actor_annotation(context, namespace, workload).await?;
     }
     for removal in &steps.workloads {

@@ -7,22 +7,22 @@ use super::{contention, scaling};
 use crate::cluster::rollouts::WorkloadRollouts;
 use crate::context::Context;
 use crate::fault::{Error, StepError};
-use crate::reconcile::model::outcome::{LiveOutcome, QueueState};
+use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 use crate::reconcile::plan::decision::Ensure;
 use crate::reconcile::plan::order::{ends_after_queue, replaces_former};
 use crate::reconcile::plan::pace::Pacing;
 use crate::reconcile::plan::restore;
 use crate::reconcile::plan::steps::WorkloadStep;
-use crate::reconcile::plan::workload::WorkloadFacts;
+use crate::reconcile::plan::workload::WorkloadInputs;
 use crate::record::{ActorRecord, Key};
 
-/// Executes the plan of a live actor whose queue is in this state.
+/// Executes the plan of an active actor whose queue is in this state.
 pub(super) async fn ensure(
     context: &Context,
     actor: &ActorRecord,
     mut plan: Box<Ensure>,
     queue: QueueState,
-) -> Result<LiveOutcome, Error> {
+) -> Result<ActiveOutcome, Error> {
     let mut outcome = std::mem::take(&mut plan.initial);
     outcome.queue = queue;
     match (&plan.desired, &plan.queue) {
@@ -34,11 +34,11 @@ pub(super) async fn ensure(
                 outcome.queue,
                 QueueState::Created(_) | QueueState::Ready(Some(_))
             );
-            let is_unnamed = is_new && !queue.recreates;
+            let is_missing_in_status = is_new && !queue.was_verified;
             match ensure_children(context, &actor.metadata.key, plan, &mut outcome).await {
                 // Status must name the queue before anything else can change: only that tells which one to retire or
                 // delete.
-                Err(error) if is_unnamed => outcome.interrupted = Some(Box::new(error)),
+                Err(error) if is_missing_in_status => outcome.interrupted = Some(Box::new(error)),
                 ensured => ensured?,
             }
         }
@@ -57,9 +57,9 @@ async fn ensure_children(
     context: &Context,
     key: &Key,
     mut plan: Box<Ensure>,
-    outcome: &mut LiveOutcome,
+    outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
-    let Some(own) = plan
+    let Some(standalone) = plan
         .desired
         .as_ref()
         .ok()
@@ -67,7 +67,7 @@ async fn ensure_children(
     else {
         return Ok(());
     };
-    if !may_roll(&context.workload_rollouts, key, plan.pacing) {
+    if !acquire_rollout_slot(&context.workload_rollouts, key, plan.pacing) {
         outcome.postponed = true;
         plan.workload = WorkloadStep::Keep;
     }
@@ -77,13 +77,13 @@ async fn ensure_children(
     }
     let settings = scaling::ensure_settings(context, &plan.scaling_children).await?;
     let drift = contention::find_causes(context, plan.drifts).await?;
-    let facts = WorkloadFacts {
+    let inputs = WorkloadInputs {
         ownership: &plan.ownership,
-        own,
+        standalone,
         applied: plan.applied_before.as_ref(),
     };
     let workload = (plan.workload, plan.found_workload);
-    ensure_workload(context, facts, workload, outcome).await?;
+    ensure_workload(context, inputs, workload, outcome).await?;
     if let Some(step) = plan.scaling {
         let prerequisites = (settings, outcome.workload.is_some());
         let step = (step, &plan.scaling_children);
@@ -96,7 +96,7 @@ async fn ensure_children(
     }
     if let Some(former) = plan
         .former_workload
-        .filter(|_| replaces_former(own.kind, outcome))
+        .filter(|_| replaces_former(standalone.kind, outcome))
     {
         context.workloads.delete(&former).await?;
     }
@@ -107,7 +107,7 @@ async fn ensure_children(
 }
 
 /// Acquires a slot if the workload's update needs one. Returns whether to update it in this reconcile (SAFE-36).
-pub(super) fn may_roll(rollouts: &WorkloadRollouts, key: &Key, pacing: Pacing) -> bool {
+pub(super) fn acquire_rollout_slot(rollouts: &WorkloadRollouts, key: &Key, pacing: Pacing) -> bool {
     match pacing {
         Pacing::Unlimited => true,
         Pacing::NeedsSlot => rollouts.begin(key),
@@ -124,10 +124,10 @@ async fn ensure_prerequisites(
     context: &Context,
     Key { namespace, .. }: &Key,
     plan: &Ensure,
-    outcome: &mut LiveOutcome,
+    outcome: &mut ActiveOutcome,
 ) -> Result<(), StepError> {
     if plan.workload.writes() {
-        context.applier.check(namespace).await?;
+        context.impersonation.check(namespace).await?;
     }
     let account = apply_child(&context.service_accounts, &plan.service_account).await?;
     outcome.applied.extend(account.map(|(_, entry)| entry));

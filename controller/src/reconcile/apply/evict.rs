@@ -19,7 +19,7 @@ pub(super) async fn evict(
     key: &Key,
     pod: &OutdatedPod,
 ) -> Result<RolloutOutcome, Error> {
-    let client = context.applier.writer(&key.namespace).await;
+    let client = context.impersonation.writer(&key.namespace).await;
     let evicted = match client {
         Ok(client) => post_eviction(&Api::namespaced(client, &key.namespace), pod).await,
         Err(error) => Err(error),

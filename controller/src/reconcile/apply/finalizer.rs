@@ -10,17 +10,18 @@ use crate::fault::Error;
 use crate::reconcile::plan::finalizers::FinalizerPatch;
 use crate::record::{ActorRecord, Projected};
 
-/// Whether the actor still existed when it was patched.
+/// Result of patching the finalizers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Presence {
-    Present,
-    Gone,
+pub(super) enum PatchOutcome {
+    Patched,
+    /// The actor no longer exists.
+    ActorGone,
 }
 
 pub(super) async fn patch_finalizers(
     context: &Context,
     patch: FinalizerPatch,
-) -> Result<Presence, Error> {
+) -> Result<PatchOutcome, Error> {
     let FinalizerPatch { actor, operations } = patch;
     let api: Api<Projected<ActorRecord>> =
         Api::namespaced(context.client.clone(), &actor.namespace);
@@ -31,9 +32,9 @@ pub(super) async fn patch_finalizers(
     {
         Ok(response) => {
             context.stores.actors.apply_response(&response);
-            Ok(Presence::Present)
+            Ok(PatchOutcome::Patched)
         }
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Presence::Gone),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(PatchOutcome::ActorGone),
         Err(kube::Error::Api(status)) if is_failed_test(&status) => Err(Error::Stale("the actor")),
         Err(error) => Err(Error::Api(error)),
     }

@@ -12,7 +12,7 @@ use crate::fault::{Error, Reason, StepError};
 use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::contention::history::FieldConflict;
 use crate::reconcile::model::outcome::RolloutOutcome;
-use crate::reconcile::plan::roll::inputs::{annotated_objects, manager_of};
+use crate::reconcile::plan::rollout::params::{annotated_objects, manager_of};
 use crate::record::Key;
 
 /// The autoscaler class of an `InferenceService` that is scaled externally (SO-5).
@@ -29,8 +29,8 @@ pub(super) struct TargetAnnotations<'a> {
     pub handoff_owner: Option<&'a ObjectRef>,
 }
 
-/// Whether the object should carry the handoff annotation. To keep the current state, it is read live, because the
-/// cache may lag behind our last write.
+/// Whether the object should carry the handoff annotation. To keep the current state, it is read past the cache, which
+/// may lag behind our last write.
 pub(super) async fn should_hand_off(
     context: &Context,
     namespace: &str,
@@ -40,8 +40,8 @@ pub(super) async fn should_hand_off(
     if annotations.handoff.is_some() || annotations.handoff_owner != Some(object) {
         return Ok(annotations.handoff.unwrap_or(false));
     }
-    let live = read_live(context, namespace, object).await?;
-    Ok(live.is_some_and(|live| is_handed_off(&live)))
+    let body = read_body(context, namespace, object).await?;
+    Ok(body.is_some_and(|body| is_handed_off(&body)))
 }
 
 /// Writes or releases our annotations. Returns why that was refused, if it was.
@@ -204,7 +204,7 @@ pub(super) async fn apply(
     let Some(resource) = bindings.resource_of(object) else {
         return Ok(());
     };
-    let Some(live) = bindings
+    let Some(existing) = bindings
         .read_object(&context.client, namespace, object)
         .await?
     else {
@@ -216,9 +216,9 @@ pub(super) async fn apply(
         manager,
         body,
     };
-    let writer = context.applier.writer(namespace).await?;
+    let writer = context.impersonation.writer(namespace).await?;
     let written = async {
-        apply.dry_run(&writer, &live).await?;
+        apply.dry_run(&writer, &existing).await?;
         apply.write(&writer).await
     };
     match written.await {
@@ -237,7 +237,7 @@ pub(super) fn minimal_body(object: &ObjectRef) -> Value {
     })
 }
 
-pub(super) async fn read_live(
+pub(super) async fn read_body(
     context: &Context,
     namespace: &str,
     object: &ObjectRef,

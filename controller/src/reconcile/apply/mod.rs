@@ -1,5 +1,6 @@
 //! Executes the writes of a plan in order. A refused write blocks only the steps that depend on it.
 
+mod actor_queues;
 mod autoscaler_handoff;
 mod bind;
 mod child;
@@ -11,12 +12,11 @@ mod evict;
 mod finalizer;
 mod foreign_fields;
 mod messages;
-mod own_queues;
 mod probe;
 mod queue;
 mod remove_queue;
 mod retired;
-mod roll;
+mod rollout;
 mod scale_from_zero;
 mod scaling;
 pub mod shared;
@@ -32,7 +32,7 @@ use crate::context::Context;
 use crate::fault::{Error, Requeue};
 use crate::reconcile::model::outcome::{Outcome, QueueState};
 use crate::record::ActorRecord;
-use finalizer::{Presence, patch_finalizers};
+use finalizer::{PatchOutcome, patch_finalizers};
 use queue::ensure_queue;
 
 #[cfg(test)]
@@ -50,7 +50,7 @@ pub async fn apply(
     match plan.take_finalizers() {
         Finalizers::Keep => {}
         Finalizers::Add(patch) => {
-            if patch_finalizers(context, patch).await? == Presence::Gone {
+            if patch_finalizers(context, patch).await? == PatchOutcome::ActorGone {
                 return Ok(Outcome::Finalized);
             }
         }
@@ -67,9 +67,9 @@ pub async fn apply(
     };
     let retired = plan.take_retired();
     let mut outcome = match plan {
-        Plan::Paused(outcome) => Outcome::Live(*outcome),
-        Plan::Ensure(plan) => Outcome::Live(ensure::ensure(context, actor, plan, queue).await?),
-        Plan::Bind(plan) => Outcome::Live(bind::bind(context, actor, plan, queue).await?),
+        Plan::Paused(outcome) => Outcome::Active(*outcome),
+        Plan::Ensure(plan) => Outcome::Active(ensure::ensure(context, actor, plan, queue).await?),
+        Plan::Bind(plan) => Outcome::Active(bind::bind(context, actor, plan, queue).await?),
         Plan::Confirm(wait) => Outcome::Deleting {
             fault: None,
             deleted: Vec::new(),
@@ -79,10 +79,10 @@ pub async fn apply(
         Plan::Delete(plan) => delete::delete(context, actor, plan).await?,
     };
     // Last, because a broker that is no longer used may be slow.
-    if let (Outcome::Live(live_outcome), Some((retired, binds))) = (&mut outcome, retired)
-        && checks_retired(live_outcome, binds)
+    if let (Outcome::Active(active_outcome), Some((retired, binds))) = (&mut outcome, retired)
+        && checks_retired(active_outcome, binds)
     {
-        *live_outcome.retired = retired::check(context, actor, retired).await?;
+        *active_outcome.retired = retired::check(context, actor, retired).await?;
     }
     Ok(outcome)
 }

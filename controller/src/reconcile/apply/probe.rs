@@ -6,15 +6,15 @@
 
 use asya_shared::inject::bound::ProbeResult;
 
-use super::roll::roll;
+use super::rollout::roll_out;
 use crate::binding::dry_run::{self, DryRunOutcome, ProbeFailure};
 use crate::clock;
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::model::outcome::{LiveOutcome, ProbeOutcome, ProbeState, RolloutOutcome};
-use crate::reconcile::plan::probe::{ProbeInputs, ProbeStep, StepReadiness};
-use crate::reconcile::plan::roll::facts::RolloutDecision;
-use crate::reconcile::plan::roll::inputs::RollInputs;
+use crate::reconcile::model::outcome::{ActiveOutcome, ProbeOutcome, ProbeState, RolloutOutcome};
+use crate::reconcile::plan::probe::{ProbeParams, ProbeStep, StepReadiness};
+use crate::reconcile::plan::rollout::inputs::RolloutDecision;
+use crate::reconcile::plan::rollout::params::RolloutParams;
 use crate::record::{ActorRecord, Key};
 
 /// Purpose of a dry run.
@@ -27,26 +27,26 @@ enum ProbePurpose {
 }
 
 /// Makes the dry run that is due, and executes the rollout step that it allows.
-pub(super) async fn probe_and_roll(
+pub(super) async fn probe_and_roll_out(
     context: &Context,
     actor: &ActorRecord,
-    (inputs, probe_step): (&ProbeInputs, ProbeStep),
-    (rollout, handoff): (Option<(RolloutDecision, RollInputs)>, Option<bool>),
-    live_outcome: &mut LiveOutcome,
+    (params, probe_step): (&ProbeParams, ProbeStep),
+    (rollout, handoff): (Option<(RolloutDecision, RolloutParams)>, Option<bool>),
+    active_outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
-    let (decision, roll_inputs) = rollout.unzip();
-    let planned = (inputs, probe_step, decision);
+    let (decision, rollout_params) = rollout.unzip();
+    let planned = (params, probe_step, decision);
     let key = &actor.metadata.key;
-    let probed = Box::pin(probe(context, key, planned, live_outcome)).await?;
-    let outcome = match (probed, roll_inputs) {
+    let probed = Box::pin(probe(context, key, planned, active_outcome)).await?;
+    let outcome = match (probed, rollout_params) {
         (Some(Err(outcome)), _) => outcome,
-        (Some(Ok(decision)), Some(inputs)) => {
+        (Some(Ok(decision)), Some(params)) => {
             let handoff = handoff.filter(|_| decision != RolloutDecision::NotNeeded);
-            roll(context, actor, (decision, inputs), handoff).await?
+            roll_out(context, actor, (decision, params), handoff).await?
         }
         (None, _) | (_, None) => return Ok(()),
     };
-    *live_outcome.rollout = outcome;
+    *active_outcome.rollout = outcome;
     Ok(())
 }
 
@@ -55,30 +55,34 @@ pub(super) async fn probe_and_roll(
 async fn probe(
     context: &Context,
     key: &Key,
-    (inputs, step, rollout): (&ProbeInputs, ProbeStep, Option<RolloutDecision>),
-    live_outcome: &mut LiveOutcome,
+    (params, step, rollout): (&ProbeParams, ProbeStep, Option<RolloutDecision>),
+    active_outcome: &mut ActiveOutcome,
 ) -> Result<Option<Result<RolloutDecision, RolloutOutcome>>, Error> {
     match step {
         ProbeStep::Skip => {}
-        ProbeStep::Wait(wait) => live_outcome.probe.next_probe_in = Some(wait),
+        ProbeStep::Wait(wait) => active_outcome.probe.next_probe_in = Some(wait),
         ProbeStep::Run => {
-            *live_outcome.probe = run_probe(context, key, inputs, ProbePurpose::Admission).await?;
+            *active_outcome.probe =
+                run_probe(context, key, params, ProbePurpose::Admission).await?;
         }
     }
     let Some(rollout) = rollout else {
         return Ok(None);
     };
     let next_probe = || context.bindings.probe_schedule.next_probe(key);
-    let mut readiness =
-        inputs.before_step(&rollout, (&live_outcome.probe, &next_probe()), clock::now());
+    let mut readiness = params.before_step(
+        &rollout,
+        (&active_outcome.probe, &next_probe()),
+        clock::now(),
+    );
     if readiness == StepReadiness::NeedsProbe {
-        *live_outcome.probe = run_probe(context, key, inputs, ProbePurpose::Rollout).await?;
-        readiness = inputs.after_step_probe((&live_outcome.probe, &next_probe()), clock::now());
+        *active_outcome.probe = run_probe(context, key, params, ProbePurpose::Rollout).await?;
+        readiness = params.after_step_probe((&active_outcome.probe, &next_probe()), clock::now());
     }
     let StepReadiness::Blocked(outcome, next_probe_in) = readiness else {
         return Ok(Some(Ok(rollout)));
     };
-    live_outcome.probe.next_probe_in = next_probe_in.or(live_outcome.probe.next_probe_in);
+    active_outcome.probe.next_probe_in = next_probe_in.or(active_outcome.probe.next_probe_in);
     if outcome != RolloutOutcome::InjectionVerified {
         // A rollout that cannot proceed must not block others.
         context.rollout_slots.release(key);
@@ -89,11 +93,11 @@ async fn probe(
 async fn run_probe(
     context: &Context,
     key: &Key,
-    inputs: &ProbeInputs,
+    params: &ProbeParams,
     purpose: ProbePurpose,
 ) -> Result<ProbeState, Error> {
     let probes = &context.bindings.probe_schedule;
-    let outcome = match inputs.pod.as_deref() {
+    let outcome = match params.pod.as_deref() {
         None => DryRunOutcome::Failed(ProbeFailure::NotInjected(
             "the operator cannot construct a pod that would match the target, so no dry run can show that new pods \
              get the sidecar; restart the target's pods yourself"
@@ -101,11 +105,11 @@ async fn run_probe(
         )),
         Some(pod) => {
             let pod = match purpose {
-                ProbePurpose::Admission => &dry_run::with_probe_annotation(pod, &inputs.uid),
+                ProbePurpose::Admission => &dry_run::with_probe_annotation(pod, &params.uid),
                 ProbePurpose::Rollout => pod,
             };
-            let expected = (&*inputs.uid, inputs.actor_hash.as_deref());
-            dry_run::run(&context.client, &key.namespace, pod, expected, inputs.has_all_pods)
+            let expected = (&*params.uid, params.actor_hash.as_deref());
+            dry_run::run(&context.client, &key.namespace, pod, expected, params.has_all_pods)
                 .await
                 .map_err(Error::Api)?
         }
@@ -117,11 +121,11 @@ async fn run_probe(
             next_probe_in: None,
         });
     };
-    let is_transient = inputs.webhook_may_lag(clock::now());
+    let is_transient = params.webhook_may_lag(clock::now());
     let (outcome, is_transient) = match &failure {
         // The first rejected pod may lack the limits that the status has only just requested.
         ProbeFailure::Rejected(why) => {
-            let is_first = !matches!(inputs.probe_result, Some(ProbeResult::Rejected(_)));
+            let is_first = !matches!(params.probe_result, Some(ProbeResult::Rejected(_)));
             (
                 ProbeOutcome::Rejected(why.clone()),
                 is_transient && is_first,

@@ -30,7 +30,7 @@ pub(super) async fn ensure_queue(
         Err(error) => return failed_state(&error),
     };
     if created {
-        let (reason, text) = creation_event(desired, plan.recreates);
+        let (reason, text) = creation_event(desired, plan.was_verified);
         context.events.publish(actor, reason, &text);
     }
     context.queue_rechecks.clear(key, plan.recheck_sequence);

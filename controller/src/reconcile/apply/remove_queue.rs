@@ -6,8 +6,8 @@ use std::time::Duration;
 use asya_shared::api::QueueStatus;
 use asya_shared::config::Transport;
 
+use super::actor_queues::ActorQueues;
 use super::messages;
-use super::own_queues::OwnQueues;
 use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeleteOutcome};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Requeue, StepError};
@@ -78,30 +78,30 @@ async fn remove_queue(
     (plan, removal): (&Deletion, &QueueRemoval),
     transport: &Transport,
 ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
-    let own = OwnQueues::new(context, actor, transport);
+    let queues = ActorQueues::new(context, actor, transport);
     let queue = &removal.queue;
     let unrecorded = plan.desired_queue.as_ref().filter(|_| !removal.recorded);
     if let Some(desired) = unrecorded
-        && !is_as_created(own.client.observe(desired).await)?
+        && !is_as_created(queues.client.observe(desired).await)?
     {
         return Ok(DeleteIfEmptyOutcome::Deleted);
     }
     let removed = if plan.queue_policy.waits_until_empty() {
-        own.delete_if_empty(&queue.name).await?
+        queues.delete_if_empty(&queue.name).await?
     } else {
-        delete_with_messages(&own, queue).await?
+        delete_with_messages(&queues, queue).await?
     };
     let next = match unrecorded.filter(|_| is_untagged(&removed)) {
         Some(desired) => {
-            own.client.update(desired).await?;
-            after_tagged_removal(own.delete_if_empty(&desired.names.queue).await?)
+            queues.client.update(desired).await?;
+            after_tagged_removal(queues.delete_if_empty(&desired.names.queue).await?)
         }
         None => after_removal(removed),
     };
     match next {
-        AfterRemoval::DeadLetters => own.delete_dead_letters(queue).await,
+        AfterRemoval::DeadLetters => queues.delete_dead_letters(queue).await,
         AfterRemoval::Leave(refusal) => {
-            own.announce_kept(&queue.name, &refusal);
+            queues.announce_kept(&queue.name, &refusal);
             Ok(DeleteIfEmptyOutcome::Deleted)
         }
         AfterRemoval::Wait(kept) => Ok(kept),
@@ -109,13 +109,13 @@ async fn remove_queue(
 }
 
 async fn delete_with_messages(
-    own: &OwnQueues<'_>,
+    queues: &ActorQueues<'_>,
     queue: &QueueStatus,
 ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
-    let depth = messages::count(&*own.client, &queue.name).await;
-    match own.client.delete(&queue.name, &own.owner).await? {
+    let depth = messages::count(&*queues.client, &queue.name).await;
+    match queues.client.delete(&queue.name, &queues.owner).await? {
         DeleteOutcome::Deleted => {
-            messages::announce_deleted_messages(own.context, own.actor, queue, depth).await;
+            messages::announce_deleted_messages(queues.context, queues.actor, queue, depth).await;
             Ok(DeleteIfEmptyOutcome::Deleted)
         }
         DeleteOutcome::NotOwned(refusal) => Ok(DeleteIfEmptyOutcome::NotOwned(refusal)),

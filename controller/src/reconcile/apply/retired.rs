@@ -7,8 +7,8 @@ use std::time::Duration;
 use asya_shared::api::QueueStatus;
 use tracing::{debug, info};
 
+use super::actor_queues::ActorQueues;
 use super::confirm::confirm;
-use super::own_queues::OwnQueues;
 use crate::broker::DeleteIfEmptyOutcome;
 use crate::broker::health::Finding;
 use crate::context::Context;
@@ -41,8 +41,8 @@ pub(super) async fn check(
             continue;
         };
         let (name, transport_name) = (&*queue.name, &*queue.transport);
-        let own = OwnQueues::new(context, actor, transport);
-        match own.delete_if_empty_with_dead_letters(&queue).await {
+        let queues = ActorQueues::new(context, actor, transport);
+        match queues.delete_if_empty_with_dead_letters(&queue).await {
             Ok(DeleteIfEmptyOutcome::Deleted) => {
                 info!(
                     queue = name,
@@ -53,7 +53,7 @@ pub(super) async fn check(
             }
             // The queue no longer belongs to this actor, and never will again.
             Ok(DeleteIfEmptyOutcome::NotOwned(refusal)) => {
-                own.announce_kept(name, &refusal);
+                queues.announce_kept(name, &refusal);
                 checked.deleted.push(queue);
             }
             Ok(DeleteIfEmptyOutcome::InUse) => {}

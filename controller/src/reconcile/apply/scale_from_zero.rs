@@ -11,7 +11,7 @@ use crate::fault::StepError;
 use crate::reconcile::plan::scale_from_zero::is_at_zero;
 use crate::reconcile::plan::steps::ScaleFromZero;
 
-/// Reads the live `/scale` and writes nothing if the target already has replicas or no longer exists. The write is
+/// Reads the current `/scale` and writes nothing if the target already has replicas or no longer exists. The write is
 /// conditional on the `resourceVersion` that was read.
 pub(super) async fn scale_up(
     context: &Context,
@@ -42,7 +42,11 @@ pub(super) async fn scale_up(
         "metadata": {"resourceVersion": scale.metadata.resource_version},
         "spec": {"replicas": scale_up.replicas},
     });
-    let writer = context.applier.writer(namespace).await.map_err(refused)?;
+    let writer = context
+        .impersonation
+        .writer(namespace)
+        .await
+        .map_err(refused)?;
     let api: Api<DynamicObject> = Api::namespaced_with(writer, namespace, resource.as_ref());
     let patch = Patch::Merge(&patch);
     let patched = api.patch_scale(&object.name, &params, &patch);

@@ -3,7 +3,7 @@
 use super::child::{apply_child, delete_child};
 use crate::context::Context;
 use crate::fault::{Error, Fault, StepError};
-use crate::reconcile::model::outcome::LiveOutcome;
+use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::reconcile::plan::scaling_children::ScalingChildren;
 use crate::reconcile::plan::steps::ScalingStep;
 
@@ -26,7 +26,7 @@ pub(super) async fn scale(
     context: &Context,
     (step, children): (ScalingStep, &ScalingChildren),
     (settings, target_exists): (Option<Fault>, bool),
-    outcome: &mut LiveOutcome,
+    outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
     let plan = match step {
         ScalingStep::Disabled(removal) => {
@@ -54,7 +54,7 @@ pub(super) async fn scale(
 async fn apply(
     context: &Context,
     children: &ScalingChildren,
-    outcome: &mut LiveOutcome,
+    outcome: &mut ActiveOutcome,
 ) -> Result<(), StepError> {
     let authentications = &context.trigger_authentications;
     let authentication = &children.trigger_authentication;

@@ -12,7 +12,7 @@ use crate::reconcile::plan::deletion::{Deletion, SharedConfigMapAction};
 use crate::record::{ActorRecord, Key};
 
 /// Excludes terminated pods, which never mount anything again.
-const LIVE: &str = "status.phase!=Failed,status.phase!=Succeeded";
+const NOT_FINISHED: &str = "status.phase!=Failed,status.phase!=Succeeded";
 
 /// Deletes the shared `ConfigMap`s with the last actor of the namespace, unless remaining pods mount them (RUN-2).
 pub(super) async fn release(
@@ -25,8 +25,8 @@ pub(super) async fn release(
     let mut action = plan.shared_config_maps(others, false);
     // List pods only if they affect the decision.
     if action == SharedConfigMapAction::Delete && has_shared(context, &key.namespace) {
-        let own = plan.own_pods.then_some(&*key.name);
-        let mounted = is_mounted(&context.client, &key.namespace, own).await?;
+        let except = plan.ignores_workload_pods.then_some(&*key.name);
+        let mounted = is_mounted(&context.client, &key.namespace, except).await?;
         action = plan.shared_config_maps(others, mounted);
     }
     apply_action(context, &key.namespace, action).await
@@ -97,8 +97,8 @@ fn has_other_actors(context: &Context, key: &Key) -> bool {
     actors.keys_in(&key.namespace).iter().any(is_active)
 }
 
-/// Whether a live pod of an actor other than `except` may mount the shared `ConfigMap`s. Queries the API server instead
-/// of a cache, because a pod whose `ConfigMap` is missing never starts.
+/// Whether a pod that has not finished, of an actor other than `except`, may mount the shared `ConfigMap`s. Queries the
+/// API server instead of a cache, because a pod whose `ConfigMap` is missing never starts.
 async fn is_mounted(client: &Client, namespace: &str, except: Option<&str>) -> Result<bool, Error> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let selector = match except {
@@ -107,13 +107,13 @@ async fn is_mounted(client: &Client, namespace: &str, except: Option<&str>) -> R
     };
     let mut params = ListParams::default()
         .labels(&selector)
-        .fields(LIVE)
+        .fields(NOT_FINISHED)
         .limit(100);
     loop {
         let page = pods.list_metadata(&params).await.map_err(Error::Api)?;
-        let live =
+        let remains =
             |pod: &kube::api::PartialObjectMeta<Pod>| pod.metadata.deletion_timestamp.is_none();
-        if page.items.iter().any(live) {
+        if page.items.iter().any(remains) {
             return Ok(true);
         }
         match page.metadata.continue_.filter(|it| !it.is_empty()) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::scaling;
 use crate::context::Context;
 use crate::fault::{Error, Fault, StepError};
-use crate::reconcile::model::outcome::{LiveOutcome, StoppedWorkloads};
+use crate::reconcile::model::outcome::{ActiveOutcome, StoppedWorkloads};
 use crate::reconcile::plan::scaling_children::ScalingChildren;
 use crate::reconcile::plan::steps::ScalingStep;
 use crate::record::{ActorRecord, WorkloadRecord};
@@ -17,7 +17,7 @@ pub(super) async fn stop(
     actor: &ActorRecord,
     (step, children): (Option<ScalingStep>, &ScalingChildren),
     (workloads, fault): (Vec<Arc<WorkloadRecord>>, &Fault),
-    outcome: &mut LiveOutcome,
+    outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
     let Some(ScalingStep::Disabled(removal)) = step else {
         return Ok(());

@@ -14,8 +14,8 @@ use crate::cluster::foreign::{ApplyError, ForeignApply};
 use crate::context::Context;
 use crate::fault::{Error, Reason, Requeue};
 use crate::reconcile::model::outcome::TemplateOutcome;
-use crate::reconcile::model::rollout::LiveObject;
-use crate::reconcile::plan::template::write::{self, TemplateInputs, probe_failed};
+use crate::reconcile::model::rollout::TargetObject;
+use crate::reconcile::plan::template::write::{self, TemplateParams, probe_failed};
 use crate::reconcile::plan::template::{TemplateStep, after_transfer_probe, await_other_actor};
 use crate::record::Key;
 
@@ -23,14 +23,14 @@ use crate::record::Key;
 pub(super) async fn template(
     context: &Context,
     actor: &Key,
-    (plan, inputs): (TemplateStep, Option<TemplateInputs>),
+    (plan, params): (TemplateStep, Option<TemplateParams>),
 ) -> Result<TemplateOutcome, Error> {
-    match (plan, inputs) {
-        (TemplateStep::Apply, Some(inputs)) => write(context, actor, inputs).await,
-        (TemplateStep::Conflict, Some(inputs)) => {
+    match (plan, params) {
+        (TemplateStep::Apply, Some(params)) => write(context, actor, params).await,
+        (TemplateStep::Conflict, Some(params)) => {
             let (field, manager) =
-                first_changed_field(context, &actor.namespace, &inputs.workload).await?;
-            Ok(inputs.field_conflict(field, manager))
+                first_changed_field(context, &actor.namespace, &params.workload).await?;
+            Ok(params.field_conflict(field, manager))
         }
         (TemplateStep::Apply | TemplateStep::Conflict, None) => Ok(TemplateOutcome::NotChecked),
         (TemplateStep::Transfer(workload, probe), _) => {
@@ -68,29 +68,29 @@ pub(super) async fn template(
 async fn write(
     context: &Context,
     actor: &Key,
-    inputs: TemplateInputs,
+    params: TemplateParams,
 ) -> Result<TemplateOutcome, Error> {
     let (bindings, namespace) = (&context.bindings, &*actor.namespace);
-    if let Some(blocked) = inputs.blocked_before_read(bindings.probe_schedule.next_probe(actor)) {
+    if let Some(blocked) = params.blocked_before_read(bindings.probe_schedule.next_probe(actor)) {
         return Ok(blocked);
     }
-    let Some(resource) = bindings.resource_of(&inputs.workload) else {
+    let Some(resource) = bindings.resource_of(&params.workload) else {
         return Ok(TemplateOutcome::NotChecked);
     };
-    let body = bindings.read_object(&context.client, namespace, &inputs.workload);
+    let body = bindings.read_object(&context.client, namespace, &params.workload);
     let Some(body) = body.await.map_err(Error::Api)? else {
         return Ok(TemplateOutcome::NotChecked);
     };
-    write::check_uid(&inputs.workload, &body)?;
+    write::check_uid(&params.workload, &body)?;
     let sidecar = &context.installation.settings.sidecar_resources;
-    let live = LiveObject::from_body(&inputs.workload, &body, None);
-    let template = match inputs.render_template((&live, &body), sidecar) {
+    let target_object = TargetObject::from_body(&params.workload, &body, None);
+    let template = match params.render_template((&target_object, &body), sidecar) {
         Ok(template) => template,
         Err(blocked) => return Ok(blocked),
     };
-    let mut patch = minimal_body(&inputs.workload);
+    let mut patch = minimal_body(&params.workload);
     patch["spec"]["template"] = template;
-    let writer = context.applier.writer(namespace).await;
+    let writer = context.impersonation.writer(namespace).await;
     let writer = writer.map_err(Error::Api)?;
     let apply = ForeignApply {
         namespace,
@@ -100,34 +100,34 @@ async fn write(
     };
     let dry_run = match apply.dry_run(&writer, &body).await {
         Ok(dry_run) => dry_run,
-        Err(error) => return write_error_outcome(inputs, error),
+        Err(error) => return write_error_outcome(params, error),
     };
-    if let Some(refusal) = inputs.check_dry_run(&body, &dry_run.data) {
+    if let Some(refusal) = params.check_dry_run(&body, &dry_run.data) {
         return Ok(refusal);
     }
-    if let Some(blocked) = probe(context, actor, &inputs, &dry_run.data).await? {
+    if let Some(blocked) = probe(context, actor, &params, &dry_run.data).await? {
         return Ok(blocked);
     }
     let response = match apply.write(&writer).await {
         Ok(response) => response,
-        Err(error) => return write_error_outcome(inputs, error),
+        Err(error) => return write_error_outcome(params, error),
     };
     bindings.invalidate_target(actor);
-    Ok(inputs.applied(response, manager::TEMPLATE))
+    Ok(params.applied(response, manager::TEMPLATE))
 }
 
 /// Dry-runs a pod of this workload, whose template already includes our fields. Returns what prevents the write.
 async fn probe(
     context: &Context,
     actor: &Key,
-    inputs: &TemplateInputs,
+    params: &TemplateParams,
     workload: &Value,
 ) -> Result<Option<TemplateOutcome>, Error> {
-    let Some(pod) = inputs.probe_pod(workload) else {
+    let Some(pod) = params.probe_pod(workload) else {
         return Ok(None);
     };
     let (client, probes) = (&context.client, &context.bindings.probe_schedule);
-    let (expected, has_all_pods) = ((&*inputs.uid, inputs.actor_hash()), inputs.has_all_pods);
+    let (expected, has_all_pods) = ((&*params.uid, params.actor_hash()), params.has_all_pods);
     let outcome = dry_run::run(client, &actor.namespace, &pod, expected, has_all_pods);
     match outcome.await.map_err(Error::Api)? {
         DryRunOutcome::Admitted => {
@@ -142,11 +142,11 @@ async fn probe(
 }
 
 fn write_error_outcome(
-    inputs: TemplateInputs,
+    params: TemplateParams,
     error: ApplyError,
 ) -> Result<TemplateOutcome, Error> {
-    match error.owned_field(&inputs.workload.to_string()) {
-        Ok(owned) => Ok(inputs.field_conflict(owned.field, Some(owned.manager))),
+    match error.owned_field(&params.workload.to_string()) {
+        Ok(owned) => Ok(params.field_conflict(owned.field, Some(owned.manager))),
         Err(refused) => refused.fault().map(write::refused),
     }
 }

@@ -13,11 +13,11 @@ use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use super::{apply, ensure, evict, foreign_fields, retired, roll, scale_from_zero, template};
+use super::{apply, ensure, evict, foreign_fields, retired, rollout, scale_from_zero, template};
 use crate::broker::depths::ReportedDepth;
 use crate::broker::health::Finding;
 use crate::broker::{BrokerError, Depth};
-use crate::cluster::impersonation::Applier;
+use crate::cluster::impersonation::Impersonation;
 use crate::fault::{Error, Fault, Reason, Requeue};
 use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::model::binding::ObservedBinding;
@@ -27,8 +27,8 @@ use crate::reconcile::model::outcome::{Outcome, RolloutOutcome, TemplateOutcome}
 use crate::reconcile::model::template_transfer::{Successor, TemplateTransfer};
 use crate::reconcile::plan::pace::Pacing;
 use crate::reconcile::plan::plan;
-use crate::reconcile::plan::roll::facts::RolloutDecision;
-use crate::reconcile::plan::roll::inputs::RollInputs;
+use crate::reconcile::plan::rollout::inputs::RolloutDecision;
+use crate::reconcile::plan::rollout::params::RolloutParams;
 use crate::reconcile::plan::steps::ScaleFromZero;
 use crate::reconcile::plan::template::{TemplateStep, TransferProbe};
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
@@ -144,7 +144,7 @@ async fn targets_are_written_as_the_applier_of_their_namespace() {
     let writes: Arc<Mutex<Vec<Write>>> = Arc::default();
     let mut context = context();
     context.client = server(&writes);
-    context.applier = Applier::new(context.client.clone(), Some("asya-system"));
+    context.impersonation = Impersonation::new(context.client.clone(), Some("asya-system"));
     let kind = GroupVersionKind::gvk("apps", "v1", "Deployment");
     let resource = ApiResource::from_gvk(&kind);
     context.bindings.kinds.serve("apps", "Deployment", resource);
@@ -232,26 +232,26 @@ async fn nothing_is_created_for_an_actor_deleted_before_it_has_our_finalizer() {
 #[tokio::test]
 async fn queue_is_kept_if_the_actor_has_changed_at_the_api_server() {
     const DELETED: &str = "2026-01-01T00:00:00Z";
-    fn live(metadata: &serde_json::Value, spec: &serde_json::Value) -> (u16, serde_json::Value) {
-        let mut live = actor(metadata, spec, &json!({}));
-        live["metadata"]["deletionTimestamp"] = DELETED.into();
-        live["metadata"]["resourceVersion"] = "9".into();
-        (200, live)
+    fn deleted(metadata: &serde_json::Value, spec: &serde_json::Value) -> (u16, serde_json::Value) {
+        let mut current = actor(metadata, spec, &json!({}));
+        current["metadata"]["deletionTimestamp"] = DELETED.into();
+        current["metadata"]["resourceVersion"] = "9".into();
+        (200, current)
     }
     type Responses = fn(&str) -> Option<(u16, serde_json::Value)>;
     let get = format!("GET {ACTOR}");
     let changed: [(&str, Responses); 3] = [
         ("retained", |_| {
             let retained = spec(&json!({"queue": {"deletionPolicy": "Retain"}}));
-            Some(live(&json!({"generation": 7}), &retained))
+            Some(deleted(&json!({"generation": 7}), &retained))
         }),
         ("annotated", |_| {
             let skips = json!({"annotations": {"asya.sh/skip-queue-deletion": "true"}});
-            Some(live(&skips, &spec(&json!({}))))
+            Some(deleted(&skips, &spec(&json!({}))))
         }),
         ("recreated", |_| {
             let recreated = json!({"uid": "another"});
-            Some(live(&recreated, &spec(&json!({}))))
+            Some(deleted(&recreated, &spec(&json!({}))))
         }),
     ];
     for (case, responses) in changed {
@@ -322,8 +322,8 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
             .rollout_slots
             .acquire(observed.key(), Timestamp::MAX);
         let case = format!("{progress:?} {rollout} {decision:?}");
-        let inputs = RollInputs::new(&observed, &decision, Timestamp::now());
-        let outcome = roll::roll(&context, &observed.actor, (decision, inputs), None);
+        let params = RolloutParams::new(&observed, &decision, Timestamp::now());
+        let outcome = rollout::roll_out(&context, &observed.actor, (decision, params), None);
         outcome.await.unwrap();
         let has_free_slot = |now| context.rollout_slots.can_acquire(&other, now);
         match held_for {
@@ -386,8 +386,8 @@ async fn retired_queues_are_not_checked_before_they_are_due() {
 async fn retired_queue_is_kept_if_the_actor_has_changed_at_the_api_server() {
     let context = context_with(|request| {
         let retained = spec(&json!({"queue": {"deletionPolicy": "Retain"}}));
-        let live = actor(&json!({"generation": 7}), &retained, &json!({}));
-        (request == format!("GET {ACTOR}")).then_some((200, live))
+        let current = actor(&json!({"generation": 7}), &retained, &json!({}));
+        (request == format!("GET {ACTOR}")).then_some((200, current))
     });
     let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
     let queue = QueueStatus {
@@ -404,19 +404,19 @@ async fn retired_queue_is_kept_if_the_actor_has_changed_at_the_api_server() {
 async fn only_updates_caused_by_the_installation_wait_for_a_slot() {
     let context = context();
     let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
-    let may_roll = |paced: bool| {
+    let acquire_rollout_slot = |paced: bool| {
         let pacing = if paced {
             Pacing::NeedsSlot
         } else {
             Pacing::Unlimited
         };
-        ensure::may_roll(&context.workload_rollouts, observed.key(), pacing)
+        ensure::acquire_rollout_slot(&context.workload_rollouts, observed.key(), pacing)
     };
     let other = Key::new("ns", "other");
     assert!(context.workload_rollouts.begin(&other), "one at a time");
-    assert!(!may_roll(true));
-    assert!(may_roll(false), "the actor's spec changed");
+    assert!(!acquire_rollout_slot(true));
+    assert!(acquire_rollout_slot(false), "the actor's spec changed");
     context.workload_rollouts.forget(&other);
-    assert!(may_roll(true));
+    assert!(acquire_rollout_slot(true));
     assert!(!context.workload_rollouts.begin(&other));
 }

@@ -7,7 +7,7 @@ use crate::fault::{Error, Fault, Reason, Requeue};
 use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::model::outcome::{Outcome, RolloutOutcome};
 use crate::reconcile::model::rollout::UNBOUND;
-use crate::reconcile::plan::unbind::{UnbindInputs, UnbindStep};
+use crate::reconcile::plan::unbind::{UnbindParams, UnbindStep};
 use crate::record::{ActorRecord, Key};
 use crate::telemetry::events::EventReason;
 
@@ -15,7 +15,7 @@ use crate::telemetry::events::EventReason;
 pub(super) async fn unbind(
     context: &Context,
     actor: &ActorRecord,
-    (step, inputs): (&UnbindStep, &UnbindInputs),
+    (step, params): (&UnbindStep, &UnbindParams),
 ) -> Result<Option<Outcome>, Error> {
     let key = &actor.metadata.key;
     let (rolled, written) = match step {
@@ -32,7 +32,7 @@ pub(super) async fn unbind(
             return Ok(Some(still_deleting(None, Requeue::After(*wait), false)));
         }
         UnbindStep::Stalled(text, wait) => {
-            if !inputs.announced {
+            if !params.announced {
                 context
                     .events
                     .publish(actor, EventReason::RolloutHalted, text);
@@ -40,8 +40,8 @@ pub(super) async fn unbind(
             return Ok(Some(blocked(text, Requeue::After(*wait))));
         }
         UnbindStep::Blocked(text, wait) => return Ok(Some(blocked(text, Requeue::After(*wait)))),
-        UnbindStep::Release => (release(context, key, inputs, None).await?, true),
-        UnbindStep::ChangeValue => (release(context, key, inputs, Some(UNBOUND)).await?, true),
+        UnbindStep::Release => (release(context, key, params, None).await?, true),
+        UnbindStep::ChangeValue => (release(context, key, params, Some(UNBOUND)).await?, true),
         UnbindStep::Evict(pod) => {
             let evicted = evict(context, key, pod).await?;
             let written = matches!(evicted, RolloutOutcome::Requested(..));
@@ -63,17 +63,17 @@ pub(super) async fn unbind(
 async fn release(
     context: &Context,
     actor: &Key,
-    inputs: &UnbindInputs,
+    params: &UnbindParams,
     value: Option<&str>,
 ) -> Result<Option<RolloutOutcome>, Error> {
     let namespace = &actor.namespace;
-    for object in &inputs.stale_objects {
+    for object in &params.stale_objects {
         foreign_fields::remove_roll_annotation(context, namespace, object).await?;
     }
-    if let Some(workload) = &inputs.template {
+    if let Some(workload) = &params.template {
         foreign_fields::release_template(context, actor, workload).await?;
     }
-    let Some(roll) = &inputs.annotations else {
+    let Some(roll) = &params.annotations else {
         return Ok(None);
     };
     let annotations = TargetAnnotations {

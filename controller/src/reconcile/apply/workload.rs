@@ -5,25 +5,25 @@ use std::sync::Arc;
 use super::child::inventory_entry;
 use crate::context::Context;
 use crate::fault::{Error, StepError};
-use crate::reconcile::model::outcome::LiveOutcome;
+use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::reconcile::plan::steps::WorkloadStep;
-use crate::reconcile::plan::workload::{Recreation, WorkloadFacts};
+use crate::reconcile::plan::workload::{Recreation, WorkloadInputs};
 use crate::record::WorkloadRecord;
 
 /// Executes the workload step for the `existing` object of that name.
 pub(super) async fn ensure_workload(
     context: &Context,
-    facts: WorkloadFacts<'_>,
+    inputs: WorkloadInputs<'_>,
     (step, existing): (WorkloadStep, Option<Arc<WorkloadRecord>>),
-    outcome: &mut LiveOutcome,
+    outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
     let written = match step {
-        WorkloadStep::Create => create(context, facts, outcome).await,
-        step => update(context, facts, (step, existing)).await,
+        WorkloadStep::Create => create(context, inputs, outcome).await,
+        step => update(context, inputs, (step, existing)).await,
     };
     match written {
         Ok(Some(workload)) => {
-            let (kind, desired) = (workload.kind.name(), &facts.own.workload.applied);
+            let (kind, desired) = (workload.kind.name(), &inputs.standalone.workload.applied);
             let (metadata, last) = (&workload.metadata, &workload.last);
             let entry = inventory_entry(("apps", kind), metadata, last, &desired.hash);
             outcome.applied.push(entry);
@@ -38,69 +38,72 @@ pub(super) async fn ensure_workload(
 /// Creates the workload if its name is free. Updates an object of ours that is not in the cache yet instead.
 async fn create(
     context: &Context,
-    facts: WorkloadFacts<'_>,
-    outcome: &mut LiveOutcome,
+    inputs: WorkloadInputs<'_>,
+    outcome: &mut ActiveOutcome,
 ) -> Result<Option<Arc<WorkloadRecord>>, StepError> {
-    let (own, key) = (facts.own, &facts.ownership.actor.metadata.key);
+    let (standalone, key) = (inputs.standalone, &inputs.ownership.actor.metadata.key);
     let workloads = &context.workloads;
     let created = workloads
-        .create(own.kind, key, &own.workload.to_create())
+        .create(standalone.kind, key, &standalone.workload.to_create())
         .await;
     let rejection = match created {
         Ok(workload) => return Ok(Some(workload)),
-        Err(error) => StepError::of_write(&describe(facts), error),
+        Err(error) => StepError::of_write(&describe(inputs), error),
     };
     if !rejection.object_may_exist() {
         return Err(rejection);
     }
-    let live = workloads.live(own.kind, key).await.map_err(Error::Api)?;
-    let existing = facts.ownership.classify(live, |it| &it.metadata);
-    let step = facts.after_rejected_creation(&existing, rejection)?;
+    let found = workloads
+        .read(standalone.kind, key)
+        .await
+        .map_err(Error::Api)?;
+    let existing = inputs.ownership.classify(found, |it| &it.metadata);
+    let step = inputs.after_rejected_creation(&existing, rejection)?;
     outcome.workload = existing.ours().cloned();
-    update(context, facts, (step, existing.ours().cloned())).await
+    update(context, inputs, (step, existing.ours().cloned())).await
 }
 
 /// Updates the existing workload as planned. First transfers ownership of the object and its fields, without which the
 /// apply would change more than it states.
 async fn update(
     context: &Context,
-    facts: WorkloadFacts<'_>,
+    inputs: WorkloadInputs<'_>,
     (step, existing): (WorkloadStep, Option<Arc<WorkloadRecord>>),
 ) -> Result<Option<Arc<WorkloadRecord>>, StepError> {
-    let (take_over, hand_over, reclaim) = match step {
+    let (take_over, hand_over_replicas, take_over_tool_fields) = match step {
         WorkloadStep::Update {
             take_over,
-            hand_over,
-            reclaim,
-        } => (take_over, hand_over, reclaim),
+            hand_over_replicas,
+            take_over_tool_fields,
+        } => (take_over, hand_over_replicas, take_over_tool_fields),
         WorkloadStep::Refuse(fault) => return Err(fault.into()),
         WorkloadStep::Keep | WorkloadStep::Create => return Ok(None),
     };
     let Some(existing) = existing else {
         return Ok(None);
     };
-    let (workloads, successor) = (&context.workloads, &facts.ownership.actor.metadata.uid);
+    let (workloads, successor) = (&context.workloads, &inputs.ownership.actor.metadata.uid);
     if let Some(owner) = existing.metadata.other_owner(successor) {
         workloads.reparent(&existing, owner, successor).await?;
     }
-    let refused = |error| StepError::of_write(&describe(facts), error);
-    if hand_over {
+    let refused = |error| StepError::of_write(&describe(inputs), error);
+    if hand_over_replicas {
         workloads
             .hand_over_replicas(&existing)
             .await
             .map_err(refused)?;
     }
     if let Some(index) = take_over {
-        workloads.take_over_fields(&existing, index).await?;
+        workloads.take_over_former_fields(&existing, index).await?;
     }
-    if reclaim {
-        workloads.reclaim_fields(&existing).await?;
+    if take_over_tool_fields {
+        workloads.take_over_tool_fields(&existing).await?;
     }
-    let object = &facts.own.workload.applied.object;
+    let object = &inputs.standalone.workload.applied.object;
     match workloads.update(&existing, object).await {
         Ok(workload) => Ok(Some(workload)),
         Err(error) if is_invalid(&error) => {
-            recreate(context, facts, &existing, refused(error)).await
+            recreate(context, inputs, &existing, refused(error)).await
         }
         Err(error) => Err(refused(error)),
     }
@@ -109,15 +112,15 @@ async fn update(
 /// Deletes a workload whose immutable fields have to change, if that is allowed (FW-22).
 async fn recreate(
     context: &Context,
-    facts: WorkloadFacts<'_>,
+    inputs: WorkloadInputs<'_>,
     existing: &WorkloadRecord,
     rejection: StepError,
 ) -> Result<Option<Arc<WorkloadRecord>>, StepError> {
     let (workloads, key) = (&context.workloads, &existing.metadata.key);
-    let object = &facts.own.workload.applied.object;
+    let object = &inputs.standalone.workload.applied.object;
     let fields = workloads.immutable_differences(existing.kind, key, object);
     let fields = fields.await.map_err(Error::Api)?;
-    Err(match facts.after_invalid_update(existing, &fields) {
+    Err(match inputs.after_invalid_update(existing, &fields) {
         Recreation::NotNeeded => rejection,
         Recreation::NotAllowed(fault) => fault.into(),
         Recreation::WithPods(fault) => {
@@ -135,7 +138,7 @@ fn is_invalid(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 422)
 }
 
-fn describe(facts: WorkloadFacts<'_>) -> String {
-    let key = &facts.ownership.actor.metadata.key;
-    format!("{} {key}", facts.own.kind.name())
+fn describe(inputs: WorkloadInputs<'_>) -> String {
+    let key = &inputs.ownership.actor.metadata.key;
+    format!("{} {key}", inputs.standalone.kind.name())
 }

@@ -76,7 +76,7 @@ pub fn update(
         let before = at.and_then(|at| entries.get(at));
         let after = record_restore(before, drift, base, now);
         match at.and_then(|at| entries.get_mut(at)) {
-            Some(slot) => *slot = after,
+            Some(entry) => *entry = after,
             None => entries.push(after),
         }
     }
@@ -91,8 +91,8 @@ fn record_restore(
 ) -> BindingConflict {
     let count = before.map_or(0, |it| it.count);
     let same_object = before.filter(|it| it.uid == restored.uid);
-    let losses = same_object.map_or(0, |it| it.losses).saturating_add(1);
-    let delay = backoff(losses, base);
+    let lost_writes = same_object.map_or(0, |it| it.losses).saturating_add(1);
+    let delay = backoff(lost_writes, base);
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let until = delay.and_then(|delay| now.checked_add(delay).ok());
     BindingConflict {
@@ -104,15 +104,15 @@ fn record_restore(
         part: restored.part.name().to_owned(),
         uid: restored.uid.clone(),
         state: until.map(|_| WAITING.to_owned()).unwrap_or_default(),
-        losses,
+        losses: lost_writes,
         retry_time: until.map(Time),
         ..BindingConflict::default()
     }
 }
 
 /// Backoff between restores.
-fn backoff(losses: i32, base: Duration) -> Option<Duration> {
-    let more = u32::try_from(losses.checked_sub(UNDELAYED_RESTORES)?).ok()?;
+fn backoff(lost_writes: i32, base: Duration) -> Option<Duration> {
+    let more = u32::try_from(lost_writes.checked_sub(UNDELAYED_RESTORES)?).ok()?;
     let factor = 1_u32 << more.saturating_add(1).min(16);
     Some(base.saturating_mul(factor).min(MAX_BACKOFF))
 }
@@ -142,11 +142,11 @@ fn entry_message(entry: &BindingConflict, base: Duration) -> String {
     let BindingConflict {
         object,
         field,
-        losses,
+        losses: lost_writes,
         ..
     } = entry;
     let manager = entry.rival.as_deref().unwrap_or(UNKNOWN);
-    let delay = backoff(*losses, base).unwrap_or_default().as_secs();
+    let delay = backoff(*lost_writes, base).unwrap_or_default().as_secs();
     let remedy = if entry.part == ConflictPart::ScaledObject.name() {
         "change spec.scaling of the actor instead"
     } else if field == "spec.replicas" {
@@ -155,7 +155,7 @@ fn entry_message(entry: &BindingConflict, base: Duration) -> String {
         "change spec.workload of the actor instead"
     };
     format!(
-        "{object}: {field} was changed {losses} times in a row, last by {manager}, and restored each time; further \
+        "{object}: {field} was changed {lost_writes} times in a row, last by {manager}, and restored each time; further \
          changes are restored after up to {delay} s; make that manager leave it alone, or {remedy}"
     )
 }

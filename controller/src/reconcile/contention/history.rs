@@ -8,7 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{ConflictCount, ConflictPart, ContentionState, FieldDecision, FieldView, SpecRevision};
 
-const HELD: &str = "Held";
+/// State names in status, which are public.
+const REWRITTEN: &str = "Held";
 const WAITING: &str = "Waiting";
 const STOPPED: &str = "Stopped";
 /// Conflicts are reset after this long without another one; longer than any backoff.
@@ -113,7 +114,7 @@ pub fn update(
             continue;
         };
         match at.and_then(|at| entries.get_mut(at)) {
-            Some(slot) => *slot = after,
+            Some(entry) => *entry = after,
             None => entries.push(after),
         }
     }
@@ -222,7 +223,7 @@ pub fn entry_message(entry: &BindingConflict, part: ConflictPart, evicts: bool) 
              of the target"
         }
         (ConflictPart::Roll, false) => {
-            "the operator writes it again after a delay, at most five times; make that manager ignore this \
+            "the operator writes it again after a delay, at most four times; make that manager ignore this \
              annotation, or set spec.binding.rollout to OnRestart and restart the pods yourself"
         }
         (ConflictPart::Template, true) => {
@@ -230,7 +231,7 @@ pub fn entry_message(entry: &BindingConflict, part: ConflictPart, evicts: bool) 
              leaves the template alone"
         }
         (ConflictPart::Template, false) => {
-            "the operator writes it again after a delay, at most five times; make that manager ignore it, or set \
+            "the operator writes it again after a delay, at most four times; make that manager ignore it, or set \
              spec.binding.strategy to Pod, which leaves the template alone"
         }
         (ConflictPart::Autoscaler, true) => {
@@ -238,7 +239,7 @@ pub fn entry_message(entry: &BindingConflict, part: ConflictPart, evicts: bool) 
              annotation and then change the spec of the actor or of the target, or set spec.scaling.enabled to false"
         }
         (ConflictPart::Autoscaler, false) => {
-            "the operator writes it again after a delay, at most five times; make that manager ignore this \
+            "the operator writes it again after a delay, at most four times; make that manager ignore this \
              annotation, or set spec.scaling.enabled to false"
         }
         (ConflictPart::Replicas, true) => {
@@ -257,7 +258,7 @@ pub fn entry_message(entry: &BindingConflict, part: ConflictPart, evicts: bool) 
              instead, which also makes the operator write it again"
         }
         (ConflictPart::ScaledObject, false) => {
-            "the operator writes it again after a delay, at most five times; change spec.scaling of the actor \
+            "the operator writes it again after a delay, at most four times; change spec.scaling of the actor \
              instead"
         }
     };
@@ -278,7 +279,7 @@ impl ContentionState {
         let count = ConflictCount::new(entry.losses);
         let until = entry.retry_time.as_ref().map(|it| it.0);
         match (&*entry.state, count, until) {
-            (HELD, Some(count), _) => Self::Held(count),
+            (REWRITTEN, Some(count), _) => Self::Rewritten(count),
             (WAITING, Some(count), Some(until)) => Self::Waiting(count, until),
             (STOPPED, ..) => Self::Stopped(SpecRevision {
                 generation: entry.generation.unwrap_or_default(),
@@ -292,18 +293,18 @@ impl ContentionState {
         entry.losses = self.conflicts();
         let state = match self {
             Self::Idle => "",
-            Self::Held(_) => HELD,
+            Self::Rewritten(_) => REWRITTEN,
             Self::Waiting(..) => WAITING,
             Self::Stopped(_) => STOPPED,
         };
         state.clone_into(&mut entry.state);
         entry.retry_time = match self {
             Self::Waiting(_, until) => Some(Time(to_the_next_second(*until))),
-            Self::Idle | Self::Held(_) | Self::Stopped(_) => None,
+            Self::Idle | Self::Rewritten(_) | Self::Stopped(_) => None,
         };
         let revision = match self {
             Self::Stopped(revision) => Some(revision),
-            Self::Idle | Self::Held(_) | Self::Waiting(..) => None,
+            Self::Idle | Self::Rewritten(_) | Self::Waiting(..) => None,
         };
         entry.generation = revision.map(|it| it.generation);
         entry.target = revision

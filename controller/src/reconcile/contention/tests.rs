@@ -30,15 +30,15 @@ fn needed_field(written: bool, in_place: bool) -> FieldView {
 /// CONF-2, CONF-5, CONF-6
 #[test]
 fn decision_depends_on_the_contention_state() {
-    let (idle, held) = (ContentionState::Idle, ContentionState::Held(count(2)));
+    let (idle, rewritten) = (ContentionState::Idle, ContentionState::Rewritten(count(2)));
     let waiting = ContentionState::Waiting(count(2), at(100));
     let stopped = ContentionState::Stopped(revision(1, "spec"));
     let wait = |seconds| FieldDecision::Wait(Duration::from_secs(seconds));
     for (state, written, now, expected) in [
         (&idle, false, 50, FieldDecision::Write),
         (&idle, true, 50, FieldDecision::Conflict),
-        (&held, false, 50, FieldDecision::Write),
-        (&held, true, 50, FieldDecision::Conflict),
+        (&rewritten, false, 50, FieldDecision::Write),
+        (&rewritten, true, 50, FieldDecision::Conflict),
         (&waiting, true, 50, wait(50)),
         (&waiting, false, 99, wait(1)),
         (&waiting, false, 100, FieldDecision::Write),
@@ -76,7 +76,7 @@ fn backoff_doubles_with_each_conflict_and_the_fifth_stops() {
         let expected = ContentionState::Waiting(count(number), at(1000 + seconds));
         assert_eq!((state.conflicts(), &state), (number, &expected));
         state = state.after_write();
-        assert_eq!(state, ContentionState::Held(count(number)));
+        assert_eq!(state, ContentionState::Rewritten(count(number)));
     }
     state = state.after_conflict(revision(7, "spec"), base, at(1000));
     assert_eq!(state, ContentionState::Stopped(revision(7, "spec")));
@@ -85,8 +85,11 @@ fn backoff_doubles_with_each_conflict_and_the_fifth_stops() {
     let again = state.after_conflict(revision(8, "spec"), base, at(0));
     assert_eq!(again.conflicts(), 1, "other specs");
 
-    let slow =
-        ContentionState::Held(count(3)).after_conflict(revision(1, "spec"), MAX_BACKOFF, at(0));
+    let slow = ContentionState::Rewritten(count(3)).after_conflict(
+        revision(1, "spec"),
+        MAX_BACKOFF,
+        at(0),
+    );
     assert_eq!(
         slow,
         ContentionState::Waiting(count(4), at(300)),

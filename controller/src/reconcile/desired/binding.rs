@@ -65,11 +65,11 @@ impl DesiredBinding {
 }
 
 /// BIND-2
-fn namespace_fault(subject: &Subject<'_>, own_namespace: &str) -> Option<Fault> {
+fn namespace_fault(subject: &Subject<'_>, operator_namespace: &str) -> Option<Fault> {
     let cross_namespace = validate::cross_namespace_violation(subject);
     let cross_namespace = cross_namespace.map(|violation| (Reason::CrossNamespace, violation));
     let excluded = || {
-        let violation = validate::excluded_namespace_violation(subject, own_namespace)?;
+        let violation = validate::excluded_namespace_violation(subject, operator_namespace)?;
         Some((Reason::NamespaceExcluded, violation))
     };
     let (reason, violation) = cross_namespace.or_else(excluded)?;

@@ -25,7 +25,7 @@ pub enum Drain {
         /// UID of the namespace.
         namespace_uid: Option<String>,
         /// The queues left behind.
-        held: UndrainedQueues,
+        undrained: UndrainedQueues,
     },
 }
 
@@ -116,10 +116,12 @@ impl Drain {
     pub fn unless_namespace_terminating(self, namespace: Option<&Namespace>) -> Self {
         let metadata = namespace.map(|it| &it.metadata);
         match self {
-            Self::Waiting(held) if metadata.is_none_or(|it| it.deletion_timestamp.is_some()) => {
+            Self::Waiting(undrained)
+                if metadata.is_none_or(|it| it.deletion_timestamp.is_some()) =>
+            {
                 Self::Abandoned {
                     namespace_uid: metadata.and_then(|it| it.uid.clone()),
-                    held,
+                    undrained,
                 }
             }
             drain => drain,
@@ -128,7 +130,7 @@ impl Drain {
 }
 
 /// Inputs to [`decide`].
-pub struct DrainFacts<'a> {
+pub struct DrainInputs<'a> {
     /// Every queue to delete with the actor.
     pub queues: &'a [QueueCount],
     /// Since when status reports that the deletion no longer waits for the queue.
@@ -139,18 +141,18 @@ pub struct DrainFacts<'a> {
 }
 
 /// Decides for an actor whose namespace is not being deleted.
-pub fn decide(facts: &DrainFacts<'_>) -> Drain {
-    let undrained = UndrainedQueues::of(facts.queues);
+pub fn decide(inputs: &DrainInputs<'_>) -> Drain {
+    let undrained = UndrainedQueues::of(inputs.queues);
     // An unreachable broker does not revoke the release: the queue itself is still deleted only if it is empty.
-    let has_uncounted = !undrained.uncounted.is_empty() && facts.released_at.is_none();
+    let has_uncounted = !undrained.uncounted.is_empty() && inputs.released_at.is_none();
     if !undrained.with_messages.is_empty() || has_uncounted {
         return Drain::Waiting(undrained);
     }
-    let Some(since) = facts.released_at else {
-        return Drain::Confirming(facts.lag);
+    let Some(since) = inputs.released_at else {
+        return Drain::Confirming(inputs.lag);
     };
-    let ends = since.checked_add(facts.lag).unwrap_or(Timestamp::MAX);
-    match Duration::try_from(ends.duration_since(facts.now)) {
+    let ends = since.checked_add(inputs.lag).unwrap_or(Timestamp::MAX);
+    match Duration::try_from(ends.duration_since(inputs.now)) {
         Ok(left) if !left.is_zero() => Drain::Confirming(left),
         _ => Drain::Empty,
     }
@@ -158,7 +160,7 @@ pub fn decide(facts: &DrainFacts<'_>) -> Drain {
 
 /// Whether a target's pods may be replaced to inject the sidecar. Not while the actor is draining and some have it: the
 /// deletion has raised the generation, which would restart an abandoned rollout.
-pub fn may_roll(drain: Option<&Drain>, injected: i32) -> bool {
+pub fn may_replace_pods(drain: Option<&Drain>, injected: i32) -> bool {
     !matches!(drain, Some(Drain::Waiting(_))) || injected == 0
 }
 

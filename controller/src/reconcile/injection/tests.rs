@@ -4,7 +4,7 @@ use asya_shared::api::InjectionStatus;
 use asya_shared::inject::bound::ProbeResult;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{InjectionFacts, ProbeOutcome};
+use super::{InjectionInputs, ProbeOutcome};
 
 const HASH: &str = "today.release";
 
@@ -17,11 +17,11 @@ fn limits(names: &[&str]) -> BTreeSet<Box<str>> {
 }
 
 /// Inputs in a namespace without quotas on limits.
-fn facts<'a>(
+fn inputs<'a>(
     before: Option<&'a InjectionStatus>,
     limits: &'a BTreeSet<Box<str>>,
-) -> InjectionFacts<'a> {
-    InjectionFacts {
+) -> InjectionInputs<'a> {
+    InjectionInputs {
         before,
         hash: HASH,
         generation: 2,
@@ -31,7 +31,7 @@ fn facts<'a>(
     }
 }
 
-fn proved() -> InjectionStatus {
+fn verified() -> InjectionStatus {
     InjectionStatus {
         proved: Some("today".to_owned()),
         generation: Some(2),
@@ -52,28 +52,28 @@ fn probe_result(status: Option<&InjectionStatus>) -> ProbeResult {
 #[test]
 fn injection_starts_with_the_first_passed_dry_run_and_stops_with_the_first_rejection() {
     let none = limits(&[]);
-    let initial = facts(None, &none).status_after(&ProbeOutcome::NotRun, true, now());
+    let initial = inputs(None, &none).status_after(&ProbeOutcome::NotRun, true, now());
     assert_eq!(probe_result(initial.as_ref()), ProbeResult::Unverified);
-    let facts = facts(initial.as_ref(), &none);
+    let inputs = inputs(initial.as_ref(), &none);
     for inconclusive in [
         ProbeOutcome::NotRun,
         ProbeOutcome::NotInjected("webhook".to_owned()),
     ] {
         assert_eq!(
-            facts.status_after(&inconclusive, false, now()),
+            inputs.status_after(&inconclusive, false, now()),
             initial,
             "{inconclusive:?}"
         );
     }
-    let verified = facts.status_after(&ProbeOutcome::Admitted, false, now());
+    let verified = inputs.status_after(&ProbeOutcome::Admitted, false, now());
     assert_eq!(probe_result(verified.as_ref()), ProbeResult::Admitted);
-    let facts = super::tests::facts(verified.as_ref(), &none);
+    let inputs = super::tests::inputs(verified.as_ref(), &none);
     assert_eq!(
-        facts.status_after(&ProbeOutcome::NotRun, false, now()),
+        inputs.status_after(&ProbeOutcome::NotRun, false, now()),
         verified,
         "unchanged"
     );
-    let rejected = facts.status_after(&rejection(), false, now()).unwrap();
+    let rejected = inputs.status_after(&rejection(), false, now()).unwrap();
     assert_eq!(
         probe_result(Some(&rejected)),
         ProbeResult::Rejected("exceeded quota".to_owned())
@@ -82,8 +82,8 @@ fn injection_starts_with_the_first_passed_dry_run_and_stops_with_the_first_rejec
         rejected.proved, None,
         "the verified hash itself was rejected"
     );
-    let facts = super::tests::facts(Some(&rejected), &none);
-    let verified = facts.status_after(&ProbeOutcome::Admitted, false, now());
+    let inputs = super::tests::inputs(Some(&rejected), &none);
+    let verified = inputs.status_after(&ProbeOutcome::Admitted, false, now());
     assert_eq!(probe_result(verified.as_ref()), ProbeResult::Admitted);
 }
 
@@ -93,9 +93,9 @@ fn rejection_of_another_actor_hash_keeps_the_verified_one() {
     let none = limits(&[]);
     let earlier = InjectionStatus {
         proved: Some("earlier".to_owned()),
-        ..proved()
+        ..verified()
     };
-    let after = facts(Some(&earlier), &none).status_after(&rejection(), false, now());
+    let after = inputs(Some(&earlier), &none).status_after(&rejection(), false, now());
     assert_eq!(
         ProbeResult::from_status(after.as_ref(), "earlier"),
         ProbeResult::Admitted
@@ -107,11 +107,11 @@ fn rejection_of_another_actor_hash_keeps_the_verified_one() {
 #[test]
 fn injection_of_an_earlier_release_continues_until_a_dry_run_is_rejected() {
     let none = limits(&[]);
-    let facts = |injected| InjectionFacts {
+    let inputs = |injected| InjectionInputs {
         injected,
-        ..facts(None, &none)
+        ..inputs(None, &none)
     };
-    let uninjected = facts(false);
+    let uninjected = inputs(false);
     assert!(uninjected.needs_probe(), "no pod has the sidecar");
     for inconclusive in [
         ProbeOutcome::NotRun,
@@ -126,7 +126,7 @@ fn injection_of_an_earlier_release_continues_until_a_dry_run_is_rejected() {
     let rejected = uninjected.status_after(&rejection(), false, now());
     assert_ne!(probe_result(rejected.as_ref()), ProbeResult::Admitted);
 
-    let injected = facts(true);
+    let injected = inputs(true);
     assert!(!injected.needs_probe(), "its pods have the sidecar");
     let status = injected
         .status_after(&ProbeOutcome::NotRun, false, now())
@@ -142,55 +142,56 @@ fn injection_of_an_earlier_release_continues_until_a_dry_run_is_rejected() {
 #[test]
 fn running_pods_with_the_current_actor_hash_verify_it_for_a_new_binding() {
     let none = limits(&[]);
-    let facts = |before, admitted| InjectionFacts {
+    let inputs = |before, admitted| InjectionInputs {
         admitted,
-        ..facts(before, &none)
+        ..inputs(before, &none)
     };
-    let initial = facts(None, true)
+    let initial = inputs(None, true)
         .status_after(&ProbeOutcome::NotRun, true, now())
         .unwrap();
     assert_eq!(probe_result(Some(&initial)), ProbeResult::Admitted);
     assert!(
-        facts(Some(&initial), true).needs_probe(),
+        inputs(Some(&initial), true).needs_probe(),
         "a dry run must still confirm it"
     );
-    let unverified = facts(None, false).status_after(&ProbeOutcome::NotRun, true, now());
+    let unverified = inputs(None, false).status_after(&ProbeOutcome::NotRun, true, now());
     assert_eq!(probe_result(unverified.as_ref()), ProbeResult::Unverified);
-    let listed = facts(unverified.as_ref(), true).status_after(&ProbeOutcome::NotRun, false, now());
+    let listed =
+        inputs(unverified.as_ref(), true).status_after(&ProbeOutcome::NotRun, false, now());
     assert_eq!(
         probe_result(listed.as_ref()),
         ProbeResult::Admitted,
         "its pods were listed later"
     );
     let not_injected = ProbeOutcome::NotInjected("webhook".to_owned());
-    let listed = facts(unverified.as_ref(), true).status_after(&not_injected, false, now());
+    let listed = inputs(unverified.as_ref(), true).status_after(&not_injected, false, now());
     assert_eq!(
         probe_result(listed.as_ref()),
         ProbeResult::Admitted,
         "the webhook is unavailable"
     );
 
-    let rejected = facts(Some(&initial), true).status_after(&rejection(), false, now());
+    let rejected = inputs(Some(&initial), true).status_after(&rejection(), false, now());
     assert_ne!(probe_result(rejected.as_ref()), ProbeResult::Admitted);
-    let later = facts(rejected.as_ref(), true).status_after(&ProbeOutcome::NotRun, false, now());
+    let later = inputs(rejected.as_ref(), true).status_after(&ProbeOutcome::NotRun, false, now());
     assert_eq!(
         later, rejected,
         "the rejection stands until the next dry run"
     );
 }
 
-/// SAFE-4: running pods older than a rejection do not prove the rejected actor hash.
+/// SAFE-4: running pods older than a rejection do not verify the rejected actor hash.
 #[test]
 fn running_pods_do_not_resume_injection_after_a_rejection() {
     let none = limits(&[]);
-    let rejected = facts(Some(&proved()), &none).status_after(&rejection(), false, now());
-    let facts = InjectionFacts {
+    let rejected = inputs(Some(&verified()), &none).status_after(&rejection(), false, now());
+    let inputs = InjectionInputs {
         injected: true,
-        ..facts(rejected.as_ref(), &none)
+        ..inputs(rejected.as_ref(), &none)
     };
-    assert!(facts.needs_probe());
+    assert!(inputs.needs_probe());
     assert_eq!(
-        facts.status_after(&ProbeOutcome::NotRun, false, now()),
+        inputs.status_after(&ProbeOutcome::NotRun, false, now()),
         rejected
     );
 }
@@ -199,40 +200,40 @@ fn running_pods_do_not_resume_injection_after_a_rejection() {
 #[test]
 fn dry_run_is_due_only_for_a_new_actor_hash_spec_or_release() {
     let none = limits(&[]);
-    let verified = proved();
-    assert!(!facts(Some(&verified), &none).needs_probe());
+    let verified_status = verified();
+    assert!(!inputs(Some(&verified), &none).needs_probe());
     for (case, before) in [
         ("nothing verified", InjectionStatus::default()),
         (
             "another actor hash",
             InjectionStatus {
                 proved: Some("earlier".to_owned()),
-                ..proved()
+                ..verified()
             },
         ),
         (
             "rejected",
             InjectionStatus {
                 refused: Some("today".to_owned()),
-                ..proved()
+                ..verified()
             },
         ),
         (
             "another spec",
             InjectionStatus {
                 generation: Some(1),
-                ..proved()
+                ..verified()
             },
         ),
         (
             "another release",
             InjectionStatus {
                 platform: Some("former".to_owned()),
-                ..proved()
+                ..verified()
             },
         ),
     ] {
-        assert!(facts(Some(&before), &none).needs_probe(), "{case}");
+        assert!(inputs(Some(&before), &none).needs_probe(), "{case}");
     }
 }
 
@@ -241,16 +242,16 @@ fn dry_run_is_due_only_for_a_new_actor_hash_spec_or_release() {
 fn limits_are_recorded_in_status_before_a_dry_run_depends_on_them() {
     let (none, memory) = (limits(&[]), limits(&["memory"]));
     let before = InjectionStatus::default();
-    let unlisted = InjectionFacts {
+    let unlisted = InjectionInputs {
         limits: None,
-        ..facts(Some(&before), &none)
+        ..inputs(Some(&before), &none)
     };
     assert!(!unlisted.needs_probe(), "quotas not listed yet");
     let kept = InjectionStatus {
         limits: vec!["memory".to_owned()],
-        ..proved()
+        ..verified()
     };
-    let unlisted = InjectionFacts {
+    let unlisted = InjectionInputs {
         before: Some(&kept),
         ..unlisted
     };
@@ -263,7 +264,7 @@ fn limits_are_recorded_in_status_before_a_dry_run_depends_on_them() {
         "recorded limits are kept until then"
     );
 
-    let quota = facts(Some(&before), &memory);
+    let quota = inputs(Some(&before), &memory);
     assert!(!quota.needs_probe(), "not recorded in status yet");
     let recorded = quota
         .status_after(&ProbeOutcome::NotRun, false, now())
@@ -273,8 +274,8 @@ fn limits_are_recorded_in_status_before_a_dry_run_depends_on_them() {
         recorded.since.as_ref().unwrap().0.as_second(),
         now().as_second()
     );
-    assert!(facts(Some(&recorded), &memory).needs_probe());
-    let gone = facts(Some(&recorded), &none).status_after(&ProbeOutcome::NotRun, false, now());
+    assert!(inputs(Some(&recorded), &memory).needs_probe());
+    let gone = inputs(Some(&recorded), &none).status_after(&ProbeOutcome::NotRun, false, now());
     assert!(gone.unwrap().limits.is_empty());
 }
 
@@ -282,7 +283,9 @@ fn limits_are_recorded_in_status_before_a_dry_run_depends_on_them() {
 fn long_messages_are_truncated_at_a_character_boundary() {
     let none = limits(&[]);
     let long = ProbeOutcome::Rejected("ü".repeat(2000));
-    let after = facts(None, &none).status_after(&long, true, now()).unwrap();
+    let after = inputs(None, &none)
+        .status_after(&long, true, now())
+        .unwrap();
     let message = after.message.unwrap();
     assert_eq!(message.len(), 1024);
 }

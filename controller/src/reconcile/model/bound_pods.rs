@@ -15,7 +15,8 @@ const EXAMPLES: usize = 3;
 
 /// The pod was created before the actor was bound (`status.boundSince`); a rollout replaces it.
 const STARTED_BEFORE: &str = "StartedBeforeBinding";
-/// The pod was created later, but the API server did not call the webhook for it.
+/// The pod was created later, and nothing says why it has no sidecar. Usually the API server did not call the webhook;
+/// the webhook also leaves no reason while a replica of it does not know the binding yet.
 const WEBHOOK_UNAVAILABLE: &str = "WebhookUnavailable";
 /// The webhook injected the sidecar, and something removed it: another webhook, or a restored backup.
 const REMOVED: &str = "RemovedByOther";

@@ -179,8 +179,10 @@ impl Observed {
 
     /// Whether the spec lets the queue scale the pods.
     pub fn scales(&self) -> bool {
-        let own = self.standalone().is_some_and(|own| own.scaling.is_some());
-        own || self.bound().is_some_and(|bound| bound.scales)
+        let is_scaled = self
+            .standalone()
+            .is_some_and(|standalone| standalone.scaling.is_some());
+        is_scaled || self.bound().is_some_and(|bound| bound.scales)
     }
 
     /// The target of a binding, once it is resolved.
@@ -209,8 +211,8 @@ impl Observed {
         }
         let hash = actor_hash(bound.injected_hash.as_deref());
         let injection = self.previous.injection.as_ref();
-        let proved = injection.and_then(|it| it.proved.as_deref());
-        hash.is_some() && proved == hash && self.probe_result() == Some(ProbeResult::Admitted)
+        let verified = injection.and_then(|it| it.proved.as_deref());
+        hash.is_some() && verified == hash && self.probe_result() == Some(ProbeResult::Admitted)
     }
 
     /// Whether the webhook injects the sidecar into the target's pods, according to status; `None` with strategy

@@ -17,8 +17,8 @@ use crate::record::{ScaledObjectRecord, WorkloadRecord};
 /// The result of applying a plan.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The actor is live: not being deleted, or still in service while its queue drains.
-    Live(LiveOutcome),
+    /// The actor is active: not being deleted, or still in service while its queue drains.
+    Active(ActiveOutcome),
     /// Deletion is in progress.
     Deleting {
         /// Why its queue could not be deleted.
@@ -67,31 +67,31 @@ impl Outcome {
 
     /// Whether a child's name is taken by an object that is not ours; `None` if not all children were checked.
     pub fn has_foreign_name_conflict(&self) -> Option<bool> {
-        let Self::Live(live_outcome) = self else {
+        let Self::Active(active_outcome) = self else {
             return None;
         };
-        let scaling = live_outcome
+        let scaling = active_outcome
             .scaling
             .as_ref()
             .and_then(|it| it.fault.as_ref());
-        let mut faults = live_outcome.fault.iter().chain(scaling);
+        let mut faults = active_outcome.fault.iter().chain(scaling);
         let conflicting = faults.any(|fault| fault.reason == Reason::NotOwned);
-        (conflicting || live_outcome.interrupted.is_none()).then_some(conflicting)
+        (conflicting || active_outcome.interrupted.is_none()).then_some(conflicting)
     }
 
     /// The error that ended the reconcile before its plan was complete.
     pub fn interrupted(self) -> Option<Error> {
         match self {
-            Self::Live(live_outcome) => live_outcome.interrupted.map(|error| *error),
+            Self::Active(active_outcome) => active_outcome.interrupted.map(|error| *error),
             Self::DeletionBlocked { error, .. } => Some(*error),
             Self::Deleting { .. } | Self::DeletionUnknown(_) | Self::Finalized => None,
         }
     }
 }
 
-/// The state after reconciling a live actor.
+/// The state after reconciling an active actor.
 #[derive(Debug, Default)]
-pub struct LiveOutcome {
+pub struct ActiveOutcome {
     pub queue: QueueState,
     /// The workload as last observed or written.
     pub workload: Option<Arc<WorkloadRecord>>,
@@ -126,7 +126,7 @@ pub struct LiveOutcome {
     pub applied: Vec<InventoryEntry>,
 }
 
-impl LiveOutcome {
+impl ActiveOutcome {
     /// The outcome before anything is written.
     pub fn before(observed: &Observed, scaling_fault: Option<Fault>) -> Self {
         let scaling = observed.scales().then(|| {
@@ -160,7 +160,7 @@ pub enum ProbeOutcome {
     NotRun,
     /// The API server admits a pod with the sidecar.
     Admitted,
-    /// The pod came back without the sidecar, for this reason. It proves nothing about a pod with the sidecar.
+    /// The pod came back without the sidecar, for this reason. It says nothing about a pod with the sidecar.
     NotInjected(String),
     /// The API server rejects a pod with the sidecar, with this error.
     Rejected(String),
@@ -195,11 +195,12 @@ impl ContentionOutcome {
     }
 }
 
-/// Workloads scaled to zero by us. Nothing scales them up again, whatever the spec says.
+/// Workloads that we scaled to zero (QUE-3), and that nothing else scales up. Once the actor may run again, they are
+/// applied in full.
 #[derive(Debug, Default)]
 pub struct StoppedWorkloads {
-    /// Kinds of workloads that this reconcile scaled to zero. Their recorded hashes are cleared, so that they are later
-    /// applied in full again.
+    /// Kinds of the workloads that this reconcile scaled to zero. Their recorded hashes are cleared, so that a later
+    /// apply is not skipped.
     pub kinds: Vec<&'static str>,
 }
 
@@ -259,20 +260,22 @@ pub enum RolloutOutcome {
     InjectionVerified,
     /// Blocked, or already in progress.
     Waiting(Reason, String, Requeue),
-    /// Halted: no further attempt is made.
+    /// Replacements do not get the sidecar, or are not created: no further pod is replaced until the spec of the actor
+    /// or its target changes (ROLL-5).
     Halted(String),
-    /// No further pod is replaced until the last replacement is ready.
+    /// The last replacement is not ready after its time limit. The rollout continues by itself once it is (SAFE-13).
     Stalled(String),
     /// Another field manager changed the annotation that triggers the rollout, or owns it.
     Conflict(FieldConflict),
-    /// The annotation is changed repeatedly: the operator no longer writes it.
+    /// Another field manager keeps changing the annotation: the operator no longer writes it until a spec changes
+    /// (CONF-6).
     Stopped,
     /// A pod replacement was requested.
     Requested(ReplacementMethod, String, Requeue),
 }
 
 impl RolloutOutcome {
-    /// Reported until the annotation is written again.
+    /// Reported from a conflict until the annotation is written again or the operator stops writing it.
     pub const CONFLICT_MESSAGE: &str = "another client reverted the annotation that restarts the target's pods; the \
          operator writes it again after a delay (condition Conflict says who)";
 
@@ -313,12 +316,12 @@ pub enum TemplateOutcome {
     Waiting(Reason, String, Requeue),
     /// Changed by another field manager, which may own them.
     Conflict(FieldConflict),
-    /// Changed repeatedly: the operator no longer writes them.
+    /// Another field manager keeps changing them: the operator no longer writes them until a spec changes (CONF-6).
     Stopped,
 }
 
 impl TemplateOutcome {
-    /// Reported until our fields are applied again.
+    /// Reported from a conflict until our fields are applied again or the operator stops applying them.
     pub const CONFLICT_MESSAGE: &str = "another client reverted Asya's fields in the target's pod template; the \
          operator writes it again after a delay (condition Conflict says what and by whom)";
 }

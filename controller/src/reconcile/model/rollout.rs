@@ -19,7 +19,7 @@ pub struct ObservedRollout {
     /// Counts of the target's pods.
     pub pod_counts: TargetPodCounts,
     /// The objects that carry our roll annotation, and the workloads that this rolls.
-    pub live: Vec<LiveObject>,
+    pub objects: Vec<TargetObject>,
     /// Hash of the workloads' specs, to detect a changed target.
     pub specs_hash: String,
     /// Name of a `PodDisruptionBudget` that allows no disruption now.
@@ -38,7 +38,7 @@ pub struct ObservedRollout {
     clippy::struct_excessive_bools,
     reason = "independent facts about the object"
 )]
-pub struct LiveObject {
+pub struct TargetObject {
     pub object: ObjectRef,
     /// Value of our roll annotation, if this object carries it.
     pub roll_value: Option<String>,
@@ -66,7 +66,7 @@ pub struct LiveObject {
     pub requests_gpus: bool,
 }
 
-impl LiveObject {
+impl TargetObject {
     /// Ignores annotations of the older actor that binds this target: only our fields in the pod template are ours to
     /// release (BIND-45).
     pub fn keep_template_part_only(&mut self) {
@@ -115,7 +115,7 @@ pub struct ObservedUnbinding {
     /// The object that the queue scaled, if it could.
     pub scaled: Option<ObjectRef>,
     /// The objects that carry our roll annotation, and the workloads that this rolls.
-    pub live: Vec<LiveObject>,
+    pub objects: Vec<TargetObject>,
     /// Objects that still carry our annotation, but are not known to belong to the target any more.
     pub stale_objects: Vec<ObjectRef>,
     /// Why the target's pods cannot be determined.

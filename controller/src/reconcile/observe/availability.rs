@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::model::rollout::LiveObject;
+use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 use crate::record::Key;
 
@@ -22,15 +22,18 @@ pub(super) async fn observe(
     context: &Context,
     key: &Key,
     target: &Target,
-    live: &[LiveObject],
+    objects: &[TargetObject],
 ) -> Result<(Availability, BTreeSet<Box<str>>), Error> {
     let api: Api<Pod> = Api::namespaced(context.client.clone(), &key.namespace);
     let params = ListParams::default()
         .labels(&target.pods.labels.to_string())
         .fields(UNFINISHED);
     let pods = api.list(&params).await.map_err(Error::Api)?;
-    let mut desired: Vec<_> = live.iter().filter_map(|it| it.desired_replicas).collect();
-    for cluster in ray_clusters(target, live) {
+    let mut desired: Vec<_> = objects
+        .iter()
+        .filter_map(|it| it.desired_replicas)
+        .collect();
+    for cluster in ray_clusters(target, objects) {
         let body = context
             .bindings
             .read_object(&context.client, &key.namespace, cluster);
@@ -50,7 +53,7 @@ pub(super) async fn observe(
 /// The `RayCluster`s of a `RayService`, which does not specify the number of workers itself.
 fn ray_clusters<'a>(
     target: &'a Target,
-    live: &'a [LiveObject],
+    objects: &'a [TargetObject],
 ) -> impl Iterator<Item = &'a ObjectRef> {
     let kind = GroupKind {
         group: "ray.io",
@@ -60,7 +63,7 @@ fn ray_clusters<'a>(
         .chain
         .iter()
         .filter(move |it| it.group_kind() == kind);
-    clusters.filter(|it| !live.iter().any(|known| known.object == **it))
+    clusters.filter(|it| !objects.iter().any(|known| known.object == **it))
 }
 
 /// Number of workers that a `RayCluster` should have.

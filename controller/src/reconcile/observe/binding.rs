@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};
 use crate::reconcile::contention::{ConflictPart, ContentionState, history};
 use crate::reconcile::desired::{Desired, DesiredBinding};
-use crate::reconcile::injection::InjectionFacts;
+use crate::reconcile::injection::InjectionInputs;
 use crate::reconcile::model::binding::{
     Limits, ObservedBinding, ObservedProbe, Resolved, TargetScaling,
 };
@@ -153,7 +153,7 @@ fn is_injection_verified(bound: &DesiredBinding, previous: &AsyncActorStatus) ->
     hash.is_some() && injection.and_then(|it| it.proved.as_deref()) == hash
 }
 
-/// Dry-run state; `None` if a dry run could prove nothing.
+/// Dry-run state; `None` if a dry run could verify nothing.
 fn observe_probe(
     context: &Context,
     actor: &ActorRecord,
@@ -172,7 +172,7 @@ fn observe_probe(
     if !may_replace_pods(actor, bound, previous) || !has_url || !context.installation.webhook {
         return None;
     }
-    let facts = InjectionFacts {
+    let inputs = InjectionInputs {
         before: previous.injection.as_ref(),
         hash: bound.injected_hash.as_deref()?,
         generation: actor.generation,
@@ -188,7 +188,7 @@ fn observe_probe(
         next_probe.wait = next_probe.wait.max(Some(QUOTAS_UNSYNCED_RETRY));
     }
     Some(ObservedProbe {
-        needed: limits.is_none() || facts.needs_probe(),
+        needed: limits.is_none() || inputs.needs_probe(),
         next_probe,
         pod: None,
     })

@@ -17,7 +17,7 @@ use crate::record::{ActorRecord, AppliedRecord, Key, WorkloadRecord};
 /// object that will be applied (`is_desired`): the apply itself fails if a foreign object has the name. Once that has
 /// happened (`name_conflict`), a read costs less than another rejected apply. After a restart this is unknown (`None`),
 /// so an actor that was reconciled before reads once.
-pub fn must_read_live(
+pub fn must_bypass_cache(
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
     is_desired: bool,
@@ -34,12 +34,12 @@ pub(super) async fn workload(
     context: &Context,
     ownership: &ChildOwnership,
     kind: WorkloadKind,
-    read_live: bool,
+    bypasses_cache: bool,
 ) -> Result<Child<WorkloadRecord>, Error> {
     let key = &ownership.actor.metadata.key;
     let workloads = &context.workloads;
     let object = match workloads.cached(kind, key) {
-        None if read_live => workloads.live(kind, key).await.map_err(Error::Api)?,
+        None if bypasses_cache => workloads.read(kind, key).await.map_err(Error::Api)?,
         cached => cached,
     };
     Ok(ownership.classify(object, |it| &it.metadata))
@@ -50,14 +50,14 @@ pub(super) async fn child<R>(
     objects: &Objects<R>,
     key: &Key,
     ownership: &ChildOwnership,
-    (is_desired, read_live): (bool, bool),
+    (is_desired, bypasses_cache): (bool, bool),
 ) -> Result<Child<R>, Error>
 where
     R: AppliedRecord,
     R::Kind: Resource<Scope = NamespaceResourceScope>,
 {
     let object = match objects.store.get(key) {
-        None if is_desired && read_live => objects.live(key).await.map_err(Error::Api)?,
+        None if is_desired && bypasses_cache => objects.read(key).await.map_err(Error::Api)?,
         cached => cached,
     };
     let ownership = ChildOwnership {
@@ -71,7 +71,7 @@ where
 mod tests {
     use serde_json::json;
 
-    use super::must_read_live;
+    use super::must_bypass_cache;
     use crate::reconcile::tests::fixtures::{actor, observed, spec};
 
     /// SA-3, FW-21, FW-30
@@ -94,14 +94,14 @@ mod tests {
         ] {
             let metadata = json!({"annotations": annotations});
             let observed = observed(&actor(&metadata, &spec(&json!({})), status));
-            let read_live = must_read_live(
+            let bypasses_cache = must_bypass_cache(
                 &observed.actor,
                 &observed.previous,
                 is_desired,
                 name_conflict,
             );
             assert_eq!(
-                read_live, expected,
+                bypasses_cache, expected,
                 "{annotations} {status} {name_conflict:?} {is_desired}"
             );
         }

@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::fault::{Error, StepError};
 use crate::reconcile::desired::deletion::{broker_step_error, unusable_transport_fault};
 use crate::reconcile::desired::drain::{
-    CountReport, Drain, DrainFacts, Messages, QueueCount, decide,
+    CountReport, Drain, DrainInputs, Messages, QueueCount, decide,
 };
 use crate::reconcile::model::known_queues::KnownQueues;
 use crate::reconcile::model::observed::{DeletionPolicy, Learned};
@@ -58,7 +58,7 @@ pub(super) async fn observe(
         });
     }
     let released_at = previous.queue_released_since.as_ref().map(|time| time.0);
-    let drain = decide(&DrainFacts {
+    let drain = decide(&DrainInputs {
         queues: &counted,
         released_at,
         lag,

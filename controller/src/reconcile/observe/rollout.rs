@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::binding::Resolved;
 use crate::reconcile::model::bound_pods::{BoundPods, TargetPodCounts};
-use crate::reconcile::model::rollout::{LiveObject, ObservedRollout, TEMPLATE_ANNOTATIONS};
+use crate::reconcile::model::rollout::{ObservedRollout, TEMPLATE_ANNOTATIONS, TargetObject};
 use crate::record::{ActorRecord, Key};
 
 /// Inputs that decide what to read.
@@ -69,11 +69,12 @@ async fn read_state(
     mut rollout: ObservedRollout,
 ) -> Result<ObservedRollout, Error> {
     let (key, target) = (&actor.metadata.key, &resolved.target);
-    let (live, bodies) = read_live_objects(context, key, target).await?;
-    rollout.live = live;
+    let (objects, bodies) = read_target_objects(context, key, target).await?;
+    rollout.objects = objects;
     let specs: Vec<_> = bodies.iter().map(comparable).collect();
     rollout.specs_hash = hash::of_value(&json!(specs));
-    let (availability, active) = availability::observe(context, key, target, &rollout.live).await?;
+    let (availability, active) =
+        availability::observe(context, key, target, &rollout.objects).await?;
     rollout.availability = availability;
     rollout.pod_counts.retain_existing(&active);
     let family = actor
@@ -88,7 +89,7 @@ async fn read_state(
     });
     rollout.probe_pod = match from_template {
         Some(pod) => Some(pod),
-        None => match live_pod(context, key, pods).await? {
+        None => match running_pod(context, key, pods).await? {
             Some(pod) => Some(from_running_pod(&pod)),
             // For example a target scaled to zero, whose workloads are deleted with its pods.
             None => probe_metadata.as_ref().and_then(minimal_pod),
@@ -101,22 +102,22 @@ async fn read_state(
 }
 
 /// Reads the objects that carry our roll annotation and the workloads that this rolls, with their bodies.
-pub(super) async fn read_live_objects(
+pub(super) async fn read_target_objects(
     context: &Context,
     key: &Key,
     target: &Target,
-) -> Result<(Vec<LiveObject>, Vec<Value>), Error> {
-    let (mut live, mut bodies) = (Vec::new(), Vec::new());
+) -> Result<(Vec<TargetObject>, Vec<Value>), Error> {
+    let (mut found, mut bodies) = (Vec::new(), Vec::new());
     for (object, path) in objects(&target.roll, &target.workload) {
         let body = context
             .bindings
             .read_object(&context.client, &key.namespace, &object);
         if let Some(body) = body.await.map_err(Error::Api)? {
-            live.push(LiveObject::from_body(&object, &body, path.as_deref()));
+            found.push(TargetObject::from_body(&object, &body, path.as_deref()));
             bodies.push(body);
         }
     }
-    Ok((live, bodies))
+    Ok((found, bodies))
 }
 
 /// The objects that carry our roll annotation, with the path of the annotations, and the workloads that this rolls.
@@ -139,7 +140,11 @@ fn objects(roll: &Roll, workload: &ObjectRef) -> Vec<(ObjectRef, Option<Vec<&'st
     }
 }
 
-async fn live_pod(context: &Context, key: &Key, pods: &BoundPods) -> Result<Option<Value>, Error> {
+async fn running_pod(
+    context: &Context,
+    key: &Key,
+    pods: &BoundPods,
+) -> Result<Option<Value>, Error> {
     let uninjected = pods.uninjected.iter().map(|pod| &pod.metadata);
     let labelled = pods.labelled.iter().map(|pod| &pod.metadata);
     let Some(metadata) = uninjected.chain(labelled).find(|it| !it.deleting) else {
@@ -173,7 +178,7 @@ async fn exhausted_budget(
     Ok(exhausted.and_then(|it| it.metadata.name))
 }
 
-impl LiveObject {
+impl TargetObject {
     /// Reads an object; `annotated` is the path of the annotations that contain ours.
     pub fn from_body(object: &ObjectRef, body: &Value, annotated: Option<&[&str]>) -> Self {
         let number = |path: &str| body.pointer(path).and_then(Value::as_i64);
@@ -190,7 +195,7 @@ impl LiveObject {
         let updated = number("/status/updatedReplicas").unwrap_or(0);
         let total = number("/status/replicas").unwrap_or(0);
         let unobserved = number("/status/observedGeneration") < number("/metadata/generation");
-        let mut live = Self {
+        let mut target_object = Self {
             object: object.clone(),
             roll_value,
             requests_gpus: template(body).is_some_and(has_gpus),
@@ -204,12 +209,12 @@ impl LiveObject {
         let kind = object.group_kind();
         match (kind.group, kind.kind) {
             ("apps", "Deployment") => {
-                live.rolling = unobserved || updated < replicas || total > updated;
-                live.desired_replicas = desired_replicas();
-                live.paused = body.pointer("/spec/paused") == Some(&Value::Bool(true));
+                target_object.rolling = unobserved || updated < replicas || total > updated;
+                target_object.desired_replicas = desired_replicas();
+                target_object.paused = body.pointer("/spec/paused") == Some(&Value::Bool(true));
                 // Its own rollout would delete all pods at once; evictions replace them one by one (SAFE-14).
-                live.by_eviction = text("/spec/strategy/type") == Some("Recreate");
-                live.reduces_ready = live.by_eviction
+                target_object.by_eviction = text("/spec/strategy/type") == Some("Recreate");
+                target_object.reduces_ready = target_object.by_eviction
                     || allows_unavailable(
                         body.pointer("/spec/strategy/rollingUpdate/maxUnavailable"),
                         replicas,
@@ -217,20 +222,20 @@ impl LiveObject {
             }
             ("apps", "StatefulSet") => {
                 let partition = number("/spec/updateStrategy/rollingUpdate/partition").unwrap_or(0);
-                live.by_eviction =
+                target_object.by_eviction =
                     text("/spec/updateStrategy/type") == Some("OnDelete") || partition > 0;
-                live.rolling = unobserved
-                    || (!live.by_eviction
+                target_object.rolling = unobserved
+                    || (!target_object.by_eviction
                         && text("/status/currentRevision") != text("/status/updateRevision")
                         && updated < replicas);
-                live.reduces_ready = true;
-                live.deletes_pod_first = true;
-                live.desired_replicas = desired_replicas();
+                target_object.reduces_ready = true;
+                target_object.deletes_pod_first = true;
+                target_object.desired_replicas = desired_replicas();
             }
-            ("ray.io", "RayCluster") => live.desired_replicas = ray_workers(body),
+            ("ray.io", "RayCluster") => target_object.desired_replicas = ray_workers(body),
             _ => {}
         }
-        live
+        target_object
     }
 }
 

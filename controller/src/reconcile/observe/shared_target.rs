@@ -92,8 +92,8 @@ async fn observe_abandoned(
     resolved: &Resolved,
 ) -> Result<Option<TemplateTransfer>, Error> {
     let uid = &*actor.metadata.uid;
-    let own = (uid, actor.generation);
-    let successor = Successor::from_status(own, previous, BindingStrategy::Pod);
+    let actor_revision = (uid, actor.generation);
+    let successor = Successor::from_status(actor_revision, previous, BindingStrategy::Pod);
     if resolved.other_template_owner(uid).is_none()
         || !successor.injects
         || actor.annotations.paused

@@ -240,7 +240,7 @@ async fn annotation_recorded_in_status_is_found_on_an_object_outside_the_target(
             .await;
         result.unwrap();
         let values: Vec<_> = unbinding
-            .live
+            .objects
             .iter()
             .map(|it| it.roll_value.as_deref())
             .collect();

@@ -7,14 +7,14 @@ use kube::Api;
 use serde_json::Value;
 
 use super::availability;
-use super::rollout::read_live_objects;
+use super::rollout::read_target_objects;
 use crate::binding::{TargetState, TemplateOwnership};
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::bound_pods::{OutdatedPod, SidecarState};
 use crate::reconcile::model::observed::DeletionPolicy;
-use crate::reconcile::model::rollout::LiveObject;
 use crate::reconcile::model::rollout::ObservedUnbinding;
+use crate::reconcile::model::rollout::TargetObject;
 use crate::record::{ActorRecord, Key};
 
 /// Observes the pods of an actor being deleted; returns `None` while that is not possible yet.
@@ -71,24 +71,24 @@ pub(super) async fn observe(
     };
     if let Some((target, ownership)) = target {
         let owns_template = ownership.is_some_and(|it| it.may_belong_to(&actor.metadata.uid));
-        unbinding.live = read_live_objects(context, key, &target).await?.0;
-        for live in &mut unbinding.live {
-            live.in_template = owns_template && live.object == target.workload;
+        unbinding.objects = read_target_objects(context, key, &target).await?.0;
+        for target_object in &mut unbinding.objects {
+            target_object.in_template = owns_template && target_object.object == target.workload;
         }
         // Only needed if pods may be evicted.
         if !unbinding.pods.is_empty() {
             (unbinding.availability, _) =
-                availability::observe(context, key, &target, &unbinding.live).await?;
+                availability::observe(context, key, &target, &unbinding.objects).await?;
         }
         if context.bindings.owner_before(key).is_none() {
             unbinding.roll = Some(target.roll.clone());
             unbinding.scaled = target.scale.object().cloned();
         } else {
-            unbinding.live.retain(|it| it.object == target.workload);
+            unbinding.objects.retain(|it| it.object == target.workload);
             unbinding
-                .live
+                .objects
                 .iter_mut()
-                .for_each(LiveObject::keep_template_part_only);
+                .for_each(TargetObject::keep_template_part_only);
         }
     }
     // An older actor has annotated the same objects, and removes its annotation itself.
@@ -126,10 +126,11 @@ impl ObservedUnbinding {
         let body = body.await.map_err(Error::Api)?;
         // Use the API version that the server returned, not the one that the actor names.
         let served = body.and_then(|body| Some((ObjectRef::of(&body)?, body)));
-        let live = served.map(|(object, body)| LiveObject::from_body(&object, &body, None));
-        if let Some(live) = live.filter(|it| it.handed_off) {
-            self.stale_objects.push(live.object.clone());
-            self.live.push(live);
+        let target_object =
+            served.map(|(object, body)| TargetObject::from_body(&object, &body, None));
+        if let Some(target_object) = target_object.filter(|it| it.handed_off) {
+            self.stale_objects.push(target_object.object.clone());
+            self.objects.push(target_object);
         }
         Ok(())
     }
@@ -148,10 +149,10 @@ impl ObservedUnbinding {
                 name: annotation.name.clone(),
                 uid: annotation.uid.clone(),
             };
-            let is_same = |it: &LiveObject| {
+            let is_same = |it: &TargetObject| {
                 (&it.object.kind, &it.object.name) == (&annotation.kind, &annotation.name)
             };
-            if self.live.iter().any(is_same) {
+            if self.objects.iter().any(is_same) {
                 continue;
             }
             let body = context
@@ -160,11 +161,12 @@ impl ObservedUnbinding {
             let body = body.await.map_err(Error::Api)?;
             let uid = |body: &Value| body["metadata"]["uid"].as_str().map(str::to_owned);
             let path: Vec<_> = annotation.path.split('.').collect();
-            let live = body.filter(|body| uid(body) == annotation.uid);
-            let live = live.map(|body| LiveObject::from_body(&object, &body, Some(&path)));
-            if let Some(live) = live.filter(|it| it.roll_value.is_some()) {
+            let target_object = body.filter(|body| uid(body) == annotation.uid);
+            let target_object =
+                target_object.map(|body| TargetObject::from_body(&object, &body, Some(&path)));
+            if let Some(target_object) = target_object.filter(|it| it.roll_value.is_some()) {
                 self.stale_objects.push(object);
-                self.live.push(live);
+                self.objects.push(target_object);
             }
         }
         Ok(())

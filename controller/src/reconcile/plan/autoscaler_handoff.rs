@@ -6,7 +6,7 @@ use asya_shared::names::annotation::AUTOSCALER_CLASS;
 use asya_shared::resolve::AutoscalerHandoff;
 use k8s_openapi::jiff::Timestamp;
 
-use super::roll::facts::{RolloutAction, RolloutDecision};
+use super::rollout::inputs::{RolloutAction, RolloutDecision};
 use super::scaling::ScalingTeardown;
 use super::steps::ScalingStep;
 use crate::fault::{Fault, Reason};
@@ -59,7 +59,7 @@ pub fn after_rollout(rolled: &RolloutOutcome) -> HandoffWrite {
 pub(super) fn plan(
     observed: &Observed,
     scaling: Option<&mut ScalingStep>,
-    roll: Option<&RolloutDecision>,
+    rollout: Option<&RolloutDecision>,
     now: Timestamp,
 ) -> Option<HandoffStep> {
     let (resolved, scaling) = (observed.resolved()?, scaling?);
@@ -69,7 +69,7 @@ pub(super) fn plan(
     let uid = resolved.uid()?;
     match (&scaling, handoff.is_set) {
         (ScalingStep::Disabled(ScalingTeardown { released: true, .. }), true) => {
-            return is_due(roll).then_some(HandoffStep::Remove);
+            return is_due(rollout).then_some(HandoffStep::Remove);
         }
         (ScalingStep::Disabled(_), _) => return Some(HandoffStep::Set(FieldDecision::Keep)),
         (ScalingStep::Enabled(plan), false) if plan.fault.is_some() => return None,
@@ -90,15 +90,15 @@ pub(super) fn plan(
         plan.fault = Some(reverted_fault(handoff));
     }
     // If no rollout is due, keep the owner's autoscaler until ours can replace it at once (SAFE-20).
-    let is_waiting = scaling.waits_for().is_some() && roll == Some(&RolloutDecision::NotNeeded);
-    let is_due = decision != FieldDecision::Write || (is_due(roll) && !is_waiting);
+    let is_waiting = scaling.waits_for().is_some() && rollout == Some(&RolloutDecision::NotNeeded);
+    let is_due = decision != FieldDecision::Write || (is_due(rollout) && !is_waiting);
     is_due.then_some(HandoffStep::Set(decision))
 }
 
 /// Whether to write now: with a rollout, or if none is needed, so that pods restart only once (ROLL-3).
-pub(super) fn is_due(roll: Option<&RolloutDecision>) -> bool {
+pub(super) fn is_due(rollout: Option<&RolloutDecision>) -> bool {
     matches!(
-        roll,
+        rollout,
         Some(RolloutDecision::NotNeeded | RolloutDecision::Act(RolloutAction::Annotate(_)))
     )
 }
@@ -121,8 +121,8 @@ pub(super) fn evaluate(observed: &Observed, handoff: Option<&AutoscalerHandoff>)
         let controller = hpa.metadata.controller.as_ref();
         owner.is_some() && controller.map(|it| &*it.uid) == owner
     };
-    let (own, hpas): (Vec<_>, Vec<_>) = keda.hpas.iter().partition(is_owned);
-    let is_pending = handoff.is_some_and(|it| !it.is_set) || !own.is_empty();
+    let (owners_hpas, hpas): (Vec<_>, Vec<_>) = keda.hpas.iter().partition(is_owned);
+    let is_pending = handoff.is_some_and(|it| !it.is_set) || !owners_hpas.is_empty();
     let has_scaled_object = matches!(keda.scaled_object, Child::Ours(_));
     HandoffState {
         other_hpas: hpas.into_iter().cloned().collect(),

@@ -7,64 +7,65 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::decision::{Bind, ContestedFields, Plan};
 use super::finalizers::plan_finalizers;
-use super::probe::{self, ProbeInputs, ProbeStep};
+use super::probe::{self, ProbeParams, ProbeStep};
 use super::queue::plan_queue;
-use super::roll::facts::{RolloutAction, RolloutDecision};
-use super::roll::inputs::RollInputs;
+use super::rollout::inputs::{RolloutAction, RolloutDecision};
+use super::rollout::params::RolloutParams;
 use super::scale_from_zero::{self, ScaleFromZeroStep};
 use super::scaled_object_contention::ContestedField;
 use super::scaling::{self, ScalingTeardown, plan_removal, plan_scaling};
 use super::scaling_children::ScalingChildren;
 use super::steps::ScalingStep;
 use super::template::TemplateStep;
-use super::template::write::TemplateInputs;
+use super::template::write::TemplateParams;
 use super::{
-    autoscaler_handoff, replicas, retired, roll, scaled_object_contention, scaling_gate, template,
+    autoscaler_handoff, replicas, retired, rollout, scaled_object_contention, scaling_gate,
+    template,
 };
 use crate::fault::Reason;
 use crate::reconcile::contention::{ConflictPart, SpecRevision, history};
-use crate::reconcile::desired::drain::may_roll;
+use crate::reconcile::desired::drain::may_replace_pods;
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::binding::TemplateOwner;
 use crate::reconcile::model::bound_pods::actor_hash;
 use crate::reconcile::model::observed::{Observed, is_once_completed};
-use crate::reconcile::model::outcome::LiveOutcome;
+use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::reconcile::plan::scale_from_zero::plan_scale_up;
 
-/// Plans a live binding.
+/// Plans an active binding.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let binding = observed.binding.as_ref();
     let mut scaling = binding.and_then(|binding| plan_scaling_step(observed, binding, now));
     if observed.actor.annotations.paused {
         let fault = scaling.as_ref().and_then(ScalingStep::fault);
-        return Plan::Paused(Box::new(LiveOutcome::before(observed, fault)));
+        return Plan::Paused(Box::new(ActiveOutcome::before(observed, fault)));
     }
     let once_completed = is_once_completed(&observed.actor, &observed.previous);
     let mut bind = if once_completed {
         Bind {
             once_completed: true,
-            roll: plan_roll(observed, now).filter(|it| !replaces_pods(it)),
+            rollout: plan_rollout(observed, now).filter(|it| !replaces_pods(it)),
             ..Bind::only(observed, scaling)
         }
     } else {
         let contention = scaled_object_contention::plan(observed, scaling.as_mut(), now);
-        let roll = plan_roll(observed, now);
-        let handoff = autoscaler_handoff::plan(observed, scaling.as_mut(), roll.as_ref(), now);
+        let rollout = plan_rollout(observed, now);
+        let handoff = autoscaler_handoff::plan(observed, scaling.as_mut(), rollout.as_ref(), now);
         Bind {
             retired: retired::queues_to_check(observed),
             scaled_object_contention: contention,
             replicas_contention: replicas::plan(observed, scaling.as_ref(), now),
             scale_from_zero: binding.and_then(|binding| {
-                plan_scale_from_zero(observed, binding, scaling.as_ref()?, roll.as_ref())
+                plan_scale_from_zero(observed, binding, scaling.as_ref()?, rollout.as_ref())
             }),
             template: plan_template(observed, now).unwrap_or_default(),
             handoff,
             actor_annotation: plan_actor_annotation(observed),
-            roll,
+            rollout,
             ..Bind::only(observed, scaling)
         }
     };
-    bind.add_inputs(observed, now);
+    bind.add_params(observed, now);
     Plan::Bind(Box::new(bind))
 }
 
@@ -72,7 +73,7 @@ impl Bind {
     /// Plans only finalizers, queue, scaling and the dry run; the caller adds the other steps.
     fn only(observed: &Observed, scaling: Option<ScalingStep>) -> Self {
         let fault = scaling.as_ref().and_then(ScalingStep::fault);
-        let mut before = LiveOutcome::before(observed, fault);
+        let mut before = ActiveOutcome::before(observed, fault);
         if let Some(scaled) = &mut before.scaling {
             scaled.waits_for = scaling.as_ref().and_then(ScalingStep::waits_for);
         }
@@ -94,26 +95,26 @@ impl Bind {
             replicas_contention: None,
             scale_from_zero: None,
             template: template::TemplateStep::default(),
-            template_inputs: None,
+            template_params: None,
             handoff: None,
             actor_annotation: None,
             probe: plan_probe(observed),
-            probe_inputs: ProbeInputs::new(observed),
-            roll: None,
-            roll_inputs: None,
+            probe_params: ProbeParams::new(observed),
+            rollout: None,
+            rollout_params: None,
             frees_slot: false,
             retired: Vec::new(),
         }
     }
 
-    /// Adds the inputs of the decided steps.
-    fn add_inputs(&mut self, observed: &Observed, now: Timestamp) {
+    /// Adds the parameters of the decided steps.
+    fn add_params(&mut self, observed: &Observed, now: Timestamp) {
         if matches!(self.template, TemplateStep::Apply | TemplateStep::Conflict) {
-            self.template_inputs = TemplateInputs::new(observed);
+            self.template_params = TemplateParams::new(observed);
         }
-        let roll = self.roll.as_ref();
-        self.roll_inputs = roll.map(|it| RollInputs::new(observed, it, now));
-        self.frees_slot = self.roll.is_none() && target_is_known(observed);
+        let rollout = self.rollout.as_ref();
+        self.rollout_params = rollout.map(|it| RolloutParams::new(observed, it, now));
+        self.frees_slot = self.rollout.is_none() && target_is_known(observed);
         let resolved = observed.resolved();
         self.contested = ContestedFields {
             scaled_object_key: observed.key().clone(),
@@ -165,7 +166,7 @@ fn plan_actor_annotation(observed: &Observed) -> Option<ObjectRef> {
 fn plan_probe(observed: &Observed) -> ProbeStep {
     let probe = observed.binding.as_ref().and_then(|it| it.probe.as_ref());
     probe.map_or(ProbeStep::Skip, |probe| {
-        probe::decide(probe::ProbeFacts {
+        probe::decide(probe::ProbeInputs {
             needed: probe.needed,
             requested: probe.next_probe.requested,
             wait: probe.next_probe.wait,
@@ -173,10 +174,10 @@ fn plan_probe(observed: &Observed) -> ProbeStep {
     })
 }
 
-fn plan_roll(observed: &Observed, now: Timestamp) -> Option<RolloutDecision> {
+fn plan_rollout(observed: &Observed, now: Timestamp) -> Option<RolloutDecision> {
     let (bound, rollout, resolved) = (observed.bound()?, observed.rollout()?, observed.resolved()?);
     let counts = &rollout.pod_counts;
-    if !may_roll(observed.drain.as_ref(), counts.pods.injected) {
+    if !may_replace_pods(observed.drain.as_ref(), counts.pods.injected) {
         return None;
     }
     if resolved
@@ -192,7 +193,7 @@ fn plan_roll(observed: &Observed, now: Timestamp) -> Option<RolloutDecision> {
     let unknown = FindingReason::UnknownOwner;
     let conflicts = &observed.previous.conflicts;
     let conflict = history::state(conflicts, resolved.uid()?, ConflictPart::Roll);
-    Some(roll::decide(&roll::facts::RolloutFacts {
+    Some(rollout::decide(&rollout::inputs::RolloutInputs {
         rollout: bound.rollout,
         roll_now,
         bound: observed.previous.bound_since.is_some(),
@@ -209,7 +210,7 @@ fn plan_roll(observed: &Observed, now: Timestamp) -> Option<RolloutDecision> {
         limit: observed.progress_limit(),
         roll: &target.roll,
         unknown_owner: target.warnings.iter().any(|it| it.reason == unknown),
-        live: &rollout.live,
+        objects: &rollout.objects,
         target: &rollout.specs_hash,
         budget: rollout.budget.as_deref(),
         has_slot: rollout.has_slot,
@@ -256,7 +257,7 @@ fn plan_template(observed: &Observed, now: Timestamp) -> Option<template::Templa
         .template_ownership
         .as_ref()
         .filter(|it| it.may_belong_to(uid));
-    Some(template::decide(&template::TemplateFacts {
+    Some(template::decide(&template::TemplateInputs {
         desired: bound.template_plan.is_some() && previous.bound_since.is_some() && has_url,
         owner: target.owner.as_ref(),
         workload: &target.workload,
@@ -277,7 +278,7 @@ fn plan_scale_from_zero(
     observed: &Observed,
     binding: &ObservedBinding,
     scaling: &ScalingStep,
-    roll: Option<&RolloutDecision>,
+    rollout: Option<&RolloutDecision>,
 ) -> Option<ScaleFromZeroStep> {
     let ScalingStep::Disabled(ScalingTeardown { released: true, .. }) = scaling else {
         return None;
@@ -285,13 +286,13 @@ fn plan_scale_from_zero(
     let resolved = binding.target.as_ref()?.as_ref().ok()?;
     let scale_up = plan_scale_up(observed, resolved.target.scale.object()?)?;
     let probe_result = observed.probe_result();
-    let facts = scale_from_zero::ScaleFromZeroFacts {
+    let inputs = scale_from_zero::ScaleFromZeroInputs {
         handoff: handoff_of(observed),
-        roll,
+        rollout,
         probe_result: probe_result.as_ref(),
         runs_probe: plan_probe(observed) == ProbeStep::Run,
     };
-    Some(scale_from_zero::decide(&facts, scale_up))
+    Some(scale_from_zero::decide(&inputs, scale_up))
 }
 
 /// Plans scaling of the object that the target resolves to, as long as it exists (SO-1).
@@ -314,7 +315,7 @@ fn plan_scaling_step(
         return Some(ScalingStep::Blocked(removal(), fault));
     }
     let blocked_by = scaling_gate::of(observed, binding);
-    let mut plan = plan_scaling(&scaling::ScalingFacts {
+    let mut plan = plan_scaling(&scaling::ScalingInputs {
         actor: &observed.key().name,
         desired: scaling.objects.as_ref(),
         installed: keda.installed,

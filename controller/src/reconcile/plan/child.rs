@@ -43,7 +43,7 @@ pub fn plan_child<R: AppliedRecord>(
             if applied.is_some_and(is_as_desired) {
                 ChildStep::Keep
             } else {
-                let take_over = child.last().former;
+                let take_over = child.last().former_operator_entry;
                 ChildStep::Apply { take_over }
             }
         }
@@ -79,7 +79,7 @@ pub enum ChildAction {
 pub struct ChildUpdate {
     pub uid: Box<str>,
     /// UID of the owner that the object still has from before the actor was restored from a backup (D13).
-    pub former_owner: Option<Box<str>>,
+    pub previous_owner: Option<Box<str>>,
     /// Take over the former operator's fields first: the index of its `managedFields` entry (WRK-7).
     pub take_over: Option<usize>,
 }
@@ -89,8 +89,8 @@ impl ChildUpdate {
         let metadata = existing.metadata();
         Self {
             uid: metadata.uid.clone(),
-            former_owner: metadata.other_owner(&actor.metadata.uid).map(Into::into),
-            take_over: existing.last().former,
+            previous_owner: metadata.other_owner(&actor.metadata.uid).map(Into::into),
+            take_over: existing.last().former_operator_entry,
         }
     }
 }

@@ -11,13 +11,13 @@ use crate::fault::Fault;
 use crate::reconcile::contention::{FieldDecision, SpecRevision};
 use crate::reconcile::desired::Desired;
 use crate::reconcile::model::child::ChildOwnership;
-use crate::reconcile::model::outcome::LiveOutcome;
+use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::reconcile::plan::child::PlannedChild;
 use crate::reconcile::plan::finalizers::Finalizers;
 use crate::reconcile::plan::pace::Pacing;
 use crate::reconcile::plan::queue::QueuePlan;
-use crate::reconcile::plan::roll::facts::RolloutDecision;
-use crate::reconcile::plan::roll::inputs::RollInputs;
+use crate::reconcile::plan::rollout::inputs::RolloutDecision;
+use crate::reconcile::plan::rollout::params::RolloutParams;
 use crate::reconcile::plan::scaled_object_contention::ContestedField;
 use crate::reconcile::plan::scaling_children::ScalingChildren;
 use crate::reconcile::plan::steps::{ScalingStep, WorkloadStep};
@@ -30,7 +30,7 @@ use crate::record::{ChildRecord, Key, WorkloadRecord};
 #[derive(Debug)]
 pub enum Plan {
     /// The actor is paused: write no child and no queue, and query no broker.
-    Paused(Box<LiveOutcome>),
+    Paused(Box<ActiveOutcome>),
     /// Bring queue and workload to the desired state.
     Ensure(Box<Ensure>),
     /// Bring the queue to the desired state; another controller manages the workload.
@@ -84,11 +84,11 @@ impl Plan {
     }
 }
 
-/// The steps for a live standalone actor, in execution order.
+/// The steps for an active standalone actor, in execution order.
 #[derive(Debug)]
 pub struct Ensure {
     /// The outcome if nothing is written, which the steps update.
-    pub initial: LiveOutcome,
+    pub initial: ActiveOutcome,
     /// The desired state, or the fault that requires the pods to stop.
     pub desired: Result<Arc<Desired>, Fault>,
     pub ownership: ChildOwnership,
@@ -118,11 +118,11 @@ pub struct Ensure {
     pub workloads_to_stop: Vec<Arc<WorkloadRecord>>,
 }
 
-/// The steps for a live binding, in execution order.
+/// The steps for an active binding, in execution order.
 #[derive(Debug)]
 pub struct Bind {
     /// The outcome if nothing is written, which the steps update.
-    pub initial: LiveOutcome,
+    pub initial: ActiveOutcome,
     pub finalizers: Finalizers,
     /// Leave target and children alone: `reconcile: Once` is done for this spec (FW-21).
     pub once_completed: bool,
@@ -141,7 +141,7 @@ pub struct Bind {
     pub scale_from_zero: Option<scale_from_zero::ScaleFromZeroStep>,
     /// Our fields of the target's pod template.
     pub template: template::TemplateStep,
-    pub template_inputs: Option<template::write::TemplateInputs>,
+    pub template_params: Option<template::write::TemplateParams>,
     /// The annotation that hands autoscaling of the target over to the queue; `None`: there is none, or it is not due
     /// (SO-5).
     pub handoff: Option<autoscaler_handoff::HandoffStep>,
@@ -149,10 +149,10 @@ pub struct Bind {
     pub actor_annotation: Option<ObjectRef>,
     /// Dry run of a pod with the sidecar.
     pub probe: probe::ProbeStep,
-    pub probe_inputs: probe::ProbeInputs,
+    pub probe_params: probe::ProbeParams,
     /// Rollout of pods that started before the binding; `None` while it cannot be decided.
-    pub roll: Option<RolloutDecision>,
-    pub roll_inputs: Option<RollInputs>,
+    pub rollout: Option<RolloutDecision>,
+    pub rollout_params: Option<RolloutParams>,
     /// Release the actor's rollout slot: the target is known, and no rollout is planned.
     pub frees_slot: bool,
     /// Retired queues to delete if they are empty.

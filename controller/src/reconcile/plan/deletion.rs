@@ -13,7 +13,7 @@ use super::finalizers::FinalizerPatch;
 use super::scaling::{ScalingTeardown, plan_removal};
 use super::scaling_children::ScalingChildren;
 use super::steps::{ScaleFromZero, ScalingStep};
-use super::unbind::{self, UnbindInputs, UnbindStep};
+use super::unbind::{self, UnbindParams, UnbindStep};
 use crate::reconcile::desired::drain::{Drain, UndrainedQueues};
 use crate::reconcile::model::child::unwatched_poll_interval;
 use crate::reconcile::model::observed::Observed;
@@ -23,11 +23,11 @@ use crate::record::{ChildRecord, ScaledObjectRecord, TriggerAuthentication, Work
 /// How long pods may outlive their grace period before the queue is deleted anyway (FIN-2).
 const POD_OVERSTAY_LIMIT: Duration = Duration::from_secs(30);
 
-/// The deletion of an actor: its steps and their inputs.
+/// The deletion of an actor: its steps and their parameters.
 #[derive(Debug)]
 pub struct Deletion {
     pub steps: DeletionSteps,
-    pub unbind_inputs: UnbindInputs,
+    pub unbind_params: UnbindParams,
     pub scaling_children: ScalingChildren,
     /// Our `ScaledObject`, `TriggerAuthentication` and `ServiceAccount`, if they exist.
     pub scaled_object: Option<Arc<ScaledObjectRecord>>,
@@ -41,14 +41,14 @@ pub struct Deletion {
     /// Keep the shared `ConfigMap`s beyond the last actor, because something that remains mounts them.
     pub keeps_shared: bool,
     /// Ignore pods of the actor's own workload among those that mount the `ConfigMap`s: they are deleted with it.
-    pub own_pods: bool,
+    pub ignores_workload_pods: bool,
     /// UID of the namespace that is being deleted, and the queues that remain at the broker.
     pub abandoned: Option<(Option<String>, UndrainedQueues)>,
     /// Removes our finalizer as the last step.
     pub release: Option<FinalizerPatch>,
 }
 
-/// Plans the deletion with the inputs of its steps.
+/// Plans the deletion with the parameters of its steps.
 pub fn plan(observed: &Observed, now: Timestamp) -> Deletion {
     let (keda, actor) = (&observed.scaling, &observed.actor);
     let steps = plan_deletion(observed, now);
@@ -58,7 +58,7 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Deletion {
     };
     let desired = observed.desired.as_deref().ok();
     Deletion {
-        unbind_inputs: UnbindInputs::new(observed, &steps.unbind),
+        unbind_params: UnbindParams::new(observed, &steps.unbind),
         steps,
         scaling_children: ScalingChildren::new(observed, Some(&ScalingStep::Disabled(removal))),
         scaled_object: keda.scaled_object.ours().cloned(),
@@ -68,12 +68,12 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Deletion {
         queue_policy: observed.deletion.queue,
         orphans: observed.deletion.orphans,
         keeps_shared: observed.deletion.orphans || leaves_template_part(observed),
-        own_pods: actor.binds_to.is_none(),
+        ignores_workload_pods: actor.binds_to.is_none(),
         abandoned: match &observed.drain {
             Some(Drain::Abandoned {
                 namespace_uid,
-                held,
-            }) => Some((namespace_uid.clone(), held.clone())),
+                undrained,
+            }) => Some((namespace_uid.clone(), undrained.clone())),
             _ => None,
         },
         release: FinalizerPatch::removing(actor, FINALIZER),
@@ -178,7 +178,7 @@ pub enum SharedConfigMapAction {
 pub fn plan_deletion(observed: &Observed, now: Timestamp) -> DeletionSteps {
     let keda = &observed.scaling;
     let removal = plan_removal(&keda.scaled_object, &keda.trigger_authentication, now);
-    let own_workloads = our_workloads(observed);
+    let workloads = our_workloads(observed);
     if !observed.actor.has_finalizer(FINALIZER) {
         return DeletionSteps {
             scaling: ScalingRemoval::Delete(ScalingTeardown::default()),
@@ -194,10 +194,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> DeletionSteps {
             scaling: ScalingRemoval::Orphan,
             unbind: UnbindStep::Done,
             scale_from_zero: None,
-            workloads: own_workloads
-                .into_iter()
-                .map(WorkloadRemoval::Orphan)
-                .collect(),
+            workloads: workloads.into_iter().map(WorkloadRemoval::Orphan).collect(),
             service_account: AccountRemoval::Orphan,
             next: NextPhase::Finish { queues: Vec::new() },
         };
@@ -214,7 +211,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> DeletionSteps {
     let (workloads, next) = match time_left.and_then(|wait| wait.try_into().ok()) {
         wait if !removal.released => (Vec::new(), NextPhase::Wait(wait)),
         _ if unbind != UnbindStep::Done => (Vec::new(), NextPhase::Wait(None)),
-        _ => after_scaling_removed(observed, own_workloads, now),
+        _ => after_scaling_removed(observed, workloads, now),
     };
     let finishes = matches!(next, NextPhase::Finish { .. });
     DeletionSteps {
@@ -257,7 +254,7 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
     let released_at = released.and_then(|it| it.since.as_ref()).map(|it| it.0);
     let since_release = released_at.and_then(|it| now.duration_since(it).try_into().ok());
     let deleted_at = observed.actor.deleted.as_ref().map(|it| it.0);
-    unbind::decide(&unbind::UnbindFacts {
+    unbind::decide(&unbind::UnbindInputs {
         skip: unbinding.skip,
         pods: &unbinding.pods,
         has_terminating: unbinding.has_terminating,
@@ -268,7 +265,7 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
         limit: observed.progress_limit(),
         now,
         roll: unbinding.roll.as_ref(),
-        live: &unbinding.live,
+        objects: &unbinding.objects,
         unresolved: unbinding.unresolved.as_deref().map(|why| (why, written)),
         since_release,
     })

@@ -12,7 +12,7 @@ use crate::reconcile::model::rollout::Availability;
 
 /// Inputs to an eviction decision.
 #[derive(Clone, Copy, Debug)]
-pub struct EvictionFacts<'a> {
+pub struct EvictionInputs<'a> {
     /// Pods to replace. No pod of the target is terminating.
     pub candidates: &'a [OutdatedPod],
     pub availability: &'a Availability,
@@ -35,7 +35,7 @@ pub struct EvictionBlocker {
     pub is_overdue: bool,
 }
 
-impl EvictionFacts<'_> {
+impl EvictionInputs<'_> {
     /// Why no ready pod may be evicted now; `None` if all other pods exist and are ready.
     pub fn blocker(&self) -> Option<EvictionBlocker> {
         let others = self.availability.unready.iter();

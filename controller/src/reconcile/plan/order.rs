@@ -6,7 +6,7 @@ use super::decision::Ensure;
 use super::steps::WorkloadStep;
 use super::template::TemplateStep;
 use crate::fault::Reason;
-use crate::reconcile::model::outcome::{LiveOutcome, QueueState};
+use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 
 /// Whether the reconcile ends after the queue. Only the first creation of the workload requires a usable queue, but it
 /// does not wait for a name that SQS frees within a minute (QUE-4).
@@ -18,27 +18,27 @@ pub fn ends_after_queue(plan: &Ensure, queue: &QueueState) -> bool {
 }
 
 /// Whether to delete the workload of the former kind: if scaling is on, the new one must already be scaled (WRK-6).
-pub fn replaces_former(kind: WorkloadKind, live_outcome: &LiveOutcome) -> bool {
-    let scaled = live_outcome.scaling.as_ref().is_none_or(|scaled| {
+pub fn replaces_former(kind: WorkloadKind, active_outcome: &ActiveOutcome) -> bool {
+    let scaled = active_outcome.scaling.as_ref().is_none_or(|scaled| {
         let target = scaled
             .scaled_object
             .as_ref()
             .map(|existing| &*existing.target.kind);
         scaled.fault.is_none() && target == Some(kind.name())
     });
-    live_outcome.workload.is_some() && scaled
+    active_outcome.workload.is_some() && scaled
 }
 
 /// Whether to check the retired queues. Not after a fault: pods that were not updated, of a workload or of a bound
 /// target, may still consume from them.
-pub fn checks_retired(live_outcome: &LiveOutcome, binds: bool) -> bool {
-    let bound = live_outcome.bindable && live_outcome.interrupted.is_none();
-    live_outcome.fault.is_none() && (!binds || bound)
+pub fn checks_retired(active_outcome: &ActiveOutcome, binds: bool) -> bool {
+    let bound = active_outcome.bindable && active_outcome.interrupted.is_none();
+    active_outcome.fault.is_none() && (!binds || bound)
 }
 
 /// Whether to write the target's pod template: without a usable queue, only to release our fields.
-pub fn template_is_due(template: &TemplateStep, live_outcome: &LiveOutcome) -> bool {
-    live_outcome.bindable || template.removes_part()
+pub fn template_is_due(template: &TemplateStep, active_outcome: &ActiveOutcome) -> bool {
+    active_outcome.bindable || template.removes_part()
 }
 
 #[cfg(test)]
@@ -51,7 +51,7 @@ mod tests {
     use crate::broker::ReadyQueue;
     use crate::fault::{Fault, Reason};
     use crate::reconcile::model::child::Child;
-    use crate::reconcile::model::outcome::{LiveOutcome, QueueState, ScalingOutcome};
+    use crate::reconcile::model::outcome::{ActiveOutcome, QueueState, ScalingOutcome};
     use crate::reconcile::plan::decision::Plan;
     use crate::reconcile::plan::plan;
     use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
@@ -96,15 +96,18 @@ mod tests {
     fn former_workload_is_deleted_once_the_new_one_exists_and_is_scaled() {
         let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
         let new = Some(workload(&deployment(&observed)));
-        let live_outcome = |workload, scaling| LiveOutcome {
+        let active_outcome = |workload, scaling| ActiveOutcome {
             workload,
             scaling,
-            ..LiveOutcome::default()
+            ..ActiveOutcome::default()
         };
         let unscaled = || Some(Box::new(ScalingOutcome::default()));
-        let replaces = |it: &LiveOutcome| replaces_former(WorkloadKind::Deployment, it);
-        assert!(!replaces(&live_outcome(None, None)));
-        assert!(replaces(&live_outcome(new.clone(), None)), "scaling is off");
-        assert!(!replaces(&live_outcome(new, unscaled())));
+        let replaces = |it: &ActiveOutcome| replaces_former(WorkloadKind::Deployment, it);
+        assert!(!replaces(&active_outcome(None, None)));
+        assert!(
+            replaces(&active_outcome(new.clone(), None)),
+            "scaling is off"
+        );
+        assert!(!replaces(&active_outcome(new, unscaled())));
     }
 }

@@ -8,7 +8,8 @@ use crate::record::WorkloadRecord;
 /// Whether an update replaces pods although the actor is unchanged, because the installation now renders another pod
 /// template. A move to another queue is not delayed, because messages are waiting in it.
 fn is_installation_rollout(observed: &Observed, step: &WorkloadStep) -> bool {
-    let (Some(own), Some(existing)) = (observed.standalone(), observed.workload.ours()) else {
+    let (Some(standalone), Some(existing)) = (observed.standalone(), observed.workload.ours())
+    else {
         return false;
     };
     let is_update = matches!(
@@ -21,7 +22,7 @@ fn is_installation_rollout(observed: &Observed, step: &WorkloadStep) -> bool {
     let replaces_pods = existing
         .template_hash
         .as_deref()
-        .is_some_and(|hash| *hash != *own.workload.template_hash);
+        .is_some_and(|hash| *hash != *standalone.workload.template_hash);
     let unchanged = observed.previous.observed_generation == Some(observed.actor.generation);
     let desired = observed.desired.as_deref();
     is_update

@@ -6,7 +6,7 @@ use asya_shared::inject::bound::ProbeResult;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 
-use super::roll::facts::{RolloutAction, RolloutDecision};
+use super::rollout::inputs::{RolloutAction, RolloutDecision};
 use crate::binding::dry_run::ProbeFailure;
 use crate::binding::probe_schedule::NextProbe;
 use crate::fault::{Reason, Requeue};
@@ -24,7 +24,7 @@ const STATUS_PROPAGATION: Duration = Duration::from_secs(1);
 
 /// Inputs to [`decide`].
 #[derive(Clone, Copy, Debug)]
-pub struct ProbeFacts {
+pub struct ProbeInputs {
     /// It would show something that status does not say.
     pub needed: bool,
     /// Something that affects the admission of pods has changed.
@@ -46,17 +46,17 @@ pub enum ProbeStep {
 }
 
 /// Decides for one binding.
-pub fn decide(facts: ProbeFacts) -> ProbeStep {
-    match facts.wait {
-        _ if !facts.needed && !facts.requested => ProbeStep::Skip,
+pub fn decide(inputs: ProbeInputs) -> ProbeStep {
+    match inputs.wait {
+        _ if !inputs.needed && !inputs.requested => ProbeStep::Skip,
         Some(wait) => ProbeStep::Wait(wait),
         None => ProbeStep::Run,
     }
 }
 
-/// Inputs to the dry runs of a binding and to the rollout step that depends on them.
+/// Parameters for the dry runs of a binding and to the rollout step that depends on them.
 #[derive(Clone, Debug, Default)]
-pub struct ProbeInputs {
+pub struct ProbeParams {
     /// UID of the actor.
     pub uid: Box<str>,
     /// The actor hash that pods should carry.
@@ -85,7 +85,7 @@ pub enum StepReadiness {
     Blocked(RolloutOutcome, Option<Duration>),
 }
 
-impl ProbeInputs {
+impl ProbeParams {
     pub fn new(observed: &Observed) -> Self {
         let previous = &observed.previous;
         let hash = observed.bound().and_then(|it| it.injected_hash.as_deref());
@@ -265,7 +265,7 @@ pub fn has_all_pods(observed: &Observed) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use super::{ProbeFacts, ProbeStep, decide};
+    use super::{ProbeInputs, ProbeStep, decide};
 
     /// SAFE-4
     #[test]
@@ -279,12 +279,12 @@ mod tests {
             (true, false, Some(later), ProbeStep::Wait(later)),
             (true, true, Some(later), ProbeStep::Wait(later)),
         ] {
-            let facts = ProbeFacts {
+            let inputs = ProbeInputs {
                 needed,
                 requested,
                 wait,
             };
-            assert_eq!(decide(facts), expected, "{facts:?}");
+            assert_eq!(decide(inputs), expected, "{inputs:?}");
         }
     }
 }

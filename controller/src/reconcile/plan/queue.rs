@@ -19,7 +19,7 @@ pub struct QueuePlan {
     /// The last recheck request before the queue was observed.
     pub recheck_sequence: Sequence,
     /// The queue was verified before, so creating it now means that it was lost.
-    pub recreates: bool,
+    pub was_verified: bool,
 }
 
 /// Plans the desired queue; `None` if the spec cannot be acted on.
@@ -29,7 +29,7 @@ pub fn plan_queue(observed: &Observed) -> Option<QueuePlan> {
         desired: Arc::clone(desired),
         step: plan_step(observed, desired),
         recheck_sequence: observed.recheck_sequence,
-        recreates: observed.is_verified(desired),
+        was_verified: observed.is_verified(desired),
     })
 }
 
@@ -100,9 +100,9 @@ pub fn failed_state(error: &BrokerError) -> QueueState {
     }
 }
 
-/// The Event for a created queue; `recreates` if it was verified before, and so had been lost.
-pub fn creation_event(desired: &Desired, recreates: bool) -> (EventReason, String) {
-    let (reason, verb) = if recreates {
+/// The Event for a created queue. One that `was_verified` before had been lost.
+pub fn creation_event(desired: &Desired, was_verified: bool) -> (EventReason, String) {
+    let (reason, verb) = if was_verified {
         (EventReason::QueueRecreated, "created again")
     } else {
         (EventReason::QueueCreated, "created")

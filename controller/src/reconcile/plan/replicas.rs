@@ -37,7 +37,7 @@ pub(super) fn plan(
     match history::state(conflicts, uid, ConflictPart::Replicas) {
         ContentionState::Stopped(before) if before == revision => return Some(FieldDecision::Stop),
         ContentionState::Stopped(_) => return Some(FieldDecision::Keep),
-        ContentionState::Idle | ContentionState::Held(_) | ContentionState::Waiting(..) => {}
+        ContentionState::Idle | ContentionState::Rewritten(_) | ContentionState::Waiting(..) => {}
     }
     let view = FieldView {
         needed: true,
@@ -65,14 +65,14 @@ fn differ_from_hpa(observed: &Observed, resolved: &Resolved) -> bool {
     let scaling = binding.and_then(|it| it.target_scaling());
     let hpa = hpa.filter(|hpa| scaling.is_some_and(|it| it.target == hpa.target));
     let desired = hpa.map(|hpa| hpa.desired).filter(|desired| *desired > 0);
-    let live = resolved.replicas.filter(|live| *live > 0);
-    matches!((desired, live), (Some(desired), Some(live)) if desired != live)
+    let current = resolved.replicas.filter(|current| *current > 0);
+    matches!((desired, current), (Some(desired), Some(current)) if desired != current)
 }
 
 /// The last writer of a workload's replicas, unless it is an autoscaler: an HPA writes them before it reports its
 /// desired number, and KEDA scales up from zero.
-pub fn other_writer(live: &ObjectMeta) -> Option<String> {
-    let writer = field_manager::describe_manager(live, &Segment::path(&REPLICAS))?;
+pub fn other_writer(workload: &ObjectMeta) -> Option<String> {
+    let writer = field_manager::describe_manager(workload, &Segment::path(&REPLICAS))?;
     let name = writer.split(' ').next().unwrap_or_default();
     let autoscalers = ["kube-controller-manager", "keda-operator", "keda"];
     (!autoscalers.contains(&name)).then_some(writer)
@@ -80,12 +80,12 @@ pub fn other_writer(live: &ObjectMeta) -> Option<String> {
 
 /// Whether the replicas were last set before our `ScaledObject` began to scale this workload. Such a write is no
 /// conflict: an HPA with a new target reports the number it desired for the last one for up to 15 s.
-pub fn predate_scaling(live: &ObjectMeta, scaled_object: Option<&ObjectMeta>) -> bool {
+pub fn predate_scaling(workload: &ObjectMeta, scaled_object: Option<&ObjectMeta>) -> bool {
     let scales_since = scaled_object.and_then(|it| {
         let entries = it.managed_fields.as_deref().unwrap_or_default();
         applied_at(entries, ScaledObjectRecord::MANAGER)
     });
-    let entries = live.managed_fields.as_deref().unwrap_or_default();
+    let entries = workload.managed_fields.as_deref().unwrap_or_default();
     let set = written_at(entries, &Segment::path(&REPLICAS));
     set.zip(scales_since)
         .is_some_and(|(set, since)| set < since)

@@ -64,8 +64,8 @@ impl Restore {
 }
 
 fn workload_drift(observed: &Observed) -> Option<Drift> {
-    let (own, existing) = (observed.standalone()?, observed.workload.ours()?);
-    let enforced = matches!(own.workload.replicas, Replicas::Enforced(_));
+    let (standalone, existing) = (observed.standalone()?, observed.workload.ours()?);
+    let enforced = matches!(standalone.workload.replicas, Replicas::Enforced(_));
     let only_replicas = enforced && !existing.owns_replicas;
     Some(Drift {
         part: ConflictPart::Workload,
@@ -76,7 +76,7 @@ fn workload_drift(observed: &Observed) -> Option<Drift> {
             WorkloadKind::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
         },
         manager: manager::WORKLOAD,
-        desired: (!only_replicas).then(|| own.workload.applied.object.clone()),
+        desired: (!only_replicas).then(|| standalone.workload.applied.object.clone()),
     })
 }
 
@@ -138,13 +138,13 @@ pub(super) fn plan(
 fn drifted_workload<'a>(observed: &'a Observed, step: &WorkloadStep) -> Option<&'a str> {
     let plain = WorkloadStep::Update {
         take_over: None,
-        hand_over: false,
-        reclaim: false,
+        hand_over_replicas: false,
+        take_over_tool_fields: false,
     };
-    let (own, existing) = (observed.standalone()?, observed.workload.ours()?);
+    let (standalone, existing) = (observed.standalone()?, observed.workload.ours()?);
     let (kind, name) = (existing.kind.name(), &existing.metadata.key.name);
     let applied = recorded(&observed.previous.inventory, kind, name)?;
-    let is_current = applied.hash.as_deref() == Some(&*own.workload.applied.hash)
+    let is_current = applied.hash.as_deref() == Some(&*standalone.workload.applied.hash)
         && applied.uid.as_deref() == Some(&*existing.metadata.uid)
         && applied.fingerprint.is_some();
     (*step == plain && is_current).then_some(&*existing.metadata.uid)

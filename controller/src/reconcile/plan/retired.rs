@@ -34,10 +34,10 @@ fn may_delete(observed: &Observed) -> bool {
 }
 
 fn all_pods_current(observed: &Observed) -> bool {
-    let Some(own) = observed.standalone() else {
+    let Some(standalone) = observed.standalone() else {
         return false;
     };
-    let current = Some(&*own.workload.template_hash);
+    let current = Some(&*standalone.workload.template_hash);
     let mut pods = observed.pods.iter();
     pods.all(|pod| pod.finished || pod.template_hash.as_deref() == current)
 }

@@ -6,7 +6,7 @@ use asya_shared::resolve::{AutoscalerHandoff, ObjectRef};
 use k8s_openapi::api::autoscaling::v1::Scale;
 
 use super::autoscaler_handoff::is_due;
-use super::roll::facts::RolloutDecision;
+use super::rollout::inputs::RolloutDecision;
 use super::steps::ScaleFromZero;
 use crate::reconcile::model::observed::Observed;
 
@@ -21,11 +21,11 @@ pub enum ScaleFromZeroStep {
 
 /// Inputs to [`decide`].
 #[derive(Clone, Debug)]
-pub struct ScaleFromZeroFacts<'a> {
+pub struct ScaleFromZeroInputs<'a> {
     /// The handoff annotation of the target's owner, if it requires one.
     pub handoff: Option<&'a AutoscalerHandoff>,
     /// Rollout of pods that started before the binding.
-    pub roll: Option<&'a RolloutDecision>,
+    pub rollout: Option<&'a RolloutDecision>,
     /// Whether new pods get the sidecar; `None` where the webhook does not inject it.
     pub probe_result: Option<&'a ProbeResult>,
     /// This reconcile makes a dry run, which updates the probe result.
@@ -33,17 +33,17 @@ pub struct ScaleFromZeroFacts<'a> {
 }
 
 /// Decides for one target.
-pub fn decide(facts: &ScaleFromZeroFacts<'_>, scale_up: ScaleFromZero) -> ScaleFromZeroStep {
-    let handoff_changes = facts.handoff.is_some_and(|handoff| {
+pub fn decide(inputs: &ScaleFromZeroInputs<'_>, scale_up: ScaleFromZero) -> ScaleFromZeroStep {
+    let handoff_changes = inputs.handoff.is_some_and(|handoff| {
         if handoff.is_set {
             // The annotation is removed in this reconcile, or once another rollout has ended.
-            is_due(facts.roll) || matches!(facts.roll, Some(RolloutDecision::Wait(..)))
+            is_due(inputs.rollout) || matches!(inputs.rollout, Some(RolloutDecision::Wait(..)))
         } else {
             !handoff.is_propagated
         }
     });
     let injection_changes =
-        facts.runs_probe && facts.probe_result == Some(&ProbeResult::Unverified);
+        inputs.runs_probe && inputs.probe_result == Some(&ProbeResult::Unverified);
     if handoff_changes || injection_changes {
         ScaleFromZeroStep::Later
     } else {
@@ -51,7 +51,7 @@ pub fn decide(facts: &ScaleFromZeroFacts<'_>, scale_up: ScaleFromZero) -> ScaleF
     }
 }
 
-/// Whether an object with this live scale has no replicas.
+/// Whether an object with this current scale has no replicas.
 pub fn is_at_zero(scale: &Scale) -> bool {
     let replicas = scale.spec.as_ref().and_then(|spec| spec.replicas);
     replicas.unwrap_or(0) <= 0
@@ -75,9 +75,9 @@ mod tests {
     use asya_shared::inject::bound::ProbeResult::{self, Admitted, Unverified};
     use asya_shared::resolve::{AutoscalerHandoff, ObjectRef};
 
-    use super::{ScaleFromZeroFacts, ScaleFromZeroStep, decide};
+    use super::{ScaleFromZeroInputs, ScaleFromZeroStep, decide};
     use crate::fault::Reason;
-    use crate::reconcile::plan::roll::facts::RolloutDecision;
+    use crate::reconcile::plan::rollout::inputs::RolloutDecision;
     use crate::reconcile::plan::steps::ScaleFromZero;
 
     fn waiting() -> RolloutDecision {
@@ -103,7 +103,7 @@ mod tests {
             object: ObjectRef::default(),
             replicas: 1,
         };
-        for (case, handoff, roll, probe_result, runs_probe, now) in [
+        for (case, handoff, rollout, probe_result, runs_probe, now) in [
             (
                 "no owner has the annotation",
                 None,
@@ -171,9 +171,9 @@ mod tests {
             ),
         ] {
             let step = decide(
-                &ScaleFromZeroFacts {
+                &ScaleFromZeroInputs {
                     handoff: handoff.as_ref(),
-                    roll: roll.as_ref(),
+                    rollout: rollout.as_ref(),
                     probe_result: Some(&probe_result),
                     runs_probe,
                 },

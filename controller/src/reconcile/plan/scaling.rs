@@ -16,7 +16,7 @@ use crate::record::{
 use crate::scaling::autoscalers::{Autoscalers, finalizer_deadline, is_keda_hpa_of};
 
 /// Inputs to [`plan_scaling`].
-pub struct ScalingFacts<'a> {
+pub struct ScalingInputs<'a> {
     /// Name of the actor and of its `ScaledObject`.
     pub actor: &'a str,
     /// The desired objects, or why no trigger can be built for the queue.
@@ -82,27 +82,27 @@ impl ScalingPlan {
 }
 
 /// Plans KEDA's objects while scaling is on.
-pub fn plan_scaling(facts: &ScalingFacts<'_>) -> ScalingPlan {
+pub fn plan_scaling(inputs: &ScalingInputs<'_>) -> ScalingPlan {
     let refuse = |fault| ScalingPlan {
         trigger_authentication: ChildStep::Keep,
         scaled_object: ChildStep::Keep,
         fault: Some(fault),
         waits_for: None,
     };
-    if !facts.installed {
+    if !inputs.installed {
         return refuse(not_installed());
     }
-    if let Some(fault) = name_conflict(facts).or_else(|| competing_autoscaler(facts)) {
+    if let Some(fault) = name_conflict(inputs).or_else(|| competing_autoscaler(inputs)) {
         return refuse(fault);
     }
-    let objects = match facts.desired {
+    let objects = match inputs.desired {
         Ok(objects) => objects,
         Err(error) => {
             let text = error.to_string();
             return refuse(Fault::until_change(Reason::QueueURLUnknown, text));
         }
     };
-    if !facts.target_exists {
+    if !inputs.target_exists {
         return ScalingPlan {
             trigger_authentication: ChildStep::Wait,
             scaled_object: ChildStep::Wait,
@@ -111,14 +111,14 @@ pub fn plan_scaling(facts: &ScalingFacts<'_>) -> ScalingPlan {
         };
     }
     let trigger_authentication = plan_child(
-        facts.trigger_authentication,
+        inputs.trigger_authentication,
         objects.trigger_authentication.as_ref(),
-        facts.inventory,
+        inputs.inventory,
     );
     let scaled_object = if trigger_authentication == ChildStep::Wait {
         ChildStep::Wait
     } else {
-        plan_scaled_object(facts, &objects.scaled_object)
+        plan_scaled_object(inputs, &objects.scaled_object)
     };
     ScalingPlan {
         trigger_authentication,
@@ -128,30 +128,30 @@ pub fn plan_scaling(facts: &ScalingFacts<'_>) -> ScalingPlan {
     }
 }
 
-fn plan_scaled_object(facts: &ScalingFacts<'_>, desired: &HashedManifest) -> ChildStep {
-    let absent = matches!(facts.scaled_object, Child::Absent);
+fn plan_scaled_object(inputs: &ScalingInputs<'_>, desired: &HashedManifest) -> ChildStep {
+    let absent = matches!(inputs.scaled_object, Child::Absent);
     // The HPA of a deleted `ScaledObject` would compete with that of a new one.
     if absent
-        && facts
+        && inputs
             .hpas
             .iter()
-            .any(|hpa| is_keda_hpa_of(hpa, facts.actor))
+            .any(|hpa| is_keda_hpa_of(hpa, inputs.actor))
     {
         return ChildStep::Wait;
     }
-    plan_child(facts.scaled_object, Some(desired), facts.inventory)
+    plan_child(inputs.scaled_object, Some(desired), inputs.inventory)
 }
 
 /// The fault if another HPA or `ScaledObject`, of any version, scales the same object (KEDA-9).
-fn competing_autoscaler(facts: &ScalingFacts<'_>) -> Option<Fault> {
+fn competing_autoscaler(inputs: &ScalingInputs<'_>) -> Option<Fault> {
     let autoscalers = Autoscalers {
-        actor: facts.actor,
-        scaled_object: facts.scaled_object.ours().map(|it| &*it.metadata.uid),
-        hpas: facts.hpas,
-        scaled_objects: facts.scaled_objects,
+        actor: inputs.actor,
+        scaled_object: inputs.scaled_object.ours().map(|it| &*it.metadata.uid),
+        hpas: inputs.hpas,
+        scaled_objects: inputs.scaled_objects,
     };
-    let ScaleTarget { kind, name, .. } = facts.target;
-    autoscalers.competing_autoscaler(facts.target).map(|other| {
+    let ScaleTarget { kind, name, .. } = inputs.target;
+    autoscalers.competing_autoscaler(inputs.target).map(|other| {
         Fault::until_change(
             Reason::RivalAutoscaler,
             format!(
@@ -163,14 +163,14 @@ fn competing_autoscaler(facts: &ScalingFacts<'_>) -> Option<Fault> {
 }
 
 /// The fault for an object whose name the actor needs, but which belongs to another owner (SA-3).
-fn name_conflict(facts: &ScalingFacts<'_>) -> Option<Fault> {
-    if let Child::Foreign(other) = facts.scaled_object {
+fn name_conflict(inputs: &ScalingInputs<'_>) -> Option<Fault> {
+    if let Child::Foreign(other) = inputs.scaled_object {
         return Some(not_owned("ScaledObject", &other.metadata));
     }
-    let needed = facts
+    let needed = inputs
         .desired
         .is_ok_and(|objects| objects.trigger_authentication.is_some());
-    match facts.trigger_authentication {
+    match inputs.trigger_authentication {
         Child::Foreign(other) if needed => {
             Some(not_owned("TriggerAuthentication", &other.metadata))
         }

@@ -1,4 +1,4 @@
-//! KEDA's objects, with the inputs of their planned steps.
+//! KEDA's objects, with the parameters of their planned steps.
 
 use asya_shared::applied::HashedManifest;
 use asya_shared::scaling::trigger_authentication_name;
@@ -8,7 +8,7 @@ use super::steps::ScalingStep;
 use crate::reconcile::model::observed::Observed;
 use crate::record::{ChildRecord, Key, ScaledObjectRecord, TriggerAuthentication};
 
-/// KEDA's objects, with the inputs of their planned steps.
+/// KEDA's objects, with the parameters of their planned steps.
 #[derive(Debug)]
 pub struct ScalingChildren {
     /// The `ConfigMap` that the `TriggerAuthentication` reads.

@@ -8,7 +8,7 @@ use crate::reconcile::model::observed::Observed;
 
 /// Inputs to [`blocked_by`].
 #[derive(Clone, Debug, Default)]
-pub struct ScalingGateFacts {
+pub struct ScalingGateInputs {
     /// Our `ScaledObject` exists, perhaps because an earlier release created it sooner than this one would.
     pub exists: bool,
     /// New pods are known to get the actor's current sidecar, by a dry run or from their template.
@@ -46,17 +46,17 @@ impl ReadyPods {
 }
 
 /// What the `ScaledObject` waits for; `None` if it may be created.
-pub fn blocked_by(facts: &ScalingGateFacts) -> Option<&'static str> {
-    if facts.exists {
+pub fn blocked_by(inputs: &ScalingGateInputs) -> Option<&'static str> {
+    if inputs.exists {
         return None;
     }
-    let Some(pods) = facts.ready else {
+    let Some(pods) = inputs.ready else {
         return Some("scaling starts once the target's pods have been listed");
     };
-    let verified = facts.injection_verified || pods.current > 0;
+    let verified = inputs.injection_verified || pods.current > 0;
     // A rollout may delete a pod before it creates the replacement, so no pod does not mean zero replicas. At zero
     // replicas, a pod that does not terminate must not keep the queue from scaling the target.
-    let expects_pods = facts
+    let expects_pods = inputs
         .desired_replicas
         .map_or(pods.total > 0, |replicas| replicas > 0);
     let is_running = pods.matched > 0 || expects_pods;
@@ -65,7 +65,7 @@ pub fn blocked_by(facts: &ScalingGateFacts) -> Option<&'static str> {
             "scaling starts once a dry run has shown that new pods get the sidecar (condition Injected)",
         );
     }
-    if pods.injected == 0 && facts.on_restart {
+    if pods.injected == 0 && inputs.on_restart {
         return Some(
             "scaling starts once a Ready pod of the target has the sidecar; spec.binding.rollout is OnRestart, so \
              restart a pod, or set rollout to Always",
@@ -95,7 +95,7 @@ pub(super) fn of(observed: &Observed, binding: &ObservedBinding) -> Option<&'sta
     );
     let counts =
         pods.map(|pods| TargetPodCounts::of(pods, uid, hash, previous.bound_since.as_ref()));
-    blocked_by(&ScalingGateFacts {
+    blocked_by(&ScalingGateInputs {
         exists: observed.scaling.scaled_object.ours().is_some(),
         injection_verified: observed.is_injection_verified(),
         ready: counts.as_ref().map(ReadyPods::of),

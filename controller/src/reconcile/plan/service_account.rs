@@ -9,34 +9,34 @@ use crate::reconcile::model::observed::Observed;
 use crate::record::{ChildRecord, Key};
 
 pub(super) fn plan_service_account(observed: &Observed) -> ChildStep {
-    let Some(own) = observed.standalone() else {
+    let Some(standalone) = observed.standalone() else {
         return ChildStep::Keep;
     };
-    let desired = own.service_account.as_ref();
+    let desired = standalone.service_account.as_ref();
     let inventory = &observed.previous.inventory;
     match plan_child(&observed.service_account, desired, inventory) {
         // Old pods renew their tokens with the `ServiceAccount` for as long as they run.
-        ChildStep::Delete(_) if has_old_pods(observed, own) => ChildStep::Wait,
+        ChildStep::Delete(_) if has_old_pods(observed, standalone) => ChildStep::Wait,
         step => step,
     }
 }
 
-/// The planned step, with its inputs.
+/// The planned step, with its parameters.
 pub(super) fn planned_service_account(
     observed: &Observed,
 ) -> PlannedChild<ChildRecord<ServiceAccount>> {
     let Key { namespace, name } = observed.key();
-    let own = observed.standalone();
+    let standalone = observed.standalone();
     PlannedChild::new(
         &observed.ownership,
         Key::new(namespace, &service_account_name(name)),
         (&plan_service_account(observed), &observed.service_account),
-        own.and_then(|own| own.service_account.as_ref()),
+        standalone.and_then(|standalone| standalone.service_account.as_ref()),
     )
 }
 
-fn has_old_pods(observed: &Observed, own: &Standalone) -> bool {
-    let current = Some(&*own.workload.template_hash);
+fn has_old_pods(observed: &Observed, standalone: &Standalone) -> bool {
+    let current = Some(&*standalone.workload.template_hash);
     let mut pods = observed.pods.iter();
     pods.any(|pod| !pod.finished && pod.template_hash.as_deref() != current)
 }

@@ -17,7 +17,7 @@ use crate::reconcile::model::template_transfer::TemplateTransfer;
 
 /// Inputs to [`decide`].
 #[derive(Clone, Debug)]
-pub struct TemplateFacts<'a> {
+pub struct TemplateInputs<'a> {
     /// The sidecar should be in the template, and the binding is active (BIND-3).
     pub desired: bool,
     /// The object whose controller also writes the workload.
@@ -126,52 +126,52 @@ pub fn plan_transfer(template_transfer: &TemplateTransfer) -> TemplateStep {
 }
 
 /// Decides for one target.
-pub fn decide(facts: &TemplateFacts<'_>) -> TemplateStep {
-    let uid = facts.workload.uid.as_deref();
-    let before = facts.before.filter(|it| Some(&*it.uid) == uid);
-    let is_applied = before.is_some() && facts.owned.is_some();
-    if !facts.desired {
+pub fn decide(inputs: &TemplateInputs<'_>) -> TemplateStep {
+    let uid = inputs.workload.uid.as_deref();
+    let before = inputs.before.filter(|it| Some(&*it.uid) == uid);
+    let is_applied = before.is_some() && inputs.owned.is_some();
+    if !inputs.desired {
         return if is_applied {
-            TemplateStep::Release(facts.workload.clone(), None)
+            TemplateStep::Release(inputs.workload.clone(), None)
         } else {
             TemplateStep::NotDesired
         };
     }
-    if let Some(owner) = facts.owner {
+    if let Some(owner) = inputs.owner {
         let text = format!(
             "spec.binding.strategy: {} belongs to {owner}, which would remove the sidecar from its pod template; use \
              Pod",
-            facts.workload
+            inputs.workload
         );
         let fault = Fault::until_change(Reason::StrategyNotAllowed, text);
         return if is_applied {
-            TemplateStep::Release(facts.workload.clone(), Some(fault))
+            TemplateStep::Release(inputs.workload.clone(), Some(fault))
         } else {
             TemplateStep::Refuse(fault)
         };
     }
     // Upgrading the operator restarts no pods, so only the actor hash counts (SAFE-35).
     let relevant = |hash| {
-        if facts.roll_now {
+        if inputs.roll_now {
             Some(hash)
         } else {
             actor_hash(Some(hash))
         }
     };
-    let is_same = before.is_some_and(|it| relevant(&it.hash) == relevant(facts.hash));
-    let intact = before.is_some_and(|it| facts.owned == Some(&*it.fingerprint));
+    let is_same = before.is_some_and(|it| relevant(&it.hash) == relevant(inputs.hash));
+    let intact = before.is_some_and(|it| inputs.owned == Some(&*it.fingerprint));
     // Our containers are rendered from the rest of the template.
-    let matches_target = before.is_some_and(|it| it.target == facts.target);
+    let matches_target = before.is_some_and(|it| it.target == inputs.target);
     let revision = SpecRevision {
-        generation: facts.generation,
-        target_spec_hash: facts.target.to_owned(),
+        generation: inputs.generation,
+        target_spec_hash: inputs.target.to_owned(),
     };
     let view = FieldView {
         needed: true,
         written: is_same && !intact,
         in_place: is_same && intact && matches_target,
     };
-    match facts.conflict.decide(view, &revision, facts.now) {
+    match inputs.conflict.decide(view, &revision, inputs.now) {
         FieldDecision::Keep | FieldDecision::AwaitReset(_) => TemplateStep::InPlace,
         FieldDecision::Write => TemplateStep::Apply,
         FieldDecision::Conflict => TemplateStep::Conflict,

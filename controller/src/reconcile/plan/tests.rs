@@ -16,8 +16,8 @@ use crate::reconcile::tests::fixtures::{
 
 const UPDATE: WorkloadStep = WorkloadStep::Update {
     take_over: None,
-    hand_over: false,
-    reclaim: false,
+    hand_over_replicas: false,
+    take_over_tool_fields: false,
 };
 
 mod conditions;
@@ -223,7 +223,7 @@ fn recorded(mut observed: Observed, object: &Value) -> Observed {
         uid: Some("workload-uid".to_owned()),
         hash: observed
             .standalone()
-            .map(|own| own.workload.applied.hash.clone()),
+            .map(|standalone| standalone.workload.applied.hash.clone()),
         fingerprint: workload(&deployment(&observed))
             .last
             .fingerprint

@@ -10,7 +10,7 @@ use crate::fault::Reason;
 use crate::reconcile::model::announced::is_announced;
 use crate::reconcile::model::bound_pods::OutdatedPod;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::rollout::{Availability, LiveObject, UNBOUND};
+use crate::reconcile::model::rollout::{Availability, TargetObject, UNBOUND};
 
 /// How long the controller of an owner, such as an operator, may take to start a rollout.
 const OWNER_START_DELAY: Duration = Duration::from_secs(30);
@@ -21,7 +21,7 @@ const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Inputs to [`decide`].
 #[derive(Clone, Debug)]
-pub struct UnbindFacts<'a> {
+pub struct UnbindInputs<'a> {
     /// Cleanup is not needed: the user opted out, or the namespace is being deleted.
     pub skip: bool,
     /// Pods with the actor's sidecar that are not terminating.
@@ -41,7 +41,7 @@ pub struct UnbindFacts<'a> {
     /// How the target's pods are replaced; `None` if the actor has no target any more.
     pub roll: Option<&'a Roll>,
     /// The objects that may carry our annotation, and the workloads that it rolls.
-    pub live: &'a [LiveObject],
+    pub objects: &'a [TargetObject],
     /// Why the target's pods are unknown, and whether we wrote to the target before.
     pub unresolved: Option<(&'a str, bool)>,
     /// Time since we released our annotation; `None` if we have not.
@@ -69,9 +69,9 @@ pub enum UnbindStep {
     Evict(OutdatedPod),
 }
 
-/// Inputs to the execution of an [`UnbindStep`].
+/// Parameters for the execution of an [`UnbindStep`].
 #[derive(Debug, Default)]
-pub struct UnbindInputs {
+pub struct UnbindParams {
     /// Objects that carry our annotation, but may no longer belong to the target.
     pub stale_objects: Vec<ObjectRef>,
     /// The workload whose pod template has our fields.
@@ -84,22 +84,22 @@ pub struct UnbindInputs {
     pub announced: bool,
 }
 
-impl UnbindInputs {
+impl UnbindParams {
     pub fn new(observed: &Observed, step: &UnbindStep) -> Self {
         let binding = observed.binding.as_ref();
         let Some(unbinding) = binding.and_then(|it| it.unbinding.as_ref()) else {
             return Self::default();
         };
         let writes = matches!(step, UnbindStep::Release | UnbindStep::ChangeValue);
-        let objects = |is: fn(&LiveObject) -> bool| {
-            let all = unbinding.live.iter().filter(move |it| is(it));
+        let objects = |is: fn(&TargetObject) -> bool| {
+            let all = unbinding.objects.iter().filter(move |it| is(it));
             all.map(|it| it.object.clone())
         };
         let template = objects(|it| it.in_template)
             .next()
             .filter(|_| *step == UnbindStep::Release);
         let annotated = unbinding
-            .live
+            .objects
             .iter()
             .any(|it| it.roll_value.is_some() || it.handed_off);
         let roll = unbinding.roll.clone().filter(|_| writes);
@@ -119,38 +119,40 @@ impl UnbindInputs {
 }
 
 /// Decides the next step for an actor that is being deleted.
-pub fn decide(facts: &UnbindFacts<'_>) -> UnbindStep {
-    if facts.skip {
+pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
+    if inputs.skip {
         return UnbindStep::Done;
     }
-    if let Some((why, written)) = facts.unresolved {
-        let annotated = facts.live.iter().any(|it| it.roll_value.is_some());
-        return match (facts.pods.is_empty(), facts.has_terminating) {
-            _ if annotated && facts.since_release.is_none() => UnbindStep::Release,
+    if let Some((why, written)) = inputs.unresolved {
+        let annotated = inputs.objects.iter().any(|it| it.roll_value.is_some());
+        return match (inputs.pods.is_empty(), inputs.has_terminating) {
+            _ if annotated && inputs.since_release.is_none() => UnbindStep::Release,
             (true, false) if !written => UnbindStep::Done,
             (true, true) => UnbindStep::Wait(PROGRESS_INTERVAL),
             _ => UnbindStep::Blocked(why.to_owned(), RECHECK_INTERVAL),
         };
     }
     let rolls_by_change =
-        matches!(facts.roll, Some(Roll::Annotate(_, path)) if path.first() == Some(&"spec"));
+        matches!(inputs.roll, Some(Roll::Annotate(_, path)) if path.first() == Some(&"spec"));
     // A value that remains after our release belongs to another field manager.
-    let released = facts
+    let released = inputs
         .since_release
         .is_some_and(|it| !rolls_by_change || it > ROLLOUT_START_LIMIT);
-    let has_ours = |it: &LiveObject| it.roll_value.is_some() || it.in_template || it.handed_off;
-    let annotated = !released && facts.live.iter().any(has_ours);
-    let is_starting = facts.since_release.is_some_and(|it| it < OWNER_START_DELAY)
-        && matches!(facts.roll, Some(Roll::Annotate(..)));
-    if facts.pods.is_empty() && !facts.has_terminating {
+    let has_ours = |it: &TargetObject| it.roll_value.is_some() || it.in_template || it.handed_off;
+    let annotated = !released && inputs.objects.iter().any(has_ours);
+    let is_starting = inputs
+        .since_release
+        .is_some_and(|it| it < OWNER_START_DELAY)
+        && matches!(inputs.roll, Some(Roll::Annotate(..)));
+    if inputs.pods.is_empty() && !inputs.has_terminating {
         return match () {
             () if annotated => UnbindStep::Release,
             // A pod started before the owner has updated its template would be replaced at once.
-            () if facts.scaled_to_zero && is_starting => UnbindStep::Wait(PROGRESS_INTERVAL),
+            () if inputs.scaled_to_zero && is_starting => UnbindStep::Wait(PROGRESS_INTERVAL),
             () => UnbindStep::Done,
         };
     }
-    if let Some(paused) = facts.live.iter().find(|it| it.paused) {
+    if let Some(paused) = inputs.objects.iter().find(|it| it.paused) {
         let text = format!(
             "{}: spec.paused is true, so its pods keep the sidecar; resume the rollout, or annotate the actor with \
              asya.sh/skip-unbind: \"true\"",
@@ -158,8 +160,8 @@ pub fn decide(facts: &UnbindFacts<'_>) -> UnbindStep {
         );
         return UnbindStep::Blocked(text, RECHECK_INTERVAL);
     }
-    let is_changed = facts
-        .live
+    let is_changed = inputs
+        .objects
         .iter()
         .any(|it| it.roll_value.as_deref() == Some(UNBOUND));
     if annotated && rolls_by_change && !is_changed {
@@ -168,25 +170,25 @@ pub fn decide(facts: &UnbindFacts<'_>) -> UnbindStep {
     if annotated && !rolls_by_change {
         return UnbindStep::Release;
     }
-    if is_starting || facts.has_terminating || facts.availability.has_terminating {
+    if is_starting || inputs.has_terminating || inputs.availability.has_terminating {
         return UnbindStep::Wait(PROGRESS_INTERVAL);
     }
-    one_by_one(facts)
+    one_by_one(inputs)
 }
 
 /// Evicts an unready pod at once: its replacement, without the sidecar, cannot be worse. Evicts a ready pod only while
 /// all others are ready (SAFE-11).
-fn one_by_one(facts: &UnbindFacts<'_>) -> UnbindStep {
-    let evicting = evict::EvictionFacts {
-        candidates: facts.pods,
-        availability: facts.availability,
-        active: facts.availability.active,
-        pods_before: facts.before,
-        requested_at: facts.since,
-        limit: facts.limit,
-        now: facts.now,
+fn one_by_one(inputs: &UnbindInputs<'_>) -> UnbindStep {
+    let evicting = evict::EvictionInputs {
+        candidates: inputs.pods,
+        availability: inputs.availability,
+        active: inputs.availability.active,
+        pods_before: inputs.before,
+        requested_at: inputs.since,
+        limit: inputs.limit,
+        now: inputs.now,
     };
-    let is_rolling = facts.live.iter().any(|it| it.rolling);
+    let is_rolling = inputs.objects.iter().any(|it| it.rolling);
     let next = match evicting.blocker() {
         Some(blocker) if blocker.is_overdue && evicting.unready_candidate().is_none() => {
             let text = format!(

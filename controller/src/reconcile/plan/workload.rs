@@ -15,24 +15,26 @@ use crate::record::WorkloadRecord;
 
 /// The desired state that an existing workload is compared with.
 #[derive(Clone, Copy, Debug)]
-pub struct WorkloadFacts<'a> {
+pub struct WorkloadInputs<'a> {
     /// Decides whether the object under the workload's name is the actor's.
     pub ownership: &'a ChildOwnership,
-    pub own: &'a Standalone,
+    pub standalone: &'a Standalone,
     /// The workload as last applied, from status.
     pub applied: Option<&'a InventoryEntry>,
 }
 
 pub(super) fn plan_workload(observed: &Observed) -> WorkloadStep {
-    let Some(own) = observed.standalone() else {
+    let Some(standalone) = observed.standalone() else {
         return WorkloadStep::Keep;
     };
-    if let (Child::Foreign(account), Some(_)) = (&observed.service_account, &own.service_account) {
+    if let (Child::Foreign(account), Some(_)) =
+        (&observed.service_account, &standalone.service_account)
+    {
         return WorkloadStep::Refuse(not_owned("ServiceAccount", &account.metadata));
     }
-    WorkloadFacts {
+    WorkloadInputs {
         ownership: &observed.ownership,
-        own,
+        standalone,
         applied: recorded_workload(observed),
     }
     .step(&observed.workload)
@@ -44,7 +46,7 @@ pub(super) fn recorded_workload(observed: &Observed) -> Option<&InventoryEntry> 
     recorded(&observed.previous.inventory, kind, &observed.key().name)
 }
 
-impl WorkloadFacts<'_> {
+impl WorkloadInputs<'_> {
     /// Plans the step for the object that has the workload's name.
     fn step(&self, existing: &Child<WorkloadRecord>) -> WorkloadStep {
         match existing {
@@ -111,30 +113,30 @@ impl WorkloadFacts<'_> {
     }
 
     fn update(&self, workload: &WorkloadRecord) -> WorkloadStep {
-        let take_over = workload.last.former;
+        let take_over = workload.last.former_operator_entry;
         let owned = workload.owns_replicas || take_over.is_some();
         WorkloadStep::Update {
             take_over,
-            hand_over: owned && !self.enforces_replicas(),
-            reclaim: self.reclaims(workload),
+            hand_over_replicas: owned && !self.enforces_replicas(),
+            take_over_tool_fields: self.takes_over_tool_fields(workload),
         }
     }
 
     fn enforces_replicas(&self) -> bool {
-        matches!(self.own.workload.replicas, Replicas::Enforced(_))
+        matches!(self.standalone.workload.replicas, Replicas::Enforced(_))
     }
 
-    /// Fields are reclaimed only on request, and once per workload (FW-22).
-    fn reclaims(&self, workload: &WorkloadRecord) -> bool {
-        self.ownership.actor.annotations.reclaim_fields && workload.reclaimable
+    /// Fields of kubectl and Helm are taken over only on request, and once per workload (FW-22).
+    fn takes_over_tool_fields(&self, workload: &WorkloadRecord) -> bool {
+        self.ownership.actor.annotations.reclaim_fields && workload.has_tool_fields
     }
 
     /// Whether the workload is as last applied. `spec.replicas` may have a field manager of its own, so its ownership
     /// is checked separately.
     fn is_as_desired(&self, workload: &WorkloadRecord) -> bool {
-        let hash = &self.own.workload.applied.hash;
+        let hash = &self.standalone.workload.applied.hash;
         (workload.owns_replicas || !self.enforces_replicas())
-            && !self.reclaims(workload)
+            && !self.takes_over_tool_fields(workload)
             && self
                 .applied
                 .is_some_and(|it| is_unchanged(it, &workload.metadata, &workload.last, hash))

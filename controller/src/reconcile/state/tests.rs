@@ -6,7 +6,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use serde_json::json;
 
-use super::{SkipReason, StateDecision, StateFacts, decide};
+use super::{SkipReason, StateDecision, StateInputs, decide};
 use crate::fault::{Fault, Reason};
 use crate::pods::creation_failures::PodCreationFailure;
 use crate::pods::summary::Pods;
@@ -180,7 +180,7 @@ impl Row {
     }
 
     fn decide(&self) -> StateDecision {
-        decide(&StateFacts {
+        decide(&StateInputs {
             deleting: self.deleting,
             spec_fault: self.refused.as_ref(),
             transport_fault: self.transport.as_ref().map(|fault| &*fault.message),

@@ -14,19 +14,19 @@ use asya_shared::api::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use state::BindingStateFacts;
+use state::BindingStateInputs;
 
 use super::common::{Report, messages, ready_generation, summarize_conditions, unready_limit};
 use super::{inventory, queue, scaling, transport};
 use crate::fault::{Fault, Reason, Requeue};
 use crate::pods::summary::Pods;
-use crate::reconcile::injection::InjectionFacts;
+use crate::reconcile::injection::InjectionInputs;
 use crate::reconcile::model::binding::{ObservedBinding, Resolved};
 use crate::reconcile::model::bound_pods::{BoundPods, TargetPodCounts, actor_hash};
 use crate::reconcile::model::condition_types::{INJECTED, TARGET_RESOLVED};
 use crate::reconcile::model::condition_types::{SCALING_READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{LiveOutcome, ReplacementMethod, RolloutOutcome};
+use crate::reconcile::model::outcome::{ActiveOutcome, ReplacementMethod, RolloutOutcome};
 use crate::reconcile::model::rollout::{UNBOUND, consecutive_uninjected};
 use crate::reconcile::model::status_time::to_the_second;
 use crate::record::PodRecord;
@@ -39,7 +39,7 @@ const SCALE_UP_RECHECK: Duration = Duration::from_secs(5);
 fn injection(
     observed: &Observed,
     binding: &ObservedBinding,
-    live_outcome: &LiveOutcome,
+    active_outcome: &ActiveOutcome,
     (counted, since): (Option<&TargetPodCounts>, Option<&Time>),
     now: Timestamp,
 ) -> Option<InjectionStatus> {
@@ -50,7 +50,7 @@ fn injection(
     let Some(hash) = bound.and_then(|bound| bound.injected_hash.as_deref()) else {
         return before.cloned();
     };
-    let facts = InjectionFacts {
+    let inputs = InjectionInputs {
         before,
         hash,
         generation: observed.actor.generation,
@@ -59,23 +59,23 @@ fn injection(
         admitted: counted.is_some_and(|it| it.admitted > 0),
     };
     let binds = since.is_some() && observed.previous.bound_since.is_none();
-    facts.status_after(&live_outcome.probe.outcome, binds, now)
+    inputs.status_after(&active_outcome.probe.outcome, binds, now)
 }
 
-/// Builds the status of a live binding.
+/// Builds the status of an active binding.
 pub(super) fn report(
     observed: &Observed,
     binding: &ObservedBinding,
-    live_outcome: &LiveOutcome,
+    active_outcome: &ActiveOutcome,
     now: Timestamp,
 ) -> Report {
-    let bound_since = bound_since(observed, binding, live_outcome, now);
+    let bound_since = bound_since(observed, binding, active_outcome, now);
     let pods = pods(observed, binding, bound_since.as_ref(), now);
     let counted = pods.counted.as_ref();
     let injection = injection(
         observed,
         binding,
-        live_outcome,
+        active_outcome,
         (counted, bound_since.as_ref()),
         now,
     );
@@ -83,16 +83,16 @@ pub(super) fn report(
     let injected = conditions::injected(
         observed,
         binding,
-        live_outcome,
+        active_outcome,
         known,
         bound_since.is_some(),
     );
-    let hpa = scaling::hpa(observed, live_outcome);
-    let scaling = scaling::scaling_condition(observed, live_outcome, hpa, (&pods.scale, now));
-    let faults = faults(observed, binding, live_outcome);
-    let decision = state::decide(&BindingStateFacts {
+    let hpa = scaling::hpa(observed, active_outcome);
+    let scaling = scaling::scaling_condition(observed, active_outcome, hpa, (&pods.scale, now));
+    let faults = faults(observed, binding, active_outcome);
+    let decision = state::decide(&BindingStateInputs {
         spec_fault: faults.refused,
-        transport_fault: transport::unusable_reason(observed, live_outcome, faults.transport),
+        transport_fault: transport::unusable_reason(observed, active_outcome, faults.transport),
         target_fault: faults.target,
         pods: pods.health(),
         injected: injected.as_ref(),
@@ -105,9 +105,9 @@ pub(super) fn report(
         now,
     });
     let mut status = status(observed, binding, pods);
-    set_scaling_fields(&mut status, observed, live_outcome);
-    status.inventory = inventory::inventory(observed, live_outcome);
-    (status.queued_messages, status.processing_messages) = messages(observed, live_outcome);
+    set_scaling_fields(&mut status, observed, active_outcome);
+    status.inventory = inventory::inventory(observed, active_outcome);
+    (status.queued_messages, status.processing_messages) = messages(observed, active_outcome);
     // The webhook and the next reconcile read it from the status.
     let newly_bound = bound_since.is_some() && observed.previous.bound_since.is_none();
     // The next dry run, the rollout and the scaling wait for these.
@@ -117,27 +117,27 @@ pub(super) fn report(
         status_inputs(injection.as_ref()) != status_inputs(observed.previous.injection.as_ref());
     status.bound_since = bound_since;
     status.injection = injection;
-    status.rollout = rollout(observed, live_outcome, now);
-    status.roll_annotations = annotated::annotated(observed, live_outcome);
-    conflicts::set_conflicts(&mut status, observed, live_outcome, now);
+    status.rollout = rollout(observed, active_outcome, now);
+    status.roll_annotations = annotated::annotated(observed, active_outcome);
+    conflicts::set_conflicts(&mut status, observed, active_outcome, now);
     status.progressing_since = decision.progressing_since.map(Time);
-    let queues = queue::set_queues(observed, live_outcome, &mut status);
+    let queues = queue::set_queues(observed, active_outcome, &mut status);
     let recheck = decision
         .recheck_at
         .and_then(|at| at.duration_since(now).try_into().ok());
     let scaling_requeues =
-        scaling::requeues(observed, live_outcome, scaling.as_ref(), &status, now);
+        scaling::requeues(observed, active_outcome, scaling.as_ref(), &status, now);
     let retry = faults
         .retries()
         .chain(recheck.map(Requeue::After))
         .chain(scaling_requeues)
-        .chain(live_outcome.queue.retry())
-        .chain(rollout_requeue(&live_outcome.rollout))
-        .chain(conflicts::requeues(live_outcome))
+        .chain(active_outcome.queue.retry())
+        .chain(rollout_requeue(&active_outcome.rollout))
+        .chain(conflicts::requeues(active_outcome))
         .chain((newly_bound || inputs_changed).then_some(Requeue::Now))
-        .chain(live_outcome.probe.next_probe_in.map(Requeue::After))
+        .chain(active_outcome.probe.next_probe_in.map(Requeue::After))
         .chain(
-            live_outcome
+            active_outcome
                 .awaits_scale_up
                 .then_some(Requeue::After(SCALE_UP_RECHECK)),
         )
@@ -147,7 +147,7 @@ pub(super) fn report(
     status.conditions = conditions::build(
         observed,
         binding,
-        live_outcome,
+        active_outcome,
         (
             faults.transport,
             faults.refused,
@@ -190,11 +190,11 @@ impl Faults<'_> {
 fn faults<'a>(
     observed: &'a Observed,
     binding: &'a ObservedBinding,
-    live_outcome: &'a LiveOutcome,
+    active_outcome: &'a ActiveOutcome,
 ) -> Faults<'a> {
-    let (transport, spec) = transport::faults(observed, live_outcome);
+    let (transport, spec) = transport::faults(observed, active_outcome);
     let target = binding.target.as_ref().and_then(|it| it.as_ref().err());
-    let write_fault = live_outcome.fault.as_ref();
+    let write_fault = active_outcome.fault.as_ref();
     Faults {
         transport,
         refused: spec.or(write_fault),
@@ -250,10 +250,10 @@ fn injected_pods(observed: &Observed, pods: &BoundPods) -> Vec<Arc<PodRecord>> {
 fn set_scaling_fields(
     status: &mut AsyncActorStatus,
     observed: &Observed,
-    live_outcome: &LiveOutcome,
+    active_outcome: &ActiveOutcome,
 ) {
-    scaling::set_fields(status, observed, live_outcome);
-    if observed.scaling.scaled_object.ours().is_some() || live_outcome.awaits_scale_up {
+    scaling::set_fields(status, observed, active_outcome);
+    if observed.scaling.scaled_object.ours().is_some() || active_outcome.awaits_scale_up {
         // Keep the reference until the target has pods: it may have to be scaled up once the `ScaledObject` is deleted
         // (SO-6).
         let reference = &mut status.scaled_object_ref;
@@ -279,7 +279,7 @@ fn resolved(binding: &ObservedBinding) -> Option<&Resolved> {
 fn bound_since(
     observed: &Observed,
     binding: &ObservedBinding,
-    live_outcome: &LiveOutcome,
+    active_outcome: &ActiveOutcome,
     now: Timestamp,
 ) -> Option<Time> {
     let before = observed.previous.bound_since.clone();
@@ -293,7 +293,7 @@ fn bound_since(
         ),
         Some(Ok(_)) | None => false,
     };
-    let can_bind = live_outcome.bindable && binding.target.is_some();
+    let can_bind = active_outcome.bindable && binding.target.is_some();
     // Second precision, like the creation time of pods.
     let now = to_the_second(now);
     match before {
@@ -418,7 +418,7 @@ pub(super) fn release_status(observed: &Observed, now: Timestamp) -> RolloutStat
 /// The rollout state that the next reconcile needs, also after a restart (ROLL-5).
 fn rollout(
     observed: &Observed,
-    live_outcome: &LiveOutcome,
+    active_outcome: &ActiveOutcome,
     now: Timestamp,
 ) -> Option<RolloutStatus> {
     let before = observed.previous.rollout.clone();
@@ -432,7 +432,7 @@ fn rollout(
         let roll_now = observed.actor.annotations.roll_now;
         if roll_now { hash } else { actor_hash(hash) }.map(str::to_owned)
     };
-    match &*live_outcome.rollout {
+    match &*active_outcome.rollout {
         RolloutOutcome::NotChecked => before,
         RolloutOutcome::Waiting(..) => before.map(|it| RolloutStatus {
             stalled: false,

@@ -8,7 +8,7 @@ use crate::broker::depths::ReportedDepth;
 use crate::fault::Requeue;
 use crate::reconcile::model::condition_types::{READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{LiveOutcome, QueueState};
+use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 use crate::record::Key;
 use crate::telemetry::events::EventReason;
 
@@ -58,7 +58,7 @@ pub fn reference(observed: &Observed, version: &str, kind: &str) -> ObjectRefere
 }
 
 /// Approximate message counts (QUE-20).
-pub fn messages(observed: &Observed, outcome: &LiveOutcome) -> (Option<i64>, Option<i64>) {
+pub fn messages(observed: &Observed, outcome: &ActiveOutcome) -> (Option<i64>, Option<i64>) {
     let previous = &observed.previous;
     match (observed.depth, &outcome.queue) {
         (ReportedDepth::Depth(depth), _) => (to_count(depth.queued), to_count(depth.processing)),

@@ -8,7 +8,7 @@ use crate::fault::{Reason, Requeue};
 use crate::reconcile::contention::{drift_restore, history};
 use crate::reconcile::model::condition_types::CONFLICT;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::LiveOutcome;
+use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::telemetry::events::EventReason;
 
 /// Requeues and Events due to conflicts.
@@ -21,7 +21,7 @@ pub(super) struct ConflictReport {
 pub(super) fn set_conflicts(
     status: &mut AsyncActorStatus,
     observed: &Observed,
-    outcome: &LiveOutcome,
+    outcome: &ActiveOutcome,
     now: Timestamp,
 ) -> ConflictReport {
     let (before, base) = (&observed.previous.conflicts, observed.deadlines.conflict);

@@ -18,7 +18,7 @@ use crate::telemetry::events::EventReason;
 /// How often messages are counted.
 const COUNT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Turns the report of a live actor into that of an actor that is deleted once its queue is empty.
+/// Turns the report of an active actor into that of an actor that is deleted once its queue is empty.
 pub(super) fn report_draining(
     report: &mut Report,
     observed: &Observed,

@@ -4,14 +4,14 @@ use asya_shared::api::InventoryEntry;
 
 use crate::reconcile::model::child::{APPLIED, Child};
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::LiveOutcome;
+use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::record::WorkloadRecord;
 
 const DELETING: &str = "Deleting";
 
 /// Builds the inventory from the responses to applies, never from watches, where a write of another manager would look
 /// like ours.
-pub(super) fn inventory(observed: &Observed, outcome: &LiveOutcome) -> Vec<InventoryEntry> {
+pub(super) fn inventory(observed: &Observed, outcome: &ActiveOutcome) -> Vec<InventoryEntry> {
     let mut entries = observed.previous.inventory.clone();
     let desired = outcome.workload.as_deref();
     let workloads = Workloads {

@@ -10,7 +10,7 @@ use crate::fault::Requeue;
 use crate::reconcile::desired::Desired;
 use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{LiveOutcome, QueueState};
+use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 use crate::telemetry::events::EventReason;
 
 /// Requeue interval for a queue that was just retired.
@@ -27,7 +27,7 @@ pub(super) struct QueueReport {
 /// Writes the queues into `status`.
 pub(super) fn set_queues(
     observed: &Observed,
-    outcome: &LiveOutcome,
+    outcome: &ActiveOutcome,
     status: &mut AsyncActorStatus,
 ) -> QueueReport {
     let queue = queue_status(observed, outcome);
@@ -55,7 +55,7 @@ pub(super) fn set_queues(
     }
 }
 
-fn ready_queue(outcome: &LiveOutcome) -> Option<&ReadyQueue> {
+fn ready_queue(outcome: &ActiveOutcome) -> Option<&ReadyQueue> {
     match &outcome.queue {
         QueueState::Ready(ready) => ready.as_ref(),
         QueueState::Created(ready) => Some(ready),
@@ -63,7 +63,7 @@ fn ready_queue(outcome: &LiveOutcome) -> Option<&ReadyQueue> {
     }
 }
 
-fn queue_status(observed: &Observed, outcome: &LiveOutcome) -> Option<QueueStatus> {
+fn queue_status(observed: &Observed, outcome: &ActiveOutcome) -> Option<QueueStatus> {
     let previous = observed.previous.queue.as_ref();
     let (QueueState::Ready(_) | QueueState::Created(_), Ok(desired)) =
         (&outcome.queue, &observed.desired)
@@ -118,7 +118,7 @@ fn dead_letters(
 /// Reported once per queue and configuration, because it does not change (RMQ-5).
 fn limit_inactive(
     observed: &Observed,
-    outcome: &LiveOutcome,
+    outcome: &ActiveOutcome,
     queue: Option<&QueueStatus>,
 ) -> Option<(EventReason, String)> {
     let queue =

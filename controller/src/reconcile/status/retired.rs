@@ -43,18 +43,19 @@ pub(super) fn list(
                 .push(retirement_message(&known.queue, &reason)),
         }
     }
-    let former = observed.queues.verified.as_ref();
-    let former = former.filter(|former| !is_desired(former) && !is_current(&former.queue));
-    if let Some(former) = former.filter(|_| queue.is_some()) {
-        let reason = kept_because(observed, former);
+    let replaced = observed.queues.verified.as_ref();
+    let replaced =
+        replaced.filter(|replaced| !is_desired(replaced) && !is_current(&replaced.queue));
+    if let Some(replaced) = replaced.filter(|_| queue.is_some()) {
+        let reason = kept_because(observed, replaced);
         let outcome = reason.as_deref().unwrap_or(DELETED_WHEN_EMPTY);
         report
             .messages
-            .push(retirement_message(&former.queue, outcome));
+            .push(retirement_message(&replaced.queue, outcome));
         if reason.is_none() {
             report.queues.push(QueueStatus {
                 verified_generation: None,
-                ..former.queue.clone()
+                ..replaced.queue.clone()
             });
         }
     }

@@ -7,14 +7,14 @@ use k8s_openapi::jiff::Timestamp;
 use super::common::reference;
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{LiveOutcome, RolloutOutcome};
+use crate::reconcile::model::outcome::{ActiveOutcome, RolloutOutcome};
 use crate::record::{HpaRecord, ScaleTarget};
 use crate::scaling::autoscalers::Autoscalers;
 use crate::scaling::ready::{ScalingReady, scaling_ready};
 use crate::scaling::replicas::{LastScale, hpa_of};
 
 /// The HPA that KEDA created for the actor, while scaling is on.
-pub(super) fn hpa<'a>(observed: &'a Observed, outcome: &LiveOutcome) -> Option<&'a HpaRecord> {
+pub(super) fn hpa<'a>(observed: &'a Observed, outcome: &ActiveOutcome) -> Option<&'a HpaRecord> {
     let scaled_object = outcome.scaling.as_ref()?.scaled_object.as_ref()?;
     hpa_of(scaled_object, &observed.scaling.hpas).map(|hpa| &**hpa)
 }
@@ -22,7 +22,7 @@ pub(super) fn hpa<'a>(observed: &'a Observed, outcome: &LiveOutcome) -> Option<&
 /// Condition `ScalingReady`; `None` while scaling is off.
 pub(super) fn scaling_condition(
     observed: &Observed,
-    outcome: &LiveOutcome,
+    outcome: &ActiveOutcome,
     hpa: Option<&HpaRecord>,
     (scale, now): (&LastScale, Timestamp),
 ) -> Option<ScalingReady> {
@@ -45,7 +45,7 @@ pub(super) fn scaling_condition(
 /// of pods is left to that autoscaler, because two writers would overwrite each other forever (SAFE-25).
 pub(super) fn other_autoscaler_condition(
     observed: &Observed,
-    outcome: &LiveOutcome,
+    outcome: &ActiveOutcome,
 ) -> Option<ScalingReady> {
     let standalone = observed.standalone().filter(|it| it.scaling.is_none())?;
     let (scaling, name) = (&observed.scaling, &*observed.key().name);
@@ -88,7 +88,7 @@ pub(super) fn other_autoscaler_condition(
 /// When to requeue because of scaling.
 pub(super) fn requeues(
     observed: &Observed,
-    outcome: &LiveOutcome,
+    outcome: &ActiveOutcome,
     ready: Option<&ScalingReady>,
     new_status: &AsyncActorStatus,
     now: Timestamp,
@@ -118,7 +118,7 @@ fn url(status: &AsyncActorStatus) -> Option<&String> {
 pub(super) fn set_fields(
     status: &mut AsyncActorStatus,
     observed: &Observed,
-    outcome: &LiveOutcome,
+    outcome: &ActiveOutcome,
 ) {
     let Ok(desired) = &observed.desired else {
         let previous = &observed.previous;

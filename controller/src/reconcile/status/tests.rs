@@ -18,7 +18,7 @@ use crate::fault::Error;
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::apply::inventory_entry;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{LiveOutcome, Outcome, QueueState};
+use crate::reconcile::model::outcome::{ActiveOutcome, Outcome, QueueState};
 use crate::reconcile::retries::outcome_of_error;
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, pod, spec, workload};
 use crate::record::PodRecord;
@@ -27,17 +27,17 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-fn live_actor() -> Observed {
+fn active_actor() -> Observed {
     observed(&actor(&json!({}), &spec(&json!({})), &json!({})))
 }
 
 /// Outcome of a reconcile that found or created everything.
-fn running(observed: &Observed) -> LiveOutcome {
+fn running(observed: &Observed) -> ActiveOutcome {
     let workload_record = workload(&deployment(observed));
     let hash = observed
         .standalone()
         .map(|it| it.workload.applied.hash.clone());
-    LiveOutcome {
+    ActiveOutcome {
         queue: QueueState::Ready(None),
         applied: vec![inventory_entry(
             ("apps", "Deployment"),
@@ -46,14 +46,14 @@ fn running(observed: &Observed) -> LiveOutcome {
             &hash.unwrap_or_default(),
         )],
         workload: Some(workload_record),
-        ..LiveOutcome::default()
+        ..ActiveOutcome::default()
     }
 }
 
-fn report(observed: &Observed, live_outcome: LiveOutcome) -> Report {
+fn report(observed: &Observed, active_outcome: ActiveOutcome) -> Report {
     build(
         observed,
-        &Outcome::Live(live_outcome),
+        &Outcome::Active(active_outcome),
         at("2026-01-01T00:01:00Z"),
     )
     .unwrap()
@@ -71,7 +71,7 @@ fn condition<'a>(status: &'a AsyncActorStatus, kind: &str) -> (&'a str, &'a str,
 /// STA-8, STA-10, API-8
 #[test]
 fn running_actor_shows_counts_summaries_and_three_true_conditions() {
-    let Report { status, retry, .. } = report(&live_actor(), running(&live_actor()));
+    let Report { status, retry, .. } = report(&active_actor(), running(&active_actor()));
     assert_eq!(
         (status.status, retry),
         (Some(State::Running), Requeue::AwaitChange)
@@ -105,17 +105,17 @@ fn running_actor_shows_counts_summaries_and_three_true_conditions() {
 /// STA-7
 #[test]
 fn transition_time_changes_only_with_the_status() {
-    let mut observed = live_actor();
+    let mut observed = active_actor();
     observed.previous = report(&observed, running(&observed)).status;
     let later = at("2026-01-01T00:09:00Z");
-    let again = build(&observed, &Outcome::Live(running(&observed)), later)
+    let again = build(&observed, &Outcome::Active(running(&observed)), later)
         .unwrap()
         .status;
     assert_eq!(again, observed.previous, "unchanged");
 
-    let mut live_outcome = running(&observed);
-    live_outcome.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
-    let broken = build(&observed, &Outcome::Live(live_outcome), later)
+    let mut active_outcome = running(&observed);
+    active_outcome.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
+    let broken = build(&observed, &Outcome::Active(active_outcome), later)
         .unwrap()
         .status;
     let time = |status: &AsyncActorStatus, kind: &str| {
@@ -138,14 +138,14 @@ fn transition_time_changes_only_with_the_status() {
 /// QUE-5
 #[test]
 fn queue_is_ready_only_once_it_was_verified() {
-    let mut live_outcome = running(&live_actor());
-    live_outcome.queue = QueueState::Fault(Fault {
+    let mut active_outcome = running(&active_actor());
+    active_outcome.queue = QueueState::Fault(Fault {
         reason: Reason::BrokerUnreachable,
         message: "no answer".to_owned(),
         retry: Requeue::Backoff,
     });
-    live_outcome.workload = None;
-    let Report { status, retry, .. } = report(&live_actor(), live_outcome);
+    active_outcome.workload = None;
+    let Report { status, retry, .. } = report(&active_actor(), active_outcome);
     assert_eq!(retry, Requeue::Backoff);
     assert_eq!(status.status, Some(State::TransportError));
     assert_eq!(
@@ -159,9 +159,9 @@ fn queue_is_ready_only_once_it_was_verified() {
 /// QUE-5, QUE-12
 #[test]
 fn queue_is_only_validated_while_queue_management_is_disabled() {
-    let mut live_outcome = running(&live_actor());
-    live_outcome.queue = QueueState::Unmanaged;
-    let status = report(&live_actor(), live_outcome).status;
+    let mut active_outcome = running(&active_actor());
+    active_outcome.queue = QueueState::Unmanaged;
+    let status = report(&active_actor(), active_outcome).status;
     assert_eq!(condition(&status, "TransportReady").1, "TransportValidated");
     assert_eq!(
         status.queue, None,
@@ -174,7 +174,7 @@ fn queue_is_only_validated_while_queue_management_is_disabled() {
 fn invalid_spec_is_reported_on_the_condition_it_concerns() {
     let report_of = |extra| {
         let observed = observed(&actor(&json!({}), &spec(&extra), &json!({})));
-        report(&observed, LiveOutcome::default())
+        report(&observed, ActiveOutcome::default())
     };
     let invalid = report_of(json!({"workload": {"template": {"spec": {"containers": {}}}}}));
     assert_eq!(
@@ -211,7 +211,7 @@ fn invalid_spec_is_reported_on_the_condition_it_concerns() {
 /// API-8, FW-25
 #[test]
 fn inventory_records_only_applied_objects() {
-    let mut observed = live_actor();
+    let mut observed = active_actor();
     let first = report(&observed, running(&observed)).status;
     assert_eq!(first.inventory.len(), 1);
     assert_eq!(first.inventory[0].uid.as_deref(), Some("workload-uid"));
@@ -232,20 +232,20 @@ fn inventory_records_only_applied_objects() {
 /// FW-26
 #[test]
 fn time_without_progress_counts_from_the_last_ready_pod_or_spec() {
-    let mut observed = live_actor();
+    let mut observed = active_actor();
     let mut object = deployment(&observed);
     object["spec"]["replicas"] = json!(3);
     let starting = |ready: i32| {
         let mut object = object.clone();
         object["status"]["readyReplicas"] = json!(ready);
-        LiveOutcome {
+        ActiveOutcome {
             queue: QueueState::Ready(None),
             workload: Some(workload(&object)),
-            ..LiveOutcome::default()
+            ..ActiveOutcome::default()
         }
     };
     let status_at = |observed: &Observed, ready, time| {
-        build(observed, &Outcome::Live(starting(ready)), at(time))
+        build(observed, &Outcome::Active(starting(ready)), at(time))
             .unwrap()
             .status
     };
@@ -284,7 +284,7 @@ fn time_without_progress_counts_from_the_last_ready_pod_or_spec() {
 /// STA-7, FW-31
 #[test]
 fn persistent_api_server_failure_is_reported() {
-    let observed = live_actor();
+    let observed = active_actor();
     let response = Status::failure("failed calling webhook \"policy\"", "InternalError");
     let failure = || Error::Api(kube::Error::Api(response.clone().with_code(500).boxed()));
     let outcome = outcome_of_error(&observed, failure()).unwrap();
@@ -309,7 +309,7 @@ fn persistent_api_server_failure_is_reported() {
 /// FIN-2, FIN-3
 #[test]
 fn deleted_actor_is_terminating_and_reports_what_blocks_it() {
-    let mut observed = live_actor();
+    let mut observed = active_actor();
     observed.previous = report(&observed, running(&observed)).status;
     let status_with = |fault| {
         build(
@@ -346,7 +346,7 @@ fn deleted_actor_is_terminating_and_reports_what_blocks_it() {
 /// STA-4
 #[test]
 fn pods_of_an_older_template_count_as_a_rollout() {
-    let mut observed = live_actor();
+    let mut observed = active_actor();
     observed.pods = vec![pod("old", "another-template")];
     assert_eq!(
         report(&observed, running(&observed)).status.status,
@@ -368,32 +368,32 @@ fn pods_of_an_older_template_count_as_a_rollout() {
 /// STA-4, FW-22
 #[test]
 fn workload_being_replaced_is_not_reported_as_running() {
-    let mut observed = live_actor();
+    let mut observed = active_actor();
     let mut terminating = deployment(&observed);
     terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     terminating["spec"]["template"] = json!({});
     observed.pods = vec![pod("old", "another-template")];
-    let live_outcome = LiveOutcome {
+    let active_outcome = ActiveOutcome {
         queue: QueueState::Ready(None),
         workload: Some(workload(&terminating)),
-        ..LiveOutcome::default()
+        ..ActiveOutcome::default()
     };
-    let status = report(&observed, live_outcome).status;
+    let status = report(&observed, active_outcome).status;
     assert_eq!(status.status, Some(State::Updating));
 }
 
 /// WRK-5, STA-6
 #[test]
 fn pod_counts_alone_are_written_once_the_youngest_pod_is_ten_seconds_old() {
-    let mut observed = live_actor();
+    let mut observed = active_actor();
     let mut deployment = deployment(&observed);
     deployment["status"] = json!({"replicas": 1, "readyReplicas": 0, "updatedReplicas": 1});
-    let live_outcome = LiveOutcome {
+    let active_outcome = ActiveOutcome {
         workload: Some(workload(&deployment)),
         applied: Vec::new(),
         ..running(&observed)
     };
-    let current = report(&observed, live_outcome).status;
+    let current = report(&observed, active_outcome).status;
     observed.previous = AsyncActorStatus {
         total_replicas: Some(0),
         pending_replicas: Some(0),

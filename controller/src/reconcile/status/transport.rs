@@ -4,12 +4,12 @@ use super::conditions::Conditions;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::condition_types::TRANSPORT_READY;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{LiveOutcome, QueueState};
+use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 
 /// Returns this reconcile's faults of the transport and of the spec.
 pub(super) fn faults<'a>(
     observed: &'a Observed,
-    outcome: &'a LiveOutcome,
+    outcome: &'a ActiveOutcome,
 ) -> (Option<&'a Fault>, Option<&'a Fault>) {
     match (&observed.desired, &outcome.queue) {
         (Err(fault), _) if fault.reason.concerns_transport() => (Some(fault), None),
@@ -23,7 +23,7 @@ pub(super) fn faults<'a>(
 /// `TransportReady` is kept, and STATUS agrees with it (STA-4, row 3).
 pub(super) fn unusable_reason<'a>(
     observed: &'a Observed,
-    outcome: &LiveOutcome,
+    outcome: &ActiveOutcome,
     fault: Option<&'a Fault>,
 ) -> Option<&'a str> {
     if let Some(fault) = fault {
@@ -40,7 +40,7 @@ pub(super) fn unusable_reason<'a>(
 pub(super) fn set_condition(
     conditions: &mut Conditions,
     observed: &Observed,
-    outcome: &LiveOutcome,
+    outcome: &ActiveOutcome,
     fault: Option<&Fault>,
 ) {
     let mut set = |ready, reason, text: &str| conditions.set(TRANSPORT_READY, ready, reason, text);
@@ -67,7 +67,7 @@ pub(super) fn set_condition(
 }
 
 /// Returns whether this reconcile learned nothing new about the queue.
-fn is_unchanged(outcome: &LiveOutcome) -> bool {
+fn is_unchanged(outcome: &ActiveOutcome) -> bool {
     matches!(
         outcome.queue,
         QueueState::NotChecked | QueueState::Unconfirmed(_)

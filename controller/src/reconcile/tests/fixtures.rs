@@ -17,7 +17,7 @@ use crate::broker::http_client::over_network;
 use crate::broker::retired_queue_schedule::RetiredQueueSchedule;
 use crate::cluster::config_maps::ConfigMaps;
 use crate::cluster::fence::Fence;
-use crate::cluster::impersonation::Applier;
+use crate::cluster::impersonation::Impersonation;
 use crate::cluster::keda::Keda;
 use crate::cluster::objects::Objects;
 use crate::cluster::rollouts::WorkloadRollouts;
@@ -91,7 +91,7 @@ pub(crate) fn recording_context(object: Value) -> (Context, Bodies) {
 }
 
 fn context_of(client: kube::Client) -> Context {
-    let applier = Applier::new(client.clone(), None);
+    let impersonation = Impersonation::new(client.clone(), None);
     let installation = installation();
     let metrics = Arc::new(Metrics::new());
     let home = installation.namespace.clone();
@@ -103,18 +103,18 @@ fn context_of(client: kube::Client) -> Context {
         1,
         over_network(),
     );
-    let workloads = Workloads::new(&applier);
+    let workloads = Workloads::new(&impersonation);
     Context {
         stores: Stores::default(),
         leading_since: OnceLock::new(),
         installation,
         creation_failures: Arc::new(PodCreationFailures::of(&workloads.stateful_sets.store)),
         workloads,
-        service_accounts: Objects::new(&applier),
-        scaled_objects: Objects::new(&applier),
-        trigger_authentications: Objects::new(&applier),
+        service_accounts: Objects::new(&impersonation),
+        scaled_objects: Objects::new(&impersonation),
+        trigger_authentications: Objects::new(&impersonation),
         keda: Keda::default(),
-        config_maps: ConfigMaps::new(&applier),
+        config_maps: ConfigMaps::new(&impersonation),
         claims: Claims::default(),
         bindings: Arc::default(),
         rollout_slots: RolloutSlots::new(1),
@@ -126,7 +126,7 @@ fn context_of(client: kube::Client) -> Context {
         runtime_script: RuntimeScript::new("script".into(), &home),
         events: Events::new(client.clone(), "test"),
         metrics,
-        applier,
+        impersonation,
         client,
     }
 }
@@ -187,8 +187,8 @@ pub(crate) fn verified_status() -> Value {
         "transport": "mq",
         "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
     });
-    let unproved = observed(&actor(&json!({}), &spec, &json!({})));
-    let hash = unproved.bound().unwrap().injected_hash.as_deref();
+    let unverified = observed(&actor(&json!({}), &spec, &json!({})));
+    let hash = unverified.bound().unwrap().injected_hash.as_deref();
     json!({
         "boundSince": "1970-01-01T00:00:00Z", "observedGeneration": 2,
         "injection": {"proved": actor_hash(hash)},
@@ -249,11 +249,11 @@ fn actor_status(actor: &crate::record::ActorRecord) -> asya_shared::api::AsyncAc
 pub(crate) fn deployment(observed: &Observed) -> Value {
     let hash = observed
         .standalone()
-        .map(|own| own.workload.applied.hash.clone())
+        .map(|standalone| standalone.workload.applied.hash.clone())
         .unwrap_or_default();
     let template = observed
         .standalone()
-        .map(|own| own.workload.template_hash.clone())
+        .map(|standalone| standalone.workload.template_hash.clone())
         .unwrap_or_default();
     json!({
         "metadata": {

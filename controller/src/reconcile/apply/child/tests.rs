@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tower::BoxError;
 
 use super::{Error, Key, PlannedChild, apply_child};
-use crate::cluster::impersonation::Applier;
+use crate::cluster::impersonation::Impersonation;
 use crate::cluster::objects::Objects;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::child::Child;
@@ -53,7 +53,7 @@ fn server(code: u16, existing: &Value) -> (Accounts, Requests) {
         }
     });
     let client = Client::new(service, "default");
-    (Objects::new(&Applier::new(client, None)), requests)
+    (Objects::new(&Impersonation::new(client, None)), requests)
 }
 
 fn account(controller: &str) -> Value {

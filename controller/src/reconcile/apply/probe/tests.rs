@@ -9,7 +9,7 @@ use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::ObservedRollout;
-use crate::reconcile::plan::roll::facts::RolloutAction;
+use crate::reconcile::plan::rollout::inputs::RolloutAction;
 use crate::reconcile::tests::fixtures::{actor, context_with, observed, verified_status};
 
 /// An actor that binds Deployment `web`, with `injection` in its status and a pod for the next dry run.
@@ -73,10 +73,10 @@ async fn rollout_waits_until_all_webhook_replicas_have_read_the_probe_result() {
         let since = Timestamp::now() - Duration::from_secs(age);
         let injection = json!({"proved": actor_hash, "since": since});
         let (context, observed) = (context_with(INJECTED), bound(Some(injection)));
-        let inputs = ProbeInputs::new(&observed);
-        let planned = (&inputs, ProbeStep::Skip, Some(annotate.clone()));
-        let mut live_outcome = LiveOutcome::default();
-        let probed = probe(&context, observed.key(), planned, &mut live_outcome).await;
+        let params = ProbeParams::new(&observed);
+        let planned = (&params, ProbeStep::Skip, Some(annotate.clone()));
+        let mut active_outcome = ActiveOutcome::default();
+        let probed = probe(&context, observed.key(), planned, &mut active_outcome).await;
         match probed.unwrap().unwrap() {
             Ok(next) => assert!(starts && next == annotate, "{age}"),
             Err(RolloutOutcome::Waiting(Reason::RolloutInProgress, _, Requeue::After(wait))) => {
@@ -111,10 +111,10 @@ async fn pods_are_replaced_only_after_a_dry_run_shows_that_new_pods_get_the_side
             .rollout_slots
             .acquire(observed.key(), Timestamp::MAX);
         let step = RolloutDecision::Act(RolloutAction::Annotate("v".to_owned()));
-        let inputs = ProbeInputs::new(&observed);
-        let planned = (&inputs, ProbeStep::Skip, Some(step.clone()));
-        let mut live_outcome = LiveOutcome::default();
-        let probed = probe(&context, observed.key(), planned, &mut live_outcome).await;
+        let params = ProbeParams::new(&observed);
+        let planned = (&params, ProbeStep::Skip, Some(step.clone()));
+        let mut active_outcome = ActiveOutcome::default();
+        let probed = probe(&context, observed.key(), planned, &mut active_outcome).await;
         let blocked = match probed.unwrap().unwrap() {
             Ok(next) => {
                 assert_eq!(next, step);
@@ -122,7 +122,7 @@ async fn pods_are_replaced_only_after_a_dry_run_shows_that_new_pods_get_the_side
             }
             Err(RolloutOutcome::Waiting(reason, text, _)) => {
                 // The message mentions the webhook only if a dry run was made.
-                let ran = live_outcome.probe.outcome != ProbeOutcome::NotRun;
+                let ran = active_outcome.probe.outcome != ProbeOutcome::NotRun;
                 assert_eq!(text.contains("waiting for the webhook"), ran, "{text}");
                 Some(Some(reason))
             }

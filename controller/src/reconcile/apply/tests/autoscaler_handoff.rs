@@ -3,7 +3,7 @@
 use super::*;
 use crate::reconcile::apply::autoscaler_handoff::write_handoff;
 use crate::reconcile::contention::FieldDecision;
-use crate::reconcile::model::outcome::LiveOutcome;
+use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::reconcile::plan::autoscaler_handoff::HandoffStep;
 use crate::reconcile::plan::autoscaler_handoff::tests::handed_off;
 use crate::reconcile::plan::decision::Plan;
@@ -48,22 +48,22 @@ async fn conflict_over_the_handoff_annotation_names_the_field_and_its_manager() 
     let Plan::Bind(plan) = plan(&observed, Timestamp::now()) else {
         panic!()
     };
-    let mut live_outcome = LiveOutcome {
+    let mut active_outcome = ActiveOutcome {
         rollout: Box::new(RolloutOutcome::NotNeeded),
-        ..LiveOutcome::default()
+        ..ActiveOutcome::default()
     };
     let step = HandoffStep::Set(FieldDecision::Write);
     write_handoff(
         &context,
         &observed.key().namespace,
         (step, &plan.contested),
-        &mut live_outcome,
+        &mut active_outcome,
     )
     .await
     .unwrap();
-    assert_eq!(live_outcome.contention.handoff_set, None);
+    assert_eq!(active_outcome.contention.handoff_set, None);
 
-    let outcome = Outcome::Live(live_outcome);
+    let outcome = Outcome::Active(active_outcome);
     let report = status::build(&observed, &outcome, Timestamp::now()).unwrap();
     assert_eq!(report.retry, Requeue::After(Duration::ZERO));
     let mut conditions = report.status.conditions.iter();

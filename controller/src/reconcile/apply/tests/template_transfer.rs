@@ -103,9 +103,9 @@ async fn actor_without_a_usable_queue_hands_its_template_over() {
         ObservedQueue::Unknown(BrokerError::ConfigInvalid("no such broker".to_owned()));
     let context = context_with(with_config_map);
     let plan = plan(&observed, Timestamp::now());
-    let Ok(Outcome::Live(live_outcome)) = apply(&context, &observed.actor, plan).await else {
+    let Ok(Outcome::Active(active_outcome)) = apply(&context, &observed.actor, plan).await else {
         panic!()
     };
-    assert!(!live_outcome.bindable);
-    assert_eq!(*live_outcome.template, TemplateOutcome::Released(None));
+    assert!(!active_outcome.bindable);
+    assert_eq!(*active_outcome.template, TemplateOutcome::Released(None));
 }

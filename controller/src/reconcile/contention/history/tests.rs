@@ -58,7 +58,7 @@ fn every_state_survives_a_restart() {
         entries = then(&entries, ConflictPart::Roll, FieldEvent::Written);
         assert_eq!(
             state(&entries, UID, ConflictPart::Roll),
-            ContentionState::Held(count)
+            ContentionState::Rewritten(count)
         );
     }
     entries = then(&entries, ConflictPart::Roll, conflict(None));

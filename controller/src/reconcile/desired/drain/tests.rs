@@ -5,8 +5,8 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    CountReport, Drain, DrainFacts, Messages, QueueCount, UndrainedQueues, decide, format_depth,
-    may_roll,
+    CountReport, Drain, DrainInputs, Messages, QueueCount, UndrainedQueues, decide, format_depth,
+    may_replace_pods,
 };
 use crate::broker::Depth;
 use crate::broker::depths::Depths;
@@ -49,7 +49,7 @@ fn drain_of(messages: &[Messages], released: Option<i64>) -> Drain {
         messages: messages.clone(),
     });
     let now = Timestamp::from_second(1000).unwrap();
-    decide(&DrainFacts {
+    decide(&DrainInputs {
         queues: &queues.collect::<Vec<_>>(),
         released_at: released.map(|ago| Timestamp::from_second(1000 - ago).unwrap()),
         lag: LAG,
@@ -152,11 +152,11 @@ fn nothing_is_torn_down_before_the_queue_is_empty() {
     assert_eq!(queue.step, QueueStep::Unmanaged, "not queried");
     let confirming = plan_of(Some(Drain::Confirming(LAG)), &json!({}));
     assert!(matches!(confirming, Plan::Confirm(wait) if wait == LAG));
-    let held = UndrainedQueues::default();
+    let undrained = UndrainedQueues::default();
     let namespace_uid = None;
     let abandoned = Drain::Abandoned {
         namespace_uid,
-        held,
+        undrained,
     };
     for drain in [None, Some(Drain::Empty), Some(abandoned)] {
         let Plan::Delete(plan) = plan_of(drain.clone(), &json!({})) else {
@@ -179,7 +179,11 @@ fn target_is_rolled_while_draining_only_if_no_pod_is_injected() {
         (Some(&waiting), 0, true),
         (Some(&waiting), 1, false),
     ] {
-        assert_eq!(may_roll(drain, injected), expected, "{drain:?} {injected}");
+        assert_eq!(
+            may_replace_pods(drain, injected),
+            expected,
+            "{drain:?} {injected}"
+        );
     }
 }
 
@@ -247,19 +251,19 @@ fn queue_that_holds_messages_is_abandoned_only_with_its_namespace() {
     let namespace =
         |metadata: Value| serde_json::from_value(json!({"metadata": metadata})).unwrap();
     let terminating = namespace(json!({"uid": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}));
-    let live = namespace(json!({"uid": "n"}));
-    let held = UndrainedQueues::default;
+    let not_deleted = namespace(json!({"uid": "n"}));
+    let undrained = UndrainedQueues::default;
     let abandoned = |uid: Option<&str>| Drain::Abandoned {
         namespace_uid: uid.map(str::to_owned),
-        held: held(),
+        undrained: undrained(),
     };
     for (namespace, expected) in [
-        (Some(&live), Drain::Waiting(held())),
+        (Some(&not_deleted), Drain::Waiting(undrained())),
         (Some(&terminating), abandoned(Some("n"))),
         (None, abandoned(None)),
     ] {
         assert_eq!(
-            Drain::Waiting(held()).unless_namespace_terminating(namespace),
+            Drain::Waiting(undrained()).unless_namespace_terminating(namespace),
             expected
         );
     }

@@ -3,7 +3,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::{availability, observe, ray_clusters, ray_workers};
-use crate::reconcile::model::rollout::LiveObject;
+use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::tests::fixtures::context;
 use crate::record::Key;
 
@@ -79,9 +79,9 @@ fn ray_service_takes_its_worker_count_from_its_clusters() {
     assert_eq!(names, ["llm-abcde"]);
     let known = ray_clusters(&target, &[])
         .cloned()
-        .map(|object: ObjectRef| LiveObject {
+        .map(|object: ObjectRef| TargetObject {
             object,
-            ..LiveObject::default()
+            ..TargetObject::default()
         });
     let known: Vec<_> = known.collect();
     assert_eq!(ray_clusters(&target, &known).count(), 0);

@@ -3,7 +3,7 @@ use asya_shared::resolve::{ObjectRef, Related, Resolution, resolver};
 use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use super::{LiveObject, RolloutQuery, allows_unavailable, observe};
+use super::{RolloutQuery, TargetObject, allows_unavailable, observe};
 use crate::reconcile::model::binding::Resolved;
 use crate::reconcile::model::bound_pods::BoundPods;
 use crate::reconcile::model::bound_pods::{OutdatedPod, TargetPodCounts};
@@ -31,8 +31,8 @@ fn deployment(spec: &Value, status: &Value) -> Value {
     body
 }
 
-fn live(body: &Value) -> LiveObject {
-    LiveObject::from_body(
+fn target_object(body: &Value) -> TargetObject {
+    TargetObject::from_body(
         &ObjectRef::of(body).unwrap(),
         body,
         Some(&TEMPLATE_ANNOTATIONS),
@@ -43,7 +43,7 @@ fn live(body: &Value) -> LiveObject {
 #[test]
 fn rollout_state_is_read_from_the_workload() {
     let none = json!({});
-    let stable = live(&deployment(&none, &none));
+    let stable = target_object(&deployment(&none, &none));
     assert!(!stable.rolling && !stable.paused && stable.requests_gpus && stable.reduces_ready);
     assert_eq!(stable.roll_value, None);
     for (status, rolling) in [
@@ -53,17 +53,17 @@ fn rollout_state_is_read_from_the_workload() {
         (json!({"unavailableReplicas": 2}), false),
     ] {
         assert_eq!(
-            live(&deployment(&none, &status)).rolling,
+            target_object(&deployment(&none, &status)).rolling,
             rolling,
             "{status}"
         );
     }
-    assert!(live(&deployment(&json!({"paused": true}), &none)).paused);
+    assert!(target_object(&deployment(&json!({"paused": true}), &none)).paused);
     let surge =
         json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0}}});
-    assert!(!live(&deployment(&surge, &none)).reduces_ready);
+    assert!(!target_object(&deployment(&surge, &none)).reduces_ready);
     let recreate = json!({"strategy": {"type": "Recreate"}});
-    let recreate = live(&deployment(&recreate, &none));
+    let recreate = target_object(&deployment(&recreate, &none));
     assert!(recreate.reduces_ready && recreate.by_eviction && !stable.by_eviction);
     assert_eq!(
         (
@@ -76,15 +76,15 @@ fn rollout_state_is_read_from_the_workload() {
 
     let mut set = deployment(&json!({"updateStrategy": {"type": "OnDelete"}}), &none);
     set["kind"] = json!("StatefulSet");
-    assert!(live(&set).by_eviction && live(&set).deletes_pod_first);
-    assert_eq!(live(&set).desired_replicas, Some(4));
+    assert!(target_object(&set).by_eviction && target_object(&set).deletes_pod_first);
+    assert_eq!(target_object(&set).desired_replicas, Some(4));
     set["spec"]["updateStrategy"] =
         json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}});
-    assert!(live(&set).by_eviction);
+    assert!(target_object(&set).by_eviction);
     set["spec"]["updateStrategy"] = json!({"type": "RollingUpdate"});
-    assert!(!live(&set).by_eviction && !live(&set).rolling);
+    assert!(!target_object(&set).by_eviction && !target_object(&set).rolling);
     set["status"] = json!({"observedGeneration": 3, "currentRevision": "a", "updateRevision": "b", "updatedReplicas": 1});
-    assert!(live(&set).rolling);
+    assert!(target_object(&set).rolling);
 }
 
 #[test]

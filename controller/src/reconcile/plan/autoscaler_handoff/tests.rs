@@ -12,7 +12,7 @@ use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
 use crate::reconcile::plan::ChildStep;
-use crate::reconcile::plan::roll::facts::{RolloutAction, RolloutDecision};
+use crate::reconcile::plan::rollout::inputs::{RolloutAction, RolloutDecision};
 use crate::reconcile::plan::scaling::{ScalingPlan, ScalingTeardown};
 use crate::reconcile::plan::steps::ScalingStep;
 use crate::reconcile::tests::fixtures::{actor, observed};
@@ -180,10 +180,10 @@ fn handoff_is_written_with_a_due_rollout_or_when_none_is_needed() {
 /// CONF-3
 #[test]
 fn reverted_handoff_is_rewritten_with_backoff_at_most_five_times() {
-    let entry = |state: &str, losses: i32| {
+    let entry = |state: &str, lost_writes: i32| {
         json!({"conflicts": [{
-            "part": "Autoscaler", "uid": "web-uid", "object": "InferenceService/iris", "field": "f", "count": losses,
-            "state": state, "losses": losses, "retryTime": "2026-01-01T00:10:30Z", "generation": 2, "target": "spec",
+            "part": "Autoscaler", "uid": "web-uid", "object": "InferenceService/iris", "field": "f", "count": lost_writes,
+            "state": state, "losses": lost_writes, "retryTime": "2026-01-01T00:10:30Z", "generation": 2, "target": "spec",
             "lastTime": "2026-01-01T00:09:00Z",
         }]})
     };
@@ -200,7 +200,7 @@ fn reverted_handoff_is_rewritten_with_backoff_at_most_five_times() {
         "{step:?}"
     );
 
-    for (state, losses, at, expected) in [
+    for (state, lost_writes, at, expected) in [
         (
             "Waiting",
             1,
@@ -215,7 +215,7 @@ fn reverted_handoff_is_rewritten_with_backoff_at_most_five_times() {
         ),
         ("Stopped", 5, now(), HandoffStep::Set(FieldDecision::Stop)),
     ] {
-        let observed = handed_off(false, &entry(state, losses));
+        let observed = handed_off(false, &entry(state, lost_writes));
         let mut scaling = scaled(None);
         let step = plan(&observed, Some(&mut scaling), no_rollout, at);
         let has_fault = scaling.fault().map(|it| it.reason) == Some(Reason::RivalAutoscaler);
@@ -255,8 +255,8 @@ fn reverted_handoff_is_rewritten_with_backoff_at_most_five_times() {
     let reason = scaling.fault().map(|it| it.reason);
     assert_eq!(reason, Some(Reason::RivalAutoscaler));
 
-    let held = handed_off(true, &entry("Held", 1));
-    let step = plan(&held, Some(&mut scaled(None)), no_rollout, now());
+    let rewritten = handed_off(true, &entry("Held", 1));
+    let step = plan(&rewritten, Some(&mut scaled(None)), no_rollout, now());
     assert_eq!(
         step,
         Some(HandoffStep::Set(FieldDecision::AwaitReset(

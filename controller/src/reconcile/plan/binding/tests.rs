@@ -14,7 +14,7 @@ use crate::reconcile::model::rollout::ObservedRollout;
 use crate::reconcile::model::template_transfer::{Successor, TemplateTransfer};
 use crate::reconcile::observe::binding::target_scaling;
 use crate::reconcile::plan::decision::Plan;
-use crate::reconcile::plan::roll::facts::RolloutDecision;
+use crate::reconcile::plan::rollout::inputs::RolloutDecision;
 use crate::reconcile::plan::scale_from_zero::ScaleFromZeroStep;
 use crate::reconcile::plan::scaling::ScalingPlan;
 use crate::reconcile::plan::steps::ScalingStep;
@@ -200,8 +200,8 @@ fn binding_with_reconcile_once_leaves_its_target_alone_after_it_was_ready() {
             && done.replicas_contention.is_none()
             && done.retired.is_empty()
     );
-    assert!(matches!(before.roll, Some(RolloutDecision::Act(_))));
-    assert_eq!(done.roll, None, "no pod is replaced");
+    assert!(matches!(before.rollout, Some(RolloutDecision::Act(_))));
+    assert_eq!(done.rollout, None, "no pod is replaced");
 }
 
 /// SO-8
@@ -403,7 +403,7 @@ fn template_fields_of_another_actor_are_not_ours() {
 /// BIND-45, ROLL-2
 #[test]
 fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
-    let roll = |actor: Option<&str>, template_owner| {
+    let rollout = |actor: Option<&str>, template_owner| {
         let mut observed = bound(&json!({}), Ok(deployment()));
         observed.previous.bound_since = Some(Time(Timestamp::UNIX_EPOCH));
         let binding = observed.binding.as_mut().unwrap();
@@ -423,11 +423,11 @@ fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
             ..ObservedRollout::default()
         });
         match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Bind(plan) => plan.roll.unwrap(),
+            Plan::Bind(plan) => plan.rollout.unwrap(),
             other => panic!("{other:?}"),
         }
     };
-    let is_waiting = |roll: &RolloutDecision| matches!(roll, RolloutDecision::Wait(Reason::RolloutWaiting, text, _) if text.contains("the sidecar of"));
+    let is_waiting = |rollout: &RolloutDecision| matches!(rollout, RolloutDecision::Wait(Reason::RolloutWaiting, text, _) if text.contains("the sidecar of"));
     let owner = |paused| TemplateOwner {
         name: "other".into(),
         paused,
@@ -437,7 +437,7 @@ fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
         (Some(owner(true)), "AsyncActor other, which is paused"),
         (None, "no longer exists"),
     ] {
-        let decision = roll(Some("of-another"), template_owner);
+        let decision = rollout(Some("of-another"), template_owner);
         assert!(is_waiting(&decision), "{decision:?}");
         assert!(format!("{decision:?}").contains(text), "{decision:?}");
     }
@@ -445,7 +445,7 @@ fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
         None,
         Some(&*bound(&json!({}), Ok(deployment())).actor.metadata.uid),
     ] {
-        let decision = roll(actor, None);
+        let decision = rollout(actor, None);
         assert!(!is_waiting(&decision), "{decision:?}");
     }
 }

@@ -16,8 +16,8 @@ use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::rollout::LiveObject;
 use crate::reconcile::model::rollout::ObservedUnbinding;
+use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::plan::ChildStep;
 use crate::reconcile::plan::scaling::ScalingTeardown;
 use crate::reconcile::tests::fixtures::{

@@ -3,7 +3,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::EvictionFacts;
+use super::EvictionInputs;
 use crate::reconcile::model::bound_pods::OutdatedPod;
 use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 
@@ -53,14 +53,14 @@ impl Default for Row {
 }
 
 impl Row {
-    fn with<T>(&self, query: impl FnOnce(&EvictionFacts<'_>) -> T) -> T {
+    fn with<T>(&self, query: impl FnOnce(&EvictionInputs<'_>) -> T) -> T {
         let availability = Availability {
             unready: self.unready.clone(),
             active: self.active,
             has_terminating: false,
             desired_replicas: self.desired,
         };
-        query(&EvictionFacts {
+        query(&EvictionInputs {
             candidates: &self.candidates,
             availability: &availability,
             active: self.active,
@@ -72,11 +72,11 @@ impl Row {
     }
 
     fn blocker(&self) -> Option<(String, bool)> {
-        self.with(|facts| facts.blocker().map(|it| (it.text, it.is_overdue)))
+        self.with(|inputs| inputs.blocker().map(|it| (it.text, it.is_overdue)))
     }
 
     fn next(&self) -> Option<String> {
-        self.with(|facts| facts.next_candidate().map(|it| it.name.to_string()))
+        self.with(|inputs| inputs.next_candidate().map(|it| it.name.to_string()))
     }
 }
 

@@ -92,13 +92,13 @@ fn planned(observed: &Observed, now: Timestamp) -> (FieldDecision, ChildStep) {
 }
 
 /// A conflict in status, last at 1000.
-fn entry(state: &str, losses: i32) -> BindingConflict {
+fn entry(state: &str, lost_writes: i32) -> BindingConflict {
     BindingConflict {
         part: "ScaledObject".to_owned(),
         uid: "web-uid".to_owned(),
         state: state.to_owned(),
-        count: losses.into(),
-        losses,
+        count: lost_writes.into(),
+        losses: lost_writes,
         last_time: Some(Time(at(1000))),
         retry_time: (state == "Waiting").then(|| Time(at(1010))),
         generation: (state == "Stopped").then_some(2),

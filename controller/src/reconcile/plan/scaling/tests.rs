@@ -6,7 +6,7 @@ use asya_shared::scaling::{ScalingObjects, TriggerError};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{ScalingFacts, ScalingPlan, ScalingTeardown, plan_removal, plan_scaling};
+use super::{ScalingInputs, ScalingPlan, ScalingTeardown, plan_removal, plan_scaling};
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::plan::ChildStep;
@@ -102,7 +102,7 @@ impl World {
             Child::Absent => None,
         };
         let scaled_objects: Vec<_> = ours.into_iter().chain(&self.competing).cloned().collect();
-        plan_scaling(&ScalingFacts {
+        plan_scaling(&ScalingInputs {
             actor: "a",
             desired: self.desired.as_ref(),
             installed: self.installed,

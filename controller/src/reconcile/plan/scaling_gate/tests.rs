@@ -1,4 +1,4 @@
-use super::{ReadyPods, ScalingGateFacts, blocked_by};
+use super::{ReadyPods, ScalingGateInputs, blocked_by};
 
 #[expect(clippy::unnecessary_wraps, reason = "rows hold an Option")]
 fn pods(total: i32, injected: i32, current: i32) -> Option<ReadyPods> {
@@ -22,19 +22,19 @@ fn scaled_object_waits_for_a_dry_run_and_for_a_ready_pod_with_the_sidecar_if_any
         // A dry run alone does not show whether the current pods will consume messages.
         (true, pods(2, 0, 0), true),
         (true, pods(2, 1, 0), false),
-        // An admitted pod proves as much as a dry run.
+        // An admitted pod verifies as much as a dry run.
         (false, pods(2, 1, 1), false),
         (false, pods(2, 2, 0), true),
     ] {
         for on_restart in [false, true] {
-            let facts = ScalingGateFacts {
+            let inputs = ScalingGateInputs {
                 exists: false,
                 injection_verified,
                 ready,
                 desired_replicas: None,
                 on_restart,
             };
-            assert_eq!(blocked_by(&facts).is_some(), blocked, "{facts:?}");
+            assert_eq!(blocked_by(&inputs).is_some(), blocked, "{inputs:?}");
         }
     }
 }
@@ -43,28 +43,28 @@ fn scaled_object_waits_for_a_dry_run_and_for_a_ready_pod_with_the_sidecar_if_any
 #[test]
 fn target_is_not_scaled_between_a_pod_and_its_replacement() {
     for (desired_replicas, blocked) in [(Some(1), true), (Some(0), false), (None, false)] {
-        let facts = ScalingGateFacts {
+        let inputs = ScalingGateInputs {
             injection_verified: true,
             ready: pods(0, 0, 0),
             desired_replicas,
-            ..ScalingGateFacts::default()
+            ..ScalingGateInputs::default()
         };
         assert_eq!(
-            blocked_by(&facts).is_some(),
+            blocked_by(&inputs).is_some(),
             blocked,
             "{desired_replicas:?}"
         );
     }
-    let terminating = ScalingGateFacts {
+    let terminating = ScalingGateInputs {
         injection_verified: true,
         ready: Some(ReadyPods {
             total: 1,
             ..ReadyPods::default()
         }),
-        ..ScalingGateFacts::default()
+        ..ScalingGateInputs::default()
     };
     assert!(blocked_by(&terminating).is_some());
-    let stuck_at_zero = ScalingGateFacts {
+    let stuck_at_zero = ScalingGateInputs {
         desired_replicas: Some(0),
         ..terminating
     };
@@ -74,14 +74,14 @@ fn target_is_not_scaled_between_a_pod_and_its_replacement() {
 /// SAFE-20
 #[test]
 fn message_says_that_scaling_waits_for_a_restart_with_rollout_on_restart() {
-    let facts = |on_restart| ScalingGateFacts {
+    let inputs = |on_restart| ScalingGateInputs {
         ready: pods(2, 0, 0),
         on_restart,
-        ..ScalingGateFacts::default()
+        ..ScalingGateInputs::default()
     };
-    let text = blocked_by(&facts(true)).unwrap_or_default();
+    let text = blocked_by(&inputs(true)).unwrap_or_default();
     assert!(text.contains("OnRestart, so restart a pod"), "{text}");
-    let text = blocked_by(&facts(false)).unwrap_or_default();
+    let text = blocked_by(&inputs(false)).unwrap_or_default();
     assert!(!text.contains("OnRestart"), "{text}");
 }
 
@@ -89,11 +89,11 @@ fn message_says_that_scaling_waits_for_a_restart_with_rollout_on_restart() {
 #[test]
 fn existing_scaled_object_is_never_blocked() {
     for ready in [None, pods(0, 0, 0), pods(2, 0, 0), pods(2, 2, 2)] {
-        let facts = ScalingGateFacts {
+        let inputs = ScalingGateInputs {
             exists: true,
             ready,
-            ..ScalingGateFacts::default()
+            ..ScalingGateInputs::default()
         };
-        assert_eq!(blocked_by(&facts), None, "{facts:?}");
+        assert_eq!(blocked_by(&inputs), None, "{inputs:?}");
     }
 }

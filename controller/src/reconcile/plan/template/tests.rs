@@ -5,7 +5,7 @@ use asya_shared::resolve::ObjectRef;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{TemplateFacts, TemplateStep, TransferProbe, decide, plan_transfer};
+use super::{TemplateInputs, TemplateStep, TransferProbe, decide, plan_transfer};
 use crate::fault::Reason;
 use crate::reconcile::contention::{ConflictCount, ContentionState, SpecRevision};
 use crate::reconcile::model::template_transfer::{Successor, TemplateTransfer};
@@ -61,7 +61,7 @@ impl Default for Row {
 
 impl Row {
     fn decide(&self) -> TemplateStep {
-        decide(&TemplateFacts {
+        decide(&TemplateInputs {
             desired: self.desired,
             owner: self.owner.as_ref(),
             workload: &object("Deployment", "web"),
@@ -157,7 +157,7 @@ fn changed_fields_are_reapplied_with_backoff_until_stopped() {
             TemplateStep::Conflict
         );
         assert_eq!(
-            reverted(owned, ContentionState::Held(two)).decide(),
+            reverted(owned, ContentionState::Rewritten(two)).decide(),
             TemplateStep::Conflict
         );
         let wait = TemplateStep::Wait(Duration::from_secs(20));
@@ -211,9 +211,9 @@ fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
         uid: "older".into(),
         actor_hash: "part".to_owned(),
     };
-    let hand_over = TemplateStep::Transfer(web.clone(), probe);
-    assert_eq!(planned(false, true, false), hand_over);
-    assert_eq!(planned(true, true, false), hand_over);
+    let transfer = TemplateStep::Transfer(web.clone(), probe);
+    assert_eq!(planned(false, true, false), transfer);
+    assert_eq!(planned(true, true, false), transfer);
     let too_early = "pods would restart without a sidecar, and again to get one";
     assert_eq!(planned(false, false, false), later, "{too_early}");
     assert_eq!(planned(true, false, true), later, "{too_early}");

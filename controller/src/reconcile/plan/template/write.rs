@@ -18,7 +18,7 @@ use crate::reconcile::contention::history::FieldConflict;
 use crate::reconcile::model::bound_pods::actor_hash;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::TemplateOutcome;
-use crate::reconcile::model::rollout::LiveObject;
+use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::plan::probe::has_all_pods;
 use crate::record::applied_by;
 
@@ -28,9 +28,9 @@ const PAUSED_RETRY: Duration = Duration::from_secs(10);
 /// Requeue interval: no event reports that the quotas have been listed.
 const QUOTAS_UNSYNCED_RETRY: Duration = Duration::from_secs(1);
 
-/// Inputs to an apply of our fields.
+/// Parameters for an apply of our fields.
 #[derive(Debug)]
-pub struct TemplateInputs {
+pub struct TemplateParams {
     /// UID of the actor.
     pub uid: Box<str>,
     pub workload: ObjectRef,
@@ -50,7 +50,7 @@ pub struct TemplateInputs {
     pub has_all_pods: bool,
 }
 
-impl TemplateInputs {
+impl TemplateParams {
     pub fn new(observed: &Observed) -> Option<Self> {
         let (bound, resolved) = (observed.bound()?, observed.resolved()?);
         let (actor, target) = (&observed.actor, &resolved.target);
@@ -89,16 +89,16 @@ impl TemplateInputs {
         Some(probe_failed(&next_probe.failed?, next_probe.wait?))
     }
 
-    /// Renders our fields for the live workload, with these resources of the sidecar.
+    /// Renders our fields for the target_object workload, with these resources of the sidecar.
     ///
     /// # Errors
     /// Why they cannot be applied now.
     pub fn render_template(
         &self,
-        (live, body): (&LiveObject, &Value),
+        (target_object, body): (&TargetObject, &Value),
         sidecar: &Resources,
     ) -> Result<Value, TemplateOutcome> {
-        if let Some(blocked) = blocked_rollout(&self.workload, live) {
+        if let Some(blocked) = blocked_rollout(&self.workload, target_object) {
             return Err(blocked);
         }
         let mut template = body["spec"]["template"].clone();
@@ -193,8 +193,8 @@ fn displaces_first(workload: &ObjectRef, body: &Value, result: &Value) -> Option
 }
 
 /// Why a template change would not replace pods now.
-fn blocked_rollout(workload: &ObjectRef, live: &LiveObject) -> Option<TemplateOutcome> {
-    if live.paused {
+fn blocked_rollout(workload: &ObjectRef, target_object: &TargetObject) -> Option<TemplateOutcome> {
+    if target_object.paused {
         let text = format!(
             "{workload}: spec.paused is true, so its controller would replace no pod; resume the rollout"
         );
@@ -212,7 +212,7 @@ fn blocked_rollout(workload: &ObjectRef, live: &LiveObject) -> Option<TemplateOu
             Requeue::After(ROLLING_RETRY),
         )
     };
-    live.rolling.then(rolling)
+    target_object.rolling.then(rolling)
 }
 
 /// The outcome while no dry run has shown that pods of the template get the sidecar.

@@ -19,8 +19,8 @@ fn fields_of_the_former_operator_are_taken_over_once() {
         ensure(&observed).workload,
         WorkloadStep::Update {
             take_over: Some(1),
-            hand_over: false,
-            reclaim: false,
+            hand_over_replicas: false,
+            take_over_tool_fields: false,
         }
     );
     object["metadata"]["managedFields"][0] = json!({"manager": "asya-operator/workload", "operation": "Apply", "fieldsV1": {"f:spec": {}}});
@@ -30,7 +30,7 @@ fn fields_of_the_former_operator_are_taken_over_once() {
 
 /// FW-22
 #[test]
-fn fields_that_kubectl_wrote_are_reclaimed_once_and_only_on_request() {
+fn fields_that_kubectl_wrote_are_taken_over_once_and_only_on_request() {
     let mut object = deployment(&new());
     let fields = json!({"manager": "kubectl-set", "operation": "Update", "fieldsV1": {"f:spec": {"f:x": {}}}});
     object["metadata"]["managedFields"]
@@ -49,8 +49,8 @@ fn fields_that_kubectl_wrote_are_reclaimed_once_and_only_on_request() {
     };
     let step = WorkloadStep::Update {
         take_over: None,
-        hand_over: false,
-        reclaim: true,
+        hand_over_replicas: false,
+        take_over_tool_fields: true,
     };
     assert_eq!(ensure(&recorded(requesting(), &object)).workload, step);
     object["metadata"]["annotations"]["asya.sh/reclaimed"] = json!("true");
@@ -82,8 +82,8 @@ fn replicas_are_restored_only_while_ours_and_handed_over_before_release() {
     observed = recorded(observed, &object);
     let first = WorkloadStep::Update {
         take_over: None,
-        hand_over: true,
-        reclaim: false,
+        hand_over_replicas: true,
+        take_over_tool_fields: false,
     };
     assert_eq!(ensure(&observed).workload, first);
 }

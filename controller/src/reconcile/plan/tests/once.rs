@@ -52,7 +52,7 @@ fn reconcile_once_leaves_a_ready_actor_alone_until_its_spec_changes() {
     assert!(matches!(plan(&was_ready(&both, 2), now()), Plan::Paused(_)));
 }
 
-/// Deletion raises the generation, which must not roll pods that drain the queue (FW-21, QUE-41).
+/// Deletion raises the generation, which must not restart pods that drain the queue (FW-21, QUE-41).
 #[test]
 fn draining_actor_with_reconcile_once_keeps_its_pods_and_recreates_a_missing_workload() {
     let draining = |generation: i64, ready: Option<i64>| {
@@ -91,17 +91,17 @@ fn change_of_the_installation_does_not_roll_an_actor_with_reconcile_once() {
     let mut observed = recorded(once(2), &deployment(&once(2)));
     if let Ok(desired) = &mut observed.desired {
         let desired = Arc::get_mut(desired).unwrap();
-        let Mode::Standalone(own) = &mut desired.mode else {
+        let Mode::Standalone(standalone) = &mut desired.mode else {
             panic!("its workload is ours")
         };
-        own.workload.applied.hash = "of another script".to_owned();
-        own.workload.template_hash = "of another script".to_owned();
+        standalone.workload.applied.hash = "of another script".to_owned();
+        standalone.workload.template_hash = "of another script".to_owned();
     }
     let step = ensure(&observed);
     assert!(step.once_completed);
     assert!(
         matches!(step.workload, WorkloadStep::Update { .. }),
-        "it would roll without Once"
+        "it would be rolled out without Once"
     );
 }
 

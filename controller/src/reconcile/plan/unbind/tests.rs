@@ -3,7 +3,7 @@ use std::time::Duration;
 use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::jiff::Timestamp;
 
-use super::{LiveObject, RECHECK_INTERVAL, UNBOUND, UnbindFacts, UnbindStep, decide};
+use super::{RECHECK_INTERVAL, TargetObject, UNBOUND, UnbindInputs, UnbindStep, decide};
 use crate::reconcile::model::bound_pods::OutdatedPod;
 use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 
@@ -22,10 +22,10 @@ fn pod(name: &str) -> OutdatedPod {
     }
 }
 
-fn live(value: Option<&str>) -> Vec<LiveObject> {
-    vec![LiveObject {
+fn objects(value: Option<&str>) -> Vec<TargetObject> {
+    vec![TargetObject {
         roll_value: value.map(str::to_owned),
-        ..LiveObject::default()
+        ..TargetObject::default()
     }]
 }
 
@@ -33,8 +33,8 @@ fn live(value: Option<&str>) -> Vec<LiveObject> {
 #[test]
 fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
     let template = Roll::AnnotateTemplate(vec![ObjectRef::default()]);
-    let (pods, annotated, plain) = ([pod("a"), pod("b")], live(Some("x")), live(None));
-    let base = UnbindFacts {
+    let (pods, annotated, plain) = ([pod("a"), pod("b")], objects(Some("x")), objects(None));
+    let base = UnbindInputs {
         skip: false,
         pods: &pods,
         has_terminating: false,
@@ -45,34 +45,34 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
         limit: None,
         now: Timestamp::UNIX_EPOCH,
         roll: Some(&template),
-        live: &annotated,
+        objects: &annotated,
         unresolved: None,
         since_release: None,
     };
     assert_eq!(decide(&base), UnbindStep::Release);
-    let released = UnbindFacts {
-        live: &plain,
+    let released = UnbindInputs {
+        objects: &plain,
         ..base.clone()
     };
     assert_eq!(decide(&released), UnbindStep::Evict(pod("b")));
-    let terminating = UnbindFacts {
+    let terminating = UnbindInputs {
         has_terminating: true,
         ..released.clone()
     };
     assert!(matches!(decide(&terminating), UnbindStep::Wait(_)));
-    let mut rolling = live(None);
+    let mut rolling = objects(None);
     rolling[0].rolling = true;
-    let rolling = UnbindFacts {
-        live: &rolling,
+    let rolling = UnbindInputs {
+        objects: &rolling,
         ..released.clone()
     };
     assert!(matches!(decide(&rolling), UnbindStep::Wait(_)));
-    let clean = UnbindFacts {
+    let clean = UnbindInputs {
         pods: &[],
         ..released.clone()
     };
     assert_eq!(decide(&clean), UnbindStep::Done);
-    let annotated_only = UnbindFacts {
+    let annotated_only = UnbindInputs {
         pods: &[],
         ..base.clone()
     };
@@ -81,15 +81,15 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
         UnbindStep::Release,
         "restores the spec"
     );
-    let no_target = UnbindFacts {
+    let no_target = UnbindInputs {
         roll: None,
-        live: &[],
+        objects: &[],
         ..base.clone()
     };
     assert_eq!(decide(&no_target), UnbindStep::Evict(pod("b")));
 
     let parent = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
-    let just_released = UnbindFacts {
+    let just_released = UnbindInputs {
         roll: Some(&parent),
         since_release: Some(Duration::from_secs(3)),
         ..released
@@ -104,8 +104,8 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
 #[test]
 fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
     let spec = Roll::Annotate(ObjectRef::default(), vec!["spec", "annotations"]);
-    let (pods, annotated, changed) = ([pod("a")], live(Some("x")), live(Some(UNBOUND)));
-    let base = UnbindFacts {
+    let (pods, annotated, changed) = ([pod("a")], objects(Some("x")), objects(Some(UNBOUND)));
+    let base = UnbindInputs {
         skip: false,
         pods: &pods,
         has_terminating: false,
@@ -116,18 +116,18 @@ fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
         limit: None,
         now: Timestamp::UNIX_EPOCH,
         roll: Some(&spec),
-        live: &annotated,
+        objects: &annotated,
         unresolved: None,
         since_release: None,
     };
     assert_eq!(decide(&base), UnbindStep::ChangeValue);
-    let changed = UnbindFacts {
-        live: &changed,
+    let changed = UnbindInputs {
+        objects: &changed,
         since_release: Some(Duration::from_secs(3)),
         ..base
     };
     assert!(matches!(decide(&changed), UnbindStep::Wait(_)));
-    let clean = UnbindFacts {
+    let clean = UnbindInputs {
         pods: &[],
         ..changed
     };
@@ -137,19 +137,19 @@ fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
 /// BIND-45
 #[test]
 fn annotations_of_an_older_actor_are_kept() {
-    let of_older_actor = LiveObject {
+    let of_older_actor = TargetObject {
         roll_value: Some("x".to_owned()),
         handed_off: true,
         names_actor: true,
         paused: true,
-        ..LiveObject::default()
+        ..TargetObject::default()
     };
     let unbind = |in_template, pods: &[OutdatedPod]| {
-        let mut live = of_older_actor.clone();
-        live.in_template = in_template;
-        live.keep_template_part_only();
-        assert!(!live.names_actor);
-        decide(&UnbindFacts {
+        let mut object = of_older_actor.clone();
+        object.in_template = in_template;
+        object.keep_template_part_only();
+        assert!(!object.names_actor);
+        decide(&UnbindInputs {
             skip: false,
             pods,
             has_terminating: false,
@@ -160,7 +160,7 @@ fn annotations_of_an_older_actor_are_kept() {
             limit: None,
             now: Timestamp::UNIX_EPOCH,
             roll: None,
-            live: &[live],
+            objects: &[object],
             unresolved: None,
             since_release: None,
         })
@@ -174,9 +174,9 @@ fn annotations_of_an_older_actor_are_kept() {
 #[test]
 fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
     let template = Roll::AnnotateTemplate(vec![ObjectRef::default()]);
-    let (pods, mut in_place) = ([pod("a")], live(None));
+    let (pods, mut in_place) = ([pod("a")], objects(None));
     in_place[0].in_template = true;
-    let base = UnbindFacts {
+    let base = UnbindInputs {
         skip: false,
         pods: &pods,
         has_terminating: false,
@@ -187,12 +187,12 @@ fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
         limit: None,
         now: Timestamp::UNIX_EPOCH,
         roll: Some(&template),
-        live: &in_place,
+        objects: &in_place,
         unresolved: None,
         since_release: None,
     };
     assert_eq!(decide(&base), UnbindStep::Release);
-    let without_pods = UnbindFacts {
+    let without_pods = UnbindInputs {
         pods: &[],
         ..base.clone()
     };
@@ -201,10 +201,10 @@ fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
         UnbindStep::Release,
         "at zero replicas"
     );
-    let mut rolling = live(None);
+    let mut rolling = objects(None);
     rolling[0].rolling = true;
-    let released = UnbindFacts {
-        live: &rolling,
+    let released = UnbindInputs {
+        objects: &rolling,
         since_release: Some(Duration::from_secs(1)),
         ..base
     };
@@ -215,9 +215,9 @@ fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
 #[test]
 fn paused_target_blocks_unbinding_unless_skipped() {
     let template = Roll::AnnotateTemplate(vec![ObjectRef::default()]);
-    let (pods, mut paused) = ([pod("a")], live(Some("x")));
+    let (pods, mut paused) = ([pod("a")], objects(Some("x")));
     paused[0].paused = true;
-    let base = UnbindFacts {
+    let base = UnbindInputs {
         skip: false,
         pods: &pods,
         has_terminating: false,
@@ -228,13 +228,13 @@ fn paused_target_blocks_unbinding_unless_skipped() {
         limit: None,
         now: Timestamp::UNIX_EPOCH,
         roll: Some(&template),
-        live: &paused,
+        objects: &paused,
         unresolved: None,
         since_release: None,
     };
     assert!(matches!(decide(&base), UnbindStep::Blocked(..)));
     assert_eq!(
-        decide(&UnbindFacts { skip: true, ..base }),
+        decide(&UnbindInputs { skip: true, ..base }),
         UnbindStep::Done
     );
 }
@@ -243,12 +243,12 @@ fn paused_target_blocks_unbinding_unless_skipped() {
 #[test]
 fn handoff_is_removed_even_if_nothing_else_was_written() {
     let roll = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
-    let live = [LiveObject {
+    let objects = [TargetObject {
         handed_off: true,
-        ..LiveObject::default()
+        ..TargetObject::default()
     }];
     let pods = [pod("a")];
-    let facts = |pods| UnbindFacts {
+    let inputs = |pods| UnbindInputs {
         skip: false,
         pods,
         has_terminating: false,
@@ -259,18 +259,18 @@ fn handoff_is_removed_even_if_nothing_else_was_written() {
         limit: None,
         now: Timestamp::UNIX_EPOCH,
         roll: Some(&roll),
-        live: &live,
+        objects: &objects,
         unresolved: None,
         since_release: None,
     };
-    assert_eq!(decide(&facts(&pods)), UnbindStep::Release);
-    assert_eq!(decide(&facts(&[])), UnbindStep::Release);
+    assert_eq!(decide(&inputs(&pods)), UnbindStep::Release);
+    assert_eq!(decide(&inputs(&[])), UnbindStep::Release);
 }
 
 /// BIND-43, ROLL-4, SAFE-11, SAFE-12
 #[test]
 fn next_pod_is_evicted_only_after_the_last_replacement_is_ready() {
-    let (pods, plain) = ([pod("a"), pod("b")], live(None));
+    let (pods, plain) = ([pod("a"), pod("b")], objects(None));
     let unready = |name: &str| {
         vec![UnreadyPod {
             name: name.into(),
@@ -279,7 +279,7 @@ fn next_pod_is_evicted_only_after_the_last_replacement_is_ready() {
         }]
     };
     let decide = |availability: &Availability, since: i64| {
-        decide(&UnbindFacts {
+        decide(&UnbindInputs {
             skip: false,
             pods: &pods,
             has_terminating: false,
@@ -290,7 +290,7 @@ fn next_pod_is_evicted_only_after_the_last_replacement_is_ready() {
             limit: Some(Duration::from_mins(1)),
             now: Timestamp::UNIX_EPOCH,
             roll: Some(&Roll::Evict),
-            live: &plain,
+            objects: &plain,
             unresolved: None,
             since_release: None,
         })
@@ -347,7 +347,7 @@ fn unresolved_target_blocks_only_if_its_pods_may_have_the_sidecar() {
             Some(UnbindStep::Blocked(why.to_owned(), RECHECK_INTERVAL)),
         ),
     ] {
-        let step = decide(&UnbindFacts {
+        let step = decide(&UnbindInputs {
             skip: false,
             pods,
             has_terminating,
@@ -358,7 +358,7 @@ fn unresolved_target_blocks_only_if_its_pods_may_have_the_sidecar() {
             limit: None,
             now: Timestamp::UNIX_EPOCH,
             roll: None,
-            live: &[],
+            objects: &[],
             unresolved: Some((why, written)),
             since_release: None,
         });
@@ -373,9 +373,9 @@ fn unresolved_target_blocks_only_if_its_pods_may_have_the_sidecar() {
 #[test]
 fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
     let parent = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
-    let (annotated, plain) = (live(Some("x")), live(None));
-    let step = |live: &[LiveObject], released: Option<u64>, scaled_to_zero: bool| {
-        decide(&UnbindFacts {
+    let (annotated, plain) = (objects(Some("x")), objects(None));
+    let step = |objects: &[TargetObject], released: Option<u64>, scaled_to_zero: bool| {
+        decide(&UnbindInputs {
             skip: false,
             pods: &[],
             has_terminating: false,
@@ -386,7 +386,7 @@ fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
             limit: None,
             now: Timestamp::UNIX_EPOCH,
             roll: Some(&parent),
-            live,
+            objects,
             unresolved: None,
             since_release: released.map(Duration::from_secs),
         })
@@ -406,8 +406,8 @@ fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
 #[test]
 fn recorded_annotation_is_removed_even_if_the_target_does_not_resolve() {
     let why = Some(("its deploymentMode is ModelMesh", false));
-    let decide = |live: &[LiveObject], released| {
-        decide(&UnbindFacts {
+    let decide = |objects: &[TargetObject], released| {
+        decide(&UnbindInputs {
             skip: false,
             pods: &[],
             has_terminating: false,
@@ -418,16 +418,16 @@ fn recorded_annotation_is_removed_even_if_the_target_does_not_resolve() {
             limit: None,
             now: Timestamp::UNIX_EPOCH,
             roll: None,
-            live,
+            objects,
             unresolved: why,
             since_release: released,
         })
     };
-    assert_eq!(decide(&live(Some("x")), None), UnbindStep::Release);
-    assert_eq!(decide(&live(None), None), UnbindStep::Done);
+    assert_eq!(decide(&objects(Some("x")), None), UnbindStep::Release);
+    assert_eq!(decide(&objects(None), None), UnbindStep::Done);
     let released = Some(Duration::from_secs(1));
     assert_eq!(
-        decide(&live(Some("x")), released),
+        decide(&objects(Some("x")), released),
         UnbindStep::Done,
         "owned by another manager"
     );

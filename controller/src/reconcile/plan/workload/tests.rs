@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::{Recreation, WorkloadFacts};
+use super::{Recreation, WorkloadInputs};
 use crate::cluster::workload::SELECTOR;
 use crate::fault::{Fault, Reason, Requeue, StepError};
 use crate::reconcile::model::child::{Child, UNWATCHED_POLL_INTERVAL};
@@ -13,10 +13,10 @@ fn observed_with(annotations: &Value) -> Observed {
     observed(&actor(&metadata, &spec(&json!({})), &json!({})))
 }
 
-fn facts(observed: &Observed) -> WorkloadFacts<'_> {
-    WorkloadFacts {
+fn inputs(observed: &Observed) -> WorkloadInputs<'_> {
+    WorkloadInputs {
         ownership: &observed.ownership,
-        own: observed.standalone().unwrap(),
+        standalone: observed.standalone().unwrap(),
         applied: None,
     }
 }
@@ -37,7 +37,7 @@ fn workload_is_recreated_only_if_allowed_and_with_its_pods_only_if_the_selector_
         (&allowed, fields("spec.serviceName"), "LeavingPods"),
     ] {
         let existing = workload(&deployment(observed));
-        let recreation = match facts(observed).after_invalid_update(&existing, &fields) {
+        let recreation = match inputs(observed).after_invalid_update(&existing, &fields) {
             Recreation::NotNeeded => "NotNeeded",
             Recreation::NotAllowed(fault) => {
                 assert_eq!(fault.retry, Requeue::SlowBackoff);
@@ -58,7 +58,7 @@ fn deletion_of_a_recreated_workload_is_watched_or_polled() {
     let mut object = deployment(&observed);
     let retry = |object: &Value| {
         let fields = ["spec.serviceName".to_owned()];
-        match facts(&observed).after_invalid_update(&workload(object), &fields) {
+        match inputs(&observed).after_invalid_update(&workload(object), &fields) {
             Recreation::LeavingPods(fault) => fault.retry,
             other => panic!("{other:?}"),
         }
@@ -72,9 +72,9 @@ fn deletion_of_a_recreated_workload_is_watched_or_polled() {
 #[test]
 fn rejected_creation_continues_with_our_own_object_only() {
     let observed = observed_with(&json!({}));
-    let facts = facts(&observed);
+    let inputs = inputs(&observed);
     let rejection = || StepError::Fault(Fault::until_change(Reason::ReconcileError, "no"));
-    let after = |existing| facts.after_rejected_creation(&existing, rejection());
+    let after = |existing| inputs.after_rejected_creation(&existing, rejection());
     let reason = |existing| after(existing).unwrap_err().fault().unwrap().reason;
     assert_eq!(reason(Child::Absent), Reason::ReconcileError);
     let mut object = deployment(&observed);

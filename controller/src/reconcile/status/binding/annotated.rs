@@ -4,14 +4,14 @@ use asya_shared::api::RollAnnotation;
 use asya_shared::resolve::{ObjectRef, Roll};
 
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{LiveOutcome, ReplacementMethod, RolloutOutcome};
+use crate::reconcile::model::outcome::{ActiveOutcome, ReplacementMethod, RolloutOutcome};
 use crate::reconcile::model::rollout::TEMPLATE_ANNOTATIONS;
 
 /// Bounds the list for targets whose workloads come and go.
 const MAX_RECORDED: usize = 32;
 
 /// Objects that were annotated before, were observed with the annotation, or got it in this reconcile.
-pub(super) fn annotated(observed: &Observed, outcome: &LiveOutcome) -> Vec<RollAnnotation> {
+pub(super) fn annotated(observed: &Observed, outcome: &ActiveOutcome) -> Vec<RollAnnotation> {
     let mut all = observed.previous.roll_annotations.clone();
     let Some(resolved) = observed.resolved() else {
         return all;
@@ -20,13 +20,13 @@ pub(super) fn annotated(observed: &Observed, outcome: &LiveOutcome) -> Vec<RollA
         &*outcome.rollout,
         RolloutOutcome::Requested(ReplacementMethod::Annotation, ..)
     );
-    let live = observed
+    let target_objects = observed
         .rollout()
-        .map(|rollout| &rollout.live[..])
+        .map(|rollout| &rollout.objects[..])
         .unwrap_or_default();
     let is_annotated = |object: &ObjectRef| {
-        let live = live.iter().find(|it| it.object == *object);
-        is_written || live.is_some_and(|it| it.roll_value.is_some())
+        let target_object = target_objects.iter().find(|it| it.object == *object);
+        is_written || target_object.is_some_and(|it| it.roll_value.is_some())
     };
     for (object, path) in objects(&resolved.target.roll) {
         let annotation = to_status(object, &path);

@@ -17,7 +17,7 @@ use crate::reconcile::model::condition_types::{
     INJECTED, Injected, READY, SCALING_READY, TARGET_RESOLVED, TRANSPORT_READY, WORKLOAD_READY,
 };
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{LiveOutcome, RolloutOutcome, TemplateOutcome};
+use crate::reconcile::model::outcome::{ActiveOutcome, RolloutOutcome, TemplateOutcome};
 use crate::reconcile::status::conditions::Conditions;
 use crate::reconcile::status::transport;
 use crate::scaling::ready::ScalingReady;
@@ -27,7 +27,7 @@ use crate::telemetry::events::EventReason;
 pub(super) fn injected(
     observed: &Observed,
     binding: &ObservedBinding,
-    outcome: &LiveOutcome,
+    outcome: &ActiveOutcome,
     (counted, injection): (Option<&TargetPodCounts>, Option<&InjectionStatus>),
     is_bound: bool,
 ) -> Option<Injected> {
@@ -82,7 +82,7 @@ fn rejection_message(observed: &Observed, injection: Option<&InjectionStatus>) -
 /// Condition `Injected` as derived from the rollout or the target's pods.
 fn injected_by_pods(
     observed: &Observed,
-    outcome: &LiveOutcome,
+    outcome: &ActiveOutcome,
     counted: &TargetPodCounts,
 ) -> Injected {
     let without_pods = counted.pods.matched == 0;
@@ -144,7 +144,7 @@ pub(super) fn unenforced_event(
 }
 
 /// With strategy Template, pods get the sidecar from their template, as their controller replaces them (BIND-50).
-fn injected_by_template(outcome: &LiveOutcome, counted: &TargetPodCounts) -> Option<Injected> {
+fn injected_by_template(outcome: &ActiveOutcome, counted: &TargetPodCounts) -> Option<Injected> {
     let not_injected = |reason, text: &str| Some((Some(false), reason, text.to_owned()));
     match &*outcome.template {
         TemplateOutcome::Waiting(reason, text, _) => not_injected(*reason, text),
@@ -207,11 +207,11 @@ fn had_exceeded_progress(observed: &Observed) -> bool {
     before.any(|it| it.type_ == WORKLOAD_READY && it.reason == reason)
 }
 
-/// All conditions of a live binding.
+/// All conditions of an active binding.
 pub(super) fn build(
     observed: &Observed,
     binding: &ObservedBinding,
-    outcome: &LiveOutcome,
+    outcome: &ActiveOutcome,
     (transport_fault, workload_fault, stuck): (Option<&Fault>, Option<&Fault>, Option<String>),
     (injected, scaling): (Option<Injected>, Option<ScalingReady>),
     conflict: Option<String>,

@@ -10,7 +10,7 @@ use crate::reconcile::contention::history::{self, FieldEvent, part_of};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{
-    LiveOutcome, ReplacementMethod, RolloutOutcome, TemplateOutcome,
+    ActiveOutcome, ReplacementMethod, RolloutOutcome, TemplateOutcome,
 };
 use crate::telemetry::events::EventReason;
 
@@ -18,23 +18,23 @@ use crate::telemetry::events::EventReason;
 pub(super) fn set_conflicts(
     status: &mut AsyncActorStatus,
     observed: &Observed,
-    live_outcome: &LiveOutcome,
+    active_outcome: &ActiveOutcome,
     now: Timestamp,
 ) {
     let uid = observed.resolved().and_then(|it| it.uid());
-    let events = field_events(live_outcome);
+    let events = field_events(active_outcome);
     let base = observed.deadlines.conflict;
     let before = &observed.previous.conflicts;
     status.conflicts = match &observed.binding {
         Some(binding) if binding.is_bound_by_other() => history::reset_all(before),
         _ => history::update(before, uid, &events, base, now),
     };
-    status.claimed = match (live_outcome.contention.handoff_set, uid) {
+    status.claimed = match (active_outcome.contention.handoff_set, uid) {
         (Some(is_set), uid) => uid.filter(|_| is_set).map(str::to_owned),
         (None, Some(uid)) => previous_handoff(observed).filter(|it| it == uid),
         (None, None) => previous_handoff(observed),
     };
-    status.template = match &*live_outcome.template {
+    status.template = match &*active_outcome.template {
         TemplateOutcome::Applied(applied) => Some(applied.clone()),
         TemplateOutcome::Released(_) => None,
         _ => observed.previous.template.clone(),
@@ -54,9 +54,9 @@ fn previous_handoff(observed: &Observed) -> Option<String> {
 }
 
 /// When to requeue because of contention.
-pub(super) fn requeues(live_outcome: &LiveOutcome) -> impl Iterator<Item = Requeue> {
-    let recheck = live_outcome.contention.recheck_after.map(Requeue::After);
-    template_requeue(&live_outcome.template)
+pub(super) fn requeues(active_outcome: &ActiveOutcome) -> impl Iterator<Item = Requeue> {
+    let recheck = active_outcome.contention.recheck_after.map(Requeue::After);
+    template_requeue(&active_outcome.template)
         .into_iter()
         .chain(recheck)
 }
@@ -76,8 +76,8 @@ fn template_requeue(outcome: &TemplateOutcome) -> Option<Requeue> {
     }
 }
 
-fn field_events(live_outcome: &LiveOutcome) -> Vec<(ConflictPart, FieldEvent)> {
-    let roll_event = match &*live_outcome.rollout {
+fn field_events(active_outcome: &ActiveOutcome) -> Vec<(ConflictPart, FieldEvent)> {
+    let roll_event = match &*active_outcome.rollout {
         RolloutOutcome::NotNeeded | RolloutOutcome::InjectionVerified => {
             Some(FieldEvent::NotNeeded)
         }
@@ -91,7 +91,7 @@ fn field_events(live_outcome: &LiveOutcome) -> Vec<(ConflictPart, FieldEvent)> {
         | RolloutOutcome::Requested(ReplacementMethod::Eviction, ..) => None,
     };
     let roll_event = roll_event.map(|event| (ConflictPart::Roll, event));
-    let template_event = match &*live_outcome.template {
+    let template_event = match &*active_outcome.template {
         TemplateOutcome::Applied(_) => Some(FieldEvent::Written),
         TemplateOutcome::Conflict(conflict) => Some(FieldEvent::Conflict(conflict.clone())),
         TemplateOutcome::NotDesired
@@ -103,7 +103,7 @@ fn field_events(live_outcome: &LiveOutcome) -> Vec<(ConflictPart, FieldEvent)> {
         | TemplateOutcome::Stopped => None,
     };
     let template_event = template_event.map(|event| (ConflictPart::Template, event));
-    let others = live_outcome.contention.field_events.iter().cloned();
+    let others = active_outcome.contention.field_events.iter().cloned();
     roll_event
         .into_iter()
         .chain(template_event)

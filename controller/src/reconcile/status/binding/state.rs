@@ -15,7 +15,7 @@ use crate::reconcile::state::state_of;
 use crate::scaling::ready::ScalingReady;
 
 /// Inputs of the decision table.
-pub(super) struct BindingStateFacts<'a> {
+pub(super) struct BindingStateInputs<'a> {
     /// The spec cannot be acted on, or something that pods need cannot be created.
     pub(super) spec_fault: Option<&'a Fault>,
     /// Why the queue cannot be used.
@@ -66,26 +66,26 @@ impl From<State> for BindingStateDecision {
 }
 
 /// Walks the table of BIND-6: the first matching row decides.
-pub(super) fn decide(facts: &BindingStateFacts<'_>) -> BindingStateDecision {
-    if facts.spec_fault.is_some() {
+pub(super) fn decide(inputs: &BindingStateInputs<'_>) -> BindingStateDecision {
+    if inputs.spec_fault.is_some() {
         return State::WorkloadError.into();
     }
-    if facts.transport_fault.is_some() {
+    if inputs.transport_fault.is_some() {
         return State::TransportError.into();
     }
-    if let Some(fault) = facts.target_fault {
+    if let Some(fault) = inputs.target_fault {
         return if fault.reason == Reason::TargetStopped {
             State::Napping.into()
-        } else if was_bound(facts.previous) {
+        } else if was_bound(inputs.previous) {
             State::WorkloadError.into()
         } else {
             State::Creating.into()
         };
     }
-    let Some((counted, pods)) = facts.pods else {
-        let state = facts.previous.status.unwrap_or(State::Creating);
+    let Some((counted, pods)) = inputs.pods else {
+        let state = inputs.previous.status.unwrap_or(State::Creating);
         return BindingStateDecision {
-            progressing_since: facts
+            progressing_since: inputs
                 .previous
                 .progressing_since
                 .as_ref()
@@ -93,8 +93,8 @@ pub(super) fn decide(facts: &BindingStateFacts<'_>) -> BindingStateDecision {
             ..state.into()
         };
     };
-    let mut decision = pods_decision(facts, counted, pods);
-    let ends = pods.failure_ends.filter(|ends| *ends > facts.now);
+    let mut decision = target_pods_decision(inputs, counted, pods);
+    let ends = pods.failure_ends.filter(|ends| *ends > inputs.now);
     decision.recheck_at = decision.recheck_at.into_iter().chain(ends).min();
     decision
 }
@@ -111,13 +111,14 @@ fn was_bound(previous: &AsyncActorStatus) -> bool {
     previous.resolved_target.is_some() || lost_before
 }
 
-fn pods_decision(
-    facts: &BindingStateFacts<'_>,
+/// The rows about the pods of an existing target.
+fn target_pods_decision(
+    inputs: &BindingStateInputs<'_>,
     counted: &TargetPodCounts,
     pods: &Pods,
 ) -> BindingStateDecision {
     let (ready, total) = (counted.ready, counted.total);
-    let desired = facts.desired.unwrap_or(total);
+    let desired = inputs.desired.unwrap_or(total);
     let is_injected_container = |name: &str| [RUNTIME_CONTAINER, SIDECAR_CONTAINER].contains(&name);
     let failure = pods.failure.as_ref().map(|(problem, _)| problem);
     let failure = failure.filter(|problem| {
@@ -145,27 +146,27 @@ fn pods_decision(
                     | Reason::TargetURLUnknown
             )
     };
-    if facts.injected.as_ref().is_some_and(blocks_injection) {
+    if inputs.injected.as_ref().is_some_and(blocks_injection) {
         return if counted.pods.injected == 0 {
             State::WorkloadError.into()
         } else {
             State::Degraded.into()
         };
     }
-    if facts.scaling.is_some_and(|it| it.ready == Some(false)) {
+    if inputs.scaling.is_some_and(|it| it.ready == Some(false)) {
         return State::ScalingError.into();
     }
-    let injected = facts.injected.as_ref().map(|it| it.1);
+    let injected = inputs.injected.as_ref().map(|it| it.1);
     match () {
-        () if total == 0 && desired == 0 && facts.scaling.is_some() => State::Napping.into(),
+        () if total == 0 && desired == 0 && inputs.scaling.is_some() => State::Napping.into(),
         () if total == 0 && desired == 0 => State::Running.into(),
         // Waiting for others has no deadline.
         () if injected == Some(Reason::RolloutWaiting) => State::Updating.into(),
         () if injected == Some(Reason::RolloutInProgress) => {
-            progressing(facts, ready, State::Updating, None)
+            progressing(inputs, ready, State::Updating, None)
         }
         () if total > desired => State::ScalingDown.into(),
-        () if ready < desired => progressing(facts, ready, State::ScalingUp, facts.unready_limit),
+        () if ready < desired => progressing(inputs, ready, State::ScalingUp, inputs.unready_limit),
         () => State::Running.into(),
     }
 }
@@ -173,32 +174,32 @@ fn pods_decision(
 /// A change in progress, ended by `limit` or by the progress limit of FW-26. A change of the spec or of the number of
 /// ready pods restarts the clock.
 fn progressing(
-    facts: &BindingStateFacts<'_>,
+    inputs: &BindingStateInputs<'_>,
     ready: i32,
     state: State,
     limit: Option<Duration>,
 ) -> BindingStateDecision {
-    let previous = facts.previous;
-    let is_unchanged = previous.observed_generation == Some(facts.generation)
+    let previous = inputs.previous;
+    let is_unchanged = previous.observed_generation == Some(inputs.generation)
         && previous.ready_replicas == Some(ready);
     let since = previous.progressing_since.as_ref().filter(|_| is_unchanged);
-    let since = since.map_or(facts.now, |since| since.0);
+    let since = since.map_or(inputs.now, |since| since.0);
     let ends = |limit: Option<Duration>| since.checked_add(limit?).ok();
-    let is_exceeded = |limit| ends(limit).is_some_and(|ends| ends <= facts.now);
-    let stuck = facts.progress_limit.filter(|it| is_exceeded(Some(*it)));
+    let is_exceeded = |limit| ends(limit).is_some_and(|ends| ends <= inputs.now);
+    let stuck = inputs.progress_limit.filter(|it| is_exceeded(Some(*it)));
     let state = match () {
         () if stuck.is_some() && ready == 0 => State::WorkloadError,
         () if stuck.is_some() || is_exceeded(limit) => State::Degraded,
         () => state,
     };
-    let next = [ends(limit), ends(facts.progress_limit)]
+    let next = [ends(limit), ends(inputs.progress_limit)]
         .into_iter()
         .flatten();
     BindingStateDecision {
         state,
         progressing_since: Some(since),
         exceeded_limit: stuck,
-        recheck_at: next.filter(|ends| *ends > facts.now).min(),
+        recheck_at: next.filter(|ends| *ends > inputs.now).min(),
     }
 }
 

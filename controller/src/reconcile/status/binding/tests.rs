@@ -13,7 +13,7 @@ use crate::reconcile::model::binding::{ObservedBinding, Resolved};
 use crate::reconcile::model::bound_pods::BoundPods;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{
-    LiveOutcome, QueueState, RolloutOutcome, ScalingOutcome, TemplateOutcome,
+    ActiveOutcome, QueueState, RolloutOutcome, ScalingOutcome, TemplateOutcome,
 };
 use crate::reconcile::tests::fixtures::{actor, observed, record};
 use crate::scaling::tests::fixtures::scaled_object;
@@ -39,14 +39,14 @@ fn spec(extra: &Value) -> Value {
 }
 
 /// An actor with this spec and status, and the outcome of a reconcile that created everything.
-fn bound(extra: &Value, status: &AsyncActorStatus) -> (Observed, ObservedBinding, LiveOutcome) {
+fn bound(extra: &Value, status: &AsyncActorStatus) -> (Observed, ObservedBinding, ActiveOutcome) {
     let observed = observed(&actor(&json!({}), &spec(extra), &json!(status)));
-    let live_outcome = LiveOutcome {
+    let active_outcome = ActiveOutcome {
         queue: QueueState::Ready(None),
         bindable: true,
-        ..LiveOutcome::default()
+        ..ActiveOutcome::default()
     };
-    (observed, observed_target(), live_outcome)
+    (observed, observed_target(), active_outcome)
 }
 
 fn observed_target() -> ObservedBinding {
@@ -83,9 +83,9 @@ fn is(status: &str, reason: &str) -> (String, String) {
 }
 
 fn status_of(
-    (observed, binding, live_outcome): &(Observed, ObservedBinding, LiveOutcome),
+    (observed, binding, active_outcome): &(Observed, ObservedBinding, ActiveOutcome),
 ) -> AsyncActorStatus {
-    report(observed, binding, live_outcome, now()).status
+    report(observed, binding, active_outcome, now()).status
 }
 
 /// BIND-3, BIND-4, BIND-5
@@ -183,9 +183,9 @@ fn binding_is_effective_once_queue_and_script_exist_until_it_is_refused() {
 
     let before = status_of(&bound(&json!({}), &new));
     let mut later = bound(&json!({}), &before);
-    later.2 = LiveOutcome {
+    later.2 = ActiveOutcome {
         queue: QueueState::Fault(Fault::until_change(Reason::BrokerUnreachable, "away")),
-        ..LiveOutcome::default()
+        ..ActiveOutcome::default()
     };
     let status = status_of(&later);
     assert_eq!(
@@ -288,13 +288,13 @@ fn injected_reports_the_outcome_of_the_template() {
 /// BIND-45, CONF-6
 #[test]
 fn actor_that_may_not_bind_reports_no_conflict() {
-    let held = json!({
+    let rewritten = json!({
         "field": "f", "count": 2, "part": "Roll", "object": "Deployment/web", "uid": "web-uid",
         "state": "Held", "losses": 2,
     });
     let template = json!({"uid": "web-uid", "hash": "h", "target": "t", "fingerprint": "f"});
     let scaling = json!({"scaling": {"enabled": true}});
-    let before = json!({"conflicts": [held], "claimed": "web-uid", "template": template});
+    let before = json!({"conflicts": [rewritten], "claimed": "web-uid", "template": template});
     let before: AsyncActorStatus = serde_json::from_value(before).unwrap();
     let conflict_of = |target: ObservedBinding, outcome| {
         let mut inputs = bound(&scaling, &before);
@@ -394,7 +394,7 @@ fn invalid_spec_is_the_only_workload_fault_reported() {
     let status = report(
         &observed,
         &ObservedBinding::default(),
-        &LiveOutcome::default(),
+        &ActiveOutcome::default(),
         now(),
     )
     .status;

@@ -8,7 +8,7 @@ use crate::broker::ReadyQueue;
 use crate::fault::Requeue;
 use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{LiveOutcome, QueueState, RetiredQueues};
+use crate::reconcile::model::outcome::{ActiveOutcome, QueueState, RetiredQueues};
 use crate::reconcile::tests::fixtures::{actor, observed, spec};
 use crate::record::Key;
 use crate::telemetry::events::EventReason;
@@ -18,17 +18,17 @@ fn on(transport: &str, status: &Value) -> Observed {
     observed(&actor(&json!({}), &spec, status))
 }
 
-fn after(state: QueueState) -> LiveOutcome {
-    LiveOutcome {
+fn after(state: QueueState) -> ActiveOutcome {
+    ActiveOutcome {
         queue: state,
-        ..LiveOutcome::default()
+        ..ActiveOutcome::default()
     }
 }
 
 /// The status, requeue and Events of a reconcile.
 fn report_queues(
     observed: &Observed,
-    outcome: &LiveOutcome,
+    outcome: &ActiveOutcome,
 ) -> (
     asya_shared::api::AsyncActorStatus,
     Option<Requeue>,

@@ -58,7 +58,7 @@ fn draining_actor_reports_message_counts_and_how_to_delete_it_now() {
         assert_eq!(first.retry, Requeue::After(Duration::from_secs(15)));
         assert_eq!(first.events, [(event, text.to_owned())]);
         observed.previous = first.status.clone();
-        let outcome = Outcome::Live(running(&observed));
+        let outcome = Outcome::Active(running(&observed));
         let again = build(&observed, &outcome, at("2026-01-01T01:00:00Z")).unwrap();
         assert_eq!((again.status, again.events), (first.status, vec![]), "once");
     }

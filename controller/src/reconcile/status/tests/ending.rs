@@ -2,19 +2,19 @@ use asya_shared::api::{AsyncActorStatus, State};
 use kube::core::Status;
 use serde_json::json;
 
-use super::{at, condition, live_actor, report, running};
+use super::{active_actor, at, condition, report, running};
 use crate::fault::{Error, Fault, Reason, Requeue};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::child::UNWATCHED_POLL_INTERVAL;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{LiveOutcome, Outcome};
+use crate::reconcile::model::outcome::{ActiveOutcome, Outcome};
 use crate::reconcile::retries::{is_reported, outcome_of_error};
 use crate::reconcile::status::build;
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
 
 /// An actor being deleted whose Deployment exists; `deleting` says whether that is being deleted, too.
 fn terminating(deleting: bool) -> Observed {
-    let mut observed = live_actor();
+    let mut observed = active_actor();
     observed.previous = report(&observed, running(&observed)).status;
     let mut object = deployment(&observed);
     if deleting {
@@ -87,7 +87,7 @@ fn inventory_phases_alone_are_not_written_until_the_next_change() {
 fn rejected_deletion_of_a_child_is_reported_and_retried() {
     let terminating = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
     let mut terminating = observed(&actor(&terminating, &spec(&json!({})), &json!({})));
-    terminating.previous = report(&live_actor(), running(&live_actor())).status;
+    terminating.previous = report(&active_actor(), running(&active_actor())).status;
     let response = Status::failure("deployments.apps \"a\" is forbidden", "Forbidden");
     let rejection = || Error::Api(kube::Error::Api(response.clone().with_code(403).boxed()));
     let report_rejection = |observed: &Observed| {
@@ -154,17 +154,17 @@ fn status_is_kept_while_deletion_progress_is_unknown() {
 #[test]
 fn workload_being_deleted_is_not_running_and_polled_if_unwatched() {
     for is_watched in [true, false] {
-        let observed = live_actor();
+        let observed = active_actor();
         let mut object = deployment(&observed);
         object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:30Z");
         if !is_watched {
             object["metadata"]["labels"] = json!({});
         }
-        let live_outcome = LiveOutcome {
+        let active_outcome = ActiveOutcome {
             workload: Some(workload(&object)),
             ..running(&observed)
         };
-        let report = report(&observed, live_outcome);
+        let report = report(&observed, active_outcome);
         assert_eq!(report.status.status, Some(State::Updating));
         assert_eq!(
             report.retry == Requeue::After(UNWATCHED_POLL_INTERVAL),
@@ -176,7 +176,7 @@ fn workload_being_deleted_is_not_running_and_polled_if_unwatched() {
 /// QUE-3, STA-1
 #[test]
 fn pods_of_an_unwatched_stopped_workload_are_polled_until_they_are_deleted() {
-    let observed = live_actor();
+    let observed = active_actor();
     for (labelled, observed_generation, pods, polls) in [
         (false, 1, 1, true),
         (false, 1, 0, true),
@@ -191,12 +191,12 @@ fn pods_of_an_unwatched_stopped_workload_are_polled_until_they_are_deleted() {
         if !labelled {
             object["metadata"]["labels"] = json!({});
         }
-        let live_outcome = LiveOutcome {
+        let active_outcome = ActiveOutcome {
             workload: Some(workload(&object)),
             stopped: Some(Box::default()),
-            ..LiveOutcome::default()
+            ..ActiveOutcome::default()
         };
-        let retry = report(&observed, live_outcome).retry;
+        let retry = report(&observed, active_outcome).retry;
         let row = (labelled, observed_generation, pods);
         assert_eq!(
             retry == Requeue::After(UNWATCHED_POLL_INTERVAL),

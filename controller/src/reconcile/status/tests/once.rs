@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::{condition, report, running};
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{LiveOutcome, QueueState};
+use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, pod, spec, workload};
 use crate::record::ActorRecord;
 
@@ -47,13 +47,13 @@ fn ready_generation_is_remembered_while_the_actor_is_reconciled_once() {
         ..AsyncActorStatus::default()
     };
     let changed = once(older);
-    assert_eq!(generation(&changed, LiveOutcome::default()), None);
+    assert_eq!(generation(&changed, ActiveOutcome::default()), None);
     let mut terminating = changed;
     let mut actor = ActorRecord::clone(&terminating.actor);
     actor.metadata.deleting = true;
     terminating.actor = std::sync::Arc::new(actor);
     assert_eq!(
-        generation(&terminating, LiveOutcome::default()),
+        generation(&terminating, ActiveOutcome::default()),
         Some(1),
         "deletion does not change the spec (QUE-41)"
     );
@@ -72,17 +72,17 @@ fn workload_of_a_completed_once_actor_is_evaluated_by_its_own_template() {
     let mut object = deployment(&observed);
     object["spec"]["template"]["metadata"]["annotations"]["asya.sh/template-hash"] = json!("older");
     observed.pods = vec![pod("p", "older")];
-    let outcome = LiveOutcome {
+    let outcome = ActiveOutcome {
         queue: QueueState::Ready(None),
         workload: Some(workload(&object)),
-        ..LiveOutcome::default()
+        ..ActiveOutcome::default()
     };
     let status = report(&observed, outcome).status;
     assert_eq!(status.status, Some(State::Running));
 
-    let gone = LiveOutcome {
+    let gone = ActiveOutcome {
         queue: QueueState::Ready(None),
-        ..LiveOutcome::default()
+        ..ActiveOutcome::default()
     };
     let status = report(&observed, gone).status;
     assert_eq!(status.status, Some(State::WorkloadError));

@@ -1,9 +1,9 @@
 use serde_json::{Value, json};
 
-use super::{at, condition, live_actor, report, running};
+use super::{active_actor, at, condition, report, running};
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{LiveOutcome, Outcome, QueueState};
+use crate::reconcile::model::outcome::{ActiveOutcome, Outcome, QueueState};
 use crate::reconcile::status::build;
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
 use asya_shared::api::{AsyncActorStatus, State};
@@ -17,10 +17,10 @@ fn paused(extra: &Value, before: AsyncActorStatus) -> Observed {
 }
 
 /// Outcome for a paused actor that has a workload.
-fn existing_workload(observed: &Observed) -> LiveOutcome {
-    LiveOutcome {
+fn existing_workload(observed: &Observed) -> ActiveOutcome {
+    ActiveOutcome {
         workload: Some(workload(&deployment(observed))),
-        ..LiveOutcome::default()
+        ..ActiveOutcome::default()
     }
 }
 
@@ -29,7 +29,7 @@ fn existing_workload(observed: &Observed) -> LiveOutcome {
 fn paused_actor_is_ready_with_reason_paused() {
     let observed = paused(
         &json!({}),
-        report(&live_actor(), running(&live_actor())).status,
+        report(&active_actor(), running(&active_actor())).status,
     );
     let status = report(&observed, existing_workload(&observed)).status;
     assert_eq!(
@@ -42,7 +42,7 @@ fn paused_actor_is_ready_with_reason_paused() {
 #[test]
 fn actor_that_was_never_observed_is_not_ready() {
     let observed = paused(&json!({}), AsyncActorStatus::default());
-    let outcome = Outcome::Live(LiveOutcome::default());
+    let outcome = Outcome::Active(ActiveOutcome::default());
     let report = build(&observed, &outcome, at("2026-01-01T00:01:00Z")).unwrap();
     let (ready, reason, message) = condition(&report.status, "Ready");
     assert_eq!((ready, reason), ("False", "Paused"));
@@ -52,9 +52,9 @@ fn actor_that_was_never_observed_is_not_ready() {
 /// API-3, STA-4 row 3, STA-8
 #[test]
 fn queue_fault_of_a_paused_actor_is_kept_until_the_broker_is_queried_again() {
-    let mut broken = running(&live_actor());
+    let mut broken = running(&active_actor());
     broken.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
-    let before = report(&live_actor(), broken).status;
+    let before = report(&active_actor(), broken).status;
     let observed = paused(&json!({}), before);
     let status = report(&observed, existing_workload(&observed)).status;
     assert_eq!(status.status, Some(State::TransportError));
@@ -67,11 +67,11 @@ fn queue_fault_of_a_paused_actor_is_kept_until_the_broker_is_queried_again() {
     assert_eq!(status.transport_status.as_deref(), Some("NotReady"));
 
     // Not paused, but the broker does not respond (QUE-10).
-    let mut unconfirmed = live_actor();
+    let mut unconfirmed = active_actor();
     unconfirmed.previous = observed.previous;
-    let mut live_outcome = running(&unconfirmed);
-    live_outcome.queue = QueueState::Unconfirmed(Requeue::Backoff);
-    let status = report(&unconfirmed, live_outcome).status;
+    let mut active_outcome = running(&unconfirmed);
+    active_outcome.queue = QueueState::Unconfirmed(Requeue::Backoff);
+    let status = report(&unconfirmed, active_outcome).status;
     assert_eq!(status.status, Some(State::TransportError));
 }
 

@@ -1,18 +1,20 @@
 use asya_shared::api::{AsyncActorStatus, State};
 use serde_json::json;
 
-use super::{condition, live_actor, report, running};
+use super::{active_actor, condition, report, running};
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::apply::inventory_entry;
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{LiveOutcome, QueueState, ScalingOutcome, StoppedWorkloads};
+use crate::reconcile::model::outcome::{
+    ActiveOutcome, QueueState, ScalingOutcome, StoppedWorkloads,
+};
 use crate::reconcile::status::common::Report;
 use crate::reconcile::tests::fixtures::{actor, observed, spec};
 use crate::scaling::tests::fixtures::{hpa, scaled_object};
 
 /// Outcome of a reconcile that observed this `ScaledObject`.
-fn scaled(observed: &Observed, extra: &serde_json::Value) -> LiveOutcome {
+fn scaled(observed: &Observed, extra: &serde_json::Value) -> ActiveOutcome {
     let mut outcome = running(observed);
     outcome.scaling = Some(Box::new(ScalingOutcome {
         scaled_object: Some(scaled_object(extra)),
@@ -55,7 +57,7 @@ fn scaled_actor_reports_its_autoscaler_with_limits_and_health() {
     assert_eq!(condition(&failing, "Ready").1, "ScaledObjectNotReady");
     assert_eq!(failing.ready_summary.as_deref(), Some("2/3"));
 
-    let mut disabled = live_actor();
+    let mut disabled = active_actor();
     disabled.previous = failing;
     let status = report(&disabled, running(&disabled)).status;
     assert!(
@@ -72,9 +74,9 @@ fn scaled_actor_reports_its_autoscaler_with_limits_and_health() {
     );
 
     observed.desired = Err(Fault::until_change(Reason::ValidationError, "text"));
-    observed.previous = report(&live_actor(), running(&live_actor())).status;
+    observed.previous = report(&active_actor(), running(&active_actor())).status;
     observed.previous.max_replicas = Some(7);
-    let invalid = report(&observed, LiveOutcome::default()).status;
+    let invalid = report(&observed, ActiveOutcome::default()).status;
     assert_eq!(
         invalid.max_replicas,
         Some(7),
@@ -85,7 +87,7 @@ fn scaled_actor_reports_its_autoscaler_with_limits_and_health() {
 /// STA-9, KEDA-11
 #[test]
 fn change_of_desired_replicas_is_recorded_with_time_and_direction() {
-    let mut observed = live_actor();
+    let mut observed = active_actor();
     let first = report(&observed, running(&observed)).status;
     assert_eq!(
         (
@@ -109,7 +111,7 @@ fn change_of_desired_replicas_is_recorded_with_time_and_direction() {
 /// FW-25
 #[test]
 fn inventory_lists_every_child_in_order_until_it_is_deleted() {
-    let mut observed = live_actor();
+    let mut observed = active_actor();
     let mut outcome = running(&observed);
     let scaled = scaled_object(&json!({}));
     let applied = inventory_entry(
@@ -132,7 +134,7 @@ fn inventory_lists_every_child_in_order_until_it_is_deleted() {
         [is("Deployment", "Applied"), is("ScaledObject", "Applied")]
     );
     let later_kinds = |observed: &Observed| {
-        let outcome = LiveOutcome {
+        let outcome = ActiveOutcome {
             applied: Vec::new(),
             ..running(observed)
         };

@@ -61,16 +61,16 @@ fn target_is_scaled_up_only_after_unbinding() {
     let planned = |value: Option<&str>, rollout: &Value| {
         let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
         let mut observed = observed(&actor(&deleted, &spec, &status(rollout)));
-        let live = LiveObject {
+        let target_object = TargetObject {
             object: object.clone(),
             roll_value: value.map(str::to_owned),
-            ..LiveObject::default()
+            ..TargetObject::default()
         };
         let unbinding = ObservedUnbinding {
             scaled_to_zero: true,
             scaled: Some(object.clone()),
             roll: Some(Roll::Annotate(object.clone(), path.clone())),
-            live: vec![live],
+            objects: vec![target_object],
             ..ObservedUnbinding::default()
         };
         observed.binding = Some(ObservedBinding {

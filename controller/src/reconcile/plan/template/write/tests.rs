@@ -9,7 +9,7 @@ use super::{
 use crate::binding::dry_run::ProbeFailure;
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::outcome::TemplateOutcome;
-use crate::reconcile::model::rollout::LiveObject;
+use crate::reconcile::model::rollout::TargetObject;
 
 fn workload() -> ObjectRef {
     ObjectRef {
@@ -40,16 +40,16 @@ fn template_is_left_alone_while_its_change_would_replace_no_pod_or_join_another_
         (true, false, Some((Reason::RolloutWaiting, PAUSED_RETRY))),
         (true, true, Some((Reason::RolloutWaiting, PAUSED_RETRY))),
     ] {
-        let live = LiveObject {
+        let target_object = TargetObject {
             rolling,
             paused,
-            ..LiveObject::default()
+            ..TargetObject::default()
         };
         let expected = expected.map(|(reason, wait)| (reason, Requeue::After(wait)));
         assert_eq!(
-            reason(blocked_rollout(&workload(), &live)),
+            reason(blocked_rollout(&workload(), &target_object)),
             expected,
-            "{live:?}"
+            "{target_object:?}"
         );
     }
 }

@@ -5,7 +5,7 @@ use asya_shared::api::{AsyncActorStatus, PodCounts, ResolvedTarget, State};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{BindingStateDecision, BindingStateFacts, decide};
+use super::{BindingStateDecision, BindingStateInputs, decide};
 use crate::fault::{Fault, Reason};
 use crate::pods::summary::Pods;
 use crate::reconcile::model::bound_pods::TargetPodCounts;
@@ -108,7 +108,7 @@ impl Row {
         let target = self.target.map(fault);
         let injected = (self.injected.0, self.injected.1, String::new());
         let scaling = self.scaling.ready();
-        decide(&BindingStateFacts {
+        decide(&BindingStateInputs {
             spec_fault: self.refused.then_some(&refused),
             transport_fault: self.transport.then_some("away"),
             target_fault: target.as_ref(),

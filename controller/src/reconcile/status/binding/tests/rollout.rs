@@ -8,8 +8,8 @@ use crate::fault::Requeue;
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::bound_pods::{OutdatedPod, SidecarState};
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
-use crate::reconcile::model::rollout::LiveObject;
 use crate::reconcile::model::rollout::ObservedRollout;
+use crate::reconcile::model::rollout::TargetObject;
 
 /// Status after a reconcile that requested a replacement; with `came_uninjected`, the last replacement has no sidecar.
 fn status_after_request(
@@ -17,7 +17,7 @@ fn status_after_request(
     before: &AsyncActorStatus,
     came_uninjected: bool,
 ) -> AsyncActorStatus {
-    let (mut observed, binding, mut live_outcome) = bound(&json!({}), before);
+    let (mut observed, binding, mut active_outcome) = bound(&json!({}), before);
     let mut rollout = ObservedRollout::default();
     if came_uninjected {
         rollout.pod_counts.outdated.push(OutdatedPod {
@@ -31,8 +31,9 @@ fn status_after_request(
         rollout: Some(rollout),
         ..ObservedBinding::default()
     });
-    *live_outcome.rollout = RolloutOutcome::Requested(by, "text".to_owned(), Requeue::AwaitChange);
-    let mut status = status_of(&(observed, binding, live_outcome));
+    *active_outcome.rollout =
+        RolloutOutcome::Requested(by, "text".to_owned(), Requeue::AwaitChange);
+    let mut status = status_of(&(observed, binding, active_outcome));
     // The next pod is newer than that.
     if let Some(rollout) = &mut status.rollout {
         let since = rollout.since.as_ref().unwrap().0;
@@ -77,25 +78,25 @@ fn replacements_of_evicted_pods_without_the_sidecar_are_counted_across_reconcile
 #[test]
 fn annotated_object_is_remembered_after_it_leaves_the_target() {
     let status_after = |before: &AsyncActorStatus, target: &str, value: Option<&str>, outcome| {
-        let (mut observed, _, mut live_outcome) = bound(&json!({}), before);
+        let (mut observed, _, mut active_outcome) = bound(&json!({}), before);
         let mut binding = observed_target();
         let resolved = binding.target.as_mut().unwrap().as_mut().unwrap();
         let Roll::AnnotateTemplate(workloads) = &mut resolved.target.roll else {
             panic!()
         };
         target.clone_into(&mut workloads[0].name);
-        let live = LiveObject {
+        let target_object = TargetObject {
             object: workloads[0].clone(),
             roll_value: value.map(str::to_owned),
-            ..LiveObject::default()
+            ..TargetObject::default()
         };
         binding.rollout = Some(ObservedRollout {
-            live: vec![live],
+            objects: vec![target_object],
             ..ObservedRollout::default()
         });
         observed.binding = Some(binding);
-        *live_outcome.rollout = outcome;
-        status_of(&(observed, observed_target(), live_outcome))
+        *active_outcome.rollout = outcome;
+        status_of(&(observed, observed_target(), active_outcome))
     };
     let names = |status: &AsyncActorStatus| {
         let all = status.roll_annotations.iter();

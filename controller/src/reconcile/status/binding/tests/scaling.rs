@@ -77,7 +77,7 @@ fn pending_scaled_object_is_reported_and_requeued_once_a_dry_run_passes() {
         waits_for: Some("the sidecar"),
         ..ScalingOutcome::default()
     }));
-    let requeue_of = |inputs: &(Observed, ObservedBinding, LiveOutcome)| {
+    let requeue_of = |inputs: &(Observed, ObservedBinding, ActiveOutcome)| {
         let report = report(&inputs.0, &inputs.1, &inputs.2, now());
         let pending = is("Unknown", "NotProven");
         assert_eq!(condition(&report.status, "ScalingReady"), pending);

@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::fault::Reason;
 use crate::reconcile::contention::{ContentionState, SpecRevision};
 use crate::reconcile::model::bound_pods::OutdatedPod;
-use crate::reconcile::model::rollout::{Availability, LiveObject};
+use crate::reconcile::model::rollout::{Availability, TargetObject};
 use crate::reconcile::plan::evict;
 
 /// Requeue delay for the progress of a rollout, which no watch reports.
@@ -23,7 +23,7 @@ pub const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
     clippy::struct_excessive_bools,
     reason = "independent inputs of one decision"
 )]
-pub struct RolloutFacts<'a> {
+pub struct RolloutInputs<'a> {
     /// When pods are replaced.
     pub rollout: BindingRollout,
     /// Replace them now, whatever `rollout` says.
@@ -48,7 +48,7 @@ pub struct RolloutFacts<'a> {
     /// The target's owner is unknown, and so is which fields it reverts.
     pub unknown_owner: bool,
     /// The annotated objects, and the workloads that the annotation rolls; empty while no rollout is needed.
-    pub live: &'a [LiveObject],
+    pub objects: &'a [TargetObject],
     /// Identifies the current spec of the workloads.
     pub target: &'a str,
     /// A `PodDisruptionBudget` that allows no disruption of these pods.
@@ -73,13 +73,13 @@ pub enum RolloutDecision {
     NotNeeded,
     /// Wait: pods are being replaced, or must not be replaced yet.
     Wait(Reason, String, Duration),
-    /// Stop until a spec changes.
+    /// See [`RolloutOutcome::Halted`].
     Halt(String),
     /// Wait until an overdue replacement becomes ready.
     Stall(String),
     /// Another manager changed the annotation (CONF-2).
     Conflict(AnnotationConflict),
-    /// Stop until a spec changes: another manager keeps changing the annotation.
+    /// See [`RolloutOutcome::Stopped`].
     Stop,
     /// Execute this step after a dry run.
     Act(RolloutAction),
@@ -105,7 +105,7 @@ pub enum RolloutAction {
     Evict(OutdatedPod),
 }
 
-impl RolloutFacts<'_> {
+impl RolloutInputs<'_> {
     /// Whether the recorded rollout has the same value and, if it was halted, the same specs. Otherwise the rollout
     /// starts over.
     pub fn is_continued(&self, before: &RolloutStatus) -> bool {
@@ -124,16 +124,16 @@ impl RolloutFacts<'_> {
     }
 
     /// Whether our annotation is written to this object.
-    pub fn annotates(&self, live: &LiveObject) -> bool {
+    pub fn annotates(&self, candidate: &TargetObject) -> bool {
         match self.roll {
             Roll::AnnotateTemplate(_) => true,
-            Roll::Annotate(object, _) => *object == live.object,
+            Roll::Annotate(object, _) => *object == candidate.object,
             Roll::Evict => false,
         }
     }
 
-    pub fn has_our_value(&self, live: &LiveObject) -> bool {
-        let value = live.roll_value.as_deref();
+    pub fn has_our_value(&self, candidate: &TargetObject) -> bool {
+        let value = candidate.roll_value.as_deref();
         value.is_some_and(|value| retry_number(self.desired_hash, value).is_some())
     }
 
@@ -142,8 +142,8 @@ impl RolloutFacts<'_> {
         &'b self,
         candidates: &'b [OutdatedPod],
         before: Option<&RolloutStatus>,
-    ) -> evict::EvictionFacts<'b> {
-        evict::EvictionFacts {
+    ) -> evict::EvictionInputs<'b> {
+        evict::EvictionInputs {
             candidates,
             availability: self.availability,
             active: self.matched,
@@ -173,10 +173,10 @@ pub fn retry_number(desired: &str, value: &str) -> Option<u32> {
     }
 }
 
-pub fn wait_for_slot(facts: &RolloutFacts<'_>) -> Option<RolloutDecision> {
+pub fn wait_for_slot(inputs: &RolloutInputs<'_>) -> Option<RolloutDecision> {
     let text =
         "the maximum number of targets is being rolled out; waiting for one of them to finish";
-    (!facts.has_slot)
+    (!inputs.has_slot)
         .then(|| RolloutDecision::Wait(Reason::RolloutWaiting, text.to_owned(), RECHECK_INTERVAL))
 }
 

@@ -18,7 +18,7 @@ fn pods_are_evicted_one_by_one_where_no_annotation_rolls_them() {
     assert_eq!(eviction().evicts().as_deref(), Some("b"));
     assert_eq!(
         Row::default()
-            .live(|it| it.by_eviction = true)
+            .each_object(|it| it.by_eviction = true)
             .evicts()
             .as_deref(),
         Some("b"),
@@ -129,7 +129,7 @@ fn stuck_rollout_of_a_controller_is_reported_and_not_repeated() {
             before: requested(1, -700),
             ..Row::default()
         }
-        .live(|it| {
+        .each_object(|it| {
             it.rolling = true;
             it.roll_value = Some(DESIRED_HASH.to_owned());
         })
@@ -158,7 +158,7 @@ fn unready_pod_with_an_older_sidecar_is_replaced_even_during_a_rollout() {
             availability: not_ready(unready),
             ..Row::default()
         }
-        .live(|it| {
+        .each_object(|it| {
             it.rolling = true;
             it.roll_value = Some("of an older spec".to_owned());
         })
@@ -181,7 +181,7 @@ fn unready_pod_with_an_older_sidecar_is_replaced_even_during_a_rollout() {
 #[test]
 fn stateful_set_is_not_rolled_while_one_of_its_pods_is_unready() {
     let stateful_set = |desired, ready| {
-        Row::default().live(|it| {
+        Row::default().each_object(|it| {
             it.deletes_pod_first = true;
             it.desired_replicas = Some(desired);
             it.ready = ready;
@@ -210,7 +210,7 @@ fn outdated_pods_are_evicted_where_a_rollout_would_replace_as_many_current_ones(
             total: 4,
             ..Row::default()
         }
-        .live(|it| it.reduces_ready = reduces_ready)
+        .each_object(|it| it.reduces_ready = reduces_ready)
     };
     assert_eq!(with(2, true).evicts().as_deref(), Some("1"));
     assert_eq!(with(3, true).annotates().as_deref(), Some(DESIRED_HASH));
@@ -220,7 +220,7 @@ fn outdated_pods_are_evicted_where_a_rollout_would_replace_as_many_current_ones(
         Some(DESIRED_HASH),
         "costs no pod"
     );
-    let rolling = with(2, true).live(|it| it.rolling = true);
+    let rolling = with(2, true).each_object(|it| it.rolling = true);
     assert_eq!(rolling.waits(), Some(Reason::RolloutInProgress));
     let owner = Row {
         roll: Roll::Annotate(deployment(), vec!["metadata", "annotations"]),

@@ -4,9 +4,9 @@
 //! Each step writes one annotation or evicts one pod, after a dry run has shown that the replacement gets the sidecar.
 
 mod breaker;
-pub mod facts;
 pub mod inputs;
 mod one_by_one;
+pub mod params;
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ use breaker::halted;
 use crate::fault::Reason;
 use crate::reconcile::contention::{ContentionState, FieldDecision, FieldView};
 use crate::reconcile::model::outcome::RolloutOutcome;
-use crate::reconcile::model::rollout::LiveObject;
-use crate::reconcile::plan::roll::facts::{
-    AnnotationConflict, RECHECK_INTERVAL, RolloutAction, RolloutDecision, RolloutFacts,
+use crate::reconcile::model::rollout::TargetObject;
+use crate::reconcile::plan::rollout::inputs::{
+    AnnotationConflict, RECHECK_INTERVAL, RolloutAction, RolloutDecision, RolloutInputs,
     in_progress, retry_number, wait_for_slot,
 };
 
@@ -31,56 +31,56 @@ const RETRY_WINDOW: Duration = Duration::from_mins(1);
 const MAX_TRIES: i32 = 5;
 
 /// Decides the next step of the rollout of one target.
-pub fn decide(facts: &RolloutFacts<'_>) -> RolloutDecision {
-    if !facts.bound || !facts.has_url {
+pub fn decide(inputs: &RolloutInputs<'_>) -> RolloutDecision {
+    if !inputs.bound || !inputs.has_url {
         return RolloutDecision::NotNeeded;
     }
-    if facts.outdated.is_empty() {
-        let is_verified = facts.matched > 0 || facts.injection_verified;
+    if inputs.outdated.is_empty() {
+        let is_verified = inputs.matched > 0 || inputs.injection_verified;
         return if is_verified {
             RolloutDecision::NotNeeded
         } else {
             RolloutDecision::Act(RolloutAction::VerifyInjection)
         };
     }
-    if facts.rollout == BindingRollout::OnRestart && !facts.roll_now {
+    if inputs.rollout == BindingRollout::OnRestart && !inputs.roll_now {
         return RolloutDecision::NotNeeded;
     }
-    let before = facts.before.filter(|it| facts.is_continued(it));
-    if let Some(halt) = halted(facts, before) {
+    let before = inputs.before.filter(|it| inputs.is_continued(it));
+    if let Some(halt) = halted(inputs, before) {
         return halt;
     }
-    if let Some(paused) = facts.live.iter().find(|it| it.paused) {
+    if let Some(paused) = inputs.objects.iter().find(|it| it.paused) {
         let text = format!(
             "{}: spec.paused is true, so no pod is replaced; resume the rollout",
             paused.object
         );
         return RolloutDecision::Wait(Reason::RolloutWaiting, text, RECHECK_INTERVAL);
     }
-    if uses_eviction(facts) {
-        return one_by_one::evict(facts, before);
+    if uses_eviction(inputs) {
+        return one_by_one::evict(inputs, before);
     }
-    check_conflict(facts, before).unwrap_or_else(|| annotate(facts, before))
+    check_conflict(inputs, before).unwrap_or_else(|| annotate(inputs, before))
 }
 
 /// The decision if our annotation was reverted; `None` if the rollout may continue (CONF-2).
 fn check_conflict(
-    facts: &RolloutFacts<'_>,
+    inputs: &RolloutInputs<'_>,
     before: Option<&RolloutStatus>,
 ) -> Option<RolloutDecision> {
-    let mut annotated = facts.live.iter().filter(|it| facts.annotates(it));
-    let missing = annotated.find(|it| !facts.has_our_value(it));
+    let mut annotated = inputs.objects.iter().filter(|it| inputs.annotates(it));
+    let missing = annotated.find(|it| !inputs.has_our_value(it));
     let view = FieldView {
         needed: true,
         written: before.is_some_and(|it| it.tries > 0),
         in_place: missing.is_none(),
     };
-    match facts.conflict.decide(view, &facts.revision(), facts.now) {
+    match inputs.conflict.decide(view, &inputs.revision(), inputs.now) {
         FieldDecision::Keep | FieldDecision::AwaitReset(_) | FieldDecision::Write => None,
         FieldDecision::Conflict => missing.map(|it| {
             RolloutDecision::Conflict(AnnotationConflict {
                 object: it.object.clone(),
-                stop: facts.unknown_owner && matches!(facts.roll, Roll::AnnotateTemplate(_)),
+                stop: inputs.unknown_owner && matches!(inputs.roll, Roll::AnnotateTemplate(_)),
             })
         }),
         FieldDecision::Wait(wait) => Some(RolloutDecision::Wait(
@@ -93,41 +93,41 @@ fn check_conflict(
 }
 
 /// Whether to evict pods, which is the only way left if an unknown controller reverts the annotation.
-fn uses_eviction(facts: &RolloutFacts<'_>) -> bool {
-    let stopped = matches!(facts.conflict, ContentionState::Stopped(revision) if *revision == facts.revision());
-    let reverted = facts.unknown_owner && stopped;
-    match facts.roll {
+fn uses_eviction(inputs: &RolloutInputs<'_>) -> bool {
+    let stopped = matches!(inputs.conflict, ContentionState::Stopped(revision) if *revision == inputs.revision());
+    let reverted = inputs.unknown_owner && stopped;
+    match inputs.roll {
         Roll::Evict => true,
-        Roll::AnnotateTemplate(_) => reverted || facts.live.iter().any(|it| it.by_eviction),
+        Roll::AnnotateTemplate(_) => reverted || inputs.objects.iter().any(|it| it.by_eviction),
         Roll::Annotate(..) => false,
     }
 }
 
-fn annotate(facts: &RolloutFacts<'_>, before: Option<&RolloutStatus>) -> RolloutDecision {
-    let start_delay = match facts.roll {
+fn annotate(inputs: &RolloutInputs<'_>, before: Option<&RolloutStatus>) -> RolloutDecision {
+    let start_delay = match inputs.roll {
         Roll::Annotate(..) => OWNER_START_DELAY,
         Roll::AnnotateTemplate(_) | Roll::Evict => START_DELAY,
     };
-    let is_starting = facts
+    let is_starting = inputs
         .elapsed(before)
         .is_some_and(|elapsed| elapsed < start_delay);
-    if facts.has_terminating_pod() {
+    if inputs.has_terminating_pod() {
         return in_progress();
     }
-    if let Some(pod) = one_by_one::unready_outdated_pod(facts, before).filter(|_| !is_starting) {
+    if let Some(pod) = one_by_one::unready_outdated_pod(inputs, before).filter(|_| !is_starting) {
         return RolloutDecision::Act(RolloutAction::Evict(pod));
     }
-    if is_starting || facts.live.iter().any(|it| it.rolling) {
-        return one_by_one::stalled(facts, before).unwrap_or_else(in_progress);
+    if is_starting || inputs.objects.iter().any(|it| it.rolling) {
+        return one_by_one::stalled(inputs, before).unwrap_or_else(in_progress);
     }
-    if one_by_one::eviction_is_cheaper(facts) {
-        return one_by_one::evict(facts, before);
+    if one_by_one::eviction_is_cheaper(inputs) {
+        return one_by_one::evict(inputs, before);
     }
-    if let Some(wait) = wait_for_ready(facts) {
+    if let Some(wait) = wait_for_ready(inputs) {
         return wait;
     }
     let tries = before.map_or(0, |it| it.tries);
-    let is_recent = facts
+    let is_recent = inputs
         .elapsed(before)
         .is_some_and(|elapsed| elapsed < RETRY_WINDOW);
     if (tries >= 2 && is_recent) || tries >= MAX_TRIES {
@@ -135,9 +135,9 @@ fn annotate(facts: &RolloutFacts<'_>, before: Option<&RolloutStatus>) -> Rollout
          yourself, or set spec.binding.rollout to OnRestart";
         return RolloutDecision::Halt(text.to_owned());
     }
-    if let Some(budget) = facts
+    if let Some(budget) = inputs
         .budget
-        .filter(|_| facts.live.iter().any(|it| it.reduces_ready))
+        .filter(|_| inputs.objects.iter().any(|it| it.reduces_ready))
     {
         let text = format!(
             "PodDisruptionBudget {budget} allows no disruption, and a rollout may remove a pod before its \
@@ -145,35 +145,41 @@ fn annotate(facts: &RolloutFacts<'_>, before: Option<&RolloutStatus>) -> Rollout
         );
         return RolloutDecision::Wait(Reason::RolloutWaiting, text, RECHECK_INTERVAL);
     }
-    if let Some(wait) = wait_for_slot(facts) {
+    if let Some(wait) = wait_for_slot(inputs) {
         return wait;
     }
-    let values = facts.live.iter().filter_map(|it| it.roll_value.as_deref());
+    let values = inputs
+        .objects
+        .iter()
+        .filter_map(|it| it.roll_value.as_deref());
     RolloutDecision::Act(RolloutAction::Annotate(next_value(
-        facts.desired_hash,
+        inputs.desired_hash,
         values,
     )))
 }
 
 /// Numbers a retry, because writing the same value again would change nothing.
-fn next_value<'a>(desired: &str, live: impl Iterator<Item = &'a str>) -> String {
-    match live.filter_map(|value| retry_number(desired, value)).max() {
+fn next_value<'a>(desired: &str, values: impl Iterator<Item = &'a str>) -> String {
+    match values
+        .filter_map(|value| retry_number(desired, value))
+        .max()
+    {
         None => desired.to_owned(),
         Some(last) => format!("{desired}-{}", last.saturating_add(1)),
     }
 }
 
 /// Waits if the controller would delete a ready pod while others are not ready (SAFE-13).
-fn wait_for_ready(facts: &RolloutFacts<'_>) -> Option<RolloutDecision> {
-    let has_unready = |it: &&LiveObject| {
+fn wait_for_ready(inputs: &RolloutInputs<'_>) -> Option<RolloutDecision> {
+    let has_unready = |it: &&TargetObject| {
         it.desired_replicas
             .is_some_and(|desired| it.ready < desired)
     };
-    let mut deleting_first = facts.live.iter().filter(|it| it.deletes_pod_first);
-    let live = deleting_first.find(|it| has_unready(it) && it.ready > 0)?;
+    let mut deleting_first = inputs.objects.iter().filter(|it| it.deletes_pod_first);
+    let not_ready = deleting_first.find(|it| has_unready(it) && it.ready > 0)?;
     let text = format!(
         "{}: not all of its pods are ready, and a rollout would replace a ready one; waiting until all are ready",
-        live.object
+        not_ready.object
     );
     Some(RolloutDecision::Wait(
         Reason::RolloutWaiting,

@@ -99,7 +99,8 @@ impl CertificateManager {
         let mut watch = SecretWatch::new(self.client.clone(), namespace, name);
         let keys = ca_secret_name(name);
         let mut keys = SecretWatch::new(self.client.clone(), namespace, &keys);
-        let (mut live_trust, mut anchor) = (self.trust.subscribe_live(), self.trust.anchor());
+        let (mut observed_trust, mut anchor) =
+            (self.trust.subscribe_observed(), self.trust.anchor());
         self.started = Instant::now();
         let mut next = self.started;
         loop {
@@ -118,7 +119,7 @@ impl CertificateManager {
                     }
                     Observation::Unavailable(_) => continue,
                 },
-                _ = live_trust.changed() => {}
+                _ = observed_trust.changed() => {}
                 _ = anchor.changed() => {}
                 () = sleep_until(next) => {}
             }

@@ -2,7 +2,7 @@
 
 use asya_shared::api::RolloutStatus;
 
-use super::facts::{RolloutDecision, RolloutFacts};
+use super::inputs::{RolloutDecision, RolloutInputs};
 use crate::reconcile::model::rollout::consecutive_uninjected;
 
 /// Consecutive replacements without the sidecar that halt the rollout.
@@ -10,7 +10,7 @@ const MAX_UNINJECTED_REPLACEMENTS: i32 = 2;
 
 /// ROLL-5
 pub(super) fn halted(
-    facts: &RolloutFacts<'_>,
+    inputs: &RolloutInputs<'_>,
     before: Option<&RolloutStatus>,
 ) -> Option<RolloutDecision> {
     let before = before?;
@@ -23,7 +23,7 @@ pub(super) fn halted(
     if before.halted {
         return halt("earlier replacements started without the sidecar, or did not start at all");
     }
-    (consecutive_uninjected(facts.outdated, before) >= MAX_UNINJECTED_REPLACEMENTS)
+    (consecutive_uninjected(inputs.outdated, before) >= MAX_UNINJECTED_REPLACEMENTS)
         .then(|| halt("replacements started without the sidecar"))
         .flatten()
 }

@@ -10,25 +10,25 @@ use crate::fault::{Error, Requeue};
 use crate::reconcile::contention::field_manager::Segment;
 use crate::reconcile::contention::history::FieldConflict;
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
-use crate::reconcile::plan::roll::facts::{AnnotationConflict, RolloutAction, RolloutDecision};
-use crate::reconcile::plan::roll::inputs::{RollInputs, SlotChange, annotated_objects};
+use crate::reconcile::plan::rollout::inputs::{AnnotationConflict, RolloutAction, RolloutDecision};
+use crate::reconcile::plan::rollout::params::{RolloutParams, SlotChange, annotated_objects};
 use crate::record::ActorRecord;
 
 /// Executes a rollout decision.
-pub(super) async fn roll(
+pub(super) async fn roll_out(
     context: &Context,
     actor: &ActorRecord,
-    (decision, inputs): (RolloutDecision, RollInputs),
+    (decision, params): (RolloutDecision, RolloutParams),
     handoff: Option<bool>,
 ) -> Result<RolloutOutcome, Error> {
     let key = &actor.metadata.key;
-    match inputs.slot {
+    match params.slot {
         Some(SlotChange::Forget) => context.rollout_slots.forget(key),
         Some(SlotChange::Release) => context.rollout_slots.release(key),
         Some(SlotChange::Acquire(until)) => context.rollout_slots.acquire(key, until),
         None => {}
     }
-    if let Some((reason, text)) = &inputs.event {
+    if let Some((reason, text)) = &params.event {
         context.events.publish(actor, *reason, text);
     }
     match decision {
@@ -40,7 +40,7 @@ pub(super) async fn roll(
         RolloutDecision::Stall(text) => Ok(RolloutOutcome::Stalled(text)),
         RolloutDecision::Stop => Ok(RolloutOutcome::Stopped),
         RolloutDecision::Conflict(conflict) => {
-            let conflict = annotation_conflict(context, &key.namespace, (conflict, inputs));
+            let conflict = annotation_conflict(context, &key.namespace, (conflict, params));
             Ok(RolloutOutcome::Conflict(conflict.await?))
         }
         RolloutDecision::Act(RolloutAction::VerifyInjection) => {
@@ -50,11 +50,11 @@ pub(super) async fn roll(
             let annotations = TargetAnnotations {
                 roll_value: Some(&value),
                 handoff,
-                handoff_owner: inputs.handoff_owner.as_ref(),
+                handoff_owner: params.handoff_owner.as_ref(),
             };
-            let written = (&inputs.roll, annotations);
+            let written = (&params.roll, annotations);
             let refused =
-                write_annotations(context, &key.namespace, written, inputs.revision).await?;
+                write_annotations(context, &key.namespace, written, params.revision).await?;
             if refused.is_some() {
                 context.rollout_slots.release(key);
             }
@@ -68,10 +68,10 @@ pub(super) async fn roll(
 async fn annotation_conflict(
     context: &Context,
     namespace: &str,
-    (conflict, inputs): (AnnotationConflict, RollInputs),
+    (conflict, params): (AnnotationConflict, RolloutParams),
 ) -> Result<FieldConflict, Error> {
     let AnnotationConflict { object, stop } = conflict;
-    let path = annotated_objects(&inputs.roll)
+    let path = annotated_objects(&params.roll)
         .first()
         .map(|(_, path, _)| *path);
     let path = path.unwrap_or_default();
@@ -80,7 +80,7 @@ async fn annotation_conflict(
         manager: read_manager(context, namespace, &object, &segments).await?,
         field: roll_path(path),
         object: object.to_string(),
-        revision: inputs.revision,
+        revision: params.revision,
         stop,
     })
 }

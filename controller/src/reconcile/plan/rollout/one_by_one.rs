@@ -3,24 +3,24 @@
 use asya_shared::api::RolloutStatus;
 use asya_shared::resolve::Roll;
 
-use super::facts::{
-    RECHECK_INTERVAL, RolloutAction, RolloutDecision, RolloutFacts, in_progress, wait_for_slot,
+use super::inputs::{
+    RECHECK_INTERVAL, RolloutAction, RolloutDecision, RolloutInputs, in_progress, wait_for_slot,
 };
 use crate::fault::Reason;
 use crate::reconcile::model::bound_pods::{OutdatedPod, SidecarState};
-use crate::reconcile::model::rollout::LiveObject;
+use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::plan::evict::{self, EvictionBlocker};
 
 /// Evicts the next pod once all others exist and are ready (SAFE-11).
-pub(super) fn evict(facts: &RolloutFacts<'_>, before: Option<&RolloutStatus>) -> RolloutDecision {
-    if facts.has_terminating_pod() {
+pub(super) fn evict(inputs: &RolloutInputs<'_>, before: Option<&RolloutStatus>) -> RolloutDecision {
+    if inputs.has_terminating_pod() {
         return in_progress();
     }
-    let evicting = facts.eviction(facts.outdated, before);
+    let evicting = inputs.eviction(inputs.outdated, before);
     if let Some(blocker) = evicting.blocker() {
         return wait_or_stall(&evicting, &blocker);
     }
-    if let Some(wait) = wait_for_slot(facts) {
+    if let Some(wait) = wait_for_slot(inputs) {
         return wait;
     }
     match evicting.next_candidate() {
@@ -30,7 +30,7 @@ pub(super) fn evict(facts: &RolloutFacts<'_>, before: Option<&RolloutStatus>) ->
 }
 
 fn wait_or_stall(
-    evicting: &evict::EvictionFacts<'_>,
+    evicting: &evict::EvictionInputs<'_>,
     blocker: &EvictionBlocker,
 ) -> RolloutDecision {
     if blocker.is_overdue {
@@ -47,7 +47,7 @@ fn wait_or_stall(
 }
 
 /// SAFE-12
-fn stall(evicting: &evict::EvictionFacts<'_>, blocker: &EvictionBlocker) -> RolloutDecision {
+fn stall(evicting: &evict::EvictionInputs<'_>, blocker: &EvictionBlocker) -> RolloutDecision {
     RolloutDecision::Stall(format!(
         "the rollout has stopped: {} for {}; check the Events of the pod and of its controller; it continues once \
          every pod is ready, and a change of the actor's spec replaces the pods that are not ready",
@@ -59,10 +59,10 @@ fn stall(evicting: &evict::EvictionFacts<'_>, blocker: &EvictionBlocker) -> Roll
 /// Reports a rollout by the target's own controller that makes no progress. It is not rolled back: new pods get the
 /// sidecar with any template, so a second rollout would restore nothing.
 pub(super) fn stalled(
-    facts: &RolloutFacts<'_>,
+    inputs: &RolloutInputs<'_>,
     before: Option<&RolloutStatus>,
 ) -> Option<RolloutDecision> {
-    let evicting = facts.eviction(facts.outdated, before);
+    let evicting = inputs.eviction(inputs.outdated, before);
     let blocker = evicting.blocker().filter(|it| it.is_overdue)?;
     Some(stall(&evicting, &blocker))
 }
@@ -70,16 +70,16 @@ pub(super) fn stalled(
 /// A pod that may be unready because of its older sidecar. Its replacement gets the current one from any controller, so
 /// evict it even if a rollout is stuck on it (SAFE-13).
 pub(super) fn unready_outdated_pod(
-    facts: &RolloutFacts<'_>,
+    inputs: &RolloutInputs<'_>,
     before: Option<&RolloutStatus>,
 ) -> Option<OutdatedPod> {
-    let outdated = facts
+    let outdated = inputs
         .outdated
         .iter()
         .filter(|it| it.sidecar == SidecarState::Outdated);
     let outdated: Vec<_> = outdated.cloned().collect();
-    let unblocked = facts.eviction(facts.outdated, before).blocker().is_none();
-    let pod = facts
+    let unblocked = inputs.eviction(inputs.outdated, before).blocker().is_none();
+    let pod = inputs
         .eviction(&outdated, before)
         .unready_candidate()
         .cloned();
@@ -88,10 +88,13 @@ pub(super) fn unready_outdated_pod(
 
 /// Whether eviction, which replaces only outdated pods, is cheaper than a rollout, which would replace at least as many
 /// current ones. Only if the target's own update strategy also removes a pod before its replacement is ready (SAFE-17).
-pub(super) fn eviction_is_cheaper(facts: &RolloutFacts<'_>) -> bool {
-    let outdated = i32::try_from(facts.outdated.len()).unwrap_or(i32::MAX);
-    let current = facts.matched.saturating_sub(outdated);
-    let is_allowed = matches!(facts.roll, Roll::AnnotateTemplate(_))
-        && facts.live.iter().all(|it: &LiveObject| it.reduces_ready);
-    is_allowed && !facts.live.is_empty() && current > 0 && current >= outdated
+pub(super) fn eviction_is_cheaper(inputs: &RolloutInputs<'_>) -> bool {
+    let outdated = i32::try_from(inputs.outdated.len()).unwrap_or(i32::MAX);
+    let current = inputs.matched.saturating_sub(outdated);
+    let is_allowed = matches!(inputs.roll, Roll::AnnotateTemplate(_))
+        && inputs
+            .objects
+            .iter()
+            .all(|it: &TargetObject| it.reduces_ready);
+    is_allowed && !inputs.objects.is_empty() && current > 0 && current >= outdated
 }

@@ -52,13 +52,16 @@ fn annotation_removed_while_pods_lack_the_sidecar_is_a_loss_and_rewritten_with_b
         "no delay"
     );
     let one = ConflictCount::new(1).unwrap();
-    assert_eq!(removed(ContentionState::Held(one)).conflicts(), Some(false));
-    let other =
-        removed(ContentionState::Idle).live(|it| it.roll_value = Some("somebody's".to_owned()));
+    assert_eq!(
+        removed(ContentionState::Rewritten(one)).conflicts(),
+        Some(false)
+    );
+    let other = removed(ContentionState::Idle)
+        .each_object(|it| it.roll_value = Some("somebody's".to_owned()));
     assert_eq!(other.conflicts(), Some(false), "another value");
 
-    let in_place =
-        removed(ContentionState::Idle).live(|it| it.roll_value = Some(format!("{DESIRED_HASH}-1")));
+    let in_place = removed(ContentionState::Idle)
+        .each_object(|it| it.roll_value = Some(format!("{DESIRED_HASH}-1")));
     assert_eq!(in_place.waits(), Some(Reason::RolloutInProgress));
     let not_needed = Row {
         outdated: Vec::new(),
@@ -72,7 +75,7 @@ fn annotation_removed_while_pods_lack_the_sidecar_is_a_loss_and_rewritten_with_b
         }),
         ..Row::default()
     }
-    .live(|it| it.roll_value = Some("another".to_owned()));
+    .each_object(|it| it.roll_value = Some("another".to_owned()));
     assert_eq!(earlier_spec.annotates().as_deref(), Some(DESIRED_HASH));
 
     let waiting = |until, now| Row {
@@ -83,7 +86,7 @@ fn annotation_removed_while_pods_lack_the_sidecar_is_a_loss_and_rewritten_with_b
     };
     assert_eq!(waiting(10, 9).waits(), Some(Reason::RolloutWaiting));
     assert_eq!(waiting(10, 10).annotates().as_deref(), Some(DESIRED_HASH));
-    let rolling = waiting(10, 11).live(|it| it.rolling = true);
+    let rolling = waiting(10, 11).each_object(|it| it.rolling = true);
     assert_eq!(
         rolling.waits(),
         Some(Reason::RolloutInProgress),

@@ -1,4 +1,4 @@
-//! Inputs to the execution of a rollout decision.
+//! Parameters for the execution of a rollout decision.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use asya_shared::names::manager;
 use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::jiff::Timestamp;
 
-use super::facts::{RolloutAction, RolloutDecision};
+use super::inputs::{RolloutAction, RolloutDecision};
 use crate::fault::Reason;
 use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::model::observed::Observed;
@@ -16,9 +16,9 @@ use crate::telemetry::events::EventReason;
 /// A target that makes no progress for this long no longer blocks others (SAFE-15).
 const MAX_SLOT_TIME: Duration = Duration::from_hours(1);
 
-/// Inputs to the execution of a rollout decision.
+/// Parameters for the execution of a rollout decision.
 #[derive(Debug)]
-pub struct RollInputs {
+pub struct RolloutParams {
     /// How the target's pods are replaced.
     pub roll: Roll,
     /// The owner that carries the autoscaler handoff annotation.
@@ -39,7 +39,7 @@ pub enum SlotChange {
     Acquire(Timestamp),
 }
 
-impl RollInputs {
+impl RolloutParams {
     pub fn new(observed: &Observed, decision: &RolloutDecision, now: Timestamp) -> Self {
         let target = observed.resolved().map(|it| &it.target);
         let handoff = target.and_then(|it| it.scale.handoff());
@@ -114,7 +114,7 @@ fn event(observed: &Observed, decision: &RolloutDecision) -> Option<(EventReason
                 rollout.pod_counts.outdated.len(),
                 resolved.target.workload
             );
-            let has_gpus = rollout.live.iter().any(|it| it.requests_gpus);
+            let has_gpus = rollout.objects.iter().any(|it| it.requests_gpus);
             has_gpus.then_some((EventReason::RollsGpuPods, text))
         }
         _ => None,

@@ -1,4 +1,4 @@
-//! Deletion of an actor's own queues on one transport.
+//! Deletion of an actor's queues on one transport.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::context::Context;
 use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
 
-/// An actor's own queues on one transport.
-pub(super) struct OwnQueues<'a> {
+/// An actor's queues on one transport.
+pub(super) struct ActorQueues<'a> {
     pub(super) context: &'a Context,
     pub(super) actor: &'a ActorRecord,
     pub(super) client: Arc<dyn QueueClient>,
@@ -22,7 +22,7 @@ pub(super) struct OwnQueues<'a> {
     transport: &'a Transport,
 }
 
-impl<'a> OwnQueues<'a> {
+impl<'a> ActorQueues<'a> {
     pub(super) fn new(
         context: &'a Context,
         actor: &'a ActorRecord,

@@ -6,12 +6,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::decide;
-use super::facts::{RolloutAction, RolloutDecision, RolloutFacts};
+use super::inputs::{RolloutAction, RolloutDecision, RolloutInputs};
 use crate::fault::Reason;
 use crate::reconcile::contention::{ConflictCount, ContentionState, SpecRevision};
 use crate::reconcile::model::bound_pods::{OutdatedPod, SidecarState};
 use crate::reconcile::model::rollout::Availability;
-use crate::reconcile::model::rollout::LiveObject;
+use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::model::rollout::consecutive_uninjected;
 
 mod one_by_one;
@@ -56,7 +56,7 @@ struct Row {
     limit: Option<Duration>,
     roll: Roll,
     unknown_owner: bool,
-    live: Vec<LiveObject>,
+    objects: Vec<TargetObject>,
     target: &'static str,
     budget: Option<&'static str>,
     has_slot: bool,
@@ -81,9 +81,9 @@ impl Default for Row {
             limit: Some(Duration::from_mins(10)),
             roll: Roll::AnnotateTemplate(vec![deployment()]),
             unknown_owner: false,
-            live: vec![LiveObject {
+            objects: vec![TargetObject {
                 object: deployment(),
-                ..LiveObject::default()
+                ..TargetObject::default()
             }],
             target: "spec",
             budget: None,
@@ -99,7 +99,7 @@ impl Default for Row {
 
 impl Row {
     fn decide(&self) -> RolloutDecision {
-        decide(&RolloutFacts {
+        decide(&RolloutInputs {
             rollout: self.rollout,
             roll_now: self.roll_now,
             bound: self.bound,
@@ -112,7 +112,7 @@ impl Row {
             limit: self.limit,
             roll: &self.roll,
             unknown_owner: self.unknown_owner,
-            live: &self.live,
+            objects: &self.objects,
             target: self.target,
             budget: self.budget,
             has_slot: self.has_slot,
@@ -170,8 +170,8 @@ impl Row {
         matches!(self.decide(), RolloutDecision::Halt(_))
     }
 
-    fn live(mut self, change: impl Fn(&mut LiveObject)) -> Self {
-        self.live.iter_mut().for_each(change);
+    fn each_object(mut self, change: impl Fn(&mut TargetObject)) -> Self {
+        self.objects.iter_mut().for_each(change);
         self
     }
 }
@@ -248,7 +248,7 @@ fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
     use Reason::{RolloutInProgress, RolloutWaiting};
     let row = Row::default;
     for (row, reason) in [
-        (row().live(|it| it.rolling = true), RolloutInProgress),
+        (row().each_object(|it| it.rolling = true), RolloutInProgress),
         (
             Row {
                 total: 3,
@@ -256,7 +256,7 @@ fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
             },
             RolloutInProgress,
         ),
-        (row().live(|it| it.paused = true), RolloutWaiting),
+        (row().each_object(|it| it.paused = true), RolloutWaiting),
         (
             Row {
                 has_slot: false,
@@ -269,7 +269,7 @@ fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
                 budget: Some("all"),
                 ..Row::default()
             }
-            .live(|it| it.reduces_ready = true),
+            .each_object(|it| it.reduces_ready = true),
             RolloutWaiting,
         ),
         (
@@ -277,7 +277,7 @@ fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
                 before: requested(1, -2),
                 ..Row::default()
             }
-            .live(|it| it.roll_value = Some(DESIRED_HASH.to_owned())),
+            .each_object(|it| it.roll_value = Some(DESIRED_HASH.to_owned())),
             RolloutInProgress,
         ),
     ] {
@@ -302,14 +302,14 @@ fn annotation_without_effect_is_changed_and_two_in_a_minute_halt_the_rollout() {
             before: requested(tries, since),
             ..Row::default()
         }
-        .live(|it| it.roll_value = Some(DESIRED_HASH.to_owned()))
+        .each_object(|it| it.roll_value = Some(DESIRED_HASH.to_owned()))
     };
     assert_eq!(
         without_effect(1, -20).annotates(),
         Some(format!("{DESIRED_HASH}-1"))
     );
     let third =
-        without_effect(2, -100).live(|it| it.roll_value = Some(format!("{DESIRED_HASH}-1")));
+        without_effect(2, -100).each_object(|it| it.roll_value = Some(format!("{DESIRED_HASH}-1")));
     assert_eq!(third.annotates(), Some(format!("{DESIRED_HASH}-2")));
     assert!(without_effect(2, -20).halts());
     assert!(without_effect(5, -10_000).halts());

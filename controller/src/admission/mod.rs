@@ -216,7 +216,8 @@ impl WebhookConfigManager {
         let anchor = self.anchors.ensure().await?;
         self.trust.set_anchor(anchor.clone());
         let bundles = self.bundles();
-        self.trust.live(bundles.iter().map(|bundle| &**bundle));
+        self.trust
+            .report_bundles(bundles.iter().map(|bundle| &**bundle));
         let Some(ca_bundle) = self
             .trust
             .wanted()
@@ -255,8 +256,8 @@ impl WebhookConfigManager {
             self.context.bindings.changed().notify_one();
         }
         let next_probe = self.injection_probes.start(&bindings, &settings.ca_bundle);
-        let unproved = self.injection_probes.fail_closed(&settings.ca_bundle);
-        self.context.metrics.set_unverified_bindings(unproved);
+        let unverified = self.injection_probes.fail_closed(&settings.ca_bundle);
+        self.context.metrics.set_unverified_bindings(unverified);
         Ok(next_probe.unwrap_or(IDLE_WAIT).min(applied.wait()))
     }
 
@@ -278,20 +279,22 @@ impl WebhookConfigManager {
     ) -> Result<Option<Vec<WebhookBinding>>, String> {
         let validator = DesiredConfig::new(&admission::validating(settings));
         applied.add(self.validating.apply(&validator, &self.context).await?);
-        let Some(bound) = bindings::all(&self.context) else {
+        let Some(bindings) = bindings::all(&self.context) else {
             return Ok(None);
         };
-        let live = &self.mutating;
+        let configs = &self.mutating;
         self.injection_probes
-            .retain_required(&bound, || live.fail_closed_entries());
-        let bindings: Vec<_> = bound
+            .retain_required(&bindings, || configs.fail_closed_entries());
+        let entries: Vec<_> = bindings
             .iter()
-            .map(|bound| bound.binding(|name| self.injection_probes.is_verified(&bound.uid, name)))
+            .map(|binding| {
+                binding.binding(|name| self.injection_probes.is_verified(&binding.uid, name))
+            })
             .collect();
-        let rules = admission::mutating(settings, &bindings);
+        let rules = admission::mutating(settings, &entries);
         self.report_unenforced(&rules.unenforced);
         self.apply_mutating(rules.objects, applied).await?;
-        Ok(Some(bound))
+        Ok(Some(bindings))
     }
 
     /// Publishes what the webhook cannot observe itself. Returns when further facts are due.
