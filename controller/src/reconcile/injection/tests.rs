@@ -200,8 +200,7 @@ fn running_pods_do_not_resume_injection_after_a_rejection() {
 #[test]
 fn dry_run_is_due_only_for_a_new_actor_hash_spec_or_release() {
     let none = limits(&[]);
-    let verified_status = verified();
-    assert!(!inputs(Some(&verified), &none).needs_probe());
+    assert!(!inputs(Some(&verified()), &none).needs_probe());
     for (case, before) in [
         ("nothing verified", InjectionStatus::default()),
         (
