@@ -154,7 +154,7 @@ fn message_names_the_field_the_manager_the_consequence_and_the_remedy() {
     let first = conflict_message(&entries, false).unwrap();
     assert_eq!(
         first,
-        "Deployment/model: argocd-controller (Update) took over spec.template.metadata.annotations[asya.sh/roll]; the operator writes it again after a delay, at most five times; make that manager ignore this annotation, or set spec.binding.rollout to OnRestart and restart the pods yourself"
+        "Deployment/model: argocd-controller (Update) took over spec.template.metadata.annotations[asya.sh/roll]; the operator writes it again after a delay, at most four times; make that manager ignore this annotation, or set spec.binding.rollout to OnRestart and restart the pods yourself"
     );
     for _ in 0..4 {
         entries = then(&entries, ConflictPart::Roll, conflict(None));
