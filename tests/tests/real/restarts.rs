@@ -86,7 +86,13 @@ async fn confirmed(connection: &mut Connection, mut waiting: BTreeSet<u64>) -> R
                 number,
                 multiple,
                 stored: true,
-            } => waiting.retain(|it| if multiple { *it > number } else { *it != number }),
+            } => waiting.retain(|it| {
+                if multiple {
+                    *it > number
+                } else {
+                    *it != number
+                }
+            }),
             event => return Err(Error::Other(format!("no confirm but {event:?}"))),
         }
     }

@@ -89,7 +89,7 @@ impl TemplateParams {
         Some(probe_failed(&next_probe.failed?, next_probe.wait?))
     }
 
-    /// Renders our fields for the target_object workload, with these resources of the sidecar.
+    /// Renders our fields for the target, with these resources of the sidecar.
     ///
     /// # Errors
     /// Why they cannot be applied now.
