@@ -38,7 +38,8 @@ async fn worker(scenario: &Scenario, base: &str, native: bool) -> Result<[String
 /// A connection that publishes with confirms: the management API cannot keep up beside a kubelet.
 async fn connect(scenario: &Scenario) -> Result<Connection> {
     let broker = scenario.cluster().rabbitmq()?.state();
-    let stream = TcpStream::connect((broker.host.as_str(), broker.port)).await?;
+    let connecting = TcpStream::connect((broker.host.as_str(), broker.port));
+    let stream = connecting.await.map_err(Error::other)?;
     let login = Login {
         user: &broker.user,
         password: OPERATOR_PASSWORD,
