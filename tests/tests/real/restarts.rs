@@ -37,7 +37,8 @@ async fn worker(scenario: &Scenario, base: &str, native: bool) -> Result<[String
 
 /// A connection that publishes with confirms: the management API cannot keep up beside a kubelet.
 async fn connect(scenario: &Scenario) -> Result<Connection> {
-    let broker = scenario.cluster().rabbitmq()?.state();
+    let broker = scenario.cluster().rabbitmq()?;
+    let broker = broker.state();
     let connecting = TcpStream::connect((broker.host.as_str(), broker.port));
     let stream = connecting.await.map_err(Error::other)?;
     let login = Login {
