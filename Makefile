@@ -27,11 +27,14 @@ SIDECAR_IMAGE ?= docker.io/library/asya-sidecar:$(VERSION)
 # Megabytes of the sidecar's unpacked (SC-98): every node pulls it.
 SIDECAR_LIMIT := 15
 
-# Files of a release, where its images will be, and what they run on.
+# Files of a release, where its images and archives will be, and what they run on.
 RELEASE ?= $(dir $(BIN))release-$(VERSION)
 REGISTRY ?=
+DOWNLOAD_URL ?=
 PLATFORMS ?= linux/amd64 linux/arm64
 HELM := $(dir $(BIN))helm
+# Has krew, and what checks manifests for its index.
+KREW := $(dir $(BIN))krew/krew
 
 # Programs and chart of the commit that is upgraded.
 FORMER := $(dir $(BIN))former
@@ -51,7 +54,7 @@ MINUTES ?= 10
 # A scenario by its name, or a part of it: make test-scenarios NAME=queue
 NAME ?=
 
-.PHONY: help demo up down build image release docs docs-reference bench bench-sidecar faults fuzz simulate test lint test-unit test-runtime test-chart test-brokers test-scenarios test-real test-upgrade test-release
+.PHONY: help demo up down build image release docs docs-reference bench bench-sidecar faults fuzz simulate test lint test-unit test-runtime test-chart test-brokers test-scenarios test-real test-upgrade test-krew test-release
 .PHONY: test-scripts requirements programs asya-cluster cluster harness kubectl-asya rust python go
 
 help: ## Show this list
@@ -89,11 +92,11 @@ docs: python $(MDBOOK) ## The documentation as a site: target/book; fails if a l
 docs-reference: python ## Write docs/reference/ from the source
 	python3 .ci/references.py
 
-release: rust go python ## Files of a release, the same bytes at every run: target/release-VERSION; VERSION=0.2.0 REGISTRY=registry.example.com/asya PLATFORMS=linux/amd64
+release: rust go python ## Files of a release, the same bytes at every run: target/release-VERSION; VERSION=0.2.0 REGISTRY=registry.example.com/asya DOWNLOAD_URL=https://example.com/0.2.0 PLATFORMS=linux/amd64
 	@# Refused, if at all, before helm is compiled.
 	@python3 release/release.py $(VERSION) $(RELEASE) --check --platforms $(PLATFORMS)
 	@$(MAKE) --no-print-directory $(HELM)
-	python3 release/release.py $(VERSION) $(RELEASE) --target $(dir $(BIN)) --helm $(HELM) --registry '$(REGISTRY)' --platforms $(PLATFORMS)
+	python3 release/release.py $(VERSION) $(RELEASE) --target $(dir $(BIN)) --helm $(HELM) --registry '$(REGISTRY)' --download-url '$(DOWNLOAD_URL)' --platforms $(PLATFORMS)
 
 bench: rust go bench-sidecar ## Figures of the operator beside a bare client, on a cluster of its own, and of the sidecar; ARGS="--actors 300"
 	cargo build --release $(LOCKED) $(PROGRAMS:%=-p %)
@@ -149,7 +152,11 @@ test-upgrade: programs harness ## Upgrade 50 actors and 10 bindings from another
 	rm -rf $(FORMER)/chart && cp -r $(FORMER)/source/charts/asya-operator $(FORMER)/chart
 	ASYA_UPGRADE_FROM=$(FORMER) $(BIN)/asya-cluster run --sqs --keda -- cargo test $(LOCKED) --workspace --test scenarios -- --ignored --nocapture upgrade::
 
-test-release: programs asya-sidecar harness ## Install the files that `make release VERSION=...` made, from a registry, on a real node: VERSION=... or RELEASE=FOLDER
+test-krew: go python $(KREW) ## Install kubectl-asya from the files that `make release VERSION=...` made, as krew does, and time its start: VERSION=... or RELEASE=FOLDER
+	@test -e $(RELEASE)/SHA256SUMS || { echo '$(RELEASE) has no release: make release VERSION=...' >&2; exit 1; }
+	ASYA_RELEASE=$(abspath $(RELEASE)) ASYA_KREW=$(dir $(KREW)) python3 -m unittest discover -s release/tests -p installed.py
+
+test-release: test-krew programs asya-sidecar harness ## Install the files that `make release VERSION=...` made, from a registry, on a real node: VERSION=... or RELEASE=FOLDER
 	@test -e $(RELEASE)/SHA256SUMS || { echo '$(RELEASE) has no release: make release VERSION=...' >&2; exit 1; }
 	@{ command -v skopeo && command -v docker-registry; } >/dev/null || { echo 'skopeo or docker-registry is missing: install both (Debian: apt-get install skopeo docker-registry)' >&2; exit 1; }
 	ASYA_RELEASE=$(abspath $(RELEASE)) $(BIN)/asya-cluster real -- $(BIN)/asya-cluster run --real --no-operator -- \
@@ -198,6 +205,9 @@ $(CARGO_DENY):
 
 $(HELM): tests/cluster/tools/go.mod tests/cluster/tools/go.sum | go
 	cd tests/cluster/tools && CGO_ENABLED=0 go build -ldflags '-s -w' -o $(HELM) helm.sh/helm/v4/cmd/helm
+
+$(KREW): tests/cluster/krew/go.mod tests/cluster/krew/go.sum | go
+	mkdir -p $(dir $(KREW)) && cd tests/cluster/krew && CGO_ENABLED=0 go build -ldflags '-s -w' -o $(dir $(KREW)) tool
 
 rust:
 	@command -v cargo >/dev/null || { echo 'cargo is missing: install Rust with rustup (https://rustup.rs)' >&2; exit 1; }

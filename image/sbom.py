@@ -49,12 +49,12 @@ def packages(lines, release):
     return found
 
 
-def document(image, version, components):
+def document(name, version, components, kind="container"):
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "version": 1,
-        "metadata": {"component": {"type": "container", "name": image, "version": version}},
+        "metadata": {"component": {"type": kind, "name": name, "version": version}},
         "components": components,
     }
 

@@ -10,6 +10,7 @@ from platforms import output
 # Built apart from each other, so that neither image has features that only the other needs.
 OPERATOR = ("asya-controller", "asya-webhook")
 SIDECAR = ("asya-sidecar",)
+PLUGIN = ("kubectl-asya",)
 
 # Settings of the caller that would change the programs.
 FOREIGN = ("CARGO_PROFILE_", "CFLAGS", "RUSTC_WRAPPER")
@@ -36,37 +37,55 @@ def renamed(top, target):
     }
 
 
-def environment(platform, names, epoch):
-    """Variables of a build in which folders are renamed."""
+def headers(platform, folder):
+    """Options by which a compiler made for Debian's C library reads the headers of musl, and those of the kernel
+    through links in `folder`: their own folder has Debian's C library, too."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, path in platform.kernel_headers.items():
+        link = folder / name
+        link.unlink(missing_ok=True)
+        link.symlink_to(path)
+    own = output(platform.compiler, "-print-file-name=include")
+    return ["-nostdinc", "-isystem", str(platform.headers), "-isystem", own, "-isystem", str(folder)]
+
+
+def environment(platform, names, epoch, c_flags=()):
+    """Variables of a build in which folders are renamed. `c_flags` are for this platform's C alone."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN)}
     flags = ["-Ctarget-feature=+crt-static"] + ["--remap-path-prefix=%s=%s" % each for each in names.items()]
-    if not platform.is_native:
+    if not (platform.is_native or platform.is_musl):
         flags.append("-Clink-arg=-B" + platform.libraries)
     triple = platform.triple.replace("-", "_")
+    prefixes = ["-ffile-prefix-map=%s=%s" % each for each in names.items()]
     clean.update(
         CARGO_ENCODED_RUSTFLAGS="\x1f".join(flags),
         CARGO_INCREMENTAL="0",
-        CFLAGS=" ".join("-ffile-prefix-map=%s=%s" % each for each in names.items()),
+        CFLAGS=" ".join(prefixes),
         SOURCE_DATE_EPOCH=str(epoch),
         LC_ALL="C",
         TZ="UTC",
     )
-    if not platform.is_native:
+    if c_flags:
+        clean["CFLAGS_" + triple] = " ".join([*prefixes, *c_flags])
+    if platform.is_musl or not platform.is_native:
+        # Otherwise the build of C would look for a compiler of musl's own.
         clean["CARGO_TARGET_%s_LINKER" % triple.upper()] = platform.compiler
         clean["CC_" + triple] = platform.compiler
+    if not platform.is_native:
         clean["AR_" + triple] = platform.toolchain + "-ar"
     return clean
 
 
-def build(platform, top, target, epoch):
-    """Builds all programs and returns their folder."""
+def build(platform, top, target, epoch, groups=(OPERATOR, SIDECAR)):
+    """Builds programs, each group apart from the others, and returns their folder."""
     names = renamed(top, target)
-    for crates in (OPERATOR, SIDECAR):
+    c_flags = headers(platform, pathlib.Path(target) / platform.triple / "headers") if platform.is_musl else ()
+    for crates in groups:
         selected = [argument for name in crates for argument in ("--package", name)]
         command = ["cargo", "build", "--release", "--locked", "--target", platform.triple, "--target-dir", str(target)]
-        subprocess.run(command + selected, cwd=top, env=environment(platform, names, epoch), check=True)
+        subprocess.run(command + selected, cwd=top, env=environment(platform, names, epoch, c_flags), check=True)
     folder = pathlib.Path(target) / platform.triple / "release"
-    for name in OPERATOR + SIDECAR:
+    for name in (name for crates in groups for name in crates):
         if found := fault(platform, (folder / name).read_bytes(), names):
             raise SystemExit("%s for %s %s" % (name, platform.name, found))
     return folder

@@ -55,9 +55,14 @@ def packages(built_for):
     return [{"name": each["name"], "uri": each["purl"]} for each in sbom.installed(files) if "purl" in each]
 
 
+def address(source):
+    """A repository's address without a login."""
+    return re.sub(r"^(\w+://)[^/@]*@", r"\1", source)
+
+
 def repository(source):
-    """A repository's address as SLSA wants it, without a login."""
-    return "git+" + re.sub(r"^(\w+://)[^/@]*@", r"\1", source)
+    """A repository's address as SLSA wants it."""
+    return "git+" + address(source)
 
 
 def statement(subject, parameters, source, commit, materials, versions, builder):

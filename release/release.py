@@ -19,7 +19,9 @@ sys.path.insert(0, str(TOP / "image"))
 import changelog
 import chart
 import images
+import krew
 import platforms
+import plugin
 import programs
 import provenance
 
@@ -35,6 +37,7 @@ def arguments():
     parser.add_argument("--target", type=pathlib.Path, default="target", help="cargo's target folder")
     parser.add_argument("--check", action="store_true", help="only tell whether a release can be made here")
     parser.add_argument("--registry", default="", help="where the images will be, such as registry.example.com/asya")
+    parser.add_argument("--download-url", default="", help="where the archives of kubectl-asya will be")
     parser.add_argument("--platforms", nargs="+", default=sorted(platforms.ALL), choices=sorted(platforms.ALL))
     return parser.parse_args()
 
@@ -75,17 +78,29 @@ def check(options):
     changelog.check(TOP, options.version)
     changes_of(options.version)
     require_clean()
-    require_tools([platforms.ALL[name] for name in options.platforms])
+    require_tools([known[name] for known in (platforms.ALL, platforms.MUSL) for name in options.platforms])
+
+
+def make_plugin(options, chosen, epoch, out):
+    """Writes the archives of kubectl-asya and krew's manifest of them."""
+    groups = (programs.PLUGIN,)
+    built = {each: programs.build(each, TOP, options.target, epoch, groups) for each in chosen}
+    paths = plugin.build(options.version, built, TOP, epoch, out)
+    archives = {each: (path.name, provenance.sha256(path)) for each, path in paths.items()}
+    homepage = provenance.address(os.environ.get("ASYA_RELEASE_SOURCE", ""))
+    (out / krew.FILE).write_text(krew.manifest(options.version, archives, options.download_url, homepage))
 
 
 def make(options, out, work):
     """Writes all files of the release into `out`."""
     commit, epoch = git("rev-parse", "HEAD"), int(git("log", "-1", "--format=%ct"))
     changes = changes_of(options.version)
-    chosen = [platforms.ALL[name] for name in sorted(set(options.platforms))]
+    names = sorted(set(options.platforms))
+    chosen, on_musl = ([known[name] for name in names] for known in (platforms.ALL, platforms.MUSL))
     registry = options.registry.rstrip("/") + "/" if options.registry else ""
     built = {each: programs.build(each, TOP, options.target, epoch) for each in chosen}
     references = images.build(options.version, registry, built, commit, epoch, out, work)
+    make_plugin(options, on_musl, epoch, out)
     packed = chart.package(options.helm, TOP / "charts/asya-operator", options.version, registry, epoch, out, work)
     (out / "install.yaml").write_text(chart.manifests(options.helm, packed, work))
     shutil.copyfile(TOP / CRD, out / "asyncactors.yaml")
@@ -93,10 +108,15 @@ def make(options, out, work):
     (out / "release-notes.md").write_text(notes(changes, references))
     statement = provenance.statement(
         provenance.subjects(sorted(out.iterdir()), references),
-        {"version": options.version, "registry": options.registry, "platforms": [each.name for each in chosen]},
+        {
+            "version": options.version,
+            "registry": options.registry,
+            "downloadUrl": options.download_url,
+            "platforms": names,
+        },
         os.environ.get("ASYA_RELEASE_SOURCE", ""),
         commit,
-        provenance.pins(TOP) + provenance.packages(chosen),
+        provenance.pins(TOP) + provenance.packages(chosen + on_musl),
         provenance.tools(chosen, options.helm),
         os.environ.get("ASYA_RELEASE_BUILDER") or provenance.BUILDER,
     )

@@ -43,6 +43,10 @@ class Sbom(unittest.TestCase):
         self.assertEqual((found["bomFormat"], found["specVersion"]), ("CycloneDX", "1.5"))
         self.assertEqual(found["metadata"]["component"], {"type": "container", "name": "asya-sidecar", "version": "0.1.0"})
 
+    def test_document_of_a_program_that_is_no_image_says_so(self):
+        found = sbom.document("kubectl-asya", "0.1.0", [], "application")
+        self.assertEqual(found["metadata"]["component"]["type"], "application")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -13,6 +13,7 @@ import platforms
 import programs
 
 ARM = platforms.ALL["linux/arm64"]
+MUSL = platforms.MUSL["linux/amd64"]
 NAMES = {"/home/me/asya": ".", "/home/me/.cargo": "cargo"}
 
 
@@ -72,6 +73,29 @@ class Environment(unittest.TestCase):
             self.assertNotIn("CC_aarch64_unknown_linux_gnu", self.environment(ARM))
             self.assertEqual(ARM.compiler, "cc")
 
+    def test_c_for_musl_is_compiled_with_its_headers_and_that_of_build_scripts_is_not(self):
+        with mock.patch("platform.machine", return_value="x86_64"):
+            with mock.patch.dict(os.environ):
+                found = programs.environment(MUSL, NAMES, 1700000000, ["-nostdinc"])
+        self.assertEqual(found["CC_x86_64_unknown_linux_musl"], "cc")
+        self.assertIn("-nostdinc", found["CFLAGS_x86_64_unknown_linux_musl"].split())
+        self.assertIn("-ffile-prefix-map=/home/me/asya=.", found["CFLAGS_x86_64_unknown_linux_musl"].split())
+        self.assertNotIn("-nostdinc", found["CFLAGS"])
+        self.assertNotIn("-Clink-arg", found["CARGO_ENCODED_RUSTFLAGS"])
+
+    def test_headers_of_the_kernel_are_found_without_those_of_debians_c_library(self):
+        told = mock.patch.object(programs, "output", return_value="/gcc/include")
+        with tempfile.TemporaryDirectory() as folder, told:
+            folder = pathlib.Path(folder, "headers")
+            for _ in range(2):
+                found = programs.headers(MUSL, folder)
+            links = {path.name: os.readlink(path) for path in folder.iterdir()}
+        expected = {name: str(path) for name, path in MUSL.kernel_headers.items()}
+        self.assertEqual(links, expected)
+        self.assertEqual(found[0], "-nostdinc")
+        own = ["/usr/include/x86_64-linux-musl", "/gcc/include", str(folder)]
+        self.assertEqual([each for each in found[1:] if each != "-isystem"], own)
+
     def test_source_of_a_crate_has_the_same_name_in_every_registry_folder(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -84,6 +108,21 @@ class Environment(unittest.TestCase):
         self.assertEqual(found["/rust/lib/rustlib/src/rust"], "/rustc/abc")
         # The later of two that match applies.
         self.assertLess(list(found).index("/source"), list(found).index("/source/target"))
+
+
+class Packages(unittest.TestCase):
+    def test_debian_has_what_each_platform_needs(self):
+        arm = platforms.MUSL["linux/arm64"]
+        self.assertEqual((MUSL.triple, arm.triple), ("x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"))
+        with mock.patch("platform.machine", return_value="x86_64"):
+            self.assertEqual(MUSL.packages, "gcc musl-dev linux-libc-dev")
+            self.assertEqual(arm.packages, "gcc-aarch64-linux-gnu musl-dev:arm64 linux-libc-dev:arm64")
+            self.assertEqual(platforms.ALL["linux/amd64"].packages, "gcc libc6-dev")
+
+    def test_missing_headers_are_named(self):
+        there = mock.patch.object(platforms, "target_folder", return_value=pathlib.Path("/"))
+        with there, mock.patch.object(platforms, "is_complete", return_value=False):
+            self.assertIn("the headers of musl and of Linux for linux/amd64 is missing", platforms.missing(MUSL))
 
 
 if __name__ == "__main__":
