@@ -40,8 +40,7 @@ fn spec(extra: &Value) -> Value {
 
 /// An actor with this spec and status, and the outcome of a reconcile that created everything.
 fn bound(extra: &Value, status: &AsyncActorStatus) -> (Observed, ObservedBinding, LiveOutcome) {
-    let mut observed = observed(&actor(&json!({}), &spec(extra), &json!(status)));
-    observed.binding = Some(observed_target());
+    let observed = observed(&actor(&json!({}), &spec(extra), &json!(status)));
     let live_outcome = LiveOutcome {
         queue: QueueState::Ready(None),
         bindable: true,
