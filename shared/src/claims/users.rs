@@ -52,7 +52,7 @@ impl Users {
         kind: ClaimKind,
     ) -> impl Iterator<Item = &'a Key> {
         self.groups(kind)
-            .flat_map(|group| group.iter().map(|(_, user)| user))
+            .flat_map(|group| members(group).map(|(_, user)| user))
             .filter(move |user| *user != key)
     }
 
@@ -64,7 +64,7 @@ impl Users {
         kind: ClaimKind,
     ) -> Option<(&'a Rank, &'a Key)> {
         self.groups(kind)
-            .filter_map(|group| group.iter().find(|(_, user)| user != key))
+            .filter_map(|group| members(group).find(|(_, user)| user != key))
             .min()
             .map(|(rank, user)| (rank, user))
     }
@@ -84,9 +84,28 @@ impl Users {
     }
 }
 
+/// The members of a group, by rank. Searches go through here, so that tests can count how many they visit.
+fn members(group: &BTreeSet<(Rank, Key)>) -> impl Iterator<Item = &(Rank, Key)> {
+    #[cfg(test)]
+    let group = group.iter().inspect(|_| tests::count_visit());
+    #[cfg(not(test))]
+    let group = group.iter();
+    group
+}
+
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    thread_local! {
+        static VISITS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(super) fn count_visit() {
+        VISITS.set(VISITS.get() + 1);
+    }
 
     fn rank(priority: ClaimPriority, second: i64) -> Rank {
         let created = Timestamp::from_second(second).unwrap();
@@ -183,5 +202,25 @@ mod tests {
             );
         }
         assert!(users.is_empty());
+    }
+
+    /// OPS-23: comparing each of 10,000 with all others would visit 100,000,000. `make bench` measures the time.
+    #[test]
+    fn actors_that_share_a_dead_letter_queue_are_not_compared_with_each_other() {
+        let kind = ClaimKind::DeadLetters;
+        let keys: Vec<_> = (0..10_000)
+            .map(|number| Key::new("ns", &format!("a{number}")))
+            .collect();
+        let mut users = Users::default();
+        let owner = Key::new("ns", "owner");
+        users.insert(ClaimKind::Queue, rank(ClaimPriority::Requested, 1), owner);
+        let before = VISITS.get();
+        for key in &keys {
+            users.insert(kind, rank(ClaimPriority::Requested, 2), key.clone());
+            assert_eq!(users.conflicting_users(key, kind).count(), 1);
+            assert!(users.first_conflicting_user(key, kind).is_some());
+        }
+        let visits = VISITS.get() - before;
+        assert_eq!(visits, 2 * keys.len(), "the owner of the name, twice each");
     }
 }

@@ -221,3 +221,6 @@ pub(super) fn conflict(queue: &str, cluster: &str) -> BrokerError {
     let shown_by = format!("the argument {} of one of its bindings", ownership::CLUSTER);
     BrokerError::Conflict(ownership::conflict_message(queue, cluster, &shown_by))
 }
+
+#[cfg(test)]
+mod tests;

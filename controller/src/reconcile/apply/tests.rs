@@ -1,25 +1,24 @@
 mod autoscaler_handoff;
 mod events;
+mod impersonation;
 mod preconditions;
+mod shared;
 mod template_transfer;
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use asya_shared::api::QueueStatus;
-use asya_shared::resolve::{ObjectRef, Roll};
+use asya_shared::resolve::ObjectRef;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use super::{apply, ensure, evict, foreign_fields, retired, rollout, scale_from_zero, template};
+use super::{apply, ensure, evict, retired, rollout, template};
 use crate::broker::depths::ReportedDepth;
 use crate::broker::health::Finding;
 use crate::broker::{BrokerError, Depth};
-use crate::cluster::impersonation::Impersonation;
 use crate::fault::{Error, Fault, Reason, Requeue};
-use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::bound_pods::OutdatedPod;
 use crate::reconcile::model::observed::ObservedQueue;
@@ -29,7 +28,6 @@ use crate::reconcile::plan::pace::Pacing;
 use crate::reconcile::plan::plan;
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
 use crate::reconcile::plan::rollout::params::RolloutParams;
-use crate::reconcile::plan::steps::ScaleFromZero;
 use crate::reconcile::plan::template::{TemplateStep, TransferProbe};
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
 use crate::reconcile::{reconcile, remember_outcome};
@@ -108,99 +106,6 @@ async fn paused_or_invalid_actor_frees_its_rollout_slot() {
             "{metadata} {spec}"
         );
     }
-}
-
-/// The path of a write, and the user that it impersonates.
-type Write = (String, Option<String>);
-
-/// An API server that accepts and records every write.
-fn server(writes: &Arc<Mutex<Vec<Write>>>) -> kube::Client {
-    let writes = Arc::clone(writes);
-    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-        let user = request.headers().get("impersonate-user");
-        let user = user.map(|user| user.to_str().unwrap().to_owned());
-        let path = request.uri().path().to_owned();
-        let object = match path.rsplit('/').next() {
-            Some("scale") => json!({
-                "metadata": {"name": "web", "resourceVersion": "1"}, "spec": {"replicas": 0},
-            }),
-            Some("eviction") => json!({"kind": "Status", "status": "Success", "code": 201}),
-            _ => {
-                json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}})
-            }
-        };
-        if request.method() != http::Method::GET {
-            writes.lock().unwrap().push((path, user));
-        }
-        let body = kube::client::Body::from(object.to_string().into_bytes());
-        std::future::ready(Ok::<_, tower::BoxError>(http::Response::new(body)))
-    });
-    kube::Client::new(service, "default")
-}
-
-/// SAFE-34
-#[tokio::test]
-async fn targets_are_written_as_the_applier_of_their_namespace() {
-    let writes: Arc<Mutex<Vec<Write>>> = Arc::default();
-    let mut context = context();
-    context.client = server(&writes);
-    context.impersonation = Impersonation::new(context.client.clone(), Some("asya-system"));
-    let kind = GroupVersionKind::gvk("apps", "v1", "Deployment");
-    let resource = ApiResource::from_gvk(&kind);
-    context.bindings.kinds.serve("apps", "Deployment", resource);
-    let target = ObjectRef {
-        api_version: "apps/v1".to_owned(),
-        kind: "Deployment".to_owned(),
-        name: "web".to_owned(),
-        uid: Some("uid-of-web".to_owned()),
-    };
-    let key = Key::new("ns", "a");
-    let desired = foreign_fields::TargetAnnotations {
-        roll_value: Some("v"),
-        handoff: None,
-        handoff_owner: None,
-    };
-    let roll = Roll::AnnotateTemplate(vec![target.clone()]);
-    let refused = foreign_fields::write_annotations(
-        &context,
-        "ns",
-        (&roll, desired),
-        SpecRevision::default(),
-    );
-    assert_eq!(refused.await.unwrap(), None);
-    foreign_fields::annotate_with_actor(&context, &key, &target)
-        .await
-        .unwrap();
-    foreign_fields::release_template(&context, &key, &target)
-        .await
-        .unwrap();
-    let scale_up = ScaleFromZero {
-        object: target,
-        replicas: 1,
-    };
-    scale_from_zero::scale_up(&context, "ns", &scale_up)
-        .await
-        .unwrap();
-    evict::evict(&context, &key, &pod("web-1")).await.unwrap();
-
-    let writes = writes.lock().unwrap();
-    let paths: Vec<_> = writes.iter().map(|(path, _)| &**path).collect();
-    let deployment = "/apis/apps/v1/namespaces/ns/deployments/web";
-    let scale = format!("{deployment}/scale");
-    let eviction = "/api/v1/namespaces/ns/pods/web-1/eviction";
-    assert_eq!(
-        paths,
-        [
-            deployment, deployment, deployment, deployment, deployment, deployment, &scale,
-            eviction
-        ],
-        "each apply is dry-run first"
-    );
-    let account = Some("system:serviceaccount:ns:asya-applier".to_owned());
-    assert!(
-        writes.iter().all(|(_, user)| *user == account),
-        "{writes:?}"
-    );
 }
 
 const ACTOR: &str = "/apis/asya.sh/v1alpha1/namespaces/ns/asyncactors/a";
@@ -289,7 +194,9 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
         } else {
             json!({})
         };
-        observed(&actor(&json!({}), &bound, &status))
+        let mut observed = observed(&actor(&json!({}), &bound, &status));
+        observed.binding = Some(ObservedBinding::default());
+        observed
     };
     let other = Key::new("elsewhere", "other");
     let at = |after: Duration| requested_at.checked_add(after).unwrap();

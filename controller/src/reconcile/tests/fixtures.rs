@@ -90,7 +90,8 @@ pub(crate) fn recording_context(object: Value) -> (Context, Bodies) {
     (context_of(kube::Client::new(server, "default")), bodies)
 }
 
-fn context_of(client: kube::Client) -> Context {
+/// A context with this API server and empty stores.
+pub(crate) fn context_of(client: kube::Client) -> Context {
     let impersonation = Impersonation::new(client.clone(), None);
     let installation = installation();
     let metrics = Arc::new(Metrics::new());

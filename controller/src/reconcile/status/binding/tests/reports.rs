@@ -1,8 +1,8 @@
-use asya_shared::api::{AsyncActorStatus, InjectionStatus};
+use asya_shared::api::{AsyncActorStatus, InjectionStatus, State};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
-use super::{bound, condition, is, now, status_of};
+use super::{bound, condition, is, now, observed_target, status_of};
 use crate::reconcile::model::bound_pods::actor_hash;
 use crate::reconcile::model::outcome::ProbeOutcome;
 
@@ -44,7 +44,7 @@ fn rejected_dry_run_is_reported_until_a_pod_is_admitted() {
 /// SAFE-28, FW-26
 #[test]
 fn model_not_ready_within_its_progress_limit_is_reported() {
-    let condition_with_limit = |progress: u32| {
+    let status_with_limit = |progress: u32| {
         let since = now().checked_add(k8s_openapi::jiff::SignedDuration::from_mins(-10));
         let before = AsyncActorStatus {
             bound_since: Some(Time(now())),
@@ -56,13 +56,22 @@ fn model_not_ready_within_its_progress_limit_is_reported() {
         let extra = json!({
             "timeout": {"progress": progress}, "runtime": {"targetURL": "http://127.0.0.1:8000"},
         });
-        condition(&status_of(&bound(&extra, &before)), "WorkloadReady")
+        let mut inputs = bound(&extra, &before);
+        inputs.0.binding = Some(observed_target());
+        let status = status_of(&inputs);
+        (condition(&status, "WorkloadReady"), status.status)
     };
     let exceeded = is("False", "ProgressDeadlineExceeded");
-    assert_eq!(condition_with_limit(540), exceeded);
-    assert_ne!(
-        condition_with_limit(3000),
-        exceeded,
-        "the limit is 50 minutes"
+    let (told, state) = status_with_limit(540);
+    assert_eq!(
+        (told, state),
+        (exceeded.clone(), Some(State::WorkloadError))
+    );
+    let (told, state) = status_with_limit(3000);
+    assert_ne!(told, exceeded, "the limit is 50 minutes");
+    assert_eq!(
+        state,
+        Some(State::ScalingUp),
+        "also of the time that a pod may take to become ready"
     );
 }

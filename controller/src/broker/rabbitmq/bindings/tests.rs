@@ -1,0 +1,65 @@
+use asya_shared::transport::ownership::{DeletionRefusal, OwnerTag};
+use asya_shared::transport::rabbitmq::bindings_of;
+use serde_json::{Value, json};
+
+use super::{ExchangeBindings, FoundBinding};
+
+const QUEUE: &str = "asya-orders";
+
+fn tag(cluster: &str, actor: &str) -> OwnerTag {
+    OwnerTag {
+        cluster: cluster.to_owned(),
+        namespace: "ns".to_owned(),
+        actor: actor.to_owned(),
+    }
+}
+
+fn binding(exchange: &str, key: &str, arguments: &Value) -> Value {
+    json!({
+        "source": exchange, "destination": QUEUE, "destination_type": "queue",
+        "routing_key": key, "arguments": arguments, "properties_key": key,
+    })
+}
+
+fn refusal(bindings: &[Value]) -> Option<DeletionRefusal> {
+    let found = bindings.iter().cloned();
+    let found = found.map(|it| serde_json::from_value::<FoundBinding>(it).unwrap());
+    let bindings: ExchangeBindings = found.collect();
+    bindings.deletion_refusal("asya", QUEUE, &tag("here", "orders"))
+}
+
+/// QUE-34: who may write a status could name any queue in it.
+#[test]
+fn queue_is_deleted_only_if_marked_for_the_actor_or_bound_as_we_bind_queues() {
+    let none = json!({});
+    let ours = |exchange: &str| -> Vec<Value> {
+        let keys = bindings_of(QUEUE);
+        keys.iter()
+            .map(|key| binding(exchange, key, &none))
+            .collect()
+    };
+    let untagged = Some(DeletionRefusal::Untagged);
+    // RabbitMQ binds every queue to the default exchange by its name.
+    let default = binding("", QUEUE, &none);
+    assert_eq!(refusal(&[]), untagged);
+    assert_eq!(refusal(std::slice::from_ref(&default)), untagged);
+    assert_eq!(refusal(&[default, binding("theirs", "#", &none)]), untagged);
+    assert_eq!(refusal(&ours("theirs")), untagged, "another exchange");
+    assert_eq!(refusal(&ours("asya")[..1]), untagged, "bound in part");
+    assert_eq!(
+        refusal(&ours("asya")),
+        None,
+        "from before queues were marked"
+    );
+
+    let marked = |cluster: &str, actor: &str| {
+        let mark = binding("asya", QUEUE, &tag(cluster, actor).arguments());
+        let bindings = [ours("asya"), vec![mark]].concat();
+        refusal(&bindings)
+    };
+    assert_eq!(marked("here", "orders"), None);
+    let other = DeletionRefusal::OtherOwner("ns/refunds".to_owned());
+    assert_eq!(marked("here", "refunds"), Some(other));
+    let other = DeletionRefusal::OtherCluster("there".to_owned());
+    assert_eq!(marked("there", "orders"), Some(other));
+}
