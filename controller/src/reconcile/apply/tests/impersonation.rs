@@ -26,6 +26,7 @@ type Write = (String, Option<String>);
 
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/ns/deployments/web";
 const PODS: &str = "/api/v1/namespaces/ns/pods";
+const APPLIER: &str = "system:serviceaccount:ns:asya-applier";
 
 /// Deployment `web`, without the sidecar.
 fn web() -> Value {
@@ -84,10 +85,6 @@ fn impersonating(hash: &str) -> (Context, Arc<Mutex<Vec<Write>>>) {
     (context, writes)
 }
 
-fn applier() -> Option<String> {
-    Some("system:serviceaccount:ns:asya-applier".to_owned())
-}
-
 /// SAFE-34
 #[tokio::test]
 async fn targets_are_written_as_the_applier_of_their_namespace() {
@@ -140,7 +137,9 @@ async fn targets_are_written_as_the_applier_of_their_namespace() {
         "each apply is dry-run first"
     );
     assert!(
-        writes.iter().all(|(_, user)| *user == applier()),
+        writes
+            .iter()
+            .all(|(_, user)| user.as_deref() == Some(APPLIER)),
         "{writes:?}"
     );
 }
@@ -177,7 +176,7 @@ async fn pod_templates_are_written_as_the_applier_and_probed_as_the_operator() {
         matches!(written, TemplateOutcome::Applied(_)),
         "{written:?}"
     );
-    let dry_run = (DEPLOYMENT.to_owned(), applier());
+    let dry_run = (DEPLOYMENT.to_owned(), Some(APPLIER.to_owned()));
     let probe = (PODS.to_owned(), None);
     let write = dry_run.clone();
     assert_eq!(*writes.lock().unwrap(), [dry_run, probe, write]);
