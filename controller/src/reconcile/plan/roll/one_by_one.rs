@@ -1,14 +1,13 @@
 //! Replaces pods one by one, by eviction (ROLL-4, ROLL-6).
 
 use asya_shared::api::RolloutStatus;
-use asya_shared::resolve::Roll;
+use asya_shared::roll;
 
 use super::facts::{
     RECHECK_INTERVAL, RolloutAction, RolloutDecision, RolloutFacts, in_progress, wait_for_slot,
 };
 use crate::fault::Reason;
 use crate::reconcile::model::bound_pods::{OutdatedPod, SidecarState};
-use crate::reconcile::model::rollout::LiveObject;
 use crate::reconcile::plan::evict::{self, EvictionBlocker};
 
 /// Evicts the next pod once all others exist and are ready (SAFE-11).
@@ -90,8 +89,6 @@ pub(super) fn unready_outdated_pod(
 /// current ones. Only if the target's own update strategy also removes a pod before its replacement is ready (SAFE-17).
 pub(super) fn eviction_is_cheaper(facts: &RolloutFacts<'_>) -> bool {
     let outdated = i32::try_from(facts.outdated.len()).unwrap_or(i32::MAX);
-    let current = facts.matched.saturating_sub(outdated);
-    let is_allowed = matches!(facts.roll, Roll::AnnotateTemplate(_))
-        && facts.live.iter().all(|it: &LiveObject| it.reduces_ready);
-    is_allowed && !facts.live.is_empty() && current > 0 && current >= outdated
+    let reduces_ready = facts.live.iter().map(|it| it.reduces_ready);
+    roll::eviction_is_cheaper(facts.roll, reduces_ready, (outdated, facts.matched))
 }
