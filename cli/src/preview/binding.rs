@@ -119,8 +119,8 @@ impl Online<'_> {
             let complete = has_all_pods(found);
             let sent = pods.after.pod.clone();
             let verdict = self.admit_pod(preview, &object, sent, complete).await;
-            if let Some((_, message)) = verdict.rejection() {
-                blocked = Some(format!("the API server rejects such pods: {message}"));
+            if verdict.rejection().is_some() {
+                blocked = Some("the API server rejects such pods".to_owned());
             }
         } else {
             let text = pods

@@ -142,8 +142,10 @@ fn drop_nulls(value: &mut Value) {
 }
 
 fn diff(before: Option<&Value>, after: &Value) -> String {
-    let before = before.map(yaml).unwrap_or_default();
     let after = yaml(after);
+    let Some(before) = before.map(yaml) else {
+        return after.lines().map(|line| format!("+{line}\n")).collect();
+    };
     let diff = TextDiff::from_lines(&before, &after);
     let mut unified = diff.unified_diff();
     unified.context_radius(CONTEXT);

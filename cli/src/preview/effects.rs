@@ -113,8 +113,10 @@ impl Online<'_> {
                 };
                 let changed = live.pointer("/spec/template") != applied.pointer("/spec/template");
                 let desired = workload.strategy.desired_replicas;
-                let complete =
+                let has_all =
                     desired.is_none_or(|it| usize::try_from(it).is_ok_and(|it| it <= pods.len()));
+                // Otherwise the quota must have room for a new pod beside the old ones.
+                let complete = has_all && (workload.strategy.max_unavailable > 0 || !changed);
                 if changed {
                     let restart = of_template(&workload, &pods);
                     preview.cost = Some(cost::of_restart(&restart, per_pod));

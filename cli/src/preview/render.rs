@@ -163,17 +163,24 @@ fn cost(facts: &mut Table, cost: &Cost) {
         gpus_now,
         gpus_meanwhile,
     } = cost;
-    let mut text = if *started > 0 {
-        format!("{started} new pods")
-    } else {
-        format!("{rollouts} rollouts, {replaced} pods replaced, at least {ready} pods stay")
+    let number = |count: i64, noun: &str| {
+        let plural = if count == 1 { "" } else { "s" };
+        format!("{count} {noun}{plural}")
     };
-    if *gpus_per_pod > 0 {
-        text.push_str(&format!(
-            "; {gpus_meanwhile} GPUs held meanwhile, {gpus_now} now, {gpus_per_pod} per pod"
-        ));
-    }
-    facts.row(["costs".to_owned(), text]);
+    let pods = if *started > 0 {
+        number(*started, "new pod")
+    } else {
+        let rollouts = number(i64::from(*rollouts), "rollout");
+        let replaced = number(*replaced, "pod");
+        format!("{rollouts}, {replaced} replaced, at least {ready} ready meanwhile")
+    };
+    let gpus = if *gpus_per_pod > 0 {
+        let held = number(*gpus_meanwhile, "GPU");
+        format!("; {held} held meanwhile, {gpus_now} now, {gpus_per_pod} per pod")
+    } else {
+        String::new()
+    };
+    facts.row(["costs".to_owned(), pods + &gpus]);
 }
 
 fn verdict(verdict: &Verdict) -> (&'static str, Paint, String) {

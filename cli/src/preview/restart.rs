@@ -220,9 +220,12 @@ fn rollout(workloads: &[Workload], pods: &[PodState]) -> Restart {
             "{names} replaces one pod at a time, the last one first, each once the one before is ready"
         )
     } else {
+        let fewer = match unavailable {
+            0 => "no fewer ready".to_owned(),
+            _ => format!("up to {unavailable} fewer ready"),
+        };
         format!(
-            "{names} replaces its pods in a rolling update: up to {surge} more than desired at a time, up to \
-             {unavailable} fewer ready"
+            "{names} replaces its pods in a rolling update: up to {surge} more than desired at a time, {fewer}"
         )
     };
     Restart {

@@ -150,7 +150,7 @@ fn page_says_what_happens_what_it_costs_and_what_is_wrong() {
         "restarts   2 of 2 pods: one at a time\n",
         "in order   phi-b, phi-a\n",
         "waits      pod phi-c is not ready\n",
-        "costs      1 rollouts, 2 pods replaced, at least 1 pods stay; 8 GPUs held meanwhile, 8 now, 4 per pod\n",
+        "costs      1 rollout, 2 pods replaced, at least 1 ready meanwhile; 8 GPUs held meanwhile, 8 now, 4 per pod\n",
         "pod of Deployment/phi   REJECTED   no\n",
         "problem ASYA-RejectedByQuota pod of Deployment/phi: no\n",
     ] {
