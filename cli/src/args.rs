@@ -46,6 +46,8 @@ pub enum Command {
     Send(SendArgs),
     /// Check manifests without a cluster: the CRD's schema and rules, and those of the webhook.
     Lint(LintArgs),
+    /// Show what applying actors would do: changes, restarts and their cost, and what would be rejected.
+    Preview(PreviewArgs),
     /// Check the installation: CRD, operator, webhook, KEDA, transports and actors.
     Check(CheckArgs),
     /// Explain a reason or the id of a finding.
@@ -153,6 +155,20 @@ pub struct LintArgs {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: LintFormat,
+}
+
+#[derive(Args, Debug)]
+pub struct PreviewArgs {
+    /// File or folder with manifests, or - for standard input; repeatable.
+    #[arg(short, long, required = true, value_name = "PATH")]
+    pub filename: Vec<PathBuf>,
+
+    /// Values of the operator's chart, in place of the installed operator's settings.
+    #[arg(long, value_name = "FILE")]
+    pub values: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 #[derive(Args, Debug)]

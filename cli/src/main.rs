@@ -18,8 +18,11 @@ mod installation;
 mod lint;
 mod manifests;
 mod output;
+mod preview;
 mod queue;
 mod status;
+#[cfg(test)]
+mod testing;
 mod trace;
 mod values;
 mod why;
@@ -77,6 +80,7 @@ async fn run(cli: Cli) -> Result<Report, Failure> {
 async fn dispatch(command: Command, connection: Connection) -> Result<Report, Failure> {
     match command {
         Command::Lint(args) => lint::run(&args, connection.args()),
+        Command::Preview(args) => preview::run(&connection, &args).await,
         Command::Why(args) => why::run(&connection, &args).await,
         Command::Status(args) => status::run(&connection, &args).await,
         Command::Trace(args) => trace::run(&connection, &args).await,

@@ -67,6 +67,15 @@ impl Quantity {
         }
     }
 
+    /// The amount without its fraction.
+    #[must_use]
+    pub fn whole(self) -> i64 {
+        let saturated = self
+            .0
+            .clamp(i128::from(i64::MIN) * NANO, i128::from(i64::MAX) * NANO);
+        i64::try_from(saturated / NANO).unwrap_or_default()
+    }
+
     /// Whether it is greater than zero.
     #[must_use]
     pub fn is_positive(self) -> bool {

@@ -3,6 +3,7 @@
 mod checks;
 mod conditions;
 mod injection;
+mod preview;
 mod rules;
 
 use serde::Serialize;
@@ -47,13 +48,14 @@ const FRAMEWORKS: &str = "docs/spec/frameworks.md";
 const RUNBOOKS: &str = "docs/runbooks.md";
 const TROUBLESHOOTING: &str = "docs/troubleshooting.md";
 
-/// All entries, by kind: reasons of conditions, reasons of injection, rules, and findings of `check`.
+/// All entries, by kind: reasons of conditions, reasons of injection, rules, and findings of `check` and `preview`.
 pub fn all() -> impl Iterator<Item = &'static Entry> {
     let kinds = [
         conditions::ENTRIES,
         injection::ENTRIES,
         rules::ENTRIES,
         checks::ENTRIES,
+        preview::ENTRIES,
     ];
     kinds.into_iter().flatten()
 }

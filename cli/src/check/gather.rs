@@ -147,8 +147,9 @@ async fn review(cluster: &Cluster) -> Review {
         "metadata": {"generateName": "kubectl-asya-check-", "namespace": cluster.namespace},
         "spec": {"transport": "none", "workload": {"template": {"spec": {"containers": containers}}}},
     });
-    match cluster.try_create(&resource::<AsyncActor>(), &actor).await {
-        Ok(()) => Review::Admitted,
+    let kind = resource::<AsyncActor>();
+    match cluster.try_create(&kind, &cluster.namespace, &actor).await {
+        Ok(_) => Review::Admitted,
         Err(failure) if failure.text.contains("asya-sidecar is reserved") => Review::Rejected,
         Err(failure) => Review::Unknown(failure.text),
     }

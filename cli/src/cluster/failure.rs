@@ -9,11 +9,19 @@ use crate::answer::Failure;
 pub struct ApiFailure {
     /// What is wrong and what to do.
     pub text: String,
+    /// What the API server says against the object itself, if that is why it rejects the request.
+    pub rejection: Option<String>,
 }
 
 impl ApiFailure {
     /// `action` says what was tried, for example `list pods in namespace models`.
     pub fn new(action: &str, server: &str, error: kube::Error) -> Self {
+        let rejection = match &error {
+            kube::Error::Api(status) if is_rejection(status.code, &status.message) => {
+                Some(status.message.clone())
+            }
+            _ => None,
+        };
         let text = match error {
             kube::Error::Api(status) => of_response(action, status.code, &status.message),
             kube::Error::Auth(error) => {
@@ -29,13 +37,16 @@ impl ApiFailure {
                 innermost(&error)
             ),
         };
-        Self { text }
+        Self { text, rejection }
     }
 }
 
 fn of_response(action: &str, code: u16, message: &str) -> String {
     match code {
         401 => "the API server does not accept your credentials; log in again".to_owned(),
+        403 if !is_missing_permission(message) => {
+            format!("the API server rejects to {action}: {message}")
+        }
         403 => format!("you may not {action}; ask an administrator for that permission"),
         404 if message.starts_with("namespaces ") => {
             format!("cannot {action}: the namespace does not exist; choose another with -n")
@@ -48,6 +59,23 @@ fn of_response(action: &str, code: u16, message: &str) -> String {
         409 | 422 => format!("the API server rejects to {action}: {message}"),
         _ => format!("cannot {action}: {message} ({code})"),
     }
+}
+
+/// Whether the API server, a webhook, a policy or a quota says this against the object. A webhook that cannot review a
+/// dry run says nothing of the object.
+fn is_rejection(code: u16, message: &str) -> bool {
+    match code {
+        403 => !is_missing_permission(message),
+        400 | 413 | 422 => !message.contains("does not support dry run"),
+        _ => false,
+    }
+}
+
+/// Whether the user lacks a permission. Quotas and policies answer with the same code, and always with a reason.
+fn is_missing_permission(message: &str) -> bool {
+    let has_reason = message.contains(" is forbidden: ") || message.contains("denied");
+    let names_permission = message.contains(" cannot ") && message.contains(" resource ");
+    names_permission || !has_reason
 }
 
 impl From<ApiFailure> for Failure {
@@ -80,6 +108,26 @@ mod tests {
             found,
             "cannot create asyncactors.asya.sh in namespace models: the namespace does not exist; choose another with -n"
         );
+    }
+
+    #[test]
+    fn rejections_are_told_from_missing_permissions() {
+        let rbac = "pods is forbidden: User \"u\" cannot create resource \"pods\" in API group \"\" in the namespace \"n\"";
+        for (code, message, expected) in [
+            (403, rbac, false),
+            (403, "pods \"p\" is forbidden: exceeded quota: q", true),
+            (403, "admission webhook \"w\" denied the request: no", true),
+            (422, "AsyncActor.asya.sh \"a\" is invalid", true),
+            (
+                400,
+                "admission webhook \"w\" does not support dry run",
+                false,
+            ),
+            (404, "not found", false),
+            (500, "failed calling webhook", false),
+        ] {
+            assert_eq!(is_rejection(code, message), expected, "{message}");
+        }
     }
 
     #[test]

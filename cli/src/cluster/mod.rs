@@ -1,6 +1,8 @@
 //! The cluster of the user's kubeconfig, with the user's permissions.
 
+mod dry_run;
 mod failure;
+mod kinds;
 mod pods;
 
 use asya_shared::api::AsyncActor;
@@ -262,22 +264,6 @@ impl Cluster {
         let answer = answer
             .map_err(|error| ApiFailure::new("ask for your permissions", &self.server, error))?;
         Ok(answer.status.is_some_and(|status| status.allowed))
-    }
-
-    /// Lets the API server and its webhooks check the creation of an object that is not stored.
-    pub async fn try_create(&self, kind: &ApiResource, object: &Value) -> Result<(), ApiFailure> {
-        let namespace = Some(&*self.namespace);
-        let object = serde_json::from_value(object.clone()).map_err(|error| {
-            self.failure("create", kind, namespace, kube::Error::SerdeError(error))
-        })?;
-        let params = PostParams {
-            dry_run: true,
-            ..PostParams::default()
-        };
-        let created = self.api(kind, namespace).create(&params, &object).await;
-        created
-            .map(drop)
-            .map_err(|error| self.failure("create", kind, namespace, error))
     }
 
     fn api(&self, kind: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {

@@ -83,7 +83,8 @@ pub fn lint(manifests: &Manifests, rules: &Rules<'_>) -> Linted {
     linted
 }
 
-fn is_actor(manifest: &Manifest) -> bool {
+/// Whether it is an `AsyncActor`.
+pub fn is_actor(manifest: &Manifest) -> bool {
     manifest.group() == GROUP && manifest.kind() == "AsyncActor"
 }
 

@@ -8,6 +8,7 @@ mod render;
 mod sarif;
 mod schema;
 
+pub use decide::{Linted, Rules, is_actor, lint};
 pub use finding::{Finding, Severity};
 
 use crate::answer::{Answer, Failure, Report};

@@ -120,13 +120,24 @@ impl Explanation {
 /// Explains what the webhook decides about the pod.
 pub fn explain(question: &Question<'_>) -> Explanation {
     let raw = question.pod.to_string();
-    let Ok(pod) = PodView::decode(&raw) else {
-        return explained(question, None, InjectionReason::Unreadable, None, &[]);
-    };
+    let pod = PodView::decode(&raw).ok();
     if is_never_injected(question.namespace, question.operator_namespace) {
-        return explained(question, Some(&pod), InjectionReason::NotServed, None, &[]);
+        return explained(
+            question,
+            pod.as_ref(),
+            InjectionReason::NotServed,
+            None,
+            &[],
+        );
     }
     let bindings = bindings(question);
+    if bindings.is_empty() {
+        // The webhook does not read the pod then.
+        return explained(question, pod.as_ref(), InjectionReason::NoActor, None, &[]);
+    }
+    let Some(pod) = pod else {
+        return explained(question, None, InjectionReason::Unreadable, None, &[]);
+    };
     let decision = decision(&bindings, &pod);
     explained(
         question,
@@ -363,5 +374,7 @@ fn name_of(pod: &Value) -> &str {
     name.unwrap_or("unnamed")
 }
 
+#[cfg(test)]
+mod agreement;
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use kube::core::GroupVersionKind;
 use serde_json::Value;
 
 use self::decide::{Question, explain};
-use self::known::KnownActor;
+pub use self::known::KnownActor;
 use crate::answer::{Failure, Report};
 use crate::args::WhyArgs;
 use crate::cluster::{Cluster, Connection, resource};
@@ -158,7 +158,7 @@ async fn from_cluster(
 }
 
 /// The `RayCluster`s of a namespace with their owners: pods of a `RayService` refer to them only (SAFE-30).
-async fn ray_clusters(cluster: &Cluster, namespace: &str) -> Result<Intermediates, Failure> {
+pub async fn ray_clusters(cluster: &Cluster, namespace: &str) -> Result<Intermediates, Failure> {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("ray.io", "v1", "RayCluster"));
     let found = cluster.list(&kind, Some(namespace)).await?;
     let named = found.iter().filter_map(|object| {

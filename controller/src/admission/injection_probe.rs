@@ -6,6 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use asya_shared::backoff::Backoff;
+use asya_shared::probe::{PROBE_NAME_PREFIX, ProbeMetadata, minimal_spec};
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
@@ -15,9 +16,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use super::bindings::WebhookBinding;
-use crate::binding::dry_run::{
-    self, DryRunOutcome, PROBE_NAME_PREFIX, ProbeFailure, ProbeMetadata, minimal_spec,
-};
+use crate::binding::dry_run::{self, DryRunOutcome, ProbeFailure};
 use crate::record::Key;
 
 /// Delay before the first retry; doubled for each further one.

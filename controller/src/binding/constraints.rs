@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use asya_shared::inject::limits_to_set;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
@@ -31,10 +32,9 @@ impl Constraints {
     pub fn limits(&self, namespace: &str) -> Option<BTreeSet<Box<str>>> {
         let quotas = self.quotas.of(namespace)?;
         let ranges = self.ranges.of(namespace)?;
-        let defaulted: BTreeSet<_> = ranges.iter().flat_map(|range| range.defaults()).collect();
-        let mut limits: BTreeSet<_> = quotas.iter().flat_map(|quota| quota.limits()).collect();
-        limits.retain(|name| !defaulted.contains(name));
-        Some(limits)
+        let required = quotas.iter().map(|quota| quota.limits());
+        let defaulted = ranges.iter().map(|range| range.defaults());
+        Some(limits_to_set(required, defaulted))
     }
 
     /// Number of records per kind (FW-14).

@@ -1,100 +1,16 @@
-//! Builds the pods that dry runs submit for a target, submits them, and checks whether the sidecar was injected.
+//! Submits the pods of dry runs, and checks whether the sidecar was injected.
 //!
 //! Such a dry run (`dryRun=All`) of a pod is called a *probe*, as in the specs (docs/spec/safety.md, section 1) and in
 //! the public names `asya.sh/probe`, `ProbeFailed` and `ProbeRejected`. Nothing here checks health.
 
-use std::collections::BTreeMap;
-
 use asya_shared::inject::bound::InjectedHash;
-use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation};
-use asya_shared::resolve::{
-    Family, GroupKind, Operator, OwnerRule, POD_TEMPLATE_HASH, PodMatch, Requirement,
+use asya_shared::names::annotation;
+use asya_shared::probe::{
+    INJECTED_CONTAINERS, after_second_rejection, is_quota_rejection, without_requests,
 };
-use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use serde_json::{Map, Value, json};
-
-/// Name prefix of every probe pod.
-pub const PROBE_NAME_PREFIX: &str = "asya-probe-";
-const PLACEHOLDER_HASH: &str = "asyaproof";
-/// Placeholder where any name is valid.
-const PLACEHOLDER_NAME: &str = "asya-proof";
-
-/// Labels and owner of a pod that matches a target.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ProbeMetadata {
-    pub labels: Map<String, Value>,
-    /// Controller owner reference.
-    pub owner: Value,
-}
-
-impl ProbeMetadata {
-    /// Builds the minimal labels and owner that match, including the label that all pods of the family carry. Returns
-    /// `None` if no matching pod can be built.
-    pub fn of(pods: &PodMatch, family: Family) -> Option<Self> {
-        let mut labels = Map::new();
-        for Requirement { key, operator } in pods.labels.requirements() {
-            match operator {
-                Operator::In(values) => labels.insert(key.clone(), json!(values.first()?)),
-                Operator::Exists => labels.insert(key.clone(), json!("")),
-                Operator::NotIn(_) | Operator::DoesNotExist => None,
-            };
-        }
-        if let Some(key) = family.label().filter(|key| !labels.contains_key(*key)) {
-            labels.insert(key.to_owned(), json!(PLACEHOLDER_NAME));
-        }
-        let (kind, name) = owner(&pods.owner)?;
-        if kind.kind == "ReplicaSet" {
-            labels.insert(POD_TEMPLATE_HASH.to_owned(), json!(PLACEHOLDER_HASH));
-        }
-        let api_version = if kind.group.is_empty() {
-            "v1".to_owned()
-        } else {
-            format!("{}/v1", kind.group)
-        };
-        let owner = json!({
-            "apiVersion": api_version, "kind": kind.kind, "name": name,
-            "uid": "00000000-0000-0000-0000-000000000000", "controller": true,
-        });
-        Some(Self { labels, owner })
-    }
-}
-
-/// Minimal pod spec. A namespace that enforces Pod Security's `restricted` level admits it, and a `LimitRange` fills in
-/// the resources.
-pub fn minimal_spec() -> Value {
-    json!({
-        "securityContext": {"runAsNonRoot": true, "runAsUser": 65_532, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [{
-            "name": PLACEHOLDER_NAME, "image": PLACEHOLDER_NAME, "ports": [{"containerPort": 8000}],
-            "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
-        }],
-    })
-}
-
-/// Sets requests and limits of all containers to zero, except of injected ones, which a pod template may already
-/// contain. A dry run counts against a quota that the target may already use up, so this variant checks only whether
-/// the quota has room for what injection adds.
-pub fn without_requests(pod: &Pod) -> Pod {
-    let mut pod = pod.clone();
-    if let Some(spec) = &mut pod.spec {
-        spec.resources = None;
-        let init = spec.init_containers.iter_mut().flatten();
-        let all = spec.containers.iter_mut().chain(init);
-        for container in all.filter(|container| !is_injected_container(&container.name)) {
-            let zero = ["cpu", "memory"].map(|name| (name.to_owned(), Quantity("0".to_owned())));
-            let zero = Some(BTreeMap::from(zero));
-            container.resources = Some(ResourceRequirements {
-                requests: zero.clone(),
-                limits: zero,
-                ..ResourceRequirements::default()
-            });
-        }
-    }
-    pod
-}
 
 /// Marks the pod as the probe of the actor with this uid, which the webhook injects regardless of status (SAFE-2).
 pub fn with_probe_annotation(pod: &Pod, uid: &str) -> Pod {
@@ -149,28 +65,14 @@ pub async fn run(
     }
     let second = create_dry_run(client, namespace, &without_requests(pod)).await;
     Ok(match outcome_of(second, uid, actor_hash)? {
-        // Quotas are evaluated last, so everything else has admitted the pod as it is.
-        DryRunOutcome::Failed(ProbeFailure::Rejected(other)) if !is_quota_rejection(&other) => {
-            if reason.contains(EXCEEDED) {
-                DryRunOutcome::Admitted
-            } else {
-                first
+        DryRunOutcome::Failed(ProbeFailure::Rejected(other)) => {
+            match after_second_rejection(reason, &other) {
+                None => DryRunOutcome::Admitted,
+                Some(reason) => DryRunOutcome::Failed(ProbeFailure::Rejected(reason.to_owned())),
             }
         }
         second => second,
     })
-}
-
-const INJECTED_CONTAINERS: [&str; 2] = [RUNTIME_CONTAINER, SIDECAR_CONTAINER];
-
-fn is_injected_container(container: &str) -> bool {
-    INJECTED_CONTAINERS.contains(&container)
-}
-
-const EXCEEDED: &str = "exceeded quota";
-
-fn is_quota_rejection(message: &str) -> bool {
-    message.contains(EXCEEDED) || message.contains("failed quota")
 }
 
 fn outcome_of(
@@ -256,24 +158,6 @@ fn has(pod: &Pod, name: &str) -> bool {
         .iter()
         .chain(init)
         .any(|container| container.name == name)
-}
-
-/// Builds an owner that satisfies the rule.
-fn owner(rule: &OwnerRule) -> Option<(GroupKind<'static>, String)> {
-    match rule {
-        OwnerRule::Kind(kind) => Some((*kind, PLACEHOLDER_NAME.to_owned())),
-        OwnerRule::Named { kind, name } => Some((*kind, name.clone())),
-        OwnerRule::ReplicaSetOf { deployment } => {
-            let kind = GroupKind {
-                group: "apps",
-                kind: "ReplicaSet",
-            };
-            let longest = 253 - 1 - PLACEHOLDER_HASH.len();
-            let stem = deployment.get(..longest).unwrap_or(deployment);
-            Some((kind, format!("{stem}-{PLACEHOLDER_HASH}")))
-        }
-        OwnerRule::AnyOf(rules) => rules.iter().find_map(owner),
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ pub mod kinds;
 mod labelled_pods;
 pub mod objects;
 mod pods;
-pub mod probe_pod;
 pub mod probe_schedule;
 mod reading;
 pub mod rollout_slots;

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use asya_shared::inject::{default_limits, required_limits};
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, ResourceQuota};
 use serde::Deserialize;
 use serde_json::Value;
@@ -50,24 +51,14 @@ pub struct RawNamespace<'a> {
 impl QuotaRecord {
     /// Resources that every container must set a limit for.
     pub fn limits(&self) -> BTreeSet<Box<str>> {
-        let hard = self.spec.get("hard").and_then(Value::as_object);
-        let names = hard.into_iter().flat_map(|hard| hard.keys());
-        let limits = names.filter_map(|name| name.strip_prefix("limits."));
-        limits.map(Box::from).collect()
+        required_limits(&self.spec)
     }
 }
 
 impl LimitRangeRecord {
-    /// Resources with a default limit for containers. A maximum counts as well, because it is the default if no other
-    /// is set.
+    /// Resources with a default limit for containers.
     pub fn defaults(&self) -> BTreeSet<Box<str>> {
-        let items = self.spec.get("limits").and_then(Value::as_array);
-        let items = items.into_iter().flatten();
-        let of_containers = items.filter(|item| item["type"] == "Container");
-        let amounts = of_containers.flat_map(|item| [&item["default"], &item["max"]]);
-        let names = amounts.filter_map(Value::as_object);
-        let names = names.flat_map(|amounts| amounts.keys());
-        names.map(|name| name.as_str().into()).collect()
+        default_limits(&self.spec)
     }
 }
 

@@ -7,6 +7,7 @@
 pub mod bound;
 mod keyed;
 mod labels;
+mod limits;
 mod objects;
 mod runtime;
 mod sidecar;
@@ -17,6 +18,7 @@ mod volumes;
 pub(crate) mod testing;
 
 pub use labels::{pod_labels, selector};
+pub use limits::{default_limits, limits_to_set, required_limits};
 pub use objects::{
     Replicas, WorkloadObject, runtime_config_map, service_account, service_account_name, workload,
 };

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::labels::{selector, to_json};
 use super::template::{PodInputs, pod_template};
-use crate::api::WorkloadKind;
+use crate::api::{AsyncActorSpec, Workload, WorkloadKind};
 use crate::applied::{HashedManifest, child_labels, owner_reference};
 use crate::names::{
     RUNTIME_ADAPTERS_KEY, RUNTIME_CONFIG_MAP, RUNTIME_SCRIPT_KEY, annotation, label,
@@ -20,6 +20,35 @@ pub enum Replicas {
     Enforced(i32),
     /// Scaling is on: create the workload with this number and leave the field to the autoscaler from then on.
     Initial(i32),
+}
+
+impl Replicas {
+    /// While an autoscaler scales the workload, which `scaled` says of the present, `spec.replicas` is not ours. A
+    /// recreated workload starts with the last desired number of pods (WRK-3).
+    #[must_use]
+    pub fn of(
+        spec: &AsyncActorSpec,
+        template: &Workload,
+        scaled: bool,
+        previous: Option<i32>,
+    ) -> Self {
+        match spec.effective_scaling() {
+            Some(scaling) => {
+                let max = scaling.max_replicas.max(scaling.min_replicas);
+                let initial = previous.unwrap_or(scaling.min_replicas);
+                Self::Initial(initial.clamp(scaling.min_replicas, max))
+            }
+            None if scaled => Self::Initial(template.effective_replicas()),
+            None => Self::Enforced(template.effective_replicas()),
+        }
+    }
+
+    /// The number that a new workload starts with.
+    #[must_use]
+    pub fn at_start(self) -> i32 {
+        let (Self::Enforced(replicas) | Self::Initial(replicas)) = self;
+        replicas
+    }
 }
 
 /// A workload and what the controller needs to know about it.

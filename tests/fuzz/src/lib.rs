@@ -4,7 +4,9 @@
 //! change and never by chance. `make fuzz MINUTES=n` tries new inputs for so long. What it finds becomes a fixture of an
 //! ordinary test.
 
+pub mod injectors;
 pub mod input;
+pub mod pods;
 
 use std::hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _, RandomState};
 use std::time::{Duration, Instant};

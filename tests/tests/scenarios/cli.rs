@@ -1,6 +1,7 @@
 //! `kubectl asya`, as a user runs it.
 
 mod bundle;
+mod preview;
 mod queue;
 
 use std::process::Stdio;

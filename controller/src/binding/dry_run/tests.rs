@@ -1,12 +1,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use asya_shared::probe::PROBE_NAME_PREFIX;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::{
-    DryRunOutcome, PROBE_NAME_PREFIX, ProbeFailure, run, verify_injected, with_probe_annotation,
-    without_requests,
+    DryRunOutcome, ProbeFailure, run, verify_injected, with_probe_annotation, without_requests,
 };
 
 fn containers(names: &[&str]) -> Value {

@@ -64,31 +64,12 @@ impl Inputs<'_> {
             runtime_hash: &installation.runtime_hash,
             service_account: account.as_deref(),
         };
-        let replicas = replicas(spec, template, scaled, previous.desired_replicas);
+        let replicas = Replicas::of(spec, template, scaled, previous.desired_replicas);
         Standalone {
             kind: template.effective_kind(),
             service_account: role.map(|role| service_account(&key.namespace, &key.name, uid, role)),
             workload: workload(&inputs, uid, replicas),
             scaling,
         }
-    }
-}
-
-/// While an autoscaler scales the workload, `spec.replicas` is not ours. A recreated workload starts with the last
-/// desired number of pods (WRK-3).
-fn replicas(
-    spec: &AsyncActorSpec,
-    template: &Workload,
-    scaled: bool,
-    previous_replicas: Option<i32>,
-) -> Replicas {
-    match spec.effective_scaling() {
-        Some(scaling) => {
-            let max = scaling.max_replicas.max(scaling.min_replicas);
-            let initial = previous_replicas.unwrap_or(scaling.min_replicas);
-            Replicas::Initial(initial.clamp(scaling.min_replicas, max))
-        }
-        None if scaled => Replicas::Initial(template.effective_replicas()),
-        None => Replicas::Enforced(template.effective_replicas()),
     }
 }

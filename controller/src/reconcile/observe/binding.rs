@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use asya_shared::api::{AsyncActorStatus, BindingRollout, BindingStrategy};
+use asya_shared::probe::{ProbeMetadata, minimal_pod};
 use asya_shared::resolve::{
     self, Family, Finding, FindingReason, PodMatch, Resolution, Scale, Target,
 };
 
 use super::rollout::{self, RolloutQuery};
 use super::{shared_target, unbinding};
-use crate::binding::dry_run::ProbeMetadata;
 use crate::binding::kinds::Kind;
-use crate::binding::probe_pod::minimal_pod;
 use crate::binding::{KindAvailability, ObjectId, TargetSnapshot, TargetState};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};

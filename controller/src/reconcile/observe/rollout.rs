@@ -4,7 +4,9 @@
 use asya_shared::api::BindingRollout;
 use asya_shared::hash;
 use asya_shared::names::{annotation, manager};
+use asya_shared::probe::{ProbeMetadata, from_running_pod, minimal_pod, pod_without_sidecar};
 use asya_shared::resolve::{Family, ObjectRef, Roll, Selector, Target, is_handed_off, template};
+use asya_shared::roll::{UpdateStrategy, requests_gpus};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
@@ -12,8 +14,6 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use super::availability::{self, ray_workers};
-use crate::binding::dry_run::ProbeMetadata;
-use crate::binding::probe_pod::{from_running_pod, minimal_pod, pod_without_sidecar};
 use crate::binding::spec::comparable;
 use crate::clock;
 use crate::context::Context;
@@ -182,7 +182,6 @@ impl TargetObject {
     /// Reads an object; `annotated` is the path of the annotations that contain ours.
     pub fn from_body(object: &ObjectRef, body: &Value, annotated: Option<&[&str]>) -> Self {
         let number = |path: &str| body.pointer(path).and_then(Value::as_i64);
-        let text = |path: &str| body.pointer(path).and_then(Value::as_str);
         let roll_value = annotated.and_then(|path| {
             let mut node = body;
             for key in path {
@@ -190,52 +189,29 @@ impl TargetObject {
             }
             node.get(annotation::ROLL)?.as_str().map(str::to_owned)
         });
-        let replicas = number("/spec/replicas").unwrap_or(1);
-        let desired_replicas = || Some(replicas.try_into().unwrap_or(i32::MAX));
-        let updated = number("/status/updatedReplicas").unwrap_or(0);
-        let total = number("/status/replicas").unwrap_or(0);
-        let unobserved = number("/status/observedGeneration") < number("/metadata/generation");
-        let mut target_object = Self {
+        let strategy = UpdateStrategy::of(object, body);
+        let kind = object.group_kind();
+        let desired = match (kind.group, kind.kind) {
+            ("ray.io", "RayCluster") => ray_workers(body),
+            _ => strategy.desired_replicas,
+        };
+        Self {
             object: object.clone(),
             roll_value,
-            requests_gpus: template(body).is_some_and(has_gpus),
+            requests_gpus: template(body).is_some_and(requests_gpus),
             handed_off: is_handed_off(body),
             names_actor: is_written_by(body, manager::BINDING),
             ready: number("/status/readyReplicas")
                 .and_then(|it| it.try_into().ok())
                 .unwrap_or(0),
+            rolling: strategy.rolling,
+            desired_replicas: desired,
+            deletes_pod_first: strategy.deletes_pod_first,
+            paused: strategy.paused,
+            reduces_ready: strategy.reduces_ready,
+            by_eviction: strategy.by_eviction,
             ..Self::default()
-        };
-        let kind = object.group_kind();
-        match (kind.group, kind.kind) {
-            ("apps", "Deployment") => {
-                target_object.rolling = unobserved || updated < replicas || total > updated;
-                target_object.desired_replicas = desired_replicas();
-                target_object.paused = body.pointer("/spec/paused") == Some(&Value::Bool(true));
-                // Its own rollout would delete all pods at once; evictions replace them one by one (SAFE-14).
-                target_object.by_eviction = text("/spec/strategy/type") == Some("Recreate");
-                target_object.reduces_ready = target_object.by_eviction
-                    || allows_unavailable(
-                        body.pointer("/spec/strategy/rollingUpdate/maxUnavailable"),
-                        replicas,
-                    );
-            }
-            ("apps", "StatefulSet") => {
-                let partition = number("/spec/updateStrategy/rollingUpdate/partition").unwrap_or(0);
-                target_object.by_eviction =
-                    text("/spec/updateStrategy/type") == Some("OnDelete") || partition > 0;
-                target_object.rolling = unobserved
-                    || (!target_object.by_eviction
-                        && text("/status/currentRevision") != text("/status/updateRevision")
-                        && updated < replicas);
-                target_object.reduces_ready = true;
-                target_object.deletes_pod_first = true;
-                target_object.desired_replicas = desired_replicas();
-            }
-            ("ray.io", "RayCluster") => target_object.desired_replicas = ray_workers(body),
-            _ => {}
         }
-        target_object
     }
 }
 
@@ -244,35 +220,6 @@ fn is_written_by(body: &Value, manager: &str) -> bool {
     let entries = body.pointer("/metadata/managedFields");
     let mut entries = entries.and_then(Value::as_array).into_iter().flatten();
     entries.any(|it| it["manager"] == manager)
-}
-
-/// Whether a rolling update may delete a pod before its replacement is ready.
-fn allows_unavailable(max_unavailable: Option<&Value>, replicas: i64) -> bool {
-    match max_unavailable {
-        Some(Value::String(percent)) => {
-            let percent = percent
-                .strip_suffix('%')
-                .and_then(|it| it.parse::<i64>().ok());
-            percent.is_some_and(|percent| percent * replicas / 100 >= 1)
-        }
-        Some(number) => number.as_i64().is_some_and(|number| number >= 1),
-        None => replicas * 25 / 100 >= 1,
-    }
-}
-
-fn has_gpus(template: &Value) -> bool {
-    let containers = template
-        .pointer("/spec/containers")
-        .and_then(Value::as_array);
-    let mut limits = containers.into_iter().flatten().flat_map(|container| {
-        let limits = container.pointer("/resources/limits");
-        limits.and_then(Value::as_object).into_iter().flatten()
-    });
-    limits.any(|(name, _)| {
-        ["gpu", "nvidia.com/", "gaudi", "neuron", "tpu"]
-            .iter()
-            .any(|it| name.contains(it))
-    })
 }
 
 #[cfg(test)]

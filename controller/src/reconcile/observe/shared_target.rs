@@ -1,13 +1,12 @@
 //! Observes the transfer of a pod template between two actors that bind the same target (BIND-45).
 
 use asya_shared::api::{AsyncActorStatus, BindingStrategy, ModeSpec};
+use asya_shared::probe::{ProbeMetadata, pod_without_sidecar};
 use asya_shared::resolve::{Family, Resolution, Target};
 use asya_shared::validate;
 use serde_json::Value;
 
 use crate::binding::TargetState;
-use crate::binding::dry_run::ProbeMetadata;
-use crate::binding::probe_pod::pod_without_sidecar;
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};
 use crate::reconcile::model::binding::{Resolved, TemplateOwner};

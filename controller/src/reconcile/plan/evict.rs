@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use asya_shared::roll::next_to_evict;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::reconcile::model::bound_pods::OutdatedPod;
@@ -78,8 +79,9 @@ impl EvictionInputs<'_> {
 
     /// The next candidate to evict if there is no blocker.
     pub fn next_candidate(&self) -> Option<&OutdatedPod> {
-        let last = || self.candidates.iter().max_by(|a, b| a.name.cmp(&b.name));
-        self.unready_candidate().or_else(last)
+        let unready = &self.availability.unready;
+        let is_ready = |pod: &OutdatedPod| !unready.iter().any(|it| it.uid == pod.uid);
+        next_to_evict(self.candidates, is_ready, |pod| &pod.name)
     }
 
     pub fn limit_text(&self) -> String {

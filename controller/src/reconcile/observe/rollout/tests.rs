@@ -3,7 +3,7 @@ use asya_shared::resolve::{ObjectRef, Related, Resolution, resolver};
 use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use super::{RolloutQuery, TargetObject, allows_unavailable, observe};
+use super::{RolloutQuery, TargetObject, observe};
 use crate::reconcile::model::binding::Resolved;
 use crate::reconcile::model::bound_pods::BoundPods;
 use crate::reconcile::model::bound_pods::{OutdatedPod, TargetPodCounts};
@@ -85,15 +85,6 @@ fn rollout_state_is_read_from_the_workload() {
     assert!(!target_object(&set).by_eviction && !target_object(&set).rolling);
     set["status"] = json!({"observedGeneration": 3, "currentRevision": "a", "updateRevision": "b", "updatedReplicas": 1});
     assert!(target_object(&set).rolling);
-}
-
-#[test]
-fn percentages_are_rounded_down() {
-    assert!(
-        allows_unavailable(Some(&json!("25%")), 4) && !allows_unavailable(Some(&json!("25%")), 3)
-    );
-    assert!(allows_unavailable(None, 4) && !allows_unavailable(None, 1));
-    assert!(allows_unavailable(Some(&json!(1)), 1) && !allows_unavailable(Some(&json!(0)), 9));
 }
 
 /// The API server: serves Deployment `web`, whose template contains another actor's sidecar, and its one remaining pod.

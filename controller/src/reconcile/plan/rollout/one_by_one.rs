@@ -1,14 +1,13 @@
 //! Replaces pods one by one, by eviction (ROLL-4, ROLL-6).
 
 use asya_shared::api::RolloutStatus;
-use asya_shared::resolve::Roll;
+use asya_shared::roll;
 
 use super::inputs::{
     RECHECK_INTERVAL, RolloutAction, RolloutDecision, RolloutInputs, in_progress, wait_for_slot,
 };
 use crate::fault::Reason;
 use crate::reconcile::model::bound_pods::{OutdatedPod, SidecarState};
-use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::plan::evict::{self, EvictionBlocker};
 
 /// Evicts the next pod once all others exist and are ready (SAFE-11).
@@ -90,11 +89,6 @@ pub(super) fn unready_outdated_pod(
 /// current ones. Only if the target's own update strategy also removes a pod before its replacement is ready (SAFE-17).
 pub(super) fn eviction_is_cheaper(inputs: &RolloutInputs<'_>) -> bool {
     let outdated = i32::try_from(inputs.outdated.len()).unwrap_or(i32::MAX);
-    let current = inputs.matched.saturating_sub(outdated);
-    let is_allowed = matches!(inputs.roll, Roll::AnnotateTemplate(_))
-        && inputs
-            .objects
-            .iter()
-            .all(|it: &TargetObject| it.reduces_ready);
-    is_allowed && !inputs.objects.is_empty() && current > 0 && current >= outdated
+    let reduces_ready = inputs.objects.iter().map(|it| it.reduces_ready);
+    roll::eviction_is_cheaper(inputs.roll, reduces_ready, (outdated, inputs.matched))
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use asya_shared::api::{Resources, TemplateStatus};
 use asya_shared::inject::bound::{BoundPlan, InjectionReason, strip_injected};
+use asya_shared::probe::{ProbeMetadata, from_template};
 use asya_shared::resolve::{Family, ObjectRef};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-use crate::binding::dry_run::{ProbeFailure, ProbeMetadata};
-use crate::binding::probe_pod::from_template;
+use crate::binding::dry_run::ProbeFailure;
 use crate::binding::probe_schedule::NextProbe;
 use crate::fault::{Error, Fault, Reason, Requeue};
 use crate::reconcile::contention::SpecRevision;

@@ -1,8 +1,7 @@
-use asya_shared::resolve::{Family, PodMatch, Related, Resolution, resolver};
 use serde_json::{Value, json};
 
-use super::{from_running_pod, from_template, minimal_pod, without_sidecar};
-use crate::binding::dry_run::ProbeMetadata;
+use super::{ProbeMetadata, from_running_pod, from_template, minimal_pod, without_sidecar};
+use crate::resolve::{Family, PodMatch, Related, Resolution, resolver};
 
 fn deployment() -> Value {
     json!({

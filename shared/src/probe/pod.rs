@@ -1,11 +1,10 @@
-//! Builds pods for dry runs (ROLL-2, SAFE-7): as the workload's controller would create them, with the target's own
-//! requests.
+//! Pods as the workload's controller would create them, with the target's own requests (ROLL-2, SAFE-7).
 
-use asya_shared::inject::bound::strip_injected;
-use asya_shared::resolve;
 use serde_json::{Value, json};
 
-use crate::binding::dry_run::{PROBE_NAME_PREFIX, ProbeMetadata, minimal_spec};
+use super::{PROBE_NAME_PREFIX, ProbeMetadata, minimal_spec};
+use crate::inject::bound::strip_injected;
+use crate::resolve;
 
 /// Fields that only a running pod has. The API server rejects some of them on a new pod, and admission sets the others.
 const RUNTIME_ONLY_FIELDS: [&str; 5] = [
@@ -17,6 +16,7 @@ const RUNTIME_ONLY_FIELDS: [&str; 5] = [
 ];
 
 /// Builds the minimal pod that matches the target.
+#[must_use]
 pub fn minimal_pod(probe: &ProbeMetadata) -> Option<Value> {
     from_template(&json!({"spec": minimal_spec()}), None, probe)
 }
@@ -30,6 +30,7 @@ fn without_sidecar(template: &Value) -> Value {
 }
 
 /// Builds a pod of a workload for a dry run, without the sidecar in its template.
+#[must_use]
 pub fn pod_without_sidecar(workload: &Value, probe: &ProbeMetadata) -> Option<Value> {
     let claims = workload.pointer("/spec/volumeClaimTemplates");
     from_template(
@@ -40,6 +41,7 @@ pub fn pod_without_sidecar(workload: &Value, probe: &ProbeMetadata) -> Option<Va
 }
 
 /// Builds a pod as the workload's controller would create it.
+#[must_use]
 pub fn from_template(
     template: &Value,
     claims: Option<&Value>,
@@ -72,6 +74,7 @@ pub fn from_template(
 }
 
 /// Copies a running pod without the fields that the scheduler, admission and this operator have added.
+#[must_use]
 pub fn from_running_pod(pod: &Value) -> Value {
     let mut spec = pod["spec"].clone();
     if let Some(spec) = spec.as_object_mut() {

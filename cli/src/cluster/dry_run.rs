@@ -1,0 +1,72 @@
+//! Writes that the API server, its webhooks, policies and quotas check, and that are not stored.
+
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::Value;
+
+use super::{ApiFailure, Cluster};
+
+const DRY_RUN: PostParams = PostParams {
+    dry_run: true,
+    field_manager: None,
+};
+
+impl Cluster {
+    /// The object as it would be created.
+    pub async fn try_create(
+        &self,
+        kind: &ApiResource,
+        namespace: &str,
+        object: &Value,
+    ) -> Result<Value, ApiFailure> {
+        let object = self.dynamic(object)?;
+        let created = self
+            .api(kind, Some(namespace))
+            .create(&DRY_RUN, &object)
+            .await;
+        self.checked("create", kind, namespace, created)
+    }
+
+    /// The object as it would be in place of the stored one.
+    pub async fn try_replace(
+        &self,
+        kind: &ApiResource,
+        (namespace, name): (&str, &str),
+        object: &Value,
+    ) -> Result<Value, ApiFailure> {
+        let object = self.dynamic(object)?;
+        let api = self.api(kind, Some(namespace));
+        let replaced = api.replace(name, &DRY_RUN, &object).await;
+        self.checked("replace", kind, namespace, replaced)
+    }
+
+    /// The object as it would be after a server-side apply of these fields.
+    pub async fn try_apply(
+        &self,
+        kind: &ApiResource,
+        (namespace, name): (&str, &str),
+        object: &Value,
+        manager: &str,
+    ) -> Result<Value, ApiFailure> {
+        let mut params = PatchParams::apply(manager).force();
+        params.dry_run = true;
+        let api = self.api(kind, Some(namespace));
+        let applied = api.patch(name, &params, &Patch::Apply(object)).await;
+        self.checked("patch", kind, namespace, applied)
+    }
+
+    fn dynamic(&self, object: &Value) -> Result<DynamicObject, ApiFailure> {
+        serde_json::from_value(object.clone())
+            .map_err(|error| ApiFailure::new("read", &self.server, kube::Error::SerdeError(error)))
+    }
+
+    fn checked(
+        &self,
+        verb: &str,
+        kind: &ApiResource,
+        namespace: &str,
+        result: kube::Result<DynamicObject>,
+    ) -> Result<Value, ApiFailure> {
+        let object = result.map_err(|error| self.failure(verb, kind, Some(namespace), error))?;
+        self.value(object)
+    }
+}

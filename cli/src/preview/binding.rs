@@ -1,0 +1,246 @@
+//! What the operator would do with the pods of a target.
+
+use asya_shared::api::{BindingStrategy, EffectiveBinding};
+use asya_shared::names::{annotation, manager};
+use asya_shared::probe::{self, ProbeMetadata};
+use asya_shared::resolve::{Family, ObjectRef, Scale, template};
+use asya_shared::roll::{UpdateStrategy, gpus};
+use asya_shared::scaling::ScaleTarget;
+use serde_json::Value;
+
+use super::admission::Verdict;
+use super::bound::{self, Inputs, is_current};
+use super::change::Change;
+use super::children::api;
+use super::cost;
+use super::decide::Preview;
+use super::effects::{Online, state};
+use super::gather::Surroundings;
+use super::restart::{BindingFacts, Workload, of_binding, of_template};
+use super::standalone::{self, Subject};
+use super::target::{self, Bound, Unresolved, exhausted_budget};
+
+impl Online<'_> {
+    /// Adds what happens to the target's pods, and how the target is scaled.
+    pub(super) async fn add_binding(
+        &self,
+        preview: &mut Preview,
+        subject: &Subject<'_>,
+        around: &Surroundings,
+        binding: &EffectiveBinding<'_>,
+    ) {
+        let wanted = binding.target;
+        let object = format!("{}/{}", wanted.kind, wanted.name);
+        let found = match target::resolve(self.cluster, self.namespace, wanted).await {
+            Ok(found) => found,
+            Err(Unresolved::Finding(finding)) => {
+                preview.problem(finding.reason.as_str(), &object, &finding.message);
+                return;
+            }
+            Err(Unresolved::Unknown(failure)) => {
+                preview.incomplete(&failure.text);
+                return;
+            }
+        };
+        preview.notes.extend(found.notes.iter().cloned());
+        let warnings = found.target.warnings.iter().map(|it| it.message.clone());
+        preview.notes.extend(warnings);
+        let family = Family::of_target(wanted);
+        let metadata = ProbeMetadata::of(&found.target.pods, family);
+        if binding.strategy == BindingStrategy::Template {
+            self.add_template(
+                preview,
+                subject,
+                (&found, &around.limits),
+                metadata.as_ref(),
+            )
+            .await;
+        } else {
+            self.add_pods(
+                preview,
+                subject,
+                around,
+                (&found, binding),
+                metadata.as_ref(),
+            )
+            .await;
+        }
+        let scaled = found.target.scale.object();
+        let refused = subject.spec.effective_scaling().is_some() && scaled.is_none();
+        if let (Scale::Refused(finding), true) = (&found.target.scale, refused) {
+            preview.problem(finding.reason.as_str(), &object, &finding.message);
+        }
+        if let Some(scaled) = scaled {
+            let target = ScaleTarget {
+                api_version: &scaled.api_version,
+                kind: &scaled.kind,
+                name: &scaled.name,
+            };
+            self.add_scaling(preview, standalone::scaling(subject, target))
+                .await;
+        }
+    }
+
+    /// Pods that get the sidecar from the webhook.
+    async fn add_pods(
+        &self,
+        preview: &mut Preview,
+        subject: &Subject<'_>,
+        around: &Surroundings,
+        (found, binding): (&Bound, &EffectiveBinding<'_>),
+        metadata: Option<&ProbeMetadata>,
+    ) {
+        let workload = &found.target.workload;
+        let Some(pod) = new_pod(found, metadata) else {
+            preview.incomplete(&format!("no pod of {workload} can be constructed"));
+            return;
+        };
+        let inputs = Inputs {
+            namespace: self.namespace,
+            operator_namespace: &self.cluster.operator_namespace,
+            installation: self.installation,
+            clusters: around.clusters.as_ref(),
+            actor: self.stored,
+            live: self.live,
+            others: &around.others,
+            target: &found.target,
+            limits: &around.limits,
+        };
+        let pods = match bound::review(&inputs, &pod) {
+            Ok(pods) => pods,
+            Err(why) => return preview.incomplete(&why),
+        };
+        let object = format!("pod of {workload}");
+        let change = Change::of_pod(&*object, &pods.before, &pods.after.pod);
+        preview.changes.push(change);
+        let reason = pods.after.reason.as_str();
+        let mut blocked = None;
+        if pods.is_injected() {
+            let complete = has_all_pods(found);
+            let sent = pods.after.pod.clone();
+            let verdict = self.admit_pod(preview, &object, sent, complete).await;
+            if verdict.rejection().is_some() {
+                blocked = Some("the API server rejects such pods".to_owned());
+            }
+        } else {
+            let text = pods
+                .after
+                .denied
+                .clone()
+                .or(pods.after.warnings.first().cloned());
+            let text = text.unwrap_or_else(|| "new pods do not get the sidecar".to_owned());
+            preview.problem(reason, &object, &text);
+            blocked = Some(reason.to_owned());
+        }
+        let hash = pods.hash();
+        let states: Vec<_> = found
+            .pods
+            .iter()
+            .map(|pod| state(pod, is_current(pod, subject.uid, hash.as_deref())))
+            .collect();
+        let budget = exhausted_budget(&found.budgets, &pod);
+        let restart = of_binding(&BindingFacts {
+            roll: &found.target.roll,
+            rollout: binding.rollout,
+            roll_now: !self.stored["metadata"]["annotations"][annotation::ROLL_NOW].is_null(),
+            workloads: &workloads(found),
+            pods: &states,
+            budget: budget.as_deref(),
+            blocked: blocked.as_deref(),
+        });
+        preview.cost = Some(cost::of_restart(&restart, gpus(&pod)));
+        preview.restart = Some(restart);
+    }
+
+    /// Pods that get the sidecar from the workload's pod template.
+    async fn add_template(
+        &self,
+        preview: &mut Preview,
+        subject: &Subject<'_>,
+        (found, limits): (&Bound, &[String]),
+        metadata: Option<&ProbeMetadata>,
+    ) {
+        let target = &found.target;
+        let object = target.workload.to_string();
+        if let Some(owner) = &target.owner {
+            let text = format!(
+                "{object} belongs to {owner}, which would remove the sidecar from its pod template"
+            );
+            return preview.problem("StrategyNotAllowed", &object, &text);
+        }
+        let body = found.bodies.iter().find(|(it, _)| *it == target.workload);
+        let Some((_, body)) = body else {
+            return preview.incomplete(&format!("{object} could not be read"));
+        };
+        let part = match bound::template_part(subject, (target, limits), body) {
+            Ok(part) => part,
+            Err((reason, why)) => return preview.problem(reason.as_str(), &object, &why),
+        };
+        let api = api(&target.workload.api_version, &target.workload.kind);
+        let key = (self.namespace, &*target.workload.name);
+        let applied = self
+            .cluster
+            .try_apply(&api, key, &part, manager::TEMPLATE)
+            .await;
+        preview.admission(&object, Verdict::of(&applied));
+        let Ok(applied) = applied else {
+            return;
+        };
+        preview
+            .changes
+            .push(Change::of(&*object, Some(body), &applied));
+        let template = applied.pointer("/spec/template");
+        let claims = applied.pointer("/spec/volumeClaimTemplates");
+        let pod = template
+            .zip(metadata)
+            .and_then(|(template, metadata)| probe::from_template(template, claims, metadata));
+        if let Some(pod) = pod {
+            let object = format!("pod of {object}");
+            self.admit_pod(preview, &object, pod, has_all_pods(found))
+                .await;
+        }
+        if body.pointer("/spec/template") == template {
+            return;
+        }
+        let states: Vec<_> = found.pods.iter().map(|pod| state(pod, false)).collect();
+        let workload = workloads(found)
+            .into_iter()
+            .find(|it| it.object == target.workload);
+        let restart = workload.map(|it| of_template(&it, &states));
+        preview.cost = restart
+            .as_ref()
+            .map(|it| cost::of_restart(it, template.map_or(0, gpus)));
+        preview.restart = restart;
+    }
+}
+
+fn workloads(found: &Bound) -> Vec<Workload> {
+    let has_template = found
+        .bodies
+        .iter()
+        .filter(|(_, body)| template(body).is_some());
+    let workload = |(object, body): &(ObjectRef, Value)| Workload {
+        object: object.clone(),
+        strategy: UpdateStrategy::of(object, body),
+    };
+    has_template.map(workload).collect()
+}
+
+/// A new pod of the target, as the operator's probe constructs it.
+fn new_pod(found: &Bound, metadata: Option<&ProbeMetadata>) -> Option<Value> {
+    let bodies = || found.bodies.iter().map(|(_, body)| body);
+    let of_template = metadata
+        .and_then(|metadata| bodies().find_map(|body| probe::pod_without_sidecar(body, metadata)));
+    of_template
+        .or_else(|| found.pods.first().map(probe::from_running_pod))
+        .or_else(|| probe::minimal_pod(metadata?))
+}
+
+/// Whether the target has all its desired pods, as far as their number is known.
+fn has_all_pods(found: &Bound) -> bool {
+    let desired = workloads(found)
+        .into_iter()
+        .filter_map(|it| it.strategy.desired_replicas);
+    let desired: i64 = desired.map(i64::from).sum();
+    i64::try_from(found.pods.len()).is_ok_and(|active| active >= desired)
+}

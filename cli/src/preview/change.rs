@@ -1,0 +1,228 @@
+//! What would change, as diffs of YAML.
+
+use asya_shared::names::annotation;
+use serde::Serialize;
+use serde_json::Value;
+use similar::TextDiff;
+
+/// Lines around a change.
+const CONTEXT: usize = 3;
+/// Fields that the API server sets, different in every object and every write.
+const SERVER_FIELDS: [&str; 6] = [
+    "managedFields",
+    "resourceVersion",
+    "uid",
+    "generation",
+    "creationTimestamp",
+    "selfLink",
+];
+/// Annotations that repeat the rest of the object, or count its writes.
+const DERIVED: [&str; 3] = [
+    annotation::APPLIED_HASH,
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "deployment.kubernetes.io/revision",
+];
+
+/// What happens to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    Create,
+    Change,
+    /// The webhook adds containers to a pod.
+    Inject,
+    /// It is not used any more.
+    Retire,
+    Unchanged,
+}
+
+impl Action {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Change => "change",
+            Self::Inject => "inject",
+            Self::Retire => "retire",
+            Self::Unchanged => "unchanged",
+        }
+    }
+}
+
+/// A change of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    /// As Kind/name.
+    pub object: String,
+    pub action: Action,
+    /// Lines that begin with a space, + or -; empty if nothing changes or the content is not known.
+    pub diff: String,
+}
+
+impl Change {
+    /// Of an object that exists, or does not exist yet.
+    pub fn of(object: impl Into<String>, before: Option<&Value>, after: &Value) -> Self {
+        let old = before.map(normalized);
+        let new = normalized(after);
+        let action = match &old {
+            None => Action::Create,
+            Some(old) if *old == new => Action::Unchanged,
+            Some(_) => Action::Change,
+        };
+        Self {
+            object: object.into(),
+            action,
+            diff: diff(old.as_ref(), &new),
+        }
+    }
+
+    /// Of a pod before and after its review.
+    pub fn of_pod(object: impl Into<String>, before: &Value, after: &Value) -> Self {
+        let mut change = Self::of(object, Some(&shown_pod(before)), &shown_pod(after));
+        if change.action == Action::Change {
+            change.action = Action::Inject;
+        }
+        change
+    }
+
+    /// Without a diff.
+    pub fn bare(object: impl Into<String>, action: Action) -> Self {
+        Self {
+            object: object.into(),
+            action,
+            diff: String::new(),
+        }
+    }
+}
+
+/// The parts of a pod that its template or the webhook determine; a preview makes up the rest.
+fn shown_pod(pod: &Value) -> Value {
+    let mut shown = pod.clone();
+    if let Some(metadata) = shown["metadata"].as_object_mut() {
+        metadata.retain(|field, _| ["labels", "annotations"].contains(&&**field));
+    }
+    if let Some(labels) = shown["metadata"]["labels"].as_object_mut() {
+        labels.remove(asya_shared::resolve::POD_TEMPLATE_HASH);
+    }
+    shown
+}
+
+/// The object without what the API server sets.
+pub fn normalized(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.retain(|field, _| !SERVER_FIELDS.contains(&&**field));
+        if let Some(annotations) = metadata
+            .get_mut("annotations")
+            .and_then(Value::as_object_mut)
+        {
+            annotations.retain(|key, _| !DERIVED.contains(&&**key));
+            if annotations.is_empty() {
+                metadata.remove("annotations");
+            }
+        }
+    }
+    drop_nulls(&mut object);
+    object
+}
+
+/// Removes members that are null, which is the same as absent.
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|_, member| !member.is_null());
+            members.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+fn diff(before: Option<&Value>, after: &Value) -> String {
+    let after = yaml(after);
+    let Some(before) = before.map(yaml) else {
+        return after.lines().map(|line| format!("+{line}\n")).collect();
+    };
+    let diff = TextDiff::from_lines(&before, &after);
+    let mut unified = diff.unified_diff();
+    unified.context_radius(CONTEXT);
+    unified.to_string()
+}
+
+fn yaml(value: &Value) -> String {
+    serde_saphyr::to_string(value).unwrap_or_else(|_| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(replicas: Option<i32>, version: &str) -> Value {
+        json!({
+            "kind": "Deployment",
+            "metadata": {
+                "name": "phi", "resourceVersion": version, "managedFields": [version],
+                "annotations": {"asya.sh/applied-hash": version},
+            },
+            "spec": {"replicas": replicas}, "status": {"replicas": version},
+        })
+    }
+
+    #[test]
+    fn only_what_users_and_operator_set_counts() {
+        for (before, after, action, line) in [
+            (None, object(Some(1), "1"), Action::Create, "+  replicas: 1"),
+            (
+                Some(object(Some(1), "1")),
+                object(Some(1), "2"),
+                Action::Unchanged,
+                "",
+            ),
+            (
+                Some(object(Some(1), "1")),
+                object(Some(2), "2"),
+                Action::Change,
+                "-  replicas: 1",
+            ),
+            (
+                Some(object(None, "1")),
+                object(Some(2), "2"),
+                Action::Change,
+                "+  replicas: 2",
+            ),
+        ] {
+            let found = Change::of("Deployment/phi", before.as_ref(), &after);
+            assert_eq!(found.action, action, "{before:?}");
+            assert!(found.diff.contains(line), "{}", found.diff);
+            assert_eq!(found.diff.is_empty(), action == Action::Unchanged);
+            assert!(!found.diff.contains("resourceVersion"), "{}", found.diff);
+        }
+    }
+
+    #[test]
+    fn pods_are_shown_without_what_the_preview_makes_up() {
+        let pod = |containers: Value| {
+            json!({
+                "metadata": {
+                    "generateName": "asya-probe-", "ownerReferences": [{"name": "x"}],
+                    "labels": {"app": "phi", "pod-template-hash": "asyaproof"},
+                },
+                "spec": {"containers": containers},
+            })
+        };
+        let (before, after) = (pod(json!(["model"])), pod(json!(["model", "asya-sidecar"])));
+        let found = Change::of_pod("Pod", &before, &after);
+        assert_eq!(found.action, Action::Inject);
+        assert!(found.diff.contains("asya-sidecar"), "{}", found.diff);
+        assert!(!found.diff.contains("asya-pro"), "{}", found.diff);
+        assert_eq!(
+            Change::of_pod("Pod", &before, &before).action,
+            Action::Unchanged
+        );
+    }
+}

@@ -1,0 +1,197 @@
+//! Dry runs of what the operator would write, and their answers.
+
+use asya_shared::probe;
+use asya_shared::resolve::{GroupKind, controller_of};
+use asya_shared::scaling::{KEDA_GROUP, TriggerError};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ApiResource;
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+
+use super::admission::Verdict;
+use super::change::Change;
+use super::decide::Preview;
+use super::effects::Online;
+use super::standalone::{Child, unbound_owner};
+use crate::cluster::{ApiFailure, resource};
+
+impl Online<'_> {
+    /// Adds KEDA's objects.
+    pub(super) async fn add_scaling(
+        &self,
+        preview: &mut Preview,
+        objects: Result<Vec<Child>, TriggerError>,
+    ) {
+        let objects = match objects {
+            Ok(objects) => objects,
+            // The broker tells the URL once the queue exists.
+            Err(why) => return preview.notes.push(why.to_string()),
+        };
+        if objects.is_empty() {
+            return;
+        }
+        let kind = GroupKind {
+            group: KEDA_GROUP,
+            kind: "ScaledObject",
+        };
+        match self.cluster.kind(kind).await {
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                let text = "KEDA is not installed, so nothing is scaled";
+                return preview.problem("KedaNotInstalled", "ScaledObject", text);
+            }
+            Err(failure) => return preview.incomplete(&failure.text),
+        }
+        for object in &objects {
+            self.apply(preview, object).await;
+        }
+    }
+
+    /// Adds the change of an object that the operator applies. Returns the object after it, if the API server admits
+    /// that.
+    pub(super) async fn apply(&self, preview: &mut Preview, child: &Child) -> Option<Value> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let applied = &child.applied;
+        let api = api(&text(&applied["apiVersion"]), &text(&applied["kind"]));
+        let name = text(&applied["metadata"]["name"]);
+        let object = child.object();
+        let live = self.get(&api, &name, preview).await;
+        let adopts = self.stored["spec"]["adoptionPolicy"] == "IfUnowned";
+        if let Some(live) = live
+            .as_ref()
+            .filter(|live| is_foreign(live, applied, adopts))
+        {
+            let owner =
+                controller_of(live).map_or_else(|| "another".to_owned(), |it| it.to_string());
+            let problem = format!("{object} exists already, and is not this actor's ({owner})");
+            preview.problem("NotOwned", &object, &problem);
+            return None;
+        }
+        let key = (self.namespace, &*name);
+        let after = match &live {
+            Some(_) => {
+                self.cluster
+                    .try_apply(&api, key, applied, child.manager)
+                    .await
+            }
+            None => {
+                self.cluster
+                    .try_create(&api, self.namespace, &child.created)
+                    .await
+            }
+        };
+        preview.admission(&object, Verdict::of(&after));
+        let shown = match (&live, &after) {
+            (None, _) => Some(&child.created),
+            (Some(_), Ok(after)) => Some(after),
+            (Some(_), Err(_)) => None,
+        };
+        if let Some(shown) = shown {
+            preview
+                .changes
+                .push(Change::of(object, live.as_ref(), shown));
+        }
+        after.ok()
+    }
+
+    /// Dry-runs a pod as the operator's probe does, and adds the answer. Its controller is one of whose pods no actor
+    /// binds any, so that the webhook leaves it as it is.
+    pub(super) async fn admit_pod(
+        &self,
+        preview: &mut Preview,
+        object: &str,
+        pod: Value,
+        complete: bool,
+    ) -> Verdict {
+        let mut pod = pod;
+        pod["metadata"]["ownerReferences"] = json!([unbound_owner()]);
+        let kind = resource::<Pod>();
+        let first = self.cluster.try_create(&kind, self.namespace, &pod).await;
+        let mut verdict = Verdict::of(&first);
+        if verdict.needs_second(complete)
+            && let Ok(pod) = serde_json::from_value::<Pod>(pod)
+        {
+            let smaller = json!(probe::without_requests(&pod));
+            let second = self
+                .cluster
+                .try_create(&kind, self.namespace, &smaller)
+                .await;
+            verdict = verdict.after(Verdict::of(&second));
+        }
+        preview.admission(object, verdict.clone());
+        verdict
+    }
+
+    /// An object of the namespace; if it cannot be read, the preview says so.
+    pub(super) async fn get(
+        &self,
+        api: &ApiResource,
+        name: &str,
+        preview: &mut Preview,
+    ) -> Option<Value> {
+        let found = self.cluster.get(api, Some(self.namespace), name).await;
+        let found = found.map_err(|ApiFailure { text, .. }| preview.incomplete(&text));
+        found.ok().flatten()
+    }
+}
+
+/// A resource whose plural follows from its kind.
+pub fn api(api_version: &str, kind: &str) -> ApiResource {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+/// Whether an object that the actor would own alone is another's. With `adopts` (`spec.adoptionPolicy`), one without a
+/// controller is not.
+fn is_foreign(live: &Value, wanted: &Value, adopts: bool) -> bool {
+    let Some(ours) = controller_of(wanted) else {
+        return false;
+    };
+    match controller_of(live) {
+        Some(owner) => (owner.kind, owner.name) != (ours.kind, ours.name),
+        None => !adopts,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SA-3
+    #[test]
+    fn objects_of_others_are_not_taken() {
+        let owned = |kind: &str, name: &str| {
+            json!({"metadata": {"ownerReferences": [
+                {"apiVersion": "asya.sh/v1alpha1", "kind": kind, "name": name, "controller": true},
+            ]}})
+        };
+        let (ours, shared) = (owned("AsyncActor", "embed"), json!({"metadata": {}}));
+        for (live, wanted, adopts, expected) in [
+            (&ours, &ours, false, false),
+            (&owned("AsyncActor", "other"), &ours, true, true),
+            (&owned("Release", "embed"), &ours, true, true),
+            (&shared, &ours, false, true),
+            (&shared, &ours, true, false),
+            (&shared, &shared, false, false),
+        ] {
+            assert_eq!(is_foreign(live, wanted, adopts), expected, "{live}");
+        }
+    }
+
+    #[test]
+    fn resource_follows_from_the_kind() {
+        for (version, kind, plural) in [
+            ("v1", "ServiceAccount", "serviceaccounts"),
+            ("apps/v1", "StatefulSet", "statefulsets"),
+            (
+                "keda.sh/v1alpha1",
+                "TriggerAuthentication",
+                "triggerauthentications",
+            ),
+            ("keda.sh/v1alpha1", "ScaledObject", "scaledobjects"),
+        ] {
+            let api = api(version, kind);
+            assert_eq!((&*api.plural, &*api.api_version), (plural, version));
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What a restart costs.
+
+use serde::Serialize;
+
+use super::restart::{Replacer, Restart};
+
+/// Pods and accelerators that a change occupies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cost {
+    pub rollouts: u32,
+    /// Pods that are replaced.
+    pub replaced: i64,
+    /// Pods of a new workload.
+    pub started: i64,
+    /// Pods that stay ready meanwhile, at least.
+    pub ready: i64,
+    pub gpus_per_pod: i64,
+    /// GPUs that the pods hold now.
+    pub gpus_now: i64,
+    /// GPUs that they hold meanwhile, at most.
+    pub gpus_meanwhile: i64,
+}
+
+/// The cost of a restart of pods that hold so many GPUs each.
+pub fn of_restart(restart: &Restart, gpus_per_pod: i64) -> Cost {
+    let pods = i64::try_from(restart.of).unwrap_or(i64::MAX);
+    let replaces = restart.by != Replacer::None && restart.pods > 0;
+    let part = |number: i32| if replaces { i64::from(number) } else { 0 };
+    let most = pods.saturating_add(part(restart.surge));
+    Cost {
+        rollouts: u32::from(replaces),
+        replaced: i64::try_from(restart.pods).unwrap_or(i64::MAX),
+        started: 0,
+        ready: (pods - part(restart.unavailable)).max(0),
+        gpus_per_pod,
+        gpus_now: pods.saturating_mul(gpus_per_pod),
+        gpus_meanwhile: most.saturating_mul(gpus_per_pod),
+    }
+}
+
+/// The cost of a new workload.
+pub fn of_start(pods: i32, gpus_per_pod: i64) -> Cost {
+    let started = i64::from(pods);
+    Cost {
+        started,
+        gpus_per_pod,
+        gpus_meanwhile: started.saturating_mul(gpus_per_pod),
+        ..Cost::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ROLL-7
+    #[test]
+    fn surge_holds_more_gpus_and_eviction_holds_none() {
+        for (by, pods, surge, unavailable, expected) in [
+            (Replacer::Workload, 4, 1, 1, (1, 3, 8, 10)),
+            (Replacer::Operator, 2, 0, 1, (1, 3, 8, 8)),
+            (Replacer::Workload, 4, 0, 4, (1, 0, 8, 8)),
+            (Replacer::None, 0, 0, 0, (0, 4, 8, 8)),
+        ] {
+            let restart = Restart {
+                by,
+                pods,
+                of: 4,
+                surge,
+                unavailable,
+                ..Restart::default()
+            };
+            let found = of_restart(&restart, 2);
+            let found = (
+                found.rollouts,
+                found.ready,
+                found.gpus_now,
+                found.gpus_meanwhile,
+            );
+            assert_eq!(found, expected, "{restart:?}");
+        }
+        assert_eq!(of_start(3, 2).gpus_meanwhile, 6);
+    }
+}

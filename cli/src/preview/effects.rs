@@ -1,0 +1,164 @@
+//! What the operator would do for an actor that is stored: its queue, its objects, its target's pods.
+
+use asya_shared::api::{AsyncActorStatus, ModeSpec, Workload as Template};
+use asya_shared::names::{RUNTIME_CONFIG_MAP, annotation};
+use asya_shared::resolve::{ObjectRef, Selector};
+use asya_shared::roll::{UpdateStrategy, gpus};
+use asya_shared::scaling::ScaleTarget;
+use asya_shared::validate;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use serde_json::Value;
+
+use super::change::{Action, Change};
+use super::children::api;
+use super::decide::Preview;
+use super::gather::{Surroundings, runtime_hash, surroundings};
+use super::restart::{PodState, Workload, of_template};
+use super::standalone::{self, Subject};
+use super::target::is_ready;
+use super::{cost, queue};
+use crate::cluster::{Cluster, resource};
+use crate::installation::Installation;
+
+/// An actor as it would be stored.
+pub struct Online<'a> {
+    pub cluster: &'a Cluster,
+    pub installation: &'a Installation,
+    pub namespace: &'a str,
+    pub name: &'a str,
+    /// As it is stored now.
+    pub live: Option<&'a Value>,
+    pub stored: &'a Value,
+}
+
+impl Online<'_> {
+    /// Adds what follows to the preview.
+    pub async fn add_effects(&self, preview: &mut Preview) {
+        let Ok(spec) = validate::decode(&self.stored["spec"].to_string()) else {
+            return;
+        };
+        let transport = match self.installation.transports.usable(&spec.transport) {
+            Ok(transport) => transport,
+            Err(why) => {
+                let object = preview.object();
+                preview.problem("InvalidTransport", &object, &why.to_string());
+                return;
+            }
+        };
+        let status = self.live.map(|live| live["status"].clone());
+        let previous: AsyncActorStatus = status
+            .and_then(|status| serde_json::from_value(status).ok())
+            .unwrap_or_default();
+        let names = transport.names_of(self.namespace, self.name);
+        let metadata = &self.stored["metadata"];
+        let subject = Subject {
+            namespace: self.namespace,
+            name: self.name,
+            uid: metadata["uid"].as_str().unwrap_or_default(),
+            role_arn: metadata["annotations"][annotation::ROLE_ARN].as_str(),
+            spec: &spec,
+            previous: &previous,
+            installation: self.installation,
+            transport,
+            names: &names,
+        };
+        let queues = queue::changes(&names, transport, previous.queue.as_ref());
+        preview.changes.extend(queues);
+        let key = (self.namespace, self.name);
+        let around = surroundings(self.cluster, key, &mut preview.notes).await;
+        if around.script.is_none() {
+            let object = format!("ConfigMap/{RUNTIME_CONFIG_MAP}");
+            preview.changes.push(Change::bare(object, Action::Create));
+        }
+        match spec.mode() {
+            Ok(ModeSpec::Standalone(workload)) => {
+                self.add_workload(preview, &subject, &around, workload)
+                    .await;
+            }
+            Ok(ModeSpec::Binding(binding)) => {
+                self.add_binding(preview, &subject, &around, &binding).await;
+            }
+            Err(_) => {}
+        }
+    }
+
+    async fn add_workload(
+        &self,
+        preview: &mut Preview,
+        subject: &Subject<'_>,
+        around: &Surroundings,
+        workload: &Template,
+    ) {
+        let kind = workload.effective_kind().name();
+        let live = self.get(&api("apps/v1", kind), self.name, preview).await;
+        let scaled = subject.previous.scaled_object_ref.is_some();
+        let hash = runtime_hash(live.as_ref(), around.script.as_ref());
+        let own = standalone::own(subject, workload, scaled, &hash);
+        if let Some(account) = &own.service_account {
+            self.apply(preview, account).await;
+        }
+        let applied = self.apply(preview, &own.workload).await;
+        let scaling = standalone::scaling(subject, ScaleTarget::workload(own.kind, self.name));
+        self.add_scaling(preview, scaling).await;
+        let template = own.workload.created.pointer("/spec/template");
+        let per_pod = template.map_or(0, gpus);
+        let complete = match (&live, &applied) {
+            (Some(live), Some(applied)) => {
+                let pods = self.pods_of_workload(live, preview).await;
+                let object = ObjectRef::of(live).unwrap_or_default();
+                let workload = Workload {
+                    strategy: UpdateStrategy::of(&object, live),
+                    object,
+                };
+                let changed = live.pointer("/spec/template") != applied.pointer("/spec/template");
+                let desired = workload.strategy.desired_replicas;
+                let has_all =
+                    desired.is_none_or(|it| usize::try_from(it).is_ok_and(|it| it <= pods.len()));
+                // Otherwise the quota must have room for a new pod beside the old ones.
+                let complete = has_all && (workload.strategy.max_unavailable > 0 || !changed);
+                if changed {
+                    let restart = of_template(&workload, &pods);
+                    preview.cost = Some(cost::of_restart(&restart, per_pod));
+                    preview.restart = Some(restart);
+                }
+                complete
+            }
+            (None, _) => {
+                preview.cost = Some(cost::of_start(own.replicas, per_pod));
+                false
+            }
+            (Some(_), None) => return,
+        };
+        if let Some(pod) = standalone::pod(&own) {
+            let object = format!("pod of {}", own.workload.object());
+            self.admit_pod(preview, &object, pod, complete).await;
+        }
+    }
+
+    async fn pods_of_workload(&self, workload: &Value, preview: &mut Preview) -> Vec<PodState> {
+        let selector = Selector::from_json(&workload["spec"]["selector"]);
+        let selector = selector.map(|it| it.to_string()).unwrap_or_default();
+        let params = ListParams::default().labels(&selector);
+        let (kind, within) = (resource::<Pod>(), Some(self.namespace));
+        let listed = self.cluster.list_with(&kind, within, params).await;
+        let pods = listed.map_err(|failure| preview.notes.push(failure.text));
+        let pods = pods.unwrap_or_default();
+        let active = pods
+            .iter()
+            .filter(|it| it["metadata"]["deletionTimestamp"].is_null());
+        active.map(|pod| state(pod, false)).collect()
+    }
+}
+
+/// What a restart has to know of a pod.
+pub fn state(pod: &Value, is_current: bool) -> PodState {
+    PodState {
+        name: pod["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+        ready: is_ready(pod),
+        is_current,
+    }
+}

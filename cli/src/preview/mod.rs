@@ -1,0 +1,218 @@
+//! `preview`: what applying actors would do, before they are applied. The API server checks everything as a dry run,
+//! and the operator's and the webhook's own functions say the rest.
+
+mod admission;
+mod binding;
+mod bound;
+mod change;
+mod children;
+mod cost;
+mod decide;
+mod effects;
+mod gather;
+mod queue;
+mod render;
+mod restart;
+mod standalone;
+mod target;
+
+use asya_shared::api::AsyncActor;
+use serde_json::{Value, json};
+
+use self::admission::Verdict;
+use self::decide::{Preview, Write};
+use self::effects::Online;
+use crate::answer::{Answer, Failure, Report};
+use crate::args::PreviewArgs;
+use crate::cluster::{Cluster, Connection, resource};
+use crate::installation::Installation;
+use crate::lint::{self, Rules};
+use crate::manifests::Manifest;
+use crate::{manifests, output, values};
+
+/// Where actors that name no namespace go if there is no cluster.
+const DEFAULT_NAMESPACE: &str = "default";
+/// UID of an actor that is not stored yet.
+const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
+
+/// Previews the actors of these files. Exit code 1: they would not work; 2: it cannot be told.
+///
+/// # Errors
+/// If a path or the values cannot be read, or there is no `AsyncActor`.
+pub async fn run(connection: &Connection, args: &PreviewArgs) -> Result<Report, Failure> {
+    let found = manifests::read(&args.filename)?;
+    let given = args.values.as_deref().map(values::read).transpose()?;
+    let schema = asya_crds::evaluable_schema();
+    let schema =
+        schema.map_err(|error| Failure::new(format!("cannot read the CRD's schema: {error}")))?;
+    let mut notes = Vec::new();
+    let cluster = reachable(connection).await;
+    let cluster = cluster
+        .map_err(|failure| notes.push(failure.to_string()))
+        .ok();
+    let installation = match (given, &cluster) {
+        (Some(given), _) => Some(given),
+        (None, Some(cluster)) => Installation::read(cluster)
+            .await
+            .map_err(|failure| {
+                notes.push(format!("the operator's settings are unknown: {failure}"))
+            })
+            .ok(),
+        (None, None) => None,
+    };
+    let namespace = cluster.as_ref().map(|it| it.namespace.clone());
+    let namespace = namespace.or(connection.namespace().map(str::to_owned));
+    let namespace = namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+    let linted = lint::lint(
+        &found,
+        &Rules {
+            schema: &schema,
+            installation: installation.as_ref(),
+            namespace: &namespace,
+            operator_namespace: connection.operator_namespace(),
+        },
+    );
+    let mut previews = Vec::new();
+    for manifest in found.objects.iter().filter(|it| lint::is_actor(it)) {
+        let object = placed(manifest, &namespace);
+        let mut preview = Preview::new(&object, &linted);
+        if let Some(cluster) = &cluster {
+            online(cluster, installation.as_ref(), &object, &mut preview).await;
+        }
+        previews.push(preview);
+    }
+    let unreadable = linted.findings.iter().any(|it| it.actor.is_empty());
+    if previews.is_empty() && !unreadable {
+        return Err(Failure::new("no AsyncActor in these files; check the path"));
+    }
+    for finding in linted.findings.iter().filter(|it| it.actor.is_empty()) {
+        notes.push(format!(
+            "{}:{}: {}",
+            finding.file, finding.line, finding.problem
+        ));
+    }
+    let width = output::terminal_width();
+    let format = args.output.output;
+    let text = format.write(&previews, || render::text(&previews, width))?;
+    let answers = previews.iter().map(Preview::answer);
+    let worst = answers.max_by_key(|it| (*it == Answer::Findings, *it));
+    let answer = match worst {
+        _ if unreadable => Answer::Findings,
+        Some(answer) => answer,
+        None => Answer::Fine,
+    };
+    for preview in &mut previews {
+        notes.append(&mut preview.notes);
+    }
+    notes.dedup();
+    Ok(Report::new(text, answer).with_notes(notes))
+}
+
+/// The cluster, if it answers.
+async fn reachable(connection: &Connection) -> Result<Cluster, Failure> {
+    let cluster = connection.open().await?;
+    cluster.version().await?;
+    Ok(cluster)
+}
+
+/// The actor in the namespace that it would be applied to.
+fn placed(manifest: &Manifest, namespace: &str) -> Value {
+    let mut object = manifest.object.clone();
+    let metadata = &mut object["metadata"];
+    if metadata["namespace"].as_str().is_none_or(str::is_empty) {
+        metadata["namespace"] = json!(namespace);
+    }
+    object
+}
+
+/// Adds what the API server and the operator would do.
+async fn online(
+    cluster: &Cluster,
+    installation: Option<&Installation>,
+    object: &Value,
+    preview: &mut Preview,
+) {
+    let kind = resource::<AsyncActor>();
+    let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
+    let (namespace, name) = (text("namespace"), text("name"));
+    let live = match cluster.get(&kind, Some(namespace), name).await {
+        Ok(live) => live,
+        Err(failure) => {
+            preview.server = Verdict::Unknown {
+                message: failure.text,
+            };
+            return;
+        }
+    };
+    let wanted = live.as_ref().map(|live| replacing(live, object));
+    let wanted = wanted.unwrap_or_else(|| object.clone());
+    let answer = match &live {
+        None => cluster.try_create(&kind, namespace, &wanted).await,
+        Some(_) => cluster.try_replace(&kind, (namespace, name), &wanted).await,
+    };
+    preview.server = Verdict::of(&answer);
+    preview.reject_actor();
+    let mut stored = match (answer, &preview.server) {
+        (Ok(stored), _) => stored,
+        (Err(_), Verdict::Rejected { .. }) => return,
+        (Err(_), _) => wanted,
+    };
+    if live.is_none() {
+        stored["metadata"]["uid"] = json!(NO_UID);
+    }
+    preview.write = Write::of(live.as_ref(), &stored);
+    preview
+        .changes
+        .push(change::Change::of(preview.object(), live.as_ref(), &stored));
+    let Some(installation) = installation else {
+        preview.incomplete("the operator's settings are unknown, so its objects are not shown");
+        return;
+    };
+    let online = Online {
+        cluster,
+        installation,
+        namespace,
+        name,
+        live: live.as_ref(),
+        stored: &stored,
+    };
+    online.add_effects(preview).await;
+}
+
+/// The stored actor with the spec, labels and annotations of the manifest.
+fn replacing(live: &Value, object: &Value) -> Value {
+    let mut wanted = live.clone();
+    wanted["spec"] = object["spec"].clone();
+    for field in ["labels", "annotations"] {
+        let given = object["metadata"][field].as_object();
+        for (key, value) in given.into_iter().flatten() {
+            wanted["metadata"][field][key] = value.clone();
+        }
+    }
+    wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn manifest_replaces_the_spec_and_keeps_what_others_annotated() {
+        let live = json!({
+            "metadata": {"name": "a", "resourceVersion": "7", "annotations": {"theirs": "1", "both": "1"}},
+            "spec": {"transport": "mq", "scaling": {}}, "status": {"status": "Running"},
+        });
+        let object = json!({
+            "metadata": {"name": "a", "annotations": {"both": "2"}, "labels": {"new": "1"}},
+            "spec": {"transport": "sqs"},
+        });
+        let found = replacing(&live, &object);
+        assert_eq!(found["metadata"]["resourceVersion"], "7");
+        assert_eq!(
+            found["metadata"]["annotations"],
+            json!({"theirs": "1", "both": "2"})
+        );
+        assert_eq!(found["metadata"]["labels"], json!({"new": "1"}));
+        assert_eq!(found["spec"], json!({"transport": "sqs"}));
+    }
+}

@@ -1,0 +1,219 @@
+//! Previews as pages of text: what would happen, then what is wrong.
+
+use super::admission::Verdict;
+use super::change::{Action, Change};
+use super::cost::Cost;
+use super::decide::{Preview, Problem, Write};
+use super::restart::Restart;
+use crate::lint::{Finding, Severity};
+use crate::output::{Paint, Table, paint, wrapped};
+
+/// Names of pods that a line lists.
+const NAMES: usize = 8;
+
+pub fn text(previews: &[Preview], width: Option<usize>) -> String {
+    let pages: Vec<String> = previews.iter().map(|it| page(it, width)).collect();
+    pages.join("\n")
+}
+
+fn page(preview: &Preview, width: Option<usize>) -> String {
+    let mut text = heading(preview);
+    for finding in &preview.validation {
+        validation(&mut text, finding, width);
+    }
+    if !preview.changes.is_empty() {
+        text.push('\n');
+        text.push_str(&changes(&preview.changes).render(width));
+        for change in preview.changes.iter().filter(|it| !it.diff.is_empty()) {
+            diff(&mut text, change);
+        }
+    }
+    let mut facts = Table::new(&["", ""]);
+    if let Some(it) = &preview.restart {
+        restart(&mut facts, it);
+    }
+    if let Some(it) = &preview.cost {
+        cost(&mut facts, it);
+    }
+    if preview.restart.is_some() || preview.cost.is_some() {
+        text.push('\n');
+        text.push_str(&facts.render(width));
+    }
+    if !preview.admissions.is_empty() {
+        let mut table = Table::new(&["DRY RUN", "ANSWER", ""]);
+        for admission in &preview.admissions {
+            let (word, colour, message) = verdict(&admission.verdict);
+            table.painted([
+                (admission.object.clone(), Paint::Plain),
+                (word.to_owned(), colour),
+                (message, Paint::Plain),
+            ]);
+        }
+        text.push('\n');
+        text.push_str(&table.render(width));
+    }
+    if !preview.problems.is_empty() || !preview.unknown.is_empty() {
+        text.push('\n');
+    }
+    for it in &preview.problems {
+        problem(&mut text, it, width);
+    }
+    for it in &preview.unknown {
+        let word = paint("unknown", Paint::Warning);
+        paragraph(&mut text, &format!("{word}: {it}"), width, "");
+    }
+    text
+}
+
+fn heading(preview: &Preview) -> String {
+    let actor = paint(&format!("AsyncActor {}", preview.actor), Paint::Heading);
+    let (word, colour, message) = verdict(&preview.server);
+    let outcome = match (preview.write, preview.server.is_unknown()) {
+        (_, true) | (Write::None, _) => String::new(),
+        (Write::Create, _) => " would be created".to_owned(),
+        (Write::Update, _) => " would be changed".to_owned(),
+        (Write::Unchanged, _) if preview.changes_nothing() => {
+            " and all that follows from it stay as they are".to_owned()
+        }
+        (Write::Unchanged, _) => " stays as it is".to_owned(),
+    };
+    let colon = if message.is_empty() { "" } else { ": " };
+    let word = paint(word, colour);
+    format!("{actor}{outcome}\nAPI server: {word}{colon}{message}\n")
+}
+
+fn validation(text: &mut String, finding: &Finding, width: Option<usize>) {
+    let colour = match finding.severity {
+        Severity::Error => Paint::Bad,
+        Severity::Warning => Paint::Warning,
+    };
+    let word = paint(finding.severity.as_str(), colour);
+    let id = paint(&finding.id, Paint::Heading);
+    paragraph(
+        text,
+        &format!("{word} {id} {}", finding.message()),
+        width,
+        "",
+    );
+    if !finding.fix.is_empty() {
+        paragraph(text, &format!("fix: {}", finding.fix), width, "  ");
+    }
+}
+
+fn changes(changes: &[Change]) -> Table {
+    let mut table = Table::new(&["CHANGE", "OBJECT"]);
+    for change in changes {
+        let colour = match change.action {
+            Action::Create => Paint::Good,
+            Action::Change | Action::Inject => Paint::Warning,
+            Action::Retire => Paint::Bad,
+            Action::Unchanged => Paint::Faint,
+        };
+        table.painted([
+            (change.action.as_str().to_owned(), colour),
+            (change.object.clone(), Paint::Plain),
+        ]);
+    }
+    table
+}
+
+fn diff(text: &mut String, change: &Change) {
+    let title = format!("\n{} ({})\n", change.object, change.action.as_str());
+    text.push_str(&paint(&title, Paint::Heading));
+    for line in change.diff.lines() {
+        let colour = match line.as_bytes().first() {
+            Some(b'+') => Paint::Good,
+            Some(b'-') => Paint::Bad,
+            Some(b'@') => Paint::Faint,
+            _ => Paint::Plain,
+        };
+        text.push_str(&paint(line, colour));
+        text.push('\n');
+    }
+}
+
+fn restart(facts: &mut Table, restart: &Restart) {
+    let Restart { pods, of, text, .. } = restart;
+    facts.row([
+        "restarts".to_owned(),
+        format!("{pods} of {of} pods: {text}"),
+    ]);
+    if !restart.order.is_empty() {
+        let names = restart.order.iter().take(NAMES).cloned();
+        let mut names: Vec<String> = names.collect();
+        if restart.order.len() > NAMES {
+            names.push("...".to_owned());
+        }
+        facts.row(["in order".to_owned(), names.join(", ")]);
+    }
+    if restart.pods > 0 {
+        for wait in &restart.waits {
+            facts.row(["waits".to_owned(), wait.clone()]);
+        }
+    }
+}
+
+fn cost(facts: &mut Table, cost: &Cost) {
+    let Cost {
+        rollouts,
+        replaced,
+        started,
+        ready,
+        gpus_per_pod,
+        gpus_now,
+        gpus_meanwhile,
+    } = cost;
+    let number = |count: i64, noun: &str| {
+        let plural = if count == 1 { "" } else { "s" };
+        format!("{count} {noun}{plural}")
+    };
+    let pods = if *started > 0 {
+        number(*started, "new pod")
+    } else {
+        let rollouts = number(i64::from(*rollouts), "rollout");
+        let replaced = number(*replaced, "pod");
+        format!("{rollouts}, {replaced} replaced, at least {ready} ready meanwhile")
+    };
+    let gpus = if *gpus_per_pod > 0 {
+        let held = number(*gpus_meanwhile, "GPU");
+        format!("; {held} held meanwhile, {gpus_now} now, {gpus_per_pod} per pod")
+    } else {
+        String::new()
+    };
+    facts.row(["costs".to_owned(), pods + &gpus]);
+}
+
+fn verdict(verdict: &Verdict) -> (&'static str, Paint, String) {
+    match verdict {
+        Verdict::Admitted => ("admitted", Paint::Good, String::new()),
+        Verdict::AdmittedAsReplacement { message } => (
+            "admitted",
+            Paint::Good,
+            format!("in place of a pod that frees its share of the quota; beside it: {message}"),
+        ),
+        Verdict::Rejected { message, .. } => ("REJECTED", Paint::Bad, message.clone()),
+        Verdict::Unknown { message } => ("unknown", Paint::Warning, message.clone()),
+    }
+}
+
+fn problem(text: &mut String, problem: &Problem, width: Option<usize>) {
+    let word = paint("problem", Paint::Bad);
+    let id = paint(&problem.id, Paint::Heading);
+    paragraph(
+        text,
+        &format!("{word} {id} {}: {}", problem.object, problem.problem),
+        width,
+        "",
+    );
+    if !problem.fix.is_empty() {
+        paragraph(text, &format!("fix: {}", problem.fix), width, "  ");
+    }
+}
+
+fn paragraph(text: &mut String, paragraph: &str, width: Option<usize>, indent: &str) {
+    for line in wrapped(paragraph, width.map(|it| it.saturating_sub(indent.len()))) {
+        text.push_str(indent);
+        text.push_str(&line);
+        text.push('\n');
+    }
+}

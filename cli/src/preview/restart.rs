@@ -1,0 +1,284 @@
+//! Which pods would be replaced, by whom, and in which order.
+
+use asya_shared::api::BindingRollout;
+use asya_shared::resolve::{ObjectRef, Roll};
+use asya_shared::roll::{UpdateStrategy, eviction_is_cheaper, next_to_evict};
+use serde::Serialize;
+
+/// Pods that are replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Restart {
+    pub by: Replacer,
+    /// Pods that are replaced.
+    pub pods: usize,
+    /// Pods that there are.
+    pub of: usize,
+    /// Pods beyond the desired number at a time.
+    pub surge: i32,
+    /// Pods of the desired number that are not ready at a time.
+    pub unavailable: i32,
+    /// Names in the order of their replacement, where it is known.
+    pub order: Vec<String>,
+    pub text: String,
+    /// What has to happen before.
+    pub waits: Vec<String>,
+}
+
+/// Who replaces pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Replacer {
+    /// Nobody.
+    #[default]
+    None,
+    /// The workload's own controller.
+    Workload,
+    /// The controller of the object that owns the workload.
+    Owner,
+    /// The operator, by eviction.
+    Operator,
+}
+
+/// A pod of the target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodState {
+    pub name: String,
+    pub ready: bool,
+    /// Whether it has what a new pod of the actor would get.
+    pub is_current: bool,
+}
+
+/// A workload whose pods may be replaced.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    pub object: ObjectRef,
+    pub strategy: UpdateStrategy,
+}
+
+/// Inputs of [`of_binding`].
+#[derive(Clone, Copy, Debug)]
+pub struct BindingFacts<'a> {
+    pub roll: &'a Roll,
+    pub rollout: BindingRollout,
+    pub roll_now: bool,
+    pub workloads: &'a [Workload],
+    /// The target's pods that are not terminating.
+    pub pods: &'a [PodState],
+    /// A `PodDisruptionBudget` that allows no disruption of these pods.
+    pub budget: Option<&'a str>,
+    /// Why new pods would not get the sidecar.
+    pub blocked: Option<&'a str>,
+}
+
+/// The restart of a target whose pods get the sidecar from the webhook.
+pub fn of_binding(facts: &BindingFacts<'_>) -> Restart {
+    let outdated: Vec<&PodState> = facts.pods.iter().filter(|it| !it.is_current).collect();
+    let none = |text: &str| Restart {
+        of: facts.pods.len(),
+        text: text.to_owned(),
+        ..Restart::default()
+    };
+    if outdated.is_empty() {
+        return none("no pod is replaced");
+    }
+    if let Some(why) = facts.blocked {
+        return none(&format!(
+            "no pod is replaced, because a new one would not get the sidecar: {why}"
+        ));
+    }
+    if facts.rollout == BindingRollout::OnRestart && !facts.roll_now {
+        let count = outdated.len();
+        return none(&format!(
+            "spec.binding.rollout is OnRestart: {count} of {} pods get the sidecar when they restart",
+            facts.pods.len()
+        ));
+    }
+    if let Some(paused) = facts.workloads.iter().find(|it| it.strategy.paused) {
+        return none(&format!(
+            "{}: spec.paused is true, so no pod is replaced; resume the rollout",
+            paused.object
+        ));
+    }
+    let mut restart = if is_by_eviction(facts, outdated.len()) {
+        by_eviction(facts, &outdated)
+    } else {
+        by_controller(facts)
+    };
+    restart.of = facts.pods.len();
+    restart.waits = waits(facts, restart.by);
+    restart
+}
+
+/// The restart of a workload whose pod template changes, by its own update strategy.
+pub fn of_template(workload: &Workload, pods: &[PodState]) -> Restart {
+    let mut restart = rollout(std::slice::from_ref(workload), pods);
+    let UpdateStrategy {
+        paused, rolling, ..
+    } = workload.strategy;
+    if paused {
+        return Restart {
+            of: pods.len(),
+            text: format!(
+                "{}: spec.paused is true, so no pod is replaced; resume the rollout",
+                workload.object
+            ),
+            ..Restart::default()
+        };
+    }
+    if rolling {
+        restart
+            .waits
+            .push(format!("{} is replacing pods now", workload.object));
+    }
+    restart
+}
+
+fn is_by_eviction(facts: &BindingFacts<'_>, outdated: usize) -> bool {
+    let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
+    let strategies = facts.workloads.iter().map(|it| &it.strategy);
+    let reduces_ready = facts.workloads.iter().map(|it| it.strategy.reduces_ready);
+    let counts = (count(outdated), count(facts.pods.len()));
+    match facts.roll {
+        Roll::Evict => true,
+        Roll::AnnotateTemplate(_) => {
+            strategies.into_iter().any(|it| it.by_eviction)
+                || eviction_is_cheaper(facts.roll, reduces_ready, counts)
+        }
+        Roll::Annotate(..) => false,
+    }
+}
+
+fn by_eviction(facts: &BindingFacts<'_>, outdated: &[&PodState]) -> Restart {
+    let mut left: Vec<PodState> = outdated.iter().map(|it| (*it).clone()).collect();
+    let mut order = Vec::new();
+    while let Some(next) = next_to_evict(&left, |it| it.ready, |it| &it.name) {
+        let name = next.name.clone();
+        left.retain(|it| it.name != name);
+        order.push(name);
+    }
+    let why = match facts.roll {
+        Roll::Evict => "nothing else rolls the target's pods",
+        _ if facts.workloads.iter().any(|it| it.strategy.by_eviction) => {
+            "the target's own update strategy would replace none of them, or all at once"
+        }
+        _ => "most pods have the current sidecar already",
+    };
+    Restart {
+        by: Replacer::Operator,
+        pods: order.len(),
+        unavailable: 1,
+        order,
+        text: format!(
+            "the operator evicts one pod at a time, and the next one once its replacement is ready ({why})"
+        ),
+        ..Restart::default()
+    }
+}
+
+fn by_controller(facts: &BindingFacts<'_>) -> Restart {
+    match facts.roll {
+        Roll::Annotate(object, _) => {
+            let mut restart = rollout(facts.workloads, facts.pods);
+            restart.by = Replacer::Owner;
+            restart.text = format!(
+                "annotation asya.sh/roll on {object} makes its controller replace all pods, as its kind does"
+            );
+            restart
+        }
+        Roll::AnnotateTemplate(_) | Roll::Evict => rollout(facts.workloads, facts.pods),
+    }
+}
+
+/// A rollout by the workloads' own controllers replaces all pods.
+fn rollout(workloads: &[Workload], pods: &[PodState]) -> Restart {
+    let sum = |part: fn(&UpdateStrategy) -> i32| {
+        let parts = workloads.iter().map(|it| part(&it.strategy));
+        parts.fold(0, i32::saturating_add)
+    };
+    let all = i32::try_from(pods.len()).unwrap_or(i32::MAX);
+    let recreates = workloads.iter().any(|it| is_recreated(it));
+    let ordered = workloads.iter().all(|it| it.strategy.deletes_pod_first) && workloads.len() == 1;
+    let (surge, unavailable) = if recreates {
+        (0, all)
+    } else {
+        (sum(|it| it.max_surge), sum(|it| it.max_unavailable))
+    };
+    let mut order: Vec<String> = Vec::new();
+    if ordered {
+        order = pods.iter().map(|it| it.name.clone()).collect();
+        order.sort_by_key(|name| std::cmp::Reverse(ordinal(name)));
+    }
+    let names: Vec<String> = workloads.iter().map(|it| it.object.to_string()).collect();
+    let names = names.join(", ");
+    let text = if recreates {
+        format!(
+            "{names} deletes all of its pods at once, and then creates new ones (strategy Recreate)"
+        )
+    } else if ordered {
+        format!(
+            "{names} replaces one pod at a time, the last one first, each once the one before is ready"
+        )
+    } else {
+        let fewer = match unavailable {
+            0 => "no fewer ready".to_owned(),
+            _ => format!("up to {unavailable} fewer ready"),
+        };
+        format!(
+            "{names} replaces its pods in a rolling update: up to {surge} more than desired at a time, {fewer}"
+        )
+    };
+    Restart {
+        by: if workloads.is_empty() {
+            Replacer::Owner
+        } else {
+            Replacer::Workload
+        },
+        pods: pods.len(),
+        of: pods.len(),
+        surge,
+        unavailable,
+        order,
+        text,
+        waits: Vec::new(),
+    }
+}
+
+fn is_recreated(workload: &Workload) -> bool {
+    workload.object.group_kind().kind == "Deployment" && workload.strategy.by_eviction
+}
+
+/// The number at the end of a pod's name.
+fn ordinal(name: &str) -> Option<u64> {
+    name.rsplit_once('-')?.1.parse().ok()
+}
+
+fn waits(facts: &BindingFacts<'_>, by: Replacer) -> Vec<String> {
+    let mut waits = Vec::new();
+    for workload in facts.workloads.iter().filter(|it| it.strategy.rolling) {
+        waits.push(format!("{} is replacing pods now", workload.object));
+    }
+    let reduces_ready = facts.workloads.iter().any(|it| it.strategy.reduces_ready);
+    if let Some(budget) = facts
+        .budget
+        .filter(|_| by == Replacer::Operator || reduces_ready)
+    {
+        waits.push(format!(
+            "PodDisruptionBudget {budget} allows no disruption now"
+        ));
+    }
+    let deletes_first = by == Replacer::Workload
+        && facts
+            .workloads
+            .iter()
+            .any(|it| it.strategy.deletes_pod_first);
+    let unready = facts.pods.iter().filter(|it| !it.ready);
+    let unready = unready.filter(|it| deletes_first || it.is_current);
+    if by == Replacer::Operator || deletes_first {
+        waits.extend(unready.map(|it| format!("pod {} is not ready", it.name)));
+    }
+    waits
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn workload(kind: &str, spec: &Value) -> Workload {
+    let body = json!({
+        "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "phi"}, "spec": spec,
+        "status": {"replicas": 4, "updatedReplicas": 4},
+    });
+    let object = ObjectRef::of(&body).unwrap();
+    Workload {
+        strategy: UpdateStrategy::of(&object, &body),
+        object,
+    }
+}
+
+fn pods(states: &[(&str, bool, bool)]) -> Vec<PodState> {
+    let pod = |(name, ready, is_current): &(&str, bool, bool)| PodState {
+        name: (*name).to_owned(),
+        ready: *ready,
+        is_current: *is_current,
+    };
+    states.iter().map(pod).collect()
+}
+
+fn template() -> Roll {
+    Roll::AnnotateTemplate(Vec::new())
+}
+
+fn restart(roll: &Roll, workloads: &[Workload], pods: &[PodState]) -> Restart {
+    of_binding(&BindingFacts {
+        roll,
+        rollout: BindingRollout::Always,
+        roll_now: false,
+        workloads,
+        pods,
+        budget: None,
+        blocked: None,
+    })
+}
+
+const OLD: [(&str, bool, bool); 4] = [
+    ("phi-0", true, false),
+    ("phi-1", false, false),
+    ("phi-10", true, false),
+    ("phi-2", true, false),
+];
+
+/// ROLL-3, ROLL-4, ROLL-6, SAFE-11
+#[test]
+fn update_strategy_decides_who_replaces_pods_and_in_which_order() {
+    let four = json!({"replicas": 4});
+    let surge =
+        json!({"replicas": 4, "strategy": {"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}}});
+    let recreate = json!({"replicas": 4, "strategy": {"type": "Recreate"}});
+    let owner = Roll::Annotate(ObjectRef::default(), vec!["metadata"]);
+    let evicted = &["phi-1", "phi-2", "phi-10", "phi-0"][..];
+    for (roll, kind, spec, by, order, surge, unavailable) in [
+        (
+            &template(),
+            "Deployment",
+            &four,
+            Replacer::Workload,
+            &[][..],
+            1,
+            1,
+        ),
+        (
+            &template(),
+            "Deployment",
+            &surge,
+            Replacer::Workload,
+            &[],
+            2,
+            0,
+        ),
+        (
+            &template(),
+            "Deployment",
+            &recreate,
+            Replacer::Operator,
+            evicted,
+            0,
+            1,
+        ),
+        (
+            &template(),
+            "StatefulSet",
+            &four,
+            Replacer::Workload,
+            &["phi-10", "phi-2", "phi-1", "phi-0"],
+            0,
+            1,
+        ),
+        (
+            &Roll::Evict,
+            "ReplicaSet",
+            &four,
+            Replacer::Operator,
+            evicted,
+            0,
+            1,
+        ),
+        (&owner, "Deployment", &four, Replacer::Owner, &[], 1, 1),
+    ] {
+        let found = restart(roll, &[workload(kind, spec)], &pods(&OLD));
+        let names: Vec<&str> = found.order.iter().map(String::as_str).collect();
+        assert_eq!(
+            (
+                found.by,
+                &names[..],
+                found.surge,
+                found.unavailable,
+                found.pods
+            ),
+            (by, order, surge, unavailable, 4),
+            "{kind} {spec}: {}",
+            found.text
+        );
+    }
+}
+
+/// SAFE-17
+#[test]
+fn few_outdated_pods_are_evicted_instead_of_replacing_all() {
+    let mixed = pods(&[("a", true, true), ("b", true, false), ("c", true, true)]);
+    let found = restart(
+        &template(),
+        &[workload("Deployment", &json!({"replicas": 4}))],
+        &mixed,
+    );
+    assert_eq!(
+        (found.by, found.pods, found.of),
+        (Replacer::Operator, 1, 3),
+        "{}",
+        found.text
+    );
+    let surge = json!({"replicas": 4, "strategy": {"rollingUpdate": {"maxUnavailable": 0}}});
+    let found = restart(&template(), &[workload("Deployment", &surge)], &mixed);
+    assert_eq!(
+        (found.by, found.pods),
+        (Replacer::Workload, 3),
+        "{}",
+        found.text
+    );
+}
+
+/// ROLL-2, ROLL-7
+#[test]
+fn pods_stay_where_nothing_has_to_or_may_be_replaced() {
+    let workloads = [workload("Deployment", &json!({"replicas": 4}))];
+    let paused = [workload("Deployment", &json!({"paused": true}))];
+    let (old, current) = (pods(&OLD), pods(&[("a", true, true)]));
+    let facts = BindingFacts {
+        roll: &template(),
+        rollout: BindingRollout::Always,
+        roll_now: false,
+        workloads: &workloads,
+        pods: &old,
+        budget: None,
+        blocked: None,
+    };
+    let on_restart = BindingFacts {
+        rollout: BindingRollout::OnRestart,
+        ..facts
+    };
+    for (facts, text) in [
+        (
+            BindingFacts {
+                pods: &current,
+                ..facts
+            },
+            "no pod is replaced",
+        ),
+        (on_restart, "OnRestart: 4 of 4"),
+        (
+            BindingFacts {
+                workloads: &paused,
+                ..facts
+            },
+            "spec.paused",
+        ),
+        (
+            BindingFacts {
+                blocked: Some("HostNetwork"),
+                ..facts
+            },
+            "HostNetwork",
+        ),
+    ] {
+        let found = of_binding(&facts);
+        assert_eq!(
+            (found.by, found.pods),
+            (Replacer::None, 0),
+            "{}",
+            found.text
+        );
+        assert!(found.text.contains(text), "{}", found.text);
+    }
+    let now = of_binding(&BindingFacts {
+        roll_now: true,
+        ..on_restart
+    });
+    assert_eq!(now.pods, 4, "{}", now.text);
+}
+
+/// SAFE-11, SAFE-13, ROLL-4
+#[test]
+fn restart_waits_for_budgets_other_rollouts_and_pods_that_are_not_ready() {
+    let mixed = pods(&[("a", false, true), ("b", true, false)]);
+    let facts = |roll, workloads, budget| {
+        of_binding(&BindingFacts {
+            roll,
+            rollout: BindingRollout::Always,
+            roll_now: false,
+            workloads,
+            pods: &mixed,
+            budget,
+            blocked: None,
+        })
+    };
+    let safe = json!({"replicas": 4, "strategy": {"rollingUpdate": {"maxUnavailable": 0}}});
+    let safe = [workload("Deployment", &safe)];
+    let set = [workload("StatefulSet", &json!({"replicas": 4}))];
+    let rolling = [workload(
+        "Deployment",
+        &json!({"replicas": 9, "strategy": {"rollingUpdate": {"maxUnavailable": 0}}}),
+    )];
+    let (evict, template) = (Roll::Evict, template());
+    for (found, expected) in [
+        (
+            facts(&evict, &safe[..], Some("pdb")),
+            &["PodDisruptionBudget pdb", "pod a"][..],
+        ),
+        (facts(&template, &safe, Some("pdb")), &[]),
+        (facts(&template, &set, None), &["pod a"]),
+        (
+            facts(&template, &rolling, None),
+            &["Deployment/phi is replacing"],
+        ),
+    ] {
+        assert_eq!(found.waits.len(), expected.len(), "{found:?}");
+        for (wait, expected) in found.waits.iter().zip(expected) {
+            assert!(wait.contains(expected), "{wait}");
+        }
+    }
+}
+
+/// BIND-50
+#[test]
+fn changed_template_is_rolled_out_by_its_own_strategy() {
+    for (spec, pods_replaced, unavailable) in [
+        (json!({"replicas": 4}), 4, 1),
+        (json!({"strategy": {"type": "Recreate"}}), 4, 4),
+        (json!({"paused": true}), 0, 0),
+    ] {
+        let found = of_template(&workload("Deployment", &spec), &pods(&OLD));
+        assert_eq!(
+            (found.pods, found.unavailable),
+            (pods_replaced, unavailable),
+            "{}",
+            found.text
+        );
+    }
+}

@@ -1,0 +1,265 @@
+//! Reads the object that an actor binds, and what it resolves to.
+
+use asya_shared::api::WorkloadRef;
+use asya_shared::resolve::{
+    Controller, Finding, FindingReason, GroupKind, ObjectRef, PodMatch, Related, Resolution, Roll,
+    Selector, Target, controller_of, resolver,
+};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+
+use crate::cluster::{ApiFailure, Cluster, resource};
+
+/// Owners that are followed above a target (RES-4).
+const MAX_OWNERS: usize = 4;
+const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
+
+/// A resolved target.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    pub target: Target,
+    /// The objects that the operator annotates to roll pods, and the workloads that this rolls.
+    pub bodies: Vec<(ObjectRef, Value)>,
+    /// The target's pods that are not terminating.
+    pub pods: Vec<Value>,
+    pub budgets: Vec<Value>,
+    /// What could not be read.
+    pub notes: Vec<String>,
+}
+
+/// Why a target is not resolved.
+#[derive(Debug)]
+pub enum Unresolved {
+    /// As the operator would report it.
+    Finding(Finding),
+    /// It cannot be read.
+    Unknown(ApiFailure),
+}
+
+impl From<ApiFailure> for Unresolved {
+    fn from(failure: ApiFailure) -> Self {
+        Self::Unknown(failure)
+    }
+}
+
+/// Reads and resolves a target, as the operator does.
+///
+/// # Errors
+/// If it does not resolve, or cannot be read.
+pub async fn resolve(
+    cluster: &Cluster,
+    namespace: &str,
+    target: &WorkloadRef,
+) -> Result<Bound, Unresolved> {
+    let found = |reason, text: String| Unresolved::Finding(Finding::new(reason, text));
+    let kind = GroupKind {
+        group: target.group(),
+        kind: &target.kind,
+    };
+    let WorkloadRef {
+        kind: word, name, ..
+    } = target;
+    let Some(api) = cluster.kind(kind).await? else {
+        let text = format!("{kind} is not installed; the actor binds once it is");
+        return Err(found(FindingReason::KindNotInstalled, text));
+    };
+    let Some(live) = cluster.get(&api, Some(namespace), name).await? else {
+        let text = format!(
+            "{word}/{name} does not exist in namespace {namespace}; the actor binds once it does"
+        );
+        return Err(found(FindingReason::TargetNotFound, text));
+    };
+    let mut notes = Vec::new();
+    let kind_resolver = resolver(kind.group, kind.kind);
+    let related = related(
+        cluster,
+        namespace,
+        (kind_resolver.related(), &live),
+        &mut notes,
+    )
+    .await?;
+    let target = match kind_resolver.resolve(&live, &related) {
+        Resolution::Found(target) => *target,
+        Resolution::Waiting(finding) | Resolution::Refused(finding) => {
+            return Err(Unresolved::Finding(finding));
+        }
+    };
+    let mut bodies = Vec::new();
+    for object in rolled(&target) {
+        let Some(api) = cluster.kind(object.group_kind()).await? else {
+            continue;
+        };
+        let body = cluster.get(&api, Some(namespace), &object.name).await?;
+        bodies.extend(body.map(|body| (object, body)));
+    }
+    let params = ListParams::default()
+        .labels(&target.pods.labels.to_string())
+        .fields(UNFINISHED);
+    let pods = cluster
+        .list_with(&resource::<Pod>(), Some(namespace), params)
+        .await?;
+    let pods = pods
+        .into_iter()
+        .filter(|pod| belongs_to(pod, &target.pods))
+        .collect();
+    let budgets = cluster
+        .list(&resource::<PodDisruptionBudget>(), Some(namespace))
+        .await;
+    let budgets = budgets
+        .map_err(|failure| notes.push(failure.text))
+        .unwrap_or_default();
+    Ok(Bound {
+        target,
+        bodies,
+        pods,
+        budgets,
+        notes,
+    })
+}
+
+/// Reads the dependents or the owners of a target, whichever its resolver looks at.
+async fn related(
+    cluster: &Cluster,
+    namespace: &str,
+    (kinds, live): (&[GroupKind<'static>], &Value),
+    notes: &mut Vec<String>,
+) -> Result<Related, ApiFailure> {
+    let mut related = Related::default();
+    for kind in kinds {
+        let Some(api) = cluster.kind(*kind).await? else {
+            continue;
+        };
+        let mut objects = match cluster.list(&api, Some(namespace)).await {
+            Ok(objects) => objects,
+            Err(failure) => {
+                notes.push(failure.text);
+                continue;
+            }
+        };
+        for object in &mut objects {
+            // Items of a list do not say what they are.
+            object["apiVersion"] = json!(api.api_version);
+            object["kind"] = json!(api.kind);
+        }
+        related.objects.insert(*kind, objects);
+    }
+    if !kinds.is_empty() {
+        return Ok(related);
+    }
+    let mut next = controller_of(live);
+    while let Some(owner) = next.take().filter(|_| related.owners.len() < MAX_OWNERS) {
+        let Some(api) = cluster.kind(owner.group_kind()).await? else {
+            break;
+        };
+        let body = match cluster.get(&api, Some(namespace), &owner.name).await {
+            Ok(body) => body,
+            Err(failure) => {
+                notes.push(failure.text);
+                None
+            }
+        };
+        let is_owner = |body: &Value| body["metadata"]["uid"].as_str() == owner.uid.as_deref();
+        let Some(body) = body.filter(is_owner) else {
+            break;
+        };
+        next = controller_of(&body);
+        related.owners.push(body);
+    }
+    Ok(related)
+}
+
+/// The objects that the operator annotates, and the workloads that this rolls.
+fn rolled(target: &Target) -> Vec<ObjectRef> {
+    match &target.roll {
+        Roll::AnnotateTemplate(workloads) => workloads.clone(),
+        Roll::Annotate(object, _) if *object != target.workload => {
+            vec![object.clone(), target.workload.clone()]
+        }
+        Roll::Annotate(object, _) => vec![object.clone()],
+        Roll::Evict => vec![target.workload.clone()],
+    }
+}
+
+/// Whether a pod that exists, and is not terminating, belongs to a target.
+fn belongs_to(pod: &Value, expected: &PodMatch) -> bool {
+    let metadata = &pod["metadata"];
+    let owner = controller_of(pod);
+    let owner = owner.as_ref().map(|it| Controller {
+        api_version: &it.api_version,
+        kind: &it.kind,
+        name: &it.name,
+    });
+    let label = |key: &str| metadata["labels"][key].as_str();
+    metadata["deletionTimestamp"].is_null() && expected.matches(label, owner.as_ref())
+}
+
+/// Name of a `PodDisruptionBudget` that allows no disruption of this pod.
+pub fn exhausted_budget(budgets: &[Value], pod: &Value) -> Option<String> {
+    let label = |key: &str| pod["metadata"]["labels"][key].as_str();
+    let exhausted = budgets.iter().find(|budget| {
+        let selector = Selector::from_json(&budget["spec"]["selector"]);
+        let allowed = budget["status"]["disruptionsAllowed"].as_i64();
+        allowed == Some(0) && selector.is_ok_and(|it| it.matches(&label))
+    });
+    exhausted?["metadata"]["name"].as_str().map(str::to_owned)
+}
+
+/// Whether a pod is ready.
+pub fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|it| it["type"] == "Ready" && it["status"] == "True")
+}
+
+#[cfg(test)]
+mod tests {
+    use asya_shared::resolve::OwnerRule;
+
+    use super::*;
+
+    #[test]
+    fn budgets_count_for_the_pods_that_they_select() {
+        let budget = |app: &str, allowed: i64| {
+            json!({
+                "metadata": {"name": app}, "spec": {"selector": {"matchLabels": {"app": app}}},
+                "status": {"disruptionsAllowed": allowed},
+            })
+        };
+        let pod = json!({"metadata": {"labels": {"app": "phi"}}});
+        for (budgets, expected) in [
+            (vec![budget("phi", 0)], Some("phi")),
+            (vec![budget("phi", 1)], None),
+            (vec![budget("other", 0)], None),
+            (vec![], None),
+        ] {
+            assert_eq!(exhausted_budget(&budgets, &pod).as_deref(), expected);
+        }
+    }
+
+    /// RES-5
+    #[test]
+    fn pods_of_a_target_have_its_labels_and_its_controller() {
+        let expected = PodMatch {
+            labels: Selector::of_labels([("app", "phi")]),
+            owner: OwnerRule::of_workload("apps/v1", "StatefulSet", "phi").unwrap(),
+        };
+        let pod = |owner: &str, app: &str| {
+            json!({"metadata": {
+                "labels": {"app": app},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": owner, "controller": true}],
+            }})
+        };
+        let mut terminating = pod("phi", "phi");
+        terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        for (pod, expectation) in [
+            (pod("phi", "phi"), true),
+            (pod("other", "phi"), false),
+            (pod("phi", "other"), false),
+            (terminating, false),
+        ] {
+            assert_eq!(belongs_to(&pod, &expected), expectation, "{pod}");
+        }
+    }
+}

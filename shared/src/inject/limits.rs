@@ -1,0 +1,60 @@
+//! Limits that quotas of a namespace require (SAFE-6).
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+/// Resources that every container must set a limit for, because of the spec of a `ResourceQuota`.
+#[must_use]
+pub fn required_limits(quota: &Value) -> BTreeSet<Box<str>> {
+    let hard = quota.get("hard").and_then(Value::as_object);
+    let names = hard.into_iter().flat_map(|hard| hard.keys());
+    let limits = names.filter_map(|name| name.strip_prefix("limits."));
+    limits.map(Box::from).collect()
+}
+
+/// Resources for which the spec of a `LimitRange` has a default limit for containers. A maximum counts as well, because
+/// it is the default if no other is set.
+#[must_use]
+pub fn default_limits(range: &Value) -> BTreeSet<Box<str>> {
+    let items = range.get("limits").and_then(Value::as_array);
+    let items = items.into_iter().flatten();
+    let of_containers = items.filter(|item| item["type"] == "Container");
+    let amounts = of_containers.flat_map(|item| [&item["default"], &item["max"]]);
+    let names = amounts.filter_map(Value::as_object);
+    let names = names.flat_map(|amounts| amounts.keys());
+    names.map(|name| name.as_str().into()).collect()
+}
+
+/// Resources for which quotas of a namespace require limits that no `LimitRange` defaults.
+#[must_use]
+pub fn limits_to_set(
+    required: impl IntoIterator<Item = BTreeSet<Box<str>>>,
+    defaulted: impl IntoIterator<Item = BTreeSet<Box<str>>>,
+) -> BTreeSet<Box<str>> {
+    let defaulted: BTreeSet<_> = defaulted.into_iter().flatten().collect();
+    let required = required.into_iter().flatten();
+    required.filter(|name| !defaulted.contains(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// SAFE-6
+    #[test]
+    fn limits_that_no_range_defaults_have_to_be_set() {
+        let quota = json!({"hard": {"limits.memory": "4Gi", "limits.cpu": "8", "pods": "10"}});
+        let range = json!({"limits": [{"type": "Container", "default": {"memory": "1Gi"}}]});
+        for (ranges, expected) in [
+            (Vec::new(), vec!["cpu", "memory"]),
+            (vec![&range], vec!["cpu"]),
+        ] {
+            let ranges = ranges.into_iter().map(default_limits);
+            let found = limits_to_set([required_limits(&quota)], ranges);
+            assert_eq!(found.iter().map(|it| &**it).collect::<Vec<_>>(), expected);
+        }
+    }
+}

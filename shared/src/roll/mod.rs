@@ -1,0 +1,158 @@
+//! How a workload's own controller replaces its pods, in which order the operator evicts them, and what that occupies.
+
+mod gpus;
+
+use serde_json::Value;
+
+use crate::resolve::{ObjectRef, Roll};
+
+pub use gpus::{gpus, requests_gpus};
+
+/// Default of `maxSurge` and `maxUnavailable` of a Deployment, in percent.
+const DEFAULT_PERCENT: i64 = 25;
+
+/// How a workload's controller replaces its pods, and whether it does so now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts about the object"
+)]
+pub struct UpdateStrategy {
+    /// Desired replicas, if the workload specifies them.
+    pub desired_replicas: Option<i32>,
+    /// Its controller is rolling out pods.
+    pub rolling: bool,
+    /// `spec.paused` is set: its controller replaces no pods.
+    pub paused: bool,
+    /// A rollout may reduce the number of ready pods.
+    pub reduces_ready: bool,
+    /// Its pods are replaced by eviction, because its own rollout would replace none or all at once (ROLL-6).
+    pub by_eviction: bool,
+    /// Its controller deletes a pod before it creates the replacement, even while other pods are not ready.
+    pub deletes_pod_first: bool,
+    /// Pods that a rollout may create beyond the desired number.
+    pub max_surge: i32,
+    /// Pods of the desired number that a rollout may leave unavailable.
+    pub max_unavailable: i32,
+}
+
+impl UpdateStrategy {
+    /// Reads a Deployment or `StatefulSet`; other kinds specify nothing.
+    #[must_use]
+    pub fn of(object: &ObjectRef, body: &Value) -> Self {
+        let number = |path: &str| body.pointer(path).and_then(Value::as_i64);
+        let text = |path: &str| body.pointer(path).and_then(Value::as_str);
+        let replicas = number("/spec/replicas").unwrap_or(1);
+        let updated = number("/status/updatedReplicas").unwrap_or(0);
+        let total = number("/status/replicas").unwrap_or(0);
+        let unobserved = number("/status/observedGeneration") < number("/metadata/generation");
+        let mut strategy = Self::default();
+        let kind = object.group_kind();
+        match (kind.group, kind.kind) {
+            ("apps", "Deployment") => {
+                let of_update =
+                    |field: &str| body.pointer(&format!("/spec/strategy/rollingUpdate/{field}"));
+                let max_unavailable = of_update("maxUnavailable");
+                strategy.rolling = unobserved || updated < replicas || total > updated;
+                strategy.paused = body.pointer("/spec/paused") == Some(&Value::Bool(true));
+                // Its own rollout would delete all pods at once; evictions replace them one by one (SAFE-14).
+                strategy.by_eviction = text("/spec/strategy/type") == Some("Recreate");
+                strategy.reduces_ready =
+                    strategy.by_eviction || rounded_down(max_unavailable, replicas) >= 1;
+                if !strategy.by_eviction {
+                    strategy.max_surge = count(rounded_up(of_update("maxSurge"), replicas));
+                    // The Deployment controller lets one pod be unavailable if a rollout could not proceed otherwise.
+                    let least = i64::from(strategy.max_surge == 0);
+                    strategy.max_unavailable =
+                        count(rounded_down(max_unavailable, replicas).max(least));
+                }
+            }
+            ("apps", "StatefulSet") => {
+                let partition = number("/spec/updateStrategy/rollingUpdate/partition").unwrap_or(0);
+                strategy.by_eviction =
+                    text("/spec/updateStrategy/type") == Some("OnDelete") || partition > 0;
+                strategy.rolling = unobserved
+                    || (!strategy.by_eviction
+                        && text("/status/currentRevision") != text("/status/updateRevision")
+                        && updated < replicas);
+                strategy.reduces_ready = true;
+                strategy.deletes_pod_first = true;
+                strategy.max_unavailable = 1;
+            }
+            _ => return strategy,
+        }
+        strategy.desired_replicas = Some(count(replicas));
+        strategy
+    }
+}
+
+fn count(number: i64) -> i32 {
+    number.try_into().unwrap_or(i32::MAX)
+}
+
+/// A number of pods, or the percentage of them.
+enum Share {
+    Percent(i64),
+    Pods(i64),
+}
+
+impl Share {
+    /// `None` for a text that is no percentage.
+    fn of(field: Option<&Value>) -> Option<Self> {
+        match field {
+            Some(Value::String(percent)) => {
+                let percent = percent.strip_suffix('%')?.parse().ok()?;
+                Some(Self::Percent(percent))
+            }
+            Some(number) => number.as_i64().map(Self::Pods),
+            None => Some(Self::Percent(DEFAULT_PERCENT)),
+        }
+    }
+}
+
+fn rounded_down(field: Option<&Value>, replicas: i64) -> i64 {
+    match Share::of(field) {
+        Some(Share::Percent(percent)) => percent.saturating_mul(replicas) / 100,
+        Some(Share::Pods(pods)) => pods,
+        None => 0,
+    }
+}
+
+fn rounded_up(field: Option<&Value>, replicas: i64) -> i64 {
+    match Share::of(field) {
+        Some(Share::Percent(percent)) => percent.saturating_mul(replicas).saturating_add(99) / 100,
+        Some(Share::Pods(pods)) => pods,
+        None => 0,
+    }
+}
+
+/// Whether eviction, which replaces only outdated pods, is cheaper than a rollout, which would replace at least as many
+/// current ones. Only if the target's own update strategy also removes a pod before its replacement is ready (SAFE-17):
+/// `reduces_ready` says so of each workload.
+#[must_use]
+pub fn eviction_is_cheaper(
+    roll: &Roll,
+    mut reduces_ready: impl ExactSizeIterator<Item = bool>,
+    (outdated, matched): (i32, i32),
+) -> bool {
+    let current = matched.saturating_sub(outdated);
+    matches!(roll, Roll::AnnotateTemplate(_))
+        && reduces_ready.len() > 0
+        && reduces_ready.all(|it| it)
+        && current > 0
+        && current >= outdated
+}
+
+/// The pod to evict next: one that is not ready, because replacing it costs no availability; of several, the last one
+/// by name (SAFE-11).
+pub fn next_to_evict<'a, P>(
+    pods: impl IntoIterator<Item = &'a P>,
+    is_ready: impl Fn(&P) -> bool,
+    name: impl Fn(&'a P) -> &'a str,
+) -> Option<&'a P> {
+    pods.into_iter()
+        .max_by_key(|&pod| (!is_ready(pod), name(pod)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,25 @@
+//! The admission webhook of Asya's `AsyncActor`s: the program, and its review of pods without a cluster.
+
+mod actor;
+mod args;
+mod body_budget;
+mod client;
+mod deletion;
+mod dispatch;
+mod events;
+mod facts;
+mod index;
+mod metrics;
+pub mod offline;
+mod outcome;
+mod pod;
+mod program;
+mod readiness;
+mod review;
+mod routes;
+mod server;
+#[cfg(test)]
+mod testing;
+
+pub use args::Args;
+pub use program::start;

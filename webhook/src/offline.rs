@@ -1,0 +1,198 @@
+//! Reviews of pods without a cluster, by the code that serves them: for programs that show in advance what the webhook
+//! would answer.
+
+use std::sync::Arc;
+
+use asya_shared::config::{Settings, TransportsConfig};
+use asya_shared::inject::bound::InjectionReason;
+use asya_shared::key::Key;
+use asya_shared::resolve::Intermediates;
+use asya_shared::review::Actor;
+use serde_json::{Value, json};
+
+use crate::index::{Index, Platform};
+use crate::outcome::{EndpointPath, ReviewOutcome, ReviewReason};
+use crate::pod::PodReviewer;
+use crate::review::AdmissionRequest;
+
+/// What the webhook knows when it reviews the pods of a namespace.
+#[derive(Clone, Debug)]
+pub struct Knowledge<'a> {
+    /// The configured transports.
+    pub transports: &'a TransportsConfig,
+    /// The operator's settings.
+    pub settings: &'a Settings,
+    /// Hash of the runtime's scripts, as the controller publishes it.
+    pub scripts_hash: &'a str,
+    /// Namespace of the operator.
+    pub operator_namespace: &'a str,
+    /// Namespace of the pods and their actors.
+    pub namespace: &'a str,
+    /// Its `RayCluster`s, if known.
+    pub clusters: Option<&'a Intermediates>,
+}
+
+/// The webhook, without its watches.
+pub struct Webhook {
+    reviewer: PodReviewer,
+    namespace: String,
+}
+
+/// A pod after its review.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reviewed {
+    /// The pod with the webhook's patch, or as it was.
+    pub pod: Value,
+    /// Why, as in metrics and Events.
+    pub reason: InjectionReason,
+    /// Why the pod is rejected, if it is.
+    pub denied: Option<String>,
+    /// Warnings for the client that creates the pod.
+    pub warnings: Vec<String>,
+}
+
+impl Webhook {
+    /// A webhook that knows these actors.
+    #[must_use]
+    pub fn new(knowledge: &Knowledge<'_>, actors: impl IntoIterator<Item = Arc<Actor>>) -> Self {
+        let index = Index::new(Platform {
+            transports: knowledge.transports.clone(),
+            settings: knowledge.settings.clone(),
+        });
+        index.set_scripts_hash(knowledge.scripts_hash);
+        for actor in actors {
+            index.apply(&actor);
+        }
+        for (name, owner) in knowledge.clusters.into_iter().flatten() {
+            index.apply_cluster(&Key::new(knowledge.namespace, name), owner.clone());
+        }
+        index.init_done();
+        Self {
+            reviewer: PodReviewer {
+                namespace: knowledge.operator_namespace.to_owned(),
+                index: Arc::new(index),
+            },
+            namespace: knowledge.namespace.to_owned(),
+        }
+    }
+
+    /// Reviews the creation of a pod, on the path that serves its actor.
+    ///
+    /// # Errors
+    /// If the review itself fails, which a bug of the webhook would be.
+    pub fn review(&self, pod: &Value) -> Result<Reviewed, String> {
+        let optional = self.review_on(EndpointPath::Pods, pod)?;
+        match optional.reason {
+            InjectionReason::OtherPath => self.review_on(EndpointPath::RequiredPods, pod),
+            _ => Ok(optional),
+        }
+    }
+
+    fn review_on(&self, path: EndpointPath, pod: &Value) -> Result<Reviewed, String> {
+        let body = json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "request": {
+                "uid": "offline", "operation": "CREATE", "namespace": self.namespace, "object": pod,
+                "kind": {"group": "", "version": "v1", "kind": "Pod"},
+                "resource": {"group": "", "version": "v1", "resource": "pods"},
+            },
+        });
+        let body = body.to_string();
+        let request =
+            AdmissionRequest::read(body.as_bytes()).map_err(|unreadable| unreadable.to_string())?;
+        reviewed(self.reviewer.review(path, &request), pod)
+    }
+}
+
+fn reviewed(outcome: ReviewOutcome, pod: &Value) -> Result<Reviewed, String> {
+    let ReviewOutcome {
+        response, reason, ..
+    } = outcome;
+    let ReviewReason::Pod(reason) = reason else {
+        return Err(format!("the review of the pod failed: {reason:?}"));
+    };
+    let mut pod = pod.clone();
+    if let Some(patch) = &response.patch {
+        let patch: json_patch::Patch =
+            serde_json::from_slice(patch).map_err(|error| error.to_string())?;
+        json_patch::patch(&mut pod, &patch).map_err(|error| error.to_string())?;
+    }
+    Ok(Reviewed {
+        pod,
+        reason,
+        denied: response.denied.map(|it| it.message),
+        warnings: response.warnings,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use asya_shared::review::ProjectedActor;
+
+    use super::*;
+    use crate::testing::{bound, platform, pod};
+
+    fn webhook(actors: &[Value]) -> Webhook {
+        let platform = platform();
+        let knowledge = Knowledge {
+            transports: &platform.transports,
+            settings: &platform.settings,
+            scripts_hash: "0123456789abcdef",
+            operator_namespace: "asya-system",
+            namespace: "models",
+            clusters: None,
+        };
+        let read = |actor: &Value| serde_json::from_str::<ProjectedActor>(&actor.to_string());
+        Webhook::new(&knowledge, actors.iter().map(|it| read(it).unwrap().actor))
+    }
+
+    /// INJ-1: optional and required actors, without a cluster.
+    #[test]
+    fn pods_are_reviewed_without_a_cluster() {
+        let optional = bound("models", "embed", "phi");
+        let mut required = optional.clone();
+        required["spec"]["binding"] = json!({"required": true});
+        let mut opted_out = pod("phi");
+        opted_out["metadata"]["labels"]["asya.sh/inject"] = json!("false");
+        for (actors, pod, reason, containers, denied) in [
+            (&[][..], pod("phi"), InjectionReason::NoActor, 1, false),
+            (
+                &[optional.clone()],
+                pod("phi"),
+                InjectionReason::Injected,
+                3,
+                false,
+            ),
+            (
+                &[required.clone()],
+                pod("phi"),
+                InjectionReason::Injected,
+                3,
+                false,
+            ),
+            (
+                &[optional.clone()],
+                pod("other"),
+                InjectionReason::NoActor,
+                1,
+                false,
+            ),
+            (
+                &[optional],
+                opted_out.clone(),
+                InjectionReason::OptedOut,
+                1,
+                false,
+            ),
+            (&[required], opted_out, InjectionReason::OptedOut, 1, true),
+        ] {
+            let found = webhook(actors).review(&pod).unwrap();
+            let count = found.pod["spec"]["containers"].as_array().unwrap().len();
+            assert_eq!(
+                (found.reason, count, found.denied.is_some()),
+                (reason, containers, denied),
+                "{actors:?}"
+            );
+        }
+    }
+}
