@@ -77,7 +77,13 @@ pub async fn run(connection: &Connection, args: &PreviewArgs) -> Result<Report, 
         let object = placed(manifest, &namespace);
         let mut preview = Preview::new(&object, &linted);
         if let Some(cluster) = &cluster {
-            online(cluster, installation.as_ref(), &object, &mut preview).await;
+            Box::pin(online(
+                cluster,
+                installation.as_ref(),
+                &object,
+                &mut preview,
+            ))
+            .await;
         }
         previews.push(preview);
     }
