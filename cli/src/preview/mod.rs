@@ -55,7 +55,7 @@ pub async fn run(connection: &Connection, args: &PreviewArgs) -> Result<Report, 
         (None, Some(cluster)) => Installation::read(cluster)
             .await
             .map_err(|failure| {
-                notes.push(format!("the operator's settings are unknown: {failure}"))
+                notes.push(format!("the operator's settings are unknown: {failure}"));
             })
             .ok(),
         (None, None) => None,
