@@ -74,20 +74,17 @@ pub struct Args {
 
 impl Args {
     /// Whether the controller publishes facts.
-    #[must_use]
-    pub fn has_facts(&self) -> bool {
+    pub(crate) fn has_facts(&self) -> bool {
         !self.facts_config_map.is_empty()
     }
 
     /// See [`Args::client_ca`].
-    #[must_use]
-    pub fn clients(&self) -> Option<&str> {
+    pub(crate) fn clients(&self) -> Option<&str> {
         Some(self.client_ca.trim()).filter(|pem| !pem.is_empty())
     }
 
     /// See [`Args::shutdown_delay`].
-    #[must_use]
-    pub fn shutdown_delay(&self) -> Duration {
+    pub(crate) fn shutdown_delay(&self) -> Duration {
         Duration::from_secs(self.shutdown_delay)
     }
 }

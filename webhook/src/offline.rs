@@ -149,44 +149,21 @@ mod tests {
     /// INJ-1: optional and required actors, without a cluster.
     #[test]
     fn pods_are_reviewed_without_a_cluster() {
-        let optional = bound("models", "embed", "phi");
+        let optional = [bound("models", "embed", "phi")];
         let mut required = optional.clone();
-        required["spec"]["binding"] = json!({"required": true});
+        required[0]["spec"]["binding"] = json!({"required": true});
         let mut opted_out = pod("phi");
         opted_out["metadata"]["labels"]["asya.sh/inject"] = json!("false");
+        let (ours, other) = (pod("phi"), pod("other"));
         for (actors, pod, reason, containers, denied) in [
-            (&[][..], pod("phi"), InjectionReason::NoActor, 1, false),
-            (
-                &[optional.clone()],
-                pod("phi"),
-                InjectionReason::Injected,
-                3,
-                false,
-            ),
-            (
-                &[required.clone()],
-                pod("phi"),
-                InjectionReason::Injected,
-                3,
-                false,
-            ),
-            (
-                &[optional.clone()],
-                pod("other"),
-                InjectionReason::NoActor,
-                1,
-                false,
-            ),
-            (
-                &[optional],
-                opted_out.clone(),
-                InjectionReason::OptedOut,
-                1,
-                false,
-            ),
-            (&[required], opted_out, InjectionReason::OptedOut, 1, true),
+            (&[][..], &ours, InjectionReason::NoActor, 1, false),
+            (&optional, &ours, InjectionReason::Injected, 3, false),
+            (&required, &ours, InjectionReason::Injected, 3, false),
+            (&optional, &other, InjectionReason::NoActor, 1, false),
+            (&optional, &opted_out, InjectionReason::OptedOut, 1, false),
+            (&required, &opted_out, InjectionReason::OptedOut, 1, true),
         ] {
-            let found = webhook(actors).review(&pod).unwrap();
+            let found = webhook(actors).review(pod).unwrap();
             let count = found.pod["spec"]["containers"].as_array().unwrap().len();
             assert_eq!(
                 (found.reason, count, found.denied.is_some()),

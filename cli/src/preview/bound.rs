@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use asya_shared::inject::bound::{BoundPlan, InjectedHash, InjectionReason, PlanInputs};
+use asya_shared::inject::bound::{
+    BoundActor, BoundPlan, InjectedHash, InjectionReason, PlanInputs,
+};
 use asya_shared::names::annotation;
 use asya_shared::resolve::{Intermediates, Target};
 use asya_shared::review::{Actor, BindingInputs, bound_actor};
@@ -109,7 +111,7 @@ fn in_effect(inputs: &Inputs<'_>) -> Option<Arc<Actor>> {
         clusters: inputs.clusters,
     };
     let plan = bound_actor(bound.actor.as_deref()?, &binding_inputs);
-    if let Some(plan) = plan.as_ref().and_then(|it| it.plan()) {
+    if let Some(plan) = plan.as_ref().and_then(BoundActor::plan) {
         actor["status"]["injection"]["proved"] = json!(plan.hash().actor);
     }
     KnownActor::from_file(&actor, namespace).actor

@@ -144,7 +144,8 @@ fn drop_nulls(value: &mut Value) {
 fn diff(before: Option<&Value>, after: &Value) -> String {
     let after = yaml(after);
     let Some(before) = before.map(yaml) else {
-        return after.lines().map(|line| format!("+{line}\n")).collect();
+        let added: Vec<_> = after.lines().flat_map(|line| ["+", line, "\n"]).collect();
+        return added.concat();
     };
     let diff = TextDiff::from_lines(&before, &after);
     let mut unified = diff.unified_diff();

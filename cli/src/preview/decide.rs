@@ -50,6 +50,7 @@ pub enum Write {
 /// Something that would keep the actor from working.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "named as in findings of lint")]
 pub struct Problem {
     /// A stable id, as `explain` takes it.
     pub id: String,

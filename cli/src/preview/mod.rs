@@ -55,7 +55,7 @@ pub async fn run(connection: &Connection, args: &PreviewArgs) -> Result<Report, 
         (None, Some(cluster)) => Installation::read(cluster)
             .await
             .map_err(|failure| {
-                notes.push(format!("the operator's settings are unknown: {failure}"))
+                notes.push(format!("the operator's settings are unknown: {failure}"));
             })
             .ok(),
         (None, None) => None,
@@ -77,7 +77,13 @@ pub async fn run(connection: &Connection, args: &PreviewArgs) -> Result<Report, 
         let object = placed(manifest, &namespace);
         let mut preview = Preview::new(&object, &linted);
         if let Some(cluster) = &cluster {
-            online(cluster, installation.as_ref(), &object, &mut preview).await;
+            Box::pin(online(
+                cluster,
+                installation.as_ref(),
+                &object,
+                &mut preview,
+            ))
+            .await;
         }
         previews.push(preview);
     }

@@ -136,13 +136,12 @@ pub fn of_template(workload: &Workload, pods: &[PodState]) -> Restart {
 
 fn is_by_eviction(facts: &BindingFacts<'_>, outdated: usize) -> bool {
     let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
-    let strategies = facts.workloads.iter().map(|it| &it.strategy);
     let reduces_ready = facts.workloads.iter().map(|it| it.strategy.reduces_ready);
     let counts = (count(outdated), count(facts.pods.len()));
     match facts.roll {
         Roll::Evict => true,
         Roll::AnnotateTemplate(_) => {
-            strategies.into_iter().any(|it| it.by_eviction)
+            facts.workloads.iter().any(|it| it.strategy.by_eviction)
                 || eviction_is_cheaper(facts.roll, reduces_ready, counts)
         }
         Roll::Annotate(..) => false,
@@ -197,7 +196,7 @@ fn rollout(workloads: &[Workload], pods: &[PodState]) -> Restart {
         parts.fold(0, i32::saturating_add)
     };
     let all = i32::try_from(pods.len()).unwrap_or(i32::MAX);
-    let recreates = workloads.iter().any(|it| is_recreated(it));
+    let recreates = workloads.iter().any(is_recreated);
     let ordered = workloads.iter().all(|it| it.strategy.deletes_pod_first) && workloads.len() == 1;
     let (surge, unavailable) = if recreates {
         (0, all)

@@ -112,7 +112,7 @@ pub fn vault(pod: &mut Value) {
     volume(pod, "vault-secrets");
 }
 
-/// OpenTelemetry's collector.
+/// `OpenTelemetry`'s collector.
 pub fn otel(pod: &mut Value) {
     if has(pod, "otc-container") {
         return;

@@ -142,7 +142,7 @@ async fn bound_pods_are_shown_as_the_webhook_patches_them() {
         for variable in all
             .iter()
             .filter(|it| it["name"] != "model")
-            .flat_map(|it| it["env"].as_array())
+            .filter_map(|it| it["env"].as_array())
             .flatten()
         {
             let line = format!("name: {}", variable["name"].as_str().unwrap_or_default());
@@ -220,7 +220,7 @@ async fn policy_against_the_sidecar_is_shown_before_it_matters() {
         let name = scenario.name("policy");
         target(scenario).await?;
         let (namespace, policy) = (scenario.namespace(), scenario.name("no-sidecars"));
-        let refuses = json!({"apiVersion": "v1", "kind": "List", "items": [
+        let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
             {
                 "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
                 "metadata": {"name": policy},
@@ -243,7 +243,7 @@ async fn policy_against_the_sidecar_is_shown_before_it_matters() {
             },
         ]});
         let file = scenario.cluster().folder().join(format!("{policy}.json"));
-        std::fs::write(&file, refuses.to_string()).map_err(Error::other)?;
+        std::fs::write(&file, objects.to_string()).map_err(Error::other)?;
         let file = file.display().to_string();
         scenario.cluster().kubectl(&["apply", "-f", &file]).await?;
         let bound = bound_actor(&name, "model");
