@@ -21,8 +21,6 @@ mod output;
 mod preview;
 mod queue;
 mod status;
-#[cfg(test)]
-mod testing;
 mod trace;
 mod values;
 mod why;

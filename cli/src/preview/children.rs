@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::admission::Verdict;
 use super::change::Change;
 use super::decide::Preview;
-use super::effects::Online;
+use super::online::Online;
 use super::standalone::{Child, unbound_owner};
 use crate::cluster::{ApiFailure, resource};
 

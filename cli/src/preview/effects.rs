@@ -14,23 +14,12 @@ use super::change::{Action, Change};
 use super::children::api;
 use super::decide::Preview;
 use super::gather::{Surroundings, runtime_hash, surroundings};
+use super::online::Online;
 use super::restart::{PodState, Workload, of_template};
 use super::standalone::{self, Subject};
 use super::target::is_ready;
 use super::{cost, queue};
-use crate::cluster::{Cluster, resource};
-use crate::installation::Installation;
-
-/// An actor as it would be stored.
-pub struct Online<'a> {
-    pub cluster: &'a Cluster,
-    pub installation: &'a Installation,
-    pub namespace: &'a str,
-    pub name: &'a str,
-    /// As it is stored now.
-    pub live: Option<&'a Value>,
-    pub stored: &'a Value,
-}
+use crate::cluster::resource;
 
 impl Online<'_> {
     /// Adds what follows to the preview.

@@ -10,6 +10,7 @@ mod cost;
 mod decide;
 mod effects;
 mod gather;
+mod online;
 mod queue;
 mod render;
 mod restart;
@@ -21,7 +22,7 @@ use serde_json::{Value, json};
 
 use self::admission::Verdict;
 use self::decide::{Preview, Write};
-use self::effects::Online;
+use self::online::Online;
 use crate::answer::{Answer, Failure, Report};
 use crate::args::PreviewArgs;
 use crate::cluster::{Cluster, Connection, resource};

@@ -4,6 +4,8 @@ mod decide;
 mod known;
 mod nearest;
 mod render;
+#[cfg(test)]
+pub mod testing;
 
 use asya_shared::api::AsyncActor;
 use asya_shared::resolve::{Intermediates, ObjectRef, controller_of};

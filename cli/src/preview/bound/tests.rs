@@ -3,7 +3,7 @@ use asya_shared::resolve::{Related, Resolution, resolver};
 use fastrand::Rng;
 
 use super::*;
-use crate::testing::{
+use crate::why::testing::{
     NAMESPACE, OPERATOR_NAMESPACE, actor, any_pod, installation, plain_pod, specs, webhook,
 };
 

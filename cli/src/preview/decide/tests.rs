@@ -5,7 +5,7 @@ use crate::lint::{Rules, lint};
 use crate::manifests::{Manifest, Manifests};
 use crate::preview::render;
 use crate::preview::restart::Replacer;
-use crate::testing::{actor, installation};
+use crate::why::testing::{actor, installation};
 
 fn preview_of(object: &Value) -> Preview {
     let manifests = Manifests {

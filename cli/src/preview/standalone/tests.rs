@@ -2,7 +2,7 @@ use asya_shared::api::ModeSpec;
 use asya_shared::validate;
 
 use super::*;
-use crate::testing::installation;
+use crate::why::testing::installation;
 
 /// Renders an actor with these fields in its spec.
 fn rendered(spec: &Value, role_arn: Option<&str>, status: &Value) -> (Own, Vec<Child>) {

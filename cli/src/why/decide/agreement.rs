@@ -8,7 +8,7 @@ use fastrand::Rng;
 use serde_json::Value;
 
 use super::*;
-use crate::testing::{
+use crate::why::testing::{
     NAMESPACE, OPERATOR_NAMESPACE, actor, actors, any_pod, installation, plain_pod, specs, webhook,
 };
 

@@ -7,8 +7,8 @@ use asya_webhook::offline::{Knowledge, Webhook};
 use fastrand::Rng;
 use serde_json::{Value, json};
 
+use super::KnownActor;
 use crate::installation::Installation;
-use crate::why::KnownActor;
 
 pub const NAMESPACE: &str = "models";
 pub const OPERATOR_NAMESPACE: &str = "asya-system";
