@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{always, check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::Api;
@@ -18,6 +18,9 @@ use crate::steady::Writes;
 
 /// How long the contention lasts: long enough to tell one restoration a second from backoff.
 const FIGHT: Duration = Duration::from_secs(45);
+
+/// A first restoration comes within milliseconds of the edit.
+const REVERTED: Duration = Duration::from_secs(3);
 
 /// CFG-9, ADM-24
 #[tokio::test]
@@ -60,7 +63,15 @@ async fn added_terms_are_kept_and_contention_backs_off() {
             &json!({"matchExpressions": terms}),
         )
         .await?;
-        // Other edits are reverted at once, so once this one is, the added terms have been observed, too.
+        always("the added terms stay", REVERTED, async || {
+            let entry = entry(&validators).await?;
+            check(
+                entry["namespaceSelector"]["matchExpressions"] == terms,
+                &entry,
+            )
+        })
+        .await?;
+        // Other edits are reverted at once.
         edit(&validators, "timeoutSeconds", &json!(9)).await?;
         eventually("an edit is undone", SOON, async || {
             let entry = entry(&validators).await?;
