@@ -141,7 +141,7 @@ impl InjectionProbes {
     }
 
     /// Number of bindings whose pods still do not come back injected after several dry runs.
-    pub(super) fn fail_closed(&self, trusted: &str) -> usize {
+    pub(super) fn failing_count(&self, trusted: &str) -> usize {
         let all = self.by_uid.values();
         all.filter(|progress| progress.is_failing(trusted)).count()
     }

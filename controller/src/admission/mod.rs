@@ -256,7 +256,7 @@ impl WebhookConfigManager {
             self.context.bindings.changed().notify_one();
         }
         let next_probe = self.injection_probes.start(&bindings, &settings.ca_bundle);
-        let unverified = self.injection_probes.fail_closed(&settings.ca_bundle);
+        let unverified = self.injection_probes.failing_count(&settings.ca_bundle);
         self.context.metrics.set_unverified_bindings(unverified);
         Ok(next_probe.unwrap_or(IDLE_WAIT).min(applied.wait()))
     }

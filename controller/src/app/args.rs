@@ -180,14 +180,14 @@ impl Args {
         Self::try_parse().unwrap_or_else(|error| {
             let given = |flag: &str| std::env::args().any(|argument| argument.starts_with(flag));
             let set = |variable: &OsStr| std::env::var_os(variable).is_some();
-            naming_its_source(error, given, set).exit()
+            with_its_source(error, given, set).exit()
         })
     }
 }
 
 /// clap reports the flag of an invalid value even if the value came from an environment variable: name the variable as
 /// well.
-fn naming_its_source(
+fn with_its_source(
     mut error: clap::Error,
     given: impl Fn(&str) -> bool,
     set: impl Fn(&OsStr) -> bool,
@@ -221,7 +221,7 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
 mod tests {
     use std::time::Duration;
 
-    use super::{Args, interval, naming_its_source, yes_or_no};
+    use super::{Args, interval, with_its_source, yes_or_no};
     use clap::{CommandFactory, Parser};
 
     #[test]
@@ -283,7 +283,7 @@ mod tests {
         let flag = "--max-concurrent-reconciles";
         let error = || Args::try_parse_from(["asya-controller", &format!("{flag}=0")]).unwrap_err();
         let message =
-            |given| naming_its_source(error(), |word| given && word == flag, |_| true).to_string();
+            |given| with_its_source(error(), |word| given && word == flag, |_| true).to_string();
         assert!(
             message(false).contains("for 'ASYA_MAX_CONCURRENT_RECONCILES, that is --max"),
             "{}",

@@ -167,7 +167,7 @@ where
     }
 }
 
-/// Watches a kind for as long as it is served, in its preferred version.
+/// Watches a kind for as long as it is served, in the version that discovery found.
 async fn objects(operator: Operator, client: Client, kind: Kind, scope: Scope) {
     let bindings = &operator.context.bindings;
     let mut availability = bindings.kinds.subscribe(&kind);

@@ -19,18 +19,18 @@ use crate::cluster::leader::{Candidate, LeadershipEnd};
 use crate::telemetry::health::PROCESS;
 
 /// How long reconciles in flight may take after SIGTERM (FW-16).
-const DRAIN: Duration = Duration::from_secs(10);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long releasing the lease may take.
-const RELEASE: Duration = Duration::from_secs(3);
+const LEASE_RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Tasks of the leader, besides reconciling actors.
-pub struct Singletons {
+pub struct LeaderTasks {
     manages_crd: bool,
     certificates: Option<CertificateManager>,
     webhook_configs: Option<admission::WebhookConfigManager>,
 }
 
-impl Singletons {
+impl LeaderTasks {
     /// Configures the tasks from the flags. `certificates` is the plan for the webhook's certificates, if the operator
     /// manages them.
     pub fn new(
@@ -86,7 +86,7 @@ pub struct Leadership {
     pub operator: Operator,
     pub candidate: Candidate,
     pub client: Client,
-    pub singletons: Singletons,
+    pub leader_tasks: LeaderTasks,
 }
 
 impl Leadership {
@@ -112,7 +112,7 @@ impl Leadership {
         let leader = tokio::spawn(lead(
             self.operator,
             self.client,
-            self.singletons,
+            self.leader_tasks,
             acquired.clone(),
         ));
         tokio::pin!(election, leader);
@@ -130,11 +130,11 @@ impl Leadership {
         process_gate.not_ready("stopping");
         queue.close();
         let drain = async {
-            if acquired.is_cancelled() && timeout(DRAIN, &mut leader).await.is_err() {
+            if acquired.is_cancelled() && timeout(SHUTDOWN_TIMEOUT, &mut leader).await.is_err() {
                 warn!("aborting reconciles that are still in flight");
             }
             release.cancel();
-            let _ = timeout(RELEASE, &mut election).await;
+            let _ = timeout(LEASE_RELEASE_TIMEOUT, &mut election).await;
         };
         tokio::select! {
             () = drain => Ok(Ending::Stopped),
@@ -163,24 +163,24 @@ async fn elect(
 async fn lead(
     operator: Operator,
     client: Client,
-    singletons: Singletons,
+    leader_tasks: LeaderTasks,
     acquired: CancellationToken,
 ) {
     acquired.cancelled().await;
-    if singletons.manages_crd {
+    if leader_tasks.manages_crd {
         tokio::spawn(
             operator
                 .tasks
                 .run_to_completion("the CRD", apply_crd(client)),
         );
     }
-    if let Some(certificates) = singletons.certificates {
+    if let Some(certificates) = leader_tasks.certificates {
         let task = operator
             .tasks
             .run_forever("webhook certificates", certificates.run());
         tokio::spawn(task);
     }
-    if let Some(webhook_configs) = singletons.webhook_configs {
+    if let Some(webhook_configs) = leader_tasks.webhook_configs {
         let task = operator
             .tasks
             .run_forever("webhook configurations", webhook_configs.run());

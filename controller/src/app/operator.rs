@@ -7,7 +7,7 @@ use asya_process::metrics::ExposedMetrics;
 use asya_process::tasks::Tasks;
 
 use super::actor_gauges;
-use super::leftovers;
+use super::shared_config_maps;
 use super::worker::{self, RequeuePolicy};
 use crate::broker::health::{CheckIntervals, HealthCheck};
 use crate::clock;
@@ -223,7 +223,7 @@ impl Operator {
             biased;
             () = queue.run(run) => {}
             () = health.run() => {}
-            () = leftovers::sweep(context) => {}
+            () = shared_config_maps::sweep(context) => {}
         }
     }
 }

@@ -9,7 +9,7 @@ use kube::{Client, Config};
 use prometheus_client::metrics::counter::Counter;
 use tracing::{info, warn};
 
-use super::leadership::{self, Ending, Singletons};
+use super::leadership::{self, Ending, LeaderTasks};
 use super::namespaces::Namespaces;
 use super::operator::Operator;
 use super::watches::Watches;
@@ -84,7 +84,7 @@ pub struct Replica {
     watches: Watches,
     namespaces: Namespaces,
     candidate: Candidate,
-    singletons: Singletons,
+    leader_tasks: LeaderTasks,
     client: Client,
     elects: bool,
 }
@@ -210,13 +210,13 @@ impl Replica {
             identity,
             fence,
         };
-        let singletons = Singletons::new(args, certificates, &operator, &client);
+        let leader_tasks = LeaderTasks::new(args, certificates, &operator, &client);
         Ok(Self {
             operator,
             watches,
             namespaces,
             candidate,
-            singletons,
+            leader_tasks,
             client,
             elects: args.leader_elect,
         })
@@ -245,7 +245,7 @@ impl Replica {
             operator: self.operator,
             candidate: self.candidate,
             client: self.client,
-            singletons: self.singletons,
+            leader_tasks: self.leader_tasks,
         };
         let ending = lead.run_until_stopped(stop_requested).await;
         watches.abort();

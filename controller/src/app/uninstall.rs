@@ -122,10 +122,11 @@ fn refusal(actors: &[RemainingActor], rollback: &str) -> Option<String> {
         return None;
     }
     let with_queues = blocking.iter().filter(|it| it.has_queue).count();
-    let mut text = format!(
-        "{} AsyncActors are left, {with_queues} of them with a queue:",
-        blocking.len()
-    );
+    let left = match blocking.len() {
+        1 => "1 AsyncActor is left".to_owned(),
+        count => format!("{count} AsyncActors are left"),
+    };
+    let mut text = format!("{left}, {with_queues} of them with a queue:");
     for RemainingActor { key, .. } in blocking.iter().take(MAX_NAMED_ACTORS) {
         let _ = write!(text, " {key}");
     }

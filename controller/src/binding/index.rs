@@ -14,7 +14,7 @@ use crate::cluster::store::Scope;
 use crate::record::{ActorRecord, Key, PodCreator, TargetPod};
 
 /// Above this many namespaces a single cluster-wide watch is cheaper (BIND-61).
-const MOST_NAMESPACES: usize = 50;
+const MAX_NAMESPACES: usize = 50;
 
 /// An object that an actor binds to, or that affects how a target resolves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -414,7 +414,7 @@ impl Inner {
             }
         }
         let watches = namespaces.into_iter().flat_map(|(subject, names)| {
-            let scopes: Vec<Scope> = if names.len() > MOST_NAMESPACES {
+            let scopes: Vec<Scope> = if names.len() > MAX_NAMESPACES {
                 vec![None]
             } else {
                 names.into_iter().map(Some).collect()

@@ -249,7 +249,7 @@ impl Kinds {
             Ok(KindAvailability::Forbidden(_)) => Some(FORBIDDEN_BACKOFF.after(state.failures)),
             Ok(_) => None,
             Err(error) => {
-                warn!(%error, %kind, "discovery fails");
+                warn!(%error, %kind, "discovery failed");
                 Some(RETRY.after(state.failures))
             }
         };

@@ -29,7 +29,7 @@ use tracing::{info, warn};
 use self::trust::{AnchorState, Trust};
 
 /// A rotation takes five writes; more than this at a time is a bug.
-const MOST_WRITES: usize = 8;
+const MAX_WRITES: usize = 8;
 /// Half of the delay after a first failure.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_mins(1));
 /// How long to wait, before creating a CA from nothing, to learn which one the configurations trust.
@@ -148,7 +148,7 @@ impl CertificateManager {
         if stale {
             self.read().await?;
         }
-        for _ in 0..MOST_WRITES {
+        for _ in 0..MAX_WRITES {
             let (data, exists) = (self.stored.data(), self.stored.serving_secret.is_some());
             let (bundle, now) = (self.stored.bundle(), Timestamp::now());
             self.request_trust(&bundle.cas, now);
@@ -203,7 +203,7 @@ impl CertificateManager {
                 Err(WriteError::Api(error)) => return Err(error.to_string()),
             }
         }
-        Err(format!("gave up after {MOST_WRITES} writes to the Secret"))
+        Err(format!("gave up after {MAX_WRITES} writes to the Secret"))
     }
 
     /// Whether the webhook's replicas have a certificate that clients accept.

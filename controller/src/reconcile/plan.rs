@@ -51,7 +51,7 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
     match &observed.drain {
         _ if !observed.actor.metadata.deleting => {}
         Some(Drain::Waiting(_)) => {}
-        Some(Drain::Confirming(wait)) => return Plan::Confirm(*wait),
+        Some(Drain::Confirming(wait)) => return Plan::AwaitEmpty(*wait),
         Some(Drain::Empty | Drain::Abandoned { .. }) | None => {
             return Plan::Delete(Box::new(deletion::plan(observed, now)));
         }

@@ -7,7 +7,7 @@ mod conflicts;
 mod deletion;
 mod drain;
 mod inventory;
-mod leftovers;
+mod legacy_fields;
 mod queue;
 mod retired;
 mod scaling;

@@ -325,7 +325,7 @@ async fn uninstalled_release_refuses_no_pod() {
         ];
         let log = cluster.kubectl(&log).await?;
         // Actors of other scenarios may still exist.
-        assert!(log.contains(" AsyncActors are left, "), "{log}");
+        assert!(log.contains(" left, "), "{log}");
         assert!(
             log.contains(&format!("{}/{name}", scenario.namespace())),
             "{log}"

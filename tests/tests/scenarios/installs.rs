@@ -166,7 +166,7 @@ async fn may_not_go(cluster: &Cluster) -> Result<()> {
     let refused = output(look).await.expect_err("an actor is left");
     let text = refused.to_string();
     assert!(
-        text.contains("1 AsyncActors are left, 1 of them with a queue"),
+        text.contains("1 AsyncActor is left, 1 of them with a queue"),
         "{text}"
     );
     let delete = ["delete", "crd", "asyncactors.asya.sh", "--dry-run=server"];

@@ -92,7 +92,7 @@ async fn run_due(
     Round {
         verified: count(probes) > before,
         retry_after: probes.start(bindings, trusted),
-        failing: probes.fail_closed(trusted),
+        failing: probes.failing_count(trusted),
         events,
     }
 }
@@ -247,5 +247,5 @@ async fn unresponsive_webhook_blocks_nothing_and_gets_one_dry_run_at_a_time() {
     assert_eq!(requests.load(Ordering::SeqCst), 5);
     // An actor that no longer needs a dry run is forgotten, even while one is in flight.
     assert_eq!(probes.start(&[], "ca"), None);
-    assert_eq!(probes.fail_closed("ca"), 0);
+    assert_eq!(probes.failing_count("ca"), 0);
 }

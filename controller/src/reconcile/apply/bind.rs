@@ -54,9 +54,9 @@ pub(super) async fn bind(
         return Ok(active_outcome);
     }
     if let Some(step) = plan.scaling {
-        let settings = scaling::ensure_settings(context, &plan.scaling_children).await?;
+        let config_map = scaling::ensure_config_map(context, &plan.scaling_children).await?;
         let step = (step, &plan.scaling_children);
-        let scaled = scaling::scale(context, step, (settings, true), &mut active_outcome).await;
+        let scaled = scaling::scale(context, step, (config_map, true), &mut active_outcome).await;
         let decisions = (plan.scaled_object_contention, plan.replicas_contention);
         match scaled {
             Ok(()) => {

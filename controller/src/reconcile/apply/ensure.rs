@@ -75,7 +75,7 @@ async fn ensure_children(
         outcome.fault = Some(refused.fault()?);
         return Ok(());
     }
-    let settings = scaling::ensure_settings(context, &plan.scaling_children).await?;
+    let config_map = scaling::ensure_config_map(context, &plan.scaling_children).await?;
     let drift = contention::find_causes(context, plan.drifts).await?;
     let inputs = WorkloadInputs {
         ownership: &plan.ownership,
@@ -85,7 +85,7 @@ async fn ensure_children(
     let workload = (plan.workload, plan.found_workload);
     ensure_workload(context, inputs, workload, outcome).await?;
     if let Some(step) = plan.scaling {
-        let prerequisites = (settings, outcome.workload.is_some());
+        let prerequisites = (config_map, outcome.workload.is_some());
         let step = (step, &plan.scaling_children);
         let scaled = scaling::scale(context, step, prerequisites, outcome).await;
         outcome.interrupted = scaled.err().map(Box::new);

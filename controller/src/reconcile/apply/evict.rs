@@ -9,7 +9,7 @@ use kube::core::Status;
 
 use crate::context::Context;
 use crate::fault::{Conflict, Error, Reason, Requeue, StepError};
-use crate::reconcile::model::bound_pods::OutdatedPod;
+use crate::reconcile::model::bound_pods::PodToReplace;
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
 use crate::reconcile::plan::evict::backoff;
 use crate::record::Key;
@@ -17,7 +17,7 @@ use crate::record::Key;
 pub(super) async fn evict(
     context: &Context,
     key: &Key,
-    pod: &OutdatedPod,
+    pod: &PodToReplace,
 ) -> Result<RolloutOutcome, Error> {
     let client = context.impersonation.writer(&key.namespace).await;
     let evicted = match client {
@@ -60,7 +60,7 @@ pub(super) async fn evict(
 
 /// Evicts this pod, not another of its name. `Api::evict` of kube 5 sends the precondition under a name that the API
 /// server ignores.
-async fn post_eviction(pods: &Api<Pod>, pod: &OutdatedPod) -> Result<(), kube::Error> {
+async fn post_eviction(pods: &Api<Pod>, pod: &PodToReplace) -> Result<(), kube::Error> {
     let eviction = Eviction {
         metadata: ObjectMeta {
             name: Some(pod.name.to_string()),

@@ -70,7 +70,7 @@ pub async fn apply(
         Plan::Paused(outcome) => Outcome::Active(*outcome),
         Plan::Ensure(plan) => Outcome::Active(ensure::ensure(context, actor, plan, queue).await?),
         Plan::Bind(plan) => Outcome::Active(bind::bind(context, actor, plan, queue).await?),
-        Plan::Confirm(wait) => Outcome::Deleting {
+        Plan::AwaitEmpty(wait) => Outcome::Deleting {
             fault: None,
             deleted: Vec::new(),
             retry: Requeue::After(wait),

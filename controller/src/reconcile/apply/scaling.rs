@@ -8,11 +8,11 @@ use crate::reconcile::plan::scaling_children::ScalingChildren;
 use crate::reconcile::plan::steps::ScalingStep;
 
 /// Ensures the `ConfigMap` that the `TriggerAuthentication` reads. Returns the fault that keeps KEDA from logging in.
-pub(super) async fn ensure_settings(
+pub(super) async fn ensure_config_map(
     context: &Context,
     children: &ScalingChildren,
 ) -> Result<Option<Fault>, Error> {
-    let Some((key, desired)) = &children.settings else {
+    let Some((key, desired)) = &children.config_map else {
         return Ok(None);
     };
     match context.config_maps.ensure(key, desired).await {
@@ -25,7 +25,7 @@ pub(super) async fn ensure_settings(
 pub(super) async fn scale(
     context: &Context,
     (step, children): (ScalingStep, &ScalingChildren),
-    (settings, target_exists): (Option<Fault>, bool),
+    (config_map_fault, target_exists): (Option<Fault>, bool),
     outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
     let plan = match step {
@@ -36,7 +36,7 @@ pub(super) async fn scale(
         ScalingStep::Blocked(..) => return remove(context, children).await,
         ScalingStep::Enabled(plan) => plan,
     };
-    let fault = match plan.may_apply(settings, target_exists) {
+    let fault = match plan.may_apply(config_map_fault, target_exists) {
         Ok(()) => match apply(context, children, outcome).await {
             Ok(()) => None,
             Err(refused) => Some(refused.fault()?),

@@ -20,7 +20,7 @@ use crate::broker::health::Finding;
 use crate::broker::{BrokerError, Depth};
 use crate::fault::{Error, Fault, Reason, Requeue};
 use crate::reconcile::model::binding::ObservedBinding;
-use crate::reconcile::model::bound_pods::OutdatedPod;
+use crate::reconcile::model::bound_pods::PodToReplace;
 use crate::reconcile::model::observed::ObservedQueue;
 use crate::reconcile::model::outcome::{Outcome, RolloutOutcome, TemplateOutcome};
 use crate::reconcile::model::template_transfer::{Successor, TemplateTransfer};
@@ -266,11 +266,11 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
     assert_eq!(backoffs, [10, 20, 40]);
 }
 
-fn pod(name: &str) -> OutdatedPod {
-    OutdatedPod {
+fn pod(name: &str) -> PodToReplace {
+    PodToReplace {
         name: name.into(),
         uid: "uid-of-pod".into(),
-        ..OutdatedPod::default()
+        ..PodToReplace::default()
     }
 }
 

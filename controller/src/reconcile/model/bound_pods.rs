@@ -27,7 +27,7 @@ const PROBE_REJECTED: &str = "ProbeRejected";
 
 /// A pod whose sidecar does not have the current actor hash. Its replacement would.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct OutdatedPod {
+pub struct PodToReplace {
     pub name: Box<str>,
     pub uid: Box<str>,
     pub created: Option<Time>,
@@ -62,14 +62,14 @@ pub struct TargetPodCounts {
     /// All pods, including terminating ones.
     pub total: i32,
     /// Pods whose replacement would have a different actor hash.
-    pub outdated: Vec<OutdatedPod>,
+    pub outdated: Vec<PodToReplace>,
     /// These and all other pods with an outdated sidecar.
-    pub all_outdated: Vec<OutdatedPod>,
+    pub all_outdated: Vec<PodToReplace>,
 }
 
 impl TargetPodCounts {
     /// Pods to replace: with `include_platform`, also those of which only the platform hash is outdated (ROLL-8).
-    pub fn replaceable(&self, include_platform: bool) -> &[OutdatedPod] {
+    pub fn replaceable(&self, include_platform: bool) -> &[PodToReplace] {
         if include_platform {
             &self.all_outdated
         } else {
@@ -223,8 +223,12 @@ fn is_fixed_by_replacement(reason: &str) -> bool {
     .contains(&reason)
 }
 
-fn outdated_pod(metadata: &Metadata, created: Option<&Time>, sidecar: SidecarState) -> OutdatedPod {
-    OutdatedPod {
+fn outdated_pod(
+    metadata: &Metadata,
+    created: Option<&Time>,
+    sidecar: SidecarState,
+) -> PodToReplace {
+    PodToReplace {
         name: metadata.key.name.as_ref().into(),
         uid: metadata.uid.clone(),
         created: created.cloned(),

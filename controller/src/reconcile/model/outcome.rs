@@ -323,14 +323,14 @@ pub enum TemplateOutcome {
 impl TemplateOutcome {
     /// Reported from a conflict until our fields are applied again or the operator stops applying them.
     pub const CONFLICT_MESSAGE: &str = "another client reverted Asya's fields in the target's pod template; the \
-         operator writes it again after a delay (condition Conflict says what and by whom)";
+         operator writes them again after a delay (condition Conflict says what and by whom)";
 }
 
 /// Result of checking the retired queues.
 #[derive(Debug, Default)]
 pub struct RetiredQueues {
-    /// Queues that no longer exist.
-    pub deleted: Vec<QueueStatus>,
+    /// Queues to forget: deleted, or not the actor's any more.
+    pub settled: Vec<QueueStatus>,
     /// When to check the remaining queues again.
     pub recheck_after: Option<Duration>,
 }

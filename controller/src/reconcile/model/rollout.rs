@@ -5,7 +5,7 @@ use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
 
-use super::bound_pods::{OutdatedPod, SidecarState, TargetPodCounts};
+use super::bound_pods::{PodToReplace, SidecarState, TargetPodCounts};
 
 /// Path of the annotations in a workload's pod template.
 pub const TEMPLATE_ANNOTATIONS: [&str; 4] = ["spec", "template", "metadata", "annotations"];
@@ -103,7 +103,7 @@ pub struct ObservedUnbinding {
     /// Cleanup is not needed: the user opted out, or the namespace is being deleted.
     pub skip: bool,
     /// Pods with the actor's sidecar that are not terminating.
-    pub pods: Vec<OutdatedPod>,
+    pub pods: Vec<PodToReplace>,
     /// Whether such a pod is terminating.
     pub has_terminating: bool,
     /// The target is scaled to zero.
@@ -124,11 +124,11 @@ pub struct ObservedUnbinding {
 
 /// The number of consecutive replacements, up to the newest, that started without the sidecar since the last request.
 /// Those that have been evicted since are counted in `before.bare` (ROLL-5).
-pub fn consecutive_uninjected(outdated: &[OutdatedPod], before: &RolloutStatus) -> i32 {
+pub fn consecutive_uninjected(outdated: &[PodToReplace], before: &RolloutStatus) -> i32 {
     let Some(since) = before.since.as_ref().map(|it| it.0) else {
         return 0;
     };
-    let is_replacement = |pod: &&OutdatedPod| {
+    let is_replacement = |pod: &&PodToReplace| {
         // Creation timestamps have a resolution of one second. Of pods created in the same second as the request, count
         // only those that the webhook has injected.
         let created = pod.created.as_ref().map(|it| it.0);

@@ -11,7 +11,7 @@ use super::rollout::read_target_objects;
 use crate::binding::{TargetState, TemplateOwnership};
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::model::bound_pods::{OutdatedPod, SidecarState};
+use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState};
 use crate::reconcile::model::observed::DeletionPolicy;
 use crate::reconcile::model::rollout::ObservedUnbinding;
 use crate::reconcile::model::rollout::TargetObject;
@@ -45,7 +45,7 @@ pub(super) async fn observe(
         if pod.metadata.deleting {
             unbinding.has_terminating = true;
         } else {
-            unbinding.pods.push(OutdatedPod {
+            unbinding.pods.push(PodToReplace {
                 name: pod.metadata.key.name.as_ref().into(),
                 uid: pod.metadata.uid.clone(),
                 created: pod.created.clone(),

@@ -36,7 +36,7 @@ pub enum Plan {
     /// Bring the queue to the desired state; another controller manages the workload.
     Bind(Box<Bind>),
     /// The actor is being deleted, but its queue may not be empty yet: check again after this delay.
-    Confirm(Duration),
+    AwaitEmpty(Duration),
     /// Tear down what the operator created.
     Delete(Box<deletion::Deletion>),
 }
@@ -47,7 +47,7 @@ impl Plan {
         match self {
             Self::Ensure(plan) => std::mem::take(&mut plan.finalizers),
             Self::Bind(plan) => std::mem::take(&mut plan.finalizers),
-            Self::Paused(_) | Self::Confirm(_) | Self::Delete(_) => Finalizers::Keep,
+            Self::Paused(_) | Self::AwaitEmpty(_) | Self::Delete(_) => Finalizers::Keep,
         }
     }
 
@@ -56,7 +56,7 @@ impl Plan {
         match self {
             Self::Paused(_) => true,
             Self::Bind(plan) => plan.frees_slot,
-            Self::Ensure(_) | Self::Confirm(_) | Self::Delete(_) => false,
+            Self::Ensure(_) | Self::AwaitEmpty(_) | Self::Delete(_) => false,
         }
     }
 
@@ -65,7 +65,7 @@ impl Plan {
         match self {
             Self::Ensure(plan) => plan.queue.as_ref(),
             Self::Bind(plan) => plan.queue.as_ref(),
-            Self::Paused(_) | Self::Confirm(_) | Self::Delete(_) => None,
+            Self::Paused(_) | Self::AwaitEmpty(_) | Self::Delete(_) => None,
         }
     }
 
@@ -74,7 +74,7 @@ impl Plan {
         match self {
             Self::Ensure(plan) => Some((std::mem::take(&mut plan.retired), false)),
             Self::Bind(plan) => Some((std::mem::take(&mut plan.retired), true)),
-            Self::Paused(_) | Self::Confirm(_) | Self::Delete(_) => None,
+            Self::Paused(_) | Self::AwaitEmpty(_) | Self::Delete(_) => None,
         }
     }
 

@@ -8,14 +8,14 @@ use std::time::Duration;
 use asya_shared::roll::next_to_evict;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::reconcile::model::bound_pods::OutdatedPod;
+use crate::reconcile::model::bound_pods::PodToReplace;
 use crate::reconcile::model::rollout::Availability;
 
 /// Inputs to an eviction decision.
 #[derive(Clone, Copy, Debug)]
 pub struct EvictionInputs<'a> {
     /// Pods to replace. No pod of the target is terminating.
-    pub candidates: &'a [OutdatedPod],
+    pub candidates: &'a [PodToReplace],
     pub availability: &'a Availability,
     /// Pods of the target that are not terminating.
     pub active: i32,
@@ -70,17 +70,17 @@ impl EvictionInputs<'_> {
     }
 
     /// A candidate that is not ready, so that replacing it costs no availability.
-    pub fn unready_candidate(&self) -> Option<&OutdatedPod> {
+    pub fn unready_candidate(&self) -> Option<&PodToReplace> {
         let unready = &self.availability.unready;
-        let is_unready = |pod: &&OutdatedPod| unready.iter().any(|it| it.uid == pod.uid);
+        let is_unready = |pod: &&PodToReplace| unready.iter().any(|it| it.uid == pod.uid);
         let all = self.candidates.iter().filter(is_unready);
         all.max_by(|a, b| a.name.cmp(&b.name))
     }
 
     /// The next candidate to evict if there is no blocker.
-    pub fn next_candidate(&self) -> Option<&OutdatedPod> {
+    pub fn next_candidate(&self) -> Option<&PodToReplace> {
         let unready = &self.availability.unready;
-        let is_ready = |pod: &OutdatedPod| !unready.iter().any(|it| it.uid == pod.uid);
+        let is_ready = |pod: &PodToReplace| !unready.iter().any(|it| it.uid == pod.uid);
         next_to_evict(self.candidates, is_ready, |pod| &pod.name)
     }
 

@@ -3,7 +3,7 @@
 //! Level-triggered on pods: those without the actor's current sidecar have to be replaced, by whichever controller.
 //! Each step writes one annotation or evicts one pod, after a dry run has shown that the replacement gets the sidecar.
 
-mod breaker;
+mod halt;
 pub mod inputs;
 mod one_by_one;
 pub mod params;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use asya_shared::api::{BindingRollout, RolloutStatus};
 use asya_shared::resolve::Roll;
-use breaker::halted;
+use halt::halted;
 
 use crate::fault::Reason;
 use crate::reconcile::contention::{ContentionState, FieldDecision, FieldView};
@@ -141,7 +141,7 @@ fn annotate(inputs: &RolloutInputs<'_>, before: Option<&RolloutStatus>) -> Rollo
     {
         let text = format!(
             "PodDisruptionBudget {budget} allows no disruption, and a rollout may remove a pod before its \
-             replacement is ready; waiting until it does"
+             replacement is ready; waiting until the budget allows one"
         );
         return RolloutDecision::Wait(Reason::RolloutWaiting, text, RECHECK_INTERVAL);
     }

@@ -63,17 +63,17 @@ pub struct ScalingTeardown {
 }
 
 impl ScalingPlan {
-    /// Checks whether to apply the objects now; `settings` is the fault of an earlier step that keeps KEDA from logging
+    /// Checks whether to apply the objects now; `config_map` is the fault of an earlier step that keeps KEDA from logging
     /// in.
     ///
     /// # Errors
     /// What to report instead; `None` while there is nothing to scale yet.
     pub fn may_apply(
         &self,
-        settings: Option<Fault>,
+        config_map: Option<Fault>,
         target_exists: bool,
     ) -> Result<(), Option<Fault>> {
-        match self.fault.clone().or(settings) {
+        match self.fault.clone().or(config_map) {
             Some(fault) => Err(Some(fault)),
             None if target_exists => Ok(()),
             None => Err(None),

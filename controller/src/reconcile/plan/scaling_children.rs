@@ -12,7 +12,7 @@ use crate::record::{ChildRecord, Key, ScaledObjectRecord, TriggerAuthentication}
 #[derive(Debug)]
 pub struct ScalingChildren {
     /// The `ConfigMap` that the `TriggerAuthentication` reads.
-    pub settings: Option<(Key, HashedManifest)>,
+    pub config_map: Option<(Key, HashedManifest)>,
     pub trigger_authentication: PlannedChild<ChildRecord<TriggerAuthentication>>,
     pub scaled_object: PlannedChild<ScaledObjectRecord>,
 }
@@ -29,12 +29,12 @@ impl ScalingChildren {
         };
         let (keda, key, ownership) = (&observed.scaling, observed.key(), &observed.ownership);
         let objects = observed.scaling_objects().and_then(Result::ok);
-        let settings = objects.filter(|_| keda.installed);
-        let settings = settings.and_then(|it| it.config_map.as_ref());
+        let config_map = objects.filter(|_| keda.installed);
+        let config_map = config_map.and_then(|it| it.config_map.as_ref());
         let desired = objects.and_then(|it| it.trigger_authentication.as_ref());
         let name = Key::new(&key.namespace, &trigger_authentication_name(&key.name));
         Self {
-            settings: settings.map(|it| (Key::new(&key.namespace, it.name()), it.clone())),
+            config_map: config_map.map(|it| (Key::new(&key.namespace, it.name()), it.clone())),
             trigger_authentication: PlannedChild::new(
                 ownership,
                 name,

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::evict;
 use crate::fault::Reason;
 use crate::reconcile::model::announced::is_announced;
-use crate::reconcile::model::bound_pods::OutdatedPod;
+use crate::reconcile::model::bound_pods::PodToReplace;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::{Availability, TargetObject, UNBOUND};
 
@@ -25,7 +25,7 @@ pub struct UnbindInputs<'a> {
     /// Cleanup is not needed: the user opted out, or the namespace is being deleted.
     pub skip: bool,
     /// Pods with the actor's sidecar that are not terminating.
-    pub pods: &'a [OutdatedPod],
+    pub pods: &'a [PodToReplace],
     /// A pod with the sidecar is terminating.
     pub has_terminating: bool,
     /// The queue has scaled the target to zero; it is scaled up after unbinding (SO-6).
@@ -66,7 +66,7 @@ pub enum UnbindStep {
     /// Write another value, because removing the annotation would not trigger a rollout.
     ChangeValue,
     /// Evict this pod: no field of ours is left whose removal would trigger a rollout.
-    Evict(OutdatedPod),
+    Evict(PodToReplace),
 }
 
 /// Parameters for the execution of an [`UnbindStep`].

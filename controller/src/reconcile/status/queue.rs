@@ -31,7 +31,7 @@ pub(super) fn set_queues(
     status: &mut AsyncActorStatus,
 ) -> QueueReport {
     let queue = queue_status(observed, outcome);
-    let retired = retired::list(observed, queue.as_ref(), &outcome.retired.deleted);
+    let retired = retired::list(observed, queue.as_ref(), &outcome.retired.settled);
     let newly_retired = retired.queues.iter().any(|listed| {
         let before = &observed.previous.retired_queues;
         !before.iter().any(|before| before.is_same_queue(listed))

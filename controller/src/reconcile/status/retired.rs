@@ -16,11 +16,11 @@ pub(super) struct RetiredReport {
     pub(super) messages: Vec<String>,
 }
 
-/// The retired queues for status, given the actor's current `queue` and those that were `deleted`.
+/// The retired queues for status, given the actor's current `queue` and those that are `settled`.
 pub(super) fn list(
     observed: &Observed,
     queue: Option<&QueueStatus>,
-    deleted: &[QueueStatus],
+    settled: &[QueueStatus],
 ) -> RetiredReport {
     let is_current = |known: &QueueStatus| {
         queue.is_some_and(|queue| queue.is_same_queue(known) || has_same_address(queue, known))
@@ -32,8 +32,8 @@ pub(super) fn list(
     };
     let mut report = RetiredReport::default();
     for known in &observed.queues.retired {
-        let is_deleted = deleted.iter().any(|it| it.is_same_queue(&known.queue));
-        if is_deleted || is_current(&known.queue) || is_desired(known) {
+        let is_settled = settled.iter().any(|it| it.is_same_queue(&known.queue));
+        if is_settled || is_current(&known.queue) || is_desired(known) {
             continue;
         }
         match kept_because(observed, known) {

@@ -8,7 +8,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::deletion::{Blocked, deletion_status};
-use super::leftovers;
+use super::legacy_fields;
 use crate::context::Context;
 use crate::fault::{Conflict, Error};
 use crate::reconcile::model::observed::Observed;
@@ -85,7 +85,7 @@ async fn remove_leftovers(
     let stored_status = stored.status.as_ref();
     let stored_status = stored_status.and_then(|raw| serde_json::from_str(raw.get()).ok());
     let removal = stored_status
-        .and_then(|stored_status| leftovers::removal_patch(&json!(status), &stored_status));
+        .and_then(|stored_status| legacy_fields::removal_patch(&json!(status), &stored_status));
     let Some(removal) = removal else {
         return Ok(());
     };

@@ -151,7 +151,7 @@ fn nothing_is_torn_down_before_the_queue_is_empty() {
     let queue = plan.queue.unwrap();
     assert_eq!(queue.step, QueueStep::Unmanaged, "not queried");
     let confirming = plan_of(Some(Drain::Confirming(LAG)), &json!({}));
-    assert!(matches!(confirming, Plan::Confirm(wait) if wait == LAG));
+    assert!(matches!(confirming, Plan::AwaitEmpty(wait) if wait == LAG));
     let undrained = UndrainedQueues::default();
     let namespace_uid = None;
     let abandoned = Drain::Abandoned {

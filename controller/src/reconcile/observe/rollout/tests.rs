@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{RolloutQuery, TargetObject, observe};
 use crate::reconcile::model::binding::Resolved;
 use crate::reconcile::model::bound_pods::BoundPods;
-use crate::reconcile::model::bound_pods::{OutdatedPod, TargetPodCounts};
+use crate::reconcile::model::bound_pods::{PodToReplace, TargetPodCounts};
 use crate::reconcile::model::rollout::{ObservedRollout, TEMPLATE_ANNOTATIONS};
 use crate::reconcile::tests::fixtures::{actor, context_with, observed, verified_status};
 
@@ -129,9 +129,9 @@ async fn observed_rollout() -> ObservedRollout {
     let binds_to = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let spec = json!({"transport": "mq", "workloadRef": binds_to});
     let actor = observed(&actor(&json!({}), &spec, &verified_status())).actor;
-    let outdated = ["stays", "gone"].map(|uid| OutdatedPod {
+    let outdated = ["stays", "gone"].map(|uid| PodToReplace {
         uid: uid.into(),
-        ..OutdatedPod::default()
+        ..PodToReplace::default()
     });
     let counted = TargetPodCounts {
         outdated: outdated.to_vec(),

@@ -7,7 +7,7 @@ use crate::binding::TemplateOwnership;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::binding::{ObservedBinding, Resolved, TemplateOwner};
 use crate::reconcile::model::bound_pods::BoundPods;
-use crate::reconcile::model::bound_pods::{OutdatedPod, TargetPodCounts};
+use crate::reconcile::model::bound_pods::{PodToReplace, TargetPodCounts};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::ObservedRollout;
@@ -164,10 +164,10 @@ fn binding_with_reconcile_once_leaves_its_target_alone_after_it_was_ready() {
         actor.annotations.once = true;
         observed.actor = std::sync::Arc::new(actor);
         observed.previous.ready_generation = ready;
-        let outdated = OutdatedPod {
+        let outdated = PodToReplace {
             name: "old".into(),
             uid: "old".into(),
-            ..OutdatedPod::default()
+            ..PodToReplace::default()
         };
         let mut rollout = ObservedRollout {
             has_slot: true,
@@ -416,7 +416,7 @@ fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
         binding.rollout = Some(ObservedRollout {
             pod_counts: TargetPodCounts {
                 total: 1,
-                outdated: vec![OutdatedPod::default()],
+                outdated: vec![PodToReplace::default()],
                 ..TargetPodCounts::default()
             },
             has_slot: true,

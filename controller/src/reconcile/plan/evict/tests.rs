@@ -4,18 +4,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::EvictionInputs;
-use crate::reconcile::model::bound_pods::OutdatedPod;
+use crate::reconcile::model::bound_pods::PodToReplace;
 use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_767_225_600 + second).unwrap()
 }
 
-fn candidate(name: &str) -> OutdatedPod {
-    OutdatedPod {
+fn candidate(name: &str) -> PodToReplace {
+    PodToReplace {
         name: name.into(),
         uid: name.into(),
-        ..OutdatedPod::default()
+        ..PodToReplace::default()
     }
 }
 
@@ -29,7 +29,7 @@ fn unready(name: &str, created: i64) -> UnreadyPod {
 
 /// Three pods are desired; one was evicted 100 s ago, and a replacement may take 60 s.
 struct Row {
-    candidates: Vec<OutdatedPod>,
+    candidates: Vec<PodToReplace>,
     unready: Vec<UnreadyPod>,
     desired: Option<i32>,
     active: i32,

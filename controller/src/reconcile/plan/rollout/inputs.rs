@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::Reason;
 use crate::reconcile::contention::{ContentionState, SpecRevision};
-use crate::reconcile::model::bound_pods::OutdatedPod;
+use crate::reconcile::model::bound_pods::PodToReplace;
 use crate::reconcile::model::rollout::{Availability, TargetObject};
 use crate::reconcile::plan::evict;
 
@@ -35,7 +35,7 @@ pub struct RolloutInputs<'a> {
     /// The hash that pods should carry.
     pub desired_hash: &'a str,
     /// Pods that lack this hash, but whose replacements would carry it.
-    pub outdated: &'a [OutdatedPod],
+    pub outdated: &'a [PodToReplace],
     /// Pods of the target that are not terminating.
     pub matched: i32,
     /// All pods of the target.
@@ -102,7 +102,7 @@ pub enum RolloutAction {
     /// Write this value of the annotation.
     Annotate(String),
     /// Evict this pod, so that its controller replaces it.
-    Evict(OutdatedPod),
+    Evict(PodToReplace),
 }
 
 impl RolloutInputs<'_> {
@@ -140,7 +140,7 @@ impl RolloutInputs<'_> {
     /// Inputs to replace `candidates` one by one.
     pub fn eviction<'b>(
         &'b self,
-        candidates: &'b [OutdatedPod],
+        candidates: &'b [PodToReplace],
         before: Option<&RolloutStatus>,
     ) -> evict::EvictionInputs<'b> {
         evict::EvictionInputs {

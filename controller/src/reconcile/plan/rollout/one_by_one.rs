@@ -7,7 +7,7 @@ use super::inputs::{
     RECHECK_INTERVAL, RolloutAction, RolloutDecision, RolloutInputs, in_progress, wait_for_slot,
 };
 use crate::fault::Reason;
-use crate::reconcile::model::bound_pods::{OutdatedPod, SidecarState};
+use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState};
 use crate::reconcile::plan::evict::{self, EvictionBlocker};
 
 /// Evicts the next pod once all others exist and are ready (SAFE-11).
@@ -71,7 +71,7 @@ pub(super) fn stalled(
 pub(super) fn unready_outdated_pod(
     inputs: &RolloutInputs<'_>,
     before: Option<&RolloutStatus>,
-) -> Option<OutdatedPod> {
+) -> Option<PodToReplace> {
     let outdated = inputs
         .outdated
         .iter()

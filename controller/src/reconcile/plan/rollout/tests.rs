@@ -9,7 +9,7 @@ use super::decide;
 use super::inputs::{RolloutAction, RolloutDecision, RolloutInputs};
 use crate::fault::Reason;
 use crate::reconcile::contention::{ConflictCount, ContentionState, SpecRevision};
-use crate::reconcile::model::bound_pods::{OutdatedPod, SidecarState};
+use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState};
 use crate::reconcile::model::rollout::Availability;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::model::rollout::consecutive_uninjected;
@@ -24,8 +24,8 @@ fn at(second: i64) -> Timestamp {
 }
 
 /// A pod without the sidecar, created at this second.
-fn uninjected(name: &str, created: i64) -> OutdatedPod {
-    OutdatedPod {
+fn uninjected(name: &str, created: i64) -> PodToReplace {
+    PodToReplace {
         name: name.into(),
         uid: name.into(),
         created: Some(Time(at(created))),
@@ -49,7 +49,7 @@ struct Row {
     roll_now: bool,
     bound: bool,
     has_url: bool,
-    outdated: Vec<OutdatedPod>,
+    outdated: Vec<PodToReplace>,
     matched: i32,
     total: i32,
     availability: Availability,
@@ -351,7 +351,7 @@ fn two_consecutive_uninjected_replacements_of_evicted_pods_halt_the_rollout() {
         "one does not count"
     );
     assert!(evicted(1, replaced()).halts());
-    let count = |earlier, outdated: &[OutdatedPod]| {
+    let count = |earlier, outdated: &[PodToReplace]| {
         consecutive_uninjected(
             outdated,
             &RolloutStatus {
@@ -381,12 +381,12 @@ fn two_consecutive_uninjected_replacements_halt_the_rollout() {
         .halts()
     );
     assert!(!with(vec![uninjected("a", -50), uninjected("b", -10)]).halts());
-    let outdated = OutdatedPod {
+    let outdated = PodToReplace {
         sidecar: SidecarState::Outdated,
         ..uninjected("c", -5)
     };
     assert!(!with(vec![uninjected("a", -11), uninjected("b", -10), outdated]).halts());
-    let stripped = |name| OutdatedPod {
+    let stripped = |name| PodToReplace {
         sidecar: SidecarState::Removed,
         ..uninjected(name, -20)
     };

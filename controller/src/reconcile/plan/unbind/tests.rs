@@ -4,7 +4,7 @@ use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{RECHECK_INTERVAL, TargetObject, UNBOUND, UnbindInputs, UnbindStep, decide};
-use crate::reconcile::model::bound_pods::OutdatedPod;
+use crate::reconcile::model::bound_pods::PodToReplace;
 use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 
 static ALL_READY: Availability = Availability {
@@ -14,11 +14,11 @@ static ALL_READY: Availability = Availability {
     desired_replicas: None,
 };
 
-fn pod(name: &str) -> OutdatedPod {
-    OutdatedPod {
+fn pod(name: &str) -> PodToReplace {
+    PodToReplace {
         name: name.into(),
         uid: name.into(),
-        ..OutdatedPod::default()
+        ..PodToReplace::default()
     }
 }
 
@@ -144,7 +144,7 @@ fn annotations_of_an_older_actor_are_kept() {
         paused: true,
         ..TargetObject::default()
     };
-    let unbind = |in_template, pods: &[OutdatedPod]| {
+    let unbind = |in_template, pods: &[PodToReplace]| {
         let mut object = of_older_actor.clone();
         object.in_template = in_template;
         object.keep_template_part_only();

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{DESIRED_HASH, Row, at, deployment, requested, uninjected};
 use crate::fault::Reason;
-use crate::reconcile::model::bound_pods::{OutdatedPod, SidecarState};
+use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState};
 use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 
 /// ROLL-4, ROLL-6
@@ -142,7 +142,7 @@ fn stuck_rollout_of_a_controller_is_reported_and_not_repeated() {
 /// SAFE-13
 #[test]
 fn unready_pod_with_an_older_sidecar_is_replaced_even_during_a_rollout() {
-    let outdated = OutdatedPod {
+    let outdated = PodToReplace {
         sidecar: SidecarState::Outdated,
         ..uninjected("new", -690)
     };

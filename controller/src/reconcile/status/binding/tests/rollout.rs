@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{bound, now, observed_target, status_of};
 use crate::fault::Requeue;
 use crate::reconcile::model::binding::ObservedBinding;
-use crate::reconcile::model::bound_pods::{OutdatedPod, SidecarState};
+use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState};
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
 use crate::reconcile::model::rollout::ObservedRollout;
 use crate::reconcile::model::rollout::TargetObject;
@@ -20,11 +20,11 @@ fn status_after_request(
     let (mut observed, binding, mut active_outcome) = bound(&json!({}), before);
     let mut rollout = ObservedRollout::default();
     if came_uninjected {
-        rollout.pod_counts.outdated.push(OutdatedPod {
+        rollout.pod_counts.outdated.push(PodToReplace {
             name: "uninjected".into(),
             created: Some(Time(now())),
             sidecar: SidecarState::Removed,
-            ..OutdatedPod::default()
+            ..PodToReplace::default()
         });
     }
     observed.binding = Some(ObservedBinding {

@@ -10,12 +10,12 @@ use crate::context::Context;
 use crate::reconcile::shared;
 
 /// Not urgent: nothing depends on the cleanup, and pods may keep a `ConfigMap` for minutes while their node reboots.
-const EVERY: Duration = Duration::from_mins(2);
+const SWEEP_INTERVAL: Duration = Duration::from_mins(2);
 
 /// Periodically removes shared `ConfigMap`s that no pod needs any more, for as long as this process leads.
 pub async fn sweep(context: Arc<Context>) {
     loop {
-        tokio::time::sleep(EVERY.mul_f64(0.9 + 0.2 * fastrand::f64())).await;
+        tokio::time::sleep(SWEEP_INTERVAL.mul_f64(0.9 + 0.2 * fastrand::f64())).await;
         for namespace in candidates(&context) {
             if let Err(error) = shared::sweep(&context, &namespace).await {
                 warn!(namespace = &*namespace, %error, "cannot remove shared ConfigMaps yet");
