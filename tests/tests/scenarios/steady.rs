@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use asya_tests::audit::{Audit, Mark, Write};
-use asya_tests::cluster::{Options, RunningCluster};
+use asya_tests::cluster::{Cluster, Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::Operator;
 use asya_tests::rabbitmq::{Call, RabbitMq};
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::jiff::SignedDuration;
+use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -76,6 +78,25 @@ pub(crate) fn besides_lists(rabbitmq: &RabbitMq, mut calls: Vec<Call>) -> Vec<Ca
     calls
 }
 
+/// Pods that became ready so late, on a busy machine, that the status was written with their counts before: the
+/// controller holds it back for 10 s after a pod's creation, and both times have a precision of a second.
+async fn late_pods(cluster: &Cluster, scenario: &Scenario) -> Result<usize> {
+    const HELD_BACK: SignedDuration = SignedDuration::from_secs(8);
+    let pods: Api<Pod> = Api::namespaced(cluster.client(), scenario.namespace());
+    let is_late = |pod: &Pod| {
+        let created = pod.metadata.creation_timestamp.as_ref();
+        let conditions = pod.status.iter().filter_map(|it| it.conditions.as_ref());
+        let ready = conditions.flatten().find(|it| it.type_ == "Ready");
+        let ready = ready.and_then(|it| it.last_transition_time.as_ref());
+        let took = created
+            .zip(ready)
+            .map(|(from, to)| to.0.duration_since(from.0));
+        took.is_none_or(|took| took >= HELD_BACK)
+    };
+    let pods = pods.list(&ListParams::default()).await?;
+    Ok(pods.iter().filter(|pod| is_late(pod)).count())
+}
+
 /// Reconciles that an instance has run since its start.
 pub(crate) const PASSES: &str = "controller_runtime_reconcile_total";
 
@@ -121,7 +142,11 @@ async fn hundred_actors_at_rest_cause_no_write_even_after_a_restart() {
             .filter(|write| write.resource == "configmaps")
             .count();
         assert_eq!(shared, 1, "{figures:#?}");
-        assert!(first.len() - shared <= 5 * ACTORS, "{figures:#?}");
+        let late = late_pods(&cluster, scenario).await?;
+        assert!(
+            first.len() - shared <= 5 * ACTORS + late,
+            "{late} pods were late: {figures:#?}"
+        );
         let refused: Vec<_> = first.iter().filter(|write| write.code >= 400).collect();
         assert!(refused.is_empty(), "{refused:#?}");
 
