@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use asya_tests::Result;
 use asya_tests::cluster::Cluster;
 use asya_tests::eventually::{NotYet, check, eventually};
-use asya_tests::{Error, Result};
 use serde_json::Value;
+
+use crate::producer::Producer;
 
 /// The broker that holds an actor's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,12 +32,9 @@ impl Broker {
     ) -> Result<()> {
         match self {
             Self::RabbitMq => {
-                let rabbitmq = cluster.rabbitmq()?;
-                for message in messages {
-                    if !rabbitmq.publish("asya", actor, message).await? {
-                        return Err(Error::Other(format!("{actor} has no queue")));
-                    }
-                }
+                let mut producer = Producer::connect(cluster).await?;
+                producer.send(actor, messages).await?;
+                producer.close().await;
                 Ok(())
             }
             Self::Sqs => {

@@ -8,6 +8,7 @@ mod broker;
 mod concurrency;
 mod operations;
 mod pages;
+mod producer;
 mod release;
 mod restarts;
 mod restricted;

@@ -1,22 +1,20 @@
 //! Rolling restarts under load.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use asya_amqp::{Connection, Event, Login, Purpose};
+use asya_tests::Result;
 use asya_tests::eventually::{NotYet, check, eventually};
-use asya_tests::rabbitmq::OPERATOR_PASSWORD;
 use asya_tests::scenario::Scenario;
-use asya_tests::{Error, Result};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::producer::Producer;
 use crate::{Broker, SOON, actor, message, run, shelf};
 
 /// Messages of one batch; five batches a second make 50 messages a second.
-const BATCH: u64 = 10;
+const BATCH: usize = 10;
 const BATCH_INTERVAL: Duration = Duration::from_millis(200);
 /// Restarts of each actor, unless `ASYA_RESTARTS` says otherwise.
 const RESTARTS: usize = 3;
@@ -35,23 +33,6 @@ async fn worker(scenario: &Scenario, base: &str, native: bool) -> Result<[String
     Ok(names)
 }
 
-/// A connection that publishes with confirms: the management API cannot keep up beside a kubelet.
-async fn connect(scenario: &Scenario) -> Result<Connection> {
-    let broker = scenario.cluster().rabbitmq()?;
-    let broker = broker.state();
-    let connecting = TcpStream::connect((broker.host.as_str(), broker.port));
-    let stream = connecting.await.map_err(Error::other)?;
-    let login = Login {
-        user: &broker.user,
-        password: OPERATOR_PASSWORD,
-        vhost: &broker.vhost,
-        product: "asya-tests",
-        name: "producer",
-    };
-    let opened = Connection::open(Box::new(stream), &login, Purpose::Publish);
-    opened.await.map_err(Error::other)
-}
-
 /// Publishes at a steady rate until told to stop. Returns how many messages were published, all of them confirmed.
 async fn produce(
     scenario: &Scenario,
@@ -59,46 +40,19 @@ async fn produce(
     next: &str,
     stop: watch::Receiver<bool>,
 ) -> Result<usize> {
-    let mut connection = connect(scenario).await?;
-    let queue = format!("asya-{name}");
+    let mut producer = Producer::connect(scenario.cluster()).await?;
     let payload = json!({"seconds": 0.02});
     let mut ticks = interval(BATCH_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    let mut sent = 0_u64;
+    let mut sent = 0;
     while !*stop.borrow() {
         ticks.tick().await;
-        let batch = sent..sent + BATCH;
-        for number in batch.clone() {
-            let id = number.to_string();
-            let one = message(&id, name, next, &payload);
-            connection.publish("", &queue, &id, one.into_bytes().into());
-        }
-        confirmed(&mut connection, batch.map(|it| it + 1).collect()).await?;
+        let batch = (sent..sent + BATCH).map(|it| message(&it.to_string(), name, next, &payload));
+        producer.send(name, &batch.collect::<Vec<_>>()).await?;
         sent += BATCH;
     }
-    connection.close().await;
-    usize::try_from(sent).map_err(Error::other)
-}
-
-/// Waits until the broker has stored all of these messages, named by their numbers on the connection.
-async fn confirmed(connection: &mut Connection, mut waiting: BTreeSet<u64>) -> Result<()> {
-    while !waiting.is_empty() {
-        match connection.event().await {
-            Event::Confirmed {
-                number,
-                multiple,
-                stored: true,
-            } => waiting.retain(|it| {
-                if multiple {
-                    *it > number
-                } else {
-                    *it != number
-                }
-            }),
-            event => return Err(Error::Other(format!("no confirm but {event:?}"))),
-        }
-    }
-    Ok(())
+    producer.close().await;
+    Ok(sent)
 }
 
 async fn restart(scenario: &Scenario, name: &str, count: usize) -> Result<()> {
