@@ -148,7 +148,10 @@ async fn review(cluster: &Cluster) -> Review {
         "spec": {"transport": "none", "workload": {"template": {"spec": {"containers": containers}}}},
     });
     let kind = resource::<AsyncActor>();
-    match cluster.try_create(&kind, &cluster.namespace, &actor).await {
+    match cluster
+        .dry_run_create(&kind, &cluster.namespace, &actor)
+        .await
+    {
         Ok(_) => Review::Admitted,
         Err(failure) if failure.text.contains("asya-sidecar is reserved") => Review::Rejected,
         Err(failure) => Review::Unknown(failure.text),

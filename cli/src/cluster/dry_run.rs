@@ -12,7 +12,7 @@ const DRY_RUN: PostParams = PostParams {
 
 impl Cluster {
     /// The object as it would be created.
-    pub async fn try_create(
+    pub async fn dry_run_create(
         &self,
         kind: &ApiResource,
         namespace: &str,
@@ -27,7 +27,7 @@ impl Cluster {
     }
 
     /// The object as it would be in place of the stored one.
-    pub async fn try_replace(
+    pub async fn dry_run_replace(
         &self,
         kind: &ApiResource,
         (namespace, name): (&str, &str),
@@ -40,7 +40,7 @@ impl Cluster {
     }
 
     /// The object as it would be after a server-side apply of these fields.
-    pub async fn try_apply(
+    pub async fn dry_run_apply(
         &self,
         kind: &ApiResource,
         (namespace, name): (&str, &str),

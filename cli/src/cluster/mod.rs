@@ -18,6 +18,7 @@ use kube::{Api, Client, Config};
 use serde_json::Value;
 
 pub use failure::ApiFailure;
+pub use pods::is_ready;
 
 use crate::answer::Failure;
 use crate::args::ConnectionArgs;

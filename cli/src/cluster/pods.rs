@@ -1,14 +1,22 @@
-//! Connections to pods.
+//! Pods: whether they are ready, and connections to them.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::LogParams;
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{ApiFailure, Cluster};
 
 /// Lines of a log that are read.
 const LOG_LINES: i64 = 10_000;
+
+/// Whether a pod is ready.
+pub fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|it| it["type"] == "Ready" && it["status"] == "True")
+}
 
 impl Cluster {
     /// A connection to a port of a pod.

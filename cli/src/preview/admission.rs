@@ -24,7 +24,7 @@ pub enum Verdict {
         message: String,
     },
     Rejected {
-        by: Rejecter,
+        by: RejectedBy,
         message: String,
     },
     /// It could not be asked.
@@ -36,7 +36,7 @@ pub enum Verdict {
 /// Who rejects an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Rejecter {
+pub enum RejectedBy {
     Quota,
     /// A policy, a webhook or Pod Security.
     Policy,
@@ -44,7 +44,7 @@ pub enum Rejecter {
     ApiServer,
 }
 
-impl Rejecter {
+impl RejectedBy {
     /// Tells from the API server's message.
     pub fn of(message: &str) -> Self {
         let says = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
@@ -79,7 +79,7 @@ impl Verdict {
             Ok(_) => Self::Admitted,
             Err(failure) => match &failure.rejection {
                 Some(message) => Self::Rejected {
-                    by: Rejecter::of(message),
+                    by: RejectedBy::of(message),
                     message: message.clone(),
                 },
                 None => Self::Unknown {
@@ -95,7 +95,7 @@ impl Verdict {
         let by_quota = matches!(
             self,
             Self::Rejected {
-                by: Rejecter::Quota,
+                by: RejectedBy::Quota,
                 ..
             }
         );
@@ -117,14 +117,14 @@ impl Verdict {
                 message: first.clone(),
             },
             Some(message) => Self::Rejected {
-                by: Rejecter::of(message),
+                by: RejectedBy::of(message),
                 message: message.to_owned(),
             },
         }
     }
 
     /// What the API server says against the object.
-    pub fn rejection(&self) -> Option<(Rejecter, &str)> {
+    pub fn rejection(&self) -> Option<(RejectedBy, &str)> {
         match self {
             Self::Rejected { by, message } => Some((*by, message)),
             _ => None,
@@ -142,7 +142,7 @@ mod tests {
 
     fn rejected(message: &str) -> Verdict {
         Verdict::Rejected {
-            by: Rejecter::of(message),
+            by: RejectedBy::of(message),
             message: message.to_owned(),
         }
     }
@@ -152,34 +152,34 @@ mod tests {
         for (message, by) in [
             (
                 "pods \"p\" is forbidden: exceeded quota: q, requested: cpu=1",
-                Rejecter::Quota,
+                RejectedBy::Quota,
             ),
             (
                 "pods \"p\" is forbidden: failed quota: q: must specify limits.cpu",
-                Rejecter::Quota,
+                RejectedBy::Quota,
             ),
             (
                 "admission webhook \"w\" denied the request: no",
-                Rejecter::Policy,
+                RejectedBy::Policy,
             ),
             (
                 "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'x' denied request: no",
-                Rejecter::Policy,
+                RejectedBy::Policy,
             ),
             (
                 "pods \"p\" is forbidden: violates PodSecurity \"restricted:latest\"",
-                Rejecter::Policy,
+                RejectedBy::Policy,
             ),
             (
                 "pods \"p\" is forbidden: minimum memory usage per Container is 64Mi",
-                Rejecter::Policy,
+                RejectedBy::Policy,
             ),
             (
                 "Deployment.apps \"x\" is invalid: spec.selector: immutable",
-                Rejecter::ApiServer,
+                RejectedBy::ApiServer,
             ),
         ] {
-            assert_eq!(Rejecter::of(message), by, "{message}");
+            assert_eq!(RejectedBy::of(message), by, "{message}");
             assert!(crate::catalogue::entry(by.entry()).is_some(), "{by:?}");
         }
     }

@@ -4,7 +4,7 @@ use asya_shared::api::{BindingStrategy, EffectiveBinding};
 use asya_shared::names::{annotation, manager};
 use asya_shared::probe::{self, ProbeMetadata};
 use asya_shared::resolve::{Family, ObjectRef, Scale, template};
-use asya_shared::roll::{UpdateStrategy, gpus};
+use asya_shared::roll::{UpdateStrategy, exhausted_budget, gpus};
 use asya_shared::scaling::ScaleTarget;
 use serde_json::Value;
 
@@ -15,11 +15,11 @@ use super::children::api;
 use super::cost;
 use super::decide::Preview;
 use super::effects::state;
-use super::gather::Surroundings;
+use super::gather::NamespaceState;
 use super::online::Online;
-use super::restart::{BindingFacts, Workload, of_binding, of_template};
+use super::restart::{RestartInputs, Workload, of_binding, of_template};
 use super::standalone::{self, Subject};
-use super::target::{self, Bound, Unresolved, exhausted_budget};
+use super::target::{self, Bound, Unresolved};
 
 impl Online<'_> {
     /// Adds what happens to the target's pods, and how the target is scaled.
@@ -27,7 +27,7 @@ impl Online<'_> {
         &self,
         preview: &mut Preview,
         subject: &Subject<'_>,
-        around: &Surroundings,
+        around: &NamespaceState,
         binding: &EffectiveBinding<'_>,
     ) {
         let wanted = binding.target;
@@ -87,7 +87,7 @@ impl Online<'_> {
         &self,
         preview: &mut Preview,
         subject: &Subject<'_>,
-        around: &Surroundings,
+        around: &NamespaceState,
         (found, binding): (&Bound, &EffectiveBinding<'_>),
         metadata: Option<&ProbeMetadata>,
     ) {
@@ -102,7 +102,7 @@ impl Online<'_> {
             installation: self.installation,
             clusters: around.clusters.as_ref(),
             actor: self.stored,
-            live: self.live,
+            existing: self.existing,
             others: &around.others,
             target: &found.target,
             limits: &around.limits,
@@ -140,13 +140,13 @@ impl Online<'_> {
             .map(|pod| state(pod, is_current(pod, subject.uid, hash.as_deref())))
             .collect();
         let budget = exhausted_budget(&found.budgets, &pod);
-        let restart = of_binding(&BindingFacts {
+        let restart = of_binding(&RestartInputs {
             roll: &found.target.roll,
             rollout: binding.rollout,
             roll_now: !self.stored["metadata"]["annotations"][annotation::ROLL_NOW].is_null(),
             workloads: &workloads(found),
             pods: &states,
-            budget: budget.as_deref(),
+            budget,
             blocked: blocked.as_deref(),
         });
         preview.cost = Some(cost::of_restart(&restart, gpus(&pod)));
@@ -181,7 +181,7 @@ impl Online<'_> {
         let key = (self.namespace, &*target.workload.name);
         let applied = self
             .cluster
-            .try_apply(&api, key, &part, manager::TEMPLATE)
+            .dry_run_apply(&api, key, &part, manager::TEMPLATE)
             .await;
         preview.admission(&object, Verdict::of(&applied));
         let Ok(applied) = applied else {

@@ -26,7 +26,7 @@ pub struct Inputs<'a> {
     /// The actor as it would be stored.
     pub actor: &'a Value,
     /// The actor as it is stored.
-    pub live: Option<&'a Value>,
+    pub existing: Option<&'a Value>,
     /// The other actors of the namespace.
     pub others: &'a [Value],
     pub target: &'a Target,
@@ -83,7 +83,7 @@ pub fn review(inputs: &Inputs<'_>, pod: &Value) -> Result<Pods, String> {
     };
     let known = |object: &Value| KnownActor::new(object.clone()).actor;
     let others = || inputs.others.iter().filter_map(known);
-    let now = Webhook::new(&knowledge, others().chain(inputs.live.and_then(known)));
+    let now = Webhook::new(&knowledge, others().chain(inputs.existing.and_then(known)));
     let then = Webhook::new(&knowledge, others().chain(in_effect(inputs)));
     Ok(Pods {
         before: now.review(pod)?.pod,

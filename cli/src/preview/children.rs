@@ -55,33 +55,33 @@ impl Online<'_> {
         let api = api(&text(&applied["apiVersion"]), &text(&applied["kind"]));
         let name = text(&applied["metadata"]["name"]);
         let object = child.object();
-        let live = self.get(&api, &name, preview).await;
+        let existing = self.get(&api, &name, preview).await;
         let adopts = self.stored["spec"]["adoptionPolicy"] == "IfUnowned";
-        if let Some(live) = live
+        if let Some(existing) = existing
             .as_ref()
-            .filter(|live| is_foreign(live, applied, adopts))
+            .filter(|existing| is_foreign(existing, applied, adopts))
         {
             let owner =
-                controller_of(live).map_or_else(|| "another".to_owned(), |it| it.to_string());
+                controller_of(existing).map_or_else(|| "another".to_owned(), |it| it.to_string());
             let problem = format!("{object} exists already, and is not this actor's ({owner})");
             preview.problem("NotOwned", &object, &problem);
             return None;
         }
         let key = (self.namespace, &*name);
-        let after = match &live {
+        let after = match &existing {
             Some(_) => {
                 self.cluster
-                    .try_apply(&api, key, applied, child.manager)
+                    .dry_run_apply(&api, key, applied, child.manager)
                     .await
             }
             None => {
                 self.cluster
-                    .try_create(&api, self.namespace, &child.created)
+                    .dry_run_create(&api, self.namespace, &child.created)
                     .await
             }
         };
         preview.admission(&object, Verdict::of(&after));
-        let shown = match (&live, &after) {
+        let shown = match (&existing, &after) {
             (None, _) => Some(&child.created),
             (Some(_), Ok(after)) => Some(after),
             (Some(_), Err(_)) => None,
@@ -89,7 +89,7 @@ impl Online<'_> {
         if let Some(shown) = shown {
             preview
                 .changes
-                .push(Change::of(object, live.as_ref(), shown));
+                .push(Change::of(object, existing.as_ref(), shown));
         }
         after.ok()
     }
@@ -106,7 +106,10 @@ impl Online<'_> {
         let mut pod = pod;
         pod["metadata"]["ownerReferences"] = json!([unbound_owner()]);
         let kind = resource::<Pod>();
-        let first = self.cluster.try_create(&kind, self.namespace, &pod).await;
+        let first = self
+            .cluster
+            .dry_run_create(&kind, self.namespace, &pod)
+            .await;
         let mut verdict = Verdict::of(&first);
         if verdict.needs_second(complete)
             && let Ok(pod) = serde_json::from_value::<Pod>(pod)
@@ -114,7 +117,7 @@ impl Online<'_> {
             let smaller = json!(probe::without_requests(&pod));
             let second = self
                 .cluster
-                .try_create(&kind, self.namespace, &smaller)
+                .dry_run_create(&kind, self.namespace, &smaller)
                 .await;
             verdict = verdict.after(Verdict::of(&second));
         }
@@ -143,11 +146,11 @@ pub fn api(api_version: &str, kind: &str) -> ApiResource {
 
 /// Whether an object that the actor would own alone is another's. With `adopts` (`spec.adoptionPolicy`), one without a
 /// controller is not.
-fn is_foreign(live: &Value, wanted: &Value, adopts: bool) -> bool {
+fn is_foreign(existing: &Value, wanted: &Value, adopts: bool) -> bool {
     let Some(ours) = controller_of(wanted) else {
         return false;
     };
-    match controller_of(live) {
+    match controller_of(existing) {
         Some(owner) => (owner.kind, owner.name) != (ours.kind, ours.name),
         None => !adopts,
     }
@@ -166,7 +169,7 @@ mod tests {
             ]}})
         };
         let (ours, shared) = (owned("AsyncActor", "embed"), json!({"metadata": {}}));
-        for (live, wanted, adopts, expected) in [
+        for (existing, wanted, adopts, expected) in [
             (&ours, &ours, false, false),
             (&owned("AsyncActor", "other"), &ours, true, true),
             (&owned("Release", "embed"), &ours, true, true),
@@ -174,7 +177,7 @@ mod tests {
             (&shared, &ours, true, false),
             (&shared, &shared, false, false),
         ] {
-            assert_eq!(is_foreign(live, wanted, adopts), expected, "{live}");
+            assert_eq!(is_foreign(existing, wanted, adopts), expected, "{existing}");
         }
     }
 

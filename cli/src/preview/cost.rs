@@ -27,7 +27,7 @@ pub fn of_restart(restart: &Restart, gpus_per_pod: i64) -> Cost {
     let pods = i64::try_from(restart.of).unwrap_or(i64::MAX);
     let replaces = restart.by != Replacer::None && restart.pods > 0;
     let part = |number: i32| if replaces { i64::from(number) } else { 0 };
-    let most = pods.saturating_add(part(restart.surge));
+    let max = pods.saturating_add(part(restart.surge));
     Cost {
         rollouts: u32::from(replaces),
         replaced: i64::try_from(restart.pods).unwrap_or(i64::MAX),
@@ -35,7 +35,7 @@ pub fn of_restart(restart: &Restart, gpus_per_pod: i64) -> Cost {
         ready: (pods - part(restart.unavailable)).max(0),
         gpus_per_pod,
         gpus_now: pods.saturating_mul(gpus_per_pod),
-        gpus_meanwhile: most.saturating_mul(gpus_per_pod),
+        gpus_meanwhile: max.saturating_mul(gpus_per_pod),
     }
 }
 

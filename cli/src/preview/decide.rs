@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::admission::{Admission, Rejecter, Verdict};
+use super::admission::{Admission, RejectedBy, Verdict};
 use super::change::{Action, Change, normalized};
 use super::cost::Cost;
 use super::restart::Restart;
@@ -62,10 +62,10 @@ pub struct Problem {
 }
 
 impl Write {
-    pub fn of(live: Option<&Value>, stored: &Value) -> Self {
-        match live {
+    pub fn of(existing: Option<&Value>, stored: &Value) -> Self {
+        match existing {
             None => Self::Create,
-            Some(live) if normalized(live) == normalized(stored) => Self::Unchanged,
+            Some(existing) if normalized(existing) == normalized(stored) => Self::Unchanged,
             Some(_) => Self::Update,
         }
     }
@@ -123,7 +123,7 @@ impl Preview {
             return;
         };
         let (entry, message) = (by.entry(), message.to_owned());
-        let is_known = by != Rejecter::Quota && self.has_errors();
+        let is_known = by != RejectedBy::Quota && self.has_errors();
         if !is_known {
             let object = self.object();
             self.problem(entry, &object, &message);

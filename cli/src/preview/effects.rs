@@ -13,13 +13,12 @@ use serde_json::Value;
 use super::change::{Action, Change};
 use super::children::api;
 use super::decide::Preview;
-use super::gather::{Surroundings, runtime_hash, surroundings};
+use super::gather::{NamespaceState, namespace_state, runtime_hash};
 use super::online::Online;
 use super::restart::{PodState, Workload, of_template};
 use super::standalone::{self, Subject};
-use super::target::is_ready;
 use super::{cost, queue};
-use crate::cluster::resource;
+use crate::cluster::{is_ready, resource};
 
 impl Online<'_> {
     /// Adds what follows to the preview.
@@ -35,7 +34,7 @@ impl Online<'_> {
                 return;
             }
         };
-        let status = self.live.map(|live| live["status"].clone());
+        let status = self.existing.map(|existing| existing["status"].clone());
         let previous: AsyncActorStatus = status
             .and_then(|status| serde_json::from_value(status).ok())
             .unwrap_or_default();
@@ -55,7 +54,7 @@ impl Online<'_> {
         let queues = queue::changes(&names, transport, previous.queue.as_ref());
         preview.changes.extend(queues);
         let key = (self.namespace, self.name);
-        let around = surroundings(self.cluster, key, &mut preview.notes).await;
+        let around = namespace_state(self.cluster, key, &mut preview.notes).await;
         if around.script.is_none() {
             let object = format!("ConfigMap/{RUNTIME_CONFIG_MAP}");
             preview.changes.push(Change::bare(object, Action::Create));
@@ -76,14 +75,14 @@ impl Online<'_> {
         &self,
         preview: &mut Preview,
         subject: &Subject<'_>,
-        around: &Surroundings,
+        around: &NamespaceState,
         workload: &Template,
     ) {
         let kind = workload.effective_kind().name();
-        let live = self.get(&api("apps/v1", kind), self.name, preview).await;
+        let existing = self.get(&api("apps/v1", kind), self.name, preview).await;
         let scaled = subject.previous.scaled_object_ref.is_some();
-        let hash = runtime_hash(live.as_ref(), around.script.as_ref());
-        let own = standalone::own(subject, workload, scaled, &hash);
+        let hash = runtime_hash(existing.as_ref(), around.script.as_ref());
+        let own = standalone::own_workload(subject, workload, scaled, &hash);
         if let Some(account) = &own.service_account {
             self.apply(preview, account).await;
         }
@@ -92,15 +91,16 @@ impl Online<'_> {
         self.add_scaling(preview, scaling).await;
         let template = own.workload.created.pointer("/spec/template");
         let per_pod = template.map_or(0, gpus);
-        let complete = match (&live, &applied) {
-            (Some(live), Some(applied)) => {
-                let pods = self.pods_of_workload(live, preview).await;
-                let object = ObjectRef::of(live).unwrap_or_default();
+        let complete = match (&existing, &applied) {
+            (Some(existing), Some(applied)) => {
+                let pods = self.pods_of_workload(existing, preview).await;
+                let object = ObjectRef::of(existing).unwrap_or_default();
                 let workload = Workload {
-                    strategy: UpdateStrategy::of(&object, live),
+                    strategy: UpdateStrategy::of(&object, existing),
                     object,
                 };
-                let changed = live.pointer("/spec/template") != applied.pointer("/spec/template");
+                let changed =
+                    existing.pointer("/spec/template") != applied.pointer("/spec/template");
                 let desired = workload.strategy.desired_replicas;
                 let has_all =
                     desired.is_none_or(|it| usize::try_from(it).is_ok_and(|it| it <= pods.len()));

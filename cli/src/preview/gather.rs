@@ -16,7 +16,7 @@ const UNKNOWN_HASH: &str = "unknown";
 
 /// The namespace of an actor.
 #[derive(Debug, Default)]
-pub struct Surroundings {
+pub struct NamespaceState {
     /// The other actors.
     pub others: Vec<Value>,
     /// Resources whose limits a quota requires.
@@ -27,11 +27,11 @@ pub struct Surroundings {
 }
 
 /// Reads the namespace; what cannot be read counts as absent, and is noted.
-pub async fn surroundings(
+pub async fn namespace_state(
     cluster: &Cluster,
     (namespace, name): (&str, &str),
     notes: &mut Vec<String>,
-) -> Surroundings {
+) -> NamespaceState {
     let within = Some(namespace);
     let (actors, quotas, ranges) = (
         resource::<AsyncActor>(),
@@ -56,7 +56,7 @@ pub async fn surroundings(
         quotas.iter().map(|it| required_limits(&it["spec"])),
         ranges.iter().map(|it| default_limits(&it["spec"])),
     );
-    Surroundings {
+    NamespaceState {
         others,
         limits: limits.into_iter().map(String::from).collect(),
         script: script

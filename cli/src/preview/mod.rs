@@ -142,8 +142,8 @@ async fn online(
     let kind = resource::<AsyncActor>();
     let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
     let (namespace, name) = (text("namespace"), text("name"));
-    let live = match cluster.get(&kind, Some(namespace), name).await {
-        Ok(live) => live,
+    let existing = match cluster.get(&kind, Some(namespace), name).await {
+        Ok(existing) => existing,
         Err(failure) => {
             preview.server = Verdict::Unknown {
                 message: failure.text,
@@ -151,11 +151,17 @@ async fn online(
             return;
         }
     };
-    let wanted = live.as_ref().map(|live| replacing(live, object));
+    let wanted = existing
+        .as_ref()
+        .map(|existing| replacing(existing, object));
     let wanted = wanted.unwrap_or_else(|| object.clone());
-    let answer = match &live {
-        None => cluster.try_create(&kind, namespace, &wanted).await,
-        Some(_) => cluster.try_replace(&kind, (namespace, name), &wanted).await,
+    let answer = match &existing {
+        None => cluster.dry_run_create(&kind, namespace, &wanted).await,
+        Some(_) => {
+            cluster
+                .dry_run_replace(&kind, (namespace, name), &wanted)
+                .await
+        }
     };
     preview.server = Verdict::of(&answer);
     preview.reject_actor();
@@ -164,13 +170,15 @@ async fn online(
         (Err(_), Verdict::Rejected { .. }) => return,
         (Err(_), _) => wanted,
     };
-    if live.is_none() {
+    if existing.is_none() {
         stored["metadata"]["uid"] = json!(NO_UID);
     }
-    preview.write = Write::of(live.as_ref(), &stored);
-    preview
-        .changes
-        .push(change::Change::of(preview.object(), live.as_ref(), &stored));
+    preview.write = Write::of(existing.as_ref(), &stored);
+    preview.changes.push(change::Change::of(
+        preview.object(),
+        existing.as_ref(),
+        &stored,
+    ));
     let Some(installation) = installation else {
         preview.incomplete("the operator's settings are unknown, so its objects are not shown");
         return;
@@ -180,15 +188,15 @@ async fn online(
         installation,
         namespace,
         name,
-        live: live.as_ref(),
+        existing: existing.as_ref(),
         stored: &stored,
     };
     online.add_effects(preview).await;
 }
 
 /// The stored actor with the spec, labels and annotations of the manifest.
-fn replacing(live: &Value, object: &Value) -> Value {
-    let mut wanted = live.clone();
+fn replacing(existing: &Value, object: &Value) -> Value {
+    let mut wanted = existing.clone();
     wanted["spec"] = object["spec"].clone();
     for field in ["labels", "annotations"] {
         let given = object["metadata"][field].as_object();
@@ -205,7 +213,7 @@ mod tests {
 
     #[test]
     fn manifest_replaces_the_spec_and_keeps_what_others_annotated() {
-        let live = json!({
+        let existing = json!({
             "metadata": {"name": "a", "resourceVersion": "7", "annotations": {"theirs": "1", "both": "1"}},
             "spec": {"transport": "mq", "scaling": {}}, "status": {"status": "Running"},
         });
@@ -213,7 +221,7 @@ mod tests {
             "metadata": {"name": "a", "annotations": {"both": "2"}, "labels": {"new": "1"}},
             "spec": {"transport": "sqs"},
         });
-        let found = replacing(&live, &object);
+        let found = replacing(&existing, &object);
         assert_eq!(found["metadata"]["resourceVersion"], "7");
         assert_eq!(
             found["metadata"]["annotations"],

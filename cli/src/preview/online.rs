@@ -12,6 +12,6 @@ pub struct Online<'a> {
     pub namespace: &'a str,
     pub name: &'a str,
     /// As it is stored now.
-    pub live: Option<&'a Value>,
+    pub existing: Option<&'a Value>,
     pub stored: &'a Value,
 }

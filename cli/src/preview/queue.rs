@@ -37,8 +37,8 @@ pub fn changes(
         let object = format!("dead letter queue {dlq} on {on}{shared}");
         changes.push(Change::bare(object, action));
     }
-    if let Some(former) = before.filter(|_| !is_same) {
-        let object = format!("queue {} on {}", former.name, former.transport);
+    if let Some(replaced) = before.filter(|_| !is_same) {
+        let object = format!("queue {} on {}", replaced.name, replaced.transport);
         changes.push(Change::bare(object, Action::Retire));
     }
     changes

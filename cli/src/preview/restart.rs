@@ -2,7 +2,7 @@
 
 use asya_shared::api::BindingRollout;
 use asya_shared::resolve::{ObjectRef, Roll};
-use asya_shared::roll::{UpdateStrategy, eviction_is_cheaper, next_to_evict};
+use asya_shared::roll::{UpdateStrategy, eviction_is_cheaper, next_to_evict, requires_eviction};
 use serde::Serialize;
 
 /// Pods that are replaced.
@@ -58,7 +58,7 @@ pub struct Workload {
 
 /// Inputs of [`of_binding`].
 #[derive(Clone, Copy, Debug)]
-pub struct BindingFacts<'a> {
+pub struct RestartInputs<'a> {
     pub roll: &'a Roll,
     pub rollout: BindingRollout,
     pub roll_now: bool,
@@ -72,41 +72,41 @@ pub struct BindingFacts<'a> {
 }
 
 /// The restart of a target whose pods get the sidecar from the webhook.
-pub fn of_binding(facts: &BindingFacts<'_>) -> Restart {
-    let outdated: Vec<&PodState> = facts.pods.iter().filter(|it| !it.is_current).collect();
+pub fn of_binding(inputs: &RestartInputs<'_>) -> Restart {
+    let outdated: Vec<&PodState> = inputs.pods.iter().filter(|it| !it.is_current).collect();
     let none = |text: &str| Restart {
-        of: facts.pods.len(),
+        of: inputs.pods.len(),
         text: text.to_owned(),
         ..Restart::default()
     };
     if outdated.is_empty() {
         return none("no pod is replaced");
     }
-    if let Some(why) = facts.blocked {
+    if let Some(why) = inputs.blocked {
         return none(&format!(
             "no pod is replaced, because a new one would not get the sidecar: {why}"
         ));
     }
-    if facts.rollout == BindingRollout::OnRestart && !facts.roll_now {
+    if inputs.rollout == BindingRollout::OnRestart && !inputs.roll_now {
         let count = outdated.len();
         return none(&format!(
             "spec.binding.rollout is OnRestart: {count} of {} pods get the sidecar when they restart",
-            facts.pods.len()
+            inputs.pods.len()
         ));
     }
-    if let Some(paused) = facts.workloads.iter().find(|it| it.strategy.paused) {
+    if let Some(paused) = inputs.workloads.iter().find(|it| it.strategy.paused) {
         return none(&format!(
             "{}: spec.paused is true, so no pod is replaced; resume the rollout",
             paused.object
         ));
     }
-    let mut restart = if is_by_eviction(facts, outdated.len()) {
-        by_eviction(facts, &outdated)
+    let mut restart = if is_by_eviction(inputs, outdated.len()) {
+        by_eviction(inputs, &outdated)
     } else {
-        by_controller(facts)
+        by_controller(inputs)
     };
-    restart.of = facts.pods.len();
-    restart.waits = waits(facts, restart.by);
+    restart.of = inputs.pods.len();
+    restart.waits = waits(inputs, restart.by);
     restart
 }
 
@@ -134,21 +134,16 @@ pub fn of_template(workload: &Workload, pods: &[PodState]) -> Restart {
     restart
 }
 
-fn is_by_eviction(facts: &BindingFacts<'_>, outdated: usize) -> bool {
+fn is_by_eviction(inputs: &RestartInputs<'_>, outdated: usize) -> bool {
     let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
-    let reduces_ready = facts.workloads.iter().map(|it| it.strategy.reduces_ready);
-    let counts = (count(outdated), count(facts.pods.len()));
-    match facts.roll {
-        Roll::Evict => true,
-        Roll::AnnotateTemplate(_) => {
-            facts.workloads.iter().any(|it| it.strategy.by_eviction)
-                || eviction_is_cheaper(facts.roll, reduces_ready, counts)
-        }
-        Roll::Annotate(..) => false,
-    }
+    let reduces_ready = inputs.workloads.iter().map(|it| it.strategy.reduces_ready);
+    let counts = (count(outdated), count(inputs.pods.len()));
+    let by_eviction = inputs.workloads.iter().map(|it| it.strategy.by_eviction);
+    requires_eviction(inputs.roll, by_eviction)
+        || eviction_is_cheaper(inputs.roll, reduces_ready, counts)
 }
 
-fn by_eviction(facts: &BindingFacts<'_>, outdated: &[&PodState]) -> Restart {
+fn by_eviction(inputs: &RestartInputs<'_>, outdated: &[&PodState]) -> Restart {
     let mut left: Vec<PodState> = outdated.iter().map(|it| (*it).clone()).collect();
     let mut order = Vec::new();
     while let Some(next) = next_to_evict(&left, |it| it.ready, |it| &it.name) {
@@ -156,9 +151,9 @@ fn by_eviction(facts: &BindingFacts<'_>, outdated: &[&PodState]) -> Restart {
         left.retain(|it| it.name != name);
         order.push(name);
     }
-    let why = match facts.roll {
+    let why = match inputs.roll {
         Roll::Evict => "nothing else rolls the target's pods",
-        _ if facts.workloads.iter().any(|it| it.strategy.by_eviction) => {
+        _ if inputs.workloads.iter().any(|it| it.strategy.by_eviction) => {
             "the target's own update strategy would replace none of them, or all at once"
         }
         _ => "most pods have the current sidecar already",
@@ -175,17 +170,17 @@ fn by_eviction(facts: &BindingFacts<'_>, outdated: &[&PodState]) -> Restart {
     }
 }
 
-fn by_controller(facts: &BindingFacts<'_>) -> Restart {
-    match facts.roll {
+fn by_controller(inputs: &RestartInputs<'_>) -> Restart {
+    match inputs.roll {
         Roll::Annotate(object, _) => {
-            let mut restart = rollout(facts.workloads, facts.pods);
+            let mut restart = rollout(inputs.workloads, inputs.pods);
             restart.by = Replacer::Owner;
             restart.text = format!(
                 "annotation asya.sh/roll on {object} makes its controller replace all pods, as its kind does"
             );
             restart
         }
-        Roll::AnnotateTemplate(_) | Roll::Evict => rollout(facts.workloads, facts.pods),
+        Roll::AnnotateTemplate(_) | Roll::Evict => rollout(inputs.workloads, inputs.pods),
     }
 }
 
@@ -252,13 +247,13 @@ fn ordinal(name: &str) -> Option<u64> {
     name.rsplit_once('-')?.1.parse().ok()
 }
 
-fn waits(facts: &BindingFacts<'_>, by: Replacer) -> Vec<String> {
+fn waits(inputs: &RestartInputs<'_>, by: Replacer) -> Vec<String> {
     let mut waits = Vec::new();
-    for workload in facts.workloads.iter().filter(|it| it.strategy.rolling) {
+    for workload in inputs.workloads.iter().filter(|it| it.strategy.rolling) {
         waits.push(format!("{} is replacing pods now", workload.object));
     }
-    let reduces_ready = facts.workloads.iter().any(|it| it.strategy.reduces_ready);
-    if let Some(budget) = facts
+    let reduces_ready = inputs.workloads.iter().any(|it| it.strategy.reduces_ready);
+    if let Some(budget) = inputs
         .budget
         .filter(|_| by == Replacer::Operator || reduces_ready)
     {
@@ -267,11 +262,11 @@ fn waits(facts: &BindingFacts<'_>, by: Replacer) -> Vec<String> {
         ));
     }
     let deletes_first = by == Replacer::Workload
-        && facts
+        && inputs
             .workloads
             .iter()
             .any(|it| it.strategy.deletes_pod_first);
-    let unready = facts.pods.iter().filter(|it| !it.ready);
+    let unready = inputs.pods.iter().filter(|it| !it.ready);
     let unready = unready.filter(|it| deletes_first || it.is_current);
     if by == Replacer::Operator || deletes_first {
         waits.extend(unready.map(|it| format!("pod {} is not ready", it.name)));

@@ -36,7 +36,7 @@ pub struct Child {
 
 /// The workload of an actor.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Own {
+pub struct OwnWorkload {
     pub kind: WorkloadKind,
     pub service_account: Option<Child>,
     pub workload: Child,
@@ -65,7 +65,12 @@ impl Child {
 }
 
 /// The workload of an actor, with this hash of the runtime script.
-pub fn own(subject: &Subject<'_>, template: &Workload, scaled: bool, runtime_hash: &str) -> Own {
+pub fn own_workload(
+    subject: &Subject<'_>,
+    template: &Workload,
+    scaled: bool,
+    runtime_hash: &str,
+) -> OwnWorkload {
     let Subject {
         namespace,
         name,
@@ -87,7 +92,7 @@ pub fn own(subject: &Subject<'_>, template: &Workload, scaled: bool, runtime_has
         service_account: account.as_deref(),
     };
     let rendered = workload(&inputs, uid, replicas);
-    Own {
+    OwnWorkload {
         kind: template.effective_kind(),
         service_account: role.map(|role| {
             let account = service_account(namespace, name, uid, role);
@@ -136,7 +141,7 @@ pub fn scaling(subject: &Subject<'_>, target: ScaleTarget<'_>) -> Result<Vec<Chi
 
 /// A pod of the workload, for a dry run. A service account that the operator creates first is left out, because pods of
 /// an account that does not exist are rejected.
-pub fn pod(own: &Own) -> Option<Value> {
+pub fn pod(own: &OwnWorkload) -> Option<Value> {
     let claims = own.workload.created.pointer("/spec/volumeClaimTemplates");
     let metadata = ProbeMetadata {
         labels: Map::new(),

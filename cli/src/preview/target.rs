@@ -3,7 +3,7 @@
 use asya_shared::api::WorkloadRef;
 use asya_shared::resolve::{
     Controller, Finding, FindingReason, GroupKind, ObjectRef, PodMatch, Related, Resolution, Roll,
-    Selector, Target, controller_of, resolver,
+    Target, controller_of, resolver,
 };
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -65,7 +65,7 @@ pub async fn resolve(
         let text = format!("{kind} is not installed; the actor binds once it is");
         return Err(found(FindingReason::KindNotInstalled, text));
     };
-    let Some(live) = cluster.get(&api, Some(namespace), name).await? else {
+    let Some(existing) = cluster.get(&api, Some(namespace), name).await? else {
         let text = format!(
             "{word}/{name} does not exist in namespace {namespace}; the actor binds once it does"
         );
@@ -76,11 +76,11 @@ pub async fn resolve(
     let related = related(
         cluster,
         namespace,
-        (kind_resolver.related(), &live),
+        (kind_resolver.related(), &existing),
         &mut notes,
     )
     .await?;
-    let target = match kind_resolver.resolve(&live, &related) {
+    let target = match kind_resolver.resolve(&existing, &related) {
         Resolution::Found(target) => *target,
         Resolution::Waiting(finding) | Resolution::Refused(finding) => {
             return Err(Unresolved::Finding(finding));
@@ -123,7 +123,7 @@ pub async fn resolve(
 async fn related(
     cluster: &Cluster,
     namespace: &str,
-    (kinds, live): (&[GroupKind<'static>], &Value),
+    (kinds, existing): (&[GroupKind<'static>], &Value),
     notes: &mut Vec<String>,
 ) -> Result<Related, ApiFailure> {
     let mut related = Related::default();
@@ -148,7 +148,7 @@ async fn related(
     if !kinds.is_empty() {
         return Ok(related);
     }
-    let mut next = controller_of(live);
+    let mut next = controller_of(existing);
     while let Some(owner) = next.take().filter(|_| related.owners.len() < MAX_OWNERS) {
         let Some(api) = cluster.kind(owner.group_kind()).await? else {
             break;
@@ -195,48 +195,11 @@ fn belongs_to(pod: &Value, expected: &PodMatch) -> bool {
     metadata["deletionTimestamp"].is_null() && expected.matches(label, owner.as_ref())
 }
 
-/// Name of a `PodDisruptionBudget` that allows no disruption of this pod.
-pub fn exhausted_budget(budgets: &[Value], pod: &Value) -> Option<String> {
-    let label = |key: &str| pod["metadata"]["labels"][key].as_str();
-    let exhausted = budgets.iter().find(|budget| {
-        let selector = Selector::from_json(&budget["spec"]["selector"]);
-        let allowed = budget["status"]["disruptionsAllowed"].as_i64();
-        allowed == Some(0) && selector.is_ok_and(|it| it.matches(&label))
-    });
-    exhausted?["metadata"]["name"].as_str().map(str::to_owned)
-}
-
-/// Whether a pod is ready.
-pub fn is_ready(pod: &Value) -> bool {
-    let conditions = pod["status"]["conditions"].as_array();
-    let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|it| it["type"] == "Ready" && it["status"] == "True")
-}
-
 #[cfg(test)]
 mod tests {
-    use asya_shared::resolve::OwnerRule;
+    use asya_shared::resolve::{OwnerRule, Selector};
 
     use super::*;
-
-    #[test]
-    fn budgets_count_for_the_pods_that_they_select() {
-        let budget = |app: &str, allowed: i64| {
-            json!({
-                "metadata": {"name": app}, "spec": {"selector": {"matchLabels": {"app": app}}},
-                "status": {"disruptionsAllowed": allowed},
-            })
-        };
-        let pod = json!({"metadata": {"labels": {"app": "phi"}}});
-        for (budgets, expected) in [
-            (vec![budget("phi", 0)], Some("phi")),
-            (vec![budget("phi", 1)], None),
-            (vec![budget("other", 0)], None),
-            (vec![], None),
-        ] {
-            assert_eq!(exhausted_budget(&budgets, &pod).as_deref(), expected);
-        }
-    }
 
     /// RES-5
     #[test]

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::answer::Failure;
-use crate::cluster::{Cluster, resource};
+use crate::cluster::{Cluster, is_ready, resource};
 
 /// A listener on the loopback address whose connections lead to a pod. Dropping it ends them.
 pub struct Forward {
@@ -111,10 +111,9 @@ fn selector(service: &Value) -> Option<String> {
 
 /// Name and port of a ready pod behind a Service's port.
 fn target(service: &Value, port: u16, pod: &Value) -> Option<(String, u16)> {
-    let conditions = pod["status"]["conditions"].as_array()?;
-    conditions
-        .iter()
-        .find(|it| it["type"] == "Ready" && it["status"] == "True")?;
+    if !is_ready(pod) {
+        return None;
+    }
     let ports = service["spec"]["ports"].as_array()?;
     let forwarded = ports.iter().find(|it| it["port"] == port)?;
     let port = match &forwarded["targetPort"] {

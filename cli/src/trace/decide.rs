@@ -5,6 +5,7 @@ use asya_shared::names::{RUNTIME_CONFIG_MAP, SIDECAR_CONTAINER, annotation};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::cluster::is_ready;
 use crate::status::{condition, status_of};
 
 /// Objects around an actor, as far as they could be read.
@@ -130,10 +131,7 @@ fn pod(pod: &Value) -> Node {
     let has_sidecar = containers
         .into_iter()
         .any(|container| container["name"] == SIDECAR_CONTAINER);
-    let conditions = status["conditions"].as_array().into_iter().flatten();
-    let is_ready = conditions
-        .into_iter()
-        .any(|it| it["type"] == "Ready" && it["status"] == "True");
+    let is_ready = is_ready(pod);
     let phase = status["phase"].as_str().unwrap_or("Unknown");
     let skipped = metadata["annotations"]
         .get(annotation::NOT_INJECTED)

@@ -1,11 +1,13 @@
 //! How a workload's own controller replaces its pods, in which order the operator evicts them, and what that occupies.
 
+mod budget;
 mod gpus;
 
 use serde_json::Value;
 
 use crate::resolve::{ObjectRef, Roll};
 
+pub use budget::exhausted_budget;
 pub use gpus::{gpus, requests_gpus};
 
 /// Default of `maxSurge` and `maxUnavailable` of a Deployment, in percent.
@@ -62,9 +64,9 @@ impl UpdateStrategy {
                 if !strategy.by_eviction {
                     strategy.max_surge = count(rounded_up(of_update("maxSurge"), replicas));
                     // The Deployment controller lets one pod be unavailable if a rollout could not proceed otherwise.
-                    let least = i64::from(strategy.max_surge == 0);
+                    let min = i64::from(strategy.max_surge == 0);
                     strategy.max_unavailable =
-                        count(rounded_down(max_unavailable, replicas).max(least));
+                        count(rounded_down(max_unavailable, replicas).max(min));
                 }
             }
             ("apps", "StatefulSet") => {
@@ -123,6 +125,17 @@ fn rounded_up(field: Option<&Value>, replicas: i64) -> i64 {
         Some(Share::Percent(percent)) => percent.saturating_mul(replicas).saturating_add(99) / 100,
         Some(Share::Pods(pods)) => pods,
         None => 0,
+    }
+}
+
+/// Whether only the operator replaces pods one by one, by eviction (ROLL-6). `by_eviction` is that of each workload's
+/// [`UpdateStrategy`].
+#[must_use]
+pub fn requires_eviction(roll: &Roll, mut by_eviction: impl Iterator<Item = bool>) -> bool {
+    match roll {
+        Roll::Evict => true,
+        Roll::AnnotateTemplate(_) => by_eviction.any(|it| it),
+        Roll::Annotate(..) => false,
     }
 }
 

@@ -23,7 +23,7 @@ fn target() -> Target {
 
 fn pods(
     installation: &Installation,
-    (manifest, live): (&Value, Option<&Value>),
+    (manifest, existing): (&Value, Option<&Value>),
     limits: &[String],
     pod: &Value,
 ) -> Pods {
@@ -33,7 +33,7 @@ fn pods(
         installation,
         clusters: None,
         actor: manifest,
-        live,
+        existing,
         others: &[],
         target: &target(),
         limits,

@@ -30,7 +30,7 @@ fn preview_of(object: &Value) -> Preview {
     Preview::new(object, &linted)
 }
 
-fn rejected(by: Rejecter) -> Verdict {
+fn rejected(by: RejectedBy) -> Verdict {
     Verdict::Rejected {
         by,
         message: "no".to_owned(),
@@ -54,20 +54,20 @@ fn exit_code_follows_from_findings_and_from_what_is_unknown() {
         (&valid, Verdict::Admitted, unknown(), Answer::Unknown),
         (
             &valid,
-            rejected(Rejecter::Policy),
+            rejected(RejectedBy::Policy),
             Verdict::Admitted,
             Answer::Findings,
         ),
         (
             &valid,
             unknown(),
-            rejected(Rejecter::Quota),
+            rejected(RejectedBy::Quota),
             Answer::Findings,
         ),
         (&invalid, unknown(), Verdict::Admitted, Answer::Findings),
         (
             &invalid,
-            rejected(Rejecter::ApiServer),
+            rejected(RejectedBy::ApiServer),
             Verdict::Admitted,
             Answer::Findings,
         ),
@@ -95,10 +95,10 @@ fn exit_code_follows_from_findings_and_from_what_is_unknown() {
 fn rejection_of_an_invalid_actor_is_reported_once() {
     let invalid = actor("embed", &json!({"runtime": {"targetURL": "ftp://x"}}));
     for (object, by, problems) in [
-        (&invalid, Rejecter::ApiServer, 0),
-        (&invalid, Rejecter::Policy, 0),
-        (&invalid, Rejecter::Quota, 1),
-        (&actor("embed", &json!({})), Rejecter::Policy, 1),
+        (&invalid, RejectedBy::ApiServer, 0),
+        (&invalid, RejectedBy::Policy, 0),
+        (&invalid, RejectedBy::Quota, 1),
+        (&actor("embed", &json!({})), RejectedBy::Policy, 1),
     ] {
         let mut preview = preview_of(object);
         preview.server = rejected(by);
@@ -113,12 +113,12 @@ fn write_is_told_from_the_stored_actor() {
         actor("embed", &json!({})),
         actor("embed", &json!({"concurrency": 2})),
     );
-    for (live, expected) in [
+    for (existing, expected) in [
         (None, Write::Create),
         (Some(&one), Write::Unchanged),
         (Some(&other), Write::Update),
     ] {
-        assert_eq!(Write::of(live, &one), expected);
+        assert_eq!(Write::of(existing, &one), expected);
     }
 }
 
@@ -142,7 +142,7 @@ fn page_says_what_happens_what_it_costs_and_what_is_wrong() {
     };
     preview.cost = Some(crate::preview::cost::of_restart(&restart, 4));
     preview.restart = Some(restart);
-    preview.admission("pod of Deployment/phi", rejected(Rejecter::Quota));
+    preview.admission("pod of Deployment/phi", rejected(RejectedBy::Quota));
     let text = anstream::adapter::strip_str(&render::text(&[preview], None)).to_string();
     for line in [
         "AsyncActor models/embed would be created\nAPI server: admitted\n",

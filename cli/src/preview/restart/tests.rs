@@ -28,7 +28,7 @@ fn template() -> Roll {
 }
 
 fn restart(roll: &Roll, workloads: &[Workload], pods: &[PodState]) -> Restart {
-    of_binding(&BindingFacts {
+    of_binding(&RestartInputs {
         roll,
         rollout: BindingRollout::Always,
         roll_now: false,
@@ -151,7 +151,7 @@ fn pods_stay_where_nothing_has_to_or_may_be_replaced() {
     let workloads = [workload("Deployment", &json!({"replicas": 4}))];
     let paused = [workload("Deployment", &json!({"paused": true}))];
     let (old, current) = (pods(&OLD), pods(&[("a", true, true)]));
-    let facts = BindingFacts {
+    let facts = RestartInputs {
         roll: &template(),
         rollout: BindingRollout::Always,
         roll_now: false,
@@ -160,13 +160,13 @@ fn pods_stay_where_nothing_has_to_or_may_be_replaced() {
         budget: None,
         blocked: None,
     };
-    let on_restart = BindingFacts {
+    let on_restart = RestartInputs {
         rollout: BindingRollout::OnRestart,
         ..facts
     };
     for (facts, text) in [
         (
-            BindingFacts {
+            RestartInputs {
                 pods: &current,
                 ..facts
             },
@@ -174,14 +174,14 @@ fn pods_stay_where_nothing_has_to_or_may_be_replaced() {
         ),
         (on_restart, "OnRestart: 4 of 4"),
         (
-            BindingFacts {
+            RestartInputs {
                 workloads: &paused,
                 ..facts
             },
             "spec.paused",
         ),
         (
-            BindingFacts {
+            RestartInputs {
                 blocked: Some("HostNetwork"),
                 ..facts
             },
@@ -197,7 +197,7 @@ fn pods_stay_where_nothing_has_to_or_may_be_replaced() {
         );
         assert!(found.text.contains(text), "{}", found.text);
     }
-    let now = of_binding(&BindingFacts {
+    let now = of_binding(&RestartInputs {
         roll_now: true,
         ..on_restart
     });
@@ -209,7 +209,7 @@ fn pods_stay_where_nothing_has_to_or_may_be_replaced() {
 fn restart_waits_for_budgets_other_rollouts_and_pods_that_are_not_ready() {
     let mixed = pods(&[("a", false, true), ("b", true, false)]);
     let facts = |roll, workloads, budget| {
-        of_binding(&BindingFacts {
+        of_binding(&RestartInputs {
             roll,
             rollout: BindingRollout::Always,
             roll_now: false,

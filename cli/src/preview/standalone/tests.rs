@@ -5,7 +5,7 @@ use super::*;
 use crate::why::testing::installation;
 
 /// Renders an actor with these fields in its spec.
-fn rendered(spec: &Value, role_arn: Option<&str>, status: &Value) -> (Own, Vec<Child>) {
+fn rendered(spec: &Value, role_arn: Option<&str>, status: &Value) -> (OwnWorkload, Vec<Child>) {
     let containers = json!([{"name": "asya-runtime", "image": "me/handler:1"}]);
     let mut all = json!({
         "transport": "mq", "workload": {"replicas": 2, "template": {"spec": {"containers": containers}}},
@@ -32,7 +32,7 @@ fn rendered(spec: &Value, role_arn: Option<&str>, status: &Value) -> (Own, Vec<C
     let Ok(ModeSpec::Standalone(workload)) = spec.mode() else {
         panic!("{spec:?}");
     };
-    let own = own(&subject, workload, false, "script");
+    let own = own_workload(&subject, workload, false, "script");
     let scaling = scaling(&subject, ScaleTarget::workload(own.kind, "embed")).unwrap();
     (own, scaling)
 }

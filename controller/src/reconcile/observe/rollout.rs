@@ -5,8 +5,8 @@ use asya_shared::api::BindingRollout;
 use asya_shared::hash;
 use asya_shared::names::{annotation, manager};
 use asya_shared::probe::{ProbeMetadata, from_running_pod, minimal_pod, pod_without_sidecar};
-use asya_shared::resolve::{Family, ObjectRef, Roll, Selector, Target, is_handed_off, template};
-use asya_shared::roll::{UpdateStrategy, requests_gpus};
+use asya_shared::resolve::{Family, ObjectRef, Roll, Target, is_handed_off, template};
+use asya_shared::roll::{self, UpdateStrategy, requests_gpus};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
@@ -167,15 +167,8 @@ async fn exhausted_budget(
         Err(kube::Error::Api(status)) if status.is_forbidden() => return Ok(None),
         Err(error) => return Err(Error::Api(error)),
     };
-    let label = |key: &str| pod["metadata"]["labels"][key].as_str();
-    let exhausted = budgets.into_iter().find(|budget| {
-        let selector = budget.spec.as_ref().and_then(|it| it.selector.as_ref());
-        let selector = selector.and_then(|it| serde_json::to_value(it).ok());
-        let selector = selector.and_then(|it| Selector::from_json(&it).ok());
-        let allowed = budget.status.as_ref().map(|it| it.disruptions_allowed);
-        selector.is_some_and(|it| it.matches(&label)) && allowed == Some(0)
-    });
-    Ok(exhausted.and_then(|it| it.metadata.name))
+    let budgets: Vec<Value> = budgets.iter().map(|it| json!(it)).collect();
+    Ok(roll::exhausted_budget(&budgets, pod).map(str::to_owned))
 }
 
 impl TargetObject {

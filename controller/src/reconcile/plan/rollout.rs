@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use asya_shared::api::{BindingRollout, RolloutStatus};
 use asya_shared::resolve::Roll;
+use asya_shared::roll::requires_eviction;
 use halt::halted;
 
 use crate::fault::Reason;
@@ -95,12 +96,9 @@ fn check_conflict(
 /// Whether to evict pods, which is the only way left if an unknown controller reverts the annotation.
 fn uses_eviction(inputs: &RolloutInputs<'_>) -> bool {
     let stopped = matches!(inputs.conflict, ContentionState::Stopped(revision) if *revision == inputs.revision());
-    let reverted = inputs.unknown_owner && stopped;
-    match inputs.roll {
-        Roll::Evict => true,
-        Roll::AnnotateTemplate(_) => reverted || inputs.objects.iter().any(|it| it.by_eviction),
-        Roll::Annotate(..) => false,
-    }
+    let is_template = matches!(inputs.roll, Roll::AnnotateTemplate(_));
+    let reverted = is_template && inputs.unknown_owner && stopped;
+    reverted || requires_eviction(inputs.roll, inputs.objects.iter().map(|it| it.by_eviction))
 }
 
 fn annotate(inputs: &RolloutInputs<'_>, before: Option<&RolloutStatus>) -> RolloutDecision {
