@@ -11,6 +11,7 @@ use k8s_openapi::{Metadata, NamespaceResourceScope};
 use kube::api::{ApiResource, DeleteParams, DynamicObject};
 use kube::{Api, Client};
 use serde_json::Value;
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::cluster::{Cluster, State};
@@ -19,7 +20,7 @@ use crate::eventually::{NotYet, check, eventually};
 use crate::operator;
 use crate::process::{self, Spec};
 use crate::real;
-use crate::turn::{self, Stopwatch};
+use crate::turn::{self, Beside, Stopwatch};
 
 /// A limit for kubectl, since `kubectl delete` waits for finalizers without one. Longer than any intended wait.
 const KUBECTL: Duration = Duration::from_mins(4);
@@ -29,6 +30,8 @@ pub struct Scenario {
     cluster: Cluster,
     namespace: String,
     suffix: String,
+    /// Held while other scenarios may run on the cluster, but no measurement.
+    beside: Mutex<Option<Beside>>,
 }
 
 impl Scenario {
@@ -41,9 +44,9 @@ impl Scenario {
     where
         F: AsyncFnOnce(&Self) -> Result<()>,
     {
-        let _turn = turn::beside_others().await;
+        let turn = turn::beside_others().await;
         let _stopwatch = Stopwatch::start();
-        Self::run_on(shared_cluster(), name, body).await;
+        Self::run_with(shared_cluster(), Some(turn), name, body).await;
     }
 
     /// Like [`Self::run`], for scenarios that wait for minutes and do little meanwhile. They may run beside timed
@@ -80,7 +83,14 @@ impl Scenario {
     where
         F: AsyncFnOnce(&Self) -> Result<()>,
     {
-        let entered = async { Self::enter(cluster?, name).await };
+        Self::run_with(cluster, None, name, body).await;
+    }
+
+    async fn run_with<F>(cluster: Result<Cluster>, beside: Option<Beside>, name: &str, body: F)
+    where
+        F: AsyncFnOnce(&Self) -> Result<()>,
+    {
+        let entered = async { Self::enter(cluster?, beside, name).await };
         let scenario = match entered.await {
             Ok(scenario) => scenario,
             Err(error) => {
@@ -119,7 +129,7 @@ impl Scenario {
         }
     }
 
-    async fn enter(cluster: Cluster, name: &str) -> Result<Self> {
+    async fn enter(cluster: Cluster, beside: Option<Beside>, name: &str) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let suffix = format!(
             "{:x}-{}",
@@ -133,6 +143,7 @@ impl Scenario {
             cluster,
             namespace,
             suffix,
+            beside: Mutex::new(beside),
         };
         // Without its `ServiceAccount`, pods are rejected and controllers back off.
         eventually(
@@ -145,6 +156,22 @@ impl Scenario {
         )
         .await?;
         Ok(scenario)
+    }
+
+    /// Runs a part of [`Self::run`] while no other scenario does: for limits of a requirement, which mean nothing on a
+    /// busy machine.
+    ///
+    /// # Errors
+    /// Those of the part.
+    pub async fn alone<T>(&self, part: impl AsyncFnOnce() -> Result<T>) -> Result<T> {
+        // Given up first: the measurement would wait for this very scenario.
+        let shares = self.beside.lock().await.take().is_some();
+        let quiet = turn::quiet().await;
+        let outcome = part().await;
+        if shares {
+            *self.beside.lock().await = Some(quiet.end());
+        }
+        outcome
     }
 
     /// The cluster that the scenario runs on.

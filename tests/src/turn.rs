@@ -35,13 +35,22 @@ pub async fn own_cluster() -> OwnCluster {
 
 /// A measurement in progress, until this is dropped.
 pub struct Quiet {
-    _guard: RwLockWriteGuard<'static, ()>,
+    guard: RwLockWriteGuard<'static, ()>,
+}
+
+impl Quiet {
+    /// Ends the measurement, without a wait for those that are still to come.
+    pub(crate) fn end(self) -> Beside {
+        Beside {
+            _guard: self.guard.downgrade(),
+        }
+    }
 }
 
 /// Waits until no scenario uses the shared cluster and no cluster starts, so that nothing disturbs a measurement.
 pub async fn quiet() -> Quiet {
     Quiet {
-        _guard: QUIET.write().await,
+        guard: QUIET.write().await,
     }
 }
 

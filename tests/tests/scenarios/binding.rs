@@ -232,12 +232,15 @@ async fn recreated_target_is_bound_again() {
         assert_eq!(status["status"], "Creating");
         let mut before: Option<String> = None;
         for _ in 0..2 {
-            let made = create(scenario, target, 1).await?;
-            let status = status_is(scenario, &name, "it is bound", BOUND_WITHIN, |status| {
-                status["resolvedTarget"]["uid"] == json!(made.metadata.uid)
-                    && status["pods"]["matched"] == 1
-            })
-            .await?;
+            let bound = scenario.alone(async || {
+                let made = create(scenario, target, 1).await?;
+                let status = status_is(scenario, &name, "it is bound", BOUND_WITHIN, |status| {
+                    status["resolvedTarget"]["uid"] == json!(made.metadata.uid)
+                        && status["pods"]["matched"] == 1
+                });
+                Ok((status.await?, made))
+            });
+            let (status, made) = bound.await?;
             assert_ne!(
                 std::mem::replace(&mut before, made.metadata.uid.clone()),
                 made.metadata.uid
@@ -299,14 +302,16 @@ async fn target_is_bound_by_one_actor_until_that_is_deleted() {
         assert_eq!(status["boundSince"], Value::Null);
         let message = status["conditions"].to_string();
         assert!(message.contains(&first), "{message}");
-        scenario.kubectl(&["delete", "asya", &first]).await?;
-        scenario.actor_gone(&first, SOON).await?;
-        status_is(scenario, &second, "now it is", BOUND_WITHIN, |status| {
-            condition(status, "TargetResolved").1 == "Resolved" && status["boundSince"].is_string()
-        })
-        .await?;
-
-        Ok(())
+        let bound = scenario.alone(async || {
+            scenario.kubectl(&["delete", "asya", &first]).await?;
+            scenario.actor_gone(&first, SOON).await?;
+            status_is(scenario, &second, "now it is", BOUND_WITHIN, |status| {
+                condition(status, "TargetResolved").1 == "Resolved"
+                    && status["boundSince"].is_string()
+            })
+            .await
+        });
+        bound.await.map(drop)
     })
     .await;
 }

@@ -173,12 +173,15 @@ async fn target_with_another_autoscaler_or_deleted_target_is_not_scaled() {
                 && status["readyReplicas"] == 1
         })
         .await?;
-        hpas.delete("theirs", &DeleteParams::default()).await?;
-        eventually("our ScaledObject follows", FOLLOWS_WITHIN, async || {
-            let found = ours.get_opt(&name).await?;
-            check(found.is_some(), "there is none")
-        })
-        .await?;
+        let follows = scenario.alone(async || {
+            hpas.delete("theirs", &DeleteParams::default()).await?;
+            eventually("our ScaledObject follows", FOLLOWS_WITHIN, async || {
+                let found = ours.get_opt(&name).await?;
+                check(found.is_some(), "there is none")
+            })
+            .await
+        });
+        follows.await?;
 
         let queue = format!("asya-{name}");
         let rabbitmq = scenario.cluster().rabbitmq()?;

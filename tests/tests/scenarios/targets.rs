@@ -162,14 +162,18 @@ async fn unknown_kind_is_bound_once_installed_and_readable() {
         );
         assert_eq!(status.await?["status"], "Creating");
 
-        thing.install(scenario).await?;
-        let status = status_is(
-            scenario,
-            &name,
-            "it may not be read",
-            BOUND_WITHIN,
-            waits("KindForbidden"),
-        );
+        let forbidden = waits("KindForbidden");
+        let status = scenario.alone(async || {
+            thing.install(scenario).await?;
+            status_is(
+                scenario,
+                &name,
+                "it may not be read",
+                BOUND_WITHIN,
+                forbidden,
+            )
+            .await
+        });
         let told = status.await?["conditions"].to_string();
         assert!(told.contains("resources: [things]"), "{told}");
 
@@ -182,11 +186,14 @@ async fn unknown_kind_is_bound_once_installed_and_readable() {
             waits("TargetNotFound"),
         )
         .await?;
-        let workload = thing.make(scenario, "it").await?;
-        let status = status_is(scenario, &name, "it is bound", BOUND_WITHIN, |status| {
-            status["resolvedTarget"]["uid"] == workload && status["pods"]["matched"] == 2
-        })
-        .await?;
+        let bound = scenario.alone(async || {
+            let workload = thing.make(scenario, "it").await?;
+            status_is(scenario, &name, "it is bound", BOUND_WITHIN, |status| {
+                status["resolvedTarget"]["uid"] == workload && status["pods"]["matched"] == 2
+            })
+            .await
+        });
+        let status = bound.await?;
         assert_eq!(
             status["resolvedTarget"]["chain"],
             json!(["Thing/it", "Deployment/it"])
@@ -241,16 +248,19 @@ async fn workload_bound_through_its_owner_cannot_be_bound_directly() {
             |status| condition(status, "TargetResolved") == ("False", "AlreadyBound"),
         )
         .await?;
-        scenario.kubectl(&["delete", "asya", &first]).await?;
-        scenario.actor_gone(&first, SOON).await?;
-        status_is(
-            scenario,
-            &second,
-            "now it is bound",
-            BOUND_WITHIN,
-            |status| condition(status, "TargetResolved").1 == "Resolved",
-        )
-        .await?;
+        let bound = scenario.alone(async || {
+            scenario.kubectl(&["delete", "asya", &first]).await?;
+            scenario.actor_gone(&first, SOON).await?;
+            status_is(
+                scenario,
+                &second,
+                "now it is bound",
+                BOUND_WITHIN,
+                |status| condition(status, "TargetResolved").1 == "Resolved",
+            )
+            .await
+        });
+        bound.await?;
         thing.remove(scenario).await?;
         Ok(())
     })

@@ -136,8 +136,11 @@ async fn running_deployment_is_rolled_once_and_restored() {
         );
         one_annotation_was_written(scenario, (&name, &after), mark).await?;
 
-        replace_one(scenario).await?;
-        status_is(scenario, &name, "that is told", TOLD_WITHIN, injected).await?;
+        let told = scenario.alone(async || {
+            replace_one(scenario).await?;
+            status_is(scenario, &name, "that is told", TOLD_WITHIN, injected).await
+        });
+        told.await?;
 
         scenario
             .kubectl(&["delete", "asya", &name, "--wait=false"])
