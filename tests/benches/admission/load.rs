@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::crowd::{Crowd, namespace_of, target_of};
-use crate::machine;
+use crate::machine::{self, Memory};
 use crate::reviews::review;
 
 const SECRET: &str = "asya-operator-webhook-tls";
@@ -88,9 +88,8 @@ impl Replica {
         })
     }
 
-    /// The memory usage, in MiB.
-    pub fn memory(&self) -> Result<f64> {
-        machine::memory(self.pid)
+    pub fn memory(&self) -> Result<Memory> {
+        Memory::of(self.pid)
     }
 
     /// Waits until the replica injects pods of the last binding, and so has seen all of them.
@@ -149,7 +148,7 @@ impl Replica {
         let cpu = machine::cpu(self.pid)?.saturating_sub(before).as_secs_f64();
         let sent = f64::from(sent);
         Ok(format!(
-            "server, {rate}/s for {:.0} s: {:.0}/s answered, {times}; {cpu:.1} s of a processor, {:.0} reviews per second of it, {:.0} MiB",
+            "server, {rate}/s for {:.0} s: {:.0}/s answered, {times}; {cpu:.1} s of a processor, {:.0} reviews per second of it, {}",
             lasts.as_secs_f64(),
             sent / took,
             sent / cpu.max(0.01),

@@ -78,12 +78,12 @@ async fn measure(args: &Args) -> Result<()> {
     let replica = webhook.replicas().first();
     let replica = replica.ok_or_else(|| Error::other("there is no replica of the webhook"))?;
     let replica = Replica::of(&cluster, replica).await?;
-    println!("one actor: {:.0} MiB", replica.memory()?);
+    println!("one actor: {}", replica.memory()?);
 
     let crowd = Crowd::create(&cluster, args.actors, args.bindings).await?;
     replica.knows(&crowd).await?;
     println!(
-        "{} actors, {} of them bindings: {:.0} MiB",
+        "{} actors, {} of them bindings: {}",
         args.actors,
         args.bindings,
         replica.memory()?
@@ -96,6 +96,6 @@ async fn measure(args: &Args) -> Result<()> {
         let lasts = Duration::from_secs(args.seconds);
         println!("{}", replica.under_load(&crowd, rate, lasts).await?);
     }
-    println!("after all that: {:.0} MiB", replica.memory()?);
+    println!("after all that: {}", replica.memory()?);
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! What the machine reports about itself and our processes.
 
+use std::fmt;
 use std::time::Duration;
 
 use asya_tests::{Error, Result};
@@ -26,12 +27,33 @@ pub fn cpu(pid: u32) -> Result<Duration> {
 }
 
 /// The resident memory of a process, in MiB.
-pub fn memory(pid: u32) -> Result<f64> {
-    let status = read(&format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
-    let kilobytes = kilobytes.ok_or_else(|| Error::other("no VmRSS"))?;
-    Ok(kilobytes / 1024.0)
+pub struct Memory {
+    pub resident: f64,
+    /// Without the pages of its program: how many of those are resident depends on how the kernel cached the file.
+    allocated: f64,
+}
+
+impl Memory {
+    pub fn of(pid: u32) -> Result<Self> {
+        let status = read(&format!("/proc/{pid}/status"))?;
+        let field = |name: &str| -> Result<f64> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+            let kib = kib.ok_or_else(|| Error::Other(format!("no {name}")))?;
+            Ok(kib / 1024.0)
+        };
+        Ok(Self {
+            resident: field("VmRSS:")?,
+            allocated: field("RssAnon:")?,
+        })
+    }
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (resident, allocated) = (self.resident, self.allocated);
+        write!(f, "{resident:.0} MiB ({allocated:.0} allocated)")
+    }
 }
 
 fn read(path: &str) -> Result<String> {

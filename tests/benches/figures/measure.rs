@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::bare::Bare;
 use crate::crowd::Crowd;
-use crate::machine;
+use crate::machine::{self, Memory};
 
 const PATIENCE: Duration = Duration::from_mins(10);
 /// The number of reconciles of an instance since its start.
@@ -126,9 +126,9 @@ impl<'a> Bench<'a> {
         let writes = self.cluster.audit().writes_since(mark, &self.user).await?;
         let pid = instance.process().pid();
         Ok(format!(
-            "{size} actors, restart: ready after {ready:.1} s, {passes} passes after {seen:.1} s, {} writes, {:.0} MiB, {:.1} s of a processor",
+            "{size} actors, restart: ready after {ready:.1} s, {passes} passes after {seen:.1} s, {} writes, {}, {:.1} s of a processor",
             writes.len(),
-            machine::memory(pid)?,
+            Memory::of(pid)?,
             machine::cpu(pid)?.as_secs_f64(),
         ))
     }

@@ -8,7 +8,7 @@ use asya_tests::{Error, Result, ports};
 use clap::ValueEnum;
 
 use crate::amqp::Login;
-use crate::machine;
+use crate::machine::{self, Memory};
 use crate::messages::FROM;
 
 /// The transport of a run.
@@ -131,7 +131,7 @@ impl Mover {
 
     /// Its resident memory, in MiB.
     pub fn memory(&self) -> Result<f64> {
-        machine::memory(self.process.pid())
+        Ok(Memory::of(self.process.pid())?.resident)
     }
 
     /// The number of its threads.
