@@ -4,7 +4,7 @@
 import re
 
 # Where it is decided and acted; what tells (status) reads what was told before.
-DECIDES = re.compile(r"^(controller/src/(?!reconcile/(status(/|\.rs)|model/announced))|webhook/src/|shared/src/)")
+DECIDES = re.compile(r"^(controller/src/(?!reconcile/(status(/|\.rs)|model/reported))|webhook/src/|shared/src/)")
 # Conditions of other objects: pods, workloads, ScaledObjects, HPAs, CRDs.
 OF_OTHERS = {"controller/src/reconcile/observe/availability.rs"}
 OTHERS = re.compile(r"^controller/src/record/(?!actor)")

@@ -57,7 +57,7 @@ impl Data {
         (self, ca_keys)
     }
 
-    /// Merges the CA keys back in. A CA key in the webhook's own Secret takes precedence: only a release without the
+    /// Merges the CA keys back in. A CA key in the webhook's own Secret takes precedence: only a version without the
     /// second Secret can have written it.
     #[must_use]
     pub fn with_ca_keys(mut self, ca_keys: &Self) -> Self {

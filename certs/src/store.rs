@@ -117,15 +117,15 @@ impl Store {
     /// [`WriteError::Conflict`] if one of them has changed in the meantime.
     pub async fn write(
         &self,
-        before: &Stored,
+        previous: &Stored,
         change: Change,
         owner: Option<&OwnerReference>,
     ) -> Result<Stored, WriteError> {
         let (serving_data, ca_keys) = change.data.split_off_ca_keys();
         let name = ca_secret_name(&self.name);
-        let mut keys = secret_to_write(before.ca_secret.as_ref(), &name, KEYS_TYPE, owner);
+        let mut keys = secret_to_write(previous.ca_secret.as_ref(), &name, KEYS_TYPE, owner);
         keys.data = ca_keys;
-        let mut leaf = secret_to_write(before.serving_secret.as_ref(), &self.name, TYPE, owner);
+        let mut leaf = secret_to_write(previous.serving_secret.as_ref(), &self.name, TYPE, owner);
         leaf.data = serving_data;
         let annotations = leaf.metadata.annotations.get_or_insert_default();
         match change.since {
@@ -139,9 +139,9 @@ impl Store {
             leaf.metadata.annotations = None;
         }
         Ok(Stored {
-            ca_secret: Some(self.put(&name, before.ca_secret.as_ref(), keys).await?),
+            ca_secret: Some(self.put(&name, previous.ca_secret.as_ref(), keys).await?),
             serving_secret: Some(
-                self.put(&self.name, before.serving_secret.as_ref(), leaf)
+                self.put(&self.name, previous.serving_secret.as_ref(), leaf)
                     .await?,
             ),
         })
@@ -150,17 +150,17 @@ impl Store {
     async fn put(
         &self,
         name: &str,
-        before: Option<&TlsSecret>,
+        previous: Option<&TlsSecret>,
         secret: TlsSecret,
     ) -> Result<TlsSecret, WriteError> {
-        if before == Some(&secret) {
+        if previous == Some(&secret) {
             return Ok(secret);
         }
         let params = PostParams {
             field_manager: Some(manager::CERTS.to_owned()),
             ..PostParams::default()
         };
-        let written = match before {
+        let written = match previous {
             Some(_) => self.api.replace(name, &params, &secret).await,
             None => self.api.create(&params, &secret).await,
         };
@@ -169,7 +169,7 @@ impl Store {
                 WriteError::Conflict
             }
             // The Secret was deleted in the meantime. On create, not found means that the namespace does not exist.
-            kube::Error::Api(status) if status.is_not_found() && before.is_some() => {
+            kube::Error::Api(status) if status.is_not_found() && previous.is_some() => {
                 WriteError::Conflict
             }
             other => WriteError::Api(other),
@@ -182,12 +182,12 @@ const KEYS_TYPE: &str = "Opaque";
 
 /// Returns the existing Secret, or a new one, with this owner reference.
 fn secret_to_write(
-    before: Option<&TlsSecret>,
+    previous: Option<&TlsSecret>,
     name: &str,
     kind: &str,
     owner: Option<&OwnerReference>,
 ) -> TlsSecret {
-    let mut secret = before.cloned().unwrap_or_else(|| new_secret(name, kind));
+    let mut secret = previous.cloned().unwrap_or_else(|| new_secret(name, kind));
     if let Some(owner) = owner {
         let owners = secret.metadata.owner_references.get_or_insert_default();
         if !owners.contains(owner) {

@@ -116,7 +116,7 @@ pub struct Deadlines {
     /// An HPA without metrics (KEDA-10).
     pub hpa_metrics: Option<Duration>,
     /// Wait before writing to a bound target again after our change was reverted; doubled each time (CONF-6).
-    pub conflict: Duration,
+    pub conflict_backoff: Duration,
 }
 
 /// Caches of objects that a reconcile reads and, except for patches of an actor, never writes.

@@ -73,7 +73,7 @@ pub struct ClaimedName {
     /// How strong the actor's claim is.
     pub priority: ClaimPriority,
     /// Whether the actor's spec requests it.
-    pub wanted: bool,
+    pub desired: bool,
 }
 
 /// A queue recorded in an actor's status.
@@ -129,7 +129,7 @@ pub fn names<'a>(
         && let Ok(transport) = transports.usable(transport)
     {
         let queue = transport.names_of(namespace, actor).queue;
-        let wanted = RecordedQueue {
+        let desired = RecordedQueue {
             transport: &transport.name,
             queue: &queue,
             dead_letters: &[],
@@ -138,11 +138,11 @@ pub fn names<'a>(
         add(
             &mut names,
             transports,
-            wanted,
+            desired,
             (ClaimKind::Queue, ClaimPriority::Requested),
         );
         for name in &mut names {
-            name.wanted = true;
+            name.desired = true;
         }
     }
     for known in known {
@@ -187,7 +187,7 @@ fn add(
                 queue: name.into(),
                 kind,
                 priority,
-                wanted: false,
+                desired: false,
             }),
         }
     }

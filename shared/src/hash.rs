@@ -1,4 +1,4 @@
-//! Hashes that are stored in the cluster and so must be stable across releases, platforms and processes.
+//! Hashes that are stored in the cluster and so must be stable across versions, platforms and processes.
 
 use std::fmt::Write as _;
 

@@ -47,7 +47,7 @@ pub mod annotation {
     pub const RECONCILE: &str = "asya.sh/reconcile";
     /// On an actor: `"true"` keeps its queue when the actor is deleted (FIN-4).
     pub const SKIP_QUEUE_DELETION: &str = "asya.sh/skip-queue-deletion";
-    /// On an actor: UID of namespace `kube-system` of the other cluster whose queue it takes over (QUE-33).
+    /// On an actor: UID of namespace `kube-system` of the other cluster whose queue it adopts (QUE-33).
     pub const ADOPT_QUEUE_FROM: &str = "asya.sh/adopt-queue-from";
     /// On an actor: `"true"` takes ownership, once, of fields of its workload that kubectl or Helm manage (FW-22).
     pub const RECLAIM_FIELDS: &str = "asya.sh/reclaim-fields";
@@ -79,7 +79,7 @@ pub mod annotation {
     /// On the Secret with the webhook's certificates: since when its serving certificate is signed by the current CA
     /// (CERT-4).
     pub const AUTHORITY_SINCE: &str = "asya.sh/authority-since";
-    /// On the CRD: the release that wrote it.
+    /// On the CRD: the version that wrote it.
     pub const CRD_VERSION: &str = "asya.sh/crd-version";
     /// On a `ScaledObject`: pauses scaling by KEDA, unless the value parses as false.
     pub const KEDA_PAUSED: &str = "autoscaling.keda.sh/paused";

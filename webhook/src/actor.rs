@@ -145,19 +145,19 @@ impl ActorReviewer {
         let findings = check_spec(&subject, &self.namespace, &self.facts.latest());
         errors.extend(findings.errors);
         let mut warnings: Vec<String> = findings.warnings.iter().map(ToString::to_string).collect();
-        let conflicts = self.conflicts(&key, &spec, old.as_ref());
+        let violations = self.taken_names(&key, &spec, old.as_ref());
         if self.contact.is_stale() {
-            warnings.extend(conflicts.iter().map(as_stale_warning));
+            warnings.extend(violations.iter().map(as_stale_warning));
         } else {
-            errors.extend(conflicts);
+            errors.extend(violations);
         }
         errors.sort();
         warnings.sort();
         self.outcome(&key, &errors, warnings)
     }
 
-    /// Conflicts with other actors over fields that this write changes (ADM-6).
-    fn conflicts(
+    /// Violations because another actor has the queue name or target that this write requests (ADM-6).
+    fn taken_names(
         &self,
         key: &Key,
         spec: &AsyncActorSpec,
@@ -167,14 +167,14 @@ impl ActorReviewer {
             old.is_none_or(|old| differs(old, spec))
         };
         let queue = changed(|old, new| old.transport != new.transport)
-            .then(|| self.index.conflicting_queue(key, &spec.transport))
+            .then(|| self.index.taken_queue_name(key, &spec.transport))
             .flatten()
             .map(|(owner, queue)| validate::queue_in_use(&queue, &owner.namespace, &owner.name));
         let target = spec
             .workload_ref
             .as_ref()
             .filter(|_| changed(|old, new| old.workload_ref != new.workload_ref))
-            .and_then(|target| Some((target, self.index.conflicting_binding(key, target)?)))
+            .and_then(|target| Some((target, self.index.other_binding(key, target)?)))
             .map(|(target, owner)| {
                 validate::target_already_bound(target, &owner.namespace, &owner.name)
             });
@@ -246,10 +246,10 @@ fn denial_message(key: &Key, errors: &[Violation]) -> String {
     text
 }
 
-/// Turns a conflict into a warning, because the index may be stale (VAC-5).
-fn as_stale_warning(conflict: &Violation) -> String {
+/// Turns a violation into a warning, because the index may be stale (VAC-5).
+fn as_stale_warning(violation: &Violation) -> String {
     format!(
-        "{conflict} (not denied: the webhook has lost contact with the API server, so this may be out of date)"
+        "{violation} (not denied: the webhook has lost contact with the API server, so this may be out of date)"
     )
 }
 

@@ -45,7 +45,7 @@ pub struct Reviewed {
     pub pod: Value,
     /// Why, as in metrics and Events.
     pub reason: InjectionReason,
-    /// Why the pod is rejected, if it is.
+    /// Why the pod is denied, if it is.
     pub denied: Option<String>,
     /// Warnings for the client that creates the pod.
     pub warnings: Vec<String>,

@@ -265,11 +265,11 @@ fn bundle_size_is_bounded_when_the_secret_breaks_repeatedly() {
 fn unusable_leaf_is_replaced_without_a_new_ca() {
     let ca = new_ca(ago(DAY));
     let mut world = World::new(SecretBuilder::usual(&ca, ago(DAY)).with(LEAF_KEY, "x"));
-    let before = world.data.clone();
+    let previous = world.data.clone();
     assert!(matches!(world.step(), Step::Renew(_)));
     assert!(world.is_trusted());
     for key in [CA_BUNDLE, CA_KEY, NEXT_CA, NEXT_CA_KEY] {
-        assert_eq!(world.data.get(key), before.get(key), "{key}");
+        assert_eq!(world.data.get(key), previous.get(key), "{key}");
     }
     assert_eq!(world.step(), Step::Keep);
 }

@@ -151,7 +151,7 @@ impl Certificates {
 
     fn change(&self, now: Timestamp, change: impl FnOnce(&mut LeafSelector)) {
         let mut selector = self.0.selector.lock();
-        let before = selector.problem().cloned();
+        let previous = selector.problem().cloned();
         change(&mut selector);
         if let Some(leaf) = selector.reevaluate(&self.0.names, now) {
             let certificate = &leaf.certificate;
@@ -159,7 +159,7 @@ impl Certificates {
             *self.0.served.write() = Some(Arc::clone(&leaf.served));
         }
         let problem = selector.problem();
-        if let Some(problem) = problem.filter(|_| problem != before.as_ref()) {
+        if let Some(problem) = problem.filter(|_| problem != previous.as_ref()) {
             warn!(%problem, "not serving the Secret's certificate; keeping the last valid one");
         }
     }

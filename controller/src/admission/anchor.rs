@@ -65,7 +65,7 @@ impl AnchorCache {
     /// operator's namespace as its owner; Argo CD would lose track of an object with an owner.
     ///
     /// # Errors
-    /// If the API server refuses or fails.
+    /// If the API server rejects the request or fails.
     pub(super) async fn ensure(&self) -> Result<Option<Anchor>, String> {
         let Some(anchor) = self.store.store.get(&Key::new("", &self.name)) else {
             return Ok(None);

@@ -25,7 +25,7 @@ impl CaPropagation {
     pub(super) fn publishable(
         &mut self,
         in_every_bundle: &[String],
-        before: &[String],
+        previous: &[String],
         propagation_time: Duration,
         now: Instant,
     ) -> PublishableCas {
@@ -38,7 +38,7 @@ impl CaPropagation {
                 .get(ca)
                 .map_or(now, |since| *since + propagation_time)
         };
-        let is_publishable = |ca: &&String| before.contains(*ca) || due(ca) <= now;
+        let is_publishable = |ca: &&String| previous.contains(*ca) || due(ca) <= now;
         let (published, pending): (Vec<&String>, Vec<_>) =
             in_every_bundle.iter().partition(is_publishable);
         if published.is_empty() {
@@ -84,12 +84,12 @@ mod tests {
             (110, "bc", "bc"),
             (120, "d", "d"),
         ];
-        let mut before = Vec::new();
+        let mut previous = Vec::new();
         for (after, in_every_bundle, published) in rows {
             let now = start + Duration::from_secs(after);
             let trusted = propagation.publishable(
                 &fingerprints(in_every_bundle),
-                &before,
+                &previous,
                 PROPAGATION_TIME,
                 now,
             );
@@ -100,7 +100,7 @@ mod tests {
             );
             let is_pending = trusted.fingerprints.len() < in_every_bundle.len();
             assert_eq!(trusted.next_due.is_some(), is_pending, "after {after} s");
-            before = trusted.fingerprints;
+            previous = trusted.fingerprints;
         }
     }
 

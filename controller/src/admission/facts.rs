@@ -37,7 +37,7 @@ impl FactsConfigMap {
     /// CAs published last, by this process or by the previous leader.
     ///
     /// # Errors
-    /// If the API server refuses or fails.
+    /// If the API server rejects the request or fails.
     pub(super) async fn published_cas(&mut self) -> Result<&[String], String> {
         if self.initial.is_none() {
             let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
@@ -56,7 +56,7 @@ impl FactsConfigMap {
     /// Writes the facts if the `ConfigMap` holds different ones.
     ///
     /// # Errors
-    /// If the API server refuses or fails.
+    /// If the API server rejects the request or fails.
     pub(super) async fn publish(
         &mut self,
         facts: WebhookFacts,

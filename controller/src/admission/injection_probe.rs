@@ -47,7 +47,7 @@ pub(super) struct InjectionProbes {
 struct ProbeProgress {
     /// Whether a dry run came back injected: the entry may then fail closed, whatever happens later.
     verified: bool,
-    /// CA bundle that was trusted at the last success. Another bundle, or another release, must be verified again.
+    /// CA bundle that was trusted at the last success. Another bundle, or another version, must be verified again.
     verified_ca_bundle: Option<Box<str>>,
     /// Failures since the last success.
     failures: u32,

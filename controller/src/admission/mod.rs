@@ -176,7 +176,7 @@ impl WebhookConfigManager {
             self.tasks
                 .run_forever("watch of the webhook anchor", anchors),
         );
-        let mut ca_bundle = self.trust.wanted();
+        let mut ca_bundle = self.trust.desired();
         let mut next_reconcile = Instant::now();
         loop {
             tokio::select! {
@@ -220,7 +220,7 @@ impl WebhookConfigManager {
             .report_bundles(bundles.iter().map(|bundle| &**bundle));
         let Some(ca_bundle) = self
             .trust
-            .wanted()
+            .desired()
             .borrow()
             .as_ref()
             .map(asya_certs::ca_bundle::CaBundle::pem)
@@ -304,10 +304,10 @@ impl WebhookConfigManager {
             return Ok(None);
         };
         let in_every_bundle = facts::cas_in_every_bundle(&self.bundles());
-        let (before, now) = (self.facts.published_cas().await?, Instant::now());
+        let (previous, now) = (self.facts.published_cas().await?, Instant::now());
         let trusted = self.ca_propagation.publishable(
             &in_every_bundle,
-            before,
+            previous,
             self.plan.propagation_time,
             now,
         );

@@ -179,7 +179,7 @@ where
     /// Applies the object unless it is up to date.
     ///
     /// # Errors
-    /// If the API server refuses or fails.
+    /// If the API server rejects the request or fails.
     pub(super) async fn apply(
         &self,
         desired: &DesiredConfig,

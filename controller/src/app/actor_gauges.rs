@@ -81,7 +81,7 @@ mod tests {
                 "e",
                 json!({"transport": "mq"}),
                 json!({"status": "Updating", "pods": {"matched": 3, "injected": 2, "notInjected": 1, "outdated": 0}, "conflicts": [
-                    {"field": "x", "part": "Roll", "count": 5}, {"field": "y", "part": "of another release", "count": 2},
+                    {"field": "x", "part": "Roll", "count": 5}, {"field": "y", "part": "of another version", "count": 2},
                 ]}),
             ),
         ];

@@ -83,7 +83,7 @@ impl Operator {
         }
     }
 
-    /// Refreshes claims first: the actor may have claimed a queue name, or released it to another actor.
+    /// Refreshes claims first: the actor may have claimed a queue name, or given it up.
     pub fn on_actor_change(&self, enqueue: Enqueue) {
         if let Enqueue::Actor(key) = &enqueue {
             self.refresh_indexes(key);

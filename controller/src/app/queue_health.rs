@@ -1,5 +1,5 @@
-//! Connects the queue health check to actors: selects the queues to check, and enqueues actors on findings (QUE-20 to
-//! QUE-22).
+//! Connects the queue health check to actors: selects the queues to check, and enqueues the actors of those that need
+//! another look (QUE-20 to QUE-22).
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use asya_shared::api::QueueDeletionPolicy;
 use asya_shared::transport::ActorQueue;
 
 use super::operator::Operator;
-use crate::broker::health::{Actors, CheckedQueue, Finding, TransportQueues};
+use crate::broker::health::{Actors, CheckedQueue, RecheckReason, TransportQueues};
 use crate::context::Context;
 use crate::reconcile::work_item::WorkItem;
 use crate::record::{ActorRecord, Key};
@@ -48,15 +48,15 @@ impl Actors for Operator {
         by_transport.into_values().collect()
     }
 
-    fn enqueue_recheck(&self, actor: &Key, finding: &Finding) {
-        self.context.queue_rechecks.request(actor, finding.clone());
+    fn enqueue_recheck(&self, actor: &Key, reason: &RecheckReason) {
+        self.context.queue_rechecks.request(actor, reason.clone());
         self.queue.enqueue(WorkItem::Actor(actor.clone()));
     }
 
     fn enqueue_missing(&self, actor: &Key) {
         // Messages are counted often: a queue that cannot be recreated must not cause a reconcile each time.
-        if self.context.queue_rechecks.finding(actor) != Some(Finding::Missing) {
-            self.enqueue_recheck(actor, &Finding::Missing);
+        if self.context.queue_rechecks.reason(actor) != Some(RecheckReason::Missing) {
+            self.enqueue_recheck(actor, &RecheckReason::Missing);
         }
     }
 

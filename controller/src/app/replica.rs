@@ -296,7 +296,7 @@ fn deadlines(args: &Args) -> Deadlines {
     Deadlines {
         unready: Some(args.unready_deadline).filter(|limit| !limit.is_zero()),
         hpa_metrics: Some(args.hpa_metrics_deadline).filter(|limit| !limit.is_zero()),
-        conflict: args.conflict_wait,
+        conflict_backoff: args.conflict_wait,
     }
 }
 

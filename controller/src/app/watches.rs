@@ -35,7 +35,7 @@ const POD_WARNINGS: &str = "involvedObject.kind=Pod,type=Warning,\
     reason!=FailedScheduling,reason!=FailedToRetrieveImagePullSecret,reason!=Unhealthy";
 
 /// Warnings about pods that a `StatefulSet` may not create.
-const SET_REFUSALS: &str = "involvedObject.kind=StatefulSet,type=Warning,reason=FailedCreate";
+const SET_REJECTIONS: &str = "involvedObject.kind=StatefulSet,type=Warning,reason=FailedCreate";
 
 /// The running watches: one per kind, either in each of some namespaces or cluster-wide. Dropping them stops them.
 pub struct Watches {
@@ -75,8 +75,8 @@ impl Watches {
     /// Starts missing watches and stops those of other namespaces, leaving their actors unchanged. Returns whether
     /// anything changed.
     pub fn set_scopes(&mut self, scopes: &BTreeSet<Scope>) -> bool {
-        let before: BTreeSet<Scope> = self.running.keys().cloned().collect();
-        if before == *scopes {
+        let previous: BTreeSet<Scope> = self.running.keys().cloned().collect();
+        if previous == *scopes {
             return false;
         }
         self.running.retain(|scope, _| scopes.contains(scope));
@@ -89,9 +89,9 @@ impl Watches {
             .set_access_scope(access_scope);
         let actors = &self.operator.context.stores.actors;
         scopes
-            .difference(&before)
+            .difference(&previous)
             .for_each(|scope| actors.list_pending(scope));
-        for scope in scopes.difference(&before) {
+        for scope in scopes.difference(&previous) {
             let tasks = self.start_all(scope);
             self.running.insert(scope.clone(), tasks);
         }
@@ -144,7 +144,7 @@ impl Watches {
             self.task_of_events::<StatefulSetFailureRecord>(
                 scope,
                 creation_failures.clone(),
-                SET_REFUSALS,
+                SET_REJECTIONS,
             ),
             // No label selector: foreign HPAs and `ScaledObject`s may scale the same workload.
             self.task(scope, &stores.hpas, None, Operator::on_autoscaler_change),

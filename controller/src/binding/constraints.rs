@@ -124,8 +124,8 @@ impl<R: Record> ConstraintStore<R> {
             missing.remove(&key);
         }
         let namespace = Arc::clone(namespace(&key));
-        let before = inner.records.insert(key, Arc::clone(record));
-        let differs = before.is_none_or(|before| before != *record);
+        let previous = inner.records.insert(key, Arc::clone(record));
+        let differs = previous.is_none_or(|previous| previous != *record);
         // Objects returned by the first list are not changes.
         (differs && inner.listed.contains(scope)).then_some(namespace)
     }

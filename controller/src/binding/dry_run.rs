@@ -142,7 +142,7 @@ fn verify_injected(pod: &Pod, uid: &str, actor_hash: Option<&str>) -> Result<(),
     let injected = annotation_value(annotation::INJECTED_HASH).and_then(InjectedHash::parse);
     if injected.as_ref().map(|hash| &*hash.actor) != actor_hash {
         return Err(
-            "it would get the sidecar of another spec, or of another release of the operator"
+            "it would get the sidecar of another spec, or of another version of the operator"
                 .to_owned(),
         );
     }

@@ -118,9 +118,9 @@ impl Index {
     }
 
     fn publish_watches(&self, watches: BTreeSet<RequiredWatch>) {
-        self.required_watches.send_if_modified(|before| {
-            let changed = *before != watches;
-            *before = watches;
+        self.required_watches.send_if_modified(|previous| {
+            let changed = *previous != watches;
+            *previous = watches;
             changed
         });
     }
@@ -188,8 +188,11 @@ impl Index {
         let mut inner = self.inner.lock();
         let mut changed = false;
         for actor in inner.actors_of(target) {
-            let before = inner.bindings.get(&actor).map(|it| it.owners.clone());
-            if before.as_deref().is_none_or(|before| before == owners) {
+            let previous = inner.bindings.get(&actor).map(|it| it.owners.clone());
+            if previous
+                .as_deref()
+                .is_none_or(|previous| previous == owners)
+            {
                 continue;
             }
             changed = true;

@@ -262,9 +262,9 @@ impl Kinds {
         let Ok(availability) = result else {
             return false;
         };
-        state.availability.send_if_modified(|before| {
-            let changed = *before != availability;
-            *before = availability;
+        state.availability.send_if_modified(|previous| {
+            let changed = *previous != availability;
+            *previous = availability;
             changed
         })
     }
@@ -314,8 +314,8 @@ impl WatchSink<CrdNameRecord> for Kinds {
         let mut inner = self.inner.lock();
         inner.missing.retain(|missing| missing != name);
         let version = metadata.resource_version;
-        let before = inner.crds.insert(Arc::clone(name), version);
-        if before != Some(version) {
+        let previous = inner.crds.insert(Arc::clone(name), version);
+        if previous != Some(version) {
             Self::crd_changed(&mut inner, name);
             self.due.notify_one();
         }

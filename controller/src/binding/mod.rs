@@ -74,17 +74,17 @@ impl Bindings {
     /// Updates the index with the newest record of an actor, or `None` once it is deleted. Returns the other actors
     /// affected by this or by changes of shared objects since the last call.
     pub fn refresh(&self, key: &Key, actor: Option<&ActorRecord>) -> HashSet<Key> {
-        let before = self.index.target_of(key);
+        let previous = self.index.target_of(key);
         if actor.is_none() {
             self.scale_targets.set(key, None);
             self.probe_schedule.forget(key);
         }
         let others = self.index.refresh(key, actor);
         let after = self.index.target_of(key);
-        if before.is_some() || after.is_some() {
+        if previous.is_some() || after.is_some() {
             self.changed.notify_one();
         }
-        if before != after {
+        if previous != after {
             for kind in self.index.kinds_of(key) {
                 self.kinds.track(&kind);
             }

@@ -105,11 +105,11 @@ impl<R: TargetPod> PodIndex<R> {
             .by_namespace
             .entry(Arc::clone(&key.namespace))
             .or_default();
-        let before = in_namespace.insert(Arc::clone(&key.name), Arc::clone(pod));
-        if before.as_ref() == Some(pod) {
+        let previous = in_namespace.insert(Arc::clone(&key.name), Arc::clone(pod));
+        if previous.as_ref() == Some(pod) {
             return Vec::new();
         }
-        before.into_iter().chain([Arc::clone(pod)]).collect()
+        previous.into_iter().chain([Arc::clone(pod)]).collect()
     }
 
     pub(super) fn delete(&self, pod: &R) -> Option<Arc<R>> {

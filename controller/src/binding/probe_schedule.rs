@@ -18,7 +18,7 @@ const WEBHOOK_LAG_RETRY: Duration = Duration::from_secs(1);
 const NOT_CALLED_INTERVAL: Duration = Duration::from_secs(2);
 const MAX_NOT_CALLED_INTERVAL: Duration = Duration::from_mins(1);
 /// Initial backoff after a rejection, doubled with each further one.
-const REFUSED: Backoff = Backoff::new(Duration::from_secs(30), Duration::from_mins(5));
+const REJECTED_BACKOFF: Backoff = Backoff::new(Duration::from_secs(30), Duration::from_mins(5));
 /// Minimum interval between probes: a controller emits many Events per second while its pods are rejected.
 const MIN_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -120,7 +120,7 @@ impl ProbeSchedule {
                 .saturating_mul(others.saturating_add(1))
                 .min(MAX_NOT_CALLED_INTERVAL),
             ProbeFailure::NotInjected(_) | ProbeFailure::Rejected(_) => {
-                let wait = REFUSED.after(entry.failures);
+                let wait = REJECTED_BACKOFF.after(entry.failures);
                 entry.failures = entry.failures.saturating_add(1);
                 wait
             }

@@ -59,11 +59,11 @@ impl Bindings {
             Err(error) => return Err(error),
         };
         let state = match existing {
-            None => TargetState::Absent,
+            None => TargetState::NotFound,
             Some(existing) => {
                 versions.insert(target.clone(), version_of(&existing));
                 let Some(uid) = uid_of(&existing) else {
-                    return Ok(TargetState::Absent);
+                    return Ok(TargetState::NotFound);
                 };
                 // Record the uid before reading dependents, so that no change of them goes unnoticed.
                 for actor in self.index.actors_of(target) {

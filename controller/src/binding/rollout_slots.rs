@@ -24,7 +24,7 @@ struct Inner {
     /// Expiry of each slot by the actor that holds it, so that a stuck rollout does not block others.
     by_actor: HashMap<Key, Timestamp>,
     /// Consecutive rejected evictions.
-    refusals: HashMap<Key, u32>,
+    rejections: HashMap<Key, u32>,
 }
 
 impl RolloutSlots {
@@ -52,30 +52,30 @@ impl RolloutSlots {
         self.inner.lock().by_actor.insert(actor.clone(), until);
     }
 
-    /// Releases the actor's slot.
-    pub fn release(&self, actor: &Key) {
+    /// Returns the actor's slot.
+    pub fn return_slot(&self, actor: &Key) {
         self.inner.lock().by_actor.remove(actor);
     }
 
-    /// Records a rejected eviction and releases the slot. Returns the number of consecutive rejections before it.
-    pub fn eviction_refused(&self, actor: &Key) -> u32 {
+    /// Records a rejected eviction and returns the slot. Returns the number of consecutive rejections before it.
+    pub fn eviction_rejected(&self, actor: &Key) -> u32 {
         let mut inner = self.inner.lock();
         inner.by_actor.remove(actor);
-        let times = inner.refusals.entry(actor.clone()).or_default();
+        let times = inner.rejections.entry(actor.clone()).or_default();
         *times = times.saturating_add(1);
         *times - 1
     }
 
     /// Records a successful eviction.
     pub fn eviction_accepted(&self, actor: &Key) {
-        self.inner.lock().refusals.remove(actor);
+        self.inner.lock().rejections.remove(actor);
     }
 
     /// Drops the actor's state once no pod of its target has to be replaced.
     pub fn forget(&self, actor: &Key) {
         let mut inner = self.inner.lock();
         inner.by_actor.remove(actor);
-        inner.refusals.remove(actor);
+        inner.rejections.remove(actor);
     }
 }
 
@@ -102,19 +102,19 @@ mod tests {
         assert_eq!(available(10), [true, true], "the slot has expired");
         slots.acquire(&a, at(30));
         assert_eq!(available(20), [true, false]);
-        assert_eq!(slots.eviction_refused(&a), 0);
-        assert_eq!(available(20), [true, true], "released");
+        assert_eq!(slots.eviction_rejected(&a), 0);
+        assert_eq!(available(20), [true, true], "returned");
         assert_eq!(
-            slots.eviction_refused(&a),
+            slots.eviction_rejected(&a),
             1,
             "rejections are still counted"
         );
         slots.eviction_accepted(&a);
-        assert_eq!(slots.eviction_refused(&a), 0);
+        assert_eq!(slots.eviction_rejected(&a), 0);
         slots.acquire(&a, at(30));
         slots.forget(&a);
         assert_eq!(available(20), [true, true]);
-        assert_eq!(slots.eviction_refused(&a), 0);
+        assert_eq!(slots.eviction_rejected(&a), 0);
     }
 
     /// SAFE-16

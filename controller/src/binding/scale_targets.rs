@@ -24,12 +24,12 @@ impl ScaleTargets {
         if inner.by_actor.get(actor).map(|current| &**current) == name {
             return;
         }
-        if let Some(before) = inner.by_actor.remove(actor) {
-            let before = Key::new(&actor.namespace, &before);
-            if let Some(actors) = inner.by_target.get_mut(&before) {
+        if let Some(previous) = inner.by_actor.remove(actor) {
+            let previous = Key::new(&actor.namespace, &previous);
+            if let Some(actors) = inner.by_target.get_mut(&previous) {
                 actors.remove(actor);
                 if actors.is_empty() {
-                    inner.by_target.remove(&before);
+                    inner.by_target.remove(&previous);
                 }
             }
         }

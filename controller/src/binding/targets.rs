@@ -47,7 +47,7 @@ impl TemplateOwnership {
 pub enum TargetState {
     Present(Arc<TargetSnapshot>),
     /// The target does not exist.
-    Absent,
+    NotFound,
     /// Its kind is not served or not readable.
     KindUnavailable(KindAvailability),
     /// The watches have not synced yet.
@@ -139,11 +139,11 @@ impl Targets {
     pub(super) fn mark_deleted(&self, target: &ObjectId) -> bool {
         let mut known = self.known.lock();
         let known = known.entry(target.clone()).or_default();
-        let before = known.found.take();
+        let previous = known.found.take();
         known.invalidate();
         known.versions.clear();
-        known.found = Some(TargetState::Absent);
-        !matches!(before, Some(TargetState::Absent))
+        known.found = Some(TargetState::NotFound);
+        !matches!(previous, Some(TargetState::NotFound))
     }
 
     pub(super) fn of_kind(&self, kind: &Kind, scope: &Scope) -> Vec<ObjectId> {

@@ -362,8 +362,8 @@ async fn target_is_read_once_per_observed_change() {
     let a = vec![Enqueue::Actor(key("a"))];
     let calls = || reads.load(Ordering::Relaxed);
 
-    assert!(matches!(read().await, TargetState::Absent));
-    assert!(matches!(read().await, TargetState::Absent));
+    assert!(matches!(read().await, TargetState::NotFound));
+    assert!(matches!(read().await, TargetState::NotFound));
     assert_eq!(calls(), 1, "an absent target is not read again");
     assert_eq!(watch.apply(&scope, &deployment("unbound", 1)), []);
 
@@ -388,7 +388,7 @@ async fn target_is_read_once_per_observed_change() {
     let mut affected = watch.init_done(&scope);
     affected.dedup();
     assert_eq!(affected, a, "the list does not return it");
-    assert!(matches!(read().await, TargetState::Absent));
+    assert!(matches!(read().await, TargetState::NotFound));
     assert_eq!(calls(), 3);
     assert_eq!(
         watch.delete(&scope, &deployment("web", 9)),

@@ -18,8 +18,11 @@ impl Unenforced {
     /// added.
     pub fn replace(&self, unenforced: BTreeSet<Key>) -> Vec<Key> {
         let mut current = self.current.lock();
-        let before = current.take().unwrap_or_default();
-        let changed = before.symmetric_difference(&unenforced).cloned().collect();
+        let previous = current.take().unwrap_or_default();
+        let changed = previous
+            .symmetric_difference(&unenforced)
+            .cloned()
+            .collect();
         *current = Some(unenforced);
         changed
     }

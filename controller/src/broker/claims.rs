@@ -61,7 +61,7 @@ impl Claims {
         let mut affected = inner.drop_claim(key);
         if let Some(claim) = claim {
             inner.put_claim(key, claim);
-            affected.extend(inner.conflicting_actors(key).cloned());
+            affected.extend(inner.competing_actors(key).cloned());
         }
         affected
     }
@@ -71,7 +71,7 @@ impl Claims {
         let inner = self.inner.lock();
         let preceding = |of_queue: bool| {
             let applies = |name: &ClaimedName| {
-                name.wanted && of_queue == (name.kind != ClaimKind::DeadLetters)
+                name.desired && of_queue == (name.kind != ClaimKind::DeadLetters)
             };
             inner.first_preceding(key, applies)
         };
@@ -138,7 +138,7 @@ impl Inner {
 
     /// Removes an actor's claim. Returns the actors that shared a name with it.
     fn drop_claim(&mut self, key: &Key) -> HashSet<Key> {
-        let affected = self.conflicting_actors(key).cloned().collect();
+        let affected = self.competing_actors(key).cloned().collect();
         let Some(claim) = self.claims.remove(key) else {
             return affected;
         };
@@ -154,11 +154,11 @@ impl Inner {
     }
 
     /// Actors with which `key` cannot share a name. Sharing only a dead letter queue is allowed.
-    fn conflicting_actors<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = &'a Key> {
+    fn competing_actors<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = &'a Key> {
         let claim = self.claims.get(key).into_iter();
         claim.flat_map(|claim| &claim.names).flat_map(move |own| {
             let users = self.by_address.get(&own.address).into_iter();
-            users.flat_map(move |users| users.conflicting_users(key, own.kind))
+            users.flat_map(move |users| users.competing_users(key, own.kind))
         })
     }
 
@@ -171,7 +171,7 @@ impl Inner {
                 let first = self
                     .by_address
                     .get(&name.address)?
-                    .first_conflicting_user(key, name.kind)?;
+                    .first_competing_user(key, name.kind)?;
                 (*first.0 < claim.rank(name)).then_some(first)
             })
             .min()

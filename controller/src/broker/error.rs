@@ -7,7 +7,7 @@ use crate::fault::{Fault, Reason, Requeue};
 
 /// SQS rejects a queue name for 60 s after the queue was deleted.
 const DELETED_RECENTLY: Duration = Duration::from_secs(65);
-/// Delay when all call slots are taken: until then some calls have ended, or the broker is known to be down.
+/// Delay when all permits are taken: until then some calls have ended, or the broker is known to be down.
 const BUSY: Duration = Duration::from_secs(1);
 
 /// Why a broker call failed.
@@ -42,7 +42,7 @@ pub enum BrokerError {
     Mismatch(String),
     /// The queue exists and belongs to another actor or cluster.
     #[error("{0}")]
-    Conflict(String),
+    QueueNameTaken(String),
     /// A queue of this name was deleted, and the broker does not accept the name again yet.
     #[error("{0}")]
     DeletedRecently(String),
@@ -70,7 +70,7 @@ impl BrokerError {
             }
             Self::ConfigInvalid(_) | Self::PrerequisiteMissing(_) => Reason::QueueConfigInvalid,
             Self::Mismatch(_) => Reason::QueueMismatch,
-            Self::Conflict(_) => Reason::QueueConflict,
+            Self::QueueNameTaken(_) => Reason::QueueConflict,
             Self::DeletedRecently(_) => Reason::QueueDeletedRecently,
         }
     }
@@ -83,7 +83,7 @@ impl BrokerError {
             | Self::AuthFailed(_)
             | Self::PrerequisiteMissing(_)
             | Self::Mismatch(_)
-            | Self::Conflict(_) => Requeue::SlowBackoff,
+            | Self::QueueNameTaken(_) => Requeue::SlowBackoff,
             Self::ConfigInvalid(_) => Requeue::AwaitChange,
             Self::DeletedRecently(_) => Requeue::After(DELETED_RECENTLY),
             Self::RetryAfter(_, wait) | Self::LimiterFull(_, wait) => Requeue::After(*wait),
@@ -226,7 +226,7 @@ mod tests {
                 Requeue::SlowBackoff,
             ),
             (
-                BrokerError::Conflict(text()),
+                BrokerError::QueueNameTaken(text()),
                 Reason::QueueConflict,
                 Requeue::SlowBackoff,
             ),

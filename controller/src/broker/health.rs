@@ -35,13 +35,13 @@ pub struct CheckedQueue {
     pub queue: ActorQueue,
     /// Whether its actor has replicas, which requires more frequent counts.
     pub has_replicas: bool,
-    /// Whether findings enqueue the actor: not if it is paused.
+    /// Whether a recheck enqueues the actor: not if it is paused.
     pub reconciles: bool,
 }
 
 /// Problem of a queue that was verified before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding {
+pub enum RecheckReason {
     /// It no longer exists.
     Missing,
     /// It no longer matches the desired state.
@@ -55,7 +55,7 @@ pub trait Actors: Send + Sync {
     /// All queues to check now.
     fn queues(&self) -> Vec<TransportQueues>;
     /// Enqueues an actor whose queue no longer matches its last verification: the reconcile must observe the queue.
-    fn enqueue_recheck(&self, actor: &Key, finding: &Finding);
+    fn enqueue_recheck(&self, actor: &Key, reason: &RecheckReason);
     /// Enqueues an actor whose queue was missing in a count, unless a reconcile is about to observe the queue anyway.
     fn enqueue_missing(&self, actor: &Key);
     /// Enqueues an actor whose status should report another depth.
@@ -160,7 +160,7 @@ impl<A: Actors, S: QueueObserver> HealthCheck<A, S> {
                     self.record_depth(&actor, None);
                     if reconciled.contains(&actor) {
                         self.actors
-                            .enqueue_recheck(&actor, &Finding::Unknown(error));
+                            .enqueue_recheck(&actor, &RecheckReason::Unknown(error));
                     }
                 }
                 Ok(observation) => {
@@ -181,18 +181,18 @@ impl<A: Actors, S: QueueObserver> HealthCheck<A, S> {
     }
 
     fn handle_check(&self, actor: &Key, queue: &ActorQueue, check: &QueueCheck) {
-        let finding = match check {
+        let reason = match check {
             QueueCheck::Ready(_) => return,
-            QueueCheck::Absent => {
+            QueueCheck::NotFound => {
                 let queue = &*queue.names.queue;
-                info!(%actor, queue, "Queue missing, triggering reconciliation");
-                Finding::Missing
+                info!(%actor, queue, "the queue is missing, so its actor is reconciled");
+                RecheckReason::Missing
             }
             QueueCheck::Drifted | QueueCheck::Untagged | QueueCheck::Mismatch { .. } => {
-                Finding::Changed
+                RecheckReason::Changed
             }
         };
-        self.actors.enqueue_recheck(actor, &finding);
+        self.actors.enqueue_recheck(actor, &reason);
     }
 
     /// Counts the messages of all queues whose actors have replicas, once.
@@ -221,10 +221,10 @@ impl<A: Actors, S: QueueObserver> HealthCheck<A, S> {
             match count {
                 Ok(Count::Unknown) | Err(BrokerError::Busy(_) | BrokerError::Fenced(_)) => {}
                 Ok(Count::Messages(depth)) => self.record_known_depth(&actor, Some(depth)),
-                Ok(Count::Absent) if reconciled.contains(&actor) => {
+                Ok(Count::NotFound) if reconciled.contains(&actor) => {
                     self.actors.enqueue_missing(&actor);
                 }
-                Ok(Count::Absent) | Err(_) => self.record_depth(&actor, None),
+                Ok(Count::NotFound) | Err(_) => self.record_depth(&actor, None),
             }
         }
     }
@@ -243,7 +243,7 @@ impl<A: Actors, S: QueueObserver> HealthCheck<A, S> {
     }
 }
 
-/// Actors that are enqueued for findings about their queues.
+/// Actors that are enqueued to check their queues again.
 fn reconciled_actors(transport: &TransportQueues) -> HashSet<Key> {
     let reconciled = transport.queues.iter().filter(|checked| checked.reconciles);
     reconciled.map(|checked| key_of(&checked.queue)).collect()
@@ -273,12 +273,12 @@ pub struct QueueRechecks {
     last_sequence: AtomicU64,
 }
 
-/// Position in the order of findings, taken when a reconcile starts to observe the queue.
+/// Position in the order of requests, taken when a reconcile starts to observe the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sequence(u64);
 
 struct Recheck {
-    finding: Finding,
+    reason: RecheckReason,
     requested: Sequence,
     /// Consecutive reconciles without a response from the broker.
     failures: u32,
@@ -286,12 +286,12 @@ struct Recheck {
 
 impl QueueRechecks {
     /// Makes the next reconcile observe the queue itself.
-    pub fn request(&self, actor: &Key, finding: Finding) {
+    pub fn request(&self, actor: &Key, reason: RecheckReason) {
         let mut actors = self.actors.lock();
         let failures = actors.get(actor).map_or(0, |recheck| recheck.failures);
         let requested = Sequence(self.last_sequence.fetch_add(1, Ordering::Relaxed) + 1);
         let recheck = Recheck {
-            finding,
+            reason,
             requested,
             failures,
         };
@@ -303,12 +303,12 @@ impl QueueRechecks {
         Sequence(self.last_sequence.load(Ordering::Relaxed))
     }
 
-    /// The open finding about an actor's queue.
-    pub fn finding(&self, actor: &Key) -> Option<Finding> {
+    /// Why an actor's queue is to be checked again.
+    pub fn reason(&self, actor: &Key) -> Option<RecheckReason> {
         self.actors
             .lock()
             .get(actor)
-            .map(|recheck| recheck.finding.clone())
+            .map(|recheck| recheck.reason.clone())
     }
 
     /// Number of consecutive reconciles without a response from the broker.
@@ -323,14 +323,14 @@ impl QueueRechecks {
     pub fn record_failure(&self, actor: &Key, error: &BrokerError) {
         let mut actors = self.actors.lock();
         let recheck = actors.entry(actor.clone()).or_insert_with(|| Recheck {
-            finding: Finding::Unknown(error.clone()),
+            reason: RecheckReason::Unknown(error.clone()),
             requested: self.sequence(),
             failures: 0,
         });
         recheck.failures += 1;
     }
 
-    /// Records that a reconcile that started at `started` found the queue ready. A newer finding needs another recheck.
+    /// Records that a reconcile that started at `started` found the queue ready. A newer request needs another recheck.
     pub fn clear(&self, actor: &Key, started: Sequence) {
         let mut actors = self.actors.lock();
         match actors.get_mut(actor) {

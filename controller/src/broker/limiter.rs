@@ -2,8 +2,8 @@
 //!
 //! Each transport has one limiter, shared by its clients. A hanging or slow broker must not hold up reconciles of
 //! actors on other transports. At most [`MAX_CONCURRENT_CALLS`] reconciles, and no more than half of all workers, are
-//! in a call, each bounded by the call's own timeout. Others wait for a slot only while calls still complete, and at a
-//! slow broker only [`WAITING`] of them: the rest are requeued (OPS-22).
+//! in a call, each bounded by the call's own timeout. Others wait for a permit only while calls still complete, and at
+//! a slow broker only [`WAITING`] of them: the rest are requeued (OPS-22).
 
 mod load;
 
@@ -26,10 +26,10 @@ use crate::telemetry::metrics::Metrics;
 
 /// Maximum concurrent calls to one broker (QUE-9).
 const MAX_CONCURRENT_CALLS: usize = 10;
-/// Stop waiting for a slot when no call has started or ended for this long.
+/// Stop waiting for a permit when no call has started or ended for this long.
 const STALL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Reconciles that may wait for a slot at a slow broker: enough to start the next call as soon as one ends.
+/// Reconciles that may wait for a permit at a slow broker: enough to start the next call as soon as one ends.
 const WAITING: usize = 2;
 
 /// The limiter of one transport's broker.
@@ -79,7 +79,7 @@ pub enum CallStage {
     FollowUp,
 }
 
-/// A reconcile's permit at the broker, released on drop.
+/// A reconcile's permit at the broker, returned on drop.
 pub struct ReconcilePermit {
     limiter: Arc<BrokerLimiter>,
     since: Instant,
@@ -204,7 +204,7 @@ impl BrokerLimiter {
         self.metrics.transport_up(&self.transport, is_up);
     }
 
-    /// Waits for a free slot, as long as calls still complete.
+    /// Waits for a permit, as long as calls still complete.
     async fn permit(&self) -> Result<SemaphorePermit<'_>, BrokerError> {
         let acquire = self.calls.acquire();
         pin!(acquire);

@@ -35,7 +35,7 @@ pub use error::BrokerError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueueCheck {
     /// It does not exist.
-    Absent,
+    NotFound,
     /// It exists and is usable.
     Ready(ReadyQueue),
     /// It exists and is usable, but [`QueueClient::update`] still has to add this actor's owner tag (QUE-35).
@@ -45,7 +45,7 @@ pub enum QueueCheck {
     /// It exists, is not usable, and cannot be changed without losing messages (QUE-6).
     Mismatch {
         /// Desired values of the fields that differ.
-        wanted: String,
+        desired: String,
         /// Actual values.
         found: String,
     },
@@ -81,7 +81,7 @@ pub struct QueueObservation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     /// The queue does not exist.
-    Absent,
+    NotFound,
     /// The broker has not counted yet.
     Unknown,
     Messages(Depth),

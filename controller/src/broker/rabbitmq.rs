@@ -25,7 +25,7 @@ use super::{
     BrokerError, BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome,
     Depth, QueueCheck, QueueClient, QueueObservation, ReadyQueue,
 };
-use bindings::{ExchangeBindings, conflict};
+use bindings::{ExchangeBindings, owned_by_other_cluster};
 use http::Api;
 
 pub use http::Login;
@@ -87,7 +87,7 @@ impl Rabbitmq {
             None => TopologyState::NONE,
         };
         if let Ownership::OtherCluster(cluster) = &topology.ownership {
-            return Err(conflict(&declaration.name, cluster));
+            return Err(owned_by_other_cluster(&declaration.name, cluster));
         }
         Ok(self.check(&declaration, found.as_ref(), &topology))
     }
@@ -131,13 +131,13 @@ impl Rabbitmq {
     ) -> QueueObservation {
         let Some(found) = found else {
             return QueueObservation {
-                check: QueueCheck::Absent,
+                check: QueueCheck::NotFound,
                 depth: None,
             };
         };
         let may_change = self.config.queues.auto_create;
         let check = match declaration.compare(found) {
-            Comparison::Mismatch { wanted, found } => QueueCheck::Mismatch { wanted, found },
+            Comparison::Mismatch { desired, found } => QueueCheck::Mismatch { desired, found },
             Comparison::Matches { .. } if !topology.complete && may_change => QueueCheck::Drifted,
             Comparison::Matches { .. } if topology.ownership != Ownership::Ours && may_change => {
                 QueueCheck::Untagged
@@ -173,11 +173,11 @@ impl Rabbitmq {
         self.route(&declaration, queue, &bindings).await?;
         match self.observe_queue(queue).await?.check {
             QueueCheck::Ready(ready) => Ok(ready),
-            QueueCheck::Mismatch { wanted, found } => Err(BrokerError::Mismatch(format!(
-                "queue {} has {found}, expected {wanted}",
+            QueueCheck::Mismatch { desired, found } => Err(BrokerError::Mismatch(format!(
+                "queue {} has {found}, expected {desired}",
                 queue.names.queue
             ))),
-            QueueCheck::Absent | QueueCheck::Drifted | QueueCheck::Untagged => {
+            QueueCheck::NotFound | QueueCheck::Drifted | QueueCheck::Untagged => {
                 Err(BrokerError::Throttled(format!(
                     "queue {} is being changed by another client",
                     queue.names.queue
@@ -210,7 +210,7 @@ impl Rabbitmq {
         }
         let key = dlq.mark_key();
         match self.tag((&dlq.name, &key), queue, &bindings).await {
-            // Tagging needs a permission that older releases did not need for dead letter queues. The only effect of a
+            // Tagging needs a permission that older versions did not need for dead letter queues. The only effect of a
             // missing tag is that the queue is never deleted.
             Err(BrokerError::AuthFailed(_)) => Ok(()),
             result => result,
@@ -301,7 +301,7 @@ impl TopologyState {
 
 fn count_of(found: Option<&FoundQueue>) -> Count {
     match found.map(depth_of) {
-        None => Count::Absent,
+        None => Count::NotFound,
         Some(None) => Count::Unknown,
         Some(Some(depth)) => Count::Messages(depth),
     }

@@ -152,7 +152,7 @@ impl Sqs {
     async fn count(&self, name: &str) -> Result<Count, BrokerError> {
         let found = self.attributes(name).await?;
         Ok(match found.map(|found| found.depth()) {
-            None => Count::Absent,
+            None => Count::NotFound,
             Some(None) => Count::Unknown,
             Some(Some(depth)) => Count::Messages(depth),
         })
@@ -162,14 +162,14 @@ impl Sqs {
         let declaration = self.config.declaration(queue);
         let Some(found) = self.find(&declaration.name).await? else {
             return Ok(QueueObservation {
-                check: QueueCheck::Absent,
+                check: QueueCheck::NotFound,
                 depth: None,
             });
         };
         let (dlq, arn) = self.observe_dlq(&declaration).await?;
         let comparison = declaration.compare(&found.queue, arn.as_deref(), &self.cluster);
         let check = match comparison {
-            Comparison::Mismatch { wanted, found } => QueueCheck::Mismatch { wanted, found },
+            Comparison::Mismatch { desired, found } => QueueCheck::Mismatch { desired, found },
             comparison => match drift_level(&declaration.name, comparison)?.max(dlq) {
                 DriftLevel::InSync => QueueCheck::Ready(ready_queue(&found.url)),
                 DriftLevel::Untagged => QueueCheck::Untagged,
@@ -249,7 +249,7 @@ impl Sqs {
         self.put(&dlq.name, &dlq.attributes, &tags).await?;
         let found = self.attributes(&dlq.name).await?;
         let arn = found.and_then(|found| found.queue.arn().map(str::to_owned));
-        arn.map(Some).ok_or_else(|| vanished(&dlq.name))
+        arn.map(Some).ok_or_else(|| existence_unknown(&dlq.name))
     }
 
     async fn update_dlq(&self, dlq: &DlqDeclaration, found: &Found) -> Result<(), BrokerError> {
@@ -262,14 +262,17 @@ impl Sqs {
     async fn update(&self, queue: &ActorQueue) -> Result<ReadyQueue, BrokerError> {
         let declaration = self.config.declaration(queue);
         let name = &declaration.name;
-        let found = self.find(name).await?.ok_or_else(|| vanished(name))?;
+        let found = self
+            .find(name)
+            .await?
+            .ok_or_else(|| existence_unknown(name))?;
         // Check ownership first: create nothing for a queue that belongs to another actor or cluster.
         drift_level(name, declaration.compare(&found.queue, None, &self.cluster))?;
         let arn = self.ensure_dlq(&declaration).await?;
         match declaration.compare(&found.queue, arn.as_deref(), &self.cluster) {
             Comparison::Drifted(drift) => self.set(name, &found.url, &drift).await?,
-            Comparison::Mismatch { wanted, found } => {
-                let text = format!("queue {name} has {found}, expected {wanted}");
+            Comparison::Mismatch { desired, found } => {
+                let text = format!("queue {name} has {found}, expected {desired}");
                 return Err(BrokerError::Mismatch(text));
             }
             other => drop(drift_level(name, other)?),
@@ -286,7 +289,7 @@ impl Sqs {
                 .set_attributes(Some(named(&drift.attributes)))
                 .send();
             let response = self.send(Operation::write("set"), name, call).await?;
-            response.done().ok_or_else(|| vanished(name))?;
+            response.done().ok_or_else(|| existence_unknown(name))?;
         }
         if !drift.tags.is_empty() {
             let tags = drift.tags.clone().into_iter().collect();
@@ -297,7 +300,7 @@ impl Sqs {
                 .set_tags(Some(tags))
                 .send();
             let response = self.send(Operation::write("tag"), name, call).await?;
-            response.done().ok_or_else(|| vanished(name))?;
+            response.done().ok_or_else(|| existence_unknown(name))?;
         }
         Ok(())
     }
@@ -342,25 +345,25 @@ enum DriftLevel {
 }
 
 /// # Errors
-/// `Conflict` if the queue belongs to another actor or cluster.
+/// `QueueNameTaken` if the queue belongs to another actor or cluster.
 fn drift_level(queue: &str, comparison: Comparison) -> Result<DriftLevel, BrokerError> {
     match comparison {
         Comparison::Matches | Comparison::Mismatch { .. } => Ok(DriftLevel::InSync),
         Comparison::Drifted(drift) if drift.is_only_cluster_tag() => Ok(DriftLevel::Untagged),
         Comparison::Drifted(_) => Ok(DriftLevel::Drifted),
-        Comparison::OwnedByOther(owner) => Err(BrokerError::Conflict(format!(
+        Comparison::OwnedByOther(owner) => Err(BrokerError::QueueNameTaken(format!(
             "queue {queue} belongs to {owner} according to its tags asya.sh/namespace and asya.sh/actor; rename this \
              actor"
         ))),
         Comparison::OtherCluster(cluster) => {
             let shown_by = format!("its tag {CLUSTER}");
-            let text = ownership::conflict_message(queue, &cluster, &shown_by);
-            Err(BrokerError::Conflict(text))
+            let text = ownership::other_cluster_message(queue, &cluster, &shown_by);
+            Err(BrokerError::QueueNameTaken(text))
         }
     }
 }
 
-fn vanished(queue: &str) -> BrokerError {
+fn existence_unknown(queue: &str) -> BrokerError {
     BrokerError::Throttled(format!(
         "queue {queue}: SQS does not report yet whether it exists"
     ))

@@ -157,7 +157,7 @@ impl CertificateManager {
                 return Ok(self.plan.check_interval);
             }
             let trusted_for = self.trust.trusted_for(&bundle.cas);
-            // Move the CA keys first: releases with a single Secret left them where the webhook reads.
+            // Move the CA keys first: versions with a single Secret left them where the webhook reads.
             let step = if self.stored.ca_keys_are_separate() {
                 decide(&bundle, trusted_for, &self.plan.settings, now)
             } else {

@@ -7,7 +7,7 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::json;
 
-/// Dry-runs the creation of an object that the webhook rejects: a binding in the operator's own namespace (BIND-2).
+/// Dry-runs the creation of an object that the webhook denies: a binding in the operator's own namespace (BIND-2).
 ///
 /// # Errors
 /// Why it is not certain that the webhook was called.
@@ -47,7 +47,7 @@ pub(super) async fn check_webhook_reachable(
     Err(format!("{}: {}", response.status, excerpt(&text)))
 }
 
-/// In mode Warn, the webhook returns a warning where it would otherwise reject (VAC-3).
+/// In mode Warn, the webhook returns a warning where it would otherwise deny (VAC-3).
 fn has_validation_warning(headers: &HeaderMap) -> bool {
     let mut warnings = headers.get_all(WARNING).iter();
     warnings.any(|warning| {

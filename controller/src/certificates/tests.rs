@@ -59,7 +59,7 @@ fn current_ca(secret: &TlsSecret) -> Fingerprint {
 }
 
 fn requested(trust: &Trust) -> Vec<Certificate> {
-    let bundle = trust.wanted().borrow().clone();
+    let bundle = trust.desired().borrow().clone();
     bundle
         .map(|it| it.certificates().to_vec())
         .unwrap_or_default()
@@ -88,12 +88,12 @@ async fn secret_is_owned_by_the_anchor_and_not_created_without_one() {
     trust.set_anchor(Some(anchor("first")));
     manager.reconcile(false).await;
     assert_eq!(uids(&server), ["first"]);
-    let before = server.secret();
+    let previous = server.secret();
     // The anchor was recreated.
     trust.set_anchor(Some(anchor("second")));
     manager.reconcile(false).await;
     assert_eq!(uids(&server), ["second"]);
-    assert_eq!(server.secret().data, before.data);
+    assert_eq!(server.secret().data, previous.data);
     let writes = server.state().writes;
     manager.reconcile(false).await;
     trust.set_anchor(None);
@@ -122,20 +122,20 @@ async fn missing_secret_is_created_once() {
 #[tokio::test]
 async fn ca_keys_move_out_of_the_webhooks_secret_without_a_new_ca() {
     let (server, trust) = (Server::default(), known());
-    let before = secret_of(&new_ca(DAY), DAY);
-    server.put_in_one(before.clone());
+    let previous = secret_of(&new_ca(DAY), DAY);
+    server.put_in_one(previous.clone());
     let mut manager = manager(&server, &trust);
     manager.reconcile(true).await;
-    assert_eq!(server.secret().data, before.data, "nothing is reissued");
+    assert_eq!(server.secret().data, previous.data, "nothing is reissued");
     let keys = server.one(true).unwrap();
-    assert_eq!(keys.data.get(CA_KEY), before.data.get(CA_KEY));
+    assert_eq!(keys.data.get(CA_KEY), previous.data.get(CA_KEY));
     assert!(keys.data.get(LEAF_KEY).is_none());
     assert!(server.one(false).unwrap().data.get(CA_KEY).is_none());
     manager.reconcile(true).await;
     assert_eq!(server.state().writes, 1);
 }
 
-/// ADM-27: the process was killed between the two writes, or rolled back to a release with a single Secret.
+/// ADM-27: the process was killed between the two writes, or rolled back to a version with a single Secret.
 #[tokio::test]
 async fn keys_in_the_webhooks_secret_take_precedence_until_moved() {
     let (server, trust) = (Server::default(), known());
@@ -153,9 +153,9 @@ async fn keys_in_the_webhooks_secret_take_precedence_until_moved() {
 #[tokio::test]
 async fn concurrent_write_is_kept_and_nothing_is_created_twice() {
     let other = secret_of(&new_ca(DAY), DAY);
-    for before in [None, Some(secret_of(&new_ca(DAY), 40 * DAY))] {
+    for previous in [None, Some(secret_of(&new_ca(DAY), 40 * DAY))] {
         let (server, trust) = (Server::default(), known());
-        server.put(before);
+        server.put(previous);
         server.next_write(WriteOutcome::PrecededBy(Box::new(Some(other.clone()))));
         manager(&server, &trust).reconcile(true).await;
         assert_eq!(server.secret().data, other.data);
@@ -222,7 +222,7 @@ async fn next_ca_signs_only_after_every_configuration_trusts_it() {
     assert_eq!(both.len(), 2, "the next CA is prepared and requested");
     assert_eq!(server.state().writes, 1);
 
-    let pem = trust.wanted().borrow().as_ref().unwrap().pem();
+    let pem = trust.desired().borrow().as_ref().unwrap().pem();
     // Only one of two configurations has it.
     trust.report_bundles([pem.as_bytes(), old.as_bytes()]);
     advance(Duration::from_secs(31)).await;
@@ -246,7 +246,7 @@ async fn about_to_switch(server: &Server, trust: &Trust) -> (CertificateManager,
     trust.report_bundles([due.certificate.pem().as_bytes()]);
     let mut manager = manager(server, trust);
     manager.reconcile(true).await;
-    let pem = trust.wanted().borrow().as_ref().unwrap().pem();
+    let pem = trust.desired().borrow().as_ref().unwrap().pem();
     trust.report_bundles([pem.as_bytes()]);
     advance(Duration::from_secs(31)).await;
     (manager, due.certificate.fingerprint)

@@ -15,8 +15,8 @@ use tokio::time::Instant;
 /// Shared by both tasks: clones refer to the same state.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
-    wanted: Arc<watch::Sender<Option<CaBundle>>>,
-    /// When `wanted` last changed; `None` before the first time.
+    desired: Arc<watch::Sender<Option<CaBundle>>>,
+    /// When `desired` last changed; `None` before the first time.
     wanted_since: Arc<Mutex<Option<Instant>>>,
     found: Arc<watch::Sender<Option<ObservedTrust>>>,
     /// The owner of the configurations and of the Secret; `None` until it is known.
@@ -91,17 +91,17 @@ impl ObservedTrust {
 impl Trust {
     /// The bundle that every `caBundle` must hold; `None` while unknown, when nothing must be applied.
     #[must_use]
-    pub fn wanted(&self) -> watch::Receiver<Option<CaBundle>> {
-        self.wanted.subscribe()
+    pub fn desired(&self) -> watch::Receiver<Option<CaBundle>> {
+        self.desired.subscribe()
     }
 
     /// Sets the owner of everything that is created for the webhook.
     pub fn set_anchor(&self, anchor: Option<Anchor>) {
         let state = anchor.map_or(AnchorState::Missing, AnchorState::Present);
-        self.anchor.send_if_modified(|before| {
-            let is_new = before.as_ref() != Some(&state);
+        self.anchor.send_if_modified(|previous| {
+            let is_new = previous.as_ref() != Some(&state);
             if is_new {
-                *before = Some(state);
+                *previous = Some(state);
             }
             is_new
         });
@@ -111,10 +111,12 @@ impl Trust {
     /// there are none.
     pub fn report_bundles<'a>(&self, bundles: impl IntoIterator<Item = &'a [u8]>) {
         let observed = ObservedTrust::from_bundles(bundles);
-        self.found.send_if_modified(|before| {
-            let is_new = !before.as_ref().is_some_and(|it| it.has_same_cas(&observed));
+        self.found.send_if_modified(|previous| {
+            let is_new = !previous
+                .as_ref()
+                .is_some_and(|it| it.has_same_cas(&observed));
             if is_new {
-                *before = Some(observed);
+                *previous = Some(observed);
             }
             is_new
         });
@@ -125,10 +127,10 @@ impl Trust {
 impl Trust {
     /// Requires every `caBundle` to hold this bundle.
     pub(crate) fn want(&self, bundle: CaBundle) {
-        self.wanted.send_if_modified(|before| {
-            let is_new = before.as_ref() != Some(&bundle);
+        self.desired.send_if_modified(|previous| {
+            let is_new = previous.as_ref() != Some(&bundle);
             if is_new {
-                *before = Some(bundle);
+                *previous = Some(bundle);
                 *lock(&self.wanted_since) = Some(Instant::now());
             }
             is_new

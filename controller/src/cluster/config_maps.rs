@@ -31,7 +31,7 @@ pub struct ConfigMaps {
 #[derive(Default)]
 struct KnownState {
     /// Uid of the object last observed in its desired state, and the fingerprint of the fields that the operator owns.
-    wanted: Option<(Box<str>, Fingerprint)>,
+    verified: Option<(Box<str>, Fingerprint)>,
     /// Whether the name was last found to belong to another owner.
     is_foreign: bool,
 }
@@ -74,7 +74,7 @@ impl ConfigMaps {
                         if record.is_some() && has_content(&existing, &desired.object) =>
                     {
                         known.remember(record.as_deref());
-                        if known.wanted.is_some() {
+                        if known.verified.is_some() {
                             return Ok(false);
                         }
                         existing.metadata.uid
@@ -143,7 +143,7 @@ impl ConfigMaps {
     pub async fn remove(&self, key: &Key) -> Result<(), Error> {
         let entry = self.entry(key);
         let removed = self.remove_known(key, &mut *entry.lock().await).await;
-        self.release(key, entry);
+        self.drop_unused(key, entry);
         removed
     }
 
@@ -152,7 +152,7 @@ impl ConfigMaps {
         let Some(record) = record.filter(|record| !record.orphaned) else {
             return Ok(());
         };
-        known.wanted = None;
+        known.verified = None;
         match self.objects.delete(key, &record.metadata.uid).await {
             // Another object has taken the name, so another actor needs it.
             Ok(()) | Err(WriteError::Stale) => Ok(()),
@@ -187,7 +187,7 @@ impl ConfigMaps {
     }
 
     /// Drops the entry of an unneeded `ConfigMap`, unless another task is about to create it again.
-    fn release(&self, key: &Key, entry: Arc<AsyncMutex<KnownState>>) {
+    fn drop_unused(&self, key: &Key, entry: Arc<AsyncMutex<KnownState>>) {
         let mut known = self.known.lock();
         drop(entry);
         if known
@@ -213,7 +213,7 @@ impl ConfigMaps {
 
 impl KnownState {
     fn remember(&mut self, record: Option<&ConfigMapRecord>) {
-        self.wanted =
+        self.verified =
             record.and_then(|record| Some((record.metadata.uid.clone(), record.last.fingerprint?)));
         self.is_foreign = false;
     }
@@ -222,7 +222,7 @@ impl KnownState {
 fn is_current(record: &ConfigMapRecord, hash: &str, known: &KnownState) -> bool {
     let fingerprint = record.last.fingerprint;
     let owned = fingerprint.map(|fingerprint| (record.metadata.uid.clone(), fingerprint));
-    record.last.hash.as_deref() == Some(hash) && owned.is_some() && owned == known.wanted
+    record.last.hash.as_deref() == Some(hash) && owned.is_some() && owned == known.verified
 }
 
 fn is_ours(existing: &ConfigMap) -> bool {

@@ -27,13 +27,13 @@ pub enum Error {
 enum CrdStep<'a> {
     /// It already contains everything in the embedded one.
     Unchanged,
-    /// It comes from this newer release.
+    /// It comes from this newer version.
     KeepNewer(&'a str),
     /// It differs from the embedded one, or is missing.
     Apply,
 }
 
-/// Applies the CRD if the existing one lacks anything in the embedded one and does not come from a newer release: an
+/// Applies the CRD if the existing one lacks anything in the embedded one and does not come from a newer version: an
 /// older schema would prune fields of stored actors at their next write (SAFE-38). Never deletes it.
 ///
 /// # Errors
@@ -54,7 +54,7 @@ pub async fn apply(client: Client) -> Result<(), Error> {
                 version,
                 ours = version_of(&embedded),
                 annotation = annotation::CRD_VERSION,
-                "the CRD is from a newer release and is left unchanged, because an older one would prune stored \
+                "the CRD is from a newer version and is left unchanged, because an older one would prune stored \
                  fields; to go back for good, remove the annotation"
             );
             return Ok(());
@@ -75,29 +75,29 @@ pub async fn apply(client: Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// The embedded CRD replaces the existing one only if that comes from this release or an older one (which may lack the
+/// The embedded CRD replaces the existing one only if that comes from this version or an older one (which may lack the
 /// annotation).
 fn decide<'a>(existing: &'a Value, embedded: &Value) -> CrdStep<'a> {
     let version = version_of(existing);
     if contains(existing, embedded) {
         CrdStep::Unchanged
-    } else if version.is_empty() || release(version) <= release(version_of(embedded)) {
+    } else if version.is_empty() || sort_key(version) <= sort_key(version_of(embedded)) {
         CrdStep::Apply
     } else {
         CrdStep::KeepNewer(version)
     }
 }
 
-/// The release that a CRD comes from; empty if it predates the annotation.
+/// The version of the operator that wrote a CRD; empty if it predates the annotation.
 fn version_of(crd: &Value) -> &str {
     let annotations = crd.pointer("/metadata/annotations");
     let version = annotations.and_then(|all| all.get(annotation::CRD_VERSION)?.as_str());
     version.unwrap_or_default()
 }
 
-/// A sortable form of a release: its numbers, with pre-releases before the release itself. Unparsable releases sort
+/// A sortable form of a version: its numbers, with pre-releases before the version itself. Unparsable versions sort
 /// last.
-fn release(version: &str) -> (bool, Vec<u64>, bool, &str) {
+fn sort_key(version: &str) -> (bool, Vec<u64>, bool, &str) {
     let version = version.split('+').next().unwrap_or_default();
     let (numbers, pre) = version.split_once('-').unwrap_or((version, ""));
     let numbers: Result<Vec<u64>, _> = numbers.split('.').map(str::parse).collect();
@@ -243,7 +243,7 @@ mod tests {
         }
         assert_eq!(decide(&Value::Null, &embedded), CrdStep::Apply);
         assert_eq!(decide(&embedded, &embedded), CrdStep::Unchanged);
-        // A newer release that contains everything in the embedded one except the annotation.
+        // A newer version that contains everything in the embedded one except the annotation.
         let newer = crd(Some("0.11.0"), &["a", "b", "c"]);
         assert_eq!(decide(&newer, &embedded), CrdStep::KeepNewer("0.11.0"));
         assert_eq!(version_of(&manifest().unwrap()), env!("CARGO_PKG_VERSION"));

@@ -1,4 +1,4 @@
-//! Server-side applies to objects that another controller owns. Each is dry-run first, and rejected if it would remove
+//! Server-side applies to objects that another controller owns. Each is dry-run first, and refused if it would remove
 //! any field except the operator's own: where a schema declares a parent of such a field atomic, or an admission
 //! webhook rebuilds the object, a patch of one annotation can replace the whole spec (SAFE-41).
 
@@ -55,7 +55,7 @@ impl From<kube::Error> for ApplyError {
     }
 }
 
-/// For an apply that only releases fields: it contains none that another manager could own.
+/// For an apply that only gives up fields: it contains none that another manager could own.
 impl From<ApplyError> for Error {
     fn from(error: ApplyError) -> Self {
         match error {
@@ -118,57 +118,59 @@ impl ForeignApply<'_> {
 }
 
 /// Returns the path of the first field of `before` that is missing in `after`, unless `manager` applied it.
-fn first_removed(before: &Value, after: &Value, manager: &str) -> Option<String> {
-    let entries = before["metadata"]["managedFields"].as_array();
+fn first_removed(previous: &Value, after: &Value, manager: &str) -> Option<String> {
+    let entries = previous["metadata"]["managedFields"].as_array();
     let owned = entries
         .into_iter()
         .flatten()
         .find(|entry| entry["manager"] == manager && entry["operation"] == "Apply");
-    let (mut before, mut after) = (before.clone(), after.clone());
-    for object in [&mut before, &mut after] {
+    let (mut previous, mut after) = (previous.clone(), after.clone());
+    for object in [&mut previous, &mut after] {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.retain(|key, _| !SERVER_FIELDS.contains(&&**key));
         }
     }
-    first_missing(&before, &after, owned.map(|entry| &entry["fieldsV1"]))
+    first_missing(&previous, &after, owned.map(|entry| &entry["fieldsV1"]))
         .map(|path| path.trim_start_matches('.').to_owned())
 }
 
 /// `owned` is the operator's field set below this path; `None` if it owns nothing there.
-fn first_missing(before: &Value, after: &Value, owned: Option<&Value>) -> Option<String> {
-    match (before, after) {
-        (Value::Object(before), Value::Object(after)) => before.iter().find_map(|(key, value)| {
-            let owned = owned.and_then(|owned| owned.get(format!("f:{key}")));
-            let path = || step(key);
-            missing_field(value, after.get(key), owned, &path)
-        }),
-        (Value::Array(before), Value::Array(after)) => missing_item(before, after, owned),
+fn first_missing(previous: &Value, after: &Value, owned: Option<&Value>) -> Option<String> {
+    match (previous, after) {
+        (Value::Object(previous), Value::Object(after)) => {
+            previous.iter().find_map(|(key, value)| {
+                let owned = owned.and_then(|owned| owned.get(format!("f:{key}")));
+                let path = || step(key);
+                missing_field(value, after.get(key), owned, &path)
+            })
+        }
+        (Value::Array(previous), Value::Array(after)) => missing_item(previous, after, owned),
         (Value::Object(_) | Value::Array(_), _) => Some(String::new()),
         _ => None,
     }
 }
 
 fn missing_field(
-    before: &Value,
+    previous: &Value,
     after: Option<&Value>,
     owned: Option<&Value>,
     path: &dyn Fn() -> String,
 ) -> Option<String> {
     match after {
         _ if owned.is_some_and(is_leaf) => None,
-        Some(after) => first_missing(before, after, owned).map(|rest| path() + &rest),
-        None if before.is_null() => None,
+        Some(after) => first_missing(previous, after, owned).map(|rest| path() + &rest),
+        None if previous.is_null() => None,
         // All of its fields are the operator's.
-        None if owned.is_some_and(|owned| is_fully_owned(before, owned)) => None,
+        None if owned.is_some_and(|owned| is_fully_owned(previous, owned)) => None,
         None => Some(path()),
     }
 }
 
 /// Compares named items by name. Others have no identity, and a webhook may insert items before them: an object needs a
 /// counterpart with all its fields, and scalars need the same count.
-fn missing_item(before: &[Value], after: &[Value], owned: Option<&Value>) -> Option<String> {
+fn missing_item(previous: &[Value], after: &[Value], owned: Option<&Value>) -> Option<String> {
     let is_owned = |item: &(usize, &Value, Option<&Value>)| item.2.is_some_and(is_owned_item);
-    let items = before.iter().enumerate();
+    let items = previous.iter().enumerate();
     let items =
         items.map(|(index, item)| (index, item, owned.and_then(|list| item_of(list, item))));
     let (owned_items, foreign_items): (Vec<_>, Vec<_>) = items.partition(is_owned);

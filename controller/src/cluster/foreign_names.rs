@@ -12,13 +12,13 @@ pub struct ForeignNames(Mutex<HashMap<Key, bool>>);
 
 impl ForeignNames {
     /// Whether a foreign object has the name of a child; `None` before the first observation.
-    pub fn is_conflicting(&self, actor: &Key) -> Option<bool> {
+    pub fn is_taken(&self, actor: &Key) -> Option<bool> {
         self.0.lock().get(actor).copied()
     }
 
     /// Records whether a reconcile found a foreign object.
-    pub fn record(&self, actor: &Key, conflicting: bool) {
-        self.0.lock().insert(actor.clone(), conflicting);
+    pub fn record(&self, actor: &Key, taken: bool) {
+        self.0.lock().insert(actor.clone(), taken);
     }
 
     /// Drops a deleted actor.

@@ -53,8 +53,8 @@ impl Keda {
             crd.each(|record| established = record.established);
             established
         });
-        let before = self.installed.send_replace(installed);
-        before != installed
+        let previous = self.installed.send_replace(installed);
+        previous != installed
     }
 }
 

@@ -252,17 +252,19 @@ impl<R: Record> Inner<R> {
 
     fn put(&mut self, record: Arc<R>) -> Vec<Enqueue> {
         let metadata = record.metadata();
-        let before = self.records.get(&metadata.key).cloned();
-        if let Some(before) = &before {
-            let stored = before.metadata();
+        let existing = self.records.get(&metadata.key).cloned();
+        if let Some(existing) = &existing {
+            let stored = existing.metadata();
             if stored.uid == metadata.uid && stored.resource_version > metadata.resource_version {
                 return Vec::new();
             }
         }
         let key = metadata.key.clone();
         let affected = record.to_enqueue();
-        let changed = before.as_ref().is_none_or(|before| **before != *record);
-        let previous = before.map(|before| before.to_enqueue());
+        let changed = existing
+            .as_ref()
+            .is_none_or(|existing| **existing != *record);
+        let previous = existing.map(|existing| existing.to_enqueue());
         if previous.as_ref() != Some(&affected) {
             if let Some(Enqueue::Actor(actor)) = &previous {
                 self.unindex(actor, &key);

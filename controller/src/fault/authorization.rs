@@ -1,13 +1,13 @@
-//! Derives the missing RBAC rule from the API server's refusal (FW-27).
+//! Derives the missing RBAC rule from a response of the API server (FW-27).
 
 use super::{Fault, Reason, Requeue};
 
-/// The fault for a missing permission; `None` if `message` reports another refusal.
+/// The fault for a missing permission; `None` if `message` reports something else.
 pub(super) fn missing_permission(object: &str, message: &str) -> Option<Fault> {
-    let refusal = ForbiddenMessage::parse(message)?;
+    let forbidden = ForbiddenMessage::parse(message)?;
     Some(Fault {
         reason: Reason::NotAuthorized,
-        message: format!("{object}: {}", refusal.describe()),
+        message: format!("{object}: {}", forbidden.describe()),
         retry: Requeue::SlowBackoff,
     })
 }
@@ -73,9 +73,9 @@ mod tests {
     /// FW-27
     #[test]
     fn account_and_missing_rule_are_named() {
-        let refusal = r#"deployments.apps "a" is forbidden: User "system:serviceaccount:team:asya-applier" cannot patch resource "deployments" in API group "apps" in the namespace "team": RBAC: role not found"#;
+        let forbidden = r#"deployments.apps "a" is forbidden: User "system:serviceaccount:team:asya-applier" cannot patch resource "deployments" in API group "apps" in the namespace "team": RBAC: role not found"#;
         assert_eq!(
-            message_for(refusal).unwrap(),
+            message_for(forbidden).unwrap(),
             "Deployment team/a: ServiceAccount team/asya-applier is missing the rule {apiGroups: [\"apps\"], \
              resources: [deployments], verbs: [create, patch]} in namespace team; grant it with a Role and a RoleBinding"
         );

@@ -24,7 +24,7 @@ pub enum Reason {
     /// The queue belongs to another actor, or to another cluster that shares the broker. This actor's pods are stopped,
     /// so that they consume none of its messages.
     ///
-    /// Remedy: rename the actor, or set another `queues.nameTemplate` in one of the clusters. To take over the queue of
+    /// Remedy: rename the actor, or set another `queues.nameTemplate` in one of the clusters. To adopt the queue of
     /// a cluster that no longer needs it, set annotation `asya.sh/adopt-queue-from`.
     QueueConflict,
     /// SQS rejects a queue's name for 60 seconds after the queue's deletion.
@@ -36,7 +36,7 @@ pub enum Reason {
     /// Remedy: create the queue at the broker, or set `queues.autoCreate: true` for the transport.
     QueueMissing,
     /// The existing queue differs from the configuration in a property that the operator cannot or may not change; the
-    /// message shows what was found and what was wanted.
+    /// message shows what was found and what was desired.
     ///
     /// Remedy: adapt the transport's configuration to the queue. A RabbitMQ queue cannot be changed: delete it at the
     /// broker once it is empty, and the operator creates it as configured. With `queues.autoCreate: false`, change the
@@ -100,7 +100,7 @@ pub enum Reason {
     ReconcileError,
     /// The name of a child object is taken by an object that this actor does not own.
     ///
-    /// Remedy: rename the actor or that object, or set `spec.adoptionPolicy: IfUnowned` to take over an object without
+    /// Remedy: rename the actor or that object, or set `spec.adoptionPolicy: IfUnowned` to adopt an object without
     /// a controller.
     NotOwned,
     /// There is no workload yet, because the queue is not ready.
@@ -239,7 +239,7 @@ pub enum Reason {
     UnsupportedTarget,
     /// An older actor binds the same target.
     ///
-    /// Remedy: let one actor bind it; the younger one takes over once the older one no longer does.
+    /// Remedy: let one actor bind it; the younger one binds it once the older one no longer does.
     AlreadyBound,
     /// `spec.workloadRef.namespace` is not the actor's own namespace.
     ///

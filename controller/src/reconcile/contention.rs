@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-/// The consecutive conflict at which the operator stops writing the field. After each earlier one it writes the field
-/// again, so a contested field is written at most four more times.
+/// The consecutive conflict at which the operator yields the field to the other manager. After each earlier one it
+/// writes the field again, so a contested field is written at most four more times.
 const MAX_CONFLICTS: u8 = 5;
 /// The longest backoff after a conflict.
 const MAX_BACKOFF: Duration = Duration::from_mins(5);
@@ -19,7 +19,7 @@ const MAX_BACKOFF: Duration = Duration::from_mins(5);
 /// What a contested field belongs to. Each part has its own state. Status has room for every part of one actor: a
 /// binding has no workload of ours, and a standalone actor contests only that and the `ScaledObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ConflictPart {
+pub enum FieldGroup {
     /// Our containers, volumes and annotations in a pod template (CONF-1).
     Template,
     /// The annotation that triggers a rollout (CONF-2).
@@ -34,7 +34,7 @@ pub enum ConflictPart {
     Workload,
 }
 
-impl ConflictPart {
+impl FieldGroup {
     pub const ALL: [Self; 6] = [
         Self::Template,
         Self::Roll,
@@ -105,8 +105,8 @@ pub enum ContentionState {
     Rewritten(ConflictCount),
     /// Changed by others this many times; must not be written before this time.
     Waiting(ConflictCount, Timestamp),
-    /// Must not be written until the specs change.
-    Stopped(SpecRevision),
+    /// Left to the other manager until the specs change. In status it is called `Stopped`.
+    Yielded(SpecRevision),
 }
 
 /// A field as observed in a reconcile.
@@ -130,17 +130,17 @@ pub enum FieldDecision {
     /// It may be written.
     Write,
     /// Another manager changed it: record a conflict, write nothing.
-    Conflict,
+    RecordConflict,
     /// Do not write it before this delay has passed.
     Wait(Duration),
-    /// No longer write it.
-    Stop,
+    /// Leave it to the other manager until the specs change.
+    Yield,
 }
 
 impl FieldDecision {
     /// Whether the field must not be written for now, because another manager changed it.
     pub fn is_contested(self) -> bool {
-        matches!(self, Self::Conflict | Self::Wait(_) | Self::Stop)
+        matches!(self, Self::RecordConflict | Self::Wait(_) | Self::Yield)
     }
 }
 
@@ -161,24 +161,24 @@ impl ContentionState {
             return FieldDecision::Keep;
         }
         match self {
-            Self::Stopped(before) if before == revision => FieldDecision::Stop,
+            Self::Yielded(previous) if previous == revision => FieldDecision::Yield,
             Self::Waiting(_, until) => match (*until).duration_since(now).try_into() {
                 Ok(wait) if *until > now => FieldDecision::Wait(wait),
                 _ => FieldDecision::Write,
             },
-            Self::Idle | Self::Rewritten(_) if written => FieldDecision::Conflict,
-            Self::Idle | Self::Rewritten(_) | Self::Stopped(_) => FieldDecision::Write,
+            Self::Idle | Self::Rewritten(_) if written => FieldDecision::RecordConflict,
+            Self::Idle | Self::Rewritten(_) | Self::Yielded(_) => FieldDecision::Write,
         }
     }
 
     /// The state after a conflict. Conflicts under other specs do not count.
     pub fn after_conflict(&self, revision: SpecRevision, base: Duration, now: Timestamp) -> Self {
         let count = match self {
-            Self::Idle | Self::Stopped(_) => Some(ConflictCount::ONE),
+            Self::Idle | Self::Yielded(_) => Some(ConflictCount::ONE),
             Self::Rewritten(count) | Self::Waiting(count, _) => count.next(),
         };
         let Some(count) = count else {
-            return Self::Stopped(revision);
+            return Self::Yielded(revision);
         };
         let until = now.checked_add(count.backoff(base));
         Self::Waiting(count, until.unwrap_or(Timestamp::MAX))
@@ -187,7 +187,7 @@ impl ContentionState {
     /// The state after a write.
     pub fn after_write(&self) -> Self {
         match self {
-            Self::Idle | Self::Stopped(_) => Self::Idle,
+            Self::Idle | Self::Yielded(_) => Self::Idle,
             Self::Rewritten(count) | Self::Waiting(count, _) => Self::Rewritten(*count),
         }
     }
@@ -197,7 +197,7 @@ impl ContentionState {
         match self {
             Self::Idle => 0,
             Self::Rewritten(count) | Self::Waiting(count, _) => count.get(),
-            Self::Stopped(_) => MAX_CONFLICTS.into(),
+            Self::Yielded(_) => MAX_CONFLICTS.into(),
         }
     }
 }

@@ -19,8 +19,8 @@ const MAX_MESSAGE_LENGTH: usize = 1024;
 /// What is known before a dry run.
 #[derive(Clone, Copy, Debug)]
 pub struct InjectionInputs<'a> {
-    /// The recorded status; `None` if there is none or an earlier release wrote it.
-    pub before: Option<&'a InjectionStatus>,
+    /// The recorded status; `None` if there is none or an earlier version wrote it.
+    pub previous: Option<&'a InjectionStatus>,
     /// The injected hash that a pod created now would carry.
     pub hash: &'a str,
     /// Generation of the actor's spec.
@@ -34,24 +34,24 @@ pub struct InjectionInputs<'a> {
 }
 
 impl InjectionInputs<'_> {
-    /// Whether a new dry run is needed, because the actor hash, the spec or the release has changed since the last one.
+    /// Whether a new dry run is needed, because the actor hash, the spec or the version has changed since the last one.
     pub fn needs_probe(&self) -> bool {
         let Some(limits) = self.limits else {
             return false;
         };
-        let Some(before) = self.before else {
+        let Some(previous) = self.previous else {
             return !self.injected;
         };
         // The webhook reads the limits from status, so they must be recorded there first.
-        if !has_limits(before, limits) {
+        if !has_limits(previous, limits) {
             return false;
         }
         let Some(hash) = InjectedHash::parse(self.hash) else {
             return false;
         };
-        ProbeResult::from_status(Some(before), &hash.actor) != ProbeResult::Admitted
-            || before.generation != Some(self.generation)
-            || before.platform.as_deref() != Some(&hash.platform)
+        ProbeResult::from_status(Some(previous), &hash.actor) != ProbeResult::Admitted
+            || previous.generation != Some(self.generation)
+            || previous.platform.as_deref() != Some(&hash.platform)
     }
 
     /// The status to record after this reconcile.
@@ -62,13 +62,13 @@ impl InjectionInputs<'_> {
         now: Timestamp,
     ) -> Option<InjectionStatus> {
         let hash = InjectedHash::parse(self.hash)?;
-        let legacy = self.before.is_none() && !binds;
+        let legacy = self.previous.is_none() && !binds;
         let is_conclusive =
             matches!(probed, ProbeOutcome::Admitted | ProbeOutcome::Rejected(_)) || self.injected;
         if legacy && !is_conclusive {
             return None;
         }
-        let mut status = self.before.cloned().unwrap_or_default();
+        let mut status = self.previous.cloned().unwrap_or_default();
         if let Some(limits) = self.limits {
             status.limits = limits.iter().map(|it| it.clone().into_string()).collect();
         }
@@ -84,7 +84,7 @@ impl InjectionInputs<'_> {
                 status.refused = Some(hash.actor);
                 status.message = Some(truncate(text));
             }
-            // A status from an earlier release: running pods verify what a dry run would.
+            // A status from an earlier version: running pods verify what a dry run would.
             ProbeOutcome::NotRun | ProbeOutcome::NotInjected(_) | ProbeOutcome::Admitted => {
                 status.proved = Some(hash.actor);
                 (status.refused, status.message) = (None, None);
@@ -95,8 +95,8 @@ impl InjectionInputs<'_> {
             status.platform = Some(hash.platform);
         }
         if self
-            .before
-            .is_none_or(|before| affects_webhook(before, &status))
+            .previous
+            .is_none_or(|previous| affects_webhook(previous, &status))
         {
             // Truncated to seconds, the resolution of a pod's creation timestamp.
             let now = to_the_second(now);
@@ -112,8 +112,8 @@ fn has_limits(status: &InjectionStatus, limits: &BTreeSet<Box<str>>) -> bool {
 }
 
 /// Whether the change affects what the webhook decides.
-fn affects_webhook(before: &InjectionStatus, after: &InjectionStatus) -> bool {
-    (&before.proved, &before.refused, &before.limits)
+fn affects_webhook(previous: &InjectionStatus, after: &InjectionStatus) -> bool {
+    (&previous.proved, &previous.refused, &previous.limits)
         != (&after.proved, &after.refused, &after.limits)
 }
 

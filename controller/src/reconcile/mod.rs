@@ -50,7 +50,7 @@ pub async fn reconcile(
     let now = clock::now();
     let plan = plan::plan(&observed, now);
     if plan.is_final_step() {
-        status::announce_deletion(context, &mut observed, now).await?;
+        status::report_deletion(context, &mut observed, now).await?;
     }
     let mut outcome = match apply::apply(context, &observed.actor, plan).await {
         // An empty status helps no one, so report the error whatever its cause (STA-7).
@@ -94,8 +94,8 @@ fn remember_observed(context: &Context, observed: &Observed) {
 /// Remembers what later reconciles should know of the outcome.
 fn remember_outcome(context: &Context, observed: &Observed, outcome: &Outcome) {
     let key = observed.key();
-    if let Some(conflicts) = outcome.has_foreign_name_conflict() {
-        context.stores.foreign_names.record(key, conflicts);
+    if let Some(taken) = outcome.has_foreign_child() {
+        context.stores.foreign_names.record(key, taken);
     }
     // A message count means nothing for another queue or for a later actor of the same name.
     let forgets_depth = match outcome {

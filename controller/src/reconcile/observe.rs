@@ -10,7 +10,7 @@ pub mod binding;
 mod child;
 mod drain;
 mod queue;
-pub mod queue_name_conflict;
+pub mod queue_name_taken;
 pub mod rollout;
 mod shared_target;
 pub mod unbinding;
@@ -26,7 +26,7 @@ use super::model::binding::ObservedBinding;
 use super::model::child::is_actor_or_predecessor;
 use super::model::known_queues::KnownQueues;
 use child::child;
-use queue_name_conflict::desired_unless_conflict;
+use queue_name_taken::desired_unless_name_taken;
 
 use super::desired::Desired;
 use super::desired::drain::Drain;
@@ -35,7 +35,7 @@ use crate::context::Context;
 use crate::fault::{Error, Fault};
 use crate::reconcile::model::child::{Child, ChildOwnership};
 use crate::reconcile::model::observed::{
-    DeletionPolicy, Learned, Observed, ObservedQueue, ObservedScaling, QueueNameConflict,
+    DeletionPolicy, Learned, Observed, ObservedQueue, ObservedScaling, QueueNameTaken,
     is_waiting_for_drain,
 };
 use crate::record::{ActorRecord, Controller, Key, PodRecord, Record, ScaleTarget};
@@ -55,9 +55,9 @@ pub async fn observe(
     };
     let previous = actor.decode_status();
     let scaled = scaled_kinds(context, &actor, now);
-    let (desired, queue_name_conflict) =
-        desired_unless_conflict(context, &actor, &previous, &scaled);
-    let conflict = queue_name_conflict.as_ref();
+    let (desired, queue_name_taken) =
+        desired_unless_name_taken(context, &actor, &previous, &scaled);
+    let name_taken = queue_name_taken.as_ref();
     let mut deletion = DeletionPolicy::of(&actor);
     let transports = &context.installation.transports;
     let owner_of = |queue: &QueueStatus| {
@@ -68,7 +68,7 @@ pub async fn observe(
     let mut learned = Learned::default();
     let known = (&deletion, &queues);
     let drain = drain::observe(context, (&actor, &previous), known, (&mut learned, now)).await?;
-    if matches!(drain, Some(Drain::Abandoned { .. })) {
+    if matches!(drain, Some(Drain::LeftBehind { .. })) {
         deletion.retains_queue = true;
     }
     let in_service = !actor.metadata.deleting || is_waiting_for_drain(drain.as_ref());
@@ -80,16 +80,16 @@ pub async fn observe(
         }),
         actor: Arc::clone(&actor),
     };
-    let name_conflict = context.stores.foreign_names.is_conflicting(key);
+    let child_name_taken = context.stores.foreign_names.is_taken(key);
     let bypasses_cache =
-        child::must_bypass_cache(&actor, &previous, to_ensure.is_some(), name_conflict);
-    let kind = desired_kind(context, &actor, desired.as_deref(), conflict);
+        child::must_bypass_cache(&actor, &previous, to_ensure.is_some(), child_name_taken);
+    let kind = desired_kind(context, &actor, desired.as_deref(), name_taken);
     // Where another controller creates the workload, no object has the actor's name.
     let owns_workload = actor.binds_to.is_none();
     let workload = if owns_workload {
         child::workload(context, &ownership, kind, bypasses_cache).await?
     } else {
-        Child::Absent
+        Child::NotFound
     };
     let former = context
         .workloads
@@ -136,7 +136,7 @@ pub async fn observe(
             .filter(|former| is_controlled_by(former.metadata.controller.as_ref(), &actor)),
         queue: ObservedQueue::NotQueried,
         recheck_sequence: context.queue_rechecks.sequence(),
-        depth: queue::reported_depth(context, &actor, conflict, learned.depths.last()),
+        depth: queue::reported_depth(context, &actor, name_taken, learned.depths.last()),
         queues_managed: context.installation.queues_managed,
         webhook: context.installation.webhook,
         deadlines: context.installation.deadlines,
@@ -144,7 +144,7 @@ pub async fn observe(
         drain,
         leading_since: context.leading_since.get().copied().unwrap_or(now),
         learned,
-        queue_name_conflict,
+        queue_name_taken,
         ownership,
         actor,
     };
@@ -157,11 +157,11 @@ fn desired_kind(
     context: &Context,
     actor: &ActorRecord,
     desired: Result<&Desired, &Fault>,
-    conflict: Option<&QueueNameConflict>,
+    name_taken: Option<&QueueNameTaken>,
 ) -> WorkloadKind {
     let standalone = desired.ok().and_then(Desired::standalone);
     let kind = standalone.map(|it| it.kind);
-    match kind.or(conflict.and_then(|it| it.kind)) {
+    match kind.or(name_taken.and_then(|it| it.kind)) {
         Some(kind) => kind,
         None if context
             .workloads

@@ -52,7 +52,7 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
         _ if !observed.actor.metadata.deleting => {}
         Some(Drain::Waiting(_)) => {}
         Some(Drain::Confirming(wait)) => return Plan::AwaitEmpty(*wait),
-        Some(Drain::Empty | Drain::Abandoned { .. }) | None => {
+        Some(Drain::Empty | Drain::LeftBehind { .. }) | None => {
             return Plan::Delete(Box::new(deletion::plan(observed, now)));
         }
     }
@@ -69,15 +69,16 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
         (Some(ScalingStep::Disabled(stop.scaling)), stop.workloads)
     });
     let mut scaling = plan_scaling_step(observed, &workload, now).or(unscaled);
-    let mut before = ActiveOutcome::before(observed, scaling.as_ref().and_then(ScalingStep::fault));
+    let mut initial =
+        ActiveOutcome::initial(observed, scaling.as_ref().and_then(ScalingStep::fault));
     if observed.actor.annotations.paused {
-        before.fault = workload.fault();
-        return Plan::Paused(Box::new(before));
+        initial.fault = workload.fault();
+        return Plan::Paused(Box::new(initial));
     }
     let restore = restore::plan(observed, &mut workload, scaling.as_mut(), now);
-    before.contention.recheck_after = restore.recheck_after();
+    initial.contention.recheck_after = restore.recheck_after();
     Plan::Ensure(Box::new(Ensure {
-        initial: before,
+        initial,
         desired: observed.desired.clone(),
         ownership: observed.ownership.clone(),
         finalizers: plan_finalizers(observed),
@@ -90,7 +91,7 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
         workloads_to_stop: stopped,
         pacing: pace::plan_pacing(observed, &workload),
         found_workload: observed.workload.ours().cloned(),
-        applied_before: workload::recorded_workload(observed).cloned(),
+        previously_applied: workload::recorded_workload(observed).cloned(),
         workload,
         retired: retired::queues_to_check(observed),
         former_workload: observed

@@ -67,7 +67,7 @@ pub(super) fn outcome_of_error(observed: &Observed, error: Error) -> Result<Outc
     if observed.actor.metadata.deleting {
         return Ok(Outcome::DeletionBlocked { fault, error });
     }
-    let mut active_outcome = ActiveOutcome::before(observed, None);
+    let mut active_outcome = ActiveOutcome::initial(observed, None);
     (active_outcome.fault, active_outcome.interrupted) = (Some(fault), Some(error));
     Ok(Outcome::Active(active_outcome))
 }
@@ -105,7 +105,7 @@ mod tests {
                 fault: Some(fault(retry)),
                 deleted: Vec::new(),
                 retry,
-                released: false,
+                disowned: false,
             };
             let blocked = Outcome::DeletionBlocked {
                 fault: fault(retry),

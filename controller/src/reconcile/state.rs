@@ -384,7 +384,7 @@ fn is_rolling(
 fn is_scaling_down(inputs: &StateInputs<'_>, desired: i32) -> bool {
     let fewer = inputs
         .previously_desired
-        .is_some_and(|before| before > desired);
+        .is_some_and(|previous| previous > desired);
     inputs.pods.terminating > 0 && (fewer || inputs.previous == Some(State::ScalingDown))
 }
 

@@ -40,7 +40,7 @@ use crate::scaling::ready::ScalingReady;
 use crate::scaling::replicas::{LastScale, last_scale};
 use crate::telemetry::events::EventReason;
 
-pub use write::announce_deletion;
+pub use write::report_deletion;
 
 /// Writes the status if it differs from the stored one. Returns when to requeue.
 ///
@@ -72,7 +72,7 @@ pub async fn report(
 
 /// Returns the first condition worth an Event that begins with this status.
 fn event_of_new_condition<'a>(
-    before: &'a AsyncActorStatus,
+    previous: &'a AsyncActorStatus,
     after: &'a AsyncActorStatus,
 ) -> Option<(EventReason, &'a str)> {
     let reportable = [
@@ -89,7 +89,7 @@ fn event_of_new_condition<'a>(
     };
     reportable.into_iter().find_map(|(kind, reason, event)| {
         let now = find(after, kind).filter(|now| now.reason == reason.to_string())?;
-        let was = find(before, kind).map(|was| (&was.reason, &was.message));
+        let was = find(previous, kind).map(|was| (&was.reason, &was.message));
         (was != Some((&now.reason, &now.message))).then_some((event, &*now.message))
     })
 }
@@ -112,13 +112,13 @@ pub fn build(observed: &Observed, outcome: &Outcome, now: Timestamp) -> Option<R
             fault,
             deleted,
             retry,
-            released,
+            disowned,
         } => Some(Report {
             status: deletion_status(
                 observed,
                 &Blocked::from_fault(fault.as_ref()),
                 deleted,
-                *released,
+                *disowned,
                 now,
             ),
             retry: *retry,

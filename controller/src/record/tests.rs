@@ -105,9 +105,9 @@ fn deleted_actor_receives_messages_until_its_queue_is_released() {
 /// FW-3
 #[test]
 fn status_and_unrelated_metadata_do_not_affect_equality() {
-    let before = actor(&json!({"generation": 3}), &json!({"transport": "mq"}));
+    let previous = actor(&json!({"generation": 3}), &json!({"transport": "mq"}));
     let newer = json!({"generation": 3, "resourceVersion": "8", "labels": {"x": "y"}, "annotations": {"note": "z"}});
-    assert_eq!(actor(&newer, &json!({"transport": "mq"})), before);
+    assert_eq!(actor(&newer, &json!({"transport": "mq"})), previous);
     for change in [
         json!({"generation": 4}),
         json!({"generation": 3, "deletionTimestamp": "2026-01-01T00:00:00Z"}),
@@ -119,7 +119,7 @@ fn status_and_unrelated_metadata_do_not_affect_equality() {
     ] {
         assert_ne!(
             actor(&change, &json!({"transport": "mq"})),
-            before,
+            previous,
             "{change}"
         );
     }

@@ -49,7 +49,7 @@ pub struct LastScale {
 /// Compares with the status of the last reconcile; the first number observed is not a change.
 pub fn last_scale(previous: &AsyncActorStatus, desired: Option<i32>, now: Timestamp) -> LastScale {
     let numbers = previous.desired_replicas.zip(desired);
-    let Some((before, desired)) = numbers.filter(|(before, desired)| before != desired) else {
+    let Some((last, desired)) = numbers.filter(|(last, desired)| last != desired) else {
         return LastScale {
             time: previous.last_scale_time.clone(),
             direction: previous.last_scale_direction.clone(),
@@ -59,7 +59,7 @@ pub fn last_scale(previous: &AsyncActorStatus, desired: Option<i32>, now: Timest
                 .unwrap_or_else(|| NEVER.to_owned()),
         };
     };
-    let direction = if before < desired { "up" } else { "down" };
+    let direction = if last < desired { "up" } else { "down" };
     // The API server stores seconds: truncate, so that the next reconcile compares equal.
     let seconds = TimestampRound::new()
         .smallest(Unit::Second)

@@ -15,10 +15,10 @@ const LONGEST: Duration = Duration::from_hours(24 * 365);
 pub(super) struct Schedule<K> {
     gap: Duration,
     retry: Backoff,
-    slots: HashMap<K, Slot>,
+    keys: HashMap<K, KeyState>,
     /// Planned runs of keys that are not running, earliest first.
     due: BTreeSet<(Instant, K)>,
-    /// When to check whether a slot can be dropped; ordered, because all keys have the same gap.
+    /// When to check whether a key's state can be dropped; ordered, because all keys have the same gap.
     idle: VecDeque<(Instant, K)>,
     in_flight: usize,
     closed: bool,
@@ -26,7 +26,7 @@ pub(super) struct Schedule<K> {
 
 /// State of one key.
 #[derive(Default)]
-struct Slot {
+struct KeyState {
     /// The next run; while the key runs, stored only here.
     due: Option<Due>,
     last_start: Option<Instant>,
@@ -56,7 +56,7 @@ pub(super) struct Start<K> {
     pub(super) waited: Duration,
 }
 
-impl Slot {
+impl KeyState {
     /// The number of consecutive failures if the next run fails, or the one that just ended failed.
     fn failures_after(&self, retry: bool) -> u32 {
         if retry || self.failures == 0 {
@@ -76,7 +76,7 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
         Self {
             gap: gap.min(LONGEST),
             retry,
-            slots: HashMap::new(),
+            keys: HashMap::new(),
             due: BTreeSet::new(),
             idle: VecDeque::new(),
             in_flight: 0,
@@ -89,14 +89,14 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
         if self.closed {
             return false;
         }
-        let slot = self.slots.entry(key.clone()).or_default();
-        let when = slot.not_before(when, self.gap);
-        let planned = slot.due;
+        let state = self.keys.entry(key.clone()).or_default();
+        let when = state.not_before(when, self.gap);
+        let planned = state.due;
         if planned.is_some_and(|planned| planned.when < when) {
             return false;
         }
-        slot.due = Some(Due { when, retry: false });
-        if slot.run.is_some() {
+        state.due = Some(Due { when, retry: false });
+        if state.run.is_some() {
             return false;
         }
         if let Some(planned) = planned {
@@ -113,14 +113,14 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
             return None;
         }
         let (when, key) = self.due.pop_first()?;
-        let slot = self.slots.entry(key.clone()).or_default();
-        let retry = slot.due.take().is_some_and(|due| due.retry);
+        let state = self.keys.entry(key.clone()).or_default();
+        let retry = state.due.take().is_some_and(|due| due.retry);
         let attempt = Attempt {
-            failures: slot.failures,
-            last: !self.retry.allows(slot.failures_after(retry)),
+            failures: state.failures,
+            last: !self.retry.allows(state.failures_after(retry)),
         };
-        slot.last_start = Some(now);
-        slot.run = Some(Run { retry });
+        state.last_start = Some(now);
+        state.run = Some(Run { retry });
         self.in_flight += 1;
         Some(Start {
             key,
@@ -132,10 +132,10 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
 
     /// Plans the next run after one that ended.
     pub(super) fn finish(&mut self, key: &K, outcome: RunOutcome, now: Instant) {
-        let Some(slot) = self.slots.get_mut(key) else {
+        let Some(state) = self.keys.get_mut(key) else {
             return;
         };
-        let Some(run) = slot.run.take() else {
+        let Some(run) = state.run.take() else {
             return;
         };
         self.in_flight -= 1;
@@ -143,13 +143,13 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
             RunOutcome::Done => (None, None),
             RunOutcome::RequeueAfter(after) => (None, Some(after)),
             RunOutcome::Failed { after, timer } => {
-                let failures = slot.failures_after(run.retry);
+                let failures = state.failures_after(run.retry);
                 let delay = after.unwrap_or_else(|| self.retry.delay(failures));
                 (self.retry.allows(failures).then_some(delay), timer)
             }
         };
-        slot.failures = match outcome {
-            RunOutcome::Failed { .. } => slot.failures_after(run.retry),
+        state.failures = match outcome {
+            RunOutcome::Failed { .. } => state.failures_after(run.retry),
             RunOutcome::Done | RunOutcome::RequeueAfter(_) => 0,
         };
         let (attempt, timer) = (
@@ -161,14 +161,14 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
             .chain(timer)
             .min_by_key(|(delay, _)| *delay);
         let timer = first.map(|(wait, retry)| Due {
-            when: slot.not_before(now + wait.min(LONGEST), self.gap),
+            when: state.not_before(now + wait.min(LONGEST), self.gap),
             retry,
         });
-        slot.due = match (slot.due, timer) {
+        state.due = match (state.due, timer) {
             (Some(event), Some(timer)) if timer.when < event.when => Some(timer),
             (event, timer) => event.or(timer),
         };
-        if let Some(due) = slot.due {
+        if let Some(due) = state.due {
             self.due.insert((due.when, key.clone()));
         }
         self.idle.push_back((now + self.gap, key.clone()));
@@ -199,10 +199,10 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
         }
     }
 
-    /// Keys with a slot.
+    /// Keys with a state.
     #[cfg(test)]
-    pub(super) fn slots(&self) -> usize {
-        self.slots.len()
+    pub(super) fn keys(&self) -> usize {
+        self.keys.len()
     }
 
     fn drop_idle(&mut self, now: Instant) {
@@ -210,11 +210,14 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
             let Some((_, key)) = self.idle.pop_front() else {
                 return;
             };
-            let idle = |slot: &Slot| slot.due.is_none() && slot.run.is_none() && slot.failures == 0;
+            let idle = |state: &KeyState| {
+                state.due.is_none() && state.run.is_none() && state.failures == 0
+            };
             // A run that started after this entry was added adds another entry, a gap later.
-            let can_be_dropped = |slot: &Slot| idle(slot) && slot.not_before(now, self.gap) <= now;
-            if self.slots.get(&key).is_some_and(can_be_dropped) {
-                self.slots.remove(&key);
+            let can_be_dropped =
+                |state: &KeyState| idle(state) && state.not_before(now, self.gap) <= now;
+            if self.keys.get(&key).is_some_and(can_be_dropped) {
+                self.keys.remove(&key);
             }
         }
     }

@@ -115,8 +115,8 @@ pub struct AsyncActorSpec {
     /// Configures the actor's queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Queue>,
-    /// Decides whether the operator takes over an existing object whose name it needs. Never (the default): it leaves
-    /// the object alone and reports NotOwned. IfUnowned: it takes over an object that has no controller. It never takes
+    /// Decides whether the operator adopts an existing object whose name it needs. Never (the default): it leaves
+    /// the object alone and reports NotOwned. IfUnowned: it adopts an object that has no controller. It never adopts
     /// over an object of another controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adoption_policy: Option<AdoptionPolicy>,
@@ -127,7 +127,7 @@ pub struct AsyncActorSpec {
     pub deletion_policy: Option<ActorDeletionPolicy>,
 }
 
-/// Which existing objects of a needed name the operator may take over.
+/// Which existing objects of a needed name the operator may adopt.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(transform = super::schema::without_description)]
 pub enum AdoptionPolicy {

@@ -71,7 +71,7 @@ pub struct PodCounts {
     pub injected: i32,
     /// Number of these pods without them.
     pub not_injected: i32,
-    /// Number of pods with the runtime and sidecar of an older spec or release.
+    /// Number of pods with the runtime and sidecar of an older spec or version.
     pub outdated: i32,
     /// Reasons why pods have no sidecar.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -83,7 +83,7 @@ pub struct PodCounts {
 #[serde(rename_all = "camelCase")]
 pub struct NotInjected {
     /// Reason, for example StartedBeforeBinding, WebhookUnavailable, RemovedByOther or OptedOut.
-    // Text, not an enum: a webhook of another release may write a reason that this one does not know.
+    // Text, not an enum: a webhook of another version may write a reason that this one does not know.
     pub reason: String,
     /// Number of pods with this reason.
     pub count: i32,
@@ -157,7 +157,7 @@ pub struct TemplateStatus {
 // What the next reconcile must know of it, even after a restart, is kept here as well (CONF-6).
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct BindingConflict {
+pub struct ContendedField {
     /// Path of the field.
     pub field: String,
     /// How often it was reverted.
@@ -169,7 +169,7 @@ pub struct BindingConflict {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rival: Option<String>,
     /// Purpose of the field: Template, Roll, Autoscaler, Replicas, ScaledObject or Workload.
-    // Text, not an enum: another release may write one that this one does not know.
+    // Text, not an enum: another version may write one that this one does not know.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub part: String,
     /// Object that contains the field, as Kind/name.

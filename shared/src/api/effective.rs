@@ -295,7 +295,7 @@ impl AsyncActorSpec {
             .unwrap_or_default()
     }
 
-    /// Which existing objects of a needed name the operator may take over.
+    /// Which existing objects of a needed name the operator may adopt.
     #[must_use]
     pub fn effective_adoption_policy(&self) -> AdoptionPolicy {
         self.adoption_policy.unwrap_or_default()

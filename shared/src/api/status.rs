@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    BindingConflict, InjectionStatus, PodCounts, ResolvedTarget, RollAnnotation, RolloutStatus,
+    ContendedField, InjectionStatus, PodCounts, ResolvedTarget, RollAnnotation, RolloutStatus,
     TemplateStatus,
 };
 
@@ -165,10 +165,10 @@ pub struct AsyncActorStatus {
     pub last_conflict_time: Option<Time>,
     /// Fields that another field manager reverts; at most 5.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub conflicts: Vec<BindingConflict>,
+    pub conflicts: Vec<ContendedField>,
 }
 
-/// A value that another release wrote and this one does not know reads as absent: the next status write replaces it,
+/// A value that another version wrote and this one does not know reads as absent: the next status write replaces it,
 /// and no actor becomes undecodable because of its own status.
 fn known<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     deserializer: D,

@@ -24,7 +24,7 @@ pub struct Rank {
 }
 
 /// The users of one name. Actors that merely share it as their dead letter queue are kept separately: there may be
-/// thousands of them, and they do not conflict with each other.
+/// thousands of them, and they do not exclude each other.
 #[derive(Debug, Default)]
 pub struct Users {
     exclusive: BTreeSet<(Rank, Key)>,
@@ -48,8 +48,8 @@ impl Users {
         self.exclusive.is_empty() && self.sharing.is_empty()
     }
 
-    /// All other actors whose use of the name conflicts with this use by `key`.
-    pub fn conflicting_users<'a>(
+    /// All other actors whose use of the name excludes this use by `key`.
+    pub fn competing_users<'a>(
         &'a self,
         key: &'a Key,
         kind: ClaimKind,
@@ -59,9 +59,9 @@ impl Users {
             .filter(move |user| *user != key)
     }
 
-    /// The conflicting user with the highest precedence.
+    /// The competing user with the highest precedence.
     #[must_use]
-    pub fn first_conflicting_user<'a>(
+    pub fn first_competing_user<'a>(
         &'a self,
         key: &Key,
         kind: ClaimKind,
@@ -80,7 +80,7 @@ impl Users {
         }
     }
 
-    /// The groups whose members conflict with this use.
+    /// The groups whose members compete with this use.
     fn groups(&self, kind: ClaimKind) -> impl Iterator<Item = &BTreeSet<(Rank, Key)>> {
         let sharing = Some(&self.sharing).filter(|_| !kind.can_share_with(ClaimKind::DeadLetters));
         [&self.exclusive].into_iter().chain(sharing)
@@ -130,12 +130,12 @@ mod tests {
             );
         }
         assert_eq!(
-            users.first_conflicting_user(&key("a"), ClaimKind::DeadLetters),
+            users.first_competing_user(&key("a"), ClaimKind::DeadLetters),
             None
         );
         assert_eq!(
             users
-                .conflicting_users(&key("a"), ClaimKind::DeadLetters)
+                .competing_users(&key("a"), ClaimKind::DeadLetters)
                 .count(),
             0
         );
@@ -146,7 +146,7 @@ mod tests {
             key("d"),
         );
         let first = |name: &str, kind| {
-            let found = users.first_conflicting_user(&key(name), kind);
+            let found = users.first_competing_user(&key(name), kind);
             found.map(|(_, user)| user.name.to_string())
         };
         assert_eq!(first("a", ClaimKind::DeadLetters).as_deref(), Some("d"));
@@ -157,12 +157,12 @@ mod tests {
         );
         assert_eq!(first("new", ClaimKind::Retired).as_deref(), Some("b"));
         assert_eq!(
-            users.conflicting_users(&key("d"), ClaimKind::Queue).count(),
+            users.competing_users(&key("d"), ClaimKind::Queue).count(),
             3
         );
         assert_eq!(
             users
-                .conflicting_users(&key("b"), ClaimKind::DeadLetters)
+                .competing_users(&key("b"), ClaimKind::DeadLetters)
                 .count(),
             1
         );
@@ -172,7 +172,7 @@ mod tests {
             rank(ClaimPriority::Retired, 10),
             key("e"),
         );
-        let found = users.first_conflicting_user(&key("d"), ClaimKind::Queue);
+        let found = users.first_competing_user(&key("d"), ClaimKind::Queue);
         assert_eq!(
             found.map(|(rank, user)| (rank.priority, &*user.name)),
             Some((ClaimPriority::Retired, "e")),
@@ -191,7 +191,7 @@ mod tests {
         );
         assert_eq!(
             users
-                .conflicting_users(&key("b"), ClaimKind::DeadLetters)
+                .competing_users(&key("b"), ClaimKind::DeadLetters)
                 .count(),
             0
         );
@@ -216,13 +216,13 @@ mod tests {
         let mut users = Users::default();
         let owner = Key::new("ns", "owner");
         users.insert(ClaimKind::Queue, rank(ClaimPriority::Requested, 1), owner);
-        let before = VISITS.get();
+        let previous = VISITS.get();
         for key in &keys {
             users.insert(kind, rank(ClaimPriority::Requested, 2), key.clone());
-            assert_eq!(users.conflicting_users(key, kind).count(), 1);
-            assert!(users.first_conflicting_user(key, kind).is_some());
+            assert_eq!(users.competing_users(key, kind).count(), 1);
+            assert!(users.first_competing_user(key, kind).is_some());
         }
-        let visits = VISITS.get() - before;
+        let visits = VISITS.get() - previous;
         assert_eq!(visits, 2 * keys.len(), "the owner of the name, twice each");
     }
 }

@@ -15,7 +15,7 @@ pub struct Settings {
     pub gateway_url: Option<String>,
     /// `ASYA_SIDECAR_IMAGE`: default image of sidecars.
     pub sidecar_image: String,
-    /// `ASYA_OWN_SIDECAR_IMAGE`: the image of `asya-sidecar` of this release, the default if no other is set.
+    /// `ASYA_OWN_SIDECAR_IMAGE`: the image of `asya-sidecar` of this version, the default if no other is set.
     pub own_sidecar_image: String,
     /// `ASYA_SIDECAR_DEFAULT_RESOURCES`: default resources of sidecars.
     pub sidecar_resources: Resources,
@@ -43,7 +43,7 @@ impl Default for BindingSettings {
     }
 }
 
-/// Image of `asya-sidecar` of this release.
+/// Image of `asya-sidecar` of this version.
 const OWN_SIDECAR_IMAGE: &str = concat!("asya-sidecar:", env!("CARGO_PKG_VERSION"));
 
 impl Settings {
@@ -66,7 +66,7 @@ impl Settings {
         })
     }
 
-    /// Sets where the image of this release's `asya-sidecar` is; an empty image counts as not set.
+    /// Sets where the image of this version's `asya-sidecar` is; an empty image counts as not set.
     #[must_use]
     pub fn with_own_sidecar(mut self, image: Option<String>) -> Self {
         if let Some(image) = non_empty(image) {

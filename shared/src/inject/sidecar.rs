@@ -83,7 +83,7 @@ fn has_own_probes(inputs: &SidecarInputs<'_>) -> bool {
     is_own(inputs.spec, inputs.settings) && !env.iter().any(moves_listener)
 }
 
-/// Whether the sidecar is `asya-sidecar` of this release. Other images get nothing that their releases do not know
+/// Whether the sidecar is `asya-sidecar` of this version. Other images get nothing that their versions do not know
 /// (SC-111).
 pub(super) fn is_own(spec: &AsyncActorSpec, settings: &Settings) -> bool {
     let image = spec.effective_sidecar().image;

@@ -46,11 +46,11 @@ pub fn is_open_ended(target: &WorkloadRef) -> bool {
 
 /// Whether an owner is the target: by UID once known, before that by kind and name.
 fn is_target(owner: &ObjectRef, target: &WorkloadRef, uid: Option<&str>) -> bool {
-    let wanted = GroupKind {
+    let searched = GroupKind {
         group: target.group(),
         kind: &target.kind,
     };
-    owner.group_kind() == wanted
+    owner.group_kind() == searched
         && owner.name == target.name
         && uid.is_none_or(|uid| owner.uid.as_deref() == Some(uid))
 }

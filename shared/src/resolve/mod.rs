@@ -310,9 +310,11 @@ static KNOWN: [&dyn Resolver; 11] = [
 /// The resolver of a kind; kinds without one of their own are resolved by following owner references (RES-3).
 #[must_use]
 pub fn resolver(group: &str, kind: &str) -> &'static dyn Resolver {
-    let wanted = GroupKind { group, kind };
-    let plain = PLAIN.into_iter().find(|it| it.group_kind() == wanted);
-    plain.or_else(|| known(wanted)).unwrap_or(&generic::GENERIC)
+    let searched = GroupKind { group, kind };
+    let plain = PLAIN.into_iter().find(|it| it.group_kind() == searched);
+    plain
+        .or_else(|| known(searched))
+        .unwrap_or(&generic::GENERIC)
 }
 
 fn known(kind: GroupKind<'_>) -> Option<&'static dyn Resolver> {

@@ -231,24 +231,24 @@ fn advanced(inputs: &ScalingInputs<'_>) -> Value {
         hpa["name"] = Value::from(name);
     }
     let mut advanced = json!({"horizontalPodAutoscalerConfig": hpa});
-    let Some(wanted) = inputs.scaling.advanced else {
+    let Some(settings) = inputs.scaling.advanced else {
         return advanced;
     };
-    if wanted.restore_to_original_replica_count == Some(true) {
+    if settings.restore_to_original_replica_count == Some(true) {
         advanced["restoreToOriginalReplicaCount"] = Value::from(true);
     }
-    if let Some(modifiers) = modifiers(wanted) {
+    if let Some(modifiers) = modifiers(settings) {
         advanced["scalingModifiers"] = modifiers;
     }
     advanced
 }
 
 /// The formula refers to the trigger by name (KEDA-3).
-fn modifiers(wanted: &AdvancedScaling) -> Option<Value> {
-    let (formula, target) = wanted.effective_formula()?;
-    let metric_type = wanted.effective_metric_type();
+fn modifiers(settings: &AdvancedScaling) -> Option<Value> {
+    let (formula, target) = settings.effective_formula()?;
+    let metric_type = settings.effective_metric_type();
     let mut modifiers = json!({"formula": formula, "target": target, "metricType": metric_type});
-    let activation = wanted.activation_target.as_deref();
+    let activation = settings.activation_target.as_deref();
     if let Some(activation) = activation.filter(|it| !it.is_empty()) {
         modifiers["activationTarget"] = Value::from(activation);
     }

@@ -248,9 +248,9 @@ fn sqs_queue_url_comes_from_the_broker_or_the_configuration() {
         (json!({}), Some(aws), aws),
         (json!({"accountId": "1"}), Some(aws), aws),
     ];
-    for (config, queue_url, wanted) in table {
+    for (config, queue_url, expected) in table {
         let objects = build("sqs", &config, &json!({}), queue_url).unwrap();
-        assert_eq!(metadata(&objects, "queueURL"), Some(wanted), "{config}");
+        assert_eq!(metadata(&objects, "queueURL"), Some(expected), "{config}");
     }
 }
 

@@ -69,7 +69,7 @@ pub struct ActorQueue {
     pub uid: String,
     /// The actor's timeouts.
     pub timeout: EffectiveTimeout,
-    /// UID of namespace `kube-system` of the cluster from which the actor takes over its queue (QUE-33).
+    /// UID of namespace `kube-system` of the cluster from which the actor adopts its queue (QUE-33).
     pub adopts: Option<String>,
 }
 
@@ -89,7 +89,7 @@ impl Transport {
         self.broker().queues()
     }
 
-    /// Hash of [`Broker::wanted`], as stored in status.
+    /// Hash of [`Broker::desired`], as stored in status.
     #[must_use]
     pub fn desired_hash(&self, queue: &ActorQueue) -> String {
         hash::of_value(&self.broker().desired(queue))
@@ -105,11 +105,11 @@ impl Transport {
     /// [`Self::own_dead_letters`], plus those of `before` that an earlier configuration made. Leaves out the one that
     /// all queues now share.
     #[must_use]
-    pub fn all_own_dead_letters(&self, queue: &str, before: &[String]) -> Vec<String> {
+    pub fn all_own_dead_letters(&self, queue: &str, previous: &[String]) -> Vec<String> {
         let dlq = &self.queues().dlq;
         let shared = (dlq.enabled && dlq.is_shared()).then(|| dlq.name_for(queue));
         let own = self.own_dead_letters(queue);
-        let mut all: Vec<String> = own.into_iter().chain(before.iter().cloned()).collect();
+        let mut all: Vec<String> = own.into_iter().chain(previous.iter().cloned()).collect();
         all.retain(|name| Some(name) != shared.as_ref());
         all.sort();
         all.dedup();

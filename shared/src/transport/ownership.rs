@@ -33,7 +33,7 @@ pub enum Ownership {
 /// Why an actor must not delete a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeletionRefusal {
-    /// The operator of another cluster has created the queue or taken it over.
+    /// The operator of another cluster has created or adopted the queue.
     OtherCluster(String),
     /// The queue is another actor's, or a dead letter queue.
     OtherOwner(String),
@@ -69,7 +69,7 @@ fn evaluate_clusters<'a>(
     }
 }
 
-/// Evaluates the tag of a queue that can have only one; `adopts` is the cluster from which the actor takes over
+/// Evaluates the tag of a queue that can have only one; `adopts` is the cluster from which the actor adopts
 /// queues.
 #[must_use]
 pub fn evaluate(tagged: Option<&str>, cluster: &str, adopts: Option<&str>) -> Ownership {
@@ -78,7 +78,7 @@ pub fn evaluate(tagged: Option<&str>, cluster: &str, adopts: Option<&str>) -> Ow
 
 impl OwnerTag {
     /// Evaluates the tags of a queue that can have several, for the actor of this tag; `adopts` is the cluster from
-    /// which it takes over queues.
+    /// which it adopts queues.
     #[must_use]
     pub fn evaluate(&self, tags: &[&OwnerTag], adopts: Option<&str>) -> Ownership {
         let clusters = tags.iter().map(|tag| &*tag.cluster);
@@ -120,11 +120,11 @@ impl OwnerTag {
 
 /// The message for a queue that belongs to another cluster.
 #[must_use]
-pub fn conflict_message(queue: &str, cluster: &str, shown_by: &str) -> String {
+pub fn other_cluster_message(queue: &str, cluster: &str, shown_by: &str) -> String {
     format!(
         "queue {queue} belongs to another cluster, whose namespace kube-system has uid {cluster}, according to \
          {shown_by}; this operator neither changes nor deletes it. Rename this actor, or give the clusters different \
-         queues.nameTemplate. If that cluster no longer uses the queue, take it over with its messages: annotate this \
+         queues.nameTemplate. If that cluster no longer uses the queue, adopt it with its messages: annotate this \
          actor with asya.sh/adopt-queue-from={cluster}"
     )
 }

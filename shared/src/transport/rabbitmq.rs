@@ -101,7 +101,7 @@ pub enum Comparison {
     /// The queue cannot be used, and we do not recreate it (QUE-6).
     Mismatch {
         /// The declared values that differ.
-        wanted: String,
+        desired: String,
         /// The existing values.
         found: String,
     },
@@ -167,14 +167,14 @@ impl Broker for RabbitmqConfig {
     }
 
     fn desired(&self, queue: &ActorQueue) -> Value {
-        let wanted = self.declaration(&queue.names);
+        let desired = self.declaration(&queue.names);
         json!({
-            "at": self.address(&wanted.name),
+            "at": self.address(&desired.name),
             "created": self.queues.auto_create,
-            "type": format!("{:?}", wanted.queue_type),
-            "queue": wanted.body(),
-            "exchange": [wanted.exchange, wanted.bindings],
-            "dlq": wanted.dlq.as_ref().map(|dlq| json!([dlq.name, dlq.body()])),
+            "type": format!("{:?}", desired.queue_type),
+            "queue": desired.body(),
+            "exchange": [desired.exchange, desired.bindings],
+            "dlq": desired.dlq.as_ref().map(|dlq| json!([dlq.name, dlq.body()])),
         })
     }
 
@@ -301,9 +301,9 @@ impl QueueDeclaration {
             QueueType::Classic => difference.compare("type", "classic", kind),
             QueueType::Quorum => difference.compare("type", "quorum", kind),
         }
-        if !difference.wanted.is_empty() {
+        if !difference.desired.is_empty() {
             return Comparison::Mismatch {
-                wanted: difference.wanted,
+                desired: difference.desired,
                 found: difference.found,
             };
         }
@@ -369,16 +369,16 @@ impl FoundQueue {
 /// The two sides of a mismatch, each as `key=value, key=value`.
 #[derive(Default)]
 struct Difference {
-    wanted: String,
+    desired: String,
     found: String,
 }
 
 impl Difference {
-    fn compare(&mut self, key: &str, wanted: &str, found: &str) {
-        if wanted == found {
+    fn compare(&mut self, key: &str, desired: &str, found: &str) {
+        if desired == found {
             return;
         }
-        for (side, value) in [(&mut self.wanted, wanted), (&mut self.found, found)] {
+        for (side, value) in [(&mut self.desired, desired), (&mut self.found, found)] {
             let comma = if side.is_empty() { "" } else { ", " };
             // writing to a String cannot fail
             let _ = write!(side, "{comma}{key}={value}");

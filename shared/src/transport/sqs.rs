@@ -41,7 +41,7 @@ pub struct QueueDeclaration {
     /// The dead letter queue, if any.
     pub dlq: Option<DlqDeclaration>,
     owner: Owner,
-    /// The cluster from which the actor takes over its queue.
+    /// The cluster from which the actor adopts its queue.
     adopts: Option<String>,
     /// Whether we may change an existing queue (QUE-7).
     may_change: bool,
@@ -128,15 +128,15 @@ impl Broker for SqsConfig {
     }
 
     fn desired(&self, queue: &ActorQueue) -> Value {
-        let wanted = self.declaration(queue);
-        let dlq = wanted.dlq.as_ref();
+        let desired = self.declaration(queue);
+        let dlq = desired.dlq.as_ref();
         json!({
             // Keep this format: adding the account would change the hashes in all statuses, and every queue would be
             // verified again.
-            "at": json!([self.type_name(), self.region, self.endpoint, wanted.name]),
-            "created": wanted.may_change,
-            "configured": wanted.configured,
-            "queue": [wanted.attributes, wanted.tags],
+            "at": json!([self.type_name(), self.region, self.endpoint, desired.name]),
+            "created": desired.may_change,
+            "configured": desired.configured,
+            "queue": [desired.attributes, desired.tags],
             "dlq": dlq.map(|dlq| json!([dlq.name, dlq.attributes, dlq.tags, dlq.max_receive_count])),
         })
     }

@@ -78,12 +78,12 @@ fn hash(kind: &str, config: &Value, processing: u32) -> String {
 
 /// Whether each of these settings, added to `base`, changes the hash.
 fn changes(kind: &str, base: &Value, settings: &[Value]) -> Vec<bool> {
-    let before = hash(kind, base, 300);
+    let previous = hash(kind, base, 300);
     let changed = settings.iter().map(|more| {
         let mut config = base.clone();
         let all = config.as_object_mut().unwrap();
         all.extend(more.as_object().unwrap().clone());
-        hash(kind, &config, 300) != before
+        hash(kind, &config, 300) != previous
     });
     changed.collect()
 }
@@ -183,12 +183,12 @@ fn dead_letter_queue_is_owned_if_its_name_contains_the_queues() {
 #[test]
 fn former_dead_letter_queues_are_owned_unless_now_shared() {
     let with = |dlq: Value| transport("rabbitmq", &json!({"host": "h", "queues": {"dlq": dlq}}));
-    let before = ["asya-a-dlq".to_owned(), "asya-a-old".to_owned()];
-    let all = |dlq: Value| with(dlq).all_own_dead_letters("asya-a", &before);
-    assert_eq!(all(json!({"enabled": false})), before, "switched off");
+    let previous = ["asya-a-dlq".to_owned(), "asya-a-old".to_owned()];
+    let all = |dlq: Value| with(dlq).all_own_dead_letters("asya-a", &previous);
+    assert_eq!(all(json!({"enabled": false})), previous, "switched off");
     let renamed = all(json!({"enabled": true, "name": "{queue}-dead"}));
     assert_eq!(renamed, ["asya-a-dead", "asya-a-dlq", "asya-a-old"]);
-    assert_eq!(all(json!({"enabled": true})), before, "each once");
+    assert_eq!(all(json!({"enabled": true})), previous, "each once");
     let shared = all(json!({"enabled": true, "name": "asya-a-old"}));
     assert_eq!(shared, ["asya-a-dlq"]);
 }

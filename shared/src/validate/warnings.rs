@@ -131,8 +131,8 @@ fn visibility_is_cut(subject: &Subject<'_>) -> Found {
     let TransportKind::Sqs(config) = &transport.kind else {
         return None;
     };
-    let wanted = 2 * u64::from(subject.spec.effective_timeout().processing_for_broker());
-    (config.visibility_timeout.is_none() && wanted > LONGEST_VISIBILITY_SECONDS).then(|| {
+    let needed = 2 * u64::from(subject.spec.effective_timeout().processing_for_broker());
+    (config.visibility_timeout.is_none() && needed > LONGEST_VISIBILITY_SECONDS).then(|| {
         let text = format!(
             "twice this value exceeds the maximum SQS visibility timeout, {LONGEST_VISIBILITY_SECONDS} s: a message \
              that takes longer is redelivered"

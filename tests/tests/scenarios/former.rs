@@ -1,4 +1,4 @@
-//! Objects of the former operator are taken over in place.
+//! Objects of the former operator are adopted in place.
 
 use std::collections::BTreeSet;
 use std::pin::pin;

@@ -176,21 +176,21 @@ impl Index {
 
     /// Returns another actor that claims one of the queue names that `key` would claim on a transport, and the name; of
     /// several, the owner (VAC-4).
-    pub fn conflicting_queue(&self, key: &Key, transport: &str) -> Option<(Key, String)> {
+    pub fn taken_queue_name(&self, key: &Key, transport: &str) -> Option<(Key, String)> {
         let transports = &self.platform.transports;
         let names = claims::names(transports, (&key.namespace, &key.name), Some(transport), []);
         let inner = &*self.inner.read();
-        let conflicts = names.iter().filter_map(|name| {
+        let claimed = names.iter().filter_map(|name| {
             let users = inner.by_name.get(&name.address)?;
-            let (rank, user) = users.first_conflicting_user(key, name.kind)?;
+            let (rank, user) = users.first_competing_user(key, name.kind)?;
             Some(((rank, user), name))
         });
-        let ((_, user), name) = conflicts.min_by(|(one, _), (other, _)| one.cmp(other))?;
+        let ((_, user), name) = claimed.min_by(|(one, _), (other, _)| one.cmp(other))?;
         Some((user.clone(), name.queue.to_string()))
     }
 
     /// Returns the oldest other actor in the namespace that binds `target` (VAC-4).
-    pub fn conflicting_binding(&self, key: &Key, target: &WorkloadRef) -> Option<Key> {
+    pub fn other_binding(&self, key: &Key, target: &WorkloadRef) -> Option<Key> {
         let inner = self.inner.read();
         let bindings = inner.bindings.get(&*key.namespace)?;
         let others = bindings.keys.iter().filter(|other| *other != key);
@@ -319,9 +319,9 @@ impl Index {
 
     fn update_clusters_needed(&self, inner: &Inner) {
         let is_needed = !inner.open_ended.is_empty();
-        self.clusters_needed.send_if_modified(|before| {
-            let changed = *before != is_needed;
-            *before = is_needed;
+        self.clusters_needed.send_if_modified(|previous| {
+            let changed = *previous != is_needed;
+            *previous = is_needed;
             changed
         });
     }

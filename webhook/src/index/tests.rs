@@ -39,14 +39,14 @@ impl World {
     }
 
     fn queue_owner(&self, name: &str) -> Option<String> {
-        let conflict = self.index.conflicting_queue(&Key::new("other", name), "mq");
+        let conflict = self.index.taken_queue_name(&Key::new("other", name), "mq");
         conflict.map(|(key, _)| key.to_string())
     }
 
     fn target_owner(&self, name: &str) -> Option<String> {
         let conflict = self
             .index
-            .conflicting_binding(&Key::new("a", "other"), &target(name));
+            .other_binding(&Key::new("a", "other"), &target(name));
         conflict.map(|key| key.to_string())
     }
 }

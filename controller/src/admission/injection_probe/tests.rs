@@ -83,14 +83,14 @@ async fn run_due(
     };
     let mut events = Vec::new();
     probes.start(bindings, trusted);
-    let before = count(probes);
+    let previous = count(probes);
     while !probes.running.is_empty() {
         let finished = probes.next().await;
         events.extend(probes.record(finished));
         probes.start(bindings, trusted);
     }
     Round {
-        verified: count(probes) > before,
+        verified: count(probes) > previous,
         retry_after: probes.start(bindings, trusted),
         failing: probes.failing_count(trusted),
         events,

@@ -62,7 +62,7 @@ fn pod(target: &str, number: usize, injected: bool) -> serde_json::Value {
 #[test]
 #[ignore = "measures the memory of the whole process, and so must run alone in it"]
 fn memory_of_fifty_thousand_pods_of_which_ten_thousand_are_bound() {
-    let before = resident();
+    let previous = resident();
     let (bindings, injected) = (Arc::new(Bindings::default()), Store::<PodRecord>::default());
     let scope: Scope = Some("ns".into());
     for number in 0..TARGETS {
@@ -86,13 +86,17 @@ fn memory_of_fifty_thousand_pods_of_which_ten_thousand_are_bound() {
     let per = |bytes: u64, pods: usize| bytes / u64::try_from(pods).unwrap();
     eprintln!(
         "{BOUND} bound pods: {} MiB, {} bytes each; {UNBOUND} unbound pods: {} MiB, {} bytes each; the process: {} MiB",
-        (bound - before) / MIB,
-        per(bound - before, BOUND),
+        (bound - previous) / MIB,
+        per(bound - previous, BOUND),
         (after - bound) / MIB,
         per(after - bound, UNBOUND),
         after / MIB,
     );
     assert_eq!(injected.len(), BOUND);
     // Of the 100 MiB limit, an operator with few actors uses 30 itself.
-    assert!(after - before <= 70 * MIB, "{} MiB", (after - before) / MIB);
+    assert!(
+        after - previous <= 70 * MIB,
+        "{} MiB",
+        (after - previous) / MIB
+    );
 }

@@ -197,13 +197,13 @@ fn actor_releases_its_name_when_it_changes_its_transport() {
 #[test]
 fn retired_queue_stays_claimed_until_removed_from_status() {
     let world = World::new();
-    let before = json!({"queue": {"transport": "mq", "name": "asya-foo"}});
+    let previous = json!({"queue": {"transport": "mq", "name": "asya-foo"}});
     let retired = json!({
         "queue": {"transport": "other", "name": "asya-foo"},
         "retiredQueues": [{"transport": "mq", "name": "asya-foo"}],
     });
-    world.add_with("a", "foo", "mq", 2, &before);
-    world.add_with("a", "foo", "other", 2, &before);
+    world.add_with("a", "foo", "mq", 2, &previous);
+    world.add_with("a", "foo", "other", 2, &previous);
     assert_eq!(
         world.add("b", "foo", "mq", 3),
         ["a/foo"],

@@ -15,7 +15,7 @@ use crate::broker::depths::ReportedDepth;
 #[derive(Default)]
 struct Fixture {
     names: Vec<&'static str>,
-    rechecks: Mutex<Vec<(String, Finding)>>,
+    rechecks: Mutex<Vec<(String, RecheckReason)>>,
     depth_changes: Mutex<Vec<String>>,
     missing: Mutex<Vec<String>>,
 }
@@ -38,10 +38,10 @@ impl Actors for Arc<Fixture> {
         vec![queues_on("mq"), queues_on("other")]
     }
 
-    fn enqueue_recheck(&self, actor: &Key, finding: &Finding) {
+    fn enqueue_recheck(&self, actor: &Key, reason: &RecheckReason) {
         self.rechecks
             .lock()
-            .push((actor.name.to_string(), finding.clone()));
+            .push((actor.name.to_string(), reason.clone()));
     }
 
     fn enqueue_missing(&self, actor: &Key) {
@@ -88,11 +88,11 @@ struct Brokers {
 
 fn observation_of(actor: &str) -> Result<QueueObservation, BrokerError> {
     let check = match actor.trim_end_matches("-paused") {
-        "gone" => QueueCheck::Absent,
+        "gone" => QueueCheck::NotFound,
         "drifted" => QueueCheck::Drifted,
         "untagged" => QueueCheck::Untagged,
         "differs" => QueueCheck::Mismatch {
-            wanted: String::new(),
+            desired: String::new(),
             found: String::new(),
         },
         "lost" => return Err(BrokerError::Unreachable("no response".to_owned())),
@@ -132,7 +132,7 @@ impl QueueObserver for Arc<Brokers> {
             self.counted.lock().push(queue.actor.clone());
             let count = observation_of(&queue.actor).map(|observation| {
                 match (observation.check, observation.depth) {
-                    (QueueCheck::Absent, _) => Count::Absent,
+                    (QueueCheck::NotFound, _) => Count::NotFound,
                     (_, None) => Count::Unknown,
                     (_, Some(depth)) => Count::Messages(depth),
                 }
@@ -192,12 +192,12 @@ async fn changed_queue_enqueues_only_its_actor() {
     health.check().await;
     let unreachable = BrokerError::Unreachable("no response".to_owned());
     let expected = [
-        ("gone", Finding::Missing),
-        ("drifted", Finding::Changed),
-        ("differs", Finding::Changed),
-        ("lost", Finding::Unknown(unreachable)),
+        ("gone", RecheckReason::Missing),
+        ("drifted", RecheckReason::Changed),
+        ("differs", RecheckReason::Changed),
+        ("lost", RecheckReason::Unknown(unreachable)),
     ];
-    let expected = expected.map(|(name, finding)| (name.to_owned(), finding));
+    let expected = expected.map(|(name, reason)| (name.to_owned(), reason));
     assert_eq!(*health.actors.rechecks.lock(), expected);
 }
 
@@ -305,21 +305,21 @@ async fn checks_of_several_operators_do_not_coincide() {
 }
 
 #[test]
-fn finding_stays_open_until_cleared() {
+fn recheck_is_due_until_cleared() {
     let (rechecks, key) = (QueueRechecks::default(), Key::new("ns", "a"));
-    assert_eq!(rechecks.finding(&key), None);
-    rechecks.request(&key, Finding::Missing);
-    assert_eq!(rechecks.finding(&key), Some(Finding::Missing));
-    assert_eq!(rechecks.finding(&key), Some(Finding::Missing));
+    assert_eq!(rechecks.reason(&key), None);
+    rechecks.request(&key, RecheckReason::Missing);
+    assert_eq!(rechecks.reason(&key), Some(RecheckReason::Missing));
+    assert_eq!(rechecks.reason(&key), Some(RecheckReason::Missing));
     let started = rechecks.sequence();
-    rechecks.request(&key, Finding::Changed);
+    rechecks.request(&key, RecheckReason::Changed);
     rechecks.clear(&key, started);
-    let newer = Some(Finding::Changed);
+    let newer = Some(RecheckReason::Changed);
     assert_eq!(
-        rechecks.finding(&key),
+        rechecks.reason(&key),
         newer,
         "requested during the reconcile"
     );
     rechecks.clear(&key, rechecks.sequence());
-    assert_eq!(rechecks.finding(&key), None);
+    assert_eq!(rechecks.reason(&key), None);
 }

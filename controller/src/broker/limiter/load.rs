@@ -10,7 +10,7 @@ const SLOW: Duration = Duration::from_millis(250);
 /// Shortest and longest retry delay, before jitter.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
-/// Retries scheduled per released permit: keeps the broker busy even if some permits are released early.
+/// Retries scheduled per returned permit: keeps the broker busy even if some permits are returned early.
 const RETRIES_PER_PERMIT: u32 = 2;
 
 /// A broker's load, and the retries of the reconciles that were rejected.
@@ -47,7 +47,7 @@ impl BrokerLoad {
         self.hold_time = (self.hold_time * 3 + held) / 4;
     }
 
-    /// Returns the retry delay. Spaces retries as permits are released: futile retries every second would take CPU from
+    /// Returns the retry delay. Spaces retries as permits are returned: futile retries every second would take CPU from
     /// the actors of other brokers.
     pub fn next_retry_delay(&mut self, now: Instant, permits: usize) -> Duration {
         let permits = u32::try_from(permits).unwrap_or(u32::MAX).max(1);
@@ -87,7 +87,7 @@ mod tests {
 
     /// OPS-22
     #[test]
-    fn rejected_reconciles_retry_as_seats_are_released() {
+    fn rejected_reconciles_retry_as_permits_are_returned() {
         let now = Instant::now();
         let mut load = BrokerLoad::new(now);
         for _ in 0..40 {
@@ -97,7 +97,7 @@ mod tests {
         let waits: Vec<_> = (0..100).map(|_| load.next_retry_delay(now, 10)).collect();
         assert!(waits.is_sorted(), "in order: {waits:?}");
         assert!(waits[0] >= SHORTEST && waits[0] < SHORTEST * 3 / 2);
-        // Ten permits, each held for 5 s: two are released per second, with two retries each.
+        // Ten permits, each held for 5 s: two are returned per second, with two retries each.
         let last = waits[99].as_secs_f64();
         assert!((25.0..27.0).contains(&last), "{last}");
 

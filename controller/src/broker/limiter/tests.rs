@@ -96,7 +96,7 @@ async fn calls_do_not_wait_behind_hanging_calls() {
     while hanging.join_next().await.is_some() {}
     assert!(
         limiter.call(READ, async { Ok(Yes) }).await.is_ok(),
-        "aborted calls release their slots"
+        "aborted calls return their permits"
     );
 }
 
@@ -212,7 +212,7 @@ async fn slow_broker_holds_few_reconciles_and_requeues_the_rest() {
     );
     admitted.truncate(11);
     let next = limiter.admit(CallStage::Initial);
-    assert!(next.is_ok(), "a permit was released");
+    assert!(next.is_ok(), "a permit was returned");
     for _ in 0..20 {
         assert!(taking(Duration::from_millis(20)).await);
     }

@@ -154,7 +154,7 @@ impl Rabbitmq {
     /// Returns the bindings of a queue that the actor is about to claim or keep.
     ///
     /// # Errors
-    /// `Conflict` if the queue belongs to another cluster.
+    /// `QueueNameTaken` if the queue belongs to another cluster.
     pub(super) async fn check_claimable(
         &self,
         name: &str,
@@ -163,7 +163,7 @@ impl Rabbitmq {
         let bindings = self.bindings(name).await?;
         let tag = self.tag_of(&queue.namespace, &queue.actor);
         match bindings.ownership(name, &tag, queue.adopts.as_deref()) {
-            Ownership::OtherCluster(cluster) => Err(conflict(name, &cluster)),
+            Ownership::OtherCluster(cluster) => Err(owned_by_other_cluster(name, &cluster)),
             Ownership::Ours | Ownership::Available => Ok(bindings),
         }
     }
@@ -217,9 +217,9 @@ impl Rabbitmq {
     }
 }
 
-pub(super) fn conflict(queue: &str, cluster: &str) -> BrokerError {
+pub(super) fn owned_by_other_cluster(queue: &str, cluster: &str) -> BrokerError {
     let shown_by = format!("the argument {} of one of its bindings", ownership::CLUSTER);
-    BrokerError::Conflict(ownership::conflict_message(queue, cluster, &shown_by))
+    BrokerError::QueueNameTaken(ownership::other_cluster_message(queue, cluster, &shown_by))
 }
 
 #[cfg(test)]

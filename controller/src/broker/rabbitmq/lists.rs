@@ -52,7 +52,7 @@ impl Rabbitmq {
             match observation.check {
                 // A queue created or deleted during the listing shifts the pages of others: confirm these results with
                 // a read.
-                QueueCheck::Absent | QueueCheck::Drifted | QueueCheck::Untagged => {
+                QueueCheck::NotFound | QueueCheck::Drifted | QueueCheck::Untagged => {
                     self.observe_queue(queue).boxed()
                 }
                 QueueCheck::Ready(_) | QueueCheck::Mismatch { .. } => {
@@ -124,7 +124,7 @@ impl Rabbitmq {
         Ok(all)
     }
 
-    /// State of a queue according to the lists. They lack bindings to other exchanges, so no conflict is reported yet.
+    /// State of a queue according to the lists. They lack bindings to other exchanges, so no owner is reported yet.
     fn observation_from_lists(
         &self,
         queue: &ActorQueue,

@@ -23,7 +23,7 @@ impl<E: ProvideErrorMetadata + Error + Send + Sync + 'static> OperationError for
 pub enum SqsResponse<T> {
     Done(T),
     /// The queue does not exist.
-    Absent,
+    NotFound,
     /// A queue of that name exists with other attributes.
     NameExists,
 }
@@ -33,7 +33,7 @@ impl<T> SqsResponse<T> {
     pub fn done(self) -> Option<T> {
         match self {
             Self::Done(output) => Some(output),
-            Self::Absent | Self::NameExists => None,
+            Self::NotFound | Self::NameExists => None,
         }
     }
 }
@@ -42,7 +42,7 @@ impl<T> Labelled for SqsResponse<T> {
     fn label(&self) -> String {
         let label = match self {
             Self::Done(_) => "ok",
-            Self::Absent => "QueueDoesNotExist",
+            Self::NotFound => "QueueDoesNotExist",
             Self::NameExists => "QueueNameExists",
         };
         label.to_owned()
@@ -52,7 +52,7 @@ impl<T> Labelled for SqsResponse<T> {
 /// Class of a service error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ErrorClass {
-    Absent,
+    NotFound,
     NameExists,
     DeletedRecently,
     AuthFailed,
@@ -81,7 +81,7 @@ pub fn interpret<T, E: OperationError>(
     let text = service_error.err().message().unwrap_or_default();
     let status = service_error.raw().status().as_u16();
     Err(match classify(code, status) {
-        ErrorClass::Absent => return Ok(SqsResponse::Absent),
+        ErrorClass::NotFound => return Ok(SqsResponse::NotFound),
         ErrorClass::NameExists => return Ok(SqsResponse::NameExists),
         ErrorClass::DeletedRecently => BrokerError::DeletedRecently(format!(
             "queue {queue} was deleted less than 60 seconds ago; until then SQS rejects the name"
@@ -180,7 +180,7 @@ fn bare(code: &str) -> &str {
 /// Classifies by code first, because SQS also throttles with 403 and 400.
 fn classify(code: &str, status: u16) -> ErrorClass {
     match bare(code) {
-        "QueueDoesNotExist" | "NonExistentQueue" => ErrorClass::Absent,
+        "QueueDoesNotExist" | "NonExistentQueue" => ErrorClass::NotFound,
         "QueueNameExists" | "QueueAlreadyExists" => ErrorClass::NameExists,
         "QueueDeletedRecently" => ErrorClass::DeletedRecently,
         "RequestThrottled"

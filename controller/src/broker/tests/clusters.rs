@@ -10,10 +10,10 @@ use crate::broker::{DeleteIfEmptyOutcome, DeleteOutcome, QueueCheck};
 
 const THERE: &str = "cluster-a";
 
-fn conflicts<T: std::fmt::Debug>(result: Result<T, BrokerError>) {
+fn name_is_taken<T: std::fmt::Debug>(result: Result<T, BrokerError>) {
     let error = result.unwrap_err();
     assert!(
-        matches!(&error, BrokerError::Conflict(text)
+        matches!(&error, BrokerError::QueueNameTaken(text)
             if text.contains(HERE) && text.contains("asya.sh/adopt-queue-from=cluster-b")),
         "{error:?}"
     );
@@ -33,10 +33,10 @@ async fn belongs_to_the_cluster_that_created_it(real: &Real) {
     real.send(&queue, 100).await;
     until_queued(&here, &queue, 100).await;
 
-    conflicts(there.observe(&queue).await);
-    conflicts(there.update(&queue).await);
-    conflicts(there.create(&queue).await);
-    conflicts(
+    name_is_taken(there.observe(&queue).await);
+    name_is_taken(there.update(&queue).await);
+    name_is_taken(there.create(&queue).await);
+    name_is_taken(
         there
             .observe_many(std::slice::from_ref(&queue))
             .await
@@ -68,7 +68,7 @@ async fn belongs_to_the_cluster_that_created_it(real: &Real) {
     );
     let result = here.observe(&queue).await;
     assert!(
-        matches!(&result, Err(BrokerError::Conflict(text)) if text.contains(THERE)),
+        matches!(&result, Err(BrokerError::QueueNameTaken(text)) if text.contains(THERE)),
         "{result:?}"
     );
     assert_eq!(
@@ -183,7 +183,7 @@ async fn existing_rabbitmq_queue_is_marked_once_and_a_foreign_one_is_never_delet
         json!({"asya.sh/cluster": HERE, "asya.sh/namespace": "ns", "asya.sh/actor": queue.actor});
     assert_eq!(tags, [expected]);
 
-    // Another actor of this cluster takes over the name, as QUE-3 allows.
+    // Another actor of this cluster claims the name, as QUE-3 allows.
     let successor = ActorQueue {
         namespace: "successors".to_owned(),
         ..queue.clone()

@@ -111,11 +111,11 @@ pub async fn until_queued(client: &Arc<dyn QueueClient>, queue: &ActorQueue, cou
 async fn queue_lifecycle(real: &Real) {
     let (transport, client) = real.with(&json!({})).await;
     let queue = queue_of(&transport, &fresh("life"));
-    assert_eq!(check_of(&client, &queue).await, QueueCheck::Absent);
+    assert_eq!(check_of(&client, &queue).await, QueueCheck::NotFound);
     let depths = client
         .depths(std::slice::from_ref(&queue.names.queue))
         .await;
-    assert_eq!(depths, [Ok(Count::Absent)]);
+    assert_eq!(depths, [Ok(Count::NotFound)]);
 
     let ready = client.create(&queue).await.unwrap();
     assert_eq!(ready.url.is_some(), real.kind == "sqs");
@@ -150,7 +150,7 @@ async fn queue_lifecycle(real: &Real) {
     for _ in 0..2 {
         let deleted = client.delete(&queue.names.queue, &owner(&queue)).await;
         assert_eq!(deleted, Ok(DeleteOutcome::Deleted));
-        assert_eq!(check_of(&client, &queue).await, QueueCheck::Absent);
+        assert_eq!(check_of(&client, &queue).await, QueueCheck::NotFound);
     }
     let deleted = client
         .delete_if_empty(&queue.names.queue, &owner(&queue))
@@ -204,7 +204,7 @@ async fn many_observations_keep_their_order(real: &Real) {
         for (number, observation) in observations.into_iter().enumerate() {
             let check = observation.unwrap().check;
             assert_eq!(
-                check == QueueCheck::Absent,
+                check == QueueCheck::NotFound,
                 absent(number),
                 "{number}: {check:?}"
             );
@@ -222,7 +222,7 @@ async fn many_observations_keep_their_order(real: &Real) {
         queued: 4,
         processing: 0,
     };
-    let expected = (&Ok(Count::Messages(four)), &Ok(Count::Absent));
+    let expected = (&Ok(Count::Messages(four)), &Ok(Count::NotFound));
     assert_eq!((&depths[1], &depths[3]), expected);
     for queue in &queues {
         client

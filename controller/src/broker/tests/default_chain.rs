@@ -90,7 +90,7 @@ async fn default_credential_chain_applies_without_transport_credentials() {
         ("AWS_SECRET_ACCESS_KEY", "secret"),
     ];
     let observed = observe_in_child(&endpoint, &keys).await;
-    assert!(observed.contains("Absent"), "{observed}");
+    assert!(observed.contains("NotFound"), "{observed}");
     let used = logins.lock().unwrap().clone();
     assert!(
         used.len() == 1 && used[0].contains("Credential=AKIAOFTHECHAIN/"),

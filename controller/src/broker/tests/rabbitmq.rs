@@ -124,10 +124,10 @@ async fn foreign_queues_are_usable_or_report_their_differences() {
     let plain = queue_of(&transport, &fresh("plain"));
     declare(&plain, json!({"durable": true})).await;
     real.send(&plain, 1).await;
-    let QueueCheck::Mismatch { wanted, found } = check_of(&client, &plain).await else {
+    let QueueCheck::Mismatch { desired, found } = check_of(&client, &plain).await else {
         panic!()
     };
-    assert!(wanted.contains("x-dead-letter-routing-key") && found.contains("none"));
+    assert!(desired.contains("x-dead-letter-routing-key") && found.contains("none"));
     let result = client.create(&plain).await;
     assert!(
         matches!(result, Err(BrokerError::Mismatch(_))),
@@ -189,7 +189,7 @@ async fn only_an_empty_queue_of_any_type_is_deleted_if_empty() {
         } else {
             assert_eq!(first, DeleteIfEmptyOutcome::Deleted);
         }
-        assert_eq!(check_of(&client, &queue).await, QueueCheck::Absent);
+        assert_eq!(check_of(&client, &queue).await, QueueCheck::NotFound);
     }
 }
 
@@ -256,7 +256,7 @@ async fn unmanaged_rabbitmq_queue_is_only_observed() {
     let (transport, client) = real.with(&unmanaged).await;
     let name = fresh("users");
     let queue = queue_of(&transport, &name);
-    assert_eq!(check_of(&client, &queue).await, QueueCheck::Absent);
+    assert_eq!(check_of(&client, &queue).await, QueueCheck::NotFound);
     let path = format!("queues/%2F/{}", queue.names.queue);
     let body = json!({"durable": true, "arguments": {"x-max-length": 7}});
     let (status, _) = call(&real.config, Method::PUT, &path, &body).await;

@@ -128,5 +128,5 @@ async fn list_that_shrinks_during_paging_fails_no_actor() {
             .all(|count| *count == Ok(Count::Messages(one))),
         "{counted:?}"
     );
-    assert_eq!(counted[20], Ok(Count::Absent), "it was read individually");
+    assert_eq!(counted[20], Ok(Count::NotFound), "it was read individually");
 }

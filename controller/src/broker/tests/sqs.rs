@@ -75,9 +75,9 @@ async fn tag(config: &Value, queue: &ActorQueue, key: &str, value: &str) {
 async fn thousand_messages_survive_a_new_visibility_timeout_and_dead_letter_queue() {
     let mut real = Real::sqs();
     let name = fresh("thousand");
-    let (before, client) = real.with(&json!({})).await;
-    client.create(&queue_of(&before, &name)).await.unwrap();
-    real.send(&queue_of(&before, &name), 1000).await;
+    let (previous, client) = real.with(&json!({})).await;
+    client.create(&queue_of(&previous, &name)).await.unwrap();
+    real.send(&queue_of(&previous, &name), 1000).await;
 
     real.config["visibilityTimeout"] = 77.into();
     real.config["tags"] = json!({"team": "nlp"});
@@ -142,7 +142,7 @@ async fn tags_determine_the_owner_of_a_queue() {
         client.update(&queue_of_other).await.map(drop),
     ] {
         assert!(
-            matches!(&result, Err(BrokerError::Conflict(text)) if text.contains(&format!("ns/{name}"))),
+            matches!(&result, Err(BrokerError::QueueNameTaken(text)) if text.contains(&format!("ns/{name}"))),
             "{result:?}"
         );
     }
@@ -171,7 +171,7 @@ async fn tags_determine_the_owner_of_a_queue() {
     tag(&real.config, &untagged, "asya.sh/actor", "other").await;
     assert!(matches!(
         client.observe(&untagged).await,
-        Err(BrokerError::Conflict(_))
+        Err(BrokerError::QueueNameTaken(_))
     ));
     for queue in [&queue_of_actor, &untagged] {
         delete(&real.config, &queue.names.queue).await;
@@ -224,7 +224,7 @@ async fn unmanaged_sqs_queue_is_only_compared() {
     real.config["visibilityTimeout"] = 99.into();
     let (_, client) = real.with(&json!({"autoCreate": false})).await;
     let differs = QueueCheck::Mismatch {
-        wanted: "VisibilityTimeout=99".to_owned(),
+        desired: "VisibilityTimeout=99".to_owned(),
         found: "VisibilityTimeout=30".to_owned(),
     };
     assert_eq!(check_of(&client, &queue).await, differs);

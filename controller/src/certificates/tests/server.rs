@@ -84,7 +84,7 @@ impl Server {
         self.state().store_both(secret);
     }
 
-    /// Stores everything in the webhook's Secret, as older releases did.
+    /// Stores everything in the webhook's Secret, as older versions did.
     pub(super) fn put_in_one(&self, secret: TlsSecret) {
         self.state().store(SECRET, Some(secret));
     }

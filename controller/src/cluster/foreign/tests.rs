@@ -24,7 +24,7 @@ fn target(owned: &Value, spec: &Value) -> Value {
 #[test]
 fn fields_that_an_apply_would_remove_are_detected() {
     let container = |name: &str| json!({"name": name, "env": [{"name": "A"}]});
-    for (before, after, expected) in [
+    for (previous, after, expected) in [
         // Added, changed and unchanged fields.
         (json!({"a": 1}), json!({"a": 2, "b": 3}), None),
         (
@@ -76,8 +76,8 @@ fn fields_that_an_apply_would_remove_are_detected() {
         ),
     ] {
         let owned = json!({"f:metadata": {"f:annotations": {"f:asya.sh/x": {}}}});
-        let removed = first_removed(&target(&owned, &before), &target(&owned, &after), MANAGER);
-        assert_eq!(removed.as_deref(), expected, "{before} -> {after}");
+        let removed = first_removed(&target(&owned, &previous), &target(&owned, &after), MANAGER);
+        assert_eq!(removed.as_deref(), expected, "{previous} -> {after}");
     }
 }
 
@@ -88,7 +88,7 @@ fn owned_fields_may_be_removed_but_none_around_them() {
     let set = json!({"f:spec": {"f:finalizers": {r#"v:"ours""#: {}}}});
     let volume = json!({"f:spec": {"f:volume": {"f:emptyDir": {}}}});
     let container = |name: &str| json!({"name": name, "env": [{"name": "A"}]});
-    for (owned, before, after, expected) in [
+    for (owned, previous, after, expected) in [
         (
             &item,
             json!({"containers": [container("x"), container("ours")]}),
@@ -132,8 +132,8 @@ fn owned_fields_may_be_removed_but_none_around_them() {
             Some("spec.volume"),
         ),
     ] {
-        let removed = first_removed(&target(owned, &before), &target(owned, &after), MANAGER);
-        assert_eq!(removed.as_deref(), expected, "{before} -> {after}");
+        let removed = first_removed(&target(owned, &previous), &target(owned, &after), MANAGER);
+        assert_eq!(removed.as_deref(), expected, "{previous} -> {after}");
     }
 }
 
@@ -171,7 +171,7 @@ fn only_applied_annotations_may_be_removed() {
 /// SAFE-41
 #[tokio::test]
 async fn apply_that_would_remove_a_field_is_rejected_and_a_stale_read_is_a_conflict() {
-    let before = target(&json!({}), &json!({"model": "x"}));
+    let previous = target(&json!({}), &json!({"model": "x"}));
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.org", "v2", "Thing"));
     let body = json!({"apiVersion": "example.org/v1", "kind": "Thing", "metadata": {"name": "a"}});
     let apply = ForeignApply {
@@ -203,7 +203,7 @@ async fn apply_that_would_remove_a_field_is_rejected_and_a_stale_read_is_a_confl
             }
         });
         let result = apply
-            .dry_run(&Client::new(service, "default"), &before)
+            .dry_run(&Client::new(service, "default"), &previous)
             .await;
         let ApplyError::Api(kube::Error::Api(status)) = result.unwrap_err() else {
             panic!("not an API error")

@@ -97,9 +97,9 @@ fn foreign(holder: &str, renewed: &str) -> Lease {
 
 #[tokio::test(start_paused = true)]
 async fn only_one_of_several_candidates_creates_or_acquires_the_lease() {
-    for before in [None, Some(foreign("", "2020-01-01T00:00:00Z"))] {
+    for previous in [None, Some(foreign("", "2020-01-01T00:00:00Z"))] {
         let server = Server::default();
-        server.put(before);
+        server.put(previous);
         let candidates: Vec<_> = ["a", "b", "c", "d"]
             .map(|name| Process::start(&server, name))
             .into();

@@ -73,7 +73,7 @@ impl<'a> ActorQueues<'a> {
             match self.delete_if_empty(&name).await? {
                 DeleteIfEmptyOutcome::Deleted => {}
                 DeleteIfEmptyOutcome::Recheck(wait) => recheck = recheck.max(Some(wait)),
-                DeleteIfEmptyOutcome::NotOwned(refusal) => self.announce_kept(&name, &refusal),
+                DeleteIfEmptyOutcome::NotOwned(refusal) => self.report_kept(&name, &refusal),
                 DeleteIfEmptyOutcome::InUse => {
                     let text = format!(
                         "dead letter queue {name} on transport {transport} holds messages or has consumers, so it is \
@@ -88,7 +88,7 @@ impl<'a> ActorQueues<'a> {
     }
 
     /// Records an Event that gives the reason why a queue is kept (QUE-34).
-    pub(super) fn announce_kept(&self, queue: &str, refusal: &DeletionRefusal) {
+    pub(super) fn report_kept(&self, queue: &str, refusal: &DeletionRefusal) {
         let transport = &self.transport.name;
         let text = format!("queue {queue} on transport {transport} is kept: {refusal}");
         let events = &self.context.events;

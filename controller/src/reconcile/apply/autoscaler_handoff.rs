@@ -1,4 +1,4 @@
-//! Sets or releases the annotation that hands autoscaling of a target over to the queue (SO-5).
+//! Sets or gives up the annotation that hands autoscaling of a target over to the queue (SO-5).
 
 use asya_shared::names::manager;
 use asya_shared::resolve::ObjectRef;
@@ -15,7 +15,7 @@ use crate::reconcile::plan::decision::ContestedFields;
 /// Path of the annotations of the object itself.
 const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
 
-/// Sets or releases the annotation, and records contention over it (CONF-3).
+/// Sets or gives up the annotation, and records contention over it (CONF-3).
 pub(super) async fn write_handoff(
     context: &Context,
     namespace: &str,
@@ -57,8 +57,8 @@ async fn write(
             Ok(FieldWrite::Written)
         }
         Ok(Some(conflict)) => Ok(FieldWrite::Conflict(conflict)),
-        Err(refused) => {
-            let fault = refused.fault()?;
+        Err(failed) => {
+            let fault = failed.fault()?;
             if let Some(scaled) = &mut outcome.scaling {
                 scaled.fault = scaled.fault.take().or(Some(fault));
             }
@@ -67,7 +67,7 @@ async fn write(
     }
 }
 
-/// Sets or releases the annotation while no rollout is due, and keeps the rollout annotation. Returns the field that
+/// Sets or gives up the annotation while no rollout is due, and keeps the rollout annotation. Returns the field that
 /// another manager owns, if that prevents the write (CONF-7).
 async fn apply_handoff(
     context: &Context,

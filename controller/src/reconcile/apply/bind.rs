@@ -41,7 +41,7 @@ pub(super) async fn bind(
                     active_outcome.template = Box::new(template(context, key, step).await?);
                 }
             }
-            Err(refused) => active_outcome.fault = Some(refused.fault()?),
+            Err(failed) => active_outcome.fault = Some(failed.fault()?),
         }
     }
     if plan.once_completed || active_outcome.bindable {
@@ -73,8 +73,8 @@ pub(super) async fn bind(
     match &plan.scale_from_zero {
         Some(ScaleFromZeroStep::Now(scale_up)) => {
             let scaled = scale_from_zero::scale_up(context, &key.namespace, scale_up).await;
-            if let Err(refused) = scaled {
-                let fault = refused.fault()?;
+            if let Err(failed) = scaled {
+                let fault = failed.fault()?;
                 active_outcome.fault = active_outcome.fault.or(Some(fault));
                 active_outcome.awaits_scale_up = true;
             }

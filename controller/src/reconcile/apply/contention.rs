@@ -54,7 +54,7 @@ pub(super) async fn record(
             object: field.object(name),
             manager,
             revision: fields.revision.clone(),
-            stop: false,
+            yields: false,
         })
     };
     let event = match (decision, write) {
@@ -68,13 +68,13 @@ pub(super) async fn record(
         (FieldDecision::Write, FieldWrite::Conflict(owned)) => {
             Some(conflict((owned.field, Some(owned.manager))))
         }
-        (FieldDecision::Conflict, _) => {
+        (FieldDecision::RecordConflict, _) => {
             let found = find_conflict(context, &fields.scaled_object_key, field).await?;
             found.map(conflict)
         }
-        (FieldDecision::Stop, _) => {
+        (FieldDecision::Yield, _) => {
             if let Some(scaled) = &mut active_outcome.scaling {
-                scaled.fault = scaled.fault.take().or(field.stopped_fault(name));
+                scaled.fault = scaled.fault.take().or(field.yielded_fault(name));
             }
             None
         }

@@ -3,10 +3,10 @@
 
 use tracing::warn;
 
-use super::confirm::confirm;
 use super::finalizer::patch_finalizers;
 use super::remove_queue::delete_queues;
 use super::unbind::unbind;
+use super::verify_unchanged::verify_unchanged;
 use super::{foreign_fields, messages, scale_from_zero, scaling, shared};
 use crate::context::Context;
 use crate::fault::{Error, Requeue};
@@ -33,10 +33,10 @@ pub(super) async fn delete(
     }
     let mut deleted = deleted_kinds(&steps.scaling);
     if let Some(scale_up) = &steps.scale_from_zero
-        && let Err(refused) = scale_from_zero::scale_up(context, namespace, scale_up).await
+        && let Err(failed) = scale_from_zero::scale_up(context, namespace, scale_up).await
     {
         // A target that we may not scale up must not block the deletion.
-        let fault = refused.fault()?;
+        let fault = failed.fault()?;
         warn!(object = %scale_up.object, fault.message, "cannot scale up the target");
     }
     if let Some(outcome) = unbind(context, actor, (&steps.unbind, &plan.unbind_params)).await? {
@@ -72,25 +72,25 @@ pub(super) async fn delete(
                 fault: None,
                 deleted,
                 retry,
-                released: false,
+                disowned: false,
             });
         }
         NextPhase::Finish { queues } => queues,
     };
-    confirm(context, actor).await?;
+    verify_unchanged(context, actor).await?;
     if let Some(outcome) = delete_queues(context, actor, &plan, queues).await? {
         return Ok(outcome);
     }
-    shared::release(context, actor, &plan).await?;
+    shared::clean_up(context, actor, &plan).await?;
     if plan.orphans {
         let text = "deletionPolicy: Orphan keeps the queue and every object of this actor";
         context.events.publish(actor, EventReason::Orphaned, text);
     }
-    if let Some((namespace, undrained)) = &plan.abandoned {
+    if let Some((namespace, undrained)) = &plan.left_behind {
         let kept = (namespace.as_deref(), undrained);
-        messages::announce_kept_queues(context, (actor, plan.queue_policy), kept);
+        messages::report_kept_queues(context, (actor, plan.queue_policy), kept);
     }
-    if let Some(patch) = plan.release {
+    if let Some(patch) = plan.finalizer_removal {
         patch_finalizers(context, patch).await?;
     }
     Ok(Outcome::Finalized)

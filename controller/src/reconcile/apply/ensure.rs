@@ -71,8 +71,8 @@ async fn ensure_children(
         outcome.postponed = true;
         plan.workload = WorkloadStep::Keep;
     }
-    if let Err(refused) = ensure_prerequisites(context, key, &plan, outcome).await {
-        outcome.fault = Some(refused.fault()?);
+    if let Err(failed) = ensure_prerequisites(context, key, &plan, outcome).await {
+        outcome.fault = Some(failed.fault()?);
         return Ok(());
     }
     let config_map = scaling::ensure_config_map(context, &plan.scaling_children).await?;
@@ -80,7 +80,7 @@ async fn ensure_children(
     let inputs = WorkloadInputs {
         ownership: &plan.ownership,
         standalone,
-        applied: plan.applied_before.as_ref(),
+        applied: plan.previously_applied.as_ref(),
     };
     let workload = (plan.workload, plan.found_workload);
     ensure_workload(context, inputs, workload, outcome).await?;

@@ -34,7 +34,7 @@ pub(super) async fn evict(
         }
         Err(error) if Conflict::of(&error).is_some() => Err(Error::Stale("a pod")),
         Err(kube::Error::Api(status)) if status.code == 429 => {
-            let wait = backoff(context.rollout_slots.eviction_refused(key));
+            let wait = backoff(context.rollout_slots.eviction_rejected(key));
             let text = format!(
                 "the operator may not evict pod {}: {}",
                 pod.name, status.message
@@ -46,7 +46,7 @@ pub(super) async fn evict(
             ))
         }
         Err(error) => {
-            context.rollout_slots.release(key);
+            context.rollout_slots.return_slot(key);
             let subject = format!("eviction of pod {}", pod.name);
             let fault = StepError::of_write(&subject, error).fault()?;
             Ok(RolloutOutcome::Waiting(

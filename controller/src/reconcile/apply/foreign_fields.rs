@@ -1,4 +1,4 @@
-//! Applies and releases our fields of foreign objects. Each apply lists everything that its field manager owns on the
+//! Applies and gives up our fields of foreign objects. Each apply lists everything that its field manager owns on the
 //! object.
 
 use asya_shared::names::{annotation, manager};
@@ -44,7 +44,7 @@ pub(super) async fn should_hand_off(
     Ok(body.is_some_and(|body| is_handed_off(&body)))
 }
 
-/// Writes or releases our annotations. Returns why that was refused, if it was.
+/// Writes or gives up our annotations. Returns what prevented that, if anything.
 pub(super) async fn write_annotations(
     context: &Context,
     namespace: &str,
@@ -64,10 +64,10 @@ pub(super) async fn write_annotations(
                     object: object.to_string(),
                     manager: Some(owned.manager),
                     revision,
-                    stop: false,
+                    yields: false,
                 })));
             }
-            Err(refused) => refused.fault()?,
+            Err(failed) => failed.fault()?,
         };
         let text = format!(
             "{}; until that is fixed, pods get the sidecar when they are restarted by other means",
@@ -96,7 +96,7 @@ pub(super) fn roll_path(path: &[&str]) -> String {
     format!("{}[{}]", path.join("."), annotation::ROLL)
 }
 
-/// Annotates the workload with the actor that binds it. The annotation is informational, so a refusal or removal is
+/// Annotates the workload with the actor that binds it. The annotation is informational, so a rejection or removal is
 /// accepted (BIND-47).
 pub(super) async fn annotate_with_actor(
     context: &Context,
@@ -140,17 +140,17 @@ async fn apply_if_allowed(
     }
 }
 
-/// Releases the rollout annotation on an object that no longer belongs to the target (SAFE-19).
+/// Gives up the rollout annotation on an object that no longer belongs to the target (SAFE-19).
 pub(super) async fn remove_roll_annotation(
     context: &Context,
     namespace: &str,
     object: &ObjectRef,
 ) -> Result<(), Error> {
     let manager = manager_of(object);
-    let released = apply(context, namespace, object, (manager, &minimal_body(object))).await;
-    let error = match released.map_err(Error::from) {
+    let disowned = apply(context, namespace, object, (manager, &minimal_body(object))).await;
+    let error = match disowned.map_err(Error::from) {
         Err(Error::Api(error)) => error,
-        released => return released,
+        disowned => return disowned,
     };
     let fault = StepError::of_write(&object.to_string(), error).fault()?;
     warn!(
@@ -160,8 +160,8 @@ pub(super) async fn remove_roll_annotation(
     Ok(())
 }
 
-/// Releases all our fields of a workload's pod template, which restores the original template (BIND-50).
-pub(super) async fn release_template(
+/// Gives up all our fields of a workload's pod template, which restores the original template (BIND-50).
+pub(super) async fn disown_template(
     context: &Context,
     actor: &Key,
     workload: &ObjectRef,
@@ -172,7 +172,7 @@ pub(super) async fn release_template(
     Ok(())
 }
 
-/// Builds the apply body with the rollout and handoff annotations. A body without annotations releases those we had.
+/// Builds the apply body with the rollout and handoff annotations. A body without annotations gives up those we had.
 pub(super) fn apply_body(
     object: &ObjectRef,
     path: &[&str],
@@ -228,7 +228,7 @@ pub(super) async fn apply(
     }
 }
 
-/// The body of an apply without fields, which releases all that its field manager owns.
+/// The body of an apply without fields, which gives up all that its field manager owns.
 pub(super) fn minimal_body(object: &ObjectRef) -> Value {
     json!({
         "apiVersion": object.api_version,

@@ -22,12 +22,12 @@ pub(super) async fn count(client: &dyn QueueClient, queue: &str) -> Option<Depth
     let queues = [queue.to_owned()];
     match client.depths(&queues).await.pop()?.ok()? {
         Count::Messages(depth) if depth != Depth::default() => Some(depth),
-        Count::Messages(_) | Count::Absent | Count::Unknown => None,
+        Count::Messages(_) | Count::NotFound | Count::Unknown => None,
     }
 }
 
 /// Reports messages that were deleted with a queue of ours.
-pub(super) async fn announce_deleted_messages(
+pub(super) async fn report_deleted_messages(
     context: &Context,
     actor: &ActorRecord,
     queue: &QueueStatus,
@@ -56,7 +56,7 @@ pub(super) async fn announce_deleted_messages(
 }
 
 /// Reports queues that remain at their brokers because the namespace is being deleted.
-pub(super) fn announce_kept_queues(
+pub(super) fn report_kept_queues(
     context: &Context,
     (actor, policy): (&ActorRecord, QueueDeletionPolicy),
     (uid, undrained): (Option<&str>, &UndrainedQueues),

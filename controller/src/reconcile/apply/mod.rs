@@ -1,10 +1,9 @@
-//! Executes the writes of a plan in order. A refused write blocks only the steps that depend on it.
+//! Executes the writes of a plan in order. A rejected write blocks only the steps that depend on it.
 
 mod actor_queues;
 mod autoscaler_handoff;
 mod bind;
 mod child;
-mod confirm;
 mod contention;
 mod delete;
 mod ensure;
@@ -23,6 +22,7 @@ pub mod shared;
 mod stop;
 mod template;
 mod unbind;
+mod verify_unchanged;
 mod workload;
 
 use super::plan::decision::Plan;
@@ -74,7 +74,7 @@ pub async fn apply(
             fault: None,
             deleted: Vec::new(),
             retry: Requeue::After(wait),
-            released: false,
+            disowned: false,
         },
         Plan::Delete(plan) => delete::delete(context, actor, plan).await?,
     };

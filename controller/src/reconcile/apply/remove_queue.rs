@@ -37,8 +37,8 @@ pub(super) async fn delete_queues(
             }
             // The broker's counts lag: keep the queue until it is known to be empty.
             Ok(DeleteIfEmptyOutcome::Recheck(delay)) => wait = wait.max(Some(delay)),
-            Err(refused) => {
-                let fault = refused.fault()?;
+            Err(failed) => {
+                let fault = failed.fault()?;
                 let event = EventReason::QueueDeletionFailed;
                 context.events.publish(actor, event, &fault.message);
                 blocker = blocker.or(Some(fault));
@@ -51,7 +51,7 @@ pub(super) async fn delete_queues(
         fault: blocker,
         deleted: Vec::new(),
         retry,
-        released: false,
+        disowned: false,
     }))
 }
 
@@ -101,7 +101,7 @@ async fn remove_queue(
     match next {
         AfterRemoval::DeadLetters => queues.delete_dead_letters(queue).await,
         AfterRemoval::Leave(refusal) => {
-            queues.announce_kept(&queue.name, &refusal);
+            queues.report_kept(&queue.name, &refusal);
             Ok(DeleteIfEmptyOutcome::Deleted)
         }
         AfterRemoval::Wait(kept) => Ok(kept),
@@ -115,7 +115,7 @@ async fn delete_with_messages(
     let depth = messages::count(&*queues.client, &queue.name).await;
     match queues.client.delete(&queue.name, &queues.owner).await? {
         DeleteOutcome::Deleted => {
-            messages::announce_deleted_messages(queues.context, queues.actor, queue, depth).await;
+            messages::report_deleted_messages(queues.context, queues.actor, queue, depth).await;
             Ok(DeleteIfEmptyOutcome::Deleted)
         }
         DeleteOutcome::NotOwned(refusal) => Ok(DeleteIfEmptyOutcome::NotOwned(refusal)),

@@ -8,9 +8,9 @@ use asya_shared::api::QueueStatus;
 use tracing::{debug, info};
 
 use super::actor_queues::ActorQueues;
-use super::confirm::confirm;
+use super::verify_unchanged::verify_unchanged;
 use crate::broker::DeleteIfEmptyOutcome;
-use crate::broker::health::Finding;
+use crate::broker::health::RecheckReason;
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::outcome::RetiredQueues;
@@ -34,7 +34,7 @@ pub(super) async fn check(
         checked.recheck_after = Some(wait);
         return Ok(checked);
     }
-    confirm(context, actor).await?;
+    verify_unchanged(context, actor).await?;
     let (count, mut sooner) = (queues.len(), None);
     for queue in queues {
         let Ok(transport) = context.installation.transports.usable(&queue.transport) else {
@@ -53,7 +53,7 @@ pub(super) async fn check(
             }
             // The queue no longer belongs to this actor, and never will again.
             Ok(DeleteIfEmptyOutcome::NotOwned(refusal)) => {
-                queues.announce_kept(name, &refusal);
+                queues.report_kept(name, &refusal);
                 checked.settled.push(queue);
             }
             Ok(DeleteIfEmptyOutcome::InUse) => {}
@@ -68,7 +68,7 @@ pub(super) async fn check(
     }
     let next = after_check(count, checked.settled.len());
     if next.rechecks_queue {
-        context.queue_rechecks.request(key, Finding::Changed);
+        context.queue_rechecks.request(key, RecheckReason::Changed);
         checked.recheck_after = Some(Duration::ZERO);
     }
     match next.schedule {

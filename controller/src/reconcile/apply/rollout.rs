@@ -24,7 +24,7 @@ pub(super) async fn roll_out(
     let key = &actor.metadata.key;
     match params.slot {
         Some(SlotChange::Forget) => context.rollout_slots.forget(key),
-        Some(SlotChange::Release) => context.rollout_slots.release(key),
+        Some(SlotChange::Return) => context.rollout_slots.return_slot(key),
         Some(SlotChange::Acquire(until)) => context.rollout_slots.acquire(key, until),
         None => {}
     }
@@ -38,8 +38,8 @@ pub(super) async fn roll_out(
         }
         RolloutDecision::Halt(text) => Ok(RolloutOutcome::Halted(text)),
         RolloutDecision::Stall(text) => Ok(RolloutOutcome::Stalled(text)),
-        RolloutDecision::Stop => Ok(RolloutOutcome::Stopped),
-        RolloutDecision::Conflict(conflict) => {
+        RolloutDecision::Yield => Ok(RolloutOutcome::Yielded),
+        RolloutDecision::RecordConflict(conflict) => {
             let conflict = annotation_conflict(context, &key.namespace, (conflict, params));
             Ok(RolloutOutcome::Conflict(conflict.await?))
         }
@@ -53,12 +53,12 @@ pub(super) async fn roll_out(
                 handoff_owner: params.handoff_owner.as_ref(),
             };
             let written = (&params.roll, annotations);
-            let refused =
+            let blocked =
                 write_annotations(context, &key.namespace, written, params.revision).await?;
-            if refused.is_some() {
-                context.rollout_slots.release(key);
+            if blocked.is_some() {
+                context.rollout_slots.return_slot(key);
             }
-            Ok(refused.unwrap_or_else(|| RolloutOutcome::requested(ReplacementMethod::Annotation)))
+            Ok(blocked.unwrap_or_else(|| RolloutOutcome::requested(ReplacementMethod::Annotation)))
         }
         RolloutDecision::Act(RolloutAction::Evict(pod)) => evict(context, key, &pod).await,
     }
@@ -70,7 +70,7 @@ async fn annotation_conflict(
     namespace: &str,
     (conflict, params): (AnnotationConflict, RolloutParams),
 ) -> Result<FieldConflict, Error> {
-    let AnnotationConflict { object, stop } = conflict;
+    let AnnotationConflict { object, yields } = conflict;
     let path = annotated_objects(&params.roll)
         .first()
         .map(|(_, path, _)| *path);
@@ -81,6 +81,6 @@ async fn annotation_conflict(
         field: roll_path(path),
         object: object.to_string(),
         revision: params.revision,
-        stop,
+        yields,
     })
 }

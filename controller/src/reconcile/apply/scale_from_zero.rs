@@ -23,13 +23,13 @@ pub(super) async fn scale_up(
     let KindAvailability::Served(resource) = context.bindings.kinds.availability(&kind) else {
         return Ok(());
     };
-    let refused = |error| StepError::of_write(&object.to_string(), error);
+    let rejected = |error| StepError::of_write(&object.to_string(), error);
     let api: Api<DynamicObject> =
         Api::namespaced_with(context.client.clone(), namespace, resource.as_ref());
     let scale = match api.get_scale(&object.name).await {
         Ok(scale) => scale,
         Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
-        Err(error) => return Err(refused(error)),
+        Err(error) => return Err(rejected(error)),
     };
     if !is_at_zero(&scale) {
         return Ok(());
@@ -46,9 +46,9 @@ pub(super) async fn scale_up(
         .impersonation
         .writer(namespace)
         .await
-        .map_err(refused)?;
+        .map_err(rejected)?;
     let api: Api<DynamicObject> = Api::namespaced_with(writer, namespace, resource.as_ref());
     let patch = Patch::Merge(&patch);
     let patched = api.patch_scale(&object.name, &params, &patch);
-    patched.await.map(drop).map_err(refused)
+    patched.await.map(drop).map_err(rejected)
 }

@@ -17,7 +17,7 @@ pub(super) async fn ensure_config_map(
     };
     match context.config_maps.ensure(key, desired).await {
         Ok(_) => Ok(None),
-        Err(refused) => refused.fault().map(Some),
+        Err(failed) => failed.fault().map(Some),
     }
 }
 
@@ -39,7 +39,7 @@ pub(super) async fn scale(
     let fault = match plan.may_apply(config_map_fault, target_exists) {
         Ok(()) => match apply(context, children, outcome).await {
             Ok(()) => None,
-            Err(refused) => Some(refused.fault()?),
+            Err(failed) => Some(failed.fault()?),
         },
         Err(fault) => fault,
     };

@@ -15,7 +15,7 @@ use crate::record::{ActorRecord, Key};
 const NOT_FINISHED: &str = "status.phase!=Failed,status.phase!=Succeeded";
 
 /// Deletes the shared `ConfigMap`s with the last actor of the namespace, unless remaining pods mount them (RUN-2).
-pub(super) async fn release(
+pub(super) async fn clean_up(
     context: &Context,
     actor: &ActorRecord,
     plan: &Deletion,

@@ -1,14 +1,14 @@
-//! Applies our fields of a pod template without force, and releases them (BIND-50).
+//! Applies our fields of a pod template without force, and gives them up (BIND-50).
 //!
 //! Dry-runs a pod first: a template whose pods the API server rejects would leave its workload in the middle of a
-//! rollout (SAFE-39), and pods of one that is handed over must get the other actor's sidecar (BIND-45).
+//! rollout (SAFE-39), and pods of one that is transferred must get the other actor's sidecar (BIND-45).
 
 use asya_shared::names::manager;
 use serde_json::Value;
 use tracing::debug;
 
 use super::contention::first_changed_field;
-use super::foreign_fields::{minimal_body, release_template};
+use super::foreign_fields::{disown_template, minimal_body};
 use crate::binding::dry_run::{self, DryRunOutcome};
 use crate::cluster::foreign::{ApplyError, ForeignApply};
 use crate::context::Context;
@@ -27,12 +27,14 @@ pub(super) async fn template(
 ) -> Result<TemplateOutcome, Error> {
     match (plan, params) {
         (TemplateStep::Apply, Some(params)) => write(context, actor, params).await,
-        (TemplateStep::Conflict, Some(params)) => {
+        (TemplateStep::RecordConflict, Some(params)) => {
             let (field, manager) =
                 first_changed_field(context, &actor.namespace, &params.workload).await?;
             Ok(params.field_conflict(field, manager))
         }
-        (TemplateStep::Apply | TemplateStep::Conflict, None) => Ok(TemplateOutcome::NotChecked),
+        (TemplateStep::Apply | TemplateStep::RecordConflict, None) => {
+            Ok(TemplateOutcome::NotChecked)
+        }
         (TemplateStep::Transfer(workload, probe), _) => {
             let (client, namespace) = (&context.client, &actor.namespace);
             let expected = (&*probe.uid, Some(&*probe.actor_hash));
@@ -41,21 +43,21 @@ pub(super) async fn template(
             if let Err(waiting) =
                 after_transfer_probe(matches!(outcome, Ok(DryRunOutcome::Admitted)))
             {
-                debug!(?outcome, "the pod template is not handed over yet");
+                debug!(?outcome, "the pod template is not transferred yet");
                 return Ok(waiting);
             }
-            release_template(context, actor, &workload).await?;
-            Ok(TemplateOutcome::Released(None))
+            disown_template(context, actor, &workload).await?;
+            Ok(TemplateOutcome::Disowned(None))
         }
-        (TemplateStep::Release(workload, fault), _) => {
-            release_template(context, actor, &workload).await?;
-            Ok(TemplateOutcome::Released(fault))
+        (TemplateStep::Disown(workload, fault), _) => {
+            disown_template(context, actor, &workload).await?;
+            Ok(TemplateOutcome::Disowned(fault))
         }
         (TemplateStep::NotDesired, _) => Ok(TemplateOutcome::NotDesired),
         (TemplateStep::InPlace, _) => Ok(TemplateOutcome::InPlace),
         (TemplateStep::Refuse(fault), _) => Ok(TemplateOutcome::Refused(fault)),
-        (TemplateStep::Stop, _) => Ok(TemplateOutcome::Stopped),
-        (TemplateStep::ClearStatus, _) => Ok(TemplateOutcome::Released(None)),
+        (TemplateStep::Yield, _) => Ok(TemplateOutcome::Yielded),
+        (TemplateStep::ClearStatus, _) => Ok(TemplateOutcome::Disowned(None)),
         (TemplateStep::AwaitOther(wait), _) => Ok(await_other_actor(wait)),
         (TemplateStep::Wait(wait), _) => Ok(write::waiting(
             Reason::RolloutWaiting,
@@ -147,6 +149,6 @@ fn write_error_outcome(
 ) -> Result<TemplateOutcome, Error> {
     match error.owned_field(&params.workload.to_string()) {
         Ok(owned) => Ok(params.field_conflict(owned.field, Some(owned.manager))),
-        Err(refused) => refused.fault().map(write::refused),
+        Err(failed) => failed.fault().map(write::refused),
     }
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{apply, ensure, evict, retired, rollout, template};
 use crate::broker::depths::ReportedDepth;
-use crate::broker::health::Finding;
+use crate::broker::health::RecheckReason;
 use crate::broker::{BrokerError, Depth};
 use crate::fault::{Error, Fault, Reason, Requeue};
 use crate::reconcile::model::binding::ObservedBinding;
@@ -63,7 +63,7 @@ async fn state_of_a_deleted_actor_is_dropped() {
     let gone = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
     let key = gone.key();
     context.depths.record(key, Some(MESSAGES));
-    context.queue_rechecks.request(key, Finding::Missing);
+    context.queue_rechecks.request(key, RecheckReason::Missing);
     context.retired_queue_schedule.record_check(key, None);
     context.rollout_slots.acquire(key, Timestamp::MAX);
     assert!(context.workload_rollouts.begin(key) && !context.workload_rollouts.begin(&other));
@@ -75,11 +75,11 @@ async fn state_of_a_deleted_actor_is_dropped() {
     let requeue = reconcile(&context, key, attempt).await;
     assert_eq!(requeue.unwrap(), None);
     assert_eq!(context.depths.reported(key), ReportedDepth::Unchanged);
-    assert_eq!(context.queue_rechecks.finding(key), None);
+    assert_eq!(context.queue_rechecks.reason(key), None);
     assert_eq!(context.retired_queue_schedule.wait(key), Duration::ZERO);
     assert!(context.rollout_slots.can_acquire(&other, now));
     assert!(context.workload_rollouts.begin(&other));
-    assert_eq!(context.stores.foreign_names.is_conflicting(key), None);
+    assert_eq!(context.stores.foreign_names.is_taken(key), None);
 }
 
 /// ROLL-2
@@ -259,7 +259,7 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
         };
         assert!(
             context.rollout_slots.can_acquire(&other, requested_at),
-            "the slot is released"
+            "the slot is returned"
         );
         backoffs.push(backoff.as_secs());
     }

@@ -32,7 +32,7 @@ pub(super) async fn unbind(
             return Ok(Some(still_deleting(None, Requeue::After(*wait), false)));
         }
         UnbindStep::Stalled(text, wait) => {
-            if !params.announced {
+            if !params.reported {
                 context
                     .events
                     .publish(actor, EventReason::RolloutHalted, text);
@@ -40,8 +40,8 @@ pub(super) async fn unbind(
             return Ok(Some(blocked(text, Requeue::After(*wait))));
         }
         UnbindStep::Blocked(text, wait) => return Ok(Some(blocked(text, Requeue::After(*wait)))),
-        UnbindStep::Release => (release(context, key, params, None).await?, true),
-        UnbindStep::ChangeValue => (release(context, key, params, Some(UNBOUND)).await?, true),
+        UnbindStep::Disown => (disown(context, key, params, None).await?, true),
+        UnbindStep::ChangeValue => (disown(context, key, params, Some(UNBOUND)).await?, true),
         UnbindStep::Evict(pod) => {
             let evicted = evict(context, key, pod).await?;
             let written = matches!(evicted, RolloutOutcome::Requested(..));
@@ -59,8 +59,8 @@ pub(super) async fn unbind(
     }))
 }
 
-/// Releases everything that we wrote to the target, or changes our annotation to `value`.
-async fn release(
+/// Gives up everything that we wrote to the target, or changes our annotation to `value`.
+async fn disown(
     context: &Context,
     actor: &Key,
     params: &UnbindParams,
@@ -71,7 +71,7 @@ async fn release(
         foreign_fields::remove_roll_annotation(context, namespace, object).await?;
     }
     if let Some(workload) = &params.template {
-        foreign_fields::release_template(context, actor, workload).await?;
+        foreign_fields::disown_template(context, actor, workload).await?;
     }
     let Some(roll) = &params.annotations else {
         return Ok(None);
@@ -90,7 +90,7 @@ async fn release(
     .await
 }
 
-/// Requeue interval: no watch reports that another field manager released a field.
+/// Requeue interval: no watch reports that another field manager gave up a field.
 const CONFLICT_RETRY: std::time::Duration = std::time::Duration::from_secs(10);
 /// Requeue interval until the caches reflect our write, or have synced.
 const RECHECK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
@@ -108,11 +108,11 @@ fn blocked(text: &str, retry: Requeue) -> Outcome {
     still_deleting(Some(fault), retry, false)
 }
 
-fn still_deleting(fault: Option<Fault>, retry: Requeue, released: bool) -> Outcome {
+fn still_deleting(fault: Option<Fault>, retry: Requeue, disowned: bool) -> Outcome {
     Outcome::Deleting {
         fault,
         deleted: Vec::new(),
         retry,
-        released,
+        disowned,
     }
 }

@@ -30,7 +30,7 @@ pub(super) async fn ensure_workload(
             outcome.workload = Some(workload);
         }
         Ok(None) => {}
-        Err(refused) => outcome.fault = Some(refused.fault()?),
+        Err(failed) => outcome.fault = Some(failed.fault()?),
     }
     Ok(())
 }
@@ -86,12 +86,12 @@ async fn update(
     if let Some(owner) = existing.metadata.other_owner(successor) {
         workloads.reparent(&existing, owner, successor).await?;
     }
-    let refused = |error| StepError::of_write(&describe(inputs), error);
+    let rejected = |error| StepError::of_write(&describe(inputs), error);
     if hand_over_replicas {
         workloads
             .hand_over_replicas(&existing)
             .await
-            .map_err(refused)?;
+            .map_err(rejected)?;
     }
     if let Some(index) = take_over {
         workloads.take_over_former_fields(&existing, index).await?;
@@ -103,9 +103,9 @@ async fn update(
     match workloads.update(&existing, object).await {
         Ok(workload) => Ok(Some(workload)),
         Err(error) if is_invalid(&error) => {
-            recreate(context, inputs, &existing, refused(error)).await
+            recreate(context, inputs, &existing, rejected(error)).await
         }
-        Err(error) => Err(refused(error)),
+        Err(error) => Err(rejected(error)),
     }
 }
 

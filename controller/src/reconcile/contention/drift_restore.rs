@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use asya_shared::api::BindingConflict;
+use asya_shared::api::ContendedField;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::ConflictPart;
+use super::FieldGroup;
 
 /// This many changes in a row are restored at once: they may be manual.
 const UNDELAYED_RESTORES: i32 = 5;
@@ -31,7 +31,7 @@ pub enum RestoreTiming {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RestoredDrift {
     /// The kind of object.
-    pub part: ConflictPart,
+    pub part: FieldGroup,
     pub uid: String,
     /// The object, as Kind/name.
     pub object: String,
@@ -43,8 +43,8 @@ pub struct RestoredDrift {
 
 /// Decides for the object with this UID.
 pub fn decide(
-    entries: &[BindingConflict],
-    (uid, part): (&str, ConflictPart),
+    entries: &[ContendedField],
+    (uid, part): (&str, FieldGroup),
     now: Timestamp,
 ) -> RestoreTiming {
     let entry = entries.iter().find(|it| is_for(it, uid, part));
@@ -57,12 +57,12 @@ pub fn decide(
 
 /// The entries after a reconcile that restored this drift; each replaces the entry for its kind of object.
 pub fn update(
-    before: &[BindingConflict],
+    previous: &[ContendedField],
     restored: &[RestoredDrift],
     base: Duration,
     now: Timestamp,
-) -> Vec<BindingConflict> {
-    let mut entries = before.to_vec();
+) -> Vec<ContendedField> {
+    let mut entries = previous.to_vec();
     for entry in &mut entries {
         if quiet_time_left(entry, now).is_none() {
             entry.state.clear();
@@ -73,8 +73,8 @@ pub fn update(
         let at = entries
             .iter()
             .position(|entry| entry.part == drift.part.name());
-        let before = at.and_then(|at| entries.get(at));
-        let after = record_restore(before, drift, base, now);
+        let previous = at.and_then(|at| entries.get(at));
+        let after = record_restore(previous, drift, base, now);
         match at.and_then(|at| entries.get_mut(at)) {
             Some(entry) => *entry = after,
             None => entries.push(after),
@@ -84,18 +84,18 @@ pub fn update(
 }
 
 fn record_restore(
-    before: Option<&BindingConflict>,
+    previous: Option<&ContendedField>,
     restored: &RestoredDrift,
     base: Duration,
     now: Timestamp,
-) -> BindingConflict {
-    let count = before.map_or(0, |it| it.count);
-    let same_object = before.filter(|it| it.uid == restored.uid);
+) -> ContendedField {
+    let count = previous.map_or(0, |it| it.count);
+    let same_object = previous.filter(|it| it.uid == restored.uid);
     let lost_writes = same_object.map_or(0, |it| it.losses).saturating_add(1);
     let delay = backoff(lost_writes, base);
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let until = delay.and_then(|delay| now.checked_add(delay).ok());
-    BindingConflict {
+    ContendedField {
         field: restored.field.clone(),
         object: restored.object.clone(),
         rival: restored.manager.clone(),
@@ -106,7 +106,7 @@ fn record_restore(
         state: until.map(|_| WAITING.to_owned()).unwrap_or_default(),
         losses: lost_writes,
         retry_time: until.map(Time),
-        ..BindingConflict::default()
+        ..ContendedField::default()
     }
 }
 
@@ -118,7 +118,7 @@ fn backoff(lost_writes: i32, base: Duration) -> Option<Duration> {
 }
 
 /// The remaining quiet time of a contested object; `None` if it has passed.
-fn quiet_time_left(entry: &BindingConflict, now: Timestamp) -> Option<Duration> {
+fn quiet_time_left(entry: &ContendedField, now: Timestamp) -> Option<Duration> {
     let last = entry.last_time.as_ref().filter(|_| entry.losses > 0)?;
     let until = last.0.checked_add(QUIET_PERIOD).ok()?;
     let wait = until.duration_since(now).try_into().ok();
@@ -126,20 +126,20 @@ fn quiet_time_left(entry: &BindingConflict, now: Timestamp) -> Option<Duration> 
 }
 
 /// Time until the message about these entries changes.
-pub fn recheck_after(entries: &[BindingConflict], now: Timestamp) -> Option<Duration> {
+pub fn recheck_after(entries: &[ContendedField], now: Timestamp) -> Option<Duration> {
     let waiting = entries.iter().filter(|it| it.state == WAITING);
     waiting.filter_map(|it| quiet_time_left(it, now)).min()
 }
 
 /// Message about objects that are restored repeatedly.
-pub fn conflict_message(entries: &[BindingConflict], base: Duration) -> Option<String> {
+pub fn conflict_message(entries: &[ContendedField], base: Duration) -> Option<String> {
     let waiting = entries.iter().filter(|it| it.state == WAITING);
     let messages: Vec<_> = waiting.map(|it| entry_message(it, base)).collect();
     (!messages.is_empty()).then(|| messages.join("\n"))
 }
 
-fn entry_message(entry: &BindingConflict, base: Duration) -> String {
-    let BindingConflict {
+fn entry_message(entry: &ContendedField, base: Duration) -> String {
+    let ContendedField {
         object,
         field,
         losses: lost_writes,
@@ -147,7 +147,7 @@ fn entry_message(entry: &BindingConflict, base: Duration) -> String {
     } = entry;
     let manager = entry.rival.as_deref().unwrap_or(UNKNOWN);
     let delay = backoff(*lost_writes, base).unwrap_or_default().as_secs();
-    let remedy = if entry.part == ConflictPart::ScaledObject.name() {
+    let remedy = if entry.part == FieldGroup::ScaledObject.name() {
         "change spec.scaling of the actor instead"
     } else if field == "spec.replicas" {
         "set spec.workload.replicas of the actor instead, or spec.scaling"
@@ -160,7 +160,7 @@ fn entry_message(entry: &BindingConflict, base: Duration) -> String {
     )
 }
 
-fn is_for(entry: &BindingConflict, uid: &str, part: ConflictPart) -> bool {
+fn is_for(entry: &ContendedField, uid: &str, part: FieldGroup) -> bool {
     entry.part == part.name() && entry.uid == uid
 }
 
@@ -176,7 +176,7 @@ mod tests {
 
     fn replicas_drift() -> RestoredDrift {
         RestoredDrift {
-            part: ConflictPart::Workload,
+            part: FieldGroup::Workload,
             uid: "uid".to_owned(),
             object: "Deployment/a".to_owned(),
             field: "spec.replicas".to_owned(),
@@ -184,8 +184,8 @@ mod tests {
         }
     }
 
-    fn timing(entries: &[BindingConflict], second: i64) -> RestoreTiming {
-        decide(entries, ("uid", ConflictPart::Workload), at(second))
+    fn timing(entries: &[ContendedField], second: i64) -> RestoreTiming {
+        decide(entries, ("uid", FieldGroup::Workload), at(second))
     }
 
     /// A manager that reverts the field every second costs 14 writes in the first 20 minutes, then 12 an hour (WRK-8).
@@ -241,10 +241,10 @@ mod tests {
             timing(&entries, 6),
             RestoreTiming::In(Duration::from_secs(19))
         );
-        let new_object = decide(&entries, ("other", ConflictPart::Workload), at(6));
+        let new_object = decide(&entries, ("other", FieldGroup::Workload), at(6));
         assert_eq!(new_object, RestoreTiming::Now);
         assert_eq!(
-            decide(&entries, ("uid", ConflictPart::ScaledObject), at(6)),
+            decide(&entries, ("uid", FieldGroup::ScaledObject), at(6)),
             RestoreTiming::Now
         );
         assert_eq!(

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use asya_shared::api::BindingConflict;
+use asya_shared::api::ContendedField;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{ConflictCount, ConflictPart, ContentionState, FieldDecision, FieldView, SpecRevision};
+use super::{ConflictCount, ContentionState, FieldDecision, FieldGroup, FieldView, SpecRevision};
 
 /// State names in status, which are public.
 const REWRITTEN: &str = "Held";
 const WAITING: &str = "Waiting";
-const STOPPED: &str = "Stopped";
+const YIELDED: &str = "Stopped";
 /// Conflicts are reset after this long without another one; longer than any backoff.
 const QUIET_PERIOD: Duration = Duration::from_mins(15);
 const UNKNOWN: &str = "another field manager (unknown)";
@@ -36,12 +36,12 @@ pub struct FieldConflict {
     pub manager: Option<String>,
     /// The current revision of the specs.
     pub revision: SpecRevision,
-    /// Stop now, whatever the number of conflicts.
-    pub stop: bool,
+    /// Yield now, whatever the number of conflicts.
+    pub yields: bool,
 }
 
 /// The contention state of a field of the target with this UID.
-pub fn state(entries: &[BindingConflict], uid: &str, part: ConflictPart) -> ContentionState {
+pub fn state(entries: &[ContendedField], uid: &str, part: FieldGroup) -> ContentionState {
     let entry = entries
         .iter()
         .find(|it| it.part == part.name() && it.uid == uid);
@@ -50,7 +50,7 @@ pub fn state(entries: &[BindingConflict], uid: &str, part: ConflictPart) -> Cont
 
 /// Decides what to do about a field of the target with this UID, from the conflicts recorded in status.
 pub fn decide(
-    (entries, uid, part): (&[BindingConflict], &str, ConflictPart),
+    (entries, uid, part): (&[ContendedField], &str, FieldGroup),
     view: FieldView,
     revision: &SpecRevision,
     now: Timestamp,
@@ -75,9 +75,9 @@ pub enum ConflictReset {
 
 /// When to reset the conflicts of a field that has the desired value.
 pub fn conflict_reset(
-    entries: &[BindingConflict],
+    entries: &[ContendedField],
     uid: &str,
-    part: ConflictPart,
+    part: FieldGroup,
     now: Timestamp,
 ) -> ConflictReset {
     let mut entries = entries.iter();
@@ -96,21 +96,21 @@ pub fn conflict_reset(
 
 /// The entries of the target with this UID after a reconcile; all entries while the UID is unknown.
 pub fn update(
-    before: &[BindingConflict],
+    previous: &[ContendedField],
     uid: Option<&str>,
-    events: &[(ConflictPart, FieldEvent)],
+    events: &[(FieldGroup, FieldEvent)],
     base: Duration,
     now: Timestamp,
-) -> Vec<BindingConflict> {
-    let mut entries = before.to_vec();
+) -> Vec<ContendedField> {
+    let mut entries = previous.to_vec();
     let Some(uid) = uid else {
         return entries;
     };
     entries.retain(|it| it.uid == uid);
     for (part, event) in events {
         let at = entries.iter().position(|it| it.part == part.name());
-        let before = at.and_then(|at| entries.get(at));
-        let Some(after) = entry(before, (uid, *part), event, base, now) else {
+        let previous = at.and_then(|at| entries.get(at));
+        let Some(after) = entry(previous, (uid, *part), event, base, now) else {
             continue;
         };
         match at.and_then(|at| entries.get_mut(at)) {
@@ -122,8 +122,8 @@ pub fn update(
 }
 
 /// The entries once no field is needed any more.
-pub fn reset_all(before: &[BindingConflict]) -> Vec<BindingConflict> {
-    let mut entries = before.to_vec();
+pub fn reset_all(previous: &[ContendedField]) -> Vec<ContendedField> {
+    let mut entries = previous.to_vec();
     for entry in &mut entries {
         ContentionState::Idle.write_to(entry);
     }
@@ -132,32 +132,34 @@ pub fn reset_all(before: &[BindingConflict]) -> Vec<BindingConflict> {
 
 /// The entry after `event`; `None` if there is nothing to record.
 fn entry(
-    before: Option<&BindingConflict>,
-    (uid, part): (&str, ConflictPart),
+    previous: Option<&ContendedField>,
+    (uid, part): (&str, FieldGroup),
     event: &FieldEvent,
     base: Duration,
     now: Timestamp,
-) -> Option<BindingConflict> {
-    let state = before.map(ContentionState::from_entry).unwrap_or_default();
+) -> Option<ContendedField> {
+    let state = previous
+        .map(ContentionState::from_entry)
+        .unwrap_or_default();
     let state = match event {
         FieldEvent::NotNeeded => ContentionState::Idle,
         FieldEvent::Written => state.after_write(),
-        FieldEvent::Conflict(it) if it.stop => ContentionState::Stopped(it.revision.clone()),
+        FieldEvent::Conflict(it) if it.yields => ContentionState::Yielded(it.revision.clone()),
         FieldEvent::Conflict(it) => state.after_conflict(it.revision.clone(), base, now),
     };
-    let mut entry = match (before, event) {
+    let mut entry = match (previous, event) {
         (None, FieldEvent::NotNeeded | FieldEvent::Written) => return None,
-        (before, FieldEvent::Conflict(conflict)) => BindingConflict {
+        (previous, FieldEvent::Conflict(conflict)) => ContendedField {
             field: conflict.field.clone(),
             object: conflict.object.clone(),
             rival: conflict.manager.clone(),
-            count: before.map_or(0, |it| it.count).saturating_add(1),
+            count: previous.map_or(0, |it| it.count).saturating_add(1),
             last_time: Some(Time(to_the_second(now))),
             part: part.name().to_owned(),
             uid: uid.to_owned(),
-            ..BindingConflict::default()
+            ..ContendedField::default()
         },
-        (Some(before), FieldEvent::NotNeeded | FieldEvent::Written) => before.clone(),
+        (Some(previous), FieldEvent::NotNeeded | FieldEvent::Written) => previous.clone(),
     };
     state.write_to(&mut entry);
     Some(entry)
@@ -165,11 +167,11 @@ fn entry(
 
 /// The entries for which a reconcile has recorded a conflict.
 pub fn new_conflicts<'a>(
-    before: &'a [BindingConflict],
-    after: &'a [BindingConflict],
-) -> impl Iterator<Item = &'a BindingConflict> {
+    previous: &'a [ContendedField],
+    after: &'a [ContendedField],
+) -> impl Iterator<Item = &'a ContendedField> {
     after.iter().filter(|entry| {
-        let known = before
+        let known = previous
             .iter()
             .find(|it| (&it.part, &it.uid) == (&entry.part, &entry.uid));
         known.map_or(0, |it| it.count) < entry.count
@@ -177,20 +179,20 @@ pub fn new_conflicts<'a>(
 }
 
 /// The number of conflicts over all fields.
-pub fn total_conflicts(entries: &[BindingConflict]) -> i64 {
+pub fn total_conflicts(entries: &[ContendedField]) -> i64 {
     entries
         .iter()
         .fold(0, |sum, it| sum.saturating_add(it.count))
 }
 
 /// Time of the latest conflict.
-pub fn last_conflict_time(entries: &[BindingConflict]) -> Option<Time> {
+pub fn last_conflict_time(entries: &[ContendedField]) -> Option<Time> {
     let times = entries.iter().filter_map(|it| it.last_time.clone());
     times.max_by_key(|it| it.0)
 }
 
 /// Message about unresolved conflicts; `evicts`: pods that no annotation rolls are evicted (CONF-9).
-pub fn conflict_message(entries: &[BindingConflict], evicts: bool) -> Option<String> {
+pub fn conflict_message(entries: &[ContendedField], evicts: bool) -> Option<String> {
     let unresolved = entries
         .iter()
         .filter(|it| ContentionState::from_entry(it) != ContentionState::Idle)
@@ -202,86 +204,86 @@ pub fn conflict_message(entries: &[BindingConflict], evicts: bool) -> Option<Str
 }
 
 /// Message about one conflict.
-pub fn entry_message(entry: &BindingConflict, part: ConflictPart, evicts: bool) -> String {
+pub fn entry_message(entry: &ContendedField, part: FieldGroup, evicts: bool) -> String {
     let manager = entry.rival.as_deref().unwrap_or(UNKNOWN);
     let times = match ContentionState::from_entry(entry).conflicts() {
-        _ if evicts && part == ConflictPart::Roll => String::new(),
+        _ if evicts && part == FieldGroup::Roll => String::new(),
         0 | 1 => String::new(),
         times => format!(" {times} times"),
     };
-    let stopped = matches!(
+    let yielded = matches!(
         ContentionState::from_entry(entry),
-        ContentionState::Stopped(_)
+        ContentionState::Yielded(_)
     );
-    let consequence = match (part, stopped) {
-        (ConflictPart::Roll, true) if evicts => {
+    let consequence = match (part, yielded) {
+        (FieldGroup::Roll, true) if evicts => {
             "its pods are evicted one by one instead; no action is needed"
         }
-        (ConflictPart::Roll, true) => {
+        (FieldGroup::Roll, true) => {
             "the operator no longer writes it: pods without the sidecar keep running, and new ones get it; restart \
              the pods yourself, or make that manager ignore this annotation and then change the spec of the actor or \
              of the target"
         }
-        (ConflictPart::Roll, false) => {
+        (FieldGroup::Roll, false) => {
             "the operator writes it again after a delay, at most four times; make that manager ignore this \
              annotation, or set spec.binding.rollout to OnRestart and restart the pods yourself"
         }
-        (ConflictPart::Template, true) => {
+        (FieldGroup::Template, true) => {
             "the operator no longer writes the sidecar to the template; set spec.binding.strategy to Pod, which \
              leaves the template alone"
         }
-        (ConflictPart::Template, false) => {
+        (FieldGroup::Template, false) => {
             "the operator writes it again after a delay, at most four times; make that manager ignore it, or set \
              spec.binding.strategy to Pod, which leaves the template alone"
         }
-        (ConflictPart::Autoscaler, true) => {
+        (FieldGroup::Autoscaler, true) => {
             "the operator no longer writes it, so the queue does not scale the target; make that manager ignore this \
              annotation and then change the spec of the actor or of the target, or set spec.scaling.enabled to false"
         }
-        (ConflictPart::Autoscaler, false) => {
+        (FieldGroup::Autoscaler, false) => {
             "the operator writes it again after a delay, at most four times; make that manager ignore this \
              annotation, or set spec.scaling.enabled to false"
         }
-        (ConflictPart::Replicas, true) => {
+        (FieldGroup::Replicas, true) => {
             "the ScaledObject is paused so that two managers do not fight; make that manager leave the number of \
              replicas alone and then change the spec of the actor or of the target, or set spec.scaling.enabled to \
              false"
         }
-        (ConflictPart::Replicas, false) => {
+        (FieldGroup::Replicas, false) => {
             "the autoscaler sets it again; make that manager leave the number of replicas alone, or set \
              spec.scaling.enabled to false"
         }
         // Reported by [`super::drift_restore`]: our own objects are always restored.
-        (ConflictPart::Workload, _) => "it is restored",
-        (ConflictPart::ScaledObject, true) => {
+        (FieldGroup::Workload, _) => "it is restored",
+        (FieldGroup::ScaledObject, true) => {
             "the operator no longer writes it, so KEDA uses the current value; change spec.scaling of the actor \
              instead, which also makes the operator write it again"
         }
-        (ConflictPart::ScaledObject, false) => {
+        (FieldGroup::ScaledObject, false) => {
             "the operator writes it again after a delay, at most four times; change spec.scaling of the actor \
              instead"
         }
     };
-    let BindingConflict { object, field, .. } = entry;
+    let ContendedField { object, field, .. } = entry;
     format!("{object}: {manager} took over {field}{times}; {consequence}")
 }
 
-/// The part that an entry names; `None` if another release wrote it.
-pub fn part_of(entry: &BindingConflict) -> Option<ConflictPart> {
-    ConflictPart::ALL
+/// The part that an entry names; `None` if another version wrote it.
+pub fn part_of(entry: &ContendedField) -> Option<FieldGroup> {
+    FieldGroup::ALL
         .into_iter()
         .find(|it| it.name() == entry.part)
 }
 
 impl ContentionState {
     /// Reads the state from an entry; anything that we would not have written is [`ContentionState::Idle`].
-    fn from_entry(entry: &BindingConflict) -> Self {
+    fn from_entry(entry: &ContendedField) -> Self {
         let count = ConflictCount::new(entry.losses);
         let until = entry.retry_time.as_ref().map(|it| it.0);
         match (&*entry.state, count, until) {
             (REWRITTEN, Some(count), _) => Self::Rewritten(count),
             (WAITING, Some(count), Some(until)) => Self::Waiting(count, until),
-            (STOPPED, ..) => Self::Stopped(SpecRevision {
+            (YIELDED, ..) => Self::Yielded(SpecRevision {
                 generation: entry.generation.unwrap_or_default(),
                 target_spec_hash: entry.target.clone(),
             }),
@@ -289,21 +291,21 @@ impl ContentionState {
         }
     }
 
-    fn write_to(&self, entry: &mut BindingConflict) {
+    fn write_to(&self, entry: &mut ContendedField) {
         entry.losses = self.conflicts();
         let state = match self {
             Self::Idle => "",
             Self::Rewritten(_) => REWRITTEN,
             Self::Waiting(..) => WAITING,
-            Self::Stopped(_) => STOPPED,
+            Self::Yielded(_) => YIELDED,
         };
         state.clone_into(&mut entry.state);
         entry.retry_time = match self {
             Self::Waiting(_, until) => Some(Time(to_the_next_second(*until))),
-            Self::Idle | Self::Rewritten(_) | Self::Stopped(_) => None,
+            Self::Idle | Self::Rewritten(_) | Self::Yielded(_) => None,
         };
         let revision = match self {
-            Self::Stopped(revision) => Some(revision),
+            Self::Yielded(revision) => Some(revision),
             Self::Idle | Self::Rewritten(_) | Self::Waiting(..) => None,
         };
         entry.generation = revision.map(|it| it.generation);

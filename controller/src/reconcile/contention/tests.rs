@@ -32,19 +32,19 @@ fn needed_field(written: bool, in_place: bool) -> FieldView {
 fn decision_depends_on_the_contention_state() {
     let (idle, rewritten) = (ContentionState::Idle, ContentionState::Rewritten(count(2)));
     let waiting = ContentionState::Waiting(count(2), at(100));
-    let stopped = ContentionState::Stopped(revision(1, "spec"));
+    let yielded = ContentionState::Yielded(revision(1, "spec"));
     let wait = |seconds| FieldDecision::Wait(Duration::from_secs(seconds));
     for (state, written, now, expected) in [
         (&idle, false, 50, FieldDecision::Write),
-        (&idle, true, 50, FieldDecision::Conflict),
+        (&idle, true, 50, FieldDecision::RecordConflict),
         (&rewritten, false, 50, FieldDecision::Write),
-        (&rewritten, true, 50, FieldDecision::Conflict),
+        (&rewritten, true, 50, FieldDecision::RecordConflict),
         (&waiting, true, 50, wait(50)),
         (&waiting, false, 99, wait(1)),
         (&waiting, false, 100, FieldDecision::Write),
         (&waiting, true, 101, FieldDecision::Write),
-        (&stopped, true, 50, FieldDecision::Stop),
-        (&stopped, false, 5000, FieldDecision::Stop),
+        (&yielded, true, 50, FieldDecision::Yield),
+        (&yielded, false, 5000, FieldDecision::Yield),
     ] {
         let decide = |view| state.decide(view, &revision(1, "spec"), at(now));
         let case = format!("{state:?}, written {written}, at {now}");
@@ -61,7 +61,7 @@ fn decision_depends_on_the_contention_state() {
         assert_eq!(decide(unneeded), FieldDecision::Keep, "{case}: not needed");
     }
     for other in [revision(2, "spec"), revision(1, "other")] {
-        let step = stopped.decide(needed_field(false, false), &other, at(50));
+        let step = yielded.decide(needed_field(false, false), &other, at(50));
         assert_eq!(step, FieldDecision::Write, "{other:?}");
     }
 }
@@ -79,7 +79,7 @@ fn backoff_doubles_with_each_conflict_and_the_fifth_stops() {
         assert_eq!(state, ContentionState::Rewritten(count(number)));
     }
     state = state.after_conflict(revision(7, "spec"), base, at(1000));
-    assert_eq!(state, ContentionState::Stopped(revision(7, "spec")));
+    assert_eq!(state, ContentionState::Yielded(revision(7, "spec")));
     assert_eq!(state.conflicts(), 5);
     assert_eq!(state.after_write(), ContentionState::Idle, "other specs");
     let again = state.after_conflict(revision(8, "spec"), base, at(0));

@@ -21,7 +21,7 @@ pub enum Drain {
     /// There are no messages: tear the actor down.
     Empty,
     /// The namespace is being deleted, which must not be blocked, so queues that may hold messages are left behind.
-    Abandoned {
+    LeftBehind {
         /// UID of the namespace.
         namespace_uid: Option<String>,
         /// The queues left behind.
@@ -119,7 +119,7 @@ impl Drain {
             Self::Waiting(undrained)
                 if metadata.is_none_or(|it| it.deletion_timestamp.is_some()) =>
             {
-                Self::Abandoned {
+                Self::LeftBehind {
                     namespace_uid: metadata.and_then(|it| it.uid.clone()),
                     undrained,
                 }
@@ -143,7 +143,8 @@ pub struct DrainInputs<'a> {
 /// Decides for an actor whose namespace is not being deleted.
 pub fn decide(inputs: &DrainInputs<'_>) -> Drain {
     let undrained = UndrainedQueues::of(inputs.queues);
-    // An unreachable broker does not revoke the release: the queue itself is still deleted only if it is empty.
+    // An unreachable broker does not make the deletion wait again: the queue itself is still deleted only if it is
+    // empty.
     let has_uncounted = !undrained.uncounted.is_empty() && inputs.released_at.is_none();
     if !undrained.with_messages.is_empty() || has_uncounted {
         return Drain::Waiting(undrained);
@@ -159,7 +160,7 @@ pub fn decide(inputs: &DrainInputs<'_>) -> Drain {
 }
 
 /// Whether a target's pods may be replaced to inject the sidecar. Not while the actor is draining and some have it: the
-/// deletion has raised the generation, which would restart an abandoned rollout.
+/// deletion has raised the generation, which would restart an ended rollout.
 pub fn may_replace_pods(drain: Option<&Drain>, injected: i32) -> bool {
     !matches!(drain, Some(Drain::Waiting(_))) || injected == 0
 }

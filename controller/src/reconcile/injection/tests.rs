@@ -18,11 +18,11 @@ fn limits(names: &[&str]) -> BTreeSet<Box<str>> {
 
 /// Inputs in a namespace without quotas on limits.
 fn inputs<'a>(
-    before: Option<&'a InjectionStatus>,
+    previous: Option<&'a InjectionStatus>,
     limits: &'a BTreeSet<Box<str>>,
 ) -> InjectionInputs<'a> {
     InjectionInputs {
-        before,
+        previous,
         hash: HASH,
         generation: 2,
         limits: Some(limits),
@@ -142,9 +142,9 @@ fn injection_of_an_earlier_release_continues_until_a_dry_run_is_rejected() {
 #[test]
 fn running_pods_with_the_current_actor_hash_verify_it_for_a_new_binding() {
     let none = limits(&[]);
-    let inputs = |before, admitted| InjectionInputs {
+    let inputs = |previous, admitted| InjectionInputs {
         admitted,
-        ..inputs(before, &none)
+        ..inputs(previous, &none)
     };
     let initial = inputs(None, true)
         .status_after(&ProbeOutcome::NotRun, true, now())
@@ -201,7 +201,7 @@ fn running_pods_do_not_resume_injection_after_a_rejection() {
 fn dry_run_is_due_only_for_a_new_actor_hash_spec_or_release() {
     let none = limits(&[]);
     assert!(!inputs(Some(&verified()), &none).needs_probe());
-    for (case, before) in [
+    for (case, previous) in [
         ("nothing verified", InjectionStatus::default()),
         (
             "another actor hash",
@@ -225,14 +225,14 @@ fn dry_run_is_due_only_for_a_new_actor_hash_spec_or_release() {
             },
         ),
         (
-            "another release",
+            "another version",
             InjectionStatus {
                 platform: Some("former".to_owned()),
                 ..verified()
             },
         ),
     ] {
-        assert!(inputs(Some(&before), &none).needs_probe(), "{case}");
+        assert!(inputs(Some(&previous), &none).needs_probe(), "{case}");
     }
 }
 
@@ -240,10 +240,10 @@ fn dry_run_is_due_only_for_a_new_actor_hash_spec_or_release() {
 #[test]
 fn limits_are_recorded_in_status_before_a_dry_run_depends_on_them() {
     let (none, memory) = (limits(&[]), limits(&["memory"]));
-    let before = InjectionStatus::default();
+    let previous = InjectionStatus::default();
     let unlisted = InjectionInputs {
         limits: None,
-        ..inputs(Some(&before), &none)
+        ..inputs(Some(&previous), &none)
     };
     assert!(!unlisted.needs_probe(), "quotas not listed yet");
     let kept = InjectionStatus {
@@ -251,7 +251,7 @@ fn limits_are_recorded_in_status_before_a_dry_run_depends_on_them() {
         ..verified()
     };
     let unlisted = InjectionInputs {
-        before: Some(&kept),
+        previous: Some(&kept),
         ..unlisted
     };
     let after = unlisted
@@ -263,7 +263,7 @@ fn limits_are_recorded_in_status_before_a_dry_run_depends_on_them() {
         "recorded limits are kept until then"
     );
 
-    let quota = inputs(Some(&before), &memory);
+    let quota = inputs(Some(&previous), &memory);
     assert!(!quota.needs_probe(), "not recorded in status yet");
     let recorded = quota
         .status_after(&ProbeOutcome::NotRun, false, now())

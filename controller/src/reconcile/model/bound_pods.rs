@@ -13,7 +13,8 @@ use crate::record::{Metadata, PodRecord, UninjectedPodRecord};
 /// How many pod names status lists for each reason.
 const EXAMPLES: usize = 3;
 
-/// The pod was created before the actor was bound (`status.boundSince`); a rollout replaces it.
+/// The pod was created before the actor was bound (`status.boundSince`), or the webhook injected the sidecar of another
+/// actor; a rollout replaces it.
 const STARTED_BEFORE: &str = "StartedBeforeBinding";
 /// The pod was created later, and nothing says why it has no sidecar. Usually the API server did not call the webhook;
 /// the webhook also leaves no reason while a replica of it does not know the binding yet.
@@ -192,13 +193,13 @@ impl TargetPodCounts {
             return (Some(true), Reason::AllPodsInjected, text.to_owned());
         }
         let reasons: Vec<_> = pods.reasons.iter().map(|it| &*it.reason).collect();
-        let conflicts = reasons.contains(&SPEC_CONFLICT);
+        let reserved_name = reasons.contains(&SPEC_CONFLICT);
         let text = format!(
             "not every pod of the target has the sidecar: {}; {}",
             reasons.join(", "),
             remedy(&reasons)
         );
-        let reason = if conflicts {
+        let reason = if reserved_name {
             Reason::SpecConflict
         } else {
             Reason::PodsNotInjected
@@ -257,12 +258,12 @@ fn has_actor_hash(pod: &PodRecord, hash: Option<&str>) -> bool {
 
 /// Why a labelled pod has no sidecar of this actor; `None` if it has one.
 fn labelled_pod_reason(pod: &PodRecord, uid: &str, since: Option<&Time>) -> Option<String> {
-    let by_age = || by_age(pod.created.as_ref(), since);
+    let unmarked = || unmarked_pod_reason(pod.created.as_ref(), since);
     let reason = match &pod.injection {
         Some(injection) if *injection.by == *uid && injection.intact => return None,
         Some(injection) if *injection.by == *uid => REMOVED,
-        // Annotated for another actor, which no longer exists.
-        Some(_) => by_age(),
+        // The webhook answered, and injected the sidecar of another actor, because it did not know this one yet.
+        Some(_) => STARTED_BEFORE,
         None => {
             let uninjected = pod.uninjected.as_ref();
             let opts_out = uninjected.and_then(|it| it.labels.get(label::INJECT)) == Some("false");
@@ -270,7 +271,7 @@ fn labelled_pod_reason(pod: &PodRecord, uid: &str, since: Option<&Time>) -> Opti
             if opts_out {
                 OPTED_OUT
             } else {
-                reported_reason.unwrap_or_else(by_age)
+                reported_reason.unwrap_or_else(unmarked)
             }
         }
     };
@@ -283,12 +284,13 @@ fn uninjected_pod_reason(pod: &UninjectedPodRecord, since: Option<&Time>) -> Str
     }
     let reported_reason = pod.not_injected.as_deref();
     reported_reason
-        .unwrap_or_else(|| by_age(pod.created.as_ref(), since))
+        .unwrap_or_else(|| unmarked_pod_reason(pod.created.as_ref(), since))
         .to_owned()
 }
 
-/// A pod created in the same second as the binding counts as older: the webhook may not have known the binding yet.
-fn by_age(created: Option<&Time>, since: Option<&Time>) -> &'static str {
+/// Why a pod without any annotation of the webhook has no sidecar. A pod created in the same second as the binding
+/// counts as older: the webhook may not have known the binding yet.
+fn unmarked_pod_reason(created: Option<&Time>, since: Option<&Time>) -> &'static str {
     let after = created
         .zip(since)
         .is_some_and(|(created, since)| created.0 > since.0);

@@ -12,7 +12,7 @@ use crate::record::{ActorRecord, Controller, Metadata, WorkloadRecord};
 pub enum Child<R> {
     /// Not found, or not shown by any watch. Created by `Objects::create`, which fails if the object exists after
     /// all.
-    Absent,
+    NotFound,
     /// Created by us, or adoptable.
     Ours(Arc<R>),
     /// Owned by another controller or user (SA-3).
@@ -24,7 +24,7 @@ impl<R> Child<R> {
     pub fn ours(&self) -> Option<&Arc<R>> {
         match self {
             Self::Ours(record) => Some(record),
-            Self::Absent | Self::Foreign(_) => None,
+            Self::NotFound | Self::Foreign(_) => None,
         }
     }
 }
@@ -46,7 +46,7 @@ impl ChildOwnership {
         metadata: impl FnOnce(&R) -> &Metadata,
     ) -> Child<R> {
         match object {
-            None => Child::Absent,
+            None => Child::NotFound,
             Some(record) if self.owns(metadata(&record).controller.as_ref()) => Child::Ours(record),
             Some(record) => Child::Foreign(record),
         }

@@ -1,6 +1,5 @@
 //! Types shared by observe, plan, apply and report.
 
-pub mod announced;
 pub mod binding;
 pub mod bound_pods;
 pub mod child;
@@ -8,6 +7,7 @@ pub mod condition_types;
 pub mod known_queues;
 pub mod observed;
 pub mod outcome;
+pub mod reported;
 pub mod rollout;
 pub mod status_time;
 pub mod template_transfer;

@@ -37,7 +37,7 @@ pub struct Observed {
     /// The desired state, or why it cannot be reached.
     pub desired: Result<Arc<Desired>, Fault>,
     /// Set while another actor owns a queue name that this one needs (QUE-3).
-    pub queue_name_conflict: Option<QueueNameConflict>,
+    pub queue_name_taken: Option<QueueNameTaken>,
     /// Decides whether an object under one of the actor's names is ours.
     pub ownership: ChildOwnership,
     /// The stored status; empty if it cannot be read.
@@ -278,7 +278,7 @@ pub fn is_once_completed(actor: &ActorRecord, previous: &AsyncActorStatus) -> bo
 
 /// A queue name that this actor needs and another actor owns.
 #[derive(Clone, Debug, PartialEq)]
-pub struct QueueNameConflict {
+pub struct QueueNameTaken {
     /// Whether it is the queue itself rather than only its dead letter queue.
     pub covers_main_queue: bool,
     /// Hash of the workload that would consume from it.

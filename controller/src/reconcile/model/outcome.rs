@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::broker::ReadyQueue;
 use crate::fault::{Error, Fault, Reason, Requeue};
-use crate::reconcile::contention::ConflictPart;
+use crate::reconcile::contention::FieldGroup;
 use crate::reconcile::contention::drift_restore::RestoredDrift;
 use crate::reconcile::contention::history::{FieldConflict, FieldEvent};
 use crate::reconcile::model::observed::Observed;
@@ -27,8 +27,8 @@ pub enum Outcome {
         deleted: Vec<&'static str>,
         /// When to requeue.
         retry: Requeue,
-        /// This reconcile released our annotation (BIND-43).
-        released: bool,
+        /// This reconcile gave up our annotation (BIND-43).
+        disowned: bool,
     },
     /// Deletion is in progress, but an API server error blocks it.
     DeletionBlocked {
@@ -45,20 +45,20 @@ pub enum Outcome {
 
 impl Outcome {
     /// Adds the kinds of objects deleted earlier.
-    pub fn with_deleted(self, before: Vec<&'static str>) -> Self {
+    pub fn with_deleted(self, earlier: Vec<&'static str>) -> Self {
         match self {
             Self::Deleting {
                 fault,
                 mut deleted,
                 retry,
-                released,
+                disowned,
             } => {
-                deleted.extend(before);
+                deleted.extend(earlier);
                 Self::Deleting {
                     fault,
                     deleted,
                     retry,
-                    released,
+                    disowned,
                 }
             }
             other => other,
@@ -66,7 +66,7 @@ impl Outcome {
     }
 
     /// Whether a child's name is taken by an object that is not ours; `None` if not all children were checked.
-    pub fn has_foreign_name_conflict(&self) -> Option<bool> {
+    pub fn has_foreign_child(&self) -> Option<bool> {
         let Self::Active(active_outcome) = self else {
             return None;
         };
@@ -75,8 +75,8 @@ impl Outcome {
             .as_ref()
             .and_then(|it| it.fault.as_ref());
         let mut faults = active_outcome.fault.iter().chain(scaling);
-        let conflicting = faults.any(|fault| fault.reason == Reason::NotOwned);
-        (conflicting || active_outcome.interrupted.is_none()).then_some(conflicting)
+        let foreign = faults.any(|fault| fault.reason == Reason::NotOwned);
+        (foreign || active_outcome.interrupted.is_none()).then_some(foreign)
     }
 
     /// The error that ended the reconcile before its plan was complete.
@@ -128,7 +128,7 @@ pub struct ActiveOutcome {
 
 impl ActiveOutcome {
     /// The outcome before anything is written.
-    pub fn before(observed: &Observed, scaling_fault: Option<Fault>) -> Self {
+    pub fn initial(observed: &Observed, scaling_fault: Option<Fault>) -> Self {
         let scaling = observed.scales().then(|| {
             Box::new(ScalingOutcome {
                 scaled_object: observed.scaling.scaled_object.ours().cloned(),
@@ -145,10 +145,10 @@ impl ActiveOutcome {
 
     /// Whether the queue in the previous status is not the one that serves now.
     pub fn serves_another_queue(&self, observed: &Observed) -> bool {
-        let before = observed.previous.queue.as_ref();
+        let previous = observed.previous.queue.as_ref();
         let desired = observed.desired.as_ref().map(|desired| desired.queue());
         matches!(self.queue, QueueState::Ready(_) | QueueState::Created(_))
-            && matches!((before, desired), (Some(before), Ok(desired)) if !before.is_same_queue(&desired))
+            && matches!((previous, desired), (Some(previous), Ok(desired)) if !previous.is_same_queue(&desired))
     }
 }
 
@@ -179,7 +179,7 @@ pub struct ProbeState {
 #[derive(Debug, Default)]
 pub struct ContentionOutcome {
     /// Events of this reconcile.
-    pub field_events: Vec<(ConflictPart, FieldEvent)>,
+    pub field_events: Vec<(FieldGroup, FieldEvent)>,
     /// When to check these fields again.
     pub recheck_after: Option<Duration>,
     /// Changes by others to the objects of a standalone actor, now reverted.
@@ -191,7 +191,10 @@ pub struct ContentionOutcome {
 
 impl ContentionOutcome {
     pub fn recheck_within(&mut self, wait: Duration) {
-        self.recheck_after = Some(self.recheck_after.map_or(wait, |before| before.min(wait)));
+        self.recheck_after = Some(
+            self.recheck_after
+                .map_or(wait, |previous| previous.min(wait)),
+        );
     }
 }
 
@@ -269,7 +272,7 @@ pub enum RolloutOutcome {
     Conflict(FieldConflict),
     /// Another field manager keeps changing the annotation: the operator no longer writes it until a spec changes
     /// (CONF-6).
-    Stopped,
+    Yielded,
     /// A pod replacement was requested.
     Requested(ReplacementMethod, String, Requeue),
 }
@@ -308,8 +311,8 @@ pub enum TemplateOutcome {
     InPlace,
     /// Applied by this reconcile.
     Applied(TemplateStatus),
-    /// Released by this reconcile, with the reason if the spec still desires it.
-    Released(Option<Fault>),
+    /// Given up by this reconcile, with the reason if the spec still desires it.
+    Disowned(Option<Fault>),
     /// Not allowed in this template.
     Refused(Fault),
     /// Blocked, or already in progress.
@@ -317,7 +320,7 @@ pub enum TemplateOutcome {
     /// Changed by another field manager, which may own them.
     Conflict(FieldConflict),
     /// Another field manager keeps changing them: the operator no longer writes them until a spec changes (CONF-6).
-    Stopped,
+    Yielded,
 }
 
 impl TemplateOutcome {

@@ -68,7 +68,7 @@ pub struct TargetObject {
 
 impl TargetObject {
     /// Ignores annotations of the older actor that binds this target: only our fields in the pod template are ours to
-    /// release (BIND-45).
+    /// give up (BIND-45).
     pub fn keep_template_part_only(&mut self) {
         self.roll_value = None;
         self.handed_off = false;
@@ -124,8 +124,8 @@ pub struct ObservedUnbinding {
 
 /// The number of consecutive replacements, up to the newest, that started without the sidecar since the last request.
 /// Those that have been evicted since are counted in `before.bare` (ROLL-5).
-pub fn consecutive_uninjected(outdated: &[PodToReplace], before: &RolloutStatus) -> i32 {
-    let Some(since) = before.since.as_ref().map(|it| it.0) else {
+pub fn consecutive_uninjected(outdated: &[PodToReplace], previous: &RolloutStatus) -> i32 {
+    let Some(since) = previous.since.as_ref().map(|it| it.0) else {
         return 0;
     };
     let is_replacement = |pod: &&PodToReplace| {
@@ -144,6 +144,6 @@ pub fn consecutive_uninjected(outdated: &[PodToReplace], before: &RolloutStatus)
         .count();
     match i32::try_from(uninjected).unwrap_or(i32::MAX) {
         0 => 0,
-        uninjected => uninjected.saturating_add(before.bare),
+        uninjected => uninjected.saturating_add(previous.bare),
     }
 }

@@ -14,7 +14,7 @@ pub enum TemplateTransfer {
         workload: ObjectRef,
         /// Another controller owns the workload and writes it, so none of our fields may stay in it.
         owned: bool,
-        /// The older actor, which takes over.
+        /// The older actor, which gets the pod template.
         successor: Successor,
         /// A pod of the target without any sidecar; `None` if none can be constructed or none is needed.
         pod: Option<Value>,
@@ -35,7 +35,7 @@ pub struct Successor {
 
 impl Successor {
     /// Reads the status of the actor with this UID and generation. Without a passed dry run, pods could come up without
-    /// its sidecar first and restart twice (BIND-45). A status from an earlier release records no dry runs and counts
+    /// its sidecar first and restart twice (BIND-45). A status from an earlier version records no dry runs and counts
     /// as passed (SAFE-3).
     pub fn from_status(
         (uid, generation): (&str, i64),

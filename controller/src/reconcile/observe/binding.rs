@@ -14,7 +14,7 @@ use crate::binding::kinds::Kind;
 use crate::binding::{KindAvailability, ObjectId, TargetSnapshot, TargetState};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};
-use crate::reconcile::contention::{ConflictPart, ContentionState, history};
+use crate::reconcile::contention::{ContentionState, FieldGroup, history};
 use crate::reconcile::desired::{Desired, DesiredBinding};
 use crate::reconcile::injection::InjectionInputs;
 use crate::reconcile::model::binding::{
@@ -172,7 +172,7 @@ fn observe_probe(
         return None;
     }
     let inputs = InjectionInputs {
-        before: previous.injection.as_ref(),
+        previous: previous.injection.as_ref(),
         hash: bound.injected_hash.as_deref()?,
         generation: actor.generation,
         limits,
@@ -214,10 +214,10 @@ pub fn target_scaling(
         name: &scaled.name,
     };
     let mut objects = desired.scaling_objects(actor, previous, scale_target)?;
-    let given_up = ContentionState::Stopped(resolved.revision(actor.generation));
+    let yielded = ContentionState::Yielded(resolved.revision(actor.generation));
     let uid = resolved.uid().unwrap_or_default();
     if let Ok(objects) = &mut objects
-        && history::state(&previous.conflicts, uid, ConflictPart::Replicas) == given_up
+        && history::state(&previous.conflicts, uid, FieldGroup::Replicas) == yielded
     {
         objects.pause();
     }
@@ -247,7 +247,7 @@ async fn resolve_target(
         TargetState::KindUnavailable(availability) => {
             return Ok(Some(Err(kind_fault(&target, &availability))));
         }
-        TargetState::Absent => None,
+        TargetState::NotFound => None,
     };
     let chain = snapshot.as_ref().map(|snapshot| chain(snapshot));
     bindings.register_target(key, chain.unwrap_or_default());

@@ -15,18 +15,18 @@ use crate::record::{ActorRecord, AppliedRecord, Key, WorkloadRecord};
 
 /// Whether to read a child from the API server if no watch shows it, since the watches select our labels. Not for an
 /// object that will be applied (`is_desired`): the apply itself fails if a foreign object has the name. Once that has
-/// happened (`name_conflict`), a read costs less than another rejected apply. After a restart this is unknown (`None`),
-/// so an actor that was reconciled before reads once.
+/// happened (`child_name_taken`), a read costs less than another rejected apply. After a restart this is unknown
+/// (`None`), so an actor that was reconciled before reads once.
 pub fn must_bypass_cache(
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
     is_desired: bool,
-    name_conflict: Option<bool>,
+    child_name_taken: Option<bool>,
 ) -> bool {
     !is_desired
         || actor.annotations.paused
         || is_once_completed(actor, previous)
-        || name_conflict.unwrap_or(previous.mode.is_some())
+        || child_name_taken.unwrap_or(previous.mode.is_some())
 }
 
 /// Observes the object under the workload's name.
@@ -83,7 +83,7 @@ mod tests {
         );
         let (plain, paused) = (json!({}), json!({"asya.sh/paused": "true"}));
         let once = json!({"asya.sh/reconcile": "Once"});
-        for (annotations, status, name_conflict, is_desired, expected) in [
+        for (annotations, status, child_name_taken, is_desired, expected) in [
             (&plain, &new, None, true, false),
             (&plain, &reconciled, None, true, true),
             (&plain, &reconciled, Some(false), true, false),
@@ -98,11 +98,11 @@ mod tests {
                 &observed.actor,
                 &observed.previous,
                 is_desired,
-                name_conflict,
+                child_name_taken,
             );
             assert_eq!(
                 bypasses_cache, expected,
-                "{annotations} {status} {name_conflict:?} {is_desired}"
+                "{annotations} {status} {child_name_taken:?} {is_desired}"
             );
         }
     }

@@ -99,10 +99,10 @@ async fn count<'a>(
     let client = context.brokers.client(transport, namespace);
     let messages = match client.observe(&actor_queue).await {
         Ok(QueueObservation {
-            check: QueueCheck::Absent,
+            check: QueueCheck::NotFound,
             ..
         })
-        | Err(BrokerError::Conflict(_)) => Messages::NoQueue,
+        | Err(BrokerError::QueueNameTaken(_)) => Messages::NoQueue,
         Ok(QueueObservation { depth, .. }) => depth.map_or(Messages::Uncounted, Messages::Known),
         Err(error) => return Err(broker_step_error(&failure, &error)),
     };

@@ -3,7 +3,7 @@
 use crate::broker::depths::ReportedDepth;
 use crate::broker::{BrokerError, Depth};
 use crate::context::Context;
-use crate::reconcile::model::observed::QueueNameConflict;
+use crate::reconcile::model::observed::QueueNameTaken;
 use crate::reconcile::model::observed::{Observed, ObservedQueue};
 use crate::record::ActorRecord;
 
@@ -27,7 +27,7 @@ pub(super) async fn observe(
     }
     let key = observed.key();
     let verified = observed.is_verified(desired);
-    if verified && context.queue_rechecks.finding(key).is_none() {
+    if verified && context.queue_rechecks.reason(key).is_none() {
         return (ObservedQueue::Verified, None);
     }
     let client = context.brokers.client(&desired.transport, &key.namespace);
@@ -42,13 +42,13 @@ pub(super) async fn observe(
 pub(super) fn reported_depth(
     context: &Context,
     actor: &ActorRecord,
-    conflict: Option<&QueueNameConflict>,
+    name_taken: Option<&QueueNameTaken>,
     counted: Option<&(Depth, bool)>,
 ) -> ReportedDepth {
     let installation = &context.installation;
     let transport = actor.transport.as_deref();
     let usable = transport.is_some_and(|name| installation.transports.usable(name).is_ok());
-    if installation.queues_managed && usable && conflict.is_none() {
+    if installation.queues_managed && usable && name_taken.is_none() {
         let (depths, key) = (&context.depths, &actor.metadata.key);
         counted.map_or_else(
             || depths.reported(key),

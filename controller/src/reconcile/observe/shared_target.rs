@@ -13,7 +13,7 @@ use crate::reconcile::model::binding::{Resolved, TemplateOwner};
 use crate::reconcile::model::template_transfer::{Successor, TemplateTransfer};
 use crate::record::{ActorRecord, Key};
 
-/// Observes which actor's fields are in the target's pod template, and what is left to hand over.
+/// Observes which actor's fields are in the target's pod template, and what is left to transfer.
 pub(super) async fn observe(
     context: &Context,
     (actor, strategy, previous): (&ActorRecord, BindingStrategy, &AsyncActorStatus),
@@ -27,13 +27,13 @@ pub(super) async fn observe(
         Err(_) => return Ok((None, None)),
     };
     let owner = template_owner(context, actor, resolved);
-    // With strategy Template, the next apply replaces abandoned fields.
-    let abandoned = if strategy == BindingStrategy::Pod && owner.is_none() {
-        observe_abandoned(context, actor, previous, resolved).await?
+    // With strategy Template, the next apply replaces fields that a deleted actor left behind.
+    let left_behind = if strategy == BindingStrategy::Pod && owner.is_none() {
+        observe_left_behind(context, actor, previous, resolved).await?
     } else {
         None
     };
-    Ok((owner, abandoned))
+    Ok((owner, left_behind))
 }
 
 /// What the actor applied to the pod template of a target that an older actor binds; `None` if nothing, or if that is
@@ -53,7 +53,7 @@ async fn observe_transfer(
     let state = bindings.read_target(&context.client, &target);
     let snapshot = match state.await.map_err(Error::Api)? {
         TargetState::Present(snapshot) => snapshot,
-        TargetState::Absent => return Ok(Some(TemplateTransfer::Removed)),
+        TargetState::NotFound => return Ok(Some(TemplateTransfer::Removed)),
         TargetState::NotSynced | TargetState::KindUnavailable(_) => return Ok(None),
     };
     let Resolution::Found(target) = &snapshot.resolution else {
@@ -84,7 +84,7 @@ async fn observe_transfer(
 
 /// What a deleted actor left in the pod template of this actor's target, once new pods would get this actor's sidecar.
 /// Nothing else would remove it (BIND-45).
-async fn observe_abandoned(
+async fn observe_left_behind(
     context: &Context,
     actor: &ActorRecord,
     previous: &AsyncActorStatus,

@@ -14,7 +14,7 @@ use crate::broker::BrokerError;
 use crate::broker::health::QueueRechecks;
 use crate::cluster::watch::WatchSink;
 use crate::fault::{Fault, Reason, Requeue};
-use crate::reconcile::model::observed::QueueNameConflict;
+use crate::reconcile::model::observed::QueueNameTaken;
 use crate::reconcile::model::observed::{Observed, ObservedQueue};
 use crate::reconcile::model::rollout::ObservedUnbinding;
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
@@ -86,7 +86,7 @@ fn reconcile_continues_when_a_slow_broker_is_not_queried() {
 async fn workload_of_a_conflicting_actor_is_looked_up_by_the_kind_in_its_spec() {
     let actor = observed(&actor(&json!({}), &spec(&json!({})), &json!({}))).actor;
     let fault = Fault::until_change(Reason::QueueConflict, "taken");
-    let conflict = |kind| QueueNameConflict {
+    let name_taken = |kind| QueueNameTaken {
         covers_main_queue: true,
         workload_hash: None,
         kind,
@@ -96,7 +96,7 @@ async fn workload_of_a_conflicting_actor_is_looked_up_by_the_kind_in_its_spec() 
         (Some(WorkloadKind::Deployment), WorkloadKind::Deployment),
         (None, WorkloadKind::Deployment),
     ] {
-        let actual = desired_kind(&context(), &actor, Err(&fault), Some(&conflict(kind)));
+        let actual = desired_kind(&context(), &actor, Err(&fault), Some(&name_taken(kind)));
         assert_eq!(actual, expected);
     }
 }
@@ -133,7 +133,7 @@ fn queue_verification_covers_name_generation_and_configuration() {
     }
     let mut old = current;
     old["verifiedHash"] = json!(null);
-    assert!(verified(&old), "written by a release that recorded no hash");
+    assert!(verified(&old), "written by a version that recorded no hash");
 }
 
 /// SAFE-25

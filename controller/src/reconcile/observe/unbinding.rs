@@ -55,7 +55,7 @@ pub(super) async fn observe(
     }
     let target = match look_up_target(context, actor).await? {
         TargetLookup::NotSynced => return Ok(None),
-        TargetLookup::Absent => None,
+        TargetLookup::NotFound => None,
         TargetLookup::Unresolved(message) => {
             unbinding.unresolved = Some(message);
             None
@@ -178,7 +178,7 @@ enum TargetLookup {
     /// Not known yet.
     NotSynced,
     /// There is no target, or none that needs cleaning up.
-    Absent,
+    NotFound,
     /// The target exists, but has no workload because its user stopped it.
     Stopped(ObjectRef),
     /// The target exists, but its pods cannot be determined, for this reason.
@@ -191,12 +191,12 @@ async fn look_up_target(context: &Context, actor: &ActorRecord) -> Result<Target
     let bindings = &context.bindings;
     let key = &actor.metadata.key;
     let Some(target) = bindings.target_of(key) else {
-        return Ok(TargetLookup::Absent);
+        return Ok(TargetLookup::NotFound);
     };
     let state = bindings.read_target(&context.client, &target);
     Ok(match state.await.map_err(Error::Api)? {
         TargetState::NotSynced => TargetLookup::NotSynced,
-        TargetState::Absent | TargetState::KindUnavailable(_) => TargetLookup::Absent,
+        TargetState::NotFound | TargetState::KindUnavailable(_) => TargetLookup::NotFound,
         TargetState::Present(snapshot) => match &snapshot.resolution {
             Resolution::Found(target) => TargetLookup::Found(
                 target.clone(),
@@ -207,12 +207,12 @@ async fn look_up_target(context: &Context, actor: &ActorRecord) -> Result<Target
             Resolution::Waiting(_) | Resolution::Refused(_)
                 if bindings.owner_before(key).is_some() =>
             {
-                TargetLookup::Absent
+                TargetLookup::NotFound
             }
             Resolution::Waiting(finding) if finding.reason == FindingReason::TargetStopped => actor
                 .binds_to
                 .as_ref()
-                .map_or(TargetLookup::Absent, |target_ref| {
+                .map_or(TargetLookup::NotFound, |target_ref| {
                     TargetLookup::Stopped(ObjectRef {
                         api_version: target_ref.api_version.clone(),
                         kind: target_ref.kind.clone(),

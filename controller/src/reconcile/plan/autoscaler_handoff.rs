@@ -10,7 +10,7 @@ use super::rollout::inputs::{RolloutAction, RolloutDecision};
 use super::scaling::ScalingTeardown;
 use super::steps::ScalingStep;
 use crate::fault::{Fault, Reason};
-use crate::reconcile::contention::{ConflictPart, FieldDecision, FieldView, history};
+use crate::reconcile::contention::{FieldDecision, FieldGroup, FieldView, history};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::RolloutOutcome;
@@ -68,7 +68,12 @@ pub(super) fn plan(
     };
     let uid = resolved.uid()?;
     match (&scaling, handoff.is_set) {
-        (ScalingStep::Disabled(ScalingTeardown { released: true, .. }), true) => {
+        (
+            ScalingStep::Disabled(ScalingTeardown {
+                completed: true, ..
+            }),
+            true,
+        ) => {
             return is_due(rollout).then_some(HandoffStep::Remove);
         }
         (ScalingStep::Disabled(_), _) => return Some(HandoffStep::Set(FieldDecision::Keep)),
@@ -84,7 +89,7 @@ pub(super) fn plan(
         in_place: handoff.is_set,
     };
     let revision = resolved.revision(observed.actor.generation);
-    let of = (&previous.conflicts[..], uid, ConflictPart::Autoscaler);
+    let of = (&previous.conflicts[..], uid, FieldGroup::Autoscaler);
     let decision = history::decide(of, view, &revision, now);
     if let (true, ScalingStep::Enabled(plan)) = (decision.is_contested(), &mut *scaling) {
         plan.fault = Some(reverted_fault(handoff));

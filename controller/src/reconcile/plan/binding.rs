@@ -23,7 +23,7 @@ use super::{
     template,
 };
 use crate::fault::Reason;
-use crate::reconcile::contention::{ConflictPart, SpecRevision, history};
+use crate::reconcile::contention::{FieldGroup, SpecRevision, history};
 use crate::reconcile::desired::drain::may_replace_pods;
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::binding::TemplateOwner;
@@ -38,7 +38,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let mut scaling = binding.and_then(|binding| plan_scaling_step(observed, binding, now));
     if observed.actor.annotations.paused {
         let fault = scaling.as_ref().and_then(ScalingStep::fault);
-        return Plan::Paused(Box::new(ActiveOutcome::before(observed, fault)));
+        return Plan::Paused(Box::new(ActiveOutcome::initial(observed, fault)));
     }
     let once_completed = is_once_completed(&observed.actor, &observed.previous);
     let mut bind = if once_completed {
@@ -73,12 +73,12 @@ impl Bind {
     /// Plans only finalizers, queue, scaling and the dry run; the caller adds the other steps.
     fn only(observed: &Observed, scaling: Option<ScalingStep>) -> Self {
         let fault = scaling.as_ref().and_then(ScalingStep::fault);
-        let mut before = ActiveOutcome::before(observed, fault);
-        if let Some(scaled) = &mut before.scaling {
+        let mut initial = ActiveOutcome::initial(observed, fault);
+        if let Some(scaled) = &mut initial.scaling {
             scaled.waits_for = scaling.as_ref().and_then(ScalingStep::waits_for);
         }
         Self {
-            initial: before,
+            initial,
             finalizers: plan_finalizers(observed),
             once_completed: false,
             queue: plan_queue(observed),
@@ -109,7 +109,10 @@ impl Bind {
 
     /// Adds the parameters of the decided steps.
     fn add_params(&mut self, observed: &Observed, now: Timestamp) {
-        if matches!(self.template, TemplateStep::Apply | TemplateStep::Conflict) {
+        if matches!(
+            self.template,
+            TemplateStep::Apply | TemplateStep::RecordConflict
+        ) {
             self.template_params = TemplateParams::new(observed);
         }
         let rollout = self.rollout.as_ref();
@@ -157,8 +160,8 @@ fn handoff_of(observed: &Observed) -> Option<&AutoscalerHandoff> {
 fn plan_actor_annotation(observed: &Observed) -> Option<ObjectRef> {
     let workload = &observed.resolved()?.target.workload;
     let GroupKind { group, kind } = workload.group_kind();
-    let before = observed.previous.resolved_target.as_ref();
-    let is_known = before.is_some_and(|it| it.uid == workload.uid);
+    let previous = observed.previous.resolved_target.as_ref();
+    let is_known = previous.is_some_and(|it| it.uid == workload.uid);
     let is_supported = group == "apps" && matches!(kind, "Deployment" | "StatefulSet");
     (is_supported && !is_known).then(|| workload.clone())
 }
@@ -192,7 +195,7 @@ fn plan_rollout(observed: &Observed, now: Timestamp) -> Option<RolloutDecision> 
     let hash = bound.injected_hash.as_deref()?;
     let unknown = FindingReason::UnknownOwner;
     let conflicts = &observed.previous.conflicts;
-    let conflict = history::state(conflicts, resolved.uid()?, ConflictPart::Roll);
+    let contention = history::state(conflicts, resolved.uid()?, FieldGroup::Roll);
     Some(rollout::decide(&rollout::inputs::RolloutInputs {
         rollout: bound.rollout,
         roll_now,
@@ -214,8 +217,8 @@ fn plan_rollout(observed: &Observed, now: Timestamp) -> Option<RolloutDecision> 
         target: &rollout.specs_hash,
         budget: rollout.budget.as_deref(),
         has_slot: rollout.has_slot,
-        before: observed.previous.rollout.as_ref(),
-        conflict: &conflict,
+        previous: observed.previous.rollout.as_ref(),
+        contention: &contention,
         injection_verified: observed.is_injection_verified(),
         generation: observed.actor.generation,
         now,
@@ -251,7 +254,7 @@ fn plan_template(observed: &Observed, now: Timestamp) -> Option<template::Templa
     let previous = &observed.previous;
     let target = &resolved.target;
     let has_url = bound.has_url || target.server.url.is_some();
-    let conflict = history::state(&previous.conflicts, resolved.uid()?, ConflictPart::Template);
+    let contention = history::state(&previous.conflicts, resolved.uid()?, FieldGroup::Template);
     let uid = &observed.actor.metadata.uid;
     let owned = resolved
         .template_ownership
@@ -265,22 +268,25 @@ fn plan_template(observed: &Observed, now: Timestamp) -> Option<template::Templa
         roll_now: observed.actor.annotations.roll_now,
         target: &resolved.spec_hash,
         owned: owned.map(|it| &*it.fingerprint),
-        before: previous.template.as_ref(),
-        conflict: &conflict,
+        previous: previous.template.as_ref(),
+        contention: &contention,
         generation: observed.actor.generation,
         now,
     }))
 }
 
-/// Scales the target up once KEDA has released it, because no HPA scales a workload up from zero. Only a target that,
-/// according to status, the queue has scaled (SO-6).
+/// Scales the target up once KEDA no longer scales it, because no HPA scales a workload up from zero. Only a target
+/// that, according to status, the queue has scaled (SO-6).
 fn plan_scale_from_zero(
     observed: &Observed,
     binding: &ObservedBinding,
     scaling: &ScalingStep,
     rollout: Option<&RolloutDecision>,
 ) -> Option<ScaleFromZeroStep> {
-    let ScalingStep::Disabled(ScalingTeardown { released: true, .. }) = scaling else {
+    let ScalingStep::Disabled(ScalingTeardown {
+        completed: true, ..
+    }) = scaling
+    else {
         return None;
     };
     let resolved = binding.target.as_ref()?.as_ref().ok()?;

@@ -48,8 +48,8 @@ pub fn plan_child<R: AppliedRecord>(
             }
         }
         (Child::Ours(child), None) => ChildStep::Delete(child.metadata().uid.clone()),
-        (Child::Absent, Some(_)) => ChildStep::Apply { take_over: None },
-        (Child::Absent, None) | (Child::Foreign(_), _) => ChildStep::Keep,
+        (Child::NotFound, Some(_)) => ChildStep::Apply { take_over: None },
+        (Child::NotFound, None) | (Child::Foreign(_), _) => ChildStep::Keep,
     }
 }
 
@@ -134,7 +134,7 @@ pub fn after_rejected_creation<R: AppliedRecord>(
     rejection: StepError,
 ) -> Result<Option<ChildUpdate>, StepError> {
     match ownership.classify(existing, R::metadata) {
-        Child::Absent => Err(rejection),
+        Child::NotFound => Err(rejection),
         Child::Foreign(other) => Err(not_owned(&R::Kind::kind(&()), other.metadata()).into()),
         Child::Ours(child) if child.metadata().deleting => Ok(None),
         Child::Ours(child) => Ok(Some(ChildUpdate::of(&*child, &ownership.actor))),
@@ -175,7 +175,7 @@ pub fn not_owned(kind: &str, metadata: &Metadata) -> Fault {
     Fault {
         reason: Reason::NotOwned,
         message: format!(
-            "{kind} {} exists and {owner}; delete it or rename this actor (adoptionPolicy: IfUnowned takes over an \
+            "{kind} {} exists and {owner}; delete it or rename this actor (adoptionPolicy: IfUnowned adopts an \
              object without an owner)",
             metadata.key
         ),

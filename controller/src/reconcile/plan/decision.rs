@@ -102,7 +102,7 @@ pub struct Ensure {
     /// The object under the workload's name.
     pub found_workload: Option<Arc<WorkloadRecord>>,
     /// The workload as last applied, from status.
-    pub applied_before: Option<InventoryEntry>,
+    pub previously_applied: Option<InventoryEntry>,
     /// How the workload step counts against the limit of concurrent rollouts.
     pub pacing: Pacing,
     /// Retired queues to delete if they are empty.
@@ -153,7 +153,7 @@ pub struct Bind {
     /// Rollout of pods that started before the binding; `None` while it cannot be decided.
     pub rollout: Option<RolloutDecision>,
     pub rollout_params: Option<RolloutParams>,
-    /// Release the actor's rollout slot: the target is known, and no rollout is planned.
+    /// Return the actor's rollout slot: the target is known, and no rollout is planned.
     pub frees_slot: bool,
     /// Retired queues to delete if they are empty.
     pub retired: Vec<QueueStatus>,

@@ -43,9 +43,9 @@ pub struct Deletion {
     /// Ignore pods of the actor's own workload among those that mount the `ConfigMap`s: they are deleted with it.
     pub ignores_workload_pods: bool,
     /// UID of the namespace that is being deleted, and the queues that remain at the broker.
-    pub abandoned: Option<(Option<String>, UndrainedQueues)>,
+    pub left_behind: Option<(Option<String>, UndrainedQueues)>,
     /// Removes our finalizer as the last step.
-    pub release: Option<FinalizerPatch>,
+    pub finalizer_removal: Option<FinalizerPatch>,
 }
 
 /// Plans the deletion with the parameters of its steps.
@@ -69,14 +69,14 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Deletion {
         orphans: observed.deletion.orphans,
         keeps_shared: observed.deletion.orphans || leaves_template_part(observed),
         ignores_workload_pods: actor.binds_to.is_none(),
-        abandoned: match &observed.drain {
-            Some(Drain::Abandoned {
+        left_behind: match &observed.drain {
+            Some(Drain::LeftBehind {
                 namespace_uid,
                 undrained,
             }) => Some((namespace_uid.clone(), undrained.clone())),
             _ => None,
         },
-        release: FinalizerPatch::removing(actor, FINALIZER),
+        finalizer_removal: FinalizerPatch::removing(actor, FINALIZER),
     }
 }
 
@@ -102,7 +102,7 @@ pub struct DeletionSteps {
     pub next: NextPhase,
 }
 
-/// How a workload is released.
+/// How a workload is removed.
 #[derive(Debug, PartialEq)]
 pub enum WorkloadRemoval {
     Delete(Arc<WorkloadRecord>),
@@ -110,7 +110,7 @@ pub enum WorkloadRemoval {
     Orphan(Arc<WorkloadRecord>),
 }
 
-/// How KEDA's objects are released.
+/// How KEDA's objects are removed.
 #[derive(Debug, PartialEq)]
 pub enum ScalingRemoval {
     Delete(ScalingTeardown),
@@ -118,7 +118,7 @@ pub enum ScalingRemoval {
     Orphan,
 }
 
-/// How the `ServiceAccount` is released.
+/// How the `ServiceAccount` is removed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum AccountRemoval {
     /// Not yet, or it does not exist.
@@ -203,13 +203,13 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> DeletionSteps {
         .deadline
         .map(|deadline| deadline.duration_since(now));
     // Remove the autoscaler first, so that messages of a terminating pod do not scale the target up.
-    let unbind = if removal.released {
+    let unbind = if removal.completed {
         plan_unbind(observed, now)
     } else {
         UnbindStep::Done
     };
     let (workloads, next) = match time_left.and_then(|wait| wait.try_into().ok()) {
-        wait if !removal.released => (Vec::new(), NextPhase::Wait(wait)),
+        wait if !removal.completed => (Vec::new(), NextPhase::Wait(wait)),
         _ if unbind != UnbindStep::Done => (Vec::new(), NextPhase::Wait(None)),
         _ => after_scaling_removed(observed, workloads, now),
     };
@@ -217,7 +217,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> DeletionSteps {
     DeletionSteps {
         // Scale the target up only after unbinding, so that its pods start only once (SAFE-24).
         scale_from_zero: plan_scale_from_zero(observed)
-            .filter(|_| removal.released && unbind == UnbindStep::Done),
+            .filter(|_| removal.completed && unbind == UnbindStep::Done),
         scaling: ScalingRemoval::Delete(removal),
         unbind,
         workloads,
@@ -249,10 +249,10 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
     let requested =
         rollout.filter(|it| it.value != UNBOUND && previous.roll_annotations.is_empty());
     let written = requested.is_some() || previous.claimed.is_some() || previous.template.is_some();
-    let released = rollout.filter(|it| it.value == UNBOUND);
-    let before = released.and_then(|it| it.pods);
-    let released_at = released.and_then(|it| it.since.as_ref()).map(|it| it.0);
-    let since_release = released_at.and_then(|it| now.duration_since(it).try_into().ok());
+    let disowned = rollout.filter(|it| it.value == UNBOUND);
+    let previous_pods = disowned.and_then(|it| it.pods);
+    let disowned_at = disowned.and_then(|it| it.since.as_ref()).map(|it| it.0);
+    let since_disowned = disowned_at.and_then(|it| now.duration_since(it).try_into().ok());
     let deleted_at = observed.actor.deleted.as_ref().map(|it| it.0);
     unbind::decide(&unbind::UnbindInputs {
         skip: unbinding.skip,
@@ -260,18 +260,18 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
         has_terminating: unbinding.has_terminating,
         scaled_to_zero: unbinding.scaled_to_zero && plan_scale_from_zero(observed).is_some(),
         availability: &unbinding.availability,
-        before,
-        since: released_at.or(deleted_at),
+        previous_pods,
+        since: disowned_at.or(deleted_at),
         limit: observed.progress_limit(),
         now,
         roll: unbinding.roll.as_ref(),
         objects: &unbinding.objects,
         unresolved: unbinding.unresolved.as_deref().map(|why| (why, written)),
-        since_release,
+        since_disowned,
     })
 }
 
-/// After KEDA has released the workload: delete it, then wait for its pods, then delete the queue.
+/// After KEDA has stopped scaling the workload: delete it, then wait for its pods, then delete the queue.
 fn after_scaling_removed(
     observed: &Observed,
     workloads: Vec<Arc<WorkloadRecord>>,

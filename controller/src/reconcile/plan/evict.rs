@@ -20,7 +20,7 @@ pub struct EvictionInputs<'a> {
     /// Pods of the target that are not terminating.
     pub active: i32,
     /// Number of pods at the last eviction.
-    pub pods_before: Option<i32>,
+    pub previous_pods: Option<i32>,
     /// When a replacement was last requested.
     pub requested_at: Option<Timestamp>,
     /// How long a replacement may take to become ready (`spec.timeout.progress`).
@@ -45,7 +45,7 @@ impl EvictionInputs<'_> {
         let desired = self
             .availability
             .desired_replicas
-            .or(self.pods_before)
+            .or(self.previous_pods)
             .unwrap_or(0);
         let missing = desired - self.active;
         let text = match newest {

@@ -13,7 +13,7 @@ use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 pub fn ends_after_queue(plan: &Ensure, queue: &QueueState) -> bool {
     let expected_soon =
         matches!(queue, QueueState::Fault(fault) if fault.reason == Reason::QueueDeletedRecently);
-    let creates_first = plan.workload == WorkloadStep::Create && plan.applied_before.is_none();
+    let creates_first = plan.workload == WorkloadStep::Create && plan.previously_applied.is_none();
     plan.once_completed || (creates_first && !queue.is_usable() && !expected_soon)
 }
 
@@ -36,7 +36,7 @@ pub fn checks_retired(active_outcome: &ActiveOutcome, binds: bool) -> bool {
     active_outcome.fault.is_none() && (!binds || bound)
 }
 
-/// Whether to write the target's pod template: without a usable queue, only to release our fields.
+/// Whether to write the target's pod template: without a usable queue, only to give up our fields.
 pub fn template_is_due(template: &TemplateStep, active_outcome: &ActiveOutcome) -> bool {
     active_outcome.bindable || template.removes_part()
 }

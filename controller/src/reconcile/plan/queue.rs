@@ -45,8 +45,8 @@ fn plan_step(observed: &Observed, desired: &Desired) -> QueueStep {
         ObservedQueue::NotQueried => QueueStep::Unmanaged,
         ObservedQueue::Unconfirmed(retry) => QueueStep::Await(*retry),
         ObservedQueue::Unknown(error) => QueueStep::Refuse(error.fault()),
-        ObservedQueue::Checked(QueueCheck::Absent) if creates => QueueStep::Create,
-        ObservedQueue::Checked(QueueCheck::Absent) => QueueStep::Refuse(Fault {
+        ObservedQueue::Checked(QueueCheck::NotFound) if creates => QueueStep::Create,
+        ObservedQueue::Checked(QueueCheck::NotFound) => QueueStep::Refuse(Fault {
             reason: Reason::QueueMissing,
             message: format!(
                 "queue {queue} does not exist and autoCreate is false; create it at the broker"
@@ -61,16 +61,17 @@ fn plan_step(observed: &Observed, desired: &Desired) -> QueueStep {
         | ObservedQueue::Checked(QueueCheck::Drifted | QueueCheck::Untagged) => {
             QueueStep::Keep(None)
         }
-        ObservedQueue::Checked(QueueCheck::Mismatch { wanted, found }) => {
-            QueueStep::Refuse(Fault {
-                reason: Reason::QueueMismatch,
-                message: format!(
-                    "queue {queue} has {found}, expected {wanted}; {}",
-                    desired.transport.broker().mismatch_remedy()
-                ),
-                retry: Requeue::SlowBackoff,
-            })
-        }
+        ObservedQueue::Checked(QueueCheck::Mismatch {
+            desired: expected,
+            found,
+        }) => QueueStep::Refuse(Fault {
+            reason: Reason::QueueMismatch,
+            message: format!(
+                "queue {queue} has {found}, expected {expected}; {}",
+                desired.transport.broker().mismatch_remedy()
+            ),
+            retry: Requeue::SlowBackoff,
+        }),
     }
 }
 
@@ -116,6 +117,6 @@ pub fn creation_event(desired: &Desired, was_verified: bool) -> (EventReason, St
 
 /// Whether existing pods already consume from the desired queue.
 pub fn pods_use_desired_queue(observed: &Observed, desired: &Desired) -> bool {
-    let before = observed.previous.queue.as_ref();
-    before.is_none_or(|before| before.is_same_queue(&desired.queue()))
+    let previous = observed.previous.queue.as_ref();
+    previous.is_none_or(|previous| previous.is_same_queue(&desired.queue()))
 }

@@ -14,7 +14,7 @@ pub fn is_as_created(observed: Result<QueueObservation, BrokerError>) -> Result<
             queue.check,
             QueueCheck::Ready(_) | QueueCheck::Drifted | QueueCheck::Untagged
         )),
-        Err(BrokerError::Conflict(_)) => Ok(false),
+        Err(BrokerError::QueueNameTaken(_)) => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -102,8 +102,8 @@ mod tests {
             is_as_created(Ok(QueueObservation { check, depth })).unwrap()
         };
         assert!(is_ours(QueueCheck::Drifted) && is_ours(QueueCheck::Untagged));
-        assert!(!is_ours(QueueCheck::Absent));
-        let conflict = Err(BrokerError::Conflict("another's".to_owned()));
-        assert!(!is_as_created(conflict).unwrap());
+        assert!(!is_ours(QueueCheck::NotFound));
+        let name_taken = Err(BrokerError::QueueNameTaken("another's".to_owned()));
+        assert!(!is_as_created(name_taken).unwrap());
     }
 }

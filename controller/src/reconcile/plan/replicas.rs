@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::steps::ScalingStep;
 use crate::reconcile::contention::field_manager::{self, Segment, applied_at, written_at};
 use crate::reconcile::contention::{
-    ConflictPart, ContentionState, FieldDecision, FieldView, history,
+    ContentionState, FieldDecision, FieldGroup, FieldView, history,
 };
 use crate::reconcile::model::binding::Resolved;
 use crate::reconcile::model::observed::Observed;
@@ -34,9 +34,11 @@ pub(super) fn plan(
     let uid = resolved.uid()?;
     let conflicts = &observed.previous.conflicts;
     let revision = resolved.revision(observed.actor.generation);
-    match history::state(conflicts, uid, ConflictPart::Replicas) {
-        ContentionState::Stopped(before) if before == revision => return Some(FieldDecision::Stop),
-        ContentionState::Stopped(_) => return Some(FieldDecision::Keep),
+    match history::state(conflicts, uid, FieldGroup::Replicas) {
+        ContentionState::Yielded(previous) if previous == revision => {
+            return Some(FieldDecision::Yield);
+        }
+        ContentionState::Yielded(_) => return Some(FieldDecision::Keep),
         ContentionState::Idle | ContentionState::Rewritten(_) | ContentionState::Waiting(..) => {}
     }
     let view = FieldView {
@@ -44,10 +46,10 @@ pub(super) fn plan(
         written: true,
         in_place: !differ_from_hpa(observed, resolved),
     };
-    let of = (&conflicts[..], uid, ConflictPart::Replicas);
+    let of = (&conflicts[..], uid, FieldGroup::Replicas);
     Some(match history::decide(of, view, &revision, now) {
         // We never write replicas: record a conflict, so that the other writer is identified.
-        FieldDecision::Write => FieldDecision::Conflict,
+        FieldDecision::Write => FieldDecision::RecordConflict,
         decision => decision,
     })
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::steps::{ScalingStep, WorkloadStep};
 use super::{ChildStep, recorded, scaled_object_contention};
-use crate::reconcile::contention::ConflictPart;
+use crate::reconcile::contention::FieldGroup;
 use crate::reconcile::contention::drift_restore::{self, RestoreTiming, RestoredDrift};
 use crate::reconcile::model::observed::Observed;
 use crate::record::{AppliedRecord, Key, ScaledObject, ScaledObjectRecord};
@@ -29,7 +29,7 @@ pub struct Restore {
 /// Drift to restore. Its cause has to be read first, because the restore erases it from `managedFields`.
 #[derive(Debug)]
 pub struct Drift {
-    pub part: ConflictPart,
+    pub part: FieldGroup,
     pub key: Key,
     pub uid: String,
     pub resource: ApiResource,
@@ -68,7 +68,7 @@ fn workload_drift(observed: &Observed) -> Option<Drift> {
     let enforced = matches!(standalone.workload.replicas, Replicas::Enforced(_));
     let only_replicas = enforced && !existing.owns_replicas;
     Some(Drift {
-        part: ConflictPart::Workload,
+        part: FieldGroup::Workload,
         key: observed.key().clone(),
         uid: existing.metadata.uid.to_string(),
         resource: match existing.kind {
@@ -84,7 +84,7 @@ fn scaled_object_drift(observed: &Observed) -> Option<Drift> {
     let existing = observed.scaling.scaled_object.ours()?;
     let desired = observed.scaling_objects()?.ok()?;
     Some(Drift {
-        part: ConflictPart::ScaledObject,
+        part: FieldGroup::ScaledObject,
         key: observed.key().clone(),
         uid: existing.metadata.uid.to_string(),
         resource: ApiResource::erase::<ScaledObject>(&()),
@@ -113,7 +113,7 @@ pub(super) fn plan(
     let entries = &observed.previous.conflicts;
     let mut plan = Restore::default();
     if let Some(uid) = drifted_workload(observed, workload) {
-        let timing = drift_restore::decide(entries, (uid, ConflictPart::Workload), now);
+        let timing = drift_restore::decide(entries, (uid, FieldGroup::Workload), now);
         if timing != RestoreTiming::Now {
             *workload = WorkloadStep::Keep;
         }
@@ -124,7 +124,7 @@ pub(super) fn plan(
         && step.scaled_object == (ChildStep::Apply { take_over: None })
         && scaled_object_contention::is_written(observed)
     {
-        let field = (&*existing.metadata.uid, ConflictPart::ScaledObject);
+        let field = (&*existing.metadata.uid, FieldGroup::ScaledObject);
         let timing = drift_restore::decide(entries, field, now);
         if timing != RestoreTiming::Now {
             step.scaled_object = ChildStep::Keep;

@@ -47,8 +47,8 @@ pub fn decide(inputs: &RolloutInputs<'_>) -> RolloutDecision {
     if inputs.rollout == BindingRollout::OnRestart && !inputs.roll_now {
         return RolloutDecision::NotNeeded;
     }
-    let before = inputs.before.filter(|it| inputs.is_continued(it));
-    if let Some(halt) = halted(inputs, before) {
+    let previous = inputs.previous.filter(|it| inputs.is_continued(it));
+    if let Some(halt) = halted(inputs, previous) {
         return halt;
     }
     if let Some(paused) = inputs.objects.iter().find(|it| it.paused) {
@@ -59,29 +59,32 @@ pub fn decide(inputs: &RolloutInputs<'_>) -> RolloutDecision {
         return RolloutDecision::Wait(Reason::RolloutWaiting, text, RECHECK_INTERVAL);
     }
     if uses_eviction(inputs) {
-        return one_by_one::evict(inputs, before);
+        return one_by_one::evict(inputs, previous);
     }
-    check_conflict(inputs, before).unwrap_or_else(|| annotate(inputs, before))
+    check_conflict(inputs, previous).unwrap_or_else(|| annotate(inputs, previous))
 }
 
 /// The decision if our annotation was reverted; `None` if the rollout may continue (CONF-2).
 fn check_conflict(
     inputs: &RolloutInputs<'_>,
-    before: Option<&RolloutStatus>,
+    previous: Option<&RolloutStatus>,
 ) -> Option<RolloutDecision> {
     let mut annotated = inputs.objects.iter().filter(|it| inputs.annotates(it));
     let missing = annotated.find(|it| !inputs.has_our_value(it));
     let view = FieldView {
         needed: true,
-        written: before.is_some_and(|it| it.tries > 0),
+        written: previous.is_some_and(|it| it.tries > 0),
         in_place: missing.is_none(),
     };
-    match inputs.conflict.decide(view, &inputs.revision(), inputs.now) {
+    match inputs
+        .contention
+        .decide(view, &inputs.revision(), inputs.now)
+    {
         FieldDecision::Keep | FieldDecision::AwaitReset(_) | FieldDecision::Write => None,
-        FieldDecision::Conflict => missing.map(|it| {
-            RolloutDecision::Conflict(AnnotationConflict {
+        FieldDecision::RecordConflict => missing.map(|it| {
+            RolloutDecision::RecordConflict(AnnotationConflict {
                 object: it.object.clone(),
-                stop: inputs.unknown_owner && matches!(inputs.roll, Roll::AnnotateTemplate(_)),
+                yields: inputs.unknown_owner && matches!(inputs.roll, Roll::AnnotateTemplate(_)),
             })
         }),
         FieldDecision::Wait(wait) => Some(RolloutDecision::Wait(
@@ -89,44 +92,44 @@ fn check_conflict(
             RolloutOutcome::CONFLICT_MESSAGE.to_owned(),
             wait,
         )),
-        FieldDecision::Stop => Some(RolloutDecision::Stop),
+        FieldDecision::Yield => Some(RolloutDecision::Yield),
     }
 }
 
 /// Whether to evict pods, which is the only way left if an unknown controller reverts the annotation.
 fn uses_eviction(inputs: &RolloutInputs<'_>) -> bool {
-    let stopped = matches!(inputs.conflict, ContentionState::Stopped(revision) if *revision == inputs.revision());
+    let yielded = matches!(inputs.contention, ContentionState::Yielded(revision) if *revision == inputs.revision());
     let is_template = matches!(inputs.roll, Roll::AnnotateTemplate(_));
-    let reverted = is_template && inputs.unknown_owner && stopped;
+    let reverted = is_template && inputs.unknown_owner && yielded;
     reverted || requires_eviction(inputs.roll, inputs.objects.iter().map(|it| it.by_eviction))
 }
 
-fn annotate(inputs: &RolloutInputs<'_>, before: Option<&RolloutStatus>) -> RolloutDecision {
+fn annotate(inputs: &RolloutInputs<'_>, previous: Option<&RolloutStatus>) -> RolloutDecision {
     let start_delay = match inputs.roll {
         Roll::Annotate(..) => OWNER_START_DELAY,
         Roll::AnnotateTemplate(_) | Roll::Evict => START_DELAY,
     };
     let is_starting = inputs
-        .elapsed(before)
+        .elapsed(previous)
         .is_some_and(|elapsed| elapsed < start_delay);
     if inputs.has_terminating_pod() {
         return in_progress();
     }
-    if let Some(pod) = one_by_one::unready_outdated_pod(inputs, before).filter(|_| !is_starting) {
+    if let Some(pod) = one_by_one::unready_outdated_pod(inputs, previous).filter(|_| !is_starting) {
         return RolloutDecision::Act(RolloutAction::Evict(pod));
     }
     if is_starting || inputs.objects.iter().any(|it| it.rolling) {
-        return one_by_one::stalled(inputs, before).unwrap_or_else(in_progress);
+        return one_by_one::stalled(inputs, previous).unwrap_or_else(in_progress);
     }
     if one_by_one::eviction_is_cheaper(inputs) {
-        return one_by_one::evict(inputs, before);
+        return one_by_one::evict(inputs, previous);
     }
     if let Some(wait) = wait_for_ready(inputs) {
         return wait;
     }
-    let tries = before.map_or(0, |it| it.tries);
+    let tries = previous.map_or(0, |it| it.tries);
     let is_recent = inputs
-        .elapsed(before)
+        .elapsed(previous)
         .is_some_and(|elapsed| elapsed < RETRY_WINDOW);
     if (tries >= 2 && is_recent) || tries >= MAX_TRIES {
         let text = "no more pods are replaced: annotation asya.sh/roll has no effect on the target; restart its pods \

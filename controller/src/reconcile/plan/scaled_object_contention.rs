@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::steps::ScalingStep;
 use super::{ChildStep, recorded};
 use crate::fault::{Fault, Reason};
-use crate::reconcile::contention::{ConflictPart, FieldDecision, FieldView, history};
+use crate::reconcile::contention::{FieldDecision, FieldGroup, FieldView, history};
 use crate::reconcile::model::observed::Observed;
 
 /// Decides, and keeps `scaling` from applying the `ScaledObject` while it must not be written.
@@ -35,7 +35,7 @@ pub(super) fn plan(
     }
     let conflicts = &observed.previous.conflicts;
     let revision = resolved.revision(observed.actor.generation);
-    let of = (&conflicts[..], uid, ConflictPart::ScaledObject);
+    let of = (&conflicts[..], uid, FieldGroup::ScaledObject);
     let decision = history::decide(of, view, &revision, now);
     if decision.is_contested() {
         plan.scaled_object = ChildStep::Keep;
@@ -58,7 +58,7 @@ impl ContestedField {
     /// Our fields of the `ScaledObject`. The desired object is needed only after a conflict, to find the field.
     pub(super) fn scaled_object(observed: &Observed, decision: Option<&FieldDecision>) -> Self {
         let desired = observed.scaling_objects().and_then(Result::ok);
-        let desired = desired.filter(|_| matches!(decision, Some(FieldDecision::Conflict)));
+        let desired = desired.filter(|_| matches!(decision, Some(FieldDecision::RecordConflict)));
         Self::ScaledObject(desired.map(|it| it.scaled_object.object.clone()))
     }
 
@@ -70,11 +70,11 @@ impl ContestedField {
         }
     }
 
-    pub fn part(&self) -> ConflictPart {
+    pub fn part(&self) -> FieldGroup {
         match self {
-            Self::ScaledObject(_) => ConflictPart::ScaledObject,
-            Self::Replicas(_) => ConflictPart::Replicas,
-            Self::Handoff(_) => ConflictPart::Autoscaler,
+            Self::ScaledObject(_) => FieldGroup::ScaledObject,
+            Self::Replicas(_) => FieldGroup::Replicas,
+            Self::Handoff(_) => FieldGroup::Autoscaler,
         }
     }
 
@@ -87,7 +87,7 @@ impl ContestedField {
     }
 
     /// Why scaling is not as desired once the field is no longer written.
-    pub fn stopped_fault(&self, name: &str) -> Option<Fault> {
+    pub fn yielded_fault(&self, name: &str) -> Option<Fault> {
         let text = match self {
             Self::ScaledObject(_) => format!(
                 "ScaledObject {name}: the actor's settings were changed repeatedly, so the operator no longer writes \

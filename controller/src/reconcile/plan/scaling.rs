@@ -56,15 +56,15 @@ pub struct ScalingPlan {
 pub struct ScalingTeardown {
     pub scaled_object: ChildStep,
     pub trigger_authentication: ChildStep,
-    /// Whether the workload may be deleted: KEDA has released it, or the deadline has passed.
-    pub released: bool,
+    /// Whether the workload may be deleted: KEDA no longer scales it, or the deadline has passed.
+    pub completed: bool,
     /// When to stop waiting for KEDA.
     pub deadline: Option<Timestamp>,
 }
 
 impl ScalingPlan {
-    /// Checks whether to apply the objects now; `config_map` is the fault of an earlier step that keeps KEDA from logging
-    /// in.
+    /// Checks whether to apply the objects now; `config_map` is the fault of an earlier step that keeps KEDA from
+    /// logging in.
     ///
     /// # Errors
     /// What to report instead; `None` while there is nothing to scale yet.
@@ -92,7 +92,7 @@ pub fn plan_scaling(inputs: &ScalingInputs<'_>) -> ScalingPlan {
     if !inputs.installed {
         return refuse(not_installed());
     }
-    if let Some(fault) = name_conflict(inputs).or_else(|| competing_autoscaler(inputs)) {
+    if let Some(fault) = foreign_child(inputs).or_else(|| competing_autoscaler(inputs)) {
         return refuse(fault);
     }
     let objects = match inputs.desired {
@@ -129,7 +129,7 @@ pub fn plan_scaling(inputs: &ScalingInputs<'_>) -> ScalingPlan {
 }
 
 fn plan_scaled_object(inputs: &ScalingInputs<'_>, desired: &HashedManifest) -> ChildStep {
-    let absent = matches!(inputs.scaled_object, Child::Absent);
+    let absent = matches!(inputs.scaled_object, Child::NotFound);
     // The HPA of a deleted `ScaledObject` would compete with that of a new one.
     if absent
         && inputs
@@ -163,7 +163,7 @@ fn competing_autoscaler(inputs: &ScalingInputs<'_>) -> Option<Fault> {
 }
 
 /// The fault for an object whose name the actor needs, but which belongs to another owner (SA-3).
-fn name_conflict(inputs: &ScalingInputs<'_>) -> Option<Fault> {
+fn foreign_child(inputs: &ScalingInputs<'_>) -> Option<Fault> {
     if let Child::Foreign(other) = inputs.scaled_object {
         return Some(not_owned("ScaledObject", &other.metadata));
     }
@@ -174,7 +174,7 @@ fn name_conflict(inputs: &ScalingInputs<'_>) -> Option<Fault> {
         Child::Foreign(other) if needed => {
             Some(not_owned("TriggerAuthentication", &other.metadata))
         }
-        Child::Foreign(_) | Child::Ours(_) | Child::Absent => None,
+        Child::Foreign(_) | Child::Ours(_) | Child::NotFound => None,
     }
 }
 
@@ -194,23 +194,23 @@ pub fn plan_removal(
     now: Timestamp,
 ) -> ScalingTeardown {
     let (scaled_object, deadline) = match scaled_object {
-        Child::Absent | Child::Foreign(_) => (ChildStep::Keep, None),
+        Child::NotFound | Child::Foreign(_) => (ChildStep::Keep, None),
         Child::Ours(existing) => match finalizer_deadline(existing) {
             None => (ChildStep::Delete(existing.metadata.uid.clone()), None),
             deadline => (ChildStep::Wait, deadline),
         },
     };
     let overdue = deadline.is_some_and(|deadline| deadline <= now);
-    let released = scaled_object == ChildStep::Keep || overdue;
+    let completed = scaled_object == ChildStep::Keep || overdue;
     let trigger_authentication = match trigger_authentication {
-        Child::Absent | Child::Foreign(_) => ChildStep::Keep,
-        Child::Ours(existing) if existing.metadata.deleting || !released => ChildStep::Wait,
+        Child::NotFound | Child::Foreign(_) => ChildStep::Keep,
+        Child::Ours(existing) if existing.metadata.deleting || !completed => ChildStep::Wait,
         Child::Ours(existing) => ChildStep::Delete(existing.metadata.uid.clone()),
     };
     ScalingTeardown {
         scaled_object,
         trigger_authentication,
-        released,
+        completed,
         deadline: deadline.filter(|_| !overdue),
     }
 }

@@ -9,7 +9,7 @@ use crate::reconcile::model::observed::Observed;
 /// Inputs to [`blocked_by`].
 #[derive(Clone, Debug, Default)]
 pub struct ScalingGateInputs {
-    /// Our `ScaledObject` exists, perhaps because an earlier release created it sooner than this one would.
+    /// Our `ScaledObject` exists, perhaps because an earlier version created it sooner than this one would.
     pub exists: bool,
     /// New pods are known to get the actor's current sidecar, by a dry run or from their template.
     pub injection_verified: bool,

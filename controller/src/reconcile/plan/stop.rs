@@ -13,7 +13,7 @@ use crate::record::WorkloadRecord;
 /// What to stop so that no pod consumes another actor's messages.
 #[derive(Debug, PartialEq)]
 pub(super) struct Stop {
-    /// KEDA has to release the workload first, or it would scale it up again.
+    /// KEDA has to stop scaling the workload first, or it would scale it up again.
     pub(super) scaling: ScalingTeardown,
     /// Workloads to scale to zero.
     pub(super) workloads: Vec<Arc<WorkloadRecord>>,
@@ -29,7 +29,7 @@ pub(super) fn plan_stop(observed: &Observed, now: Timestamp) -> Option<Stop> {
     let desired = observed.workload.ours().into_iter();
     let workloads = desired
         .chain(&observed.former_workload)
-        .filter(|workload| scaling.released && has_pods(workload))
+        .filter(|workload| scaling.completed && has_pods(workload))
         .cloned()
         .collect();
     Some(Stop { scaling, workloads })
@@ -42,20 +42,20 @@ fn has_pods(workload: &WorkloadRecord) -> bool {
 /// Whether pods of the workload consume from a queue that another actor owns. A workload that was applied for an
 /// earlier queue of the actor still consumes from that one.
 fn consumes_others_messages(observed: &Observed) -> bool {
-    let Some(conflict) = &observed.queue_name_conflict else {
+    let Some(name_taken) = &observed.queue_name_taken else {
         return false;
     };
     let is_for_lost_queue = |workload: &Arc<WorkloadRecord>| {
-        conflict.workload_hash.is_some()
-            && workload.last.hash.as_deref() == conflict.workload_hash.as_deref()
+        name_taken.workload_hash.is_some()
+            && workload.last.hash.as_deref() == name_taken.workload_hash.as_deref()
     };
     match &observed.queues.verified {
         Some(verified) if matches!(verified.permission, DeletePermission::OwnedBy(_)) => true,
         Some(_) => {
-            conflict.covers_main_queue && observed.workload.ours().is_some_and(is_for_lost_queue)
+            name_taken.covers_main_queue && observed.workload.ours().is_some_and(is_for_lost_queue)
         }
         // Status names no queue, as after a migration from the former operator.
-        None => conflict.covers_main_queue,
+        None => name_taken.covers_main_queue,
     }
 }
 

@@ -25,16 +25,16 @@ pub struct TemplateInputs<'a> {
     pub workload: &'a ObjectRef,
     /// The hash that pods should carry.
     pub hash: &'a str,
-    /// Also apply changes that result only from the operator's release or settings (`asya.sh/roll-now`).
+    /// Also apply changes that result only from the operator's version or settings (`asya.sh/roll-now`).
     pub roll_now: bool,
     /// Identifies the rest of the workload's spec.
     pub target: &'a str,
     /// Fingerprint of our fields of the workload; `None` if we own none.
     pub owned: Option<&'a str>,
     /// Our last apply, from status.
-    pub before: Option<&'a TemplateStatus>,
+    pub previous: Option<&'a TemplateStatus>,
     /// Contention state of our fields.
-    pub conflict: &'a ContentionState,
+    pub contention: &'a ContentionState,
     /// The actor's generation.
     pub generation: i64,
     pub now: Timestamp,
@@ -50,11 +50,11 @@ pub enum TemplateStep {
     InPlace,
     /// Apply our fields.
     Apply,
-    /// Release our fields of this workload, with a fault unless the spec requests that.
-    Release(ObjectRef, Option<Fault>),
+    /// Give up our fields of this workload, with a fault unless the spec requests that.
+    Disown(ObjectRef, Option<Fault>),
     /// Check again after this delay: another actor's fields take precedence.
     AwaitOther(Duration),
-    /// Release our fields of this workload if a dry run shows that its pods get the sidecar of the actor that now binds
+    /// Give up our fields of this workload if a dry run shows that its pods get the sidecar of the actor that now binds
     /// it.
     Transfer(ObjectRef, TransferProbe),
     /// Our fields are already gone: clear them from status.
@@ -62,14 +62,14 @@ pub enum TemplateStep {
     /// Our fields are not allowed there.
     Refuse(Fault),
     /// Another manager changed our fields.
-    Conflict,
+    RecordConflict,
     /// Apply our fields again after this delay.
     Wait(Duration),
     /// No longer apply our fields.
-    Stop,
+    Yield,
 }
 
-/// The dry run that has to pass before a younger actor releases its fields.
+/// The dry run that has to pass before a younger actor gives up its fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransferProbe {
     /// The pod for the dry run.
@@ -84,11 +84,11 @@ pub struct TransferProbe {
 pub const TRANSFER_RECHECK: Duration = Duration::from_secs(2);
 
 impl TemplateStep {
-    /// Whether our fields leave the pod template, now or later. An actor without a usable queue releases them, too.
+    /// Whether our fields leave the pod template, now or later. An actor without a usable queue gives them up, too.
     pub fn removes_part(&self) -> bool {
         matches!(
             self,
-            Self::Release(..) | Self::Transfer(..) | Self::AwaitOther(_) | Self::ClearStatus
+            Self::Disown(..) | Self::Transfer(..) | Self::AwaitOther(_) | Self::ClearStatus
         )
     }
 }
@@ -121,18 +121,18 @@ pub fn plan_transfer(template_transfer: &TemplateTransfer) -> TemplateStep {
             };
             TemplateStep::Transfer(workload.clone(), probe)
         }
-        _ => TemplateStep::Release(workload.clone(), None),
+        _ => TemplateStep::Disown(workload.clone(), None),
     }
 }
 
 /// Decides for one target.
 pub fn decide(inputs: &TemplateInputs<'_>) -> TemplateStep {
     let uid = inputs.workload.uid.as_deref();
-    let before = inputs.before.filter(|it| Some(&*it.uid) == uid);
-    let is_applied = before.is_some() && inputs.owned.is_some();
+    let previous = inputs.previous.filter(|it| Some(&*it.uid) == uid);
+    let is_applied = previous.is_some() && inputs.owned.is_some();
     if !inputs.desired {
         return if is_applied {
-            TemplateStep::Release(inputs.workload.clone(), None)
+            TemplateStep::Disown(inputs.workload.clone(), None)
         } else {
             TemplateStep::NotDesired
         };
@@ -145,7 +145,7 @@ pub fn decide(inputs: &TemplateInputs<'_>) -> TemplateStep {
         );
         let fault = Fault::until_change(Reason::StrategyNotAllowed, text);
         return if is_applied {
-            TemplateStep::Release(inputs.workload.clone(), Some(fault))
+            TemplateStep::Disown(inputs.workload.clone(), Some(fault))
         } else {
             TemplateStep::Refuse(fault)
         };
@@ -158,10 +158,10 @@ pub fn decide(inputs: &TemplateInputs<'_>) -> TemplateStep {
             actor_hash(Some(hash))
         }
     };
-    let is_same = before.is_some_and(|it| relevant(&it.hash) == relevant(inputs.hash));
-    let intact = before.is_some_and(|it| inputs.owned == Some(&*it.fingerprint));
+    let is_same = previous.is_some_and(|it| relevant(&it.hash) == relevant(inputs.hash));
+    let intact = previous.is_some_and(|it| inputs.owned == Some(&*it.fingerprint));
     // Our containers are rendered from the rest of the template.
-    let matches_target = before.is_some_and(|it| it.target == inputs.target);
+    let matches_target = previous.is_some_and(|it| it.target == inputs.target);
     let revision = SpecRevision {
         generation: inputs.generation,
         target_spec_hash: inputs.target.to_owned(),
@@ -171,16 +171,16 @@ pub fn decide(inputs: &TemplateInputs<'_>) -> TemplateStep {
         written: is_same && !intact,
         in_place: is_same && intact && matches_target,
     };
-    match inputs.conflict.decide(view, &revision, inputs.now) {
+    match inputs.contention.decide(view, &revision, inputs.now) {
         FieldDecision::Keep | FieldDecision::AwaitReset(_) => TemplateStep::InPlace,
         FieldDecision::Write => TemplateStep::Apply,
-        FieldDecision::Conflict => TemplateStep::Conflict,
+        FieldDecision::RecordConflict => TemplateStep::RecordConflict,
         FieldDecision::Wait(wait) => TemplateStep::Wait(wait),
-        FieldDecision::Stop => TemplateStep::Stop,
+        FieldDecision::Yield => TemplateStep::Yield,
     }
 }
 
-/// Allows a younger actor to release its fields once a dry run has shown that new pods get the sidecar of the actor
+/// Allows a younger actor to give up its fields once a dry run has shown that new pods get the sidecar of the actor
 /// that binds the target.
 ///
 /// # Errors

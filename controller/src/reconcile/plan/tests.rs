@@ -36,7 +36,7 @@ fn new() -> Observed {
 
 fn with_spec(extra: &Value) -> Observed {
     let mut observed = observed(&actor(&json!({}), &spec(extra), &json!({})));
-    observed.queue = ObservedQueue::Checked(QueueCheck::Absent);
+    observed.queue = ObservedQueue::Checked(QueueCheck::NotFound);
     observed
 }
 
@@ -80,7 +80,7 @@ fn finalizer_is_added_first_and_only_once_even_for_an_invalid_spec() {
 fn queue_is_created_once_updated_on_drift_and_otherwise_left_alone() {
     let rows = [
         (
-            ObservedQueue::Checked(QueueCheck::Absent),
+            ObservedQueue::Checked(QueueCheck::NotFound),
             "mq",
             QueueStep::Create,
         ),
@@ -122,14 +122,14 @@ fn queue_is_created_once_updated_on_drift_and_otherwise_left_alone() {
 #[test]
 fn unavailable_queue_reports_a_reason_and_a_requeue() {
     let mismatch = QueueCheck::Mismatch {
-        wanted: "durable=true".to_owned(),
+        desired: "durable=true".to_owned(),
         found: "durable=false".to_owned(),
     };
     let text = || "text".to_owned();
     let rows = [
         (
             "fixed",
-            ObservedQueue::Checked(QueueCheck::Absent),
+            ObservedQueue::Checked(QueueCheck::NotFound),
             Reason::QueueMissing,
             Requeue::SlowBackoff,
         ),
@@ -297,10 +297,10 @@ fn workload_is_applied_exactly_when_something_of_ours_changed() {
 
 #[test]
 fn changed_spec_changes_the_workload() {
-    let before = recorded(new(), &deployment(&new()));
+    let previous = recorded(new(), &deployment(&new()));
     let mut after = with_spec(&json!({"timeout": {"processing": 5}}));
-    after.previous = before.previous.clone();
-    after.workload = before.workload.clone();
+    after.previous = previous.previous.clone();
+    after.workload = previous.workload.clone();
     assert_eq!(ensure(&after).workload, UPDATE);
 }
 

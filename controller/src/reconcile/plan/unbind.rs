@@ -7,9 +7,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::evict;
 use crate::fault::Reason;
-use crate::reconcile::model::announced::is_announced;
 use crate::reconcile::model::bound_pods::PodToReplace;
 use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::reported::is_reported;
 use crate::reconcile::model::rollout::{Availability, TargetObject, UNBOUND};
 
 /// How long the controller of an owner, such as an operator, may take to start a rollout.
@@ -32,7 +32,7 @@ pub struct UnbindInputs<'a> {
     pub scaled_to_zero: bool,
     pub availability: &'a Availability,
     /// Number of pods of the target at the last eviction.
-    pub before: Option<i32>,
+    pub previous_pods: Option<i32>,
     /// Time of the last action, or of the actor's deletion.
     pub since: Option<Timestamp>,
     /// How long a replacement may take to become ready.
@@ -44,8 +44,8 @@ pub struct UnbindInputs<'a> {
     pub objects: &'a [TargetObject],
     /// Why the target's pods are unknown, and whether we wrote to the target before.
     pub unresolved: Option<(&'a str, bool)>,
-    /// Time since we released our annotation; `None` if we have not.
-    pub since_release: Option<Duration>,
+    /// Time since we gave up our annotation; `None` if we have not.
+    pub since_disowned: Option<Duration>,
 }
 
 /// The next step of unbinding.
@@ -61,8 +61,8 @@ pub enum UnbindStep {
     Blocked(String, Duration),
     /// No other pod is replaced until all exist and are ready.
     Stalled(String, Duration),
-    /// Release what we wrote: that restores the spec, and the target's controller replaces the pods.
-    Release,
+    /// Give up our fields: that restores the spec, and the target's controller replaces the pods.
+    Disown,
     /// Write another value, because removing the annotation would not trigger a rollout.
     ChangeValue,
     /// Evict this pod: no field of ours is left whose removal would trigger a rollout.
@@ -76,12 +76,12 @@ pub struct UnbindParams {
     pub stale_objects: Vec<ObjectRef>,
     /// The workload whose pod template has our fields.
     pub template: Option<ObjectRef>,
-    /// Where to release or change our annotations.
+    /// Where to give up or change our annotations.
     pub annotations: Option<Roll>,
     /// Workloads with our annotation that names the binding actor.
     pub actor_annotated: Vec<ObjectRef>,
-    /// An earlier reconcile has announced what blocks unbinding.
-    pub announced: bool,
+    /// An earlier reconcile has reported what blocks unbinding.
+    pub reported: bool,
 }
 
 impl UnbindParams {
@@ -90,14 +90,14 @@ impl UnbindParams {
         let Some(unbinding) = binding.and_then(|it| it.unbinding.as_ref()) else {
             return Self::default();
         };
-        let writes = matches!(step, UnbindStep::Release | UnbindStep::ChangeValue);
+        let writes = matches!(step, UnbindStep::Disown | UnbindStep::ChangeValue);
         let objects = |is: fn(&TargetObject) -> bool| {
             let all = unbinding.objects.iter().filter(move |it| is(it));
             all.map(|it| it.object.clone())
         };
         let template = objects(|it| it.in_template)
             .next()
-            .filter(|_| *step == UnbindStep::Release);
+            .filter(|_| *step == UnbindStep::Disown);
         let annotated = unbinding
             .objects
             .iter()
@@ -113,7 +113,7 @@ impl UnbindParams {
             annotations: roll.filter(|_| template.is_none() || annotated),
             template,
             actor_annotated: objects(|it| it.names_actor).collect(),
-            announced: is_announced(observed, Reason::UnbindBlocked),
+            reported: is_reported(observed, Reason::UnbindBlocked),
         }
     }
 }
@@ -126,7 +126,7 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     if let Some((why, written)) = inputs.unresolved {
         let annotated = inputs.objects.iter().any(|it| it.roll_value.is_some());
         return match (inputs.pods.is_empty(), inputs.has_terminating) {
-            _ if annotated && inputs.since_release.is_none() => UnbindStep::Release,
+            _ if annotated && inputs.since_disowned.is_none() => UnbindStep::Disown,
             (true, false) if !written => UnbindStep::Done,
             (true, true) => UnbindStep::Wait(PROGRESS_INTERVAL),
             _ => UnbindStep::Blocked(why.to_owned(), RECHECK_INTERVAL),
@@ -134,19 +134,19 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     }
     let rolls_by_change =
         matches!(inputs.roll, Some(Roll::Annotate(_, path)) if path.first() == Some(&"spec"));
-    // A value that remains after our release belongs to another field manager.
-    let released = inputs
-        .since_release
+    // A value that remains after we gave it up belongs to another field manager.
+    let disowned = inputs
+        .since_disowned
         .is_some_and(|it| !rolls_by_change || it > ROLLOUT_START_LIMIT);
     let has_ours = |it: &TargetObject| it.roll_value.is_some() || it.in_template || it.handed_off;
-    let annotated = !released && inputs.objects.iter().any(has_ours);
+    let annotated = !disowned && inputs.objects.iter().any(has_ours);
     let is_starting = inputs
-        .since_release
+        .since_disowned
         .is_some_and(|it| it < OWNER_START_DELAY)
         && matches!(inputs.roll, Some(Roll::Annotate(..)));
     if inputs.pods.is_empty() && !inputs.has_terminating {
         return match () {
-            () if annotated => UnbindStep::Release,
+            () if annotated => UnbindStep::Disown,
             // A pod started before the owner has updated its template would be replaced at once.
             () if inputs.scaled_to_zero && is_starting => UnbindStep::Wait(PROGRESS_INTERVAL),
             () => UnbindStep::Done,
@@ -168,7 +168,7 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
         return UnbindStep::ChangeValue;
     }
     if annotated && !rolls_by_change {
-        return UnbindStep::Release;
+        return UnbindStep::Disown;
     }
     if is_starting || inputs.has_terminating || inputs.availability.has_terminating {
         return UnbindStep::Wait(PROGRESS_INTERVAL);
@@ -183,7 +183,7 @@ fn one_by_one(inputs: &UnbindInputs<'_>) -> UnbindStep {
         candidates: inputs.pods,
         availability: inputs.availability,
         active: inputs.availability.active,
-        pods_before: inputs.before,
+        previous_pods: inputs.previous_pods,
         requested_at: inputs.since,
         limit: inputs.limit,
         now: inputs.now,

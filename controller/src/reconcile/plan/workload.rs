@@ -50,7 +50,7 @@ impl WorkloadInputs<'_> {
     /// Plans the step for the object that has the workload's name.
     fn step(&self, existing: &Child<WorkloadRecord>) -> WorkloadStep {
         match existing {
-            Child::Absent => WorkloadStep::Create,
+            Child::NotFound => WorkloadStep::Create,
             Child::Foreign(workload) => {
                 WorkloadStep::Refuse(not_owned(workload.kind.name(), &workload.metadata))
             }

@@ -43,15 +43,15 @@ fn injection(
     (counted, since): (Option<&TargetPodCounts>, Option<&Time>),
     now: Timestamp,
 ) -> Option<InjectionStatus> {
-    let before = observed.previous.injection.as_ref();
+    let previous = observed.previous.injection.as_ref();
     let bound = observed
         .bound()
         .filter(|bound| bound.strategy == BindingStrategy::Pod);
     let Some(hash) = bound.and_then(|bound| bound.injected_hash.as_deref()) else {
-        return before.cloned();
+        return previous.cloned();
     };
     let inputs = InjectionInputs {
-        before,
+        previous,
         hash,
         generation: observed.actor.generation,
         limits: binding.limits.as_ref(),
@@ -282,7 +282,7 @@ fn bound_since(
     active_outcome: &ActiveOutcome,
     now: Timestamp,
 ) -> Option<Time> {
-    let before = observed.previous.bound_since.clone();
+    let previous = observed.previous.bound_since.clone();
     let refused = match &binding.target {
         Some(Err(fault)) => matches!(
             fault.reason,
@@ -296,7 +296,7 @@ fn bound_since(
     let can_bind = active_outcome.bindable && binding.target.is_some();
     // Second precision, like the creation time of pods.
     let now = to_the_second(now);
-    match before {
+    match previous {
         _ if refused => None,
         Some(since) => Some(since),
         None => can_bind.then_some(Time(now)),
@@ -397,13 +397,13 @@ fn rollout_requeue(outcome: &RolloutOutcome) -> Option<Requeue> {
         RolloutOutcome::NotChecked
         | RolloutOutcome::NotNeeded
         | RolloutOutcome::InjectionVerified
-        | RolloutOutcome::Stopped
+        | RolloutOutcome::Yielded
         | RolloutOutcome::Halted(_) => None,
     }
 }
 
-/// Records when the annotation was released or a pod evicted, which gives the controller time to react.
-pub(super) fn release_status(observed: &Observed, now: Timestamp) -> RolloutStatus {
+/// Records when the annotation was given up or a pod evicted, which gives the controller time to react.
+pub(super) fn disowned_status(observed: &Observed, now: Timestamp) -> RolloutStatus {
     let binding = observed.binding.as_ref();
     let unbinding = binding.and_then(|it| it.unbinding.as_ref());
     let now = to_the_second(now);
@@ -421,7 +421,7 @@ fn rollout(
     active_outcome: &ActiveOutcome,
     now: Timestamp,
 ) -> Option<RolloutStatus> {
-    let before = observed.previous.rollout.clone();
+    let previous = observed.previous.rollout.clone();
     let rollout = observed.rollout();
     let target = rollout
         .map(|rollout| rollout.specs_hash.clone())
@@ -433,34 +433,34 @@ fn rollout(
         if roll_now { hash } else { actor_hash(hash) }.map(str::to_owned)
     };
     match &*active_outcome.rollout {
-        RolloutOutcome::NotChecked => before,
-        RolloutOutcome::Waiting(..) => before.map(|it| RolloutStatus {
+        RolloutOutcome::NotChecked => previous,
+        RolloutOutcome::Waiting(..) => previous.map(|it| RolloutStatus {
             stalled: false,
             ..it
         }),
-        RolloutOutcome::Stalled(_) => before.map(|it| RolloutStatus {
+        RolloutOutcome::Stalled(_) => previous.map(|it| RolloutStatus {
             stalled: true,
             ..it
         }),
         // A reverted annotation does not count as an attempt without effect (ROLL-5).
         RolloutOutcome::NotNeeded
         | RolloutOutcome::InjectionVerified
-        | RolloutOutcome::Stopped
+        | RolloutOutcome::Yielded
         | RolloutOutcome::Conflict(_) => None,
         RolloutOutcome::Halted(_) => Some(RolloutStatus {
             value: roll_value()?,
             halted: true,
             generation,
             target,
-            ..before.unwrap_or_default()
+            ..previous.unwrap_or_default()
         }),
         RolloutOutcome::Requested(method, ..) => {
             let value = roll_value()?;
-            let before = before.filter(|it| it.value == value);
-            let tries = before.as_ref().map_or(0, |it| it.tries);
+            let previous = previous.filter(|it| it.value == value);
+            let tries = previous.as_ref().map_or(0, |it| it.tries);
             // An eviction does not count as an attempt by annotation, which may still follow (SAFE-13).
             let annotated = i32::from(*method == ReplacementMethod::Annotation);
-            let evicted = before.filter(|_| *method == ReplacementMethod::Eviction);
+            let evicted = previous.filter(|_| *method == ReplacementMethod::Eviction);
             let roll_now = observed.actor.annotations.roll_now;
             let outdated = rollout.map(|rollout| rollout.pod_counts.replaceable(roll_now));
             let replaced = outdated.zip(evicted);

@@ -24,9 +24,12 @@ pub(super) fn set_conflicts(
     outcome: &ActiveOutcome,
     now: Timestamp,
 ) -> ConflictReport {
-    let (before, base) = (&observed.previous.conflicts, observed.deadlines.conflict);
+    let (previous, base) = (
+        &observed.previous.conflicts,
+        observed.deadlines.conflict_backoff,
+    );
     let contention = &outcome.contention;
-    status.conflicts = drift_restore::update(before, &contention.restored, base, now);
+    status.conflicts = drift_restore::update(previous, &contention.restored, base, now);
     if !status.conflicts.is_empty() {
         status.conflict_count = Some(history::total_conflicts(&status.conflicts));
         status.last_conflict_time = history::last_conflict_time(&status.conflicts);
@@ -50,7 +53,7 @@ pub(super) fn set_conflicts(
 pub(super) fn set_condition(status: &mut AsyncActorStatus, observed: &Observed, now: Timestamp) {
     let mut conditions = Conditions::of(observed, now);
     conditions.list = std::mem::take(&mut status.conditions);
-    match drift_restore::conflict_message(&status.conflicts, observed.deadlines.conflict) {
+    match drift_restore::conflict_message(&status.conflicts, observed.deadlines.conflict_backoff) {
         Some(text) => conditions.set(CONFLICT, Some(true), Reason::FieldConflict, &text),
         None => conditions.remove(CONFLICT),
     }

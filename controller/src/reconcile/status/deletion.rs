@@ -37,7 +37,7 @@ pub(super) fn deletion_status(
     observed: &Observed,
     blocked: &Blocked<'_>,
     deleted: &[&str],
-    released: bool,
+    disowned: bool,
     now: Timestamp,
 ) -> AsyncActorStatus {
     let mut status = AsyncActorStatus {
@@ -59,8 +59,8 @@ pub(super) fn deletion_status(
         let since = to_the_second(now);
         status.queue_released_since.get_or_insert(Time(since));
     }
-    if released {
-        status.rollout = Some(binding::release_status(observed, now));
+    if disowned {
+        status.rollout = Some(binding::disowned_status(observed, now));
     }
     status.conditions = conditions.list;
     // A changed inventory alone is not worth a write (FW-25).

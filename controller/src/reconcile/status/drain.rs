@@ -9,9 +9,9 @@ use super::common::Report;
 use super::conditions::Conditions;
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::desired::drain::UndrainedQueues;
-use crate::reconcile::model::announced::is_announced;
 use crate::reconcile::model::condition_types::{READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::reported::is_reported;
 use crate::record::FOREGROUND_DELETION;
 use crate::telemetry::events::EventReason;
 
@@ -41,7 +41,7 @@ pub(super) fn report_draining(
     status.conditions = conditions.list;
     status.status = Some(State::Terminating);
     report.retry = report.retry.sooner(Requeue::After(COUNT_INTERVAL));
-    if !is_announced(observed, reason) {
+    if !is_reported(observed, reason) {
         report.events.push((event, text));
     }
 }

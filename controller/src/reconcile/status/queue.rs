@@ -33,8 +33,8 @@ pub(super) fn set_queues(
     let queue = queue_status(observed, outcome);
     let retired = retired::list(observed, queue.as_ref(), &outcome.retired.settled);
     let newly_retired = retired.queues.iter().any(|listed| {
-        let before = &observed.previous.retired_queues;
-        !before.iter().any(|before| before.is_same_queue(listed))
+        let retired = &observed.previous.retired_queues;
+        !retired.iter().any(|it| it.is_same_queue(listed))
     });
     let recheck = if newly_retired {
         Some(NEWLY_RETIRED_RECHECK)
@@ -108,8 +108,8 @@ fn dead_letters(
         known.permission == DeletePermission::SameAsDesired || known.queue.is_same_queue(queue)
     });
     let own = current.and_then(|desired| desired.transport.own_dead_letters(&queue.name));
-    let before = same.flat_map(|known| known.queue.dead_letters.iter().cloned());
-    let mut all: Vec<String> = before.chain(own).collect();
+    let known = same.flat_map(|known| known.queue.dead_letters.iter().cloned());
+    let mut all: Vec<String> = known.chain(own).collect();
     all.sort();
     all.dedup();
     all
@@ -123,8 +123,8 @@ fn limit_inactive(
 ) -> Option<(EventReason, String)> {
     let queue =
         queue.filter(|_| ready_queue(outcome).is_some_and(|it| it.delivery_limit_inactive))?;
-    let same = |before: &QueueStatus| {
-        before.is_same_queue(queue) && before.verified_hash == queue.verified_hash
+    let same = |previous: &QueueStatus| {
+        previous.is_same_queue(queue) && previous.verified_hash == queue.verified_hash
     };
     if observed.previous.queue.as_ref().is_some_and(same) {
         return None;

@@ -19,7 +19,7 @@ use crate::record::{ActorRecord, Projected};
 ///
 /// # Errors
 /// When the API server fails, or the actor has changed.
-pub async fn announce_deletion(
+pub async fn report_deletion(
     context: &Context,
     observed: &mut Observed,
     now: Timestamp,
@@ -38,7 +38,7 @@ pub async fn announce_deletion(
 }
 
 /// The `resourceVersion` to send: the newest known of the same actor, because this reconcile may have changed it itself
-/// since it was read (its finalizers, or the announced deletion). A spec that changed meanwhile triggers another
+/// since it was read (its finalizers, or the reported deletion). A spec that changed meanwhile triggers another
 /// reconcile, and `observedGeneration` shows which spec the status describes. `None` if the actor is gone.
 fn version_to_send(read: &ActorRecord, newest: Option<&ActorRecord>) -> Option<String> {
     let newest = newest.filter(|newest| newest.metadata.uid == read.metadata.uid)?;

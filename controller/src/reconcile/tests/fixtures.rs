@@ -40,7 +40,7 @@ use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 const DEADLINES: Deadlines = Deadlines {
     unready: Some(Duration::from_mins(5)),
     hpa_metrics: Some(Duration::from_mins(2)),
-    conflict: Duration::from_secs(5),
+    conflict_backoff: Duration::from_secs(5),
 };
 
 pub(crate) fn record<R: Record>(object: &Value) -> Arc<R> {
@@ -205,20 +205,20 @@ pub(crate) fn observed(actor: &Value) -> Observed {
     Observed {
         queues: KnownQueues::from_status(&previous, desired.as_deref(), &transports, |_| None),
         desired,
-        queue_name_conflict: None,
+        queue_name_taken: None,
         deletion: DeletionPolicy::of(&actor),
         drain: None,
         recheck_sequence: Sequence::default(),
         leading_since: Timestamp::UNIX_EPOCH,
         previous,
-        workload: Child::Absent,
+        workload: Child::NotFound,
         former_workload: None,
         creation_failure: None,
-        service_account: Child::Absent,
+        service_account: Child::NotFound,
         scaling: ObservedScaling {
             installed: true,
-            scaled_object: Child::Absent,
-            trigger_authentication: Child::Absent,
+            scaled_object: Child::NotFound,
+            trigger_authentication: Child::NotFound,
             scaled_objects: Vec::new(),
             hpas: Vec::new(),
         },

@@ -78,10 +78,10 @@ fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
         );
     };
     if pod.annotation(annotation::INJECTED_BY).is_none()
-        && let Some(conflicting_item) = existing.describe_first()
+        && let Some(reserved_item) = existing.describe_first()
     {
         let why = format!(
-            "its {conflicting_item} has a name that is reserved by Asya; rename it in the pod template"
+            "its {reserved_item} has a name that is reserved by Asya; rename it in the pod template"
         );
         return skip_or_deny(actor, pod, InjectionReason::SpecConflict, &why);
     }

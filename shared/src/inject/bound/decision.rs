@@ -59,7 +59,7 @@ pub enum InjectionReason {
     RestartPolicy,
     /// Row 5: the pod is already complete.
     AlreadyInjected,
-    /// Row 6: the pod was injected for another spec, actor or release.
+    /// Row 6: the pod was injected for another spec, actor or version.
     Replaced,
     /// Row 6: a part that the webhook had injected was missing or changed.
     Restored,

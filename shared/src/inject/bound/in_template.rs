@@ -44,9 +44,8 @@ impl BoundPlan {
             return Err((reason, why.to_owned()));
         }
         let existing = ExistingItems::of(&pod).map_err(|_| unreadable())?;
-        if let Some(conflicting_item) = existing.describe_first() {
-            let why =
-                format!("its {conflicting_item} has a name that is reserved by Asya; rename it");
+        if let Some(reserved_item) = existing.describe_first() {
+            let why = format!("its {reserved_item} has a name that is reserved by Asya; rename it");
             return Err((InjectionReason::SpecConflict, why));
         }
         let Some(facts) = PodFacts::from_pod(&pod, self, None) else {

@@ -73,7 +73,7 @@ pub struct BoundPlan {
     /// The user that both containers run as, if the actor sets it.
     pub(super) user: Option<i64>,
     pub(super) openshift: bool,
-    /// Whether the sidecar is `asya-sidecar` of this release.
+    /// Whether the sidecar is `asya-sidecar` of this version.
     own_sidecar: bool,
     pub(super) resolver: &'static dyn Resolver,
     /// The adapter, if the target determines it.
@@ -91,7 +91,7 @@ pub struct BoundPlan {
 pub struct InjectedHash {
     /// Hash of the actor's and its transport's settings: a change rolls the pods.
     pub actor: String,
-    /// Hash of the operator's release and settings: a change marks pods as outdated but rolls none.
+    /// Hash of the operator's version and settings: a change marks pods as outdated but rolls none.
     pub platform: String,
 }
 
@@ -298,7 +298,7 @@ fn actor_part(
     hash::of_value(&settings)
 }
 
-/// The transport variables whose change rolls pods. The list is closed: a variable that a later release adds belongs to
+/// The transport variables whose change rolls pods. The list is closed: a variable that a later version adds belongs to
 /// the platform part (SAFE-35), unless a user sets its value, which then gets a key of its own above.
 const HASHED_VARIABLES: [&str; 15] = [
     "ASYA_TRANSPORT",

@@ -8,7 +8,7 @@ use crate::api::InjectionStatus;
 /// advance: quotas, `LimitRange`s, policies and Pod Security are all evaluated after our webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeResult {
-    /// A dry run has succeeded, or the status is from a release without dry runs.
+    /// A dry run has succeeded, or the status is from a version without dry runs.
     Admitted,
     /// No dry run with this hash has succeeded yet.
     Unverified,
@@ -18,7 +18,7 @@ pub enum ProbeResult {
 
 impl ProbeResult {
     /// Reads from status the result for this actor part of the hash. A status without the field is from an earlier
-    /// release, which injected as soon as `boundSince` was set; an upgrade must not stop that before a dry run has
+    /// version, which injected as soon as `boundSince` was set; an upgrade must not stop that before a dry run has
     /// failed.
     #[must_use]
     pub fn from_status(status: Option<&InjectionStatus>, part: &str) -> Self {
@@ -52,7 +52,7 @@ mod tests {
             ..InjectionStatus::default()
         };
         let refused = || ProbeResult::Rejected("exceeded quota".to_owned());
-        for (proved, refusal, wanted) in [
+        for (proved, refusal, expected) in [
             (None, None, ProbeResult::Unverified),
             (Some("today"), None, ProbeResult::Admitted),
             (Some("earlier"), None, ProbeResult::Unverified),
@@ -63,14 +63,14 @@ mod tests {
             let status = status(proved, refusal);
             assert_eq!(
                 ProbeResult::from_status(Some(&status), "today"),
-                wanted,
+                expected,
                 "{status:?}"
             );
         }
         assert_eq!(
             ProbeResult::from_status(None, "today"),
             ProbeResult::Admitted,
-            "a status of an earlier release"
+            "a status of an earlier version"
         );
     }
 }

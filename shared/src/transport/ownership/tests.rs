@@ -16,7 +16,7 @@ fn tag(text: &str) -> OwnerTag {
 fn marks_identify_the_owner_of_a_queue() {
     let elsewhere = |cluster: &str| Ownership::OtherCluster(cluster.to_owned());
     let ours = tag("b:foo");
-    for (tags, adopts, wanted) in [
+    for (tags, adopts, expected) in [
         (&[][..], None, Ownership::Available),
         (&["b:foo"], None, Ownership::Ours),
         (&["b:bar"], None, Ownership::Available),
@@ -24,7 +24,7 @@ fn marks_identify_the_owner_of_a_queue() {
         (&["c:foo"], None, elsewhere("c")),
         (&["c:foo"], Some("a"), elsewhere("c")),
         (&["c:foo"], Some("c"), Ownership::Available),
-        // taken over, but the old tag still exists
+        // adopted, but the old tag still exists
         (&["b:foo", "c:foo"], Some("c"), Ownership::Available),
         // created by two clusters at the same moment
         (&["b:foo", "c:foo"], None, Ownership::Ours),
@@ -33,7 +33,7 @@ fn marks_identify_the_owner_of_a_queue() {
     ] {
         let all: Vec<OwnerTag> = tags.iter().map(|text| tag(text)).collect();
         let all: Vec<&OwnerTag> = all.iter().collect();
-        assert_eq!(ours.evaluate(&all, adopts), wanted, "{tags:?} {adopts:?}");
+        assert_eq!(ours.evaluate(&all, adopts), expected, "{tags:?} {adopts:?}");
     }
     assert!(ours.supersedes(&tag("b:bar"), None));
     assert!(ours.supersedes(&tag("c:foo"), Some("c")));
@@ -45,7 +45,7 @@ fn marks_identify_the_owner_of_a_queue() {
 #[test]
 fn actor_may_delete_only_a_queue_marked_for_it() {
     let ours = tag("b:foo");
-    for (tags, wanted) in [
+    for (tags, expected) in [
         (&["b:foo"][..], None),
         (&["b:foo", "c:foo"], None),
         (&[], Some(DeletionRefusal::Untagged)),
@@ -64,6 +64,6 @@ fn actor_may_delete_only_a_queue_marked_for_it() {
     ] {
         let all: Vec<OwnerTag> = tags.iter().map(|text| tag(text)).collect();
         let all: Vec<&OwnerTag> = all.iter().collect();
-        assert_eq!(ours.deletion_refusal(&all), wanted, "{tags:?}");
+        assert_eq!(ours.deletion_refusal(&all), expected, "{tags:?}");
     }
 }

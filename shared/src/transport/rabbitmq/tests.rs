@@ -135,20 +135,20 @@ fn declared(queues: &Value) -> QueueDeclaration {
 /// RMQ-3, RMQ-4
 #[test]
 fn rabbitmq_queue_is_durable_and_bound_by_both_keys() {
-    let wanted = declared(&json!({}));
-    assert_eq!(wanted.name, "asya-foo");
+    let desired = declared(&json!({}));
+    assert_eq!(desired.name, "asya-foo");
     assert_eq!(
-        wanted.body(),
+        desired.body(),
         json!({"durable": true, "auto_delete": false, "arguments": {}})
     );
-    assert_eq!(wanted.exchange, "asya");
-    assert_eq!(wanted.bindings, ["foo", "asya-foo"]);
-    assert_eq!(wanted.dlq, None);
+    assert_eq!(desired.exchange, "asya");
+    assert_eq!(desired.bindings, ["foo", "asya-foo"]);
+    assert_eq!(desired.dlq, None);
     let (transport, config) =
         both(&json!({"exchange": "mine", "queues": {"nameTemplate": "asya-{namespace}.{actor}"}}));
-    let wanted = config.declaration(&transport.names_of("n", "foo"));
+    let desired = config.declaration(&transport.names_of("n", "foo"));
     assert_eq!(
-        (wanted.exchange.as_str(), wanted.bindings),
+        (desired.exchange.as_str(), desired.bindings),
         ("mine", vec!["n.foo".to_owned(), "asya-n.foo".to_owned()])
     );
 }
@@ -178,9 +178,9 @@ fn arguments_of_a_rabbitmq_queue_depend_on_dlq_and_type() {
             with(json!({"x-queue-type": "quorum", "x-delivery-limit": 4})),
         ),
     ] {
-        let wanted = declared(&json!({"type": kind, "dlq": {"enabled": dlq, "maxRetryCount": 4}}));
-        assert_eq!(wanted.body()["arguments"], expected, "{kind} {dlq}");
-        assert_eq!(wanted.dlq.is_some(), dlq);
+        let desired = declared(&json!({"type": kind, "dlq": {"enabled": dlq, "maxRetryCount": 4}}));
+        assert_eq!(desired.body()["arguments"], expected, "{kind} {dlq}");
+        assert_eq!(desired.dlq.is_some(), dlq);
     }
 }
 
@@ -223,8 +223,8 @@ fn existing_rabbitmq_queue_matches_or_is_a_mismatch() {
     let serves = |delivery_limit_inactive| Comparison::Matches {
         delivery_limit_inactive,
     };
-    let differs = |wanted: &str, found: &str| Comparison::Mismatch {
-        wanted: wanted.to_owned(),
+    let differs = |desired: &str, found: &str| Comparison::Mismatch {
+        desired: desired.to_owned(),
         found: found.to_owned(),
     };
     let no_dlq = r"x-dead-letter-exchange=none, x-dead-letter-routing-key=none";
@@ -347,9 +347,9 @@ fn existing_rabbitmq_queue_matches_or_is_a_mismatch() {
             serves(true),
         ),
     ];
-    for (case, wanted, existing, expected) in cases {
+    for (case, desired, existing, expected) in cases {
         assert_eq!(
-            declared(&wanted).compare(&found(&existing)),
+            declared(&desired).compare(&found(&existing)),
             expected,
             "{case}"
         );
@@ -365,8 +365,8 @@ fn created_queue_matches_its_declaration() {
         json!({"type": "classic", "dlq": {"enabled": true}}),
         json!({"dlq": {"enabled": true}}),
     ] {
-        let wanted = declared(&queues);
-        let compared = wanted.compare(&found(&wanted.body()));
+        let desired = declared(&queues);
+        let compared = desired.compare(&found(&desired.body()));
         assert!(
             matches!(compared, Comparison::Matches { .. }),
             "{queues}: {compared:?}"

@@ -42,7 +42,7 @@ pub enum Comparison {
     /// The queue differs, and we must not change it (SQS-5).
     Mismatch {
         /// The declared values that differ.
-        wanted: String,
+        desired: String,
         /// The existing values.
         found: String,
     },
@@ -120,7 +120,7 @@ impl FoundQueue {
     /// our other tags: if two clusters have fought over it, the UID is that of the last writer.
     #[must_use]
     pub fn deletion_refusal(&self, owner: &Owner, cluster: &str) -> Option<DeletionRefusal> {
-        let is = |key: &str, wanted: &str| self.tag(key) == Some(wanted);
+        let is = |key: &str, desired: &str| self.tag(key) == Some(desired);
         if let Some(other) = self.other_actor(owner) {
             return Some(DeletionRefusal::OtherOwner(other));
         }
@@ -165,8 +165,8 @@ impl FoundQueue {
         self.attributes.get(key).map_or("", String::as_str)
     }
 
-    fn missing_tags(&self, wanted: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-        let missing = wanted
+    fn missing_tags(&self, desired: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let missing = desired
             .iter()
             .filter(|(key, value)| self.tags.get(*key) != Some(*value));
         missing
@@ -205,10 +205,10 @@ impl QueueDeclaration {
         }
         let visibility = found.attribute(VISIBILITY_TIMEOUT);
         if !self.may_change {
-            let wanted = self.configured.map(|seconds| seconds.to_string());
-            return match wanted.filter(|wanted| wanted != visibility) {
-                Some(wanted) => Comparison::Mismatch {
-                    wanted: format!("{VISIBILITY_TIMEOUT}={wanted}"),
+            let desired = self.configured.map(|seconds| seconds.to_string());
+            return match desired.filter(|desired| desired != visibility) {
+                Some(desired) => Comparison::Mismatch {
+                    desired: format!("{VISIBILITY_TIMEOUT}={desired}"),
                     found: format!("{VISIBILITY_TIMEOUT}={visibility}"),
                 },
                 None => Comparison::Matches,
@@ -223,10 +223,10 @@ impl QueueDeclaration {
             Ownership::Available => drift.add_cluster_tag(cluster),
             Ownership::Ours => {}
         }
-        if let Some(wanted) = self.attributes.get(VISIBILITY_TIMEOUT)
-            && wanted != visibility
+        if let Some(desired) = self.attributes.get(VISIBILITY_TIMEOUT)
+            && desired != visibility
         {
-            drift.attributes.insert(VISIBILITY_TIMEOUT, wanted.clone());
+            drift.attributes.insert(VISIBILITY_TIMEOUT, desired.clone());
         }
         if let Some(policy) = self.changed_policy(found.attribute(REDRIVE_POLICY), dlq_arn) {
             drift.attributes.insert(REDRIVE_POLICY, policy);
@@ -261,8 +261,8 @@ impl QueueDeclaration {
     fn changed_policy(&self, found: &str, dlq_arn: Option<&str>) -> Option<String> {
         let parse = |text: &str| serde_json::from_str::<RedrivePolicy>(text).ok();
         if let Some((dlq, arn)) = self.dlq.as_ref().zip(dlq_arn) {
-            let wanted = dlq.redrive_policy(arn);
-            return (parse(&wanted) != parse(found)).then_some(wanted);
+            let desired = dlq.redrive_policy(arn);
+            return (parse(&desired) != parse(found)).then_some(desired);
         }
         let target = parse(found)?.dead_letter_target_arn;
         let is_ours = self.dlq.is_none() && target.rsplit(':').next() == Some(&self.dlq_name);
@@ -305,10 +305,10 @@ impl DlqDeclaration {
             Ownership::Ours => {}
         }
         let seconds = |text: &str| text.parse::<u64>().unwrap_or(0);
-        if let Some(wanted) = self.attributes.get(RETENTION)
-            && seconds(found.attribute(RETENTION)) < seconds(wanted)
+        if let Some(desired) = self.attributes.get(RETENTION)
+            && seconds(found.attribute(RETENTION)) < seconds(desired)
         {
-            drift.attributes.insert(RETENTION, wanted.clone());
+            drift.attributes.insert(RETENTION, desired.clone());
         }
         drift.comparison()
     }

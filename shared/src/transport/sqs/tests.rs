@@ -84,27 +84,27 @@ fn sqs_queue_has_attributes_and_tags() {
         "tags": {"team": "nlp", "asya.sh/actor": "other", "asya.sh/type": "other"},
         "queues": {"dlq": {"enabled": true, "maxRetryCount": 5, "retentionDays": 2}},
     }));
-    let wanted = config.declaration(&queue_of(&transport));
-    assert_eq!(wanted.name, "asya-foo");
+    let desired = config.declaration(&queue_of(&transport));
+    assert_eq!(desired.name, "asya-foo");
     let attributes = [
         ("VisibilityTimeout", "600"),
         ("MessageRetentionPeriod", "345600"),
     ];
     assert_eq!(
-        wanted.attributes,
+        desired.attributes,
         BTreeMap::from(attributes.map(|(key, value)| (key, value.to_owned())))
     );
-    let tag = |key: &str| wanted.tags[key].clone();
+    let tag = |key: &str| desired.tags[key].clone();
     assert_eq!(
         (tag("asya.sh/actor"), tag("asya.sh/namespace"), tag("team")),
         ("foo".into(), "n".into(), "nlp".into())
     );
     assert_eq!(tag("asya.sh/uid"), "uid-1");
     assert!(
-        !wanted.tags.contains_key("asya.sh/type"),
+        !desired.tags.contains_key("asya.sh/type"),
         "no actor's queue passes for a dead letter queue"
     );
-    let dlq = wanted.dlq.unwrap();
+    let dlq = desired.dlq.unwrap();
     assert_eq!(
         (
             dlq.name.as_str(),

@@ -33,18 +33,18 @@ fn any_description_of_a_queue_is_compared_or_refused() {
         &json!({"host": "h", "queues": {"dlq": {"enabled": true}}}),
     )
     .names_of("team-a", "foo");
-    let wanted = config.declaration(&names);
-    let mut declared = wanted.body();
+    let desired = config.declaration(&names);
+    let mut declared = desired.body();
     declared["name"] = json!("asya-foo");
     declared["type"] = json!("quorum");
     let same: FoundQueue = serde_json::from_value(declared.clone()).unwrap();
-    assert!(matches!(wanted.compare(&same), Comparison::Matches { .. }));
+    assert!(matches!(desired.compare(&same), Comparison::Matches { .. }));
     check(&queues(&declared), |bytes| {
         let Ok(found) = serde_json::from_slice::<FoundQueue>(&bytes) else {
             return Ok(());
         };
-        if let Comparison::Mismatch { wanted, found } = wanted.compare(&found) {
-            prop_assert!(!wanted.is_empty() && wanted != found, "{found}");
+        if let Comparison::Mismatch { desired, found } = desired.compare(&found) {
+            prop_assert!(!desired.is_empty() && desired != found, "{found}");
         }
         Ok(())
     });

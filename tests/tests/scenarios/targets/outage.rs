@@ -128,7 +128,7 @@ async fn requests(scenario: &Scenario, mark: Mark, what: (&str, bool)) -> Result
     Ok(all)
 }
 
-/// Waits until the rollout has stopped and says why, and has been tried again meanwhile.
+/// Waits until the rollout is stalled and says why, and has been tried again meanwhile.
 async fn stops(scenario: &Scenario, name: &str, mark: Mark) -> Result<()> {
     let waits = |status: &Value| {
         condition(status, "Injected") == ("False", "ProbeFailed") && status["pods"]["injected"] == 2

@@ -4,11 +4,11 @@ use super::*;
 #[test]
 fn sqs_error_codes_are_classified() {
     use ErrorClass::{
-        Absent, AuthFailed, DeletedRecently, Invalid, NameExists, Throttled, Unknown,
+        AuthFailed, DeletedRecently, Invalid, NameExists, NotFound, Throttled, Unknown,
     };
     for (code, status, expected) in [
-        ("com.amazonaws.sqs#QueueDoesNotExist", 400, Absent),
-        ("AWS.SimpleQueueService.NonExistentQueue", 400, Absent),
+        ("com.amazonaws.sqs#QueueDoesNotExist", 400, NotFound),
+        ("AWS.SimpleQueueService.NonExistentQueue", 400, NotFound),
         ("QueueNameExists", 400, NameExists),
         ("QueueAlreadyExists", 400, NameExists),
         (

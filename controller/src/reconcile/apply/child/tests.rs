@@ -72,14 +72,14 @@ async fn attempt(code: u16, existing: &Value) -> (Result<Result<bool, Fault>, Er
         hash: "h".to_owned(),
     };
     let key = Key::new("ns", "asya-a");
-    let step = (&ChildStep::Apply { take_over: None }, &Child::Absent);
+    let step = (&ChildStep::Apply { take_over: None }, &Child::NotFound);
     let child = PlannedChild::new(&observed.ownership, key, step, Some(&desired));
     let applied = apply_child(&accounts, &child).await;
     let requests = requests.lock().unwrap().clone();
     assert_eq!(requests[0], (Method::PATCH, json!("1")), "{requests:?}");
     let applied = match applied {
         Ok(applied) => Ok(Ok(applied.is_some())),
-        Err(refused) => refused.fault().map(Err),
+        Err(failed) => failed.fault().map(Err),
     };
     (applied, requests.len())
 }

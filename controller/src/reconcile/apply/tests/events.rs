@@ -10,7 +10,7 @@ use super::apply;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::known_queues::DeletePermission;
-use crate::reconcile::model::observed::{Observed, QueueNameConflict};
+use crate::reconcile::model::observed::{Observed, QueueNameTaken};
 use crate::reconcile::plan::plan;
 use crate::reconcile::tests::fixtures::{
     Bodies, actor, deployment, observed, recording_context, spec, workload,
@@ -48,7 +48,7 @@ async fn stopped_workload_is_reported() {
     let mut observed = observed(&actor(&json!({}), &spec(&json!({})), &status));
     let object = deployment(&observed);
     observed.workload = Child::Ours(workload(&object));
-    observed.queue_name_conflict = Some(QueueNameConflict {
+    observed.queue_name_taken = Some(QueueNameTaken {
         covers_main_queue: true,
         workload_hash: Some("another".to_owned()),
         kind: None,

@@ -37,13 +37,13 @@ async fn deletion_names_the_uid_of_the_object() {
 }
 
 #[tokio::test]
-async fn accepted_eviction_resets_the_backoff_of_refused_ones() {
+async fn accepted_eviction_resets_the_backoff_of_rejected_ones() {
     let (context, _) = recording_context(json!({"kind": "Status", "status": "Success"}));
     let key = Key::new("ns", "a");
-    let first = context.rollout_slots.eviction_refused(&key);
-    assert_ne!(context.rollout_slots.eviction_refused(&key), first);
+    let first = context.rollout_slots.eviction_rejected(&key);
+    assert_ne!(context.rollout_slots.eviction_rejected(&key), first);
     assert!(evict::evict(&context, &key, &pod("web-1")).await.is_ok());
-    assert_eq!(context.rollout_slots.eviction_refused(&key), first);
+    assert_eq!(context.rollout_slots.eviction_rejected(&key), first);
 }
 
 /// SO-6

@@ -55,7 +55,7 @@ async fn deletes_script(spec: &Value, pods: &'static [&str]) -> bool {
     let deleting = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
     let observed = observed(&actor(&deleting, spec, &json!({})));
     let plan = deletion::plan(&observed, Timestamp::now());
-    shared::release(&context, &observed.actor, &plan)
+    shared::clean_up(&context, &observed.actor, &plan)
         .await
         .unwrap();
     deletions.try_recv().is_ok()

@@ -54,10 +54,10 @@ async fn template_is_handed_over_only_if_its_pods_would_get_the_older_actors_sid
         panic!("{outcome:?}")
     };
     let context = context_with(injected_pods);
-    let released = template::template(&context, observed.key(), (plan, None))
+    let disowned = template::template(&context, observed.key(), (plan, None))
         .await
         .unwrap();
-    assert_eq!(released, TemplateOutcome::Released(None));
+    assert_eq!(disowned, TemplateOutcome::Disowned(None));
 }
 
 /// BIND-45: [`injected_pods`] with the `ConfigMap` of the runtime script.
@@ -107,5 +107,5 @@ async fn actor_without_a_usable_queue_hands_its_template_over() {
         panic!()
     };
     assert!(!active_outcome.bindable);
-    assert_eq!(*active_outcome.template, TemplateOutcome::Released(None));
+    assert_eq!(*active_outcome.template, TemplateOutcome::Disowned(None));
 }

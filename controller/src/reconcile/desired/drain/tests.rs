@@ -154,11 +154,11 @@ fn nothing_is_torn_down_before_the_queue_is_empty() {
     assert!(matches!(confirming, Plan::AwaitEmpty(wait) if wait == LAG));
     let undrained = UndrainedQueues::default();
     let namespace_uid = None;
-    let abandoned = Drain::Abandoned {
+    let left_behind = Drain::LeftBehind {
         namespace_uid,
         undrained,
     };
-    for drain in [None, Some(Drain::Empty), Some(abandoned)] {
+    for drain in [None, Some(Drain::Empty), Some(left_behind)] {
         let Plan::Delete(plan) = plan_of(drain.clone(), &json!({})) else {
             panic!("{drain:?}")
         };
@@ -247,20 +247,20 @@ fn message_count_is_exact_when_deletion_begins_and_damped_afterwards() {
 
 /// QUE-44
 #[test]
-fn queue_that_holds_messages_is_abandoned_only_with_its_namespace() {
+fn queue_that_holds_messages_is_left_behind_only_with_its_namespace() {
     let namespace =
         |metadata: Value| serde_json::from_value(json!({"metadata": metadata})).unwrap();
     let terminating = namespace(json!({"uid": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}));
     let not_deleted = namespace(json!({"uid": "n"}));
     let undrained = UndrainedQueues::default;
-    let abandoned = |uid: Option<&str>| Drain::Abandoned {
+    let left_behind = |uid: Option<&str>| Drain::LeftBehind {
         namespace_uid: uid.map(str::to_owned),
         undrained: undrained(),
     };
     for (namespace, expected) in [
         (Some(&not_deleted), Drain::Waiting(undrained())),
-        (Some(&terminating), abandoned(Some("n"))),
-        (None, abandoned(None)),
+        (Some(&terminating), left_behind(Some("n"))),
+        (None, left_behind(None)),
     ] {
         assert_eq!(
             Drain::Waiting(undrained()).unless_namespace_terminating(namespace),

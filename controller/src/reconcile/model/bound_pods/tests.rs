@@ -108,7 +108,7 @@ fn every_pod_without_a_sidecar_is_counted_under_a_reason() {
         ),
         (
             count(vec![injected_pod("p", "another", &BOTH, &[])], vec![]),
-            "WebhookUnavailable",
+            "StartedBeforeBinding",
         ),
     ];
     for (counted, reason) in table {
@@ -197,7 +197,7 @@ fn pods_labelled_for_another_actor_or_without_a_sidecar_count_too() {
     for (pod, reason, outdated) in [
         (
             injected_pod("p", "another-uid", &BOTH, &[]),
-            "WebhookUnavailable",
+            "StartedBeforeBinding",
             1,
         ),
         (labelled(&json!({})), "WebhookUnavailable", 1),

@@ -52,9 +52,9 @@ fn unverified() -> ScalingStep {
     }
 }
 
-fn unscaled(released: bool) -> ScalingStep {
+fn unscaled(completed: bool) -> ScalingStep {
     ScalingStep::Disabled(ScalingTeardown {
-        released,
+        completed,
         ..ScalingTeardown::default()
     })
 }
@@ -196,7 +196,7 @@ fn reverted_handoff_is_rewritten_with_backoff_at_most_five_times() {
     );
     let step = plan(&lost, Some(&mut scaling), no_rollout, now());
     assert!(
-        matches!(step, Some(HandoffStep::Set(FieldDecision::Conflict))),
+        matches!(step, Some(HandoffStep::Set(FieldDecision::RecordConflict))),
         "{step:?}"
     );
 
@@ -213,7 +213,7 @@ fn reverted_handoff_is_rewritten_with_backoff_at_most_five_times() {
             "2026-01-01T00:10:30Z".parse().unwrap(),
             HandoffStep::Set(FieldDecision::Write),
         ),
-        ("Stopped", 5, now(), HandoffStep::Set(FieldDecision::Stop)),
+        ("Stopped", 5, now(), HandoffStep::Set(FieldDecision::Yield)),
     ] {
         let observed = handed_off(false, &entry(state, lost_writes));
         let mut scaling = scaled(None);
@@ -239,7 +239,7 @@ fn reverted_handoff_is_rewritten_with_backoff_at_most_five_times() {
             no_rollout,
             now(),
         );
-        let lost = matches!(step, Some(HandoffStep::Set(FieldDecision::Conflict)));
+        let lost = matches!(step, Some(HandoffStep::Set(FieldDecision::RecordConflict)));
         assert_eq!(lost, is_lost, "{status}: {step:?}");
     }
     reverted["conflicts"] = entry("Held", 4)["conflicts"].clone();
@@ -250,7 +250,7 @@ fn reverted_handoff_is_rewritten_with_backoff_at_most_five_times() {
         no_rollout,
         now(),
     );
-    let lost = matches!(step, Some(HandoffStep::Set(FieldDecision::Conflict)));
+    let lost = matches!(step, Some(HandoffStep::Set(FieldDecision::RecordConflict)));
     assert!(lost, "{step:?}");
     let reason = scaling.fault().map(|it| it.reason);
     assert_eq!(reason, Some(Reason::RivalAutoscaler));

@@ -182,11 +182,11 @@ fn binding_with_reconcile_once_leaves_its_target_alone_after_it_was_ready() {
             other => panic!("{other:?}"),
         }
     };
-    let before = planned(Some(1));
+    let previous = planned(Some(1));
     assert!(
-        !before.once_completed
-            && before.actor_annotation.is_some()
-            && before.scaled_object_contention.is_some()
+        !previous.once_completed
+            && previous.actor_annotation.is_some()
+            && previous.scaled_object_contention.is_some()
     );
     let done = planned(Some(2));
     assert!(done.once_completed);
@@ -200,7 +200,7 @@ fn binding_with_reconcile_once_leaves_its_target_alone_after_it_was_ready() {
             && done.replicas_contention.is_none()
             && done.retired.is_empty()
     );
-    assert!(matches!(before.rollout, Some(RolloutDecision::Act(_))));
+    assert!(matches!(previous.rollout, Some(RolloutDecision::Act(_))));
     assert_eq!(done.rollout, None, "no pod is replaced");
 }
 
@@ -301,7 +301,7 @@ fn target_is_scaled_up_once_after_scaling_ends() {
         Some(ScaleFromZeroStep::Now(scale_up)) => scale_up,
         other => panic!("{other:?}"),
     };
-    assert_eq!(off(&scaled, 0, true), None, "KEDA has not released it yet");
+    assert_eq!(off(&scaled, 0, true), None, "KEDA still scales it");
     let step = scale_up(&scaled, 0);
     assert_eq!((&*step.object.name, step.replicas), ("web", 1));
     assert_eq!(scale_up(&scaled, 3).replicas, 3);
@@ -339,7 +339,7 @@ fn actor_that_may_not_bind_releases_its_template_fields() {
         },
         pod: None,
     });
-    assert_eq!(template(&observed), TemplateStep::Release(workload, None));
+    assert_eq!(template(&observed), TemplateStep::Disown(workload, None));
 }
 
 /// BIND-3, BIND-23, BIND-50
@@ -385,15 +385,15 @@ fn template_fields_of_another_actor_are_not_ours() {
         };
         let resolved = observed.binding.as_mut().unwrap().target.as_mut().unwrap();
         resolved.as_mut().unwrap().template_ownership = Some(ownership);
-        let before =
+        let previous =
             json!({"uid": "web-uid", "hash": "", "target": "spec", "fingerprint": "fields"});
-        observed.previous = serde_json::from_value(json!({"template": before})).unwrap();
+        observed.previous = serde_json::from_value(json!({"template": previous})).unwrap();
         match plan(&observed, Timestamp::UNIX_EPOCH) {
             Plan::Bind(plan) => plan.template,
             other => panic!("{other:?}"),
         }
     };
-    let release = TemplateStep::Release(deployment().workload, None);
+    let release = TemplateStep::Disown(deployment().workload, None);
     let own = &bound(&json!({}), Ok(deployment())).actor.metadata.uid;
     assert_eq!(template(Some(own)), release, "no longer desired");
     assert_eq!(template(None), release, "no annotation names the owner");
@@ -455,10 +455,10 @@ fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
 fn workload_is_annotated_once_and_a_custom_resource_never() {
     let annotated = |target: Target, uid: Option<&str>| {
         let mut observed = bound(&json!({}), Ok(target));
-        let before = uid.map(
+        let previous = uid.map(
             |uid| json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": uid}),
         );
-        observed.previous = serde_json::from_value(json!({"resolvedTarget": before})).unwrap();
+        observed.previous = serde_json::from_value(json!({"resolvedTarget": previous})).unwrap();
         match plan(&observed, Timestamp::UNIX_EPOCH) {
             Plan::Bind(plan) => plan.actor_annotation.map(|it| it.to_string()),
             other => panic!("{other:?}"),

@@ -97,7 +97,7 @@ fn wait(workloads: Vec<WorkloadRemoval>, seconds: Option<u64>) -> DeletionSteps 
 /// The teardown if there is nothing to remove.
 fn unscaled() -> ScalingTeardown {
     ScalingTeardown {
-        released: true,
+        completed: true,
         ..ScalingTeardown::default()
     }
 }
@@ -136,7 +136,7 @@ fn workload_is_deleted_after_keda_has_released_it_or_thirty_seconds() {
         (vec![], NextPhase::Wait(Some(Duration::from_secs(20))))
     );
 
-    for gone in [deleted_at("2026-01-01T00:00:30Z"), Child::Absent] {
+    for gone in [deleted_at("2026-01-01T00:00:30Z"), Child::NotFound] {
         observed.scaling.scaled_object = gone;
         let next = deletion(&observed);
         assert_eq!(next.workloads, [WorkloadRemoval::Delete(existing.clone())]);
@@ -168,7 +168,7 @@ fn deletion_order_is_workload_then_pods_then_queue() {
         "its deletion triggers a reconcile"
     );
 
-    observed.workload = Child::Absent;
+    observed.workload = Child::NotFound;
     assert_eq!(
         deletion(&observed),
         wait(vec![], Some(10)),

@@ -33,7 +33,7 @@ struct Row {
     unready: Vec<UnreadyPod>,
     desired: Option<i32>,
     active: i32,
-    before: Option<i32>,
+    previous_pods: Option<i32>,
     since: Option<i64>,
     limit: Option<u64>,
 }
@@ -45,7 +45,7 @@ impl Default for Row {
             unready: Vec::new(),
             desired: Some(3),
             active: 3,
-            before: None,
+            previous_pods: None,
             since: Some(-100),
             limit: Some(60),
         }
@@ -64,7 +64,7 @@ impl Row {
             candidates: &self.candidates,
             availability: &availability,
             active: self.active,
-            pods_before: self.before,
+            previous_pods: self.previous_pods,
             requested_at: self.since.map(at),
             limit: self.limit.map(Duration::from_secs),
             now: at(0),
@@ -130,7 +130,7 @@ fn ready_pod_is_evicted_only_while_all_others_exist_and_are_ready() {
             "desired number is unknown",
             Row {
                 desired: None,
-                before: Some(3),
+                previous_pods: Some(3),
                 active: 2,
                 ..row()
             },
@@ -140,7 +140,7 @@ fn ready_pod_is_evicted_only_while_all_others_exist_and_are_ready() {
             "fewer are desired",
             Row {
                 desired: Some(2),
-                before: Some(3),
+                previous_pods: Some(3),
                 active: 2,
                 ..row()
             },

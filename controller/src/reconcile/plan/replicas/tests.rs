@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use asya_shared::api::BindingConflict;
+use asya_shared::api::ContendedField;
 use asya_shared::resolve::{AutoscalerHandoff, ObjectRef, Scale};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::reconcile::plan::scaled_object_contention::tests::{applied, at};
 use crate::scaling::tests::fixtures::hpa;
 
 /// A target with one pod, for which the HPA desires this number.
-fn with_hpa(desired: i32, conflicts: Vec<BindingConflict>) -> Observed {
+fn with_hpa(desired: i32, conflicts: Vec<ContendedField>) -> Observed {
     let mut observed = applied(false, conflicts);
     observed.scaling.hpas = vec![hpa(&hpa_for("web", desired))];
     observed
@@ -31,8 +31,8 @@ fn planned(observed: &Observed, now: i64) -> FieldDecision {
     }
 }
 
-fn entry(state: &str, lost_writes: i32, target: &str) -> Vec<BindingConflict> {
-    vec![BindingConflict {
+fn entry(state: &str, lost_writes: i32, target: &str) -> Vec<ContendedField> {
+    vec![ContendedField {
         part: "Replicas".to_owned(),
         uid: "web-uid".to_owned(),
         state: state.to_owned(),
@@ -41,7 +41,7 @@ fn entry(state: &str, lost_writes: i32, target: &str) -> Vec<BindingConflict> {
         retry_time: (state == "Waiting").then(|| Time(at(1010))),
         generation: (state == "Stopped").then_some(2),
         target: target.to_owned(),
-        ..BindingConflict::default()
+        ..ContendedField::default()
     }]
 }
 
@@ -52,14 +52,14 @@ fn replicas_that_differ_from_the_hpa_are_counted_as_conflicts_with_backoff() {
     let waiting = || entry("Waiting", 2, "");
     for (desired, entries, now, expected) in [
         (1, vec![], 1000, FieldDecision::Keep),
-        (3, vec![], 1000, FieldDecision::Conflict),
+        (3, vec![], 1000, FieldDecision::RecordConflict),
         (0, vec![], 1000, FieldDecision::Keep),
         (3, waiting(), 1004, FieldDecision::Wait(wait(6))),
-        (3, waiting(), 1010, FieldDecision::Conflict),
+        (3, waiting(), 1010, FieldDecision::RecordConflict),
         (1, waiting(), 1004, FieldDecision::AwaitReset(wait(896))),
         (1, waiting(), 1900, FieldDecision::Keep),
-        (3, entry("Stopped", 5, "spec"), 1000, FieldDecision::Stop),
-        (1, entry("Stopped", 5, "spec"), 1000, FieldDecision::Stop),
+        (3, entry("Stopped", 5, "spec"), 1000, FieldDecision::Yield),
+        (1, entry("Stopped", 5, "spec"), 1000, FieldDecision::Yield),
         (3, entry("Stopped", 5, "other"), 1000, FieldDecision::Keep),
     ] {
         let case = format!("{desired} desired, {entries:?}, at {now}");
@@ -75,7 +75,10 @@ fn replicas_that_differ_from_the_hpa_are_counted_as_conflicts_with_backoff() {
 #[test]
 fn hpa_of_an_earlier_workload_is_not_compared() {
     let mut observed = with_hpa(3, vec![]);
-    assert!(matches!(planned(&observed, 1000), FieldDecision::Conflict));
+    assert!(matches!(
+        planned(&observed, 1000),
+        FieldDecision::RecordConflict
+    ));
     observed.scaling.hpas = vec![hpa(&hpa_for("web-before-its-canary-was-promoted", 3))];
     assert_eq!(planned(&observed, 1000), FieldDecision::Keep);
 }
@@ -98,7 +101,7 @@ fn replicas_of_a_handed_off_target_are_compared_too() {
         );
         planned(&observed, 1000)
     };
-    assert!(matches!(handed_off(true), FieldDecision::Conflict));
+    assert!(matches!(handed_off(true), FieldDecision::RecordConflict));
     assert_eq!(
         handed_off(false),
         FieldDecision::Keep,

@@ -11,19 +11,19 @@ const MAX_UNINJECTED_REPLACEMENTS: i32 = 2;
 /// ROLL-5
 pub(super) fn halted(
     inputs: &RolloutInputs<'_>,
-    before: Option<&RolloutStatus>,
+    previous: Option<&RolloutStatus>,
 ) -> Option<RolloutDecision> {
-    let before = before?;
+    let previous = previous?;
     let halt = |cause: &str| {
         Some(RolloutDecision::Halt(format!(
             "no more pods are replaced: {cause}; check the reasons in status.pods, then change the actor or its \
              target, or annotate the actor with asya.sh/roll-now"
         )))
     };
-    if before.halted {
+    if previous.halted {
         return halt("earlier replacements started without the sidecar, or did not start at all");
     }
-    (consecutive_uninjected(inputs.outdated, before) >= MAX_UNINJECTED_REPLACEMENTS)
+    (consecutive_uninjected(inputs.outdated, previous) >= MAX_UNINJECTED_REPLACEMENTS)
         .then(|| halt("replacements started without the sidecar"))
         .flatten()
 }

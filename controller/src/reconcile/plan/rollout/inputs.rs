@@ -56,9 +56,9 @@ pub struct RolloutInputs<'a> {
     /// Whether another target may be rolled.
     pub has_slot: bool,
     /// The rollout so far, from status.
-    pub before: Option<&'a RolloutStatus>,
+    pub previous: Option<&'a RolloutStatus>,
     /// Contention state of the annotation.
-    pub conflict: &'a ContentionState,
+    pub contention: &'a ContentionState,
     /// A dry run has shown that such pods get the sidecar, or none is needed.
     pub injection_verified: bool,
     /// The actor's generation.
@@ -78,9 +78,9 @@ pub enum RolloutDecision {
     /// Wait until an overdue replacement becomes ready.
     Stall(String),
     /// Another manager changed the annotation (CONF-2).
-    Conflict(AnnotationConflict),
-    /// See [`RolloutOutcome::Stopped`].
-    Stop,
+    RecordConflict(AnnotationConflict),
+    /// See [`RolloutOutcome::Yielded`].
+    Yield,
     /// Execute this step after a dry run.
     Act(RolloutAction),
 }
@@ -90,8 +90,8 @@ pub enum RolloutDecision {
 pub struct AnnotationConflict {
     /// The object that carried it.
     pub object: ObjectRef,
-    /// Stop writing the annotation: pods are evicted from now on.
-    pub stop: bool,
+    /// Yield the annotation: pods are evicted from now on.
+    pub yields: bool,
 }
 
 /// A step of the rollout.
@@ -108,12 +108,12 @@ pub enum RolloutAction {
 impl RolloutInputs<'_> {
     /// Whether the recorded rollout has the same value and, if it was halted, the same specs. Otherwise the rollout
     /// starts over.
-    pub fn is_continued(&self, before: &RolloutStatus) -> bool {
-        before.value == self.desired_hash && (!before.halted || self.has_halted_specs(before))
+    pub fn is_continued(&self, previous: &RolloutStatus) -> bool {
+        previous.value == self.desired_hash && (!previous.halted || self.has_halted_specs(previous))
     }
 
-    pub fn has_halted_specs(&self, before: &RolloutStatus) -> bool {
-        before.generation == self.generation && before.target == self.target
+    pub fn has_halted_specs(&self, previous: &RolloutStatus) -> bool {
+        previous.generation == self.generation && previous.target == self.target
     }
 
     pub fn revision(&self) -> SpecRevision {
@@ -141,14 +141,14 @@ impl RolloutInputs<'_> {
     pub fn eviction<'b>(
         &'b self,
         candidates: &'b [PodToReplace],
-        before: Option<&RolloutStatus>,
+        previous: Option<&RolloutStatus>,
     ) -> evict::EvictionInputs<'b> {
         evict::EvictionInputs {
             candidates,
             availability: self.availability,
             active: self.matched,
-            pods_before: before.and_then(|it| it.pods),
-            requested_at: before.and_then(|it| it.since.as_ref()).map(|it| it.0),
+            previous_pods: previous.and_then(|it| it.pods),
+            requested_at: previous.and_then(|it| it.since.as_ref()).map(|it| it.0),
             limit: self.limit,
             now: self.now,
         }
@@ -159,8 +159,8 @@ impl RolloutInputs<'_> {
         self.total > self.matched || self.availability.has_terminating
     }
 
-    pub fn elapsed(&self, before: Option<&RolloutStatus>) -> Option<Duration> {
-        let since = before?.since.as_ref()?;
+    pub fn elapsed(&self, previous: Option<&RolloutStatus>) -> Option<Duration> {
+        let since = previous?.since.as_ref()?;
         self.now.duration_since(since.0).try_into().ok()
     }
 }

@@ -11,11 +11,14 @@ use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState};
 use crate::reconcile::plan::evict::{self, EvictionBlocker};
 
 /// Evicts the next pod once all others exist and are ready (SAFE-11).
-pub(super) fn evict(inputs: &RolloutInputs<'_>, before: Option<&RolloutStatus>) -> RolloutDecision {
+pub(super) fn evict(
+    inputs: &RolloutInputs<'_>,
+    previous: Option<&RolloutStatus>,
+) -> RolloutDecision {
     if inputs.has_terminating_pod() {
         return in_progress();
     }
-    let evicting = inputs.eviction(inputs.outdated, before);
+    let evicting = inputs.eviction(inputs.outdated, previous);
     if let Some(blocker) = evicting.blocker() {
         return wait_or_stall(&evicting, &blocker);
     }
@@ -48,7 +51,7 @@ fn wait_or_stall(
 /// SAFE-12
 fn stall(evicting: &evict::EvictionInputs<'_>, blocker: &EvictionBlocker) -> RolloutDecision {
     RolloutDecision::Stall(format!(
-        "the rollout has stopped: {} for {}; check the Events of the pod and of its controller; it continues once \
+        "the rollout is stalled: {} for {}; check the Events of the pod and of its controller; it continues once \
          every pod is ready, and a change of the actor's spec replaces the pods that are not ready",
         blocker.text,
         evicting.limit_text()
@@ -59,9 +62,9 @@ fn stall(evicting: &evict::EvictionInputs<'_>, blocker: &EvictionBlocker) -> Rol
 /// sidecar with any template, so a second rollout would restore nothing.
 pub(super) fn stalled(
     inputs: &RolloutInputs<'_>,
-    before: Option<&RolloutStatus>,
+    previous: Option<&RolloutStatus>,
 ) -> Option<RolloutDecision> {
-    let evicting = inputs.eviction(inputs.outdated, before);
+    let evicting = inputs.eviction(inputs.outdated, previous);
     let blocker = evicting.blocker().filter(|it| it.is_overdue)?;
     Some(stall(&evicting, &blocker))
 }
@@ -70,16 +73,19 @@ pub(super) fn stalled(
 /// evict it even if a rollout is stuck on it (SAFE-13).
 pub(super) fn unready_outdated_pod(
     inputs: &RolloutInputs<'_>,
-    before: Option<&RolloutStatus>,
+    previous: Option<&RolloutStatus>,
 ) -> Option<PodToReplace> {
     let outdated = inputs
         .outdated
         .iter()
         .filter(|it| it.sidecar == SidecarState::Outdated);
     let outdated: Vec<_> = outdated.cloned().collect();
-    let unblocked = inputs.eviction(inputs.outdated, before).blocker().is_none();
+    let unblocked = inputs
+        .eviction(inputs.outdated, previous)
+        .blocker()
+        .is_none();
     let pod = inputs
-        .eviction(&outdated, before)
+        .eviction(&outdated, previous)
         .unready_candidate()
         .cloned();
     pod.filter(|_| unblocked)

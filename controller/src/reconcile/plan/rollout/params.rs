@@ -33,9 +33,9 @@ pub struct RolloutParams {
 /// The change to the actor's rollout slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotChange {
-    /// Release it, and reset its counters.
+    /// Return it, and reset its counters.
     Forget,
-    Release,
+    Return,
     Acquire(Timestamp),
 }
 
@@ -68,12 +68,12 @@ fn slot_change(
     Some(match decision {
         RolloutDecision::NotNeeded
         | RolloutDecision::Halt(_)
-        | RolloutDecision::Conflict(_)
-        | RolloutDecision::Stop => SlotChange::Forget,
+        | RolloutDecision::RecordConflict(_)
+        | RolloutDecision::Yield => SlotChange::Forget,
         RolloutDecision::Wait(Reason::RolloutInProgress, ..) => {
-            slot_expiry(observed, now).map_or(SlotChange::Release, SlotChange::Acquire)
+            slot_expiry(observed, now).map_or(SlotChange::Return, SlotChange::Acquire)
         }
-        RolloutDecision::Wait(..) | RolloutDecision::Stall(_) => SlotChange::Release,
+        RolloutDecision::Wait(..) | RolloutDecision::Stall(_) => SlotChange::Return,
         RolloutDecision::Act(RolloutAction::VerifyInjection) => return None,
         RolloutDecision::Act(RolloutAction::Annotate(_) | RolloutAction::Evict(_)) => {
             let until = now.checked_add(slot_time(observed));
@@ -94,18 +94,18 @@ fn slot_time(observed: &Observed) -> Duration {
     limit.map_or(MAX_SLOT_TIME, |limit| limit.min(MAX_SLOT_TIME))
 }
 
-/// Announces a halt once, and the replacement of GPU pods before the first one (ROLL-7).
+/// Reports a halt once, and the replacement of GPU pods before the first one (ROLL-7).
 fn event(observed: &Observed, decision: &RolloutDecision) -> Option<(EventReason, String)> {
-    let before = observed.previous.rollout.as_ref();
+    let previous = observed.previous.rollout.as_ref();
     match decision {
-        RolloutDecision::Halt(text) if before.is_none_or(|before| !before.halted) => {
+        RolloutDecision::Halt(text) if previous.is_none_or(|previous| !previous.halted) => {
             Some((EventReason::RolloutHalted, text.clone()))
         }
-        RolloutDecision::Stall(text) if before.is_none_or(|before| !before.stalled) => {
+        RolloutDecision::Stall(text) if previous.is_none_or(|previous| !previous.stalled) => {
             Some((EventReason::RolloutHalted, text.clone()))
         }
         RolloutDecision::Act(RolloutAction::Annotate(_) | RolloutAction::Evict(_))
-            if before.is_none() =>
+            if previous.is_none() =>
         {
             let (rollout, resolved) = (observed.rollout()?, observed.resolved()?);
             let text = format!(

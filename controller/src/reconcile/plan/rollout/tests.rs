@@ -60,9 +60,9 @@ struct Row {
     target: &'static str,
     budget: Option<&'static str>,
     has_slot: bool,
-    before: Option<RolloutStatus>,
+    previous: Option<RolloutStatus>,
     injection_verified: bool,
-    conflict: ContentionState,
+    contention: ContentionState,
     generation: i64,
     now: i64,
 }
@@ -88,9 +88,9 @@ impl Default for Row {
             target: "spec",
             budget: None,
             has_slot: true,
-            before: None,
+            previous: None,
             injection_verified: false,
-            conflict: ContentionState::Idle,
+            contention: ContentionState::Idle,
             generation: 1,
             now: 0,
         }
@@ -116,9 +116,9 @@ impl Row {
             target: self.target,
             budget: self.budget,
             has_slot: self.has_slot,
-            before: self.before.as_ref(),
+            previous: self.previous.as_ref(),
             injection_verified: self.injection_verified,
-            conflict: &self.conflict,
+            contention: &self.contention,
             generation: self.generation,
             now: at(self.now),
         })
@@ -148,12 +148,12 @@ impl Row {
         }
     }
 
-    /// The `stop` flag, if the decision is a conflict.
+    /// The `yields` flag, if the decision is a conflict.
     fn conflicts(&self) -> Option<bool> {
         match self.decide() {
-            RolloutDecision::Conflict(conflict) => {
+            RolloutDecision::RecordConflict(conflict) => {
                 assert_eq!(conflict.object, deployment());
-                Some(conflict.stop)
+                Some(conflict.yields)
             }
             _ => None,
         }
@@ -274,7 +274,7 @@ fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
         ),
         (
             Row {
-                before: requested(1, -2),
+                previous: requested(1, -2),
                 ..Row::default()
             }
             .each_object(|it| it.roll_value = Some(DESIRED_HASH.to_owned())),
@@ -299,7 +299,7 @@ fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
 fn annotation_without_effect_is_changed_and_two_in_a_minute_halt_the_rollout() {
     let without_effect = |tries, since| {
         Row {
-            before: requested(tries, since),
+            previous: requested(tries, since),
             ..Row::default()
         }
         .each_object(|it| it.roll_value = Some(DESIRED_HASH.to_owned()))
@@ -315,9 +315,9 @@ fn annotation_without_effect_is_changed_and_two_in_a_minute_halt_the_rollout() {
     assert!(without_effect(5, -10_000).halts());
 
     let halted = |generation, target| Row {
-        before: requested(2, -10_000).map(|before| RolloutStatus {
+        previous: requested(2, -10_000).map(|previous| RolloutStatus {
             halted: true,
-            ..before
+            ..previous
         }),
         generation,
         target,
@@ -332,9 +332,9 @@ fn annotation_without_effect_is_changed_and_two_in_a_minute_halt_the_rollout() {
 #[test]
 fn two_consecutive_uninjected_replacements_of_evicted_pods_halt_the_rollout() {
     let evicted = |earlier, outdated| Row {
-        before: requested(3, -100).map(|before| RolloutStatus {
+        previous: requested(3, -100).map(|previous| RolloutStatus {
             bare: earlier,
-            ..before
+            ..previous
         }),
         roll: Roll::Evict,
         outdated,
@@ -369,7 +369,7 @@ fn two_consecutive_uninjected_replacements_of_evicted_pods_halt_the_rollout() {
 fn two_consecutive_uninjected_replacements_halt_the_rollout() {
     let with = |outdated| Row {
         outdated,
-        before: requested(1, -20),
+        previous: requested(1, -20),
         ..Row::default()
     };
     assert!(

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use asya_shared::api::{AsyncActorStatus, BindingConflict, InventoryEntry};
+use asya_shared::api::{AsyncActorStatus, ContendedField, InventoryEntry};
 use asya_shared::resolve::{Related, Resolution, resolver};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -27,7 +27,7 @@ pub(in crate::reconcile::plan) fn at(second: i64) -> Timestamp {
 /// A binding whose `ScaledObject` was applied and may have been `changed` since, with these conflicts in status.
 pub(in crate::reconcile::plan) fn applied(
     changed: bool,
-    conflicts: Vec<BindingConflict>,
+    conflicts: Vec<ContendedField>,
 ) -> Observed {
     let spec = json!({
         "transport": "mq", "scaling": {"enabled": true},
@@ -92,8 +92,8 @@ fn planned(observed: &Observed, now: Timestamp) -> (FieldDecision, ChildStep) {
 }
 
 /// A conflict in status, last at 1000.
-fn entry(state: &str, lost_writes: i32) -> BindingConflict {
-    BindingConflict {
+fn entry(state: &str, lost_writes: i32) -> ContendedField {
+    ContendedField {
         part: "ScaledObject".to_owned(),
         uid: "web-uid".to_owned(),
         state: state.to_owned(),
@@ -103,7 +103,7 @@ fn entry(state: &str, lost_writes: i32) -> BindingConflict {
         retry_time: (state == "Waiting").then(|| Time(at(1010))),
         generation: (state == "Stopped").then_some(2),
         target: "spec".to_owned(),
-        ..BindingConflict::default()
+        ..ContendedField::default()
     }
 }
 
@@ -113,7 +113,13 @@ fn contested_scaled_object_is_reapplied_with_backoff_until_stopped() {
     let wait = |seconds| Duration::from_secs(seconds);
     for (changed, entries, now, decision, step) in [
         (false, vec![], 1000, FieldDecision::Keep, ChildStep::Keep),
-        (true, vec![], 1000, FieldDecision::Conflict, ChildStep::Keep),
+        (
+            true,
+            vec![],
+            1000,
+            FieldDecision::RecordConflict,
+            ChildStep::Keep,
+        ),
         (
             true,
             vec![entry("Waiting", 1)],
@@ -132,7 +138,7 @@ fn contested_scaled_object_is_reapplied_with_backoff_until_stopped() {
             true,
             vec![entry("Held", 1)],
             1020,
-            FieldDecision::Conflict,
+            FieldDecision::RecordConflict,
             ChildStep::Keep,
         ),
         (
@@ -153,7 +159,7 @@ fn contested_scaled_object_is_reapplied_with_backoff_until_stopped() {
             true,
             vec![entry("Stopped", 5)],
             9000,
-            FieldDecision::Stop,
+            FieldDecision::Yield,
             ChildStep::Keep,
         ),
     ] {
@@ -181,10 +187,10 @@ fn change_of_the_actor_or_the_target_is_applied_at_once() {
     let observed = applied(true, vec![stopped]);
     assert!(matches!(
         planned(&observed, at(9000)),
-        (FieldDecision::Conflict, ChildStep::Keep)
+        (FieldDecision::RecordConflict, ChildStep::Keep)
     ));
     let mut gone = applied(true, vec![entry("Stopped", 5)]);
-    gone.scaling.scaled_object = Child::Absent;
+    gone.scaling.scaled_object = Child::NotFound;
     let target = gone.binding.as_mut().unwrap().target.as_mut().unwrap();
     target.as_mut().unwrap().replicas = Some(0);
     assert_eq!(planned(&gone, at(9000)).1, APPLY, "it was deleted");

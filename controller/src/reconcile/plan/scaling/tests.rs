@@ -58,8 +58,8 @@ fn fresh() -> World {
         }),
         installed: true,
         target_exists: true,
-        scaled_object: Child::Absent,
-        trigger_authentication: Child::Absent,
+        scaled_object: Child::NotFound,
+        trigger_authentication: Child::NotFound,
         hpas: Vec::new(),
         competing: Vec::new(),
         inventory: Vec::new(),
@@ -99,7 +99,7 @@ impl World {
     fn plan(&self) -> ScalingPlan {
         let ours = match &self.scaled_object {
             Child::Ours(existing) | Child::Foreign(existing) => Some(existing),
-            Child::Absent => None,
+            Child::NotFound => None,
         };
         let scaled_objects: Vec<_> = ours.into_iter().chain(&self.competing).cloned().collect();
         plan_scaling(&ScalingInputs {
@@ -189,7 +189,7 @@ fn lost_or_changed_objects_are_applied_again() {
         ),
         (
             "the TriggerAuthentication was deleted",
-            |world| world.trigger_authentication = Child::Absent,
+            |world| world.trigger_authentication = Child::NotFound,
             (APPLY, ChildStep::Keep),
         ),
         (
@@ -243,12 +243,12 @@ fn replacement_waits_until_the_former_one_is_deleted() {
     assert_eq!(object.steps(), (ChildStep::Keep, ChildStep::Wait));
     let authentication = settled().with(|world| {
         world.trigger_authentication = Child::Ours(trigger_authentication(&deleting()));
-        world.scaled_object = Child::Absent;
+        world.scaled_object = Child::NotFound;
         world.hpas.clear();
     });
     assert_eq!(authentication.steps(), (ChildStep::Wait, ChildStep::Wait));
     // Its HPA is garbage-collected after the `ScaledObject`.
-    let hpa_remains = settled().with(|world| world.scaled_object = Child::Absent);
+    let hpa_remains = settled().with(|world| world.scaled_object = Child::NotFound);
     assert_eq!(hpa_remains.steps(), (ChildStep::Keep, ChildStep::Wait));
 }
 
@@ -389,7 +389,7 @@ fn removal_runs_in_reverse_order_and_waits_for_keda() {
         ScalingTeardown {
             scaled_object: ChildStep::Delete("u-so".into()),
             trigger_authentication: ChildStep::Wait,
-            released: false,
+            completed: false,
             deadline: None,
         }
     );
@@ -401,17 +401,17 @@ fn removal_runs_in_reverse_order_and_waits_for_keda() {
         ScalingTeardown {
             scaled_object: ChildStep::Wait,
             trigger_authentication: ChildStep::Wait,
-            released: false,
+            completed: false,
             deadline: Some(at("2026-01-01T00:00:30Z")),
         }
     );
-    let gone = settled().with(|world| world.scaled_object = Child::Absent);
+    let gone = settled().with(|world| world.scaled_object = Child::NotFound);
     assert_eq!(
         removal(&gone, "2026-01-01T00:00:00Z"),
         ScalingTeardown {
             scaled_object: ChildStep::Keep,
             trigger_authentication: ChildStep::Delete("u-ta".into()),
-            released: true,
+            completed: true,
             deadline: None,
         }
     );
@@ -424,7 +424,7 @@ fn keda_delays_deletion_of_the_workload_by_at_most_thirty_seconds() {
         world.scaled_object = Child::Ours(scaled_object(&deleting()));
     });
     let overdue = removal(&waiting, "2026-01-01T00:00:30Z");
-    assert!(overdue.released);
+    assert!(overdue.completed);
     assert_eq!(overdue.deadline, None);
     assert_eq!(
         overdue.trigger_authentication,
@@ -445,6 +445,6 @@ fn removal_keeps_foreign_objects() {
             (nothing.scaled_object, nothing.trigger_authentication),
             (ChildStep::Keep, ChildStep::Keep)
         );
-        assert!(nothing.released);
+        assert!(nothing.completed);
     }
 }

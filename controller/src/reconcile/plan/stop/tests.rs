@@ -6,7 +6,7 @@ use crate::fault::{Fault, Reason};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::observed::QueueNameConflict;
+use crate::reconcile::model::observed::QueueNameTaken;
 use crate::reconcile::plan::ChildStep;
 use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::plan;
@@ -24,7 +24,7 @@ fn now() -> Timestamp {
 }
 
 /// An actor with a Deployment whose queue another actor owns; `recorded` is the queue in its status.
-fn conflicting(recorded: Option<(&str, DeletePermission)>) -> Observed {
+fn name_taken(recorded: Option<(&str, DeletePermission)>) -> Observed {
     let status = recorded.as_ref().map(|(transport, _)| {
         json!({"queue": {"transport": transport, "name": "asya-a", "verifiedGeneration": 2}})
     });
@@ -33,7 +33,7 @@ fn conflicting(recorded: Option<(&str, DeletePermission)>) -> Observed {
     let mut object = deployment(&observed);
     object["metadata"]["annotations"] = json!({"asya.sh/applied-hash": APPLIED});
     observed.workload = Child::Ours(workload(&object));
-    observed.queue_name_conflict = Some(QueueNameConflict {
+    observed.queue_name_taken = Some(QueueNameTaken {
         covers_main_queue: true,
         workload_hash: Some("another".to_owned()),
         kind: None,
@@ -61,23 +61,23 @@ fn stopped(observed: &Observed) -> Option<Vec<&'static str>> {
 fn only_pods_that_would_consume_another_actors_messages_are_stopped() {
     let all = Some(vec!["Deployment"]);
     assert_eq!(
-        stopped(&conflicting(None)),
+        stopped(&name_taken(None)),
         all,
         "as after a migration from the former operator"
     );
     assert_eq!(
-        stopped(&conflicting(Some(("mq", lost())))),
+        stopped(&name_taken(Some(("mq", lost())))),
         all,
         "it used to own the queue"
     );
     assert_eq!(
-        stopped(&conflicting(Some(("other", DeletePermission::Allowed)))),
+        stopped(&name_taken(Some(("other", DeletePermission::Allowed)))),
         None,
         "its pods consume from an earlier queue of its own"
     );
     let applied = |recorded| {
-        let mut applied = conflicting(recorded);
-        applied.queue_name_conflict = Some(QueueNameConflict {
+        let mut applied = name_taken(recorded);
+        applied.queue_name_taken = Some(QueueNameTaken {
             covers_main_queue: true,
             workload_hash: Some(APPLIED.to_owned()),
             kind: None,
@@ -95,29 +95,26 @@ fn only_pods_that_would_consume_another_actors_messages_are_stopped() {
         (Some(("mq", DeletePermission::Allowed)), false),
     ] {
         let mut dead_letters = applied(recorded);
-        dead_letters.queue_name_conflict =
-            dead_letters
-                .queue_name_conflict
-                .map(|it| QueueNameConflict {
-                    covers_main_queue: false,
-                    ..it
-                });
+        dead_letters.queue_name_taken = dead_letters.queue_name_taken.map(|it| QueueNameTaken {
+            covers_main_queue: false,
+            ..it
+        });
         assert_eq!(stopped(&dead_letters).is_some(), stops, "only dead letters");
     }
-    let mut free = conflicting(None);
-    free.queue_name_conflict = None;
+    let mut free = name_taken(None);
+    free.queue_name_taken = None;
     assert_eq!(stopped(&free), None);
 }
 
 /// QUE-3
 #[test]
 fn workloads_of_both_kinds_are_stopped_once_and_foreign_ones_never() {
-    let mut both = conflicting(None);
+    let mut both = name_taken(None);
     let object = deployment(&both);
     both.former_workload = Some(stateful_set(&object));
     assert_eq!(stopped(&both), Some(vec!["Deployment", "StatefulSet"]));
     let with = |change: &dyn Fn(&mut Value)| {
-        let mut observed = conflicting(None);
+        let mut observed = name_taken(None);
         let mut object = object.clone();
         change(&mut object);
         observed.workload = Child::Ours(workload(&object));
@@ -132,7 +129,7 @@ fn workloads_of_both_kinds_are_stopped_once_and_foreign_ones_never() {
         it["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     };
     assert_eq!(stopped(&with(&deleting)), none);
-    let mut foreign = conflicting(None);
+    let mut foreign = name_taken(None);
     foreign.workload = Child::Foreign(workload(&object));
     assert_eq!(stopped(&foreign), none);
 }
@@ -140,7 +137,7 @@ fn workloads_of_both_kinds_are_stopped_once_and_foreign_ones_never() {
 /// QUE-3, FW-24
 #[test]
 fn keda_releases_the_workload_before_its_pods_stop() {
-    let mut scaled = conflicting(None);
+    let mut scaled = name_taken(None);
     scaled.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
     let Plan::Ensure(ensure) = plan(&scaled, now()) else {
         panic!()
@@ -151,14 +148,14 @@ fn keda_releases_the_workload_before_its_pods_stop() {
         panic!()
     };
     assert!(matches!(removal.scaled_object, ChildStep::Delete(_)));
-    scaled.scaling.scaled_object = Child::Absent;
+    scaled.scaling.scaled_object = Child::NotFound;
     assert_eq!(stopped(&scaled), Some(vec!["Deployment"]));
 }
 
 /// API-3
 #[test]
 fn paused_actor_keeps_its_pods() {
-    let mut paused = conflicting(None);
+    let mut paused = name_taken(None);
     let annotations = json!({"annotations": {"asya.sh/paused": "true"}});
     paused.actor = observed(&actor(&annotations, &spec(&json!({})), &json!({}))).actor;
     assert!(matches!(plan(&paused, now()), Plan::Paused(_)));

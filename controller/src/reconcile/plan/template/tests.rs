@@ -39,8 +39,8 @@ struct Row {
     roll_now: bool,
     target: &'static str,
     owned: Option<&'static str>,
-    before: Option<TemplateStatus>,
-    conflict: ContentionState,
+    previous: Option<TemplateStatus>,
+    contention: ContentionState,
 }
 
 impl Default for Row {
@@ -53,8 +53,8 @@ impl Default for Row {
             roll_now: false,
             target: "spec",
             owned: Some("owned"),
-            before: Some(applied()),
-            conflict: ContentionState::Idle,
+            previous: Some(applied()),
+            contention: ContentionState::Idle,
         }
     }
 }
@@ -69,8 +69,8 @@ impl Row {
             roll_now: self.roll_now,
             target: self.target,
             owned: self.owned,
-            before: self.before.as_ref(),
-            conflict: &self.conflict,
+            previous: self.previous.as_ref(),
+            contention: &self.contention,
             generation: 2,
             now: at(100),
         })
@@ -90,7 +90,7 @@ fn our_fields_are_applied_once_per_sidecar_and_template() {
     assert_eq!(Row::default().decide(), TemplateStep::InPlace);
     for row in [
         Row {
-            before: None,
+            previous: None,
             owned: None,
             ..Row::default()
         },
@@ -103,7 +103,7 @@ fn our_fields_are_applied_once_per_sidecar_and_template() {
             ..Row::default()
         },
         Row {
-            before: Some(TemplateStatus {
+            previous: Some(TemplateStatus {
                 uid: "another workload".to_owned(),
                 ..applied()
             }),
@@ -125,7 +125,7 @@ fn our_fields_are_released_when_undesired_or_when_the_target_gets_an_owner() {
     };
     assert_eq!(
         undesired(Some("owned")).decide(),
-        TemplateStep::Release(object("Deployment", "web"), None)
+        TemplateStep::Disown(object("Deployment", "web"), None)
     );
     assert_eq!(undesired(None).decide(), TemplateStep::NotDesired);
     let owned_by = |owned| Row {
@@ -133,7 +133,7 @@ fn our_fields_are_released_when_undesired_or_when_the_target_gets_an_owner() {
         owned,
         ..Row::default()
     };
-    let TemplateStep::Release(_, Some(fault)) = owned_by(Some("owned")).decide() else {
+    let TemplateStep::Disown(_, Some(fault)) = owned_by(Some("owned")).decide() else {
         panic!()
     };
     assert_eq!(fault.reason, Reason::StrategyNotAllowed);
@@ -145,20 +145,20 @@ fn our_fields_are_released_when_undesired_or_when_the_target_gets_an_owner() {
 /// CONF-1, CONF-6
 #[test]
 fn changed_fields_are_reapplied_with_backoff_until_stopped() {
-    let reverted = |owned, conflict| Row {
+    let reverted = |owned, contention| Row {
         owned,
-        conflict,
+        contention,
         ..Row::default()
     };
     let two = ConflictCount::new(2).unwrap();
     for owned in [None, Some("less than was applied")] {
         assert_eq!(
             reverted(owned, ContentionState::Idle).decide(),
-            TemplateStep::Conflict
+            TemplateStep::RecordConflict
         );
         assert_eq!(
             reverted(owned, ContentionState::Rewritten(two)).decide(),
-            TemplateStep::Conflict
+            TemplateStep::RecordConflict
         );
         let wait = TemplateStep::Wait(Duration::from_secs(20));
         assert_eq!(
@@ -167,9 +167,9 @@ fn changed_fields_are_reapplied_with_backoff_until_stopped() {
         );
         let over = ContentionState::Waiting(two, at(100));
         assert_eq!(reverted(owned, over).decide(), TemplateStep::Apply);
-        let stopped = ContentionState::Stopped(revision("spec"));
-        assert_eq!(reverted(owned, stopped).decide(), TemplateStep::Stop);
-        let other = ContentionState::Stopped(revision("another"));
+        let yielded = ContentionState::Yielded(revision("spec"));
+        assert_eq!(reverted(owned, yielded).decide(), TemplateStep::Yield);
+        let other = ContentionState::Yielded(revision("another"));
         assert_eq!(reverted(owned, other).decide(), TemplateStep::Apply);
     }
     let template_changed = Row {
@@ -178,7 +178,7 @@ fn changed_fields_are_reapplied_with_backoff_until_stopped() {
     };
     assert_eq!(
         template_changed.decide(),
-        TemplateStep::Conflict,
+        TemplateStep::RecordConflict,
         "replaced"
     );
     let actor_changed = Row {
@@ -222,7 +222,7 @@ fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
         later,
         "the other actor overwrites it"
     );
-    let release = TemplateStep::Release(web.clone(), None);
+    let release = TemplateStep::Disown(web.clone(), None);
     assert_eq!(
         planned(true, true, true),
         release,
@@ -240,7 +240,7 @@ fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
     assert_eq!(
         plan_transfer(&without_probe_result),
         release,
-        "an earlier release"
+        "an earlier version"
     );
     assert_eq!(
         plan_transfer(&TemplateTransfer::Removed),
@@ -286,15 +286,15 @@ fn pods_get_an_older_actors_sidecar_only_after_a_dry_run_of_its_spec_has_passed(
     assert!(!unbound.injects);
 }
 
-/// The hash after the dot is that of the operator's release (SAFE-35, ROLL-8).
+/// The hash after the dot is that of the operator's version (SAFE-35, ROLL-8).
 #[test]
 fn operator_upgrade_keeps_our_fields_unless_roll_now_is_set() {
-    let step = |before: &str, hash, roll_now| {
+    let step = |previous: &str, hash, roll_now| {
         let row = Row {
             hash,
             roll_now,
-            before: Some(TemplateStatus {
-                hash: before.to_owned(),
+            previous: Some(TemplateStatus {
+                hash: previous.to_owned(),
                 ..applied()
             }),
             ..Row::default()

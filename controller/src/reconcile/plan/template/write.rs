@@ -153,7 +153,7 @@ impl TemplateParams {
             object: self.workload.to_string(),
             manager,
             revision: self.revision,
-            stop: false,
+            yields: false,
         })
     }
 }

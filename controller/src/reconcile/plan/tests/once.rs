@@ -34,7 +34,7 @@ fn reconcile_once_leaves_a_ready_actor_alone_until_its_spec_changes() {
     drifted["metadata"]["managedFields"] = json!([]);
     let mut observed = recorded(once(2), &drifted);
     assert!(ensure(&observed).once_completed, "drift is kept");
-    observed.workload = Child::Absent;
+    observed.workload = Child::NotFound;
     assert!(
         ensure(&observed).once_completed,
         "a deleted workload is not recreated"
@@ -77,7 +77,7 @@ fn draining_actor_with_reconcile_once_keeps_its_pods_and_recreates_a_missing_wor
         );
     }
     let mut gone = draining(3, Some(2));
-    gone.workload = Child::Absent;
+    gone.workload = Child::NotFound;
     let step = ensure(&gone);
     assert_eq!(
         (step.once_completed, step.workload),
@@ -110,7 +110,7 @@ fn change_of_the_installation_does_not_roll_an_actor_with_reconcile_once() {
 fn reconcile_once_recreates_the_queue_but_never_switches_to_another() {
     let queue = |name: &str| {
         let mut observed = once(2);
-        observed.queue = ObservedQueue::Checked(QueueCheck::Absent);
+        observed.queue = ObservedQueue::Checked(QueueCheck::NotFound);
         observed.previous.queue = Some(QueueStatus {
             transport: "mq".to_owned(),
             name: name.to_owned(),

@@ -92,11 +92,11 @@ fn paused_actor_still_reports_foreign_names_and_scaling_faults() {
     let foreign =
         json!({"metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "1"}});
     observed.workload = Child::Foreign(workload(&foreign));
-    let Plan::Paused(before) = plan(&observed, now()) else {
+    let Plan::Paused(previous) = plan(&observed, now()) else {
         panic!()
     };
-    let scaling = before.scaling.unwrap().fault;
-    let reasons = [before.fault, scaling].map(|fault| fault.unwrap().reason);
+    let scaling = previous.scaling.unwrap().fault;
+    let reasons = [previous.fault, scaling].map(|fault| fault.unwrap().reason);
     assert_eq!(reasons, [Reason::NotOwned, Reason::KedaNotInstalled]);
 }
 

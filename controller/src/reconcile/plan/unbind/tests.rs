@@ -40,36 +40,36 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
         has_terminating: false,
         scaled_to_zero: false,
         availability: &ALL_READY,
-        before: None,
+        previous_pods: None,
         since: None,
         limit: None,
         now: Timestamp::UNIX_EPOCH,
         roll: Some(&template),
         objects: &annotated,
         unresolved: None,
-        since_release: None,
+        since_disowned: None,
     };
-    assert_eq!(decide(&base), UnbindStep::Release);
-    let released = UnbindInputs {
+    assert_eq!(decide(&base), UnbindStep::Disown);
+    let disowned = UnbindInputs {
         objects: &plain,
         ..base.clone()
     };
-    assert_eq!(decide(&released), UnbindStep::Evict(pod("b")));
+    assert_eq!(decide(&disowned), UnbindStep::Evict(pod("b")));
     let terminating = UnbindInputs {
         has_terminating: true,
-        ..released.clone()
+        ..disowned.clone()
     };
     assert!(matches!(decide(&terminating), UnbindStep::Wait(_)));
     let mut rolling = objects(None);
     rolling[0].rolling = true;
     let rolling = UnbindInputs {
         objects: &rolling,
-        ..released.clone()
+        ..disowned.clone()
     };
     assert!(matches!(decide(&rolling), UnbindStep::Wait(_)));
     let clean = UnbindInputs {
         pods: &[],
-        ..released.clone()
+        ..disowned.clone()
     };
     assert_eq!(decide(&clean), UnbindStep::Done);
     let annotated_only = UnbindInputs {
@@ -78,7 +78,7 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
     };
     assert_eq!(
         decide(&annotated_only),
-        UnbindStep::Release,
+        UnbindStep::Disown,
         "restores the spec"
     );
     let no_target = UnbindInputs {
@@ -91,8 +91,8 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
     let parent = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
     let just_released = UnbindInputs {
         roll: Some(&parent),
-        since_release: Some(Duration::from_secs(3)),
-        ..released
+        since_disowned: Some(Duration::from_secs(3)),
+        ..disowned
     };
     assert!(
         matches!(decide(&just_released), UnbindStep::Wait(_)),
@@ -111,19 +111,19 @@ fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
         has_terminating: false,
         scaled_to_zero: false,
         availability: &ALL_READY,
-        before: None,
+        previous_pods: None,
         since: None,
         limit: None,
         now: Timestamp::UNIX_EPOCH,
         roll: Some(&spec),
         objects: &annotated,
         unresolved: None,
-        since_release: None,
+        since_disowned: None,
     };
     assert_eq!(decide(&base), UnbindStep::ChangeValue);
     let changed = UnbindInputs {
         objects: &changed,
-        since_release: Some(Duration::from_secs(3)),
+        since_disowned: Some(Duration::from_secs(3)),
         ..base
     };
     assert!(matches!(decide(&changed), UnbindStep::Wait(_)));
@@ -131,7 +131,7 @@ fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
         pods: &[],
         ..changed
     };
-    assert_eq!(decide(&clean), UnbindStep::Release);
+    assert_eq!(decide(&clean), UnbindStep::Disown);
 }
 
 /// BIND-45
@@ -155,19 +155,19 @@ fn annotations_of_an_older_actor_are_kept() {
             has_terminating: false,
             scaled_to_zero: false,
             availability: &ALL_READY,
-            before: None,
+            previous_pods: None,
             since: None,
             limit: None,
             now: Timestamp::UNIX_EPOCH,
             roll: None,
             objects: &[object],
             unresolved: None,
-            since_release: None,
+            since_disowned: None,
         })
     };
     assert_eq!(unbind(false, &[]), UnbindStep::Done);
     assert_eq!(unbind(false, &[pod("a")]), UnbindStep::Evict(pod("a")));
-    assert_eq!(unbind(true, &[]), UnbindStep::Release, "its own fields");
+    assert_eq!(unbind(true, &[]), UnbindStep::Disown, "its own fields");
 }
 
 /// BIND-43, BIND-50
@@ -182,33 +182,33 @@ fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
         has_terminating: false,
         scaled_to_zero: false,
         availability: &ALL_READY,
-        before: None,
+        previous_pods: None,
         since: None,
         limit: None,
         now: Timestamp::UNIX_EPOCH,
         roll: Some(&template),
         objects: &in_place,
         unresolved: None,
-        since_release: None,
+        since_disowned: None,
     };
-    assert_eq!(decide(&base), UnbindStep::Release);
+    assert_eq!(decide(&base), UnbindStep::Disown);
     let without_pods = UnbindInputs {
         pods: &[],
         ..base.clone()
     };
     assert_eq!(
         decide(&without_pods),
-        UnbindStep::Release,
+        UnbindStep::Disown,
         "at zero replicas"
     );
     let mut rolling = objects(None);
     rolling[0].rolling = true;
-    let released = UnbindInputs {
+    let disowned = UnbindInputs {
         objects: &rolling,
-        since_release: Some(Duration::from_secs(1)),
+        since_disowned: Some(Duration::from_secs(1)),
         ..base
     };
-    assert!(matches!(decide(&released), UnbindStep::Wait(_)));
+    assert!(matches!(decide(&disowned), UnbindStep::Wait(_)));
 }
 
 /// BIND-44
@@ -223,14 +223,14 @@ fn paused_target_blocks_unbinding_unless_skipped() {
         has_terminating: false,
         scaled_to_zero: false,
         availability: &ALL_READY,
-        before: None,
+        previous_pods: None,
         since: None,
         limit: None,
         now: Timestamp::UNIX_EPOCH,
         roll: Some(&template),
         objects: &paused,
         unresolved: None,
-        since_release: None,
+        since_disowned: None,
     };
     assert!(matches!(decide(&base), UnbindStep::Blocked(..)));
     assert_eq!(
@@ -254,17 +254,17 @@ fn handoff_is_removed_even_if_nothing_else_was_written() {
         has_terminating: false,
         scaled_to_zero: false,
         availability: &ALL_READY,
-        before: None,
+        previous_pods: None,
         since: None,
         limit: None,
         now: Timestamp::UNIX_EPOCH,
         roll: Some(&roll),
         objects: &objects,
         unresolved: None,
-        since_release: None,
+        since_disowned: None,
     };
-    assert_eq!(decide(&inputs(&pods)), UnbindStep::Release);
-    assert_eq!(decide(&inputs(&[])), UnbindStep::Release);
+    assert_eq!(decide(&inputs(&pods)), UnbindStep::Disown);
+    assert_eq!(decide(&inputs(&[])), UnbindStep::Disown);
 }
 
 /// BIND-43, ROLL-4, SAFE-11, SAFE-12
@@ -285,14 +285,14 @@ fn next_pod_is_evicted_only_after_the_last_replacement_is_ready() {
             has_terminating: false,
             scaled_to_zero: false,
             availability,
-            before: Some(3),
+            previous_pods: Some(3),
             since: Some(Timestamp::from_second(-since).unwrap()),
             limit: Some(Duration::from_mins(1)),
             now: Timestamp::UNIX_EPOCH,
             roll: Some(&Roll::Evict),
             objects: &plain,
             unresolved: None,
-            since_release: None,
+            since_disowned: None,
         })
     };
     let all = Availability {
@@ -353,14 +353,14 @@ fn unresolved_target_blocks_only_if_its_pods_may_have_the_sidecar() {
             has_terminating,
             scaled_to_zero: false,
             availability: &ALL_READY,
-            before: None,
+            previous_pods: None,
             since: None,
             limit: None,
             now: Timestamp::UNIX_EPOCH,
             roll: None,
             objects: &[],
             unresolved: Some((why, written)),
-            since_release: None,
+            since_disowned: None,
         });
         match expected {
             Some(expected) => assert_eq!(step, expected),
@@ -374,24 +374,24 @@ fn unresolved_target_blocks_only_if_its_pods_may_have_the_sidecar() {
 fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
     let parent = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
     let (annotated, plain) = (objects(Some("x")), objects(None));
-    let step = |objects: &[TargetObject], released: Option<u64>, scaled_to_zero: bool| {
+    let step = |objects: &[TargetObject], disowned: Option<u64>, scaled_to_zero: bool| {
         decide(&UnbindInputs {
             skip: false,
             pods: &[],
             has_terminating: false,
             scaled_to_zero,
             availability: &ALL_READY,
-            before: None,
+            previous_pods: None,
             since: None,
             limit: None,
             now: Timestamp::UNIX_EPOCH,
             roll: Some(&parent),
             objects,
             unresolved: None,
-            since_release: released.map(Duration::from_secs),
+            since_disowned: disowned.map(Duration::from_secs),
         })
     };
-    assert_eq!(step(&annotated, None, true), UnbindStep::Release);
+    assert_eq!(step(&annotated, None, true), UnbindStep::Disown);
     assert!(matches!(step(&plain, Some(1), true), UnbindStep::Wait(_)));
     assert_eq!(step(&plain, Some(31), true), UnbindStep::Done);
     assert_eq!(step(&plain, Some(1), false), UnbindStep::Done);
@@ -406,28 +406,28 @@ fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
 #[test]
 fn recorded_annotation_is_removed_even_if_the_target_does_not_resolve() {
     let why = Some(("its deploymentMode is ModelMesh", false));
-    let decide = |objects: &[TargetObject], released| {
+    let decide = |objects: &[TargetObject], disowned| {
         decide(&UnbindInputs {
             skip: false,
             pods: &[],
             has_terminating: false,
             scaled_to_zero: false,
             availability: &ALL_READY,
-            before: None,
+            previous_pods: None,
             since: None,
             limit: None,
             now: Timestamp::UNIX_EPOCH,
             roll: None,
             objects,
             unresolved: why,
-            since_release: released,
+            since_disowned: disowned,
         })
     };
-    assert_eq!(decide(&objects(Some("x")), None), UnbindStep::Release);
+    assert_eq!(decide(&objects(Some("x")), None), UnbindStep::Disown);
     assert_eq!(decide(&objects(None), None), UnbindStep::Done);
-    let released = Some(Duration::from_secs(1));
+    let disowned = Some(Duration::from_secs(1));
     assert_eq!(
-        decide(&objects(Some("x")), released),
+        decide(&objects(Some("x")), disowned),
         UnbindStep::Done,
         "owned by another manager"
     );

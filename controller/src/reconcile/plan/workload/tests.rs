@@ -76,7 +76,7 @@ fn rejected_creation_continues_with_our_own_object_only() {
     let rejection = || StepError::Fault(Fault::until_change(Reason::ReconcileError, "no"));
     let after = |existing| inputs.after_rejected_creation(&existing, rejection());
     let reason = |existing| after(existing).unwrap_err().fault().unwrap().reason;
-    assert_eq!(reason(Child::Absent), Reason::ReconcileError);
+    assert_eq!(reason(Child::NotFound), Reason::ReconcileError);
     let mut object = deployment(&observed);
     let existing = workload(&object);
     assert_eq!(reason(Child::Foreign(existing.clone())), Reason::NotOwned);

@@ -113,7 +113,7 @@ fn injected_by_pods(
         RolloutOutcome::NotChecked
         | RolloutOutcome::NotNeeded
         | RolloutOutcome::InjectionVerified
-        | RolloutOutcome::Stopped => counted.injected_condition(),
+        | RolloutOutcome::Yielded => counted.injected_condition(),
     }
 }
 
@@ -130,8 +130,8 @@ fn unenforced_message(observed: &Observed, binding: &ObservedBinding) -> Option<
 }
 
 fn was_reported(observed: &Observed, text: &str) -> bool {
-    let mut before = observed.previous.conditions.iter();
-    before.any(|it| it.type_ == INJECTED && it.message == text)
+    let mut previous = observed.previous.conditions.iter();
+    previous.any(|it| it.type_ == INJECTED && it.message == text)
 }
 
 /// The Event of a required binding that is not enforced, recorded once.
@@ -148,7 +148,7 @@ fn injected_by_template(outcome: &ActiveOutcome, counted: &TargetPodCounts) -> O
     let not_injected = |reason, text: &str| Some((Some(false), reason, text.to_owned()));
     match &*outcome.template {
         TemplateOutcome::Waiting(reason, text, _) => not_injected(*reason, text),
-        TemplateOutcome::Refused(fault) | TemplateOutcome::Released(Some(fault)) => {
+        TemplateOutcome::Refused(fault) | TemplateOutcome::Disowned(Some(fault)) => {
             not_injected(fault.reason, &fault.message)
         }
         TemplateOutcome::Conflict(_) => {
@@ -165,8 +165,8 @@ fn injected_by_template(outcome: &ActiveOutcome, counted: &TargetPodCounts) -> O
         }
         TemplateOutcome::InPlace
         | TemplateOutcome::Applied(_)
-        | TemplateOutcome::Stopped
-        | TemplateOutcome::Released(None)
+        | TemplateOutcome::Yielded
+        | TemplateOutcome::Disowned(None)
         | TemplateOutcome::NotDesired
         | TemplateOutcome::NotChecked => Some(counted.injected_condition()),
     }
@@ -197,14 +197,14 @@ pub(super) fn progress_message(status: &AsyncActorStatus, limit: Duration) -> St
 }
 
 fn was_scaled(observed: &Observed) -> bool {
-    let mut before = observed.previous.conditions.iter();
-    before.any(|it| it.type_ == SCALING_READY)
+    let mut previous = observed.previous.conditions.iter();
+    previous.any(|it| it.type_ == SCALING_READY)
 }
 
 fn had_exceeded_progress(observed: &Observed) -> bool {
     let reason = Reason::ProgressDeadlineExceeded.to_string();
-    let mut before = observed.previous.conditions.iter();
-    before.any(|it| it.type_ == WORKLOAD_READY && it.reason == reason)
+    let mut previous = observed.previous.conditions.iter();
+    previous.any(|it| it.type_ == WORKLOAD_READY && it.reason == reason)
 }
 
 /// All conditions of an active binding.

@@ -1,11 +1,11 @@
 //! Reports contention over fields (docs/spec/binding.md, section 7).
 
-use asya_shared::api::{AsyncActorStatus, BindingConflict};
+use asya_shared::api::{AsyncActorStatus, ContendedField};
 use asya_shared::resolve::FindingReason;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::Requeue;
-use crate::reconcile::contention::ConflictPart;
+use crate::reconcile::contention::FieldGroup;
 use crate::reconcile::contention::history::{self, FieldEvent, part_of};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
@@ -23,11 +23,11 @@ pub(super) fn set_conflicts(
 ) {
     let uid = observed.resolved().and_then(|it| it.uid());
     let events = field_events(active_outcome);
-    let base = observed.deadlines.conflict;
-    let before = &observed.previous.conflicts;
+    let base = observed.deadlines.conflict_backoff;
+    let previous = &observed.previous.conflicts;
     status.conflicts = match &observed.binding {
-        Some(binding) if binding.is_bound_by_other() => history::reset_all(before),
-        _ => history::update(before, uid, &events, base, now),
+        Some(binding) if binding.is_bound_by_other() => history::reset_all(previous),
+        _ => history::update(previous, uid, &events, base, now),
     };
     status.claimed = match (active_outcome.contention.handoff_set, uid) {
         (Some(is_set), uid) => uid.filter(|_| is_set).map(str::to_owned),
@@ -36,7 +36,7 @@ pub(super) fn set_conflicts(
     };
     status.template = match &*active_outcome.template {
         TemplateOutcome::Applied(applied) => Some(applied.clone()),
-        TemplateOutcome::Released(_) => None,
+        TemplateOutcome::Disowned(_) => None,
         _ => observed.previous.template.clone(),
     };
     status.conflict_count = Some(history::total_conflicts(&status.conflicts));
@@ -70,13 +70,13 @@ fn template_requeue(outcome: &TemplateOutcome) -> Option<Requeue> {
         | TemplateOutcome::NotDesired
         | TemplateOutcome::InPlace
         | TemplateOutcome::Applied(_)
-        | TemplateOutcome::Released(_)
+        | TemplateOutcome::Disowned(_)
         | TemplateOutcome::Refused(_)
-        | TemplateOutcome::Stopped => None,
+        | TemplateOutcome::Yielded => None,
     }
 }
 
-fn field_events(active_outcome: &ActiveOutcome) -> Vec<(ConflictPart, FieldEvent)> {
+fn field_events(active_outcome: &ActiveOutcome) -> Vec<(FieldGroup, FieldEvent)> {
     let roll_event = match &*active_outcome.rollout {
         RolloutOutcome::NotNeeded | RolloutOutcome::InjectionVerified => {
             Some(FieldEvent::NotNeeded)
@@ -87,22 +87,22 @@ fn field_events(active_outcome: &ActiveOutcome) -> Vec<(ConflictPart, FieldEvent
         | RolloutOutcome::Waiting(..)
         | RolloutOutcome::Halted(_)
         | RolloutOutcome::Stalled(_)
-        | RolloutOutcome::Stopped
+        | RolloutOutcome::Yielded
         | RolloutOutcome::Requested(ReplacementMethod::Eviction, ..) => None,
     };
-    let roll_event = roll_event.map(|event| (ConflictPart::Roll, event));
+    let roll_event = roll_event.map(|event| (FieldGroup::Roll, event));
     let template_event = match &*active_outcome.template {
         TemplateOutcome::Applied(_) => Some(FieldEvent::Written),
         TemplateOutcome::Conflict(conflict) => Some(FieldEvent::Conflict(conflict.clone())),
         TemplateOutcome::NotDesired
-        | TemplateOutcome::Released(_)
+        | TemplateOutcome::Disowned(_)
         | TemplateOutcome::Refused(_) => Some(FieldEvent::NotNeeded),
         TemplateOutcome::NotChecked
         | TemplateOutcome::InPlace
         | TemplateOutcome::Waiting(..)
-        | TemplateOutcome::Stopped => None,
+        | TemplateOutcome::Yielded => None,
     };
-    let template_event = template_event.map(|event| (ConflictPart::Template, event));
+    let template_event = template_event.map(|event| (FieldGroup::Template, event));
     let others = active_outcome.contention.field_events.iter().cloned();
     roll_event
         .into_iter()
@@ -112,17 +112,17 @@ fn field_events(active_outcome: &ActiveOutcome) -> Vec<(ConflictPart, FieldEvent
 }
 
 /// Message of condition `Conflict` while it is true.
-pub(super) fn message(observed: &Observed, conflicts: &[BindingConflict]) -> Option<String> {
+pub(super) fn message(observed: &Observed, conflicts: &[ContendedField]) -> Option<String> {
     history::conflict_message(conflicts, evicts(observed))
 }
 
 /// Events for the conflicts of this reconcile.
 pub(super) fn conflict_events(
     observed: &Observed,
-    conflicts: &[BindingConflict],
+    conflicts: &[ContendedField],
 ) -> Vec<(EventReason, String)> {
-    let before = &observed.previous.conflicts;
-    let events = history::new_conflicts(before, conflicts).filter_map(|entry| {
+    let previous = &observed.previous.conflicts;
+    let events = history::new_conflicts(previous, conflicts).filter_map(|entry| {
         let text = history::entry_message(entry, part_of(entry)?, evicts(observed));
         Some((EventReason::BindingConflict, text))
     });

@@ -137,8 +137,8 @@ fn status_of_a_binding_reports_target_and_pods() {
 #[test]
 fn required_binding_over_the_limit_reports_that_it_is_not_enforced() {
     let required = json!({"binding": {"required": true, "rollout": "OnRestart"}});
-    let injected = |extra: &Value, before: &AsyncActorStatus, unenforced| {
-        let mut inputs = bound(extra, before);
+    let injected = |extra: &Value, previous: &AsyncActorStatus, unenforced| {
+        let mut inputs = bound(extra, previous);
         inputs.1.unenforced = unenforced;
         *inputs.2.rollout = RolloutOutcome::InjectionVerified;
         let report = report(&inputs.0, &inputs.1, &inputs.2, now());
@@ -152,20 +152,20 @@ fn required_binding_over_the_limit_reports_that_it_is_not_enforced() {
         injected_condition,
         "not required"
     );
-    let (status, events, before) = injected(&required, &new, Some(true));
+    let (status, events, previous) = injected(&required, &new, Some(true));
     assert_eq!(status, is("False", "WebhookNotReady"));
     assert_eq!(events, [EventReason::RequiredNotEnforced]);
-    assert_eq!(condition(&before, "Ready").0, "False");
+    assert_eq!(condition(&previous, "Ready").0, "False");
     // `None` is the state after a restart, when the limit has not been checked yet.
     for unchanged in [Some(true), None] {
-        let (status, events, _) = injected(&required, &before, unchanged);
+        let (status, events, _) = injected(&required, &previous, unchanged);
         assert_eq!(
             (status, events),
             (is("False", "WebhookNotReady"), Vec::new())
         );
     }
     assert_eq!(
-        injected(&required, &before, Some(false)).0,
+        injected(&required, &previous, Some(false)).0,
         injected_condition
     );
     assert_eq!(injected(&required, &new, None).0, injected_condition);
@@ -181,15 +181,15 @@ fn binding_is_effective_once_queue_and_script_exist_until_it_is_refused() {
     assert_eq!(status.bound_since, None);
     assert_eq!(condition(&status, "Injected"), is("Unknown", "NotProven"));
 
-    let before = status_of(&bound(&json!({}), &new));
-    let mut later = bound(&json!({}), &before);
+    let previous = status_of(&bound(&json!({}), &new));
+    let mut later = bound(&json!({}), &previous);
     later.2 = ActiveOutcome {
         queue: QueueState::Fault(Fault::until_change(Reason::BrokerUnreachable, "away")),
         ..ActiveOutcome::default()
     };
     let status = status_of(&later);
     assert_eq!(
-        status.bound_since, before.bound_since,
+        status.bound_since, previous.bound_since,
         "a broker fault does not affect the binding"
     );
     assert_eq!(status.status, Some(State::TransportError));
@@ -200,7 +200,7 @@ fn binding_is_effective_once_queue_and_script_exist_until_it_is_refused() {
         (Reason::AlreadyBound, false),
         (Reason::CrossNamespace, false),
     ] {
-        let mut refused = bound(&json!({}), &before);
+        let mut refused = bound(&json!({}), &previous);
         refused.1.target = Some(Err(Fault::until_change(reason, "why")));
         let status = status_of(&refused);
         assert_eq!(status.bound_since.is_some(), expected, "{reason}");
@@ -266,7 +266,7 @@ fn injected_reports_the_outcome_of_the_template() {
             true,
         ),
         (
-            TemplateOutcome::Released(Some(fault)),
+            TemplateOutcome::Disowned(Some(fault)),
             is("False", "StrategyNotAllowed"),
             false,
         ),
@@ -294,10 +294,10 @@ fn actor_that_may_not_bind_reports_no_conflict() {
     });
     let template = json!({"uid": "web-uid", "hash": "h", "target": "t", "fingerprint": "f"});
     let scaling = json!({"scaling": {"enabled": true}});
-    let before = json!({"conflicts": [rewritten], "claimed": "web-uid", "template": template});
-    let before: AsyncActorStatus = serde_json::from_value(before).unwrap();
+    let previous = json!({"conflicts": [rewritten], "claimed": "web-uid", "template": template});
+    let previous: AsyncActorStatus = serde_json::from_value(previous).unwrap();
     let conflict_of = |target: ObservedBinding, outcome| {
-        let mut inputs = bound(&scaling, &before);
+        let mut inputs = bound(&scaling, &previous);
         *inputs.2.template = outcome;
         inputs.0.binding = Some(target);
         let status = status_of(&inputs);
@@ -316,19 +316,19 @@ fn actor_that_may_not_bind_reports_no_conflict() {
     };
     let waiting = conflict_of(already_bound(), TemplateOutcome::NotChecked);
     assert_eq!(waiting, ("False".to_owned(), Some(2), false, true));
-    let released = conflict_of(already_bound(), TemplateOutcome::Released(None));
+    let released = conflict_of(already_bound(), TemplateOutcome::Disowned(None));
     assert_eq!(released, ("False".to_owned(), Some(2), false, false));
 }
 
 /// CONF-3, SO-5
 #[test]
 fn handoff_is_remembered_while_the_queue_scales_the_target() {
-    let handoff_after = |scaling: bool, before: Option<&str>, now: Option<bool>| {
-        let before = AsyncActorStatus {
-            claimed: before.map(str::to_owned),
+    let handoff_after = |scaling: bool, previous: Option<&str>, now: Option<bool>| {
+        let previous = AsyncActorStatus {
+            claimed: previous.map(str::to_owned),
             ..AsyncActorStatus::default()
         };
-        let mut inputs = bound(&json!({"scaling": {"enabled": scaling}}), &before);
+        let mut inputs = bound(&json!({"scaling": {"enabled": scaling}}), &previous);
         inputs.0.binding = Some(observed_target());
         inputs.2.contention.handoff_set = now;
         status_of(&inputs).claimed
@@ -352,9 +352,9 @@ fn reverted_template_is_reported_and_requeued() {
         "state": "Waiting", "losses": 1, "retryTime": "2026-01-01T00:00:00Z",
     });
     let report_of = |conflicts: Value, outcome| {
-        let before = json!({"conflicts": conflicts, "boundSince": "2026-01-01T00:00:00Z"});
-        let before: AsyncActorStatus = serde_json::from_value(before).unwrap();
-        let mut inputs = bound(&template, &before);
+        let previous = json!({"conflicts": conflicts, "boundSince": "2026-01-01T00:00:00Z"});
+        let previous: AsyncActorStatus = serde_json::from_value(previous).unwrap();
+        let mut inputs = bound(&template, &previous);
         inputs.0.binding = Some(observed_target());
         *inputs.2.template = outcome;
         let report = report(&inputs.0, &inputs.1, &inputs.2, now());
@@ -368,7 +368,7 @@ fn reverted_template_is_reported_and_requeued() {
         object: "Deployment/web".to_owned(),
         manager: None,
         revision: SpecRevision::default(),
-        stop: false,
+        yields: false,
     };
     let reverted = report_of(json!([]), TemplateOutcome::Conflict(conflict));
     let waiting_condition = is("False", "RolloutWaiting");
@@ -388,8 +388,8 @@ fn reverted_template_is_reported_and_requeued() {
 /// BIND-6
 #[test]
 fn invalid_spec_is_the_only_workload_fault_reported() {
-    let before = status_of(&bound(&json!({}), &AsyncActorStatus::default()));
-    let (observed, ..) = bound(&json!({"timeout": {"processing": -5}}), &before);
+    let previous = status_of(&bound(&json!({}), &AsyncActorStatus::default()));
+    let (observed, ..) = bound(&json!({"timeout": {"processing": -5}}), &previous);
     assert!(observed.desired.is_err());
     let status = report(
         &observed,
@@ -404,8 +404,8 @@ fn invalid_spec_is_the_only_workload_fault_reported() {
         is("False", "ValidationError")
     );
     assert_eq!(condition(&status, "Ready").0, "False");
-    assert_eq!(status.resolved_target, before.resolved_target);
-    assert_eq!(status.bound_since, before.bound_since);
+    assert_eq!(status.resolved_target, previous.resolved_target);
+    assert_eq!(status.bound_since, previous.bound_since);
     let valid = status_of(&bound(&json!({}), &status));
     assert_eq!(condition(&valid, "WorkloadReady"), is("", ""));
 }

@@ -75,8 +75,8 @@ fn verified_hash_changes_only_when_the_broker_was_queried() {
 /// QUE-13, OPS-7
 #[test]
 fn retired_queue_is_listed_reported_and_checked_next() {
-    let before = json!({"queue": {"transport": "other", "name": "asya-a", "url": "u", "verifiedGeneration": 1}});
-    let mut observed = on("mq", &before);
+    let previous = json!({"queue": {"transport": "other", "name": "asya-a", "url": "u", "verifiedGeneration": 1}});
+    let mut observed = on("mq", &previous);
     let created = || after(QueueState::Created(ReadyQueue::default()));
     let (status, retry, events) = report_queues(&observed, &created());
     assert_eq!(status.queue.as_ref().unwrap().transport, "mq");
@@ -156,8 +156,8 @@ fn classic_queue_without_a_delivery_limit_is_reported_once() {
 /// QUE-3
 #[test]
 fn queue_owned_by_another_actor_must_be_verified_again() {
-    let before = json!({"queue": {"transport": "mq", "name": "asya-a", "verifiedGeneration": 2, "verifiedHash": "h"}});
-    let mut lost = on("mq", &before);
+    let previous = json!({"queue": {"transport": "mq", "name": "asya-a", "verifiedGeneration": 2, "verifiedHash": "h"}});
+    let mut lost = on("mq", &previous);
     let kept = queue(&lost, QueueState::NotChecked);
     assert_eq!(
         kept.verified_generation,
@@ -177,8 +177,8 @@ fn own_dead_letter_queues_are_remembered_across_configurations() {
     let ready = || QueueState::Ready(Some(ReadyQueue::default()));
     let first = queue(&on("dead", &json!({})), ready());
     assert_eq!(first.dead_letters, ["asya-a-dlq"]);
-    let with = |transport: &str, before: &[&str]| {
-        let queue = json!({"transport": transport, "name": "asya-a", "deadLetters": before});
+    let with = |transport: &str, previous: &[&str]| {
+        let queue = json!({"transport": transport, "name": "asya-a", "deadLetters": previous});
         on("dead", &json!({"queue": queue}))
     };
     let renamed = with("dead", &["asya-a-old"]);

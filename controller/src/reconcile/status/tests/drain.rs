@@ -85,7 +85,7 @@ fn broker_that_cannot_count_is_reported_and_retried() {
     assert_eq!(report.retry.backoff(), Requeue::Backoff.backoff());
 }
 
-/// QUE-42: the webhook injects until the release, which is revoked when messages arrive.
+/// QUE-42: the webhook injects until the deletion no longer waits, which is revoked when messages arrive.
 #[test]
 fn release_is_recorded_once_and_revoked_when_messages_arrive() {
     let mut observed = draining("Drain");
@@ -94,7 +94,7 @@ fn release_is_recorded_once_and_revoked_when_messages_arrive() {
         fault: None,
         deleted: Vec::new(),
         retry: Requeue::AwaitChange,
-        released: false,
+        disowned: false,
     };
     let since = Some(Time(at("2026-01-01T00:02:00Z")));
     let first = build(&observed, &confirming, at("2026-01-01T00:02:00.5Z")).unwrap();

@@ -33,7 +33,7 @@ fn deletion_report(
         fault,
         deleted: deleted.to_vec(),
         retry: Requeue::AwaitChange,
-        released: false,
+        disowned: false,
     };
     build(observed, &outcome, at("2026-01-01T00:02:00Z"))
         .unwrap()
@@ -63,7 +63,7 @@ fn inventory_of_a_deleted_actor_follows_its_objects() {
         ["Deleting"]
     );
     let mut deleted = terminating(false);
-    deleted.workload = Child::Absent;
+    deleted.workload = Child::NotFound;
     assert!(deletion_report(&deleted, None, &[]).inventory.is_empty());
 }
 
@@ -72,7 +72,7 @@ fn inventory_of_a_deleted_actor_follows_its_objects() {
 fn inventory_phases_alone_are_not_written_until_the_next_change() {
     let mut observed = terminating(false);
     observed.previous = deletion_report(&observed, None, &["Deployment"]);
-    observed.workload = Child::Absent;
+    observed.workload = Child::NotFound;
     assert_eq!(deletion_report(&observed, None, &[]), observed.previous);
     let fault = Fault::until_change(Reason::QueueDeletionFailed, "refused");
     assert!(

@@ -8,15 +8,15 @@ use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, pod, spec, workload};
 use crate::record::ActorRecord;
 
-fn annotated(annotations: &Value, before: AsyncActorStatus) -> Observed {
+fn annotated(annotations: &Value, previous: AsyncActorStatus) -> Observed {
     let metadata = json!({"annotations": annotations});
     let mut observed = observed(&actor(&metadata, &spec(&json!({})), &json!({})));
-    observed.previous = before;
+    observed.previous = previous;
     observed
 }
 
-fn once(before: AsyncActorStatus) -> Observed {
-    annotated(&json!({"asya.sh/reconcile": "Once"}), before)
+fn once(previous: AsyncActorStatus) -> Observed {
+    annotated(&json!({"asya.sh/reconcile": "Once"}), previous)
 }
 
 /// FW-21, FW-30

@@ -9,10 +9,10 @@ use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workl
 use asya_shared::api::{AsyncActorStatus, State};
 
 /// A paused actor with this spec, whose status was `before`.
-fn paused(extra: &Value, before: AsyncActorStatus) -> Observed {
+fn paused(extra: &Value, previous: AsyncActorStatus) -> Observed {
     let paused = json!({"annotations": {"asya.sh/paused": "true"}});
     let mut observed = observed(&actor(&paused, &spec(extra), &json!({})));
-    observed.previous = before;
+    observed.previous = previous;
     observed
 }
 
@@ -54,8 +54,8 @@ fn actor_that_was_never_observed_is_not_ready() {
 fn queue_fault_of_a_paused_actor_is_kept_until_the_broker_is_queried_again() {
     let mut broken = running(&active_actor());
     broken.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
-    let before = report(&active_actor(), broken).status;
-    let observed = paused(&json!({}), before);
+    let previous = report(&active_actor(), broken).status;
+    let observed = paused(&json!({}), previous);
     let status = report(&observed, existing_workload(&observed)).status;
     assert_eq!(status.status, Some(State::TransportError));
     assert_eq!(
@@ -79,11 +79,11 @@ fn queue_fault_of_a_paused_actor_is_kept_until_the_broker_is_queried_again() {
 #[test]
 fn transport_fault_is_cleared_once_a_paused_actor_changes_its_transport() {
     let unknown = json!({"transport": "nowhere"});
-    let before = paused(&unknown, AsyncActorStatus::default());
-    let before = report(&before, existing_workload(&before)).status;
-    assert_eq!(before.status, Some(State::TransportError));
-    assert_eq!(condition(&before, "TransportReady").1, "InvalidTransport");
-    let observed = paused(&json!({}), before);
+    let previous = paused(&unknown, AsyncActorStatus::default());
+    let previous = report(&previous, existing_workload(&previous)).status;
+    assert_eq!(previous.status, Some(State::TransportError));
+    assert_eq!(condition(&previous, "TransportReady").1, "InvalidTransport");
+    let observed = paused(&json!({}), previous);
     let status = report(&observed, existing_workload(&observed)).status;
     assert_eq!(status.status, Some(State::Running));
     assert_eq!(condition(&status, "TransportReady").0, "Unknown");

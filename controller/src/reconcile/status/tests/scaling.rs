@@ -146,7 +146,7 @@ fn inventory_lists_every_child_in_order_until_it_is_deleted() {
         later_kinds(&observed),
         [is("Deployment", "Applied"), is("ScaledObject", "Deleting")]
     );
-    observed.scaling.scaled_object = Child::Absent;
+    observed.scaling.scaled_object = Child::NotFound;
     assert_eq!(later_kinds(&observed), [is("Deployment", "Applied")]);
 }
 

@@ -19,20 +19,20 @@ fn with_dlq() -> QueueDeclaration {
     declared(&json!({"tags": {"team": "nlp"}, "queues": {"dlq": {"enabled": true}}}))
 }
 
-/// The queue created from `wanted`, as returned by SQS, with these changes.
+/// The queue created from `desired`, as returned by SQS, with these changes.
 fn found(
-    wanted: &QueueDeclaration,
+    desired: &QueueDeclaration,
     attributes: &[(&str, &str)],
     tags: &[(&str, &str)],
 ) -> FoundQueue {
     let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
     let mut found = FoundQueue {
-        attributes: wanted
+        attributes: desired
             .attributes_with(Some(ARN))
             .into_iter()
             .map(|(key, value)| (key.to_owned(), value))
             .collect(),
-        tags: wanted.tags_with(HERE),
+        tags: desired.tags_with(HERE),
     };
     found.attributes.extend(attributes.iter().map(owned));
     found.tags.extend(tags.iter().map(owned));
@@ -49,16 +49,16 @@ fn drift(comparison: Comparison) -> Drift {
 /// SQS-2, SQS-6
 #[test]
 fn queue_as_we_create_it_matches() {
-    let wanted = with_dlq();
+    let desired = with_dlq();
     assert_eq!(
-        wanted.compare(&found(&wanted, &[], &[("mine", "x")]), Some(ARN), HERE),
+        desired.compare(&found(&desired, &[], &[("mine", "x")]), Some(ARN), HERE),
         Comparison::Matches,
         "tags of the user do no harm"
     );
     let shown = format!(r#"{{"maxReceiveCount":"3","deadLetterTargetArn":"{ARN}"}}"#);
     assert_eq!(
-        wanted.compare(
-            &found(&wanted, &[(REDRIVE_POLICY, &shown)], &[]),
+        desired.compare(
+            &found(&desired, &[(REDRIVE_POLICY, &shown)], &[]),
             Some(ARN),
             HERE
         ),
@@ -70,14 +70,14 @@ fn queue_as_we_create_it_matches() {
 /// SQS-4
 #[test]
 fn visibility_redrive_policy_and_tags_are_updated_and_retention_is_kept() {
-    let wanted = with_dlq();
+    let desired = with_dlq();
     let attributes = [
         (VISIBILITY_TIMEOUT, "30"),
         (RETENTION, "1209600"),
         (REDRIVE_POLICY, ""),
     ];
-    let drift = drift(wanted.compare(
-        &found(&wanted, &attributes, &[("team", "cv")]),
+    let drift = drift(desired.compare(
+        &found(&desired, &attributes, &[("team", "cv")]),
         Some(ARN),
         HERE,
     ));
@@ -99,10 +99,10 @@ fn visibility_redrive_policy_and_tags_are_updated_and_retention_is_kept() {
 /// SQS-6
 #[test]
 fn changed_retry_count_is_drift() {
-    let wanted = with_dlq();
+    let desired = with_dlq();
     let other = format!(r#"{{"deadLetterTargetArn":"{ARN}","maxReceiveCount":9}}"#);
-    let drift = drift(wanted.compare(
-        &found(&wanted, &[(REDRIVE_POLICY, &other)], &[]),
+    let drift = drift(desired.compare(
+        &found(&desired, &[(REDRIVE_POLICY, &other)], &[]),
         Some(ARN),
         HERE,
     ));
@@ -112,15 +112,19 @@ fn changed_retry_count_is_drift() {
 /// QUE-14
 #[test]
 fn disabled_dead_letter_queue_is_detached_and_a_users_policy_is_kept() {
-    let wanted = declared(&json!({}));
+    let desired = declared(&json!({}));
     let policy = |arn: &str| format!(r#"{{"deadLetterTargetArn":"{arn}","maxReceiveCount":3}}"#);
     let ours = policy(ARN);
-    let drift = drift(wanted.compare(&found(&wanted, &[(REDRIVE_POLICY, &ours)], &[]), None, HERE));
+    let drift = drift(desired.compare(
+        &found(&desired, &[(REDRIVE_POLICY, &ours)], &[]),
+        None,
+        HERE,
+    ));
     assert_eq!(drift.attributes[REDRIVE_POLICY], "");
     let users = policy("arn:aws:sqs:us-east-1:000000000000:mine");
     assert_eq!(
-        wanted.compare(
-            &found(&wanted, &[(REDRIVE_POLICY, &users)], &[]),
+        desired.compare(
+            &found(&desired, &[(REDRIVE_POLICY, &users)], &[]),
             None,
             HERE
         ),
@@ -131,14 +135,14 @@ fn disabled_dead_letter_queue_is_detached_and_a_users_policy_is_kept() {
 /// SQS-7, FW-35
 #[test]
 fn tags_identify_the_owner_of_a_queue() {
-    let wanted = with_dlq();
+    let desired = with_dlq();
     let tagged = |tags: &[(&str, &str)]| {
-        let mut queue = found(&wanted, &[], &[]);
+        let mut queue = found(&desired, &[], &[]);
         queue.tags.clear();
         queue
             .tags
             .extend(tags.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
-        wanted.compare(&queue, Some(ARN), HERE)
+        desired.compare(&queue, Some(ARN), HERE)
     };
     for (tags, owner) in [
         (vec![(ACTOR, "bar"), (NAMESPACE, "n")], "n/bar"),
@@ -176,7 +180,7 @@ fn unmanaged_queue_needs_the_configured_visibility_timeout() {
     assert_eq!(
         said.compare(&queue, None, HERE),
         Comparison::Mismatch {
-            wanted: "VisibilityTimeout=60".to_owned(),
+            desired: "VisibilityTimeout=60".to_owned(),
             found: "VisibilityTimeout=30".to_owned(),
         }
     );
@@ -239,7 +243,7 @@ fn queue_of_another_cluster_is_not_changed_unless_the_actor_adopts_it() {
             ..Drift::default()
         })
     };
-    for (tagged, adopts, wanted) in [
+    for (tagged, adopts, desired) in [
         (Some(HERE), None, Comparison::Matches),
         (Some("there"), None, there()),
         (Some("there"), Some("elsewhere"), there()),
@@ -261,11 +265,11 @@ fn queue_of_another_cluster_is_not_changed_unless_the_actor_adopts_it() {
         }
         assert_eq!(
             declared.compare(&queue, Some(ARN), HERE),
-            wanted,
+            desired,
             "{tagged:?} {adopts:?}"
         );
-        assert_eq!(dlq.compare(&dead, HERE), wanted, "{tagged:?} {adopts:?}");
-        if let Comparison::Drifted(drift) = wanted {
+        assert_eq!(dlq.compare(&dead, HERE), desired, "{tagged:?} {adopts:?}");
+        if let Comparison::Drifted(drift) = desired {
             assert!(drift.is_only_cluster_tag());
             queue.tags.remove("asya.sh/uid");
             let more = super::tests::drift(declared.compare(&queue, Some(ARN), HERE));
@@ -300,7 +304,7 @@ fn actor_may_delete_only_a_queue_tagged_for_it() {
     let ours = [(ACTOR, "foo"), (NAMESPACE, "n"), (UID, "uid-1")];
     let of_cluster = |cluster: &str| Some(DeletionRefusal::OtherCluster(cluster.to_owned()));
     let tagged = |cluster| [&ours[..], &[(CLUSTER, cluster)]].concat();
-    for (tags, wanted) in [
+    for (tags, desired) in [
         (tagged(HERE), None),
         (tagged("there"), of_cluster("there")),
         // created before queues had a cluster tag
@@ -325,6 +329,6 @@ fn actor_may_delete_only_a_queue_tagged_for_it() {
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         found.tags.extend(named);
-        assert_eq!(found.deletion_refusal(&owner, HERE), wanted, "{tags:?}");
+        assert_eq!(found.deletion_refusal(&owner, HERE), desired, "{tags:?}");
     }
 }

@@ -34,7 +34,7 @@ fn target_scaled_by_its_queue_is_scaled_up_once_keda_has_released_it() {
     assert_eq!(
         deletion(&observed).scale_from_zero,
         None,
-        "KEDA has not released it yet"
+        "KEDA still scales it"
     );
     assert_eq!(
         deletion(&deleting(&json!({}))).scale_from_zero,
@@ -84,7 +84,7 @@ fn target_is_scaled_up_only_after_unbinding() {
     let annotated = planned(Some("v"), &rollout("v", None));
     assert_eq!(
         annotated,
-        (UnbindStep::Release, false),
+        (UnbindStep::Disown, false),
         "the annotation comes first"
     );
     let released = rollout("unbound", Some("2026-01-01T00:00:50Z"));

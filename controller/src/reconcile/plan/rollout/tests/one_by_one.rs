@@ -29,7 +29,7 @@ fn pods_are_evicted_one_by_one_where_no_annotation_rolls_them() {
         total,
         availability: not_ready(unready),
         outdated: vec![uninjected("a", -50)],
-        before: requested(1, since),
+        previous: requested(1, since),
         ..eviction()
     };
     let in_progress = Some(Reason::RolloutInProgress);
@@ -82,7 +82,7 @@ fn no_pod_is_evicted_while_a_replacement_is_missing_or_not_ready() {
         total: matched,
         outdated: vec![uninjected("a", -20_000)],
         availability: not_ready(unready),
-        before: requested(1, since),
+        previous: requested(1, since),
         ..Row::default()
     };
     for (case, row) in [
@@ -99,7 +99,7 @@ fn no_pod_is_evicted_while_a_replacement_is_missing_or_not_ready() {
     assert_eq!(ready.evicts().as_deref(), Some("a"), "it became ready");
 
     let broken = Row {
-        before: None,
+        previous: None,
         ..evicted(2, &[("b", -100_000)], 0)
     };
     assert_eq!(
@@ -108,7 +108,7 @@ fn no_pod_is_evicted_while_a_replacement_is_missing_or_not_ready() {
         "not caused by us"
     );
     let candidate = Row {
-        before: None,
+        previous: None,
         ..evicted(2, &[("a", -100_000)], 0)
     };
     assert_eq!(
@@ -126,7 +126,7 @@ fn stuck_rollout_of_a_controller_is_reported_and_not_repeated() {
             matched: 3,
             total: 3,
             availability: not_ready(unready),
-            before: requested(1, -700),
+            previous: requested(1, -700),
             ..Row::default()
         }
         .each_object(|it| {

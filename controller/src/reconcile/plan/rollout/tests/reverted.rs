@@ -5,10 +5,10 @@ use super::*;
 /// Row "unknown" of the table in docs/spec/binding.md.
 #[test]
 fn unknown_owner_that_reverts_the_annotation_leads_to_eviction() {
-    let reverted = |conflict| Row {
+    let reverted = |contention| Row {
         unknown_owner: true,
-        before: requested(1, -20),
-        conflict,
+        previous: requested(1, -20),
+        contention,
         ..Row::default()
     };
     assert_eq!(
@@ -16,20 +16,20 @@ fn unknown_owner_that_reverts_the_annotation_leads_to_eviction() {
         Some(true),
         "gives up at once"
     );
-    let stopped = |target: &str| {
-        ContentionState::Stopped(SpecRevision {
+    let yielded = |target: &str| {
+        ContentionState::Yielded(SpecRevision {
             generation: 1,
             target_spec_hash: target.to_owned(),
         })
     };
     let evicts = Row {
-        before: None,
-        ..reverted(stopped("spec"))
+        previous: None,
+        ..reverted(yielded("spec"))
     };
     assert_eq!(evicts.evicts().as_deref(), Some("b"));
     let other = Row {
-        before: None,
-        ..reverted(stopped("other"))
+        previous: None,
+        ..reverted(yielded("other"))
     };
     assert_eq!(
         other.annotates().as_deref(),
@@ -41,9 +41,9 @@ fn unknown_owner_that_reverts_the_annotation_leads_to_eviction() {
 /// CONF-2, CONF-6
 #[test]
 fn annotation_removed_while_pods_lack_the_sidecar_is_a_loss_and_rewritten_with_backoff() {
-    let removed = |conflict| Row {
-        before: requested(1, -1),
-        conflict,
+    let removed = |contention| Row {
+        previous: requested(1, -1),
+        contention,
         ..Row::default()
     };
     assert_eq!(
@@ -69,9 +69,9 @@ fn annotation_removed_while_pods_lack_the_sidecar_is_a_loss_and_rewritten_with_b
     };
     assert_eq!(not_needed.decide(), RolloutDecision::NotNeeded);
     let earlier_spec = Row {
-        before: requested(1, -100).map(|before| RolloutStatus {
+        previous: requested(1, -100).map(|previous| RolloutStatus {
             value: "another".to_owned(),
-            ..before
+            ..previous
         }),
         ..Row::default()
     }
@@ -79,8 +79,8 @@ fn annotation_removed_while_pods_lack_the_sidecar_is_a_loss_and_rewritten_with_b
     assert_eq!(earlier_spec.annotates().as_deref(), Some(DESIRED_HASH));
 
     let waiting = |until, now| Row {
-        before: None,
-        conflict: ContentionState::Waiting(one, at(until)),
+        previous: None,
+        contention: ContentionState::Waiting(one, at(until)),
         now,
         ..Row::default()
     };
@@ -97,8 +97,8 @@ fn annotation_removed_while_pods_lack_the_sidecar_is_a_loss_and_rewritten_with_b
 /// CONF-2, CONF-6
 #[test]
 fn annotation_with_too_many_conflicts_is_not_written_until_a_spec_changes() {
-    let stopped = |generation, target| Row {
-        conflict: ContentionState::Stopped(SpecRevision {
+    let yielded = |generation, target| Row {
+        contention: ContentionState::Yielded(SpecRevision {
             generation: 1,
             target_spec_hash: "spec".to_owned(),
         }),
@@ -106,12 +106,12 @@ fn annotation_with_too_many_conflicts_is_not_written_until_a_spec_changes() {
         target,
         ..Row::default()
     };
-    assert_eq!(stopped(1, "spec").decide(), RolloutDecision::Stop);
-    assert!(stopped(2, "spec").annotates().is_some(), "actor changed");
-    assert!(stopped(1, "other").annotates().is_some(), "target changed");
+    assert_eq!(yielded(1, "spec").decide(), RolloutDecision::Yield);
+    assert!(yielded(2, "spec").annotates().is_some(), "actor changed");
+    assert!(yielded(1, "other").annotates().is_some(), "target changed");
     let on_restart = Row {
         rollout: BindingRollout::OnRestart,
-        ..stopped(1, "spec")
+        ..yielded(1, "spec")
     };
     assert_eq!(
         on_restart.decide(),

@@ -61,11 +61,11 @@ fn sidecar_never_becomes_the_first_container() {
         let containers: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
         json!({"spec": {"template": {"spec": {"containers": containers}}}})
     };
-    let before = template_with(&["model"]);
+    let previous = template_with(&["model"]);
     let after = template_with(&["model", "asya-runtime", "asya-sidecar"]);
-    assert_eq!(displaces_first(&workload(), &before, &after), None);
+    assert_eq!(displaces_first(&workload(), &previous, &after), None);
     let displaced = template_with(&["asya-runtime", "asya-sidecar", "model"]);
-    let refused = displaces_first(&workload(), &before, &displaced);
+    let refused = displaces_first(&workload(), &previous, &displaced);
     let expected = (Reason::StrategyNotAllowed, Requeue::AwaitChange);
     assert_eq!(reason(refused), Some(expected));
 }

@@ -10,7 +10,7 @@ use crate::reconcile::model::outcome::ProbeOutcome;
 #[test]
 fn rejected_dry_run_is_reported_until_a_pod_is_admitted() {
     let extra = json!({"runtime": {"targetURL": "http://127.0.0.1:8000"}});
-    let before = AsyncActorStatus {
+    let previous = AsyncActorStatus {
         bound_since: Some(Time(now())),
         injection: Some(InjectionStatus::default()),
         ..AsyncActorStatus::default()
@@ -20,7 +20,10 @@ fn rejected_dry_run_is_reported_until_a_pod_is_admitted() {
         inputs.2.probe.outcome = probed;
         status_of(&inputs)
     };
-    let first = after(&before, ProbeOutcome::Rejected("exceeded quota".to_owned()));
+    let first = after(
+        &previous,
+        ProbeOutcome::Rejected("exceeded quota".to_owned()),
+    );
     let rejected = is("False", "ProbeRejected");
     assert_eq!(condition(&first, "Injected"), rejected);
     let text = |status: &AsyncActorStatus| {
@@ -46,7 +49,7 @@ fn rejected_dry_run_is_reported_until_a_pod_is_admitted() {
 fn model_not_ready_within_its_progress_limit_is_reported() {
     let status_with_limit = |progress: u32| {
         let since = now().checked_add(k8s_openapi::jiff::SignedDuration::from_mins(-10));
-        let before = AsyncActorStatus {
+        let previous = AsyncActorStatus {
             bound_since: Some(Time(now())),
             observed_generation: Some(2),
             ready_replicas: Some(0),
@@ -56,7 +59,7 @@ fn model_not_ready_within_its_progress_limit_is_reported() {
         let extra = json!({
             "timeout": {"progress": progress}, "runtime": {"targetURL": "http://127.0.0.1:8000"},
         });
-        let mut inputs = bound(&extra, &before);
+        let mut inputs = bound(&extra, &previous);
         inputs.0.binding = Some(observed_target());
         let status = status_of(&inputs);
         (condition(&status, "WorkloadReady"), status.status)

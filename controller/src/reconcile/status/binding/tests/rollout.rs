@@ -14,10 +14,10 @@ use crate::reconcile::model::rollout::TargetObject;
 /// Status after a reconcile that requested a replacement; with `came_uninjected`, the last replacement has no sidecar.
 fn status_after_request(
     by: ReplacementMethod,
-    before: &AsyncActorStatus,
+    previous: &AsyncActorStatus,
     came_uninjected: bool,
 ) -> AsyncActorStatus {
-    let (mut observed, binding, mut active_outcome) = bound(&json!({}), before);
+    let (mut observed, binding, mut active_outcome) = bound(&json!({}), previous);
     let mut rollout = ObservedRollout::default();
     if came_uninjected {
         rollout.pod_counts.outdated.push(PodToReplace {
@@ -77,8 +77,8 @@ fn replacements_of_evicted_pods_without_the_sidecar_are_counted_across_reconcile
 /// SAFE-19
 #[test]
 fn annotated_object_is_remembered_after_it_leaves_the_target() {
-    let status_after = |before: &AsyncActorStatus, target: &str, value: Option<&str>, outcome| {
-        let (mut observed, _, mut active_outcome) = bound(&json!({}), before);
+    let status_after = |previous: &AsyncActorStatus, target: &str, value: Option<&str>, outcome| {
+        let (mut observed, _, mut active_outcome) = bound(&json!({}), previous);
         let mut binding = observed_target();
         let resolved = binding.target.as_mut().unwrap().as_mut().unwrap();
         let Roll::AnnotateTemplate(workloads) = &mut resolved.target.roll else {
@@ -108,7 +108,7 @@ fn annotated_object_is_remembered_after_it_leaves_the_target() {
     let none = AsyncActorStatus::default();
     assert!(names(&status_after(&none, "web", None, RolloutOutcome::NotNeeded)).is_empty());
     let former = status_after(&none, "web", Some("v"), RolloutOutcome::NotNeeded);
-    assert_eq!(names(&former), [&*web], "written by an earlier release");
+    assert_eq!(names(&former), [&*web], "written by an earlier version");
     let requested = RolloutOutcome::Requested(
         ReplacementMethod::Annotation,
         String::new(),

@@ -71,8 +71,8 @@ fn scaling_of_a_target_is_reported_only_while_it_is_on() {
 #[test]
 fn pending_scaled_object_is_reported_and_requeued_once_a_dry_run_passes() {
     let scaling = json!({"scaling": {"enabled": true}});
-    let before = json!({"boundSince": "2026-01-01T00:00:00Z"});
-    let mut inputs = bound(&scaling, &serde_json::from_value(before).unwrap());
+    let previous = json!({"boundSince": "2026-01-01T00:00:00Z"});
+    let mut inputs = bound(&scaling, &serde_json::from_value(previous).unwrap());
     inputs.2.scaling = Some(Box::new(ScalingOutcome {
         waits_for: Some("the sidecar"),
         ..ScalingOutcome::default()

@@ -1,4 +1,4 @@
-//! Confirms with the API server that an actor is unchanged since the plan was made, before a step that cannot be
+//! Verifies with the API server that an actor is unchanged since the plan was made, before a step that cannot be
 //! undone: while a watch is down, the store may lack `deletionPolicy: Retain`, or the annotation that keeps the queue.
 
 use kube::Api;
@@ -9,7 +9,10 @@ use crate::record::{ActorRecord, Projected};
 
 /// Fails if the actor has changed. The next reconcile plans with the actor just read, even if the watch is still
 /// behind.
-pub(super) async fn confirm(context: &Context, planned: &ActorRecord) -> Result<(), Error> {
+pub(super) async fn verify_unchanged(
+    context: &Context,
+    planned: &ActorRecord,
+) -> Result<(), Error> {
     let key = &planned.metadata.key;
     let api: Api<Projected<ActorRecord>> = Api::namespaced(context.client.clone(), &key.namespace);
     let current = api.get_opt(&key.name).await.map_err(Error::Api)?;

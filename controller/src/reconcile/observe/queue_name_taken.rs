@@ -9,33 +9,33 @@ use crate::broker::claims::Owner;
 use crate::context::Context;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::desired::{Desired, desired};
-use crate::reconcile::model::observed::QueueNameConflict;
+use crate::reconcile::model::observed::QueueNameTaken;
 use crate::record::ActorRecord;
 
-/// The desired state, unless another actor owns a queue name that this one needs; then also the conflict, which says
-/// what this actor must not run.
-pub(super) fn desired_unless_conflict(
+/// The desired state, unless another actor owns a queue name that this one needs; then also what
+/// this actor must not run.
+pub(super) fn desired_unless_name_taken(
     context: &Context,
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
     scaled: &[WorkloadKind],
-) -> (Result<Arc<Desired>, Fault>, Option<QueueNameConflict>) {
+) -> (Result<Arc<Desired>, Fault>, Option<QueueNameTaken>) {
     let desired = desired(&context.installation, actor, previous, scaled);
     let Some(owner) = context.claims.preceding_owner(&actor.metadata.key) else {
         return (desired, None);
     };
     let desired = desired.ok();
     let standalone = desired.as_deref().and_then(Desired::standalone);
-    let conflict = QueueNameConflict {
+    let name_taken = QueueNameTaken {
         covers_main_queue: owner.of_queue,
         workload_hash: standalone.map(|it| it.workload.applied.hash.clone()),
         kind: standalone.map(|it| it.kind),
     };
-    (Err(conflict_fault(&owner)), Some(conflict))
+    (Err(name_taken_fault(&owner)), Some(name_taken))
 }
 
 /// The fault that replaces the desired state.
-fn conflict_fault(Owner { key, queue, .. }: &Owner) -> Fault {
+fn name_taken_fault(Owner { key, queue, .. }: &Owner) -> Fault {
     let violation = validate::queue_in_use(queue, &key.namespace, &key.name);
     Fault::until_change(Reason::QueueConflict, violation.to_string())
 }
