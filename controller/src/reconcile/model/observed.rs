@@ -242,9 +242,22 @@ impl Observed {
         Some(Duration::from_secs(seconds.into()))
     }
 
+    /// How long a pod may run without being ready; `None` means no limit.
+    pub fn unready_limit(&self) -> Option<Duration> {
+        let default = self.deadlines.unready;
+        let desired = self.desired.as_ref();
+        desired.map_or(default, |desired| desired.spec.readiness_limit(default))
+    }
+
     /// The actor's namespace and name.
     pub fn key(&self) -> &Key {
         &self.actor.metadata.key
+    }
+
+    /// Whether existing pods already consume from the desired queue.
+    pub fn pods_use_queue_of(&self, desired: &Desired) -> bool {
+        let previous = self.previous.queue.as_ref();
+        previous.is_none_or(|previous| previous.is_same_queue(&desired.queue()))
     }
 
     /// Whether the queue was verified for the current spec (QUE-8). A status from before hashes were recorded counts as

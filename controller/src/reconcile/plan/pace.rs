@@ -1,6 +1,5 @@
 //! Paces rollouts of our own workloads that no user requested (SAFE-36).
 
-use super::queue::pods_use_desired_queue;
 use super::steps::WorkloadStep;
 use crate::reconcile::model::observed::Observed;
 use crate::record::WorkloadRecord;
@@ -29,7 +28,7 @@ fn is_installation_rollout(observed: &Observed, step: &WorkloadStep) -> bool {
         && replaces_pods
         && unchanged
         && existing.desired.max(existing.total) > 0
-        && desired.is_ok_and(|desired| pods_use_desired_queue(observed, desired))
+        && desired.is_ok_and(|desired| observed.pods_use_queue_of(desired))
 }
 
 /// How a workload step counts against the limit of concurrent rollouts.

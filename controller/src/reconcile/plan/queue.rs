@@ -35,7 +35,7 @@ pub fn plan_queue(observed: &Observed) -> Option<QueuePlan> {
 
 fn plan_step(observed: &Observed, desired: &Desired) -> QueueStep {
     if is_once_completed(&observed.actor, &observed.previous)
-        && !pods_use_desired_queue(observed, desired)
+        && !observed.pods_use_queue_of(desired)
     {
         return QueueStep::Skip;
     }
@@ -113,10 +113,4 @@ pub fn creation_event(desired: &Desired, was_verified: bool) -> (EventReason, St
         reason,
         format!("{verb} queue {queue} on transport {transport}"),
     )
-}
-
-/// Whether existing pods already consume from the desired queue.
-pub fn pods_use_desired_queue(observed: &Observed, desired: &Desired) -> bool {
-    let previous = observed.previous.queue.as_ref();
-    previous.is_none_or(|previous| previous.is_same_queue(&desired.queue()))
 }

@@ -111,21 +111,18 @@ pub(super) fn plan(
     now: Timestamp,
 ) -> Restore {
     let entries = &observed.previous.conflicts;
+    let drifted_workload = drifted_workload(observed, workload);
+    let drifted_scaled_object = drifted_scaled_object(observed, scaling.as_deref());
     let mut plan = Restore::default();
-    if let Some(uid) = drifted_workload(observed, workload) {
+    if let Some(uid) = drifted_workload {
         let timing = drift_restore::decide(entries, (uid, FieldGroup::Workload), now);
         if timing != RestoreTiming::Now {
             *workload = WorkloadStep::Keep;
         }
         plan.workload = Some(timing);
     }
-    let existing = observed.scaling.scaled_object.ours();
-    if let (Some(ScalingStep::Enabled(step)), Some(existing)) = (scaling, existing)
-        && step.scaled_object == (ChildStep::Apply { take_over: None })
-        && scaled_object_contention::is_written(observed)
-    {
-        let field = (&*existing.metadata.uid, FieldGroup::ScaledObject);
-        let timing = drift_restore::decide(entries, field, now);
+    if let (Some(uid), Some(ScalingStep::Enabled(step))) = (drifted_scaled_object, scaling) {
+        let timing = drift_restore::decide(entries, (uid, FieldGroup::ScaledObject), now);
         if timing != RestoreTiming::Now {
             step.scaled_object = ChildStep::Keep;
         }
@@ -148,4 +145,18 @@ fn drifted_workload<'a>(observed: &'a Observed, step: &WorkloadStep) -> Option<&
         && applied.uid.as_deref() == Some(&*existing.metadata.uid)
         && applied.fingerprint.is_some();
     (*step == plain && is_current).then_some(&*existing.metadata.uid)
+}
+
+/// UID of our `ScaledObject`, likewise.
+fn drifted_scaled_object<'a>(
+    observed: &'a Observed,
+    step: Option<&ScalingStep>,
+) -> Option<&'a str> {
+    let existing = observed.scaling.scaled_object.ours()?;
+    let Some(ScalingStep::Enabled(step)) = step else {
+        return None;
+    };
+    let is_drifted = step.scaled_object == (ChildStep::Apply { take_over: None })
+        && scaled_object_contention::is_written(observed);
+    is_drifted.then_some(&*existing.metadata.uid)
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use asya_shared::api::InventoryEntry;
-use asya_shared::applied::HashedManifest;
 use asya_shared::scaling::{ScalingObjects, TriggerError};
 use k8s_openapi::jiff::Timestamp;
 
@@ -95,6 +94,9 @@ pub fn plan_scaling(inputs: &ScalingInputs<'_>) -> ScalingPlan {
     if let Some(fault) = foreign_child(inputs).or_else(|| competing_autoscaler(inputs)) {
         return refuse(fault);
     }
+    // The HPA of a deleted `ScaledObject` would compete with that of a new one.
+    let awaits_previous_hpa = matches!(inputs.scaled_object, Child::NotFound)
+        && (inputs.hpas.iter()).any(|hpa| is_keda_hpa_of(hpa, inputs.actor));
     let objects = match inputs.desired {
         Ok(objects) => objects,
         Err(error) => {
@@ -115,10 +117,11 @@ pub fn plan_scaling(inputs: &ScalingInputs<'_>) -> ScalingPlan {
         objects.trigger_authentication.as_ref(),
         inputs.inventory,
     );
-    let scaled_object = if trigger_authentication == ChildStep::Wait {
+    let scaled_object = if trigger_authentication == ChildStep::Wait || awaits_previous_hpa {
         ChildStep::Wait
     } else {
-        plan_scaled_object(inputs, &objects.scaled_object)
+        let desired = Some(&objects.scaled_object);
+        plan_child(inputs.scaled_object, desired, inputs.inventory)
     };
     ScalingPlan {
         trigger_authentication,
@@ -126,20 +129,6 @@ pub fn plan_scaling(inputs: &ScalingInputs<'_>) -> ScalingPlan {
         fault: None,
         waits_for: None,
     }
-}
-
-fn plan_scaled_object(inputs: &ScalingInputs<'_>, desired: &HashedManifest) -> ChildStep {
-    let absent = matches!(inputs.scaled_object, Child::NotFound);
-    // The HPA of a deleted `ScaledObject` would compete with that of a new one.
-    if absent
-        && inputs
-            .hpas
-            .iter()
-            .any(|hpa| is_keda_hpa_of(hpa, inputs.actor))
-    {
-        return ChildStep::Wait;
-    }
-    plan_child(inputs.scaled_object, Some(desired), inputs.inventory)
 }
 
 /// The fault if another HPA or `ScaledObject`, of any version, scales the same object (KEDA-9).

@@ -14,9 +14,10 @@ pub(super) fn plan_service_account(observed: &Observed) -> ChildStep {
     };
     let desired = standalone.service_account.as_ref();
     let inventory = &observed.previous.inventory;
+    let has_old_pods = has_old_pods(observed, standalone);
     match plan_child(&observed.service_account, desired, inventory) {
         // Old pods renew their tokens with the `ServiceAccount` for as long as they run.
-        ChildStep::Delete(_) if has_old_pods(observed, standalone) => ChildStep::Wait,
+        ChildStep::Delete(_) if has_old_pods => ChildStep::Wait,
         step => step,
     }
 }

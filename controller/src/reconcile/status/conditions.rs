@@ -1,14 +1,112 @@
 //! Conditions: reason, message and generation come from this reconcile; the transition time changes only with the
-//! status.
+//! status. `readyGeneration`, `readySummary` and `transportStatus` follow from them.
 
 use std::fmt::Display;
 
+use asya_shared::api::{AsyncActorStatus, State};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::Reason;
-use crate::reconcile::model::condition_types::READY;
+use crate::reconcile::model::condition_types::{READY, SCALING_READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::ActiveOutcome;
+
+/// A change to the stored conditions.
+#[derive(Debug)]
+pub enum ConditionChange {
+    /// Type, status (`None` is `Unknown`), reason and message.
+    Set(&'static str, Option<bool>, Reason, String),
+    /// The condition no longer applies.
+    Remove(&'static str),
+}
+
+/// The conditions of an active actor.
+#[derive(Debug)]
+pub struct ConditionReport {
+    /// Changes to the conditions that `Ready` depends on.
+    pub changes: Vec<ConditionChange>,
+    pub ready: ReadyRule,
+    /// Condition `Conflict`.
+    pub conflict: ConditionChange,
+}
+
+/// How `Ready` and `readySummary` follow from the other conditions.
+#[derive(Debug)]
+pub struct ReadyRule {
+    /// Conditions that must be true.
+    pub needed: &'static [&'static str],
+    /// Conditions that count only if they exist (STA-8).
+    pub optional: &'static [&'static str],
+    /// `readySummary` counts `ScalingReady` even while it does not exist (STA-10).
+    pub expects_scaling: bool,
+    /// `Ready` stays the last of the list.
+    pub is_last: bool,
+}
+
+/// Writes the conditions of an active actor, and what follows from them. The `overrides` change nothing else.
+pub(super) fn set_conditions(
+    status: &mut AsyncActorStatus,
+    observed: &Observed,
+    outcome: &ActiveOutcome,
+    (report, overrides): (ConditionReport, Vec<ConditionChange>),
+    now: Timestamp,
+) {
+    let ConditionReport {
+        changes,
+        ready,
+        conflict,
+    } = report;
+    let mut conditions = Conditions::of(observed, now);
+    conditions.apply(changes);
+    let paused = observed.actor.annotations.paused;
+    conditions.set_ready(ready.needed, ready.optional, paused);
+    conditions.apply([conflict]);
+    if ready.is_last {
+        let list = &mut conditions.list;
+        list.sort_by_key(|condition| condition.type_ == READY);
+    }
+    // A workload that was scaled to zero must be applied again once it may run.
+    status.ready_generation = ready_generation(observed, status.status, &conditions)
+        .filter(|_| outcome.stopped.is_none());
+    summarize(status, &conditions, &ready);
+    conditions.apply(overrides);
+    status.conditions = conditions.list;
+}
+
+/// The generation with which the actor was ready. A field of its own, because conditions must not drive decisions
+/// (FW-30). While pods of an older template run, the actor is not ready with this spec; an actor being deleted keeps
+/// the generation recorded before (FW-21).
+fn ready_generation(
+    observed: &Observed,
+    state: Option<State>,
+    conditions: &Conditions,
+) -> Option<i64> {
+    let annotations = &observed.actor.annotations;
+    let generation = observed.actor.generation;
+    let known = observed.previous.ready_generation;
+    let deleting = observed.actor.metadata.deleting;
+    let known = known.filter(|known| *known == generation || deleting);
+    let is_ready =
+        conditions.is_true(READY) && state != Some(State::Updating) && !annotations.paused;
+    let reached = is_ready.then_some(generation);
+    known.or(reached).filter(|_| annotations.once)
+}
+
+/// Derives `readySummary` and `transportStatus` (STA-10, BIND-6).
+fn summarize(status: &mut AsyncActorStatus, conditions: &Conditions, rule: &ReadyRule) {
+    let scales = rule.expects_scaling || conditions.find(SCALING_READY).is_some();
+    let scaling: &[&str] = if scales { &[SCALING_READY] } else { &[] };
+    let expected = rule.needed.iter().chain(scaling);
+    let (mut ready, mut all) = (0, 0);
+    for kind in expected {
+        all += 1;
+        ready += i32::from(conditions.is_true(kind));
+    }
+    let transport = conditions.is_true(TRANSPORT_READY);
+    status.ready_summary = Some(format!("{ready}/{all}"));
+    status.transport_status = Some(if transport { "Ready" } else { "NotReady" }.to_owned());
+}
 
 /// The conditions of a status under construction.
 pub(super) struct Conditions {
@@ -28,6 +126,25 @@ impl Conditions {
             generation: observed.actor.generation,
             now,
         }
+    }
+
+    fn apply(&mut self, changes: impl IntoIterator<Item = ConditionChange>) {
+        for change in changes {
+            match change {
+                ConditionChange::Set(kind, status, reason, message) => {
+                    self.set(kind, status, reason, &message);
+                }
+                ConditionChange::Remove(kind) => self.remove(kind),
+            }
+        }
+    }
+
+    fn find(&self, kind: &str) -> Option<&Condition> {
+        self.list.iter().find(|it| it.type_ == kind)
+    }
+
+    fn is_true(&self, kind: &str) -> bool {
+        self.find(kind).is_some_and(|it| it.status == "True")
     }
 
     /// Takes reason, message and generation from this reconcile; the transition time changes only with the status
@@ -66,13 +183,13 @@ impl Conditions {
     }
 
     /// Removes a condition that no longer applies.
-    pub(super) fn remove(&mut self, kind: &str) {
+    fn remove(&mut self, kind: &str) {
         self.list.retain(|condition| condition.type_ != kind);
     }
 
     /// Sets `Ready`: true if all others are, otherwise with the reason and message of the first that is not. `optional`
     /// conditions count only if they exist (STA-8).
-    pub(super) fn set_ready(&mut self, needed: &[&str], optional: &[&str], paused: bool) {
+    fn set_ready(&mut self, needed: &[&str], optional: &[&str], paused: bool) {
         let find = |kind: &&str| self.list.iter().find(|c| c.type_ == *kind).cloned();
         let is_true = |c: &Condition| c.status == "True";
         let known = needed.iter().all(|kind| find(kind).is_some());

@@ -3,7 +3,7 @@
 use asya_shared::api::AsyncActorStatus;
 use k8s_openapi::jiff::Timestamp;
 
-use super::conditions::Conditions;
+use super::conditions::ConditionChange;
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::contention::{drift_restore, history};
 use crate::reconcile::model::condition_types::CONFLICT;
@@ -11,8 +11,10 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::telemetry::events::EventReason;
 
-/// Requeues and Events due to conflicts.
+/// What a report says of conflicts.
 pub(super) struct ConflictReport {
+    /// Condition `Conflict`, which is present while the backoff delays reverting other managers' changes.
+    pub(super) condition: ConditionChange,
     pub(super) retry: Vec<Requeue>,
     pub(super) events: Vec<(EventReason, String)>,
 }
@@ -29,33 +31,24 @@ pub(super) fn set_conflicts(
         observed.deadlines.conflict_backoff,
     );
     let contention = &outcome.contention;
-    status.conflicts = drift_restore::update(previous, &contention.restored, base, now);
-    if !status.conflicts.is_empty() {
-        status.conflict_count = Some(history::total_conflicts(&status.conflicts));
-        status.last_conflict_time = history::last_conflict_time(&status.conflicts);
-    }
+    let conflicts = drift_restore::update(previous, &contention.restored, base, now);
     let rechecks = [
         contention.recheck_after,
-        drift_restore::recheck_after(&status.conflicts, now),
+        drift_restore::recheck_after(&conflicts, now),
     ];
-    let message = drift_restore::conflict_message(&status.conflicts, base)
-        .filter(|_| !contention.restored.is_empty());
+    let message = drift_restore::conflict_message(&conflicts, base);
+    if !conflicts.is_empty() {
+        status.conflict_count = Some(history::total_conflicts(&conflicts));
+        status.last_conflict_time = history::last_conflict_time(&conflicts);
+    }
+    status.conflicts = conflicts;
+    let new = message.clone().filter(|_| !contention.restored.is_empty());
+    let events = new.map(|text| (EventReason::FieldConflict, text));
     ConflictReport {
+        condition: message.map_or(ConditionChange::Remove(CONFLICT), |text| {
+            ConditionChange::Set(CONFLICT, Some(true), Reason::FieldConflict, text)
+        }),
         retry: rechecks.into_iter().flatten().map(Requeue::After).collect(),
-        events: message
-            .map(|text| (EventReason::FieldConflict, text))
-            .into_iter()
-            .collect(),
+        events: events.into_iter().collect(),
     }
-}
-
-/// Sets condition `Conflict`, which is present while the backoff delays reverting other managers' changes.
-pub(super) fn set_condition(status: &mut AsyncActorStatus, observed: &Observed, now: Timestamp) {
-    let mut conditions = Conditions::of(observed, now);
-    conditions.list = std::mem::take(&mut status.conditions);
-    match drift_restore::conflict_message(&status.conflicts, observed.deadlines.conflict_backoff) {
-        Some(text) => conditions.set(CONFLICT, Some(true), Reason::FieldConflict, &text),
-        None => conditions.remove(CONFLICT),
-    }
-    status.conditions = conditions.list;
 }

@@ -1,15 +1,18 @@
 //! The status of an actor being deleted.
 
-use asya_shared::api::{AsyncActorStatus, State};
+use asya_shared::api::{AsyncActorStatus, RolloutStatus, State};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
+use super::common::Report;
 use super::conditions::Conditions;
-use super::{binding, inventory};
+use super::inventory;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::desired::drain::Drain;
 use crate::reconcile::model::condition_types::{READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::Outcome;
+use crate::reconcile::model::rollout::UNBOUND;
 use crate::reconcile::model::status_time::to_the_second;
 
 /// What blocks the deletion.
@@ -32,6 +35,45 @@ impl<'a> Blocked<'a> {
     }
 }
 
+/// Reports an actor being deleted; `None` once it no longer exists.
+pub(super) fn deletion_report(
+    observed: &Observed,
+    outcome: &Outcome,
+    now: Timestamp,
+) -> Option<Report> {
+    let none = Blocked::default();
+    let (blocked, deleted, disowned, retry) = match outcome {
+        Outcome::Finalized | Outcome::Active(_) => return None,
+        // Written once, when the deletion begins.
+        Outcome::DeletionUnknown(retry) if observed.previous.status == Some(State::Terminating) => {
+            return Some(Report {
+                status: observed.previous.clone(),
+                retry: *retry,
+                events: Vec::new(),
+            });
+        }
+        Outcome::DeletionUnknown(retry) => (none, &[][..], false, *retry),
+        Outcome::Deleting {
+            fault,
+            deleted,
+            retry,
+            disowned,
+        } => {
+            let blocked = Blocked::from_fault(fault.as_ref());
+            (blocked, &deleted[..], *disowned, *retry)
+        }
+        Outcome::DeletionBlocked { fault, .. } => {
+            let other = Some(fault);
+            (Blocked { other, ..none }, &[][..], false, fault.retry)
+        }
+    };
+    Some(Report {
+        status: deletion_status(observed, &blocked, deleted, disowned, now),
+        retry,
+        events: Vec::new(),
+    })
+}
+
 /// Builds the status of an actor being deleted.
 pub(super) fn deletion_status(
     observed: &Observed,
@@ -45,6 +87,9 @@ pub(super) fn deletion_status(
         observed_generation: Some(observed.actor.generation),
         ..observed.previous.clone()
     };
+    if disowned {
+        status.rollout = Some(disowned_status(observed, now));
+    }
     let mut conditions = Conditions::of(observed, now);
     if let Some(fault) = blocked.queue {
         conditions.set(TRANSPORT_READY, Some(false), fault.reason, &fault.message);
@@ -59,13 +104,23 @@ pub(super) fn deletion_status(
         let since = to_the_second(now);
         status.queue_released_since.get_or_insert(Time(since));
     }
-    if disowned {
-        status.rollout = Some(binding::disowned_status(observed, now));
-    }
     status.conditions = conditions.list;
     // A changed inventory alone is not worth a write (FW-25).
     if status != observed.previous {
         status.inventory = inventory::of_deletion(observed, deleted);
     }
     status
+}
+
+/// Records when the annotation was given up or a pod evicted, which gives the controller time to react.
+fn disowned_status(observed: &Observed, now: Timestamp) -> RolloutStatus {
+    let binding = observed.binding.as_ref();
+    let unbinding = binding.and_then(|it| it.unbinding.as_ref());
+    let now = to_the_second(now);
+    RolloutStatus {
+        value: UNBOUND.to_owned(),
+        since: Some(Time(now)),
+        pods: unbinding.map(|it| it.availability.active),
+        ..RolloutStatus::default()
+    }
 }

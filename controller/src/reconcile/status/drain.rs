@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use asya_shared::api::{QueueDeletionPolicy, State};
-use k8s_openapi::jiff::Timestamp;
+use asya_shared::api::QueueDeletionPolicy;
 
-use super::common::Report;
-use super::conditions::Conditions;
+use super::conditions::ConditionChange;
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::desired::drain::UndrainedQueues;
 use crate::reconcile::model::condition_types::{READY, TRANSPORT_READY};
@@ -18,32 +16,33 @@ use crate::telemetry::events::EventReason;
 /// How often messages are counted.
 const COUNT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Turns the report of an active actor into that of an actor that is deleted once its queue is empty.
-pub(super) fn report_draining(
-    report: &mut Report,
-    observed: &Observed,
-    undrained: &UndrainedQueues,
-    now: Timestamp,
-) {
+/// How the report of an actor differs that is deleted once its queue is empty.
+pub(super) struct DrainReport {
+    pub(super) conditions: Vec<ConditionChange>,
+    pub(super) retry: Requeue,
+    pub(super) event: Option<(EventReason, String)>,
+}
+
+pub(super) fn drain_report(observed: &Observed, undrained: &UndrainedQueues) -> DrainReport {
     let (reason, event) = match observed.deletion.queue {
         QueueDeletionPolicy::Drain => (Reason::QueueDraining, EventReason::QueueDraining),
         _ => (Reason::QueueNotEmpty, EventReason::QueueNotEmpty),
     };
     let text = text(observed, undrained);
-    let status = &mut report.status;
-    let mut conditions = Conditions::of(observed, now);
-    conditions.list = std::mem::take(&mut status.conditions);
+    let mut report = DrainReport {
+        conditions: Vec::new(),
+        retry: Requeue::After(COUNT_INTERVAL),
+        event: (!is_reported(observed, reason)).then(|| (event, text.clone())),
+    };
     if let Some(fault) = &undrained.fault {
-        conditions.set(TRANSPORT_READY, Some(false), fault.reason, &fault.message);
+        let message = fault.message.clone();
+        let condition = ConditionChange::Set(TRANSPORT_READY, Some(false), fault.reason, message);
+        report.conditions.push(condition);
         report.retry = report.retry.sooner(fault.retry);
     }
-    conditions.set(READY, Some(false), reason, &text);
-    status.conditions = conditions.list;
-    status.status = Some(State::Terminating);
-    report.retry = report.retry.sooner(Requeue::After(COUNT_INTERVAL));
-    if !is_reported(observed, reason) {
-        report.events.push((event, text));
-    }
+    let ready = ConditionChange::Set(READY, Some(false), reason, text);
+    report.conditions.push(ready);
+    report
 }
 
 fn text(observed: &Observed, undrained: &UndrainedQueues) -> String {

@@ -1,4 +1,4 @@
-//! The actor's queue and its retired queues in the status.
+//! The actor's queue, its messages and its retired queues in the status.
 
 use std::time::Duration;
 
@@ -6,6 +6,7 @@ use asya_shared::api::{AsyncActorStatus, QueueStatus};
 
 use super::retired;
 use crate::broker::ReadyQueue;
+use crate::broker::depths::ReportedDepth;
 use crate::fault::Requeue;
 use crate::reconcile::desired::Desired;
 use crate::reconcile::model::known_queues::DeletePermission;
@@ -31,6 +32,8 @@ pub(super) fn set_queues(
     status: &mut AsyncActorStatus,
 ) -> QueueReport {
     let queue = queue_status(observed, outcome);
+    let limit_inactive = limit_inactive(observed, outcome, queue.as_ref());
+    (status.queued_messages, status.processing_messages) = messages(observed, outcome);
     let retired = retired::list(observed, queue.as_ref(), &outcome.retired.settled);
     let newly_retired = retired.queues.iter().any(|listed| {
         let retired = &observed.previous.retired_queues;
@@ -46,12 +49,25 @@ pub(super) fn set_queues(
         .into_iter()
         .map(|text| (EventReason::QueueRetired, text))
         .collect();
-    events.extend(limit_inactive(observed, outcome, queue.as_ref()));
+    events.extend(limit_inactive);
     status.queue = queue;
     status.retired_queues = retired.queues;
     QueueReport {
         retry: recheck.map(Requeue::After),
         events,
+    }
+}
+
+/// Approximate message counts (QUE-20).
+fn messages(observed: &Observed, outcome: &ActiveOutcome) -> (Option<i64>, Option<i64>) {
+    let previous = &observed.previous;
+    let to_count = |messages| i64::try_from(messages).ok();
+    match (observed.depth, &outcome.queue) {
+        (ReportedDepth::Depth(depth), _) => (to_count(depth.queued), to_count(depth.processing)),
+        (ReportedDepth::Unknown, _) => (None, None),
+        // A new queue is empty.
+        (ReportedDepth::Unchanged, QueueState::Created(_)) => (Some(0), Some(0)),
+        (ReportedDepth::Unchanged, _) => (previous.queued_messages, previous.processing_messages),
     }
 }
 

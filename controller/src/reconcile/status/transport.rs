@@ -1,13 +1,38 @@
 //! Condition `TransportReady`, from this reconcile or from the last one that queried the broker.
 
-use super::conditions::Conditions;
+use super::conditions::ConditionChange;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::condition_types::TRANSPORT_READY;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 
+/// What a report says of the transport.
+pub(super) struct TransportSummary<'a> {
+    /// This reconcile's fault of the transport.
+    pub(super) fault: Option<&'a Fault>,
+    /// This reconcile's fault of the rest of the spec.
+    pub(super) spec_fault: Option<&'a Fault>,
+    /// Why the queue cannot be used.
+    pub(super) unusable: Option<&'a str>,
+    /// Condition `TransportReady`; `None` leaves it unchanged.
+    pub(super) condition: Option<ConditionChange>,
+}
+
+pub(super) fn summarize_transport<'a>(
+    observed: &'a Observed,
+    outcome: &'a ActiveOutcome,
+) -> TransportSummary<'a> {
+    let (fault, spec_fault) = faults_of(observed, outcome);
+    TransportSummary {
+        fault,
+        spec_fault,
+        unusable: unusable_reason(observed, outcome, fault),
+        condition: transport_condition(observed, outcome, fault),
+    }
+}
+
 /// Returns this reconcile's faults of the transport and of the spec.
-pub(super) fn faults<'a>(
+fn faults_of<'a>(
     observed: &'a Observed,
     outcome: &'a ActiveOutcome,
 ) -> (Option<&'a Fault>, Option<&'a Fault>) {
@@ -21,7 +46,7 @@ pub(super) fn faults<'a>(
 
 /// Returns why the queue cannot be used. If the broker was not queried, as for a paused actor, the previous
 /// `TransportReady` is kept, and STATUS agrees with it (STA-4, row 3).
-pub(super) fn unusable_reason<'a>(
+fn unusable_reason<'a>(
     observed: &'a Observed,
     outcome: &ActiveOutcome,
     fault: Option<&'a Fault>,
@@ -36,33 +61,33 @@ pub(super) fn unusable_reason<'a>(
     still_applies.then_some(&*known.message)
 }
 
-/// Writes the condition.
-pub(super) fn set_condition(
-    conditions: &mut Conditions,
+/// Condition `TransportReady`; `None` leaves it unchanged.
+fn transport_condition(
     observed: &Observed,
     outcome: &ActiveOutcome,
     fault: Option<&Fault>,
-) {
-    let mut set = |ready, reason, text: &str| conditions.set(TRANSPORT_READY, ready, reason, text);
+) -> Option<ConditionChange> {
+    let set =
+        |ready, reason, text| Some(ConditionChange::Set(TRANSPORT_READY, ready, reason, text));
     match (fault, &outcome.queue, &observed.desired) {
-        (Some(fault), _, _) => set(Some(false), fault.reason, &fault.message),
+        (Some(fault), _, _) => set(Some(false), fault.reason, fault.message.clone()),
         (None, QueueState::Ready(_) | QueueState::Created(_), Ok(desired)) => {
             let text = format!("queue {} is ready", desired.names.queue);
-            set(Some(true), Reason::QueueReady, &text);
+            set(Some(true), Reason::QueueReady, text)
         }
         (None, QueueState::Unmanaged, _) => {
             let text = "queue management is disabled; the transport is configured";
-            set(Some(true), Reason::TransportValidated, text);
+            set(Some(true), Reason::TransportValidated, text.to_owned())
         }
         (None, _, Ok(_)) if is_unchanged(outcome) => {
             let mut known = observed.previous.conditions.iter();
             let ended = known.any(|it| it.type_ == TRANSPORT_READY && depends_on_spec(&it.reason));
-            if ended {
-                let text = "the queue has not been checked yet";
-                set(None, Reason::Progressing, text);
-            }
+            let text = "the queue has not been checked yet";
+            ended
+                .then(|| set(None, Reason::Progressing, text.to_owned()))
+                .flatten()
         }
-        (None, _, _) => {}
+        (None, _, _) => None,
     }
 }
 

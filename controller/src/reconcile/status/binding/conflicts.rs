@@ -1,6 +1,6 @@
 //! Reports contention over fields (docs/spec/binding.md, section 7).
 
-use asya_shared::api::{AsyncActorStatus, ContendedField};
+use asya_shared::api::AsyncActorStatus;
 use asya_shared::resolve::FindingReason;
 use k8s_openapi::jiff::Timestamp;
 
@@ -14,33 +14,54 @@ use crate::reconcile::model::outcome::{
 };
 use crate::telemetry::events::EventReason;
 
+/// What a report says of contested fields.
+pub(super) struct ConflictReport {
+    /// Message of condition `Conflict` while it is true.
+    pub(super) message: Option<String>,
+    pub(super) retry: Vec<Requeue>,
+    pub(super) events: Vec<(EventReason, String)>,
+}
+
 /// Writes the contested fields, and the number of conflicts over each.
-pub(super) fn set_conflicts(
+pub(super) fn set_binding_conflicts(
     status: &mut AsyncActorStatus,
     observed: &Observed,
-    active_outcome: &ActiveOutcome,
+    outcome: &ActiveOutcome,
     now: Timestamp,
-) {
+) -> ConflictReport {
     let uid = observed.resolved().and_then(|it| it.uid());
-    let events = field_events(active_outcome);
-    let base = observed.deadlines.conflict_backoff;
-    let previous = &observed.previous.conflicts;
-    status.conflicts = match &observed.binding {
-        Some(binding) if binding.is_bound_by_other() => history::reset_all(previous),
-        _ => history::update(previous, uid, &events, base, now),
-    };
-    status.claimed = match (active_outcome.contention.handoff_set, uid) {
-        (Some(is_set), uid) => uid.filter(|_| is_set).map(str::to_owned),
-        (None, Some(uid)) => previous_handoff(observed).filter(|it| it == uid),
-        (None, None) => previous_handoff(observed),
-    };
-    status.template = match &*active_outcome.template {
+    let evicts = evicts(observed);
+    status.template = match &*outcome.template {
         TemplateOutcome::Applied(applied) => Some(applied.clone()),
         TemplateOutcome::Disowned(_) => None,
         _ => observed.previous.template.clone(),
     };
-    status.conflict_count = Some(history::total_conflicts(&status.conflicts));
-    status.last_conflict_time = history::last_conflict_time(&status.conflicts);
+    let previous_handoff = previous_handoff(observed);
+    status.claimed = match (outcome.contention.handoff_set, uid) {
+        (Some(is_set), uid) => uid.filter(|_| is_set).map(str::to_owned),
+        (None, Some(uid)) => previous_handoff.filter(|it| it == uid),
+        (None, None) => previous_handoff,
+    };
+    let events = field_events(outcome);
+    let base = observed.deadlines.conflict_backoff;
+    let previous = &observed.previous.conflicts;
+    let conflicts = match &observed.binding {
+        Some(binding) if binding.is_bound_by_other() => history::reset_all(previous),
+        _ => history::update(previous, uid, &events, base, now),
+    };
+    status.conflict_count = Some(history::total_conflicts(&conflicts));
+    status.last_conflict_time = history::last_conflict_time(&conflicts);
+    let events = history::new_conflicts(previous, &conflicts).filter_map(|entry| {
+        let text = history::entry_message(entry, part_of(entry)?, evicts);
+        Some((EventReason::BindingConflict, text))
+    });
+    let report = ConflictReport {
+        message: history::conflict_message(&conflicts, evicts),
+        retry: requeues(outcome).collect(),
+        events: events.collect(),
+    };
+    status.conflicts = conflicts;
+    report
 }
 
 /// Keeps the recorded handoff while scaling is on and no other actor binds the target.
@@ -54,9 +75,9 @@ fn previous_handoff(observed: &Observed) -> Option<String> {
 }
 
 /// When to requeue because of contention.
-pub(super) fn requeues(active_outcome: &ActiveOutcome) -> impl Iterator<Item = Requeue> {
-    let recheck = active_outcome.contention.recheck_after.map(Requeue::After);
-    template_requeue(&active_outcome.template)
+fn requeues(outcome: &ActiveOutcome) -> impl Iterator<Item = Requeue> {
+    let recheck = outcome.contention.recheck_after.map(Requeue::After);
+    template_requeue(&outcome.template)
         .into_iter()
         .chain(recheck)
 }
@@ -76,8 +97,8 @@ fn template_requeue(outcome: &TemplateOutcome) -> Option<Requeue> {
     }
 }
 
-fn field_events(active_outcome: &ActiveOutcome) -> Vec<(FieldGroup, FieldEvent)> {
-    let roll_event = match &*active_outcome.rollout {
+fn field_events(outcome: &ActiveOutcome) -> Vec<(FieldGroup, FieldEvent)> {
+    let roll_event = match &*outcome.rollout {
         RolloutOutcome::NotNeeded | RolloutOutcome::InjectionVerified => {
             Some(FieldEvent::NotNeeded)
         }
@@ -91,7 +112,7 @@ fn field_events(active_outcome: &ActiveOutcome) -> Vec<(FieldGroup, FieldEvent)>
         | RolloutOutcome::Requested(ReplacementMethod::Eviction, ..) => None,
     };
     let roll_event = roll_event.map(|event| (FieldGroup::Roll, event));
-    let template_event = match &*active_outcome.template {
+    let template_event = match &*outcome.template {
         TemplateOutcome::Applied(_) => Some(FieldEvent::Written),
         TemplateOutcome::Conflict(conflict) => Some(FieldEvent::Conflict(conflict.clone())),
         TemplateOutcome::NotDesired
@@ -103,30 +124,12 @@ fn field_events(active_outcome: &ActiveOutcome) -> Vec<(FieldGroup, FieldEvent)>
         | TemplateOutcome::Yielded => None,
     };
     let template_event = template_event.map(|event| (FieldGroup::Template, event));
-    let others = active_outcome.contention.field_events.iter().cloned();
+    let others = outcome.contention.field_events.iter().cloned();
     roll_event
         .into_iter()
         .chain(template_event)
         .chain(others)
         .collect()
-}
-
-/// Message of condition `Conflict` while it is true.
-pub(super) fn message(observed: &Observed, conflicts: &[ContendedField]) -> Option<String> {
-    history::conflict_message(conflicts, evicts(observed))
-}
-
-/// Events for the conflicts of this reconcile.
-pub(super) fn conflict_events(
-    observed: &Observed,
-    conflicts: &[ContendedField],
-) -> Vec<(EventReason, String)> {
-    let previous = &observed.previous.conflicts;
-    let events = history::new_conflicts(previous, conflicts).filter_map(|entry| {
-        let text = history::entry_message(entry, part_of(entry)?, evicts(observed));
-        Some((EventReason::BindingConflict, text))
-    });
-    events.collect()
 }
 
 fn evicts(observed: &Observed) -> bool {

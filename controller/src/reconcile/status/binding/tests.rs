@@ -5,7 +5,6 @@ use asya_shared::resolve::{Related, Resolution, resolver};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::report;
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::contention::history::FieldConflict;
@@ -15,6 +14,8 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{
     ActiveOutcome, QueueState, RolloutOutcome, ScalingOutcome, TemplateOutcome,
 };
+use crate::reconcile::status::active::active_report;
+use crate::reconcile::status::common::Report;
 use crate::reconcile::tests::fixtures::{actor, observed, record};
 use crate::scaling::tests::fixtures::scaled_object;
 use crate::telemetry::events::EventReason;
@@ -69,6 +70,15 @@ fn observed_target() -> ObservedBinding {
         pods: Some(BoundPods::default()),
         ..ObservedBinding::default()
     }
+}
+
+fn report(
+    observed: &Observed,
+    binding: &ObservedBinding,
+    outcome: &ActiveOutcome,
+    now: Timestamp,
+) -> Report {
+    active_report(observed, Some(binding), outcome, now)
 }
 
 fn condition(status: &AsyncActorStatus, kind: &str) -> (String, String) {

@@ -1,0 +1,77 @@
+//! Reports an active actor: what both modes have in common, then what its mode adds, and last the conditions.
+
+use asya_shared::api::{AsyncActorStatus, State};
+use k8s_openapi::jiff::Timestamp;
+
+use super::binding::binding_report;
+use super::common::{ModeReport, Report};
+use super::conditions::set_conditions;
+use super::drain::drain_report;
+use super::inventory::inventory;
+use super::queue::set_queues;
+use super::standalone::standalone_report;
+use super::transport::summarize_transport;
+use crate::fault::Requeue;
+use crate::reconcile::desired::drain::Drain;
+use crate::reconcile::model::binding::ObservedBinding;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::ActiveOutcome;
+
+pub(super) fn active_report(
+    observed: &Observed,
+    binding: Option<&ObservedBinding>,
+    outcome: &ActiveOutcome,
+    now: Timestamp,
+) -> Report {
+    let mut status = AsyncActorStatus {
+        observed_generation: Some(observed.actor.generation),
+        inventory: inventory(observed, outcome),
+        ..AsyncActorStatus::default()
+    };
+    let queues = set_queues(observed, outcome, &mut status);
+    let transport = summarize_transport(observed, outcome);
+    let ModeReport {
+        state,
+        mut conditions,
+        retry,
+        recheck_at,
+        events,
+    } = match binding {
+        Some(binding) => binding_report(&mut status, observed, (binding, outcome), &transport, now),
+        None => standalone_report(&mut status, observed, outcome, &transport, now),
+    };
+    let changes = transport.condition.into_iter().chain(conditions.changes);
+    conditions.changes = changes.collect();
+    status.status = Some(state);
+    let draining = match &observed.drain {
+        Some(Drain::Waiting(undrained)) => Some(drain_report(observed, undrained)),
+        _ => None,
+    };
+    let (overrides, drain_retry, drain_event) = draining.map_or_else(Default::default, |it| {
+        (it.conditions, Some(it.retry), it.event)
+    });
+    set_conditions(&mut status, observed, outcome, (conditions, overrides), now);
+    if drain_retry.is_some() {
+        status.status = Some(State::Terminating);
+    }
+    let faults = [
+        transport.fault,
+        transport.spec_fault,
+        outcome.fault.as_ref(),
+    ];
+    let recheck = recheck_at.and_then(|at| at.duration_since(now).try_into().ok());
+    let retries = faults.into_iter().flatten().map(|fault| fault.retry);
+    Report {
+        retry: retries
+            .chain(recheck.map(Requeue::After))
+            .chain(outcome.queue.retry())
+            .chain(queues.retry)
+            .chain(drain_retry)
+            .fold(retry, Requeue::sooner),
+        events: (queues.events.into_iter())
+            .chain(events)
+            .chain(drain_event)
+            .collect(),
+        status,
+    }
+}

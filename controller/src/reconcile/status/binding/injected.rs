@@ -1,0 +1,189 @@
+//! Condition `Injected` of a binding.
+
+use asya_shared::admission::MAX_REQUIRED;
+use asya_shared::api::{BindingStrategy, InjectionStatus};
+use asya_shared::inject::bound::ProbeResult;
+
+use crate::fault::Reason;
+use crate::reconcile::model::binding::ObservedBinding;
+use crate::reconcile::model::bound_pods::{TargetPodCounts, actor_hash};
+use crate::reconcile::model::condition_types::{INJECTED, Injected};
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::{ActiveOutcome, RolloutOutcome, TemplateOutcome};
+use crate::telemetry::events::EventReason;
+
+/// What a report says of the sidecars in the target's pods.
+pub(super) struct InjectedReport {
+    /// Condition `Injected`; `None` leaves it unchanged.
+    pub(super) condition: Option<Injected>,
+    /// The Event of a required binding that is not enforced, recorded once.
+    pub(super) event: Option<(EventReason, String)>,
+}
+
+pub(super) fn injected_report(
+    observed: &Observed,
+    binding: &ObservedBinding,
+    outcome: &ActiveOutcome,
+    known: (Option<&TargetPodCounts>, Option<&InjectionStatus>),
+    is_bound: bool,
+) -> InjectedReport {
+    let unenforced = unenforced_message(observed, binding);
+    let new = unenforced.as_ref();
+    let new = new.filter(|text| !was_reported(observed, text));
+    InjectedReport {
+        event: new.map(|text| (EventReason::RequiredNotEnforced, text.clone())),
+        condition: injected_condition(observed, outcome, known, unenforced, is_bound),
+    }
+}
+
+fn injected_condition(
+    observed: &Observed,
+    outcome: &ActiveOutcome,
+    (counted, injection): (Option<&TargetPodCounts>, Option<&InjectionStatus>),
+    unenforced: Option<String>,
+    is_bound: bool,
+) -> Option<Injected> {
+    let bound = observed.bound()?;
+    if !is_bound {
+        let text = "pods get the sidecar once the queue and the runtime script exist and the target can be bound";
+        return Some((None, Reason::NotProven, text.to_owned()));
+    }
+    let Some(counted) = counted else {
+        let known = observed
+            .previous
+            .conditions
+            .iter()
+            .any(|c| c.type_ == INJECTED);
+        let text = "the target's pods have not been listed yet";
+        return (!known).then(|| (None, Reason::NotProven, text.to_owned()));
+    };
+    if let Some(text) = url_unknown(observed) {
+        return Some((Some(false), Reason::TargetURLUnknown, text));
+    }
+    let by_template = bound.strategy == BindingStrategy::Template;
+    let decided = match rejection_message(observed, injection) {
+        _ if by_template => injected_by_template(outcome, counted),
+        Some(text) => Some((Some(false), Reason::ProbeRejected, text)),
+        None => injected_by_pods(observed, outcome, counted),
+    };
+    let condition = decided.unwrap_or_else(|| counted.injected_condition());
+    let is_injected = condition.0 == Some(true);
+    match unenforced {
+        Some(text) if is_injected && !by_template => {
+            Some((Some(false), Reason::WebhookNotReady, text))
+        }
+        _ => Some(condition),
+    }
+}
+
+/// Explains what happens to new pods while the API server rejects those with the sidecar (SAFE-1).
+fn rejection_message(observed: &Observed, injection: Option<&InjectionStatus>) -> Option<String> {
+    let bound = observed.bound()?;
+    let hash = actor_hash(bound.injected_hash.as_deref())?;
+    let ProbeResult::Rejected(error) = ProbeResult::from_status(injection, hash) else {
+        return None;
+    };
+    let effect = if bound.required {
+        "the API server rejects pods of the target with the sidecar, and spec.binding.required lets none start \
+         without it"
+    } else {
+        "the API server rejects pods of the target with the sidecar, so new ones start without it and no pod is \
+         replaced"
+    };
+    Some(format!("{effect}; it answered a dry run: {error}"))
+}
+
+/// Condition `Injected` by the rollout; `None` if the counts of the pods decide.
+fn injected_by_pods(
+    observed: &Observed,
+    outcome: &ActiveOutcome,
+    counted: &TargetPodCounts,
+) -> Option<Injected> {
+    let without_pods = counted.pods.matched == 0;
+    let known = |ready, reason, text: &str| Some((Some(ready), reason, text.to_owned()));
+    match &*outcome.rollout {
+        RolloutOutcome::Waiting(reason, text, _) => known(false, *reason, text),
+        RolloutOutcome::Requested(_, text, _) => known(false, Reason::RolloutInProgress, text),
+        RolloutOutcome::Halted(text) | RolloutOutcome::Stalled(text) => {
+            known(false, Reason::RolloutHalted, text)
+        }
+        RolloutOutcome::NotChecked if without_pods && !observed.is_injection_verified() => None,
+        RolloutOutcome::NotChecked
+        | RolloutOutcome::InjectionVerified
+        | RolloutOutcome::NotNeeded
+            if without_pods =>
+        {
+            let text =
+                "the target has no pods, and a dry run has shown that new ones get the sidecar";
+            known(true, Reason::ScaledToZero, text)
+        }
+        RolloutOutcome::Conflict(_) => {
+            let text = RolloutOutcome::CONFLICT_MESSAGE;
+            known(false, Reason::RolloutWaiting, text)
+        }
+        RolloutOutcome::NotChecked
+        | RolloutOutcome::NotNeeded
+        | RolloutOutcome::InjectionVerified
+        | RolloutOutcome::Yielded => None,
+    }
+}
+
+/// CFG-7
+fn unenforced_message(observed: &Observed, binding: &ObservedBinding) -> Option<String> {
+    let text = format!(
+        "spec.binding.required: {MAX_REQUIRED} older bindings are already required, which is the maximum, so pods of \
+         this one may start without the sidecar; set spec.binding.required to false here or in another actor"
+    );
+    let reported_before = || was_reported(observed, &text);
+    let is_unenforced =
+        observed.bound()?.required && binding.unenforced.unwrap_or_else(reported_before);
+    is_unenforced.then_some(text)
+}
+
+fn was_reported(observed: &Observed, text: &str) -> bool {
+    let mut previous = observed.previous.conditions.iter();
+    previous.any(|it| it.type_ == INJECTED && it.message == text)
+}
+
+/// With strategy Template, pods get the sidecar from their template, as their controller replaces them (BIND-50); `None` if
+/// the counts of the pods decide.
+fn injected_by_template(outcome: &ActiveOutcome, counted: &TargetPodCounts) -> Option<Injected> {
+    let not_injected = |reason, text: &str| Some((Some(false), reason, text.to_owned()));
+    match &*outcome.template {
+        TemplateOutcome::Waiting(reason, text, _) => not_injected(*reason, text),
+        TemplateOutcome::Refused(fault) | TemplateOutcome::Disowned(Some(fault)) => {
+            not_injected(fault.reason, &fault.message)
+        }
+        TemplateOutcome::Conflict(_) => {
+            not_injected(Reason::RolloutWaiting, TemplateOutcome::CONFLICT_MESSAGE)
+        }
+        TemplateOutcome::InPlace | TemplateOutcome::Applied(_) if counted.pods.matched == 0 => {
+            let text = "the target has no pods, and its pod template has the sidecar";
+            Some((Some(true), Reason::ScaledToZero, text.to_owned()))
+        }
+        TemplateOutcome::InPlace | TemplateOutcome::Applied(_) if !counted.outdated.is_empty() => {
+            let text = "the target's pod template has the sidecar, and its controller is replacing the pods without \
+             it";
+            not_injected(Reason::RolloutInProgress, text)
+        }
+        TemplateOutcome::InPlace
+        | TemplateOutcome::Applied(_)
+        | TemplateOutcome::Yielded
+        | TemplateOutcome::Disowned(None)
+        | TemplateOutcome::NotDesired
+        | TemplateOutcome::NotChecked => None,
+    }
+}
+
+/// BIND-23
+fn url_unknown(observed: &Observed) -> Option<String> {
+    let (bound, resolved) = (observed.bound()?, observed.resolved()?);
+    let target = &resolved.target;
+    (!bound.has_url && target.server.url.is_none()).then(|| {
+        format!(
+            "spec.runtime.targetURL: {} does not declare the port of the model; set targetURL, or declare the port \
+             in the model's container",
+            target.workload
+        )
+    })
+}

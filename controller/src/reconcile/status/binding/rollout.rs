@@ -1,0 +1,100 @@
+//! The rollout of a target's pods in the status.
+
+use std::time::Duration;
+
+use asya_shared::api::RolloutStatus;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::fault::Requeue;
+use crate::reconcile::model::bound_pods::actor_hash;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::{ActiveOutcome, ReplacementMethod, RolloutOutcome};
+use crate::reconcile::model::rollout::consecutive_uninjected;
+use crate::reconcile::model::status_time::to_the_second;
+
+/// Requeue interval for a replacement that is not ready.
+const STALLED_RECHECK: Duration = Duration::from_secs(30);
+
+/// When to requeue for pods that are being replaced.
+pub(super) fn rollout_retry(outcome: &RolloutOutcome) -> Option<Requeue> {
+    match outcome {
+        RolloutOutcome::Waiting(_, _, retry) | RolloutOutcome::Requested(_, _, retry) => {
+            Some(*retry)
+        }
+        // Readiness of pods that have no sidecar yet is not watched.
+        RolloutOutcome::Stalled(_) => Some(Requeue::After(STALLED_RECHECK)),
+        // The next reconcile knows the backoff.
+        RolloutOutcome::Conflict(_) => Some(Requeue::Now),
+        RolloutOutcome::NotChecked
+        | RolloutOutcome::NotNeeded
+        | RolloutOutcome::InjectionVerified
+        | RolloutOutcome::Yielded
+        | RolloutOutcome::Halted(_) => None,
+    }
+}
+
+/// The rollout state that the next reconcile needs, also after a restart (ROLL-5).
+pub(super) fn rollout_status(
+    observed: &Observed,
+    outcome: &ActiveOutcome,
+    now: Timestamp,
+) -> Option<RolloutStatus> {
+    let previous = observed.previous.rollout.clone();
+    let rollout = observed.rollout();
+    let target = rollout
+        .map(|rollout| rollout.specs_hash.clone())
+        .unwrap_or_default();
+    let generation = observed.actor.generation;
+    let roll_value = || {
+        let hash = observed.bound()?.injected_hash.as_deref();
+        let roll_now = observed.actor.annotations.roll_now;
+        if roll_now { hash } else { actor_hash(hash) }.map(str::to_owned)
+    };
+    match &*outcome.rollout {
+        RolloutOutcome::NotChecked => previous,
+        RolloutOutcome::Waiting(..) => previous.map(|it| RolloutStatus {
+            stalled: false,
+            ..it
+        }),
+        RolloutOutcome::Stalled(_) => previous.map(|it| RolloutStatus {
+            stalled: true,
+            ..it
+        }),
+        // A reverted annotation does not count as an attempt without effect (ROLL-5).
+        RolloutOutcome::NotNeeded
+        | RolloutOutcome::InjectionVerified
+        | RolloutOutcome::Yielded
+        | RolloutOutcome::Conflict(_) => None,
+        RolloutOutcome::Halted(_) => Some(RolloutStatus {
+            value: roll_value()?,
+            halted: true,
+            generation,
+            target,
+            ..previous.unwrap_or_default()
+        }),
+        RolloutOutcome::Requested(method, ..) => {
+            let value = roll_value()?;
+            let previous = previous.filter(|it| it.value == value);
+            let tries = previous.as_ref().map_or(0, |it| it.tries);
+            // An eviction does not count as an attempt by annotation, which may still follow (SAFE-13).
+            let annotated = i32::from(*method == ReplacementMethod::Annotation);
+            let evicted = previous.filter(|_| *method == ReplacementMethod::Eviction);
+            let roll_now = observed.actor.annotations.roll_now;
+            let outdated = rollout.map(|rollout| rollout.pod_counts.replaceable(roll_now));
+            let replaced = outdated.zip(evicted);
+            let now = to_the_second(now);
+            Some(RolloutStatus {
+                value,
+                since: Some(Time(now)),
+                tries: tries.saturating_add(annotated),
+                pods: rollout.map(|rollout| rollout.pod_counts.pods.matched),
+                bare: replaced.map_or(0, |(outdated, it)| consecutive_uninjected(outdated, &it)),
+                halted: false,
+                stalled: false,
+                generation,
+                target,
+            })
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Another autoscaler that scales the workload of an actor whose own scaling is off.
+
+use crate::fault::Reason;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::record::ScaleTarget;
+use crate::scaling::autoscalers::Autoscalers;
+use crate::scaling::ready::ScalingReady;
+
+/// Condition `ScalingReady`; `None` if there is no such autoscaler. The number of pods is left to that autoscaler, because two writers would overwrite each other forever (SAFE-25).
+pub(super) fn other_autoscaler_condition(
+    observed: &Observed,
+    outcome: &ActiveOutcome,
+) -> Option<ScalingReady> {
+    let standalone = observed.standalone().filter(|it| it.scaling.is_none())?;
+    let (scaling, name) = (&observed.scaling, &*observed.key().name);
+    let autoscalers = Autoscalers {
+        actor: name,
+        scaled_object: scaling.scaled_object.ours().map(|it| &*it.metadata.uid),
+        hpas: &scaling.hpas,
+        scaled_objects: &scaling.scaled_objects,
+    };
+    let autoscaler =
+        autoscalers.competing_autoscaler(&ScaleTarget::workload(standalone.kind, name))?;
+    let workload = outcome.workload.as_ref()?;
+    let kind = workload.kind.name();
+    let desired = observed.desired.as_ref().ok()?;
+    let replicas = desired.spec.workload.as_ref().and_then(|it| it.replicas);
+    let (ready, reason, text) = match replicas {
+        Some(replicas) => (
+            false,
+            Reason::RivalAutoscaler,
+            format!(
+                "{autoscaler} scales {kind} {name}, so spec.workload.replicas ({replicas}) has no effect; delete {autoscaler}, or remove spec.workload.replicas to leave the number of pods to it"
+            ),
+        ),
+        None => (
+            true,
+            Reason::ScaledByOther,
+            format!(
+                "{autoscaler} scales {kind} {name}, and the operator leaves the number of pods to it; to change that, delete {autoscaler} and set spec.workload.replicas, or set spec.scaling.enabled to true"
+            ),
+        ),
+    };
+    Some(ScalingReady {
+        ready: Some(ready),
+        reason,
+        message: text,
+        recheck_at: None,
+    })
+}
