@@ -1,6 +1,7 @@
 //! What a command ends with, and its exit code.
 
 use std::fmt;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -42,6 +43,21 @@ impl Report {
             notes: Vec::new(),
             answer,
         }
+    }
+
+    /// Prints the text to standard output, without colours where it is no terminal, and the notes to standard error.
+    ///
+    /// # Errors
+    /// If nobody reads standard output any more.
+    pub fn print(&self) -> io::Result<()> {
+        let mut out = anstream::stdout();
+        let printed = out
+            .write_all(self.text.as_bytes())
+            .and_then(|()| out.flush());
+        for note in &self.notes {
+            eprintln!("note: {note}");
+        }
+        printed
     }
 
     #[must_use]

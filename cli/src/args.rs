@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use self::options::{ConnectionArgs, ConsentArgs, DryRun, OutputArgs};
+pub use self::options::{ConnectionArgs, ConsentArgs, DryRun, OutputArgs, WatchArgs};
 use self::queue::{DlqArgs, QueueArgs, SendArgs};
 
 /// Inspects, explains and operates actors of Asya.
@@ -71,19 +71,30 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether it may wait for the user's consent, or take as long as there are messages.
+    /// Whether it waits for changes.
+    pub fn watches(&self) -> bool {
+        match self {
+            Self::Status(args) => args.watch.watch,
+            Self::Trace(args) => args.watch.watch,
+            Self::Queue(args) => args.watch.watch,
+            _ => false,
+        }
+    }
+
+    /// Whether it may wait for changes or the user's consent, or take as long as there are messages.
     pub fn waits(&self) -> bool {
-        matches!(
-            self,
-            Self::Pause(_)
-                | Self::Resume(_)
-                | Self::Roll(_)
-                | Self::Retain(_)
-                | Self::Unbind(_)
-                | Self::Bundle(_)
-                | Self::Dlq(_)
-                | Self::Send(_)
-        )
+        self.watches()
+            || matches!(
+                self,
+                Self::Pause(_)
+                    | Self::Resume(_)
+                    | Self::Roll(_)
+                    | Self::Retain(_)
+                    | Self::Unbind(_)
+                    | Self::Bundle(_)
+                    | Self::Dlq(_)
+                    | Self::Send(_)
+            )
     }
 }
 
@@ -98,6 +109,9 @@ pub struct StatusArgs {
 
     #[command(flatten)]
     pub output: OutputArgs,
+
+    #[command(flatten)]
+    pub watch: WatchArgs,
 }
 
 #[derive(Args, Debug)]
@@ -107,6 +121,9 @@ pub struct TraceArgs {
 
     #[command(flatten)]
     pub output: OutputArgs,
+
+    #[command(flatten)]
+    pub watch: WatchArgs,
 }
 
 #[derive(Args, Debug)]

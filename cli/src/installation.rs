@@ -24,6 +24,8 @@ const VARIABLES: [&str; 8] = [
 ];
 const TRANSPORTS: &str = "ASYA_TRANSPORT_CONFIG";
 const FACTS_FLAG: &str = "--facts-config-map=";
+/// The flag that names the Secret with the webhook's certificate.
+pub const TLS_SECRET: &str = "--tls-secret=";
 
 /// What actors are validated against and rendered with.
 #[derive(Clone, Debug)]
@@ -43,6 +45,9 @@ pub struct OperatorDeployment {
     pub ready: i64,
     pub variables: BTreeMap<String, String>,
     pub args: Vec<String>,
+    pub service_account: String,
+    /// Name of the `ConfigMap` with what the controller rereads while it runs.
+    pub config_map: Option<String>,
 }
 
 impl Installation {
@@ -135,7 +140,8 @@ impl OperatorDeployment {
     /// The Deployment, if it is one of the operator's: its container has the transports.
     fn of(deployment: &Value) -> Option<Self> {
         let spec = &deployment["spec"];
-        let containers = spec["template"]["spec"]["containers"].as_array()?;
+        let pod = &spec["template"]["spec"];
+        let containers = pod["containers"].as_array()?;
         containers.iter().find_map(|container| {
             let variables = variables(container);
             variables.contains_key(TRANSPORTS).then(|| Self {
@@ -148,15 +154,23 @@ impl OperatorDeployment {
                 ready: deployment["status"]["readyReplicas"].as_i64().unwrap_or(0),
                 variables,
                 args: texts(&container["args"]),
+                service_account: pod["serviceAccountName"]
+                    .as_str()
+                    .unwrap_or("default")
+                    .to_owned(),
+                config_map: config_map(pod),
             })
         })
     }
 
     /// Name of the `ConfigMap` with the controller's facts, which only the webhook is given.
     pub fn facts_config_map(&self) -> Option<&str> {
-        self.args
-            .iter()
-            .find_map(|arg| arg.strip_prefix(FACTS_FLAG))
+        self.flag(FACTS_FLAG)
+    }
+
+    /// The value of a flag, given as `--name=`.
+    pub fn flag(&self, name: &str) -> Option<&str> {
+        self.args.iter().find_map(|arg| arg.strip_prefix(name))
     }
 
     /// The release, according to the tag of its image.
@@ -164,6 +178,12 @@ impl OperatorDeployment {
         let (_, tag) = self.image.rsplit_once(':')?;
         Some(tag).filter(|tag| !tag.contains('/'))
     }
+}
+
+fn config_map(pod: &Value) -> Option<String> {
+    let mut volumes = pod["volumes"].as_array()?.iter();
+    let name = volumes.find_map(|volume| volume["configMap"]["name"].as_str())?;
+    Some(name.to_owned())
 }
 
 fn variables(container: &Value) -> BTreeMap<String, String> {

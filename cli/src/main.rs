@@ -23,9 +23,9 @@ mod queue;
 mod status;
 mod trace;
 mod values;
+mod watch;
 mod why;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -45,10 +45,8 @@ fn main() -> ExitCode {
         .and_then(|runtime| runtime.block_on(run(cli)));
     match result {
         Ok(report) => {
-            print(&report.text);
-            for note in &report.notes {
-                eprintln!("note: {note}");
-            }
+            // A reader that has seen enough, such as `head`, is no failure.
+            let _ = report.print();
             report.answer.into()
         }
         Err(failure) => {
@@ -80,11 +78,29 @@ async fn dispatch(command: Command, connection: Connection) -> Result<Report, Fa
         Command::Lint(args) => lint::run(&args, connection.args()),
         Command::Preview(args) => preview::run(&connection, &args).await,
         Command::Why(args) => why::run(&connection, &args).await,
-        Command::Status(args) => status::run(&connection, &args).await,
-        Command::Trace(args) => trace::run(&connection, &args).await,
+        Command::Status(args) => {
+            let watched = args.watch.watch.then(|| status::watched(&args));
+            watch::run(&connection, watched, async || {
+                status::run(&connection, &args).await
+            })
+            .await
+        }
+        Command::Trace(args) => {
+            let watched = args.watch.watch.then(|| trace::watched(&args));
+            watch::run(&connection, watched, async || {
+                trace::run(&connection, &args).await
+            })
+            .await
+        }
         Command::Bundle(args) => bundle::run(&connection, &args).await,
         Command::Explain(args) => explain::run(&args),
-        Command::Queue(args) => queue::show(&connection, &args).await,
+        Command::Queue(args) => {
+            let watched = args.watch.watch.then(|| queue::watched(&args));
+            watch::run(&connection, watched, async || {
+                queue::show(&connection, &args).await
+            })
+            .await
+        }
         Command::Dlq(args) => queue::dead_letters(&connection, &args).await,
         Command::Send(args) => queue::send(&connection, &args).await,
         Command::Check(args) => check::run(&connection, &args).await,
@@ -96,11 +112,4 @@ async fn dispatch(command: Command, connection: Connection) -> Result<Report, Fa
         Command::Completion { shell } => Ok(generate::completion(shell)),
         Command::Man { folder } => generate::manual(&folder),
     }
-}
-
-/// Writes to standard output, without colours where it is no terminal. A reader that has seen enough, such as `head`,
-/// is no failure.
-fn print(text: &str) {
-    let mut out = anstream::stdout();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

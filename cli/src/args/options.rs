@@ -45,6 +45,13 @@ pub struct OutputArgs {
 }
 
 #[derive(Args, Clone, Copy, Debug)]
+pub struct WatchArgs {
+    /// Print again after every change, until Ctrl-C.
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
 pub struct ConsentArgs {
     /// Write without asking.
     #[arg(short, long)]

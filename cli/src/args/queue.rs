@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::options::{OutputArgs, duration};
+use super::options::{OutputArgs, WatchArgs, duration};
 
 /// How to reach the broker, where the operator's configuration and its Secret cannot be read, or are not to be used.
 #[derive(Args, Clone, Debug, Default)]
@@ -83,7 +83,7 @@ pub struct QueueArgs {
     pub name: String,
 
     /// Show the next N messages. They are put back; the broker counts the look as a delivery.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "watch")]
     pub peek: Option<usize>,
 
     /// Show payloads, too.
@@ -92,6 +92,9 @@ pub struct QueueArgs {
 
     #[command(flatten)]
     pub output: OutputArgs,
+
+    #[command(flatten)]
+    pub watch: WatchArgs,
 
     #[command(flatten)]
     pub broker: BrokerArgs,

@@ -1,19 +1,19 @@
 //! What is wrong with an installation.
 
-use std::collections::BTreeMap;
+mod actors;
+mod webhook;
 
-use asya_shared::admission::VALIDATION;
 use asya_shared::names::annotation;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::gather::{Observed, Prerequisites, Read, Review};
+use super::gather::{Observed, Prerequisites, Read};
+use super::rights::Needed;
 use crate::answer::Answer;
 use crate::catalogue;
 use crate::installation::{self, OperatorDeployment};
 use crate::output::since;
-use crate::status;
 
 const OLDEST_MINOR: u32 = 30;
 const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -99,11 +99,12 @@ pub fn installed(observed: &Observed, now: Timestamp) -> Vec<Check> {
     let release = controller.and_then(OperatorDeployment::release);
     let mut checks = vec![kubernetes(&observed.version), crd(&observed.crd, release)];
     checks.extend(operator(observed));
+    checks.extend(operator_rights(observed));
     checks.push(leader(&observed.lease, now));
-    checks.extend(webhook(observed));
+    checks.extend(webhook::checks(observed, now));
     checks.push(keda(&observed.keda));
-    checks.push(transports(observed));
-    checks.extend(actors(&observed.actors, now));
+    checks.push(actors::transports(observed));
+    checks.extend(actors::actors(&observed.actors, now));
     checks
 }
 
@@ -122,8 +123,7 @@ pub fn before_installing(found: &Prerequisites) -> Vec<Check> {
         Err(why) => Check::unknown("CRD", why),
     });
     for (right, has) in &found.rights {
-        let dot = if right.group.is_empty() { "" } else { "." };
-        let action = format!("{} {}{dot}{}", right.verb, right.resource, right.group);
+        let action = right.to_string();
         checks.push(match has {
             Ok(true) => Check::ok("permission", action),
             Ok(false) => Check::failed(
@@ -228,6 +228,37 @@ fn replicas(subject: &str, deployment: &OperatorDeployment, down: &str, degraded
     }
 }
 
+/// Whether the operator's programs may do what they have to.
+fn operator_rights(observed: &Observed) -> Option<Check> {
+    let subject = "operator permissions";
+    let rights = match &observed.operator_rights {
+        Ok(rights) => rights,
+        Err(why) => return Some(Check::unknown(subject, why)),
+    };
+    let missing = rights.iter().filter(|(_, has)| !has);
+    let missing: Vec<String> = missing.map(|(needed, _)| lacks(needed)).collect();
+    if rights.is_empty() {
+        return None;
+    }
+    Some(if missing.is_empty() {
+        Check::ok(subject, format!("all {} are granted", rights.len()))
+    } else {
+        let detail = format!("Missing: {}.", missing.join(", "));
+        Check::failed(subject, "OperatorPermissionMissing", &detail)
+    })
+}
+
+fn lacks(needed: &Needed) -> String {
+    let name = needed.name.iter().map(|it| format!(" {it}"));
+    let namespace = needed.namespace.iter();
+    let namespace = namespace.map(|it| format!(" in namespace {it}"));
+    let rest: String = name.chain(namespace).collect();
+    format!(
+        "ServiceAccount {}: {}{rest}",
+        needed.service_account, needed.right
+    )
+}
+
 /// The holder must have renewed its lease within its duration.
 fn leader(lease: &Read<Option<Value>>, now: Timestamp) -> Check {
     let spec = match lease {
@@ -251,158 +282,12 @@ fn leader(lease: &Read<Option<Value>>, now: Timestamp) -> Check {
     Check::ok("leader", format!("{holder}, renewed {age}s ago"))
 }
 
-fn webhook(observed: &Observed) -> Vec<Check> {
-    let Ok(deployments) = &observed.deployments else {
-        return Vec::new();
-    };
-    if deployments.is_empty() {
-        return Vec::new();
-    }
-    let Some(deployment) = installation::webhook(deployments) else {
-        return vec![Check::warning("webhook", "WebhookNotInstalled", "")];
-    };
-    let mut checks = vec![replicas(
-        "webhook",
-        deployment,
-        "WebhookDown",
-        "WebhookDegraded",
-    )];
-    checks.push(configuration(&observed.webhook_configurations));
-    checks.push(review(&observed.review, deployment));
-    checks
-}
-
-fn configuration(configurations: &Read<Vec<Value>>) -> Check {
-    let subject = "webhook configuration";
-    let configurations = match configurations {
-        Ok(configurations) => configurations,
-        Err(why) => return Check::unknown(subject, why),
-    };
-    let entries = configurations
-        .iter()
-        .flat_map(|it| it["webhooks"].as_array().into_iter().flatten());
-    let mut ours = entries.filter(|entry| entry["name"] == VALIDATION);
-    match ours.next() {
-        None => Check::failed(subject, "WebhookConfigurationMissing", ""),
-        Some(entry)
-            if entry["clientConfig"]["caBundle"]
-                .as_str()
-                .is_none_or(str::is_empty) =>
-        {
-            Check::failed(subject, "WebhookCAMissing", "")
-        }
-        Some(entry) => Check::ok(
-            subject,
-            format!(
-                "failurePolicy {}",
-                entry["failurePolicy"].as_str().unwrap_or("Fail")
-            ),
-        ),
-    }
-}
-
-fn review(review: &Review, webhook: &OperatorDeployment) -> Check {
-    let subject = "webhook review";
-    let mode = webhook
-        .args
-        .iter()
-        .find_map(|arg| arg.strip_prefix("--validation="));
-    match (review, mode) {
-        (Review::Rejected, _) => Check::ok(subject, "a dry run of an invalid actor is rejected"),
-        (Review::Admitted, Some(mode @ ("Off" | "Warn"))) => Check::ok(
-            subject,
-            format!("not told by a dry run: webhook.validation.mode is {mode}"),
-        ),
-        (Review::Admitted, _) => Check::failed(
-            subject,
-            "WebhookUnreachable",
-            "A dry run of an invalid actor is admitted.",
-        ),
-        (Review::Unknown(why), _) => Check::unknown(subject, why),
-    }
-}
-
 fn keda(is_installed: &Read<bool>) -> Check {
     match is_installed {
         Ok(true) => Check::ok("KEDA", "installed"),
         Ok(false) => Check::warning("KEDA", "KEDAMissing", ""),
         Err(why) => Check::unknown("KEDA", why),
     }
-}
-
-fn transports(observed: &Observed) -> Check {
-    let installation = match &observed.installation {
-        Ok(installation) => installation,
-        Err(why) => return Check::unknown("transports", why),
-    };
-    let enabled = installation.transports.iter().filter(|it| it.enabled);
-    let names: Vec<&str> = enabled.map(|it| it.name.as_str()).collect();
-    if names.is_empty() {
-        return Check::failed("transports", "NoTransport", "");
-    }
-    match failing_transports(&observed.actors) {
-        Some(detail) => Check::failed("transports", "TransportFailing", &detail),
-        None => Check::ok("transports", names.join(", ")),
-    }
-}
-
-/// Each transport that actors cannot use, with the number of these actors and the text of one of them.
-fn failing_transports(actors: &Read<Vec<Value>>) -> Option<String> {
-    let mut failing: BTreeMap<&str, (usize, String)> = BTreeMap::new();
-    for actor in actors.as_deref().unwrap_or_default() {
-        let status = status::status_of(actor);
-        let broken = status::condition(&status, "TransportReady").filter(|it| {
-            it.status == "False"
-                && matches!(
-                    &*it.reason,
-                    "BrokerUnreachable"
-                        | "BrokerAuthFailed"
-                        | "CredentialsMissing"
-                        | "BrokerThrottled"
-                )
-        });
-        if let Some(condition) = broken {
-            let name = actor["spec"]["transport"].as_str().unwrap_or_default();
-            let entry = failing
-                .entry(name)
-                .or_insert_with(|| (0, format!("{}: {}", condition.reason, condition.message)));
-            entry.0 += 1;
-        }
-    }
-    let lines: Vec<String> = failing
-        .iter()
-        .map(|(name, (count, text))| format!("{name} ({count} actors): {text}"))
-        .collect();
-    (!lines.is_empty()).then(|| lines.join(". "))
-}
-
-fn actors(actors: &Read<Vec<Value>>, now: Timestamp) -> Vec<Check> {
-    let actors = match actors {
-        Ok(actors) => actors,
-        Err(why) => return vec![Check::unknown("actors", why)],
-    };
-    let summaries: Vec<_> = actors
-        .iter()
-        .map(|actor| status::summary(actor, now))
-        .collect();
-    let mut checks = Vec::new();
-    for summary in &summaries {
-        if let Some(attention) = &summary.attention {
-            let subject = format!("actor {}/{}", summary.namespace, summary.name);
-            checks.push(Check::failed(
-                &subject,
-                "ActorFailing",
-                &format!("{}: {}", attention.reason, attention.message),
-            ));
-        }
-    }
-    if checks.is_empty() {
-        checks.push(Check::ok(
-            "actors",
-            format!("{}, none needs attention", summaries.len()),
-        ));
-    }
-    checks
 }
 
 #[cfg(test)]

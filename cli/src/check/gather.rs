@@ -1,17 +1,27 @@
 //! Reads what the checks need. What the user may not read is recorded as such, and the other checks go on.
 
+use asya_certs::data::Data;
 use asya_shared::admission::CRD_NAME;
 use asya_shared::api::AsyncActor;
 use asya_shared::names::LEASE;
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::ListParams;
 use serde_json::{Value, json};
 
+use super::rights::{self, Needed};
 use crate::answer::Failure;
 use crate::cluster::{ApiFailure, Cluster, Right, resource};
-use crate::installation::{self, Installation, OperatorDeployment};
+use crate::installation::{self, Installation, OperatorDeployment, TLS_SECRET};
 
+const WEBHOOK_SERVICE: &str = "--webhook-service=";
+/// Key of the namespaces whose actors the controller manages.
+const WATCHED: &str = "watch-namespaces";
 const KEDA_CRD: &str = "scaledobjects.keda.sh";
 
 /// Something that was read, or why it could not be.
@@ -26,8 +36,15 @@ pub struct Observed {
     pub keda: Read<bool>,
     pub operator_namespace: String,
     pub deployments: Read<Vec<OperatorDeployment>>,
+    /// Whether the operator has each permission that it needs.
+    pub operator_rights: Read<Vec<(Needed, bool)>>,
     pub lease: Read<Option<Value>>,
-    pub webhook_configurations: Read<Vec<Value>>,
+    pub validating_configurations: Read<Vec<Value>>,
+    pub mutating_configurations: Read<Vec<Value>>,
+    /// The Secret with the webhook's certificate.
+    pub serving_secret: Read<Option<Data>>,
+    /// The number of ready endpoints of the webhook's Service, if it has one.
+    pub endpoints: Read<Option<usize>>,
     /// What the API server says to an actor that only the webhook rejects.
     pub review: Review,
     pub installation: Read<Installation>,
@@ -71,7 +88,6 @@ const fn create(group: &'static str, resource: &'static str) -> Right {
         verb: "create",
         group,
         resource,
-        namespace: None,
     }
 }
 
@@ -83,29 +99,118 @@ pub async fn installed(cluster: &Cluster) -> Result<Observed, Failure> {
     let version = cluster.version().await?;
     let operator = Some(&*cluster.operator_namespace);
     let (lease_kind, actor_kind) = (resource::<Lease>(), resource::<AsyncActor>());
-    let webhook_kind = resource::<ValidatingWebhookConfiguration>();
-    let (crd, keda, deployments, lease, configurations, review, installation, actors) = futures::join!(
+    let validating = resource::<ValidatingWebhookConfiguration>();
+    let mutating = resource::<MutatingWebhookConfiguration>();
+    let (crd, keda, deployments, lease, validating, mutating, review, installation, actors) = futures::join!(
         crd(cluster, CRD_NAME),
         crd(cluster, KEDA_CRD),
         installation::deployments(cluster),
         cluster.get(&lease_kind, operator, LEASE),
-        cluster.list(&webhook_kind, None),
+        cluster.list(&validating, None),
+        cluster.list(&mutating, None),
         review(cluster),
         Installation::read(cluster),
         cluster.list(&actor_kind, None),
+    );
+    let deployments = deployments.map_err(|failure| failure.to_string());
+    let found = deployments.as_deref().unwrap_or_default();
+    let (operator_rights, serving_secret, endpoints) = futures::join!(
+        operator_rights(cluster, found),
+        serving_secret(cluster, found),
+        endpoints(cluster, found),
     );
     Ok(Observed {
         version,
         crd,
         keda: keda.map(|it| it.is_some()),
         operator_namespace: cluster.operator_namespace.clone(),
-        deployments: deployments.map_err(|failure| failure.to_string()),
+        deployments,
+        operator_rights,
         lease: lease.map_err(text),
-        webhook_configurations: configurations.map_err(text),
+        validating_configurations: validating.map_err(text),
+        mutating_configurations: mutating.map_err(text),
+        serving_secret,
+        endpoints,
         review,
         installation: installation.map_err(|failure| failure.to_string()),
         actors: actors.map_err(text),
     })
+}
+
+/// Whether the operator has each permission that it needs.
+async fn operator_rights(
+    cluster: &Cluster,
+    deployments: &[OperatorDeployment],
+) -> Read<Vec<(Needed, bool)>> {
+    let watched = match installation::controller(deployments) {
+        Some(controller) => watched_namespaces(cluster, controller).await?,
+        None => return Ok(Vec::new()),
+    };
+    let needed = rights::needed(deployments, &cluster.operator_namespace, &watched);
+    let answers = needed.into_iter().map(async |needed| {
+        let (namespace, name) = (needed.namespace.as_deref(), needed.name.as_deref());
+        let may = cluster
+            .operator_may(&needed.service_account, needed.right, namespace, name)
+            .await;
+        may.map(|may| (needed.clone(), may)).map_err(text)
+    });
+    futures::future::try_join_all(answers).await
+}
+
+/// `controller.watchNamespaces`; empty if the operator manages actors of all namespaces.
+async fn watched_namespaces(
+    cluster: &Cluster,
+    controller: &OperatorDeployment,
+) -> Read<Vec<String>> {
+    let Some(name) = &controller.config_map else {
+        return Ok(Vec::new());
+    };
+    let home = Some(&*cluster.operator_namespace);
+    let found = cluster.get(&resource::<ConfigMap>(), home, name).await;
+    let found = found.map_err(text)?.unwrap_or_default();
+    let lines = found["data"][WATCHED].as_str().unwrap_or_default().lines();
+    Ok(lines
+        .map(str::trim)
+        .filter(|it| !it.is_empty())
+        .map(str::to_owned)
+        .collect())
+}
+
+/// The content of the Secret with the webhook's certificate.
+async fn serving_secret(
+    cluster: &Cluster,
+    deployments: &[OperatorDeployment],
+) -> Read<Option<Data>> {
+    let name = installation::webhook(deployments).and_then(|it| it.flag(TLS_SECRET));
+    let Some(name) = name else { return Ok(None) };
+    let home = Some(&*cluster.operator_namespace);
+    let secret = cluster.get(&resource::<Secret>(), home, name).await;
+    let Some(mut secret) = secret.map_err(text)? else {
+        return Ok(None);
+    };
+    let data = serde_json::from_value(secret["data"].take());
+    data.map(Some)
+        .map_err(|_| format!("Secret {name} cannot be decoded"))
+}
+
+/// The number of ready endpoints of the webhook's Service.
+async fn endpoints(cluster: &Cluster, deployments: &[OperatorDeployment]) -> Read<Option<usize>> {
+    let service = installation::controller(deployments).and_then(|it| it.flag(WEBHOOK_SERVICE));
+    let Some(service) = service else {
+        return Ok(None);
+    };
+    let params = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
+    let home = Some(&*cluster.operator_namespace);
+    let slices = cluster
+        .list_with(&resource::<EndpointSlice>(), home, params)
+        .await;
+    let slices = slices.map_err(text)?;
+    let endpoints = slices
+        .iter()
+        .flat_map(|it| it["endpoints"].as_array().into_iter().flatten());
+    // Absent means ready.
+    let ready = endpoints.filter(|it| it["conditions"]["ready"].as_bool().unwrap_or(true));
+    Ok(Some(ready.count()))
 }
 
 /// Reads everything that `check --pre` looks at.
@@ -116,7 +221,7 @@ pub async fn before_installing(cluster: &Cluster) -> Result<Prerequisites, Failu
     let version = cluster.version().await?;
     let mut rights = Vec::new();
     for right in RIGHTS {
-        rights.push((right, cluster.may(&right).await.map_err(text)));
+        rights.push((right, cluster.may(right).await.map_err(text)));
     }
     Ok(Prerequisites {
         version,

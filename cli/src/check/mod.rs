@@ -3,6 +3,7 @@
 mod decide;
 mod gather;
 mod render;
+mod rights;
 
 use k8s_openapi::jiff::Timestamp;
 

@@ -5,13 +5,18 @@ mod failure;
 mod kinds;
 mod pods;
 
+use std::fmt;
+use std::time::Duration;
+
 use asya_shared::api::AsyncActor;
 use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
+    SubjectAccessReviewSpec,
 };
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{
-    ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Resource,
+    ApiResource, DeleteParams, DynamicObject, ListParams, PartialObjectMeta, Patch, PatchParams,
+    PostParams, Resource,
 };
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Api, Client, Config};
@@ -66,6 +71,18 @@ impl Connection {
     /// # Errors
     /// If there is no usable kubeconfig.
     pub async fn open(&self) -> Result<Cluster, Failure> {
+        self.open_for(Some(self.0.timeout)).await
+    }
+
+    /// Like [`Connection::open`]: responses may take any time, as those of watches do.
+    ///
+    /// # Errors
+    /// If there is no usable kubeconfig.
+    pub async fn open_to_watch(&self) -> Result<Cluster, Failure> {
+        self.open_for(None).await
+    }
+
+    async fn open_for(&self, read_timeout: Option<Duration>) -> Result<Cluster, Failure> {
         let args = &self.0;
         let mut config = self.config().await.map_err(|error| {
             Failure::new(format!(
@@ -73,7 +90,7 @@ impl Connection {
             ))
         })?;
         config.connect_timeout = Some(args.timeout);
-        config.read_timeout = Some(args.timeout);
+        config.read_timeout = read_timeout;
         // A user who waits sees the error at once, and repeats the command if it is worth it.
         config.default_retry = false;
         let server = config.cluster_url.to_string();
@@ -111,9 +128,34 @@ pub struct Right {
     pub verb: &'static str,
     /// Empty for the core group.
     pub group: &'static str,
+    /// A resource, or `resource/subresource`.
     pub resource: &'static str,
-    /// All namespaces if absent.
-    pub namespace: Option<&'static str>,
+}
+
+impl Right {
+    /// `namespace` and `name`: all of them if absent.
+    fn attributes(self, namespace: Option<&str>, name: Option<&str>) -> ResourceAttributes {
+        let (resource, subresource) = match self.resource.split_once('/') {
+            Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
+            None => (self.resource, None),
+        };
+        ResourceAttributes {
+            group: Some(self.group.to_owned()),
+            resource: Some(resource.to_owned()),
+            subresource,
+            verb: Some(self.verb.to_owned()),
+            namespace: namespace.map(str::to_owned),
+            name: name.map(str::to_owned),
+            ..ResourceAttributes::default()
+        }
+    }
+}
+
+impl fmt::Display for Right {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dot = if self.group.is_empty() { "" } else { "." };
+        write!(f, "{} {}{dot}{}", self.verb, self.resource, self.group)
+    }
 }
 
 /// The resource of a kind that is known when this program is compiled.
@@ -245,17 +287,11 @@ impl Cluster {
         Ok(version.git_version)
     }
 
-    /// Whether the user may do this, according to the API server.
-    pub async fn may(&self, right: &Right) -> Result<bool, ApiFailure> {
+    /// Whether the user may do this in all namespaces, according to the API server.
+    pub async fn may(&self, right: Right) -> Result<bool, ApiFailure> {
         let review = SelfSubjectAccessReview {
             spec: SelfSubjectAccessReviewSpec {
-                resource_attributes: Some(ResourceAttributes {
-                    group: Some(right.group.to_owned()),
-                    resource: Some(right.resource.to_owned()),
-                    verb: Some(right.verb.to_owned()),
-                    namespace: right.namespace.map(str::to_owned),
-                    ..ResourceAttributes::default()
-                }),
+                resource_attributes: Some(right.attributes(None, None)),
                 ..SelfSubjectAccessReviewSpec::default()
             },
             ..SelfSubjectAccessReview::default()
@@ -267,7 +303,52 @@ impl Cluster {
         Ok(answer.status.is_some_and(|status| status.allowed))
     }
 
+    /// Whether a `ServiceAccount` of the operator's namespace may do this in a namespace or in all of them, with the
+    /// object of this name or with any.
+    pub async fn operator_may(
+        &self,
+        service_account: &str,
+        right: Right,
+        namespace: Option<&str>,
+        name: Option<&str>,
+    ) -> Result<bool, ApiFailure> {
+        let home = &self.operator_namespace;
+        let groups = [
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{home}"),
+            "system:authenticated".to_owned(),
+        ];
+        let review = SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: Some(format!("system:serviceaccount:{home}:{service_account}")),
+                groups: Some(groups.into()),
+                resource_attributes: Some(right.attributes(namespace, name)),
+                ..SubjectAccessReviewSpec::default()
+            },
+            ..SubjectAccessReview::default()
+        };
+        let api = Api::<SubjectAccessReview>::all(self.client.clone());
+        let answer = api.create(&PostParams::default(), &review).await;
+        let answer = answer.map_err(|error| {
+            let action = "create subjectaccessreviews.authorization.k8s.io";
+            ApiFailure::new(action, &self.server, error)
+        })?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
+    }
+
     fn api(&self, kind: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, kind),
+            None => Api::all_with(self.client.clone(), kind),
+        }
+    }
+
+    /// The metadata of objects of a kind, for watches.
+    pub fn metadata(
+        &self,
+        kind: &ApiResource,
+        namespace: Option<&str>,
+    ) -> Api<PartialObjectMeta<DynamicObject>> {
         match namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, kind),
             None => Api::all_with(self.client.clone(), kind),

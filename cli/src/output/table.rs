@@ -5,10 +5,13 @@ use unicode_width::UnicodeWidthStr;
 use super::{Paint, paint, wrapped};
 
 const GAP: usize = 3;
-/// The last column is not broken into lines shorter than this.
-const NARROWEST: usize = 24;
+/// The last column gives way until it is as narrow as this, then the others.
+const NARROW_PROSE: usize = 24;
+/// No column is made narrower than this.
+const NARROWEST: usize = 6;
 
-/// A table. Its last column, which holds prose if any does, is broken into lines that fit the terminal.
+/// A table. Cells are broken into lines so that it fits the terminal, first those of the last column, which holds prose
+/// if any does.
 pub struct Table {
     headers: Vec<&'static str>,
     rows: Vec<Vec<(String, Paint)>>,
@@ -35,12 +38,11 @@ impl Table {
 
     /// Renders the table for a terminal of `width` columns, if it is one.
     pub fn render(&self, width: Option<usize>) -> String {
-        let widths = self.widths();
-        let Some((_, leading)) = widths.split_last() else {
-            return String::new();
+        let natural = self.widths();
+        let widths = match width {
+            Some(width) => fitted(&natural, width),
+            None => natural,
         };
-        let before_last: usize = leading.iter().map(|it| it + GAP).sum();
-        let last = width.map(|width| width.saturating_sub(before_last).max(NARROWEST));
         let mut text = String::new();
         let headers = self.headers.iter();
         let headers: Vec<_> = headers.map(|it| ((*it).to_owned(), Paint::Plain)).collect();
@@ -50,7 +52,7 @@ impl Table {
             .into_iter()
             .chain(&self.rows)
         {
-            render_row(&mut text, row, leading, last);
+            render_row(&mut text, row, &widths, width.is_some());
         }
         text
     }
@@ -66,26 +68,51 @@ impl Table {
     }
 }
 
-fn render_row(text: &mut String, row: &[(String, Paint)], leading: &[usize], last: Option<usize>) {
-    let Some(((prose, prose_paint), cells)) = row.split_last() else {
-        return;
+/// The widths of columns that fit a terminal of `width` columns, if it is not too narrow for all of them.
+fn fitted(natural: &[usize], width: usize) -> Vec<usize> {
+    let mut widths = natural.to_vec();
+    let Some(last) = widths.len().checked_sub(1) else {
+        return widths;
     };
-    let mut line = String::new();
-    let mut indent = 0;
-    for ((cell, cell_paint), width) in cells.iter().zip(leading) {
-        line.push_str(&paint(cell, *cell_paint));
-        line.push_str(&" ".repeat(width + GAP - cell.width()));
-        indent += width + GAP;
-    }
-    for (at, part) in wrapped(prose, last).iter().enumerate() {
-        if at > 0 {
-            line.push('\n');
-            line.push_str(&" ".repeat(indent));
+    let room = width.saturating_sub(last * GAP);
+    let leading: usize = widths[..last].iter().sum();
+    let prose = room.saturating_sub(leading).max(NARROW_PROSE);
+    widths[last] = widths[last].min(prose);
+    while widths.iter().sum::<usize>() > room {
+        let widest = widths.iter_mut().max_by_key(|it| **it);
+        match widest.filter(|it| **it > NARROWEST) {
+            Some(widest) => *widest -= 1,
+            None => break,
         }
-        line.push_str(&paint(part, *prose_paint));
     }
-    text.push_str(line.trim_end());
-    text.push('\n');
+    widths
+}
+
+fn render_row(text: &mut String, row: &[(String, Paint)], widths: &[usize], breaks: bool) {
+    let cells = row.iter().zip(widths);
+    let cells: Vec<_> = cells
+        .map(|((cell, paint), width)| {
+            let lines = wrapped(cell, breaks.then_some(*width));
+            (lines, *paint, *width)
+        })
+        .collect();
+    let height = cells.iter().map(|(lines, ..)| lines.len()).max();
+    for at in 0..height.unwrap_or(0).max(1) {
+        let mut line = String::new();
+        // Spaces are written before the next text only, so that no line ends in them.
+        let mut gap = 0;
+        for (lines, colour, width) in &cells {
+            let part = lines.get(at).map_or("", String::as_str);
+            if !part.is_empty() {
+                line.push_str(&" ".repeat(gap));
+                line.push_str(&paint(part, *colour));
+                gap = 0;
+            }
+            gap += width.saturating_sub(part.width()) + GAP;
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
 }
 
 #[cfg(test)]
@@ -122,6 +149,25 @@ mod tests {
              which does not exist yet\n\
              größe   12m\n"
         );
+    }
+
+    #[test]
+    fn table_fits_a_narrow_terminal() {
+        let mut table = Table::new(&["NAME", "TARGET", "ATTENTION"]);
+        table.row([
+            "a-rather-long-name-of-an-actor",
+            "Deployment/llama",
+            "PodsNotInjected",
+        ]);
+        assert_eq!(
+            table.render(Some(40)),
+            "NAME           TARGET        ATTENTION\n\
+             a-rather-lon   Deployment/   PodsNotInje\n\
+             g-name-of-an   llama         cted\n\
+             -actor\n"
+        );
+        assert_eq!(fitted(&[30, 16, 15], 200), [30, 16, 15]);
+        assert_eq!(fitted(&[9, 9, 9], 10), [6, 6, 6]);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Breaks texts into lines.
 
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Breaks a text at spaces into lines of at most `width` columns; a longer word gets a line of its own. Line breaks of
-/// the text stay. Without a width, only those break it.
+/// Breaks a text at spaces into lines of at most `width` columns, and inside a word that is longer. Line breaks of the
+/// text stay. Without a width, only those break it.
 pub fn wrapped(text: &str, width: Option<usize>) -> Vec<String> {
     let Some(width) = width else {
         return text.lines().map(str::to_owned).collect();
@@ -27,10 +27,31 @@ fn wrapped_line(line: &str, width: usize) -> Vec<String> {
         } else if !is_first {
             current.push(' ');
         }
-        current.push_str(word);
+        let (mut full, rest) = broken(word, width.saturating_sub(indent.width()));
+        if let Some(first) = full.first_mut() {
+            *first = std::mem::replace(&mut current, indent.to_owned()) + first;
+        }
+        let indented = full.into_iter().enumerate();
+        lines.extend(indented.map(|(at, part)| match at {
+            0 => part,
+            _ => format!("{indent}{part}"),
+        }));
+        current.push_str(&rest);
     }
     lines.push(current);
     lines
+}
+
+/// Cuts a word into parts of `width` columns and the rest.
+fn broken(word: &str, width: usize) -> (Vec<String>, String) {
+    let (mut parts, mut rest) = (Vec::new(), String::new());
+    for letter in word.chars() {
+        if rest.width() + letter.width().unwrap_or(0) > width.max(1) {
+            parts.push(std::mem::take(&mut rest));
+        }
+        rest.push(letter);
+    }
+    (parts, rest)
 }
 
 #[cfg(test)]
@@ -46,7 +67,7 @@ mod tests {
             (
                 "a https://example.com/long b",
                 Some(10),
-                &["a", "https://example.com/long", "b"],
+                &["a", "https://ex", "ample.com/", "long b"],
             ),
             ("one\ntwo", Some(20), &["one", "two"]),
             ("", Some(20), &[]),

@@ -35,6 +35,7 @@ use crate::cluster::Connection;
 use crate::consent::confirmed;
 use crate::output::terminal_width;
 use crate::status::status_of;
+use crate::watch::Watched;
 
 /// Dead letters that are listed unless more are asked for.
 const LISTED: usize = 20;
@@ -89,6 +90,11 @@ pub async fn show(connection: &Connection, args: &QueueArgs) -> Result<Report, F
     let format = args.output.output;
     let text = format.write(&page, || render::page(&page, terminal_width()))?;
     Ok(Report::new(text, Answer::Fine).with_notes(notes))
+}
+
+/// What `--watch` watches: brokers report no changes, and the operator writes the numbers of messages into status.
+pub fn watched(args: &QueueArgs) -> Vec<Watched> {
+    vec![Watched::actor(&args.name)]
 }
 
 async fn page<B: Broker>(

@@ -16,6 +16,7 @@ use crate::answer::{Answer, Failure, Report};
 use crate::args::StatusArgs;
 use crate::cluster::{Cluster, Connection, resource};
 use crate::output::{self, Format};
+use crate::watch::Watched;
 
 /// Events of an actor that its page shows.
 const EVENTS: usize = 8;
@@ -29,6 +30,20 @@ pub async fn run(connection: &Connection, args: &StatusArgs) -> Result<Report, F
     match &args.name {
         Some(name) => one(&cluster, name, args.output.output).await,
         None => all(&cluster, args).await,
+    }
+}
+
+/// What `--watch` watches.
+pub fn watched(args: &StatusArgs) -> Vec<Watched> {
+    match &args.name {
+        Some(name) => {
+            let about = Watched::kind(resource::<Event>()).with_fields(about(name));
+            vec![Watched::actor(name), about]
+        }
+        None if args.all_namespaces => {
+            vec![Watched::kind(resource::<AsyncActor>()).in_all_namespaces()]
+        }
+        None => vec![Watched::kind(resource::<AsyncActor>())],
     }
 }
 
@@ -77,10 +92,14 @@ fn answer(needs_attention: bool) -> Answer {
     }
 }
 
+/// The field selector of Events about an actor.
+fn about(name: &str) -> String {
+    format!("involvedObject.kind=AsyncActor,involvedObject.name={name}")
+}
+
 /// The latest Events about an actor.
 async fn events(cluster: &Cluster, name: &str) -> Result<Vec<Value>, Failure> {
-    let about = format!("involvedObject.kind=AsyncActor,involvedObject.name={name}");
-    let params = ListParams::default().fields(&about);
+    let params = ListParams::default().fields(&about(name));
     let mut events = cluster
         .list_with(&resource::<Event>(), Some(&cluster.namespace), params)
         .await?;

@@ -15,6 +15,7 @@ use crate::answer::{Answer, Failure, Report};
 use crate::args::TraceArgs;
 use crate::cluster::{ApiFailure, Cluster, Connection, resource};
 use crate::output;
+use crate::watch::Watched;
 
 /// Shows the tree of an actor. Exit code 1: a part of it is not as it should be.
 ///
@@ -35,6 +36,15 @@ pub async fn run(connection: &Connection, args: &TraceArgs) -> Result<Report, Fa
         Answer::Findings
     };
     Ok(Report::new(text, answer).with_notes(notes))
+}
+
+/// What `--watch` watches.
+pub fn watched(args: &TraceArgs) -> Vec<Watched> {
+    vec![
+        Watched::actor(&args.name),
+        Watched::kind(resource::<Pod>()),
+        Watched::kind(resource::<HorizontalPodAutoscaler>()),
+    ]
 }
 
 /// Reads the objects that the actor's status names; what cannot be read is noted and left out.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::decide::{Node, State};
 use crate::output::{Paint, paint, wrapped};
 
-/// Details are not broken into lines shorter than this.
+/// A detail with less room beside its name goes to the next line.
 const NARROWEST: usize = 24;
 
 /// A line per node, or more where a detail is too long for the terminal.
@@ -25,13 +25,19 @@ fn write(text: &mut String, node: &Node, lead: &str, indent: &str, width: Option
     };
     let _ = write!(text, "{lead}{}", node.name);
     let taken = lead.chars().count() + node.name.chars().count() + 3;
-    let room = width.map(|width| width.saturating_sub(taken).max(NARROWEST));
+    let beside = width.is_none_or(|width| taken + NARROWEST <= width);
+    let column = if beside {
+        taken
+    } else {
+        indent.chars().count() + 3
+    };
+    let room = width.map(|width| width.saturating_sub(column));
     for (at, line) in wrapped(&node.detail, room).iter().enumerate() {
-        if at == 0 {
+        if at == 0 && beside {
             text.push_str("   ");
         } else {
             let stem = if node.children.is_empty() { " " } else { "│" };
-            let gap = taken.saturating_sub(indent.chars().count() + 1);
+            let gap = column.saturating_sub(indent.chars().count() + 1);
             let _ = write!(text, "\n{indent}{stem}{}", " ".repeat(gap));
         }
         text.push_str(&paint(line, colour));

@@ -5,7 +5,7 @@ use crate::output::{Paint, Table, paint, wrapped};
 
 /// The answer first, then the rules, then what to do.
 pub fn text(explanation: &Explanation, width: Option<usize>) -> String {
-    let mut text = heading(explanation);
+    let mut text = heading(explanation, width);
     text.push('\n');
     text.push_str(&rules(explanation).render(width));
     text.push('\n');
@@ -18,7 +18,7 @@ pub fn text(explanation: &Explanation, width: Option<usize>) -> String {
     text
 }
 
-fn heading(explanation: &Explanation) -> String {
+fn heading(explanation: &Explanation, width: Option<usize>) -> String {
     let (answer, colour) = match explanation.outcome {
         Outcome::Injected if explanation.running.is_some() => (
             "has no sidecar; created now, it would get it",
@@ -29,13 +29,16 @@ fn heading(explanation: &Explanation) -> String {
         Outcome::Rejected => ("is rejected: the sidecar is required", Paint::Bad),
         Outcome::Unknown => ("cannot be judged", Paint::Warning),
     };
-    let pod = paint(&format!("Pod {}", explanation.pod), Paint::Heading);
-    let reason = &explanation.reason;
-    let mut text = format!(
-        "{pod} {} ({reason}, rule {})\n",
-        paint(answer, colour),
-        explanation.rule
-    );
+    let pod = format!("Pod {}", explanation.pod);
+    let rule = format!("({}, rule {})", explanation.reason, explanation.rule);
+    let taken = pod.len() + answer.len() + rule.len() + 2;
+    let end = if width.is_none_or(|width| taken <= width) {
+        ' '
+    } else {
+        '\n'
+    };
+    let (pod, answer) = (paint(&pod, Paint::Heading), paint(answer, colour));
+    let mut text = format!("{pod}{end}{answer} {rule}\n");
     let mut facts = Table::new(&["", ""]);
     let none = || "none".to_owned();
     facts.row([
@@ -51,7 +54,7 @@ fn heading(explanation: &Explanation) -> String {
         .as_ref()
         .map_or_else(none, |it| format!("{it}{target}"));
     facts.row(["actor".to_owned(), actor]);
-    text.push_str(&facts.render(None));
+    text.push_str(&facts.render(width));
     text
 }
 

@@ -1,9 +1,13 @@
 //! `kubectl asya`, as a user runs it.
 
 mod bundle;
+mod documented;
+mod faults;
 mod preview;
 mod queue;
+mod terminal;
 
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -21,6 +25,8 @@ use crate::binding::{bound_actor, condition, model, status_is};
 use crate::minimal_actor;
 
 const SOON: Duration = Duration::from_secs(30);
+/// Allows for a shared machine.
+const MINUTE: Duration = Duration::from_mins(1);
 
 /// What a run of the program ended with.
 struct Ended {
@@ -37,10 +43,18 @@ impl Ended {
 
 /// Runs the program in the scenario's namespace, and shows what a user would see.
 async fn asya(scenario: &Scenario, args: &[&str]) -> Result<Ended> {
+    run(scenario, scenario.namespace(), &std::env::temp_dir(), args).await
+}
+
+/// Runs the program in a namespace and a folder, and shows what a user would see.
+async fn run(scenario: &Scenario, namespace: &str, folder: &Path, args: &[&str]) -> Result<Ended> {
     let failed = |error: std::io::Error| Error::other(format!("kubectl-asya: {error}"));
-    let output = tokio::process::Command::new(bin_folder()?.join("kubectl-asya"))
+    let program = bin_folder()?.join("kubectl-asya");
+    let program = std::path::absolute(program).map_err(Error::other)?;
+    let output = tokio::process::Command::new(program)
         .args(args)
-        .args(["--namespace", scenario.namespace()])
+        .args(["--namespace", namespace])
+        .current_dir(folder)
         .env_clear()
         .env("KUBECONFIG", &scenario.cluster().state().kubeconfig)
         .stdin(Stdio::null())
@@ -58,6 +72,17 @@ async fn asya(scenario: &Scenario, args: &[&str]) -> Result<Ended> {
         ended.out, ended.err, ended.code
     );
     Ok(ended)
+}
+
+/// A kubeconfig of a user without any permission.
+fn restricted(scenario: &Scenario) -> Result<String> {
+    let state = scenario.cluster().state();
+    let config = std::fs::read(&state.kubeconfig).map_err(Error::other)?;
+    let mut config: Value = serde_json::from_slice(&config)?;
+    config["users"][0]["user"]["as"] = json!("nobody");
+    let file = scenario.cluster().folder().join(scenario.name("nobody"));
+    std::fs::write(&file, config.to_string()).map_err(Error::other)?;
+    Ok(file.display().to_string())
 }
 
 /// A bound Deployment with two pods that started before the binding.

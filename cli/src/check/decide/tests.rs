@@ -1,8 +1,14 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use asya_certs::data::{CA_BUNDLE, Data, LEAF, LEAF_KEY};
+use asya_certs::mint::{Ca, Settings};
+use asya_shared::admission::VALIDATION;
+use k8s_openapi::ByteString;
 use serde_json::json;
 
-use super::super::gather::Prerequisites;
+use super::super::gather::{Prerequisites, Review};
+use super::super::rights;
 use super::*;
 use crate::cluster::Right;
 use crate::installation::Installation;
@@ -18,15 +24,66 @@ fn deployment(name: &str, args: &[&str]) -> OperatorDeployment {
         ready: 2,
         variables: BTreeMap::from([("ASYA_TRANSPORT_CONFIG".to_owned(), transports.to_string())]),
         args: args.iter().map(|it| (*it).to_owned()).collect(),
+        service_account: name.to_owned(),
+        config_map: None,
     }
+}
+
+const NAME: &str = "asya-operator-webhook.asya-system.svc";
+
+/// A Secret with a leaf that was issued so many days ago, for 30 days, and the `caBundle` that trusts it.
+fn certificate(name: &str, days: u32) -> (Data, Value) {
+    let ago = Duration::from_hours(24) * days;
+    let issued = now() - k8s_openapi::jiff::SignedDuration::try_from(ago).unwrap();
+    let settings = Settings::with_defaults(vec![name.to_owned()]);
+    let ca = Ca::new(&settings, issued).unwrap();
+    let leaf = ca.issue(&settings, issued).unwrap();
+    let mut data = Data::default();
+    data.set(LEAF, &leaf.certificate.pem());
+    data.set(LEAF_KEY, &leaf.key);
+    data.set(CA_BUNDLE, &ca.certificate.pem());
+    let bundle = ByteString(ca.certificate.pem().into_bytes());
+    (data, json!(bundle))
+}
+
+/// Replaces the certificate and what trusts it.
+fn with_certificate(observed: &mut Observed, (data, bundle): (Data, Value)) {
+    observed.serving_secret = Ok(Some(data));
+    entry(&mut observed.validating_configurations)["clientConfig"]["caBundle"] = bundle.clone();
+    entry(&mut observed.mutating_configurations)["clientConfig"]["caBundle"] = bundle;
+}
+
+fn entry(configurations: &mut Read<Vec<Value>>) -> &mut Value {
+    &mut configurations.as_mut().unwrap()[0]["webhooks"][0]
+}
+
+fn now() -> Timestamp {
+    NOW.parse().unwrap()
+}
+
+/// An actor with a target in namespace models.
+fn bound_actor() -> Value {
+    json!({
+        "metadata": {"namespace": "models", "name": "embed", "generation": 1},
+        "spec": {"transport": "mq", "workloadRef": {"kind": "Deployment", "name": "phi"}},
+        "status": {"status": "Running", "observedGeneration": 1, "boundSince": NOW, "conditions": [{
+            "type": "TargetResolved", "status": "True", "reason": "Resolved", "message": "", "lastTransitionTime": NOW,
+        }]},
+    })
 }
 
 fn healthy() -> Observed {
     let controller = deployment("asya-operator", &[]);
     let webhook = deployment(
         "asya-operator-webhook",
-        &["--facts-config-map=facts", "--validation=Enforce"],
+        &[
+            "--facts-config-map=facts",
+            "--validation=Enforce",
+            "--tls-names=asya-operator-webhook.asya-system.svc",
+        ],
     );
+    let needed = rights::needed(std::slice::from_ref(&controller), "asya-system", &[]);
+    let (served, trusted) = certificate(NAME, 1);
     Observed {
         version: "v1.33.2".to_owned(),
         crd: Ok(Some(
@@ -39,16 +96,24 @@ fn healthy() -> Observed {
         lease: Ok(Some(json!({"spec": {
             "holderIdentity": "asya-operator-0", "renewTime": "2026-11-23T11:59:58.000000Z", "leaseDurationSeconds": 10,
         }}))),
-        webhook_configurations: Ok(vec![json!({"webhooks": [{
-            "name": VALIDATION, "failurePolicy": "Ignore", "clientConfig": {"caBundle": "LS0t"},
+        operator_rights: Ok(needed.into_iter().map(|it| (it, true)).collect()),
+        validating_configurations: Ok(vec![json!({"webhooks": [{
+            "name": VALIDATION, "failurePolicy": "Ignore", "clientConfig": {"caBundle": trusted},
+            "rules": [{"apiGroups": ["asya.sh"], "resources": ["asyncactors"], "operations": ["CREATE", "UPDATE"]}],
         }]})]),
+        mutating_configurations: Ok(vec![json!({"webhooks": [{
+            "name": "apps.inject.asya.sh", "clientConfig": {"caBundle": trusted},
+            "namespaceSelector": {"matchExpressions": [{"values": ["models"]}]},
+        }]})]),
+        serving_secret: Ok(Some(served)),
+        endpoints: Ok(Some(2)),
         review: Review::Rejected,
-        actors: Ok(Vec::new()),
+        actors: Ok(vec![bound_actor()]),
     }
 }
 
 fn findings(observed: &Observed) -> Vec<String> {
-    let checks = installed(observed, NOW.parse().unwrap());
+    let checks = installed(observed, now());
     checks.into_iter().filter_map(|check| check.id).collect()
 }
 
@@ -57,75 +122,111 @@ fn healthy_installation_has_no_findings() {
     assert_eq!(findings(&healthy()), Vec::<String>::new());
 }
 
+type Fault = fn(&mut Observed);
+
+const FAULTS: &[(Fault, &str)] = &[
+    (|it| it.version = "v1.28.4".to_owned(), "KubernetesTooOld"),
+    (|it| it.crd = Ok(None), "CRDMissing"),
+    (
+        |it| {
+            it.crd = Ok(Some(
+                json!({"metadata": {"annotations": {"asya.sh/crd-version": "0.0.1"}}}),
+            ));
+        },
+        "CRDOutdated",
+    ),
+    (|it| it.deployments = Ok(Vec::new()), "OperatorMissing"),
+    (
+        |it| it.deployments.as_mut().unwrap()[0].ready = 0,
+        "ControllerDown",
+    ),
+    (
+        |it| it.deployments.as_mut().unwrap()[0].ready = 1,
+        "ControllerDegraded",
+    ),
+    (
+        |it| it.deployments.as_mut().unwrap()[1].ready = 0,
+        "WebhookDown",
+    ),
+    (
+        |it| it.deployments.as_mut().unwrap()[1].ready = 1,
+        "WebhookDegraded",
+    ),
+    (
+        |it| it.deployments.as_mut().unwrap()[1].image = "asya-operator:9.9.9".to_owned(),
+        "VersionSkew",
+    ),
+    (
+        |it| drop(it.deployments.as_mut().unwrap().pop()),
+        "WebhookNotInstalled",
+    ),
+    (|it| it.lease = Ok(None), "LeaderMissing"),
+    (
+        |it| {
+            it.lease.as_mut().unwrap().as_mut().unwrap()["spec"]["renewTime"] =
+                json!("2026-11-23T11:00:00Z");
+        },
+        "LeaderMissing",
+    ),
+    (
+        |it| it.validating_configurations = Ok(Vec::new()),
+        "WebhookConfigurationMissing",
+    ),
+    (
+        |it| {
+            entry(&mut it.validating_configurations)["clientConfig"] = json!({});
+        },
+        "WebhookCAMissing",
+    ),
+    (
+        |it| {
+            entry(&mut it.validating_configurations)["rules"][0]["operations"] = json!(["CREATE"]);
+        },
+        "WebhookRuleMissing",
+    ),
+    (
+        |it| it.mutating_configurations = Ok(Vec::new()),
+        "InjectorEntryMissing",
+    ),
+    (|it| it.endpoints = Ok(Some(0)), "WebhookWithoutEndpoints"),
+    (
+        |it| {
+            entry(&mut it.mutating_configurations)["clientConfig"]["caBundle"] =
+                certificate(NAME, 1).1;
+        },
+        "WebhookCAMismatch",
+    ),
+    (
+        |it| with_certificate(it, certificate(NAME, 31)),
+        "CertificateExpired",
+    ),
+    (
+        |it| with_certificate(it, certificate(NAME, 26)),
+        "CertificateExpiring",
+    ),
+    (
+        |it| with_certificate(it, certificate("elsewhere.svc", 1)),
+        "CertificateInvalid",
+    ),
+    (|it| it.serving_secret = Ok(None), "CertificateInvalid"),
+    (
+        |it| it.operator_rights.as_mut().unwrap()[0].1 = false,
+        "OperatorPermissionMissing",
+    ),
+    (|it| it.review = Review::Admitted, "WebhookUnreachable"),
+    (|it| it.keda = Ok(false), "KEDAMissing"),
+    (
+        |it| it.installation = Ok(Installation::parse(&BTreeMap::new()).unwrap()),
+        "NoTransport",
+    ),
+];
+
 #[test]
 fn each_fault_is_found_by_its_id() {
-    type Fault = fn(&mut Observed);
-    let faults: [(Fault, &str); 17] = [
-        (|it| it.version = "v1.28.4".to_owned(), "KubernetesTooOld"),
-        (|it| it.crd = Ok(None), "CRDMissing"),
-        (
-            |it| {
-                it.crd = Ok(Some(
-                    json!({"metadata": {"annotations": {"asya.sh/crd-version": "0.0.1"}}}),
-                ));
-            },
-            "CRDOutdated",
-        ),
-        (|it| it.deployments = Ok(Vec::new()), "OperatorMissing"),
-        (
-            |it| it.deployments.as_mut().unwrap()[0].ready = 0,
-            "ControllerDown",
-        ),
-        (
-            |it| it.deployments.as_mut().unwrap()[0].ready = 1,
-            "ControllerDegraded",
-        ),
-        (
-            |it| it.deployments.as_mut().unwrap()[1].ready = 0,
-            "WebhookDown",
-        ),
-        (
-            |it| it.deployments.as_mut().unwrap()[1].ready = 1,
-            "WebhookDegraded",
-        ),
-        (
-            |it| it.deployments.as_mut().unwrap()[1].image = "asya-operator:9.9.9".to_owned(),
-            "VersionSkew",
-        ),
-        (
-            |it| drop(it.deployments.as_mut().unwrap().pop()),
-            "WebhookNotInstalled",
-        ),
-        (|it| it.lease = Ok(None), "LeaderMissing"),
-        (
-            |it| {
-                it.lease.as_mut().unwrap().as_mut().unwrap()["spec"]["renewTime"] =
-                    json!("2026-11-23T11:00:00Z");
-            },
-            "LeaderMissing",
-        ),
-        (
-            |it| it.webhook_configurations = Ok(Vec::new()),
-            "WebhookConfigurationMissing",
-        ),
-        (
-            |it| {
-                it.webhook_configurations.as_mut().unwrap()[0]["webhooks"][0]["clientConfig"] =
-                    json!({});
-            },
-            "WebhookCAMissing",
-        ),
-        (|it| it.review = Review::Admitted, "WebhookUnreachable"),
-        (|it| it.keda = Ok(false), "KEDAMissing"),
-        (
-            |it| it.installation = Ok(Installation::parse(&BTreeMap::new()).unwrap()),
-            "NoTransport",
-        ),
-    ];
-    for (fault, id) in faults {
+    for (fault, id) in FAULTS {
         let mut observed = healthy();
         fault(&mut observed);
-        assert_eq!(findings(&observed), [catalogue::id(id)]);
+        assert_eq!(findings(&observed), [catalogue::id(id)], "{id}");
     }
 }
 
@@ -142,9 +243,9 @@ fn failing_transport_and_actor_are_named() {
     })]);
     assert_eq!(
         findings(&observed),
-        ["ASYA-TransportFailing", "ASYA-ActorFailing"]
+        ["ASYA-TransportFailing", "ASYA-BrokerUnreachable"]
     );
-    let checks = installed(&observed, NOW.parse().unwrap());
+    let checks = installed(&observed, now());
     let texts: Vec<_> = checks.iter().map(|it| it.detail.as_str()).collect();
     assert!(texts.contains(&"Actors report that a transport cannot be used. mq (1 actors): BrokerUnreachable: refused"), "{texts:?}");
 }
@@ -153,7 +254,7 @@ fn failing_transport_and_actor_are_named() {
 fn what_may_not_be_read_is_unknown_and_the_rest_is_checked() {
     let mut observed = healthy();
     observed.lease = Err("you may not get leases".to_owned());
-    let checks = installed(&observed, NOW.parse().unwrap());
+    let checks = installed(&observed, now());
     let unknown: Vec<_> = checks
         .iter()
         .filter(|it| it.result == CheckResult::Unknown)
@@ -173,7 +274,6 @@ fn missing_right_is_a_finding_before_installing() {
         verb: "create",
         group: "apps",
         resource,
-        namespace: None,
     };
     let checks = before_installing(&Prerequisites {
         version: "v1.33.0".to_owned(),

@@ -1,5 +1,7 @@
 //! `kubectl asya preview`: what it shows is what the operator does then, and it stores nothing.
 
+mod kinds;
+
 use std::path::PathBuf;
 use std::time::Duration;
 

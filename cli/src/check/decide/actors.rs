@@ -1,0 +1,89 @@
+//! Transports and actors, by what actors report.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+use super::Check;
+use crate::catalogue;
+use crate::check::gather::{Observed, Read};
+use crate::status;
+
+pub fn transports(observed: &Observed) -> Check {
+    let installation = match &observed.installation {
+        Ok(installation) => installation,
+        Err(why) => return Check::unknown("transports", why),
+    };
+    let enabled = installation.transports.iter().filter(|it| it.enabled);
+    let names: Vec<&str> = enabled.map(|it| it.name.as_str()).collect();
+    if names.is_empty() {
+        return Check::failed("transports", "NoTransport", "");
+    }
+    match failing_transports(&observed.actors) {
+        Some(detail) => Check::failed("transports", "TransportFailing", &detail),
+        None => Check::ok("transports", names.join(", ")),
+    }
+}
+
+/// Each transport that actors cannot use, with the number of these actors and the text of one of them.
+fn failing_transports(actors: &Read<Vec<Value>>) -> Option<String> {
+    let mut failing: BTreeMap<&str, (usize, String)> = BTreeMap::new();
+    for actor in actors.as_deref().unwrap_or_default() {
+        let status = status::status_of(actor);
+        let broken = status::condition(&status, "TransportReady").filter(|it| {
+            it.status == "False"
+                && matches!(
+                    &*it.reason,
+                    "BrokerUnreachable"
+                        | "BrokerAuthFailed"
+                        | "CredentialsMissing"
+                        | "BrokerThrottled"
+                )
+        });
+        if let Some(condition) = broken {
+            let name = actor["spec"]["transport"].as_str().unwrap_or_default();
+            let entry = failing
+                .entry(name)
+                .or_insert_with(|| (0, format!("{}: {}", condition.reason, condition.message)));
+            entry.0 += 1;
+        }
+    }
+    let lines: Vec<String> = failing
+        .iter()
+        .map(|(name, (count, text))| format!("{name} ({count} actors): {text}"))
+        .collect();
+    (!lines.is_empty()).then(|| lines.join(". "))
+}
+
+pub fn actors(actors: &Read<Vec<Value>>, now: Timestamp) -> Vec<Check> {
+    let actors = match actors {
+        Ok(actors) => actors,
+        Err(why) => return vec![Check::unknown("actors", why)],
+    };
+    let summaries: Vec<_> = actors
+        .iter()
+        .map(|actor| status::summary(actor, now))
+        .collect();
+    let mut checks = Vec::new();
+    for summary in &summaries {
+        if let Some(attention) = &summary.attention {
+            let subject = format!("actor {}/{}", summary.namespace, summary.name);
+            checks.push(match catalogue::entry(&attention.reason) {
+                Some(entry) => Check::failed(&subject, entry.name, &attention.message),
+                None => Check::failed(
+                    &subject,
+                    "ActorFailing",
+                    &format!("{}: {}", attention.reason, attention.message),
+                ),
+            });
+        }
+    }
+    if checks.is_empty() {
+        checks.push(Check::ok(
+            "actors",
+            format!("{}, none needs attention", summaries.len()),
+        ));
+    }
+    checks
+}

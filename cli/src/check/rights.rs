@@ -1,0 +1,179 @@
+//! Permissions that the operator's programs need in every installation. The chart grants them, and more where values ask
+//! for it.
+
+use asya_shared::names::LEASE;
+
+use crate::cluster::Right;
+use crate::installation::{self, OperatorDeployment, TLS_SECRET};
+
+/// Group, resource and verbs.
+type Rule = (&'static str, &'static str, &'static [&'static str]);
+
+const READ: &[&str] = &["list", "watch"];
+const ADMISSION: &str = "admissionregistration.k8s.io";
+
+/// Of the controller, in the namespaces of actors.
+const IN_NAMESPACES: [Rule; 9] = [
+    ("asya.sh", "asyncactors", &["list", "watch", "patch"]),
+    ("asya.sh", "asyncactors/status", &["patch"]),
+    (
+        "apps",
+        "deployments",
+        &["list", "watch", "create", "patch", "delete"],
+    ),
+    (
+        "apps",
+        "statefulsets",
+        &["list", "watch", "create", "patch", "delete"],
+    ),
+    ("", "configmaps", &["create", "patch", "delete"]),
+    ("", "pods", READ),
+    ("", "events", READ),
+    (
+        "keda.sh",
+        "scaledobjects",
+        &["list", "watch", "create", "patch", "delete"],
+    ),
+    ("autoscaling", "horizontalpodautoscalers", READ),
+];
+
+/// Of the controller, in the namespaces of actors, if the webhook is installed.
+const FOR_BINDINGS: [Rule; 2] = [
+    ("", "pods", &["create"]),
+    ("policy", "poddisruptionbudgets", READ),
+];
+
+/// Of the controller, in the whole cluster.
+const IN_CLUSTER: [Rule; 3] = [
+    ("", "namespaces", READ),
+    ("events.k8s.io", "events", &["create", "patch"]),
+    ("apiextensions.k8s.io", "customresourcedefinitions", READ),
+];
+
+/// Of the controller, in the whole cluster, if the webhook is installed.
+const FOR_WEBHOOK: [Rule; 2] = [
+    (ADMISSION, "mutatingwebhookconfigurations", READ),
+    (ADMISSION, "validatingwebhookconfigurations", READ),
+];
+
+/// Of the webhook, in the whole cluster.
+const OF_WEBHOOK: [Rule; 1] = [("asya.sh", "asyncactors", READ)];
+
+/// A permission that a `ServiceAccount` of the operator needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Needed {
+    pub service_account: String,
+    pub right: Right,
+    /// All namespaces if absent.
+    pub namespace: Option<String>,
+    /// Any name if absent.
+    pub name: Option<String>,
+}
+
+/// What the programs of these Deployments need. `watched` are the namespaces of actors: all of them if there are none.
+pub fn needed(deployments: &[OperatorDeployment], home: &str, watched: &[String]) -> Vec<Needed> {
+    let mut all = Vec::new();
+    let webhook = installation::webhook(deployments);
+    if let Some(controller) = installation::controller(deployments) {
+        let in_namespaces = || {
+            let for_bindings = webhook.map(|_| FOR_BINDINGS).into_iter().flatten();
+            IN_NAMESPACES.into_iter().chain(for_bindings)
+        };
+        if watched.is_empty() {
+            add(&mut all, controller, in_namespaces(), None, None);
+        }
+        for namespace in watched {
+            add(&mut all, controller, in_namespaces(), Some(namespace), None);
+        }
+        let for_webhook = webhook.map(|_| FOR_WEBHOOK).into_iter().flatten();
+        let in_cluster = IN_CLUSTER.into_iter().chain(for_webhook);
+        add(&mut all, controller, in_cluster, None, None);
+        if controller.flag("--leader-elect=") == Some("true") {
+            let lease = [("coordination.k8s.io", "leases", &["get", "update"][..])];
+            add(&mut all, controller, lease, Some(home), Some(LEASE));
+        }
+    }
+    if let Some(webhook) = webhook {
+        add(&mut all, webhook, OF_WEBHOOK, None, None);
+        let named = [
+            ("secrets", webhook.flag(TLS_SECRET)),
+            ("configmaps", webhook.facts_config_map()),
+        ];
+        for (resource, name) in named {
+            let rule = [("", resource, &["get"][..])];
+            add(&mut all, webhook, rule, Some(home), name);
+        }
+    }
+    all
+}
+
+fn add(
+    all: &mut Vec<Needed>,
+    of: &OperatorDeployment,
+    rules: impl IntoIterator<Item = Rule>,
+    namespace: Option<&str>,
+    name: Option<&str>,
+) {
+    for (group, resource, verbs) in rules {
+        all.extend(verbs.iter().map(|verb| Needed {
+            service_account: of.service_account.clone(),
+            right: Right {
+                verb,
+                group,
+                resource,
+            },
+            namespace: namespace.map(str::to_owned),
+            name: name.map(str::to_owned),
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deployment(name: &str, args: &[&str]) -> OperatorDeployment {
+        OperatorDeployment {
+            service_account: name.to_owned(),
+            args: args.iter().map(|it| (*it).to_owned()).collect(),
+            ..OperatorDeployment::default()
+        }
+    }
+
+    fn namespaces_of(all: &[Needed], resource: &str) -> Vec<Option<String>> {
+        let of_it = all
+            .iter()
+            .filter(|it| it.right.resource == resource && it.right.verb == "list");
+        of_it.map(|it| it.namespace.clone()).collect()
+    }
+
+    #[test]
+    fn rights_follow_from_what_is_installed() {
+        let controller = deployment("controller", &["--leader-elect=true"]);
+        let webhook = deployment("webhook", &["--facts-config-map=facts", "--tls-secret=tls"]);
+        let both = [controller.clone(), webhook];
+        let everywhere = needed(&both, "home", &[]);
+        assert_eq!(namespaces_of(&everywhere, "deployments"), [None]);
+        let named = |name: &str| {
+            let found = everywhere
+                .iter()
+                .find(|it| it.name.as_deref() == Some(name));
+            found.map(|it| (&*it.service_account, it.namespace.as_deref()))
+        };
+        assert_eq!(named("tls"), Some(("webhook", Some("home"))));
+        assert_eq!(named(LEASE), Some(("controller", Some("home"))));
+
+        let watched = ["a".to_owned(), "b".to_owned()];
+        let some = needed(&both, "home", &watched);
+        assert_eq!(
+            namespaces_of(&some, "deployments"),
+            watched.clone().map(Some)
+        );
+        let alone = needed(&[controller], "home", &[]);
+        assert_eq!(
+            namespaces_of(&alone, "poddisruptionbudgets"),
+            [None::<String>; 0]
+        );
+        assert_eq!(needed(&[], "home", &[]), []);
+    }
+}

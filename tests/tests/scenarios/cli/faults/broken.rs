@@ -1,0 +1,142 @@
+//! Faults of objects: one is changed or deleted, and put back afterwards.
+
+use asya_tests::Result;
+use asya_tests::error::Error;
+use asya_tests::scenario::Scenario;
+use serde_json::{Value, json};
+
+/// Changes an object; `None` deletes it.
+type Edit = Option<Box<dyn Fn(&mut Value)>>;
+
+/// A fault of one object.
+pub struct Fault {
+    pub what: &'static str,
+    /// `kind/name`
+    pub object: &'static str,
+    pub edit: Edit,
+    /// What `check` finds besides what it finds anyway.
+    pub ids: &'static [&'static str],
+    /// The beginning of the fix of the first of them.
+    pub fix: &'static str,
+}
+
+pub fn changed(
+    what: &'static str,
+    object: &'static str,
+    edit: impl Fn(&mut Value) + 'static,
+    ids: &'static [&'static str],
+    fix: &'static str,
+) -> Fault {
+    Fault {
+        what,
+        object,
+        edit: Some(Box::new(edit)),
+        ids,
+        fix,
+    }
+}
+
+pub fn deleted(
+    what: &'static str,
+    object: &'static str,
+    ids: &'static [&'static str],
+    fix: &'static str,
+) -> Fault {
+    Fault {
+        what,
+        object,
+        edit: None,
+        ids,
+        fix,
+    }
+}
+
+/// An object as it was, to be put back.
+pub struct Before {
+    object: String,
+    value: Value,
+}
+
+impl Before {
+    /// Changes an object of the operator's namespace, or of the cluster.
+    pub async fn edit(scenario: &Scenario, object: &str, edit: &Edit) -> Result<Self> {
+        let value = read(scenario, object).await?;
+        match edit {
+            None => {
+                kubectl(scenario, &["delete", object]).await?;
+            }
+            Some(edit) => {
+                let mut changed = value.clone();
+                edit(&mut changed);
+                write(scenario, "replace", &changed).await?;
+            }
+        }
+        Ok(Self {
+            object: object.to_owned(),
+            value,
+        })
+    }
+
+    /// Puts the object back.
+    pub async fn restore(self, scenario: &Scenario) -> Result<()> {
+        let mut value = self.value;
+        let metadata = &mut value["metadata"];
+        let Ok(found) = read(scenario, &self.object).await else {
+            for field in ["resourceVersion", "uid", "creationTimestamp"] {
+                metadata[field] = Value::Null;
+            }
+            return write(scenario, "create", &value).await;
+        };
+        metadata["resourceVersion"] = found["metadata"]["resourceVersion"].clone();
+        write(scenario, "replace", &value).await
+    }
+}
+
+async fn kubectl(scenario: &Scenario, args: &[&str]) -> Result<String> {
+    let args = [&["--namespace", "asya-system"], args].concat();
+    scenario.cluster().kubectl(&args).await
+}
+
+async fn read(scenario: &Scenario, object: &str) -> Result<Value> {
+    let text = kubectl(scenario, &["get", object, "--output=json"]).await?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+async fn write(scenario: &Scenario, verb: &str, object: &Value) -> Result<()> {
+    let file = scenario.cluster().folder().join("put-back.json");
+    std::fs::write(&file, object.to_string()).map_err(Error::other)?;
+    let file = file.display().to_string();
+    kubectl(scenario, &[verb, "--filename", &file])
+        .await
+        .map(drop)
+}
+
+/// Lets no new pod of a Deployment start. `keeps`: how many of the old ones a rollout leaves.
+pub fn cannot_run(deployment: &mut Value, keeps: bool) {
+    let spec = &mut deployment["spec"];
+    spec["strategy"] = if keeps {
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}})
+    } else {
+        json!({"type": "Recreate"})
+    };
+    spec["template"]["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": "nowhere"});
+}
+
+/// Sets a variable of the first container.
+pub fn set_variable(deployment: &mut Value, name: &str, value: &str) {
+    let variables = &mut deployment["spec"]["template"]["spec"]["containers"][0]["env"];
+    let found = variables
+        .as_array_mut()
+        .and_then(|all| all.iter_mut().find(|it| it["name"] == name));
+    if let Some(variable) = found {
+        variable["value"] = json!(value);
+    }
+}
+
+/// Sets the CA of all entries of a webhook configuration.
+pub fn set_ca(configuration: &mut Value, bundle: &Value) {
+    let entries = configuration["webhooks"].as_array_mut();
+    for entry in entries.into_iter().flatten() {
+        entry["clientConfig"]["caBundle"] = bundle.clone();
+    }
+}
