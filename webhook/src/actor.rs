@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::facts::SharedFacts;
-use crate::index::{Contact, Index};
+use crate::index::{Index, LastResponse};
 use crate::outcome::{ReviewOutcome, ReviewReason};
 use crate::review::{AdmissionRequest, AdmissionResponse, Denied, Served};
 
@@ -49,7 +49,7 @@ pub struct ActorReviewer {
     pub namespace: String,
     pub index: Arc<Index>,
     /// Tells whether the index may be stale.
-    pub contact: Contact,
+    pub last_response: LastResponse,
     pub facts: SharedFacts,
 }
 
@@ -139,14 +139,14 @@ impl ActorReviewer {
             spec: &spec,
             role_arn: annotations.get(annotation::ROLE_ARN).map(AsRef::as_ref),
             write,
-            transports: &self.index.platform.transports,
-            privileged_sidecars: self.index.platform.settings.privileged_sidecars,
+            transports: &self.index.installation.transports,
+            privileged_sidecars: self.index.installation.settings.privileged_sidecars,
         };
         let findings = check_spec(&subject, &self.namespace, &self.facts.latest());
         errors.extend(findings.errors);
         let mut warnings: Vec<String> = findings.warnings.iter().map(ToString::to_string).collect();
         let violations = self.taken_names(&key, &spec, old.as_ref());
-        if self.contact.is_stale() {
+        if self.last_response.is_stale() {
             warnings.extend(violations.iter().map(as_stale_warning));
         } else {
             errors.extend(violations);

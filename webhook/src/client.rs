@@ -6,7 +6,7 @@ use asya_process::{BoxError, api_server};
 use kube::Client;
 use kube::client::ClientBuilder;
 
-use crate::index::Contact;
+use crate::index::LastResponse;
 
 /// Read timeout of the watch of actors. Longer than one watch request, so a connection silent for this long is dead.
 const ACTORS_READ_TIMEOUT: Duration = Duration::from_secs(25);
@@ -14,7 +14,7 @@ const ACTORS_READ_TIMEOUT: Duration = Duration::from_secs(25);
 const OTHERS_READ_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub struct Clients {
-    /// Watches actors, and reports every response to `contact`.
+    /// Watches actors, and reports every response to `last_response`.
     pub actors: Client,
     /// Watches everything else, and writes Events.
     pub others: Client,
@@ -25,10 +25,13 @@ impl Clients {
     ///
     /// # Errors
     /// If there is no usable configuration.
-    pub async fn new(kubeconfig: Option<&str>, contact: &Contact) -> Result<Self, BoxError> {
+    pub async fn new(
+        kubeconfig: Option<&str>,
+        last_response: &LastResponse,
+    ) -> Result<Self, BoxError> {
         let mut config = api_server::config(kubeconfig, ACTORS_READ_TIMEOUT).await?;
         let actors = ClientBuilder::try_from(config.clone())?
-            .with_layer(contact)
+            .with_layer(last_response)
             .build();
         config.read_timeout = Some(OTHERS_READ_TIMEOUT);
         Ok(Self {

@@ -10,7 +10,7 @@ use asya_shared::resolve::Intermediates;
 use asya_shared::review::Actor;
 use serde_json::{Value, json};
 
-use crate::index::{Index, Platform};
+use crate::index::{Index, Installation};
 use crate::outcome::{EndpointPath, ReviewOutcome, ReviewReason};
 use crate::pod::PodReviewer;
 use crate::review::AdmissionRequest;
@@ -55,7 +55,7 @@ impl Webhook {
     /// A webhook that knows these actors.
     #[must_use]
     pub fn new(knowledge: &Knowledge<'_>, actors: impl IntoIterator<Item = Arc<Actor>>) -> Self {
-        let index = Index::new(Platform {
+        let index = Index::new(Installation {
             transports: knowledge.transports.clone(),
             settings: knowledge.settings.clone(),
         });
@@ -130,13 +130,13 @@ mod tests {
     use asya_shared::review::ProjectedActor;
 
     use super::*;
-    use crate::testing::{bound, platform, pod};
+    use crate::testing::{bound, installation, pod};
 
     fn webhook(actors: &[Value]) -> Webhook {
-        let platform = platform();
+        let installation = installation();
         let knowledge = Knowledge {
-            transports: &platform.transports,
-            settings: &platform.settings,
+            transports: &installation.transports,
+            settings: &installation.settings,
             scripts_hash: "0123456789abcdef",
             operator_namespace: "asya-system",
             namespace: "models",

@@ -21,7 +21,7 @@ use crate::client::Clients;
 use crate::deletion::DeletionReviewer;
 use crate::dispatch::Dispatcher;
 use crate::facts::SharedFacts;
-use crate::index::{Contact, Index, Platform};
+use crate::index::{Index, Installation, LastResponse};
 use crate::metrics::Metrics;
 use crate::pod::PodReviewer;
 use crate::readiness::Readiness;
@@ -41,19 +41,25 @@ pub async fn start(args: Args) -> ExitCode {
 
 /// Runs until the process is stopped or one of `tasks` fails.
 async fn run(args: Args, tasks: Tasks) -> Result<ExitCode, BoxError> {
-    let platform = Platform {
+    let installation = Installation {
         transports: args.installation.transports()?,
         settings: args.installation.settings()?,
     };
-    for warning in &platform.transports.warnings {
+    for warning in &installation.transports.warnings {
         warn!(warning, "transport configuration");
     }
-    let index = Arc::new(Index::new(platform));
-    let (contact, facts) = (Contact::default(), SharedFacts::default());
+    let index = Arc::new(Index::new(installation));
+    let (last_response, facts) = (LastResponse::default(), SharedFacts::default());
     let certificates = Certificates::new(args.tls_names.clone());
-    let readiness = Readiness::new(&index, &contact, &certificates, &facts, args.has_facts());
+    let readiness = Readiness::new(
+        &index,
+        &last_response,
+        &certificates,
+        &facts,
+        args.has_facts(),
+    );
     let connections = Connections::new(server::MAX_CONNECTIONS);
-    let metrics = build_metrics(&contact, &certificates, &connections);
+    let metrics = build_metrics(&last_response, &certificates, &connections);
     let mut signals = (
         signal(SignalKind::terminate())?,
         signal(SignalKind::interrupt())?,
@@ -71,10 +77,10 @@ async fn run(args: Args, tasks: Tasks) -> Result<ExitCode, BoxError> {
     let health = serve::plain(probes, health, CancellationToken::new());
     tokio::spawn(tasks.run_forever("probes and metrics", health));
 
-    let clients = Clients::new(args.kubeconfig.as_deref(), &contact).await?;
+    let clients = Clients::new(args.kubeconfig.as_deref(), &last_response).await?;
     let watched = Watched {
         index: &index,
-        contact: &contact,
+        last_response: &last_response,
         certificates: &certificates,
         facts: &facts,
     };
@@ -86,7 +92,7 @@ async fn run(args: Args, tasks: Tasks) -> Result<ExitCode, BoxError> {
             mode: args.validation,
             namespace: args.namespace.clone(),
             index: Arc::clone(&index),
-            contact,
+            last_response,
             facts,
         },
         deletions: DeletionReviewer {
@@ -138,15 +144,15 @@ async fn run(args: Args, tasks: Tasks) -> Result<ExitCode, BoxError> {
 
 /// Creates the metrics, with gauges that are refreshed on each scrape.
 fn build_metrics(
-    contact: &Contact,
+    last_response: &LastResponse,
     certificates: &Certificates,
     connections: &Connections,
 ) -> Arc<Metrics> {
     let metrics = Arc::new(Metrics::new());
-    let (contact, certificates) = (contact.clone(), certificates.clone());
+    let (last_response, certificates) = (last_response.clone(), certificates.clone());
     let connections = connections.clone();
     metrics.before_scrape(move |metrics| {
-        metrics.reflector_age(contact.age());
+        metrics.reflector_age(last_response.age());
         metrics.certificates(&certificates.metrics(), Timestamp::now());
         metrics.connections(connections.count());
     });
@@ -157,7 +163,7 @@ fn build_metrics(
 #[derive(Clone, Copy)]
 struct Watched<'a> {
     index: &'a Arc<Index>,
-    contact: &'a Contact,
+    last_response: &'a LastResponse,
     certificates: &'a Certificates,
     facts: &'a SharedFacts,
 }
@@ -166,11 +172,15 @@ struct Watched<'a> {
 fn watch(args: &Args, clients: &Clients, watched: &Watched<'_>, tasks: &Tasks) {
     let Watched {
         index,
-        contact,
+        last_response,
         certificates,
         facts,
     } = *watched;
-    let actors = index::follow(clients.actors.clone(), Arc::clone(index), contact.clone());
+    let actors = index::follow(
+        clients.actors.clone(),
+        Arc::clone(index),
+        last_response.clone(),
+    );
     tokio::spawn(tasks.run_forever("watch AsyncActor", actors));
     let clusters = index::ray::follow(clients.others.clone(), Arc::clone(index));
     tokio::spawn(tasks.run_forever("watch RayCluster", clusters));

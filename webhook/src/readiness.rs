@@ -9,13 +9,13 @@ use k8s_openapi::jiff::Timestamp;
 use kube::CustomResourceExt;
 
 use crate::facts::SharedFacts;
-use crate::index::{Contact, Index};
+use crate::index::{Index, LastResponse};
 
 /// Readiness of the process. Clones share state.
 #[derive(Clone)]
 pub struct Readiness {
     index: Arc<Index>,
-    contact: Contact,
+    last_response: LastResponse,
     certificates: Certificates,
     /// `None` if the controller publishes no facts.
     facts: Option<SharedFacts>,
@@ -26,14 +26,14 @@ impl Readiness {
     /// `facts_published` says whether the controller publishes facts.
     pub fn new(
         index: &Arc<Index>,
-        contact: &Contact,
+        last_response: &LastResponse,
         certificates: &Certificates,
         facts: &SharedFacts,
         facts_published: bool,
     ) -> Self {
         Self {
             index: Arc::clone(index),
-            contact: contact.clone(),
+            last_response: last_response.clone(),
             certificates: certificates.clone(),
             facts: facts_published.then(|| facts.clone()),
             stopping: Arc::default(),
@@ -54,7 +54,7 @@ impl Readiness {
         }
         if !self.index.is_synced() {
             let kind = AsyncActor::crd_name();
-            let reason = self.contact.failure();
+            let reason = self.last_response.failure();
             let reason = reason.unwrap_or_else(|| "not listed yet".to_owned());
             pending.push(format!("{kind}: {reason}"));
         }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
 use tower::{Layer, service_fn};
 
-use crate::index::{Contact, Index, Platform, ProjectedActor};
+use crate::index::{Index, Installation, LastResponse, ProjectedActor};
 
 /// A fake API server with one list. The test writes the events of its watches; created objects are recorded.
 #[derive(Clone, Default)]
@@ -57,14 +57,14 @@ impl Fake {
         Response::new(Body::from_stream(lines.boxed()))
     }
 
-    /// A client of this server that reports every response to `contact`.
-    pub fn client(&self, contact: &Contact) -> Client {
+    /// A client of this server that reports every response to `last_response`.
+    pub fn client(&self, last_response: &LastResponse) -> Client {
         let fake = self.clone();
         let service = service_fn(move |request| {
             let fake = fake.clone();
             async move { Ok::<_, tower::BoxError>(fake.respond(request).await) }
         });
-        Client::new(contact.layer(service), "default")
+        Client::new(last_response.layer(service), "default")
     }
 
     /// Number of requests so far.
@@ -87,14 +87,14 @@ impl Fake {
 }
 
 /// Transports of three kinds: with a dead letter queue, without one, and disabled.
-pub fn platform() -> Platform {
+pub fn installation() -> Installation {
     let config = json!({"transports": {
         "mq": {"type": "rabbitmq", "enabled": true, "config": {"host": "b", "queues": {"dlq": {"enabled": true}}}},
         "other": {"type": "rabbitmq", "enabled": true, "config": {"host": "c"}},
         "twin": {"type": "rabbitmq", "enabled": true, "config": {"host": "b"}},
         "off": {"type": "rabbitmq", "enabled": false, "config": {"host": "b"}},
     }});
-    Platform {
+    Installation {
         transports: TransportsConfig::parse(&config.to_string()).unwrap(),
         settings: Settings::parse(None, None, None).unwrap(),
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use asya_shared::resolve::is_open_ended;
+use asya_shared::resolve::has_incomplete_owners;
 use asya_shared::review::{Actor, ProjectedActor};
 use serde_json::{Value, json};
 
@@ -53,9 +53,9 @@ impl KnownActor {
     }
 
     /// Whether its pods refer to objects that must be looked up.
-    pub fn is_open_ended(&self) -> bool {
+    pub fn has_incomplete_owners(&self) -> bool {
         let target = self.actor.as_ref().and_then(|it| it.target.as_ref());
-        target.is_some_and(is_open_ended)
+        target.is_some_and(has_incomplete_owners)
     }
 
     /// The target, as Kind/name.

@@ -139,7 +139,7 @@ async fn from_cluster(
             })
             .ok(),
     };
-    let clusters = if actors.iter().any(KnownActor::is_open_ended) {
+    let clusters = if actors.iter().any(KnownActor::has_incomplete_owners) {
         ray_clusters(cluster, &namespace)
             .await
             .map_err(|failure| notes.push(format!("RayClusters are unknown: {failure}")))

@@ -19,7 +19,7 @@ pub(super) struct WebhookBinding {
     pub(super) uid: Box<str>,
     pub(super) family: Family,
     pub(super) pods: PodMatch,
-    open_ended: bool,
+    owners_incomplete: bool,
     required: bool,
     /// Whether the binding has taken effect (`status.boundSince`).
     is_effective: bool,
@@ -89,7 +89,7 @@ impl WebhookBinding {
             uid: actor.metadata.uid.clone(),
             family: Family::of_target(target),
             pods: resolve::pods_of(target, status.resolved_target.as_ref()),
-            open_ended: resolve::is_open_ended(target),
+            owners_incomplete: resolve::has_incomplete_owners(target),
             required: mode.required,
             is_effective: status.bound_since.is_some(),
             hash: plan.map(|plan| plan.hash().actor.clone()),
@@ -103,7 +103,7 @@ impl WebhookBinding {
             actor: self.key.name.to_string(),
             family: self.family,
             pods: self.pods.clone(),
-            open_ended: self.open_ended,
+            owners_incomplete: self.owners_incomplete,
             policy: if self.required {
                 let proved = is_verified(&self.entry());
                 Policy::Required { proved }
@@ -142,7 +142,7 @@ impl WebhookBinding {
             uid: format!("uid-of-{actor}").into(),
             family: Family::Generic,
             pods,
-            open_ended: false,
+            owners_incomplete: false,
             required: true,
             is_effective: true,
             hash: hash.map(str::to_owned),

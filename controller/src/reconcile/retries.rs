@@ -105,7 +105,7 @@ mod tests {
                 fault: Some(fault(retry)),
                 deleted: Vec::new(),
                 retry,
-                disowned: false,
+                given_up: false,
             };
             let blocked = Outcome::DeletionBlocked {
                 fault: fault(retry),

@@ -38,7 +38,7 @@ pub fn mutating(settings: &Settings, bindings: &[Binding]) -> MutatingConfigurat
             Policy::Required { proved } => {
                 // Only pods known to belong to the binding may fail closed; the family's entry sends the others
                 // (SAFE-32).
-                if binding.open_ended {
+                if binding.owners_incomplete {
                     families.entry(binding.family).or_default().push(binding);
                 }
                 let has_room = required.len() < MAX_REQUIRED;

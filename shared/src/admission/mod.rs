@@ -97,7 +97,7 @@ pub struct Binding {
     pub pods: PodMatch,
     /// Whether its pods may belong to objects that are not known yet
     /// ([`Resolver::intermediate`](crate::resolve::Resolver::intermediate)).
-    pub open_ended: bool,
+    pub owners_incomplete: bool,
     /// What happens to its pods while the webhook is unavailable.
     pub policy: Policy,
 }

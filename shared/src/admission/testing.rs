@@ -26,7 +26,7 @@ pub(super) fn plain(namespace: &str, name: &str) -> Binding {
         actor: name.to_owned(),
         family: Family::Generic,
         pods: resolver("apps", "Deployment").convention(name),
-        open_ended: false,
+        owners_incomplete: false,
         policy: Policy::Optional,
     }
 }

@@ -39,7 +39,7 @@ pub fn pods_with_intermediates(
 
 /// Whether the target's pods may belong to objects that have not been seen yet.
 #[must_use]
-pub fn is_open_ended(target: &WorkloadRef) -> bool {
+pub fn has_incomplete_owners(target: &WorkloadRef) -> bool {
     let row = resolver(target.group(), &target.kind);
     row.intermediate().is_some()
 }

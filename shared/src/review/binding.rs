@@ -39,7 +39,8 @@ pub fn bound_actor(actor: &Actor, inputs: &BindingInputs<'_>) -> Option<BoundAct
         settings: inputs.settings,
         scripts_hash: inputs.scripts_hash,
     })?;
-    if let (true, Some(target), Some(clusters)) = (bound.open_ended, &actor.target, inputs.clusters)
+    if let (true, Some(target), Some(clusters)) =
+        (bound.owners_incomplete, &actor.target, inputs.clusters)
     {
         bound.pods = pods_with_intermediates(target, resolved, clusters);
     }

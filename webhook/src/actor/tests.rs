@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::{ActorReviewer, Mode};
 use crate::facts::SharedFacts;
-use crate::index::{Contact, Index};
+use crate::index::{Index, LastResponse};
 use crate::outcome::{ReviewOutcome, ReviewReason};
 use crate::review::AdmissionRequest;
-use crate::testing::{actor, binding, index_actor, platform};
+use crate::testing::{actor, binding, index_actor, installation};
 
 /// A reviewer with its index.
 pub(super) struct World {
@@ -19,14 +19,14 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(mode: Mode) -> Self {
-        let contact = Contact::default();
-        contact.record_response();
+        let last_response = LastResponse::default();
+        last_response.record_response();
         Self {
             reviewer: ActorReviewer {
                 mode,
                 namespace: "asya-system".to_owned(),
-                index: Arc::new(Index::new(platform())),
-                contact,
+                index: Arc::new(Index::new(installation())),
+                last_response,
                 facts: SharedFacts::default(),
             },
         }

@@ -6,7 +6,7 @@ use super::{DeletionReviewer, Mode};
 use crate::index::Index;
 use crate::outcome::{ReviewOutcome, ReviewReason};
 use crate::review::AdmissionRequest;
-use crate::testing::{actor, index_actor, platform};
+use crate::testing::{actor, index_actor, installation};
 
 fn review_deletion(
     reviewer: &DeletionReviewer,
@@ -29,7 +29,7 @@ fn review_deletion(
 }
 
 fn reviewer(mode: Mode, actors: &[Value]) -> DeletionReviewer {
-    let index = Arc::new(Index::new(platform()));
+    let index = Arc::new(Index::new(installation()));
     for actor in actors {
         index_actor(&index, actor);
     }

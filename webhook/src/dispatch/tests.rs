@@ -12,13 +12,13 @@ use crate::actor::{ActorReviewer, Mode};
 use crate::deletion::DeletionReviewer;
 use crate::events::{Events, channel};
 use crate::facts::SharedFacts;
-use crate::index::{Contact, Index, follow};
+use crate::index::{Index, LastResponse, follow};
 use crate::metrics::Metrics;
 use crate::outcome::EndpointPath;
 use crate::pod::PodReviewer;
 use crate::routes::routes;
 use crate::testing::{
-    Fake, actor, actor_review, binding, bound, index_actor, platform, pod, pod_review,
+    Fake, actor, actor_review, binding, bound, index_actor, installation, pod, pod_review,
 };
 
 async fn send(router: &Router, path: EndpointPath, review: String) -> Value {
@@ -33,14 +33,14 @@ async fn send(router: &Router, path: EndpointPath, review: String) -> Value {
     serde_json::from_slice::<Value>(&body).unwrap()["response"].clone()
 }
 
-fn router_for(index: Arc<Index>, contact: Contact, events: Events) -> Router {
+fn router_for(index: Arc<Index>, last_response: LastResponse, events: Events) -> Router {
     let namespace = "asya-system".to_owned();
     let dispatcher = Dispatcher {
         actors: ActorReviewer {
             mode: Mode::Enforce,
             namespace: namespace.clone(),
             index: Arc::clone(&index),
-            contact,
+            last_response,
             facts: SharedFacts::default(),
         },
         deletions: DeletionReviewer {
@@ -58,16 +58,23 @@ fn router_for(index: Arc<Index>, contact: Contact, events: Events) -> Router {
 async fn ten_thousand_reviews_send_no_request_to_the_api_server() {
     let fake = Fake::default();
     *fake.listed.lock().await = vec![bound("models", "mild", "mild")];
-    let (index, contact) = (Arc::new(Index::new(platform())), Contact::default());
-    let client = fake.client(&contact);
-    tokio::spawn(follow(client.clone(), Arc::clone(&index), contact.clone()));
+    let (index, last_response) = (
+        Arc::new(Index::new(installation())),
+        LastResponse::default(),
+    );
+    let client = fake.client(&last_response);
+    tokio::spawn(follow(
+        client.clone(),
+        Arc::clone(&index),
+        last_response.clone(),
+    ));
     let (events, writer) = channel(client, "pod-1");
     tokio::spawn(writer.run());
     // One list and one watch: no other request is sent in the background.
     while !index.is_synced() || fake.requests() < 2 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let router = router_for(index, contact, events);
+    let router = router_for(index, last_response, events);
     let conflicting = actor("models", "other", &binding("Deployment", "mild"));
     let mut not_injectable = pod("mild");
     not_injectable["spec"]["hostNetwork"] = json!(true);
@@ -118,13 +125,16 @@ async fn ten_thousand_reviews_send_no_request_to_the_api_server() {
 /// ADM-3
 #[tokio::test]
 async fn every_damaged_review_gets_a_valid_response() {
-    let (index, contact) = (Arc::new(Index::new(platform())), Contact::default());
+    let (index, last_response) = (
+        Arc::new(Index::new(installation())),
+        LastResponse::default(),
+    );
     index.init();
     index_actor(&index, &bound("models", "mild", "mild"));
     index.init_done();
-    contact.record_response();
-    let (events, _writer) = channel(Fake::default().client(&contact), "pod-1");
-    let router = router_for(index, contact, events);
+    last_response.record_response();
+    let (events, _writer) = channel(Fake::default().client(&last_response), "pod-1");
+    let router = router_for(index, last_response, events);
     let actor = actor("models", "a", &binding("Deployment", "x"));
     let reviews = [
         (

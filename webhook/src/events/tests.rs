@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Events, InvolvedObject, PodEvent, PodEventReason, QUEUE_CAPACITY, channel};
-use crate::index::Contact;
+use crate::index::LastResponse;
 use crate::testing::Fake;
 
 fn pod_event(actor: &str, event_reason: PodEventReason, cause: &'static str) -> PodEvent {
@@ -24,7 +24,7 @@ fn pod_event(actor: &str, event_reason: PodEventReason, cause: &'static str) -> 
 
 fn start() -> (Fake, Events) {
     let fake = Fake::default();
-    let (events, writer) = channel(fake.client(&Contact::default()), "pod-1");
+    let (events, writer) = channel(fake.client(&LastResponse::default()), "pod-1");
     tokio::spawn(writer.run());
     (fake, events)
 }
@@ -93,7 +93,7 @@ async fn actor_and_owner_get_one_event_per_reason_and_minute() {
 /// OBS-2: reviews never wait for Events.
 #[tokio::test]
 async fn events_beyond_the_queue_capacity_are_dropped() {
-    let (events, writer) = channel(Fake::default().client(&Contact::default()), "pod-1");
+    let (events, writer) = channel(Fake::default().client(&LastResponse::default()), "pod-1");
     for _ in 0..=QUEUE_CAPACITY {
         events.publish(pod_event("phi", PodEventReason::Injected, "Injected"));
     }

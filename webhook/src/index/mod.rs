@@ -13,7 +13,7 @@ use asya_shared::claims::{self, Age, BrokerAddress, ClaimedName, Rank, Users};
 use asya_shared::config::{Settings, TransportsConfig};
 use asya_shared::inject::bound::BoundActor;
 use asya_shared::key::Key;
-use asya_shared::resolve::{ObjectRef, is_open_ended};
+use asya_shared::resolve::{ObjectRef, has_incomplete_owners};
 use asya_shared::review::{BindingInputs, bound_actor};
 use clusters::Clusters;
 use k8s_openapi::jiff::Timestamp;
@@ -21,14 +21,14 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch as signal;
 
 pub use asya_shared::review::{Actor, ProjectedActor};
-pub use watch::{Contact, follow};
+pub use watch::{LastResponse, follow};
 
 /// The bindings of a namespace.
 pub type Bindings = Arc<[Arc<BoundActor>]>;
 
 /// Installation-wide configuration of transports and pods.
 #[derive(Debug)]
-pub struct Platform {
+pub struct Installation {
     pub transports: TransportsConfig,
     pub settings: Settings,
 }
@@ -37,7 +37,7 @@ pub struct Platform {
 #[derive(Debug)]
 pub struct Index {
     /// Configuration that actors are validated against and rendered with.
-    pub platform: Platform,
+    pub installation: Installation,
     inner: RwLock<Inner>,
     /// Locked by every writer, so that no binding is rendered from stale inputs.
     inputs: Mutex<RenderInputs>,
@@ -60,7 +60,7 @@ struct Inner {
     /// By namespace.
     bindings: HashMap<Box<str>, NamespaceBindings>,
     /// Bindings whose pods depend on `RayCluster`s.
-    open_ended: HashSet<Key>,
+    owners_incomplete: HashSet<Key>,
     /// Actors that the list in progress has not returned yet.
     relist: Option<HashSet<Key>>,
     synced: bool,
@@ -93,14 +93,14 @@ struct Binding {
 }
 
 impl Entry {
-    fn of(actor: &Arc<Actor>, platform: &Platform, inputs: &RenderInputs) -> Self {
+    fn of(actor: &Arc<Actor>, installation: &Installation, inputs: &RenderInputs) -> Self {
         let Key { namespace, name } = &actor.key;
         let status = &actor.status;
         let recorded = claims::recorded_queues(status.queue.as_ref(), &status.retired_queues);
         let transport = actor.transport.as_deref();
         let binding = actor.target.clone().map(|target| Binding {
             target,
-            bound: render(actor, platform, inputs).map(Arc::new),
+            bound: render(actor, installation, inputs).map(Arc::new),
             actor: Arc::clone(actor),
         });
         Self {
@@ -109,7 +109,12 @@ impl Entry {
                 actor.created.as_ref().map_or(Timestamp::MIN, |time| time.0),
                 actor.uid.clone(),
             )),
-            names: claims::names(&platform.transports, (namespace, name), transport, recorded),
+            names: claims::names(
+                &installation.transports,
+                (namespace, name),
+                transport,
+                recorded,
+            ),
             binding,
         }
     }
@@ -124,10 +129,10 @@ impl Entry {
     }
 }
 
-fn render(actor: &Actor, platform: &Platform, inputs: &RenderInputs) -> Option<BoundActor> {
+fn render(actor: &Actor, installation: &Installation, inputs: &RenderInputs) -> Option<BoundActor> {
     let inputs = BindingInputs {
-        transports: &platform.transports,
-        settings: &platform.settings,
+        transports: &installation.transports,
+        settings: &installation.settings,
         scripts_hash: &inputs.scripts_hash,
         clusters: inputs.clusters.of(&actor.key.namespace),
     };
@@ -149,9 +154,9 @@ impl Binding {
 
 impl Index {
     /// Creates an empty index.
-    pub fn new(platform: Platform) -> Self {
+    pub fn new(installation: Installation) -> Self {
         Self {
-            platform,
+            installation,
             inner: RwLock::default(),
             inputs: Mutex::default(),
             clusters_needed: signal::Sender::new(false),
@@ -177,7 +182,7 @@ impl Index {
     /// Returns another actor that claims one of the queue names that `key` would claim on a transport, and the name; of
     /// several, the owner (VAC-4).
     pub fn taken_queue_name(&self, key: &Key, transport: &str) -> Option<(Key, String)> {
-        let transports = &self.platform.transports;
+        let transports = &self.installation.transports;
         let names = claims::names(transports, (&key.namespace, &key.name), Some(transport), []);
         let inner = &*self.inner.read();
         let claimed = names.iter().filter_map(|name| {
@@ -230,7 +235,7 @@ impl Index {
         let actors: Vec<_> = bindings.map(|binding| Arc::clone(&binding.actor)).collect();
         drop(inner);
         for actor in actors {
-            let entry = Entry::of(&actor, &self.platform, inputs);
+            let entry = Entry::of(&actor, &self.installation, inputs);
             self.inner.write().put(&actor.key, entry);
         }
     }
@@ -276,14 +281,14 @@ impl Index {
 
     fn clusters_changed(&self, inputs: &RenderInputs, changed: impl Fn(&str) -> bool) {
         self.render_again(inputs, |binding| {
-            changed(&binding.actor.key.namespace) && is_open_ended(&binding.target)
+            changed(&binding.actor.key.namespace) && has_incomplete_owners(&binding.target)
         });
     }
 
     /// Adds or updates an actor.
     pub fn apply(&self, actor: &Arc<Actor>) {
         let inputs = self.inputs.lock();
-        let entry = Entry::of(actor, &self.platform, &inputs);
+        let entry = Entry::of(actor, &self.installation, &inputs);
         let mut inner = self.inner.write();
         if let Some(missing) = &mut inner.relist {
             missing.remove(&actor.key);
@@ -318,7 +323,7 @@ impl Index {
     }
 
     fn update_clusters_needed(&self, inner: &Inner) {
-        let is_needed = !inner.open_ended.is_empty();
+        let is_needed = !inner.owners_incomplete.is_empty();
         self.clusters_needed.send_if_modified(|previous| {
             let changed = *previous != is_needed;
             *previous = is_needed;
@@ -337,8 +342,8 @@ impl Inner {
         }
         let binds = entry.binding.is_some();
         let binding = entry.binding.as_ref();
-        if binding.is_some_and(|binding| is_open_ended(&binding.target)) {
-            self.open_ended.insert(key.clone());
+        if binding.is_some_and(|binding| has_incomplete_owners(&binding.target)) {
+            self.owners_incomplete.insert(key.clone());
         }
         self.actors.insert(key.clone(), entry);
         self.rebind(key, binds);
@@ -351,7 +356,7 @@ impl Inner {
     }
 
     fn unindex(&mut self, key: &Key) {
-        self.open_ended.remove(key);
+        self.owners_incomplete.remove(key);
         let Some(entry) = self.actors.get(key) else {
             return;
         };

@@ -4,7 +4,7 @@ use asya_shared::api::WorkloadRef;
 use serde_json::{Value, json};
 
 use super::{Index, Key, ProjectedActor};
-use crate::testing::{bound, index_actor, platform};
+use crate::testing::{bound, index_actor, installation};
 
 fn projected(namespace: &str, name: &str, spec: &Value) -> ProjectedActor {
     let actor = json!({
@@ -30,7 +30,7 @@ struct World {
 impl World {
     fn new() -> Self {
         Self {
-            index: Index::new(platform()),
+            index: Index::new(installation()),
         }
     }
 

@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 use super::{Index, ProjectedActor};
 
 /// The server ends a watch after this long, and we start the next. While nothing changes, only this shows that the
-/// server responds, so it is less than [`Contact::STALE_AFTER`].
+/// server responds, so it is less than [`LastResponse::STALE_AFTER`].
 const WATCH_SECONDS: u32 = 20;
 /// Only one page of a list is in memory at a time.
 const PAGE_SIZE: u32 = 100;
@@ -26,7 +26,7 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from
 
 /// When the API server last responded. A layer of the client of the watch; clones share state.
 #[derive(Clone, Debug, Default)]
-pub struct Contact {
+pub struct LastResponse {
     state: Arc<Mutex<State>>,
 }
 
@@ -37,7 +37,7 @@ struct State {
     failure: Option<String>,
 }
 
-impl Contact {
+impl LastResponse {
     /// Without a response for this long, the index may be stale (VAC-5).
     pub const STALE_AFTER: Duration = Duration::from_secs(30);
 
@@ -69,13 +69,13 @@ impl Contact {
     }
 }
 
-impl<S> Layer<S> for Contact {
+impl<S> Layer<S> for LastResponse {
     type Service = RecordingService<S>;
 
     fn layer(&self, inner: S) -> RecordingService<S> {
         RecordingService {
             inner,
-            contact: self.clone(),
+            last_response: self.clone(),
         }
     }
 }
@@ -84,7 +84,7 @@ impl<S> Layer<S> for Contact {
 #[derive(Clone, Debug)]
 pub struct RecordingService<S> {
     inner: S,
-    contact: Contact,
+    last_response: LastResponse,
 }
 
 impl<S, Q, A> Service<Request<Q>> for RecordingService<S>
@@ -101,11 +101,11 @@ where
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
-        let (response, contact) = (self.inner.call(request), self.contact.clone());
+        let (response, last_response) = (self.inner.call(request), self.last_response.clone());
         Box::pin(async move {
             let response = response.await?;
             if response.status().is_success() {
-                contact.record_response();
+                last_response.record_response();
             }
             Ok(response)
         })
@@ -113,14 +113,14 @@ where
 }
 
 /// Keeps the index up to date, forever.
-pub async fn follow(client: Client, index: Arc<Index>, contact: Contact) {
+pub async fn follow(client: Client, index: Arc<Index>, last_response: LastResponse) {
     let api: Api<ProjectedActor> = Api::all(client);
     let config = watcher::Config::default()
         .timeout(WATCH_SECONDS)
         .page_size(PAGE_SIZE);
     let failed = |error: &Error, failures| {
         log_failure(error, failures);
-        contact.record_failure(error.to_string());
+        last_response.record_failure(error.to_string());
     };
     watch_loop::follow(api, config, BACKOFF, |event| handle(&index, event), failed).await;
 }

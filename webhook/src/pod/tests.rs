@@ -9,7 +9,7 @@ use crate::index::Index;
 use crate::outcome::ReviewResult;
 use crate::outcome::{EndpointPath, ReviewOutcome, ReviewReason};
 use crate::review::AdmissionRequest;
-use crate::testing::{bound, index_actor, platform, pod, pod_review};
+use crate::testing::{bound, index_actor, installation, pod, pod_review};
 
 /// A reviewer with two bindings, of which `strict` requires the sidecar.
 struct World {
@@ -18,7 +18,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let index = Arc::new(Index::new(platform()));
+        let index = Arc::new(Index::new(installation()));
         index.init();
         index_actor(&index, &bound("models", "mild", "mild"));
         let mut strict = bound("models", "strict", "strict");
@@ -285,7 +285,7 @@ fn policy_of_the_path_decides_before_the_cache_is_synced() {
     let world = World {
         reviewer: PodReviewer {
             namespace: "asya-system".to_owned(),
-            index: Arc::new(Index::new(platform())),
+            index: Arc::new(Index::new(installation())),
         },
     };
     let mild = world.create(EndpointPath::Pods, &pod("mild"));

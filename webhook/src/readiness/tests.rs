@@ -8,16 +8,22 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::Readiness;
 use crate::facts::SharedFacts;
-use crate::index::{Contact, Index};
-use crate::testing::platform;
+use crate::index::{Index, LastResponse};
+use crate::testing::installation;
 
 /// AVL-2, AVL-3
 #[test]
 fn ready_with_actors_facts_and_a_trusted_leaf_until_stopped() {
     let names = vec!["asya-webhook.asya-system.svc".to_owned()];
-    let (index, facts) = (Arc::new(Index::new(platform())), SharedFacts::default());
+    let (index, facts) = (Arc::new(Index::new(installation())), SharedFacts::default());
     let certificates = Certificates::new(names.clone());
-    let readiness = Readiness::new(&index, &Contact::default(), &certificates, &facts, true);
+    let readiness = Readiness::new(
+        &index,
+        &LastResponse::default(),
+        &certificates,
+        &facts,
+        true,
+    );
     let pending = || readiness.pending();
     assert_eq!(pending().len(), 3, "{:?}", pending());
     assert_eq!(pending()[0], "asyncactors.asya.sh: not listed yet");
@@ -46,12 +52,12 @@ fn ready_with_actors_facts_and_a_trusted_leaf_until_stopped() {
 
 #[test]
 fn facts_are_required_only_if_the_controller_publishes_them() {
-    let (index, facts) = (Arc::new(Index::new(platform())), SharedFacts::default());
+    let (index, facts) = (Arc::new(Index::new(installation())), SharedFacts::default());
     let certificates = Certificates::new(Vec::new());
     let pending = |facts_published| {
         let readiness = Readiness::new(
             &index,
-            &Contact::default(),
+            &LastResponse::default(),
             &certificates,
             &facts,
             facts_published,

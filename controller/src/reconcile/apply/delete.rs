@@ -72,7 +72,7 @@ pub(super) async fn delete(
                 fault: None,
                 deleted,
                 retry,
-                disowned: false,
+                given_up: false,
             });
         }
         NextPhase::Finish { queues } => queues,

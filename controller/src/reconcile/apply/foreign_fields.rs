@@ -147,10 +147,10 @@ pub(super) async fn remove_roll_annotation(
     object: &ObjectRef,
 ) -> Result<(), Error> {
     let manager = manager_of(object);
-    let disowned = apply(context, namespace, object, (manager, &minimal_body(object))).await;
-    let error = match disowned.map_err(Error::from) {
+    let given_up = apply(context, namespace, object, (manager, &minimal_body(object))).await;
+    let error = match given_up.map_err(Error::from) {
         Err(Error::Api(error)) => error,
-        disowned => return disowned,
+        given_up => return given_up,
     };
     let fault = StepError::of_write(&object.to_string(), error).fault()?;
     warn!(
@@ -161,7 +161,7 @@ pub(super) async fn remove_roll_annotation(
 }
 
 /// Gives up all our fields of a workload's pod template, which restores the original template (BIND-50).
-pub(super) async fn disown_template(
+pub(super) async fn give_up_template(
     context: &Context,
     actor: &Key,
     workload: &ObjectRef,

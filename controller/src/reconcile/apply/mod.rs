@@ -74,7 +74,7 @@ pub async fn apply(
             fault: None,
             deleted: Vec::new(),
             retry: Requeue::After(wait),
-            disowned: false,
+            given_up: false,
         },
         Plan::Delete(plan) => delete::delete(context, actor, plan).await?,
     };

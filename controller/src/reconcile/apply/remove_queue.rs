@@ -51,7 +51,7 @@ pub(super) async fn delete_queues(
         fault: blocker,
         deleted: Vec::new(),
         retry,
-        disowned: false,
+        given_up: false,
     }))
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tracing::debug;
 
 use super::contention::first_changed_field;
-use super::foreign_fields::{disown_template, minimal_body};
+use super::foreign_fields::{give_up_template, minimal_body};
 use crate::binding::dry_run::{self, DryRunOutcome};
 use crate::cluster::foreign::{ApplyError, ForeignApply};
 use crate::context::Context;
@@ -46,18 +46,18 @@ pub(super) async fn template(
                 debug!(?outcome, "the pod template is not transferred yet");
                 return Ok(waiting);
             }
-            disown_template(context, actor, &workload).await?;
-            Ok(TemplateOutcome::Disowned(None))
+            give_up_template(context, actor, &workload).await?;
+            Ok(TemplateOutcome::GivenUp(None))
         }
-        (TemplateStep::Disown(workload, fault), _) => {
-            disown_template(context, actor, &workload).await?;
-            Ok(TemplateOutcome::Disowned(fault))
+        (TemplateStep::GiveUp(workload, fault), _) => {
+            give_up_template(context, actor, &workload).await?;
+            Ok(TemplateOutcome::GivenUp(fault))
         }
         (TemplateStep::NotDesired, _) => Ok(TemplateOutcome::NotDesired),
         (TemplateStep::InPlace, _) => Ok(TemplateOutcome::InPlace),
         (TemplateStep::Refuse(fault), _) => Ok(TemplateOutcome::Refused(fault)),
         (TemplateStep::Yield, _) => Ok(TemplateOutcome::Yielded),
-        (TemplateStep::ClearStatus, _) => Ok(TemplateOutcome::Disowned(None)),
+        (TemplateStep::ClearStatus, _) => Ok(TemplateOutcome::GivenUp(None)),
         (TemplateStep::AwaitOther(wait), _) => Ok(await_other_actor(wait)),
         (TemplateStep::Wait(wait), _) => Ok(write::waiting(
             Reason::RolloutWaiting,

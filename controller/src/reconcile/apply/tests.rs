@@ -23,7 +23,7 @@ use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::bound_pods::PodToReplace;
 use crate::reconcile::model::observed::ObservedQueue;
 use crate::reconcile::model::outcome::{Outcome, RolloutOutcome, TemplateOutcome};
-use crate::reconcile::model::template_transfer::{Successor, TemplateTransfer};
+use crate::reconcile::model::template_transfer::{OlderActor, TemplateTransfer};
 use crate::reconcile::plan::pace::Pacing;
 use crate::reconcile::plan::plan;
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;

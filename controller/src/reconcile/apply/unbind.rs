@@ -40,8 +40,8 @@ pub(super) async fn unbind(
             return Ok(Some(blocked(text, Requeue::After(*wait))));
         }
         UnbindStep::Blocked(text, wait) => return Ok(Some(blocked(text, Requeue::After(*wait)))),
-        UnbindStep::Disown => (disown(context, key, params, None).await?, true),
-        UnbindStep::ChangeValue => (disown(context, key, params, Some(UNBOUND)).await?, true),
+        UnbindStep::GiveUp => (give_up(context, key, params, None).await?, true),
+        UnbindStep::ChangeValue => (give_up(context, key, params, Some(UNBOUND)).await?, true),
         UnbindStep::Evict(pod) => {
             let evicted = evict(context, key, pod).await?;
             let written = matches!(evicted, RolloutOutcome::Requested(..));
@@ -60,7 +60,7 @@ pub(super) async fn unbind(
 }
 
 /// Gives up everything that we wrote to the target, or changes our annotation to `value`.
-async fn disown(
+async fn give_up(
     context: &Context,
     actor: &Key,
     params: &UnbindParams,
@@ -71,7 +71,7 @@ async fn disown(
         foreign_fields::remove_roll_annotation(context, namespace, object).await?;
     }
     if let Some(workload) = &params.template {
-        foreign_fields::disown_template(context, actor, workload).await?;
+        foreign_fields::give_up_template(context, actor, workload).await?;
     }
     let Some(roll) = &params.annotations else {
         return Ok(None);
@@ -108,11 +108,11 @@ fn blocked(text: &str, retry: Requeue) -> Outcome {
     still_deleting(Some(fault), retry, false)
 }
 
-fn still_deleting(fault: Option<Fault>, retry: Requeue, disowned: bool) -> Outcome {
+fn still_deleting(fault: Option<Fault>, retry: Requeue, given_up: bool) -> Outcome {
     Outcome::Deleting {
         fault,
         deleted: Vec::new(),
         retry,
-        disowned,
+        given_up,
     }
 }

@@ -28,7 +28,7 @@ pub enum Outcome {
         /// When to requeue.
         retry: Requeue,
         /// This reconcile gave up our annotation (BIND-43).
-        disowned: bool,
+        given_up: bool,
     },
     /// Deletion is in progress, but an API server error blocks it.
     DeletionBlocked {
@@ -51,14 +51,14 @@ impl Outcome {
                 fault,
                 mut deleted,
                 retry,
-                disowned,
+                given_up,
             } => {
                 deleted.extend(earlier);
                 Self::Deleting {
                     fault,
                     deleted,
                     retry,
-                    disowned,
+                    given_up,
                 }
             }
             other => other,
@@ -312,7 +312,7 @@ pub enum TemplateOutcome {
     /// Applied by this reconcile.
     Applied(TemplateStatus),
     /// Given up by this reconcile, with the reason if the spec still desires it.
-    Disowned(Option<Fault>),
+    GivenUp(Option<Fault>),
     /// Not allowed in this template.
     Refused(Fault),
     /// Blocked, or already in progress.

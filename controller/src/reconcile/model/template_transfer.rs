@@ -15,7 +15,7 @@ pub enum TemplateTransfer {
         /// Another controller owns the workload and writes it, so none of our fields may stay in it.
         owned: bool,
         /// The older actor, which gets the pod template.
-        successor: Successor,
+        older_actor: OlderActor,
         /// A pod of the target without any sidecar; `None` if none can be constructed or none is needed.
         pod: Option<Value>,
     },
@@ -23,7 +23,7 @@ pub enum TemplateTransfer {
 
 /// The older actor that binds the target now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Successor {
+pub struct OlderActor {
     pub uid: Box<str>,
     /// Whether new pods of the target get its sidecar.
     pub injects: bool,
@@ -33,7 +33,7 @@ pub struct Successor {
     pub verified_actor_hash: Option<String>,
 }
 
-impl Successor {
+impl OlderActor {
     /// Reads the status of the actor with this UID and generation. Without a passed dry run, pods could come up without
     /// its sidecar first and restart twice (BIND-45). A status from an earlier version records no dry runs and counts
     /// as passed (SAFE-3).

@@ -10,7 +10,7 @@ use crate::binding::TargetState;
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};
 use crate::reconcile::model::binding::{Resolved, TemplateOwner};
-use crate::reconcile::model::template_transfer::{Successor, TemplateTransfer};
+use crate::reconcile::model::template_transfer::{OlderActor, TemplateTransfer};
 use crate::record::{ActorRecord, Key};
 
 /// Observes which actor's fields are in the target's pod template, and what is left to transfer.
@@ -68,8 +68,8 @@ async fn observe_transfer(
     if !is_in_template {
         return Ok(Some(TemplateTransfer::Removed));
     }
-    let successor = successor(context, &older);
-    let pod = if successor.injects {
+    let older_actor = older_actor(context, &older);
+    let pod = if older_actor.injects {
         pod_without_sidecar_of(context, actor, target).await?
     } else {
         None
@@ -77,7 +77,7 @@ async fn observe_transfer(
     Ok(Some(TemplateTransfer::InTemplate {
         workload: workload.clone(),
         owned: owner.is_some(),
-        successor,
+        older_actor,
         pod,
     }))
 }
@@ -92,9 +92,9 @@ async fn observe_left_behind(
 ) -> Result<Option<TemplateTransfer>, Error> {
     let uid = &*actor.metadata.uid;
     let actor_revision = (uid, actor.generation);
-    let successor = Successor::from_status(actor_revision, previous, BindingStrategy::Pod);
+    let older_actor = OlderActor::from_status(actor_revision, previous, BindingStrategy::Pod);
     if resolved.other_template_owner(uid).is_none()
-        || !successor.injects
+        || !older_actor.injects
         || actor.annotations.paused
     {
         return Ok(None);
@@ -103,7 +103,7 @@ async fn observe_left_behind(
     Ok(Some(TemplateTransfer::InTemplate {
         workload: target.workload.clone(),
         owned: target.owner.is_some(),
-        successor,
+        older_actor,
         pod: pod_without_sidecar_of(context, actor, target).await?,
     }))
 }
@@ -141,10 +141,10 @@ async fn pod_without_sidecar_of(
         .and_then(|(body, metadata)| pod_without_sidecar(&body, &metadata)))
 }
 
-fn successor(context: &Context, key: &Key) -> Successor {
+fn older_actor(context: &Context, key: &Key) -> OlderActor {
     let actor = context.stores.actors.get(key);
     let Some(actor) = actor.filter(|it| it.receives_messages()) else {
-        return Successor::default();
+        return OlderActor::default();
     };
     let status = actor.decode_status();
     let spec = actor.spec.as_ref();
@@ -152,8 +152,8 @@ fn successor(context: &Context, key: &Key) -> Successor {
     match spec.as_ref().and_then(|spec| spec.mode().ok()) {
         Some(ModeSpec::Binding(binding)) => {
             let actor = (&*actor.metadata.uid, actor.generation);
-            Successor::from_status(actor, &status, binding.strategy)
+            OlderActor::from_status(actor, &status, binding.strategy)
         }
-        _ => Successor::default(),
+        _ => OlderActor::default(),
     }
 }

@@ -21,7 +21,7 @@ use crate::reconcile::model::rollout::UNBOUND;
 use crate::record::{ChildRecord, ScaledObjectRecord, TriggerAuthentication, WorkloadRecord};
 
 /// How long pods may outlive their grace period before the queue is deleted anyway (FIN-2).
-const POD_OVERSTAY_LIMIT: Duration = Duration::from_secs(30);
+const GRACE_PERIOD_MARGIN: Duration = Duration::from_secs(30);
 
 /// The deletion of an actor: its steps and their parameters.
 #[derive(Debug)]
@@ -249,10 +249,10 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
     let requested =
         rollout.filter(|it| it.value != UNBOUND && previous.roll_annotations.is_empty());
     let written = requested.is_some() || previous.claimed.is_some() || previous.template.is_some();
-    let disowned = rollout.filter(|it| it.value == UNBOUND);
-    let previous_pods = disowned.and_then(|it| it.pods);
-    let disowned_at = disowned.and_then(|it| it.since.as_ref()).map(|it| it.0);
-    let since_disowned = disowned_at.and_then(|it| now.duration_since(it).try_into().ok());
+    let given_up = rollout.filter(|it| it.value == UNBOUND);
+    let previous_pods = given_up.and_then(|it| it.pods);
+    let given_up_at = given_up.and_then(|it| it.since.as_ref()).map(|it| it.0);
+    let since_given_up = given_up_at.and_then(|it| now.duration_since(it).try_into().ok());
     let deleted_at = observed.actor.deleted.as_ref().map(|it| it.0);
     unbind::decide(&unbind::UnbindInputs {
         skip: unbinding.skip,
@@ -261,13 +261,13 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
         scaled_to_zero: unbinding.scaled_to_zero && plan_scale_from_zero(observed).is_some(),
         availability: &unbinding.availability,
         previous_pods,
-        since: disowned_at.or(deleted_at),
+        since: given_up_at.or(deleted_at),
         limit: observed.progress_limit(),
         now,
         roll: unbinding.roll.as_ref(),
         objects: &unbinding.objects,
         unresolved: unbinding.unresolved.as_deref().map(|why| (why, written)),
-        since_disowned,
+        since_given_up,
     })
 }
 
@@ -334,7 +334,7 @@ fn wait_for_pods(observed: &Observed, now: Timestamp) -> Option<Duration> {
     let default_deadline = started.checked_add(grace).ok()?;
     let pods = observed.pods.iter().filter(|pod| !pod.finished);
     let deadlines = pods.map(|pod| pod.deleted.as_ref().map_or(default_deadline, |by| by.0));
-    let limit = deadlines.max()?.checked_add(POD_OVERSTAY_LIMIT).ok()?;
+    let limit = deadlines.max()?.checked_add(GRACE_PERIOD_MARGIN).ok()?;
     Duration::try_from(limit.duration_since(now))
         .ok()
         .filter(|wait| !wait.is_zero())

@@ -51,7 +51,7 @@ pub enum TemplateStep {
     /// Apply our fields.
     Apply,
     /// Give up our fields of this workload, with a fault unless the spec requests that.
-    Disown(ObjectRef, Option<Fault>),
+    GiveUp(ObjectRef, Option<Fault>),
     /// Check again after this delay: another actor's fields take precedence.
     AwaitOther(Duration),
     /// Give up our fields of this workload if a dry run shows that its pods get the sidecar of the actor that now binds
@@ -88,7 +88,7 @@ impl TemplateStep {
     pub fn removes_part(&self) -> bool {
         matches!(
             self,
-            Self::Disown(..) | Self::Transfer(..) | Self::AwaitOther(_) | Self::ClearStatus
+            Self::GiveUp(..) | Self::Transfer(..) | Self::AwaitOther(_) | Self::ClearStatus
         )
     }
 }
@@ -98,30 +98,30 @@ pub fn plan_transfer(template_transfer: &TemplateTransfer) -> TemplateStep {
     let TemplateTransfer::InTemplate {
         workload,
         owned,
-        successor,
+        older_actor,
         pod,
     } = template_transfer
     else {
         return TemplateStep::ClearStatus;
     };
-    let overwrites = successor.uses_template && !owned;
-    if !successor.injects || overwrites {
+    let overwrites = older_actor.uses_template && !owned;
+    if !older_actor.injects || overwrites {
         return TemplateStep::AwaitOther(TRANSFER_RECHECK);
     }
-    match (&successor.verified_actor_hash, pod) {
+    match (&older_actor.verified_actor_hash, pod) {
         // The webhook may not have observed the older actor's status yet.
-        (Some(actor_hash), Some(pod)) if !successor.uses_template => {
+        (Some(actor_hash), Some(pod)) if !older_actor.uses_template => {
             let Ok(pod) = serde_json::from_value(pod.clone()) else {
                 return TemplateStep::AwaitOther(TRANSFER_RECHECK);
             };
             let probe = TransferProbe {
                 pod,
-                uid: successor.uid.clone(),
+                uid: older_actor.uid.clone(),
                 actor_hash: actor_hash.clone(),
             };
             TemplateStep::Transfer(workload.clone(), probe)
         }
-        _ => TemplateStep::Disown(workload.clone(), None),
+        _ => TemplateStep::GiveUp(workload.clone(), None),
     }
 }
 
@@ -132,7 +132,7 @@ pub fn decide(inputs: &TemplateInputs<'_>) -> TemplateStep {
     let is_applied = previous.is_some() && inputs.owned.is_some();
     if !inputs.desired {
         return if is_applied {
-            TemplateStep::Disown(inputs.workload.clone(), None)
+            TemplateStep::GiveUp(inputs.workload.clone(), None)
         } else {
             TemplateStep::NotDesired
         };
@@ -145,7 +145,7 @@ pub fn decide(inputs: &TemplateInputs<'_>) -> TemplateStep {
         );
         let fault = Fault::until_change(Reason::StrategyNotAllowed, text);
         return if is_applied {
-            TemplateStep::Disown(inputs.workload.clone(), Some(fault))
+            TemplateStep::GiveUp(inputs.workload.clone(), Some(fault))
         } else {
             TemplateStep::Refuse(fault)
         };

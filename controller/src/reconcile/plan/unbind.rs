@@ -45,7 +45,7 @@ pub struct UnbindInputs<'a> {
     /// Why the target's pods are unknown, and whether we wrote to the target before.
     pub unresolved: Option<(&'a str, bool)>,
     /// Time since we gave up our annotation; `None` if we have not.
-    pub since_disowned: Option<Duration>,
+    pub since_given_up: Option<Duration>,
 }
 
 /// The next step of unbinding.
@@ -62,7 +62,7 @@ pub enum UnbindStep {
     /// No other pod is replaced until all exist and are ready.
     Stalled(String, Duration),
     /// Give up our fields: that restores the spec, and the target's controller replaces the pods.
-    Disown,
+    GiveUp,
     /// Write another value, because removing the annotation would not trigger a rollout.
     ChangeValue,
     /// Evict this pod: no field of ours is left whose removal would trigger a rollout.
@@ -90,14 +90,14 @@ impl UnbindParams {
         let Some(unbinding) = binding.and_then(|it| it.unbinding.as_ref()) else {
             return Self::default();
         };
-        let writes = matches!(step, UnbindStep::Disown | UnbindStep::ChangeValue);
+        let writes = matches!(step, UnbindStep::GiveUp | UnbindStep::ChangeValue);
         let objects = |is: fn(&TargetObject) -> bool| {
             let all = unbinding.objects.iter().filter(move |it| is(it));
             all.map(|it| it.object.clone())
         };
         let template = objects(|it| it.in_template)
             .next()
-            .filter(|_| *step == UnbindStep::Disown);
+            .filter(|_| *step == UnbindStep::GiveUp);
         let annotated = unbinding
             .objects
             .iter()
@@ -126,7 +126,7 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     if let Some((why, written)) = inputs.unresolved {
         let annotated = inputs.objects.iter().any(|it| it.roll_value.is_some());
         return match (inputs.pods.is_empty(), inputs.has_terminating) {
-            _ if annotated && inputs.since_disowned.is_none() => UnbindStep::Disown,
+            _ if annotated && inputs.since_given_up.is_none() => UnbindStep::GiveUp,
             (true, false) if !written => UnbindStep::Done,
             (true, true) => UnbindStep::Wait(PROGRESS_INTERVAL),
             _ => UnbindStep::Blocked(why.to_owned(), RECHECK_INTERVAL),
@@ -135,18 +135,18 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     let rolls_by_change =
         matches!(inputs.roll, Some(Roll::Annotate(_, path)) if path.first() == Some(&"spec"));
     // A value that remains after we gave it up belongs to another field manager.
-    let disowned = inputs
-        .since_disowned
+    let given_up = inputs
+        .since_given_up
         .is_some_and(|it| !rolls_by_change || it > ROLLOUT_START_LIMIT);
     let has_ours = |it: &TargetObject| it.roll_value.is_some() || it.in_template || it.handed_off;
-    let annotated = !disowned && inputs.objects.iter().any(has_ours);
+    let annotated = !given_up && inputs.objects.iter().any(has_ours);
     let is_starting = inputs
-        .since_disowned
+        .since_given_up
         .is_some_and(|it| it < OWNER_START_DELAY)
         && matches!(inputs.roll, Some(Roll::Annotate(..)));
     if inputs.pods.is_empty() && !inputs.has_terminating {
         return match () {
-            () if annotated => UnbindStep::Disown,
+            () if annotated => UnbindStep::GiveUp,
             // A pod started before the owner has updated its template would be replaced at once.
             () if inputs.scaled_to_zero && is_starting => UnbindStep::Wait(PROGRESS_INTERVAL),
             () => UnbindStep::Done,
@@ -168,7 +168,7 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
         return UnbindStep::ChangeValue;
     }
     if annotated && !rolls_by_change {
-        return UnbindStep::Disown;
+        return UnbindStep::GiveUp;
     }
     if is_starting || inputs.has_terminating || inputs.availability.has_terminating {
         return UnbindStep::Wait(PROGRESS_INTERVAL);

@@ -42,7 +42,7 @@ pub(super) fn deletion_report(
     now: Timestamp,
 ) -> Option<Report> {
     let none = Blocked::default();
-    let (blocked, deleted, disowned, retry) = match outcome {
+    let (blocked, deleted, given_up, retry) = match outcome {
         Outcome::Finalized | Outcome::Active(_) => return None,
         // Written once, when the deletion begins.
         Outcome::DeletionUnknown(retry) if observed.previous.status == Some(State::Terminating) => {
@@ -57,10 +57,10 @@ pub(super) fn deletion_report(
             fault,
             deleted,
             retry,
-            disowned,
+            given_up,
         } => {
             let blocked = Blocked::from_fault(fault.as_ref());
-            (blocked, &deleted[..], *disowned, *retry)
+            (blocked, &deleted[..], *given_up, *retry)
         }
         Outcome::DeletionBlocked { fault, .. } => {
             let other = Some(fault);
@@ -68,7 +68,7 @@ pub(super) fn deletion_report(
         }
     };
     Some(Report {
-        status: deletion_status(observed, &blocked, deleted, disowned, now),
+        status: deletion_status(observed, &blocked, deleted, given_up, now),
         retry,
         events: Vec::new(),
     })
@@ -79,7 +79,7 @@ pub(super) fn deletion_status(
     observed: &Observed,
     blocked: &Blocked<'_>,
     deleted: &[&str],
-    disowned: bool,
+    given_up: bool,
     now: Timestamp,
 ) -> AsyncActorStatus {
     let mut status = AsyncActorStatus {
@@ -87,8 +87,8 @@ pub(super) fn deletion_status(
         observed_generation: Some(observed.actor.generation),
         ..observed.previous.clone()
     };
-    if disowned {
-        status.rollout = Some(disowned_status(observed, now));
+    if given_up {
+        status.rollout = Some(given_up_status(observed, now));
     }
     let mut conditions = Conditions::of(observed, now);
     if let Some(fault) = blocked.queue {
@@ -113,7 +113,7 @@ pub(super) fn deletion_status(
 }
 
 /// Records when the annotation was given up or a pod evicted, which gives the controller time to react.
-fn disowned_status(observed: &Observed, now: Timestamp) -> RolloutStatus {
+fn given_up_status(observed: &Observed, now: Timestamp) -> RolloutStatus {
     let binding = observed.binding.as_ref();
     let unbinding = binding.and_then(|it| it.unbinding.as_ref());
     let now = to_the_second(now);

@@ -318,7 +318,7 @@ fn deleted_actor_is_terminating_and_reports_what_blocks_it() {
                 fault,
                 deleted: Vec::new(),
                 retry: Requeue::AwaitChange,
-                disowned: false,
+                given_up: false,
             },
             at("2026-01-01T00:02:00Z"),
         )

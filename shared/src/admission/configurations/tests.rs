@@ -447,7 +447,7 @@ fn only_pods_of_known_ray_clusters_may_fail_closed() {
         let binding = Binding {
             family: Family::Ray,
             pods: crate::resolve::pods_of(&target, Some(&resolved)),
-            open_ended: crate::resolve::is_open_ended(&target),
+            owners_incomplete: crate::resolve::has_incomplete_owners(&target),
             ..plain("a", "llm")
         };
         required(binding, true)

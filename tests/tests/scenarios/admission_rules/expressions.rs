@@ -52,7 +52,7 @@ fn bindings(namespace: &str) -> Vec<Binding> {
             labels: Selector::default(),
             owner,
         },
-        open_ended: false,
+        owners_incomplete: false,
         policy,
     };
     let required = rules.into_iter().enumerate();

@@ -188,6 +188,6 @@ async fn conflicts_become_warnings_when_the_index_is_stale() {
     );
     // Violations of the actor itself are still denied.
     assert_eq!(world.create(&invalid).reason, ReviewReason::Invalid);
-    world.reviewer.contact.record_response();
+    world.reviewer.last_response.record_response();
     assert_eq!(world.create(&conflicting).reason, ReviewReason::Invalid);
 }

@@ -4,7 +4,7 @@ use asya_shared::resolve::ObjectRef;
 use serde_json::{Value, json};
 
 use super::super::{Index, ProjectedActor};
-use crate::testing::platform;
+use crate::testing::installation;
 
 fn actor(status: &Value) -> ProjectedActor {
     let target = json!({"apiVersion": "ray.io/v1", "kind": "RayService", "name": "llm"});
@@ -48,7 +48,7 @@ fn binds(index: &Index, cluster: &str) -> bool {
 /// SAFE-30, SAFE-31
 #[test]
 fn workers_are_bound_by_the_owner_of_their_cluster() {
-    let index = Index::new(platform());
+    let index = Index::new(installation());
     let apply = |cluster: &str, owner| index.apply_cluster(&Key::new("a", cluster), owner);
     apply("llm-early", Some(owner("RayService", "s")));
     index.apply(&actor(&json!({})).actor);
@@ -94,7 +94,7 @@ fn workers_are_bound_by_the_owner_of_their_cluster() {
 /// SAFE-31
 #[test]
 fn clusters_are_needed_only_while_a_service_is_bound() {
-    let index = Index::new(platform());
+    let index = Index::new(installation());
     let needed = index.clusters_needed();
     assert!(!*needed.borrow());
     index.apply(&actor(&json!({})).actor);

@@ -3,9 +3,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::{Contact, Index, ProjectedActor};
+use super::super::{Index, LastResponse, ProjectedActor};
 use super::follow;
-use crate::testing::{Fake, platform};
+use crate::testing::{Fake, installation};
 
 fn cluster(name: &str) -> Value {
     let owner = json!({"apiVersion": "ray.io/v1", "kind": "RayService", "name": "llm", "uid": "s", "controller": true});
@@ -41,9 +41,12 @@ async fn until(condition: impl AsyncFn() -> bool) {
 /// SAFE-31, RES-5
 #[tokio::test(start_paused = true)]
 async fn clusters_are_watched_only_while_a_service_is_bound() {
-    let (fake, index) = (Fake::default(), Arc::new(Index::new(platform())));
+    let (fake, index) = (Fake::default(), Arc::new(Index::new(installation())));
     *fake.listed.lock().await = vec![cluster("llm-listed")];
-    let following = tokio::spawn(follow(fake.client(&Contact::default()), Arc::clone(&index)));
+    let following = tokio::spawn(follow(
+        fake.client(&LastResponse::default()),
+        Arc::clone(&index),
+    ));
     tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(fake.requests(), 0, "no RayService is bound");
 
@@ -72,9 +75,12 @@ async fn clusters_are_watched_only_while_a_service_is_bound() {
 /// SAFE-31
 #[tokio::test(start_paused = true)]
 async fn refused_watch_is_retried_with_backoff() {
-    let (fake, index) = (Fake::default(), Arc::new(Index::new(platform())));
+    let (fake, index) = (Fake::default(), Arc::new(Index::new(installation())));
     *fake.down.lock().await = Some(http::StatusCode::FORBIDDEN);
-    tokio::spawn(follow(fake.client(&Contact::default()), Arc::clone(&index)));
+    tokio::spawn(follow(
+        fake.client(&LastResponse::default()),
+        Arc::clone(&index),
+    ));
     index.apply(&service().actor);
     tokio::time::sleep(Duration::from_mins(10)).await;
     assert!((10..=30).contains(&fake.requests()), "{}", fake.requests());

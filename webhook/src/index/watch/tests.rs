@@ -4,8 +4,8 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Contact, Index, follow};
-use crate::testing::{Fake, platform};
+use super::{Index, LastResponse, follow};
+use crate::testing::{Fake, installation};
 
 fn actor(name: &str, version: &str) -> Value {
     let mut actor = crate::testing::actor("a", name, &json!({"transport": "mq"}));
@@ -16,20 +16,23 @@ fn actor(name: &str, version: &str) -> Value {
 struct World {
     fake: Fake,
     index: Arc<Index>,
-    contact: Contact,
+    last_response: LastResponse,
     following: tokio::task::JoinHandle<()>,
 }
 
 impl World {
     async fn start(fake: Fake) -> Self {
         *fake.listed.lock().await = vec![actor("listed", "1")];
-        let (index, contact) = (Arc::new(Index::new(platform())), Contact::default());
-        let client = fake.client(&contact);
-        let following = follow(client, Arc::clone(&index), contact.clone());
+        let (index, last_response) = (
+            Arc::new(Index::new(installation())),
+            LastResponse::default(),
+        );
+        let client = fake.client(&last_response);
+        let following = follow(client, Arc::clone(&index), last_response.clone());
         Self {
             fake,
             index,
-            contact,
+            last_response,
             following: tokio::spawn(following),
         }
     }
@@ -63,11 +66,11 @@ async fn index_follows_lists_and_events() {
 #[tokio::test(start_paused = true)]
 async fn contact_is_kept_while_nothing_changes() {
     let world = World::start(Fake::default()).await;
-    assert!(world.contact.is_stale() && world.contact.age().is_none());
+    assert!(world.last_response.is_stale() && world.last_response.age().is_none());
     world
         .until(|it| it.index.is_synced() && it.fake.requests() == 2)
         .await;
-    assert!(!world.contact.is_stale());
+    assert!(!world.last_response.is_stale());
 
     // Each watch ends by itself, and starting the next one counts as a response.
     for _ in 0..5 {
@@ -75,21 +78,21 @@ async fn contact_is_kept_while_nothing_changes() {
         let requests = world.fake.requests();
         world.fake.cut().await;
         world.until(|it| it.fake.requests() > requests).await;
-        assert!(world.contact.age().unwrap() < Duration::from_secs(2));
+        assert!(world.last_response.age().unwrap() < Duration::from_secs(2));
     }
 
     *world.fake.down.lock().await = Some(StatusCode::SERVICE_UNAVAILABLE);
     world.fake.cut().await;
     tokio::time::sleep(Duration::from_secs(29)).await;
-    assert!(!world.contact.is_stale());
+    assert!(!world.last_response.is_stale());
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(world.contact.is_stale());
+    assert!(world.last_response.is_stale());
     // The index keeps its actors.
     assert_eq!(world.index.len(), 1);
 
     *world.fake.down.lock().await = None;
-    world.until(|it| !it.contact.is_stale()).await;
-    assert_eq!(world.contact.failure(), None);
+    world.until(|it| !it.last_response.is_stale()).await;
+    assert_eq!(world.last_response.failure(), None);
 }
 
 /// AVL-2: the CRD does not exist yet.
@@ -98,8 +101,8 @@ async fn failure_of_the_first_list_is_reported() {
     let fake = Fake::default();
     *fake.down.lock().await = Some(StatusCode::NOT_FOUND);
     let world = World::start(fake).await;
-    world.until(|it| it.contact.failure().is_some()).await;
-    let failure = world.contact.failure().unwrap();
+    world.until(|it| it.last_response.failure().is_some()).await;
+    let failure = world.last_response.failure().unwrap();
     assert!(failure.contains("unavailable"), "{failure}");
     assert!(!world.index.is_synced());
     *world.fake.down.lock().await = None;

@@ -112,7 +112,7 @@ async fn targets_are_written_as_the_applier_of_their_namespace() {
     foreign_fields::annotate_with_actor(&context, &key, &target)
         .await
         .unwrap();
-    foreign_fields::disown_template(&context, &key, &target)
+    foreign_fields::give_up_template(&context, &key, &target)
         .await
         .unwrap();
     let scale_up = ScaleFromZero {

@@ -54,10 +54,10 @@ async fn template_is_handed_over_only_if_its_pods_would_get_the_older_actors_sid
         panic!("{outcome:?}")
     };
     let context = context_with(injected_pods);
-    let disowned = template::template(&context, observed.key(), (plan, None))
+    let given_up = template::template(&context, observed.key(), (plan, None))
         .await
         .unwrap();
-    assert_eq!(disowned, TemplateOutcome::Disowned(None));
+    assert_eq!(given_up, TemplateOutcome::GivenUp(None));
 }
 
 /// BIND-45: [`injected_pods`] with the `ConfigMap` of the runtime script.
@@ -89,7 +89,7 @@ async fn actor_without_a_usable_queue_hands_its_template_over() {
         template_transfer: Some(TemplateTransfer::InTemplate {
             workload,
             owned: false,
-            successor: Successor {
+            older_actor: OlderActor {
                 uid: "older".into(),
                 injects: true,
                 uses_template: false,
@@ -107,5 +107,5 @@ async fn actor_without_a_usable_queue_hands_its_template_over() {
         panic!()
     };
     assert!(!active_outcome.bindable);
-    assert_eq!(*active_outcome.template, TemplateOutcome::Disowned(None));
+    assert_eq!(*active_outcome.template, TemplateOutcome::GivenUp(None));
 }

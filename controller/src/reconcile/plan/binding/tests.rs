@@ -11,7 +11,7 @@ use crate::reconcile::model::bound_pods::{PodToReplace, TargetPodCounts};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::ObservedRollout;
-use crate::reconcile::model::template_transfer::{Successor, TemplateTransfer};
+use crate::reconcile::model::template_transfer::{OlderActor, TemplateTransfer};
 use crate::reconcile::observe::binding::target_scaling;
 use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
@@ -333,13 +333,13 @@ fn actor_that_may_not_bind_releases_its_template_fields() {
     observed.binding.as_mut().unwrap().template_transfer = Some(TemplateTransfer::InTemplate {
         workload: workload.clone(),
         owned: false,
-        successor: Successor {
+        older_actor: OlderActor {
             injects: true,
-            ..Successor::default()
+            ..OlderActor::default()
         },
         pod: None,
     });
-    assert_eq!(template(&observed), TemplateStep::Disown(workload, None));
+    assert_eq!(template(&observed), TemplateStep::GiveUp(workload, None));
 }
 
 /// BIND-3, BIND-23, BIND-50
@@ -393,7 +393,7 @@ fn template_fields_of_another_actor_are_not_ours() {
             other => panic!("{other:?}"),
         }
     };
-    let release = TemplateStep::Disown(deployment().workload, None);
+    let release = TemplateStep::GiveUp(deployment().workload, None);
     let own = &bound(&json!({}), Ok(deployment())).actor.metadata.uid;
     assert_eq!(template(Some(own)), release, "no longer desired");
     assert_eq!(template(None), release, "no annotation names the owner");

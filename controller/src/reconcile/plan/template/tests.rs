@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{TemplateInputs, TemplateStep, TransferProbe, decide, plan_transfer};
 use crate::fault::Reason;
 use crate::reconcile::contention::{ConflictCount, ContentionState, SpecRevision};
-use crate::reconcile::model::template_transfer::{Successor, TemplateTransfer};
+use crate::reconcile::model::template_transfer::{OlderActor, TemplateTransfer};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -125,7 +125,7 @@ fn our_fields_are_released_when_undesired_or_when_the_target_gets_an_owner() {
     };
     assert_eq!(
         undesired(Some("owned")).decide(),
-        TemplateStep::Disown(object("Deployment", "web"), None)
+        TemplateStep::GiveUp(object("Deployment", "web"), None)
     );
     assert_eq!(undesired(None).decide(), TemplateStep::NotDesired);
     let owned_by = |owned| Row {
@@ -133,7 +133,7 @@ fn our_fields_are_released_when_undesired_or_when_the_target_gets_an_owner() {
         owned,
         ..Row::default()
     };
-    let TemplateStep::Disown(_, Some(fault)) = owned_by(Some("owned")).decide() else {
+    let TemplateStep::GiveUp(_, Some(fault)) = owned_by(Some("owned")).decide() else {
         panic!()
     };
     assert_eq!(fault.reason, Reason::StrategyNotAllowed);
@@ -196,7 +196,7 @@ fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
         plan_transfer(&TemplateTransfer::InTemplate {
             workload: web.clone(),
             owned,
-            successor: Successor {
+            older_actor: OlderActor {
                 uid: "older".into(),
                 injects,
                 uses_template,
@@ -222,7 +222,7 @@ fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
         later,
         "the other actor overwrites it"
     );
-    let release = TemplateStep::Disown(web.clone(), None);
+    let release = TemplateStep::GiveUp(web.clone(), None);
     assert_eq!(
         planned(true, true, true),
         release,
@@ -231,9 +231,9 @@ fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
     let without_probe_result = TemplateTransfer::InTemplate {
         workload: web,
         owned: false,
-        successor: Successor {
+        older_actor: OlderActor {
             injects: true,
-            ..Successor::default()
+            ..OlderActor::default()
         },
         pod: Some(pod),
     };
@@ -251,13 +251,13 @@ fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
 /// BIND-45, SAFE-1, SAFE-3
 #[test]
 fn pods_get_an_older_actors_sidecar_only_after_a_dry_run_of_its_spec_has_passed() {
-    let successor = |injection: &Value, strategy| {
+    let older_actor = |injection: &Value, strategy| {
         let status = json!({
             "boundSince": "2026-01-01T00:00:00Z", "injection": injection,
             "resolvedTarget": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": "ns", "uid": "u"},
         });
         let status = serde_json::from_value(status).unwrap();
-        Successor::from_status(("older", 2), &status, strategy)
+        OlderActor::from_status(("older", 2), &status, strategy)
     };
     for (injection, injects) in [
         (json!(null), true),
@@ -270,19 +270,19 @@ fn pods_get_an_older_actors_sidecar_only_after_a_dry_run_of_its_spec_has_passed(
         ),
         (json!({"refused": "part", "generation": 2}), false),
     ] {
-        let older = successor(&injection, BindingStrategy::Pod);
-        let successor = (
+        let older = older_actor(&injection, BindingStrategy::Pod);
+        let older_actor = (
             older.injects,
             older.uses_template,
             older.verified_actor_hash.as_deref(),
         );
         let verified = injection["proved"].as_str();
-        assert_eq!(successor, (injects, false, verified), "{injection}");
+        assert_eq!(older_actor, (injects, false, verified), "{injection}");
     }
-    let templates = successor(&json!({}), BindingStrategy::Template);
+    let templates = older_actor(&json!({}), BindingStrategy::Template);
     assert_eq!((templates.injects, templates.uses_template), (true, true));
     let status = AsyncActorStatus::default();
-    let unbound = Successor::from_status(("older", 2), &status, BindingStrategy::Pod);
+    let unbound = OlderActor::from_status(("older", 2), &status, BindingStrategy::Pod);
     assert!(!unbound.injects);
 }
 

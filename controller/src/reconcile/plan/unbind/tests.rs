@@ -47,29 +47,29 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
         roll: Some(&template),
         objects: &annotated,
         unresolved: None,
-        since_disowned: None,
+        since_given_up: None,
     };
-    assert_eq!(decide(&base), UnbindStep::Disown);
-    let disowned = UnbindInputs {
+    assert_eq!(decide(&base), UnbindStep::GiveUp);
+    let given_up = UnbindInputs {
         objects: &plain,
         ..base.clone()
     };
-    assert_eq!(decide(&disowned), UnbindStep::Evict(pod("b")));
+    assert_eq!(decide(&given_up), UnbindStep::Evict(pod("b")));
     let terminating = UnbindInputs {
         has_terminating: true,
-        ..disowned.clone()
+        ..given_up.clone()
     };
     assert!(matches!(decide(&terminating), UnbindStep::Wait(_)));
     let mut rolling = objects(None);
     rolling[0].rolling = true;
     let rolling = UnbindInputs {
         objects: &rolling,
-        ..disowned.clone()
+        ..given_up.clone()
     };
     assert!(matches!(decide(&rolling), UnbindStep::Wait(_)));
     let clean = UnbindInputs {
         pods: &[],
-        ..disowned.clone()
+        ..given_up.clone()
     };
     assert_eq!(decide(&clean), UnbindStep::Done);
     let annotated_only = UnbindInputs {
@@ -78,7 +78,7 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
     };
     assert_eq!(
         decide(&annotated_only),
-        UnbindStep::Disown,
+        UnbindStep::GiveUp,
         "restores the spec"
     );
     let no_target = UnbindInputs {
@@ -91,8 +91,8 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
     let parent = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
     let just_released = UnbindInputs {
         roll: Some(&parent),
-        since_disowned: Some(Duration::from_secs(3)),
-        ..disowned
+        since_given_up: Some(Duration::from_secs(3)),
+        ..given_up
     };
     assert!(
         matches!(decide(&just_released), UnbindStep::Wait(_)),
@@ -118,12 +118,12 @@ fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
         roll: Some(&spec),
         objects: &annotated,
         unresolved: None,
-        since_disowned: None,
+        since_given_up: None,
     };
     assert_eq!(decide(&base), UnbindStep::ChangeValue);
     let changed = UnbindInputs {
         objects: &changed,
-        since_disowned: Some(Duration::from_secs(3)),
+        since_given_up: Some(Duration::from_secs(3)),
         ..base
     };
     assert!(matches!(decide(&changed), UnbindStep::Wait(_)));
@@ -131,7 +131,7 @@ fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
         pods: &[],
         ..changed
     };
-    assert_eq!(decide(&clean), UnbindStep::Disown);
+    assert_eq!(decide(&clean), UnbindStep::GiveUp);
 }
 
 /// BIND-45
@@ -162,12 +162,12 @@ fn annotations_of_an_older_actor_are_kept() {
             roll: None,
             objects: &[object],
             unresolved: None,
-            since_disowned: None,
+            since_given_up: None,
         })
     };
     assert_eq!(unbind(false, &[]), UnbindStep::Done);
     assert_eq!(unbind(false, &[pod("a")]), UnbindStep::Evict(pod("a")));
-    assert_eq!(unbind(true, &[]), UnbindStep::Disown, "its own fields");
+    assert_eq!(unbind(true, &[]), UnbindStep::GiveUp, "its own fields");
 }
 
 /// BIND-43, BIND-50
@@ -189,26 +189,26 @@ fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
         roll: Some(&template),
         objects: &in_place,
         unresolved: None,
-        since_disowned: None,
+        since_given_up: None,
     };
-    assert_eq!(decide(&base), UnbindStep::Disown);
+    assert_eq!(decide(&base), UnbindStep::GiveUp);
     let without_pods = UnbindInputs {
         pods: &[],
         ..base.clone()
     };
     assert_eq!(
         decide(&without_pods),
-        UnbindStep::Disown,
+        UnbindStep::GiveUp,
         "at zero replicas"
     );
     let mut rolling = objects(None);
     rolling[0].rolling = true;
-    let disowned = UnbindInputs {
+    let given_up = UnbindInputs {
         objects: &rolling,
-        since_disowned: Some(Duration::from_secs(1)),
+        since_given_up: Some(Duration::from_secs(1)),
         ..base
     };
-    assert!(matches!(decide(&disowned), UnbindStep::Wait(_)));
+    assert!(matches!(decide(&given_up), UnbindStep::Wait(_)));
 }
 
 /// BIND-44
@@ -230,7 +230,7 @@ fn paused_target_blocks_unbinding_unless_skipped() {
         roll: Some(&template),
         objects: &paused,
         unresolved: None,
-        since_disowned: None,
+        since_given_up: None,
     };
     assert!(matches!(decide(&base), UnbindStep::Blocked(..)));
     assert_eq!(
@@ -261,10 +261,10 @@ fn handoff_is_removed_even_if_nothing_else_was_written() {
         roll: Some(&roll),
         objects: &objects,
         unresolved: None,
-        since_disowned: None,
+        since_given_up: None,
     };
-    assert_eq!(decide(&inputs(&pods)), UnbindStep::Disown);
-    assert_eq!(decide(&inputs(&[])), UnbindStep::Disown);
+    assert_eq!(decide(&inputs(&pods)), UnbindStep::GiveUp);
+    assert_eq!(decide(&inputs(&[])), UnbindStep::GiveUp);
 }
 
 /// BIND-43, ROLL-4, SAFE-11, SAFE-12
@@ -292,7 +292,7 @@ fn next_pod_is_evicted_only_after_the_last_replacement_is_ready() {
             roll: Some(&Roll::Evict),
             objects: &plain,
             unresolved: None,
-            since_disowned: None,
+            since_given_up: None,
         })
     };
     let all = Availability {
@@ -360,7 +360,7 @@ fn unresolved_target_blocks_only_if_its_pods_may_have_the_sidecar() {
             roll: None,
             objects: &[],
             unresolved: Some((why, written)),
-            since_disowned: None,
+            since_given_up: None,
         });
         match expected {
             Some(expected) => assert_eq!(step, expected),
@@ -374,7 +374,7 @@ fn unresolved_target_blocks_only_if_its_pods_may_have_the_sidecar() {
 fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
     let parent = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
     let (annotated, plain) = (objects(Some("x")), objects(None));
-    let step = |objects: &[TargetObject], disowned: Option<u64>, scaled_to_zero: bool| {
+    let step = |objects: &[TargetObject], given_up: Option<u64>, scaled_to_zero: bool| {
         decide(&UnbindInputs {
             skip: false,
             pods: &[],
@@ -388,10 +388,10 @@ fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
             roll: Some(&parent),
             objects,
             unresolved: None,
-            since_disowned: disowned.map(Duration::from_secs),
+            since_given_up: given_up.map(Duration::from_secs),
         })
     };
-    assert_eq!(step(&annotated, None, true), UnbindStep::Disown);
+    assert_eq!(step(&annotated, None, true), UnbindStep::GiveUp);
     assert!(matches!(step(&plain, Some(1), true), UnbindStep::Wait(_)));
     assert_eq!(step(&plain, Some(31), true), UnbindStep::Done);
     assert_eq!(step(&plain, Some(1), false), UnbindStep::Done);
@@ -406,7 +406,7 @@ fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
 #[test]
 fn recorded_annotation_is_removed_even_if_the_target_does_not_resolve() {
     let why = Some(("its deploymentMode is ModelMesh", false));
-    let decide = |objects: &[TargetObject], disowned| {
+    let decide = |objects: &[TargetObject], given_up| {
         decide(&UnbindInputs {
             skip: false,
             pods: &[],
@@ -420,14 +420,14 @@ fn recorded_annotation_is_removed_even_if_the_target_does_not_resolve() {
             roll: None,
             objects,
             unresolved: why,
-            since_disowned: disowned,
+            since_given_up: given_up,
         })
     };
-    assert_eq!(decide(&objects(Some("x")), None), UnbindStep::Disown);
+    assert_eq!(decide(&objects(Some("x")), None), UnbindStep::GiveUp);
     assert_eq!(decide(&objects(None), None), UnbindStep::Done);
-    let disowned = Some(Duration::from_secs(1));
+    let given_up = Some(Duration::from_secs(1));
     assert_eq!(
-        decide(&objects(Some("x")), disowned),
+        decide(&objects(Some("x")), given_up),
         UnbindStep::Done,
         "owned by another manager"
     );

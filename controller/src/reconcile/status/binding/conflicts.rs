@@ -33,7 +33,7 @@ pub(super) fn set_binding_conflicts(
     let evicts = evicts(observed);
     status.template = match &*outcome.template {
         TemplateOutcome::Applied(applied) => Some(applied.clone()),
-        TemplateOutcome::Disowned(_) => None,
+        TemplateOutcome::GivenUp(_) => None,
         _ => observed.previous.template.clone(),
     };
     let previous_handoff = previous_handoff(observed);
@@ -91,7 +91,7 @@ fn template_requeue(outcome: &TemplateOutcome) -> Option<Requeue> {
         | TemplateOutcome::NotDesired
         | TemplateOutcome::InPlace
         | TemplateOutcome::Applied(_)
-        | TemplateOutcome::Disowned(_)
+        | TemplateOutcome::GivenUp(_)
         | TemplateOutcome::Refused(_)
         | TemplateOutcome::Yielded => None,
     }
@@ -115,9 +115,9 @@ fn field_events(outcome: &ActiveOutcome) -> Vec<(FieldGroup, FieldEvent)> {
     let template_event = match &*outcome.template {
         TemplateOutcome::Applied(_) => Some(FieldEvent::Written),
         TemplateOutcome::Conflict(conflict) => Some(FieldEvent::Conflict(conflict.clone())),
-        TemplateOutcome::NotDesired
-        | TemplateOutcome::Disowned(_)
-        | TemplateOutcome::Refused(_) => Some(FieldEvent::NotNeeded),
+        TemplateOutcome::NotDesired | TemplateOutcome::GivenUp(_) | TemplateOutcome::Refused(_) => {
+            Some(FieldEvent::NotNeeded)
+        }
         TemplateOutcome::NotChecked
         | TemplateOutcome::InPlace
         | TemplateOutcome::Waiting(..)

@@ -151,7 +151,7 @@ fn injected_by_template(outcome: &ActiveOutcome, counted: &TargetPodCounts) -> O
     let not_injected = |reason, text: &str| Some((Some(false), reason, text.to_owned()));
     match &*outcome.template {
         TemplateOutcome::Waiting(reason, text, _) => not_injected(*reason, text),
-        TemplateOutcome::Refused(fault) | TemplateOutcome::Disowned(Some(fault)) => {
+        TemplateOutcome::Refused(fault) | TemplateOutcome::GivenUp(Some(fault)) => {
             not_injected(fault.reason, &fault.message)
         }
         TemplateOutcome::Conflict(_) => {
@@ -169,7 +169,7 @@ fn injected_by_template(outcome: &ActiveOutcome, counted: &TargetPodCounts) -> O
         TemplateOutcome::InPlace
         | TemplateOutcome::Applied(_)
         | TemplateOutcome::Yielded
-        | TemplateOutcome::Disowned(None)
+        | TemplateOutcome::GivenUp(None)
         | TemplateOutcome::NotDesired
         | TemplateOutcome::NotChecked => None,
     }

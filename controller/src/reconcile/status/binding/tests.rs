@@ -276,7 +276,7 @@ fn injected_reports_the_outcome_of_the_template() {
             true,
         ),
         (
-            TemplateOutcome::Disowned(Some(fault)),
+            TemplateOutcome::GivenUp(Some(fault)),
             is("False", "StrategyNotAllowed"),
             false,
         ),
@@ -326,7 +326,7 @@ fn actor_that_may_not_bind_reports_no_conflict() {
     };
     let waiting = conflict_of(already_bound(), TemplateOutcome::NotChecked);
     assert_eq!(waiting, ("False".to_owned(), Some(2), false, true));
-    let released = conflict_of(already_bound(), TemplateOutcome::Disowned(None));
+    let released = conflict_of(already_bound(), TemplateOutcome::GivenUp(None));
     assert_eq!(released, ("False".to_owned(), Some(2), false, false));
 }
 

@@ -33,7 +33,7 @@ fn deletion_report(
         fault,
         deleted: deleted.to_vec(),
         retry: Requeue::AwaitChange,
-        disowned: false,
+        given_up: false,
     };
     build(observed, &outcome, at("2026-01-01T00:02:00Z"))
         .unwrap()

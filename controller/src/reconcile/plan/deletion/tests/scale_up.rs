@@ -84,7 +84,7 @@ fn target_is_scaled_up_only_after_unbinding() {
     let annotated = planned(Some("v"), &rollout("v", None));
     assert_eq!(
         annotated,
-        (UnbindStep::Disown, false),
+        (UnbindStep::GiveUp, false),
         "the annotation comes first"
     );
     let released = rollout("unbound", Some("2026-01-01T00:00:50Z"));
