@@ -56,7 +56,7 @@ pub fn decide(
 }
 
 /// The entries after a reconcile that restored this drift; each replaces the entry for its kind of object.
-pub fn update(
+pub fn record(
     previous: &[ContendedField],
     restored: &[RestoredDrift],
     base: Duration,
@@ -197,7 +197,7 @@ mod tests {
             let writes_now = timing(&entries, second) == RestoreTiming::Now;
             let restored: Vec<_> = writes_now.then(replicas_drift).into_iter().collect();
             writes.extend(writes_now.then_some(second));
-            entries = update(&entries, &restored, BASE, at(second));
+            entries = record(&entries, &restored, BASE, at(second));
         }
         let within = |from: i64, to: i64| {
             let minutes = writes.iter().map(|it| it / 60);
@@ -224,7 +224,7 @@ mod tests {
         for change in 0..50 {
             let now = change * 15 * 60;
             assert_eq!(timing(&entries, now), RestoreTiming::Now);
-            entries = update(&entries, &[replicas_drift()], BASE, at(now));
+            entries = record(&entries, &[replicas_drift()], BASE, at(now));
             assert_eq!(conflict_message(&entries, BASE), None);
         }
         assert_eq!(entries[0].count, 50);
@@ -235,7 +235,7 @@ mod tests {
     fn count_is_reset_after_a_quiet_period_and_for_a_new_object() {
         let mut entries = Vec::new();
         for second in 0..6 {
-            entries = update(&entries, &[replicas_drift()], BASE, at(second));
+            entries = record(&entries, &[replicas_drift()], BASE, at(second));
         }
         assert_eq!(
             timing(&entries, 6),
@@ -253,8 +253,8 @@ mod tests {
         );
 
         let end = 5 + 15 * 60;
-        assert!(conflict_message(&update(&entries, &[], BASE, at(end - 1)), BASE).is_some());
-        let after = update(&entries, &[], BASE, at(end));
+        assert!(conflict_message(&record(&entries, &[], BASE, at(end - 1)), BASE).is_some());
+        let after = record(&entries, &[], BASE, at(end));
         assert_eq!(
             (
                 conflict_message(&after, BASE),
@@ -267,7 +267,7 @@ mod tests {
             uid: "other".to_owned(),
             ..replicas_drift()
         };
-        let after = update(&entries, &[recreated], BASE, at(6));
+        let after = record(&entries, &[recreated], BASE, at(6));
         assert_eq!((after[0].count, after[0].losses), (7, 1));
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn set_conflicts(
         observed.deadlines.conflict_backoff,
     );
     let contention = &outcome.contention;
-    let conflicts = drift_restore::update(previous, &contention.restored, base, now);
+    let conflicts = drift_restore::record(previous, &contention.restored, base, now);
     let rechecks = [
         contention.recheck_after,
         drift_restore::recheck_after(&conflicts, now),

@@ -30,13 +30,14 @@ pub(super) fn list(
         let moved = queue.is_some_and(|queue| has_different_address(queue, &known.queue));
         known.permission == DeletePermission::SameAsDesired && !moved
     };
+    let retains_queues = observed.deletion.retains_queue;
     let mut report = RetiredReport::default();
     for known in &observed.queues.retired {
         let is_settled = settled.iter().any(|it| it.is_same_queue(&known.queue));
         if is_settled || is_current(&known.queue) || is_desired(known) {
             continue;
         }
-        match kept_because(observed, known) {
+        match kept_because(known, retains_queues) {
             None => report.queues.push(known.queue.clone()),
             Some(reason) => report
                 .messages
@@ -47,7 +48,7 @@ pub(super) fn list(
     let replaced =
         replaced.filter(|replaced| !is_desired(replaced) && !is_current(&replaced.queue));
     if let Some(replaced) = replaced.filter(|_| queue.is_some()) {
-        let reason = kept_because(observed, replaced);
+        let reason = kept_because(replaced, retains_queues);
         let outcome = reason.as_deref().unwrap_or(DELETED_WHEN_EMPTY);
         report
             .messages
@@ -72,13 +73,13 @@ fn retirement_message(queue: &QueueStatus, outcome: &str) -> String {
 }
 
 /// Why a queue is kept; `None` if it is deleted as soon as possible.
-fn kept_because(observed: &Observed, known: &KnownQueue) -> Option<String> {
+fn kept_because(known: &KnownQueue, retains_queues: bool) -> Option<String> {
     match &known.permission {
         DeletePermission::OwnedBy(owner) => Some(format!("it belongs to {owner}")),
         DeletePermission::UserManaged => {
             Some("it is kept, because the transport has autoCreate: false".to_owned())
         }
-        _ if observed.deletion.retains_queue => {
+        _ if retains_queues => {
             Some("it is kept, because queue.deletionPolicy is Retain".to_owned())
         }
         DeletePermission::Allowed
