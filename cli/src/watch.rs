@@ -171,12 +171,12 @@ impl Screen {
         if self.last.as_ref() == Some(&report.text) {
             return Ok(());
         }
-        let before = match self.last {
+        let prefix = match self.last {
             _ if io::stdout().is_terminal() => CLEAR,
             Some(_) => "\n",
             None => "",
         };
-        let shown = Report::new(format!("{before}{}", report.text), report.answer);
+        let shown = Report::new(format!("{prefix}{}", report.text), report.answer);
         self.last = Some(report.text.clone());
         shown.with_notes(report.notes.clone()).print()
     }

@@ -96,7 +96,7 @@ pub const ENTRIES: &[Entry] = &[
     entry_of(
         "WebhookRuleMissing",
         "The webhook configuration does not cover every change of an AsyncActor.",
-        "Restore the rule, or delete the configuration: the controller creates it again. Find out who changes it.",
+        "Look at the controller's log: it restores the rule. Find out who changes it.",
         ADMISSION,
     ),
     entry_of(
@@ -126,7 +126,7 @@ pub const ENTRIES: &[Entry] = &[
     entry_of(
         "CertificateInvalid",
         "The webhook cannot serve its certificate, or the API server does not accept it.",
-        "Delete the Secret: the controller creates it again. With webhook.certManager.enabled, correct the Certificate.",
+        "Look at the controller's log: it repairs the Secret. With webhook.certManager.enabled, correct the Certificate.",
         RUNBOOKS,
     ),
     entry_of(

@@ -4,6 +4,7 @@ use asya_certs::data::Data;
 use asya_shared::admission::CRD_NAME;
 use asya_shared::api::AsyncActor;
 use asya_shared::names::LEASE;
+use futures::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -23,6 +24,8 @@ const WEBHOOK_SERVICE: &str = "--webhook-service=";
 /// Key of the namespaces whose actors the controller manages.
 const WATCHED: &str = "watch-namespaces";
 const KEDA_CRD: &str = "scaledobjects.keda.sh";
+/// Each watched namespace takes dozens of access reviews.
+const CONCURRENT_REVIEWS: usize = 16;
 
 /// Something that was read, or why it could not be.
 pub type Read<T> = Result<T, String>;
@@ -154,7 +157,10 @@ async fn operator_rights(
             .await;
         may.map(|may| (needed.clone(), may)).map_err(text)
     });
-    futures::future::try_join_all(answers).await
+    stream::iter(answers)
+        .buffered(CONCURRENT_REVIEWS)
+        .try_collect()
+        .await
 }
 
 /// `controller.watchNamespaces`; empty if the operator manages actors of all namespaces.

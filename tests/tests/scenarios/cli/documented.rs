@@ -184,13 +184,19 @@ fn shape_is_the_same_for_other_names_and_ages() {
     assert_ne!(shape("embed Running"), shape("embed Napping"));
 }
 
+/// Runs kubectl in the namespace that the page shows.
+async fn kubectl(scenario: &Scenario, args: &[&str]) -> Result<String> {
+    let args = [&["--namespace", NAMESPACE], args].concat();
+    scenario.cluster().kubectl(&args).await
+}
+
 async fn kubectl_apply(scenario: &Scenario, folder: &Path, objects: &[Value]) -> Result<()> {
     let file = folder.join("objects.json");
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
     std::fs::write(&file, list.to_string()).map_err(Error::other)?;
     let file = file.display().to_string();
-    let args = ["--namespace", NAMESPACE, "apply", "--filename", &file];
-    scenario.cluster().kubectl(&args).await.map(drop)
+    let args = ["apply", "--filename", &file];
+    kubectl(scenario, &args).await.map(drop)
 }
 
 fn deployment(name: &str, replicas: i32) -> Result<Value> {
@@ -204,12 +210,8 @@ fn deployment(name: &str, replicas: i32) -> Result<Value> {
 async fn told(scenario: &Scenario, expected: &[(&str, &str, &str, &str)]) -> Result<()> {
     for (name, kind, reason, ready) in expected {
         eventually(format_args!("{name} is {reason}"), 2 * MINUTE, async || {
-            let args = ["--namespace", NAMESPACE, "get", "asya", name, "-o", "json"];
-            let text = scenario
-                .cluster()
-                .kubectl(&args)
-                .await
-                .map_err(NotYet::new)?;
+            let text = kubectl(scenario, &["get", "asya", name, "-o", "json"]).await;
+            let text = text.map_err(NotYet::new)?;
             let actor: Value = serde_json::from_str(&text)?;
             let status = &actor["status"];
             let is_so = condition(status, kind).1 == *reason
@@ -235,15 +237,7 @@ async fn before_the_binding(author: &mut Author<'_>) -> Result<()> {
     .await?;
     for target in ["phi", "llama"] {
         let target = format!("deployment/{target}");
-        let args = [
-            "--namespace",
-            NAMESPACE,
-            "rollout",
-            "status",
-            &target,
-            "--timeout=60s",
-        ];
-        scenario.cluster().kubectl(&args).await?;
+        kubectl(scenario, &["rollout", "status", &target, "--timeout=60s"]).await?;
     }
     author
         .shows("preview", 0, &["preview", "-f", "embed.yaml"])
@@ -256,21 +250,18 @@ async fn before_the_binding(author: &mut Author<'_>) -> Result<()> {
         "spec": {"hard": {"requests.memory": "16Mi"}},
     });
     kubectl_apply(scenario, &author.folder, &[quota]).await?;
-    let args = [
-        "--namespace",
-        NAMESPACE,
-        "wait",
-        "quota/tight",
-        "--for=jsonpath={.status.hard}",
-        "--timeout=60s",
-    ];
-    scenario.cluster().kubectl(&args).await?;
+    let is_counted = "--for=jsonpath={.status.hard}";
+    kubectl(
+        scenario,
+        &["wait", "quota/tight", is_counted, "--timeout=60s"],
+    )
+    .await?;
     author
         .shows("preview-quota", 1, &["preview", "-f", "embed.yaml"])
         .await?;
     author.without("preview-quota", "$ kubectl", "restarts");
-    let args = ["--namespace", NAMESPACE, "delete", "quota", "tight"];
-    scenario.cluster().kubectl(&args).await.map(drop)
+    let deleted = kubectl(scenario, &["delete", "quota", "tight"]).await;
+    deleted.map(drop)
 }
 
 async fn offline(author: &mut Author<'_>) -> Result<()> {

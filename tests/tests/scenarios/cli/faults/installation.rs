@@ -136,7 +136,7 @@ fn without_leader() -> Vec<Fault> {
                 }
             },
             &["WebhookRuleMissing", "WebhookUnreachable"],
-            "Restore the rule",
+            "Look at the controller's log: it restores the rule",
         ),
         broken::changed(
             "the validating configuration has no CA",
@@ -162,7 +162,7 @@ fn without_leader() -> Vec<Fault> {
             "the Secret with the certificate is gone",
             SECRET,
             &["CertificateInvalid"],
-            "Delete the Secret",
+            "Look at the controller's log: it repairs the Secret",
         ),
     ]
 }

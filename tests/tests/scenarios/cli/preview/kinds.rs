@@ -27,6 +27,20 @@ async fn all_injected(scenario: &Scenario, name: &str) -> Result<()> {
     .map(drop)
 }
 
+/// Creates the target of two pods as this kind, and waits until they are ready.
+async fn running(scenario: &Scenario, kind: &str, spec: &[(&str, Value)]) -> Result<()> {
+    let mut workload = serde_json::to_value(model("model", 2)?)?;
+    workload["apiVersion"] = json!("apps/v1");
+    workload["kind"] = json!(kind);
+    for (field, value) in spec {
+        workload["spec"][field] = value.clone();
+    }
+    scenario.apply(&workload).await?;
+    let object = format!("{}/model", kind.to_lowercase());
+    let args = ["rollout", "status", &object, "--timeout=60s"];
+    scenario.kubectl(&args).await.map(drop)
+}
+
 /// Names of pods that are not being deleted.
 async fn pods(scenario: &Scenario, labels: &str) -> Result<Vec<String>> {
     let list = ListParams::default().labels(labels);
@@ -79,14 +93,8 @@ async fn template_of_the_target_is_shown_as_it_is_changed() {
 async fn budget_is_what_a_rollout_waits_for() {
     Scenario::run("cli-preview-budget", async |scenario| {
         let name = scenario.name("budget");
-        let mut deployment = serde_json::to_value(model("model", 2)?)?;
-        deployment["apiVersion"] = json!("apps/v1");
-        deployment["kind"] = json!("Deployment");
-        deployment["spec"]["strategy"] =
-            json!({"rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}});
-        scenario.apply(&deployment).await?;
-        let args = ["rollout", "status", "deployment/model", "--timeout=60s"];
-        scenario.kubectl(&args).await?;
+        let strategy = json!({"rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}});
+        running(scenario, "Deployment", &[("strategy", strategy)]).await?;
         let budget = json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "keep"},
             "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "model"}}},
@@ -120,13 +128,7 @@ async fn budget_is_what_a_rollout_waits_for() {
 async fn pods_of_a_stateful_set_are_shown_in_the_order_of_their_replacement() {
     Scenario::run("cli-preview-set", async |scenario| {
         let name = scenario.name("set");
-        let mut set = serde_json::to_value(model("model", 2)?)?;
-        set["apiVersion"] = json!("apps/v1");
-        set["kind"] = json!("StatefulSet");
-        set["spec"]["serviceName"] = json!("model");
-        scenario.apply(&set).await?;
-        let args = ["rollout", "status", "statefulset/model", "--timeout=60s"];
-        scenario.kubectl(&args).await?;
+        running(scenario, "StatefulSet", &[("serviceName", json!("model"))]).await?;
         let mut actor = bound_actor(&name, "model");
         actor["spec"]["workloadRef"]["kind"] = json!("StatefulSet");
         let first = preview(scenario, &actor, 0).await?;
