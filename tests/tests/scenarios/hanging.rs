@@ -118,7 +118,7 @@ async fn actors_on_another_broker_do_not_queue_behind_those_on_a_slow_one() {
         let mut late = default_values(&cluster)["transports"]["rabbitmq"].clone();
         late["config"]["management"]["port"] = json!(proxy.port());
         let operator = Operator::install(&cluster, json!({"transports": {"late": late}})).await?;
-        let _instance = operator.start("one").await?;
+        let instance = operator.start("one").await?;
         // Beside other scenarios, creating 500 actors takes as long as serving many of them.
         let quiet = quiet().await;
         proxy.delay((1..=4).map(Duration::from_secs));
@@ -136,7 +136,8 @@ async fn actors_on_another_broker_do_not_queue_behind_those_on_a_slow_one() {
         drop(quiet);
 
         proxy.delay([]);
-        all_running_within(scenario, &names, SERVED).await
+        let all = all_running_within(scenario, &names, SERVED);
+        instance.process().alive_while(all).await
     })
     .await;
 }

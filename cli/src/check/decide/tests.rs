@@ -230,6 +230,17 @@ fn each_fault_is_found_by_its_id() {
     }
 }
 
+/// The leader makes the entry once the binding is effective.
+#[test]
+fn binding_that_is_not_effective_needs_no_entry() {
+    let mut observed = healthy();
+    observed.mutating_configurations = Ok(Vec::new());
+    assert_eq!(findings(&observed), [catalogue::id("InjectorEntryMissing")]);
+    let actors = observed.actors.as_mut().unwrap();
+    actors[0]["status"]["boundSince"] = Value::Null;
+    assert_eq!(findings(&observed), Vec::<String>::new());
+}
+
 #[test]
 fn failing_transport_and_actor_are_named() {
     let mut observed = healthy();

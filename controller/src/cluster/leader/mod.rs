@@ -31,8 +31,9 @@ const LEASE_DURATION: Duration = Duration::from_secs(10);
 const RENEW_DEADLINE: Duration = Duration::from_secs(7);
 /// Interval between renewals.
 const RENEW: Duration = Duration::from_secs(2);
-/// Timeout of one attempt; a renewal takes up to 0.7 s while the API server is busy.
-const ATTEMPT: Duration = Duration::from_secs(2);
+/// Timeout of one attempt: half of [`RENEW_DEADLINE`], as in client-go. A busy API server has time to respond, and a
+/// connection that hangs leaves time for another attempt.
+const ATTEMPT: Duration = Duration::from_millis(3500);
 /// How often a follower reads the lease, and so the longest delay until it observes a dead leader's last renewal.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Delay after a failed attempt of the leader.

@@ -195,6 +195,19 @@ async fn short_api_server_failure_does_not_lose_the_lease() {
     }
 }
 
+/// A restart of the leader would add to the load that makes the API server slow.
+#[tokio::test(start_paused = true)]
+async fn slow_api_server_does_not_cost_the_lease() {
+    let server = Server::default();
+    let leader = Process::start(&server, "a");
+    run_for(2500, &[]).await;
+    leader.set_link(Link::Slow(Duration::from_secs(3)));
+    let standby = Process::start(&server, "b");
+    run_for(60_000, &[&leader, &standby]).await;
+    assert!(leader.leads());
+    assert_eq!(spec(&server).lease_transitions, Some(0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn renewal_with_a_lost_response_is_recognized_as_own() {
     let server = Server::default();
@@ -216,7 +229,7 @@ async fn creation_with_a_lost_response_is_recognized_as_own() {
     assert_eq!(server.holder().as_deref(), Some("a"));
     assert!(!candidate.leads());
     candidate.set_link(Link::Works);
-    run_for(3000, &[]).await;
+    run_for(5000, &[]).await;
     assert!(candidate.leads());
     assert_eq!(spec(&server).lease_transitions, Some(0));
 }

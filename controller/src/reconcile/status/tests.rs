@@ -4,6 +4,7 @@ mod once;
 mod paused;
 mod scaling;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::api::{AsyncActorStatus, State};
@@ -167,6 +168,24 @@ fn queue_is_only_validated_while_queue_management_is_disabled() {
         status.queue, None,
         "a queue that was not verified must not be deleted"
     );
+}
+
+/// QUE-13, STA-6: nothing else would bring the actor back to its retired queues, or to the end of a deadline.
+#[test]
+fn actor_is_requeued_for_retired_queues_and_for_deadlines() {
+    let mut active_outcome = running(&active_actor());
+    let later = Duration::from_mins(1);
+    active_outcome.retired.recheck_after = Some(later);
+    let retry = report(&active_actor(), active_outcome).retry;
+    assert_eq!(retry, Requeue::After(later));
+
+    let mut active_outcome = running(&active_actor());
+    let workload = active_outcome.workload.as_mut().unwrap();
+    Arc::make_mut(workload).ready = 0;
+    let Report { status, retry, .. } = report(&active_actor(), active_outcome);
+    assert_eq!(status.status, Some(State::Creating));
+    let limit = active_actor().progress_limit();
+    assert_eq!(Some(retry), limit.map(Requeue::After));
 }
 
 /// VAL-19, VAL-20

@@ -14,6 +14,8 @@ use tower::BoxError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
     Works,
+    /// The server takes this long for each request.
+    Slow(Duration),
     /// Requests are lost.
     Silent,
     /// Writes take effect, but their responses are lost.
@@ -74,6 +76,9 @@ impl Server {
         sleep(Duration::from_millis(5)).await;
         if link == Link::Silent {
             std::future::pending::<()>().await;
+        }
+        if let Link::Slow(delay) = link {
+            sleep(delay).await;
         }
         if let Link::Fails(code) = link {
             return failure(code);

@@ -245,6 +245,17 @@ fn binding_is_effective_once_queue_and_script_exist_until_it_is_refused() {
     );
 }
 
+/// BIND-3: what waits for the binding goes on at once, and only once.
+#[test]
+fn new_binding_is_reconciled_again_at_once() {
+    let first = bound(&json!({}), &AsyncActorStatus::default());
+    let first = report(&first.0, &first.1, &first.2, now());
+    assert_eq!(first.retry, Requeue::Now);
+    let again = bound(&json!({}), &first.status);
+    let again = report(&again.0, &again.1, &again.2, now());
+    assert_ne!(again.retry, Requeue::Now);
+}
+
 /// BIND-48
 #[test]
 fn second_reconcile_keeps_the_status_even_before_pods_are_listed() {
