@@ -56,22 +56,24 @@ pub async fn on_sqs(settings: &Settings) -> Result<String> {
 
 /// Bytes received and sent on all connections of sidecars.
 async fn traffic(broker: &RabbitMq) -> Result<u64> {
+    let octets = |connection: &Value| {
+        Some(connection["recv_oct"].as_u64()? + connection["send_oct"].as_u64()?)
+    };
+    let all = connections(broker).await?;
+    let sum = all.iter().map(octets).sum::<Option<u64>>();
+    sum.ok_or_else(|| Error::other("the broker does not tell the traffic"))
+}
+
+/// All connections of sidecars, as the management API lists them.
+pub async fn connections(broker: &RabbitMq) -> Result<Vec<Value>> {
     let answer = broker
         .request(Method::GET, &["connections"])?
         .send()
         .await?;
-    let all: Vec<Value> = answer.error_for_status()?.json().await?;
-    let is_sidecar = |connection: &&Value| {
+    let mut all: Vec<Value> = answer.error_for_status()?.json().await?;
+    all.retain(|connection| {
         let name = connection["user_provided_name"].as_str();
         name.is_some_and(|name| name.starts_with("asya-sidecar "))
-    };
-    let octets = |connection: &Value| {
-        Some(connection["recv_oct"].as_u64()? + connection["send_oct"].as_u64()?)
-    };
-    let sum = all
-        .iter()
-        .filter(is_sidecar)
-        .map(octets)
-        .sum::<Option<u64>>();
-    sum.ok_or_else(|| Error::other("the broker does not tell the traffic"))
+    });
+    Ok(all)
 }

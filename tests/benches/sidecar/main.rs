@@ -127,7 +127,7 @@ async fn within(args: &Args) -> Result<()> {
     let limit = Duration::from_mins(args.minutes);
     let measuring = async {
         on_rabbitmq(args).await?;
-        if args.wants(Part::Sqs) {
+        if args.wants(Part::Sqs) || args.wants(Part::Idle) {
             on_sqs(args).await?;
         }
         Ok(())
@@ -185,8 +185,14 @@ async fn on_sqs(args: &Args) -> Result<()> {
     let runtime = Folder::create("bench-stub")?;
     let _stub = Stub::start(runtime.path())?;
     let settings = Settings::sqs(&url, runtime.path());
-    let figures = sqs::compare(&client, &settings, args.rounds.min(3), args.sqs_messages);
-    println!("{}", figures.await?);
-    println!("{}", idle::on_sqs(&settings).await?);
+    sqs::declare(&client).await?;
+    // First, since a backlog would keep it busy.
+    if args.wants(Part::Idle) {
+        println!("{}", idle::on_sqs(&settings).await?);
+    }
+    if args.wants(Part::Sqs) {
+        let figures = sqs::compare(&client, &settings, args.rounds.min(3), args.sqs_messages);
+        println!("{}", figures.await?);
+    }
     Ok(())
 }

@@ -23,6 +23,12 @@ const GOALS: Goals = Goals {
     memory: 16.0,
 };
 
+/// Creates the queues.
+pub async fn declare(client: &Sqs) -> Result<()> {
+    client.create(&queue(FROM)).await?;
+    client.create(TO_QUEUE).await
+}
+
 /// Both movers in turns.
 pub async fn compare(
     client: &Sqs,
@@ -30,8 +36,6 @@ pub async fn compare(
     rounds: usize,
     count: usize,
 ) -> Result<String> {
-    client.create(&queue(FROM)).await?;
-    client.create(TO_QUEUE).await?;
     let mut runs = Vec::new();
     for _ in 0..rounds {
         for kind in KINDS {

@@ -7,7 +7,10 @@ use aws_config::Region;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_sdk_sqs::config::http::HttpResponse;
-use aws_sdk_sqs::config::{BehaviorVersion, Builder, IdentityCache, SharedCredentialsProvider};
+use aws_sdk_sqs::config::{
+    BehaviorVersion, Builder, IdentityCache, SharedCredentialsProvider,
+    StalledStreamProtectionConfig,
+};
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::{Client, Config};
 use parking_lot::Mutex;
@@ -37,6 +40,9 @@ impl Api {
             .region(Region::new(settings.region.clone()))
             .retry_config(RetryConfig::disabled())
             .timeout_config(timeouts(RESPONSE_TIMEOUT))
+            // Requests are in memory and have a timeout; the protection would wake the process ten times a second
+            // during a long poll (SC-104).
+            .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             .identity_cache(IdentityCache::no_cache())
             .credentials_provider(SharedCredentialsProvider::new(credentials.clone()));
         if let Some(endpoint) = &settings.endpoint {
