@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use asya_tests::Result;
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::process::Process;
 use asya_tests::rabbitmq::RabbitMq;
-use asya_tests::Result;
 
 use crate::amqp::{Connection, Login};
 use crate::idle::connections;
