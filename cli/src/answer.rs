@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::output::complain;
+
 /// The answer of a command, as its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Answer {
@@ -55,7 +57,7 @@ impl Report {
             .write_all(self.text.as_bytes())
             .and_then(|()| out.flush());
         for note in &self.notes {
-            eprintln!("note: {note}");
+            complain(&format!("note: {note}"));
         }
         printed
     }

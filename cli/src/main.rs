@@ -50,7 +50,7 @@ fn main() -> ExitCode {
             report.answer.into()
         }
         Err(failure) => {
-            eprintln!("error: {failure}");
+            output::complain(&format!("error: {failure}"));
             Answer::Unknown.into()
         }
     }

@@ -11,6 +11,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 
 use crate::answer::{Answer, Failure, Report};
 use crate::cluster::{Cluster, Connection, resource};
+use crate::output::complain;
 
 /// Several objects often change together: they are answered together.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -95,12 +96,12 @@ pub async fn run(
         loop {
             settled(&mut changes, &mut failures).await;
             for failure in failures.drain(..) {
-                eprintln!("note: {failure}");
+                complain(&format!("note: {failure}"));
             }
             match limited().await {
                 Ok(report) if screen.show(&report).is_err() => return,
                 Ok(_) => {}
-                Err(failure) => eprintln!("note: {failure}"),
+                Err(failure) => complain(&format!("note: {failure}")),
             }
         }
     };

@@ -11,7 +11,7 @@ use serde::Serialize;
 pub use age::{age, since};
 pub use style::{Paint, paint};
 pub use table::Table;
-pub use wrap::wrapped;
+pub use wrap::{continued, wrapped};
 
 use crate::answer::Failure;
 
@@ -20,7 +20,7 @@ use crate::answer::Failure;
 pub enum Format {
     #[default]
     Table,
-    /// A table with more columns.
+    // Help stays short without a text per value.
     Wide,
     Json,
     Yaml,
@@ -55,8 +55,20 @@ pub fn json<T: Serialize>(value: &T) -> Result<String, Failure> {
     Ok(text + "\n")
 }
 
-/// Columns of the terminal; `None` for pipes and files, whose lines are not broken.
+/// Columns of the terminal that standard output is; `None` for pipes and files, whose lines are not broken, whatever
+/// standard error is.
 pub fn terminal_width() -> Option<usize> {
-    let (width, _) = terminal_size::terminal_size()?;
-    Some(usize::from(width.0).max(40))
+    columns(terminal_size::terminal_size_of(std::io::stdout()))
+}
+
+/// Prints a line to standard error, broken at spaces if that is a terminal.
+pub fn complain(line: &str) {
+    let width = columns(terminal_size::terminal_size_of(std::io::stderr()));
+    for line in wrapped(line, width) {
+        eprintln!("{line}");
+    }
+}
+
+fn columns(size: Option<(terminal_size::Width, terminal_size::Height)>) -> Option<usize> {
+    size.map(|(width, _)| usize::from(width.0).max(40))
 }

@@ -2,6 +2,9 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+/// Columns by which the rest of a line is indented.
+const CONTINUED: usize = 4;
+
 /// Breaks a text at spaces into lines of at most `width` columns, and inside a word that is longer. Line breaks of the
 /// text stay. Without a width, only those break it.
 pub fn wrapped(text: &str, width: Option<usize>) -> Vec<String> {
@@ -42,6 +45,32 @@ fn wrapped_line(line: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// Breaks a line of a diff: the parts after the first begin with its sign, too, and are indented further, as YAML
+/// continues a text.
+pub fn continued(line: &str, width: Option<usize>) -> Vec<String> {
+    let (Some(width), Some(sign)) = (width, line.chars().next()) else {
+        return vec![line.to_owned()];
+    };
+    let text = &line[sign.len_utf8()..];
+    if line.width() <= width {
+        return vec![line.to_owned()];
+    }
+    let indent = text.len() - text.trim_start().len();
+    let further = " ".repeat((indent + CONTINUED).min(width / 2));
+    // The first part has the room of the others, and begins further to the left.
+    let parts = wrapped_line(
+        &format!("{further}{}", text.trim_start()),
+        width.saturating_sub(1),
+    );
+    let parts = parts.into_iter().enumerate();
+    parts
+        .map(|(at, part)| match at {
+            0 => format!("{sign}{}{}", &text[..indent], part.trim_start()),
+            _ => format!("{sign}{part}"),
+        })
+        .collect()
+}
+
 /// Cuts a word into parts of `width` columns and the rest.
 fn broken(word: &str, width: usize) -> (Vec<String>, String) {
     let (mut parts, mut rest) = (Vec::new(), String::new());
@@ -56,7 +85,7 @@ fn broken(word: &str, width: usize) -> (Vec<String>, String) {
 
 #[cfg(test)]
 mod tests {
-    use super::wrapped;
+    use super::{continued, wrapped};
 
     #[test]
     fn lines_break_at_spaces_and_keep_their_indent() {
@@ -73,6 +102,27 @@ mod tests {
             ("", Some(20), &[]),
         ] {
             assert_eq!(wrapped(text, width), lines, "{text}");
+        }
+    }
+
+    #[test]
+    fn parts_of_a_line_of_a_diff_have_its_sign() {
+        for (line, width, lines) in [
+            ("+  key: value", Some(20), &["+  key: value"][..]),
+            ("+  key: value", None, &["+  key: value"]),
+            (
+                "-  message: one two three",
+                Some(16),
+                &["-  message:", "-      one two", "-      three"],
+            ),
+            (
+                "+  url: http://example.com",
+                Some(18),
+                &["+  url:", "+      http://exam", "+      ple.com"],
+            ),
+            ("", Some(20), &[""]),
+        ] {
+            assert_eq!(continued(line, width), lines, "{line}");
         }
     }
 }

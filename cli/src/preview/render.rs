@@ -6,7 +6,7 @@ use super::cost::Cost;
 use super::decide::{Preview, Problem, Write};
 use super::restart::Restart;
 use crate::lint::{Finding, Severity};
-use crate::output::{Paint, Table, paint, wrapped};
+use crate::output::{Paint, Table, continued, paint, wrapped};
 
 /// Names of pods that a line lists.
 const NAMES: usize = 8;
@@ -17,7 +17,7 @@ pub fn text(previews: &[Preview], width: Option<usize>) -> String {
 }
 
 fn page(preview: &Preview, width: Option<usize>) -> String {
-    let mut text = heading(preview);
+    let mut text = heading(preview, width);
     for finding in &preview.validation {
         validation(&mut text, finding, width);
     }
@@ -25,7 +25,7 @@ fn page(preview: &Preview, width: Option<usize>) -> String {
         text.push('\n');
         text.push_str(&changes(&preview.changes).render(width));
         for change in preview.changes.iter().filter(|it| !it.diff.is_empty()) {
-            diff(&mut text, change);
+            diff(&mut text, change, width);
         }
     }
     let mut facts = Table::new(&["", ""]);
@@ -65,7 +65,7 @@ fn page(preview: &Preview, width: Option<usize>) -> String {
     text
 }
 
-fn heading(preview: &Preview) -> String {
+fn heading(preview: &Preview, width: Option<usize>) -> String {
     let actor = paint(&format!("AsyncActor {}", preview.actor), Paint::Heading);
     let (word, colour, message) = verdict(&preview.server);
     let outcome = match (preview.write, preview.server.is_unknown()) {
@@ -79,7 +79,14 @@ fn heading(preview: &Preview) -> String {
     };
     let colon = if message.is_empty() { "" } else { ": " };
     let word = paint(word, colour);
-    format!("{actor}{outcome}\nAPI server: {word}{colon}{message}\n")
+    let mut text = String::new();
+    for line in [
+        format!("{actor}{outcome}"),
+        format!("API server: {word}{colon}{message}"),
+    ] {
+        paragraph(&mut text, &line, width, "");
+    }
+    text
 }
 
 fn validation(text: &mut String, finding: &Finding, width: Option<usize>) {
@@ -117,7 +124,7 @@ fn changes(changes: &[Change]) -> Table {
     table
 }
 
-fn diff(text: &mut String, change: &Change) {
+fn diff(text: &mut String, change: &Change, width: Option<usize>) {
     let title = format!("\n{} ({})\n", change.object, change.action.as_str());
     text.push_str(&paint(&title, Paint::Heading));
     for line in change.diff.lines() {
@@ -127,8 +134,10 @@ fn diff(text: &mut String, change: &Change) {
             Some(b'@') => Paint::Faint,
             _ => Paint::Plain,
         };
-        text.push_str(&paint(line, colour));
-        text.push('\n');
+        for line in continued(line, width) {
+            text.push_str(&paint(&line, colour));
+            text.push('\n');
+        }
     }
 }
 

@@ -229,7 +229,7 @@ pub async fn send(connection: &Connection, args: &SendArgs) -> Result<Report, Fa
         Open::Sqs(mut broker, _forward) => send::send(&mut broker, names, &id, body, wait).await,
     }?;
     let format = args.output.output;
-    let text = format.write(&sent, || render::sent(&sent))?;
+    let text = format.write(&sent, || render::sent(&sent, terminal_width()))?;
     let mut notes = access.notes;
     if sent.outcome == Outcome::NotSeen {
         notes.extend(sent.notes);

@@ -8,7 +8,7 @@ use super::dlq::Outcome as Done;
 use super::look::MessageRow;
 use super::send::{Outcome, Sent};
 use crate::args::queue::DlqAction;
-use crate::output::{Paint, Table};
+use crate::output::{Paint, Table, wrapped};
 
 /// An actor's queue.
 #[derive(Debug, Serialize)]
@@ -95,7 +95,8 @@ pub fn page(page: &QueuePage, width: Option<usize>) -> String {
         (None, _) => "no dead letter queue".to_owned(),
     };
     facts.row(["dead letters", &dead_letters]);
-    let mut text = format!("AsyncActor {}\n{}", page.actor, facts.render(width));
+    let title = lines(&format!("AsyncActor {}", page.actor), width);
+    let mut text = title + &facts.render(width);
     if !page.messages.is_empty() {
         text.push('\n');
         text.push_str(&messages(&page.messages, width));
@@ -108,7 +109,8 @@ pub fn dead_letters(report: &DlqReport, width: Option<usize>) -> String {
     let (dlq, queue) = (&report.dead_letter_queue, &report.queue);
     let Some(Done { done, others }) = report.outcome else {
         let waiting = report.waiting.unwrap_or_default();
-        let head = format!("{dlq}: {} shown of {waiting}\n", report.messages.len());
+        let head = format!("{dlq}: {} shown of {waiting}", report.messages.len());
+        let head = lines(&head, width);
         if report.messages.is_empty() {
             return head;
         }
@@ -119,18 +121,19 @@ pub fn dead_letters(report: &DlqReport, width: Option<usize>) -> String {
     } else {
         String::new()
     };
-    match report.action {
-        DlqAction::Purge => format!("messages deleted from {dlq}: {done}{left}\n"),
-        _ => format!("messages moved from {dlq} to {queue}: {done}{left}\n"),
-    }
+    let text = match report.action {
+        DlqAction::Purge => format!("messages deleted from {dlq}: {done}{left}"),
+        _ => format!("messages moved from {dlq} to {queue}: {done}{left}"),
+    };
+    lines(&text, width)
 }
 
 /// What became of a message as text.
-pub fn sent(sent: &Sent) -> String {
+pub fn sent(sent: &Sent, width: Option<usize>) -> String {
     let (id, queue) = (&sent.id, &sent.queue);
     let seen_in = sent.seen_in.as_deref().unwrap_or_default();
-    let mut lines = vec![format!("message {id} sent to {queue}")];
-    lines.extend(match sent.outcome {
+    let mut told = vec![format!("message {id} sent to {queue}")];
+    told.extend(match sent.outcome {
         Outcome::Sent => None,
         Outcome::Succeeded => Some(format!("succeeded: it is in {seen_in}")),
         Outcome::Failed => Some(format!("failed: it is in {seen_in}")),
@@ -140,10 +143,19 @@ pub fn sent(sent: &Sent) -> String {
     let message = sent.message.as_ref();
     let failed = message.filter(|_| sent.outcome == Outcome::Failed);
     let error = failed.and_then(|it| it.error.as_ref());
-    lines.extend(error.map(|error| format!("error: {error}")));
+    told.extend(error.map(|error| format!("error: {error}")));
     let payload = message.and_then(|it| it.payload.as_ref());
-    lines.extend(payload.map(|payload| payload.get().to_owned()));
-    lines.join("\n") + "\n"
+    told.extend(payload.map(|payload| payload.get().to_owned()));
+    told.iter().map(|line| lines(line, width)).collect()
+}
+
+/// A text that ends in a line break, with as many more as it needs to fit.
+fn lines(text: &str, width: Option<usize>) -> String {
+    let lines = wrapped(text, width);
+    lines
+        .into_iter()
+        .flat_map(|line| [line, "\n".to_owned()])
+        .collect()
 }
 
 /// A table of messages. Columns that are empty for all of them are left out.

@@ -24,7 +24,7 @@ const UNREACHABLE: &str = concat!(
 );
 
 /// A manifest that `preview` can read.
-fn written(scenario: &Scenario, actor: &Value) -> Result<String> {
+pub fn written(scenario: &Scenario, actor: &Value) -> Result<String> {
     let folder: PathBuf = std::env::temp_dir().join(scenario.namespace());
     std::fs::create_dir_all(&folder).map_err(Error::other)?;
     let file = folder.join("actor.json");

@@ -12,6 +12,7 @@ use asya_tests::rabbitmq::RabbitMq;
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
+use super::terminal::{fits, fits_at};
 use super::{Ended, SOON, asya};
 use crate::{all_running, apply_all, minimal_actor, own_cluster};
 
@@ -173,15 +174,16 @@ async fn dead_letters_of_rabbitmq(
         (&json!(3), vec!["1", "2"]),
         "{list}"
     );
-    ends(scenario, 0, &["dlq", name, "list", "--payload"]).await?;
+    fits(scenario, &[0], &["dlq", name, "list", "--payload"]).await?;
     let refused = ends(scenario, 2, &["dlq", name, "purge"]).await?;
     assert!(
         refused.err.contains(&format!("messages in {dlq}: 3")),
         "{}",
         refused.err
     );
-    let moved = ends(scenario, 0, &["dlq", name, "redrive", "--max", "1"]).await?;
-    assert!(moved.out.ends_with(": 1\n"), "{}", moved.out);
+    let moved = ["dlq", name, "redrive", "--max", "1"];
+    let moved = fits_at(scenario, 80, &[0], &moved).await?;
+    assert!(moved.ends_with(": 1\r\n"), "{moved}");
     let moved = ends(scenario, 0, &["dlq", name, "redrive", "-o", "json"]).await?;
     assert_eq!(moved.json()?["done"], 2, "{}", moved.out);
     let all = rabbitmq.messages(&queue, 9, false).await?;
@@ -190,8 +192,8 @@ async fn dead_letters_of_rabbitmq(
         [message("1", name), message("2", name), "poison".to_owned()]
     );
     assert!(rabbitmq.publish("", &dlq, "poison").await?);
-    let purged = ends(scenario, 0, &["dlq", name, "purge", "--yes"]).await?;
-    assert!(purged.out.ends_with(": 1\n"), "{}", purged.out);
+    let purged = fits_at(scenario, 80, &[0], &["dlq", name, "purge", "--yes"]).await?;
+    assert!(purged.ends_with(": 1\r\n"), "{purged}");
     assert_eq!(rabbitmq.messages(&dlq, 9, true).await?, [""; 0]);
     Ok(())
 }
@@ -229,6 +231,7 @@ async fn message_is_followed(scenario: &Scenario, rabbitmq: &RabbitMq, name: &st
         let left = rabbitmq.messages(end, 9, false).await?;
         assert_eq!(left.len(), 2, "nothing is taken from {end}: {left:?}");
     }
+    fits(scenario, &[2], &["send", name, "{}", "--wait=1s"]).await?;
     let unseen = ends(
         scenario,
         2,

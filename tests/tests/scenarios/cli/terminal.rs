@@ -16,7 +16,9 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::json;
 use unicode_width::UnicodeWidthStr;
 
+use super::preview::written;
 use super::{MINUTE, SOON, asya, bound};
+use crate::binding::bound_actor;
 use crate::minimal_actor;
 
 const CLEAR: &str = "\x1b[H\x1b[2J";
@@ -31,21 +33,8 @@ struct Terminal {
 impl Terminal {
     /// Starts the program in a terminal with so many columns.
     fn start(scenario: &Scenario, columns: u16, args: &[&str]) -> Result<Self> {
-        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
-        let master = openpt(flags).map_err(Error::other)?;
-        grantpt(&master).map_err(Error::other)?;
-        unlockpt(&master).map_err(Error::other)?;
-        let name = ptsname(&master, Vec::new()).map_err(Error::other)?;
-        let name = name.into_string().map_err(Error::other)?;
-        let slave = File::options().read(true).write(true).open(name);
-        let slave = slave.map_err(Error::other)?;
-        let size = Winsize {
-            ws_row: 50,
-            ws_col: columns,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        tcsetwinsize(&slave, size).map_err(Error::other)?;
+        let (mut master, slave) = opened(columns)?;
+        let errors = slave.try_clone().map_err(Error::other)?;
         let child = Command::new(bin_folder()?.join("kubectl-asya"))
             .args(args)
             .args(["--namespace", scenario.namespace()])
@@ -54,10 +43,10 @@ impl Terminal {
             .env("TERM", "xterm-256color")
             .stdin(Stdio::null())
             .stdout(slave)
+            .stderr(errors)
             .spawn()
             .map_err(Error::other)?;
         let (sender, output) = channel();
-        let mut master = File::from(master);
         // Ends when the program has closed the terminal.
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
@@ -110,6 +99,61 @@ impl Drop for Terminal {
     }
 }
 
+/// Both ends of a terminal with so many columns: what reads its output, and what a program writes to.
+fn opened(columns: u16) -> Result<(File, File)> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+    let master = openpt(flags).map_err(Error::other)?;
+    grantpt(&master).map_err(Error::other)?;
+    unlockpt(&master).map_err(Error::other)?;
+    let name = ptsname(&master, Vec::new()).map_err(Error::other)?;
+    let name = name.into_string().map_err(Error::other)?;
+    let slave = File::options().read(true).write(true).open(name);
+    let slave = slave.map_err(Error::other)?;
+    let size = Winsize {
+        ws_row: 50,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(&slave, size).map_err(Error::other)?;
+    Ok((File::from(master), slave))
+}
+
+/// Runs the program, whose output and notes must fit terminals of 80 and 140 columns. Returns the narrow output.
+pub async fn fits(scenario: &Scenario, code: &[i32], args: &[&str]) -> Result<String> {
+    fits_at(scenario, 140, code, args).await?;
+    fits_at(scenario, 80, code, args).await
+}
+
+/// Runs the program, whose output and notes must fit a terminal of so many columns.
+pub async fn fits_at(
+    scenario: &Scenario,
+    columns: u16,
+    code: &[i32],
+    args: &[&str],
+) -> Result<String> {
+    let mut terminal = Terminal::start(scenario, columns, args)?;
+    let ended = terminal.ended().await?;
+    let text = eventually("all output is read", SOON, async || {
+        let text = plain(terminal.seen());
+        check(text.ends_with('\n'), &text)?;
+        Ok(text)
+    })
+    .await?;
+    println!(
+        "$ kubectl asya {} # {columns} columns\n{text}",
+        args.join(" ")
+    );
+    assert!(
+        ended.is_some_and(|it| code.contains(&it)),
+        "{args:?}: {ended:?}"
+    );
+    for line in text.lines() {
+        assert!(line.width() <= usize::from(columns), "{args:?}: {line}");
+    }
+    Ok(text)
+}
+
 /// A text without escape sequences.
 fn plain(text: &str) -> String {
     let mut parts = text.split('\x1b');
@@ -141,30 +185,58 @@ async fn tables_fit_terminals_of_80_and_140_columns() {
             &["queue", &name],
             &["check"],
             &["explain"],
+            &["explain", "WebhookUnavailable"],
+            &["send", &name, "{}"],
         ];
-        for columns in [80, 140] {
-            for args in commands {
-                let mut terminal = Terminal::start(scenario, columns, args)?;
-                let code = terminal.ended().await?;
-                assert!(matches!(code, Some(0 | 1)), "{args:?}: {code:?}");
-                let text = eventually("all output is read", SOON, async || {
-                    let text = plain(terminal.seen());
-                    check(text.ends_with('\n'), &text)?;
-                    Ok(text)
-                })
-                .await?;
-                println!(
-                    "$ kubectl asya {} # {columns} columns\n{text}",
-                    args.join(" ")
-                );
-                for line in text.lines() {
-                    assert!(line.width() <= usize::from(columns), "{args:?}: {line}");
-                }
-            }
+        for args in commands {
+            fits(scenario, &[0, 1], args).await?;
         }
         Ok(())
     })
     .await;
+}
+
+/// Diffs are the widest output: each part of a broken line has its sign, and the whole text is still there.
+#[tokio::test]
+async fn diffs_of_previews_fit_terminals_of_80_and_140_columns() {
+    Scenario::run("cli-width-preview", async |scenario| {
+        let name = scenario.name("bound");
+        bound(scenario, &name).await?;
+        let long = "a-handler-with-a-name-that-is-longer-than-any-terminal-is-wide/".repeat(3);
+        let mut changed = bound_actor(&name, "model");
+        changed["spec"]["runtime"] = json!({"env": [
+            {"name": "LONG", "value": long}, {"name": "PROSE", "value": "many words ".repeat(20)},
+        ]});
+        let mut created = minimal_actor(&scenario.name("created"));
+        created["spec"]["scaling"] = json!({"enabled": true});
+        let mut rejected = minimal_actor(&scenario.name("rejected"));
+        rejected["spec"]["workload"]["replicas"] = json!(-1);
+        for (actor, codes) in [(changed, &[0][..]), (created, &[0]), (rejected, &[1])] {
+            let file = written(scenario, &actor)?;
+            let text = fits(scenario, codes, &["preview", "-f", &file]).await?;
+            let added = text.lines().filter_map(|line| line.strip_prefix('+'));
+            let added: String = added.map(str::trim).collect();
+            let is_there = added.contains(&long) || !actor.to_string().contains(&long);
+            assert!(is_there, "{text}");
+        }
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pipes_get_whole_lines_though_standard_error_is_a_terminal() {
+    let (_reader, narrow) = opened(40).unwrap();
+    let output = Command::new(bin_folder().unwrap().join("kubectl-asya"))
+        .arg("explain")
+        .env_clear()
+        .stdin(Stdio::null())
+        .stderr(narrow)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.lines().any(|line| line.width() > 100), "{text}");
+    assert!(!text.contains('\x1b'), "{text}");
 }
 
 /// A command, and whether a screen shows the change.
