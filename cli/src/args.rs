@@ -20,7 +20,8 @@ use self::queue::{DlqArgs, QueueArgs, SendArgs};
     name = "kubectl-asya",
     bin_name = "kubectl asya",
     version,
-    max_term_width = 120
+    max_term_width = 120,
+    after_help = "`kubectl asya status` shows what needs attention, `kubectl asya explain REASON` what to do."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -65,9 +66,15 @@ pub enum Command {
     /// Delete an actor that binds a workload: its sidecars leave the pods, the workload stays.
     Unbind(UnbindArgs),
     /// Print the completion script of a shell.
-    Completion { shell: clap_complete::Shell },
+    Completion {
+        /// Shell to write it for, for example: source <(kubectl asya completion bash)
+        shell: clap_complete::Shell,
+    },
     /// Write the manual pages into a folder.
-    Man { folder: PathBuf },
+    Man {
+        /// Folder to write to; created if it does not exist.
+        folder: PathBuf,
+    },
 }
 
 impl Command {
@@ -252,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_comes_from_the_cluster_or_from_a_file() {
+    fn combinations_that_mean_nothing_are_rejected() {
         for (args, valid) in [
             (&["why", "phi-0"][..], true),
             (&["why", "-f", "pod.yaml"], true),
@@ -261,6 +268,12 @@ mod tests {
             (&["status", "-A", "embed"], false),
             (&["status", "--timeout", "0"], false),
             (&["status", "--timeout", "2m"], true),
+            (&["queue", "embed", "--peek", "0"], false),
+            (&["queue", "embed", "--peek", "2"], true),
+            (&["dlq", "embed", "purge", "--max", "0"], false),
+            (&["pause", "--dry-run", "embed"], true),
+            (&["pause", "embed", "--dry-run=server"], true),
+            (&["send", "--wait", "embed", "{}"], true),
         ] {
             let all = ["kubectl-asya"].iter().chain(args);
             assert_eq!(Cli::try_parse_from(all).is_ok(), valid, "{args:?}");

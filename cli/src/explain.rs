@@ -7,6 +7,8 @@ use crate::output::{self, Paint, Table, paint, wrapped};
 
 /// Names less alike than this are no misspellings of one another.
 const ALIKE: f64 = 0.8;
+/// Names that are suggested at most.
+const SHOWN: usize = 5;
 
 /// Explains one entry, or lists all of them.
 ///
@@ -54,6 +56,18 @@ fn list(entries: &[&Entry], width: Option<usize>) -> String {
 }
 
 fn unknown(name: &str) -> Failure {
+    if name.is_empty() {
+        return Failure::new("the name is empty; `kubectl asya explain` lists all");
+    }
+    let like = catalogue::all().map(|entry| entry.name);
+    let like = like.filter(|it| it.to_lowercase().contains(&name.to_lowercase()));
+    let like: Vec<_> = like.take(SHOWN).collect();
+    if !like.is_empty() {
+        let names = like.join(", ");
+        return Failure::new(format!(
+            "no reason or finding {name}; did you mean {names}?"
+        ));
+    }
     let known = catalogue::all().map(|entry| {
         let likeness = strsim::jaro_winkler(&entry.name.to_lowercase(), &name.to_lowercase());
         (likeness, entry.name)
@@ -87,6 +101,14 @@ mod tests {
         assert_eq!(
             unknown("QueueConflct").to_string(),
             "no reason or finding QueueConflct; did you mean QueueConflict?"
+        );
+        assert_eq!(
+            unknown("certificate").to_string(),
+            "no reason or finding certificate; did you mean CertificateExpired, CertificateExpiring, CertificateInvalid?"
+        );
+        assert_eq!(
+            unknown("").to_string(),
+            "the name is empty; `kubectl asya explain` lists all"
         );
         assert_eq!(
             unknown("xyz").to_string(),

@@ -22,7 +22,12 @@ pub fn completion(shell: Shell) -> Report {
 pub fn manual(folder: &Path) -> Result<Report, Failure> {
     let written = std::fs::create_dir_all(folder)
         .and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
-    written.map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
+    written.map_err(|error| {
+        let folder = folder.display();
+        Failure::new(format!(
+            "{folder}: {error}; name a folder that you may write to"
+        ))
+    })?;
     let text = format!("manual pages written to {}\n", folder.display());
     Ok(Report::new(text, Answer::Fine))
 }

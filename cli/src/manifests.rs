@@ -73,6 +73,15 @@ pub fn read(paths: &[PathBuf]) -> Result<Manifests, Failure> {
     Ok(manifests)
 }
 
+/// Nothing at these paths is an `AsyncActor`.
+pub fn without_actors(paths: &[PathBuf]) -> Failure {
+    let paths: Vec<String> = paths.iter().map(|it| it.display().to_string()).collect();
+    Failure::new(format!(
+        "no AsyncActor in {}; check the path (of folders, files *.yaml, *.yml and *.json are read)",
+        paths.join(", ")
+    ))
+}
+
 /// The text of a file.
 ///
 /// # Errors
@@ -127,7 +136,7 @@ impl Manifests {
                 Err(error) => self.unreadable.push(Unreadable {
                     file: file.to_owned(),
                     line,
-                    problem: first_line(&error.to_string()),
+                    problem: parse_problem(&error),
                 }),
             }
         }
@@ -190,8 +199,11 @@ fn documents(text: &str) -> Vec<(usize, &str)> {
     documents
 }
 
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
+/// What is wrong with a YAML text and where, in one line: the rest of the message shows the text.
+pub fn parse_problem(error: &serde_saphyr::Error) -> String {
+    let text = error.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    first.strip_prefix("error: ").unwrap_or(first).to_owned()
 }
 
 #[cfg(test)]

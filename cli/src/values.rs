@@ -16,7 +16,8 @@ use crate::manifests;
 pub fn read(file: &Path) -> Result<Installation, Failure> {
     let failed = |problem: String| Failure::new(format!("{}: {problem}", file.display()));
     let text = manifests::text_of(file)?;
-    let values: Value = serde_saphyr::from_str(&text).map_err(|error| failed(error.to_string()))?;
+    let values: Value =
+        serde_saphyr::from_str(&text).map_err(|error| failed(manifests::parse_problem(&error)))?;
     if !values.is_object() && !values.is_null() {
         return Err(failed(
             "expected the values of the operator's chart".to_owned(),

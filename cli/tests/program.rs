@@ -69,16 +69,33 @@ const VALUES: &str =
 fn bad_input_is_one_line_and_exit_code_2() {
     let broken = file("broken-kubeconfig.yaml", "contexts: [\n");
     let empty = file("empty.yaml", "kind: ConfigMap\n");
+    let without_context = file("without-context.yaml", "kind: Config\n");
     for (args, texts) in [
         (&["status"][..], &["kubeconfig", "--kubeconfig"][..]),
         (
             &["status", "--kubeconfig", "/nonexistent"],
-            &["kubeconfig", "/nonexistent", "--context"],
+            &["kubeconfig /nonexistent", "--kubeconfig"],
         ),
-        (&["status", "--kubeconfig", &broken], &["kubeconfig"]),
+        (
+            &["status", "--kubeconfig", &broken],
+            &["broken-kubeconfig.yaml: line 1", "--kubeconfig"],
+        ),
         (
             &["status", "--kubeconfig", UNREACHABLE, "--context", "none"],
-            &["kubeconfig", "none"],
+            &["there is no context none", "get-contexts"],
+        ),
+        (
+            &["status", "--kubeconfig", &without_context],
+            &["no context is chosen", "--context"],
+        ),
+        (
+            &["lint", "-f", &empty, "--values", &broken],
+            &["broken-kubeconfig.yaml: line 1"],
+        ),
+        (&["preview", "-f", &empty], &["no AsyncActor in", "*.yml"]),
+        (
+            &["man", "/proc/none"],
+            &["/proc/none", "folder that you may write to"],
         ),
         (
             &["status", "--kubeconfig", UNREACHABLE],
@@ -107,7 +124,35 @@ fn bad_input_is_one_line_and_exit_code_2() {
         for text in texts {
             assert!(ended.err.contains(text), "{args:?}: {}", ended.err);
         }
+        // What parsers show of a text belongs to no message of one line.
+        assert!(!ended.err.contains("-->"), "{args:?}: {}", ended.err);
+        assert!(
+            !ended.err.contains("error: error"),
+            "{args:?}: {}",
+            ended.err
+        );
         assert_eq!(ended.out, "", "{args:?}");
+    }
+}
+
+#[test]
+fn file_that_cannot_be_read_is_a_finding_that_needs_no_cluster() {
+    for (args, told) in [
+        (
+            ["lint", "-f", "-"],
+            "standard input:1: error ASYA-ManifestUnreadable\n",
+        ),
+        (
+            ["preview", "-f", "-"],
+            "standard input:1: line 1 column 7: ",
+        ),
+    ] {
+        let ended = run(&args, "kind: [\n");
+        let all = format!("{}{}", ended.out, ended.err);
+        assert_eq!(ended.code, 1, "{all}");
+        assert!(all.contains(told), "{all}");
+        assert!(!all.contains("kubeconfig"), "{all}");
+        assert!(!all.contains("error: "), "{all}");
     }
 }
 
@@ -201,6 +246,19 @@ fn help_completion_and_manual_are_there() {
     let help = run(&["--help"], "");
     assert_eq!(help.code, 0);
     assert!(help.out.contains("Usage: kubectl asya"), "{}", help.out);
+    assert!(
+        help.out.contains("kubectl asya explain REASON"),
+        "{}",
+        help.out
+    );
+    let status = run(&["status", "--help"], "");
+    assert!(
+        status
+            .out
+            .contains("possible values: table, wide, json, yaml"),
+        "options take a line each: {}",
+        status.out
+    );
     let completion = run(&["completion", "bash"], "");
     assert!(completion.out.contains("complete -F"), "{}", completion.out);
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("man");

@@ -39,8 +39,8 @@ pub struct ConnectionArgs {
 
 #[derive(Args, Clone, Copy, Debug)]
 pub struct OutputArgs {
-    /// Output format.
-    #[arg(short, long, value_enum, default_value_t)]
+    /// Output format; wide adds columns to some tables.
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Format,
 }
 
@@ -58,7 +58,15 @@ pub struct ConsentArgs {
     pub yes: bool,
 
     /// Let the API server check the change, and write nothing.
-    #[arg(long, value_enum, default_value_t, num_args = 0..=1, default_missing_value = "server")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "server",
+        value_name = "MODE"
+    )]
     pub dry_run: DryRun,
 }
 

@@ -77,13 +77,19 @@ fn address(text: &str) -> Result<Address, String> {
     Ok(Address::Amqp { tls, host, port })
 }
 
+/// Parses a number of messages.
+fn count(text: &str) -> Result<usize, String> {
+    let parsed = text.parse().ok().filter(|it| *it > 0);
+    parsed.ok_or_else(|| "use a number of messages from 1".to_owned())
+}
+
 #[derive(Args, Debug)]
 pub struct QueueArgs {
     /// Name of an actor.
     pub name: String,
 
     /// Show the next N messages. They are put back; the broker counts the look as a delivery.
-    #[arg(long, value_name = "N", conflicts_with = "watch")]
+    #[arg(long, value_name = "N", value_parser = count, conflicts_with = "watch")]
     pub peek: Option<usize>,
 
     /// Show payloads, too.
@@ -120,8 +126,8 @@ pub struct DlqArgs {
     #[arg(value_enum)]
     pub action: DlqAction,
 
-    /// At most this many messages [default: 20 for list, otherwise all].
-    #[arg(long, value_name = "N")]
+    /// At most this many messages (default: 20 for list, otherwise all).
+    #[arg(long, value_name = "N", value_parser = count)]
     pub max: Option<usize>,
 
     /// Show payloads, too.
@@ -152,7 +158,7 @@ pub struct SendArgs {
     #[arg(long)]
     pub id: Option<String>,
 
-    /// Follow the message to happy-end, error-end or the dead letters, up to this long.
+    /// Follow the message to happy-end, error-end or the dead letters, for a minute or, for example, --wait=5m.
     #[arg(
         long,
         value_name = "DURATION",

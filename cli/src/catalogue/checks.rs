@@ -155,8 +155,8 @@ pub const ENTRIES: &[Entry] = &[
     ),
     entry_of(
         "ActorFailing",
-        "An actor needs attention.",
-        "`kubectl asya status NAME` has the details.",
+        "An actor needs attention for a reason that this program does not know: the operator is probably newer.",
+        "See `kubectl asya status NAME`, or run kubectl-asya of the operator's release.",
         RUNBOOKS,
     ),
     entry_of(

@@ -1,6 +1,6 @@
 //! Reasons why a pod gets the sidecar of a binding, or does not.
 
-use super::{ADMISSION, BINDING, Entry, SAFETY, entry_of};
+use super::{ADMISSION, BINDING, Entry, RUNBOOKS, SAFETY, entry_of};
 
 pub const ENTRIES: &[Entry] = &[
     entry_of(
@@ -125,9 +125,11 @@ pub const ENTRIES: &[Entry] = &[
     ),
     entry_of(
         "WebhookUnavailable",
-        "The webhook was not called, or did not answer, when the pod was created.",
-        "Run `kubectl asya check`; the operator replaces such pods once the webhook works.",
-        BINDING,
+        "The pod was created after the binding took effect, and the webhook left no mark on it: the API server could not \
+         reach it, got no answer in time, or asked a replica that did not know the binding yet.",
+        "Run `kubectl asya check`, which names what keeps the API server from the webhook. The operator then replaces the \
+         pod; with spec.binding.rollout OnRestart, run `kubectl asya roll NAME`.",
+        RUNBOOKS,
     ),
     entry_of(
         "RemovedByOther",

@@ -5,6 +5,7 @@ mod conditions;
 mod injection;
 mod preview;
 mod rules;
+mod states;
 
 use serde::Serialize;
 
@@ -48,9 +49,10 @@ const FRAMEWORKS: &str = "docs/spec/frameworks.md";
 const RUNBOOKS: &str = "docs/runbooks.md";
 const TROUBLESHOOTING: &str = "docs/troubleshooting.md";
 
-/// All entries, by kind: reasons of conditions, reasons of injection, rules, and findings of `check` and `preview`.
+/// All entries, by kind: values of STATUS, reasons of conditions, reasons of injection, rules, and findings of `check` and `preview`.
 pub fn all() -> impl Iterator<Item = &'static Entry> {
     let kinds = [
+        states::ENTRIES,
         conditions::ENTRIES,
         injection::ENTRIES,
         rules::ENTRIES,

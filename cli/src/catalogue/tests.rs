@@ -71,6 +71,38 @@ fn every_reason_of_a_condition_is_explained() {
     }
 }
 
+#[test]
+fn every_value_of_status_is_explained() {
+    let states = variants(include_str!("../../../shared/src/api/status.rs"), "State");
+    assert!(states.len() > 15, "{states:?}");
+    for state in states {
+        assert!(has(&state), "{state}");
+    }
+}
+
+/// BIND-7
+#[test]
+fn every_reason_why_status_counts_a_pod_without_the_sidecar_is_explained() {
+    let source = include_str!("../../../controller/src/reconcile/model/bound_pods.rs");
+    let reasons = source.lines().filter(|line| line.starts_with("const "));
+    let reasons: Vec<_> = reasons.filter_map(|line| line.split('"').nth(1)).collect();
+    assert!(reasons.len() > 5, "{reasons:?}");
+    for reason in reasons {
+        assert!(has(reason), "{reason}");
+    }
+}
+
+#[test]
+fn pod_that_the_webhook_missed_has_its_causes_and_both_ways_out() {
+    let missed = entry("WebhookUnavailable").unwrap();
+    for cause in ["could not reach", "no answer in time", "did not know"] {
+        assert!(missed.meaning.contains(cause), "{}", missed.meaning);
+    }
+    for way in ["kubectl asya check", "kubectl asya roll NAME"] {
+        assert!(missed.fix.contains(way), "{}", missed.fix);
+    }
+}
+
 /// Every requirement that a rule names.
 #[test]
 fn every_rule_is_explained() {

@@ -1,8 +1,12 @@
 //! Failed requests as one line that says what to do.
 
 use std::error::Error;
+use std::path::Path;
+
+use kube::config::KubeconfigError;
 
 use crate::answer::Failure;
+use crate::manifests::parse_problem;
 
 /// A failed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +86,33 @@ impl From<ApiFailure> for Failure {
     fn from(failure: ApiFailure) -> Self {
         Self::new(failure.text)
     }
+}
+
+/// Why a kubeconfig cannot be used. `given`: the one that the user has named.
+pub fn unusable(error: &KubeconfigError, given: Option<&Path>) -> Failure {
+    let given = given.map_or_else(
+        || "kubeconfig".to_owned(),
+        |it| format!("kubeconfig {}", it.display()),
+    );
+    Failure::new(match error {
+        KubeconfigError::ReadConfig(error, path) => format!(
+            "cannot read kubeconfig {}: {error}; pass --kubeconfig, or set KUBECONFIG",
+            path.display()
+        ),
+        KubeconfigError::Parse(error) => format!(
+            "{given}: {}; pass another --kubeconfig, or set KUBECONFIG",
+            parse_problem(error)
+        ),
+        KubeconfigError::CurrentContextNotSet => {
+            format!(
+                "{given}: no context is chosen; pass --context, or use `kubectl config use-context`"
+            )
+        }
+        KubeconfigError::LoadContext(name) => {
+            format!("{given}: there is no context {name}; `kubectl config get-contexts` lists all")
+        }
+        error => format!("{given}: {error}; pass --kubeconfig or --context, or set KUBECONFIG"),
+    })
 }
 
 /// The cause at the bottom, for example that a connection was refused: those above only say that a request failed.

@@ -84,11 +84,9 @@ impl Connection {
 
     async fn open_for(&self, read_timeout: Option<Duration>) -> Result<Cluster, Failure> {
         let args = &self.0;
-        let mut config = self.config().await.map_err(|error| {
-            Failure::new(format!(
-                "kubeconfig: {error}; pass --kubeconfig or --context, or set KUBECONFIG"
-            ))
-        })?;
+        let config = self.config().await;
+        let mut config =
+            config.map_err(|error| failure::unusable(&error, args.kubeconfig.as_deref()))?;
         config.connect_timeout = Some(args.timeout);
         config.read_timeout = read_timeout;
         // A user who waits sees the error at once, and repeats the command if it is worth it.

@@ -35,15 +35,7 @@ pub fn run(args: &LintArgs, connection: &ConnectionArgs) -> Result<Report, Failu
         },
     );
     if linted.actors.is_empty() && linted.findings.is_empty() {
-        let paths: Vec<String> = args
-            .filename
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
-        return Err(Failure::new(format!(
-            "no AsyncActor in {}; check the path",
-            paths.join(", ")
-        )));
+        return Err(manifests::without_actors(&args.filename));
     }
     let text = match args.output {
         LintFormat::Text => render::text(&linted, output::terminal_width()),

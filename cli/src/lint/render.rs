@@ -17,7 +17,12 @@ pub fn text(linted: &Linted, width: Option<usize>) -> String {
         let (file, line) = (&finding.file, finding.line);
         let severity = paint(finding.severity.as_str(), colour);
         let id = paint(&finding.id, Paint::Heading);
-        let _ = writeln!(text, "{file}:{line}: {severity} {id} {}", finding.actor);
+        // A document that cannot be read is no actor's.
+        let actor = match &*finding.actor {
+            "" => String::new(),
+            actor => format!(" {actor}"),
+        };
+        let _ = writeln!(text, "{file}:{line}: {severity} {id}{actor}");
         indented(&mut text, &finding.message(), width);
         if !finding.fix.is_empty() {
             indented(&mut text, &format!("fix: {}", finding.fix), width);

@@ -42,15 +42,23 @@ const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
 /// If a path or the values cannot be read, or there is no `AsyncActor`.
 pub async fn run(connection: &Connection, args: &PreviewArgs) -> Result<Report, Failure> {
     let found = manifests::read(&args.filename)?;
+    let has_actors = found.objects.iter().any(lint::is_actor);
+    if !has_actors && found.unreadable.is_empty() {
+        return Err(manifests::without_actors(&args.filename));
+    }
     let given = args.values.as_deref().map(values::read).transpose()?;
     let schema = asya_crds::evaluable_schema();
     let schema =
         schema.map_err(|error| Failure::new(format!("cannot read the CRD's schema: {error}")))?;
     let mut notes = Vec::new();
-    let cluster = reachable(connection).await;
-    let cluster = cluster
-        .map_err(|failure| notes.push(failure.to_string()))
-        .ok();
+    let cluster = if has_actors {
+        let cluster = reachable(connection).await;
+        cluster
+            .map_err(|failure| notes.push(failure.to_string()))
+            .ok()
+    } else {
+        None
+    };
     let installation = match (given, &cluster) {
         (Some(given), _) => Some(given),
         (None, Some(cluster)) => Installation::read(cluster)
@@ -89,9 +97,6 @@ pub async fn run(connection: &Connection, args: &PreviewArgs) -> Result<Report, 
         previews.push(preview);
     }
     let unreadable = linted.findings.iter().any(|it| it.actor.is_empty());
-    if previews.is_empty() && !unreadable {
-        return Err(Failure::new("no AsyncActor in these files; check the path"));
-    }
     for finding in linted.findings.iter().filter(|it| it.actor.is_empty()) {
         notes.push(format!(
             "{}:{}: {}",

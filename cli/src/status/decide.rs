@@ -100,8 +100,11 @@ fn attention(actor: &Value, status: &AsyncActorStatus) -> Option<Attention> {
     match cause {
         Some(condition) => Some(of_reason(&condition.reason, condition.message.clone())),
         None if status.status.is_some_and(is_failing) => {
-            let ready = condition(status, "Ready");
-            let message = ready.map_or_else(String::new, |it| it.message.clone());
+            // Of a binding, all conditions may be True: that its pods are not ready shows in STATUS only.
+            let ready = condition(status, "Ready").filter(|it| it.status != "True");
+            let summary = status.replicas_summary.as_deref().unwrap_or("-");
+            let message =
+                ready.map_or_else(|| format!("ready pods: {summary}"), |it| it.message.clone());
             Some(of_reason(&text_of(status.status), message))
         }
         None if generation > status.observed_generation => Some(of_reason(
@@ -195,8 +198,7 @@ mod tests {
     }
 
     fn attention_of(word: &str, all: &[(&str, &str, &str)]) -> Option<String> {
-        let status =
-            json!({"status": word, "observedGeneration": 2, "conditions": conditions(all)});
+        let status = json!({"status": word, "observedGeneration": 2, "replicasSummary": "1/2", "conditions": conditions(all)});
         let found = summary(&actor(&status), Timestamp::UNIX_EPOCH).attention;
         found.map(|it| format!("{}: {}", it.reason, it.message))
     }
@@ -238,6 +240,11 @@ mod tests {
                 "Degraded",
                 &[ready, ("Ready", "False", "RuntimeError")],
                 Some("Degraded: text of Ready"),
+            ),
+            (
+                "Degraded",
+                &[ready, ("Ready", "True", "AllReady")],
+                Some("Degraded: ready pods: 1/2"),
             ),
         ] {
             assert_eq!(

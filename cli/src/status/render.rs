@@ -2,6 +2,7 @@
 
 use super::decide::ActorSummary;
 use super::page::Page;
+use crate::catalogue;
 use crate::output::{Paint, Table, paint, wrapped};
 
 /// Which columns a list has.
@@ -95,15 +96,20 @@ pub fn page(page: &Page, width: Option<usize>) -> String {
         section(&mut text, &(next.join("\n") + "\n"));
     }
     if let Some(attention) = &summary.attention {
-        section(
-            &mut text,
-            &format!(
-                "`kubectl asya explain {}` says what to do\n",
-                attention.reason
-            ),
-        );
+        section(&mut text, &(hint(&attention.reason, width) + "\n"));
     }
     text
+}
+
+/// Where the user finds out what to do. Another release of the operator may have reasons that this program does not know.
+fn hint(reason: &str, width: Option<usize>) -> String {
+    let text = match catalogue::entry(reason) {
+        Some(_) => format!("`kubectl asya explain {reason}` says what to do"),
+        None => format!(
+            "{reason} is not known to this program: use kubectl-asya of the operator's release"
+        ),
+    };
+    wrapped(&text, width).join("\n")
 }
 
 fn section(text: &mut String, section: &str) {
@@ -131,4 +137,21 @@ fn events(page: &Page) -> Table {
         table.row([&event.reason, &event.age, &event.message]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hint;
+
+    #[test]
+    fn only_known_reasons_are_said_to_be_explained() {
+        assert_eq!(
+            hint("QueueMissing", None),
+            "`kubectl asya explain QueueMissing` says what to do"
+        );
+        assert_eq!(
+            hint("OfTomorrow", None),
+            "OfTomorrow is not known to this program: use kubectl-asya of the operator's release"
+        );
+    }
 }

@@ -261,6 +261,47 @@ fn failing_transport_and_actor_are_named() {
     assert!(texts.contains(&"Actors report that a transport cannot be used. mq (1 actors): BrokerUnreachable: refused"), "{texts:?}");
 }
 
+/// No cluster of the tests is that old: their API server reports the release that it was compiled from.
+#[test]
+fn too_old_is_judged_by_the_minor_version_alone() {
+    for (version, is_old) in [
+        ("v1.29.15", true),
+        ("v1.29.3-eks-1234567", true),
+        ("v1.30.0", false),
+        ("v1.30.0+k3s1", false),
+        ("v1.30.5-gke.1443001", false),
+        ("v1.36.3", false),
+        ("unknown", false),
+    ] {
+        let found = kubernetes(version);
+        let expected = is_old.then(|| catalogue::id("KubernetesTooOld"));
+        assert_eq!(found.id, expected, "{version}");
+        assert!(found.detail.contains(version), "{}", found.detail);
+    }
+}
+
+#[test]
+fn reason_that_the_program_does_not_know_is_quoted() {
+    let mut observed = healthy();
+    observed.actors = Ok(vec![json!({
+        "metadata": {"namespace": "models", "name": "embed", "generation": 1},
+        "spec": {"transport": "mq"},
+        "status": {"status": "TransportError", "observedGeneration": 1, "conditions": [{
+            "type": "TransportReady", "status": "False", "reason": "OfTomorrow", "message": "moved",
+            "lastTransitionTime": NOW,
+        }]},
+    })]);
+    let checks = installed(&observed, now());
+    let found: Vec<_> = checks.iter().filter(|it| it.id.is_some()).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].id, Some(catalogue::id("ActorFailing")));
+    assert!(
+        found[0].detail.ends_with("OfTomorrow: moved"),
+        "{}",
+        found[0].detail
+    );
+}
+
 #[test]
 fn what_may_not_be_read_is_unknown_and_the_rest_is_checked() {
     let mut observed = healthy();
