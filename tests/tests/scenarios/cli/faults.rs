@@ -43,6 +43,11 @@
 //! | pods that started before the binding | `PodsNotInjected` |
 //! | a rollout that a `PodDisruptionBudget` holds up | `RolloutWaiting` |
 //! | a client that changes the actor's workload (contention) | `FieldConflict` |
+//! | an actor that no operator has acted on | `NotReconciled` |
+//! | a reason that a newer operator has written | `ActorFailing` |
+//!
+//! `KubernetesTooOld` has no scenario: an API server reports the version that it was compiled from, and only versions
+//! that the operator supports are compiled for tests. A unit test in `cli/src/check/decide/tests.rs` proves it.
 
 mod actors;
 mod broken;

@@ -226,6 +226,46 @@ async fn old_certificates_are_found(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
+/// An actor that no operator has acted on, and one whose status a newer operator has written.
+async fn actors_without_a_leader_are_found(scenario: &Scenario) -> Result<()> {
+    let (new, strange) = (scenario.name("new"), scenario.name("strange"));
+    crate::apply_all(scenario, &[minimal_actor(&new), minimal_actor(&strange)]).await?;
+    let condition = json!({
+        "type": "TransportReady", "status": "False", "reason": "OfTomorrow", "message": "moved",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let status =
+        json!({"status": "TransportError", "observedGeneration": 1, "conditions": [condition]});
+    let patch = json!({"status": status}).to_string();
+    let args = [
+        "patch",
+        "asya",
+        &strange,
+        "--subresource=status",
+        "--type=merge",
+        "--patch",
+        &patch,
+    ];
+    scenario.kubectl(&args).await?;
+    let expected = ["LeaderMissing", "NotReconciled", "ActorFailing"];
+    let checks = only(scenario, "nobody reconciles actors", &expected).await?;
+    let subject = |name: &str| format!("actor {}/{name}", scenario.namespace());
+    for finding in [
+        (&*subject(&new), "NotReconciled", "Wait a moment"),
+        (
+            &*subject(&strange),
+            "ActorFailing",
+            "See `kubectl asya status NAME`",
+        ),
+    ] {
+        assert!(is_found(&checks, finding), "{finding:?} {checks:#}");
+    }
+    let page = asya(scenario, &["status", &strange]).await?;
+    let hint = "OfTomorrow is not known to this program";
+    assert!(page.out.contains(hint), "{}", page.out);
+    Ok(())
+}
+
 /// Transports that cannot be used.
 async fn brokers_are_found(scenario: &Scenario) -> Result<()> {
     let mut actors = Vec::new();
@@ -384,6 +424,7 @@ async fn check_finds_each_fault_of_an_installation_and_none_in_a_healthy_one() {
         assert!(is_found(&checks, finding), "{checks:#}");
 
         webhook.fill().await?;
+        actors_without_a_leader_are_found(scenario).await?;
         let _second = operator.start("asya-operator-1").await?;
         only(scenario, "nothing is found at the end", &[])
             .await
