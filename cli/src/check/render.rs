@@ -29,8 +29,9 @@ pub fn text(checks: &[Check], width: Option<usize>) -> String {
         count(CheckResult::Warning),
         count(CheckResult::Unknown),
     );
+    let plural = if warnings == 1 { "" } else { "s" };
     let summary = format!(
-        "{} checks: {failed} failed, {warnings} warnings, {unknown} unknown",
+        "{} checks: {failed} failed, {warnings} warning{plural}, {unknown} unknown",
         checks.len()
     );
     format!(

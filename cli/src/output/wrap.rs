@@ -1,6 +1,6 @@
 //! Breaks texts into lines.
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthChar;
 
 /// Columns by which the rest of a line is indented.
 const CONTINUED: usize = 4;
@@ -16,8 +16,22 @@ pub fn wrapped(text: &str, width: Option<usize>) -> Vec<String> {
         .collect()
 }
 
+/// Columns that a text takes: none for its colours.
+fn columns(text: &str) -> usize {
+    let mut is_escape = false;
+    let mut columns = 0;
+    for letter in text.chars() {
+        match letter {
+            '\x1b' => is_escape = true,
+            _ if is_escape => is_escape = !letter.is_ascii_alphabetic(),
+            _ => columns += letter.width().unwrap_or(0),
+        }
+    }
+    columns
+}
+
 fn wrapped_line(line: &str, width: usize) -> Vec<String> {
-    if line.width() <= width {
+    if columns(line) <= width {
         return vec![line.to_owned()];
     }
     let indent = &line[..line.len() - line.trim_start().len()];
@@ -25,12 +39,12 @@ fn wrapped_line(line: &str, width: usize) -> Vec<String> {
     let mut current = indent.to_owned();
     for word in line.split_whitespace() {
         let is_first = current.len() == indent.len();
-        if !is_first && current.width() + 1 + word.width() > width {
+        if !is_first && columns(&current) + 1 + columns(word) > width {
             lines.push(std::mem::replace(&mut current, indent.to_owned()));
         } else if !is_first {
             current.push(' ');
         }
-        let (mut full, rest) = broken(word, width.saturating_sub(indent.width()));
+        let (mut full, rest) = broken(word, width.saturating_sub(columns(indent)));
         if let Some(first) = full.first_mut() {
             *first = std::mem::replace(&mut current, indent.to_owned()) + first;
         }
@@ -52,7 +66,7 @@ pub fn continued(line: &str, width: Option<usize>) -> Vec<String> {
         return vec![line.to_owned()];
     };
     let text = &line[sign.len_utf8()..];
-    if line.width() <= width {
+    if columns(line) <= width {
         return vec![line.to_owned()];
     }
     let indent = text.len() - text.trim_start().len();
@@ -74,8 +88,11 @@ pub fn continued(line: &str, width: Option<usize>) -> Vec<String> {
 /// Cuts a word into parts of `width` columns and the rest.
 fn broken(word: &str, width: usize) -> (Vec<String>, String) {
     let (mut parts, mut rest) = (Vec::new(), String::new());
+    if columns(word) <= width {
+        return (parts, word.to_owned());
+    }
     for letter in word.chars() {
-        if rest.width() + letter.width().unwrap_or(0) > width.max(1) {
+        if columns(&rest) + letter.width().unwrap_or(0) > width.max(1) {
             parts.push(std::mem::take(&mut rest));
         }
         rest.push(letter);
@@ -99,6 +116,11 @@ mod tests {
                 &["a", "https://ex", "ample.com/", "long b"],
             ),
             ("one\ntwo", Some(20), &["one", "two"]),
+            (
+                "\x1b[31mone\x1b[0m two three",
+                Some(8),
+                &["\x1b[31mone\x1b[0m two", "three"],
+            ),
             ("", Some(20), &[]),
         ] {
             assert_eq!(wrapped(text, width), lines, "{text}");

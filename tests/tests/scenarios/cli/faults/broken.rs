@@ -2,8 +2,11 @@
 
 use asya_tests::Result;
 use asya_tests::error::Error;
+use asya_tests::eventually::{NotYet, eventually};
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
+
+use crate::cli::MINUTE;
 
 /// Changes an object; `None` deletes it.
 type Edit = Option<Box<dyn Fn(&mut Value)>>;
@@ -60,17 +63,25 @@ pub struct Before {
 impl Before {
     /// Changes an object of the operator's namespace, or of the cluster.
     pub async fn edit(scenario: &Scenario, object: &str, edit: &Edit) -> Result<Self> {
-        let value = read(scenario, object).await?;
-        match edit {
+        let value = match edit {
             None => {
+                let value = read(scenario, object).await?;
                 kubectl(scenario, &["delete", object]).await?;
+                value
             }
+            // A controller may write the object between our read and our write, which the API server then rejects.
             Some(edit) => {
-                let mut changed = value.clone();
-                edit(&mut changed);
-                write(scenario, "replace", &changed).await?;
+                eventually("the object is changed", MINUTE, async || {
+                    let value = read(scenario, object).await.map_err(NotYet::new)?;
+                    let mut changed = value.clone();
+                    edit(&mut changed);
+                    let written = write(scenario, "replace", &changed).await;
+                    written.map_err(NotYet::new)?;
+                    Ok(value)
+                })
+                .await?
             }
-        }
+        };
         Ok(Self {
             object: object.to_owned(),
             value,
@@ -81,14 +92,20 @@ impl Before {
     pub async fn restore(self, scenario: &Scenario) -> Result<()> {
         let mut value = self.value;
         let metadata = &mut value["metadata"];
-        let Ok(found) = read(scenario, &self.object).await else {
+        if read(scenario, &self.object).await.is_err() {
             for field in ["resourceVersion", "uid", "creationTimestamp"] {
                 metadata[field] = Value::Null;
             }
             return write(scenario, "create", &value).await;
-        };
-        metadata["resourceVersion"] = found["metadata"]["resourceVersion"].clone();
-        write(scenario, "replace", &value).await
+        }
+        eventually("the object is put back", MINUTE, async || {
+            let found = read(scenario, &self.object).await.map_err(NotYet::new)?;
+            let mut value = value.clone();
+            value["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"].clone();
+            let written = write(scenario, "replace", &value).await;
+            written.map_err(NotYet::new)
+        })
+        .await
     }
 }
 
