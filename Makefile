@@ -100,6 +100,7 @@ release: rust go python ## Files of a release, the same bytes at every run: targ
 
 bench: rust go bench-sidecar ## Figures of the operator beside a bare client, on a cluster of its own, and of the sidecar; ARGS="--actors 300"
 	cargo build --release $(LOCKED) $(PROGRAMS:%=-p %)
+	cargo build --release $(LOCKED) -p kubectl-asya
 	ASYA_BIN_DIR=$(dir $(BIN))release cargo bench $(LOCKED) -p asya-tests --bench figures -- $(ARGS)
 	ASYA_BIN_DIR=$(dir $(BIN))release cargo bench $(LOCKED) -p asya-tests --bench admission
 	ASYA_BIN_DIR=$(dir $(BIN))release cargo bench $(LOCKED) -p asya-tests --bench slow_broker

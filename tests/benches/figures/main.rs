@@ -7,6 +7,7 @@ mod machine;
 mod measure;
 mod progress;
 mod table;
+mod terminal;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -142,7 +143,7 @@ async fn beside(
     limit.part(&what, at_most, leave).await.map(drop)
 }
 
-/// Measures the operator with a crowd, restarts the operator, and removes the crowd.
+/// Measures the operator with a crowd, restarts the operator, measures `kubectl asya status`, and removes the crowd.
 async fn serve(
     limit: &Limit,
     (bench, instance): (&Bench<'_>, &mut Instance),
@@ -152,9 +153,13 @@ async fn serve(
     let (what, at_most) = (&crowd.namespace, (&crowd.counts, crowd.patience()));
     let served = bench.operator(instance, crowd);
     rows.push(limit.part(what, at_most, served).await?);
-    let (again, deletion) = (format!("{what}, restart"), format!("{what}, deletion"));
+    let [again, status, deletion] =
+        ["restart", "kubectl asya status", "deletion"].map(|it| format!("{what}, {it}"));
     let restart = bench.restart(instance, crowd);
     println!("{}", limit.part(&again, at_most, restart).await?);
+    let shown = terminal::status(bench.cluster(), crowd);
+    let shown = instance.process().alive_while(shown);
+    println!("{}", limit.part(&status, at_most, shown).await?);
     let leave = instance.process().alive_while(crowd.leave());
     let gone = limit.part(&deletion, at_most, leave).await?;
     let (gone, size) = (gone.as_secs_f64(), crowd.names.len());

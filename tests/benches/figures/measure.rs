@@ -81,6 +81,11 @@ impl<'a> Bench<'a> {
         Self { cluster, user }
     }
 
+    /// The cluster.
+    pub fn cluster(&self) -> &RunningCluster {
+        self.cluster
+    }
+
     /// Measures the bare client with the crowd.
     pub async fn bare(&self, bare: &Bare, crowd: &Crowd) -> Result<Row> {
         let begun = self.begin().await?;

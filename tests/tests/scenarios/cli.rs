@@ -5,6 +5,7 @@ mod documented;
 mod faults;
 mod preview;
 mod queue;
+mod requests;
 mod terminal;
 
 use std::path::Path;

@@ -1,0 +1,62 @@
+//! `kubectl asya` sends few requests: its answers must not become slower with each actor.
+
+use std::collections::BTreeMap;
+
+use asya_tests::Result;
+use asya_tests::counting_proxy::CountingProxy;
+use asya_tests::error::Error;
+use asya_tests::scenario::Scenario;
+use serde_json::{Value, json};
+
+use super::{MINUTE, asya};
+use crate::{apply_all, minimal_actor};
+
+/// A kubeconfig with the proxy as its server.
+fn through(scenario: &Scenario, proxy: &CountingProxy) -> Result<String> {
+    let state = scenario.cluster().state();
+    let config = std::fs::read(&state.kubeconfig).map_err(Error::other)?;
+    let mut config: Value = serde_json::from_slice(&config)?;
+    config["clusters"][0]["cluster"] = json!({"server": proxy.url()});
+    let file = scenario.cluster().folder().join(scenario.name("proxy"));
+    std::fs::write(&file, config.to_string()).map_err(Error::other)?;
+    Ok(file.display().to_string())
+}
+
+/// What a command reads, by path and query, and how often.
+async fn reads(scenario: &Scenario, args: &[&str]) -> Result<BTreeMap<String, usize>> {
+    let proxy = CountingProxy::to_api_server(scenario.cluster()).await?;
+    let config = through(scenario, &proxy)?;
+    let ended = asya(scenario, &[args, &["--kubeconfig", &config]].concat()).await?;
+    assert_eq!(ended.code, Some(0), "{args:?}: {}{}", ended.out, ended.err);
+    assert!(proxy.writes().is_empty(), "{args:?} only reads");
+    Ok(proxy.read_counts())
+}
+
+#[tokio::test]
+async fn status_lists_each_kind_once_however_many_actors_there_are() {
+    Scenario::run("cli-requests", async |scenario| {
+        let names = ["one", "two", "three"].map(|it| scenario.name(it));
+        apply_all(scenario, &names.each_ref().map(|it| minimal_actor(it))).await?;
+        for name in &names {
+            scenario.actor_status(name, "Running", MINUTE).await?;
+        }
+        let namespace = scenario.namespace();
+        let actors = format!("/apis/asya.sh/v1alpha1/namespaces/{namespace}/asyncactors");
+        let once = |path: &str| (path.to_owned(), 1);
+        for (args, expected) in [
+            (&["status"][..], vec![once(&format!("{actors}?&limit=500"))]),
+            (
+                &["status", "-o", "json"],
+                vec![once(&format!("{actors}?&limit=500"))],
+            ),
+        ] {
+            let found = reads(scenario, args).await?;
+            assert_eq!(found, BTreeMap::from_iter(expected), "{args:?}");
+        }
+        let page = reads(scenario, &["status", &names[0]]).await?;
+        let total: usize = page.values().sum();
+        assert_eq!(total, 2, "the actor and its Events: {page:?}");
+        Ok(())
+    })
+    .await;
+}
