@@ -11,9 +11,9 @@ use kube::Client;
 use crate::binding::Bindings;
 use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
-use crate::broker::claims::Claims;
 use crate::broker::depths::Depths;
 use crate::broker::health::QueueRechecks;
+use crate::broker::queue_claims::QueueClaims;
 use crate::broker::retired_queue_schedule::RetiredQueueSchedule;
 use crate::cluster::config_maps::ConfigMaps;
 use crate::cluster::foreign_names::ForeignNames;
@@ -58,7 +58,7 @@ pub struct Context {
     /// `ConfigMap`s shared by the actors of a namespace.
     pub config_maps: ConfigMaps,
     /// Which actor owns which queue name.
-    pub claims: Claims,
+    pub queue_claims: QueueClaims,
     /// Which actor binds which target.
     pub bindings: Arc<Bindings>,
     /// Limits concurrent rollouts of bound targets.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use asya_shared::admission::facts::WebhookFacts;
 use asya_shared::api::AsyncActorSpec;
-use asya_shared::claims::{self, ClaimedName};
 use asya_shared::config::TransportsConfig;
 use asya_shared::names::{GROUP, annotation};
+use asya_shared::queue_claims::{self, ClaimedName};
 use asya_shared::review::check_spec;
 use asya_shared::validate::{self, Subject, Violation, Write};
 use kube::core::cel::Validator;
@@ -266,7 +266,7 @@ fn shared_queues(
     let mut claimed: Vec<(ClaimedName, &Decoded<'_>)> = Vec::new();
     for actor in actors {
         let key = (actor.namespace, actor.name);
-        for name in claims::names(transports, key, Some(&actor.spec.transport), []) {
+        for name in queue_claims::names(transports, key, Some(&actor.spec.transport), []) {
             let owner = claimed.iter().find(|(other, owner)| {
                 let is_other = (owner.namespace, owner.name) != key;
                 is_other && other.address == name.address && !name.kind.can_share_with(other.kind)

@@ -181,7 +181,7 @@ fn bindings(question: &Question<'_>) -> Vec<BoundActor> {
         .collect();
     if question.offline {
         for binding in &mut bindings {
-            binding.probe_result = ProbeResult::Admitted;
+            binding.probe_result = ProbeResult::Verified;
         }
     }
     bindings

@@ -49,7 +49,7 @@ pub(super) fn all(context: &Context) -> Option<Vec<WebhookBinding>> {
     };
     actors.sort_by_cached_key(|actor| age(actor));
     let owns_target =
-        |actor: &&Arc<ActorRecord>| context.bindings.owner_before(&actor.metadata.key).is_none();
+        |actor: &&Arc<ActorRecord>| context.bindings.older_actor(&actor.metadata.key).is_none();
     let owners = actors.iter().filter(owns_target);
     let bindings = owners.filter_map(|actor| WebhookBinding::of(context, actor));
     Some(bindings.collect())
@@ -105,8 +105,8 @@ impl WebhookBinding {
             pods: self.pods.clone(),
             owners_incomplete: self.owners_incomplete,
             policy: if self.required {
-                let proved = is_verified(&self.entry());
-                Policy::Required { proved }
+                let verified = is_verified(&self.entry());
+                Policy::Required { verified }
             } else {
                 Policy::Optional
             },

@@ -95,7 +95,7 @@ impl Operator {
     fn refresh_indexes(&self, key: &Key) {
         let Context {
             bindings,
-            claims,
+            queue_claims,
             installation,
             stores,
             ..
@@ -107,7 +107,7 @@ impl Operator {
         for affected in bindings.probe_schedule.take_unblocked() {
             self.queue.enqueue(WorkItem::Actor(affected));
         }
-        for affected in claims.refresh(&installation.transports, key, actor.as_deref()) {
+        for affected in queue_claims.refresh(&installation.transports, key, actor.as_deref()) {
             self.enqueue(WorkItem::Actor(affected));
         }
     }
@@ -117,7 +117,7 @@ impl Operator {
         let context = &self.context;
         for key in context.stores.actors.retain_scopes(scopes) {
             let transports = &context.installation.transports;
-            context.claims.refresh(transports, &key, None);
+            context.queue_claims.refresh(transports, &key, None);
             context.forget(&key);
             context.bindings.refresh(&key, None);
         }

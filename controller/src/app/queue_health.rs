@@ -17,7 +17,7 @@ impl Actors for Operator {
         let Context {
             installation,
             stores,
-            claims,
+            queue_claims,
             ..
         } = &*self.context;
         if !installation.queues_managed {
@@ -29,7 +29,7 @@ impl Actors for Operator {
         actors.sort_by(|one, other| one.metadata.key.cmp(&other.metadata.key));
         let mut by_transport: BTreeMap<String, TransportQueues> = BTreeMap::new();
         for actor in actors {
-            if claims.preceding_owner(&actor.metadata.key).is_some() {
+            if queue_claims.preceding_actor(&actor.metadata.key).is_some() {
                 continue;
             }
             let Some((transport, checked)) = self.verified_queue(&actor) else {

@@ -17,9 +17,9 @@ use super::worker::RequeuePolicy;
 use crate::app::args::Args;
 use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
-use crate::broker::claims::Claims;
 use crate::broker::health::{CheckIntervals, QueueRechecks};
 use crate::broker::http_client::{self, BuildHttpClient};
+use crate::broker::queue_claims::QueueClaims;
 use crate::broker::retired_queue_schedule::RetiredQueueSchedule;
 use crate::certificates::CertificatePlan;
 use crate::cluster::client;
@@ -156,7 +156,7 @@ impl Replica {
             stores: Stores::default(),
             leading_since: OnceLock::new(),
             installation: installation(args, transports, settings, &script),
-            claims: Claims::default(),
+            queue_claims: QueueClaims::default(),
             bindings: Arc::default(),
             rollout_slots: RolloutSlots::new(usize::from(args.max_rollouts)),
             workload_rollouts: WorkloadRollouts::new(usize::from(args.max_workload_rollouts)),

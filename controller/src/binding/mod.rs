@@ -34,7 +34,7 @@ use crate::record::{
 pub use index::ObjectId;
 pub use kinds::{KindAvailability, Kinds};
 pub use labelled_pods::LabelledPods;
-pub use targets::{TargetSnapshot, TargetState, TemplateOwnership};
+pub use targets::{OwnedTemplateFields, TargetSnapshot, TargetState};
 
 use constraints::Constraints;
 use index::{Index, RequiredWatch, WatchSubject};
@@ -121,8 +121,8 @@ impl Bindings {
 
     /// The oldest other actor that binds the same target or shares a workload of it, if it is older than this one
     /// (BIND-45).
-    pub fn owner_before(&self, actor: &Key) -> Option<Key> {
-        self.index.owner_before(actor)
+    pub fn older_actor(&self, actor: &Key) -> Option<Key> {
+        self.index.older_actor(actor)
     }
 
     /// Sets which pods belong to the actor's target.

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::kinds::Kind;
 use super::targets::CacheLookup;
 use super::{
-    Bindings, KindAvailability, ObjectId, TargetSnapshot, TargetState, TemplateOwnership, spec,
+    Bindings, KindAvailability, ObjectId, OwnedTemplateFields, TargetSnapshot, TargetState, spec,
 };
 use crate::record::{Key, applied_by};
 
@@ -87,7 +87,7 @@ impl Bindings {
                         resolution: kind_resolver.resolve(&existing, &related),
                         uid,
                         spec_hash: spec::hash(&existing),
-                        template_ownership: None,
+                        owned_template_fields: None,
                     }
                     .with_workloads(&existing, &related),
                 ))
@@ -241,7 +241,7 @@ impl TargetSnapshot {
             Roll::Annotate(..) | Roll::Evict => &[],
         };
         let workloads = [&target.workload].into_iter().chain(grouped);
-        self.template_ownership = workloads.filter_map(body).find_map(template_ownership);
+        self.owned_template_fields = workloads.filter_map(body).find_map(owned_template_fields);
         self.replicas = replicas.and_then(|replicas| replicas.try_into().ok());
         self
     }
@@ -254,12 +254,12 @@ fn replicas_equal_pods(target: &Target) -> bool {
 }
 
 /// The pod template fields that the operator owns (BIND-50).
-fn template_ownership(existing: &Value) -> Option<TemplateOwnership> {
+fn owned_template_fields(existing: &Value) -> Option<OwnedTemplateFields> {
     let entries = existing.pointer("/metadata/managedFields")?;
     let entries: Vec<ManagedFieldsEntry> = serde_json::from_value(entries.clone()).ok()?;
     let annotations = existing.pointer("/spec/template/metadata/annotations");
     let actor = annotations.and_then(|it| it.get(annotation::INJECTED_BY)?.as_str());
-    Some(TemplateOwnership {
+    Some(OwnedTemplateFields {
         fingerprint: applied_by(&entries, manager::TEMPLATE)?,
         actor: actor.map(Box::from),
     })

@@ -21,21 +21,21 @@ pub struct TargetSnapshot {
     /// Hash of the target's spec.
     pub spec_hash: Box<str>,
     /// The fields of its pod template that the operator owns (BIND-50).
-    pub template_ownership: Option<TemplateOwnership>,
+    pub owned_template_fields: Option<OwnedTemplateFields>,
     /// A related kind that may not be read, and the missing RBAC rule.
     pub forbidden_kind: Option<(Kind, Arc<str>)>,
 }
 
 /// The fields of a pod template that the operator owns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TemplateOwnership {
+pub struct OwnedTemplateFields {
     /// Fingerprint of the owned fields.
     pub fingerprint: String,
     /// Uid of the actor whose sidecar the template holds, if it names one.
     pub actor: Option<Box<str>>,
 }
 
-impl TemplateOwnership {
+impl OwnedTemplateFields {
     /// Whether the fields can belong to the actor with this uid.
     pub fn may_belong_to(&self, uid: &str) -> bool {
         self.actor.as_deref().is_none_or(|actor| actor == uid)

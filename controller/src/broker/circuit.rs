@@ -24,12 +24,12 @@ pub struct Circuit {
 }
 
 impl Circuit {
-    /// Admits a call, or rejects it while the circuit is open. Then one call is admitted as a trial, and no other for
+    /// Allows a call, or rejects it while the circuit is open. Then one call is allowed as a trial, and no other for
     /// another `OPEN_DURATION` unless it gets a response.
     ///
     /// # Errors
     /// The error of the last call, while the circuit is open.
-    pub fn admit(&mut self, now: Instant) -> Result<(), BrokerError> {
+    pub fn allow(&mut self, now: Instant) -> Result<(), BrokerError> {
         if let Some((until, error)) = &self.pause
             && now < *until
         {

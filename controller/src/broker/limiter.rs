@@ -38,7 +38,7 @@ pub struct BrokerLimiter {
     calls: Semaphore,
     /// How many reconciles a slow broker may hold, and how many it holds now.
     permits: usize,
-    admitted: AtomicUsize,
+    active: AtomicUsize,
     load: Mutex<BrokerLoad>,
     last_progress: Mutex<Instant>,
     circuit: Mutex<Circuit>,
@@ -75,7 +75,7 @@ impl Operation {
 pub enum CallStage {
     /// It may be rejected.
     Initial,
-    /// It was admitted before and continues its work.
+    /// It has acquired a permit before and continues its work.
     FollowUp,
 }
 
@@ -87,7 +87,7 @@ pub struct ReconcilePermit {
 
 impl Drop for ReconcilePermit {
     fn drop(&mut self) {
-        self.limiter.admitted.fetch_sub(1, Ordering::Relaxed);
+        self.limiter.active.fetch_sub(1, Ordering::Relaxed);
         lock(&self.limiter.load).record_hold(self.since.elapsed());
     }
 }
@@ -104,7 +104,7 @@ impl BrokerLimiter {
             transport: transport.to_owned(),
             calls: Semaphore::new(MAX_CONCURRENT_CALLS),
             permits: MAX_CONCURRENT_CALLS + WAITING,
-            admitted: AtomicUsize::new(0),
+            active: AtomicUsize::new(0),
             load: Mutex::new(BrokerLoad::new(Instant::now())),
             last_progress: Mutex::new(Instant::now()),
             circuit: Mutex::default(),
@@ -121,15 +121,16 @@ impl BrokerLimiter {
         self
     }
 
-    /// Admits a reconcile for one or more calls. Rejects its first call while the broker is slow and all permits are
-    /// taken. Always admits a reconcile that has made a call already, so that its work is not left half done.
+    /// Acquires a permit for one or more calls of a reconcile. Rejects its first call while the broker is slow and all
+    /// permits are taken. Never rejects a reconcile that has made a call already, so that its work is not left half
+    /// done.
     ///
     /// # Errors
     /// `LimiterFull`, with the delay before the retry.
-    pub fn admit(self: &Arc<Self>, stage: CallStage) -> Result<ReconcilePermit, BrokerError> {
+    pub fn acquire(self: &Arc<Self>, stage: CallStage) -> Result<ReconcilePermit, BrokerError> {
         let now = Instant::now();
         let mut load = lock(&self.load);
-        let is_full = self.admitted.load(Ordering::Relaxed) >= self.permits;
+        let is_full = self.active.load(Ordering::Relaxed) >= self.permits;
         if stage == CallStage::Initial && is_full && load.is_slow() {
             return Err(BrokerError::LimiterFull(
                 format!(
@@ -139,7 +140,7 @@ impl BrokerLimiter {
                 load.next_retry_delay(now, self.permits),
             ));
         }
-        self.admitted.fetch_add(1, Ordering::Relaxed);
+        self.active.fetch_add(1, Ordering::Relaxed);
         Ok(ReconcilePermit {
             limiter: Arc::clone(self),
             since: now,
@@ -157,7 +158,7 @@ impl BrokerLimiter {
         call: impl Future<Output = Result<T, BrokerError>>,
     ) -> Result<T, BrokerError> {
         let permit = self.permit().await?;
-        lock(&self.circuit).admit(Instant::now())?;
+        lock(&self.circuit).allow(Instant::now())?;
         let started = Instant::now();
         let result = if operation.writes {
             self.fence.guard(call).await

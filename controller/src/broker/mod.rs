@@ -3,7 +3,6 @@
 mod brokers;
 mod ca_bundle;
 mod circuit;
-pub mod claims;
 mod cluster;
 mod credentials;
 pub mod depths;
@@ -13,6 +12,7 @@ pub mod health;
 pub mod http_client;
 mod limiter;
 mod pool;
+pub mod queue_claims;
 mod rabbitmq;
 mod renewing_client;
 pub mod retired_queue_schedule;
@@ -24,8 +24,7 @@ mod tests;
 use std::time::Duration;
 
 use asya_shared::transport::ActorQueue;
-use asya_shared::transport::ownership::DeletionRefusal;
-use asya_shared::transport::sqs::Owner;
+use asya_shared::transport::ownership::{DeletionRefusal, QueueOwner};
 use futures::future::BoxFuture;
 
 pub use brokers::Brokers;
@@ -127,13 +126,17 @@ pub trait QueueClient: Send + Sync {
     fn update<'a>(&'a self, queue: &'a ActorQueue) -> BrokerResponse<'a, ReadyQueue>;
 
     /// Deletes the queue of `owner` with its messages. Succeeds if it does not exist.
-    fn delete<'a>(&'a self, queue: &'a str, owner: &'a Owner) -> BrokerResponse<'a, DeleteOutcome>;
+    fn delete<'a>(
+        &'a self,
+        queue: &'a str,
+        owner: &'a QueueOwner,
+    ) -> BrokerResponse<'a, DeleteOutcome>;
 
     /// Deletes a queue of `owner`, or its dead letter queue, unless it holds messages (QUE-13, QUE-14).
     fn delete_if_empty<'a>(
         &'a self,
         queue: &'a str,
-        owner: &'a Owner,
+        owner: &'a QueueOwner,
     ) -> BrokerResponse<'a, DeleteIfEmptyOutcome>;
 
     /// Observes many queues with as few calls as the broker allows. Results keep their order.

@@ -1,8 +1,8 @@
 //! RabbitMQ through its management API (RMQ-2): one HTTP client, no channel state.
 
-mod bindings;
 mod http;
 mod lists;
+mod queue_bindings;
 mod removal;
 
 use std::sync::Arc;
@@ -11,9 +11,8 @@ use std::time::Duration;
 
 use asya_shared::config::RabbitmqConfig;
 use asya_shared::transport::ActorQueue;
-use asya_shared::transport::ownership::Ownership;
+use asya_shared::transport::ownership::{Ownership, QueueOwner};
 use asya_shared::transport::rabbitmq::{Comparison, FoundQueue, QueueDeclaration};
-use asya_shared::transport::sqs::Owner;
 use futures::FutureExt;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -25,8 +24,8 @@ use super::{
     BrokerError, BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome,
     Depth, QueueCheck, QueueClient, QueueObservation, ReadyQueue,
 };
-use bindings::{ExchangeBindings, owned_by_other_cluster};
 use http::Api;
+use queue_bindings::{QueueBindings, owned_by_other_cluster};
 
 pub use http::Login;
 
@@ -44,9 +43,9 @@ pub struct Rabbitmq {
     empty_confirmations: EmptyConfirmations,
 }
 
-/// Observed state of the broker objects that belong to a queue: its dead letter queue, bindings and tags.
+/// Observed state of the broker objects that belong to a queue: its dead letter queue, queue bindings and tags.
 struct TopologyState {
-    /// Whether its dead letter queue and its bindings exist.
+    /// Whether its dead letter queue and its queue bindings exist.
     complete: bool,
     /// Its owner according to its tags.
     ownership: Ownership,
@@ -92,7 +91,7 @@ impl Rabbitmq {
         Ok(self.check(&declaration, found.as_ref(), &topology))
     }
 
-    /// Observes the dead letter queue, the bindings and the tags of a queue.
+    /// Observes the dead letter queue, the queue bindings and the tags of a queue.
     async fn observe_topology(
         &self,
         declaration: &QueueDeclaration,
@@ -105,7 +104,7 @@ impl Rabbitmq {
             Some(dlq) => self.find(&dlq.name).await?.is_some(),
             None => true,
         };
-        let bindings = self.bindings(&declaration.name).await?;
+        let bindings = self.queue_bindings(&declaration.name).await?;
         Ok(self.topology_state(declaration, queue, dlq_exists, &bindings))
     }
 
@@ -114,7 +113,7 @@ impl Rabbitmq {
         declaration: &QueueDeclaration,
         queue: &ActorQueue,
         dlq_exists: bool,
-        bindings: &ExchangeBindings,
+        bindings: &QueueBindings,
     ) -> TopologyState {
         let tag = self.tag_of(&queue.namespace, &queue.actor);
         TopologyState {
@@ -158,7 +157,7 @@ impl Rabbitmq {
     async fn create(&self, queue: &ActorQueue) -> Result<ReadyQueue, BrokerError> {
         let declaration = self.config.declaration(&queue.names);
         // Another cluster may have created it first.
-        let bindings = self.check_claimable(&declaration.name, queue).await?;
+        let bindings = self.check_ownership(&declaration.name, queue).await?;
         self.declare_dlq(&declaration, queue).await?;
         self.put_queue(&declaration.name, &declaration.body())
             .await?;
@@ -168,7 +167,7 @@ impl Rabbitmq {
 
     async fn update(&self, queue: &ActorQueue) -> Result<ReadyQueue, BrokerError> {
         let declaration = self.config.declaration(&queue.names);
-        let bindings = self.check_claimable(&declaration.name, queue).await?;
+        let bindings = self.check_ownership(&declaration.name, queue).await?;
         self.declare_dlq(&declaration, queue).await?;
         self.route(&declaration, queue, &bindings).await?;
         match self.observe_queue(queue).await?.check {
@@ -197,9 +196,9 @@ impl Rabbitmq {
             return Ok(());
         };
         let bindings = if dlq.shared {
-            ExchangeBindings::default()
+            QueueBindings::default()
         } else {
-            self.check_claimable(&dlq.name, queue).await?
+            self.check_ownership(&dlq.name, queue).await?
         };
         match self.put_queue(&dlq.name, &dlq.body()).await {
             Err(BrokerError::Mismatch(_)) => {}
@@ -226,16 +225,16 @@ impl Rabbitmq {
             .await
     }
 
-    /// Binds the queue for its senders (RMQ-4). The binding by the queue's name also carries the tag.
+    /// Binds the queue for its senders (RMQ-4). The queue binding by the queue's name also carries the tag.
     async fn route(
         &self,
         declaration: &QueueDeclaration,
         queue: &ActorQueue,
-        bindings: &ExchangeBindings,
+        bindings: &QueueBindings,
     ) -> Result<(), BrokerError> {
         let name = &declaration.name;
         self.tag((name, name), queue, bindings).await?;
-        for key in declaration.bindings.iter().filter(|key| *key != name) {
+        for key in declaration.routing_keys.iter().filter(|key| *key != name) {
             let body = json!({"routing_key": key});
             self.bind_with_retry(name, &body).await?;
         }
@@ -327,14 +326,18 @@ impl QueueClient for Rabbitmq {
         self.update(queue).boxed()
     }
 
-    fn delete<'a>(&'a self, queue: &'a str, owner: &'a Owner) -> BrokerResponse<'a, DeleteOutcome> {
+    fn delete<'a>(
+        &'a self,
+        queue: &'a str,
+        owner: &'a QueueOwner,
+    ) -> BrokerResponse<'a, DeleteOutcome> {
         self.delete(queue, owner).boxed()
     }
 
     fn delete_if_empty<'a>(
         &'a self,
         queue: &'a str,
-        owner: &'a Owner,
+        owner: &'a QueueOwner,
     ) -> BrokerResponse<'a, DeleteIfEmptyOutcome> {
         self.delete_if_empty(queue, owner).boxed()
     }

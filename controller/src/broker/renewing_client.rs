@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use asya_shared::config::Transport;
 use asya_shared::transport::ActorQueue;
-use asya_shared::transport::sqs::Owner;
+use asya_shared::transport::ownership::QueueOwner;
 use futures::FutureExt;
 
 use super::limiter::CallStage;
@@ -32,7 +32,7 @@ impl RenewingClient {
         A: ?Sized,
         F: for<'c> Fn(&'c dyn QueueClient, &'c A) -> BrokerResponse<'c, T>,
     {
-        let _permit = self.pool.limiter(&self.transport.name).admit(stage)?;
+        let _permit = self.pool.limiter(&self.transport.name).acquire(stage)?;
         let client = self.client().await?;
         match call(&*client, arguments).await {
             Err(error @ BrokerError::AuthFailed(_)) => {
@@ -74,7 +74,11 @@ impl QueueClient for RenewingClient {
         .boxed()
     }
 
-    fn delete<'a>(&'a self, queue: &'a str, owner: &'a Owner) -> BrokerResponse<'a, DeleteOutcome> {
+    fn delete<'a>(
+        &'a self,
+        queue: &'a str,
+        owner: &'a QueueOwner,
+    ) -> BrokerResponse<'a, DeleteOutcome> {
         async move {
             self.call(
                 CallStage::Initial,
@@ -89,7 +93,7 @@ impl QueueClient for RenewingClient {
     fn delete_if_empty<'a>(
         &'a self,
         queue: &'a str,
-        owner: &'a Owner,
+        owner: &'a QueueOwner,
     ) -> BrokerResponse<'a, DeleteIfEmptyOutcome> {
         async move {
             self.call(

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use asya_shared::config::SqsConfig;
 use asya_shared::transport::ActorQueue;
-use asya_shared::transport::ownership::{self, CLUSTER};
+use asya_shared::transport::ownership::{self, CLUSTER, QueueOwner};
 use asya_shared::transport::sqs::{
-    Comparison, DlqDeclaration, Drift, FoundQueue, Owner, QueueDeclaration,
+    Comparison, DlqDeclaration, Drift, FoundQueue, QueueDeclaration,
 };
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::QueueAttributeName;
@@ -382,14 +382,18 @@ impl QueueClient for Sqs {
         self.update(queue).boxed()
     }
 
-    fn delete<'a>(&'a self, queue: &'a str, owner: &'a Owner) -> BrokerResponse<'a, DeleteOutcome> {
+    fn delete<'a>(
+        &'a self,
+        queue: &'a str,
+        owner: &'a QueueOwner,
+    ) -> BrokerResponse<'a, DeleteOutcome> {
         self.delete(queue, owner).boxed()
     }
 
     fn delete_if_empty<'a>(
         &'a self,
         queue: &'a str,
-        owner: &'a Owner,
+        owner: &'a QueueOwner,
     ) -> BrokerResponse<'a, DeleteIfEmptyOutcome> {
         self.delete_if_empty(queue, owner).boxed()
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use asya_shared::api::EffectiveTimeout;
 use asya_shared::config::{Transport, TransportKind, TransportsConfig};
 use asya_shared::transport::ActorQueue;
-use asya_shared::transport::sqs::Owner;
+use asya_shared::transport::ownership::QueueOwner;
 use serde_json::{Value, json};
 
 use super::http_client::over_network;
@@ -109,8 +109,8 @@ fn queue_of(transport: &Transport, name: &str) -> ActorQueue {
     }
 }
 
-fn owner(queue: &ActorQueue) -> Owner {
-    Owner {
+fn owner(queue: &ActorQueue) -> QueueOwner {
+    QueueOwner {
         namespace: queue.namespace.clone(),
         actor: queue.actor.clone(),
         uid: queue.uid.clone(),

@@ -16,10 +16,10 @@ const MAX_CONFLICTS: u8 = 5;
 /// The longest backoff after a conflict.
 const MAX_BACKOFF: Duration = Duration::from_mins(5);
 
-/// What a contested field belongs to. Each part has its own state. Status has room for every part of one actor: a
+/// What a contested field is for. Each purpose has its own state. Status has room for every purpose of one actor: a
 /// binding has no workload of ours, and a standalone actor contests only that and the `ScaledObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FieldGroup {
+pub enum FieldPurpose {
     /// Our containers, volumes and annotations in a pod template (CONF-1).
     Template,
     /// The annotation that triggers a rollout (CONF-2).
@@ -34,7 +34,7 @@ pub enum FieldGroup {
     Workload,
 }
 
-impl FieldGroup {
+impl FieldPurpose {
     pub const ALL: [Self; 6] = [
         Self::Template,
         Self::Roll,

@@ -30,7 +30,7 @@ pub struct InjectionInputs<'a> {
     /// A pod of the target was admitted with this actor hash, for this actor.
     pub injected: bool,
     /// The same for any actor UID, since a recreated actor has a new one.
-    pub admitted: bool,
+    pub injected_for_any_uid: bool,
 }
 
 impl InjectionInputs<'_> {
@@ -49,7 +49,7 @@ impl InjectionInputs<'_> {
         let Some(hash) = InjectedHash::parse(self.hash) else {
             return false;
         };
-        ProbeResult::from_status(Some(previous), &hash.actor) != ProbeResult::Admitted
+        ProbeResult::from_status(Some(previous), &hash.actor) != ProbeResult::Verified
             || previous.generation != Some(self.generation)
             || previous.platform.as_deref() != Some(&hash.platform)
     }
@@ -75,19 +75,23 @@ impl InjectionInputs<'_> {
         match probed {
             ProbeOutcome::NotRun | ProbeOutcome::NotInjected(_) if !legacy => {
                 // The pending dry run confirms this or stops injection.
-                if self.admitted && status.refused.as_ref() != Some(&hash.actor) {
-                    status.proved = Some(hash.actor);
+                if self.injected_for_any_uid
+                    && status.rejected_actor_hash.as_ref() != Some(&hash.actor)
+                {
+                    status.verified_actor_hash = Some(hash.actor);
                 }
             }
             ProbeOutcome::Rejected(text) => {
-                status.proved = status.proved.filter(|verified| *verified != hash.actor);
-                status.refused = Some(hash.actor);
+                status.verified_actor_hash = status
+                    .verified_actor_hash
+                    .filter(|verified| *verified != hash.actor);
+                status.rejected_actor_hash = Some(hash.actor);
                 status.message = Some(truncate(text));
             }
             // A status from an earlier version: running pods verify what a dry run would.
             ProbeOutcome::NotRun | ProbeOutcome::NotInjected(_) | ProbeOutcome::Admitted => {
-                status.proved = Some(hash.actor);
-                (status.refused, status.message) = (None, None);
+                status.verified_actor_hash = Some(hash.actor);
+                (status.rejected_actor_hash, status.message) = (None, None);
             }
         }
         if legacy || matches!(probed, ProbeOutcome::Admitted | ProbeOutcome::Rejected(_)) {
@@ -113,8 +117,15 @@ fn has_limits(status: &InjectionStatus, limits: &BTreeSet<Box<str>>) -> bool {
 
 /// Whether the change affects what the webhook decides.
 fn affects_webhook(previous: &InjectionStatus, after: &InjectionStatus) -> bool {
-    (&previous.proved, &previous.refused, &previous.limits)
-        != (&after.proved, &after.refused, &after.limits)
+    (
+        &previous.verified_actor_hash,
+        &previous.rejected_actor_hash,
+        &previous.limits,
+    ) != (
+        &after.verified_actor_hash,
+        &after.rejected_actor_hash,
+        &after.limits,
+    )
 }
 
 fn truncate(text: &str) -> String {

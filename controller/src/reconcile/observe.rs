@@ -59,10 +59,10 @@ pub async fn observe(
         desired_unless_name_taken(context, &actor, &previous, &scaled);
     let name_taken = queue_name_taken.as_ref();
     let mut deletion = DeletionPolicy::of(&actor);
-    let transports = &context.installation.transports;
+    let (claims, transports) = (&context.queue_claims, &context.installation.transports);
     let owner_of = |queue: &QueueStatus| {
         let address = (&*queue.transport, &*queue.name);
-        context.claims.owner_of(transports, address, key)
+        claims.preceding_actor_for(transports, address, key)
     };
     let queues = KnownQueues::from_status(&previous, desired.as_deref(), transports, owner_of);
     let mut learned = Learned::default();

@@ -6,8 +6,8 @@ use asya_shared::api::{
     AsyncActor, AsyncActorStatus, ContendedField, PodCounts, QueueDeletionPolicy, Timeout,
     WorkloadRef,
 };
-use asya_shared::claims::StatusQueue;
 use asya_shared::names::annotation;
+use asya_shared::queue_claims::StatusQueue;
 use asya_shared::validate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;

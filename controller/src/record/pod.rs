@@ -291,8 +291,8 @@ impl<'a> RawStatus<'a> {
             .condition("PodScheduled")
             .filter(|c| c.status == "False" && c.reason == "Unschedulable")?;
         // The scheduler sets no distinct reason for an unbound claim, so match on its message.
-        let is_unbound_claim = UNBOUND.iter().any(|text| condition.message.contains(text));
-        let class = if is_unbound_claim {
+        let is_unbound_volume_claim = UNBOUND.iter().any(|text| condition.message.contains(text));
+        let class = if is_unbound_volume_claim {
             ProblemClass::VolumeError
         } else {
             ProblemClass::PendingResources

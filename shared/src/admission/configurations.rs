@@ -35,14 +35,14 @@ pub fn mutating(settings: &Settings, bindings: &[Binding]) -> MutatingConfigurat
     for binding in bindings.iter().filter(|it| !is_excluded(it)) {
         match binding.policy {
             Policy::Optional => families.entry(binding.family).or_default().push(binding),
-            Policy::Required { proved } => {
+            Policy::Required { verified } => {
                 // Only pods known to belong to the binding may fail closed; the family's entry sends the others
                 // (SAFE-32).
                 if binding.owners_incomplete {
                     families.entry(binding.family).or_default().push(binding);
                 }
                 let has_room = required.len() < MAX_REQUIRED;
-                let Some(entry) = required_entry(settings, binding, proved && has_room) else {
+                let Some(entry) = required_entry(settings, binding, verified && has_room) else {
                     continue;
                 };
                 if !has_room {

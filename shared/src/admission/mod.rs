@@ -107,9 +107,9 @@ pub struct Binding {
 pub enum Policy {
     /// Pods start without the sidecar.
     Optional,
-    /// Pods are rejected, once a dry run has proved that injection works (CFG-8).
+    /// Pods are rejected, once a dry run has verified that injection works (CFG-8).
     Required {
-        /// Whether a dry run has proved it.
-        proved: bool,
+        /// Whether a dry run has verified it.
+        verified: bool,
     },
 }

@@ -47,9 +47,9 @@ pub(super) fn labelled(namespace: &str, family: Family, labels: &[(&str, &str)])
     }
 }
 
-pub(super) fn required(binding: Binding, proved: bool) -> Binding {
+pub(super) fn required(binding: Binding, verified: bool) -> Binding {
     Binding {
-        policy: Policy::Required { proved },
+        policy: Policy::Required { verified },
         ..binding
     }
 }

@@ -35,14 +35,16 @@ pub struct ResolvedTarget {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InjectionStatus {
-    /// Actor part of annotation asya.sh/injected-hash for which the API server last admitted a pod. While the spec
-    /// yields another value, new pods start without the sidecar, unless binding.required is true.
+    /// Actor hash (the first half of annotation asya.sh/injected-hash) for which the API server last admitted a pod.
+    /// While the spec yields another value, new pods start without the sidecar, unless binding.required is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub proved: Option<String>,
-    /// Actor part for which the API server rejects pods. While the spec yields this value, new pods start without the
+    #[serde(rename = "proved")]
+    pub verified_actor_hash: Option<String>,
+    /// Actor hash for which the API server rejects pods. While the spec yields this value, new pods start without the
     /// sidecar; with binding.required they do not start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused: Option<String>,
+    #[serde(rename = "refused")]
+    pub rejected_actor_hash: Option<String>,
     /// Response of the API server to the rejected dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -52,7 +54,7 @@ pub struct InjectionStatus {
     /// Generation of the spec at the last dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
-    /// Operator's part of that annotation in the last dry run.
+    /// Platform hash (the second half of that annotation) in the last dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform: Option<String>,
     /// Resources for which a quota of the namespace requires limits; the operator sets limits on the runtime and the
@@ -118,7 +120,8 @@ pub struct RolloutStatus {
     /// Generation of the actor's spec.
     pub generation: i64,
     /// Identifies the spec of the target's workloads.
-    pub target: String,
+    #[serde(rename = "target")]
+    pub target_spec_hash: String,
 }
 
 /// An object that carries an annotation of the operator's that triggers a rollout of its pods.
@@ -147,7 +150,8 @@ pub struct TemplateStatus {
     /// Hash that its pods carry.
     pub hash: String,
     /// Identifies the rest of the workload's spec.
-    pub target: String,
+    #[serde(rename = "target")]
+    pub target_spec_hash: String,
     /// Fingerprint of the fields that the operator owned after that. It changes when another field manager takes one
     /// over.
     pub fingerprint: String,
@@ -171,7 +175,8 @@ pub struct ContendedField {
     /// Purpose of the field: Template, Roll, Autoscaler, Replicas, ScaledObject or Workload.
     // Text, not an enum: another version may write one that this one does not know.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub part: String,
+    #[serde(rename = "part")]
+    pub purpose: String,
     /// Object that contains the field, as Kind/name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub object: String,
@@ -192,7 +197,8 @@ pub struct ContendedField {
     pub generation: Option<i64>,
     /// Identifies the target's spec for which the field is Stopped.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub target: String,
+    #[serde(rename = "target")]
+    pub target_spec_hash: String,
 }
 
 #[expect(

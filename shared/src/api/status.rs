@@ -22,9 +22,9 @@ pub struct AsyncActorStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub mode: Option<Mode>,
-    /// The actor's state in one word. Running: as many pods as desired are ready. Napping: scaled to zero until messages
-    /// arrive, or the target's user has stopped it. Creating, Updating, ScalingUp, ScalingDown, Terminating: in
-    /// transition. Every other value names the problem; the conditions give the details.
+    /// The actor's state in one word. Running: as many pods as desired are ready. Napping: scaled to zero until
+    /// messages arrive, or the target's user has stopped it. Creating, Updating, ScalingUp, ScalingDown, Terminating:
+    /// in transition. Every other value names the problem; the conditions give the details.
     #[serde(
         default,
         deserialize_with = "known",
@@ -156,7 +156,8 @@ pub struct AsyncActorStatus {
     pub template: Option<TemplateStatus>,
     /// UID of the target that the operator annotated so that its owner leaves scaling to the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub claimed: Option<String>,
+    #[serde(rename = "claimed")]
+    pub handoff_uid: Option<String>,
     /// How often another controller reverted what the operator wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflict_count: Option<i64>,

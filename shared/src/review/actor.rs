@@ -12,9 +12,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::api::{AsyncActor, InjectionStatus, QueueDeletionPolicy, ResolvedTarget, WorkloadRef};
-use crate::claims::StatusQueue;
 use crate::key::Key;
 use crate::names::annotation;
+use crate::queue_claims::StatusQueue;
 
 /// An actor as received from a list or a watch.
 #[derive(Clone, Debug)]

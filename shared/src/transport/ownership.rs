@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-/// Key of the owner tag: a tag on SQS, an argument of a binding on `RabbitMQ`. Its value is the UID of namespace
+/// Key of the owner tag: a tag on SQS, an argument of a queue binding on `RabbitMQ`. Its value is the UID of namespace
 /// `kube-system`.
 pub const CLUSTER: &str = "asya.sh/cluster";
 
@@ -17,6 +17,23 @@ pub struct OwnerTag {
     pub namespace: String,
     /// Name of the actor.
     pub actor: String,
+}
+
+/// The actor that owns a queue, within a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueOwner {
+    /// Namespace of the actor.
+    pub namespace: String,
+    /// Name of the actor.
+    pub actor: String,
+    /// UID of the actor. It changes on a restore, so it is not part of the identity (FW-35).
+    pub uid: String,
+}
+
+impl fmt::Display for QueueOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.actor)
+    }
 }
 
 /// What the owner tags of a queue mean to one actor.

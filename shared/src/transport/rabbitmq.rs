@@ -23,13 +23,13 @@ const DEAD_LETTER_KEY: &str = "x-dead-letter-routing-key";
 const DELIVERY_LIMIT: &str = "x-delivery-limit";
 const QUEUE_TYPE: &str = "x-queue-type";
 
-/// Arguments of the binding that carries an owner tag, besides [`CLUSTER`].
+/// Arguments of the queue binding that carries an owner tag, besides [`CLUSTER`].
 const NAMESPACE: &str = "asya.sh/namespace";
 const ACTOR: &str = "asya.sh/actor";
 
-/// Routing keys that bind a queue to the exchange that senders publish to (RMQ-4).
+/// Routing keys by which a queue is bound to the exchange that senders publish to (RMQ-4).
 #[must_use]
-pub fn bindings_of(queue: &str) -> Vec<String> {
+pub fn routing_keys(queue: &str) -> Vec<String> {
     vec![route_name(queue).to_owned(), queue.to_owned()]
 }
 
@@ -47,7 +47,7 @@ pub struct QueueDeclaration {
     /// The durable topic exchange that senders publish to.
     pub exchange: String,
     /// Routing keys that bind the queue to that exchange.
-    pub bindings: Vec<String>,
+    pub routing_keys: Vec<String>,
     /// The dead letter queue, to be declared first.
     pub dlq: Option<DlqDeclaration>,
     queue_type: QueueType,
@@ -173,7 +173,7 @@ impl Broker for RabbitmqConfig {
             "created": self.queues.auto_create,
             "type": format!("{:?}", desired.queue_type),
             "queue": desired.body(),
-            "exchange": [desired.exchange, desired.bindings],
+            "exchange": [desired.exchange, desired.routing_keys],
             "dlq": desired.dlq.as_ref().map(|dlq| json!([dlq.name, dlq.body()])),
         })
     }
@@ -221,7 +221,7 @@ impl RabbitmqConfig {
             auto_delete: false,
             arguments: self.arguments(names.dlq.as_deref()),
             exchange: self.exchange.clone(),
-            bindings: bindings_of(&names.queue),
+            routing_keys: routing_keys(&names.queue),
             dlq: names.dlq.as_ref().map(|name| self.dlq_declaration(name)),
             queue_type: self.queues.queue_type,
         }
@@ -314,14 +314,14 @@ impl QueueDeclaration {
 }
 
 impl OwnerTag {
-    /// The arguments of the binding that carries the owner tag. A topic exchange ignores binding arguments, so they can
-    /// tag a queue whose own arguments are immutable.
+    /// The arguments of the queue binding that carries the owner tag. A topic exchange ignores these arguments, so they
+    /// can tag a queue whose own arguments are immutable.
     #[must_use]
     pub fn arguments(&self) -> Value {
         json!({CLUSTER: self.cluster, NAMESPACE: self.namespace, ACTOR: self.actor})
     }
 
-    /// Reads an owner tag from the arguments of a binding; `None` if they contain none.
+    /// Reads an owner tag from the arguments of a queue binding; `None` if they contain none.
     #[must_use]
     pub fn of_arguments(arguments: &Value) -> Option<Self> {
         let text = |key: &str| arguments.get(key).and_then(Value::as_str);
@@ -334,9 +334,9 @@ impl OwnerTag {
 }
 
 impl DlqDeclaration {
-    /// Routing key of the binding that carries the queue's owner tag. No sender publishes with it. Every queue has its
-    /// own key, because a topic exchange keeps all bindings of one key in one place, which must not grow with the
-    /// number of queues.
+    /// Routing key of the queue binding that carries the queue's owner tag. No sender publishes with it. Every queue
+    /// has its own key, because a topic exchange keeps all bindings of one key in one place, which must not grow with
+    /// the number of queues.
     #[must_use]
     pub fn mark_key(&self) -> String {
         format!("asya.sh/owner-{}", hash::of_bytes(self.name.as_bytes()))

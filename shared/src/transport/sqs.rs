@@ -8,12 +8,12 @@ use asya_wire::env::{self as variable, MAX_SQS_VISIBILITY_TIMEOUT as MAX_VISIBIL
 use asya_wire::queue::Naming;
 use serde_json::{Value, json};
 
-use super::ownership::CLUSTER;
+use super::ownership::{CLUSTER, QueueOwner};
 use super::{ActorQueue, Broker, from_secret, text};
 use crate::api::{EffectiveTimeout, EnvVar};
 use crate::config::{QueuesConfig, SqsConfig};
 use crate::scaling::{self, Trigger, TriggerError, TriggerRequest};
-pub use compare::{Comparison, Drift, FoundQueue, Owner};
+pub use compare::{Comparison, Drift, FoundQueue};
 
 const SECONDS_PER_DAY: u32 = 86_400;
 
@@ -40,7 +40,7 @@ pub struct QueueDeclaration {
     pub tags: BTreeMap<String, String>,
     /// The dead letter queue, if any.
     pub dlq: Option<DlqDeclaration>,
-    owner: Owner,
+    owner: QueueOwner,
     /// The cluster from which the actor adopts its queue.
     adopts: Option<String>,
     /// Whether we may change an existing queue (QUE-7).
@@ -167,7 +167,7 @@ impl SqsConfig {
             ]),
             tags,
             dlq: dlq.map(|name| self.dlq_declaration(name, queue.adopts.clone())),
-            owner: Owner {
+            owner: QueueOwner {
                 namespace: queue.namespace.clone(),
                 actor: queue.actor.clone(),
                 uid: queue.uid.clone(),

@@ -6,7 +6,6 @@
 
 mod annotations;
 mod binding;
-mod claims;
 mod containers;
 mod decode;
 mod env;
@@ -21,6 +20,7 @@ mod target;
 mod template;
 mod transport;
 mod violation;
+mod volume_claims;
 mod warnings;
 
 #[cfg(test)]
@@ -111,8 +111,8 @@ const RULES: &[(&str, Rule)] = &[
     ("VAL-9", env::sidecar_env_is_not_reserved),
     ("VAL-10", pod::reserved_labels_have_the_required_value),
     ("VAL-15", pod::account_and_role_exclude_each_other),
-    ("VAL-14", claims::need_a_stateful_set),
-    ("VAL-14", claims::are_immutable),
+    ("VAL-14", volume_claims::need_a_stateful_set),
+    ("VAL-14", volume_claims::are_immutable),
     ("BIND-14", target::is_immutable),
     ("BIND-15", target::api_version_has_a_group),
     ("BIND-16", target::is_no_job),

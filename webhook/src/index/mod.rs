@@ -9,10 +9,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use asya_shared::api::WorkloadRef;
-use asya_shared::claims::{self, Age, BrokerAddress, ClaimedName, Rank, Users};
 use asya_shared::config::{Settings, TransportsConfig};
 use asya_shared::inject::bound::BoundActor;
 use asya_shared::key::Key;
+use asya_shared::queue_claims::{self, Age, BrokerAddress, ClaimedName, Rank, Users};
 use asya_shared::resolve::{ObjectRef, has_incomplete_owners};
 use asya_shared::review::{BindingInputs, bound_actor};
 use clusters::Clusters;
@@ -96,7 +96,7 @@ impl Entry {
     fn of(actor: &Arc<Actor>, installation: &Installation, inputs: &RenderInputs) -> Self {
         let Key { namespace, name } = &actor.key;
         let status = &actor.status;
-        let recorded = claims::recorded_queues(status.queue.as_ref(), &status.retired_queues);
+        let recorded = queue_claims::recorded_queues(status.queue.as_ref(), &status.retired_queues);
         let transport = actor.transport.as_deref();
         let binding = actor.target.clone().map(|target| Binding {
             target,
@@ -109,7 +109,7 @@ impl Entry {
                 actor.created.as_ref().map_or(Timestamp::MIN, |time| time.0),
                 actor.uid.clone(),
             )),
-            names: claims::names(
+            names: queue_claims::names(
                 &installation.transports,
                 (namespace, name),
                 transport,
@@ -183,7 +183,8 @@ impl Index {
     /// several, the owner (VAC-4).
     pub fn taken_queue_name(&self, key: &Key, transport: &str) -> Option<(Key, String)> {
         let transports = &self.installation.transports;
-        let names = claims::names(transports, (&key.namespace, &key.name), Some(transport), []);
+        let names =
+            queue_claims::names(transports, (&key.namespace, &key.name), Some(transport), []);
         let inner = &*self.inner.read();
         let claimed = names.iter().filter_map(|name| {
             let users = inner.by_name.get(&name.address)?;

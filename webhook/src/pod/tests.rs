@@ -343,9 +343,9 @@ fn changed_scripts_change_the_patch() {
 #[test]
 fn only_a_dry_run_counts_as_a_probe() {
     let world = World::new();
-    let mut unproved = bound("models", "new", "new");
-    unproved["status"]["injection"] = json!({});
-    index_actor(&world.reviewer.index, &unproved);
+    let mut unverified = bound("models", "new", "new");
+    unverified["status"]["injection"] = json!({});
+    index_actor(&world.reviewer.index, &unverified);
     let mut probe = pod("new");
     probe["metadata"]["annotations"] = json!({"asya.sh/probe": "uid-of-new"});
     let reason = |dry_run| {

@@ -73,9 +73,9 @@ async fn new_leader_refreshes_claims_before_the_first_reconcile() {
     assert_eq!(queued().ready, 0, "SAFE-37: a standby enqueues nothing");
     operator.start_leading();
     assert_eq!(queued().ready, 3, "both actors and the runtime script");
-    let claims = &operator.context.claims;
-    assert_eq!(claims.preceding_owner(&Key::new("younger", "a")), None);
-    let owner = claims.preceding_owner(&Key::new("older", "a")).unwrap();
+    let claims = &operator.context.queue_claims;
+    assert_eq!(claims.preceding_actor(&Key::new("younger", "a")), None);
+    let owner = claims.preceding_actor(&Key::new("older", "a")).unwrap();
     assert_eq!(owner.key, Key::new("younger", "a"));
 }
 

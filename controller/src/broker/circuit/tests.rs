@@ -8,18 +8,18 @@ enum Step {
     Unanswered,
     Answered,
     After(u64),
-    Admitted,
+    Allowed,
     Refused,
 }
 
 /// QUE-9
 #[test]
 fn five_calls_without_a_response_open_the_circuit_for_thirty_seconds_before_one_probe() {
-    use Step::{Admitted, After, Answered, Refused, Unanswered};
+    use Step::{After, Allowed, Answered, Refused, Unanswered};
     let unanswered = |count: usize| (0..count).map(|_| Unanswered);
     let cases: Vec<(&str, Vec<Step>)> = vec![
-        ("new circuit is closed", vec![Admitted, Admitted]),
-        ("four failures", unanswered(4).chain([Admitted]).collect()),
+        ("new circuit is closed", vec![Allowed, Allowed]),
+        ("four failures", unanswered(4).chain([Allowed]).collect()),
         (
             "five consecutive failures",
             unanswered(5).chain([Refused, After(29), Refused]).collect(),
@@ -29,19 +29,19 @@ fn five_calls_without_a_response_open_the_circuit_for_thirty_seconds_before_one_
             unanswered(4)
                 .chain([Answered])
                 .chain(unanswered(4))
-                .chain([Admitted])
+                .chain([Allowed])
                 .collect(),
         ),
         (
             "one probe when the open duration ends",
             unanswered(5)
-                .chain([After(30), Admitted, Refused, Refused])
+                .chain([After(30), Allowed, Refused, Refused])
                 .collect(),
         ),
         (
             "successful probe closes the circuit",
             unanswered(5)
-                .chain([After(30), Admitted, Answered, Admitted, Admitted])
+                .chain([After(30), Allowed, Answered, Allowed, Allowed])
                 .collect(),
         ),
         (
@@ -49,25 +49,25 @@ fn five_calls_without_a_response_open_the_circuit_for_thirty_seconds_before_one_
             unanswered(5)
                 .chain([
                     After(30),
-                    Admitted,
+                    Allowed,
                     After(10),
                     Unanswered,
                     After(29),
                     Refused,
                     After(1),
-                    Admitted,
+                    Allowed,
                 ])
                 .collect(),
         ),
         (
             "abandoned probe keeps the circuit open only once",
             unanswered(5)
-                .chain([After(30), Admitted, After(30), Admitted])
+                .chain([After(30), Allowed, After(30), Allowed])
                 .collect(),
         ),
         (
             "late response to an earlier call closes the circuit",
-            unanswered(5).chain([Refused, Answered, Admitted]).collect(),
+            unanswered(5).chain([Refused, Answered, Allowed]).collect(),
         ),
         (
             "late failure of an earlier call extends it",
@@ -78,7 +78,7 @@ fn five_calls_without_a_response_open_the_circuit_for_thirty_seconds_before_one_
                     After(20),
                     Refused,
                     After(10),
-                    Admitted,
+                    Allowed,
                 ])
                 .collect(),
         ),
@@ -91,9 +91,9 @@ fn five_calls_without_a_response_open_the_circuit_for_thirty_seconds_before_one_
                 Unanswered => circuit.record_failure(now, &error),
                 Answered => circuit.record_response(),
                 After(seconds) => now += Duration::from_secs(seconds),
-                Admitted => assert_eq!(circuit.admit(now), Ok(()), "{case}, step {index}"),
+                Allowed => assert_eq!(circuit.allow(now), Ok(()), "{case}, step {index}"),
                 Refused => assert_eq!(
-                    circuit.admit(now),
+                    circuit.allow(now),
                     Err(error.clone()),
                     "{case}, step {index}"
                 ),

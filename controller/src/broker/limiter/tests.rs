@@ -187,8 +187,8 @@ async fn slow_broker_holds_few_reconciles_and_requeues_the_rest() {
             limiter.call(READ, call).await.is_ok()
         }
     };
-    let admit_all = |stage| (0..20).map(|_| limiter.admit(stage)).collect::<Vec<_>>();
-    let fast = admit_all(CallStage::Initial);
+    let acquire_all = |stage| (0..20).map(|_| limiter.acquire(stage)).collect::<Vec<_>>();
+    let fast = acquire_all(CallStage::Initial);
     assert!(
         fast.iter().all(Result::is_ok),
         "the broker is not known to be slow"
@@ -197,7 +197,7 @@ async fn slow_broker_holds_few_reconciles_and_requeues_the_rest() {
     for _ in 0..5 {
         assert!(taking(Duration::from_secs(2)).await);
     }
-    let mut admitted = admit_all(CallStage::Initial);
+    let mut admitted = acquire_all(CallStage::Initial);
     let rejected = admitted.split_off(12);
     assert!(admitted.iter().all(Result::is_ok));
     for result in &rejected {
@@ -207,17 +207,17 @@ async fn slow_broker_holds_few_reconciles_and_requeues_the_rest() {
         assert!(*wait >= Duration::from_millis(500), "{wait:?}");
     }
     assert!(
-        limiter.admit(CallStage::FollowUp).is_ok(),
+        limiter.acquire(CallStage::FollowUp).is_ok(),
         "a reconcile in progress continues"
     );
     admitted.truncate(11);
-    let next = limiter.admit(CallStage::Initial);
+    let next = limiter.acquire(CallStage::Initial);
     assert!(next.is_ok(), "a permit was returned");
     for _ in 0..20 {
         assert!(taking(Duration::from_millis(20)).await);
     }
     assert!(
-        limiter.admit(CallStage::Initial).is_ok(),
+        limiter.acquire(CallStage::Initial).is_ok(),
         "it is no longer slow"
     );
 }

@@ -9,7 +9,7 @@ use futures::future::ready;
 use reqwest::Method;
 use serde::Deserialize;
 
-use super::{ExchangeBindings, Rabbitmq, count_of};
+use super::{QueueBindings, Rabbitmq, count_of};
 use crate::broker::limiter::Operation;
 use crate::broker::{BrokerError, Count, QueueCheck, QueueObservation, limiter};
 
@@ -92,8 +92,8 @@ impl Rabbitmq {
         limiter::run_limited(observations.collect()).await
     }
 
-    async fn lists(&self) -> Result<(HashMap<String, FoundQueue>, ExchangeBindings), BrokerError> {
-        Ok((self.list_queues().await?, self.list_bindings().await?))
+    async fn lists(&self) -> Result<(HashMap<String, FoundQueue>, QueueBindings), BrokerError> {
+        Ok((self.list_queues().await?, self.list_queue_bindings().await?))
     }
 
     async fn list_queues(&self) -> Result<HashMap<String, FoundQueue>, BrokerError> {
@@ -130,7 +130,7 @@ impl Rabbitmq {
         queue: &ActorQueue,
         found: Option<&FoundQueue>,
         listed: &HashMap<String, FoundQueue>,
-        bindings: &ExchangeBindings,
+        bindings: &QueueBindings,
     ) -> QueueObservation {
         let declaration = self.config.declaration(&queue.names);
         let dlq = declaration.dlq.as_ref();

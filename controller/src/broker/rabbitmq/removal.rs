@@ -1,6 +1,6 @@
 //! Deletes queues whose owner tag names the actor, and only those (RMQ-6, QUE-34).
 
-use asya_shared::transport::sqs::Owner;
+use asya_shared::transport::ownership::QueueOwner;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ impl Rabbitmq {
     pub(super) async fn delete(
         &self,
         queue: &str,
-        owner: &Owner,
+        owner: &QueueOwner,
     ) -> Result<DeleteOutcome, BrokerError> {
         if self.find(queue).await?.is_none() {
             return Ok(DeleteOutcome::Deleted);
@@ -47,7 +47,7 @@ impl Rabbitmq {
     pub(super) async fn delete_if_empty(
         &self,
         queue: &str,
-        owner: &Owner,
+        owner: &QueueOwner,
     ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
         let Some(found) = self.find(queue).await? else {
             return Ok(DeleteIfEmptyOutcome::Deleted);

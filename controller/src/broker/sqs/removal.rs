@@ -1,7 +1,7 @@
 //! Deletes queues whose tags name the actor as owner, and only those (QUE-34).
 
 use asya_shared::transport::ownership::DeletionRefusal;
-use asya_shared::transport::sqs::Owner;
+use asya_shared::transport::ownership::QueueOwner;
 
 use super::Sqs;
 use crate::broker::limiter::Operation;
@@ -11,7 +11,7 @@ impl Sqs {
     pub(super) async fn delete(
         &self,
         name: &str,
-        owner: &Owner,
+        owner: &QueueOwner,
     ) -> Result<DeleteOutcome, BrokerError> {
         let Some(found) = self.find(name).await? else {
             return Ok(DeleteOutcome::Deleted);
@@ -37,7 +37,7 @@ impl Sqs {
     pub(super) async fn delete_if_empty(
         &self,
         name: &str,
-        owner: &Owner,
+        owner: &QueueOwner,
     ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
         let Some(found) = self.find(name).await? else {
             return Ok(DeleteIfEmptyOutcome::Deleted);

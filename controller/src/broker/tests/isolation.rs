@@ -97,10 +97,10 @@ async fn converge(
         sleep(duration).await;
         Ok(Yes)
     };
-    let observing = limiter.admit(CallStage::Initial)?;
+    let observing = limiter.acquire(CallStage::Initial)?;
     limiter.call(READ, call(observation)).await?;
     drop(observing);
-    let _creating = limiter.admit(CallStage::FollowUp)?;
+    let _creating = limiter.acquire(CallStage::FollowUp)?;
     limiter.call(READ, call(creation)).await?;
     limiter.call(READ, call(creation)).await?;
     Ok(())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use asya_shared::api::QueueStatus;
 use asya_shared::config::Transport;
 use asya_shared::transport::ownership::DeletionRefusal;
-use asya_shared::transport::sqs::Owner;
+use asya_shared::transport::ownership::QueueOwner;
 
 use crate::broker::{BrokerError, DeleteIfEmptyOutcome, QueueClient};
 use crate::context::Context;
@@ -18,7 +18,7 @@ pub(super) struct ActorQueues<'a> {
     pub(super) actor: &'a ActorRecord,
     pub(super) client: Arc<dyn QueueClient>,
     /// The owner as the broker records it on the actor's queues.
-    pub(super) owner: Owner,
+    pub(super) owner: QueueOwner,
     transport: &'a Transport,
 }
 
@@ -32,7 +32,7 @@ impl<'a> ActorQueues<'a> {
         Self {
             context,
             actor,
-            owner: Owner {
+            owner: QueueOwner {
                 namespace: key.namespace.to_string(),
                 actor: key.name.to_string(),
                 uid: actor.metadata.uid.to_string(),
@@ -105,7 +105,10 @@ impl<'a> ActorQueues<'a> {
         let transports = &context.installation.transports;
         all.retain(|name| {
             let (address, key) = ((&*transport.name, &**name), &self.actor.metadata.key);
-            context.claims.owner_of(transports, address, key).is_none()
+            context
+                .queue_claims
+                .preceding_actor_for(transports, address, key)
+                .is_none()
         });
         all
     }

@@ -86,7 +86,7 @@ pub(super) async fn record(
         active_outcome
             .contention
             .field_events
-            .push((field.part(), event));
+            .push((field.purpose(), event));
     }
     Ok(())
 }
@@ -188,7 +188,7 @@ pub(super) async fn find_causes(
             }
         };
         causes.push(RestoredDrift {
-            part: drift.part,
+            purpose: drift.purpose,
             uid: drift.uid,
             object: format!("{}/{}", drift.resource.kind, drift.key.name),
             manager: existing.and_then(|existing| describe_manager(&existing, &path)),

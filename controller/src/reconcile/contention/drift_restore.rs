@@ -9,7 +9,7 @@ use asya_shared::api::ContendedField;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::FieldGroup;
+use super::FieldPurpose;
 
 /// This many changes in a row are restored at once: they may be manual.
 const UNDELAYED_RESTORES: i32 = 5;
@@ -30,8 +30,8 @@ pub enum RestoreTiming {
 /// Drift that was restored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RestoredDrift {
-    /// The kind of object.
-    pub part: FieldGroup,
+    /// The kind of object, as recorded in status.
+    pub purpose: FieldPurpose,
     pub uid: String,
     /// The object, as Kind/name.
     pub object: String,
@@ -44,10 +44,10 @@ pub struct RestoredDrift {
 /// Decides for the object with this UID.
 pub fn decide(
     entries: &[ContendedField],
-    (uid, part): (&str, FieldGroup),
+    (uid, purpose): (&str, FieldPurpose),
     now: Timestamp,
 ) -> RestoreTiming {
-    let entry = entries.iter().find(|it| is_for(it, uid, part));
+    let entry = entries.iter().find(|it| is_for(it, uid, purpose));
     let until = entry.and_then(|it| it.retry_time.as_ref());
     match until.map(|it| it.0.duration_since(now).try_into()) {
         Some(Ok(wait)) if wait > Duration::ZERO => RestoreTiming::In(wait),
@@ -72,7 +72,7 @@ pub fn record(
     for drift in restored {
         let at = entries
             .iter()
-            .position(|entry| entry.part == drift.part.name());
+            .position(|entry| entry.purpose == drift.purpose.name());
         let previous = at.and_then(|at| entries.get(at));
         let after = record_restore(previous, drift, base, now);
         match at.and_then(|at| entries.get_mut(at)) {
@@ -101,7 +101,7 @@ fn record_restore(
         rival: restored.manager.clone(),
         count: count.saturating_add(1),
         last_time: Some(Time(now)),
-        part: restored.part.name().to_owned(),
+        purpose: restored.purpose.name().to_owned(),
         uid: restored.uid.clone(),
         state: until.map(|_| WAITING.to_owned()).unwrap_or_default(),
         losses: lost_writes,
@@ -147,7 +147,7 @@ fn entry_message(entry: &ContendedField, base: Duration) -> String {
     } = entry;
     let manager = entry.rival.as_deref().unwrap_or(UNKNOWN);
     let delay = backoff(*lost_writes, base).unwrap_or_default().as_secs();
-    let remedy = if entry.part == FieldGroup::ScaledObject.name() {
+    let remedy = if entry.purpose == FieldPurpose::ScaledObject.name() {
         "change spec.scaling of the actor instead"
     } else if field == "spec.replicas" {
         "set spec.workload.replicas of the actor instead, or spec.scaling"
@@ -160,8 +160,8 @@ fn entry_message(entry: &ContendedField, base: Duration) -> String {
     )
 }
 
-fn is_for(entry: &ContendedField, uid: &str, part: FieldGroup) -> bool {
-    entry.part == part.name() && entry.uid == uid
+fn is_for(entry: &ContendedField, uid: &str, purpose: FieldPurpose) -> bool {
+    entry.purpose == purpose.name() && entry.uid == uid
 }
 
 #[cfg(test)]
@@ -176,7 +176,7 @@ mod tests {
 
     fn replicas_drift() -> RestoredDrift {
         RestoredDrift {
-            part: FieldGroup::Workload,
+            purpose: FieldPurpose::Workload,
             uid: "uid".to_owned(),
             object: "Deployment/a".to_owned(),
             field: "spec.replicas".to_owned(),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     fn timing(entries: &[ContendedField], second: i64) -> RestoreTiming {
-        decide(entries, ("uid", FieldGroup::Workload), at(second))
+        decide(entries, ("uid", FieldPurpose::Workload), at(second))
     }
 
     /// A manager that reverts the field every second costs 14 writes in the first 20 minutes, then 12 an hour (WRK-8).
@@ -241,10 +241,10 @@ mod tests {
             timing(&entries, 6),
             RestoreTiming::In(Duration::from_secs(19))
         );
-        let new_object = decide(&entries, ("other", FieldGroup::Workload), at(6));
+        let new_object = decide(&entries, ("other", FieldPurpose::Workload), at(6));
         assert_eq!(new_object, RestoreTiming::Now);
         assert_eq!(
-            decide(&entries, ("uid", FieldGroup::ScaledObject), at(6)),
+            decide(&entries, ("uid", FieldPurpose::ScaledObject), at(6)),
             RestoreTiming::Now
         );
         assert_eq!(

@@ -6,7 +6,7 @@ use asya_shared::api::ContendedField;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{ConflictCount, ContentionState, FieldDecision, FieldGroup, FieldView, SpecRevision};
+use super::{ConflictCount, ContentionState, FieldDecision, FieldPurpose, FieldView, SpecRevision};
 
 /// State names in status, which are public.
 const REWRITTEN: &str = "Held";
@@ -41,22 +41,22 @@ pub struct FieldConflict {
 }
 
 /// The contention state of a field of the target with this UID.
-pub fn state(entries: &[ContendedField], uid: &str, part: FieldGroup) -> ContentionState {
+pub fn state(entries: &[ContendedField], uid: &str, purpose: FieldPurpose) -> ContentionState {
     let entry = entries
         .iter()
-        .find(|it| it.part == part.name() && it.uid == uid);
+        .find(|it| it.purpose == purpose.name() && it.uid == uid);
     entry.map(ContentionState::from_entry).unwrap_or_default()
 }
 
 /// Decides what to do about a field of the target with this UID, from the conflicts recorded in status.
 pub fn decide(
-    (entries, uid, part): (&[ContendedField], &str, FieldGroup),
+    (entries, uid, purpose): (&[ContendedField], &str, FieldPurpose),
     view: FieldView,
     revision: &SpecRevision,
     now: Timestamp,
 ) -> FieldDecision {
-    match state(entries, uid, part).decide(view, revision, now) {
-        FieldDecision::Keep => match conflict_reset(entries, uid, part, now) {
+    match state(entries, uid, purpose).decide(view, revision, now) {
+        FieldDecision::Keep => match conflict_reset(entries, uid, purpose, now) {
             ConflictReset::Now => FieldDecision::Keep,
             ConflictReset::In(wait) => FieldDecision::AwaitReset(wait),
         },
@@ -77,11 +77,11 @@ pub enum ConflictReset {
 pub fn conflict_reset(
     entries: &[ContendedField],
     uid: &str,
-    part: FieldGroup,
+    purpose: FieldPurpose,
     now: Timestamp,
 ) -> ConflictReset {
     let mut entries = entries.iter();
-    let entry = entries.find(|it| it.part == part.name() && it.uid == uid);
+    let entry = entries.find(|it| it.purpose == purpose.name() && it.uid == uid);
     let Some(entry) = entry.filter(|it| ContentionState::from_entry(it) != ContentionState::Idle)
     else {
         return ConflictReset::Now;
@@ -98,7 +98,7 @@ pub fn conflict_reset(
 pub fn update(
     previous: &[ContendedField],
     uid: Option<&str>,
-    events: &[(FieldGroup, FieldEvent)],
+    events: &[(FieldPurpose, FieldEvent)],
     base: Duration,
     now: Timestamp,
 ) -> Vec<ContendedField> {
@@ -107,10 +107,10 @@ pub fn update(
         return entries;
     };
     entries.retain(|it| it.uid == uid);
-    for (part, event) in events {
-        let at = entries.iter().position(|it| it.part == part.name());
+    for (purpose, event) in events {
+        let at = entries.iter().position(|it| it.purpose == purpose.name());
         let previous = at.and_then(|at| entries.get(at));
-        let Some(after) = entry(previous, (uid, *part), event, base, now) else {
+        let Some(after) = entry(previous, (uid, *purpose), event, base, now) else {
             continue;
         };
         match at.and_then(|at| entries.get_mut(at)) {
@@ -133,7 +133,7 @@ pub fn reset_all(previous: &[ContendedField]) -> Vec<ContendedField> {
 /// The entry after `event`; `None` if there is nothing to record.
 fn entry(
     previous: Option<&ContendedField>,
-    (uid, part): (&str, FieldGroup),
+    (uid, purpose): (&str, FieldPurpose),
     event: &FieldEvent,
     base: Duration,
     now: Timestamp,
@@ -155,7 +155,7 @@ fn entry(
             rival: conflict.manager.clone(),
             count: previous.map_or(0, |it| it.count).saturating_add(1),
             last_time: Some(Time(to_the_second(now))),
-            part: part.name().to_owned(),
+            purpose: purpose.name().to_owned(),
             uid: uid.to_owned(),
             ..ContendedField::default()
         },
@@ -173,7 +173,7 @@ pub fn new_conflicts<'a>(
     after.iter().filter(|entry| {
         let known = previous
             .iter()
-            .find(|it| (&it.part, &it.uid) == (&entry.part, &entry.uid));
+            .find(|it| (&it.purpose, &it.uid) == (&entry.purpose, &entry.uid));
         known.map_or(0, |it| it.count) < entry.count
     })
 }
@@ -196,18 +196,18 @@ pub fn conflict_message(entries: &[ContendedField], evicts: bool) -> Option<Stri
     let unresolved = entries
         .iter()
         .filter(|it| ContentionState::from_entry(it) != ContentionState::Idle)
-        .filter_map(|it| Some((it, part_of(it)?)));
+        .filter_map(|it| Some((it, purpose_of(it)?)));
     let messages: Vec<_> = unresolved
-        .map(|(it, part)| entry_message(it, part, evicts))
+        .map(|(it, purpose)| entry_message(it, purpose, evicts))
         .collect();
     (!messages.is_empty()).then(|| messages.join("\n"))
 }
 
 /// Message about one conflict.
-pub fn entry_message(entry: &ContendedField, part: FieldGroup, evicts: bool) -> String {
+pub fn entry_message(entry: &ContendedField, purpose: FieldPurpose, evicts: bool) -> String {
     let manager = entry.rival.as_deref().unwrap_or(UNKNOWN);
     let times = match ContentionState::from_entry(entry).conflicts() {
-        _ if evicts && part == FieldGroup::Roll => String::new(),
+        _ if evicts && purpose == FieldPurpose::Roll => String::new(),
         0 | 1 => String::new(),
         times => format!(" {times} times"),
     };
@@ -215,51 +215,51 @@ pub fn entry_message(entry: &ContendedField, part: FieldGroup, evicts: bool) -> 
         ContentionState::from_entry(entry),
         ContentionState::Yielded(_)
     );
-    let consequence = match (part, yielded) {
-        (FieldGroup::Roll, true) if evicts => {
+    let consequence = match (purpose, yielded) {
+        (FieldPurpose::Roll, true) if evicts => {
             "its pods are evicted one by one instead; no action is needed"
         }
-        (FieldGroup::Roll, true) => {
+        (FieldPurpose::Roll, true) => {
             "the operator no longer writes it: pods without the sidecar keep running, and new ones get it; restart \
              the pods yourself, or make that manager ignore this annotation and then change the spec of the actor or \
              of the target"
         }
-        (FieldGroup::Roll, false) => {
+        (FieldPurpose::Roll, false) => {
             "the operator writes it again after a delay, at most four times; make that manager ignore this \
              annotation, or set spec.binding.rollout to OnRestart and restart the pods yourself"
         }
-        (FieldGroup::Template, true) => {
+        (FieldPurpose::Template, true) => {
             "the operator no longer writes the sidecar to the template; set spec.binding.strategy to Pod, which \
              leaves the template alone"
         }
-        (FieldGroup::Template, false) => {
+        (FieldPurpose::Template, false) => {
             "the operator writes it again after a delay, at most four times; make that manager ignore it, or set \
              spec.binding.strategy to Pod, which leaves the template alone"
         }
-        (FieldGroup::Autoscaler, true) => {
+        (FieldPurpose::Autoscaler, true) => {
             "the operator no longer writes it, so the queue does not scale the target; make that manager ignore this \
              annotation and then change the spec of the actor or of the target, or set spec.scaling.enabled to false"
         }
-        (FieldGroup::Autoscaler, false) => {
+        (FieldPurpose::Autoscaler, false) => {
             "the operator writes it again after a delay, at most four times; make that manager ignore this \
              annotation, or set spec.scaling.enabled to false"
         }
-        (FieldGroup::Replicas, true) => {
+        (FieldPurpose::Replicas, true) => {
             "the ScaledObject is paused so that two managers do not fight; make that manager leave the number of \
              replicas alone and then change the spec of the actor or of the target, or set spec.scaling.enabled to \
              false"
         }
-        (FieldGroup::Replicas, false) => {
+        (FieldPurpose::Replicas, false) => {
             "the autoscaler sets it again; make that manager leave the number of replicas alone, or set \
              spec.scaling.enabled to false"
         }
         // Reported by [`super::drift_restore`]: our own objects are always restored.
-        (FieldGroup::Workload, _) => "it is restored",
-        (FieldGroup::ScaledObject, true) => {
+        (FieldPurpose::Workload, _) => "it is restored",
+        (FieldPurpose::ScaledObject, true) => {
             "the operator no longer writes it, so KEDA uses the current value; change spec.scaling of the actor \
              instead, which also makes the operator write it again"
         }
-        (FieldGroup::ScaledObject, false) => {
+        (FieldPurpose::ScaledObject, false) => {
             "the operator writes it again after a delay, at most four times; change spec.scaling of the actor \
              instead"
         }
@@ -268,11 +268,11 @@ pub fn entry_message(entry: &ContendedField, part: FieldGroup, evicts: bool) -> 
     format!("{object}: {manager} took over {field}{times}; {consequence}")
 }
 
-/// The part that an entry names; `None` if another version wrote it.
-pub fn part_of(entry: &ContendedField) -> Option<FieldGroup> {
-    FieldGroup::ALL
+/// The purpose that an entry names; `None` if another version wrote it.
+pub fn purpose_of(entry: &ContendedField) -> Option<FieldPurpose> {
+    FieldPurpose::ALL
         .into_iter()
-        .find(|it| it.name() == entry.part)
+        .find(|it| it.name() == entry.purpose)
 }
 
 impl ContentionState {
@@ -285,7 +285,7 @@ impl ContentionState {
             (WAITING, Some(count), Some(until)) => Self::Waiting(count, until),
             (YIELDED, ..) => Self::Yielded(SpecRevision {
                 generation: entry.generation.unwrap_or_default(),
-                target_spec_hash: entry.target.clone(),
+                target_spec_hash: entry.target_spec_hash.clone(),
             }),
             _ => Self::Idle,
         }
@@ -309,7 +309,7 @@ impl ContentionState {
             Self::Idle | Self::Rewritten(_) | Self::Waiting(..) => None,
         };
         entry.generation = revision.map(|it| it.generation);
-        entry.target = revision
+        entry.target_spec_hash = revision
             .map(|it| it.target_spec_hash.clone())
             .unwrap_or_default();
     }

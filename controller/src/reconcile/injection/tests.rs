@@ -27,13 +27,13 @@ fn inputs<'a>(
         generation: 2,
         limits: Some(limits),
         injected: false,
-        admitted: false,
+        injected_for_any_uid: false,
     }
 }
 
 fn verified() -> InjectionStatus {
     InjectionStatus {
-        proved: Some("today".to_owned()),
+        verified_actor_hash: Some("today".to_owned()),
         generation: Some(2),
         platform: Some("release".to_owned()),
         ..InjectionStatus::default()
@@ -66,7 +66,7 @@ fn injection_starts_with_the_first_passed_dry_run_and_stops_with_the_first_rejec
         );
     }
     let verified = inputs.status_after(&ProbeOutcome::Admitted, false, now());
-    assert_eq!(probe_result(verified.as_ref()), ProbeResult::Admitted);
+    assert_eq!(probe_result(verified.as_ref()), ProbeResult::Verified);
     let inputs = super::tests::inputs(verified.as_ref(), &none);
     assert_eq!(
         inputs.status_after(&ProbeOutcome::NotRun, false, now()),
@@ -79,12 +79,12 @@ fn injection_starts_with_the_first_passed_dry_run_and_stops_with_the_first_rejec
         ProbeResult::Rejected("exceeded quota".to_owned())
     );
     assert_eq!(
-        rejected.proved, None,
+        rejected.verified_actor_hash, None,
         "the verified hash itself was rejected"
     );
     let inputs = super::tests::inputs(Some(&rejected), &none);
     let verified = inputs.status_after(&ProbeOutcome::Admitted, false, now());
-    assert_eq!(probe_result(verified.as_ref()), ProbeResult::Admitted);
+    assert_eq!(probe_result(verified.as_ref()), ProbeResult::Verified);
 }
 
 /// SAFE-1: returning to a spec that was admitted needs no new dry run before pods get the sidecar.
@@ -92,15 +92,15 @@ fn injection_starts_with_the_first_passed_dry_run_and_stops_with_the_first_rejec
 fn rejection_of_another_actor_hash_keeps_the_verified_one() {
     let none = limits(&[]);
     let earlier = InjectionStatus {
-        proved: Some("earlier".to_owned()),
+        verified_actor_hash: Some("earlier".to_owned()),
         ..verified()
     };
     let after = inputs(Some(&earlier), &none).status_after(&rejection(), false, now());
     assert_eq!(
         ProbeResult::from_status(after.as_ref(), "earlier"),
-        ProbeResult::Admitted
+        ProbeResult::Verified
     );
-    assert_ne!(probe_result(after.as_ref()), ProbeResult::Admitted);
+    assert_ne!(probe_result(after.as_ref()), ProbeResult::Verified);
 }
 
 /// SAFE-3
@@ -124,14 +124,14 @@ fn injection_of_an_earlier_release_continues_until_a_dry_run_is_rejected() {
         );
     }
     let rejected = uninjected.status_after(&rejection(), false, now());
-    assert_ne!(probe_result(rejected.as_ref()), ProbeResult::Admitted);
+    assert_ne!(probe_result(rejected.as_ref()), ProbeResult::Verified);
 
     let injected = inputs(true);
     assert!(!injected.needs_probe(), "its pods have the sidecar");
     let status = injected
         .status_after(&ProbeOutcome::NotRun, false, now())
         .unwrap();
-    assert_eq!(probe_result(Some(&status)), ProbeResult::Admitted);
+    assert_eq!(probe_result(Some(&status)), ProbeResult::Verified);
     assert_eq!(
         (status.generation, status.platform.as_deref()),
         (Some(2), Some("release"))
@@ -142,14 +142,14 @@ fn injection_of_an_earlier_release_continues_until_a_dry_run_is_rejected() {
 #[test]
 fn running_pods_with_the_current_actor_hash_verify_it_for_a_new_binding() {
     let none = limits(&[]);
-    let inputs = |previous, admitted| InjectionInputs {
-        admitted,
+    let inputs = |previous, injected_for_any_uid| InjectionInputs {
+        injected_for_any_uid,
         ..inputs(previous, &none)
     };
     let initial = inputs(None, true)
         .status_after(&ProbeOutcome::NotRun, true, now())
         .unwrap();
-    assert_eq!(probe_result(Some(&initial)), ProbeResult::Admitted);
+    assert_eq!(probe_result(Some(&initial)), ProbeResult::Verified);
     assert!(
         inputs(Some(&initial), true).needs_probe(),
         "a dry run must still confirm it"
@@ -160,19 +160,19 @@ fn running_pods_with_the_current_actor_hash_verify_it_for_a_new_binding() {
         inputs(unverified.as_ref(), true).status_after(&ProbeOutcome::NotRun, false, now());
     assert_eq!(
         probe_result(listed.as_ref()),
-        ProbeResult::Admitted,
+        ProbeResult::Verified,
         "its pods were listed later"
     );
     let not_injected = ProbeOutcome::NotInjected("webhook".to_owned());
     let listed = inputs(unverified.as_ref(), true).status_after(&not_injected, false, now());
     assert_eq!(
         probe_result(listed.as_ref()),
-        ProbeResult::Admitted,
+        ProbeResult::Verified,
         "the webhook is unavailable"
     );
 
     let rejected = inputs(Some(&initial), true).status_after(&rejection(), false, now());
-    assert_ne!(probe_result(rejected.as_ref()), ProbeResult::Admitted);
+    assert_ne!(probe_result(rejected.as_ref()), ProbeResult::Verified);
     let later = inputs(rejected.as_ref(), true).status_after(&ProbeOutcome::NotRun, false, now());
     assert_eq!(
         later, rejected,
@@ -206,14 +206,14 @@ fn dry_run_is_due_only_for_a_new_actor_hash_spec_or_release() {
         (
             "another actor hash",
             InjectionStatus {
-                proved: Some("earlier".to_owned()),
+                verified_actor_hash: Some("earlier".to_owned()),
                 ..verified()
             },
         ),
         (
             "rejected",
             InjectionStatus {
-                refused: Some("today".to_owned()),
+                rejected_actor_hash: Some("today".to_owned()),
                 ..verified()
             },
         ),

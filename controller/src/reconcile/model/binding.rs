@@ -6,7 +6,7 @@ use asya_shared::resolve::Target;
 use asya_shared::scaling::{ScalingObjects, TriggerError};
 use serde_json::Value;
 
-use crate::binding::TemplateOwnership;
+use crate::binding::OwnedTemplateFields;
 use crate::binding::probe_schedule::NextProbe;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::contention::SpecRevision;
@@ -26,7 +26,7 @@ pub struct ObservedBinding {
     /// left in the template of this one's target.
     pub template_transfer: Option<TemplateTransfer>,
     /// The other actor whose fields are in the target's pod template, if it still exists.
-    pub template_owner: Option<TemplateOwner>,
+    pub template_actor: Option<TemplateActor>,
     /// The binding is required, but its webhook entry still fails open (CFG-7); `None` if unknown.
     pub unenforced: Option<bool>,
     /// Dry-run state of the pods; `None` if no dry run is made.
@@ -43,7 +43,7 @@ pub struct ObservedBinding {
 
 /// Another actor whose fields are in the target's pod template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TemplateOwner {
+pub struct TemplateActor {
     pub name: Box<str>,
     /// It does not remove its fields until it is resumed.
     pub paused: bool,
@@ -102,7 +102,7 @@ pub struct Resolved {
     /// Identifies the target's spec, to detect that it changed (CONF-6).
     pub spec_hash: Box<str>,
     /// The fields of its pod template that we own (BIND-50).
-    pub template_ownership: Option<TemplateOwnership>,
+    pub owned_template_fields: Option<OwnedTemplateFields>,
 }
 
 impl Resolved {
@@ -113,9 +113,9 @@ impl Resolved {
     }
 
     /// UID of the other actor whose fields are in the pod template.
-    pub fn other_template_owner(&self, uid: &str) -> Option<&str> {
+    pub fn other_template_actor(&self, uid: &str) -> Option<&str> {
         let ownership = self
-            .template_ownership
+            .owned_template_fields
             .as_ref()
             .filter(|ownership| !ownership.may_belong_to(uid))?;
         ownership.actor.as_deref()

@@ -23,7 +23,7 @@ const WEBHOOK_UNAVAILABLE: &str = "WebhookUnavailable";
 const REMOVED: &str = "RemovedByOther";
 const OPTED_OUT: &str = "OptedOut";
 const SPEC_CONFLICT: &str = "SpecConflict";
-const NOT_PROVED: &str = "NotProved";
+const NOT_VERIFIED: &str = "NotProved";
 const PROBE_REJECTED: &str = "ProbeRejected";
 
 /// A pod whose sidecar does not have the current actor hash. Its replacement would.
@@ -59,7 +59,7 @@ pub struct TargetPodCounts {
     /// Pods of this actor with the current actor hash.
     pub current: i32,
     /// Pods with that hash, whichever actor they are annotated for.
-    pub admitted: i32,
+    pub injected_for_any_uid: i32,
     /// All pods, including terminating ones.
     pub total: i32,
     /// Pods whose replacement would have a different actor hash.
@@ -164,7 +164,8 @@ impl TargetPodCounts {
             if !counter.add_pod(&pod.metadata) {
                 continue;
             }
-            counter.counted.admitted += i32::from(has_actor_hash(pod, actor_hash(hash)));
+            counter.counted.injected_for_any_uid +=
+                i32::from(has_actor_hash(pod, actor_hash(hash)));
             match labelled_pod_reason(pod, uid, since) {
                 None => counter.add_injected(pod, hash),
                 Some(reason) => {
@@ -218,7 +219,7 @@ fn is_fixed_by_replacement(reason: &str) -> bool {
         STARTED_BEFORE,
         WEBHOOK_UNAVAILABLE,
         REMOVED,
-        NOT_PROVED,
+        NOT_VERIFIED,
         PROBE_REJECTED,
     ]
     .contains(&reason)

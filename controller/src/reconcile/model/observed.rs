@@ -211,8 +211,8 @@ impl Observed {
         }
         let hash = actor_hash(bound.injected_hash.as_deref());
         let injection = self.previous.injection.as_ref();
-        let verified = injection.and_then(|it| it.proved.as_deref());
-        hash.is_some() && verified == hash && self.probe_result() == Some(ProbeResult::Admitted)
+        let verified = injection.and_then(|it| it.verified_actor_hash.as_deref());
+        hash.is_some() && verified == hash && self.probe_result() == Some(ProbeResult::Verified)
     }
 
     /// Whether the webhook injects the sidecar into the target's pods, according to status; `None` with strategy

@@ -45,14 +45,16 @@ impl OlderActor {
         let uses_template = strategy == BindingStrategy::Template;
         let injection = status.injection.as_ref();
         let verified = injection.is_none_or(|it| {
-            it.proved.is_some() && it.refused.is_none() && it.generation == Some(generation)
+            it.verified_actor_hash.is_some()
+                && it.rejected_actor_hash.is_none()
+                && it.generation == Some(generation)
         });
         let bound = status.bound_since.is_some() && status.resolved_target.is_some();
         Self {
             uid: uid.into(),
             injects: bound && (verified || uses_template),
             uses_template,
-            verified_actor_hash: injection.and_then(|it| it.proved.clone()),
+            verified_actor_hash: injection.and_then(|it| it.verified_actor_hash.clone()),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::binding::kinds::Kind;
 use crate::binding::{KindAvailability, ObjectId, TargetSnapshot, TargetState};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};
-use crate::reconcile::contention::{ContentionState, FieldGroup, history};
+use crate::reconcile::contention::{ContentionState, FieldPurpose, history};
 use crate::reconcile::desired::{Desired, DesiredBinding};
 use crate::reconcile::injection::InjectionInputs;
 use crate::reconcile::model::binding::{
@@ -115,12 +115,12 @@ pub(super) async fn observe(
         probe.pod = probe_metadata.as_ref().and_then(minimal_pod);
     }
     let owner = (actor, bound.strategy, previous);
-    let (template_owner, template_transfer) =
+    let (template_actor, template_transfer) =
         shared_target::observe(context, owner, &target).await?;
     Ok(Some(ObservedBinding {
         pods,
         template_transfer,
-        template_owner,
+        template_actor,
         probe,
         limits,
         unenforced: context.bindings.unenforced.contains(&actor.metadata.key),
@@ -149,7 +149,7 @@ fn may_replace_pods(
 fn is_injection_verified(bound: &DesiredBinding, previous: &AsyncActorStatus) -> bool {
     let injection = previous.injection.as_ref();
     let hash = actor_hash(bound.injected_hash.as_deref());
-    hash.is_some() && injection.and_then(|it| it.proved.as_deref()) == hash
+    hash.is_some() && injection.and_then(|it| it.verified_actor_hash.as_deref()) == hash
 }
 
 /// Dry-run state; `None` if a dry run could verify nothing.
@@ -177,7 +177,7 @@ fn observe_probe(
         generation: actor.generation,
         limits,
         injected: counted.current > 0,
-        admitted: counted.admitted > 0,
+        injected_for_any_uid: counted.injected_for_any_uid > 0,
     };
     let mut next_probe = context
         .bindings
@@ -217,7 +217,7 @@ pub fn target_scaling(
     let yielded = ContentionState::Yielded(resolved.revision(actor.generation));
     let uid = resolved.uid().unwrap_or_default();
     if let Ok(objects) = &mut objects
-        && history::state(&previous.conflicts, uid, FieldGroup::Replicas) == yielded
+        && history::state(&previous.conflicts, uid, FieldPurpose::Replicas) == yielded
     {
         objects.pause();
     }
@@ -251,7 +251,7 @@ async fn resolve_target(
     };
     let chain = snapshot.as_ref().map(|snapshot| chain(snapshot));
     bindings.register_target(key, chain.unwrap_or_default());
-    if let Some(owner) = bindings.owner_before(key) {
+    if let Some(owner) = bindings.older_actor(key) {
         return Ok(Some(Err(already_bound_fault(&target, &owner.name))));
     }
     let Some(snapshot) = snapshot else {
@@ -270,7 +270,7 @@ async fn resolve_target(
                 target: Target::clone(resolved),
                 replicas: snapshot.replicas,
                 spec_hash: snapshot.spec_hash.clone(),
-                template_ownership: snapshot.template_ownership.clone(),
+                owned_template_fields: snapshot.owned_template_fields.clone(),
             })),
             (Resolution::Waiting(_), Some((kind, rule))) => Err(forbidden_fault(kind, rule)),
             (Resolution::Waiting(finding) | Resolution::Refused(finding), _) => {

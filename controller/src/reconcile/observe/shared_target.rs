@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::binding::TargetState;
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};
-use crate::reconcile::model::binding::{Resolved, TemplateOwner};
+use crate::reconcile::model::binding::{Resolved, TemplateActor};
 use crate::reconcile::model::template_transfer::{OlderActor, TemplateTransfer};
 use crate::record::{ActorRecord, Key};
 
@@ -18,7 +18,7 @@ pub(super) async fn observe(
     context: &Context,
     (actor, strategy, previous): (&ActorRecord, BindingStrategy, &AsyncActorStatus),
     target: &Result<Box<Resolved>, Fault>,
-) -> Result<(Option<TemplateOwner>, Option<TemplateTransfer>), Error> {
+) -> Result<(Option<TemplateActor>, Option<TemplateTransfer>), Error> {
     let resolved = match target {
         Ok(resolved) => resolved,
         Err(fault) if fault.reason == Reason::AlreadyBound => {
@@ -26,7 +26,7 @@ pub(super) async fn observe(
         }
         Err(_) => return Ok((None, None)),
     };
-    let owner = template_owner(context, actor, resolved);
+    let owner = template_actor(context, actor, resolved);
     // With strategy Template, the next apply replaces fields that a deleted actor left behind.
     let left_behind = if strategy == BindingStrategy::Pod && owner.is_none() {
         observe_left_behind(context, actor, previous, resolved).await?
@@ -47,7 +47,7 @@ async fn observe_transfer(
     let (Some(applied), Some(target)) = (&previous.template, bindings.target_of(key)) else {
         return Ok(None);
     };
-    let Some(older) = bindings.owner_before(key) else {
+    let Some(older) = bindings.older_actor(key) else {
         return Ok(None);
     };
     let state = bindings.read_target(&context.client, &target);
@@ -62,7 +62,7 @@ async fn observe_transfer(
     let Target {
         workload, owner, ..
     } = &**target;
-    let ownership = snapshot.template_ownership.as_ref();
+    let ownership = snapshot.owned_template_fields.as_ref();
     let is_in_template = workload.uid.as_deref() == Some(&*applied.uid)
         && ownership.is_some_and(|it| it.may_belong_to(&actor.metadata.uid));
     if !is_in_template {
@@ -93,7 +93,7 @@ async fn observe_left_behind(
     let uid = &*actor.metadata.uid;
     let actor_revision = (uid, actor.generation);
     let older_actor = OlderActor::from_status(actor_revision, previous, BindingStrategy::Pod);
-    if resolved.other_template_owner(uid).is_none()
+    if resolved.other_template_actor(uid).is_none()
         || !older_actor.injects
         || actor.annotations.paused
     {
@@ -109,17 +109,17 @@ async fn observe_left_behind(
 }
 
 /// The other actor whose fields are in the target's pod template; `None` if there is none, or if it no longer exists.
-fn template_owner(
+fn template_actor(
     context: &Context,
     actor: &ActorRecord,
     resolved: &Resolved,
-) -> Option<TemplateOwner> {
-    let uid = resolved.other_template_owner(&actor.metadata.uid)?;
+) -> Option<TemplateActor> {
+    let uid = resolved.other_template_actor(&actor.metadata.uid)?;
     let actors = &context.stores.actors;
     let keys = actors.keys_in(&actor.metadata.key.namespace);
     let mut all = keys.iter().filter_map(|key| actors.get(key));
     let owner = all.find(|it| *it.metadata.uid == *uid)?;
-    Some(TemplateOwner {
+    Some(TemplateActor {
         name: owner.metadata.key.name.as_ref().into(),
         paused: owner.annotations.paused,
     })

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::availability;
 use super::rollout::read_target_objects;
-use crate::binding::{TargetState, TemplateOwnership};
+use crate::binding::{OwnedTemplateFields, TargetState};
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState};
@@ -80,7 +80,7 @@ pub(super) async fn observe(
             (unbinding.availability, _) =
                 availability::observe(context, key, &target, &unbinding.objects).await?;
         }
-        if context.bindings.owner_before(key).is_none() {
+        if context.bindings.older_actor(key).is_none() {
             unbinding.roll = Some(target.roll.clone());
             unbinding.scaled = target.scale.object().cloned();
         } else {
@@ -92,7 +92,7 @@ pub(super) async fn observe(
         }
     }
     // An older actor has annotated the same objects, and removes its annotation itself.
-    if context.bindings.owner_before(key).is_none() {
+    if context.bindings.older_actor(key).is_none() {
         unbinding
             .find_stale_annotations(context, &key.namespace, annotated)
             .await?;
@@ -117,7 +117,7 @@ impl ObservedUnbinding {
         key: &Key,
         object: ObjectRef,
     ) -> Result<(), Error> {
-        if context.bindings.owner_before(key).is_some() {
+        if context.bindings.older_actor(key).is_some() {
             return Ok(());
         }
         let body = context
@@ -184,7 +184,7 @@ enum TargetLookup {
     /// The target exists, but its pods cannot be determined, for this reason.
     Unresolved(String),
     /// The target, the fields of its pod template that we own, and its desired replicas.
-    Found(Box<Target>, Option<TemplateOwnership>, Option<i32>),
+    Found(Box<Target>, Option<OwnedTemplateFields>, Option<i32>),
 }
 
 async fn look_up_target(context: &Context, actor: &ActorRecord) -> Result<TargetLookup, Error> {
@@ -200,12 +200,12 @@ async fn look_up_target(context: &Context, actor: &ActorRecord) -> Result<Target
         TargetState::Present(snapshot) => match &snapshot.resolution {
             Resolution::Found(target) => TargetLookup::Found(
                 target.clone(),
-                snapshot.template_ownership.clone(),
+                snapshot.owned_template_fields.clone(),
                 snapshot.replicas,
             ),
             // An unresolved target that an older actor binds must not block this deletion.
             Resolution::Waiting(_) | Resolution::Refused(_)
-                if bindings.owner_before(key).is_some() =>
+                if bindings.older_actor(key).is_some() =>
             {
                 TargetLookup::NotFound
             }

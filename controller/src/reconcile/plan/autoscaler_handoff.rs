@@ -10,7 +10,7 @@ use super::rollout::inputs::{RolloutAction, RolloutDecision};
 use super::scaling::ScalingTeardown;
 use super::steps::ScalingStep;
 use crate::fault::{Fault, Reason};
-use crate::reconcile::contention::{FieldDecision, FieldGroup, FieldView, history};
+use crate::reconcile::contention::{FieldDecision, FieldPurpose, FieldView, history};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::RolloutOutcome;
@@ -85,11 +85,11 @@ pub(super) fn plan(
         needed: true,
         // Our `ScaledObject` is created only after the handoff. Status covers a revert before that.
         written: matches!(observed.scaling.scaled_object, Child::Ours(_))
-            || previous.claimed.as_deref() == Some(uid),
+            || previous.handoff_uid.as_deref() == Some(uid),
         in_place: handoff.is_set,
     };
     let revision = resolved.revision(observed.actor.generation);
-    let of = (&previous.conflicts[..], uid, FieldGroup::Autoscaler);
+    let of = (&previous.conflicts[..], uid, FieldPurpose::Autoscaler);
     let decision = history::decide(of, view, &revision, now);
     if let (true, ScalingStep::Enabled(plan)) = (decision.is_contested(), &mut *scaling) {
         plan.fault = Some(reverted_fault(handoff));

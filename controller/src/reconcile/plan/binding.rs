@@ -23,10 +23,10 @@ use super::{
     template,
 };
 use crate::fault::Reason;
-use crate::reconcile::contention::{FieldGroup, SpecRevision, history};
+use crate::reconcile::contention::{FieldPurpose, SpecRevision, history};
 use crate::reconcile::desired::drain::may_replace_pods;
 use crate::reconcile::model::binding::ObservedBinding;
-use crate::reconcile::model::binding::TemplateOwner;
+use crate::reconcile::model::binding::TemplateActor;
 use crate::reconcile::model::bound_pods::actor_hash;
 use crate::reconcile::model::observed::{Observed, is_once_completed};
 use crate::reconcile::model::outcome::ActiveOutcome;
@@ -184,18 +184,18 @@ fn plan_rollout(observed: &Observed, now: Timestamp) -> Option<RolloutDecision> 
         return None;
     }
     if resolved
-        .other_template_owner(&observed.actor.metadata.uid)
+        .other_template_actor(&observed.actor.metadata.uid)
         .is_some()
     {
-        return Some(wait_for_template_owner(
-            observed.binding.as_ref()?.template_owner.as_ref(),
+        return Some(wait_for_template_actor(
+            observed.binding.as_ref()?.template_actor.as_ref(),
         ));
     }
     let (target, roll_now) = (&resolved.target, observed.actor.annotations.roll_now);
     let hash = bound.injected_hash.as_deref()?;
     let unknown = FindingReason::UnknownOwner;
     let conflicts = &observed.previous.conflicts;
-    let contention = history::state(conflicts, resolved.uid()?, FieldGroup::Roll);
+    let contention = history::state(conflicts, resolved.uid()?, FieldPurpose::Roll);
     Some(rollout::decide(&rollout::inputs::RolloutInputs {
         rollout: bound.rollout,
         roll_now,
@@ -214,7 +214,7 @@ fn plan_rollout(observed: &Observed, now: Timestamp) -> Option<RolloutDecision> 
         roll: &target.roll,
         unknown_owner: target.warnings.iter().any(|it| it.reason == unknown),
         objects: &rollout.objects,
-        target: &rollout.specs_hash,
+        target_spec_hash: &rollout.specs_hash,
         budget: rollout.budget.as_deref(),
         has_slot: rollout.has_slot,
         previous: observed.previous.rollout.as_ref(),
@@ -227,12 +227,12 @@ fn plan_rollout(observed: &Observed, now: Timestamp) -> Option<RolloutDecision> 
 
 /// Removing the other actor's sidecar from the pod template replaces the pods, so a rollout before that would restart
 /// them twice (BIND-45).
-fn wait_for_template_owner(owner: Option<&TemplateOwner>) -> RolloutDecision {
+fn wait_for_template_actor(owner: Option<&TemplateActor>) -> RolloutDecision {
     let owner = match owner {
-        Some(TemplateOwner { name, paused: true }) => format!(
+        Some(TemplateActor { name, paused: true }) => format!(
             "AsyncActor {name}, which is paused and removes it once annotation asya.sh/paused is gone"
         ),
-        Some(TemplateOwner { name, .. }) => format!("AsyncActor {name}"),
+        Some(TemplateActor { name, .. }) => format!("AsyncActor {name}"),
         None => "an AsyncActor that no longer exists".to_owned(),
     };
     let text = format!(
@@ -254,10 +254,10 @@ fn plan_template(observed: &Observed, now: Timestamp) -> Option<template::Templa
     let previous = &observed.previous;
     let target = &resolved.target;
     let has_url = bound.has_url || target.server.url.is_some();
-    let contention = history::state(&previous.conflicts, resolved.uid()?, FieldGroup::Template);
+    let contention = history::state(&previous.conflicts, resolved.uid()?, FieldPurpose::Template);
     let uid = &observed.actor.metadata.uid;
     let owned = resolved
-        .template_ownership
+        .owned_template_fields
         .as_ref()
         .filter(|it| it.may_belong_to(uid));
     Some(template::decide(&template::TemplateInputs {
@@ -266,7 +266,7 @@ fn plan_template(observed: &Observed, now: Timestamp) -> Option<template::Templa
         workload: &target.workload,
         hash: bound.injected_hash.as_deref()?,
         roll_now: observed.actor.annotations.roll_now,
-        target: &resolved.spec_hash,
+        target_spec_hash: &resolved.spec_hash,
         owned: owned.map(|it| &*it.fingerprint),
         previous: previous.template.as_ref(),
         contention: &contention,

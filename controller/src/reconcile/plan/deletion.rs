@@ -248,7 +248,8 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
     // Objects in `rollAnnotations` are read even if the target does not resolve.
     let requested =
         rollout.filter(|it| it.value != UNBOUND && previous.roll_annotations.is_empty());
-    let written = requested.is_some() || previous.claimed.is_some() || previous.template.is_some();
+    let written =
+        requested.is_some() || previous.handoff_uid.is_some() || previous.template.is_some();
     let given_up = rollout.filter(|it| it.value == UNBOUND);
     let previous_pods = given_up.and_then(|it| it.pods);
     let given_up_at = given_up.and_then(|it| it.since.as_ref()).map(|it| it.0);

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::steps::ScalingStep;
 use crate::reconcile::contention::field_manager::{self, Segment, applied_at, written_at};
 use crate::reconcile::contention::{
-    ContentionState, FieldDecision, FieldGroup, FieldView, history,
+    ContentionState, FieldDecision, FieldPurpose, FieldView, history,
 };
 use crate::reconcile::model::binding::Resolved;
 use crate::reconcile::model::observed::Observed;
@@ -34,7 +34,7 @@ pub(super) fn plan(
     let uid = resolved.uid()?;
     let conflicts = &observed.previous.conflicts;
     let revision = resolved.revision(observed.actor.generation);
-    match history::state(conflicts, uid, FieldGroup::Replicas) {
+    match history::state(conflicts, uid, FieldPurpose::Replicas) {
         ContentionState::Yielded(previous) if previous == revision => {
             return Some(FieldDecision::Yield);
         }
@@ -46,7 +46,7 @@ pub(super) fn plan(
         written: true,
         in_place: !differ_from_hpa(observed, resolved),
     };
-    let of = (&conflicts[..], uid, FieldGroup::Replicas);
+    let of = (&conflicts[..], uid, FieldPurpose::Replicas);
     Some(match history::decide(of, view, &revision, now) {
         // We never write replicas: record a conflict, so that the other writer is identified.
         FieldDecision::Write => FieldDecision::RecordConflict,

@@ -72,7 +72,7 @@ pub fn plan_scale_up(observed: &Observed, object: &ObjectRef) -> Option<ScaleFro
 mod tests {
     use std::time::Duration;
 
-    use asya_shared::inject::bound::ProbeResult::{self, Admitted, Unverified};
+    use asya_shared::inject::bound::ProbeResult::{self, Unverified, Verified};
     use asya_shared::resolve::{AutoscalerHandoff, ObjectRef};
 
     use super::{ScaleFromZeroInputs, ScaleFromZeroStep, decide};
@@ -108,7 +108,7 @@ mod tests {
                 "no owner has the annotation",
                 None,
                 &idle,
-                Admitted,
+                Verified,
                 false,
                 true,
             ),
@@ -116,7 +116,7 @@ mod tests {
                 "the annotation is removed first",
                 handoff(true, true),
                 &idle,
-                Admitted,
+                Verified,
                 false,
                 false,
             ),
@@ -124,7 +124,7 @@ mod tests {
                 "the annotation will be removed",
                 handoff(true, true),
                 &waiting,
-                Admitted,
+                Verified,
                 false,
                 false,
             ),
@@ -132,7 +132,7 @@ mod tests {
                 "the rollout is halted",
                 handoff(true, true),
                 &halted,
-                Admitted,
+                Verified,
                 false,
                 true,
             ),
@@ -140,7 +140,7 @@ mod tests {
                 "the owner has not reacted yet",
                 handoff(false, false),
                 &idle,
-                Admitted,
+                Verified,
                 false,
                 false,
             ),
@@ -148,7 +148,7 @@ mod tests {
                 "the owner has reacted",
                 handoff(false, true),
                 &idle,
-                Admitted,
+                Verified,
                 false,
                 true,
             ),

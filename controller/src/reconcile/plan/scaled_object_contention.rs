@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::steps::ScalingStep;
 use super::{ChildStep, recorded};
 use crate::fault::{Fault, Reason};
-use crate::reconcile::contention::{FieldDecision, FieldGroup, FieldView, history};
+use crate::reconcile::contention::{FieldDecision, FieldPurpose, FieldView, history};
 use crate::reconcile::model::observed::Observed;
 
 /// Decides, and keeps `scaling` from applying the `ScaledObject` while it must not be written.
@@ -35,7 +35,7 @@ pub(super) fn plan(
     }
     let conflicts = &observed.previous.conflicts;
     let revision = resolved.revision(observed.actor.generation);
-    let of = (&conflicts[..], uid, FieldGroup::ScaledObject);
+    let of = (&conflicts[..], uid, FieldPurpose::ScaledObject);
     let decision = history::decide(of, view, &revision, now);
     if decision.is_contested() {
         plan.scaled_object = ChildStep::Keep;
@@ -70,11 +70,11 @@ impl ContestedField {
         }
     }
 
-    pub fn part(&self) -> FieldGroup {
+    pub fn purpose(&self) -> FieldPurpose {
         match self {
-            Self::ScaledObject(_) => FieldGroup::ScaledObject,
-            Self::Replicas(_) => FieldGroup::Replicas,
-            Self::Handoff(_) => FieldGroup::Autoscaler,
+            Self::ScaledObject(_) => FieldPurpose::ScaledObject,
+            Self::Replicas(_) => FieldPurpose::Replicas,
+            Self::Handoff(_) => FieldPurpose::Autoscaler,
         }
     }
 

@@ -28,7 +28,7 @@ pub struct TemplateInputs<'a> {
     /// Also apply changes that result only from the operator's version or settings (`asya.sh/roll-now`).
     pub roll_now: bool,
     /// Identifies the rest of the workload's spec.
-    pub target: &'a str,
+    pub target_spec_hash: &'a str,
     /// Fingerprint of our fields of the workload; `None` if we own none.
     pub owned: Option<&'a str>,
     /// Our last apply, from status.
@@ -161,15 +161,15 @@ pub fn decide(inputs: &TemplateInputs<'_>) -> TemplateStep {
     let is_same = previous.is_some_and(|it| relevant(&it.hash) == relevant(inputs.hash));
     let intact = previous.is_some_and(|it| inputs.owned == Some(&*it.fingerprint));
     // Our containers are rendered from the rest of the template.
-    let matches_target = previous.is_some_and(|it| it.target == inputs.target);
+    let is_same_spec = previous.is_some_and(|it| it.target_spec_hash == inputs.target_spec_hash);
     let revision = SpecRevision {
         generation: inputs.generation,
-        target_spec_hash: inputs.target.to_owned(),
+        target_spec_hash: inputs.target_spec_hash.to_owned(),
     };
     let view = FieldView {
         needed: true,
         written: is_same && !intact,
-        in_place: is_same && intact && matches_target,
+        in_place: is_same && intact && is_same_spec,
     };
     match inputs.contention.decide(view, &revision, inputs.now) {
         FieldDecision::Keep | FieldDecision::AwaitReset(_) => TemplateStep::InPlace,

@@ -86,8 +86,9 @@ pub(super) fn binding_report(
     // The webhook and the next reconcile read it from the status.
     let newly_bound = since.is_some() && previous.bound_since.is_none();
     // The next dry run, the rollout and the scaling wait for these.
-    let status_inputs =
-        |it: Option<&InjectionStatus>| it.map(|it| (it.limits.clone(), it.proved.clone()));
+    let status_inputs = |it: Option<&InjectionStatus>| {
+        it.map(|it| (it.limits.clone(), it.verified_actor_hash.clone()))
+    };
     let inputs_changed =
         status_inputs(injection.as_ref()) != status_inputs(previous.injection.as_ref());
     status.bound_since = since;

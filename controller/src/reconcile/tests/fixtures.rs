@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
-use crate::broker::claims::Claims;
 use crate::broker::depths::ReportedDepth;
 use crate::broker::health::{QueueRechecks, Sequence};
 use crate::broker::http_client::over_network;
+use crate::broker::queue_claims::QueueClaims;
 use crate::broker::retired_queue_schedule::RetiredQueueSchedule;
 use crate::cluster::config_maps::ConfigMaps;
 use crate::cluster::fence::Fence;
@@ -116,7 +116,7 @@ pub(crate) fn context_of(client: kube::Client) -> Context {
         trigger_authentications: Objects::new(&impersonation),
         keda: Keda::default(),
         config_maps: ConfigMaps::new(&impersonation),
-        claims: Claims::default(),
+        queue_claims: QueueClaims::default(),
         bindings: Arc::default(),
         rollout_slots: RolloutSlots::new(1),
         workload_rollouts: WorkloadRollouts::new(1),

@@ -131,7 +131,7 @@ fn too_many_owner_names_are_reduced_to_their_kinds() {
 
 /// CFG-3, CFG-8
 #[test]
-fn required_binding_has_its_own_entry_that_fails_closed_once_proved() {
+fn required_binding_has_its_own_entry_that_fails_closed_once_verified() {
     let binding = labelled(
         "models",
         Family::Kserve,
@@ -141,8 +141,8 @@ fn required_binding_has_its_own_entry_that_fails_closed_once_proved() {
         ],
     );
     let name = required_entry_name("models", "labelled");
-    for (proved, policy) in [(false, "Ignore"), (true, "Fail")] {
-        let bindings = [required(binding.clone(), proved)];
+    for (verified, policy) in [(false, "Ignore"), (true, "Fail")] {
+        let bindings = [required(binding.clone(), verified)];
         assert_eq!(names(&bindings), [name.as_str()]);
         let entry = entry(&bindings, &name);
         assert_eq!(entry["failurePolicy"], policy);

@@ -90,7 +90,7 @@ impl BoundActor {
             InjectionState::Active(plan) => {
                 ProbeResult::from_status(inputs.injection, &plan.hash().actor)
             }
-            InjectionState::Inactive(_) | InjectionState::Unusable(_) => ProbeResult::Admitted,
+            InjectionState::Inactive(_) | InjectionState::Unusable(_) => ProbeResult::Verified,
         };
         Some(Self {
             namespace: inputs.namespace.to_owned(),

@@ -158,7 +158,7 @@ fn withheld_by_probe(
         return None;
     }
     match &actor.probe_result {
-        ProbeResult::Admitted => None,
+        ProbeResult::Verified => None,
         ProbeResult::Unverified if actor.required => None,
         ProbeResult::Unverified => Some((
             InjectionReason::NotProved,

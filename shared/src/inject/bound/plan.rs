@@ -299,7 +299,7 @@ fn actor_part(
 }
 
 /// The transport variables whose change rolls pods. The list is closed: a variable that a later version adds belongs to
-/// the platform part (SAFE-35), unless a user sets its value, which then gets a key of its own above.
+/// the platform hash (SAFE-35), unless a user sets its value, which then gets a key of its own above.
 const HASHED_VARIABLES: [&str; 15] = [
     "ASYA_TRANSPORT",
     "ASYA_RABBITMQ_HOST",

@@ -9,7 +9,7 @@ use crate::api::InjectionStatus;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeResult {
     /// A dry run has succeeded, or the status is from a version without dry runs.
-    Admitted,
+    Verified,
     /// No dry run with this hash has succeeded yet.
     Unverified,
     /// The API server rejects such pods, with this message.
@@ -17,19 +17,19 @@ pub enum ProbeResult {
 }
 
 impl ProbeResult {
-    /// Reads from status the result for this actor part of the hash. A status without the field is from an earlier
+    /// Reads from status the result for this actor hash. A status without the field is from an earlier
     /// version, which injected as soon as `boundSince` was set; an upgrade must not stop that before a dry run has
     /// failed.
     #[must_use]
-    pub fn from_status(status: Option<&InjectionStatus>, part: &str) -> Self {
+    pub fn from_status(status: Option<&InjectionStatus>, actor_hash: &str) -> Self {
         let Some(status) = status else {
-            return Self::Admitted;
+            return Self::Verified;
         };
-        if status.refused.as_deref() == Some(part) {
+        if status.rejected_actor_hash.as_deref() == Some(actor_hash) {
             return Self::Rejected(status.message.clone().unwrap_or_default());
         }
-        if status.proved.as_deref() == Some(part) {
-            Self::Admitted
+        if status.verified_actor_hash.as_deref() == Some(actor_hash) {
+            Self::Verified
         } else {
             Self::Unverified
         }
@@ -43,24 +43,24 @@ mod tests {
 
     /// SAFE-1, SAFE-3
     #[test]
-    fn pods_are_admitted_only_with_the_hash_that_a_dry_run_has_proved() {
+    fn pods_are_admitted_only_with_the_hash_that_a_dry_run_has_verified() {
         let text = |text: &str| Some(text.to_owned());
-        let status = |proved: Option<&str>, refused: Option<&str>| InjectionStatus {
-            proved: proved.and_then(text),
-            refused: refused.and_then(text),
+        let status = |verified: Option<&str>, refused: Option<&str>| InjectionStatus {
+            verified_actor_hash: verified.and_then(text),
+            rejected_actor_hash: refused.and_then(text),
             message: refused.and_then(|_| text("exceeded quota")),
             ..InjectionStatus::default()
         };
         let refused = || ProbeResult::Rejected("exceeded quota".to_owned());
-        for (proved, refusal, expected) in [
+        for (verified, refusal, expected) in [
             (None, None, ProbeResult::Unverified),
-            (Some("today"), None, ProbeResult::Admitted),
+            (Some("today"), None, ProbeResult::Verified),
             (Some("earlier"), None, ProbeResult::Unverified),
             (None, Some("today"), refused()),
             (Some("earlier"), Some("today"), refused()),
-            (Some("today"), Some("earlier"), ProbeResult::Admitted),
+            (Some("today"), Some("earlier"), ProbeResult::Verified),
         ] {
-            let status = status(proved, refusal);
+            let status = status(verified, refusal);
             assert_eq!(
                 ProbeResult::from_status(Some(&status), "today"),
                 expected,
@@ -69,7 +69,7 @@ mod tests {
         }
         assert_eq!(
             ProbeResult::from_status(None, "today"),
-            ProbeResult::Admitted,
+            ProbeResult::Verified,
             "a status of an earlier version"
         );
     }

@@ -142,13 +142,13 @@ fn rabbitmq_queue_is_durable_and_bound_by_both_keys() {
         json!({"durable": true, "auto_delete": false, "arguments": {}})
     );
     assert_eq!(desired.exchange, "asya");
-    assert_eq!(desired.bindings, ["foo", "asya-foo"]);
+    assert_eq!(desired.routing_keys, ["foo", "asya-foo"]);
     assert_eq!(desired.dlq, None);
     let (transport, config) =
         both(&json!({"exchange": "mine", "queues": {"nameTemplate": "asya-{namespace}.{actor}"}}));
     let desired = config.declaration(&transport.names_of("n", "foo"));
     assert_eq!(
-        (desired.exchange.as_str(), desired.bindings),
+        (desired.exchange.as_str(), desired.routing_keys),
         ("mine", vec!["n.foo".to_owned(), "asya-n.foo".to_owned()])
     );
 }

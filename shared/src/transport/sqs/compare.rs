@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use super::super::ownership::{self, CLUSTER, DeletionRefusal, Ownership};
+use super::super::ownership::{self, CLUSTER, DeletionRefusal, Ownership, QueueOwner};
 use super::{
     ACTOR, DLQ, DlqDeclaration, NAMESPACE, QueueDeclaration, REDRIVE_POLICY, RETENTION, TYPE, UID,
     VISIBILITY_TIMEOUT,
@@ -19,17 +19,6 @@ pub struct FoundQueue {
     pub attributes: BTreeMap<String, String>,
     /// The queue's tags.
     pub tags: BTreeMap<String, String>,
-}
-
-/// The actor that a queue's tags name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// Namespace of the actor.
-    pub namespace: String,
-    /// Name of the actor.
-    pub actor: String,
-    /// UID of the actor. It changes on a restore, so it is not part of the identity (FW-35).
-    pub uid: String,
 }
 
 /// How an existing queue compares with the declaration.
@@ -93,12 +82,6 @@ impl fmt::Display for Count {
     }
 }
 
-impl fmt::Display for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.actor)
-    }
-}
-
 impl FoundQueue {
     /// The queue's ARN.
     #[must_use]
@@ -109,7 +92,7 @@ impl FoundQueue {
     /// The owner, if it is not `owner`. A queue without our tags has no owner; the UID is not part of the identity
     /// (FW-35).
     #[must_use]
-    pub fn other_owner(&self, owner: &Owner) -> Option<String> {
+    pub fn other_owner(&self, owner: &QueueOwner) -> Option<String> {
         if self.is_dlq() {
             return Some(DEAD_LETTERS.to_owned());
         }
@@ -119,7 +102,7 @@ impl FoundQueue {
     /// Why `owner` must not delete the queue; `None` if it may (QUE-34). A queue without a cluster tag must have all
     /// our other tags: if two clusters have fought over it, the UID is that of the last writer.
     #[must_use]
-    pub fn deletion_refusal(&self, owner: &Owner, cluster: &str) -> Option<DeletionRefusal> {
+    pub fn deletion_refusal(&self, owner: &QueueOwner, cluster: &str) -> Option<DeletionRefusal> {
         let is = |key: &str, desired: &str| self.tag(key) == Some(desired);
         if let Some(other) = self.other_actor(owner) {
             return Some(DeletionRefusal::OtherOwner(other));
@@ -144,7 +127,7 @@ impl FoundQueue {
 
     /// The actor that the tags name, if it is not `owner`. The tags of a dead letter queue name no actor.
     #[must_use]
-    pub fn other_actor(&self, owner: &Owner) -> Option<String> {
+    pub fn other_actor(&self, owner: &QueueOwner) -> Option<String> {
         let (namespace, actor) = (self.tag(NAMESPACE), self.tag(ACTOR));
         let is_ours = namespace.is_none_or(|namespace| namespace == owner.namespace)
             && actor.is_none_or(|actor| actor == owner.actor);
@@ -252,7 +235,7 @@ impl QueueDeclaration {
 
     /// The actor that owns the queue.
     #[must_use]
-    pub fn owner(&self) -> &Owner {
+    pub fn owner(&self) -> &QueueOwner {
         &self.owner
     }
 

@@ -56,7 +56,7 @@ fn bindings(namespace: &str) -> Vec<Binding> {
         policy,
     };
     let required = rules.into_iter().enumerate();
-    let required = required.map(|(n, rule)| binding(n, rule, Policy::Required { proved: true }));
+    let required = required.map(|(n, rule)| binding(n, rule, Policy::Required { verified: true }));
     required
         .chain([binding(99, optional, Policy::Optional)])
         .collect()

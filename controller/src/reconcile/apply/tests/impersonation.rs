@@ -162,7 +162,7 @@ async fn pod_templates_are_written_as_the_applier_and_probed_as_the_operator() {
             target: *target,
             replicas: Some(1),
             spec_hash: "spec".into(),
-            template_ownership: None,
+            owned_template_fields: None,
         }))),
         limits: Some(BTreeSet::default()),
         ..ObservedBinding::default()

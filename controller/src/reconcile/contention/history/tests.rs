@@ -8,7 +8,7 @@ use super::{
     ConflictReset, FieldConflict, FieldEvent, conflict_message, conflict_reset, entry_message,
     last_conflict_time, new_conflicts, state, total_conflicts, update,
 };
-use crate::reconcile::contention::{ConflictCount, ContentionState, FieldGroup, SpecRevision};
+use crate::reconcile::contention::{ConflictCount, ContentionState, FieldPurpose, SpecRevision};
 
 const BASE: Duration = Duration::from_secs(5);
 const UID: &str = "target-uid";
@@ -34,8 +34,12 @@ fn conflict(manager: Option<&str>) -> FieldEvent {
     })
 }
 
-fn then(previous: &[ContendedField], part: FieldGroup, event: FieldEvent) -> Vec<ContendedField> {
-    let after = update(previous, Some(UID), &[(part, event)], BASE, at(1_500));
+fn then(
+    previous: &[ContendedField],
+    purpose: FieldPurpose,
+    event: FieldEvent,
+) -> Vec<ContendedField> {
+    let after = update(previous, Some(UID), &[(purpose, event)], BASE, at(1_500));
     // As the next process reads it.
     serde_json::from_value(json!(after)).unwrap()
 }
@@ -45,38 +49,38 @@ fn then(previous: &[ContendedField], part: FieldGroup, event: FieldEvent) -> Vec
 fn every_state_survives_a_restart() {
     let mut entries = Vec::new();
     for number in 1..5 {
-        entries = then(&entries, FieldGroup::Roll, conflict(Some("argocd")));
+        entries = then(&entries, FieldPurpose::Roll, conflict(Some("argocd")));
         let count = ConflictCount::new(number).unwrap();
         let until = at(1_500 + 5_000 * (1 << number));
         let until = Timestamp::from_second(until.as_second() + 1).unwrap();
         let waiting = ContentionState::Waiting(count, until);
         assert_eq!(
-            state(&entries, UID, FieldGroup::Roll),
+            state(&entries, UID, FieldPurpose::Roll),
             waiting,
             "rounded up to the next second"
         );
-        entries = then(&entries, FieldGroup::Roll, FieldEvent::Written);
+        entries = then(&entries, FieldPurpose::Roll, FieldEvent::Written);
         assert_eq!(
-            state(&entries, UID, FieldGroup::Roll),
+            state(&entries, UID, FieldPurpose::Roll),
             ContentionState::Rewritten(count)
         );
     }
-    entries = then(&entries, FieldGroup::Roll, conflict(None));
+    entries = then(&entries, FieldPurpose::Roll, conflict(None));
     let stopped = ContentionState::Yielded(revision());
-    assert_eq!(state(&entries, UID, FieldGroup::Roll), stopped);
+    assert_eq!(state(&entries, UID, FieldPurpose::Roll), stopped);
     assert_eq!(
-        state(&entries, UID, FieldGroup::ScaledObject),
+        state(&entries, UID, FieldPurpose::ScaledObject),
         ContentionState::Idle
     );
     assert_eq!(
-        state(&entries, "another", FieldGroup::Roll),
+        state(&entries, "another", FieldPurpose::Roll),
         ContentionState::Idle
     );
     assert_eq!(total_conflicts(&entries), 5);
     assert_eq!(last_conflict_time(&entries).unwrap().0, at(1_000));
-    entries = then(&entries, FieldGroup::Roll, FieldEvent::NotNeeded);
+    entries = then(&entries, FieldPurpose::Roll, FieldEvent::NotNeeded);
     assert_eq!(
-        state(&entries, UID, FieldGroup::Roll),
+        state(&entries, UID, FieldPurpose::Roll),
         ContentionState::Idle
     );
     assert_eq!(total_conflicts(&entries), 5, "the total is kept");
@@ -85,9 +89,9 @@ fn every_state_survives_a_restart() {
 /// BIND-41, CONF-6
 #[test]
 fn conflicts_over_all_fields_are_counted_per_target() {
-    let mut entries = then(&[], FieldGroup::Roll, conflict(Some("argocd")));
-    entries = then(&entries, FieldGroup::ScaledObject, conflict(None));
-    entries = then(&entries, FieldGroup::Roll, conflict(None));
+    let mut entries = then(&[], FieldPurpose::Roll, conflict(Some("argocd")));
+    entries = then(&entries, FieldPurpose::ScaledObject, conflict(None));
+    entries = then(&entries, FieldPurpose::Roll, conflict(None));
     assert_eq!((entries.len(), total_conflicts(&entries)), (2, 3));
     let unknown = update(&entries, None, &[], BASE, at(0));
     assert_eq!(unknown, entries, "the target is unknown for now");
@@ -101,44 +105,45 @@ fn conflicts_over_all_fields_are_counted_per_target() {
         (0, 0, None)
     );
     for event in [FieldEvent::Written, FieldEvent::NotNeeded] {
-        assert_eq!(then(&[], FieldGroup::Roll, event), []);
+        assert_eq!(then(&[], FieldPurpose::Roll, event), []);
     }
 }
 
 /// CONF-6
 #[test]
 fn conflict_is_reported_once() {
-    let first = then(&[], FieldGroup::Roll, conflict(None));
-    let second = then(&first, FieldGroup::Roll, conflict(None));
-    let other = then(&second, FieldGroup::ScaledObject, conflict(None));
+    let first = then(&[], FieldPurpose::Roll, conflict(None));
+    let second = then(&first, FieldPurpose::Roll, conflict(None));
+    let other = then(&second, FieldPurpose::ScaledObject, conflict(None));
     let new_parts = |previous: &[_], after: &[ContendedField]| {
-        let all = new_conflicts(previous, after).map(|it| it.part.clone());
+        let all = new_conflicts(previous, after).map(|it| it.purpose.clone());
         all.collect::<Vec<_>>()
     };
     assert_eq!(new_parts(&[], &first), ["Roll"]);
     assert_eq!(new_parts(&first, &second), ["Roll"]);
     assert_eq!(new_parts(&second, &other), ["ScaledObject"]);
     assert_eq!(new_parts(&other, &other), [""; 0]);
-    let written = then(&other, FieldGroup::Roll, FieldEvent::Written);
+    let written = then(&other, FieldPurpose::Roll, FieldEvent::Written);
     assert_eq!(new_parts(&other, &written), [""; 0]);
 }
 
 /// CONF-5
 #[test]
 fn conflicts_are_reset_after_a_quiet_period() {
-    let part = FieldGroup::ScaledObject;
-    let entries = then(&[], part, conflict(None));
-    let at_minute = |minute: i64| conflict_reset(&entries, UID, part, at(1_000 + minute * 60_000));
+    let purpose = FieldPurpose::ScaledObject;
+    let entries = then(&[], purpose, conflict(None));
+    let at_minute =
+        |minute: i64| conflict_reset(&entries, UID, purpose, at(1_000 + minute * 60_000));
     let last_minute = ConflictReset::In(Duration::from_mins(1));
     assert_eq!(at_minute(14), last_minute);
     assert_eq!(at_minute(15), ConflictReset::Now);
     assert_eq!(
-        conflict_reset(&entries, UID, FieldGroup::Roll, at(0)),
+        conflict_reset(&entries, UID, FieldPurpose::Roll, at(0)),
         ConflictReset::Now
     );
-    let over = then(&entries, part, FieldEvent::NotNeeded);
+    let over = then(&entries, purpose, FieldEvent::NotNeeded);
     assert_eq!(
-        conflict_reset(&over, UID, part, at(1_000)),
+        conflict_reset(&over, UID, purpose, at(1_000)),
         ConflictReset::Now
     );
 }
@@ -148,7 +153,7 @@ fn conflicts_are_reset_after_a_quiet_period() {
 fn message_names_the_field_the_manager_the_consequence_and_the_remedy() {
     let mut entries = then(
         &[],
-        FieldGroup::Roll,
+        FieldPurpose::Roll,
         conflict(Some("argocd-controller (Update)")),
     );
     let first = conflict_message(&entries, false).unwrap();
@@ -157,7 +162,7 @@ fn message_names_the_field_the_manager_the_consequence_and_the_remedy() {
         "Deployment/model: argocd-controller (Update) took over spec.template.metadata.annotations[asya.sh/roll]; the operator writes it again after a delay, at most four times; make that manager ignore this annotation, or set spec.binding.rollout to OnRestart and restart the pods yourself"
     );
     for _ in 0..4 {
-        entries = then(&entries, FieldGroup::Roll, conflict(None));
+        entries = then(&entries, FieldPurpose::Roll, conflict(None));
     }
     let stopped = conflict_message(&entries, false).unwrap();
     assert!(
@@ -166,16 +171,16 @@ fn message_names_the_field_the_manager_the_consequence_and_the_remedy() {
     );
     let evicts = conflict_message(&entries, true).unwrap();
     assert!(evicts.contains("evicted one by one"), "{evicts}");
-    let two = then(&entries, FieldGroup::ScaledObject, conflict(None));
+    let two = then(&entries, FieldPurpose::ScaledObject, conflict(None));
     assert_eq!(conflict_message(&two, false).unwrap().lines().count(), 2);
-    let over = then(&entries, FieldGroup::Roll, FieldEvent::NotNeeded);
+    let over = then(&entries, FieldPurpose::Roll, FieldEvent::NotNeeded);
     assert_eq!(conflict_message(&over, false), None);
-    let mut texts: Vec<_> = FieldGroup::ALL
+    let mut texts: Vec<_> = FieldPurpose::ALL
         .into_iter()
-        .flat_map(|part| {
+        .flat_map(|purpose| {
             [
-                entry_message(&entries[0], part, false),
-                entry_message(&two[1], part, false),
+                entry_message(&entries[0], purpose, false),
+                entry_message(&two[1], purpose, false),
             ]
         })
         .collect();
@@ -183,7 +188,7 @@ fn message_names_the_field_the_manager_the_consequence_and_the_remedy() {
     texts.dedup();
     assert_eq!(
         texts.len(),
-        2 * FieldGroup::ALL.len(),
+        2 * FieldPurpose::ALL.len(),
         "every message is unique"
     );
 }
@@ -198,20 +203,20 @@ fn first_conflict_is_final_if_it_leads_to_eviction() {
         yields: true,
         ..first
     });
-    let entries = then(&[], FieldGroup::Roll, last);
+    let entries = then(&[], FieldPurpose::Roll, last);
     assert_eq!(
-        state(&entries, UID, FieldGroup::Roll),
+        state(&entries, UID, FieldPurpose::Roll),
         ContentionState::Yielded(revision())
     );
-    let message = |evicts| entry_message(&entries[0], FieldGroup::Roll, evicts);
+    let message = |evicts| entry_message(&entries[0], FieldPurpose::Roll, evicts);
     assert!(!message(true).contains(" times"), "{}", message(true));
     assert!(message(false).contains(" 5 times"), "{}", message(false));
 }
 
 #[test]
 fn last_conflict_is_the_newest_of_all_fields() {
-    let first = then(&[], FieldGroup::Roll, conflict(None));
-    let events = [(FieldGroup::ScaledObject, conflict(None))];
+    let first = then(&[], FieldPurpose::Roll, conflict(None));
+    let events = [(FieldPurpose::ScaledObject, conflict(None))];
     let both = update(&first, Some(UID), &events, BASE, at(9_000));
     assert_eq!(last_conflict_time(&both).unwrap().0, at(9_000));
 }

@@ -235,7 +235,10 @@ fn pods_with_the_current_actor_hash_are_counted_for_any_actor() {
         ("former-uid", &BOTH[..2], 0),
     ] {
         let counted = count(vec![injected_pod("p", by, containers, &[])], vec![]);
-        assert_eq!(counted.admitted, admitted, "{by} {containers:?}");
+        assert_eq!(
+            counted.injected_for_any_uid, admitted,
+            "{by} {containers:?}"
+        );
     }
     let pods = BoundPods {
         labelled: vec![injected_pod("p", UID, &BOTH, &[])],
@@ -243,7 +246,7 @@ fn pods_with_the_current_actor_hash_are_counted_for_any_actor() {
     };
     for hash in [Some("other.b"), None] {
         assert_eq!(
-            TargetPodCounts::of(&pods, UID, hash, Some(&since())).admitted,
+            TargetPodCounts::of(&pods, UID, hash, Some(&since())).injected_for_any_uid,
             0,
             "{hash:?}"
         );

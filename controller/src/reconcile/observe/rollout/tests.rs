@@ -124,7 +124,7 @@ async fn observed_rollout() -> ObservedRollout {
         target: *target,
         replicas: Some(4),
         spec_hash: "spec".into(),
-        template_ownership: None,
+        owned_template_fields: None,
     };
     let binds_to = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let spec = json!({"transport": "mq", "workloadRef": binds_to});

@@ -76,7 +76,7 @@ pub(in crate::reconcile) fn handed_off(is_set: bool, status: &Value) -> Observed
         target: *target,
         replicas: Some(1),
         spec_hash: "spec".into(),
-        template_ownership: None,
+        owned_template_fields: None,
     };
     observed.binding = Some(ObservedBinding {
         target: Some(Ok(Box::new(resolved))),

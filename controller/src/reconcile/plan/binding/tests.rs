@@ -3,9 +3,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::binding::TemplateOwnership;
+use crate::binding::OwnedTemplateFields;
 use crate::fault::{Fault, Reason};
-use crate::reconcile::model::binding::{ObservedBinding, Resolved, TemplateOwner};
+use crate::reconcile::model::binding::{ObservedBinding, Resolved, TemplateActor};
 use crate::reconcile::model::bound_pods::BoundPods;
 use crate::reconcile::model::bound_pods::{PodToReplace, TargetPodCounts};
 use crate::reconcile::model::child::Child;
@@ -55,7 +55,7 @@ fn bound(scaling: &Value, target: Result<Target, Fault>) -> Observed {
             target,
             replicas: Some(0),
             spec_hash: "spec".into(),
-            template_ownership: None,
+            owned_template_fields: None,
         })
     });
     let of_target =
@@ -355,7 +355,7 @@ fn template_gets_the_sidecar_once_bound_with_a_known_model_url() {
             target: deployment(),
             replicas: Some(1),
             spec_hash: "spec".into(),
-            template_ownership: None,
+            owned_template_fields: None,
         };
         observed.binding = Some(ObservedBinding {
             target: Some(Ok(Box::new(resolved))),
@@ -379,12 +379,12 @@ fn template_gets_the_sidecar_once_bound_with_a_known_model_url() {
 fn template_fields_of_another_actor_are_not_ours() {
     let template = |actor: Option<&str>| {
         let mut observed = bound(&json!({}), Ok(deployment()));
-        let ownership = TemplateOwnership {
+        let ownership = OwnedTemplateFields {
             fingerprint: "fields".to_owned(),
             actor: actor.map(Box::from),
         };
         let resolved = observed.binding.as_mut().unwrap().target.as_mut().unwrap();
-        resolved.as_mut().unwrap().template_ownership = Some(ownership);
+        resolved.as_mut().unwrap().owned_template_fields = Some(ownership);
         let previous =
             json!({"uid": "web-uid", "hash": "", "target": "spec", "fingerprint": "fields"});
         observed.previous = serde_json::from_value(json!({"template": previous})).unwrap();
@@ -403,16 +403,16 @@ fn template_fields_of_another_actor_are_not_ours() {
 /// BIND-45, ROLL-2
 #[test]
 fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
-    let rollout = |actor: Option<&str>, template_owner| {
+    let rollout = |actor: Option<&str>, template_actor| {
         let mut observed = bound(&json!({}), Ok(deployment()));
         observed.previous.bound_since = Some(Time(Timestamp::UNIX_EPOCH));
         let binding = observed.binding.as_mut().unwrap();
         let resolved = binding.target.as_mut().unwrap().as_mut().unwrap();
-        resolved.template_ownership = actor.map(|actor| TemplateOwnership {
+        resolved.owned_template_fields = actor.map(|actor| OwnedTemplateFields {
             fingerprint: "fields".to_owned(),
             actor: Some(actor.into()),
         });
-        binding.template_owner = template_owner;
+        binding.template_actor = template_actor;
         binding.rollout = Some(ObservedRollout {
             pod_counts: TargetPodCounts {
                 total: 1,
@@ -428,16 +428,16 @@ fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
         }
     };
     let is_waiting = |rollout: &RolloutDecision| matches!(rollout, RolloutDecision::Wait(Reason::RolloutWaiting, text, _) if text.contains("the sidecar of"));
-    let owner = |paused| TemplateOwner {
+    let owner = |paused| TemplateActor {
         name: "other".into(),
         paused,
     };
-    for (template_owner, text) in [
+    for (template_actor, text) in [
         (Some(owner(false)), "the sidecar of AsyncActor other;"),
         (Some(owner(true)), "AsyncActor other, which is paused"),
         (None, "no longer exists"),
     ] {
-        let decision = rollout(Some("of-another"), template_owner);
+        let decision = rollout(Some("of-another"), template_actor);
         assert!(is_waiting(&decision), "{decision:?}");
         assert!(format!("{decision:?}").contains(text), "{decision:?}");
     }

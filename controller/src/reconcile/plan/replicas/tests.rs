@@ -33,14 +33,14 @@ fn planned(observed: &Observed, now: i64) -> FieldDecision {
 
 fn entry(state: &str, lost_writes: i32, target: &str) -> Vec<ContendedField> {
     vec![ContendedField {
-        part: "Replicas".to_owned(),
+        purpose: "Replicas".to_owned(),
         uid: "web-uid".to_owned(),
         state: state.to_owned(),
         losses: lost_writes,
         last_time: Some(Time(at(1000))),
         retry_time: (state == "Waiting").then(|| Time(at(1010))),
         generation: (state == "Stopped").then_some(2),
-        target: target.to_owned(),
+        target_spec_hash: target.to_owned(),
         ..ContendedField::default()
     }]
 }

@@ -124,7 +124,7 @@ fn retired_queue_of_a_binding_is_deleted_once_no_sidecar_consumes_from_it() {
                 target: target(),
                 replicas: Some(1),
                 spec_hash: "spec".into(),
-                template_ownership: None,
+                owned_template_fields: None,
             }))),
             pods,
             ..ObservedBinding::default()

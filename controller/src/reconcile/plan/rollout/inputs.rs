@@ -50,7 +50,7 @@ pub struct RolloutInputs<'a> {
     /// The annotated objects, and the workloads that the annotation rolls; empty while no rollout is needed.
     pub objects: &'a [TargetObject],
     /// Identifies the current spec of the workloads.
-    pub target: &'a str,
+    pub target_spec_hash: &'a str,
     /// A `PodDisruptionBudget` that allows no disruption of these pods.
     pub budget: Option<&'a str>,
     /// Whether another target may be rolled.
@@ -113,13 +113,13 @@ impl RolloutInputs<'_> {
     }
 
     pub fn has_halted_specs(&self, previous: &RolloutStatus) -> bool {
-        previous.generation == self.generation && previous.target == self.target
+        previous.generation == self.generation && previous.target_spec_hash == self.target_spec_hash
     }
 
     pub fn revision(&self) -> SpecRevision {
         SpecRevision {
             generation: self.generation,
-            target_spec_hash: self.target.to_owned(),
+            target_spec_hash: self.target_spec_hash.to_owned(),
         }
     }
 

@@ -57,7 +57,7 @@ struct Row {
     roll: Roll,
     unknown_owner: bool,
     objects: Vec<TargetObject>,
-    target: &'static str,
+    target_spec_hash: &'static str,
     budget: Option<&'static str>,
     has_slot: bool,
     previous: Option<RolloutStatus>,
@@ -85,7 +85,7 @@ impl Default for Row {
                 object: deployment(),
                 ..TargetObject::default()
             }],
-            target: "spec",
+            target_spec_hash: "spec",
             budget: None,
             has_slot: true,
             previous: None,
@@ -113,7 +113,7 @@ impl Row {
             roll: &self.roll,
             unknown_owner: self.unknown_owner,
             objects: &self.objects,
-            target: self.target,
+            target_spec_hash: self.target_spec_hash,
             budget: self.budget,
             has_slot: self.has_slot,
             previous: self.previous.as_ref(),
@@ -188,7 +188,7 @@ fn requested(tries: i32, since: i64) -> Option<RolloutStatus> {
         halted: false,
         stalled: false,
         generation: 1,
-        target: "spec".to_owned(),
+        target_spec_hash: "spec".to_owned(),
     })
 }
 
@@ -314,13 +314,13 @@ fn annotation_without_effect_is_changed_and_two_in_a_minute_halt_the_rollout() {
     assert!(without_effect(2, -20).halts());
     assert!(without_effect(5, -10_000).halts());
 
-    let halted = |generation, target| Row {
+    let halted = |generation, target_spec_hash| Row {
         previous: requested(2, -10_000).map(|previous| RolloutStatus {
             halted: true,
             ..previous
         }),
         generation,
-        target,
+        target_spec_hash,
         ..Row::default()
     };
     assert!(halted(1, "spec").halts(), "survives a restart");

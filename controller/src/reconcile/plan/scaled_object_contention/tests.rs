@@ -47,7 +47,7 @@ pub(in crate::reconcile::plan) fn applied(
         target: *target,
         replicas: Some(1),
         spec_hash: "spec".into(),
-        template_ownership: None,
+        owned_template_fields: None,
     };
     observed.binding = Some(ObservedBinding {
         scaling: target_scaling(&observed.actor, &observed.previous, desired, &resolved),
@@ -94,7 +94,7 @@ fn planned(observed: &Observed, now: Timestamp) -> (FieldDecision, ChildStep) {
 /// A conflict in status, last at 1000.
 fn entry(state: &str, lost_writes: i32) -> ContendedField {
     ContendedField {
-        part: "ScaledObject".to_owned(),
+        purpose: "ScaledObject".to_owned(),
         uid: "web-uid".to_owned(),
         state: state.to_owned(),
         count: lost_writes.into(),
@@ -102,7 +102,7 @@ fn entry(state: &str, lost_writes: i32) -> ContendedField {
         last_time: Some(Time(at(1000))),
         retry_time: (state == "Waiting").then(|| Time(at(1010))),
         generation: (state == "Stopped").then_some(2),
-        target: "spec".to_owned(),
+        target_spec_hash: "spec".to_owned(),
         ..ContendedField::default()
     }
 }
@@ -179,7 +179,7 @@ fn change_of_the_actor_or_the_target_is_applied_at_once() {
     recreated.previous.inventory[0].uid = Some("of the former object".to_owned());
     assert_eq!(planned(&recreated, at(1000)), (FieldDecision::Write, APPLY));
     let mut stopped = entry("Stopped", 5);
-    stopped.target = "another spec".to_owned();
+    stopped.target_spec_hash = "another spec".to_owned();
     let observed = applied(true, vec![stopped.clone()]);
     let decision = planned(&observed, at(9000));
     assert_eq!(decision, (FieldDecision::Write, APPLY), "another target");

@@ -27,7 +27,7 @@ fn applied() -> TemplateStatus {
     TemplateStatus {
         uid: "web".to_owned(),
         hash: "hash".to_owned(),
-        target: "spec".to_owned(),
+        target_spec_hash: "spec".to_owned(),
         fingerprint: "owned".to_owned(),
     }
 }
@@ -37,7 +37,7 @@ struct Row {
     owner: Option<ObjectRef>,
     hash: &'static str,
     roll_now: bool,
-    target: &'static str,
+    target_spec_hash: &'static str,
     owned: Option<&'static str>,
     previous: Option<TemplateStatus>,
     contention: ContentionState,
@@ -51,7 +51,7 @@ impl Default for Row {
             owner: None,
             hash: "hash",
             roll_now: false,
-            target: "spec",
+            target_spec_hash: "spec",
             owned: Some("owned"),
             previous: Some(applied()),
             contention: ContentionState::Idle,
@@ -67,7 +67,7 @@ impl Row {
             workload: &object("Deployment", "web"),
             hash: self.hash,
             roll_now: self.roll_now,
-            target: self.target,
+            target_spec_hash: self.target_spec_hash,
             owned: self.owned,
             previous: self.previous.as_ref(),
             contention: &self.contention,
@@ -77,10 +77,10 @@ impl Row {
     }
 }
 
-fn revision(target: &str) -> SpecRevision {
+fn revision(spec_hash: &str) -> SpecRevision {
     SpecRevision {
         generation: 2,
-        target_spec_hash: target.to_owned(),
+        target_spec_hash: spec_hash.to_owned(),
     }
 }
 
@@ -99,7 +99,7 @@ fn our_fields_are_applied_once_per_sidecar_and_template() {
             ..Row::default()
         },
         Row {
-            target: "another template",
+            target_spec_hash: "another template",
             ..Row::default()
         },
         Row {
@@ -173,7 +173,7 @@ fn changed_fields_are_reapplied_with_backoff_until_stopped() {
         assert_eq!(reverted(owned, other).decide(), TemplateStep::Apply);
     }
     let template_changed = Row {
-        target: "another",
+        target_spec_hash: "another",
         ..reverted(None, ContentionState::Idle)
     };
     assert_eq!(

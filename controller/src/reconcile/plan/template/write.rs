@@ -57,7 +57,7 @@ impl TemplateParams {
         let limits = observed.binding.as_ref()?.limits.as_ref();
         let family = actor.binds_to.as_ref();
         let family = family.map_or(Family::Generic, Family::of_target);
-        let ownership = resolved.template_ownership.as_ref();
+        let ownership = resolved.owned_template_fields.as_ref();
         Some(Self {
             uid: actor.metadata.uid.clone(),
             workload: target.workload.clone(),
@@ -141,7 +141,7 @@ impl TemplateParams {
         TemplateOutcome::Applied(TemplateStatus {
             uid: self.workload.uid.unwrap_or_default(),
             hash: self.hash.unwrap_or_default(),
-            target: self.revision.target_spec_hash,
+            target_spec_hash: self.revision.target_spec_hash,
             fingerprint: applied_by(&entries, manager).unwrap_or_default(),
         })
     }

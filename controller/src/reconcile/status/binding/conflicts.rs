@@ -5,8 +5,8 @@ use asya_shared::resolve::FindingReason;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::Requeue;
-use crate::reconcile::contention::FieldGroup;
-use crate::reconcile::contention::history::{self, FieldEvent, part_of};
+use crate::reconcile::contention::FieldPurpose;
+use crate::reconcile::contention::history::{self, FieldEvent, purpose_of};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{
@@ -37,7 +37,7 @@ pub(super) fn set_binding_conflicts(
         _ => observed.previous.template.clone(),
     };
     let previous_handoff = previous_handoff(observed);
-    status.claimed = match (outcome.contention.handoff_set, uid) {
+    status.handoff_uid = match (outcome.contention.handoff_set, uid) {
         (Some(is_set), uid) => uid.filter(|_| is_set).map(str::to_owned),
         (None, Some(uid)) => previous_handoff.filter(|it| it == uid),
         (None, None) => previous_handoff,
@@ -52,7 +52,7 @@ pub(super) fn set_binding_conflicts(
     status.conflict_count = Some(history::total_conflicts(&conflicts));
     status.last_conflict_time = history::last_conflict_time(&conflicts);
     let events = history::new_conflicts(previous, &conflicts).filter_map(|entry| {
-        let text = history::entry_message(entry, part_of(entry)?, evicts);
+        let text = history::entry_message(entry, purpose_of(entry)?, evicts);
         Some((EventReason::BindingConflict, text))
     });
     let report = ConflictReport {
@@ -66,7 +66,7 @@ pub(super) fn set_binding_conflicts(
 
 /// Keeps the recorded handoff while scaling is on and no other actor binds the target.
 fn previous_handoff(observed: &Observed) -> Option<String> {
-    let handoff = observed.previous.claimed.clone();
+    let handoff = observed.previous.handoff_uid.clone();
     let is_bound_by_other = observed
         .binding
         .as_ref()
@@ -97,7 +97,7 @@ fn template_requeue(outcome: &TemplateOutcome) -> Option<Requeue> {
     }
 }
 
-fn field_events(outcome: &ActiveOutcome) -> Vec<(FieldGroup, FieldEvent)> {
+fn field_events(outcome: &ActiveOutcome) -> Vec<(FieldPurpose, FieldEvent)> {
     let roll_event = match &*outcome.rollout {
         RolloutOutcome::NotNeeded | RolloutOutcome::InjectionVerified => {
             Some(FieldEvent::NotNeeded)
@@ -111,7 +111,7 @@ fn field_events(outcome: &ActiveOutcome) -> Vec<(FieldGroup, FieldEvent)> {
         | RolloutOutcome::Yielded
         | RolloutOutcome::Requested(ReplacementMethod::Eviction, ..) => None,
     };
-    let roll_event = roll_event.map(|event| (FieldGroup::Roll, event));
+    let roll_event = roll_event.map(|event| (FieldPurpose::Roll, event));
     let template_event = match &*outcome.template {
         TemplateOutcome::Applied(_) => Some(FieldEvent::Written),
         TemplateOutcome::Conflict(conflict) => Some(FieldEvent::Conflict(conflict.clone())),
@@ -123,7 +123,7 @@ fn field_events(outcome: &ActiveOutcome) -> Vec<(FieldGroup, FieldEvent)> {
         | TemplateOutcome::Waiting(..)
         | TemplateOutcome::Yielded => None,
     };
-    let template_event = template_event.map(|event| (FieldGroup::Template, event));
+    let template_event = template_event.map(|event| (FieldPurpose::Template, event));
     let others = outcome.contention.field_events.iter().cloned();
     roll_event
         .into_iter()

@@ -145,8 +145,8 @@ fn was_reported(observed: &Observed, text: &str) -> bool {
     previous.any(|it| it.type_ == INJECTED && it.message == text)
 }
 
-/// With strategy Template, pods get the sidecar from their template, as their controller replaces them (BIND-50); `None` if
-/// the counts of the pods decide.
+/// With strategy Template, pods get the sidecar from their template, as their controller replaces them (BIND-50);
+/// `None` if the counts of the pods decide.
 fn injected_by_template(outcome: &ActiveOutcome, counted: &TargetPodCounts) -> Option<Injected> {
     let not_injected = |reason, text: &str| Some((Some(false), reason, text.to_owned()));
     match &*outcome.template {

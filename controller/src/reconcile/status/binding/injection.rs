@@ -31,7 +31,7 @@ pub(super) fn injection_status(
         generation: observed.actor.generation,
         limits: binding.limits.as_ref(),
         injected: counted.is_some_and(|it| it.current > 0),
-        admitted: counted.is_some_and(|it| it.admitted > 0),
+        injected_for_any_uid: counted.is_some_and(|it| it.injected_for_any_uid > 0),
     };
     let binds = since.is_some() && observed.previous.bound_since.is_none();
     inputs.status_after(&outcome.probe.outcome, binds, now)

@@ -42,7 +42,7 @@ pub(super) fn rollout_status(
 ) -> Option<RolloutStatus> {
     let previous = observed.previous.rollout.clone();
     let rollout = observed.rollout();
-    let target = rollout
+    let target_spec_hash = rollout
         .map(|rollout| rollout.specs_hash.clone())
         .unwrap_or_default();
     let generation = observed.actor.generation;
@@ -70,7 +70,7 @@ pub(super) fn rollout_status(
             value: roll_value()?,
             halted: true,
             generation,
-            target,
+            target_spec_hash,
             ..previous.unwrap_or_default()
         }),
         RolloutOutcome::Requested(method, ..) => {
@@ -93,7 +93,7 @@ pub(super) fn rollout_status(
                 halted: false,
                 stalled: false,
                 generation,
-                target,
+                target_spec_hash,
             })
         }
     }

@@ -63,7 +63,7 @@ fn observed_target() -> ObservedBinding {
         target: *target,
         replicas: Some(1),
         spec_hash: "spec".into(),
-        template_ownership: None,
+        owned_template_fields: None,
     };
     ObservedBinding {
         target: Some(Ok(Box::new(target))),
@@ -325,7 +325,7 @@ fn actor_that_may_not_bind_reports_no_conflict() {
         (
             condition(&status, "Conflict").0,
             status.conflict_count,
-            status.claimed.is_some(),
+            status.handoff_uid.is_some(),
             status.template.is_some(),
         )
     };
@@ -346,13 +346,13 @@ fn actor_that_may_not_bind_reports_no_conflict() {
 fn handoff_is_remembered_while_the_queue_scales_the_target() {
     let handoff_after = |scaling: bool, previous: Option<&str>, now: Option<bool>| {
         let previous = AsyncActorStatus {
-            claimed: previous.map(str::to_owned),
+            handoff_uid: previous.map(str::to_owned),
             ..AsyncActorStatus::default()
         };
         let mut inputs = bound(&json!({"scaling": {"enabled": scaling}}), &previous);
         inputs.0.binding = Some(observed_target());
         inputs.2.contention.handoff_set = now;
-        status_of(&inputs).claimed
+        status_of(&inputs).handoff_uid
     };
     let web = Some("web-uid".to_owned());
     assert_eq!(handoff_after(true, None, Some(true)), web);
@@ -380,7 +380,7 @@ fn reverted_template_is_reported_and_requeued() {
         *inputs.2.template = outcome;
         let report = report(&inputs.0, &inputs.1, &inputs.2, now());
         let entry = report.status.conflicts.first();
-        let state = entry.map(|it| (it.part.clone(), it.state.clone(), it.count));
+        let state = entry.map(|it| (it.purpose.clone(), it.state.clone(), it.count));
         (condition(&report.status, "Injected"), report.retry, state)
     };
     let entry = |state: &str| Some(("Template".to_owned(), state.to_owned(), 1));

@@ -186,7 +186,7 @@ fn limits_required_by_a_quota_are_set_and_do_not_outdate_pods() {
         let mut binding = Binding::new(spec);
         let without = binding.actor();
         binding.injection = Some(InjectionStatus {
-            proved: Some(without.plan().unwrap().hash().actor.clone()),
+            verified_actor_hash: Some(without.plan().unwrap().hash().actor.clone()),
             limits: limits.iter().map(|it| (*it).to_owned()).collect(),
             ..InjectionStatus::default()
         });

@@ -1,6 +1,6 @@
-//! The actor part of the hash, as pods of earlier versions carry it: a changed value restarts every bound model when
+//! The actor hash, as pods of earlier versions carry it: a changed value restarts every bound model when
 //! the operator is upgraded (ROLL-8, SAFE-35). If one of these tests fails, implement the change differently: what is
-//! new and not requested by an actor or its transport belongs in the platform part, and what can be requested belongs
+//! new and not requested by an actor or its transport belongs in the platform hash, and what can be requested belongs
 //! in a key that is absent until it is.
 
 use serde_json::{Value, json};

@@ -392,11 +392,11 @@ fn pods_of_a_required_ray_service_are_served_by_both_paths() {
 }
 
 /// An actor with this probe result.
-fn with_probe_result(mut binding: Binding, proved: bool, refused: bool) -> BoundActor {
-    let part = binding.actor().plan().unwrap().hash().actor.clone();
+fn with_probe_result(mut binding: Binding, verified: bool, refused: bool) -> BoundActor {
+    let actor_hash = binding.actor().plan().unwrap().hash().actor.clone();
     binding.injection = Some(InjectionStatus {
-        proved: proved.then(|| part.clone()),
-        refused: refused.then(|| part.clone()),
+        verified_actor_hash: verified.then(|| actor_hash.clone()),
+        rejected_actor_hash: refused.then(|| actor_hash.clone()),
         message: refused.then(|| "exceeded quota: small".to_owned()),
         ..InjectionStatus::default()
     });
@@ -407,13 +407,13 @@ fn with_probe_result(mut binding: Binding, proved: bool, refused: bool) -> Bound
 #[test]
 fn pod_that_may_be_rejected_with_the_sidecar_starts_without_it() {
     let before = pod(&json!({}));
-    for (proved, refused, reason) in [
+    for (verified, refused, reason) in [
         (false, false, InjectionReason::NotProved),
         (false, true, InjectionReason::ProbeRejected),
         (true, true, InjectionReason::ProbeRejected),
         (true, false, InjectionReason::Injected),
     ] {
-        let actor = with_probe_result(Binding::new(&json!({})), proved, refused);
+        let actor = with_probe_result(Binding::new(&json!({})), verified, refused);
         let decision = review(&actor, &before);
         assert_eq!(decision.reason, reason);
         let Action::Annotate(patch) = decision.action else {
@@ -447,8 +447,8 @@ fn injected_pod_keeps_its_sidecar_if_a_probe_fails_before_reinvocation() {
 /// SAFE-8
 #[test]
 fn required_pod_that_the_api_server_would_reject_is_denied_with_the_reason() {
-    let unproved = with_probe_result(Binding::required(), false, false);
-    let decision = review(&unproved, &pod(&json!({})));
+    let unverified = with_probe_result(Binding::required(), false, false);
+    let decision = review(&unverified, &pod(&json!({})));
     assert_eq!(decision.reason, InjectionReason::Injected);
     let refused = with_probe_result(Binding::required(), false, true);
     let Action::Deny(text) = review(&refused, &pod(&json!({}))).action else {

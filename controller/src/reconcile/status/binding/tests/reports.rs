@@ -37,7 +37,7 @@ fn rejected_dry_run_is_reported_until_a_pod_is_admitted() {
     let (observed, ..) = bound(&extra, &first);
     let hash = observed.bound().unwrap().injected_hash.as_deref();
     let injection = first.injection.as_ref().unwrap();
-    assert_eq!(injection.refused.as_deref(), actor_hash(hash));
+    assert_eq!(injection.rejected_actor_hash.as_deref(), actor_hash(hash));
     let unchanged = after(&first, ProbeOutcome::NotRun);
     assert_eq!(condition(&unchanged, "Injected"), rejected);
     let admitted = after(&first, ProbeOutcome::Admitted);

@@ -1,8 +1,8 @@
 use asya_shared::transport::ownership::{DeletionRefusal, OwnerTag};
-use asya_shared::transport::rabbitmq::bindings_of;
+use asya_shared::transport::rabbitmq::routing_keys;
 use serde_json::{Value, json};
 
-use super::{ExchangeBindings, FoundBinding};
+use super::{FoundQueueBinding, QueueBindings};
 
 const QUEUE: &str = "asya-orders";
 
@@ -23,8 +23,8 @@ fn binding(exchange: &str, key: &str, arguments: &Value) -> Value {
 
 fn refusal(bindings: &[Value]) -> Option<DeletionRefusal> {
     let found = bindings.iter().cloned();
-    let found = found.map(|it| serde_json::from_value::<FoundBinding>(it).unwrap());
-    let bindings: ExchangeBindings = found.collect();
+    let found = found.map(|it| serde_json::from_value::<FoundQueueBinding>(it).unwrap());
+    let bindings: QueueBindings = found.collect();
     bindings.deletion_refusal("asya", QUEUE, &tag("here", "orders"))
 }
 
@@ -33,7 +33,7 @@ fn refusal(bindings: &[Value]) -> Option<DeletionRefusal> {
 fn queue_is_deleted_only_if_marked_for_the_actor_or_bound_as_we_bind_queues() {
     let none = json!({});
     let ours = |exchange: &str| -> Vec<Value> {
-        let keys = bindings_of(QUEUE);
+        let keys = routing_keys(QUEUE);
         keys.iter()
             .map(|key| binding(exchange, key, &none))
             .collect()

@@ -3,7 +3,7 @@ mod crowd;
 use asya_shared::config::TransportsConfig;
 use serde_json::{Value, json};
 
-use super::Claims;
+use super::QueueClaims;
 use crate::record::{ActorRecord, Key, Projected};
 
 fn transports() -> TransportsConfig {
@@ -19,14 +19,14 @@ fn transports() -> TransportsConfig {
 }
 
 struct World {
-    claims: Claims,
+    claims: QueueClaims,
     transports: TransportsConfig,
 }
 
 impl World {
     fn new() -> Self {
         Self {
-            claims: Claims::default(),
+            claims: QueueClaims::default(),
             transports: transports(),
         }
     }
@@ -65,7 +65,7 @@ impl World {
     }
 
     fn owner(&self, namespace: &str, name: &str) -> Option<String> {
-        let owner = self.claims.preceding_owner(&Key::new(namespace, name))?;
+        let owner = self.claims.preceding_actor(&Key::new(namespace, name))?;
         let verb = if owner.of_queue { "has" } else { "blocks" };
         Some(format!("{} {verb} {}", owner.key, owner.queue))
     }
@@ -144,7 +144,7 @@ fn transports_to_the_same_broker_share_names() {
         let name = (transport, "asya-foo");
         world
             .claims
-            .owner_of(&world.transports, name, &Key::new("b", "foo"))
+            .preceding_actor_for(&world.transports, name, &Key::new("b", "foo"))
     };
     assert_eq!(owner("twin"), Some(Key::new("a", "foo")));
     assert_eq!(owner("other"), None, "another broker");
@@ -249,7 +249,9 @@ fn lost_name_stays_lost_after_a_transport_change() {
     world.add_with("b", "foo", "mq", 1, &status);
     let owner = |key: &Key| {
         let name = ("mq", "asya-foo");
-        world.claims.owner_of(&world.transports, name, key)
+        world
+            .claims
+            .preceding_actor_for(&world.transports, name, key)
     };
     let (younger, older) = (Key::new("a", "foo"), Key::new("b", "foo"));
     world.add_with("a", "foo", "other", 2, &status);

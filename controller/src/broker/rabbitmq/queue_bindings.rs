@@ -1,11 +1,10 @@
-//! Bindings, which route messages to a queue (RMQ-4) and carry its owner tag (QUE-32).
+//! Queue bindings, which route messages to a queue (RMQ-4) and carry its owner tag (QUE-32).
 
 use std::collections::{HashMap, HashSet};
 
 use asya_shared::transport::ActorQueue;
-use asya_shared::transport::ownership::{self, DeletionRefusal, OwnerTag, Ownership};
-use asya_shared::transport::rabbitmq::{QueueDeclaration, bindings_of};
-use asya_shared::transport::sqs::Owner;
+use asya_shared::transport::ownership::{self, DeletionRefusal, OwnerTag, Ownership, QueueOwner};
+use asya_shared::transport::rabbitmq::{QueueDeclaration, routing_keys};
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -14,9 +13,9 @@ use super::Rabbitmq;
 use crate::broker::BrokerError;
 use crate::broker::limiter::Operation;
 
-/// A binding as the management API returns it.
+/// A queue binding as the management API returns it.
 #[derive(Deserialize)]
-pub(super) struct FoundBinding {
+pub(super) struct FoundQueueBinding {
     #[serde(default)]
     source: String,
     #[serde(default)]
@@ -31,25 +30,25 @@ pub(super) struct FoundBinding {
     properties_key: String,
 }
 
-/// A binding that carries an owner tag.
+/// A queue binding that carries an owner tag.
 #[derive(Clone, Debug)]
-struct TaggedBinding {
+struct TaggedQueueBinding {
     exchange: String,
     properties_key: String,
     tag: OwnerTag,
 }
 
-/// Bindings of one queue, or of many.
+/// The bindings of one queue, or of many.
 #[derive(Default)]
-pub(super) struct ExchangeBindings {
+pub(super) struct QueueBindings {
     /// Exchange, queue and routing key.
     routes: HashSet<(String, String, String)>,
     /// By queue.
-    tagged: HashMap<String, Vec<TaggedBinding>>,
+    tagged: HashMap<String, Vec<TaggedQueueBinding>>,
 }
 
-impl FromIterator<FoundBinding> for ExchangeBindings {
-    fn from_iter<I: IntoIterator<Item = FoundBinding>>(found: I) -> Self {
+impl FromIterator<FoundQueueBinding> for QueueBindings {
+    fn from_iter<I: IntoIterator<Item = FoundQueueBinding>>(found: I) -> Self {
         let mut all = Self::default();
         let found = found.into_iter();
         for binding in found.filter(|binding| {
@@ -57,7 +56,7 @@ impl FromIterator<FoundBinding> for ExchangeBindings {
         }) {
             if let Some(tag) = OwnerTag::of_arguments(&binding.arguments) {
                 let tagged = all.tagged.entry(binding.destination.clone());
-                tagged.or_default().push(TaggedBinding {
+                tagged.or_default().push(TaggedQueueBinding {
                     exchange: binding.source.clone(),
                     properties_key: binding.properties_key,
                     tag,
@@ -70,13 +69,13 @@ impl FromIterator<FoundBinding> for ExchangeBindings {
     }
 }
 
-impl ExchangeBindings {
+impl QueueBindings {
     /// Whether all desired routes exist.
     pub(super) fn has_wanted_routes(&self, declaration: &QueueDeclaration) -> bool {
         self.has_routes(
             &declaration.exchange,
             &declaration.name,
-            &declaration.bindings,
+            &declaration.routing_keys,
         )
     }
 
@@ -87,7 +86,7 @@ impl ExchangeBindings {
         })
     }
 
-    fn tagged(&self, queue: &str) -> &[TaggedBinding] {
+    fn tagged(&self, queue: &str) -> &[TaggedQueueBinding] {
         self.tagged.get(queue).map_or(&[], Vec::as_slice)
     }
 
@@ -102,7 +101,7 @@ impl ExchangeBindings {
     }
 
     /// Why the actor of `tag` may not delete a queue. An untagged queue, from before owner tags existed, must have the
-    /// operator's bindings: anyone who can write a status could name an arbitrary queue.
+    /// operator's queue bindings: anyone who can write a status could name an arbitrary queue.
     fn deletion_refusal(
         &self,
         exchange: &str,
@@ -114,7 +113,7 @@ impl ExchangeBindings {
             .iter()
             .map(|binding| &binding.tag)
             .collect();
-        if tags.is_empty() && self.has_routes(exchange, queue, &bindings_of(queue)) {
+        if tags.is_empty() && self.has_routes(exchange, queue, &routing_keys(queue)) {
             return None;
         }
         tag.deletion_refusal(&tags)
@@ -132,35 +131,35 @@ impl Rabbitmq {
     }
 
     /// All bindings of a queue, including those to other exchanges: another cluster may use a different one.
-    pub(super) async fn bindings(&self, queue: &str) -> Result<ExchangeBindings, BrokerError> {
+    pub(super) async fn queue_bindings(&self, queue: &str) -> Result<QueueBindings, BrokerError> {
         let url = self
             .api
             .url(&["queues", &self.config.vhost, queue, "bindings"]);
         let what = format!("the bindings of queue {queue}");
-        let found: Option<Vec<FoundBinding>> = self.api.get("bindings", &what, url).await?;
+        let found: Option<Vec<FoundQueueBinding>> = self.api.get("bindings", &what, url).await?;
         Ok(found.unwrap_or_default().into_iter().collect())
     }
 
     /// All bindings of the exchange that senders publish to.
-    pub(super) async fn list_bindings(&self) -> Result<ExchangeBindings, BrokerError> {
+    pub(super) async fn list_queue_bindings(&self) -> Result<QueueBindings, BrokerError> {
         let (vhost, exchange) = (&self.config.vhost, &self.config.exchange);
         let segments = ["exchanges", vhost, exchange, "bindings", "source"];
         let what = format!("the bindings of exchange {exchange}");
         let url = self.api.url(&segments);
-        let found: Option<Vec<FoundBinding>> = self.api.get("bindings", &what, url).await?;
+        let found: Option<Vec<FoundQueueBinding>> = self.api.get("bindings", &what, url).await?;
         Ok(found.unwrap_or_default().into_iter().collect())
     }
 
-    /// Returns the bindings of a queue that the actor is about to claim or keep.
+    /// Returns the bindings of a queue that the actor is about to create, adopt or keep.
     ///
     /// # Errors
     /// `QueueNameTaken` if the queue belongs to another cluster.
-    pub(super) async fn check_claimable(
+    pub(super) async fn check_ownership(
         &self,
         name: &str,
         queue: &ActorQueue,
-    ) -> Result<ExchangeBindings, BrokerError> {
-        let bindings = self.bindings(name).await?;
+    ) -> Result<QueueBindings, BrokerError> {
+        let bindings = self.queue_bindings(name).await?;
         let tag = self.tag_of(&queue.namespace, &queue.actor);
         match bindings.ownership(name, &tag, queue.adopts.as_deref()) {
             Ownership::OtherCluster(cluster) => Err(owned_by_other_cluster(name, &cluster)),
@@ -168,12 +167,12 @@ impl Rabbitmq {
         }
     }
 
-    /// Tags a queue as the actor's through a binding with this key, and removes the tags that this one replaces.
+    /// Tags a queue as the actor's through a queue binding with this key, and removes the tags that this one replaces.
     pub(super) async fn tag(
         &self,
         (name, key): (&str, &str),
         queue: &ActorQueue,
-        bindings: &ExchangeBindings,
+        bindings: &QueueBindings,
     ) -> Result<(), BrokerError> {
         let tag = self.tag_of(&queue.namespace, &queue.actor);
         let body = json!({"routing_key": key, "arguments": tag.arguments()});
@@ -187,8 +186,8 @@ impl Rabbitmq {
         Ok(())
     }
 
-    async fn unbind(&self, queue: &str, tagged: &TaggedBinding) -> Result<(), BrokerError> {
-        let TaggedBinding {
+    async fn unbind(&self, queue: &str, tagged: &TaggedQueueBinding) -> Result<(), BrokerError> {
+        let TaggedQueueBinding {
             exchange,
             properties_key,
             ..
@@ -209,9 +208,9 @@ impl Rabbitmq {
     pub(super) async fn deletion_refusal(
         &self,
         queue: &str,
-        owner: &Owner,
+        owner: &QueueOwner,
     ) -> Result<Option<DeletionRefusal>, BrokerError> {
-        let bindings = self.bindings(queue).await?;
+        let bindings = self.queue_bindings(queue).await?;
         let tag = self.tag_of(&owner.namespace, &owner.actor);
         Ok(bindings.deletion_refusal(&self.config.exchange, queue, &tag))
     }

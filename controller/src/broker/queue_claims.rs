@@ -1,23 +1,23 @@
-//! Which actor owns a queue name. Two actors that resolve to the same queue, or one to the other's dead letter queue,
-//! would consume each other's messages: the actor that already has the queue owns it, otherwise the older actor
-//! (QUE-3). A retired queue still holds its actor's messages, so no other actor can claim its name, however old it is
-//! (QUE-13).
+//! Which actor gets a queue name that several claim. Two actors that resolve to the same queue, or one to the other's
+//! dead letter queue, would consume each other's messages: the actor that already has the queue gets it, otherwise the
+//! older actor (QUE-3). A retired queue still holds its actor's messages, so no other actor can claim its name, however
+//! old it is (QUE-13).
 //!
 //! Names are compared by broker location, because two transports may point to the same broker.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use asya_shared::claims::{self, Age, BrokerAddress, ClaimKind, ClaimedName, Rank, Users};
 use asya_shared::config::TransportsConfig;
+use asya_shared::queue_claims::{self, Age, BrokerAddress, ClaimKind, ClaimedName, Rank, Users};
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::record::{ActorRecord, Key};
 
-/// Owner of a name that another actor needs.
+/// The actor that takes precedence for a name that another actor needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct PrecedingActor {
     pub key: Key,
     /// Queue of the actor that needs the name.
     pub queue: String,
@@ -27,7 +27,7 @@ pub struct Owner {
 
 /// The names that actors claim at brokers.
 #[derive(Debug, Default)]
-pub struct Claims {
+pub struct QueueClaims {
     inner: Mutex<Inner>,
 }
 
@@ -45,7 +45,7 @@ struct Claim {
     names: Vec<ClaimedName>,
 }
 
-impl Claims {
+impl QueueClaims {
     /// Updates an actor's claims; `None` means that it was deleted. Returns the other actors affected.
     pub fn refresh(
         &self,
@@ -67,7 +67,7 @@ impl Claims {
     }
 
     /// Returns the actor that takes precedence over `key` for a name that `key` needs.
-    pub fn preceding_owner(&self, key: &Key) -> Option<Owner> {
+    pub fn preceding_actor(&self, key: &Key) -> Option<PrecedingActor> {
         let inner = self.inner.lock();
         let preceding = |of_queue: bool| {
             let applies = |name: &ClaimedName| {
@@ -79,7 +79,7 @@ impl Claims {
             Some(owner) => (owner, true),
             None => (preceding(false)?, false),
         };
-        Some(Owner {
+        Some(PrecedingActor {
             key: owner,
             queue: inner.claims.get(key)?.names.first()?.queue.to_string(),
             of_queue,
@@ -87,13 +87,13 @@ impl Claims {
     }
 
     /// Returns the actor that takes precedence over `key` for this name, which `key` has or had as a queue.
-    pub fn owner_of(
+    pub fn preceding_actor_for(
         &self,
         transports: &TransportsConfig,
         (transport, queue): (&str, &str),
         key: &Key,
     ) -> Option<Key> {
-        let address = claims::broker_address(transports, transport, queue);
+        let address = queue_claims::broker_address(transports, transport, queue);
         self.inner
             .lock()
             .first_preceding(key, |name| name.address == address)
@@ -104,14 +104,14 @@ impl Claim {
     fn of(transports: &TransportsConfig, actor: &ActorRecord) -> Option<Self> {
         let Key { namespace, name } = &actor.metadata.key;
         let status = &actor.status_view;
-        let recorded = claims::recorded_queues(status.queue.as_ref(), &status.retired_queues);
+        let recorded = queue_claims::recorded_queues(status.queue.as_ref(), &status.retired_queues);
         let transport = actor.transport.as_deref();
         let claim = Self {
             age: Arc::new((
                 actor.created.as_ref().map_or(Timestamp::MIN, |time| time.0),
                 actor.metadata.uid.clone(),
             )),
-            names: claims::names(transports, (namespace, name), transport, recorded),
+            names: queue_claims::names(transports, (namespace, name), transport, recorded),
         };
         (!claim.names.is_empty()).then_some(claim)
     }

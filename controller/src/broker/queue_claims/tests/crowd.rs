@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use asya_shared::config::TransportsConfig;
 use serde_json::json;
 
-use super::super::Claims;
+use super::super::QueueClaims;
 use crate::record::{ActorRecord, Key, Projected};
 
 /// Split into worlds of different sizes, so that memory and number of calls stay the same.
@@ -37,7 +37,7 @@ fn cost(actors: &[(Key, Projected<ActorRecord>)], size: usize) -> Duration {
     let transports = transports();
     let started = Instant::now();
     let worlds = actors.chunks(size).map(|actors| {
-        let claims = Claims::default();
+        let claims = QueueClaims::default();
         for (key, projected) in actors {
             let affected = claims.refresh(&transports, key, Some(&projected.record));
             assert!(
@@ -47,12 +47,12 @@ fn cost(actors: &[(Key, Projected<ActorRecord>)], size: usize) -> Duration {
         }
         claims
     });
-    let worlds: Vec<Claims> = worlds.collect();
+    let worlds: Vec<QueueClaims> = worlds.collect();
     for (claims, actors) in worlds.iter().zip(actors.chunks(size)) {
         assert!(
             actors
                 .iter()
-                .all(|(key, _)| claims.preceding_owner(key).is_none())
+                .all(|(key, _)| claims.preceding_actor(key).is_none())
         );
     }
     started.elapsed()
