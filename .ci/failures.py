@@ -1,4 +1,4 @@
-"""Keeps what test programs say of their failures, to be told again where it is found: at the end."""
+"""Collects the output of failed tests, to be repeated at the end, where it is found."""
 
 import re
 
@@ -14,13 +14,13 @@ class Failures:
     """Takes lines, and knows which tests failed and how."""
 
     def __init__(self):
-        self.told = {}
+        self.outputs = {}
         self._current = None
 
     def line(self, text):
         text = text.rstrip()
         if found := BEGINS.match(text):
-            self._current = self.told.setdefault(found[1], [])
+            self._current = self.outputs.setdefault(found[1], [])
         elif ENDS.match(text):
             self._current = None
         elif self._current is not None and text:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs targets of the Makefile and sums up what they tested.
 
-Without arguments these are all tests. A failed part does not stop the others. What failed is told again at the end. The last line is `N passed, N failed`;
+Without arguments these are all tests. A failed part does not stop the others. Failures are repeated at the end. The last line is `N passed, N failed`;
 the exit code is 0 only if something passed and nothing failed. With `--brief` tests that pass are counted and not named. A part that takes longer
 than its limit is ended and counts as failed; ASYA_TEST_MINUTES sets the limit of every part.
 """
@@ -133,7 +133,7 @@ class Runner:
         finally:
             self.running.discard(part)
             part.child.stdout.close()
-        self.failures.update(failures.told)
+        self.failures.update(failures.outputs)
         counts, note = verdict(counter.counts, code, counter.excused)
         if part.note:
             counts, note = counts + Counts(failed=0 if counts.failed else 1), part.note

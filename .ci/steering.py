@@ -3,7 +3,7 @@
 
 import re
 
-# Where it is decided and acted; what tells (status) reads what was told before.
+# Where it is decided and acted; what reports (status) reads what was reported before.
 DECIDES = re.compile(r"^(controller/src/(?!reconcile/(status(/|\.rs)|model/reported))|webhook/src/|shared/src/)")
 # Conditions of other objects: pods, workloads, ScaledObjects, HPAs, CRDs.
 OF_OTHERS = {"controller/src/reconcile/observe/availability.rs"}

@@ -15,9 +15,9 @@ use crate::outcome::{EndpointPath, ReviewOutcome, ReviewReason};
 use crate::pod::PodReviewer;
 use crate::review::AdmissionRequest;
 
-/// What the webhook knows when it reviews the pods of a namespace.
+/// What the webhook has configured and watched when it reviews the pods of a namespace.
 #[derive(Clone, Debug)]
-pub struct Knowledge<'a> {
+pub struct ReviewContext<'a> {
     /// The configured transports.
     pub transports: &'a TransportsConfig,
     /// The operator's settings.
@@ -40,7 +40,7 @@ pub struct Webhook {
 
 /// A pod after its review.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reviewed {
+pub struct PodReview {
     /// The pod with the webhook's patch, or as it was.
     pub pod: Value,
     /// Why, as in metrics and Events.
@@ -54,25 +54,25 @@ pub struct Reviewed {
 impl Webhook {
     /// A webhook that knows these actors.
     #[must_use]
-    pub fn new(knowledge: &Knowledge<'_>, actors: impl IntoIterator<Item = Arc<Actor>>) -> Self {
+    pub fn new(context: &ReviewContext<'_>, actors: impl IntoIterator<Item = Arc<Actor>>) -> Self {
         let index = Index::new(Installation {
-            transports: knowledge.transports.clone(),
-            settings: knowledge.settings.clone(),
+            transports: context.transports.clone(),
+            settings: context.settings.clone(),
         });
-        index.set_scripts_hash(knowledge.scripts_hash);
+        index.set_scripts_hash(context.scripts_hash);
         for actor in actors {
             index.apply(&actor);
         }
-        for (name, owner) in knowledge.clusters.into_iter().flatten() {
-            index.apply_cluster(&Key::new(knowledge.namespace, name), owner.clone());
+        for (name, owner) in context.clusters.into_iter().flatten() {
+            index.apply_cluster(&Key::new(context.namespace, name), owner.clone());
         }
         index.init_done();
         Self {
             reviewer: PodReviewer {
-                namespace: knowledge.operator_namespace.to_owned(),
+                namespace: context.operator_namespace.to_owned(),
                 index: Arc::new(index),
             },
-            namespace: knowledge.namespace.to_owned(),
+            namespace: context.namespace.to_owned(),
         }
     }
 
@@ -80,7 +80,7 @@ impl Webhook {
     ///
     /// # Errors
     /// If the review itself fails, which a bug of the webhook would be.
-    pub fn review(&self, pod: &Value) -> Result<Reviewed, String> {
+    pub fn review(&self, pod: &Value) -> Result<PodReview, String> {
         let optional = self.review_on(EndpointPath::Pods, pod)?;
         match optional.reason {
             InjectionReason::OtherPath => self.review_on(EndpointPath::RequiredPods, pod),
@@ -88,7 +88,7 @@ impl Webhook {
         }
     }
 
-    fn review_on(&self, path: EndpointPath, pod: &Value) -> Result<Reviewed, String> {
+    fn review_on(&self, path: EndpointPath, pod: &Value) -> Result<PodReview, String> {
         let body = json!({
             "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
             "request": {
@@ -100,11 +100,11 @@ impl Webhook {
         let body = body.to_string();
         let request =
             AdmissionRequest::read(body.as_bytes()).map_err(|unreadable| unreadable.to_string())?;
-        reviewed(self.reviewer.review(path, &request), pod)
+        pod_review(self.reviewer.review(path, &request), pod)
     }
 }
 
-fn reviewed(outcome: ReviewOutcome, pod: &Value) -> Result<Reviewed, String> {
+fn pod_review(outcome: ReviewOutcome, pod: &Value) -> Result<PodReview, String> {
     let ReviewOutcome {
         response, reason, ..
     } = outcome;
@@ -117,7 +117,7 @@ fn reviewed(outcome: ReviewOutcome, pod: &Value) -> Result<Reviewed, String> {
             serde_json::from_slice(patch).map_err(|error| error.to_string())?;
         json_patch::patch(&mut pod, &patch).map_err(|error| error.to_string())?;
     }
-    Ok(Reviewed {
+    Ok(PodReview {
         pod,
         reason,
         denied: response.denied.map(|it| it.message),
@@ -134,7 +134,7 @@ mod tests {
 
     fn webhook(actors: &[Value]) -> Webhook {
         let installation = installation();
-        let knowledge = Knowledge {
+        let context = ReviewContext {
             transports: &installation.transports,
             settings: &installation.settings,
             scripts_hash: "0123456789abcdef",
@@ -143,7 +143,7 @@ mod tests {
             clusters: None,
         };
         let read = |actor: &Value| serde_json::from_str::<ProjectedActor>(&actor.to_string());
-        Webhook::new(&knowledge, actors.iter().map(|it| read(it).unwrap().actor))
+        Webhook::new(&context, actors.iter().map(|it| read(it).unwrap().actor))
     }
 
     /// INJ-1: optional and required actors, without a cluster.

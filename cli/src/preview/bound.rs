@@ -8,7 +8,7 @@ use asya_shared::inject::bound::{
 use asya_shared::names::annotation;
 use asya_shared::resolve::{Intermediates, Target};
 use asya_shared::review::{Actor, BindingInputs, bound_actor};
-use asya_webhook::offline::{Knowledge, Reviewed, Webhook};
+use asya_webhook::offline::{PodReview, ReviewContext, Webhook};
 use serde_json::{Value, json};
 
 use super::standalone::Subject;
@@ -38,7 +38,7 @@ pub struct Inputs<'a> {
 #[derive(Clone, Debug)]
 pub struct Pods {
     pub before: Value,
-    pub after: Reviewed,
+    pub after: PodReview,
 }
 
 impl Pods {
@@ -73,7 +73,7 @@ pub fn is_current(pod: &Value, uid: &str, hash: Option<&str>) -> bool {
 /// # Errors
 /// If a review fails, which a bug of the webhook would be.
 pub fn review(inputs: &Inputs<'_>, pod: &Value) -> Result<Pods, String> {
-    let knowledge = Knowledge {
+    let knowledge = ReviewContext {
         transports: &inputs.installation.transports,
         settings: &inputs.installation.settings,
         scripts_hash: scripts_hash(inputs.installation),

@@ -211,7 +211,7 @@ mod tests {
             json!({
                 "metadata": {
                     "generateName": "asya-probe-", "ownerReferences": [{"name": "x"}],
-                    "labels": {"app": "phi", "pod-template-hash": "asyaproof"},
+                    "labels": {"app": "phi", "pod-template-hash": "asyaprobe"},
                 },
                 "spec": {"containers": containers},
             })

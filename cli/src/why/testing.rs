@@ -3,7 +3,7 @@
 use asya_fuzz::{injectors, pods};
 use asya_shared::admission::facts::WebhookFacts;
 use asya_shared::config::{Settings, TransportsConfig};
-use asya_webhook::offline::{Knowledge, Webhook};
+use asya_webhook::offline::{ReviewContext, Webhook};
 use fastrand::Rng;
 use serde_json::{Value, json};
 
@@ -122,7 +122,7 @@ pub fn any_pod(rng: &mut Rng) -> Value {
 
 /// The webhook that knows these actors.
 pub fn webhook(installation: &Installation, namespace: &str, actors: &[Value]) -> Webhook {
-    let knowledge = Knowledge {
+    let knowledge = ReviewContext {
         transports: &installation.transports,
         settings: &installation.settings,
         scripts_hash: installation.facts.scripts.as_deref().unwrap_or_default(),

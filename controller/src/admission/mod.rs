@@ -292,7 +292,7 @@ impl WebhookConfigManager {
             })
             .collect();
         let rules = admission::mutating(settings, &entries);
-        self.report_unenforced(&rules.unenforced);
+        self.report_fail_open_required(&rules.fail_open_required);
         self.apply_mutating(rules.objects, applied).await?;
         Ok(Some(bindings))
     }
@@ -329,11 +329,16 @@ impl WebhookConfigManager {
 
     /// Enqueues the actors for which it changed whether their required entry exceeds the limit, so that they report it
     /// (CFG-7).
-    fn report_unenforced(&self, unenforced: &[(String, String)]) {
-        let keys = unenforced
+    fn report_fail_open_required(&self, fail_open_required: &[(String, String)]) {
+        let keys = fail_open_required
             .iter()
             .map(|(namespace, name)| Key::new(namespace, name));
-        for actor in self.context.bindings.unenforced.replace(keys.collect()) {
+        for actor in self
+            .context
+            .bindings
+            .fail_open_required
+            .replace(keys.collect())
+        {
             self.queue.enqueue(WorkItem::Actor(actor));
         }
     }

@@ -307,7 +307,7 @@ fn requeue_policy(args: &Args) -> RequeuePolicy {
     }
 }
 
-/// Pacing of reconciles of one actor and of all (FW-6, FW-8).
+/// Rate limits of reconciles of one actor and of all (FW-6, FW-8).
 fn queue_settings(args: &Args) -> WorkQueueSettings {
     WorkQueueSettings {
         gap: args.min_reconcile_interval,

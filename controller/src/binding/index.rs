@@ -330,7 +330,7 @@ impl Binding {
                 actor.created.as_ref().map_or(Timestamp::MIN, |time| time.0),
                 actor.metadata.uid.clone(),
             ),
-            pods: Arc::new(resolver.convention(&binds_to.name)),
+            pods: Arc::new(resolver.unresolved_pods(&binds_to.name)),
             owners: Vec::new(),
             chain: Vec::new(),
         })

@@ -194,11 +194,11 @@ fn pod_enqueues_only_the_actor_that_binds_its_target() {
     WatchSink::<UninjectedPodRecord>::init(&bindings, &scope);
     let expected = bindings.index.target_of(&key("a"));
     assert!(expected.is_some());
-    let convention = asya_shared::resolve::resolver("apps", "Deployment").convention("web");
+    let unresolved = asya_shared::resolve::resolver("apps", "Deployment").unresolved_pods("web");
     let count = || {
         bindings
             .uninjected_pods
-            .of(&"ns".into(), &convention)
+            .of(&"ns".into(), &unresolved)
             .map(|pods| pods.len())
     };
     assert_eq!(count(), None, "nothing has been listed");
@@ -246,7 +246,7 @@ fn target_pod_labelled_for_another_actor_enqueues_both() {
     let pods = LabelledPods::new(&store, &bindings);
     let (a, b, scope) = (key("a"), key("b"), None);
     bind(&bindings, &b, "web", EARLY);
-    let expected = asya_shared::resolve::resolver("apps", "Deployment").convention("web");
+    let expected = asya_shared::resolve::resolver("apps", "Deployment").unresolved_pods("web");
     bindings.set_pod_match(&b, &expected);
     let pod = |name: &str, extra: &Value| -> Projected<PodRecord> {
         let mut metadata = json!({

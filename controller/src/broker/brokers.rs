@@ -9,10 +9,10 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::Client;
 
+use super::credential_reloading_client::CredentialReloadingClient;
 use super::health::{QueueObserver, QueueResults};
 use super::http_client::BuildHttpClient;
 use super::pool::Pool;
-use super::renewing_client::RenewingClient;
 use super::{Count, QueueClient, QueueObservation};
 use crate::cluster::fence::Fence;
 use crate::telemetry::metrics::Metrics;
@@ -46,7 +46,7 @@ impl Brokers {
     /// Returns a client for `transport` with the credentials of `namespace`. Does no I/O: the first call reads
     /// credentials and connects.
     pub fn client(&self, transport: &Transport, namespace: &str) -> Arc<dyn QueueClient> {
-        Arc::new(RenewingClient {
+        Arc::new(CredentialReloadingClient {
             pool: Arc::clone(&self.0),
             transport: transport.clone(),
             namespace: namespace.to_owned(),

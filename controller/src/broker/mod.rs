@@ -4,6 +4,7 @@ mod brokers;
 mod ca_bundle;
 mod circuit;
 mod cluster;
+mod credential_reloading_client;
 mod credentials;
 pub mod depths;
 mod empty_confirmations;
@@ -14,7 +15,6 @@ mod limiter;
 mod pool;
 pub mod queue_claims;
 mod rabbitmq;
-mod renewing_client;
 pub mod retired_queue_schedule;
 mod sqs;
 

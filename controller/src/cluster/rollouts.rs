@@ -56,13 +56,13 @@ impl WorkloadRollouts {
     }
 
     /// Records the rollout state of an up-to-date workload: a rollout that this process did not start counts too, and a
-    /// settled one no longer does.
-    pub fn record_state(&self, actor: &Key, rolling: bool, settled: bool) {
+    /// complete one no longer does.
+    pub fn record_state(&self, actor: &Key, rolling: bool, complete: bool) {
         let mut inner = self.inner.lock();
         inner.leave(actor);
         if rolling {
             inner.count(actor);
-        } else if settled {
+        } else if complete {
             inner.running.remove(actor);
         }
     }

@@ -206,12 +206,12 @@ impl<R: Record> Store<R> {
     /// cannot be listed.
     pub fn is_synced(&self) -> bool {
         let inner = self.inner.lock();
-        let is_settled = |(scope, list): (&Scope, &List)| match list {
+        let is_listed = |(scope, list): (&Scope, &List)| match list {
             List::Complete => true,
             List::Failing => scope.is_some(),
             List::Pending => false,
         };
-        !inner.lists.is_empty() && inner.lists.iter().all(is_settled)
+        !inner.lists.is_empty() && inner.lists.iter().all(is_listed)
     }
 
     /// Drops the records of namespaces outside `scopes`, and returns their names.

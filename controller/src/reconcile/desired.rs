@@ -74,7 +74,7 @@ impl Desired {
             names,
             ..
         } = self;
-        build_scaling_objects(actor, previous, spec, (transport, names), target)
+        build_scaling_objects(actor, previous, spec, transport, names, target)
     }
 
     /// `None` for a binding.

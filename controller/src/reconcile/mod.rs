@@ -74,13 +74,13 @@ pub async fn reconcile(
     }
 }
 
-/// Remembers what this reconcile learned by observing.
+/// Remembers what this reconcile has observed.
 fn remember_observed(context: &Context, observed: &Observed) {
-    let (key, learned) = (observed.key(), &observed.learned);
-    if let Some(error) = &learned.broker_failure {
+    let (key, updates) = (observed.key(), &observed.memory_updates);
+    if let Some(error) = &updates.broker_failure {
         context.queue_rechecks.record_failure(key, error);
     }
-    for (depth, reset) in &learned.depths {
+    for (depth, reset) in &updates.depths {
         if *reset {
             context.depths.forget(key);
         }

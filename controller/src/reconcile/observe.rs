@@ -3,7 +3,7 @@
 //! It changes nothing but subscriptions. `Bindings::{register_target, set_pod_match, set_scale_target}` register what
 //! the actor depends on before that is read, so that no change in between is missed and, if two actors bind one target
 //! at the same time, at least one observes the other (BIND-45). Everything else that later reconciles should know is
-//! returned as data, in [`Learned`].
+//! returned as data, in [`MemoryUpdates`](crate::reconcile::model::observed::MemoryUpdates).
 
 mod availability;
 pub mod binding;
@@ -35,8 +35,7 @@ use crate::context::Context;
 use crate::fault::{Error, Fault};
 use crate::reconcile::model::child::{Child, ChildOwnership};
 use crate::reconcile::model::observed::{
-    DeletionPolicy, Learned, Observed, ObservedQueue, ObservedScaling, QueueNameTaken,
-    is_waiting_for_drain,
+    DeletionPolicy, Observed, ObservedQueue, ObservedScaling, QueueNameTaken, is_waiting_for_drain,
 };
 use crate::record::{ActorRecord, Controller, Key, PodRecord, Record, ScaleTarget};
 use crate::scaling::autoscalers::{Autoscalers, is_overdue};
@@ -65,9 +64,8 @@ pub async fn observe(
         claims.preceding_actor_for(transports, address, key)
     };
     let queues = KnownQueues::from_status(&previous, desired.as_deref(), transports, owner_of);
-    let mut learned = Learned::default();
-    let known = (&deletion, &queues);
-    let drain = drain::observe(context, (&actor, &previous), known, (&mut learned, now)).await?;
+    let (drain, updates) =
+        drain::observe(context, &actor, &previous, &deletion, &queues, now).await?;
     if matches!(drain, Some(Drain::LeftBehind { .. })) {
         deletion.retains_queue = true;
     }
@@ -99,7 +97,7 @@ pub async fn observe(
     let has_role = standalone.is_some_and(|it| it.service_account.is_some());
     let account = Key::new(&key.namespace, &service_account_name(&key.name));
     let accounts = &context.service_accounts;
-    let service_account = child(accounts, &account, &ownership, (has_role, bypasses_cache)).await?;
+    let service_account = child(accounts, &account, &ownership, has_role, bypasses_cache).await?;
     let pods = if owns_workload {
         workload_pods(context, &actor)
     } else {
@@ -127,7 +125,7 @@ pub async fn observe(
         pods,
         creation_failure,
         service_account,
-        scaling: scaling(context, &ownership, objects, (scaled_name, bypasses_cache)).await?,
+        scaling: scaling(context, &ownership, objects, scaled_name, bypasses_cache).await?,
         binding,
         desired,
         previous,
@@ -136,19 +134,20 @@ pub async fn observe(
             .filter(|former| is_controlled_by(former.metadata.controller.as_ref(), &actor)),
         queue: ObservedQueue::NotQueried,
         recheck_sequence: context.queue_rechecks.sequence(),
-        depth: queue::reported_depth(context, &actor, name_taken, learned.depths.last()),
+        depth: queue::reported_depth(context, &actor, name_taken, updates.depths.last()),
         queues_managed: context.installation.queues_managed,
         webhook: context.installation.webhook,
         deadlines: context.installation.deadlines,
         deletion,
         drain,
         leading_since: context.leading_since.get().copied().unwrap_or(now),
-        learned,
+        memory_updates: updates,
         queue_name_taken,
         ownership,
         actor,
     };
-    (observed.queue, observed.learned.broker_failure) = queue::observe(context, &observed).await;
+    (observed.queue, observed.memory_updates.broker_failure) =
+        queue::observe(context, &observed).await;
     Ok(Some(observed))
 }
 
@@ -214,7 +213,8 @@ async fn scaling(
     context: &Context,
     ownership: &ChildOwnership,
     objects: Option<&Result<ScalingObjects, TriggerError>>,
-    (scaled_name, bypasses_cache): (&str, bool),
+    scaled_name: &str,
+    bypasses_cache: bool,
 ) -> Result<ObservedScaling, Error> {
     let key = &ownership.actor.metadata.key;
     let installed = context.keda_is_synced(&key.namespace);
@@ -231,14 +231,16 @@ async fn scaling(
             scaled_objects,
             key,
             ownership,
-            (objects.is_some(), bypasses_cache),
+            objects.is_some(),
+            bypasses_cache,
         )
         .await?,
         trigger_authentication: child(
             authentications,
             &name,
             ownership,
-            (needs_authentication, bypasses_cache),
+            needs_authentication,
+            bypasses_cache,
         )
         .await?,
         scaled_objects: autoscalers_of(&scaled_objects.store, key, scaled_name),

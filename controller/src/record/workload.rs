@@ -28,7 +28,7 @@ pub struct WorkloadRecord {
     /// Whether we own `spec.replicas` (WRK-3).
     pub owns_replicas: bool,
     /// Whether kubectl or Helm wrote fields that have not been taken over yet (FW-22).
-    pub has_tool_fields: bool,
+    pub has_client_fields: bool,
     /// Pod template hash, which identifies pods of the current template.
     pub template_hash: Option<Box<str>>,
     pub generation: i64,
@@ -173,7 +173,7 @@ impl WorkloadRecord {
             actor: raw.metadata.label(label::ACTOR).map(Into::into),
             last: raw.metadata.last_applied(manager::WORKLOAD),
             owns_replicas: applied.is_some_and(|fields| fields.replicas),
-            has_tool_fields: raw.metadata.is_written_by(is_tool)
+            has_client_fields: raw.metadata.is_written_by(is_tool)
                 && raw.metadata.annotation(annotation::RECLAIMED).as_deref() != Some("true"),
             template_hash: raw.spec.template.hash(),
             generation: raw.metadata.generation,

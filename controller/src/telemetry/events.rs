@@ -54,7 +54,7 @@ pub enum EventReason {
     Orphaned,
     /// A rollout replaces pods that use GPUs.
     RollsGpuPods,
-    /// The rollout of a binding is halted: no further pod is replaced.
+    /// The rollout of a binding is halted or stalled: no further pod is replaced for now.
     RolloutHalted,
     /// Another client reverted a change of the operator's to a bound target.
     BindingConflict,

@@ -17,7 +17,7 @@ use crate::resolve::{Family, Operator, OwnerRule, Requirement, Selector};
 /// Label with its name that the API server sets on every namespace.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 /// Maximum number of values of the family's label (CFG-3).
-const MOST_VALUES: usize = 50;
+const MAX_VALUES: usize = 50;
 /// How long the API server waits for the webhook.
 const TIMEOUT_SECONDS: i32 = 5;
 
@@ -108,7 +108,7 @@ fn label_requirement(key: &str, bindings: &[&Binding]) -> Option<LabelSelectorRe
     }
     match values.len() {
         0 => None,
-        1..=MOST_VALUES => Some(requirement(key, "In", values)),
+        1..=MAX_VALUES => Some(requirement(key, "In", values)),
         _ => Some(requirement(key, "Exists", [])),
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn plain(namespace: &str, name: &str) -> Binding {
         namespace: namespace.to_owned(),
         actor: name.to_owned(),
         family: Family::Generic,
-        pods: resolver("apps", "Deployment").convention(name),
+        pods: resolver("apps", "Deployment").unresolved_pods(name),
         owners_incomplete: false,
         policy: Policy::Optional,
     }

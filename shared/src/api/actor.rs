@@ -61,17 +61,17 @@ use super::{
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    // VAL-2, BIND-10
+    // An actor has exactly one mode (VAL-2, BIND-10).
     validation = unless_broken_before("has(self.workload) != has(self.workloadRef)").message(messages::ONE_MODE),
-    // BIND-11
+    // A workload of the operator's has its runtime in the pod template (BIND-11).
     validation = unless_broken_before("has(self.workloadRef) || !has(self.runtime)")
         .message(messages::RUNTIME_NEEDS_TARGET).field_path(".runtime"),
-    // BIND-12
+    // Without a target there is nothing to bind (BIND-12).
     validation = unless_broken_before("has(self.workloadRef) || !has(self.binding)")
         .message(messages::BINDING_NEEDS_TARGET).field_path(".binding"),
-    // BIND-13
+    // The objects of the other mode would be left behind (BIND-13).
     validation = Rule::new("has(self.workloadRef) == has(oldSelf.workloadRef)").message(messages::MODE_IMMUTABLE),
-    // BIND-17
+    // Owners of other kinds revert changes of the pod template (BIND-17).
     validation = unless_broken_before(
         "!has(self.binding) || !has(self.binding.strategy) || self.binding.strategy != 'Template' || !has(self.workloadRef) || \
          (self.workloadRef.apiVersion.startsWith('apps/') && self.workloadRef.kind in ['Deployment', 'StatefulSet'])"
@@ -80,7 +80,7 @@ use super::{
 pub struct AsyncActorSpec {
     /// Selects the broker that holds the actor's queue, by the name of a transport in the operator's configuration, for
     /// example rabbitmq or sqs.
-    // VAL-1
+    // An empty name passes "required" (VAL-1).
     #[x_kube(validation = Rule::new("self != ''").message(messages::TRANSPORT_MISSING))]
     pub transport: String,
     /// Describes the workload that the operator creates for this actor. Set exactly one of workload and workloadRef; an

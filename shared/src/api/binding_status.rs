@@ -37,13 +37,11 @@ pub struct ResolvedTarget {
 pub struct InjectionStatus {
     /// Actor hash (the first half of annotation asya.sh/injected-hash) for which the API server last admitted a pod.
     /// While the spec yields another value, new pods start without the sidecar, unless binding.required is true.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "proved")]
+    #[serde(rename = "proved", default, skip_serializing_if = "Option::is_none")]
     pub verified_actor_hash: Option<String>,
     /// Actor hash for which the API server rejects pods. While the spec yields this value, new pods start without the
     /// sidecar; with binding.required they do not start.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "refused")]
+    #[serde(rename = "refused", default, skip_serializing_if = "Option::is_none")]
     pub rejected_actor_hash: Option<String>,
     /// Response of the API server to the rejected dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,8 +172,7 @@ pub struct ContendedField {
     pub rival: Option<String>,
     /// Purpose of the field: Template, Roll, Autoscaler, Replicas, ScaledObject or Workload.
     // Text, not an enum: another version may write one that this one does not know.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[serde(rename = "part")]
+    #[serde(rename = "part", default, skip_serializing_if = "String::is_empty")]
     pub purpose: String,
     /// Object that contains the field, as Kind/name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -196,8 +193,7 @@ pub struct ContendedField {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
     /// Identifies the target's spec for which the field is Stopped.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[serde(rename = "target")]
+    #[serde(rename = "target", default, skip_serializing_if = "String::is_empty")]
     pub target_spec_hash: String,
 }
 

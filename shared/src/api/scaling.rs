@@ -95,7 +95,7 @@ pub struct AdvancedScaling {
     /// Decides how the formula's value is compared with the target. AverageValue (the default): divided by the number
     /// of pods. Value: as it is. Utilization is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    // VAL-13
+    // KEDA has no utilization of a formula's value (VAL-13).
     #[x_kube(validation = Rule::new("self != 'Utilization'").message(messages::METRIC_TYPE))]
     pub metric_type: Option<MetricType>,
     /// Restores the number of pods from before scaling when scaling is switched off. Default: false.

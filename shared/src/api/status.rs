@@ -155,8 +155,7 @@ pub struct AsyncActorStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<TemplateStatus>,
     /// UID of the target that the operator annotated so that its owner leaves scaling to the queue.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "claimed")]
+    #[serde(rename = "claimed", default, skip_serializing_if = "Option::is_none")]
     pub handoff_uid: Option<String>,
     /// How often another controller reverted what the operator wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -274,7 +273,7 @@ pub struct QueueStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_hash: Option<String>,
     /// Dead letter queues that belong, or belonged, to this queue alone. They are deleted with it if they are empty.
-    // QUE-14
+    // The transport may name another one by then (QUE-14).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dead_letters: Vec<String>,
 }

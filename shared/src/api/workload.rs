@@ -12,7 +12,7 @@ use super::rules::unless_broken_before;
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    // VAL-14
+    // Only a StatefulSet creates volume claims (VAL-14).
     validation = unless_broken_before(
         "!has(self.volumeClaimTemplates) || size(self.volumeClaimTemplates) == 0 || (has(self.kind) && self.kind == 'StatefulSet')"
     )

@@ -21,7 +21,8 @@ const PROBES: [(&str, [u32; 4]); 3] = [
 pub(super) fn complete(
     container: &mut Map<String, Value>,
     python: &str,
-    (is_end_actor, concurrency): (bool, Option<i32>),
+    is_end_actor: bool,
+    concurrency: Option<i32>,
     volumes: &Volumes,
 ) {
     connect(container, python, volumes);

@@ -124,8 +124,8 @@ fn complete_runtime(spec: &mut Map<String, Value>, inputs: &PodInputs<'_>) -> Op
     let gateway = gateway_of(container);
     let python = inputs.workload.effective_python_executable();
     let concurrency = inputs.spec.effective_concurrency();
-    let settings = (is_end_actor(inputs.actor), concurrency);
-    runtime::complete(container, python, settings, &STANDALONE);
+    let is_end_actor = is_end_actor(inputs.actor);
+    runtime::complete(container, python, is_end_actor, concurrency, &STANDALONE);
     gateway
 }
 

@@ -8,9 +8,9 @@ use crate::resolve::{
 
 /// Name prefix of every probe pod.
 pub const PROBE_NAME_PREFIX: &str = "asya-probe-";
-const PLACEHOLDER_HASH: &str = "asyaproof";
+const PLACEHOLDER_HASH: &str = "asyaprobe";
 /// Placeholder where any name is valid.
-const PLACEHOLDER_NAME: &str = "asya-proof";
+const PLACEHOLDER_NAME: &str = "asya-probe";
 
 /// Labels and owner of a pod that matches a target.
 #[derive(Clone, Debug, PartialEq)]

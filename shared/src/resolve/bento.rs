@@ -26,7 +26,7 @@ impl Resolver for BentoDeployment {
         KIND
     }
 
-    fn convention(&self, name: &str) -> PodMatch {
+    fn unresolved_pods(&self, name: &str) -> PodMatch {
         PodMatch {
             labels: Selector::of_labels([(LABEL, name)]),
             owner: of_deployment(name),
@@ -79,7 +79,7 @@ impl BentoDeployment {
         Ok(Target {
             pods: PodMatch {
                 owner: of_deployment(&*workload.name),
-                ..self.convention(bento.name())
+                ..self.unresolved_pods(bento.name())
             },
             chain: vec![itself.clone(), workload.clone()],
             owner: None,

@@ -23,7 +23,7 @@ impl Resolver for Generic {
     }
 
     /// Without the workload nothing identifies the pods.
-    fn convention(&self, _: &str) -> PodMatch {
+    fn unresolved_pods(&self, _: &str) -> PodMatch {
         PodMatch::nothing()
     }
 

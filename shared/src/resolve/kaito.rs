@@ -38,7 +38,7 @@ impl Resolver for Workspace {
     }
 
     /// Matches by owner, too, because tuning Jobs have the same label.
-    fn convention(&self, name: &str) -> PodMatch {
+    fn unresolved_pods(&self, name: &str) -> PodMatch {
         PodMatch {
             labels: Selector::of_labels([(WORKSPACE_LABEL, name)]),
             owner: OwnerRule::AnyOf(vec![of_stateful_set(name), of_deployment(name)]),
@@ -102,7 +102,7 @@ impl Workspace {
         Ok(Target {
             pods: PodMatch {
                 labels: Selector::of_labels([(WORKSPACE_LABEL, workspace.name())]),
-                owner: owner.unwrap_or_else(|| self.convention(workspace.name()).owner),
+                owner: owner.unwrap_or_else(|| self.unresolved_pods(workspace.name()).owner),
             },
             chain: vec![itself.clone(), workload.clone()],
             owner: None,
@@ -145,7 +145,7 @@ impl Resolver for InferenceSet {
         SET_KIND
     }
 
-    fn convention(&self, name: &str) -> PodMatch {
+    fn unresolved_pods(&self, name: &str) -> PodMatch {
         PodMatch {
             labels: Selector::of_labels([(SET_LABEL, name)]),
             owner: OwnerRule::Kind(STATEFUL_SET),
@@ -213,7 +213,7 @@ impl InferenceSet {
         };
         Ok(Target {
             workload: itself.clone(),
-            pods: self.convention(set.name()),
+            pods: self.unresolved_pods(set.name()),
             chain,
             owner: None,
             roll: Roll::AnnotateTemplate(workloads),

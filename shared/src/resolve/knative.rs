@@ -27,7 +27,7 @@ impl Resolver for KnativeService {
         SERVICE
     }
 
-    fn convention(&self, name: &str) -> PodMatch {
+    fn unresolved_pods(&self, name: &str) -> PodMatch {
         PodMatch {
             labels: Selector::of_labels([(SERVICE_LABEL, name)]),
             owner: OwnerRule::Kind(REPLICA_SET),
@@ -82,7 +82,7 @@ impl KnativeService {
         };
         Ok(Target {
             workload: itself.clone(),
-            pods: self.convention(service.name()),
+            pods: self.unresolved_pods(service.name()),
             chain: std::iter::once(itself.clone()).chain(below).collect(),
             owner: None,
             roll,

@@ -60,7 +60,7 @@ impl Resolver for InferenceService {
         KIND
     }
 
-    fn convention(&self, name: &str) -> PodMatch {
+    fn unresolved_pods(&self, name: &str) -> PodMatch {
         PodMatch {
             labels: Selector::of_labels([(LABEL, name), (COMPONENT, PREDICTOR)]),
             owner: OwnerRule::Kind(REPLICA_SET),
@@ -125,7 +125,7 @@ impl InferenceService {
         Ok(Target {
             pods: PodMatch {
                 owner: of_deployment(&*workload.name),
-                ..self.convention(service.name())
+                ..self.unresolved_pods(service.name())
             },
             chain: vec![itself.clone(), workload.clone()],
             owner: None,
@@ -161,17 +161,17 @@ impl InferenceService {
                 "{itself} has no Deployment for Revision/{revision} yet; waiting for Knative to create it"
             )));
         };
-        let convention = self.convention(service.name());
+        let unresolved = self.unresolved_pods(service.name());
         let of_a_revision = Requirement {
             key: knative::REVISION_LABEL.to_owned(),
             operator: Operator::Exists,
         };
-        let labels = convention.labels.requirements().iter().cloned();
+        let labels = unresolved.labels.requirements().iter().cloned();
         Ok(Target {
             workload: itself.clone(),
             pods: PodMatch {
                 labels: Selector::new(labels.chain([of_a_revision])),
-                owner: convention.owner,
+                owner: unresolved.owner,
             },
             chain: std::iter::once(itself.clone()).chain(below).collect(),
             owner: None,

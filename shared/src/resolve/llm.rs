@@ -31,7 +31,7 @@ impl Resolver for LlmInferenceService {
     }
 
     /// Prefill-only pods have the same labels but another owner.
-    fn convention(&self, name: &str) -> PodMatch {
+    fn unresolved_pods(&self, name: &str) -> PodMatch {
         let leaders = OwnerRule::of_workload(
             "leaderworkerset.x-k8s.io/v1",
             LEADER_WORKER_SET.kind,
@@ -74,7 +74,7 @@ impl LlmInferenceService {
         let scaling = service.object(&["spec", "scaling"])?;
         let object = primary(&service, related)?;
         let workload = ObjectRef::of(object).ok_or_else(|| not_created_yet(itself))?;
-        let convention = self.convention(service.name());
+        let unresolved = self.unresolved_pods(service.name());
         let owner = if workload.kind == DEPLOYMENT.kind {
             of_deployment(&*workload.name)
         } else {
@@ -92,7 +92,7 @@ impl LlmInferenceService {
         Ok(Target {
             pods: PodMatch {
                 owner,
-                ..convention
+                ..unresolved
             },
             chain: vec![itself.clone(), workload.clone()],
             owner: None,

@@ -48,7 +48,7 @@ pub trait Resolver: Sync {
 
     /// Matches the pods of a target of this name as far as the kind alone determines them. Available before the target
     /// is resolved, so that a pod created within the same second as its target is recognised (RES-5).
-    fn convention(&self, name: &str) -> PodMatch;
+    fn unresolved_pods(&self, name: &str) -> PodMatch;
 
     /// The kinds to read and watch in order to resolve a target, as whole objects with `apiVersion` and `kind`. A kind
     /// that the API server does not know counts as having no objects.
@@ -332,7 +332,7 @@ fn all_related() -> Vec<GroupKind<'static>> {
     related.copied().collect()
 }
 
-/// Matches the pods of a binding: by its kind's convention or, once the target is resolved, by status.
+/// Matches the pods of a binding: by kind and name or, once the target is resolved, by status.
 #[must_use]
 pub fn pods_of(target: &WorkloadRef, resolved: Option<&ResolvedTarget>) -> PodMatch {
     pods_by(
@@ -343,25 +343,25 @@ pub fn pods_of(target: &WorkloadRef, resolved: Option<&ResolvedTarget>) -> PodMa
 }
 
 /// Like [`pods_of`], for a given resolver. For a target that groups the pods of several workloads, status either keeps
-/// the owners of the convention or names the intermediate objects that belong to the target.
+/// the owners that the kind determines or names the intermediate objects that belong to the target.
 #[must_use]
 pub fn pods_by(resolver: &dyn Resolver, name: &str, status: Option<&ResolvedTarget>) -> PodMatch {
-    let convention = resolver.convention(name);
+    let unresolved = resolver.unresolved_pods(name);
     let Some(status) = status else {
-        return convention;
+        return unresolved;
     };
     if let Some(kind) = resolver.intermediate() {
         return PodMatch {
             owner: owned_by_any(kind, in_chain(kind, status).map(str::to_owned)),
-            ..convention
+            ..unresolved
         };
     }
     let selector = status.pod_selector.as_deref();
     let selector = selector.and_then(|text| Selector::parse(text).ok());
     let owner = OwnerRule::of_workload(&status.api_version, &status.kind, &status.name);
     PodMatch {
-        labels: selector.unwrap_or(convention.labels),
-        owner: owner.unwrap_or(convention.owner),
+        labels: selector.unwrap_or(unresolved.labels),
+        owner: owner.unwrap_or(unresolved.owner),
     }
 }
 

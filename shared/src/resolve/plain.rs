@@ -31,7 +31,7 @@ impl Resolver for Plain {
         }
     }
 
-    fn convention(&self, name: &str) -> PodMatch {
+    fn unresolved_pods(&self, name: &str) -> PodMatch {
         PodMatch {
             labels: Selector::default(),
             owner: (self.1)(name),

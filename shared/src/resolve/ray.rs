@@ -33,7 +33,7 @@ impl Resolver for Cluster {
         CLUSTER_KIND
     }
 
-    fn convention(&self, name: &str) -> PodMatch {
+    fn unresolved_pods(&self, name: &str) -> PodMatch {
         PodMatch {
             labels: Selector::of_labels([(CLUSTER_LABEL, name), NODE_TYPE]),
             owner: OwnerRule::Named {
@@ -69,7 +69,7 @@ impl Cluster {
         ));
         Ok(Target {
             workload: itself.clone(),
-            pods: self.convention(cluster.name()),
+            pods: self.unresolved_pods(cluster.name()),
             chain: vec![itself.clone()],
             owner: None,
             roll: Roll::Evict,
@@ -90,7 +90,7 @@ impl Resolver for Service {
 
     /// Matches no cluster: a `RayJob` or a user may name a cluster like those of a service, so only the owner of a
     /// `RayCluster` identifies the target of its workers (SAFE-30).
-    fn convention(&self, _: &str) -> PodMatch {
+    fn unresolved_pods(&self, _: &str) -> PodMatch {
         let (key, value) = NODE_TYPE;
         let labels = [
             Requirement {
@@ -157,7 +157,7 @@ impl Service {
         let names = clusters.iter().map(|it| it.name.clone());
         let pods = PodMatch {
             owner: owned_by_any(CLUSTER_KIND, names),
-            ..self.convention(service.name())
+            ..self.unresolved_pods(service.name())
         };
         Ok(Target {
             workload: itself.clone(),

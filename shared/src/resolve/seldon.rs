@@ -28,7 +28,7 @@ impl Resolver for SeldonDeployment {
         KIND
     }
 
-    fn convention(&self, name: &str) -> PodMatch {
+    fn unresolved_pods(&self, name: &str) -> PodMatch {
         PodMatch {
             labels: Selector::of_labels([(ID, name)]),
             owner: OwnerRule::Kind(REPLICA_SET),
@@ -82,18 +82,18 @@ impl SeldonDeployment {
                 names.join(" and ")
             )),
         };
-        let convention = self.convention(seldon.name());
+        let unresolved = self.unresolved_pods(seldon.name());
         let of_these = Requirement {
             key: APP.to_owned(),
             operator: Operator::In(names.iter().map(|it| (*it).to_owned()).collect()),
         };
-        let labels = convention.labels.requirements().iter().cloned();
+        let labels = unresolved.labels.requirements().iter().cloned();
         Ok(Target {
             pods: PodMatch {
                 labels: Selector::new(labels.chain([of_these])),
                 owner: only
                     .as_ref()
-                    .map_or(convention.owner, |it| of_deployment(&*it.name)),
+                    .map_or(unresolved.owner, |it| of_deployment(&*it.name)),
             },
             workload: only.unwrap_or_else(|| itself.clone()),
             chain: std::iter::once(itself.clone())

@@ -30,7 +30,7 @@ impl Resolver for SeldonServer {
         SERVER_KIND
     }
 
-    fn convention(&self, name: &str) -> PodMatch {
+    fn unresolved_pods(&self, name: &str) -> PodMatch {
         PodMatch {
             labels: Selector::of_labels([(LABEL, name)]),
             owner: OwnerRule::AnyOf(vec![of_stateful_set(name), of_deployment(name)]),
@@ -72,11 +72,11 @@ impl SeldonServer {
             several => return Err(ambiguous(itself, several.iter().cloned())),
         };
         let owner = OwnerRule::of_workload(&workload.api_version, &workload.kind, &workload.name);
-        let convention = self.convention(seldon.name());
+        let unresolved = self.unresolved_pods(seldon.name());
         Ok(Target {
             pods: PodMatch {
-                labels: convention.labels,
-                owner: owner.unwrap_or(convention.owner),
+                labels: unresolved.labels,
+                owner: owner.unwrap_or(unresolved.owner),
             },
             chain: vec![itself.clone(), workload.clone()],
             owner: None,
@@ -102,7 +102,7 @@ impl Resolver for SeldonModel {
         MODEL_KIND
     }
 
-    fn convention(&self, _: &str) -> PodMatch {
+    fn unresolved_pods(&self, _: &str) -> PodMatch {
         PodMatch::nothing()
     }
 

@@ -203,15 +203,15 @@ fn finding_of_an_owned_workload_advises_to_bind_the_owner() {
 #[test]
 fn pods_of_a_deployment_belong_to_a_replica_set_named_after_it() {
     let hash = (POD_TEMPLATE_HASH, "5d8f7c");
-    let convention = pods_of(&reference("apps/v1", "Deployment"), None);
+    let unresolved = pods_of(&reference("apps/v1", "Deployment"), None);
     let resolved = found(&deployment()).to_status("team-a");
     let after = pods_of(&reference("apps/v1", "Deployment"), Some(&resolved));
     assert_eq!(after, found(&deployment()).pods);
 
     let own = Pod::new(&[("app", "phi"), hash], "ReplicaSet", "phi-5d8f7c");
-    assert!(own.is_of(&convention) && own.is_of(&after));
+    assert!(own.is_of(&unresolved) && own.is_of(&after));
     let before_its_labels = Pod::new(&[hash], "ReplicaSet", "phi-5d8f7c");
-    assert!(before_its_labels.is_of(&convention) && !before_its_labels.is_of(&after));
+    assert!(before_its_labels.is_of(&unresolved) && !before_its_labels.is_of(&after));
     for (unrelated, why) in [
         (
             Pod::new(&[("app", "phi"), hash], "ReplicaSet", "phi-2-5d8f7c"),
@@ -244,7 +244,7 @@ fn pods_of_a_deployment_belong_to_a_replica_set_named_after_it() {
         (Pod(own.0.clone(), None), "a loose pod"),
     ] {
         assert!(
-            !unrelated.is_of(&convention) && !unrelated.is_of(&after),
+            !unrelated.is_of(&unresolved) && !unrelated.is_of(&after),
             "{why}"
         );
     }
@@ -255,7 +255,7 @@ fn pods_of_a_deployment_belong_to_a_replica_set_named_after_it() {
 fn truncated_replica_set_name_still_matches() {
     let name: String = "d".repeat(250);
     let replica_set: &'static str = format!("{}-5d8f7c", "d".repeat(246)).leak();
-    let pods = resolver("apps", "Deployment").convention(&name);
+    let pods = resolver("apps", "Deployment").unresolved_pods(&name);
     let hash = [(POD_TEMPLATE_HASH, "5d8f7c")];
     assert!(Pod::new(&hash, "ReplicaSet", replica_set).is_of(&pods));
     assert!(!Pod::new(&hash, "ReplicaSet", &replica_set[1..]).is_of(&pods));

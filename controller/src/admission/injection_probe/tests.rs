@@ -13,10 +13,10 @@ use super::{InjectionProbes, pod};
 use crate::record::Key;
 
 fn binding(kind: &str, name: &str, labels: &[(&str, &str)]) -> WebhookBinding {
-    let convention = resolver("apps", kind).convention(name);
+    let unresolved = resolver("apps", kind).unresolved_pods(name);
     let pods = PodMatch {
         labels: Selector::of_labels(labels.iter().copied()),
-        ..convention
+        ..unresolved
     };
     WebhookBinding::for_tests("models", "a", pods, Some("actorpart"))
 }
@@ -220,11 +220,11 @@ async fn unresponsive_webhook_blocks_nothing_and_gets_one_dry_run_at_a_time() {
     });
     let mut probes = InjectionProbes::new(kube::Client::new(service, "default"));
     let names: Vec<_> = (0..100).map(|n| format!("a{n}")).collect();
-    let convention = resolver("apps", "Deployment").convention("web");
+    let unresolved = resolver("apps", "Deployment").unresolved_pods("web");
     let bindings: Vec<_> = names
         .iter()
         .map(|name| {
-            WebhookBinding::for_tests("models", name, convention.clone(), Some("actorpart"))
+            WebhookBinding::for_tests("models", name, unresolved.clone(), Some("actorpart"))
         })
         .collect();
     probes.retain_required(&bindings, BTreeSet::default);

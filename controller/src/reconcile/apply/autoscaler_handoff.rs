@@ -19,14 +19,13 @@ const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
 pub(super) async fn write_handoff(
     context: &Context,
     namespace: &str,
-    (step, fields): (HandoffStep, &ContestedFields),
+    step: HandoffStep,
+    fields: &ContestedFields,
     outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
     let field = &fields.handoff;
     let written = match (step.value_to_write(), field.owner()) {
-        (Some(handoff), Some(owner)) => {
-            write(context, namespace, (owner, handoff), outcome).await?
-        }
+        (Some(handoff), Some(owner)) => write(context, namespace, owner, handoff, outcome).await?,
         _ => FieldWrite::Skipped,
     };
     match (step, written) {
@@ -34,7 +33,7 @@ pub(super) async fn write_handoff(
         (HandoffStep::Remove, FieldWrite::Conflict(_)) => Err(Error::Stale("an object")),
         (HandoffStep::Remove, FieldWrite::Skipped | FieldWrite::Written) => Ok(()),
         (HandoffStep::Set(decision), written) => {
-            contention::record(context, (field, fields), (decision, written), outcome).await
+            contention::record(context, field, fields, decision, written, outcome).await
         }
     }
 }
@@ -43,7 +42,8 @@ pub(super) async fn write_handoff(
 async fn write(
     context: &Context,
     namespace: &str,
-    (owner, handoff): (&ObjectRef, bool),
+    owner: &ObjectRef,
+    handoff: bool,
     outcome: &mut ActiveOutcome,
 ) -> Result<FieldWrite, Error> {
     let written = match after_rollout(&outcome.rollout) {
@@ -79,8 +79,8 @@ async fn apply_handoff(
         return Ok(None);
     };
     let roll = TargetObject::from_body(owner, &existing, Some(&ANNOTATIONS)).roll_value;
-    let body = apply_body(owner, &ANNOTATIONS, (roll.as_deref(), handoff));
-    let applied = apply(context, namespace, owner, (manager::PARENT, &body)).await;
+    let body = apply_body(owner, &ANNOTATIONS, roll.as_deref(), handoff);
+    let applied = apply(context, namespace, owner, manager::PARENT, &body).await;
     let conflict = applied
         .err()
         .map(|error| error.owned_field(&owner.to_string()));

@@ -37,38 +37,41 @@ pub(super) async fn bind(
             Ok(()) => {
                 active_outcome.bindable = active_outcome.queue.is_usable();
                 if template_is_due(&plan.template, &active_outcome) {
-                    let step = (plan.template, plan.template_params);
-                    active_outcome.template = Box::new(template(context, key, step).await?);
+                    let (step, params) = (plan.template, plan.template_params);
+                    active_outcome.template = Box::new(template(context, key, step, params).await?);
                 }
             }
             Err(failed) => active_outcome.fault = Some(failed.fault()?),
         }
     }
     if plan.once_completed || active_outcome.bindable {
-        let probe_step = (&plan.probe_params, plan.probe);
         let handoff = plan.handoff.as_ref().and_then(HandoffStep::value_to_write);
-        let step = (plan.rollout.zip(plan.rollout_params), handoff);
-        probe_and_roll_out(context, actor, probe_step, step, &mut active_outcome).await?;
+        let (params, rollout) = (&plan.probe_params, plan.rollout.zip(plan.rollout_params));
+        let outcome = &mut active_outcome;
+        probe_and_roll_out(
+            context, actor, params, plan.probe, rollout, handoff, outcome,
+        )
+        .await?;
     }
     if plan.once_completed {
         return Ok(active_outcome);
     }
     if let Some(step) = plan.scaling {
         let config_map = scaling::ensure_config_map(context, &plan.scaling_children).await?;
-        let step = (step, &plan.scaling_children);
-        let scaled = scaling::scale(context, step, (config_map, true), &mut active_outcome).await;
-        let decisions = (plan.scaled_object_contention, plan.replicas_contention);
+        let (children, outcome) = (&plan.scaling_children, &mut active_outcome);
+        let scaled = scaling::scale(context, step, children, config_map, true, outcome).await;
         match scaled {
             Ok(()) => {
-                let contested = (&plan.contested, decisions);
-                record_scaling(context, contested, &mut active_outcome).await?;
+                let (fields, scaled_object) = (&plan.contested, plan.scaled_object_contention);
+                let replicas = plan.replicas_contention;
+                record_scaling(context, fields, scaled_object, replicas, outcome).await?;
             }
             Err(error) => active_outcome.interrupted = Some(Box::new(error)),
         }
     }
     if let Some(handoff) = plan.handoff.filter(|_| active_outcome.bindable) {
-        let handoff = (handoff, &plan.contested);
-        write_handoff(context, &key.namespace, handoff, &mut active_outcome).await?;
+        let (namespace, fields) = (&key.namespace, &plan.contested);
+        write_handoff(context, namespace, handoff, fields, &mut active_outcome).await?;
     }
     match &plan.scale_from_zero {
         Some(ScaleFromZeroStep::Now(scale_up)) => {

@@ -43,8 +43,10 @@ pub(super) enum FieldWrite {
 /// Records the outcome for one of the contested `fields`.
 pub(super) async fn record(
     context: &Context,
-    (field, fields): (&ContestedField, &ContestedFields),
-    (decision, write): (FieldDecision, FieldWrite),
+    field: &ContestedField,
+    fields: &ContestedFields,
+    decision: FieldDecision,
+    write: FieldWrite,
     active_outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
     let name = &*fields.scaled_object_key.name;
@@ -94,10 +96,9 @@ pub(super) async fn record(
 /// Records contention over the `ScaledObject`, once scaling is reconciled, and over the target's replicas.
 pub(super) async fn record_scaling(
     context: &Context,
-    (fields, (scaled_object, replicas)): (
-        &ContestedFields,
-        (Option<FieldDecision>, Option<FieldDecision>),
-    ),
+    fields: &ContestedFields,
+    scaled_object: Option<FieldDecision>,
+    replicas: Option<FieldDecision>,
     active_outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
     let Some(decision) = scaled_object else {
@@ -109,11 +110,11 @@ pub(super) async fn record_scaling(
     } else {
         FieldWrite::Skipped
     };
-    let field = (&fields.scaled_object, fields);
-    record(context, field, (decision, write), active_outcome).await?;
+    let field = &fields.scaled_object;
+    record(context, field, fields, decision, write, active_outcome).await?;
     if let Some((field, decision)) = fields.replicas.as_ref().zip(replicas) {
-        let decided = (decision, FieldWrite::Skipped);
-        record(context, (field, fields), decided, active_outcome).await?;
+        let write = FieldWrite::Skipped;
+        record(context, field, fields, decision, write, active_outcome).await?;
     }
     Ok(())
 }

@@ -39,7 +39,7 @@ pub(super) async fn delete(
         let fault = failed.fault()?;
         warn!(object = %scale_up.object, fault.message, "cannot scale up the target");
     }
-    if let Some(outcome) = unbind(context, actor, (&steps.unbind, &plan.unbind_params)).await? {
+    if let Some(outcome) = unbind(context, actor, &steps.unbind, &plan.unbind_params).await? {
         return Ok(outcome.with_deleted(deleted));
     }
     for workload in &plan.unbind_params.actor_annotated {
@@ -86,9 +86,9 @@ pub(super) async fn delete(
         let text = "deletionPolicy: Orphan keeps the queue and every object of this actor";
         context.events.publish(actor, EventReason::Orphaned, text);
     }
-    if let Some((namespace, undrained)) = &plan.left_behind {
-        let kept = (namespace.as_deref(), undrained);
-        messages::report_kept_queues(context, (actor, plan.queue_policy), kept);
+    if let Some((namespace, remaining)) = &plan.left_behind {
+        let (policy, namespace) = (plan.queue_policy, namespace.as_deref());
+        messages::report_kept_queues(context, actor, policy, namespace, remaining);
     }
     if let Some(patch) = plan.finalizer_removal {
         patch_finalizers(context, patch).await?;

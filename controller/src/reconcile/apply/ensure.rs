@@ -10,8 +10,8 @@ use crate::fault::{Error, StepError};
 use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 use crate::reconcile::plan::decision::Ensure;
 use crate::reconcile::plan::order::{ends_after_queue, replaces_former};
-use crate::reconcile::plan::pace::Pacing;
 use crate::reconcile::plan::restore;
+use crate::reconcile::plan::rollout_slot::RolloutSlotStep;
 use crate::reconcile::plan::steps::WorkloadStep;
 use crate::reconcile::plan::workload::WorkloadInputs;
 use crate::record::{ActorRecord, Key};
@@ -44,9 +44,9 @@ pub(super) async fn ensure(
         }
         (Ok(_), None) => {}
         (Err(fault), _) => {
-            let stopped = (plan.workloads_to_stop, fault);
+            let (workloads, outcome) = (plan.workloads_to_stop, &mut outcome);
             let children = (plan.scaling, &plan.scaling_children);
-            stop(context, actor, children, stopped, &mut outcome).await?;
+            stop(context, actor, children, workloads, fault, outcome).await?;
         }
     }
     Ok(outcome)
@@ -67,7 +67,7 @@ async fn ensure_children(
     else {
         return Ok(());
     };
-    if !acquire_rollout_slot(&context.workload_rollouts, key, plan.pacing) {
+    if !acquire_rollout_slot(&context.workload_rollouts, key, plan.slot_step) {
         outcome.postponed = true;
         plan.workload = WorkloadStep::Keep;
     }
@@ -82,12 +82,10 @@ async fn ensure_children(
         standalone,
         applied: plan.previously_applied.as_ref(),
     };
-    let workload = (plan.workload, plan.found_workload);
-    ensure_workload(context, inputs, workload, outcome).await?;
+    ensure_workload(context, inputs, plan.workload, plan.found_workload, outcome).await?;
     if let Some(step) = plan.scaling {
-        let prerequisites = (config_map, outcome.workload.is_some());
-        let step = (step, &plan.scaling_children);
-        let scaled = scaling::scale(context, step, prerequisites, outcome).await;
+        let (children, exists) = (&plan.scaling_children, outcome.workload.is_some());
+        let scaled = scaling::scale(context, step, children, config_map, exists, outcome).await;
         outcome.interrupted = scaled.err().map(Box::new);
     }
     outcome.contention.restored = restore::only_applied(drift, &outcome.applied);
@@ -107,11 +105,15 @@ async fn ensure_children(
 }
 
 /// Acquires a slot if the workload's update needs one. Returns whether to update it in this reconcile (SAFE-36).
-pub(super) fn acquire_rollout_slot(rollouts: &WorkloadRollouts, key: &Key, pacing: Pacing) -> bool {
-    match pacing {
-        Pacing::Unlimited => true,
-        Pacing::NeedsSlot => rollouts.begin(key),
-        Pacing::Report { rolling, all_ready } => {
+pub(super) fn acquire_rollout_slot(
+    rollouts: &WorkloadRollouts,
+    key: &Key,
+    slot_step: RolloutSlotStep,
+) -> bool {
+    match slot_step {
+        RolloutSlotStep::NotNeeded => true,
+        RolloutSlotStep::Acquire => rollouts.begin(key),
+        RolloutSlotStep::Report { rolling, all_ready } => {
             rollouts.record_state(key, rolling, all_ready);
             true
         }

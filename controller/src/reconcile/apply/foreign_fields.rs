@@ -48,13 +48,14 @@ pub(super) async fn should_hand_off(
 pub(super) async fn write_annotations(
     context: &Context,
     namespace: &str,
-    (roll, desired): (&Roll, TargetAnnotations<'_>),
+    roll: &Roll,
+    desired: TargetAnnotations<'_>,
     revision: SpecRevision,
 ) -> Result<Option<RolloutOutcome>, Error> {
     for (object, path, manager) in annotated_objects(roll) {
         let handoff = should_hand_off(context, namespace, object, desired).await?;
-        let body = apply_body(object, path, (desired.roll_value, handoff));
-        let Err(error) = apply(context, namespace, object, (manager, &body)).await else {
+        let body = apply_body(object, path, desired.roll_value, handoff);
+        let Err(error) = apply(context, namespace, object, manager, &body).await else {
             continue;
         };
         let fault = match error.owned_field(&object.to_string()) {
@@ -123,7 +124,7 @@ async fn apply_if_allowed(
     object: &ObjectRef,
     body: &Value,
 ) -> Result<(), Error> {
-    let Err(error) = apply(context, namespace, object, (manager::BINDING, body)).await else {
+    let Err(error) = apply(context, namespace, object, manager::BINDING, body).await else {
         return Ok(());
     };
     match error.owned_field(&object.to_string()) {
@@ -147,7 +148,7 @@ pub(super) async fn remove_roll_annotation(
     object: &ObjectRef,
 ) -> Result<(), Error> {
     let manager = manager_of(object);
-    let given_up = apply(context, namespace, object, (manager, &minimal_body(object))).await;
+    let given_up = apply(context, namespace, object, manager, &minimal_body(object)).await;
     let error = match given_up.map_err(Error::from) {
         Err(Error::Api(error)) => error,
         given_up => return given_up,
@@ -166,8 +167,8 @@ pub(super) async fn give_up_template(
     actor: &Key,
     workload: &ObjectRef,
 ) -> Result<(), Error> {
-    let patch = (manager::TEMPLATE, &minimal_body(workload));
-    apply(context, &actor.namespace, workload, patch).await?;
+    let (manager, body) = (manager::TEMPLATE, minimal_body(workload));
+    apply(context, &actor.namespace, workload, manager, &body).await?;
     context.bindings.invalidate_target(actor);
     Ok(())
 }
@@ -176,7 +177,8 @@ pub(super) async fn give_up_template(
 pub(super) fn apply_body(
     object: &ObjectRef,
     path: &[&str],
-    (roll, handoff): (Option<&str>, bool),
+    roll: Option<&str>,
+    handoff: bool,
 ) -> Value {
     let mut body = minimal_body(object);
     if let Some(value) = roll {
@@ -198,7 +200,8 @@ pub(super) async fn apply(
     context: &Context,
     namespace: &str,
     object: &ObjectRef,
-    (manager, body): (&str, &Value),
+    manager: &str,
+    body: &Value,
 ) -> Result<(), ApplyError> {
     let bindings = &context.bindings;
     let Some(resource) = bindings.resource_of(object) else {

@@ -9,7 +9,7 @@ use kube::Api;
 use crate::broker::{Count, Depth, QueueClient};
 use crate::context::Context;
 use crate::fault::{Fault, Reason, Requeue};
-use crate::reconcile::desired::drain::{UndrainedQueues, format_depth};
+use crate::reconcile::desired::drain::{RemainingQueues, format_depth};
 use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
 
@@ -49,7 +49,7 @@ pub(super) async fn report_deleted_messages(
     let namespace = namespace.ok().flatten().map(|it| it.metadata);
     match namespace.filter(|it| it.deletion_timestamp.is_some()) {
         Some(namespace) => {
-            publish_on_namespace(context, actor, namespace.uid.as_deref(), (reason, &text));
+            publish_on_namespace(context, actor, namespace.uid.as_deref(), reason, &text);
         }
         None => context.events.publish(actor, reason, &text),
     }
@@ -58,14 +58,16 @@ pub(super) async fn report_deleted_messages(
 /// Reports queues that remain at their brokers because the namespace is being deleted.
 pub(super) fn report_kept_queues(
     context: &Context,
-    (actor, policy): (&ActorRecord, QueueDeletionPolicy),
-    (uid, undrained): (Option<&str>, &UndrainedQueues),
+    actor: &ActorRecord,
+    policy: QueueDeletionPolicy,
+    uid: Option<&str>,
+    remaining: &RemainingQueues,
 ) {
     let text = format!(
         "{}; it stays at the broker, because the namespace is being deleted (queue.deletionPolicy: {policy:?})",
-        undrained.describe(),
+        remaining.describe(),
     );
-    publish_on_namespace(context, actor, uid, (EventReason::QueueKept, &text));
+    publish_on_namespace(context, actor, uid, EventReason::QueueKept, &text);
 }
 
 /// Records the Event on the Namespace, because none can be created inside a terminating namespace, nor would it
@@ -74,7 +76,8 @@ fn publish_on_namespace(
     context: &Context,
     actor: &ActorRecord,
     uid: Option<&str>,
-    (reason, text): (EventReason, &str),
+    reason: EventReason,
+    text: &str,
 ) {
     let key = &actor.metadata.key;
     let namespace = ObjectReference {

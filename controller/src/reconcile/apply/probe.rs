@@ -30,19 +30,28 @@ enum ProbePurpose {
 pub(super) async fn probe_and_roll_out(
     context: &Context,
     actor: &ActorRecord,
-    (params, probe_step): (&ProbeParams, ProbeStep),
-    (rollout, handoff): (Option<(RolloutDecision, RolloutParams)>, Option<bool>),
+    params: &ProbeParams,
+    probe_step: ProbeStep,
+    rollout: Option<(RolloutDecision, RolloutParams)>,
+    handoff: Option<bool>,
     active_outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
     let (decision, rollout_params) = rollout.unzip();
-    let planned = (params, probe_step, decision);
     let key = &actor.metadata.key;
-    let probed = Box::pin(probe(context, key, planned, active_outcome)).await?;
+    let probed = Box::pin(probe(
+        context,
+        key,
+        params,
+        probe_step,
+        decision,
+        active_outcome,
+    ))
+    .await?;
     let outcome = match (probed, rollout_params) {
         (Some(Err(outcome)), _) => outcome,
         (Some(Ok(decision)), Some(params)) => {
             let handoff = handoff.filter(|_| decision != RolloutDecision::NotNeeded);
-            roll_out(context, actor, (decision, params), handoff).await?
+            roll_out(context, actor, decision, params, handoff).await?
         }
         (None, _) | (_, None) => return Ok(()),
     };
@@ -55,7 +64,9 @@ pub(super) async fn probe_and_roll_out(
 async fn probe(
     context: &Context,
     key: &Key,
-    (params, step, rollout): (&ProbeParams, ProbeStep, Option<RolloutDecision>),
+    params: &ProbeParams,
+    step: ProbeStep,
+    rollout: Option<RolloutDecision>,
     active_outcome: &mut ActiveOutcome,
 ) -> Result<Option<Result<RolloutDecision, RolloutOutcome>>, Error> {
     match step {
@@ -70,14 +81,11 @@ async fn probe(
         return Ok(None);
     };
     let next_probe = || context.bindings.probe_schedule.next_probe(key);
-    let mut readiness = params.before_step(
-        &rollout,
-        (&active_outcome.probe, &next_probe()),
-        clock::now(),
-    );
+    let mut readiness =
+        params.before_step(&rollout, &active_outcome.probe, &next_probe(), clock::now());
     if readiness == StepReadiness::NeedsProbe {
         *active_outcome.probe = run_probe(context, key, params, ProbePurpose::Rollout).await?;
-        readiness = params.after_step_probe((&active_outcome.probe, &next_probe()), clock::now());
+        readiness = params.after_step_probe(&active_outcome.probe, &next_probe(), clock::now());
     }
     let StepReadiness::Blocked(outcome, next_probe_in) = readiness else {
         return Ok(Some(Ok(rollout)));

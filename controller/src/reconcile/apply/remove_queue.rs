@@ -29,7 +29,7 @@ pub(super) async fn delete_queues(
 ) -> Result<Option<Outcome>, Error> {
     let (mut blocker, mut wait) = (None::<Fault>, None::<Duration>);
     for removal in queues {
-        match delete_queue(context, actor, (plan, removal)).await {
+        match delete_queue(context, actor, plan, removal).await {
             Ok(DeleteIfEmptyOutcome::Deleted | DeleteIfEmptyOutcome::NotOwned(_)) => {}
             // Messages have arrived in the meantime: the next reconcile counts them.
             Ok(DeleteIfEmptyOutcome::InUse) => {
@@ -58,7 +58,8 @@ pub(super) async fn delete_queues(
 async fn delete_queue(
     context: &Context,
     actor: &ActorRecord,
-    (plan, removal): (&Deletion, &QueueRemoval),
+    plan: &Deletion,
+    removal: &QueueRemoval,
 ) -> Result<DeleteIfEmptyOutcome, StepError> {
     let queue = &removal.queue;
     let problem = format!("queue {} cannot be deleted", queue.name);
@@ -66,7 +67,7 @@ async fn delete_queue(
     let transport = transports
         .usable(&queue.transport)
         .map_err(|unusable| deletion::unusable_transport_fault(&problem, &unusable))?;
-    remove_queue(context, actor, (plan, removal), transport)
+    remove_queue(context, actor, plan, removal, transport)
         .await
         .map_err(|error| deletion::broker_step_error(&problem, &error))
 }
@@ -75,7 +76,8 @@ async fn delete_queue(
 async fn remove_queue(
     context: &Context,
     actor: &ActorRecord,
-    (plan, removal): (&Deletion, &QueueRemoval),
+    plan: &Deletion,
+    removal: &QueueRemoval,
     transport: &Transport,
 ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
     let queues = ActorQueues::new(context, actor, transport);

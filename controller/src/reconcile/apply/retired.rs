@@ -49,12 +49,12 @@ pub(super) async fn check(
                     transport = transport_name,
                     "deleted empty retired queue"
                 );
-                checked.settled.push(queue);
+                checked.forgettable.push(queue);
             }
             // The queue no longer belongs to this actor, and never will again.
             Ok(DeleteIfEmptyOutcome::NotOwned(refusal)) => {
                 queues.report_kept(name, &refusal);
-                checked.settled.push(queue);
+                checked.forgettable.push(queue);
             }
             Ok(DeleteIfEmptyOutcome::InUse) => {}
             Ok(DeleteIfEmptyOutcome::Recheck(wait)) => sooner = Some(earlier(sooner, wait)),
@@ -66,7 +66,7 @@ pub(super) async fn check(
             },
         }
     }
-    let next = after_check(count, checked.settled.len());
+    let next = after_check(count, checked.forgettable.len());
     if next.rechecks_queue {
         context.queue_rechecks.request(key, RecheckReason::Changed);
         checked.recheck_after = Some(Duration::ZERO);

@@ -18,7 +18,8 @@ use crate::record::ActorRecord;
 pub(super) async fn roll_out(
     context: &Context,
     actor: &ActorRecord,
-    (decision, params): (RolloutDecision, RolloutParams),
+    decision: RolloutDecision,
+    params: RolloutParams,
     handoff: Option<bool>,
 ) -> Result<RolloutOutcome, Error> {
     let key = &actor.metadata.key;
@@ -40,7 +41,7 @@ pub(super) async fn roll_out(
         RolloutDecision::Stall(text) => Ok(RolloutOutcome::Stalled(text)),
         RolloutDecision::Yield => Ok(RolloutOutcome::Yielded),
         RolloutDecision::RecordConflict(conflict) => {
-            let conflict = annotation_conflict(context, &key.namespace, (conflict, params));
+            let conflict = annotation_conflict(context, &key.namespace, conflict, params);
             Ok(RolloutOutcome::Conflict(conflict.await?))
         }
         RolloutDecision::Act(RolloutAction::VerifyInjection) => {
@@ -52,9 +53,9 @@ pub(super) async fn roll_out(
                 handoff,
                 handoff_owner: params.handoff_owner.as_ref(),
             };
-            let written = (&params.roll, annotations);
+            let (namespace, roll) = (&key.namespace, &params.roll);
             let blocked =
-                write_annotations(context, &key.namespace, written, params.revision).await?;
+                write_annotations(context, namespace, roll, annotations, params.revision).await?;
             if blocked.is_some() {
                 context.rollout_slots.return_slot(key);
             }
@@ -64,11 +65,12 @@ pub(super) async fn roll_out(
     }
 }
 
-/// CONF-8
+/// Describes the conflict, with the manager that changed the annotation (CONF-8).
 async fn annotation_conflict(
     context: &Context,
     namespace: &str,
-    (conflict, params): (AnnotationConflict, RolloutParams),
+    conflict: AnnotationConflict,
+    params: RolloutParams,
 ) -> Result<FieldConflict, Error> {
     let AnnotationConflict { object, yields } = conflict;
     let path = annotated_objects(&params.roll)

@@ -24,8 +24,10 @@ pub(super) async fn ensure_config_map(
 /// Executes the scaling step.
 pub(super) async fn scale(
     context: &Context,
-    (step, children): (ScalingStep, &ScalingChildren),
-    (config_map_fault, target_exists): (Option<Fault>, bool),
+    step: ScalingStep,
+    children: &ScalingChildren,
+    config_map_fault: Option<Fault>,
+    target_exists: bool,
     outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
     let plan = match step {

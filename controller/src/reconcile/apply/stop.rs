@@ -16,7 +16,8 @@ pub(super) async fn stop(
     context: &Context,
     actor: &ActorRecord,
     (step, children): (Option<ScalingStep>, &ScalingChildren),
-    (workloads, fault): (Vec<Arc<WorkloadRecord>>, &Fault),
+    workloads: Vec<Arc<WorkloadRecord>>,
+    fault: &Fault,
     outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
     let Some(ScalingStep::Disabled(removal)) = step else {

@@ -23,7 +23,8 @@ use crate::record::Key;
 pub(super) async fn template(
     context: &Context,
     actor: &Key,
-    (plan, params): (TemplateStep, Option<TemplateParams>),
+    plan: TemplateStep,
+    params: Option<TemplateParams>,
 ) -> Result<TemplateOutcome, Error> {
     match (plan, params) {
         (TemplateStep::Apply, Some(params)) => write(context, actor, params).await,

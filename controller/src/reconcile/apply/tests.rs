@@ -24,10 +24,10 @@ use crate::reconcile::model::bound_pods::PodToReplace;
 use crate::reconcile::model::observed::ObservedQueue;
 use crate::reconcile::model::outcome::{Outcome, RolloutOutcome, TemplateOutcome};
 use crate::reconcile::model::template_transfer::{OlderActor, TemplateTransfer};
-use crate::reconcile::plan::pace::Pacing;
 use crate::reconcile::plan::plan;
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
 use crate::reconcile::plan::rollout::params::RolloutParams;
+use crate::reconcile::plan::rollout_slot::RolloutSlotStep;
 use crate::reconcile::plan::template::{TemplateStep, TransferProbe};
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
 use crate::reconcile::{reconcile, remember_outcome};
@@ -230,7 +230,7 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
             .acquire(observed.key(), Timestamp::MAX);
         let case = format!("{progress:?} {rollout} {decision:?}");
         let params = RolloutParams::new(&observed, &decision, Timestamp::now());
-        let outcome = rollout::roll_out(&context, &observed.actor, (decision, params), None);
+        let outcome = rollout::roll_out(&context, &observed.actor, decision, params, None);
         outcome.await.unwrap();
         let has_free_slot = |now| context.rollout_slots.can_acquire(&other, now);
         match held_for {
@@ -311,13 +311,13 @@ async fn retired_queue_is_kept_if_the_actor_has_changed_at_the_api_server() {
 async fn only_updates_caused_by_the_installation_wait_for_a_slot() {
     let context = context();
     let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
-    let acquire_rollout_slot = |paced: bool| {
-        let pacing = if paced {
-            Pacing::NeedsSlot
+    let acquire_rollout_slot = |needs_slot: bool| {
+        let slot_step = if needs_slot {
+            RolloutSlotStep::Acquire
         } else {
-            Pacing::Unlimited
+            RolloutSlotStep::NotNeeded
         };
-        ensure::acquire_rollout_slot(&context.workload_rollouts, observed.key(), pacing)
+        ensure::acquire_rollout_slot(&context.workload_rollouts, observed.key(), slot_step)
     };
     let other = Key::new("ns", "other");
     assert!(context.workload_rollouts.begin(&other), "one at a time");

@@ -15,7 +15,8 @@ use crate::telemetry::events::EventReason;
 pub(super) async fn unbind(
     context: &Context,
     actor: &ActorRecord,
-    (step, params): (&UnbindStep, &UnbindParams),
+    step: &UnbindStep,
+    params: &UnbindParams,
 ) -> Result<Option<Outcome>, Error> {
     let key = &actor.metadata.key;
     let (rolled, written) = match step {
@@ -84,7 +85,8 @@ async fn give_up(
     write_annotations(
         context,
         namespace,
-        (roll, annotations),
+        roll,
+        annotations,
         SpecRevision::default(),
     )
     .await
@@ -95,7 +97,7 @@ const CONFLICT_RETRY: std::time::Duration = std::time::Duration::from_secs(10);
 /// Requeue interval until the caches reflect our write, or have synced.
 const RECHECK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// BIND-44
+/// The deletion waits and the queue stays, because a sidecar without a queue fails its pod (BIND-44).
 fn blocked(text: &str, retry: Requeue) -> Outcome {
     let fault = Fault {
         reason: Reason::UnbindBlocked,

@@ -14,12 +14,13 @@ use crate::record::WorkloadRecord;
 pub(super) async fn ensure_workload(
     context: &Context,
     inputs: WorkloadInputs<'_>,
-    (step, existing): (WorkloadStep, Option<Arc<WorkloadRecord>>),
+    step: WorkloadStep,
+    existing: Option<Arc<WorkloadRecord>>,
     outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
     let written = match step {
         WorkloadStep::Create => create(context, inputs, outcome).await,
-        step => update(context, inputs, (step, existing)).await,
+        step => update(context, inputs, step, existing).await,
     };
     match written {
         Ok(Some(workload)) => {
@@ -60,7 +61,7 @@ async fn create(
     let existing = inputs.ownership.classify(found, |it| &it.metadata);
     let step = inputs.after_rejected_creation(&existing, rejection)?;
     outcome.workload = existing.ours().cloned();
-    update(context, inputs, (step, existing.ours().cloned())).await
+    update(context, inputs, step, existing.ours().cloned()).await
 }
 
 /// Updates the existing workload as planned. First transfers ownership of the object and its fields, without which the
@@ -68,7 +69,8 @@ async fn create(
 async fn update(
     context: &Context,
     inputs: WorkloadInputs<'_>,
-    (step, existing): (WorkloadStep, Option<Arc<WorkloadRecord>>),
+    step: WorkloadStep,
+    existing: Option<Arc<WorkloadRecord>>,
 ) -> Result<Option<Arc<WorkloadRecord>>, StepError> {
     let (take_over, hand_over_replicas, take_over_tool_fields) = match step {
         WorkloadStep::Update {

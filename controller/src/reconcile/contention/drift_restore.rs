@@ -44,7 +44,8 @@ pub struct RestoredDrift {
 /// Decides for the object with this UID.
 pub fn decide(
     entries: &[ContendedField],
-    (uid, purpose): (&str, FieldPurpose),
+    uid: &str,
+    purpose: FieldPurpose,
     now: Timestamp,
 ) -> RestoreTiming {
     let entry = entries.iter().find(|it| is_for(it, uid, purpose));
@@ -185,7 +186,7 @@ mod tests {
     }
 
     fn timing(entries: &[ContendedField], second: i64) -> RestoreTiming {
-        decide(entries, ("uid", FieldPurpose::Workload), at(second))
+        decide(entries, "uid", FieldPurpose::Workload, at(second))
     }
 
     /// A manager that reverts the field every second costs 14 writes in the first 20 minutes, then 12 an hour (WRK-8).
@@ -241,10 +242,10 @@ mod tests {
             timing(&entries, 6),
             RestoreTiming::In(Duration::from_secs(19))
         );
-        let new_object = decide(&entries, ("other", FieldPurpose::Workload), at(6));
+        let new_object = decide(&entries, "other", FieldPurpose::Workload, at(6));
         assert_eq!(new_object, RestoreTiming::Now);
         assert_eq!(
-            decide(&entries, ("uid", FieldPurpose::ScaledObject), at(6)),
+            decide(&entries, "uid", FieldPurpose::ScaledObject, at(6)),
             RestoreTiming::Now
         );
         assert_eq!(

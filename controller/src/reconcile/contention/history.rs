@@ -50,7 +50,9 @@ pub fn state(entries: &[ContendedField], uid: &str, purpose: FieldPurpose) -> Co
 
 /// Decides what to do about a field of the target with this UID, from the conflicts recorded in status.
 pub fn decide(
-    (entries, uid, purpose): (&[ContendedField], &str, FieldPurpose),
+    entries: &[ContendedField],
+    uid: &str,
+    purpose: FieldPurpose,
     view: FieldView,
     revision: &SpecRevision,
     now: Timestamp,
@@ -110,7 +112,7 @@ pub fn update(
     for (purpose, event) in events {
         let at = entries.iter().position(|it| it.purpose == purpose.name());
         let previous = at.and_then(|at| entries.get(at));
-        let Some(after) = entry(previous, (uid, *purpose), event, base, now) else {
+        let Some(after) = entry(previous, uid, *purpose, event, base, now) else {
             continue;
         };
         match at.and_then(|at| entries.get_mut(at)) {
@@ -133,7 +135,8 @@ pub fn reset_all(previous: &[ContendedField]) -> Vec<ContendedField> {
 /// The entry after `event`; `None` if there is nothing to record.
 fn entry(
     previous: Option<&ContendedField>,
-    (uid, purpose): (&str, FieldPurpose),
+    uid: &str,
+    purpose: FieldPurpose,
     event: &FieldEvent,
     base: Duration,
     now: Timestamp,

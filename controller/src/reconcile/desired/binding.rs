@@ -64,7 +64,7 @@ impl DesiredBinding {
     }
 }
 
-/// BIND-2
+/// Why no target in this namespace can be bound (BIND-2).
 fn namespace_fault(subject: &Subject<'_>, operator_namespace: &str) -> Option<Fault> {
     let cross_namespace = validate::cross_namespace_violation(subject);
     let cross_namespace = cross_namespace.map(|violation| (Reason::CrossNamespace, violation));

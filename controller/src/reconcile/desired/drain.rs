@@ -14,7 +14,7 @@ use crate::fault::Fault;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Drain {
     /// A queue holds messages, or may hold some: tear nothing down.
-    Waiting(UndrainedQueues),
+    Waiting(RemainingQueues),
     /// No messages were counted. Counts lag, so the queue must still be empty after this delay. Status records this
     /// first, because the webhook reads it.
     Confirming(Duration),
@@ -25,13 +25,13 @@ pub enum Drain {
         /// UID of the namespace.
         namespace_uid: Option<String>,
         /// The queues left behind.
-        undrained: UndrainedQueues,
+        remaining: RemainingQueues,
     },
 }
 
 /// The queues that block the deletion of an actor.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct UndrainedQueues {
+pub struct RemainingQueues {
     /// Queues with messages.
     pub with_messages: Vec<(QueueStatus, Depth)>,
     /// Queues whose message count is unknown.
@@ -116,12 +116,12 @@ impl Drain {
     pub fn unless_namespace_terminating(self, namespace: Option<&Namespace>) -> Self {
         let metadata = namespace.map(|it| &it.metadata);
         match self {
-            Self::Waiting(undrained)
+            Self::Waiting(remaining)
                 if metadata.is_none_or(|it| it.deletion_timestamp.is_some()) =>
             {
                 Self::LeftBehind {
                     namespace_uid: metadata.and_then(|it| it.uid.clone()),
-                    undrained,
+                    remaining,
                 }
             }
             drain => drain,
@@ -142,12 +142,12 @@ pub struct DrainInputs<'a> {
 
 /// Decides for an actor whose namespace is not being deleted.
 pub fn decide(inputs: &DrainInputs<'_>) -> Drain {
-    let undrained = UndrainedQueues::of(inputs.queues);
+    let remaining = RemainingQueues::of(inputs.queues);
     // An unreachable broker does not make the deletion wait again: the queue itself is still deleted only if it is
     // empty.
-    let has_uncounted = !undrained.uncounted.is_empty() && inputs.released_at.is_none();
-    if !undrained.with_messages.is_empty() || has_uncounted {
-        return Drain::Waiting(undrained);
+    let has_uncounted = !remaining.uncounted.is_empty() && inputs.released_at.is_none();
+    if !remaining.with_messages.is_empty() || has_uncounted {
+        return Drain::Waiting(remaining);
     }
     let Some(since) = inputs.released_at else {
         return Drain::Confirming(inputs.lag);
@@ -165,23 +165,23 @@ pub fn may_replace_pods(drain: Option<&Drain>, injected: i32) -> bool {
     !matches!(drain, Some(Drain::Waiting(_))) || injected == 0
 }
 
-impl UndrainedQueues {
+impl RemainingQueues {
     fn of(queues: &[QueueCount]) -> Self {
-        let mut undrained = Self::default();
+        let mut remaining = Self::default();
         for QueueCount { queue, messages } in queues {
             match messages {
                 Messages::Known(depth) if *depth != Depth::default() => {
-                    undrained.with_messages.push((queue.clone(), *depth));
+                    remaining.with_messages.push((queue.clone(), *depth));
                 }
                 Messages::NoQueue | Messages::Known(_) => {}
-                Messages::Uncounted => undrained.uncounted.push(queue.clone()),
+                Messages::Uncounted => remaining.uncounted.push(queue.clone()),
                 Messages::Unknown(fault) => {
-                    undrained.uncounted.push(queue.clone());
-                    undrained.fault = undrained.fault.or_else(|| Some(fault.clone()));
+                    remaining.uncounted.push(queue.clone());
+                    remaining.fault = remaining.fault.or_else(|| Some(fault.clone()));
                 }
             }
         }
-        undrained
+        remaining
     }
 
     /// Describes what they hold, for messages.

@@ -12,7 +12,8 @@ pub fn build_scaling_objects(
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
     spec: &AsyncActorSpec,
-    (transport, names): (&Transport, &QueueNames),
+    transport: &Transport,
+    names: &QueueNames,
     target: ScaleTarget<'_>,
 ) -> Option<Result<ScalingObjects, TriggerError>> {
     let is_current =

@@ -53,7 +53,7 @@ impl Inputs<'_> {
         let role = transport.role_of_pods(actor.annotations.role_arn.as_deref());
         let account = role.map(|_| service_account_name(&key.name));
         let target = ScaleTarget::workload(template.effective_kind(), &key.name);
-        let scaling = build_scaling_objects(actor, previous, spec, (transport, names), target);
+        let scaling = build_scaling_objects(actor, previous, spec, transport, names, target);
         let inputs = PodInputs {
             namespace: &key.namespace,
             actor: &key.name,

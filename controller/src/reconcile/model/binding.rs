@@ -28,7 +28,7 @@ pub struct ObservedBinding {
     /// The other actor whose fields are in the target's pod template, if it still exists.
     pub template_actor: Option<TemplateActor>,
     /// The binding is required, but its webhook entry still fails open (CFG-7); `None` if unknown.
-    pub unenforced: Option<bool>,
+    pub fails_open: Option<bool>,
     /// Dry-run state of the pods; `None` if no dry run is made.
     pub probe: Option<ObservedProbe>,
     /// Resources that need limits in the namespace; `None` until its quotas have been listed.

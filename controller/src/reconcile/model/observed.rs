@@ -74,13 +74,13 @@ pub struct Observed {
     pub drain: Option<Drain>,
     /// When this process became the leader.
     pub leading_since: Timestamp,
-    /// What later reconciles should know.
-    pub learned: Learned,
+    /// What to remember for later reconciles.
+    pub memory_updates: MemoryUpdates,
 }
 
-/// What a reconcile has learned by observing, to be remembered for later ones.
+/// What a reconcile has observed, to be remembered for later ones.
 #[derive(Clone, Debug, Default)]
-pub struct Learned {
+pub struct MemoryUpdates {
     /// The broker did not answer for a verified queue.
     pub broker_failure: Option<BrokerError>,
     /// Message counts; `true` drops earlier ones first.

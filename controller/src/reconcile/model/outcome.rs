@@ -333,7 +333,7 @@ impl TemplateOutcome {
 #[derive(Debug, Default)]
 pub struct RetiredQueues {
     /// Queues to forget: deleted, or not the actor's any more.
-    pub settled: Vec<QueueStatus>,
+    pub forgettable: Vec<QueueStatus>,
     /// When to check the remaining queues again.
     pub recheck_after: Option<Duration>,
 }

@@ -46,7 +46,8 @@ pub(super) async fn observe(
             unbinding: unbinding::observe(
                 context,
                 actor,
-                (deletion, rollout),
+                deletion,
+                rollout,
                 &previous.roll_annotations,
             )
             .await?,
@@ -90,8 +91,8 @@ pub(super) async fn observe(
         .as_ref()
         .map(|pods| TargetPodCounts::of(pods, uid, hash, previous.bound_since.as_ref()));
     let mut probe = counted.as_ref().and_then(|counted| {
-        let counted = (counted, limits.as_ref());
-        observe_probe(context, actor, bound, previous, target.as_deref(), counted)
+        let (target, limits) = (target.as_deref(), limits.as_ref());
+        observe_probe(context, actor, bound, previous, target, counted, limits)
     });
     let rollout = match (&target, &pods, counted) {
         (Ok(resolved), Some(pods), Some(counted)) if may_replace_pods(actor, bound, previous) => {
@@ -107,23 +108,25 @@ pub(super) async fn observe(
         _ => None,
     };
     if let Some(probe) = probe.as_mut().filter(|_| rollout.is_none()) {
-        // The target does not exist, so the pod is built from the naming convention alone.
+        // The target does not exist, so the pod is built from its kind and name alone.
         let probe_metadata = ProbeMetadata::of(
             &resolve::pods_of(binds_to, None),
             Family::of_target(binds_to),
         );
         probe.pod = probe_metadata.as_ref().and_then(minimal_pod);
     }
-    let owner = (actor, bound.strategy, previous);
     let (template_actor, template_transfer) =
-        shared_target::observe(context, owner, &target).await?;
+        shared_target::observe(context, actor, bound.strategy, previous, &target).await?;
     Ok(Some(ObservedBinding {
         pods,
         template_transfer,
         template_actor,
         probe,
         limits,
-        unenforced: context.bindings.unenforced.contains(&actor.metadata.key),
+        fails_open: context
+            .bindings
+            .fail_open_required
+            .contains(&actor.metadata.key),
         scaling: target
             .as_ref()
             .ok()
@@ -159,7 +162,8 @@ fn observe_probe(
     bound: &DesiredBinding,
     previous: &AsyncActorStatus,
     target: Result<&Resolved, &Fault>,
-    (counted, limits): (&TargetPodCounts, Option<&Limits>),
+    counted: &TargetPodCounts,
+    limits: Option<&Limits>,
 ) -> Option<ObservedProbe> {
     let has_url = match target {
         Ok(resolved) => bound.has_url || resolved.target.server.url.is_some(),

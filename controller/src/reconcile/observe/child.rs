@@ -50,7 +50,8 @@ pub(super) async fn child<R>(
     objects: &Objects<R>,
     key: &Key,
     ownership: &ChildOwnership,
-    (is_desired, bypasses_cache): (bool, bool),
+    is_desired: bool,
+    bypasses_cache: bool,
 ) -> Result<Child<R>, Error>
 where
     R: AppliedRecord,

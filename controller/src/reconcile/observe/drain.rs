@@ -18,22 +18,25 @@ use crate::reconcile::desired::drain::{
     CountReport, Drain, DrainInputs, Messages, QueueCount, decide,
 };
 use crate::reconcile::model::known_queues::KnownQueues;
-use crate::reconcile::model::observed::{DeletionPolicy, Learned};
+use crate::reconcile::model::observed::{DeletionPolicy, MemoryUpdates};
 use crate::record::{ActorRecord, Key};
 
 /// Observes the queues of an actor whose deletion waits until they are empty; returns `None` for any other actor.
 pub(super) async fn observe(
     context: &Context,
-    (actor, previous): (&ActorRecord, &AsyncActorStatus),
-    (deletion, queues): (&DeletionPolicy, &KnownQueues),
-    (learned, now): (&mut Learned, Timestamp),
-) -> Result<Option<Drain>, Error> {
+    actor: &ActorRecord,
+    previous: &AsyncActorStatus,
+    deletion: &DeletionPolicy,
+    queues: &KnownQueues,
+    now: Timestamp,
+) -> Result<(Option<Drain>, MemoryUpdates), Error> {
+    let mut updates = MemoryUpdates::default();
     if !actor.metadata.deleting
         || !actor.has_finalizer(FINALIZER)
         || deletion.orphans
         || !deletion.queue.waits_until_empty()
     {
-        return Ok(None);
+        return Ok((None, updates));
     }
     let keeps_queues =
         actor.annotations.skip_queue_deletion || !context.installation.queues_managed;
@@ -46,7 +49,7 @@ pub(super) async fn observe(
         lag = lag.max(transport_lag);
         let report = CountReport::of(previous, queue);
         if let (Messages::Known(depth), Some(reset)) = (&messages, report.recording(&messages)) {
-            learned.depths.push((*depth, reset));
+            updates.depths.push((*depth, reset));
         }
         counted.push(QueueCount {
             queue: queue.clone(),
@@ -65,12 +68,13 @@ pub(super) async fn observe(
         now,
     });
     if !matches!(drain, Drain::Waiting(_)) {
-        return Ok(Some(drain));
+        return Ok((Some(drain), updates));
     }
     let namespaces: Api<Namespace> = Api::all(context.client.clone());
     let namespace = namespaces.get_opt(&actor.metadata.key.namespace).await;
     let namespace = namespace.map_err(Error::Api)?;
-    Ok(Some(drain.unless_namespace_terminating(namespace.as_ref())))
+    let drain = drain.unless_namespace_terminating(namespace.as_ref());
+    Ok((Some(drain), updates))
 }
 
 async fn count<'a>(

@@ -16,7 +16,9 @@ use crate::record::{ActorRecord, Key};
 /// Observes which actor's fields are in the target's pod template, and what is left to transfer.
 pub(super) async fn observe(
     context: &Context,
-    (actor, strategy, previous): (&ActorRecord, BindingStrategy, &AsyncActorStatus),
+    actor: &ActorRecord,
+    strategy: BindingStrategy,
+    previous: &AsyncActorStatus,
     target: &Result<Box<Resolved>, Fault>,
 ) -> Result<(Option<TemplateActor>, Option<TemplateTransfer>), Error> {
     let resolved = match target {

@@ -191,7 +191,7 @@ async fn finished_pod_with_a_sidecar_is_ignored() {
         labelled_pods.apply(&None, &pod);
     }
     labelled_pods.init_done(&None);
-    let expected = resolver("apps", "Deployment").convention("web");
+    let expected = resolver("apps", "Deployment").unresolved_pods("web");
     let pods = binding::target_pods(&context, &observed.actor, &expected).unwrap();
     let names: Vec<_> = pods
         .labelled

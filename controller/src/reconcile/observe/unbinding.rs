@@ -21,7 +21,8 @@ use crate::record::{ActorRecord, Key};
 pub(super) async fn observe(
     context: &Context,
     actor: &ActorRecord,
-    (deletion, rollout): (&DeletionPolicy, BindingRollout),
+    deletion: &DeletionPolicy,
+    rollout: BindingRollout,
     annotated: &[RollAnnotation],
 ) -> Result<Option<ObservedUnbinding>, Error> {
     let key = &actor.metadata.key;

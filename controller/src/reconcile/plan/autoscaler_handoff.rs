@@ -89,8 +89,8 @@ pub(super) fn plan(
         in_place: handoff.is_set,
     };
     let revision = resolved.revision(observed.actor.generation);
-    let of = (&previous.conflicts[..], uid, FieldPurpose::Autoscaler);
-    let decision = history::decide(of, view, &revision, now);
+    let (conflicts, purpose) = (&previous.conflicts, FieldPurpose::Autoscaler);
+    let decision = history::decide(conflicts, uid, purpose, view, &revision, now);
     if let (true, ScalingStep::Enabled(plan)) = (decision.is_contested(), &mut *scaling) {
         plan.fault = Some(reverted_fault(handoff));
     }
@@ -138,7 +138,7 @@ pub(super) fn evaluate(observed: &Observed, handoff: Option<&AutoscalerHandoff>)
     }
 }
 
-/// CONF-3
+/// Two autoscalers must not scale one workload, so scaling by the queue stops (CONF-3).
 fn reverted_fault(handoff: &AutoscalerHandoff) -> Fault {
     let owner = &handoff.owner;
     let text = format!(

@@ -241,7 +241,7 @@ fn wait_for_template_actor(owner: Option<&TemplateActor>) -> RolloutDecision {
     RolloutDecision::Wait(Reason::RolloutWaiting, text, Duration::from_secs(10))
 }
 
-/// BIND-50
+/// Plans our fields of the target's pod template, or their transfer to an older actor (BIND-50).
 fn plan_template(observed: &Observed, now: Timestamp) -> Option<template::TemplateStep> {
     if let Some(template_transfer) = observed
         .binding

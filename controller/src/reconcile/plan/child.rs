@@ -100,7 +100,8 @@ impl<R: AppliedRecord> PlannedChild<R> {
     pub fn new(
         ownership: &ChildOwnership,
         key: Key,
-        (step, existing): (&ChildStep, &Child<R>),
+        step: &ChildStep,
+        existing: &Child<R>,
         desired: Option<&HashedManifest>,
     ) -> Self {
         let action = match (step, desired) {

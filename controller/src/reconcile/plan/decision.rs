@@ -14,10 +14,10 @@ use crate::reconcile::model::child::ChildOwnership;
 use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::reconcile::plan::child::PlannedChild;
 use crate::reconcile::plan::finalizers::Finalizers;
-use crate::reconcile::plan::pace::Pacing;
 use crate::reconcile::plan::queue::QueuePlan;
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
 use crate::reconcile::plan::rollout::params::RolloutParams;
+use crate::reconcile::plan::rollout_slot::RolloutSlotStep;
 use crate::reconcile::plan::scaled_object_contention::ContestedField;
 use crate::reconcile::plan::scaling_children::ScalingChildren;
 use crate::reconcile::plan::steps::{ScalingStep, WorkloadStep};
@@ -104,7 +104,7 @@ pub struct Ensure {
     /// The workload as last applied, from status.
     pub previously_applied: Option<InventoryEntry>,
     /// How the workload step counts against the limit of concurrent rollouts.
-    pub pacing: Pacing,
+    pub slot_step: RolloutSlotStep,
     /// Retired queues to delete if they are empty.
     pub retired: Vec<QueueStatus>,
     /// Applied once the workload exists.

@@ -14,7 +14,7 @@ use super::scaling::{ScalingTeardown, plan_removal};
 use super::scaling_children::ScalingChildren;
 use super::steps::{ScaleFromZero, ScalingStep};
 use super::unbind::{self, UnbindParams, UnbindStep};
-use crate::reconcile::desired::drain::{Drain, UndrainedQueues};
+use crate::reconcile::desired::drain::{Drain, RemainingQueues};
 use crate::reconcile::model::child::unwatched_poll_interval;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::UNBOUND;
@@ -43,7 +43,7 @@ pub struct Deletion {
     /// Ignore pods of the actor's own workload among those that mount the `ConfigMap`s: they are deleted with it.
     pub ignores_workload_pods: bool,
     /// UID of the namespace that is being deleted, and the queues that remain at the broker.
-    pub left_behind: Option<(Option<String>, UndrainedQueues)>,
+    pub left_behind: Option<(Option<String>, RemainingQueues)>,
     /// Removes our finalizer as the last step.
     pub finalizer_removal: Option<FinalizerPatch>,
 }
@@ -72,8 +72,8 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Deletion {
         left_behind: match &observed.drain {
             Some(Drain::LeftBehind {
                 namespace_uid,
-                undrained,
-            }) => Some((namespace_uid.clone(), undrained.clone())),
+                remaining,
+            }) => Some((namespace_uid.clone(), remaining.clone())),
             _ => None,
         },
         finalizer_removal: FinalizerPatch::removing(actor, FINALIZER),

@@ -115,7 +115,8 @@ impl ProbeParams {
     pub fn before_step(
         &self,
         decision: &RolloutDecision,
-        (probe, next_probe): (&ProbeState, &NextProbe),
+        probe: &ProbeState,
+        next_probe: &NextProbe,
         now: Timestamp,
     ) -> StepReadiness {
         if self.is_rejected(&probe.outcome) {
@@ -164,7 +165,8 @@ impl ProbeParams {
     /// Decides after the dry run for the step itself.
     pub fn after_step_probe(
         &self,
-        (probe, next_probe): (&ProbeState, &NextProbe),
+        probe: &ProbeState,
+        next_probe: &NextProbe,
         now: Timestamp,
     ) -> StepReadiness {
         match &probe.outcome {

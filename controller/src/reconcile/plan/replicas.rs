@@ -46,12 +46,14 @@ pub(super) fn plan(
         written: true,
         in_place: !differ_from_hpa(observed, resolved),
     };
-    let of = (&conflicts[..], uid, FieldPurpose::Replicas);
-    Some(match history::decide(of, view, &revision, now) {
-        // We never write replicas: record a conflict, so that the other writer is identified.
-        FieldDecision::Write => FieldDecision::RecordConflict,
-        decision => decision,
-    })
+    let purpose = FieldPurpose::Replicas;
+    Some(
+        match history::decide(conflicts, uid, purpose, view, &revision, now) {
+            // We never write replicas: record a conflict, so that the other writer is identified.
+            FieldDecision::Write => FieldDecision::RecordConflict,
+            decision => decision,
+        },
+    )
 }
 
 /// Whether the target's replicas differ from what the HPA desires. Zero is ignored, because KEDA sets it, not the HPA.

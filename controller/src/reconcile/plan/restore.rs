@@ -115,14 +115,14 @@ pub(super) fn plan(
     let drifted_scaled_object = drifted_scaled_object(observed, scaling.as_deref());
     let mut plan = Restore::default();
     if let Some(uid) = drifted_workload {
-        let timing = drift_restore::decide(entries, (uid, FieldPurpose::Workload), now);
+        let timing = drift_restore::decide(entries, uid, FieldPurpose::Workload, now);
         if timing != RestoreTiming::Now {
             *workload = WorkloadStep::Keep;
         }
         plan.workload = Some(timing);
     }
     if let (Some(uid), Some(ScalingStep::Enabled(step))) = (drifted_scaled_object, scaling) {
-        let timing = drift_restore::decide(entries, (uid, FieldPurpose::ScaledObject), now);
+        let timing = drift_restore::decide(entries, uid, FieldPurpose::ScaledObject, now);
         if timing != RestoreTiming::Now {
             step.scaled_object = ChildStep::Keep;
         }

@@ -35,8 +35,8 @@ pub(super) fn plan(
     }
     let conflicts = &observed.previous.conflicts;
     let revision = resolved.revision(observed.actor.generation);
-    let of = (&conflicts[..], uid, FieldPurpose::ScaledObject);
-    let decision = history::decide(of, view, &revision, now);
+    let purpose = FieldPurpose::ScaledObject;
+    let decision = history::decide(conflicts, uid, purpose, view, &revision, now);
     if decision.is_contested() {
         plan.scaled_object = ChildStep::Keep;
     }

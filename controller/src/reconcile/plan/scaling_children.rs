@@ -38,13 +38,15 @@ impl ScalingChildren {
             trigger_authentication: PlannedChild::new(
                 ownership,
                 name,
-                (authentication, &keda.trigger_authentication),
+                authentication,
+                &keda.trigger_authentication,
                 desired,
             ),
             scaled_object: PlannedChild::new(
                 ownership,
                 key.clone(),
-                (scaled_object, &keda.scaled_object),
+                scaled_object,
+                &keda.scaled_object,
                 objects.map(|it| &it.scaled_object),
             ),
         }

@@ -31,7 +31,8 @@ pub(super) fn planned_service_account(
     PlannedChild::new(
         &observed.ownership,
         Key::new(namespace, &service_account_name(name)),
-        (&plan_service_account(observed), &observed.service_account),
+        &plan_service_account(observed),
+        &observed.service_account,
         standalone.and_then(|standalone| standalone.service_account.as_ref()),
     )
 }

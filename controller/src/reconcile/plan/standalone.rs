@@ -12,7 +12,7 @@ use super::scaling_children::ScalingChildren;
 use super::service_account::planned_service_account;
 use super::steps::{ScalingStep, WorkloadStep};
 use super::workload::{plan_workload, recorded_workload};
-use super::{pace, restore, retired, stop};
+use super::{restore, retired, rollout_slot, stop};
 use crate::reconcile::model::observed::{Observed, is_once_completed};
 use crate::reconcile::model::outcome::ActiveOutcome;
 
@@ -50,7 +50,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         scaling,
         drifts: restore.drifts(observed),
         workloads_to_stop: stopped,
-        pacing: pace::plan_pacing(observed, &workload),
+        slot_step: rollout_slot::plan_rollout_slot(observed, &workload),
         found_workload: observed.workload.ours().cloned(),
         previously_applied,
         workload,

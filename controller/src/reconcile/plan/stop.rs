@@ -45,14 +45,14 @@ fn consumes_others_messages(observed: &Observed) -> bool {
     let Some(name_taken) = &observed.queue_name_taken else {
         return false;
     };
-    let is_for_lost_queue = |workload: &Arc<WorkloadRecord>| {
+    let is_for_taken_queue = |workload: &Arc<WorkloadRecord>| {
         name_taken.workload_hash.is_some()
             && workload.last.hash.as_deref() == name_taken.workload_hash.as_deref()
     };
     match &observed.queues.verified {
         Some(verified) if matches!(verified.permission, DeletePermission::OwnedBy(_)) => true,
         Some(_) => {
-            name_taken.covers_main_queue && observed.workload.ours().is_some_and(is_for_lost_queue)
+            name_taken.covers_main_queue && observed.workload.ours().is_some_and(is_for_taken_queue)
         }
         // Status names no queue, as after a migration from the former operator.
         None => name_taken.covers_main_queue,

@@ -128,7 +128,7 @@ impl WorkloadInputs<'_> {
 
     /// Fields of kubectl and Helm are taken over only on request, and once per workload (FW-22).
     fn takes_over_tool_fields(&self, workload: &WorkloadRecord) -> bool {
-        self.ownership.actor.annotations.reclaim_fields && workload.has_tool_fields
+        self.ownership.actor.annotations.reclaim_fields && workload.has_client_fields
     }
 
     /// Whether the workload is as last applied. `spec.replicas` may have a field manager of its own, so its ownership

@@ -37,20 +37,20 @@ pub(super) fn active_report(
         recheck_at,
         events,
     } = match binding {
-        Some(binding) => binding_report(&mut status, observed, (binding, outcome), &transport, now),
+        Some(binding) => binding_report(&mut status, observed, binding, outcome, &transport, now),
         None => standalone_report(&mut status, observed, outcome, &transport, now),
     };
     let changes = transport.condition.into_iter().chain(conditions.changes);
     conditions.changes = changes.collect();
     status.status = Some(state);
     let draining = match &observed.drain {
-        Some(Drain::Waiting(undrained)) => Some(drain_report(observed, undrained)),
+        Some(Drain::Waiting(remaining)) => Some(drain_report(observed, remaining)),
         _ => None,
     };
     let (overrides, drain_retry, drain_event) = draining.map_or_else(Default::default, |it| {
         (it.conditions, Some(it.retry), it.event)
     });
-    set_conditions(&mut status, observed, outcome, (conditions, overrides), now);
+    set_conditions(&mut status, observed, outcome, conditions, overrides, now);
     if drain_retry.is_some() {
         status.status = Some(State::Terminating);
     }

@@ -40,7 +40,8 @@ const SCALE_UP_RECHECK: Duration = Duration::from_secs(5);
 pub(super) fn binding_report(
     status: &mut AsyncActorStatus,
     observed: &Observed,
-    (binding, outcome): (&ObservedBinding, &ActiveOutcome),
+    binding: &ObservedBinding,
+    outcome: &ActiveOutcome,
     transport: &TransportSummary<'_>,
     now: Timestamp,
 ) -> ModeReport {
@@ -51,11 +52,11 @@ pub(super) fn binding_report(
     let workload_fault = transport.spec_fault.or(outcome.fault.as_ref());
     let desired_by_target = target.and_then(|it| it.ok()?.replicas);
     let since = bound_since(observed, binding, outcome, now);
-    let pods = count_pods(observed, binding, (since.as_ref(), desired_by_target), now);
+    let pods = count_pods(observed, binding, since.as_ref(), desired_by_target, now);
     let counts = pods.as_ref().map(|it| &it.counts);
-    let injection = injection_status(observed, binding, outcome, (counts, since.as_ref()), now);
-    let known = (counts, injection.as_ref());
-    let injected = injected_report(observed, binding, outcome, known, since.is_some());
+    let injection = injection_status(observed, binding, outcome, counts, since.as_ref(), now);
+    let (is_bound, probed) = (since.is_some(), injection.as_ref());
+    let injected = injected_report(observed, binding, outcome, counts, probed, is_bound);
     let desired = pods.as_ref().map(|it| it.desired);
     let scaling = set_scaling(status, observed, outcome, |_| desired, now);
     if observed.scaling.scaled_object.ours().is_some() || outcome.awaits_scale_up {

@@ -49,7 +49,8 @@ pub(super) fn set_conditions(
     status: &mut AsyncActorStatus,
     observed: &Observed,
     outcome: &ActiveOutcome,
-    (report, overrides): (ConditionReport, Vec<ConditionChange>),
+    report: ConditionReport,
+    overrides: Vec<ConditionChange>,
     now: Timestamp,
 ) {
     let ConditionReport {

@@ -6,7 +6,7 @@ use asya_shared::api::QueueDeletionPolicy;
 
 use super::conditions::ConditionChange;
 use crate::fault::{Reason, Requeue};
-use crate::reconcile::desired::drain::UndrainedQueues;
+use crate::reconcile::desired::drain::RemainingQueues;
 use crate::reconcile::model::condition_types::{READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::reported::is_reported;
@@ -23,18 +23,18 @@ pub(super) struct DrainReport {
     pub(super) event: Option<(EventReason, String)>,
 }
 
-pub(super) fn drain_report(observed: &Observed, undrained: &UndrainedQueues) -> DrainReport {
+pub(super) fn drain_report(observed: &Observed, remaining: &RemainingQueues) -> DrainReport {
     let (reason, event) = match observed.deletion.queue {
         QueueDeletionPolicy::Drain => (Reason::QueueDraining, EventReason::QueueDraining),
         _ => (Reason::QueueNotEmpty, EventReason::QueueNotEmpty),
     };
-    let text = text(observed, undrained);
+    let text = text(observed, remaining);
     let mut report = DrainReport {
         conditions: Vec::new(),
         retry: Requeue::After(COUNT_INTERVAL),
         event: (!is_reported(observed, reason)).then(|| (event, text.clone())),
     };
-    if let Some(fault) = &undrained.fault {
+    if let Some(fault) = &remaining.fault {
         let message = fault.message.clone();
         let condition = ConditionChange::Set(TRANSPORT_READY, Some(false), fault.reason, message);
         report.conditions.push(condition);
@@ -45,8 +45,8 @@ pub(super) fn drain_report(observed: &Observed, undrained: &UndrainedQueues) -> 
     report
 }
 
-fn text(observed: &Observed, undrained: &UndrainedQueues) -> String {
-    let queues = undrained.describe();
+fn text(observed: &Observed, remaining: &RemainingQueues) -> String {
+    let queues = remaining.describe();
     let effect = match (
         observed.actor.annotations.paused,
         observed.actor.has_finalizer(FOREGROUND_DELETION),

@@ -16,11 +16,11 @@ pub(super) struct RetiredReport {
     pub(super) messages: Vec<String>,
 }
 
-/// The retired queues for status, given the actor's current `queue` and those that are `settled`.
+/// The retired queues for status, given the actor's current `queue` and those that are `forgettable`.
 pub(super) fn list(
     observed: &Observed,
     queue: Option<&QueueStatus>,
-    settled: &[QueueStatus],
+    forgettable: &[QueueStatus],
 ) -> RetiredReport {
     let is_current = |known: &QueueStatus| {
         queue.is_some_and(|queue| queue.is_same_queue(known) || has_same_address(queue, known))
@@ -33,8 +33,8 @@ pub(super) fn list(
     let retains_queues = observed.deletion.retains_queue;
     let mut report = RetiredReport::default();
     for known in &observed.queues.retired {
-        let is_settled = settled.iter().any(|it| it.is_same_queue(&known.queue));
-        if is_settled || is_current(&known.queue) || is_desired(known) {
+        let is_forgettable = forgettable.iter().any(|it| it.is_same_queue(&known.queue));
+        if is_forgettable || is_current(&known.queue) || is_desired(known) {
             continue;
         }
         match kept_because(known, retains_queues) {

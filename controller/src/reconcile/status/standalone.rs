@@ -72,7 +72,8 @@ pub(super) fn standalone_report(
         conditions: standalone_conditions(
             observed,
             outcome,
-            (decision.workload, scaling.ready),
+            decision.workload,
+            scaling.ready,
             conflicts.condition,
             expects_scaling,
         ),

@@ -28,12 +28,12 @@ pub(super) fn delay(
         return None;
     }
     let created_at = observed.pods.iter().filter_map(|pod| pod.created.as_ref());
-    let settled = created_at
+    let counts_due = created_at
         .map(|time| time.0)
         .max()?
         .checked_add(POD_START_TIME)
         .ok()?;
-    Duration::try_from(settled.duration_since(now))
+    Duration::try_from(counts_due.duration_since(now))
         .ok()
         .filter(|wait| !wait.is_zero())
 }

@@ -29,7 +29,7 @@ use crate::reconcile::model::bound_pods::actor_hash;
 use crate::reconcile::model::child::{Child, ChildOwnership};
 use crate::reconcile::model::known_queues::KnownQueues;
 use crate::reconcile::model::observed::{
-    DeletionPolicy, Learned, Observed, ObservedQueue, ObservedScaling,
+    DeletionPolicy, MemoryUpdates, Observed, ObservedQueue, ObservedScaling,
 };
 use crate::record::{PodRecord, Projected, Record, TypedWorkload, WorkloadRecord};
 use crate::runtime_script::config_map::RuntimeScript;
@@ -233,7 +233,7 @@ pub(crate) fn observed(actor: &Value) -> Observed {
         queues_managed: true,
         webhook: true,
         deadlines: DEADLINES,
-        learned: Learned::default(),
+        memory_updates: MemoryUpdates::default(),
         actor,
     }
 }

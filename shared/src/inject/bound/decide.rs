@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::actor::InjectionState;
 use super::existing::{ContainerList, ExistingItems};
-use super::facts::PodFacts;
 use super::plan::BoundPlan;
+use super::pod_properties::PodProperties;
 use super::probe_result::ProbeResult;
 use super::restore::{drifted_fields, is_volume};
 use super::{
@@ -89,7 +89,7 @@ fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
     let is_same = !existing.has_no_container()
         && pod.annotation(annotation::INJECTED_BY) == Some(&plan.uid)
         && pod.annotation(annotation::INJECTED_HASH) == Some(&hash);
-    let Some(facts) = PodFacts::from_pod(pod, plan, is_same.then_some(&existing)) else {
+    let Some(properties) = PodProperties::from_pod(pod, plan, is_same.then_some(&existing)) else {
         let why = "the URL of its model is unknown: declare the port of the model's container, or set \
                    spec.runtime.targetURL of the actor";
         return skip_or_deny(actor, pod, InjectionReason::TargetUrlUnknown, why);
@@ -97,7 +97,7 @@ fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
     if let Some((reason, why)) = withheld_by_probe(actor, pod, &existing) {
         return skip_or_deny(actor, pod, reason, &why);
     }
-    let patch = patch(pod, plan, &facts, &existing, is_same, &hash);
+    let patch = patch(pod, plan, &properties, &existing, is_same, &hash);
     let mut warnings = Vec::new();
     let grace = pod.spec.termination_grace_period_seconds;
     if grace.is_some_and(|it| it < i64::from(plan.grace_seconds)) {
@@ -222,13 +222,13 @@ fn skip_or_deny<'a>(
 fn patch(
     pod: &PodView<'_>,
     plan: &BoundPlan,
-    facts: &PodFacts,
+    properties: &PodProperties,
     existing: &ExistingItems,
     is_same: bool,
     hash: &str,
 ) -> Patch {
     let mut patch = Patch::default();
-    let [runtime, sidecar] = plan.containers(facts);
+    let [runtime, sidecar] = plan.containers(properties);
     let desired_containers = [
         (RUNTIME_CONTAINER, ContainerList::Containers, runtime),
         (SIDECAR_CONTAINER, plan.sidecar_list, sidecar),

@@ -5,9 +5,9 @@ use serde_json::{Map, Value, json};
 
 use super::decide::unsupported;
 use super::existing::{ContainerList, ExistingItems};
-use super::facts::PodFacts;
 use super::names::volume_names;
 use super::plan::BoundPlan;
+use super::pod_properties::PodProperties;
 use super::{InjectionReason, PodView};
 use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, label};
 
@@ -48,12 +48,12 @@ impl BoundPlan {
             let why = format!("its {reserved_item} has a name that is reserved by Asya; rename it");
             return Err((InjectionReason::SpecConflict, why));
         }
-        let Some(facts) = PodFacts::from_pod(&pod, self, None) else {
+        let Some(properties) = PodProperties::from_pod(&pod, self, None) else {
             let why = "the URL of its model is unknown: declare the port of the model's container, or set \
                        spec.runtime.targetURL of the actor";
             return Err((InjectionReason::TargetUrlUnknown, why.to_owned()));
         };
-        let [runtime, sidecar] = self.containers(&facts);
+        let [runtime, sidecar] = self.containers(&properties);
         let mut spec = match self.sidecar_list {
             ContainerList::Containers => json!({"containers": [runtime, sidecar]}),
             ContainerList::InitContainers => {

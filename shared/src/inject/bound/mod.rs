@@ -7,15 +7,15 @@
 mod actor;
 mod decide;
 mod decision;
+mod derive_properties;
 mod existing;
-mod facts;
 mod image;
 mod in_template;
 mod names;
 mod patch;
 mod plan;
 mod pod;
-mod pod_facts;
+mod pod_properties;
 mod probe_result;
 mod resources;
 mod restore;

@@ -6,8 +6,8 @@ use asya_wire::env as variable;
 use serde_json::{Map, Value, json};
 
 use super::existing::ContainerList;
-use super::facts::PodFacts;
 use super::names::{HANDLER, METRICS_ADDR, TARGET_URL};
+use super::pod_properties::PodProperties;
 use super::resources;
 use crate::api::{AsyncActorSpec, EffectiveRuntime, EnvVar, ModeSpec, ResolvedTarget, Resources};
 use crate::config::{Settings, Transport};
@@ -161,7 +161,7 @@ impl BoundPlan {
             ],
             limits: Vec::new(),
         };
-        let [runtime, sidecar] = plan.containers(&PodFacts::placeholder());
+        let [runtime, sidecar] = plan.containers(&PodProperties::placeholder());
         let platform = json!([
             inputs.scripts_hash,
             runtime,
@@ -198,8 +198,8 @@ impl BoundPlan {
         &self.hash
     }
 
-    /// The runtime and sidecar containers for a pod with these facts.
-    pub(super) fn containers(&self, pod: &PodFacts) -> [Value; 2] {
+    /// The runtime and sidecar containers for a pod with these properties.
+    pub(super) fn containers(&self, pod: &PodProperties) -> [Value; 2] {
         let [runtime_resources, sidecar_resources] = &self.resources;
         let resources =
             |of: &Option<Resources>| resources::of(of.as_ref(), pod.qos_class, &self.limits);

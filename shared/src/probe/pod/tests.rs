@@ -32,11 +32,11 @@ fn probe_pod_has_the_labels_owner_and_requests_of_the_target() {
     let pod = from_template(&body["spec"]["template"], Some(&claims), &metadata).unwrap();
     assert_eq!(
         pod["metadata"]["labels"],
-        json!({"app": "web", "pod-template-hash": "asyaproof"})
+        json!({"app": "web", "pod-template-hash": "asyaprobe"})
     );
     assert_eq!(
         pod["metadata"]["ownerReferences"][0]["name"],
-        "web-asyaproof"
+        "web-asyaprobe"
     );
     assert_eq!(
         pod["spec"]["containers"][0]["resources"],
@@ -58,13 +58,13 @@ fn probe_pod_has_the_labels_owner_and_requests_of_the_target() {
     let stripped = from_template(&without_sidecar(&templated), Some(&claims), &metadata);
     assert_eq!(stripped.unwrap(), pod);
 
-    let set = resolver("kaito.sh", "InferenceSet").convention("phis");
+    let set = resolver("kaito.sh", "InferenceSet").unresolved_pods("phis");
     let metadata = ProbeMetadata::of(&set, Family::Kaito).unwrap();
     let pod = minimal_pod(&metadata).unwrap();
     let labels = &pod["metadata"]["labels"];
     assert_eq!(labels["inferenceset.kaito.sh/created-by"], "phis");
     // The API server selects pods for the webhook by this label.
-    assert_eq!(labels["kaito.sh/workspace"], "asya-proof");
+    assert_eq!(labels["kaito.sh/workspace"], "asya-probe");
 }
 
 /// ROLL-2, SAFE-7

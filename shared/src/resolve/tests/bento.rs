@@ -33,7 +33,7 @@ fn bento_deployment_resolves_to_its_api_server_without_runners() {
         ("http://127.0.0.1:3000", "rest")
     );
     let pod = |name| [("yatai.ai/selector", name), (POD_TEMPLATE_HASH, "5d8f7c")];
-    for pods in [it.pods, convention(&target)] {
+    for pods in [it.pods, unresolved_pods(&target)] {
         assert!(has(
             &pods,
             &pod("iris"),

@@ -39,7 +39,7 @@ fn unknown_kind_resolves_to_the_only_workload_below_it() {
     let labels = [("app", "big-abc"), (POD_TEMPLATE_HASH, "5d8f7c")];
     let owner = ("apps/v1", "ReplicaSet", "big-abc-5d8f7c");
     assert!(has(&it.pods, &labels, owner));
-    assert!(!has(&convention(&target), &labels, owner));
+    assert!(!has(&unresolved_pods(&target), &labels, owner));
     assert_eq!(
         warnings(&target, &[&own]),
         [(

@@ -74,7 +74,7 @@ fn workspace_of_an_older_kaito_resolves_to_a_deployment() {
         ("apps/v1", "ReplicaSet", "phi-5d8f7c")
     ));
     assert!(has(
-        &convention(&target),
+        &unresolved_pods(&target),
         &labels,
         ("apps/v1", "ReplicaSet", "phi-5d8f7c")
     ));
@@ -94,7 +94,7 @@ fn pods_of_a_workspace_match_before_it_is_resolved_and_jobs_do_not() {
     let target = workspace();
     let label = [("kaito.sh/workspace", "phi")];
     for pods in [
-        convention(&target),
+        unresolved_pods(&target),
         found(&target, &[&stateful_set(&target)]).pods,
     ] {
         assert!(has(&pods, &label, ("apps/v1", "StatefulSet", "phi")));
@@ -227,7 +227,7 @@ fn inference_set_groups_the_pods_of_all_its_workspaces() {
         ("kaito.sh/workspace", "fleet-new"),
         ("inferenceset.kaito.sh/created-by", "fleet"),
     ];
-    for pods in [it.pods, convention(&target)] {
+    for pods in [it.pods, unresolved_pods(&target)] {
         assert!(has(&pods, &label, ("apps/v1", "StatefulSet", "fleet-new")));
         assert!(!has(&pods, &label, ("batch/v1", "Job", "fleet-new")));
         assert!(!has(

@@ -69,7 +69,7 @@ fn knative_service_covers_all_its_revisions() {
          autoscaling.knative.dev/min-scale in spec.template, and turn spec.scaling off"
     );
     let label = [("serving.knative.dev/service", "hello")];
-    for pods in [it.pods, convention(&target)] {
+    for pods in [it.pods, unresolved_pods(&target)] {
         assert!(has(
             &pods,
             &label,

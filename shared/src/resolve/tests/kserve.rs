@@ -59,9 +59,13 @@ fn standard_mode_binds_the_deployment_of_the_predictor() {
         let by_transformer = ("apps/v1", "ReplicaSet", "iris-transformer-5d8f7c");
         assert!(has(&it.pods, &PREDICTOR, by_predictor));
         assert!(!has(&it.pods, &PREDICTOR, by_transformer));
-        assert!(has(&convention(&target), &PREDICTOR, by_predictor));
+        assert!(has(&unresolved_pods(&target), &PREDICTOR, by_predictor));
         let of_transformer = [PREDICTOR[0], ("component", "transformer"), PREDICTOR[2]];
-        assert!(!has(&convention(&target), &of_transformer, by_transformer));
+        assert!(!has(
+            &unresolved_pods(&target),
+            &of_transformer,
+            by_transformer
+        ));
     }
 }
 

@@ -71,7 +71,7 @@ fn llm_resolves_to_the_primary_workload_in_its_status() {
         ("https://127.0.0.1:8000", "openai_chat")
     );
     let pod = of_pod(&[(POD_TEMPLATE_HASH, "5d8f7c")]);
-    for pods in [it.pods, convention(&target)] {
+    for pods in [it.pods, unresolved_pods(&target)] {
         assert!(has(
             &pods,
             &pod,
@@ -118,7 +118,7 @@ fn leaders_of_an_llm_are_bound() {
     let it = found(&target, &[&own]);
     assert_eq!(it.workload.to_string(), "LeaderWorkerSet/qwen-kserve-mn");
     assert_eq!(scaled(&target, &[&own]), "LeaderWorkerSet/qwen-kserve-mn");
-    for pods in [it.pods, convention(&target)] {
+    for pods in [it.pods, unresolved_pods(&target)] {
         assert!(has(
             &pods,
             &of_pod(&[]),

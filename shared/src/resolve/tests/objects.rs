@@ -146,9 +146,9 @@ pub(super) fn chain(target: &Target) -> Vec<String> {
     target.chain.iter().map(ToString::to_string).collect()
 }
 
-pub(super) fn convention(target: &Value) -> PodMatch {
+pub(super) fn unresolved_pods(target: &Value) -> PodMatch {
     let name = target["metadata"]["name"].as_str().unwrap();
-    resolver_of(target).convention(name)
+    resolver_of(target).unresolved_pods(name)
 }
 
 /// Whether a pod with these labels and this controller owner matches.

@@ -307,7 +307,7 @@ fn no_malformed_object_makes_a_resolver_panic() {
         for _ in 0..200 {
             let target = garbage(&mut random, 4);
             resolver.resolve(&target, &Related::default());
-            resolver.convention("é");
+            resolver.unresolved_pods("é");
             resolver.server(&[], Some("é"));
         }
     }

@@ -34,7 +34,7 @@ fn ray_cluster_binds_its_workers_and_not_its_head() {
     );
     let owner = ("ray.io/v1", "RayCluster", "rc");
     let head = [("ray.io/cluster", "rc"), ("ray.io/node-type", "head")];
-    for pods in [it.pods, convention(&target)] {
+    for pods in [it.pods, unresolved_pods(&target)] {
         assert!(has(&pods, &WORKER, owner));
         assert!(!has(&pods, &head, owner));
         assert!(!has(&pods, &WORKER, ("ray.io/v1", "RayCluster", "other")));
@@ -241,7 +241,7 @@ fn ray_service_does_not_match_workers_of_clusters_that_it_does_not_own() {
             assert!(!has_workers(pods, other), "{other}");
         }
     }
-    for pods in [convention(&target), pods_of(&binding, None)] {
+    for pods in [unresolved_pods(&target), pods_of(&binding, None)] {
         assert!(!has_workers(&pods, "rs-x7k2p"), "its owner is unknown");
     }
 }

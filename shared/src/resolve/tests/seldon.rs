@@ -61,7 +61,7 @@ fn seldon_deployment_resolves_to_the_deployment_in_its_status_without_explainers
         &pod("iris-default-explainer"),
         ("apps/v1", "ReplicaSet", "iris-default-explainer-5d8f7c")
     ));
-    assert!(has(&convention(&target), &pod(OWN)[..1], owner));
+    assert!(has(&unresolved_pods(&target), &pod(OWN)[..1], owner));
 
     let mut other = deployment(&target, OWN);
     other["metadata"]["ownerReferences"][1]["uid"] = json!("of an earlier one");
@@ -185,7 +185,7 @@ fn seldon_server_resolves_to_its_stateful_set_or_deployment() {
         ];
         assert!(has(&it.pods, &labels, ("apps/v1", owner.0, owner.1)));
         assert!(has(
-            &convention(&target),
+            &unresolved_pods(&target),
             &labels,
             ("apps/v1", owner.0, owner.1)
         ));
@@ -230,7 +230,7 @@ fn seldon_model_is_refused_and_names_its_server() {
     );
     let labels = [("seldon-server-name", "mlserver")];
     assert!(!has(
-        &convention(&model()),
+        &unresolved_pods(&model()),
         &labels,
         ("apps/v1", "StatefulSet", "mlserver")
     ));

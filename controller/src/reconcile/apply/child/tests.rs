@@ -72,8 +72,9 @@ async fn attempt(code: u16, existing: &Value) -> (Result<Result<bool, Fault>, Er
         hash: "h".to_owned(),
     };
     let key = Key::new("ns", "asya-a");
-    let step = (&ChildStep::Apply { take_over: None }, &Child::NotFound);
-    let child = PlannedChild::new(&observed.ownership, key, step, Some(&desired));
+    let step = ChildStep::Apply { take_over: None };
+    let existing = Child::NotFound;
+    let child = PlannedChild::new(&observed.ownership, key, &step, &existing, Some(&desired));
     let applied = apply_child(&accounts, &child).await;
     let requests = requests.lock().unwrap().clone();
     assert_eq!(requests[0], (Method::PATCH, json!("1")), "{requests:?}");

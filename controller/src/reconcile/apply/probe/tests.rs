@@ -74,9 +74,17 @@ async fn rollout_waits_until_all_webhook_replicas_have_read_the_probe_result() {
         let injection = json!({"proved": actor_hash, "since": since});
         let (context, observed) = (context_with(INJECTED), bound(Some(injection)));
         let params = ProbeParams::new(&observed);
-        let planned = (&params, ProbeStep::Skip, Some(annotate.clone()));
+        let (key, planned) = (observed.key(), Some(annotate.clone()));
         let mut active_outcome = ActiveOutcome::default();
-        let probed = probe(&context, observed.key(), planned, &mut active_outcome).await;
+        let probed = probe(
+            &context,
+            key,
+            &params,
+            ProbeStep::Skip,
+            planned,
+            &mut active_outcome,
+        )
+        .await;
         match probed.unwrap().unwrap() {
             Ok(next) => assert!(starts && next == annotate, "{age}"),
             Err(RolloutOutcome::Waiting(Reason::RolloutInProgress, _, Requeue::After(wait))) => {
@@ -112,9 +120,17 @@ async fn pods_are_replaced_only_after_a_dry_run_shows_that_new_pods_get_the_side
             .acquire(observed.key(), Timestamp::MAX);
         let step = RolloutDecision::Act(RolloutAction::Annotate("v".to_owned()));
         let params = ProbeParams::new(&observed);
-        let planned = (&params, ProbeStep::Skip, Some(step.clone()));
+        let (key, planned) = (observed.key(), Some(step.clone()));
         let mut active_outcome = ActiveOutcome::default();
-        let probed = probe(&context, observed.key(), planned, &mut active_outcome).await;
+        let probed = probe(
+            &context,
+            key,
+            &params,
+            ProbeStep::Skip,
+            planned,
+            &mut active_outcome,
+        )
+        .await;
         let blocked = match probed.unwrap().unwrap() {
             Ok(next) => {
                 assert_eq!(next, step);

@@ -56,7 +56,8 @@ async fn conflict_over_the_handoff_annotation_names_the_field_and_its_manager() 
     write_handoff(
         &context,
         &observed.key().namespace,
-        (step, &plan.contested),
+        step,
+        &plan.contested,
         &mut active_outcome,
     )
     .await

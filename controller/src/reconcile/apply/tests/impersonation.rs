@@ -102,12 +102,8 @@ async fn targets_are_written_as_the_applier_of_their_namespace() {
         handoff_owner: None,
     };
     let roll = Roll::AnnotateTemplate(vec![target.clone()]);
-    let refused = foreign_fields::write_annotations(
-        &context,
-        "ns",
-        (&roll, desired),
-        SpecRevision::default(),
-    );
+    let refused =
+        foreign_fields::write_annotations(&context, "ns", &roll, desired, SpecRevision::default());
     assert_eq!(refused.await.unwrap(), None);
     foreign_fields::annotate_with_actor(&context, &key, &target)
         .await
@@ -170,7 +166,7 @@ async fn pod_templates_are_written_as_the_applier_and_probed_as_the_operator() {
     let hash = observed.bound().and_then(|it| it.injected_hash.clone());
     let inputs = TemplateParams::new(&observed);
     let (context, writes) = impersonating(&hash.unwrap());
-    let written = template::template(&context, observed.key(), (TemplateStep::Apply, inputs));
+    let written = template::template(&context, observed.key(), TemplateStep::Apply, inputs);
     let written = written.await.unwrap();
     assert!(
         matches!(written, TemplateOutcome::Applied(_)),

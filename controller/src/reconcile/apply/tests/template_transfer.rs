@@ -49,12 +49,12 @@ async fn template_is_handed_over_only_if_its_pods_would_get_the_older_actors_sid
         },
     );
     let context = context_with(uninjected_pods);
-    let outcome = template::template(&context, observed.key(), (plan.clone(), None)).await;
+    let outcome = template::template(&context, observed.key(), plan.clone(), None).await;
     let Ok(TemplateOutcome::Waiting(Reason::AlreadyBound, ..)) = outcome else {
         panic!("{outcome:?}")
     };
     let context = context_with(injected_pods);
-    let given_up = template::template(&context, observed.key(), (plan, None))
+    let given_up = template::template(&context, observed.key(), plan, None)
         .await
         .unwrap();
     assert_eq!(given_up, TemplateOutcome::GivenUp(None));

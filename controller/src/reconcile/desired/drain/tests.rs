@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    CountReport, Drain, DrainInputs, Messages, QueueCount, UndrainedQueues, decide, format_depth,
+    CountReport, Drain, DrainInputs, Messages, QueueCount, RemainingQueues, decide, format_depth,
     may_replace_pods,
 };
 use crate::broker::Depth;
@@ -74,9 +74,9 @@ fn actor_is_torn_down_when_its_queues_were_empty_twice_in_a_row() {
             "{messages:?} {released:?}"
         );
     }
-    let full = |name, queued, processing| UndrainedQueues {
+    let full = |name, queued, processing| RemainingQueues {
         with_messages: vec![(queue(name), Depth { queued, processing })],
-        ..UndrainedQueues::default()
+        ..RemainingQueues::default()
     };
     for (messages, released, expected) in [
         (vec![holds(1, 0)], None, full("a", 1, 0)),
@@ -97,14 +97,14 @@ fn actor_is_torn_down_when_its_queues_were_empty_twice_in_a_row() {
 #[test]
 fn uncountable_messages_block_deletion_until_release() {
     for messages in [unknown(), Messages::Uncounted] {
-        let Drain::Waiting(undrained) = drain_of(&[holds(0, 0), messages.clone()], None) else {
+        let Drain::Waiting(remaining) = drain_of(&[holds(0, 0), messages.clone()], None) else {
             panic!("{messages:?}")
         };
         assert_eq!(
-            (undrained.with_messages, undrained.uncounted),
+            (remaining.with_messages, remaining.uncounted),
             (vec![], vec![queue("b")])
         );
-        assert_eq!(undrained.fault.is_some(), messages == unknown());
+        assert_eq!(remaining.fault.is_some(), messages == unknown());
         assert_eq!(drain_of(&[messages], Some(60)), Drain::Empty);
     }
 }
@@ -119,11 +119,11 @@ fn messages_are_reported_by_queue_and_number() {
     ] {
         assert_eq!(format_depth(Depth { queued, processing }), expected);
     }
-    let Drain::Waiting(undrained) = drain_of(&[holds(3, 0), unknown()], None) else {
+    let Drain::Waiting(remaining) = drain_of(&[holds(3, 0), unknown()], None) else {
         panic!()
     };
     assert_eq!(
-        undrained.describe(),
+        remaining.describe(),
         "queue a on transport mq holds 3 messages; queue b on transport mq may hold messages; they could not be counted"
     );
 }
@@ -142,7 +142,7 @@ fn plan_of(drain: Option<Drain>, metadata: &Value) -> Plan {
 /// QUE-40, QUE-41
 #[test]
 fn nothing_is_torn_down_before_the_queue_is_empty() {
-    let waiting = || Some(Drain::Waiting(UndrainedQueues::default()));
+    let waiting = || Some(Drain::Waiting(RemainingQueues::default()));
     let Plan::Ensure(plan) = plan_of(waiting(), &json!({})) else {
         panic!("its pods must keep working")
     };
@@ -152,11 +152,11 @@ fn nothing_is_torn_down_before_the_queue_is_empty() {
     assert_eq!(queue.step, QueueStep::Unmanaged, "not queried");
     let confirming = plan_of(Some(Drain::Confirming(LAG)), &json!({}));
     assert!(matches!(confirming, Plan::AwaitEmpty(wait) if wait == LAG));
-    let undrained = UndrainedQueues::default();
+    let remaining = RemainingQueues::default();
     let namespace_uid = None;
     let left_behind = Drain::LeftBehind {
         namespace_uid,
-        undrained,
+        remaining,
     };
     for drain in [None, Some(Drain::Empty), Some(left_behind)] {
         let Plan::Delete(plan) = plan_of(drain.clone(), &json!({})) else {
@@ -172,7 +172,7 @@ fn nothing_is_torn_down_before_the_queue_is_empty() {
 /// QUE-41
 #[test]
 fn target_is_rolled_while_draining_only_if_no_pod_is_injected() {
-    let waiting = Drain::Waiting(UndrainedQueues::default());
+    let waiting = Drain::Waiting(RemainingQueues::default());
     for (drain, injected, expected) in [
         (None, 0, true),
         (None, 2, true),
@@ -191,7 +191,7 @@ fn target_is_rolled_while_draining_only_if_no_pod_is_injected() {
 #[test]
 fn garbage_collected_children_are_recreated_once_the_foreground_finalizer_is_removed() {
     let mut finalizers = json!({"finalizers": ["foregroundDeletion", "asya.sh/finalizer"]});
-    let waiting = || Some(Drain::Waiting(UndrainedQueues::default()));
+    let waiting = || Some(Drain::Waiting(RemainingQueues::default()));
     let mut plan = plan_of(waiting(), &finalizers);
     let change = plan.take_finalizers();
     assert!(
@@ -252,18 +252,18 @@ fn queue_that_holds_messages_is_left_behind_only_with_its_namespace() {
         |metadata: Value| serde_json::from_value(json!({"metadata": metadata})).unwrap();
     let terminating = namespace(json!({"uid": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}));
     let not_deleted = namespace(json!({"uid": "n"}));
-    let undrained = UndrainedQueues::default;
+    let remaining = RemainingQueues::default;
     let left_behind = |uid: Option<&str>| Drain::LeftBehind {
         namespace_uid: uid.map(str::to_owned),
-        undrained: undrained(),
+        remaining: remaining(),
     };
     for (namespace, expected) in [
-        (Some(&not_deleted), Drain::Waiting(undrained())),
+        (Some(&not_deleted), Drain::Waiting(remaining())),
         (Some(&terminating), left_behind(Some("n"))),
         (None, left_behind(None)),
     ] {
         assert_eq!(
-            Drain::Waiting(undrained()).unless_namespace_terminating(namespace),
+            Drain::Waiting(remaining()).unless_namespace_terminating(namespace),
             expected
         );
     }

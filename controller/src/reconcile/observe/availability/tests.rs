@@ -25,7 +25,7 @@ fn pod(name: &str, cluster: &str, extra: &Value) -> Pod {
 /// SAFE-11
 #[test]
 fn availability_counts_ready_and_unready_pods_but_not_terminating_ones() {
-    let expected = resolver("ray.io", "RayCluster").convention("rc");
+    let expected = resolver("ray.io", "RayCluster").unresolved_pods("rc");
     let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
     let terminating = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
     let none = json!({});

@@ -8,7 +8,8 @@ use crate::reconcile::model::rollout::consecutive_uninjected;
 /// Consecutive replacements without the sidecar that halt the rollout.
 const MAX_UNINJECTED_REPLACEMENTS: i32 = 2;
 
-/// ROLL-5
+/// Halts a rollout whose replacements start without the sidecar: further ones would disrupt the model for nothing
+/// (ROLL-5).
 pub(super) fn halted(
     inputs: &RolloutInputs<'_>,
     previous: Option<&RolloutStatus>,

@@ -48,7 +48,7 @@ fn wait_or_stall(
     RolloutDecision::Wait(Reason::RolloutWaiting, text, RECHECK_INTERVAL)
 }
 
-/// SAFE-12
+/// Evicts no further pod while a replacement is not ready (SAFE-12).
 fn stall(evicting: &evict::EvictionInputs<'_>, blocker: &EvictionBlocker) -> RolloutDecision {
     RolloutDecision::Stall(format!(
         "the rollout is stalled: {} for {}; check the Events of the pod and of its controller; it continues once \

@@ -94,7 +94,8 @@ fn slot_time(observed: &Observed) -> Duration {
     limit.map_or(MAX_SLOT_TIME, |limit| limit.min(MAX_SLOT_TIME))
 }
 
-/// Reports a halt once, and the replacement of GPU pods before the first one (ROLL-7).
+/// Reports a halt or a stall once (both have the public reason `RolloutHalted`), and the replacement of GPU pods before
+/// the first one (ROLL-7).
 fn event(observed: &Observed, decision: &RolloutDecision) -> Option<(EventReason, String)> {
     let previous = observed.previous.rollout.as_ref();
     match decision {

@@ -67,7 +67,7 @@ fn fresh() -> World {
 }
 
 /// Everything is as desired.
-fn settled() -> World {
+fn up_to_date() -> World {
     let (object, authentication) = (
         scaled_object(&json!({})),
         trigger_authentication(&json!({})),
@@ -159,7 +159,7 @@ fn new_actor_gets_both_objects_once_its_workload_exists() {
 /// KEDA-7, WRK-5
 #[test]
 fn unchanged_objects_are_left_alone() {
-    assert_eq!(settled().steps(), (ChildStep::Keep, ChildStep::Keep));
+    assert_eq!(up_to_date().steps(), (ChildStep::Keep, ChildStep::Keep));
 }
 
 /// KEDA-7
@@ -213,14 +213,14 @@ fn lost_or_changed_objects_are_applied_again() {
         ),
     ];
     for (case, change, expected) in rows {
-        assert_eq!(settled().with(change).steps(), expected, "{case}");
+        assert_eq!(up_to_date().with(change).steps(), expected, "{case}");
     }
 }
 
 /// KEDA-6
 #[test]
 fn unneeded_trigger_authentication_is_deleted() {
-    let world = settled().with(|world| {
+    let world = up_to_date().with(|world| {
         world.desired.as_mut().unwrap().trigger_authentication = None;
     });
     assert_eq!(
@@ -237,18 +237,18 @@ fn unneeded_trigger_authentication_is_deleted() {
 /// KEDA-9
 #[test]
 fn replacement_waits_until_the_former_one_is_deleted() {
-    let object = settled().with(|world| {
+    let object = up_to_date().with(|world| {
         world.scaled_object = Child::Ours(scaled_object(&deleting()));
     });
     assert_eq!(object.steps(), (ChildStep::Keep, ChildStep::Wait));
-    let authentication = settled().with(|world| {
+    let authentication = up_to_date().with(|world| {
         world.trigger_authentication = Child::Ours(trigger_authentication(&deleting()));
         world.scaled_object = Child::NotFound;
         world.hpas.clear();
     });
     assert_eq!(authentication.steps(), (ChildStep::Wait, ChildStep::Wait));
     // Its HPA is garbage-collected after the `ScaledObject`.
-    let hpa_remains = settled().with(|world| world.scaled_object = Child::NotFound);
+    let hpa_remains = up_to_date().with(|world| world.scaled_object = Child::NotFound);
     assert_eq!(hpa_remains.steps(), (ChildStep::Keep, ChildStep::Wait));
 }
 
@@ -265,7 +265,7 @@ fn without_keda_nothing_is_applied_until_it_is_installed() {
 /// KEDA-4
 #[test]
 fn untriggerable_queue_has_its_own_reason() {
-    for world in [fresh(), settled()] {
+    for world in [fresh(), up_to_date()] {
         let world = world.with(|world| {
             let queue = "asya-a".to_owned();
             world.desired = Err(TriggerError::QueueUrlUnknown { queue });
@@ -310,7 +310,7 @@ fn competing_autoscaler_is_named_and_blocks_creation() {
             "ScaledObject r1",
         ),
         (
-            settled().with(|world| world.hpas.push(foreign(same.clone()))),
+            up_to_date().with(|world| world.hpas.push(foreign(same.clone()))),
             "HorizontalPodAutoscaler web",
         ),
     ];
@@ -356,7 +356,7 @@ fn hpa_of_a_competing_scaled_object_is_not_a_second_one() {
 /// SA-3
 #[test]
 fn foreign_objects_are_left_alone() {
-    let object = settled().with(|world| {
+    let object = up_to_date().with(|world| {
         world.scaled_object = Child::Foreign(scaled_object(&unowned()));
     });
     let authentication = fresh().with(|world| {
@@ -383,7 +383,7 @@ fn removal(world: &World, now: &str) -> ScalingTeardown {
 /// FIN-2, FW-24, KEDA-8
 #[test]
 fn removal_runs_in_reverse_order_and_waits_for_keda() {
-    let first = removal(&settled(), "2026-01-01T00:00:00Z");
+    let first = removal(&up_to_date(), "2026-01-01T00:00:00Z");
     assert_eq!(
         first,
         ScalingTeardown {
@@ -393,7 +393,7 @@ fn removal_runs_in_reverse_order_and_waits_for_keda() {
             deadline: None,
         }
     );
-    let waiting = settled().with(|world| {
+    let waiting = up_to_date().with(|world| {
         world.scaled_object = Child::Ours(scaled_object(&deleting()));
     });
     assert_eq!(
@@ -405,7 +405,7 @@ fn removal_runs_in_reverse_order_and_waits_for_keda() {
             deadline: Some(at("2026-01-01T00:00:30Z")),
         }
     );
-    let gone = settled().with(|world| world.scaled_object = Child::NotFound);
+    let gone = up_to_date().with(|world| world.scaled_object = Child::NotFound);
     assert_eq!(
         removal(&gone, "2026-01-01T00:00:00Z"),
         ScalingTeardown {
@@ -420,7 +420,7 @@ fn removal_runs_in_reverse_order_and_waits_for_keda() {
 /// FIN-2
 #[test]
 fn keda_delays_deletion_of_the_workload_by_at_most_thirty_seconds() {
-    let waiting = settled().with(|world| {
+    let waiting = up_to_date().with(|world| {
         world.scaled_object = Child::Ours(scaled_object(&deleting()));
     });
     let overdue = removal(&waiting, "2026-01-01T00:00:30Z");

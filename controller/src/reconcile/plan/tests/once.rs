@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{ensure, now, recorded};
 use crate::broker::QueueCheck;
 use crate::reconcile::desired::Mode;
-use crate::reconcile::desired::drain::{Drain, UndrainedQueues};
+use crate::reconcile::desired::drain::{Drain, RemainingQueues};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::{Observed, ObservedQueue};
 use crate::reconcile::plan::decision::Plan;
@@ -65,7 +65,7 @@ fn draining_actor_with_reconcile_once_keeps_its_pods_and_recreates_a_missing_wor
         let mut observed = observed(&actor(&metadata, &spec(&extra), &json!({})));
         observed.queue = ObservedQueue::Verified;
         observed.previous.ready_generation = ready;
-        observed.drain = Some(Drain::Waiting(UndrainedQueues::default()));
+        observed.drain = Some(Drain::Waiting(RemainingQueues::default()));
         observed
     };
     for (generation, ready, done) in [(3, Some(2), true), (5, Some(2), true), (3, None, false)] {

@@ -130,7 +130,7 @@ fn workload_ready(
     }
 }
 
-/// FW-26
+/// The message once the progress deadline is exceeded (FW-26).
 fn progress_message(status: &AsyncActorStatus, limit: Duration) -> String {
     let (ready, desired) = (status.ready_replicas, status.desired_replicas);
     format!(

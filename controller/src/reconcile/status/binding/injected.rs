@@ -24,23 +24,32 @@ pub(super) fn injected_report(
     observed: &Observed,
     binding: &ObservedBinding,
     outcome: &ActiveOutcome,
-    known: (Option<&TargetPodCounts>, Option<&InjectionStatus>),
+    counted: Option<&TargetPodCounts>,
+    injection: Option<&InjectionStatus>,
     is_bound: bool,
 ) -> InjectedReport {
-    let unenforced = unenforced_message(observed, binding);
-    let new = unenforced.as_ref();
+    let fail_open_text = fail_open_message(observed, binding);
+    let new = fail_open_text.as_ref();
     let new = new.filter(|text| !was_reported(observed, text));
     InjectedReport {
         event: new.map(|text| (EventReason::RequiredNotEnforced, text.clone())),
-        condition: injected_condition(observed, outcome, known, unenforced, is_bound),
+        condition: injected_condition(
+            observed,
+            outcome,
+            counted,
+            injection,
+            fail_open_text,
+            is_bound,
+        ),
     }
 }
 
 fn injected_condition(
     observed: &Observed,
     outcome: &ActiveOutcome,
-    (counted, injection): (Option<&TargetPodCounts>, Option<&InjectionStatus>),
-    unenforced: Option<String>,
+    counted: Option<&TargetPodCounts>,
+    injection: Option<&InjectionStatus>,
+    fail_open_text: Option<String>,
     is_bound: bool,
 ) -> Option<Injected> {
     let bound = observed.bound()?;
@@ -68,7 +77,7 @@ fn injected_condition(
     };
     let condition = decided.unwrap_or_else(|| counted.injected_condition());
     let is_injected = condition.0 == Some(true);
-    match unenforced {
+    match fail_open_text {
         Some(text) if is_injected && !by_template => {
             Some((Some(false), Reason::WebhookNotReady, text))
         }
@@ -128,16 +137,16 @@ fn injected_by_pods(
     }
 }
 
-/// CFG-7
-fn unenforced_message(observed: &Observed, binding: &ObservedBinding) -> Option<String> {
+/// Why pods of a required binding may start without the sidecar: its webhook entry fails open (CFG-7).
+fn fail_open_message(observed: &Observed, binding: &ObservedBinding) -> Option<String> {
     let text = format!(
         "spec.binding.required: {MAX_REQUIRED} older bindings are already required, which is the maximum, so pods of \
          this one may start without the sidecar; set spec.binding.required to false here or in another actor"
     );
     let reported_before = || was_reported(observed, &text);
-    let is_unenforced =
-        observed.bound()?.required && binding.unenforced.unwrap_or_else(reported_before);
-    is_unenforced.then_some(text)
+    let fails_open =
+        observed.bound()?.required && binding.fails_open.unwrap_or_else(reported_before);
+    fails_open.then_some(text)
 }
 
 fn was_reported(observed: &Observed, text: &str) -> bool {
@@ -175,7 +184,7 @@ fn injected_by_template(outcome: &ActiveOutcome, counted: &TargetPodCounts) -> O
     }
 }
 
-/// BIND-23
+/// The runtime cannot call the model without its URL (BIND-23).
 fn url_unknown(observed: &Observed) -> Option<String> {
     let (bound, resolved) = (observed.bound()?, observed.resolved()?);
     let target = &resolved.target;

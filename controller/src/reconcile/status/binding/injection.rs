@@ -15,7 +15,8 @@ pub(super) fn injection_status(
     observed: &Observed,
     binding: &ObservedBinding,
     outcome: &ActiveOutcome,
-    (counted, since): (Option<&TargetPodCounts>, Option<&Time>),
+    counted: Option<&TargetPodCounts>,
+    since: Option<&Time>,
     now: Timestamp,
 ) -> Option<InjectionStatus> {
     let previous = observed.previous.injection.as_ref();

@@ -23,7 +23,8 @@ pub(super) struct ListedPods {
 pub(super) fn count_pods(
     observed: &Observed,
     binding: &ObservedBinding,
-    (since, desired): (Option<&Time>, Option<i32>),
+    since: Option<&Time>,
+    desired: Option<i32>,
     now: Timestamp,
 ) -> Option<ListedPods> {
     let hash = observed.bound()?.injected_hash.as_deref();

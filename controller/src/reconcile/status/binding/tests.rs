@@ -147,9 +147,9 @@ fn status_of_a_binding_reports_target_and_pods() {
 #[test]
 fn required_binding_over_the_limit_reports_that_it_is_not_enforced() {
     let required = json!({"binding": {"required": true, "rollout": "OnRestart"}});
-    let injected = |extra: &Value, previous: &AsyncActorStatus, unenforced| {
+    let injected = |extra: &Value, previous: &AsyncActorStatus, fails_open| {
         let mut inputs = bound(extra, previous);
-        inputs.1.unenforced = unenforced;
+        inputs.1.fails_open = fails_open;
         *inputs.2.rollout = RolloutOutcome::InjectionVerified;
         let report = report(&inputs.0, &inputs.1, &inputs.2, now());
         let events: Vec<_> = report.events.iter().map(|(event, _)| *event).collect();

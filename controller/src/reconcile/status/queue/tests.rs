@@ -109,7 +109,7 @@ fn retired_queue_is_listed_reported_and_checked_next() {
     assert_eq!((retry, events), (Some(Requeue::After(minutes)), vec![]));
 
     *later.retired = RetiredQueues {
-        settled: status.retired_queues.clone(),
+        forgettable: status.retired_queues.clone(),
         recheck_after: None,
     };
     let (emptied, retry, _) = report_queues(&observed, &later);

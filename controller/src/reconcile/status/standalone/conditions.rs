@@ -11,7 +11,8 @@ use crate::scaling::ready::ScalingReady;
 pub(super) fn standalone_conditions(
     observed: &Observed,
     outcome: &ActiveOutcome,
-    (workload, scaling): (Option<WorkloadReady>, Option<ScalingReady>),
+    workload: Option<WorkloadReady>,
+    scaling: Option<ScalingReady>,
     conflict: ConditionChange,
     expects_scaling: bool,
 ) -> ConditionReport {
@@ -24,7 +25,7 @@ pub(super) fn standalone_conditions(
             it.reason,
             it.message,
         )),
-        // KEDA-8
+        // Scaling is off, so there is nothing to report (KEDA-8).
         None if observed.desired.is_ok() || outcome.stopped.is_some() => {
             Some(ConditionChange::Remove(SCALING_READY))
         }

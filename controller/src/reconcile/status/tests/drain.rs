@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{at, condition, report, running};
 use crate::broker::Depth;
 use crate::fault::{Fault, Reason, Requeue};
-use crate::reconcile::desired::drain::{Drain, UndrainedQueues};
+use crate::reconcile::desired::drain::{Drain, RemainingQueues};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::Outcome;
@@ -30,9 +30,9 @@ fn draining(policy: &str) -> Observed {
         queued: 10,
         processing: 2,
     };
-    observed.drain = Some(Drain::Waiting(UndrainedQueues {
+    observed.drain = Some(Drain::Waiting(RemainingQueues {
         with_messages: vec![(queue, depth)],
-        ..UndrainedQueues::default()
+        ..RemainingQueues::default()
     }));
     observed
 }
@@ -73,9 +73,9 @@ fn broker_that_cannot_count_is_reported_and_retried() {
         message: "no answer".to_owned(),
         retry: Requeue::Backoff,
     };
-    observed.drain = Some(Drain::Waiting(UndrainedQueues {
+    observed.drain = Some(Drain::Waiting(RemainingQueues {
         fault: Some(fault),
-        ..UndrainedQueues::default()
+        ..RemainingQueues::default()
     }));
     let report = report(&observed, running(&observed));
     assert_eq!(
@@ -127,7 +127,7 @@ fn foreground_deletion_reports_its_effect_on_the_pods() {
             "annotations": {"asya.sh/paused": paused},
         });
         let mut observed = observed(&actor(&metadata, &spec(&json!({})), &json!({})));
-        observed.drain = Some(Drain::Waiting(UndrainedQueues::default()));
+        observed.drain = Some(Drain::Waiting(RemainingQueues::default()));
         let status = report(&observed, running(&observed)).status;
         let (_, _, text) = condition(&status, "Ready");
         assert!(text.contains(expected), "{text}");

@@ -15,13 +15,13 @@ use super::{
 };
 
 /// Looks up its client on each call, so that it can be kept across credential changes.
-pub struct RenewingClient {
+pub struct CredentialReloadingClient {
     pub(super) pool: Arc<Pool>,
     pub(super) transport: Transport,
     pub(super) namespace: String,
 }
 
-impl RenewingClient {
+impl CredentialReloadingClient {
     async fn call<A, T, F>(
         &self,
         stage: CallStage,
@@ -37,11 +37,11 @@ impl RenewingClient {
         match call(&*client, arguments).await {
             Err(error @ BrokerError::AuthFailed(_)) => {
                 self.pool.forget_credentials(&self.transport);
-                let renewed = self.client().await?;
-                if Arc::ptr_eq(&client, &renewed) {
+                let reloaded = self.client().await?;
+                if Arc::ptr_eq(&client, &reloaded) {
                     return Err(error);
                 }
-                call(&*renewed, arguments).await
+                call(&*reloaded, arguments).await
             }
             result => result,
         }
@@ -52,7 +52,7 @@ impl RenewingClient {
     }
 }
 
-impl QueueClient for RenewingClient {
+impl QueueClient for CredentialReloadingClient {
     fn observe<'a>(&'a self, queue: &'a ActorQueue) -> BrokerResponse<'a, QueueObservation> {
         self.call(CallStage::Initial, queue, |client, queue| {
             client.observe(queue)
@@ -106,7 +106,7 @@ impl QueueClient for RenewingClient {
         .boxed()
     }
 
-    /// Does not renew rejected credentials: the reconcile that follows does.
+    /// Does not reload rejected credentials: the reconcile that follows does.
     fn observe_many<'a>(
         &'a self,
         queues: &'a [ActorQueue],

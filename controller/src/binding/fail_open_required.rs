@@ -6,28 +6,28 @@ use parking_lot::Mutex;
 
 use crate::record::Key;
 
-/// The unenforced bindings, set by the task that maintains the webhook configurations.
+/// Required bindings whose entries fail open, set by the task that maintains the webhook configurations.
 #[derive(Debug, Default)]
-pub struct Unenforced {
+pub struct FailOpenRequiredBindings {
     /// `None` until set for the first time.
     current: Mutex<Option<BTreeSet<Key>>>,
 }
 
-impl Unenforced {
+impl FailOpenRequiredBindings {
     /// Sets the current bindings. Returns the actors that were added or removed; the first time, all of them count as
     /// added.
-    pub fn replace(&self, unenforced: BTreeSet<Key>) -> Vec<Key> {
+    pub fn replace(&self, fail_open_required: BTreeSet<Key>) -> Vec<Key> {
         let mut current = self.current.lock();
         let previous = current.take().unwrap_or_default();
         let changed = previous
-            .symmetric_difference(&unenforced)
+            .symmetric_difference(&fail_open_required)
             .cloned()
             .collect();
-        *current = Some(unenforced);
+        *current = Some(fail_open_required);
         changed
     }
 
-    /// Whether the actor's binding is unenforced; `None` until the set is known.
+    /// Whether the actor's binding is one of these; `None` until the set is known.
     pub fn contains(&self, actor: &Key) -> Option<bool> {
         self.current.lock().as_ref().map(|all| all.contains(actor))
     }
@@ -35,21 +35,22 @@ impl Unenforced {
 
 #[cfg(test)]
 mod tests {
-    use super::Unenforced;
+    use super::FailOpenRequiredBindings;
     use crate::record::Key;
 
     /// CFG-7
     #[test]
     fn only_changed_actors_are_returned() {
         let [a, b, c] = ["a", "b", "c"].map(|name| Key::new("models", name));
-        let unenforced = Unenforced::default();
-        let replace = |all: &[&Key]| unenforced.replace(all.iter().copied().cloned().collect());
-        assert_eq!(unenforced.contains(&a), None);
+        let fail_open_required = FailOpenRequiredBindings::default();
+        let replace =
+            |all: &[&Key]| fail_open_required.replace(all.iter().copied().cloned().collect());
+        assert_eq!(fail_open_required.contains(&a), None);
         assert_eq!(replace(&[&a, &b]), [a.clone(), b.clone()]);
         assert_eq!(replace(&[&a, &b]), []);
         assert_eq!(replace(&[&b, &c]), [a.clone(), c.clone()]);
         assert_eq!(
-            [&a, &b, &c].map(|actor| unenforced.contains(actor)),
+            [&a, &b, &c].map(|actor| fail_open_required.contains(actor)),
             [Some(false), Some(true), Some(true)]
         );
     }

@@ -1,4 +1,4 @@
-//! Paces rollouts of our own workloads that no user requested (SAFE-36).
+//! Limits concurrent rollouts of our own workloads that no user requested (SAFE-36).
 
 use super::steps::WorkloadStep;
 use crate::reconcile::model::observed::Observed;
@@ -33,25 +33,25 @@ fn is_installation_rollout(observed: &Observed, step: &WorkloadStep) -> bool {
 
 /// How a workload step counts against the limit of concurrent rollouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pacing {
-    /// Not at all: a user requested the update, or there is none.
-    Unlimited,
-    /// The update needs a slot, because it replaces pods although the actor is unchanged.
-    NeedsSlot,
+pub enum RolloutSlotStep {
+    /// It does not: a user requested the update, or there is none.
+    NotNeeded,
+    /// The update must acquire a slot, because it replaces pods although the actor is unchanged.
+    Acquire,
     /// Report the state of a workload that is as desired.
     Report { rolling: bool, all_ready: bool },
 }
 
-pub(super) fn plan_pacing(observed: &Observed, step: &WorkloadStep) -> Pacing {
+pub(super) fn plan_rollout_slot(observed: &Observed, step: &WorkloadStep) -> RolloutSlotStep {
     if is_installation_rollout(observed, step) {
-        return Pacing::NeedsSlot;
+        return RolloutSlotStep::Acquire;
     }
     match (step, observed.workload.ours()) {
         (WorkloadStep::Keep, Some(workload)) => {
             let (rolling, all_ready) = rollout_state(workload);
-            Pacing::Report { rolling, all_ready }
+            RolloutSlotStep::Report { rolling, all_ready }
         }
-        _ => Pacing::Unlimited,
+        _ => RolloutSlotStep::NotNeeded,
     }
 }
 
@@ -66,7 +66,7 @@ fn rollout_state(workload: &WorkloadRecord) -> (bool, bool) {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Pacing, is_installation_rollout, rollout_state};
+    use super::{RolloutSlotStep, is_installation_rollout, rollout_state};
     use crate::reconcile::model::child::Child;
     use crate::reconcile::model::observed::Observed;
     use crate::reconcile::plan::decision::Plan;
@@ -85,12 +85,15 @@ mod tests {
         observed
     }
 
-    fn is_paced(observed: &Observed) -> bool {
+    fn needs_slot(observed: &Observed) -> bool {
         match plan(observed, NOW.parse().unwrap()) {
             Plan::Ensure(ensure) => {
-                let paced = ensure.pacing == Pacing::NeedsSlot;
-                assert_eq!(paced, is_installation_rollout(observed, &ensure.workload));
-                paced
+                let needs_slot = ensure.slot_step == RolloutSlotStep::Acquire;
+                assert_eq!(
+                    needs_slot,
+                    is_installation_rollout(observed, &ensure.workload)
+                );
+                needs_slot
             }
             other => panic!("{other:?}"),
         }
@@ -98,19 +101,19 @@ mod tests {
 
     /// SAFE-36
     #[test]
-    fn template_change_without_an_actor_change_is_paced() {
+    fn template_change_without_an_actor_change_needs_a_slot() {
         let older = |object: &mut Value| {
             object["metadata"]["annotations"]["asya.sh/applied-hash"] = json!("older");
             object["spec"]["template"]["metadata"]["annotations"]["asya.sh/template-hash"] =
                 json!("older");
         };
-        assert!(is_paced(&observed_with(2, older)));
-        assert!(!is_paced(&observed_with(1, older)), "the actor changed");
+        assert!(needs_slot(&observed_with(2, older)));
+        assert!(!needs_slot(&observed_with(1, older)), "the actor changed");
         let same_template = |object: &mut Value| {
             object["metadata"]["annotations"]["asya.sh/applied-hash"] = json!("older");
         };
         assert!(
-            !is_paced(&observed_with(2, same_template)),
+            !needs_slot(&observed_with(2, same_template)),
             "no pod is replaced"
         );
         let scaled_to_zero = |object: &mut Value| {
@@ -119,13 +122,13 @@ mod tests {
             object["status"] = json!({"observedGeneration": 1, "replicas": 0});
         };
         assert!(
-            !is_paced(&observed_with(2, scaled_to_zero)),
+            !needs_slot(&observed_with(2, scaled_to_zero)),
             "there is no pod"
         );
         let mut moved = observed_with(2, older);
         let queue = json!({"transport": "mq", "name": "asya-other"});
         moved.previous.queue = Some(serde_json::from_value(queue).unwrap());
-        assert!(!is_paced(&moved), "messages are waiting in another queue");
+        assert!(!needs_slot(&moved), "messages are waiting in another queue");
     }
 
     /// SAFE-36

@@ -1,19 +1,19 @@
-//! Derives the facts about a pod that the injected containers depend on.
+//! Derives the properties of a pod that the injected containers depend on.
 
 use super::existing::{ExistingItems, variable};
-use super::facts::{METRICS_PORT, PodFacts, USER};
 use super::names::{HANDLER, METRICS_ADDR, TARGET_URL};
 use super::plan::BoundPlan;
 use super::pod::PodView;
+use super::pod_properties::{METRICS_PORT, PodProperties, USER};
 use super::resources::qos_class;
 use crate::inject::sidecar::DEFAULT_GRACE_SECONDS;
 use crate::names::{ADAPTERS, RUNTIME_CONTAINER, SIDECAR_CONTAINER};
 use crate::resolve::{ContainerShape, DEFAULT_CONTAINER};
 
-impl PodFacts {
-    /// Derives the facts from a pod. Values that an earlier injection has set (`existing`) are kept where possible,
-    /// because other controllers may since have put containers before the model's. `None` if the model's URL cannot be
-    /// determined.
+impl PodProperties {
+    /// Derives the properties from a pod. Values that an earlier injection has set (`existing`) are kept where
+    /// possible, because other controllers may since have put containers before the model's. `None` if the model's URL
+    /// cannot be determined.
     pub(super) fn from_pod(
         pod: &PodView<'_>,
         plan: &BoundPlan,

@@ -9,7 +9,7 @@ pub(super) const METRICS_PORT: u16 = 18_080;
 pub(super) const USER: i64 = 65_532;
 
 /// Properties of a pod that our containers depend on.
-pub(super) struct PodFacts {
+pub(super) struct PodProperties {
     pub(super) target_url: String,
     pub(super) handler: String,
     /// `None`: the actor sets it.
@@ -21,7 +21,7 @@ pub(super) struct PodFacts {
     pub(super) grace_seconds: i64,
 }
 
-impl PodFacts {
+impl PodProperties {
     /// Placeholder values for a hash that must not depend on the pod.
     pub(super) fn placeholder() -> Self {
         Self {
