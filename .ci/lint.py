@@ -65,7 +65,7 @@ def book_is_complete():
     return not found
 
 
-def unproved(text, tests):
+def untested(text, tests):
     """Tests that a text names, in parentheses and as code, and that do not exist."""
     named = re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+){3,})`", text)
     return sorted(set(named) - set(tests))
@@ -75,7 +75,7 @@ def promises_name_their_tests():
     tests = set()
     for path in tracked("*.rs"):
         tests.update(re.findall(r"\bfn (\w+)\(\)", path.read_text()))
-    found = unproved((TOP / "docs/safety.md").read_text(), tests)
+    found = untested((TOP / "docs/safety.md").read_text(), tests)
     for name in found:
         print("docs/safety.md names the test %s, which is not there" % name)
     return not found
