@@ -1,11 +1,8 @@
 //! What a command ends with, and its exit code.
 
 use std::fmt;
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
-
-use crate::output::complain;
 
 /// The answer of a command, as its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,21 +42,6 @@ impl Report {
             notes: Vec::new(),
             answer,
         }
-    }
-
-    /// Prints the text to standard output, without colours where it is no terminal, and the notes to standard error.
-    ///
-    /// # Errors
-    /// If nobody reads standard output any more.
-    pub fn print(&self) -> io::Result<()> {
-        let mut out = anstream::stdout();
-        let printed = out
-            .write_all(self.text.as_bytes())
-            .and_then(|()| out.flush());
-        for note in &self.notes {
-            complain(&format!("note: {note}"));
-        }
-        printed
     }
 
     #[must_use]

@@ -46,11 +46,11 @@ fn main() -> ExitCode {
     match result {
         Ok(report) => {
             // A reader that has seen enough, such as `head`, is no failure.
-            let _ = report.print();
+            let _ = output::print(&report);
             report.answer.into()
         }
         Err(failure) => {
-            output::complain(&format!("error: {failure}"));
+            output::print_error(&format!("error: {failure}"));
             Answer::Unknown.into()
         }
     }

@@ -11,7 +11,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 
 use crate::answer::{Answer, Failure, Report};
 use crate::cluster::{Cluster, Connection, resource};
-use crate::output::complain;
+use crate::output::{print, print_error};
 
 /// Several objects often change together: they are answered together.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -96,12 +96,12 @@ pub async fn run(
         loop {
             settled(&mut changes, &mut failures).await;
             for failure in failures.drain(..) {
-                complain(&format!("note: {failure}"));
+                print_error(&format!("note: {failure}"));
             }
             match limited().await {
                 Ok(report) if screen.show(&report).is_err() => return,
                 Ok(_) => {}
-                Err(failure) => complain(&format!("note: {failure}")),
+                Err(failure) => print_error(&format!("note: {failure}")),
             }
         }
     };
@@ -179,6 +179,6 @@ impl Screen {
         };
         let shown = Report::new(format!("{prefix}{}", report.text), report.answer);
         self.last = Some(report.text.clone());
-        shown.with_notes(report.notes.clone()).print()
+        print(&shown.with_notes(report.notes.clone()))
     }
 }

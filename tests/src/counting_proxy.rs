@@ -2,7 +2,7 @@
 //! holds one back until a test releases it, delays responses, and cuts watches.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use futures::{StreamExt, stream};
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, TRANSFER_ENCODING};
 use http::{Method, StatusCode};
 use reqwest::Client;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -210,6 +211,20 @@ impl CountingProxy {
     /// When the client cannot be created.
     pub fn client(&self, cluster: &Cluster) -> Result<kube::Client> {
         cluster.client_at(&self.url())
+    }
+
+    /// Writes the administrator's kubeconfig, with this proxy as its server, into the cluster's folder, and returns its
+    /// path.
+    ///
+    /// # Errors
+    /// When the cluster's kubeconfig cannot be read, or this one not be written.
+    pub fn kubeconfig(&self, cluster: &Cluster, name: &str) -> Result<PathBuf> {
+        let text = std::fs::read(&cluster.state().kubeconfig).map_err(Error::other)?;
+        let mut config: Value = serde_json::from_slice(&text)?;
+        config["clusters"][0]["cluster"] = json!({"server": self.url()});
+        let file = cluster.folder().join(name);
+        std::fs::write(&file, config.to_string()).map_err(Error::other)?;
+        Ok(file)
     }
 
     /// The writes so far.

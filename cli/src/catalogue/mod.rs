@@ -49,7 +49,8 @@ const FRAMEWORKS: &str = "docs/spec/frameworks.md";
 const RUNBOOKS: &str = "docs/runbooks.md";
 const TROUBLESHOOTING: &str = "docs/troubleshooting.md";
 
-/// All entries, by kind: values of STATUS, reasons of conditions, reasons of injection, rules, and findings of `check` and `preview`.
+/// All entries, by kind: values of STATUS, reasons of conditions, reasons of injection, rules, and findings of `check`
+/// and `preview`.
 pub fn all() -> impl Iterator<Item = &'static Entry> {
     let kinds = [
         states::ENTRIES,

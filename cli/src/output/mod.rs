@@ -5,6 +5,8 @@ mod style;
 mod table;
 mod wrap;
 
+use std::io::{self, Write};
+
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -13,7 +15,7 @@ pub use style::{Paint, paint};
 pub use table::Table;
 pub use wrap::{continued, wrapped};
 
-use crate::answer::Failure;
+use crate::answer::{Failure, Report};
 
 /// Output formats, as kubectl names them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -58,12 +60,27 @@ pub fn json<T: Serialize>(value: &T) -> Result<String, Failure> {
 /// Columns of the terminal that standard output is; `None` for pipes and files, whose lines are not broken, whatever
 /// standard error is.
 pub fn terminal_width() -> Option<usize> {
-    columns(terminal_size::terminal_size_of(std::io::stdout()))
+    columns(terminal_size::terminal_size_of(io::stdout()))
+}
+
+/// Prints a report's text to standard output, without colours where it is no terminal, and its notes to standard error.
+///
+/// # Errors
+/// If nobody reads standard output any more.
+pub fn print(report: &Report) -> io::Result<()> {
+    let mut out = anstream::stdout();
+    let printed = out
+        .write_all(report.text.as_bytes())
+        .and_then(|()| out.flush());
+    for note in &report.notes {
+        print_error(&format!("note: {note}"));
+    }
+    printed
 }
 
 /// Prints a line to standard error, broken at spaces if that is a terminal.
-pub fn complain(line: &str) {
-    let width = columns(terminal_size::terminal_size_of(std::io::stderr()));
+pub fn print_error(line: &str) {
+    let width = columns(terminal_size::terminal_size_of(io::stderr()));
     for line in wrapped(line, width) {
         eprintln!("{line}");
     }

@@ -132,8 +132,8 @@ pub fn dead_letters(report: &DlqReport, width: Option<usize>) -> String {
 pub fn sent(sent: &Sent, width: Option<usize>) -> String {
     let (id, queue) = (&sent.id, &sent.queue);
     let seen_in = sent.seen_in.as_deref().unwrap_or_default();
-    let mut told = vec![format!("message {id} sent to {queue}")];
-    told.extend(match sent.outcome {
+    let mut parts = vec![format!("message {id} sent to {queue}")];
+    parts.extend(match sent.outcome {
         Outcome::Sent => None,
         Outcome::Succeeded => Some(format!("succeeded: it is in {seen_in}")),
         Outcome::Failed => Some(format!("failed: it is in {seen_in}")),
@@ -143,10 +143,10 @@ pub fn sent(sent: &Sent, width: Option<usize>) -> String {
     let message = sent.message.as_ref();
     let failed = message.filter(|_| sent.outcome == Outcome::Failed);
     let error = failed.and_then(|it| it.error.as_ref());
-    told.extend(error.map(|error| format!("error: {error}")));
+    parts.extend(error.map(|error| format!("error: {error}")));
     let payload = message.and_then(|it| it.payload.as_ref());
-    told.extend(payload.map(|payload| payload.get().to_owned()));
-    told.iter().map(|line| lines(line, width)).collect()
+    parts.extend(payload.map(|payload| payload.get().to_owned()));
+    parts.iter().map(|line| lines(line, width)).collect()
 }
 
 /// A text that ends in a line break, with as many more as it needs to fit.

@@ -198,7 +198,9 @@ mod tests {
     }
 
     fn attention_of(word: &str, all: &[(&str, &str, &str)]) -> Option<String> {
-        let status = json!({"status": word, "observedGeneration": 2, "replicasSummary": "1/2", "conditions": conditions(all)});
+        let status = json!({
+            "status": word, "observedGeneration": 2, "replicasSummary": "1/2", "conditions": conditions(all),
+        });
         let found = summary(&actor(&status), Timestamp::UNIX_EPOCH).attention;
         found.map(|it| format!("{}: {}", it.reason, it.message))
     }

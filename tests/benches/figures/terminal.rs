@@ -7,7 +7,6 @@ use asya_tests::cluster::Cluster;
 use asya_tests::counting_proxy::CountingProxy;
 use asya_tests::operator::bin_folder;
 use asya_tests::{Error, Result};
-use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::crowd::Crowd;
@@ -97,7 +96,7 @@ pub async fn status(cluster: &Cluster, crowd: &Crowd) -> Result<String> {
     }
     let mut lines: Vec<String> = commands.iter().map(ToString::to_string).collect();
     let proxy = CountingProxy::to_api_server(cluster).await?;
-    let kubeconfig = through(&proxy, &state.kubeconfig, folder)?;
+    let kubeconfig = proxy.kubeconfig(cluster, "through-proxy")?;
     Timed::new(&asya, "status -A")
         .run(&kubeconfig, folder)
         .await?;
@@ -112,14 +111,4 @@ pub async fn status(cluster: &Cluster, crowd: &Crowd) -> Result<String> {
         .map(|line| format!("{size} actors, {line}"))
         .collect::<Vec<_>>()
         .join("\n"))
-}
-
-/// The kubeconfig with the proxy as its server.
-fn through(proxy: &CountingProxy, kubeconfig: &Path, folder: &Path) -> Result<PathBuf> {
-    let text = std::fs::read(kubeconfig).map_err(Error::other)?;
-    let mut config: Value = serde_json::from_slice(&text)?;
-    config["clusters"][0]["cluster"] = json!({"server": proxy.url()});
-    let file = folder.join("through-proxy");
-    std::fs::write(&file, config.to_string()).map_err(Error::other)?;
-    Ok(file)
 }

@@ -47,7 +47,7 @@
 //! | a reason that a newer operator has written | `ActorFailing` |
 //!
 //! `KubernetesTooOld` has no scenario: an API server reports the version that it was compiled from, and only versions
-//! that the operator supports are compiled for tests. A unit test in `cli/src/check/decide/tests.rs` proves it.
+//! that the operator supports are compiled for tests. A unit test in `cli/src/check/decide/tests.rs` covers it.
 
 mod actors;
 mod broken;

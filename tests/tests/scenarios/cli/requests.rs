@@ -4,28 +4,16 @@ use std::collections::BTreeMap;
 
 use asya_tests::Result;
 use asya_tests::counting_proxy::CountingProxy;
-use asya_tests::error::Error;
 use asya_tests::scenario::Scenario;
-use serde_json::{Value, json};
 
 use super::{MINUTE, asya};
 use crate::{apply_all, minimal_actor};
 
-/// A kubeconfig with the proxy as its server.
-fn through(scenario: &Scenario, proxy: &CountingProxy) -> Result<String> {
-    let state = scenario.cluster().state();
-    let config = std::fs::read(&state.kubeconfig).map_err(Error::other)?;
-    let mut config: Value = serde_json::from_slice(&config)?;
-    config["clusters"][0]["cluster"] = json!({"server": proxy.url()});
-    let file = scenario.cluster().folder().join(scenario.name("proxy"));
-    std::fs::write(&file, config.to_string()).map_err(Error::other)?;
-    Ok(file.display().to_string())
-}
-
 /// What a command reads, by path and query, and how often.
 async fn reads(scenario: &Scenario, args: &[&str]) -> Result<BTreeMap<String, usize>> {
     let proxy = CountingProxy::to_api_server(scenario.cluster()).await?;
-    let config = through(scenario, &proxy)?;
+    let config = proxy.kubeconfig(scenario.cluster(), &scenario.name("proxy"))?;
+    let config = config.display().to_string();
     let ended = asya(scenario, &[args, &["--kubeconfig", &config]].concat()).await?;
     assert_eq!(ended.code, Some(0), "{args:?}: {}{}", ended.out, ended.err);
     assert!(proxy.writes().is_empty(), "{args:?} only reads");

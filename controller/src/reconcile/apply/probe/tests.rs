@@ -37,6 +37,19 @@ fn hash() -> String {
     observed.bound().unwrap().injected_hash.clone().unwrap()
 }
 
+/// Probes before a rollout takes its next step.
+async fn before(
+    context: &Context,
+    observed: &Observed,
+    step: &RolloutDecision,
+    outcome: &mut ActiveOutcome,
+) -> Result<RolloutDecision, RolloutOutcome> {
+    let (params, planned) = (ProbeParams::new(observed), Some(step.clone()));
+    let key = observed.key();
+    let probed = probe(context, key, &params, ProbeStep::Skip, planned, outcome).await;
+    probed.unwrap().unwrap()
+}
+
 type Responses = fn(&str) -> Option<(u16, Value)>;
 
 fn respond(request: &str, status: u16, body: Value) -> Option<(u16, Value)> {
@@ -73,19 +86,8 @@ async fn rollout_waits_until_all_webhook_replicas_have_read_the_probe_result() {
         let since = Timestamp::now() - Duration::from_secs(age);
         let injection = json!({"proved": actor_hash, "since": since});
         let (context, observed) = (context_with(INJECTED), bound(Some(injection)));
-        let params = ProbeParams::new(&observed);
-        let (key, planned) = (observed.key(), Some(annotate.clone()));
-        let mut active_outcome = ActiveOutcome::default();
-        let probed = probe(
-            &context,
-            key,
-            &params,
-            ProbeStep::Skip,
-            planned,
-            &mut active_outcome,
-        )
-        .await;
-        match probed.unwrap().unwrap() {
+        let mut outcome = ActiveOutcome::default();
+        match before(&context, &observed, &annotate, &mut outcome).await {
             Ok(next) => assert!(starts && next == annotate, "{age}"),
             Err(RolloutOutcome::Waiting(Reason::RolloutInProgress, _, Requeue::After(wait))) => {
                 assert!(!starts && wait <= Duration::from_secs(2), "{age}: {wait:?}");
@@ -119,26 +121,15 @@ async fn pods_are_replaced_only_after_a_dry_run_shows_that_new_pods_get_the_side
             .rollout_slots
             .acquire(observed.key(), Timestamp::MAX);
         let step = RolloutDecision::Act(RolloutAction::Annotate("v".to_owned()));
-        let params = ProbeParams::new(&observed);
-        let (key, planned) = (observed.key(), Some(step.clone()));
-        let mut active_outcome = ActiveOutcome::default();
-        let probed = probe(
-            &context,
-            key,
-            &params,
-            ProbeStep::Skip,
-            planned,
-            &mut active_outcome,
-        )
-        .await;
-        let blocked = match probed.unwrap().unwrap() {
+        let mut outcome = ActiveOutcome::default();
+        let blocked = match before(&context, &observed, &step, &mut outcome).await {
             Ok(next) => {
                 assert_eq!(next, step);
                 None
             }
             Err(RolloutOutcome::Waiting(reason, text, _)) => {
                 // The message mentions the webhook only if a dry run was made.
-                let ran = active_outcome.probe.outcome != ProbeOutcome::NotRun;
+                let ran = outcome.probe.outcome != ProbeOutcome::NotRun;
                 assert_eq!(text.contains("waiting for the webhook"), ran, "{text}");
                 Some(Some(reason))
             }

@@ -12,7 +12,7 @@ use crate::reconcile::model::binding::{ObservedBinding, Resolved};
 use crate::reconcile::model::bound_pods::BoundPods;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{
-    ActiveOutcome, QueueState, RolloutOutcome, ScalingOutcome, TemplateOutcome,
+    ActiveOutcome, ProbeOutcome, QueueState, RolloutOutcome, ScalingOutcome, TemplateOutcome,
 };
 use crate::reconcile::status::active::active_report;
 use crate::reconcile::status::common::Report;
@@ -245,15 +245,22 @@ fn binding_is_effective_once_queue_and_script_exist_until_it_is_refused() {
     );
 }
 
-/// BIND-3: what waits for the binding goes on at once, and only once.
+/// BIND-3: what waits for the binding, or for the result of a probe, goes on at once, and only once.
 #[test]
-fn new_binding_is_reconciled_again_at_once() {
-    let first = bound(&json!({}), &AsyncActorStatus::default());
-    let first = report(&first.0, &first.1, &first.2, now());
-    assert_eq!(first.retry, Requeue::Now);
-    let again = bound(&json!({}), &first.status);
-    let again = report(&again.0, &again.1, &again.2, now());
-    assert_ne!(again.retry, Requeue::Now);
+fn binding_is_reconciled_again_at_once_after_it_takes_effect_or_its_probe_result_changes() {
+    let retry = |previous: &AsyncActorStatus, probed: ProbeOutcome| {
+        let (observed, binding, mut outcome) = bound(&json!({}), previous);
+        outcome.probe.outcome = probed;
+        report(&observed, &binding, &outcome, now()).retry
+    };
+    let status = status_of(&bound(&json!({}), &AsyncActorStatus::default()));
+    assert_ne!(retry(&status, ProbeOutcome::NotRun), Requeue::Now);
+    assert_eq!(retry(&status, ProbeOutcome::Admitted), Requeue::Now);
+    let unbound = AsyncActorStatus {
+        bound_since: None,
+        ..status
+    };
+    assert_eq!(retry(&unbound, ProbeOutcome::NotRun), Requeue::Now);
 }
 
 /// BIND-48
