@@ -176,7 +176,9 @@ fn kubelet_configuration(certificates: &Path) -> Value {
         "tlsPrivateKeyFile": file("api.key"),
         "clusterDomain": "cluster.local",
         "clusterDNS": [ADDRESS],
-        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+        // Bytes, not a share: 1 % of a large disk is gigabytes, and under disk pressure a node runs no pod and deletes
+        // images.
+        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "100Mi", "imagefs.available": "100Mi"},
         "imageGCHighThresholdPercent": 100,
         // A watch, so that `ConfigMap` changes reach pods at once.
         "configMapAndSecretChangeDetectionStrategy": "Watch",
