@@ -44,13 +44,13 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
         Some(Drain::Waiting(_)) => {}
         Some(Drain::Confirming(wait)) => return Plan::AwaitEmpty(*wait),
         Some(Drain::Empty | Drain::LeftBehind { .. }) | None => {
-            return Plan::Delete(Box::new(deletion::plan(observed, now)));
+            return Plan::Delete(Box::new(deletion::plan_deletion(observed, now)));
         }
     }
     if observed.binding.is_some() {
-        binding::plan(observed, now)
+        binding::plan_binding(observed, now)
     } else {
-        standalone::plan(observed, now)
+        standalone::plan_standalone(observed, now)
     }
 }
 

@@ -40,35 +40,49 @@ pub struct FieldConflict {
     pub yields: bool,
 }
 
+/// The contention over the fields of one target, as recorded in the status of its actor.
+#[derive(Clone, Debug)]
+pub struct ContentionHistory<'a> {
+    pub entries: &'a [ContendedField],
+    /// UID of the target.
+    pub uid: &'a str,
+    /// The current revision of the specs.
+    pub revision: SpecRevision,
+}
+
+impl ContentionHistory<'_> {
+    pub fn state(&self, purpose: FieldPurpose) -> ContentionState {
+        state(self.entries, self.uid, purpose)
+    }
+
+    /// Whether the field is no longer written, because of conflicts under the current revision of the specs.
+    pub fn is_yielded(&self, purpose: FieldPurpose) -> bool {
+        matches!(self.state(purpose), ContentionState::Yielded(revision) if revision == self.revision)
+    }
+
+    /// Decides what to do about a field.
+    pub fn decide(&self, purpose: FieldPurpose, view: FieldView, now: Timestamp) -> FieldDecision {
+        match self.state(purpose).decide(view, &self.revision, now) {
+            FieldDecision::Keep => match conflict_reset(self.entries, self.uid, purpose, now) {
+                ConflictReset::Now => FieldDecision::Keep,
+                ConflictReset::In(wait) => FieldDecision::AwaitReset(wait),
+            },
+            decision => decision,
+        }
+    }
+}
+
 /// The contention state of a field of the target with this UID.
-pub fn state(entries: &[ContendedField], uid: &str, purpose: FieldPurpose) -> ContentionState {
+fn state(entries: &[ContendedField], uid: &str, purpose: FieldPurpose) -> ContentionState {
     let entry = entries
         .iter()
         .find(|it| it.purpose == purpose.name() && it.uid == uid);
     entry.map(ContentionState::from_entry).unwrap_or_default()
 }
 
-/// Decides what to do about a field of the target with this UID, from the conflicts recorded in status.
-pub fn decide(
-    entries: &[ContendedField],
-    uid: &str,
-    purpose: FieldPurpose,
-    view: FieldView,
-    revision: &SpecRevision,
-    now: Timestamp,
-) -> FieldDecision {
-    match state(entries, uid, purpose).decide(view, revision, now) {
-        FieldDecision::Keep => match conflict_reset(entries, uid, purpose, now) {
-            ConflictReset::Now => FieldDecision::Keep,
-            ConflictReset::In(wait) => FieldDecision::AwaitReset(wait),
-        },
-        decision => decision,
-    }
-}
-
 /// When consecutive conflicts are reset, because the field has kept the desired value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConflictReset {
+enum ConflictReset {
     /// There are none, or the field has kept its value for long enough.
     Now,
     /// If the field keeps its value for this much longer.
@@ -76,7 +90,7 @@ pub enum ConflictReset {
 }
 
 /// When to reset the conflicts of a field that has the desired value.
-pub fn conflict_reset(
+fn conflict_reset(
     entries: &[ContendedField],
     uid: &str,
     purpose: FieldPurpose,

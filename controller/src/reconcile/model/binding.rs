@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use asya_shared::api::AsyncActorStatus;
 use asya_shared::resolve::Target;
 use asya_shared::scaling::{ScalingObjects, TriggerError};
 use serde_json::Value;
@@ -10,6 +11,7 @@ use crate::binding::OwnedTemplateFields;
 use crate::binding::probe_schedule::NextProbe;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::contention::SpecRevision;
+use crate::reconcile::contention::history::ContentionHistory;
 use crate::reconcile::model::bound_pods::BoundPods;
 use crate::reconcile::model::rollout::{ObservedRollout, ObservedUnbinding};
 use crate::reconcile::model::template_transfer::TemplateTransfer;
@@ -47,6 +49,19 @@ pub struct TemplateActor {
     pub name: Box<str>,
     /// It does not remove its fields until it is resumed.
     pub paused: bool,
+}
+
+impl TemplateActor {
+    /// The actor, and what keeps it from removing its sidecar.
+    pub fn describe(actor: Option<&Self>) -> String {
+        match actor {
+            Some(Self { name, paused: true }) => format!(
+                "AsyncActor {name}, which is paused and removes it once annotation asya.sh/paused is gone"
+            ),
+            Some(Self { name, .. }) => format!("AsyncActor {name}"),
+            None => "an AsyncActor that no longer exists".to_owned(),
+        }
+    }
 }
 
 /// Resource names, such as `memory`.
@@ -127,5 +142,18 @@ impl Resolved {
             generation,
             target_spec_hash: self.spec_hash.to_string(),
         }
+    }
+
+    /// The contention over fields of this target, according to `previous`; `None` if the target has no UID.
+    pub fn contention_history<'a>(
+        &'a self,
+        previous: &'a AsyncActorStatus,
+        generation: i64,
+    ) -> Option<ContentionHistory<'a>> {
+        Some(ContentionHistory {
+            entries: &previous.conflicts,
+            uid: self.uid()?,
+            revision: self.revision(generation),
+        })
     }
 }

@@ -24,6 +24,7 @@ use crate::broker::{BrokerError, Depth, QueueCheck};
 use crate::context::Deadlines;
 use crate::fault::{Fault, Requeue};
 use crate::pods::creation_failures::PodCreationFailure;
+use crate::reconcile::contention::history::ContentionHistory;
 use crate::reconcile::desired::drain::Drain;
 use crate::reconcile::desired::{Desired, DesiredBinding, Standalone};
 use crate::record::{
@@ -188,6 +189,12 @@ impl Observed {
     /// The target of a binding, once it is resolved.
     pub fn resolved(&self) -> Option<&Resolved> {
         self.binding.as_ref()?.target.as_ref()?.as_deref().ok()
+    }
+
+    /// The contention over fields of the target; `None` until the target is resolved.
+    pub fn contention_history(&self) -> Option<ContentionHistory<'_>> {
+        self.resolved()?
+            .contention_history(&self.previous, self.actor.generation)
     }
 
     /// What a rollout of the target's pods would have to consider.

@@ -14,7 +14,7 @@ use crate::binding::kinds::Kind;
 use crate::binding::{KindAvailability, ObjectId, TargetSnapshot, TargetState};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};
-use crate::reconcile::contention::{ContentionState, FieldPurpose, history};
+use crate::reconcile::contention::FieldPurpose;
 use crate::reconcile::desired::{Desired, DesiredBinding};
 use crate::reconcile::injection::InjectionInputs;
 use crate::reconcile::model::binding::{
@@ -218,10 +218,9 @@ pub fn target_scaling(
         name: &scaled.name,
     };
     let mut objects = desired.scaling_objects(actor, previous, scale_target)?;
-    let yielded = ContentionState::Yielded(resolved.revision(actor.generation));
-    let uid = resolved.uid().unwrap_or_default();
+    let history = resolved.contention_history(previous, actor.generation);
     if let Ok(objects) = &mut objects
-        && history::state(&previous.conflicts, uid, FieldPurpose::Replicas) == yielded
+        && history.is_some_and(|it| it.is_yielded(FieldPurpose::Replicas))
     {
         objects.pause();
     }

@@ -10,7 +10,8 @@ use super::rollout::inputs::{RolloutAction, RolloutDecision};
 use super::scaling::ScalingTeardown;
 use super::steps::ScalingStep;
 use crate::fault::{Fault, Reason};
-use crate::reconcile::contention::{FieldDecision, FieldPurpose, FieldView, history};
+use crate::reconcile::contention::history::ContentionHistory;
+use crate::reconcile::contention::{FieldDecision, FieldPurpose, FieldView};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::RolloutOutcome;
@@ -55,9 +56,15 @@ pub fn after_rollout(rolled: &RolloutOutcome) -> HandoffWrite {
     }
 }
 
+/// The handoff that the owner of the target requires.
+pub(super) fn handoff_of(observed: &Observed) -> Option<&AutoscalerHandoff> {
+    observed.resolved()?.target.scale.handoff()
+}
+
 /// Decides, and sets a fault in `scaling` if the annotation was reverted and must not be written for now.
-pub(super) fn plan(
+pub(super) fn plan_handoff(
     observed: &Observed,
+    history: Option<&ContentionHistory<'_>>,
     scaling: Option<&mut ScalingStep>,
     rollout: Option<&RolloutDecision>,
     now: Timestamp,
@@ -66,7 +73,7 @@ pub(super) fn plan(
     let Some(handoff) = resolved.target.scale.handoff() else {
         return Some(HandoffStep::Set(FieldDecision::Keep));
     };
-    let uid = resolved.uid()?;
+    let history = history?;
     match (&scaling, handoff.is_set) {
         (
             ScalingStep::Disabled(ScalingTeardown {
@@ -85,12 +92,10 @@ pub(super) fn plan(
         needed: true,
         // Our `ScaledObject` is created only after the handoff. Status covers a revert before that.
         written: matches!(observed.scaling.scaled_object, Child::Ours(_))
-            || previous.handoff_uid.as_deref() == Some(uid),
+            || previous.handoff_uid.as_deref() == Some(history.uid),
         in_place: handoff.is_set,
     };
-    let revision = resolved.revision(observed.actor.generation);
-    let (conflicts, purpose) = (&previous.conflicts, FieldPurpose::Autoscaler);
-    let decision = history::decide(conflicts, uid, purpose, view, &revision, now);
+    let decision = history.decide(FieldPurpose::Autoscaler, view, now);
     if let (true, ScalingStep::Enabled(plan)) = (decision.is_contested(), &mut *scaling) {
         plan.fault = Some(reverted_fault(handoff));
     }

@@ -49,9 +49,9 @@ pub struct Deletion {
 }
 
 /// Plans the deletion with the parameters of its steps.
-pub fn plan(observed: &Observed, now: Timestamp) -> Deletion {
+pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
     let (keda, actor) = (&observed.scaling, &observed.actor);
-    let steps = plan_deletion(observed, now);
+    let steps = plan_deletion_steps(observed, now);
     let removal = match &steps.scaling {
         ScalingRemoval::Delete(removal) => removal.clone(),
         ScalingRemoval::Orphan => ScalingTeardown::default(),
@@ -175,7 +175,7 @@ pub enum SharedConfigMapAction {
 }
 
 /// Plans the next steps of the deletion (FIN-2).
-pub fn plan_deletion(observed: &Observed, now: Timestamp) -> DeletionSteps {
+pub fn plan_deletion_steps(observed: &Observed, now: Timestamp) -> DeletionSteps {
     let keda = &observed.scaling;
     let removal = plan_removal(&keda.scaled_object, &keda.trigger_authentication, now);
     let workloads = our_workloads(observed);
@@ -216,7 +216,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> DeletionSteps {
     let finishes = matches!(next, NextPhase::Finish { .. });
     DeletionSteps {
         // Scale the target up only after unbinding, so that its pods start only once (SAFE-24).
-        scale_from_zero: plan_scale_from_zero(observed)
+        scale_from_zero: scale_up_after_unbinding(observed)
             .filter(|_| removal.completed && unbind == UnbindStep::Done),
         scaling: ScalingRemoval::Delete(removal),
         unbind,
@@ -230,7 +230,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> DeletionSteps {
     }
 }
 
-fn plan_scale_from_zero(observed: &Observed) -> Option<ScaleFromZero> {
+fn scale_up_after_unbinding(observed: &Observed) -> Option<ScaleFromZero> {
     let unbinding = observed.binding.as_ref()?.unbinding.as_ref()?;
     super::scale_from_zero::plan_scale_up(observed, unbinding.scaled.as_ref()?)
 }
@@ -259,7 +259,7 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
         skip: unbinding.skip,
         pods: &unbinding.pods,
         has_terminating: unbinding.has_terminating,
-        scaled_to_zero: unbinding.scaled_to_zero && plan_scale_from_zero(observed).is_some(),
+        scaled_to_zero: unbinding.scaled_to_zero && scale_up_after_unbinding(observed).is_some(),
         availability: &unbinding.availability,
         previous_pods,
         since: given_up_at.or(deleted_at),

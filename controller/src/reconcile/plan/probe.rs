@@ -45,6 +45,18 @@ pub enum ProbeStep {
     Wait(Duration),
 }
 
+/// Plans whether to make a dry run of a pod of the target.
+pub(super) fn plan_probe(observed: &Observed) -> ProbeStep {
+    let probe = observed.binding.as_ref().and_then(|it| it.probe.as_ref());
+    probe.map_or(ProbeStep::Skip, |probe| {
+        decide(ProbeInputs {
+            needed: probe.needed,
+            requested: probe.next_probe.requested,
+            wait: probe.next_probe.wait,
+        })
+    })
+}
+
 /// Decides for one binding.
 pub fn decide(inputs: ProbeInputs) -> ProbeStep {
     match inputs.wait {

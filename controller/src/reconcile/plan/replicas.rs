@@ -6,9 +6,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::steps::ScalingStep;
 use crate::reconcile::contention::field_manager::{self, Segment, applied_at, written_at};
-use crate::reconcile::contention::{
-    ContentionState, FieldDecision, FieldPurpose, FieldView, history,
-};
+use crate::reconcile::contention::history::ContentionHistory;
+use crate::reconcile::contention::{ContentionState, FieldDecision, FieldPurpose, FieldView};
 use crate::reconcile::model::binding::Resolved;
 use crate::reconcile::model::observed::Observed;
 use crate::record::{AppliedRecord, ScaledObjectRecord};
@@ -18,8 +17,9 @@ use crate::scaling::replicas::hpa_of;
 pub const REPLICAS: [&str; 2] = ["spec", "replicas"];
 
 /// Decides for the target; `None` while that is impossible.
-pub(super) fn plan(
+pub(super) fn plan_replicas(
     observed: &Observed,
+    history: Option<&ContentionHistory<'_>>,
     scaling: Option<&ScalingStep>,
     now: Timestamp,
 ) -> Option<FieldDecision> {
@@ -31,29 +31,25 @@ pub(super) fn plan(
     if !needed {
         return Some(FieldDecision::Keep);
     }
-    let uid = resolved.uid()?;
-    let conflicts = &observed.previous.conflicts;
-    let revision = resolved.revision(observed.actor.generation);
-    match history::state(conflicts, uid, FieldPurpose::Replicas) {
-        ContentionState::Yielded(previous) if previous == revision => {
-            return Some(FieldDecision::Yield);
-        }
-        ContentionState::Yielded(_) => return Some(FieldDecision::Keep),
-        ContentionState::Idle | ContentionState::Rewritten(_) | ContentionState::Waiting(..) => {}
+    let (history, purpose) = (history?, FieldPurpose::Replicas);
+    if let ContentionState::Yielded(revision) = history.state(purpose) {
+        let is_current = revision == history.revision;
+        return Some(if is_current {
+            FieldDecision::Yield
+        } else {
+            FieldDecision::Keep
+        });
     }
     let view = FieldView {
         needed: true,
         written: true,
         in_place: !differ_from_hpa(observed, resolved),
     };
-    let purpose = FieldPurpose::Replicas;
-    Some(
-        match history::decide(conflicts, uid, purpose, view, &revision, now) {
-            // We never write replicas: record a conflict, so that the other writer is identified.
-            FieldDecision::Write => FieldDecision::RecordConflict,
-            decision => decision,
-        },
-    )
+    Some(match history.decide(purpose, view, now) {
+        // We never write replicas: record a conflict, so that the other writer is identified.
+        FieldDecision::Write => FieldDecision::RecordConflict,
+        decision => decision,
+    })
 }
 
 /// Whether the target's replicas differ from what the HPA desires. Zero is ignored, because KEDA sets it, not the HPA.

@@ -104,7 +104,7 @@ pub fn only_applied(drifts: Vec<RestoredDrift>, applied: &[InventoryEntry]) -> V
 }
 
 /// Decides, and keeps the steps from applying objects whose restore is postponed.
-pub(super) fn plan(
+pub(super) fn plan_restore(
     observed: &Observed,
     workload: &mut WorkloadStep,
     scaling: Option<&mut ScalingStep>,

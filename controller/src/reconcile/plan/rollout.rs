@@ -11,17 +11,25 @@ pub mod params;
 use std::time::Duration;
 
 use asya_shared::api::{BindingRollout, RolloutStatus};
-use asya_shared::resolve::Roll;
+use asya_shared::resolve::{FindingReason, Roll};
 use asya_shared::roll::requires_eviction;
 use halt::halted;
+use k8s_openapi::jiff::Timestamp;
+use one_by_one::Evictions;
 
 use crate::fault::Reason;
-use crate::reconcile::contention::{ContentionState, FieldDecision, FieldView};
+use crate::reconcile::contention::history::ContentionHistory;
+use crate::reconcile::contention::{
+    ContentionState, FieldDecision, FieldPurpose, FieldView, SpecRevision,
+};
+use crate::reconcile::desired::drain::may_replace_pods;
+use crate::reconcile::model::binding::TemplateActor;
+use crate::reconcile::model::bound_pods::actor_hash;
+use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::RolloutOutcome;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::plan::rollout::inputs::{
-    AnnotationConflict, RECHECK_INTERVAL, RolloutAction, RolloutDecision, RolloutInputs,
-    in_progress, retry_number, wait_for_slot,
+    AnnotationConflict, RolloutAction, RolloutDecision, RolloutInputs,
 };
 
 /// How long the controller of a workload, or that of its owner, may take to start replacing pods.
@@ -30,6 +38,62 @@ const OWNER_START_DELAY: Duration = Duration::from_secs(30);
 /// Two annotations without effect within this time end the attempts, as do [`MAX_TRIES`] at any time (ROLL-5).
 const RETRY_WINDOW: Duration = Duration::from_mins(1);
 const MAX_TRIES: i32 = 5;
+
+/// Plans the rollout of the target's pods; `None` while too little is known, or while the actor drains.
+pub(super) fn plan_rollout(
+    observed: &Observed,
+    history: Option<&ContentionHistory<'_>>,
+    now: Timestamp,
+) -> Option<RolloutDecision> {
+    let (bound, rollout, resolved) = (observed.bound()?, observed.rollout()?, observed.resolved()?);
+    let counts = &rollout.pod_counts;
+    if !may_replace_pods(observed.drain.as_ref(), counts.pods.injected) {
+        return None;
+    }
+    if resolved
+        .other_template_actor(&observed.actor.metadata.uid)
+        .is_some()
+    {
+        // Removing the other sidecar from the pod template replaces the pods, so a rollout before that would restart
+        // them twice (BIND-45).
+        let owner = TemplateActor::describe(observed.binding.as_ref()?.template_actor.as_ref());
+        return Some(RolloutDecision::wait(format!(
+            "the pod template of the target still contains the sidecar of {owner}; its pods are replaced when that is \
+             removed"
+        )));
+    }
+    let (target, roll_now) = (&resolved.target, observed.actor.annotations.roll_now);
+    let hash = bound.injected_hash.as_deref()?;
+    let unknown = FindingReason::UnknownOwner;
+    let contention = history?.state(FieldPurpose::Roll);
+    Some(decide(&RolloutInputs {
+        rollout: bound.rollout,
+        roll_now,
+        bound: observed.previous.bound_since.is_some(),
+        has_url: bound.has_url || target.server.url.is_some(),
+        desired_hash: if roll_now {
+            hash
+        } else {
+            actor_hash(Some(hash))?
+        },
+        outdated: counts.replaceable(roll_now),
+        matched: counts.pods.matched,
+        total: counts.total,
+        availability: &rollout.availability,
+        limit: observed.progress_limit(),
+        roll: &target.roll,
+        unknown_owner: target.warnings.iter().any(|it| it.reason == unknown),
+        objects: &rollout.objects,
+        target_spec_hash: &rollout.specs_hash,
+        budget: rollout.budget.as_deref(),
+        has_slot: rollout.has_slot,
+        previous: observed.previous.rollout.as_ref(),
+        contention: &contention,
+        injection_verified: observed.is_injection_verified(),
+        generation: observed.actor.generation,
+        now,
+    }))
+}
 
 /// Decides the next step of the rollout of one target.
 pub fn decide(inputs: &RolloutInputs<'_>) -> RolloutDecision {
@@ -52,16 +116,16 @@ pub fn decide(inputs: &RolloutInputs<'_>) -> RolloutDecision {
         return halt;
     }
     if let Some(paused) = inputs.objects.iter().find(|it| it.paused) {
-        let text = format!(
+        return RolloutDecision::wait(format!(
             "{}: spec.paused is true, so no pod is replaced; resume the rollout",
             paused.object
-        );
-        return RolloutDecision::Wait(Reason::RolloutWaiting, text, RECHECK_INTERVAL);
+        ));
     }
-    if uses_eviction(inputs) {
-        return one_by_one::evict(inputs, previous);
+    let evictions = Evictions::new(inputs, previous);
+    if requires_evictions(inputs) {
+        return evictions.decision;
     }
-    check_conflict(inputs, previous).unwrap_or_else(|| annotate(inputs, previous))
+    check_conflict(inputs, previous).unwrap_or_else(|| annotate(inputs, previous, evictions))
 }
 
 /// The decision if our annotation was reverted; `None` if the rollout may continue (CONF-2).
@@ -97,14 +161,18 @@ fn check_conflict(
 }
 
 /// Whether to evict pods, which is the only way left if an unknown controller reverts the annotation.
-fn uses_eviction(inputs: &RolloutInputs<'_>) -> bool {
+fn requires_evictions(inputs: &RolloutInputs<'_>) -> bool {
     let yielded = matches!(inputs.contention, ContentionState::Yielded(revision) if *revision == inputs.revision());
     let is_template = matches!(inputs.roll, Roll::AnnotateTemplate(_));
     let reverted = is_template && inputs.unknown_owner && yielded;
     reverted || requires_eviction(inputs.roll, inputs.objects.iter().map(|it| it.by_eviction))
 }
 
-fn annotate(inputs: &RolloutInputs<'_>, previous: Option<&RolloutStatus>) -> RolloutDecision {
+fn annotate(
+    inputs: &RolloutInputs<'_>,
+    previous: Option<&RolloutStatus>,
+    evictions: Evictions,
+) -> RolloutDecision {
     let start_delay = match inputs.roll {
         Roll::Annotate(..) => OWNER_START_DELAY,
         Roll::AnnotateTemplate(_) | Roll::Evict => START_DELAY,
@@ -113,16 +181,20 @@ fn annotate(inputs: &RolloutInputs<'_>, previous: Option<&RolloutStatus>) -> Rol
         .elapsed(previous)
         .is_some_and(|elapsed| elapsed < start_delay);
     if inputs.has_terminating_pod() {
-        return in_progress();
+        return RolloutDecision::in_progress();
     }
-    if let Some(pod) = one_by_one::unready_outdated_pod(inputs, previous).filter(|_| !is_starting) {
+    if let Some(pod) = evictions.unready_outdated_pod
+        && !is_starting
+    {
         return RolloutDecision::Act(RolloutAction::Evict(pod));
     }
     if is_starting || inputs.objects.iter().any(|it| it.rolling) {
-        return one_by_one::stalled(inputs, previous).unwrap_or_else(in_progress);
+        return evictions
+            .stalled
+            .unwrap_or_else(RolloutDecision::in_progress);
     }
-    if one_by_one::eviction_is_cheaper(inputs) {
-        return one_by_one::evict(inputs, previous);
+    if evictions.are_cheaper {
+        return evictions.decision;
     }
     if let Some(wait) = wait_for_ready(inputs) {
         return wait;
@@ -140,14 +212,13 @@ fn annotate(inputs: &RolloutInputs<'_>, previous: Option<&RolloutStatus>) -> Rol
         .budget
         .filter(|_| inputs.objects.iter().any(|it| it.reduces_ready))
     {
-        let text = format!(
+        return RolloutDecision::wait(format!(
             "PodDisruptionBudget {budget} allows no disruption, and a rollout may remove a pod before its \
              replacement is ready; waiting until the budget allows one"
-        );
-        return RolloutDecision::Wait(Reason::RolloutWaiting, text, RECHECK_INTERVAL);
+        ));
     }
-    if let Some(wait) = wait_for_slot(inputs) {
-        return wait;
+    if !inputs.has_slot {
+        return RolloutDecision::wait_for_slot();
     }
     let values = inputs
         .objects
@@ -178,15 +249,61 @@ fn wait_for_ready(inputs: &RolloutInputs<'_>) -> Option<RolloutDecision> {
     };
     let mut deleting_first = inputs.objects.iter().filter(|it| it.deletes_pod_first);
     let not_ready = deleting_first.find(|it| has_unready(it) && it.ready > 0)?;
-    let text = format!(
+    Some(RolloutDecision::wait(format!(
         "{}: not all of its pods are ready, and a rollout would replace a ready one; waiting until all are ready",
         not_ready.object
-    );
-    Some(RolloutDecision::Wait(
-        Reason::RolloutWaiting,
-        text,
-        RECHECK_INTERVAL,
-    ))
+    )))
+}
+
+impl RolloutInputs<'_> {
+    /// Whether the recorded rollout has the same value and, if it was halted, the same specs. Otherwise the rollout
+    /// starts over.
+    pub fn is_continued(&self, previous: &RolloutStatus) -> bool {
+        previous.value == self.desired_hash && (!previous.halted || self.has_halted_specs(previous))
+    }
+
+    pub fn has_halted_specs(&self, previous: &RolloutStatus) -> bool {
+        previous.generation == self.generation && previous.target_spec_hash == self.target_spec_hash
+    }
+
+    pub fn revision(&self) -> SpecRevision {
+        SpecRevision {
+            generation: self.generation,
+            target_spec_hash: self.target_spec_hash.to_owned(),
+        }
+    }
+
+    /// Whether our annotation is written to this object.
+    pub fn annotates(&self, candidate: &TargetObject) -> bool {
+        match self.roll {
+            Roll::AnnotateTemplate(_) => true,
+            Roll::Annotate(object, _) => *object == candidate.object,
+            Roll::Evict => false,
+        }
+    }
+
+    pub fn has_our_value(&self, candidate: &TargetObject) -> bool {
+        let value = candidate.roll_value.as_deref();
+        value.is_some_and(|value| retry_number(self.desired_hash, value).is_some())
+    }
+
+    /// Whether a pod of the target is terminating.
+    pub fn has_terminating_pod(&self) -> bool {
+        self.total > self.matched || self.availability.has_terminating
+    }
+
+    pub fn elapsed(&self, previous: Option<&RolloutStatus>) -> Option<Duration> {
+        let since = previous?.since.as_ref()?;
+        self.now.duration_since(since.0).try_into().ok()
+    }
+}
+
+/// The retry number appended to `desired`, 0 if there is none; `None` if the value has another hash.
+pub fn retry_number(desired: &str, value: &str) -> Option<u32> {
+    match value.strip_prefix(desired)? {
+        "" => Some(0),
+        rest => rest.strip_prefix('-')?.parse().ok(),
+    }
 }
 
 #[cfg(test)]

@@ -5,9 +5,11 @@ use asya_shared::inject::bound::ProbeResult;
 use asya_shared::resolve::{AutoscalerHandoff, ObjectRef};
 use k8s_openapi::api::autoscaling::v1::Scale;
 
-use super::autoscaler_handoff::is_due;
+use super::autoscaler_handoff::{handoff_of, is_due};
+use super::probe::{ProbeStep, plan_probe};
 use super::rollout::inputs::RolloutDecision;
-use super::steps::ScaleFromZero;
+use super::scaling::ScalingTeardown;
+use super::steps::{ScaleFromZero, ScalingStep};
 use crate::reconcile::model::observed::Observed;
 
 /// When to scale up a target that no autoscaler scales any more.
@@ -30,6 +32,31 @@ pub struct ScaleFromZeroInputs<'a> {
     pub probe_result: Option<&'a ProbeResult>,
     /// This reconcile makes a dry run, which updates the probe result.
     pub runs_probe: bool,
+}
+
+/// Scales the target up once KEDA no longer scales it, because no HPA scales a workload up from zero. Only a target
+/// that, according to status, the queue has scaled (SO-6).
+pub(super) fn plan_scale_from_zero(
+    observed: &Observed,
+    scaling: Option<&ScalingStep>,
+    rollout: Option<&RolloutDecision>,
+) -> Option<ScaleFromZeroStep> {
+    let ScalingStep::Disabled(ScalingTeardown {
+        completed: true, ..
+    }) = scaling?
+    else {
+        return None;
+    };
+    let resolved = observed.resolved()?;
+    let scale_up = plan_scale_up(observed, resolved.target.scale.object()?)?;
+    let probe_result = observed.probe_result();
+    let inputs = ScaleFromZeroInputs {
+        handoff: handoff_of(observed),
+        rollout,
+        probe_result: probe_result.as_ref(),
+        runs_probe: plan_probe(observed) == ProbeStep::Run,
+    };
+    Some(decide(&inputs, scale_up))
 }
 
 /// Decides for one target.

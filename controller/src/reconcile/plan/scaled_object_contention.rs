@@ -7,12 +7,14 @@ use serde_json::Value;
 use super::steps::ScalingStep;
 use super::{ChildStep, recorded};
 use crate::fault::{Fault, Reason};
-use crate::reconcile::contention::{FieldDecision, FieldPurpose, FieldView, history};
+use crate::reconcile::contention::history::ContentionHistory;
+use crate::reconcile::contention::{FieldDecision, FieldPurpose, FieldView};
 use crate::reconcile::model::observed::Observed;
 
 /// Decides, and keeps `scaling` from applying the `ScaledObject` while it must not be written.
-pub(super) fn plan(
+pub(super) fn plan_scaled_object_contention(
     observed: &Observed,
+    history: Option<&ContentionHistory<'_>>,
     scaling: Option<&mut ScalingStep>,
     now: Timestamp,
 ) -> Option<FieldDecision> {
@@ -22,8 +24,7 @@ pub(super) fn plan(
             return Some(FieldDecision::Keep);
         }
     };
-    let resolved = observed.resolved()?;
-    let uid = resolved.uid()?;
+    let history = history?;
     let view = FieldView {
         needed: plan.fault.is_none(),
         written: is_written(observed),
@@ -33,10 +34,7 @@ pub(super) fn plan(
         // The desired state has changed, so this is not a conflict.
         return Some(FieldDecision::Write);
     }
-    let conflicts = &observed.previous.conflicts;
-    let revision = resolved.revision(observed.actor.generation);
-    let purpose = FieldPurpose::ScaledObject;
-    let decision = history::decide(conflicts, uid, purpose, view, &revision, now);
+    let decision = history.decide(FieldPurpose::ScaledObject, view, now);
     if decision.is_contested() {
         plan.scaled_object = ChildStep::Keep;
     }

@@ -17,7 +17,7 @@ use crate::reconcile::model::observed::{Observed, is_once_completed};
 use crate::reconcile::model::outcome::ActiveOutcome;
 
 /// Plans an active standalone actor.
-pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
+pub(super) fn plan_standalone(observed: &Observed, now: Timestamp) -> Plan {
     let previously_applied = recorded_workload(observed).cloned();
     let mut workload = plan_workload(observed);
     // While the actor drains, a deleted workload is recreated even if `reconcile: Once` is done: messages still wait
@@ -36,7 +36,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         initial.fault = workload.fault();
         return Plan::Paused(Box::new(initial));
     }
-    let restore = restore::plan(observed, &mut workload, scaling.as_mut(), now);
+    let restore = restore::plan_restore(observed, &mut workload, scaling.as_mut(), now);
     initial.contention.recheck_after = restore.recheck_after();
     Plan::Ensure(Box::new(Ensure {
         initial,

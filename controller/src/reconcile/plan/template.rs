@@ -10,8 +10,12 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::{Fault, Reason, Requeue};
-use crate::reconcile::contention::{ContentionState, FieldDecision, FieldView, SpecRevision};
+use crate::reconcile::contention::history::ContentionHistory;
+use crate::reconcile::contention::{
+    ContentionState, FieldDecision, FieldPurpose, FieldView, SpecRevision,
+};
 use crate::reconcile::model::bound_pods::actor_hash;
+use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::TemplateOutcome;
 use crate::reconcile::model::template_transfer::TemplateTransfer;
 
@@ -93,8 +97,46 @@ impl TemplateStep {
     }
 }
 
+/// Plans our fields of the target's pod template, or their transfer to an older actor (BIND-50).
+pub(super) fn plan_template(
+    observed: &Observed,
+    history: Option<&ContentionHistory<'_>>,
+    now: Timestamp,
+) -> Option<TemplateStep> {
+    if let Some(template_transfer) = observed
+        .binding
+        .as_ref()
+        .and_then(|it| it.template_transfer.as_ref())
+    {
+        return Some(plan_transfer(template_transfer));
+    }
+    let (bound, resolved) = (observed.bound()?, observed.resolved()?);
+    let previous = &observed.previous;
+    let target = &resolved.target;
+    let has_url = bound.has_url || target.server.url.is_some();
+    let contention = history?.state(FieldPurpose::Template);
+    let uid = &observed.actor.metadata.uid;
+    let owned = resolved
+        .owned_template_fields
+        .as_ref()
+        .filter(|it| it.may_belong_to(uid));
+    Some(decide(&TemplateInputs {
+        desired: bound.template_plan.is_some() && previous.bound_since.is_some() && has_url,
+        owner: target.owner.as_ref(),
+        workload: &target.workload,
+        hash: bound.injected_hash.as_deref()?,
+        roll_now: observed.actor.annotations.roll_now,
+        target_spec_hash: &resolved.spec_hash,
+        owned: owned.map(|it| &*it.fingerprint),
+        previous: previous.template.as_ref(),
+        contention: &contention,
+        generation: observed.actor.generation,
+        now,
+    }))
+}
+
 /// Decides for a target that another actor now binds, so that pods restart once, into the other sidecar (BIND-45).
-pub fn plan_transfer(template_transfer: &TemplateTransfer) -> TemplateStep {
+fn plan_transfer(template_transfer: &TemplateTransfer) -> TemplateStep {
     let TemplateTransfer::InTemplate {
         workload,
         owned,

@@ -54,7 +54,7 @@ async fn deletes_script(spec: &Value, pods: &'static [&str]) -> bool {
     context.config_maps.objects.store.apply(&None, &map);
     let deleting = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
     let observed = observed(&actor(&deleting, spec, &json!({})));
-    let plan = deletion::plan(&observed, Timestamp::now());
+    let plan = deletion::plan_deletion(&observed, Timestamp::now());
     shared::clean_up(&context, &observed.actor, &plan)
         .await
         .unwrap();

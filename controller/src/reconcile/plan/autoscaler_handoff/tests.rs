@@ -4,7 +4,7 @@ use asya_shared::resolve::{AutoscalerHandoff, ObjectRef, Related, Resolution, Sc
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{HandoffStep, HandoffWrite, after_rollout, evaluate, plan};
+use super::{HandoffStep, HandoffWrite, after_rollout, evaluate, plan_handoff};
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::contention::FieldDecision;
 use crate::reconcile::model::binding::{ObservedBinding, Resolved};
@@ -17,6 +17,16 @@ use crate::reconcile::plan::scaling::{ScalingPlan, ScalingTeardown};
 use crate::reconcile::plan::steps::ScalingStep;
 use crate::reconcile::tests::fixtures::{actor, observed};
 use crate::scaling::tests::fixtures::{hpa, scaled_object};
+
+fn plan(
+    observed: &Observed,
+    scaling: Option<&mut ScalingStep>,
+    rollout: Option<&RolloutDecision>,
+    now: Timestamp,
+) -> Option<HandoffStep> {
+    let history = observed.contention_history();
+    plan_handoff(observed, history.as_ref(), scaling, rollout, now)
+}
 
 fn handoff(is_set: bool) -> AutoscalerHandoff {
     let owner = ObjectRef {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     AccountRemoval, DeletionSteps, NextPhase, QueueRemoval, ScalingRemoval, SharedConfigMapAction,
-    UnbindStep, WorkloadRemoval, plan, plan_deletion,
+    UnbindStep, WorkloadRemoval, plan_deletion, plan_deletion_steps,
 };
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::child::Child;
@@ -48,7 +48,7 @@ fn verified(transport: &str) -> Value {
 }
 
 fn deletion(observed: &Observed) -> DeletionSteps {
-    plan_deletion(observed, now())
+    plan_deletion_steps(observed, now())
 }
 
 fn finish(queue: Option<&str>) -> DeletionSteps {
@@ -392,7 +392,7 @@ fn shared_config_maps_outlive_the_last_actor_while_something_needs_them() {
             }),
             ..ObservedBinding::default()
         });
-        plan(&observed, now())
+        plan_deletion(&observed, now())
     };
     for (orphans, template_stays, others, mounted, expected) in [
         (false, false, false, false, SharedConfigMapAction::Delete),

@@ -7,10 +7,9 @@ use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::Reason;
-use crate::reconcile::contention::{ContentionState, SpecRevision};
+use crate::reconcile::contention::ContentionState;
 use crate::reconcile::model::bound_pods::PodToReplace;
 use crate::reconcile::model::rollout::{Availability, TargetObject};
-use crate::reconcile::plan::evict;
 
 /// Requeue delay for the progress of a rollout, which no watch reports.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
@@ -85,6 +84,36 @@ pub enum RolloutDecision {
     Act(RolloutAction),
 }
 
+impl RolloutDecision {
+    /// Whether it replaces pods. One that does not is executed under `reconcile: Once`, too, because the webhook depends
+    /// on its result (FW-21).
+    pub fn replaces_pods(&self) -> bool {
+        !matches!(
+            self,
+            Self::NotNeeded | Self::Act(RolloutAction::VerifyInjection)
+        )
+    }
+
+    pub fn wait(text: impl Into<String>) -> Self {
+        Self::Wait(Reason::RolloutWaiting, text.into(), RECHECK_INTERVAL)
+    }
+
+    pub fn in_progress() -> Self {
+        let text = "the target's pods are being replaced by pods with the sidecar";
+        Self::Wait(
+            Reason::RolloutInProgress,
+            text.to_owned(),
+            PROGRESS_INTERVAL,
+        )
+    }
+
+    pub fn wait_for_slot() -> Self {
+        Self::wait(
+            "the maximum number of targets is being rolled out; waiting for one of them to finish",
+        )
+    }
+}
+
 /// An annotation that another manager has changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnnotationConflict {
@@ -103,88 +132,4 @@ pub enum RolloutAction {
     Annotate(String),
     /// Evict this pod, so that its controller replaces it.
     Evict(PodToReplace),
-}
-
-impl RolloutInputs<'_> {
-    /// Whether the recorded rollout has the same value and, if it was halted, the same specs. Otherwise the rollout
-    /// starts over.
-    pub fn is_continued(&self, previous: &RolloutStatus) -> bool {
-        previous.value == self.desired_hash && (!previous.halted || self.has_halted_specs(previous))
-    }
-
-    pub fn has_halted_specs(&self, previous: &RolloutStatus) -> bool {
-        previous.generation == self.generation && previous.target_spec_hash == self.target_spec_hash
-    }
-
-    pub fn revision(&self) -> SpecRevision {
-        SpecRevision {
-            generation: self.generation,
-            target_spec_hash: self.target_spec_hash.to_owned(),
-        }
-    }
-
-    /// Whether our annotation is written to this object.
-    pub fn annotates(&self, candidate: &TargetObject) -> bool {
-        match self.roll {
-            Roll::AnnotateTemplate(_) => true,
-            Roll::Annotate(object, _) => *object == candidate.object,
-            Roll::Evict => false,
-        }
-    }
-
-    pub fn has_our_value(&self, candidate: &TargetObject) -> bool {
-        let value = candidate.roll_value.as_deref();
-        value.is_some_and(|value| retry_number(self.desired_hash, value).is_some())
-    }
-
-    /// Inputs to replace `candidates` one by one.
-    pub fn eviction<'b>(
-        &'b self,
-        candidates: &'b [PodToReplace],
-        previous: Option<&RolloutStatus>,
-    ) -> evict::EvictionInputs<'b> {
-        evict::EvictionInputs {
-            candidates,
-            availability: self.availability,
-            active: self.matched,
-            previous_pods: previous.and_then(|it| it.pods),
-            requested_at: previous.and_then(|it| it.since.as_ref()).map(|it| it.0),
-            limit: self.limit,
-            now: self.now,
-        }
-    }
-
-    /// Whether a pod of the target is terminating.
-    pub fn has_terminating_pod(&self) -> bool {
-        self.total > self.matched || self.availability.has_terminating
-    }
-
-    pub fn elapsed(&self, previous: Option<&RolloutStatus>) -> Option<Duration> {
-        let since = previous?.since.as_ref()?;
-        self.now.duration_since(since.0).try_into().ok()
-    }
-}
-
-/// The retry number appended to `desired`, 0 if there is none; `None` if the value has another hash.
-pub fn retry_number(desired: &str, value: &str) -> Option<u32> {
-    match value.strip_prefix(desired)? {
-        "" => Some(0),
-        rest => rest.strip_prefix('-')?.parse().ok(),
-    }
-}
-
-pub fn wait_for_slot(inputs: &RolloutInputs<'_>) -> Option<RolloutDecision> {
-    let text =
-        "the maximum number of targets is being rolled out; waiting for one of them to finish";
-    (!inputs.has_slot)
-        .then(|| RolloutDecision::Wait(Reason::RolloutWaiting, text.to_owned(), RECHECK_INTERVAL))
-}
-
-pub fn in_progress() -> RolloutDecision {
-    let text = "the target's pods are being replaced by pods with the sidecar";
-    RolloutDecision::Wait(
-        Reason::RolloutInProgress,
-        text.to_owned(),
-        PROGRESS_INTERVAL,
-    )
 }

@@ -3,53 +3,73 @@
 use asya_shared::api::RolloutStatus;
 use asya_shared::roll;
 
-use super::inputs::{
-    RECHECK_INTERVAL, RolloutAction, RolloutDecision, RolloutInputs, in_progress, wait_for_slot,
-};
-use crate::fault::Reason;
+use super::inputs::{RolloutAction, RolloutDecision, RolloutInputs};
 use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState};
-use crate::reconcile::plan::evict::{self, EvictionBlocker};
+use crate::reconcile::plan::evict::{EvictionBlocker, EvictionInputs};
 
-/// Evicts the next pod once all others exist and are ready (SAFE-11).
-pub(super) fn evict(
-    inputs: &RolloutInputs<'_>,
-    previous: Option<&RolloutStatus>,
-) -> RolloutDecision {
-    if inputs.has_terminating_pod() {
-        return in_progress();
-    }
-    let evicting = inputs.eviction(inputs.outdated, previous);
-    if let Some(blocker) = evicting.blocker() {
-        return wait_or_stall(&evicting, &blocker);
-    }
-    if let Some(wait) = wait_for_slot(inputs) {
-        return wait;
-    }
-    match evicting.next_candidate() {
-        Some(pod) => RolloutDecision::Act(RolloutAction::Evict(pod.clone())),
-        None => RolloutDecision::NotNeeded,
+/// What evictions can do for a target now.
+#[derive(Debug)]
+pub(super) struct Evictions {
+    /// Eviction, which replaces only outdated pods, is cheaper than a rollout, which would replace at least as many
+    /// current ones. Only if the target's own update strategy also removes a pod before its replacement is ready
+    /// (SAFE-17).
+    pub are_cheaper: bool,
+    /// A pod that may be unready because of its older sidecar. Its replacement gets the current one from any
+    /// controller, so evict it even if a rollout is stuck on it (SAFE-13).
+    pub unready_outdated_pod: Option<PodToReplace>,
+    /// The next eviction, or what it waits for (SAFE-11).
+    pub decision: RolloutDecision,
+    /// Set if a rollout by the target's own controller makes no progress. It is not rolled back: new pods get the
+    /// sidecar with any template, so a second rollout would restore nothing.
+    pub stalled: Option<RolloutDecision>,
+}
+
+impl Evictions {
+    pub(super) fn new(inputs: &RolloutInputs<'_>, previous: Option<&RolloutStatus>) -> Self {
+        let pods = inputs.outdated.iter();
+        let with_sidecar = pods.filter(|it| it.sidecar == SidecarState::Outdated);
+        let with_sidecar: Vec<_> = with_sidecar.cloned().collect();
+        let unready = eviction_inputs(inputs, &with_sidecar, previous)
+            .unready_candidate()
+            .cloned();
+        let all = eviction_inputs(inputs, inputs.outdated, previous);
+        let blocker = all.blocker();
+        let overdue = blocker.as_ref().filter(|it| it.is_overdue);
+        Self {
+            are_cheaper: are_cheaper(inputs),
+            unready_outdated_pod: unready.filter(|_| blocker.is_none()),
+            stalled: overdue.map(|it| stall(&all, it)),
+            decision: decide(inputs, &all, blocker.as_ref()),
+        }
     }
 }
 
-fn wait_or_stall(
-    evicting: &evict::EvictionInputs<'_>,
-    blocker: &EvictionBlocker,
+fn decide(
+    inputs: &RolloutInputs<'_>,
+    evicting: &EvictionInputs<'_>,
+    blocker: Option<&EvictionBlocker>,
 ) -> RolloutDecision {
-    if blocker.is_overdue {
-        return stall(evicting, blocker);
+    if inputs.has_terminating_pod() {
+        return RolloutDecision::in_progress();
     }
-    if evicting.requested_at.is_some() {
-        return in_progress();
+    match blocker {
+        Some(blocker) if blocker.is_overdue => stall(evicting, blocker),
+        Some(_) if evicting.requested_at.is_some() => RolloutDecision::in_progress(),
+        Some(blocker) => RolloutDecision::wait(format!(
+            "{}, so no pod is evicted until that has changed",
+            blocker.text
+        )),
+        None if !inputs.has_slot => RolloutDecision::wait_for_slot(),
+        None => evicting
+            .next_candidate()
+            .map_or(RolloutDecision::NotNeeded, |pod| {
+                RolloutDecision::Act(RolloutAction::Evict(pod.clone()))
+            }),
     }
-    let text = format!(
-        "{}, so no pod is evicted until that has changed",
-        blocker.text
-    );
-    RolloutDecision::Wait(Reason::RolloutWaiting, text, RECHECK_INTERVAL)
 }
 
 /// Evicts no further pod while a replacement is not ready (SAFE-12).
-fn stall(evicting: &evict::EvictionInputs<'_>, blocker: &EvictionBlocker) -> RolloutDecision {
+fn stall(evicting: &EvictionInputs<'_>, blocker: &EvictionBlocker) -> RolloutDecision {
     RolloutDecision::Stall(format!(
         "the rollout is stalled: {} for {}; check the Events of the pod and of its controller; it continues once \
          every pod is ready, and a change of the actor's spec replaces the pods that are not ready",
@@ -58,43 +78,24 @@ fn stall(evicting: &evict::EvictionInputs<'_>, blocker: &EvictionBlocker) -> Rol
     ))
 }
 
-/// Reports a rollout by the target's own controller that makes no progress. It is not rolled back: new pods get the
-/// sidecar with any template, so a second rollout would restore nothing.
-pub(super) fn stalled(
-    inputs: &RolloutInputs<'_>,
-    previous: Option<&RolloutStatus>,
-) -> Option<RolloutDecision> {
-    let evicting = inputs.eviction(inputs.outdated, previous);
-    let blocker = evicting.blocker().filter(|it| it.is_overdue)?;
-    Some(stall(&evicting, &blocker))
-}
-
-/// A pod that may be unready because of its older sidecar. Its replacement gets the current one from any controller, so
-/// evict it even if a rollout is stuck on it (SAFE-13).
-pub(super) fn unready_outdated_pod(
-    inputs: &RolloutInputs<'_>,
-    previous: Option<&RolloutStatus>,
-) -> Option<PodToReplace> {
-    let outdated = inputs
-        .outdated
-        .iter()
-        .filter(|it| it.sidecar == SidecarState::Outdated);
-    let outdated: Vec<_> = outdated.cloned().collect();
-    let unblocked = inputs
-        .eviction(inputs.outdated, previous)
-        .blocker()
-        .is_none();
-    let pod = inputs
-        .eviction(&outdated, previous)
-        .unready_candidate()
-        .cloned();
-    pod.filter(|_| unblocked)
-}
-
-/// Whether eviction, which replaces only outdated pods, is cheaper than a rollout, which would replace at least as many
-/// current ones. Only if the target's own update strategy also removes a pod before its replacement is ready (SAFE-17).
-pub(super) fn eviction_is_cheaper(inputs: &RolloutInputs<'_>) -> bool {
+fn are_cheaper(inputs: &RolloutInputs<'_>) -> bool {
     let outdated = i32::try_from(inputs.outdated.len()).unwrap_or(i32::MAX);
     let reduces_ready = inputs.objects.iter().map(|it| it.reduces_ready);
     roll::eviction_is_cheaper(inputs.roll, reduces_ready, (outdated, inputs.matched))
+}
+
+fn eviction_inputs<'a>(
+    inputs: &RolloutInputs<'a>,
+    candidates: &'a [PodToReplace],
+    previous: Option<&RolloutStatus>,
+) -> EvictionInputs<'a> {
+    EvictionInputs {
+        candidates,
+        availability: inputs.availability,
+        active: inputs.matched,
+        previous_pods: previous.and_then(|it| it.pods),
+        requested_at: previous.and_then(|it| it.since.as_ref()).map(|it| it.0),
+        limit: inputs.limit,
+        now: inputs.now,
+    }
 }

@@ -109,7 +109,7 @@ fn repeated_drift_is_restored_with_backoff_unless_the_desired_state_changes() {
     };
     let planned = |observed: &Observed| {
         let mut step = plan_workload(observed);
-        let restore = restore::plan(observed, &mut step, None, now());
+        let restore = restore::plan_restore(observed, &mut step, None, now());
         assert_eq!(ensure(observed).workload, step);
         (step, restore.workload)
     };
