@@ -22,7 +22,7 @@ pub struct Share<K> {
 
 /// Picks the share to evict: at the lowest rank, from the peer that uses the most at that rank, its largest share; ties
 /// go to the oldest. A peer is never evicted while another uses more at that rank.
-pub fn victim<K: Copy>(shares: &[Share<K>]) -> Option<Share<K>> {
+pub fn eviction_candidate<K: Copy>(shares: &[Share<K>]) -> Option<Share<K>> {
     let rank = shares.iter().map(|share| share.rank).min()?;
     let mut used: BTreeMap<IpAddr, usize> = BTreeMap::new();
     for share in shares.iter().filter(|share| share.rank == rank) {
@@ -56,7 +56,7 @@ mod tests {
             size: *size,
             since: start + Duration::from_secs(*since),
         });
-        victim(&shares.collect::<Vec<_>>()).map(|share| share.key)
+        eviction_candidate(&shares.collect::<Vec<_>>()).map(|share| share.key)
     }
 
     /// ADM-20, ADM-22

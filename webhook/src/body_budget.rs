@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use asya_process::fair::{Share, victim};
+use asya_process::fair::{Share, eviction_candidate};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -99,7 +99,7 @@ impl Table {
             let shares: Vec<_> = shares
                 .map(|(key, entry)| entry.share(*key, id, more))
                 .collect();
-            let share = victim(&shares)
+            let share = eviction_candidate(&shares)
                 .filter(|share| share.key != id)
                 .ok_or(Evicted)?;
             remaining -= share.size;

@@ -19,7 +19,7 @@ pub(super) struct PublishableCas {
 }
 
 impl CaPropagation {
-    /// `in_every_bundle` are the CAs that every `caBundle` holds now, `before` those published last, by any leader. A
+    /// `in_every_bundle` are the CAs that every `caBundle` holds now, `previous` those published last, by any leader. A
     /// new CA is published once it has been in place for `propagation_time`: until then some API server may not have
     /// observed it. If that leaves none, waiting protects nothing, and all are published at once.
     pub(super) fn publishable(

@@ -149,8 +149,9 @@ impl Replica {
         };
         let client = (connections.api_server)(&fence, metrics.api_writes())?;
         let identity = leader::identity(&args.pod_name);
-        let home = home(args);
-        let impersonation = Impersonation::new(client.clone(), args.impersonate.then_some(home));
+        let namespace = namespace(args);
+        let impersonation =
+            Impersonation::new(client.clone(), args.impersonate.then_some(namespace));
         let workloads = Workloads::new(&impersonation);
         let context = Context {
             stores: Stores::default(),
@@ -178,7 +179,7 @@ impl Replica {
                 usize::from(args.max_concurrent_reconciles),
                 connections.management_apis,
             ),
-            runtime_script: RuntimeScript::new(script, home),
+            runtime_script: RuntimeScript::new(script, namespace),
             impersonation,
             events: events::Events::new(client.clone(), &identity),
             metrics: Arc::clone(&metrics),
@@ -277,7 +278,7 @@ fn installation(
 }
 
 /// Namespace that keeps the runtime script even without actors (RUN-3).
-fn home(args: &Args) -> &str {
+fn namespace(args: &Args) -> &str {
     let flag = args.runtime_namespace.as_deref();
     flag.filter(|name| !name.is_empty())
         .unwrap_or(&args.namespace)

@@ -40,7 +40,7 @@ pub enum ProbeFailure {
 }
 
 /// Dry-runs `pod` for the actor with this uid and hash (see [`verify_injected`]). If only a quota rejects it and the
-/// target has all its pods (`complete`), a second dry run without requests decides, since a replaced pod frees its
+/// target has all its pods (`has_all_pods`), a second dry run without requests decides, since a replaced pod frees its
 /// share of the quota. While a pod is missing, the quota must have room for the whole pod.
 ///
 /// # Errors
@@ -50,7 +50,7 @@ pub async fn run(
     namespace: &str,
     pod: &Pod,
     (uid, actor_hash): (&str, Option<&str>),
-    complete: bool,
+    has_all_pods: bool,
 ) -> kube::Result<DryRunOutcome> {
     let first = outcome_of(
         create_dry_run(client, namespace, pod).await,
@@ -60,7 +60,7 @@ pub async fn run(
     let DryRunOutcome::Failed(ProbeFailure::Rejected(reason)) = &first else {
         return Ok(first);
     };
-    if !is_quota_rejection(reason) || !complete {
+    if !is_quota_rejection(reason) || !has_all_pods {
         return Ok(first);
     }
     let second = create_dry_run(client, namespace, &without_requests(pod)).await;

@@ -32,7 +32,7 @@ struct Inner {
 struct Node {
     uid: Box<str>,
     owner: Box<str>,
-    shape: u64,
+    change_hash: u64,
     deleting: bool,
 }
 
@@ -44,7 +44,7 @@ impl Tree {
         let node = metadata.controller.as_ref().map(|owner| Node {
             uid: metadata.uid.clone(),
             owner: owner.uid.clone(),
-            shape: record.shape,
+            change_hash: record.change_hash,
             deleting: metadata.deleting,
         });
         let mut inner = self.inner.lock();

@@ -117,7 +117,7 @@ impl ForeignApply<'_> {
     }
 }
 
-/// Returns the path of the first field of `before` that is missing in `after`, unless `manager` applied it.
+/// Returns the path of the first field of `previous` that is missing in `after`, unless `manager` applied it.
 fn first_removed(previous: &Value, after: &Value, manager: &str) -> Option<String> {
     let entries = previous["metadata"]["managedFields"].as_array();
     let owned = entries

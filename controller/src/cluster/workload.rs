@@ -191,7 +191,7 @@ impl Workloads {
         }
     }
 
-    /// Transfers the workload to the actor with the uid `successor`, which has the name of the former owner (D13).
+    /// Transfers the workload to the actor with the uid `successor`, which has the name of the former owner (architecture, D13).
     ///
     /// # Errors
     /// `Stale` if another object has its name.

@@ -1,4 +1,4 @@
-//! How soon each fault is retried (design, "When to requeue").
+//! How soon each fault is retried (docs/architecture.md, section 7).
 
 use std::time::Duration;
 

@@ -15,6 +15,12 @@ use k8s_openapi::jiff::Timestamp;
 const MAX_CONFLICTS: u8 = 5;
 /// The longest backoff after a conflict.
 const MAX_BACKOFF: Duration = Duration::from_mins(5);
+/// Conflicts are reset after this long without another one; longer than any backoff.
+const QUIET_PERIOD: Duration = Duration::from_mins(15);
+/// State in status while a field is not written again yet.
+const WAITING: &str = "Waiting";
+/// Names the other manager where `managedFields` do not.
+const UNKNOWN_MANAGER: &str = "another field manager (unknown)";
 
 /// What a contested field is for. Each purpose has its own state. Status has room for every purpose of one actor: a
 /// binding has no workload of ours, and a standalone actor contests only that and the `ScaledObject`.

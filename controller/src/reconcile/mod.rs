@@ -9,8 +9,8 @@ mod model;
 mod observe;
 mod plan;
 mod retries;
-mod state;
 mod status;
+mod status_time;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod work_item;

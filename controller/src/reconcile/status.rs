@@ -16,6 +16,7 @@ mod replicas;
 mod retired;
 mod scaling;
 mod standalone;
+mod state;
 mod transport;
 mod write;
 mod write_delay;

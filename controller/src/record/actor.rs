@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use asya_shared::api::{
-    AsyncActor, AsyncActorStatus, ContendedField, PodCounts, QueueDeletionPolicy, Timeout,
+    AsyncActor, AsyncActorStatus, ConflictStatus, PodCounts, QueueDeletionPolicy, Timeout,
     WorkloadRef,
 };
 use asya_shared::names::annotation;
@@ -111,7 +111,7 @@ pub struct MetricFields {
     /// Whether the rollout is halted or stalled.
     pub rollout: Rollout,
     /// Fields in contention with another field manager.
-    pub conflicts: Box<[ContendedField]>,
+    pub conflicts: Box<[ConflictStatus]>,
     /// Whether the spec does not decode. Checked only if the status suggests it, because decoding the spec costs more
     /// than everything else here.
     #[serde(skip)]

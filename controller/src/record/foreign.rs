@@ -17,7 +17,7 @@ use super::{Enqueue, Metadata, Projected, RawMetadata, Record};
 pub struct ForeignRecord {
     pub metadata: Metadata,
     /// Hash of generation and labels: it changes with spec and labels, but not with status.
-    pub shape: u64,
+    pub change_hash: u64,
 }
 
 /// Decoded metadata of a foreign object.
@@ -33,12 +33,12 @@ impl Record for ForeignRecord {
     const METADATA_ONLY: bool = true;
 
     fn project(RawForeign { metadata }: RawForeign<'_>) -> Self {
-        let mut shape = DefaultHasher::new();
-        metadata.generation.hash(&mut shape);
-        metadata.labels.hash(&mut shape);
+        let mut change_hash = DefaultHasher::new();
+        metadata.generation.hash(&mut change_hash);
+        metadata.labels.hash(&mut change_hash);
         Self {
             metadata: metadata.to_metadata(),
-            shape: shape.finish(),
+            change_hash: change_hash.finish(),
         }
     }
 

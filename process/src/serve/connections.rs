@@ -155,7 +155,7 @@ impl Inner {
         while table.weight + more > self.max_weight {
             let entries = table.entries.iter();
             let shares: Vec<_> = entries.map(|(id, entry)| entry.share(*id, now)).collect();
-            match fair::victim(&shares) {
+            match fair::eviction_candidate(&shares) {
                 None => return false,
                 // The client's in-flight requests take precedence over its new connection.
                 Some(share) if share.rank % AUTHENTICATED == BUSY && share.peer == peer => {

@@ -159,7 +159,7 @@ pub struct TemplateStatus {
 // What the next reconcile must know of it, even after a restart, is kept here as well (CONF-6).
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct ContendedField {
+pub struct ConflictStatus {
     /// Path of the field.
     pub field: String,
     /// How often it was reverted.

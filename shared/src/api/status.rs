@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    ContendedField, InjectionStatus, PodCounts, ResolvedTarget, RollAnnotation, RolloutStatus,
+    ConflictStatus, InjectionStatus, PodCounts, ResolvedTarget, RollAnnotation, RolloutStatus,
     TemplateStatus,
 };
 
@@ -165,7 +165,7 @@ pub struct AsyncActorStatus {
     pub last_conflict_time: Option<Time>,
     /// Fields that another field manager reverts; at most 5.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub conflicts: Vec<ContendedField>,
+    pub conflicts: Vec<ConflictStatus>,
 }
 
 /// A value that another version wrote and this one does not know reads as absent: the next status write replaces it,

@@ -165,7 +165,7 @@ fn transport_is_looked_up_by_name_unless_unknown_or_disabled() {
     let parsed = parse(&json!({
         "sqs-eu": {"type": "sqs", "enabled": true},
         "off": {"type": "sqs", "enabled": false},
-        "unsaid": {"type": "sqs"},
+        "unset": {"type": "sqs"},
     }))
     .unwrap();
     assert!(matches!(
@@ -175,7 +175,7 @@ fn transport_is_looked_up_by_name_unless_unknown_or_disabled() {
     let text = |name: &str| parsed.usable(name).unwrap_err().to_string();
     assert_eq!(text("sqs"), "transport \"sqs\" is not configured");
     assert_eq!(text("off"), "transport \"off\" is disabled");
-    assert_eq!(text("unsaid"), "transport \"unsaid\" is disabled");
+    assert_eq!(text("unset"), "transport \"unset\" is disabled");
 }
 
 #[test]

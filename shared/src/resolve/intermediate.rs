@@ -17,9 +17,9 @@ pub fn pods_with_intermediates(
     resolved: Option<&ResolvedTarget>,
     intermediates: &Intermediates,
 ) -> PodMatch {
-    let row = resolver(target.group(), &target.kind);
-    let pods = pods_by(row, &target.name, resolved);
-    let Some(kind) = row.intermediate() else {
+    let target_resolver = resolver(target.group(), &target.kind);
+    let pods = pods_by(target_resolver, &target.name, resolved);
+    let Some(kind) = target_resolver.intermediate() else {
         return pods;
     };
     let uid = resolved.and_then(|it| it.uid.as_deref());
@@ -40,8 +40,8 @@ pub fn pods_with_intermediates(
 /// Whether the target's pods may belong to objects that have not been seen yet.
 #[must_use]
 pub fn has_incomplete_owners(target: &WorkloadRef) -> bool {
-    let row = resolver(target.group(), &target.kind);
-    row.intermediate().is_some()
+    let target_resolver = resolver(target.group(), &target.kind);
+    target_resolver.intermediate().is_some()
 }
 
 /// Whether an owner is the target: by UID once known, before that by kind and name.

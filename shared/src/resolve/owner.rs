@@ -55,7 +55,7 @@ pub(super) fn roll_and_scale(
         warnings: vec![has_owner(workload, owner)],
     }
     };
-    let Some((object, row)) = nearest_known_owner(target, related) else {
+    let Some((object, resolver)) = nearest_known_owner(target, related) else {
         let kind = direct.group_kind();
         let sets_replicas =
             Family::of(kind) != Family::Generic || kind == REVISION || kind == LEADER_WORKER_SET;
@@ -68,7 +68,7 @@ pub(super) fn roll_and_scale(
     let Some(owner) = ObjectRef::of(object) else {
         return Ok(by_eviction(direct, None));
     };
-    match row.resolve(object, &owner_chain(target, related)) {
+    match resolver.resolve(object, &owner_chain(target, related)) {
         Resolution::Found(found) => {
             let mut warnings = vec![has_owner(workload, &owner)];
             warnings.extend(found.warnings);
@@ -111,7 +111,7 @@ fn nearest_known_owner<'a>(
         let itself = ObjectRef::of(object)?;
         let kind = itself.group_kind();
         match known(kind) {
-            Some(row) => found = Some((object, row)),
+            Some(resolver) => found = Some((object, resolver)),
             None if found.is_some() => break,
             None => {}
         }

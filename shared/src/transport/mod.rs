@@ -102,7 +102,7 @@ impl Transport {
         (dlq.enabled && !dlq.is_shared()).then(|| dlq.name_for(queue))
     }
 
-    /// [`Self::own_dead_letters`], plus those of `before` that an earlier configuration made. Leaves out the one that
+    /// [`Self::own_dead_letters`], plus those in `previous`, which an earlier configuration made. Leaves out the one that
     /// all queues now share.
     #[must_use]
     pub fn all_own_dead_letters(&self, queue: &str, previous: &[String]) -> Vec<String> {

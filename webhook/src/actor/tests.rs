@@ -13,11 +13,11 @@ use crate::review::AdmissionRequest;
 use crate::testing::{actor, binding, index_actor, installation};
 
 /// A reviewer with its index.
-pub(super) struct World {
+pub(super) struct Fixture {
     pub(super) reviewer: ActorReviewer,
 }
 
-impl World {
+impl Fixture {
     pub(super) fn new(mode: Mode) -> Self {
         let last_response = LastResponse::default();
         last_response.record_response();
@@ -92,8 +92,8 @@ fn bad_spec() -> Value {
 /// VAC-1
 #[test]
 fn all_errors_are_in_one_response_sorted_by_path() {
-    let world = World::new(Mode::Enforce);
-    let outcome = world.create(&actor("models", "phi3", &bad_spec()));
+    let fixture = Fixture::new(Mode::Enforce);
+    let outcome = fixture.create(&actor("models", "phi3", &bad_spec()));
     assert_eq!(outcome.reason, ReviewReason::Invalid);
     assert_eq!(
         denial(&outcome),
@@ -102,7 +102,7 @@ fn all_errors_are_in_one_response_sorted_by_path() {
          spec.transport: must name a configured transport\n  \
          spec.workload.template.spec.containers[0].command: command is set by the operator; use args or ASYA_HANDLER"
     );
-    let outcome = world.create(&actor("models", "phi3", &standalone("")));
+    let outcome = fixture.create(&actor("models", "phi3", &standalone("")));
     assert!(denial(&outcome).starts_with("AsyncActor models/phi3 has 1 error:\n"));
 }
 
@@ -110,10 +110,10 @@ fn all_errors_are_in_one_response_sorted_by_path() {
 #[test]
 fn response_never_patches_an_actor() {
     for mode in [Mode::Enforce, Mode::Warn, Mode::Off] {
-        let world = World::new(mode);
+        let fixture = Fixture::new(mode);
         let minimal = json!({"transport": "other", "workloadRef": binding("Deployment", "phi")["workloadRef"]});
         for spec in [minimal, bad_spec(), json!({})] {
-            let outcome = world.create(&actor("ns", "a", &spec));
+            let outcome = fixture.create(&actor("ns", "a", &spec));
             assert_eq!(outcome.response.patch, None, "{mode:?} {spec}");
         }
     }
@@ -122,17 +122,17 @@ fn response_never_patches_an_actor() {
 /// VAC-1, VAC-2
 #[test]
 fn value_out_of_range_is_reported_with_its_path() {
-    let world = World::new(Mode::Enforce);
+    let fixture = Fixture::new(Mode::Enforce);
     let mut spec = standalone("mq");
     spec["timeout"] = json!({"processing": 99_999_999_999_u64});
-    let outcome = world.create(&actor("models", "phi3", &spec));
+    let outcome = fixture.create(&actor("models", "phi3", &spec));
     assert!(denial(&outcome).contains("spec.timeout.processing: cannot be read"));
 }
 
 #[test]
 fn valid_actor_is_allowed_without_warnings() {
-    let world = World::new(Mode::Enforce);
-    let outcome = world.create(&actor("models", "phi3", &standalone("mq")));
+    let fixture = Fixture::new(Mode::Enforce);
+    let outcome = fixture.create(&actor("models", "phi3", &standalone("mq")));
     assert_eq!(outcome.reason, ReviewReason::Valid);
     assert_eq!(outcome.response.warnings, [""; 0]);
     assert_eq!(outcome.response.patch, None);
@@ -142,7 +142,7 @@ fn valid_actor_is_allowed_without_warnings() {
 #[test]
 fn modes_deny_warn_or_skip_validation() {
     let invalid = actor("models", "phi3", &bad_spec());
-    let warned = World::new(Mode::Warn).create(&invalid);
+    let warned = Fixture::new(Mode::Warn).create(&invalid);
     assert_eq!(warned.reason, ReviewReason::InvalidWarned);
     assert_eq!(warned.response.denied, None);
     assert_eq!(
@@ -152,7 +152,7 @@ fn modes_deny_warn_or_skip_validation() {
             "spec.transport: must name a configured transport",
         ]
     );
-    let skipped = World::new(Mode::Off).create(&invalid);
+    let skipped = Fixture::new(Mode::Off).create(&invalid);
     assert_eq!(skipped.reason, ReviewReason::Off);
     assert_eq!(
         (skipped.response.denied, skipped.response.warnings.len()),
@@ -163,12 +163,12 @@ fn modes_deny_warn_or_skip_validation() {
 /// ADM-5
 #[test]
 fn actor_being_deleted_is_allowed_with_any_spec() {
-    let world = World::new(Mode::Enforce);
+    let fixture = Fixture::new(Mode::Enforce);
     for spec in [bad_spec(), json!("no object"), json!(7)] {
         let old = actor("models", "phi3", &json!({}));
         let mut new = actor("models", "phi3", &spec);
         new["metadata"]["deletionTimestamp"] = json!("2026-05-04T11:00:00Z");
-        let outcome = world.update(&old, &new);
+        let outcome = fixture.update(&old, &new);
         assert_eq!(outcome.reason, ReviewReason::Deleting);
         assert_eq!(outcome.response.denied, None);
     }
@@ -177,16 +177,19 @@ fn actor_being_deleted_is_allowed_with_any_spec() {
 /// ADM-6
 #[test]
 fn unchanged_spec_is_not_validated() {
-    let world = World::new(Mode::Enforce);
+    let fixture = Fixture::new(Mode::Enforce);
     let old = actor("models", "phi3", &bad_spec());
     let mut paused = old.clone();
     paused["metadata"]["annotations"] = json!({"asya.sh/paused": "true"});
-    assert_eq!(world.update(&old, &paused).reason, ReviewReason::Unchanged);
-    // A different spelling of the same spec.
-    let mut respelled = old.clone();
-    respelled["spec"]["timeout"] = Value::Null;
     assert_eq!(
-        world.update(&old, &respelled).reason,
+        fixture.update(&old, &paused).reason,
+        ReviewReason::Unchanged
+    );
+    // A different spelling of the same spec.
+    let mut reformatted = old.clone();
+    reformatted["spec"]["timeout"] = Value::Null;
+    assert_eq!(
+        fixture.update(&old, &reformatted).reason,
         ReviewReason::Unchanged
     );
 }
@@ -194,11 +197,11 @@ fn unchanged_spec_is_not_validated() {
 /// ADM-6
 #[test]
 fn changed_spec_is_validated_as_a_whole() {
-    let world = World::new(Mode::Enforce);
+    let fixture = Fixture::new(Mode::Enforce);
     let old = actor("models", "phi3", &bad_spec());
     let mut new = old.clone();
     new["spec"]["transport"] = json!("mq");
-    let outcome = world.update(&old, &new);
+    let outcome = fixture.update(&old, &new);
     assert!(denial(&outcome).contains("2 errors"), "{outcome:?}");
 }
 
@@ -214,8 +217,8 @@ fn unknown_annotation_value_is_denied_when_it_is_set() {
     let mut other = spec.clone();
     other["timeout"] = json!({"processing": 5});
     let (invalid, valid) = (annotated("paused", &spec), annotated("Paused", &spec));
-    let world = World::new(Mode::Enforce);
-    for outcome in [world.create(&invalid), world.update(&valid, &invalid)] {
+    let fixture = Fixture::new(Mode::Enforce);
+    for outcome in [fixture.create(&invalid), fixture.update(&valid, &invalid)] {
         let text = denial(&outcome);
         assert!(
             text.contains("asya.sh/reconcile]: unknown value \"paused\""),
@@ -227,12 +230,12 @@ fn unknown_annotation_value_is_denied_when_it_is_set() {
         (&invalid, &valid, ReviewReason::Unchanged),
         (&invalid, &annotated("paused", &other), ReviewReason::Valid),
     ] {
-        assert_eq!(world.update(old, new).reason, reason, "{new}");
+        assert_eq!(fixture.update(old, new).reason, reason, "{new}");
     }
     let mut deleting = invalid.clone();
     deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     assert_eq!(
-        world.update(&valid, &deleting).reason,
+        fixture.update(&valid, &deleting).reason,
         ReviewReason::Deleting
     );
 }
@@ -240,41 +243,41 @@ fn unknown_annotation_value_is_denied_when_it_is_set() {
 /// ADM-6: a rule for new names does not block existing actors.
 #[test]
 fn rules_for_new_actors_do_not_apply_to_existing_ones() {
-    let world = World::new(Mode::Enforce);
+    let fixture = Fixture::new(Mode::Enforce);
     let name = "a.b";
     let (old, mut new) = (standalone("mq"), standalone("mq"));
     new["timeout"] = json!({"processing": 5});
-    let outcome = world.create(&actor("models", name, &new));
+    let outcome = fixture.create(&actor("models", name, &new));
     assert!(denial(&outcome).contains("metadata.name"));
-    let outcome = world.update(&actor("models", name, &old), &actor("models", name, &new));
+    let outcome = fixture.update(&actor("models", name, &old), &actor("models", name, &new));
     assert_eq!(outcome.reason, ReviewReason::Valid);
 }
 
 /// BIND-13, BIND-14
 #[test]
 fn immutable_fields_are_compared_with_the_old_spec() {
-    let world = World::new(Mode::Enforce);
+    let fixture = Fixture::new(Mode::Enforce);
     let bound = |spec: &Value| actor("models", "phi3", spec);
     let old = bound(&binding("Deployment", "a"));
-    let outcome = world.update(&old, &bound(&binding("Deployment", "b")));
+    let outcome = fixture.update(&old, &bound(&binding("Deployment", "b")));
     assert!(denial(&outcome).contains("cannot change to another target"));
-    let outcome = world.update(&old, &bound(&standalone("other")));
+    let outcome = fixture.update(&old, &bound(&standalone("other")));
     assert!(denial(&outcome).contains("cannot switch between workload and workloadRef"));
 }
 
 /// ADM-3
 #[test]
 fn other_kinds_and_operations_are_allowed_with_a_warning() {
-    let world = World::new(Mode::Enforce);
+    let fixture = Fixture::new(Mode::Enforce);
     let invalid = actor("models", "phi3", &bad_spec());
-    let outcome = world.review("DELETE", &Value::Null, &invalid);
+    let outcome = fixture.review("DELETE", &Value::Null, &invalid);
     assert_eq!(outcome.reason, ReviewReason::NotServed);
     assert_eq!(
         outcome.response.warnings,
         ["asya-webhook: DELETE asyncactors.asya.sh is not served on this path"]
     );
     let undecodable = json!({"metadata": {"namespace": "models", "name": 7}});
-    let outcome = world.review("CREATE", &undecodable, &Value::Null);
+    let outcome = fixture.review("CREATE", &undecodable, &Value::Null);
     assert_eq!(outcome.reason, ReviewReason::Unreadable);
     assert_eq!(
         (outcome.response.denied, outcome.response.warnings.len()),

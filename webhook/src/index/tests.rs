@@ -23,11 +23,11 @@ fn target(name: &str) -> WorkloadRef {
     serde_json::from_value(binding(name)["workloadRef"].clone()).unwrap()
 }
 
-struct World {
+struct Fixture {
     index: Index,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         Self {
             index: Index::new(installation()),
@@ -77,40 +77,40 @@ fn pods_are_injected_until_a_deletion_stops_waiting_for_the_queue() {
 
 #[test]
 fn released_names_and_targets_are_free() {
-    let world = World::new();
-    world.apply(&projected("a", "x", &binding("one")));
-    assert_eq!(world.queue_owner("x").as_deref(), Some("a/x"));
-    assert_eq!(world.target_owner("one").as_deref(), Some("a/x"));
+    let fixture = Fixture::new();
+    fixture.apply(&projected("a", "x", &binding("one")));
+    assert_eq!(fixture.queue_owner("x").as_deref(), Some("a/x"));
+    assert_eq!(fixture.target_owner("one").as_deref(), Some("a/x"));
 
-    world.apply(&projected("a", "x", &binding("two")));
+    fixture.apply(&projected("a", "x", &binding("two")));
     assert_eq!(
-        (world.target_owner("one"), world.target_owner("two")),
+        (fixture.target_owner("one"), fixture.target_owner("two")),
         (None, Some("a/x".to_owned()))
     );
 
-    world.index.delete(&Key::new("a", "x"));
+    fixture.index.delete(&Key::new("a", "x"));
     assert_eq!(
-        (world.queue_owner("x"), world.target_owner("two")),
+        (fixture.queue_owner("x"), fixture.target_owner("two")),
         (None, None)
     );
-    assert_eq!(world.index.len(), 0);
+    assert_eq!(fixture.index.len(), 0);
 }
 
 #[test]
 fn actors_missing_from_a_relist_are_removed() {
-    let world = World::new();
-    world.apply(&projected("a", "kept", &json!({"transport": "mq"})));
-    world.apply(&projected("a", "removed", &json!({"transport": "mq"})));
-    assert!(!world.index.is_synced());
-    world.index.init();
-    world.apply(&projected("a", "kept", &json!({"transport": "mq"})));
-    world.apply(&projected("a", "added", &json!({"transport": "mq"})));
+    let fixture = Fixture::new();
+    fixture.apply(&projected("a", "kept", &json!({"transport": "mq"})));
+    fixture.apply(&projected("a", "removed", &json!({"transport": "mq"})));
+    assert!(!fixture.index.is_synced());
+    fixture.index.init();
+    fixture.apply(&projected("a", "kept", &json!({"transport": "mq"})));
+    fixture.apply(&projected("a", "added", &json!({"transport": "mq"})));
     // Actors are kept during the list.
-    assert!(world.queue_owner("removed").is_some());
-    world.index.init_done();
-    assert!(world.index.is_synced());
-    assert_eq!(world.queue_owner("removed"), None);
-    assert!(world.queue_owner("kept").is_some() && world.queue_owner("added").is_some());
+    assert!(fixture.queue_owner("removed").is_some());
+    fixture.index.init_done();
+    assert!(fixture.index.is_synced());
+    assert_eq!(fixture.queue_owner("removed"), None);
+    assert!(fixture.queue_owner("kept").is_some() && fixture.queue_owner("added").is_some());
 }
 
 /// A single undecodable object would fail every list.
@@ -136,24 +136,24 @@ fn actor_with_any_spec_and_status_decodes() {
 
 #[test]
 fn bindings_are_indexed_by_namespace() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let names = |namespace: &str| {
-        let bindings = world.index.bindings_in(namespace);
+        let bindings = fixture.index.bindings_in(namespace);
         let mut names: Vec<_> = bindings.iter().map(|it| it.name.clone()).collect();
         names.sort();
         names
     };
-    index_actor(&world.index, &bound("a", "one", "x"));
-    index_actor(&world.index, &bound("a", "two", "y"));
-    index_actor(&world.index, &bound("b", "three", "x"));
-    world.apply(&projected(
+    index_actor(&fixture.index, &bound("a", "one", "x"));
+    index_actor(&fixture.index, &bound("a", "two", "y"));
+    index_actor(&fixture.index, &bound("b", "three", "x"));
+    fixture.apply(&projected(
         "a",
         "standalone",
         &json!({"transport": "mq", "workload": {}}),
     ));
     let mut unreadable = bound("a", "unreadable", "z");
     unreadable["spec"]["timeout"] = json!({"processing": "soon"});
-    index_actor(&world.index, &unreadable);
+    index_actor(&fixture.index, &unreadable);
     assert_eq!(
         (names("a"), names("b")),
         (
@@ -163,9 +163,9 @@ fn bindings_are_indexed_by_namespace() {
     );
 
     // A spec that cannot be decoded still binds its target: only the controller decides about it.
-    assert_eq!(world.target_owner("z").as_deref(), Some("a/unreadable"));
-    world.index.delete(&Key::new("a", "one"));
-    world.index.delete(&Key::new("b", "three"));
+    assert_eq!(fixture.target_owner("z").as_deref(), Some("a/unreadable"));
+    fixture.index.delete(&Key::new("a", "one"));
+    fixture.index.delete(&Key::new("b", "three"));
     assert_eq!(
         (names("a"), names("b")),
         (vec!["two".to_owned()], Vec::new())
@@ -175,18 +175,18 @@ fn bindings_are_indexed_by_namespace() {
 /// Concurrent reads and writes do not deadlock.
 #[test]
 fn concurrent_reviews_read_the_index() {
-    let world = Arc::new(World::new());
-    world.apply(&projected("a", "x", &binding("one")));
+    let fixture = Arc::new(Fixture::new());
+    fixture.apply(&projected("a", "x", &binding("one")));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..1_000 {
-                    assert!(world.queue_owner("x").is_some());
+                    assert!(fixture.queue_owner("x").is_some());
                 }
             });
         }
         for _ in 0..1_000 {
-            world.apply(&projected("a", "x", &binding("one")));
+            fixture.apply(&projected("a", "x", &binding("one")));
         }
     });
 }

@@ -12,11 +12,11 @@ use crate::review::AdmissionRequest;
 use crate::testing::{bound, index_actor, installation, pod, pod_review};
 
 /// A reviewer with two bindings, of which `strict` requires the sidecar.
-struct World {
+struct Fixture {
     reviewer: PodReviewer,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         let index = Arc::new(Index::new(installation()));
         index.init();
@@ -57,12 +57,12 @@ fn is_silent(outcome: &ReviewOutcome) -> bool {
 /// INJ-1, INJ-3, OBS-2: only the review has the pod's namespace.
 #[test]
 fn bound_pod_is_injected_with_an_event() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for (path, name) in [
         (EndpointPath::Pods, "mild"),
         (EndpointPath::RequiredPods, "strict"),
     ] {
-        let outcome = world.create(path, &pod(name));
+        let outcome = fixture.create(path, &pod(name));
         assert_eq!(outcome.reason, ReviewReason::Pod(InjectionReason::Injected));
         assert_eq!(outcome.label(), ReviewResult::Patched);
         let text = patch(&outcome).to_string();
@@ -79,7 +79,7 @@ fn bound_pod_is_injected_with_an_event() {
             ("ReplicaSet", "uid-of-replica-set")
         );
     }
-    let elsewhere = world.review(
+    let elsewhere = fixture.review(
         EndpointPath::Pods,
         &pod_review("other", &pod("mild"), false),
     );
@@ -92,13 +92,13 @@ fn bound_pod_is_injected_with_an_event() {
 /// INJ-11
 #[test]
 fn injection_ignores_user_and_service_account() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let patch_for = |user: &Value, account: &str| {
         let mut pod = pod("mild");
         pod["spec"]["serviceAccountName"] = json!(account);
         let mut review: Value = serde_json::from_str(&pod_review("models", &pod, false)).unwrap();
         review["request"]["userInfo"] = user.clone();
-        world
+        fixture
             .review(EndpointPath::Pods, &review.to_string())
             .response
             .patch
@@ -118,12 +118,12 @@ fn injection_ignores_user_and_service_account() {
 /// INJ-2
 #[test]
 fn each_path_serves_only_actors_with_its_policy() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for (path, name) in [
         (EndpointPath::RequiredPods, "mild"),
         (EndpointPath::Pods, "strict"),
     ] {
-        let outcome = world.create(path, &pod(name));
+        let outcome = fixture.create(path, &pod(name));
         assert_eq!(
             outcome.reason,
             ReviewReason::Pod(InjectionReason::OtherPath)
@@ -135,9 +135,9 @@ fn each_path_serves_only_actors_with_its_policy() {
 /// ADM-4
 #[test]
 fn dry_run_gets_the_same_response_without_an_event() {
-    let world = World::new();
-    let stored = world.create(EndpointPath::Pods, &pod("mild"));
-    let dry_run = world.review(
+    let fixture = Fixture::new();
+    let stored = fixture.create(EndpointPath::Pods, &pod("mild"));
+    let dry_run = fixture.review(
         EndpointPath::Pods,
         &pod_review("models", &pod("mild"), true),
     );
@@ -149,13 +149,13 @@ fn dry_run_gets_the_same_response_without_an_event() {
 /// INJ-1, OBS-2
 #[test]
 fn pod_that_cannot_be_injected_is_annotated_or_denied() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let not_injectable = |name: &str| {
         let mut pod = pod(name);
         pod["spec"]["hostNetwork"] = json!(true);
         pod
     };
-    let annotated = world.create(EndpointPath::Pods, &not_injectable("mild"));
+    let annotated = fixture.create(EndpointPath::Pods, &not_injectable("mild"));
     assert_eq!(
         annotated.reason,
         ReviewReason::Pod(InjectionReason::HostNetwork)
@@ -173,7 +173,7 @@ fn pod_that_cannot_be_injected_is_annotated_or_denied() {
     );
     assert!(event.text.contains("hostNetwork"), "{}", event.text);
 
-    let denied_outcome = world.create(EndpointPath::RequiredPods, &not_injectable("strict"));
+    let denied_outcome = fixture.create(EndpointPath::RequiredPods, &not_injectable("strict"));
     assert_eq!(
         denied_outcome.reason,
         ReviewReason::Pod(InjectionReason::HostNetwork)
@@ -191,12 +191,12 @@ fn pod_that_cannot_be_injected_is_annotated_or_denied() {
 /// INJ-7
 #[test]
 fn injected_pod_is_not_patched_again() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let mut pod = pod("mild");
-    let steps = patch(&world.create(EndpointPath::Pods, &pod));
+    let steps = patch(&fixture.create(EndpointPath::Pods, &pod));
     let steps: json_patch::Patch = serde_json::from_value(steps).unwrap();
     json_patch::patch(&mut pod, &steps).unwrap();
-    let again = world.create(EndpointPath::Pods, &pod);
+    let again = fixture.create(EndpointPath::Pods, &pod);
     assert_eq!(
         again.reason,
         ReviewReason::Pod(InjectionReason::AlreadyInjected)
@@ -208,15 +208,15 @@ fn injected_pod_is_not_patched_again() {
 /// INJ-1, CFG-5
 #[test]
 fn excluded_namespaces_and_unbound_pods_are_allowed_silently() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for namespace in [
         "asya-system",
         "kube-system",
         "kube-public",
         "kube-node-lease",
     ] {
-        index_actor(&world.reviewer.index, &bound(namespace, "in", "mild"));
-        let outcome = world.review(
+        index_actor(&fixture.reviewer.index, &bound(namespace, "in", "mild"));
+        let outcome = fixture.review(
             EndpointPath::Pods,
             &pod_review(namespace, &pod("mild"), false),
         );
@@ -227,7 +227,7 @@ fn excluded_namespaces_and_unbound_pods_are_allowed_silently() {
         );
         assert!(is_silent(&outcome));
     }
-    let outcome = world.create(EndpointPath::Pods, &pod("unbound"));
+    let outcome = fixture.create(EndpointPath::Pods, &pod("unbound"));
     assert_eq!(outcome.reason, ReviewReason::Pod(InjectionReason::NoActor));
     assert!(is_silent(&outcome));
 }
@@ -235,13 +235,13 @@ fn excluded_namespaces_and_unbound_pods_are_allowed_silently() {
 /// ADM-3
 #[test]
 fn undecodable_pod_is_handled_by_the_policy_of_the_path() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for undecodable in [
         json!({"spec": 7}),
         json!({"spec": {"containers": "x"}}),
         Value::Null,
     ] {
-        let outcome = world.create(EndpointPath::Pods, &undecodable);
+        let outcome = fixture.create(EndpointPath::Pods, &undecodable);
         assert_eq!(
             outcome.reason,
             ReviewReason::Pod(InjectionReason::Unreadable),
@@ -251,7 +251,7 @@ fn undecodable_pod_is_handled_by_the_policy_of_the_path() {
             (&outcome.response.denied, outcome.response.warnings.len()),
             (&None, 1)
         );
-        let outcome = world.create(EndpointPath::RequiredPods, &undecodable);
+        let outcome = fixture.create(EndpointPath::RequiredPods, &undecodable);
         assert_eq!(
             outcome.response.denied.expect("denied").code,
             422,
@@ -263,14 +263,14 @@ fn undecodable_pod_is_handled_by_the_policy_of_the_path() {
 /// ADM-3
 #[test]
 fn unserved_requests_are_allowed_with_a_warning() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for change in ["/operation", "/subResource", "/resource/resource"] {
         let mut review: Value =
             serde_json::from_str(&pod_review("models", &pod("mild"), false)).unwrap();
         let request = review["request"].as_object_mut().unwrap();
         request.insert("subResource".to_owned(), json!(""));
         *review["request"].pointer_mut(change).unwrap() = json!("odd");
-        let outcome = world.review(EndpointPath::RequiredPods, &review.to_string());
+        let outcome = fixture.review(EndpointPath::RequiredPods, &review.to_string());
         assert_eq!(outcome.reason, ReviewReason::NotServed, "{change}");
         assert_eq!(
             (&outcome.response.denied, outcome.response.warnings.len()),
@@ -282,13 +282,13 @@ fn unserved_requests_are_allowed_with_a_warning() {
 /// ADM-3
 #[test]
 fn policy_of_the_path_decides_before_the_cache_is_synced() {
-    let world = World {
+    let fixture = Fixture {
         reviewer: PodReviewer {
             namespace: "asya-system".to_owned(),
             index: Arc::new(Index::new(installation())),
         },
     };
-    let mild = world.create(EndpointPath::Pods, &pod("mild"));
+    let mild = fixture.create(EndpointPath::Pods, &pod("mild"));
     assert_eq!(
         (mild.reason, mild.label()),
         (ReviewReason::NotSynced, ReviewResult::Error)
@@ -297,18 +297,18 @@ fn policy_of_the_path_decides_before_the_cache_is_synced() {
         (mild.response.denied, mild.response.warnings.len()),
         (None, 1)
     );
-    let strict = world.create(EndpointPath::RequiredPods, &pod("strict"));
+    let strict = fixture.create(EndpointPath::RequiredPods, &pod("strict"));
     assert_eq!(strict.response.denied.expect("denied").code, 500);
 }
 
 /// BIND-3, BIND-43
 #[test]
 fn pods_of_an_unbound_or_deleting_actor_are_not_injected() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let mut unbound = bound("models", "mild", "mild");
     unbound["status"] = json!({});
-    index_actor(&world.reviewer.index, &unbound);
-    let outcome = world.create(EndpointPath::Pods, &pod("mild"));
+    index_actor(&fixture.reviewer.index, &unbound);
+    let outcome = fixture.create(EndpointPath::Pods, &pod("mild"));
     assert_eq!(
         outcome.reason,
         ReviewReason::Pod(InjectionReason::NotBoundYet)
@@ -317,8 +317,8 @@ fn pods_of_an_unbound_or_deleting_actor_are_not_injected() {
 
     let mut deleting = bound("models", "mild", "mild");
     deleting["metadata"]["deletionTimestamp"] = json!("2026-05-04T11:00:00Z");
-    index_actor(&world.reviewer.index, &deleting);
-    let outcome = world.create(EndpointPath::Pods, &pod("mild"));
+    index_actor(&fixture.reviewer.index, &deleting);
+    let outcome = fixture.create(EndpointPath::Pods, &pod("mild"));
     assert_eq!(
         outcome.reason,
         ReviewReason::Pod(InjectionReason::ActorDeleting)
@@ -329,10 +329,10 @@ fn pods_of_an_unbound_or_deleting_actor_are_not_injected() {
 /// ROLL-8
 #[test]
 fn changed_scripts_change_the_patch() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let hash = |scripts: &str| {
-        world.reviewer.index.set_scripts_hash(scripts);
-        patch(&world.create(EndpointPath::Pods, &pod("mild"))).to_string()
+        fixture.reviewer.index.set_scripts_hash(scripts);
+        patch(&fixture.create(EndpointPath::Pods, &pod("mild"))).to_string()
     };
     let (one, two) = (hash("1111"), hash("2222"));
     assert_ne!(one, two);
@@ -342,15 +342,15 @@ fn changed_scripts_change_the_patch() {
 /// SAFE-2
 #[test]
 fn only_a_dry_run_counts_as_a_probe() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let mut unverified = bound("models", "new", "new");
     unverified["status"]["injection"] = json!({});
-    index_actor(&world.reviewer.index, &unverified);
+    index_actor(&fixture.reviewer.index, &unverified);
     let mut probe = pod("new");
     probe["metadata"]["annotations"] = json!({"asya.sh/probe": "uid-of-new"});
     let reason = |dry_run| {
         let review = pod_review("models", &probe, dry_run);
-        world.review(EndpointPath::Pods, &review).reason
+        fixture.review(EndpointPath::Pods, &review).reason
     };
     assert_eq!(reason(true), ReviewReason::Pod(InjectionReason::Injected));
     assert_eq!(

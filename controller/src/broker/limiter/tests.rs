@@ -7,9 +7,9 @@ use tokio::time::{sleep, timeout};
 
 use super::*;
 
-struct Yes;
+struct Response;
 
-impl Labelled for Yes {
+impl Labelled for Response {
     fn label(&self) -> String {
         "yes".to_owned()
     }
@@ -25,7 +25,7 @@ fn unreachable() -> BrokerError {
     BrokerError::Unreachable("no response".to_owned())
 }
 
-async fn fail(limiter: &BrokerLimiter) -> Result<Yes, BrokerError> {
+async fn fail(limiter: &BrokerLimiter) -> Result<Response, BrokerError> {
     limiter.call(READ, async { Err(unreachable()) }).await
 }
 
@@ -49,7 +49,7 @@ async fn ten_calls_run_concurrently_and_the_others_wait() {
                 peak.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
                 sleep(Duration::from_millis(400)).await;
                 running.fetch_sub(1, SeqCst);
-                Ok(Yes)
+                Ok(Response)
             };
             limiter.call(READ, call).await.is_ok()
         });
@@ -71,14 +71,14 @@ async fn calls_do_not_wait_behind_hanging_calls() {
         let limiter = Arc::clone(&limiter);
         hanging.spawn(async move {
             limiter
-                .call(READ, pending::<Result<Yes, BrokerError>>())
+                .call(READ, pending::<Result<Response, BrokerError>>())
                 .await
                 .is_ok()
         });
     }
     tokio::task::yield_now().await;
     let started = Instant::now();
-    let error = limiter.call(READ, async { Ok(Yes) }).await.err();
+    let error = limiter.call(READ, async { Ok(Response) }).await.err();
     assert!(matches!(error, Some(BrokerError::Busy(_))), "{error:?}");
     assert!(
         started.elapsed() <= Duration::from_millis(501),
@@ -86,7 +86,7 @@ async fn calls_do_not_wait_behind_hanging_calls() {
         started.elapsed()
     );
     let started = Instant::now();
-    assert!(limiter.call(READ, async { Ok(Yes) }).await.is_err());
+    assert!(limiter.call(READ, async { Ok(Response) }).await.is_err());
     assert_eq!(
         started.elapsed(),
         Duration::ZERO,
@@ -95,7 +95,7 @@ async fn calls_do_not_wait_behind_hanging_calls() {
     hanging.abort_all();
     while hanging.join_next().await.is_some() {}
     assert!(
-        limiter.call(READ, async { Ok(Yes) }).await.is_ok(),
+        limiter.call(READ, async { Ok(Response) }).await.is_ok(),
         "aborted calls return their permits"
     );
 }
@@ -108,11 +108,11 @@ async fn unresponsive_broker_is_not_called_for_thirty_seconds() {
         assert!(fail(&limiter).await.is_err());
     }
     let call = async { panic!("called") };
-    let error = limiter.call::<Yes>(READ, call).await.err();
+    let error = limiter.call::<Response>(READ, call).await.err();
     assert_eq!(error, Some(unreachable()), "the last error is repeated");
     sleep(Duration::from_secs(30)).await;
-    assert!(limiter.call(READ, async { Ok(Yes) }).await.is_ok());
-    assert!(limiter.call(READ, async { Ok(Yes) }).await.is_ok());
+    assert!(limiter.call(READ, async { Ok(Response) }).await.is_ok());
+    assert!(limiter.call(READ, async { Ok(Response) }).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,11 +124,13 @@ async fn missing_credentials_do_not_count_as_broker_failures() {
     }
     let missing = BrokerError::CredentialsMissing("none".to_owned());
     let result = limiter
-        .call::<Yes>(READ, async { Err(missing.clone()) })
+        .call::<Response>(READ, async { Err(missing.clone()) })
         .await;
     assert_eq!(result.err(), Some(missing));
     assert!(fail(&limiter).await.is_err());
-    let result = limiter.call::<Yes>(READ, async { panic!("called") }).await;
+    let result = limiter
+        .call::<Response>(READ, async { panic!("called") })
+        .await;
     assert_eq!(
         result.err(),
         Some(unreachable()),
@@ -147,11 +149,11 @@ async fn throttling_does_not_open_the_circuit() {
     }
     let throttled = BrokerError::Throttled("slow down".to_owned());
     let result = limiter
-        .call::<Yes>(READ, async { Err(throttled.clone()) })
+        .call::<Response>(READ, async { Err(throttled.clone()) })
         .await;
     assert_eq!(result.err(), Some(throttled));
     assert!(fail(&limiter).await.is_err());
-    assert!(limiter.call(READ, async { Ok(Yes) }).await.is_ok());
+    assert!(limiter.call(READ, async { Ok(Response) }).await.is_ok());
 }
 
 /// FW-28
@@ -161,15 +163,17 @@ async fn broker_is_not_called_until_its_requested_delay_ends() {
     let seconds = Duration::from_secs;
     let retry_after = BrokerError::RetryAfter("slow down".to_owned(), seconds(90));
     let result = limiter
-        .call::<Yes>(READ, async { Err(retry_after.clone()) })
+        .call::<Response>(READ, async { Err(retry_after.clone()) })
         .await;
     assert_eq!(result.err().as_ref(), Some(&retry_after));
     sleep(seconds(89)).await;
-    let result = limiter.call::<Yes>(READ, async { panic!("called") }).await;
+    let result = limiter
+        .call::<Response>(READ, async { panic!("called") })
+        .await;
     assert_eq!(result.err(), Some(retry_after), "for every caller");
     sleep(seconds(1)).await;
     for _ in 0..2 {
-        assert!(limiter.call(READ, async { Ok(Yes) }).await.is_ok());
+        assert!(limiter.call(READ, async { Ok(Response) }).await.is_ok());
     }
 }
 
@@ -182,7 +186,7 @@ async fn slow_broker_holds_few_reconciles_and_requeues_the_rest() {
         async move {
             let call = async {
                 sleep(duration).await;
-                Ok(Yes)
+                Ok(Response)
             };
             limiter.call(READ, call).await.is_ok()
         }
@@ -234,8 +238,8 @@ async fn slow_broker_never_holds_more_than_half_of_the_workers() {
 #[tokio::test(start_paused = true)]
 async fn only_writes_need_the_lease() {
     let limiter = BrokerLimiter::new("t", Fence::closed(), Arc::default());
-    assert!(limiter.call(READ, async { Ok(Yes) }).await.is_ok());
-    let write = limiter.call::<Yes>(Operation::write("create"), async { panic!("called") });
+    assert!(limiter.call(READ, async { Ok(Response) }).await.is_ok());
+    let write = limiter.call::<Response>(Operation::write("create"), async { panic!("called") });
     let result = timeout(Duration::from_secs(1), write).await.unwrap();
     assert!(matches!(result, Err(BrokerError::Fenced(_))));
 }
@@ -245,7 +249,7 @@ async fn only_writes_need_the_lease() {
 async fn calls_are_counted_by_operation_and_result() {
     let metrics: Arc<Metrics> = Arc::default();
     let limiter = BrokerLimiter::new("t", Fence::open(), Arc::clone(&metrics));
-    assert!(limiter.call(READ, async { Ok(Yes) }).await.is_ok());
+    assert!(limiter.call(READ, async { Ok(Response) }).await.is_ok());
     assert!(fail(&limiter).await.is_err());
     let text = metrics.text().unwrap();
     for line in [

@@ -19,7 +19,7 @@ use crate::broker::Brokers;
 
 /// An API server with Secrets, and a broker that accepts one password.
 #[derive(Default)]
-struct World {
+struct Fixture {
     /// Value of the key `password`, by `namespace/name`.
     secrets: Mutex<HashMap<String, String>>,
     read: Mutex<Vec<String>>,
@@ -29,15 +29,15 @@ struct World {
     terminating: AtomicBool,
 }
 
-type Shared = Arc<World>;
+type Shared = Arc<Fixture>;
 
 async fn secret(
-    State(world): State<Shared>,
+    State(fixture): State<Shared>,
     Path((namespace, name)): Path<(String, String)>,
 ) -> Result<String, (StatusCode, String)> {
     let key = format!("{namespace}/{name}");
-    world.read.lock().unwrap().push(key.clone());
-    let Some(text) = world.secrets.lock().unwrap().get(&key).cloned() else {
+    fixture.read.lock().unwrap().push(key.clone());
+    let Some(text) = fixture.secrets.lock().unwrap().get(&key).cloned() else {
         let status =
             json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
         return Err((StatusCode::NOT_FOUND, status.to_string()));
@@ -48,8 +48,8 @@ async fn secret(
     Ok(serde_json::to_string(&secret).unwrap())
 }
 
-async fn namespace(State(world): State<Shared>, Path(name): Path<String>) -> String {
-    let deleted = world
+async fn namespace(State(fixture): State<Shared>, Path(name): Path<String>) -> String {
+    let deleted = fixture
         .terminating
         .load(Ordering::Relaxed)
         .then_some("2026-01-01T00:00:00Z");
@@ -57,9 +57,9 @@ async fn namespace(State(world): State<Shared>, Path(name): Path<String>) -> Str
 }
 
 /// Accepts user `guest` with the current password.
-async fn login(State(world): State<Shared>, headers: HeaderMap) -> (StatusCode, &'static str) {
-    *world.logins.lock().unwrap() += 1;
-    let expected = world.password.lock().unwrap().clone();
+async fn login(State(fixture): State<Shared>, headers: HeaderMap) -> (StatusCode, &'static str) {
+    *fixture.logins.lock().unwrap() += 1;
+    let expected = fixture.password.lock().unwrap().clone();
     let given = headers["authorization"].to_str().unwrap().to_owned();
     // Let reqwest build the header, since there is no base64 encoder here.
     let request = reqwest::Client::new()
@@ -77,16 +77,16 @@ async fn login(State(world): State<Shared>, headers: HeaderMap) -> (StatusCode, 
 
 async fn start(secrets: &[(&str, &str)], password: &str) -> (Shared, Brokers, Transport) {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let world = Shared::default();
+    let fixture = Shared::default();
     for (key, text) in secrets {
-        world.set(key, text);
+        fixture.set(key, text);
     }
-    password.clone_into(&mut world.password.lock().unwrap());
+    password.clone_into(&mut fixture.password.lock().unwrap());
     let routes = Router::new()
         .route("/api/v1/namespaces/{namespace}/secrets/{name}", get(secret))
         .route("/api/v1/namespaces/{namespace}", get(namespace))
         .fallback(login)
-        .with_state(Arc::clone(&world));
+        .with_state(Arc::clone(&fixture));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
@@ -104,10 +104,10 @@ async fn start(secrets: &[(&str, &str)], password: &str) -> (Shared, Brokers, Tr
         "host": "127.0.0.1", "management": {"port": port},
         "passwordSecretRef": {"name": "mq", "key": "password"},
     });
-    (world, brokers, transport("rabbitmq", &config))
+    (fixture, brokers, transport("rabbitmq", &config))
 }
 
-impl World {
+impl Fixture {
     fn set(&self, key: &str, text: &str) {
         let mut secrets = self.secrets.lock().unwrap();
         secrets.insert(key.to_owned(), text.to_owned());
@@ -130,77 +130,77 @@ async fn observe(brokers: &Brokers, transport: &Transport) -> Result<(), BrokerE
 /// SEC-1
 #[tokio::test]
 async fn secrets_are_read_from_the_operators_namespace_first() {
-    let (world, brokers, transport) =
+    let (fixture, brokers, transport) =
         start(&[("asya-system/mq", "right"), ("ns/mq", "wrong")], "right").await;
     observe(&brokers, &transport).await.unwrap();
-    assert_eq!(*world.read.lock().unwrap(), ["asya-system/mq"]);
+    assert_eq!(*fixture.read.lock().unwrap(), ["asya-system/mq"]);
 
-    let (world, brokers, transport) = start(&[("ns/mq", "right")], "right").await;
+    let (fixture, brokers, transport) = start(&[("ns/mq", "right")], "right").await;
     observe(&brokers, &transport).await.unwrap();
-    assert_eq!(*world.read.lock().unwrap(), ["asya-system/mq", "ns/mq"]);
+    assert_eq!(*fixture.read.lock().unwrap(), ["asya-system/mq", "ns/mq"]);
 
     for secrets in [&[][..], &[("asya-system/mq", "")]] {
-        let (world, brokers, transport) = start(secrets, "right").await;
+        let (fixture, brokers, transport) = start(secrets, "right").await;
         let missing = observe(&brokers, &transport).await.unwrap_err();
         assert!(
             matches!(&missing, BrokerError::CredentialsMissing(text)
             if text.contains("asya-system") && text.contains("ns;") && text.contains("mq")),
             "{missing:?}"
         );
-        assert_eq!(world.logins(), 0);
+        assert_eq!(fixture.logins(), 0);
     }
 }
 
 /// SEC-2, QUE-8
 #[tokio::test]
 async fn secrets_are_read_once_for_many_calls() {
-    let (world, brokers, transport) = start(&[("asya-system/mq", "right")], "right").await;
+    let (fixture, brokers, transport) = start(&[("asya-system/mq", "right")], "right").await;
     for _ in 0..5 {
         observe(&brokers, &transport).await.unwrap();
     }
-    assert_eq!((world.reads(), world.logins()), (1, 5));
+    assert_eq!((fixture.reads(), fixture.logins()), (1, 5));
 }
 
 /// SEC-2
 #[tokio::test]
 async fn secret_in_the_actors_namespace_is_cached_across_calls() {
-    let (world, brokers, transport) = start(&[("ns/mq", "right")], "right").await;
+    let (fixture, brokers, transport) = start(&[("ns/mq", "right")], "right").await;
     for _ in 0..5 {
         observe(&brokers, &transport).await.unwrap();
     }
-    assert_eq!(world.reads(), 2);
+    assert_eq!(fixture.reads(), 2);
 }
 
 /// SEC-2, SQS-8
 #[tokio::test]
 async fn rejected_password_is_read_again_once() {
-    let (world, brokers, transport) = start(&[("asya-system/mq", "old")], "old").await;
+    let (fixture, brokers, transport) = start(&[("asya-system/mq", "old")], "old").await;
     observe(&brokers, &transport).await.unwrap();
-    "new".clone_into(&mut world.password.lock().unwrap());
+    "new".clone_into(&mut fixture.password.lock().unwrap());
     let result = observe(&brokers, &transport).await;
     assert!(
         matches!(result, Err(BrokerError::AuthFailed(_))),
         "{result:?}"
     );
     assert_eq!(
-        (world.reads(), world.logins()),
+        (fixture.reads(), fixture.logins()),
         (2, 2),
         "an unchanged password is not retried"
     );
 
-    world.set("asya-system/mq", "new");
+    fixture.set("asya-system/mq", "new");
     observe(&brokers, &transport).await.unwrap();
-    assert_eq!((world.reads(), world.logins()), (3, 4));
+    assert_eq!((fixture.reads(), fixture.logins()), (3, 4));
     observe(&brokers, &transport).await.unwrap();
-    assert_eq!((world.reads(), world.logins()), (3, 5));
+    assert_eq!((fixture.reads(), fixture.logins()), (3, 5));
 }
 
 /// FIN-5, SEC-2
 #[tokio::test]
 async fn deleted_secret_stays_in_use_only_while_its_namespace_terminates() {
-    let (world, brokers, transport) = start(&[("ns/mq", "right")], "right").await;
+    let (fixture, brokers, transport) = start(&[("ns/mq", "right")], "right").await;
     observe(&brokers, &transport).await.unwrap();
-    world.secrets.lock().unwrap().clear();
+    fixture.secrets.lock().unwrap().clear();
     tokio::time::pause();
     tokio::time::advance(Duration::from_mins(6)).await;
     tokio::time::resume();
@@ -209,6 +209,6 @@ async fn deleted_secret_stays_in_use_only_while_its_namespace_terminates() {
         matches!(result, Err(BrokerError::CredentialsMissing(_))),
         "{result:?}"
     );
-    world.terminating.store(true, Ordering::Relaxed);
+    fixture.terminating.store(true, Ordering::Relaxed);
     observe(&brokers, &transport).await.unwrap();
 }

@@ -10,9 +10,9 @@ use crate::broker::limiter::{CallStage, Labelled, Operation};
 use crate::telemetry::metrics::Metrics;
 use crate::work_queue::{RunOutcome, WorkQueue, WorkQueueSettings};
 
-struct Yes;
+struct Response;
 
-impl Labelled for Yes {
+impl Labelled for Response {
     fn label(&self) -> String {
         "yes".to_owned()
     }
@@ -64,7 +64,7 @@ async fn reconciled_while_one_hangs(settings: WorkQueueSettings, fine_actors: us
             if broker == 'a' {
                 let call = async {
                     sleep(Duration::from_secs(10)).await;
-                    Err::<Yes, _>(BrokerError::Unreachable("no response".to_owned()))
+                    Err::<Response, _>(BrokerError::Unreachable("no response".to_owned()))
                 };
                 return match hanging.call(READ, call).await {
                     Err(BrokerError::Busy(_)) => RunOutcome::RequeueAfter(Duration::from_secs(1)),
@@ -73,7 +73,7 @@ async fn reconciled_while_one_hangs(settings: WorkQueueSettings, fine_actors: us
             }
             let call = async {
                 sleep(Duration::from_millis(20)).await;
-                Ok(Yes)
+                Ok(Response)
             };
             assert!(fine.call(READ, call).await.is_ok());
             recorded.lock().unwrap().push(started.elapsed());
@@ -95,7 +95,7 @@ async fn converge(
 ) -> Result<(), BrokerError> {
     let call = async |duration| {
         sleep(duration).await;
-        Ok(Yes)
+        Ok(Response)
     };
     let observing = limiter.acquire(CallStage::Initial)?;
     limiter.call(READ, call(observation)).await?;

@@ -46,7 +46,7 @@ pub(super) async fn bind(
     }
     if plan.once_completed || active_outcome.bindable {
         let handoff = plan.handoff.as_ref().and_then(HandoffStep::value_to_write);
-        let (params, rollout) = (&plan.probe_params, plan.rollout.zip(plan.rollout_params));
+        let (params, rollout) = (&plan.probe_params, plan.rollout);
         let outcome = &mut active_outcome;
         probe_and_roll_out(
             context, actor, params, plan.probe, rollout, handoff, outcome,

@@ -14,7 +14,7 @@ use crate::fault::Error;
 use crate::reconcile::model::outcome::{ActiveOutcome, ProbeOutcome, ProbeState, RolloutOutcome};
 use crate::reconcile::plan::probe::{ProbeParams, ProbeStep, StepReadiness};
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
-use crate::reconcile::plan::rollout::params::RolloutParams;
+use crate::reconcile::plan::rollout::params::PlannedRollout;
 use crate::record::{ActorRecord, Key};
 
 /// Purpose of a dry run.
@@ -32,11 +32,11 @@ pub(super) async fn probe_and_roll_out(
     actor: &ActorRecord,
     params: &ProbeParams,
     probe_step: ProbeStep,
-    rollout: Option<(RolloutDecision, RolloutParams)>,
+    rollout: Option<PlannedRollout>,
     handoff: Option<bool>,
     active_outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
-    let (decision, rollout_params) = rollout.unzip();
+    let (decision, rollout_params) = rollout.map(|it| (it.decision, it.params)).unzip();
     let key = &actor.metadata.key;
     let probed = Box::pin(probe(
         context,

@@ -5,19 +5,14 @@
 
 use std::time::Duration;
 
-use asya_shared::api::ContendedField;
+use asya_shared::api::ConflictStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::FieldPurpose;
+use super::{FieldPurpose, MAX_BACKOFF, QUIET_PERIOD, UNKNOWN_MANAGER, WAITING};
 
 /// This many changes in a row are restored at once: they may be manual.
 const UNDELAYED_RESTORES: i32 = 5;
-const MAX_BACKOFF: Duration = Duration::from_mins(5);
-/// The count is reset after this long without a change.
-const QUIET_PERIOD: Duration = Duration::from_mins(15);
-const WAITING: &str = "Waiting";
-const UNKNOWN: &str = "another field manager (unknown)";
 
 /// When to restore drift of one of our objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +38,7 @@ pub struct RestoredDrift {
 
 /// Decides for the object with this UID.
 pub fn decide(
-    entries: &[ContendedField],
+    entries: &[ConflictStatus],
     uid: &str,
     purpose: FieldPurpose,
     now: Timestamp,
@@ -58,11 +53,11 @@ pub fn decide(
 
 /// The entries after a reconcile that restored this drift; each replaces the entry for its kind of object.
 pub fn record(
-    previous: &[ContendedField],
+    previous: &[ConflictStatus],
     restored: &[RestoredDrift],
     base: Duration,
     now: Timestamp,
-) -> Vec<ContendedField> {
+) -> Vec<ConflictStatus> {
     let mut entries = previous.to_vec();
     for entry in &mut entries {
         if quiet_time_left(entry, now).is_none() {
@@ -85,18 +80,18 @@ pub fn record(
 }
 
 fn record_restore(
-    previous: Option<&ContendedField>,
+    previous: Option<&ConflictStatus>,
     restored: &RestoredDrift,
     base: Duration,
     now: Timestamp,
-) -> ContendedField {
+) -> ConflictStatus {
     let count = previous.map_or(0, |it| it.count);
     let same_object = previous.filter(|it| it.uid == restored.uid);
     let lost_writes = same_object.map_or(0, |it| it.losses).saturating_add(1);
     let delay = backoff(lost_writes, base);
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let until = delay.and_then(|delay| now.checked_add(delay).ok());
-    ContendedField {
+    ConflictStatus {
         field: restored.field.clone(),
         object: restored.object.clone(),
         rival: restored.manager.clone(),
@@ -107,7 +102,7 @@ fn record_restore(
         state: until.map(|_| WAITING.to_owned()).unwrap_or_default(),
         losses: lost_writes,
         retry_time: until.map(Time),
-        ..ContendedField::default()
+        ..ConflictStatus::default()
     }
 }
 
@@ -119,7 +114,7 @@ fn backoff(lost_writes: i32, base: Duration) -> Option<Duration> {
 }
 
 /// The remaining quiet time of a contested object; `None` if it has passed.
-fn quiet_time_left(entry: &ContendedField, now: Timestamp) -> Option<Duration> {
+fn quiet_time_left(entry: &ConflictStatus, now: Timestamp) -> Option<Duration> {
     let last = entry.last_time.as_ref().filter(|_| entry.losses > 0)?;
     let until = last.0.checked_add(QUIET_PERIOD).ok()?;
     let wait = until.duration_since(now).try_into().ok();
@@ -127,26 +122,26 @@ fn quiet_time_left(entry: &ContendedField, now: Timestamp) -> Option<Duration> {
 }
 
 /// Time until the message about these entries changes.
-pub fn recheck_after(entries: &[ContendedField], now: Timestamp) -> Option<Duration> {
+pub fn recheck_after(entries: &[ConflictStatus], now: Timestamp) -> Option<Duration> {
     let waiting = entries.iter().filter(|it| it.state == WAITING);
     waiting.filter_map(|it| quiet_time_left(it, now)).min()
 }
 
 /// Message about objects that are restored repeatedly.
-pub fn conflict_message(entries: &[ContendedField], base: Duration) -> Option<String> {
+pub fn conflict_message(entries: &[ConflictStatus], base: Duration) -> Option<String> {
     let waiting = entries.iter().filter(|it| it.state == WAITING);
     let messages: Vec<_> = waiting.map(|it| entry_message(it, base)).collect();
     (!messages.is_empty()).then(|| messages.join("\n"))
 }
 
-fn entry_message(entry: &ContendedField, base: Duration) -> String {
-    let ContendedField {
+fn entry_message(entry: &ConflictStatus, base: Duration) -> String {
+    let ConflictStatus {
         object,
         field,
         losses: lost_writes,
         ..
     } = entry;
-    let manager = entry.rival.as_deref().unwrap_or(UNKNOWN);
+    let manager = entry.rival.as_deref().unwrap_or(UNKNOWN_MANAGER);
     let delay = backoff(*lost_writes, base).unwrap_or_default().as_secs();
     let remedy = if entry.purpose == FieldPurpose::ScaledObject.name() {
         "change spec.scaling of the actor instead"
@@ -161,7 +156,7 @@ fn entry_message(entry: &ContendedField, base: Duration) -> String {
     )
 }
 
-fn is_for(entry: &ContendedField, uid: &str, purpose: FieldPurpose) -> bool {
+fn is_for(entry: &ConflictStatus, uid: &str, purpose: FieldPurpose) -> bool {
     entry.purpose == purpose.name() && entry.uid == uid
 }
 
@@ -185,7 +180,7 @@ mod tests {
         }
     }
 
-    fn timing(entries: &[ContendedField], second: i64) -> RestoreTiming {
+    fn timing(entries: &[ConflictStatus], second: i64) -> RestoreTiming {
         decide(entries, "uid", FieldPurpose::Workload, at(second))
     }
 

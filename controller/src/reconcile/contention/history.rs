@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use asya_shared::api::ContendedField;
+use asya_shared::api::ConflictStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{ConflictCount, ContentionState, FieldDecision, FieldPurpose, FieldView, SpecRevision};
+use super::{
+    ConflictCount, ContentionState, FieldDecision, FieldPurpose, FieldView, QUIET_PERIOD,
+    SpecRevision, UNKNOWN_MANAGER, WAITING,
+};
+use crate::reconcile::status_time::to_the_second;
 
 /// State names in status, which are public.
 const REWRITTEN: &str = "Held";
-const WAITING: &str = "Waiting";
 const YIELDED: &str = "Stopped";
-/// Conflicts are reset after this long without another one; longer than any backoff.
-const QUIET_PERIOD: Duration = Duration::from_mins(15);
-const UNKNOWN: &str = "another field manager (unknown)";
 
 /// What happened to a contested field in a reconcile.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +43,7 @@ pub struct FieldConflict {
 /// The contention over the fields of one target, as recorded in the status of its actor.
 #[derive(Clone, Debug)]
 pub struct ContentionHistory<'a> {
-    pub entries: &'a [ContendedField],
+    pub entries: &'a [ConflictStatus],
     /// UID of the target.
     pub uid: &'a str,
     /// The current revision of the specs.
@@ -73,7 +73,7 @@ impl ContentionHistory<'_> {
 }
 
 /// The contention state of a field of the target with this UID.
-fn state(entries: &[ContendedField], uid: &str, purpose: FieldPurpose) -> ContentionState {
+fn state(entries: &[ConflictStatus], uid: &str, purpose: FieldPurpose) -> ContentionState {
     let entry = entries
         .iter()
         .find(|it| it.purpose == purpose.name() && it.uid == uid);
@@ -91,7 +91,7 @@ enum ConflictReset {
 
 /// When to reset the conflicts of a field that has the desired value.
 fn conflict_reset(
-    entries: &[ContendedField],
+    entries: &[ConflictStatus],
     uid: &str,
     purpose: FieldPurpose,
     now: Timestamp,
@@ -112,12 +112,12 @@ fn conflict_reset(
 
 /// The entries of the target with this UID after a reconcile; all entries while the UID is unknown.
 pub fn update(
-    previous: &[ContendedField],
+    previous: &[ConflictStatus],
     uid: Option<&str>,
     events: &[(FieldPurpose, FieldEvent)],
     base: Duration,
     now: Timestamp,
-) -> Vec<ContendedField> {
+) -> Vec<ConflictStatus> {
     let mut entries = previous.to_vec();
     let Some(uid) = uid else {
         return entries;
@@ -138,7 +138,7 @@ pub fn update(
 }
 
 /// The entries once no field is needed any more.
-pub fn reset_all(previous: &[ContendedField]) -> Vec<ContendedField> {
+pub fn reset_all(previous: &[ConflictStatus]) -> Vec<ConflictStatus> {
     let mut entries = previous.to_vec();
     for entry in &mut entries {
         ContentionState::Idle.write_to(entry);
@@ -148,13 +148,13 @@ pub fn reset_all(previous: &[ContendedField]) -> Vec<ContendedField> {
 
 /// The entry after `event`; `None` if there is nothing to record.
 fn entry(
-    previous: Option<&ContendedField>,
+    previous: Option<&ConflictStatus>,
     uid: &str,
     purpose: FieldPurpose,
     event: &FieldEvent,
     base: Duration,
     now: Timestamp,
-) -> Option<ContendedField> {
+) -> Option<ConflictStatus> {
     let state = previous
         .map(ContentionState::from_entry)
         .unwrap_or_default();
@@ -166,7 +166,7 @@ fn entry(
     };
     let mut entry = match (previous, event) {
         (None, FieldEvent::NotNeeded | FieldEvent::Written) => return None,
-        (previous, FieldEvent::Conflict(conflict)) => ContendedField {
+        (previous, FieldEvent::Conflict(conflict)) => ConflictStatus {
             field: conflict.field.clone(),
             object: conflict.object.clone(),
             rival: conflict.manager.clone(),
@@ -174,7 +174,7 @@ fn entry(
             last_time: Some(Time(to_the_second(now))),
             purpose: purpose.name().to_owned(),
             uid: uid.to_owned(),
-            ..ContendedField::default()
+            ..ConflictStatus::default()
         },
         (Some(previous), FieldEvent::NotNeeded | FieldEvent::Written) => previous.clone(),
     };
@@ -184,9 +184,9 @@ fn entry(
 
 /// The entries for which a reconcile has recorded a conflict.
 pub fn new_conflicts<'a>(
-    previous: &'a [ContendedField],
-    after: &'a [ContendedField],
-) -> impl Iterator<Item = &'a ContendedField> {
+    previous: &'a [ConflictStatus],
+    after: &'a [ConflictStatus],
+) -> impl Iterator<Item = &'a ConflictStatus> {
     after.iter().filter(|entry| {
         let known = previous
             .iter()
@@ -196,20 +196,20 @@ pub fn new_conflicts<'a>(
 }
 
 /// The number of conflicts over all fields.
-pub fn total_conflicts(entries: &[ContendedField]) -> i64 {
+pub fn total_conflicts(entries: &[ConflictStatus]) -> i64 {
     entries
         .iter()
         .fold(0, |sum, it| sum.saturating_add(it.count))
 }
 
 /// Time of the latest conflict.
-pub fn last_conflict_time(entries: &[ContendedField]) -> Option<Time> {
+pub fn last_conflict_time(entries: &[ConflictStatus]) -> Option<Time> {
     let times = entries.iter().filter_map(|it| it.last_time.clone());
     times.max_by_key(|it| it.0)
 }
 
 /// Message about unresolved conflicts; `evicts`: pods that no annotation rolls are evicted (CONF-9).
-pub fn conflict_message(entries: &[ContendedField], evicts: bool) -> Option<String> {
+pub fn conflict_message(entries: &[ConflictStatus], evicts: bool) -> Option<String> {
     let unresolved = entries
         .iter()
         .filter(|it| ContentionState::from_entry(it) != ContentionState::Idle)
@@ -221,8 +221,8 @@ pub fn conflict_message(entries: &[ContendedField], evicts: bool) -> Option<Stri
 }
 
 /// Message about one conflict.
-pub fn entry_message(entry: &ContendedField, purpose: FieldPurpose, evicts: bool) -> String {
-    let manager = entry.rival.as_deref().unwrap_or(UNKNOWN);
+pub fn entry_message(entry: &ConflictStatus, purpose: FieldPurpose, evicts: bool) -> String {
+    let manager = entry.rival.as_deref().unwrap_or(UNKNOWN_MANAGER);
     let times = match ContentionState::from_entry(entry).conflicts() {
         _ if evicts && purpose == FieldPurpose::Roll => String::new(),
         0 | 1 => String::new(),
@@ -281,12 +281,12 @@ pub fn entry_message(entry: &ContendedField, purpose: FieldPurpose, evicts: bool
              instead"
         }
     };
-    let ContendedField { object, field, .. } = entry;
+    let ConflictStatus { object, field, .. } = entry;
     format!("{object}: {manager} took over {field}{times}; {consequence}")
 }
 
 /// The purpose that an entry names; `None` if another version wrote it.
-pub fn purpose_of(entry: &ContendedField) -> Option<FieldPurpose> {
+pub fn purpose_of(entry: &ConflictStatus) -> Option<FieldPurpose> {
     FieldPurpose::ALL
         .into_iter()
         .find(|it| it.name() == entry.purpose)
@@ -294,7 +294,7 @@ pub fn purpose_of(entry: &ContendedField) -> Option<FieldPurpose> {
 
 impl ContentionState {
     /// Reads the state from an entry; anything that we would not have written is [`ContentionState::Idle`].
-    fn from_entry(entry: &ContendedField) -> Self {
+    fn from_entry(entry: &ConflictStatus) -> Self {
         let count = ConflictCount::new(entry.losses);
         let until = entry.retry_time.as_ref().map(|it| it.0);
         match (&*entry.state, count, until) {
@@ -308,7 +308,7 @@ impl ContentionState {
         }
     }
 
-    fn write_to(&self, entry: &mut ContendedField) {
+    fn write_to(&self, entry: &mut ConflictStatus) {
         entry.losses = self.conflicts();
         let state = match self {
             Self::Idle => "",
@@ -333,10 +333,6 @@ impl ContentionState {
 }
 
 /// Truncates to the resolution of timestamps in status.
-fn to_the_second(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
-}
-
 fn to_the_next_second(time: Timestamp) -> Timestamp {
     let round_up = i64::from(time.subsec_nanosecond() > 0);
     Timestamp::from_second(time.as_second().saturating_add(round_up)).unwrap_or(time)

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use asya_shared::api::{NotInjected, PodCounts};
+use asya_shared::inject::bound::InjectionReason;
 use asya_shared::names::label;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::fault::Reason;
+use crate::reconcile::model::condition_types::Injected;
 use crate::record::{Metadata, PodRecord, UninjectedPodRecord};
 
 /// How many pod names status lists for each reason.
@@ -21,10 +23,10 @@ const STARTED_BEFORE: &str = "StartedBeforeBinding";
 const WEBHOOK_UNAVAILABLE: &str = "WebhookUnavailable";
 /// The webhook injected the sidecar, and something removed it: another webhook, or a restored backup.
 const REMOVED: &str = "RemovedByOther";
-const OPTED_OUT: &str = "OptedOut";
-const SPEC_CONFLICT: &str = "SpecConflict";
-const NOT_VERIFIED: &str = "NotProved";
-const PROBE_REJECTED: &str = "ProbeRejected";
+const OPTED_OUT: &str = InjectionReason::OptedOut.as_str();
+const SPEC_CONFLICT: &str = InjectionReason::SpecConflict.as_str();
+const NOT_VERIFIED: &str = InjectionReason::NotProved.as_str();
+const PROBE_REJECTED: &str = InjectionReason::ProbeRejected.as_str();
 
 /// A pod whose sidecar does not have the current actor hash. Its replacement would.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -182,16 +184,16 @@ impl TargetPodCounts {
         counter.finish()
     }
 
-    /// Status, reason and message of condition `Injected`.
-    pub fn injected_condition(&self) -> (Option<bool>, Reason, String) {
+    /// Condition `Injected` by the counts of the pods.
+    pub fn injected_condition(&self) -> Injected {
         let pods = &self.pods;
         if pods.matched == 0 {
             let text = "the target has no pods, so it is not known whether they get the sidecar";
-            return (None, Reason::NotProven, text.to_owned());
+            return Injected::new(None, Reason::NotProven, text);
         }
         if pods.not_injected == 0 {
             let text = "every pod of the target has the sidecar";
-            return (Some(true), Reason::AllPodsInjected, text.to_owned());
+            return Injected::new(true, Reason::AllPodsInjected, text);
         }
         let reasons: Vec<_> = pods.reasons.iter().map(|it| &*it.reason).collect();
         let reserved_name = reasons.contains(&SPEC_CONFLICT);
@@ -205,7 +207,7 @@ impl TargetPodCounts {
         } else {
             Reason::PodsNotInjected
         };
-        (Some(false), reason, text)
+        Injected::new(false, reason, text)
     }
 }
 

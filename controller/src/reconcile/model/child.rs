@@ -66,7 +66,7 @@ pub fn is_actor_or_predecessor(owner: &Controller, actor: &ActorRecord) -> bool 
 }
 
 /// Actor names are unique, so an owner with this name and another uid no longer exists: this actor was restored from a
-/// backup (D13).
+/// backup (architecture, D13).
 fn has_actor_name(owner: &Controller, actor: &ActorRecord) -> bool {
     let group = owner.api_version.split('/').next();
     (group, &*owner.kind) == (Some(GROUP), "AsyncActor") && *owner.name == *actor.metadata.key.name

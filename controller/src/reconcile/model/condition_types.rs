@@ -23,5 +23,25 @@ pub const TARGET_RESOLVED: &str = "TargetResolved";
 /// The pods of the target have the sidecar.
 pub const INJECTED: &str = "Injected";
 
-/// Status, reason and message of condition `Injected`.
-pub type Injected = (Option<bool>, Reason, String);
+/// The value of condition `Injected`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Injected {
+    /// `None` is Unknown.
+    pub status: Option<bool>,
+    pub reason: Reason,
+    pub message: String,
+}
+
+impl Injected {
+    pub fn new(
+        status: impl Into<Option<bool>>,
+        reason: Reason,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            status: status.into(),
+            reason,
+            message: message.into(),
+        }
+    }
+}

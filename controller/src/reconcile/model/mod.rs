@@ -9,5 +9,4 @@ pub mod observed;
 pub mod outcome;
 pub mod reported;
 pub mod rollout;
-pub mod status_time;
 pub mod template_transfer;

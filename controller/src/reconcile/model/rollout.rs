@@ -123,7 +123,7 @@ pub struct ObservedUnbinding {
 }
 
 /// The number of consecutive replacements, up to the newest, that started without the sidecar since the last request.
-/// Those that have been evicted since are counted in `before.bare` (ROLL-5).
+/// Those that have been evicted since are counted in `previous.bare` (ROLL-5).
 pub fn consecutive_uninjected(outdated: &[PodToReplace], previous: &RolloutStatus) -> i32 {
     let Some(since) = previous.since.as_ref().map(|it| it.0) else {
         return 0;

@@ -13,7 +13,7 @@ use super::probe::{ProbeParams, plan_probe};
 use super::queue::plan_queue;
 use super::replicas::plan_replicas;
 use super::retired;
-use super::rollout::params::RolloutParams;
+use super::rollout::params::{PlannedRollout, RolloutParams};
 use super::rollout::plan_rollout;
 use super::scale_from_zero::plan_scale_from_zero;
 use super::scaled_object_contention::{ContestedField, plan_scaled_object_contention};
@@ -34,22 +34,26 @@ pub(super) fn plan_binding(observed: &Observed, now: Timestamp) -> Plan {
     }
     let history = observed.contention_history();
     let history = history.as_ref();
-    let rollout = plan_rollout(observed, history, now);
+    let rollout = plan_rollout(observed, history, now).map(|decision| PlannedRollout {
+        params: RolloutParams::new(observed, &decision, now),
+        decision,
+    });
     let once_completed = is_once_completed(&observed.actor, &observed.previous);
     let mut bind = if once_completed {
         Bind {
             once_completed: true,
-            rollout: rollout.filter(|it| !it.replaces_pods()),
+            rollout: rollout.filter(|it| !it.decision.replaces_pods()),
             ..Bind::only(observed, scaling)
         }
     } else {
         let contention = plan_scaled_object_contention(observed, history, scaling.as_mut(), now);
-        let handoff = plan_handoff(observed, history, scaling.as_mut(), rollout.as_ref(), now);
+        let decision = rollout.as_ref().map(|it| &it.decision);
+        let handoff = plan_handoff(observed, history, scaling.as_mut(), decision, now);
         Bind {
             retired: retired::queues_to_check(observed),
             scaled_object_contention: contention,
             replicas_contention: plan_replicas(observed, history, scaling.as_ref(), now),
-            scale_from_zero: plan_scale_from_zero(observed, scaling.as_ref(), rollout.as_ref()),
+            scale_from_zero: plan_scale_from_zero(observed, scaling.as_ref(), decision),
             template: plan_template(observed, history, now).unwrap_or_default(),
             handoff,
             actor_annotation: plan_actor_annotation(observed),
@@ -57,7 +61,7 @@ pub(super) fn plan_binding(observed: &Observed, now: Timestamp) -> Plan {
             ..Bind::only(observed, scaling)
         }
     };
-    bind.add_params(observed, now);
+    bind.add_params(observed);
     Plan::Bind(Box::new(bind))
 }
 
@@ -93,22 +97,19 @@ impl Bind {
             probe: plan_probe(observed),
             probe_params: ProbeParams::new(observed),
             rollout: None,
-            rollout_params: None,
             frees_slot: false,
             retired: Vec::new(),
         }
     }
 
     /// Adds the parameters of the decided steps.
-    fn add_params(&mut self, observed: &Observed, now: Timestamp) {
+    fn add_params(&mut self, observed: &Observed) {
         if matches!(
             self.template,
             TemplateStep::Apply | TemplateStep::RecordConflict
         ) {
             self.template_params = TemplateParams::new(observed);
         }
-        let rollout = self.rollout.as_ref();
-        self.rollout_params = rollout.map(|it| RolloutParams::new(observed, it, now));
         self.frees_slot = self.rollout.is_none() && target_is_known(observed);
         let resolved = observed.resolved();
         self.contested = ContestedFields {

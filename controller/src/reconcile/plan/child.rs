@@ -78,7 +78,7 @@ pub enum ChildAction {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildUpdate {
     pub uid: Box<str>,
-    /// UID of the owner that the object still has from before the actor was restored from a backup (D13).
+    /// UID of the owner that the object still has from before the actor was restored from a backup (architecture, D13).
     pub previous_owner: Option<Box<str>>,
     /// Take over the former operator's fields first: the index of its `managedFields` entry (WRK-7).
     pub take_over: Option<usize>,

@@ -15,8 +15,7 @@ use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::reconcile::plan::child::PlannedChild;
 use crate::reconcile::plan::finalizers::Finalizers;
 use crate::reconcile::plan::queue::QueuePlan;
-use crate::reconcile::plan::rollout::inputs::RolloutDecision;
-use crate::reconcile::plan::rollout::params::RolloutParams;
+use crate::reconcile::plan::rollout::params::PlannedRollout;
 use crate::reconcile::plan::rollout_slot::RolloutSlotStep;
 use crate::reconcile::plan::scaled_object_contention::ContestedField;
 use crate::reconcile::plan::scaling_children::ScalingChildren;
@@ -151,8 +150,7 @@ pub struct Bind {
     pub probe: probe::ProbeStep,
     pub probe_params: probe::ProbeParams,
     /// Rollout of pods that started before the binding; `None` while it cannot be decided.
-    pub rollout: Option<RolloutDecision>,
-    pub rollout_params: Option<RolloutParams>,
+    pub rollout: Option<PlannedRollout>,
     /// Return the actor's rollout slot: the target is known, and no rollout is planned.
     pub frees_slot: bool,
     /// Retired queues to delete if they are empty.

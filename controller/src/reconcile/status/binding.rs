@@ -32,7 +32,7 @@ use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::ActiveOutcome;
-use crate::reconcile::model::status_time::to_the_second;
+use crate::reconcile::status_time::to_the_second;
 
 /// Requeue interval for a target to be scaled up, in case no watch reports that its owner has acted.
 const SCALE_UP_RECHECK: Duration = Duration::from_secs(5);

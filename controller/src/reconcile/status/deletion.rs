@@ -13,7 +13,7 @@ use crate::reconcile::model::condition_types::{READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::Outcome;
 use crate::reconcile::model::rollout::UNBOUND;
-use crate::reconcile::model::status_time::to_the_second;
+use crate::reconcile::status_time::to_the_second;
 
 /// What blocks the deletion.
 #[derive(Default)]

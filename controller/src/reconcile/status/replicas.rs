@@ -3,7 +3,7 @@
 use asya_shared::api::AsyncActorStatus;
 
 use crate::pods::summary::Pods;
-use crate::reconcile::state::Counts;
+use crate::reconcile::status::state::Counts;
 
 /// Writes the numbers. Unlike a Deployment's, `replicas` counts ready pods: column Running shows it (STA-10). `/scale`
 /// reads `totalReplicas`.

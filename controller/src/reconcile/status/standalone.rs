@@ -19,7 +19,7 @@ use crate::pods::summary::Pods;
 use crate::reconcile::model::child::unwatched_poll_interval;
 use crate::reconcile::model::observed::{Observed, is_once_completed};
 use crate::reconcile::model::outcome::ActiveOutcome;
-use crate::reconcile::state::{self, Counts, SkipReason, StateInputs};
+use crate::reconcile::status::state::{self, Counts, SkipReason, StateInputs};
 use crate::record::HpaRecord;
 
 pub(super) fn standalone_report(

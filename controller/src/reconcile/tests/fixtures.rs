@@ -95,10 +95,10 @@ pub(crate) fn context_of(client: kube::Client) -> Context {
     let impersonation = Impersonation::new(client.clone(), None);
     let installation = installation();
     let metrics = Arc::new(Metrics::new());
-    let home = installation.namespace.clone();
+    let runtime_namespace = installation.namespace.clone();
     let brokers = Brokers::new(
         client.clone(),
-        &home,
+        &runtime_namespace,
         Fence::open(),
         Arc::clone(&metrics),
         1,
@@ -124,7 +124,7 @@ pub(crate) fn context_of(client: kube::Client) -> Context {
         queue_rechecks: QueueRechecks::default(),
         retired_queue_schedule: RetiredQueueSchedule::new(Duration::ZERO),
         depths: Arc::default(),
-        runtime_script: RuntimeScript::new("script".into(), &home),
+        runtime_script: RuntimeScript::new("script".into(), &runtime_namespace),
         events: Events::new(client.clone(), "test"),
         metrics,
         impersonation,

@@ -102,7 +102,7 @@ impl InjectionReason {
 
     /// The reason as used in metrics, Events, annotations and status.
     #[must_use]
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::NotServed => "NotServed",
             Self::Unreadable => "Unreadable",

@@ -46,13 +46,10 @@ fn ports_differ_by_number_and_protocol() {
     let tcp = json!({"containerPort": 80});
     let udp = json!({"containerPort": 80, "protocol": "UDP"});
     let named = json!({"containerPort": 80, "protocol": "TCP", "name": "web"});
-    let unsaid = json!({"containerPort": 80, "protocol": null});
+    let unset = json!({"containerPort": 80, "protocol": null});
     let ports = [tcp, udp.clone()];
     assert_eq!(merged(&ports, named.clone(), BY_PORT), json!([named, udp]));
-    assert_eq!(
-        merged(&ports, unsaid.clone(), BY_PORT),
-        json!([unsaid, udp])
-    );
+    assert_eq!(merged(&ports, unset.clone(), BY_PORT), json!([unset, udp]));
 }
 
 #[test]

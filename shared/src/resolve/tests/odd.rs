@@ -161,10 +161,13 @@ fn put(object: &mut Value, pointer: &str, value: Value) {
 #[test]
 fn field_of_unexpected_type_makes_only_that_target_wait() {
     for (target, beside, fields) in samples() {
-        let resolver = resolver_of(&target);
+        let kind_resolver = resolver_of(&target);
         let related = related(&beside.iter().collect::<Vec<_>>());
         assert!(
-            !matches!(resolver.resolve(&target, &related), Resolution::Waiting(_)),
+            !matches!(
+                kind_resolver.resolve(&target, &related),
+                Resolution::Waiting(_)
+            ),
             "{target}"
         );
         for field in fields {
@@ -172,7 +175,7 @@ fn field_of_unexpected_type_makes_only_that_target_wait() {
             // neither a string, nor an integer, nor a list, nor an object
             let mut broken = target.clone();
             put(&mut broken, field, json!(7.5));
-            match resolver.resolve(&broken, &related) {
+            match kind_resolver.resolve(&broken, &related) {
                 Resolution::Waiting(finding) => {
                     assert_eq!(finding.reason, FindingReason::TargetNotReady);
                     let last = field
@@ -248,7 +251,7 @@ fn garbage(random: &mut fastrand::Rng, depth: u32) -> Value {
 }
 
 /// Puts a random value somewhere into a value.
-fn spoil(random: &mut fastrand::Rng, value: &mut Value) {
+fn mutate(random: &mut fastrand::Rng, value: &mut Value) {
     let deeper = random.u32(0..6) > 0;
     let place = match value {
         Value::Object(object) if deeper && !object.is_empty() => {
@@ -262,7 +265,7 @@ fn spoil(random: &mut fastrand::Rng, value: &mut Value) {
         _ => None,
     };
     match place {
-        Some(place) => spoil(random, place),
+        Some(place) => mutate(random, place),
         None => *value = garbage(random, 2),
     }
 }
@@ -272,22 +275,22 @@ fn spoil(random: &mut fastrand::Rng, value: &mut Value) {
 fn no_malformed_object_makes_a_resolver_panic() {
     let mut random = fastrand::Rng::with_seed(7);
     for (target, beside, _) in samples() {
-        let row = resolver_of(&target);
+        let kind_resolver = resolver_of(&target);
         for _ in 0..500 {
             let mut related = related(&beside.iter().collect::<Vec<_>>());
             let mut target = target.clone();
             for _ in 0..random.u32(1..4) {
                 let objects: Vec<_> = related.objects.values_mut().flatten().collect();
                 match objects.into_iter().nth(random.usize(0..6)) {
-                    Some(object) => spoil(&mut random, object),
-                    None => spoil(&mut random, &mut target),
+                    Some(object) => mutate(&mut random, object),
+                    None => mutate(&mut random, &mut target),
                 }
             }
             if random.bool() {
                 related.owners = vec![target.clone(), garbage(&mut random, 3)];
             }
             let owned: Vec<_> = related.objects.values().flatten().cloned().collect();
-            match row.resolve(&target, &related) {
+            match kind_resolver.resolve(&target, &related) {
                 Resolution::Found(found) => {
                     assert!(!found.chain.is_empty() && !found.workload.name.is_empty());
                     let status = found.to_status("models");

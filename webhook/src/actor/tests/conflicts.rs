@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{World, denial, standalone};
+use super::{Fixture, denial, standalone};
 use crate::actor::Mode;
 use crate::outcome::ReviewReason;
 use crate::testing::{actor, binding};
@@ -16,11 +16,11 @@ fn on(spec: &Value, transport: &str) -> Value {
 /// VAC-1, VAC-4: the example in the specification, with another kind.
 #[test]
 fn conflicts_name_the_other_actor() {
-    let world = World::new(Mode::Enforce);
+    let fixture = Fixture::new(Mode::Enforce);
     let spec = on(&binding("Deployment", "phi-3"), "mq");
-    world.add_actor(&actor("other", "phi3", &standalone("mq")));
-    world.add_actor(&actor("models", "phi3-old", &spec));
-    let outcome = world.create(&actor("models", "phi3", &spec));
+    fixture.add_actor(&actor("other", "phi3", &standalone("mq")));
+    fixture.add_actor(&actor("models", "phi3-old", &spec));
+    let outcome = fixture.create(&actor("models", "phi3", &spec));
     assert_eq!(
         denial(&outcome),
         "AsyncActor models/phi3 has 2 errors:\n  \
@@ -32,14 +32,14 @@ fn conflicts_name_the_other_actor() {
 /// VAC-4, VAL-16
 #[test]
 fn queue_and_dead_letter_queue_names_conflict_only_on_the_same_broker() {
-    let world = World::new(Mode::Enforce);
+    let fixture = Fixture::new(Mode::Enforce);
     let mut retired = actor("a", "old", &standalone("other"));
     retired["status"] = json!({
         "queue": {"transport": "mq", "name": "asya-verified"},
         "retiredQueues": [{"transport": "mq", "name": "asya-left"}],
     });
-    world.add_actor(&retired);
-    world.add_actor(&actor("a", "taken", &standalone("mq")));
+    fixture.add_actor(&retired);
+    fixture.add_actor(&actor("a", "taken", &standalone("mq")));
     for (name, transport, owner) in [
         ("taken", "mq", Some("a/taken")),
         ("taken", "other", None),
@@ -50,7 +50,7 @@ fn queue_and_dead_letter_queue_names_conflict_only_on_the_same_broker() {
         ("left", "mq", Some("a/old")),
         ("free", "mq", None),
     ] {
-        let outcome = world.create(&actor("b", name, &standalone(transport)));
+        let outcome = fixture.create(&actor("b", name, &standalone(transport)));
         match owner {
             None => assert_eq!(outcome.reason, ReviewReason::Valid, "{name} on {transport}"),
             Some(owner) => {
@@ -64,58 +64,58 @@ fn queue_and_dead_letter_queue_names_conflict_only_on_the_same_broker() {
 /// VAC-4: the owner of the name is reported.
 #[test]
 fn oldest_claimant_owns_a_contested_name() {
-    let world = World::new(Mode::Enforce);
+    let fixture = Fixture::new(Mode::Enforce);
     for (namespace, created) in [("b", "2026-05-04T09:00:00Z"), ("a", "2026-05-04T10:00:00Z")] {
         let mut actor = actor(namespace, "x", &standalone("mq"));
         actor["metadata"]["creationTimestamp"] = json!(created);
-        world.add_actor(&actor);
+        fixture.add_actor(&actor);
     }
-    let outcome = world.create(&actor("c", "x", &standalone("mq")));
+    let outcome = fixture.create(&actor("c", "x", &standalone("mq")));
     assert!(denial(&outcome).contains("belongs to b/x"), "{outcome:?}");
 }
 
 /// ADM-6
 #[test]
 fn conflicts_are_checked_only_for_changed_fields() {
-    let world = World::new(Mode::Enforce);
-    world.add_actor(&actor("other", "phi3", &standalone("mq")));
+    let fixture = Fixture::new(Mode::Enforce);
+    fixture.add_actor(&actor("other", "phi3", &standalone("mq")));
     let old = actor("models", "phi3", &standalone("mq"));
     let mut new = old.clone();
     new["spec"]["timeout"] = json!({"processing": 5});
-    assert_eq!(world.update(&old, &new).reason, ReviewReason::Valid);
+    assert_eq!(fixture.update(&old, &new).reason, ReviewReason::Valid);
     let moved = actor("models", "phi3", &standalone("other"));
-    assert_eq!(world.update(&old, &moved).reason, ReviewReason::Valid);
-    let outcome = world.update(&moved, &old);
+    assert_eq!(fixture.update(&old, &moved).reason, ReviewReason::Valid);
+    let outcome = fixture.update(&moved, &old);
     assert!(denial(&outcome).contains("belongs to other/phi3"));
 }
 
 /// VAC-4: nor with an earlier actor with the same name.
 #[test]
 fn actor_does_not_conflict_with_itself() {
-    let world = World::new(Mode::Enforce);
-    world.add_actor(&actor("models", "phi3", &binding("Deployment", "m")));
+    let fixture = Fixture::new(Mode::Enforce);
+    fixture.add_actor(&actor("models", "phi3", &binding("Deployment", "m")));
     let mut recreated = actor("models", "phi3", &binding("Deployment", "m"));
     recreated["metadata"]["uid"] = json!("another");
-    assert_eq!(world.create(&recreated).reason, ReviewReason::Valid);
+    assert_eq!(fixture.create(&recreated).reason, ReviewReason::Valid);
 }
 
 /// VAC-4, BIND-45
 #[test]
 fn target_and_everything_it_resolves_to_are_bound_once() {
-    let world = World::new(Mode::Enforce);
+    let fixture = Fixture::new(Mode::Enforce);
     let mut first = actor("models", "first", &binding("Deployment", "phi-3"));
     let chain = ["Deployment/phi-3", "StatefulSet/phi-3-set"];
     first["status"] = json!({"resolvedTarget": {
         "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "phi-3-set", "chain": chain,
     }});
-    world.add_actor(&first);
+    fixture.add_actor(&first);
     for (namespace, kind, name, conflicts) in [
         ("models", "Deployment", "phi-3", true),
         ("models", "StatefulSet", "phi-3-set", true),
         ("models", "StatefulSet", "phi-3", false),
         ("other", "Deployment", "phi-3", false),
     ] {
-        let outcome = world.create(&actor(namespace, "second", &binding(kind, name)));
+        let outcome = fixture.create(&actor(namespace, "second", &binding(kind, name)));
         if conflicts {
             let text = format!("{kind}/{name} is already bound by models/first");
             assert!(denial(&outcome).contains(&text), "{outcome:?}");
@@ -131,7 +131,7 @@ fn target_and_everything_it_resolves_to_are_bound_once() {
     let mut other = binding("Deployment", "phi-3");
     other["workloadRef"]["apiVersion"] = json!("apps/v1beta1");
     assert_eq!(
-        world.create(&actor("models", "second", &other)).reason,
+        fixture.create(&actor("models", "second", &other)).reason,
         ReviewReason::Invalid
     );
 }
@@ -139,13 +139,13 @@ fn target_and_everything_it_resolves_to_are_bound_once() {
 /// VAC-4, BIND-2
 #[test]
 fn targets_in_other_or_excluded_namespaces_are_denied() {
-    let world = World::new(Mode::Enforce);
+    let fixture = Fixture::new(Mode::Enforce);
     let mut across = binding("Deployment", "m");
     across["workloadRef"]["namespace"] = json!("elsewhere");
-    let outcome = world.create(&actor("models", "phi3", &across));
+    let outcome = fixture.create(&actor("models", "phi3", &across));
     assert!(denial(&outcome).contains("spec.workloadRef.namespace: "));
     for namespace in ["asya-system", "kube-system"] {
-        let outcome = world.create(&actor(namespace, "phi3", &binding("Deployment", "m")));
+        let outcome = fixture.create(&actor(namespace, "phi3", &binding("Deployment", "m")));
         assert!(
             denial(&outcome).contains(&format!("targets in {namespace} cannot be bound")),
             "{namespace}"
@@ -156,9 +156,9 @@ fn targets_in_other_or_excluded_namespaces_are_denied() {
 /// VAC-4, VAL-17
 #[test]
 fn unusable_transport_is_a_warning_that_lists_the_enabled_ones() {
-    let world = World::new(Mode::Enforce);
+    let fixture = Fixture::new(Mode::Enforce);
     for (transport, problem) in [("kafka", "not configured"), ("off", "disabled")] {
-        let outcome = world.create(&actor("models", "phi3", &standalone(transport)));
+        let outcome = fixture.create(&actor("models", "phi3", &standalone(transport)));
         assert_eq!(outcome.reason, ReviewReason::Valid);
         let text = format!(
             "spec.transport: transport \"{transport}\" is {problem}; enabled: mq, other, twin"
@@ -170,14 +170,14 @@ fn unusable_transport_is_a_warning_that_lists_the_enabled_ones() {
 /// VAC-5
 #[tokio::test(start_paused = true)]
 async fn conflicts_become_warnings_when_the_index_is_stale() {
-    let world = World::new(Mode::Enforce);
-    world.add_actor(&actor("other", "phi3", &standalone("mq")));
+    let fixture = Fixture::new(Mode::Enforce);
+    fixture.add_actor(&actor("other", "phi3", &standalone("mq")));
     let conflicting = actor("models", "phi3", &standalone("mq"));
     let invalid = actor("models", "phi3", &on(&standalone("mq"), ""));
     tokio::time::advance(std::time::Duration::from_secs(30)).await;
-    assert_eq!(world.create(&conflicting).reason, ReviewReason::Invalid);
+    assert_eq!(fixture.create(&conflicting).reason, ReviewReason::Invalid);
     tokio::time::advance(std::time::Duration::from_secs(1)).await;
-    let outcome = world.create(&conflicting);
+    let outcome = fixture.create(&conflicting);
     assert_eq!(outcome.reason, ReviewReason::Valid);
     assert_eq!(
         outcome.response.warnings,
@@ -187,7 +187,7 @@ async fn conflicts_become_warnings_when_the_index_is_stale() {
         ]
     );
     // Violations of the actor itself are still denied.
-    assert_eq!(world.create(&invalid).reason, ReviewReason::Invalid);
-    world.reviewer.last_response.record_response();
-    assert_eq!(world.create(&conflicting).reason, ReviewReason::Invalid);
+    assert_eq!(fixture.create(&invalid).reason, ReviewReason::Invalid);
+    fixture.reviewer.last_response.record_response();
+    assert_eq!(fixture.create(&conflicting).reason, ReviewReason::Invalid);
 }

@@ -3,15 +3,15 @@
 use asya_shared::admission::facts::{UnreadableKind, WebhookFacts};
 use serde_json::{Value, json};
 
-use super::{World, denial};
+use super::{Fixture, denial};
 use crate::actor::Mode;
 use crate::outcome::ReviewReason;
 use crate::testing::{actor, binding};
 
-fn world_with(facts: WebhookFacts) -> World {
-    let world = World::new(Mode::Enforce);
-    world.reviewer.facts.set(facts);
-    world
+fn world_with(facts: WebhookFacts) -> Fixture {
+    let fixture = Fixture::new(Mode::Enforce);
+    fixture.reviewer.facts.set(facts);
+    fixture
 }
 
 fn unreadable(missing_rule: Option<&str>) -> WebhookFacts {
@@ -36,8 +36,8 @@ fn on_restart(kind: &str) -> Value {
 #[test]
 fn kind_that_the_controller_may_not_read_is_denied_with_the_missing_rule() {
     let rule = "- apiGroups: [apps]\n  resources: [deployments]\n  verbs: [get, list, watch]\n";
-    let world = world_with(unreadable(Some(rule)));
-    let outcome = world.create(&actor("models", "a", &on_restart("Deployment")));
+    let fixture = world_with(unreadable(Some(rule)));
+    let outcome = fixture.create(&actor("models", "a", &on_restart("Deployment")));
     assert_eq!(
         denial(&outcome),
         format!(
@@ -46,7 +46,7 @@ fn kind_that_the_controller_may_not_read_is_denied_with_the_missing_rule() {
             rule.trim_end()
         )
     );
-    let outcome = world.create(&actor("models", "a", &on_restart("StatefulSet")));
+    let outcome = fixture.create(&actor("models", "a", &on_restart("StatefulSet")));
     assert_eq!(outcome.reason, ReviewReason::Valid);
 }
 
@@ -73,11 +73,16 @@ fn unknown_kind_is_admitted() {
 /// VAC-6
 #[test]
 fn effects_of_a_new_binding_on_pods_are_warnings() {
-    let world = world_with(WebhookFacts {
+    let fixture = world_with(WebhookFacts {
         replicas: Some(1),
         ..WebhookFacts::default()
     });
-    let warnings = |spec: &Value| world.create(&actor("models", "a", spec)).response.warnings;
+    let warnings = |spec: &Value| {
+        fixture
+            .create(&actor("models", "a", spec))
+            .response
+            .warnings
+    };
     let mut always = binding("Deployment", "phi");
     let restarts =
         "spec.binding.rollout: pods of Deployment/phi will be restarted; OnRestart avoids it";
@@ -96,7 +101,7 @@ fn effects_of_a_new_binding_on_pods_are_warnings() {
         ]
     );
     for replicas in [None, Some(2)] {
-        world.reviewer.facts.set(WebhookFacts {
+        fixture.reviewer.facts.set(WebhookFacts {
             replicas,
             ..WebhookFacts::default()
         });
@@ -135,22 +140,22 @@ fn scaling_of_an_unscalable_kind_is_a_warning_with_the_remedy() {
 /// SAFE-23
 #[test]
 fn new_scaling_warns_when_the_first_pods_can_be_removed() {
-    let world = world_with(WebhookFacts::default());
+    let fixture = world_with(WebhookFacts::default());
     let mut spec = on_restart("Deployment");
     let old = actor("models", "a", &spec);
     let mut warnings = |scaling: Value| {
         spec["scaling"] = scaling;
         let new = actor("models", "a", &spec);
-        let created = world.create(&new).response.warnings;
+        let created = fixture.create(&new).response.warnings;
         assert_eq!(
-            world.update(&old, &new).response.warnings,
+            fixture.update(&old, &new).response.warnings,
             created,
             "scaling is enabled"
         );
         let mut later = new.clone();
         later["spec"]["timeout"] = json!({"processing": 5});
         assert_eq!(
-            world.update(&new, &later).response.warnings,
+            fixture.update(&new, &later).response.warnings,
             [""; 0],
             "scaling is unchanged"
         );
@@ -186,11 +191,11 @@ fn new_scaling_warns_when_the_first_pods_can_be_removed() {
 /// ADM-6
 #[test]
 fn kinds_are_checked_only_for_a_new_target() {
-    let world = world_with(unreadable(Some("r")));
+    let fixture = world_with(unreadable(Some("r")));
     let old = actor("models", "a", &on_restart("Deployment"));
     let mut new = old.clone();
     new["spec"]["timeout"] = json!({"processing": 5});
-    let outcome = world.update(&old, &new);
+    let outcome = fixture.update(&old, &new);
     assert_eq!(
         (outcome.reason, outcome.response.warnings),
         (ReviewReason::Valid, Vec::new())

@@ -13,14 +13,14 @@ fn actor(name: &str, version: &str) -> Value {
     actor
 }
 
-struct World {
+struct Fixture {
     fake: Fake,
     index: Arc<Index>,
     last_response: LastResponse,
     following: tokio::task::JoinHandle<()>,
 }
 
-impl World {
+impl Fixture {
     async fn start(fake: Fake) -> Self {
         *fake.listed.lock().await = vec![actor("listed", "1")];
         let (index, last_response) = (
@@ -48,51 +48,51 @@ impl World {
 
 #[tokio::test(start_paused = true)]
 async fn index_follows_lists_and_events() {
-    let world = World::start(Fake::default()).await;
-    world
+    let fixture = Fixture::start(Fake::default()).await;
+    fixture
         .until(|it| it.index.is_synced() && it.fake.requests() == 2)
         .await;
-    assert_eq!(world.index.len(), 1);
-    world.fake.send_event("ADDED", &actor("new", "6")).await;
-    world.until(|it| it.index.len() == 2).await;
-    world
+    assert_eq!(fixture.index.len(), 1);
+    fixture.fake.send_event("ADDED", &actor("new", "6")).await;
+    fixture.until(|it| it.index.len() == 2).await;
+    fixture
         .fake
         .send_event("DELETED", &actor("listed", "7"))
         .await;
-    world.until(|it| it.index.len() == 1).await;
+    fixture.until(|it| it.index.len() == 1).await;
 }
 
 /// VAC-5
 #[tokio::test(start_paused = true)]
 async fn contact_is_kept_while_nothing_changes() {
-    let world = World::start(Fake::default()).await;
-    assert!(world.last_response.is_stale() && world.last_response.age().is_none());
-    world
+    let fixture = Fixture::start(Fake::default()).await;
+    assert!(fixture.last_response.is_stale() && fixture.last_response.age().is_none());
+    fixture
         .until(|it| it.index.is_synced() && it.fake.requests() == 2)
         .await;
-    assert!(!world.last_response.is_stale());
+    assert!(!fixture.last_response.is_stale());
 
     // Each watch ends by itself, and starting the next one counts as a response.
     for _ in 0..5 {
         tokio::time::sleep(Duration::from_secs(20)).await;
-        let requests = world.fake.requests();
-        world.fake.cut().await;
-        world.until(|it| it.fake.requests() > requests).await;
-        assert!(world.last_response.age().unwrap() < Duration::from_secs(2));
+        let requests = fixture.fake.requests();
+        fixture.fake.cut().await;
+        fixture.until(|it| it.fake.requests() > requests).await;
+        assert!(fixture.last_response.age().unwrap() < Duration::from_secs(2));
     }
 
-    *world.fake.down.lock().await = Some(StatusCode::SERVICE_UNAVAILABLE);
-    world.fake.cut().await;
+    *fixture.fake.down.lock().await = Some(StatusCode::SERVICE_UNAVAILABLE);
+    fixture.fake.cut().await;
     tokio::time::sleep(Duration::from_secs(29)).await;
-    assert!(!world.last_response.is_stale());
+    assert!(!fixture.last_response.is_stale());
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(world.last_response.is_stale());
+    assert!(fixture.last_response.is_stale());
     // The index keeps its actors.
-    assert_eq!(world.index.len(), 1);
+    assert_eq!(fixture.index.len(), 1);
 
-    *world.fake.down.lock().await = None;
-    world.until(|it| !it.last_response.is_stale()).await;
-    assert_eq!(world.last_response.failure(), None);
+    *fixture.fake.down.lock().await = None;
+    fixture.until(|it| !it.last_response.is_stale()).await;
+    assert_eq!(fixture.last_response.failure(), None);
 }
 
 /// AVL-2: the CRD does not exist yet.
@@ -100,23 +100,25 @@ async fn contact_is_kept_while_nothing_changes() {
 async fn failure_of_the_first_list_is_reported() {
     let fake = Fake::default();
     *fake.down.lock().await = Some(StatusCode::NOT_FOUND);
-    let world = World::start(fake).await;
-    world.until(|it| it.last_response.failure().is_some()).await;
-    let failure = world.last_response.failure().unwrap();
+    let fixture = Fixture::start(fake).await;
+    fixture
+        .until(|it| it.last_response.failure().is_some())
+        .await;
+    let failure = fixture.last_response.failure().unwrap();
     assert!(failure.contains("unavailable"), "{failure}");
-    assert!(!world.index.is_synced());
-    *world.fake.down.lock().await = None;
-    world.until(|it| it.index.is_synced()).await;
+    assert!(!fixture.index.is_synced());
+    *fixture.fake.down.lock().await = None;
+    fixture.until(|it| it.index.is_synced()).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn failed_list_is_retried_with_backoff() {
     let fake = Fake::default();
     *fake.down.lock().await = Some(StatusCode::NOT_FOUND);
-    let world = World::start(fake).await;
+    let fixture = Fixture::start(fake).await;
     tokio::time::sleep(Duration::from_mins(1)).await;
     // After 0, 0.25, 0.75, 1.75, 3.75, 7.75, 15.75, and then every 10 s.
-    let requests = world.fake.requests();
+    let requests = fixture.fake.requests();
     assert!(
         (10..=12).contains(&requests),
         "{requests} lists in a minute"

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use asya_shared::api::ContendedField;
+use asya_shared::api::ConflictStatus;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
@@ -35,10 +35,10 @@ fn conflict(manager: Option<&str>) -> FieldEvent {
 }
 
 fn then(
-    previous: &[ContendedField],
+    previous: &[ConflictStatus],
     purpose: FieldPurpose,
     event: FieldEvent,
-) -> Vec<ContendedField> {
+) -> Vec<ConflictStatus> {
     let after = update(previous, Some(UID), &[(purpose, event)], BASE, at(1_500));
     // As the next process reads it.
     serde_json::from_value(json!(after)).unwrap()
@@ -115,7 +115,7 @@ fn conflict_is_reported_once() {
     let first = then(&[], FieldPurpose::Roll, conflict(None));
     let second = then(&first, FieldPurpose::Roll, conflict(None));
     let other = then(&second, FieldPurpose::ScaledObject, conflict(None));
-    let new_parts = |previous: &[_], after: &[ContendedField]| {
+    let new_parts = |previous: &[_], after: &[ConflictStatus]| {
         let all = new_conflicts(previous, after).map(|it| it.purpose.clone());
         all.collect::<Vec<_>>()
     };

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{BoundPods, TargetPodCounts, remedy};
 use crate::fault::Reason;
+use crate::reconcile::model::condition_types::Injected;
 use crate::reconcile::tests::fixtures::record;
 use crate::record::{PodRecord, UninjectedPodRecord};
 
@@ -124,7 +125,11 @@ fn every_pod_without_a_sidecar_is_counted_under_a_reason() {
             .map(|it| (&*it.reason, it.count, &*it.examples))
             .collect();
         assert_eq!(reported, [(reason, 1, &["p".to_owned()][..])]);
-        let (status, _, text) = counted.injected_condition();
+        let Injected {
+            status,
+            message: text,
+            ..
+        } = counted.injected_condition();
         assert_eq!(status, Some(false));
         assert!(text.contains(reason), "{text}");
     }
@@ -132,7 +137,7 @@ fn every_pod_without_a_sidecar_is_counted_under_a_reason() {
         vec![],
         vec![uninjected_pod("p", AFTER, &skipped("SpecConflict"))],
     );
-    assert_eq!(conflict.injected_condition().1, Reason::SpecConflict);
+    assert_eq!(conflict.injected_condition().reason, Reason::SpecConflict);
 }
 
 /// BIND-8
@@ -144,7 +149,7 @@ fn pod_with_our_annotations_and_both_containers_is_injected() {
         (counted.pods.matched, counted.pods.injected, counted.ready),
         (2, 2, 2)
     );
-    assert_eq!(counted.injected_condition().1, Reason::AllPodsInjected);
+    assert_eq!(counted.injected_condition().reason, Reason::AllPodsInjected);
     assert_eq!(counted.pods.outdated, 0);
     let pods = BoundPods {
         labelled: vec![injected_pod("p", UID, &BOTH, &[])],
@@ -177,7 +182,7 @@ fn terminating_pod_counts_only_in_the_total() {
     let terminating = json!({"deletionTimestamp": AFTER});
     let counted = count(vec![], vec![uninjected_pod("p", BEFORE, &terminating)]);
     assert_eq!((counted.total, counted.pods.matched), (1, 0));
-    assert_eq!(counted.injected_condition().1, Reason::NotProven);
+    assert_eq!(counted.injected_condition().reason, Reason::NotProven);
 }
 
 /// SAFE-18

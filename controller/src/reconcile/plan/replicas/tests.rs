@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use asya_shared::api::ContendedField;
+use asya_shared::api::ConflictStatus;
 use asya_shared::resolve::{AutoscalerHandoff, ObjectRef, Scale};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::reconcile::plan::scaled_object_contention::tests::{applied, at};
 use crate::scaling::tests::fixtures::hpa;
 
 /// A target with one pod, for which the HPA desires this number.
-fn with_hpa(desired: i32, conflicts: Vec<ContendedField>) -> Observed {
+fn with_hpa(desired: i32, conflicts: Vec<ConflictStatus>) -> Observed {
     let mut observed = applied(false, conflicts);
     observed.scaling.hpas = vec![hpa(&hpa_for("web", desired))];
     observed
@@ -31,8 +31,8 @@ fn planned(observed: &Observed, now: i64) -> FieldDecision {
     }
 }
 
-fn entry(state: &str, lost_writes: i32, target: &str) -> Vec<ContendedField> {
-    vec![ContendedField {
+fn entry(state: &str, lost_writes: i32, target: &str) -> Vec<ConflictStatus> {
+    vec![ConflictStatus {
         purpose: "Replicas".to_owned(),
         uid: "web-uid".to_owned(),
         state: state.to_owned(),
@@ -41,7 +41,7 @@ fn entry(state: &str, lost_writes: i32, target: &str) -> Vec<ContendedField> {
         retry_time: (state == "Waiting").then(|| Time(at(1010))),
         generation: (state == "Stopped").then_some(2),
         target_spec_hash: target.to_owned(),
-        ..ContendedField::default()
+        ..ConflictStatus::default()
     }]
 }
 

@@ -16,6 +16,13 @@ use crate::telemetry::events::EventReason;
 /// A target that makes no progress for this long no longer blocks others (SAFE-15).
 const MAX_SLOT_TIME: Duration = Duration::from_hours(1);
 
+/// A rollout decision with the parameters for its execution.
+#[derive(Debug)]
+pub struct PlannedRollout {
+    pub decision: RolloutDecision,
+    pub params: RolloutParams,
+}
+
 /// Parameters for the execution of a rollout decision.
 #[derive(Debug)]
 pub struct RolloutParams {

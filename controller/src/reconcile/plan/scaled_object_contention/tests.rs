@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use asya_shared::api::{AsyncActorStatus, ContendedField, InventoryEntry};
+use asya_shared::api::{AsyncActorStatus, ConflictStatus, InventoryEntry};
 use asya_shared::resolve::{Related, Resolution, resolver};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -27,7 +27,7 @@ pub(in crate::reconcile::plan) fn at(second: i64) -> Timestamp {
 /// A binding whose `ScaledObject` was applied and may have been `changed` since, with these conflicts in status.
 pub(in crate::reconcile::plan) fn applied(
     changed: bool,
-    conflicts: Vec<ContendedField>,
+    conflicts: Vec<ConflictStatus>,
 ) -> Observed {
     let spec = json!({
         "transport": "mq", "scaling": {"enabled": true},
@@ -92,8 +92,8 @@ fn planned(observed: &Observed, now: Timestamp) -> (FieldDecision, ChildStep) {
 }
 
 /// A conflict in status, last at 1000.
-fn entry(state: &str, lost_writes: i32) -> ContendedField {
-    ContendedField {
+fn entry(state: &str, lost_writes: i32) -> ConflictStatus {
+    ConflictStatus {
         purpose: "ScaledObject".to_owned(),
         uid: "web-uid".to_owned(),
         state: state.to_owned(),
@@ -103,7 +103,7 @@ fn entry(state: &str, lost_writes: i32) -> ContendedField {
         retry_time: (state == "Waiting").then(|| Time(at(1010))),
         generation: (state == "Stopped").then_some(2),
         target_spec_hash: "spec".to_owned(),
-        ..ContendedField::default()
+        ..ConflictStatus::default()
     }
 }
 

@@ -18,7 +18,7 @@ use crate::scaling::tests::fixtures::{hpa, scaled_object, trigger_authentication
 const APPLY: ChildStep = ChildStep::Apply { take_over: None };
 
 /// The inputs of a scaling plan.
-struct World {
+struct Fixture {
     desired: Result<ScalingObjects, TriggerError>,
     installed: bool,
     target_exists: bool,
@@ -49,8 +49,8 @@ fn entry(kind: &str, name: &str, uid: &str, fingerprint: &str) -> InventoryEntry
 }
 
 /// The workload exists, but no KEDA object.
-fn fresh() -> World {
-    World {
+fn fresh() -> Fixture {
+    Fixture {
         desired: Ok(ScalingObjects {
             config_map: None,
             trigger_authentication: Some(manifest()),
@@ -67,13 +67,13 @@ fn fresh() -> World {
 }
 
 /// Everything is as desired.
-fn up_to_date() -> World {
+fn up_to_date() -> Fixture {
     let (object, authentication) = (
         scaled_object(&json!({})),
         trigger_authentication(&json!({})),
     );
     let print = |fingerprint: Option<crate::record::Fingerprint>| fingerprint.unwrap().to_string();
-    World {
+    Fixture {
         inventory: vec![
             entry("ScaledObject", "a", "u-so", &print(object.last.fingerprint)),
             entry(
@@ -90,7 +90,7 @@ fn up_to_date() -> World {
     }
 }
 
-impl World {
+impl Fixture {
     fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         self
@@ -152,7 +152,7 @@ fn unowned() -> Value {
 #[test]
 fn new_actor_gets_both_objects_once_its_workload_exists() {
     assert_eq!(fresh().steps(), (APPLY, APPLY));
-    let early = fresh().with(|world| world.target_exists = false);
+    let early = fresh().with(|fixture| fixture.target_exists = false);
     assert_eq!(early.steps(), (ChildStep::Wait, ChildStep::Wait));
 }
 
@@ -165,50 +165,50 @@ fn unchanged_objects_are_left_alone() {
 /// KEDA-7
 #[test]
 fn lost_or_changed_objects_are_applied_again() {
-    type Row = (&'static str, fn(&mut World), (ChildStep, ChildStep));
+    type Row = (&'static str, fn(&mut Fixture), (ChildStep, ChildStep));
     let rows: [Row; 7] = [
         (
             "a field of ours was taken",
-            |world| world.inventory[0].fingerprint = Some("other".to_owned()),
+            |fixture| fixture.inventory[0].fingerprint = Some("other".to_owned()),
             (ChildStep::Keep, APPLY),
         ),
         (
             "the configuration changed",
-            |world| {
-                world.desired.as_mut().unwrap().scaled_object.hash = "new".to_owned();
+            |fixture| {
+                fixture.desired.as_mut().unwrap().scaled_object.hash = "new".to_owned();
             },
             (ChildStep::Keep, APPLY),
         ),
         (
             "the credentials changed",
-            |world| {
-                let desired = world.desired.as_mut().unwrap();
+            |fixture| {
+                let desired = fixture.desired.as_mut().unwrap();
                 desired.trigger_authentication.as_mut().unwrap().hash = "new".to_owned();
             },
             (APPLY, ChildStep::Keep),
         ),
         (
             "the TriggerAuthentication was deleted",
-            |world| world.trigger_authentication = Child::NotFound,
+            |fixture| fixture.trigger_authentication = Child::NotFound,
             (APPLY, ChildStep::Keep),
         ),
         (
             "the object was recreated",
-            |world| world.inventory[0].uid = Some("u-old".to_owned()),
+            |fixture| fixture.inventory[0].uid = Some("u-old".to_owned()),
             (ChildStep::Keep, APPLY),
         ),
         (
             "field ownership is unknown",
-            |world| {
+            |fixture| {
                 let cleared = json!({"metadata": {"managedFields": []}});
-                world.scaled_object = Child::Ours(scaled_object(&cleared));
-                world.inventory[0].fingerprint = None;
+                fixture.scaled_object = Child::Ours(scaled_object(&cleared));
+                fixture.inventory[0].fingerprint = None;
             },
             (ChildStep::Keep, APPLY),
         ),
         (
             "the inventory is lost",
-            |world| world.inventory.clear(),
+            |fixture| fixture.inventory.clear(),
             (APPLY, APPLY),
         ),
     ];
@@ -220,16 +220,16 @@ fn lost_or_changed_objects_are_applied_again() {
 /// KEDA-6
 #[test]
 fn unneeded_trigger_authentication_is_deleted() {
-    let world = up_to_date().with(|world| {
-        world.desired.as_mut().unwrap().trigger_authentication = None;
+    let fixture = up_to_date().with(|fixture| {
+        fixture.desired.as_mut().unwrap().trigger_authentication = None;
     });
     assert_eq!(
-        world.steps(),
+        fixture.steps(),
         (ChildStep::Delete("u-ta".into()), ChildStep::Keep)
     );
-    let never = fresh().with(|world| {
-        world.desired.as_mut().unwrap().trigger_authentication = None;
-        world.trigger_authentication = Child::Foreign(trigger_authentication(&unowned()));
+    let never = fresh().with(|fixture| {
+        fixture.desired.as_mut().unwrap().trigger_authentication = None;
+        fixture.trigger_authentication = Child::Foreign(trigger_authentication(&unowned()));
     });
     assert_eq!(never.steps(), (ChildStep::Keep, APPLY));
 }
@@ -237,25 +237,25 @@ fn unneeded_trigger_authentication_is_deleted() {
 /// KEDA-9
 #[test]
 fn replacement_waits_until_the_former_one_is_deleted() {
-    let object = up_to_date().with(|world| {
-        world.scaled_object = Child::Ours(scaled_object(&deleting()));
+    let object = up_to_date().with(|fixture| {
+        fixture.scaled_object = Child::Ours(scaled_object(&deleting()));
     });
     assert_eq!(object.steps(), (ChildStep::Keep, ChildStep::Wait));
-    let authentication = up_to_date().with(|world| {
-        world.trigger_authentication = Child::Ours(trigger_authentication(&deleting()));
-        world.scaled_object = Child::NotFound;
-        world.hpas.clear();
+    let authentication = up_to_date().with(|fixture| {
+        fixture.trigger_authentication = Child::Ours(trigger_authentication(&deleting()));
+        fixture.scaled_object = Child::NotFound;
+        fixture.hpas.clear();
     });
     assert_eq!(authentication.steps(), (ChildStep::Wait, ChildStep::Wait));
     // Its HPA is garbage-collected after the `ScaledObject`.
-    let hpa_remains = up_to_date().with(|world| world.scaled_object = Child::NotFound);
+    let hpa_remains = up_to_date().with(|fixture| fixture.scaled_object = Child::NotFound);
     assert_eq!(hpa_remains.steps(), (ChildStep::Keep, ChildStep::Wait));
 }
 
 /// KEDA-9
 #[test]
 fn without_keda_nothing_is_applied_until_it_is_installed() {
-    let (reason, retry, _) = fresh().with(|world| world.installed = false).fault();
+    let (reason, retry, _) = fresh().with(|fixture| fixture.installed = false).fault();
     assert_eq!(
         (reason, retry),
         (Reason::KedaNotInstalled, Requeue::AwaitChange)
@@ -265,12 +265,12 @@ fn without_keda_nothing_is_applied_until_it_is_installed() {
 /// KEDA-4
 #[test]
 fn untriggerable_queue_has_its_own_reason() {
-    for world in [fresh(), up_to_date()] {
-        let world = world.with(|world| {
+    for fixture in [fresh(), up_to_date()] {
+        let fixture = fixture.with(|fixture| {
             let queue = "asya-a".to_owned();
-            world.desired = Err(TriggerError::QueueUrlUnknown { queue });
+            fixture.desired = Err(TriggerError::QueueUrlUnknown { queue });
         });
-        let (reason, retry, text) = world.fault();
+        let (reason, retry, text) = fixture.fault();
         assert_eq!(
             (reason, retry),
             (Reason::QueueURLUnknown, Requeue::AwaitChange)
@@ -297,12 +297,12 @@ fn competing_autoscaler_is_named_and_blocks_creation() {
     let same = json!({"apiVersion": "apps/v1beta9", "kind": "Deployment", "name": "a"});
     let rows = [
         (
-            fresh().with(|world| world.hpas = vec![foreign(same.clone())]),
+            fresh().with(|fixture| fixture.hpas = vec![foreign(same.clone())]),
             "HorizontalPodAutoscaler web",
         ),
         (
-            fresh().with(|world| {
-                world.competing = vec![
+            fresh().with(|fixture| {
+                fixture.competing = vec![
                     other_scaled_object("r2", same.clone()),
                     other_scaled_object("r1", same.clone()),
                 ];
@@ -310,12 +310,12 @@ fn competing_autoscaler_is_named_and_blocks_creation() {
             "ScaledObject r1",
         ),
         (
-            up_to_date().with(|world| world.hpas.push(foreign(same.clone()))),
+            up_to_date().with(|fixture| fixture.hpas.push(foreign(same.clone()))),
             "HorizontalPodAutoscaler web",
         ),
     ];
-    for (world, name) in rows {
-        let (reason, retry, text) = world.fault();
+    for (fixture, name) in rows {
+        let (reason, retry, text) = fixture.fault();
         assert_eq!(
             (reason, retry),
             (Reason::RivalAutoscaler, Requeue::AwaitChange)
@@ -323,30 +323,30 @@ fn competing_autoscaler_is_named_and_blocks_creation() {
         assert!(text.starts_with(name), "{text}");
     }
     let other = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a"});
-    let world = fresh().with(|world| {
-        world.hpas = vec![foreign(other.clone())];
-        world.competing = vec![other_scaled_object("r", other)];
+    let fixture = fresh().with(|fixture| {
+        fixture.hpas = vec![foreign(other.clone())];
+        fixture.competing = vec![other_scaled_object("r", other)];
     });
-    assert_eq!(world.steps(), (APPLY, APPLY));
+    assert_eq!(fixture.steps(), (APPLY, APPLY));
 }
 
 /// For an HPA that KEDA created, the fault names its `ScaledObject` (KEDA-9).
 #[test]
 fn hpa_of_a_competing_scaled_object_is_not_a_second_one() {
     let owner = json!([{"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "r", "uid": "r", "controller": true}]);
-    let world = fresh().with(|world| {
-        world.competing = vec![scaled_object(
+    let fixture = fresh().with(|fixture| {
+        fixture.competing = vec![scaled_object(
             &json!({"metadata": {"name": "r", "uid": "r", "ownerReferences": []}}),
         )];
-        world.hpas = vec![hpa(
+        fixture.hpas = vec![hpa(
             &json!({"metadata": {"name": "keda-hpa-r", "ownerReferences": owner}}),
         )];
     });
-    assert!(world.fault().2.starts_with("ScaledObject r "));
+    assert!(fixture.fault().2.starts_with("ScaledObject r "));
     // The `ScaledObject` is deleted, its HPA not yet.
-    let world = world.with(|world| world.competing.clear());
+    let fixture = fixture.with(|fixture| fixture.competing.clear());
     assert!(
-        world
+        fixture
             .fault()
             .2
             .starts_with("HorizontalPodAutoscaler keda-hpa-r ")
@@ -356,17 +356,17 @@ fn hpa_of_a_competing_scaled_object_is_not_a_second_one() {
 /// SA-3
 #[test]
 fn foreign_objects_are_left_alone() {
-    let object = up_to_date().with(|world| {
-        world.scaled_object = Child::Foreign(scaled_object(&unowned()));
+    let object = up_to_date().with(|fixture| {
+        fixture.scaled_object = Child::Foreign(scaled_object(&unowned()));
     });
-    let authentication = fresh().with(|world| {
-        world.trigger_authentication = Child::Foreign(trigger_authentication(&unowned()));
+    let authentication = fresh().with(|fixture| {
+        fixture.trigger_authentication = Child::Foreign(trigger_authentication(&unowned()));
     });
-    for (world, kind) in [
+    for (fixture, kind) in [
         (object, "ScaledObject ns/a "),
         (authentication, "TriggerAuthentication ns/a-trigger-auth "),
     ] {
-        let (reason, retry, text) = world.fault();
+        let (reason, retry, text) = fixture.fault();
         assert_eq!((reason, retry), (Reason::NotOwned, Requeue::SlowBackoff));
         assert!(text.starts_with(kind), "{text}");
     }
@@ -376,8 +376,12 @@ fn at(time: &str) -> Timestamp {
     time.parse().unwrap()
 }
 
-fn removal(world: &World, now: &str) -> ScalingTeardown {
-    plan_removal(&world.scaled_object, &world.trigger_authentication, at(now))
+fn removal(fixture: &Fixture, now: &str) -> ScalingTeardown {
+    plan_removal(
+        &fixture.scaled_object,
+        &fixture.trigger_authentication,
+        at(now),
+    )
 }
 
 /// FIN-2, FW-24, KEDA-8
@@ -393,8 +397,8 @@ fn removal_runs_in_reverse_order_and_waits_for_keda() {
             deadline: None,
         }
     );
-    let waiting = up_to_date().with(|world| {
-        world.scaled_object = Child::Ours(scaled_object(&deleting()));
+    let waiting = up_to_date().with(|fixture| {
+        fixture.scaled_object = Child::Ours(scaled_object(&deleting()));
     });
     assert_eq!(
         removal(&waiting, "2026-01-01T00:00:29Z"),
@@ -405,7 +409,7 @@ fn removal_runs_in_reverse_order_and_waits_for_keda() {
             deadline: Some(at("2026-01-01T00:00:30Z")),
         }
     );
-    let gone = up_to_date().with(|world| world.scaled_object = Child::NotFound);
+    let gone = up_to_date().with(|fixture| fixture.scaled_object = Child::NotFound);
     assert_eq!(
         removal(&gone, "2026-01-01T00:00:00Z"),
         ScalingTeardown {
@@ -420,8 +424,8 @@ fn removal_runs_in_reverse_order_and_waits_for_keda() {
 /// FIN-2
 #[test]
 fn keda_delays_deletion_of_the_workload_by_at_most_thirty_seconds() {
-    let waiting = up_to_date().with(|world| {
-        world.scaled_object = Child::Ours(scaled_object(&deleting()));
+    let waiting = up_to_date().with(|fixture| {
+        fixture.scaled_object = Child::Ours(scaled_object(&deleting()));
     });
     let overdue = removal(&waiting, "2026-01-01T00:00:30Z");
     assert!(overdue.completed);
@@ -435,12 +439,12 @@ fn keda_delays_deletion_of_the_workload_by_at_most_thirty_seconds() {
 /// KEDA-8
 #[test]
 fn removal_keeps_foreign_objects() {
-    let foreign = fresh().with(|world| {
-        world.scaled_object = Child::Foreign(scaled_object(&unowned()));
-        world.trigger_authentication = Child::Foreign(trigger_authentication(&unowned()));
+    let foreign = fresh().with(|fixture| {
+        fixture.scaled_object = Child::Foreign(scaled_object(&unowned()));
+        fixture.trigger_authentication = Child::Foreign(trigger_authentication(&unowned()));
     });
-    for world in [foreign, fresh()] {
-        let nothing = removal(&world, "2026-01-01T00:00:00Z");
+    for fixture in [foreign, fresh()] {
+        let nothing = removal(&fixture, "2026-01-01T00:00:00Z");
         assert_eq!(
             (nothing.scaled_object, nothing.trigger_authentication),
             (ChildStep::Keep, ChildStep::Keep)

@@ -37,7 +37,7 @@ pub(super) fn binding_conditions(
 ) -> ConditionReport {
     let injected = inputs
         .injected
-        .map(|(status, reason, text)| ConditionChange::Set(INJECTED, status, reason, text));
+        .map(|it| ConditionChange::Set(INJECTED, it.status, it.reason, it.message));
     let stuck = inputs
         .exceeded_limit
         .map(|limit| progress_message(status, limit));

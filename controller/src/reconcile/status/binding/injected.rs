@@ -55,7 +55,7 @@ fn injected_condition(
     let bound = observed.bound()?;
     if !is_bound {
         let text = "pods get the sidecar once the queue and the runtime script exist and the target can be bound";
-        return Some((None, Reason::NotProven, text.to_owned()));
+        return Some(Injected::new(None, Reason::NotProven, text));
     }
     let Some(counted) = counted else {
         let known = observed
@@ -64,22 +64,22 @@ fn injected_condition(
             .iter()
             .any(|c| c.type_ == INJECTED);
         let text = "the target's pods have not been listed yet";
-        return (!known).then(|| (None, Reason::NotProven, text.to_owned()));
+        return (!known).then(|| Injected::new(None, Reason::NotProven, text));
     };
     if let Some(text) = url_unknown(observed) {
-        return Some((Some(false), Reason::TargetURLUnknown, text));
+        return Some(Injected::new(false, Reason::TargetURLUnknown, text));
     }
     let by_template = bound.strategy == BindingStrategy::Template;
     let decided = match rejection_message(observed, injection) {
         _ if by_template => injected_by_template(outcome, counted),
-        Some(text) => Some((Some(false), Reason::ProbeRejected, text)),
+        Some(text) => Some(Injected::new(false, Reason::ProbeRejected, text)),
         None => injected_by_pods(observed, outcome, counted),
     };
     let condition = decided.unwrap_or_else(|| counted.injected_condition());
-    let is_injected = condition.0 == Some(true);
+    let is_injected = condition.status == Some(true);
     match fail_open_text {
         Some(text) if is_injected && !by_template => {
-            Some((Some(false), Reason::WebhookNotReady, text))
+            Some(Injected::new(false, Reason::WebhookNotReady, text))
         }
         _ => Some(condition),
     }
@@ -109,7 +109,7 @@ fn injected_by_pods(
     counted: &TargetPodCounts,
 ) -> Option<Injected> {
     let without_pods = counted.pods.matched == 0;
-    let known = |ready, reason, text: &str| Some((Some(ready), reason, text.to_owned()));
+    let known = |status: bool, reason, text: &str| Some(Injected::new(status, reason, text));
     match &*outcome.rollout {
         RolloutOutcome::Waiting(reason, text, _) => known(false, *reason, text),
         RolloutOutcome::Requested(_, text, _) => known(false, Reason::RolloutInProgress, text),
@@ -157,7 +157,7 @@ fn was_reported(observed: &Observed, text: &str) -> bool {
 /// With strategy Template, pods get the sidecar from their template, as their controller replaces them (BIND-50);
 /// `None` if the counts of the pods decide.
 fn injected_by_template(outcome: &ActiveOutcome, counted: &TargetPodCounts) -> Option<Injected> {
-    let not_injected = |reason, text: &str| Some((Some(false), reason, text.to_owned()));
+    let not_injected = |reason, text: &str| Some(Injected::new(false, reason, text));
     match &*outcome.template {
         TemplateOutcome::Waiting(reason, text, _) => not_injected(*reason, text),
         TemplateOutcome::Refused(fault) | TemplateOutcome::GivenUp(Some(fault)) => {
@@ -168,7 +168,7 @@ fn injected_by_template(outcome: &ActiveOutcome, counted: &TargetPodCounts) -> O
         }
         TemplateOutcome::InPlace | TemplateOutcome::Applied(_) if counted.pods.matched == 0 => {
             let text = "the target has no pods, and its pod template has the sidecar";
-            Some((Some(true), Reason::ScaledToZero, text.to_owned()))
+            Some(Injected::new(true, Reason::ScaledToZero, text))
         }
         TemplateOutcome::InPlace | TemplateOutcome::Applied(_) if !counted.outdated.is_empty() => {
             let text = "the target's pod template has the sidecar, and its controller is replacing the pods without \

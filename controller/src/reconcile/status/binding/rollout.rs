@@ -11,7 +11,7 @@ use crate::reconcile::model::bound_pods::actor_hash;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{ActiveOutcome, ReplacementMethod, RolloutOutcome};
 use crate::reconcile::model::rollout::consecutive_uninjected;
-use crate::reconcile::model::status_time::to_the_second;
+use crate::reconcile::status_time::to_the_second;
 
 /// Requeue interval for a replacement that is not ready.
 const STALLED_RECHECK: Duration = Duration::from_secs(30);

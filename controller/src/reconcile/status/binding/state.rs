@@ -11,7 +11,7 @@ use crate::pods::summary::Pods;
 use crate::reconcile::model::bound_pods::TargetPodCounts;
 use crate::reconcile::model::condition_types::WORKLOAD_READY;
 use crate::reconcile::model::condition_types::{Injected, TARGET_RESOLVED};
-use crate::reconcile::state::state_of;
+use crate::reconcile::status::state::state_of;
 use crate::scaling::ready::ScalingReady;
 
 /// Inputs of the decision table.
@@ -135,9 +135,9 @@ fn target_pods_decision(
         };
     }
     let blocks_injection = |it: &&Injected| {
-        it.0 == Some(false)
+        it.status == Some(false)
             && matches!(
-                it.1,
+                it.reason,
                 Reason::ProbeFailed
                     | Reason::ProbeRejected
                     | Reason::RolloutHalted
@@ -156,7 +156,7 @@ fn target_pods_decision(
     if inputs.scaling.is_some_and(|it| it.ready == Some(false)) {
         return State::ScalingError.into();
     }
-    let injected = inputs.injected.as_ref().map(|it| it.1);
+    let injected = inputs.injected.as_ref().map(|it| it.reason);
     match () {
         () if total == 0 && desired == 0 && inputs.scaling.is_some() => State::Napping.into(),
         () if total == 0 && desired == 0 => State::Running.into(),

@@ -5,8 +5,8 @@ use asya_shared::api::{AsyncActorStatus, ObjectReference, ResolvedTarget};
 use super::pods::ListedPods;
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::state::Counts;
 use crate::reconcile::status::replicas::set_replicas;
+use crate::reconcile::status::state::Counts;
 
 /// Writes the target, and the numbers of its pods.
 pub(super) fn set_target(

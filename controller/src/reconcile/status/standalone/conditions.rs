@@ -3,8 +3,8 @@
 use crate::reconcile::model::condition_types::{SCALING_READY, TRANSPORT_READY, WORKLOAD_READY};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::ActiveOutcome;
-use crate::reconcile::state::WorkloadReady;
 use crate::reconcile::status::conditions::{ConditionChange, ConditionReport, ReadyRule};
+use crate::reconcile::status::state::WorkloadReady;
 use crate::scaling::ready::ScalingReady;
 
 /// All conditions but `TransportReady`.

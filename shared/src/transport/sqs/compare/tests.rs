@@ -184,9 +184,9 @@ fn unmanaged_queue_needs_the_configured_visibility_timeout() {
             found: "VisibilityTimeout=30".to_owned(),
         }
     );
-    let unsaid = declared(&json!({"queues": {"autoCreate": false}}));
+    let unset = declared(&json!({"queues": {"autoCreate": false}}));
     assert_eq!(
-        unsaid.compare(&found(&unsaid, &other, &[]), None, HERE),
+        unset.compare(&found(&unset, &other, &[]), None, HERE),
         Comparison::Matches
     );
     let absurd = declared(&json!({"visibilityTimeout": 50_000, "queues": {"autoCreate": false}}));

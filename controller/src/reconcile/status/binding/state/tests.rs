@@ -9,6 +9,7 @@ use super::{BindingStateDecision, BindingStateInputs, decide};
 use crate::fault::{Fault, Reason};
 use crate::pods::summary::Pods;
 use crate::reconcile::model::bound_pods::TargetPodCounts;
+use crate::reconcile::model::condition_types::Injected;
 use crate::record::{Problem, ProblemClass};
 use crate::scaling::ready::ScalingReady;
 
@@ -106,7 +107,7 @@ impl Row {
         let fault = |reason| Fault::until_change(reason, "");
         let refused = fault(Reason::ValidationError);
         let target = self.target.map(fault);
-        let injected = (self.injected.0, self.injected.1, String::new());
+        let injected = Injected::new(self.injected.0, self.injected.1, "");
         let scaling = self.scaling.ready();
         decide(&BindingStateInputs {
             spec_fault: self.refused.then_some(&refused),
