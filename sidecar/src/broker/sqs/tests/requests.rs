@@ -9,6 +9,7 @@ use aws_credential_types::provider::error::CredentialsError;
 use aws_credential_types::provider::future::ProvideCredentials as Provided;
 use aws_credential_types::provider::{ProvideCredentials, Result};
 use serde_json::json;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -302,6 +303,33 @@ async fn a_poll_requests_the_demand_but_only_one_message_of_a_fifo_queue() {
         assert_eq!(request.body["MaxNumberOfMessages"], expected, "{queue}");
         assert_eq!(request.body["VisibilityTimeout"], 90);
     }
+}
+
+/// SC-104
+#[tokio::test(start_paused = true)]
+async fn a_long_poll_without_a_message_does_not_wake_the_process() {
+    let fake = Fake::start(|_| None).await;
+    let (broker, _events) = start(&fake, Source::new(&["KEY"]), "asya-foo");
+    broker.demand(Demand {
+        slots: 1,
+        lookahead: 0,
+    });
+    let metrics = Handle::current().metrics();
+    // With the clock paused, the runtime parks once for each timer that is due, and a few times for each long one.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while fake.seen(&["ReceiveMessage"]).is_empty() {
+        assert!(Instant::now() < deadline, "no request");
+        sleep(Duration::from_millis(5)).await;
+    }
+    let before = metrics.worker_park_count(0);
+    sleep(Duration::from_secs(15)).await;
+    let parks = metrics.worker_park_count(0) - before;
+    assert_eq!(
+        fake.seen(&["ReceiveMessage"]).len(),
+        1,
+        "still the same poll"
+    );
+    assert!(parks < 100, "{parks} wake-ups in 15 s");
 }
 
 /// SC-37: time remains for retries before the lease expires.
