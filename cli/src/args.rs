@@ -14,7 +14,8 @@ use self::queue::{DlqArgs, QueueArgs, SendArgs};
 ///
 /// Uses your kubeconfig and your permissions only, and changes nothing unless the command says so.
 ///
-/// Exit codes: 0 nothing to report, 1 findings, 2 it could not be told.
+/// Exit codes: 0 no findings, 1 findings, 2 it could not be told. Warnings alone end with 0; check and lint count them
+/// as findings with --strict.
 #[derive(Parser, Debug)]
 #[command(
     name = "kubectl-asya",
@@ -59,7 +60,7 @@ pub enum Command {
     Pause(ChangeArgs),
     /// Let the operator manage a paused actor again.
     Resume(ChangeArgs),
-    /// Replace pods with an outdated sidecar now, whatever spec.binding.rollout says.
+    /// Replace pods without the sidecar, or with an outdated one, now, whatever spec.binding.rollout says.
     Roll(ChangeArgs),
     /// Keep queue and messages when the actor is deleted.
     Retain(ChangeArgs),
@@ -110,8 +111,8 @@ pub struct StatusArgs {
     /// Name of an actor; all actors of the namespace if absent.
     pub name: Option<String>,
 
-    /// Actors of all namespaces.
-    #[arg(short = 'A', long, conflicts_with = "name")]
+    /// Actors of all namespaces; with a name, the actor of that name, whichever namespace it is in.
+    #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 
     #[command(flatten)]
@@ -136,7 +137,8 @@ pub struct TraceArgs {
 #[derive(Args, Debug)]
 #[group(id = "pod_source", required = true, multiple = false, args = ["pod", "filename"])]
 pub struct WhyArgs {
-    /// Name of a pod.
+    /// Name of a pod, or actor/NAME, deploy/NAME or statefulset/NAME for each of its pods, or a new one if it has none.
+    #[arg(value_name = "POD")]
     pub pod: Option<String>,
 
     /// File with a pod, or - for standard input. If it also holds actors, no cluster is needed.
@@ -200,6 +202,10 @@ pub struct CheckArgs {
     /// Check what an installation needs, before installing.
     #[arg(long)]
     pub pre: bool,
+
+    /// Exit with 1 for warnings, too.
+    #[arg(long)]
+    pub strict: bool,
 
     #[command(flatten)]
     pub output: OutputArgs,
@@ -265,7 +271,8 @@ mod tests {
             (&["why", "-f", "pod.yaml"], true),
             (&["why"], false),
             (&["why", "phi-0", "-f", "pod.yaml"], false),
-            (&["status", "-A", "embed"], false),
+            (&["status", "-A", "embed"], true),
+            (&["check", "--strict"], true),
             (&["status", "--timeout", "0"], false),
             (&["status", "--timeout", "2m"], true),
             (&["queue", "embed", "--peek", "0"], false),

@@ -1,6 +1,6 @@
 //! The settings of the installed operator, read from its Deployments.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use asya_shared::admission::facts::WebhookFacts;
 use asya_shared::config::{ConfigError, Settings, TransportsConfig};
@@ -83,8 +83,16 @@ impl Installation {
     pub async fn read(cluster: &Cluster) -> Result<Self, Failure> {
         let deployments = deployments(cluster).await?;
         let Some(deployment) = webhook(&deployments).or(deployments.first()) else {
+            let advice = match elsewhere(cluster).await.as_deref() {
+                Ok([namespace, ..]) => {
+                    format!("there is one in {namespace}: pass --operator-namespace {namespace}")
+                }
+                _ => {
+                    "name its namespace with --operator-namespace, or pass its --values".to_owned()
+                }
+            };
             return Err(Failure::new(format!(
-                "no operator in namespace {}; name its namespace with --operator-namespace, or pass its --values",
+                "no operator in namespace {}; {advice}",
                 cluster.operator_namespace
             )));
         };
@@ -107,6 +115,18 @@ pub async fn deployments(cluster: &Cluster) -> Result<Vec<OperatorDeployment>, F
         .list(&kind, Some(&cluster.operator_namespace))
         .await?;
     Ok(all.iter().filter_map(OperatorDeployment::of).collect())
+}
+
+/// The namespaces that an operator is in.
+///
+/// # Errors
+/// If the Deployments of all namespaces may not be listed.
+pub async fn elsewhere(cluster: &Cluster) -> Result<Vec<String>, Failure> {
+    let all = cluster.list(&resource::<Deployment>(), None).await?;
+    let of_operators = all.iter().filter(|it| OperatorDeployment::of(it).is_some());
+    let namespaces = of_operators.filter_map(|it| it["metadata"]["namespace"].as_str());
+    let namespaces: BTreeSet<String> = namespaces.map(str::to_owned).collect();
+    Ok(namespaces.into_iter().collect())
 }
 
 /// The webhook's Deployment.

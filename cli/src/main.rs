@@ -4,6 +4,7 @@
 //! Each command is a folder with the same three parts: `mod.rs` gathers what it needs from files and the cluster, pure
 //! functions decide, and `render.rs` writes the result as text.
 
+mod actor;
 mod answer;
 mod args;
 mod bundle;
@@ -21,6 +22,7 @@ mod output;
 mod preview;
 mod queue;
 mod status;
+mod target;
 mod trace;
 mod values;
 mod watch;

@@ -166,6 +166,18 @@ pub const ENTRIES: &[Entry] = &[
         RUNBOOKS,
     ),
     entry_of(
+        "NoConsumers",
+        "Messages wait in the actor's queue, and none of its running pods receives them.",
+        "`kubectl asya status NAME` says what its pods lack, for example the sidecar; otherwise read the sidecar's log.",
+        RUNBOOKS,
+    ),
+    entry_of(
+        "DeadLetters",
+        "Messages failed, and are in the actor's dead letter queue.",
+        "`kubectl asya dlq NAME list` shows them; `kubectl asya dlq NAME redrive` moves them back, once the cause is gone.",
+        INDEX,
+    ),
+    entry_of(
         "InstallPermissionMissing",
         "You lack a permission that installing the chart takes.",
         "Ask an administrator for it, or let them install the chart.",

@@ -342,7 +342,8 @@ pub const ENTRIES: &[Entry] = &[
     entry_of(
         "PodsNotInjected",
         "Some pods of the target have no sidecar.",
-        "`kubectl asya why POD` says why, for each of them.",
+        "`kubectl asya why POD` says why, for each of them; `kubectl asya roll NAME` replaces those that started before the \
+         binding.",
         BINDING,
     ),
     entry_of(

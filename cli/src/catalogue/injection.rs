@@ -120,7 +120,8 @@ pub const ENTRIES: &[Entry] = &[
     entry_of(
         "StartedBeforeBinding",
         "The pod was created before the binding took effect.",
-        "It is replaced by a rollout, unless spec.binding.rollout is OnRestart: then restart it yourself.",
+        "With spec.binding.rollout Always, the operator replaces it by itself. With OnRestart, it gets the sidecar when it \
+         restarts; `kubectl asya roll NAME` replaces such pods now.",
         BINDING,
     ),
     entry_of(

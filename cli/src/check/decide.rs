@@ -43,8 +43,10 @@ pub enum CheckResult {
 }
 
 impl Check {
-    pub fn answer(&self) -> Answer {
+    /// With `strict`, a warning is a finding.
+    pub fn answer(&self, strict: bool) -> Answer {
         match self.result {
+            CheckResult::Warning if strict => Answer::Findings,
             CheckResult::Ok | CheckResult::Warning => Answer::Fine,
             CheckResult::Failed => Answer::Findings,
             CheckResult::Unknown => Answer::Unknown,
@@ -99,12 +101,19 @@ pub fn installed(observed: &Observed, now: Timestamp) -> Vec<Check> {
     let release = controller.and_then(OperatorDeployment::release);
     let mut checks = vec![kubernetes(&observed.version), crd(&observed.crd, release)];
     checks.extend(operator(observed));
-    checks.extend(operator_rights(observed));
-    checks.push(leader(&observed.lease, now));
-    checks.extend(webhook::checks(observed, now));
+    // Where there is no operator, nothing else of it can be there: one finding says so.
+    let is_elsewhere = observed.deployments.is_ok() && controller.is_none();
+    if !is_elsewhere {
+        checks.extend(operator_rights(observed));
+        checks.push(leader(&observed.lease, now));
+        checks.extend(webhook::checks(observed, now));
+    }
     checks.push(keda(&observed.keda));
-    checks.push(actors::transports(observed));
+    if !is_elsewhere {
+        checks.push(actors::transports(observed));
+    }
     checks.extend(actors::actors(&observed.actors, now));
+    checks.extend(actors::queues(observed));
     checks
 }
 
@@ -187,7 +196,10 @@ fn operator(observed: &Observed) -> Vec<Check> {
         return vec![Check::failed(
             "controller",
             "OperatorMissing",
-            &format!("The namespace is {namespace}."),
+            &format!(
+                "The namespace is {namespace}.{}",
+                elsewhere(&observed.elsewhere)
+            ),
         )];
     };
     let webhook = installation::webhook(deployments);
@@ -211,6 +223,21 @@ fn operator(observed: &Observed) -> Vec<Check> {
         None => Check::ok("versions", OWN_VERSION),
     });
     checks
+}
+
+/// Where an operator is instead.
+fn elsewhere(namespaces: &Read<Vec<String>>) -> String {
+    match namespaces.as_deref() {
+        Ok([]) => " There is none in any other namespace either.".to_owned(),
+        Ok([namespace]) => {
+            format!(" There is one in {namespace}: pass --operator-namespace {namespace}.")
+        }
+        Ok(several) => format!(
+            " There are some in {}: pass one of them.",
+            several.join(", ")
+        ),
+        Err(why) => format!(" Others could not be searched: {why}."),
+    }
 }
 
 fn replicas(subject: &str, deployment: &OperatorDeployment, down: &str, degraded: &str) -> Check {

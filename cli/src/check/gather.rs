@@ -1,5 +1,8 @@
 //! Reads what the checks need. What the user may not read is recorded as such, and the other checks go on.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use asya_certs::data::Data;
 use asya_shared::admission::CRD_NAME;
 use asya_shared::api::AsyncActor;
@@ -19,6 +22,7 @@ use super::rights::{self, Needed};
 use crate::answer::Failure;
 use crate::cluster::{ApiFailure, Cluster, Right, resource};
 use crate::installation::{self, Installation, OperatorDeployment, TLS_SECRET};
+use crate::queue::{self, OfActor};
 
 const WEBHOOK_SERVICE: &str = "--webhook-service=";
 /// Key of the namespaces whose actors the controller manages.
@@ -39,6 +43,8 @@ pub struct Observed {
     pub keda: Read<bool>,
     pub operator_namespace: String,
     pub deployments: Read<Vec<OperatorDeployment>>,
+    /// Namespaces with an operator, if this one has none.
+    pub elsewhere: Read<Vec<String>>,
     /// Whether the operator has each permission that it needs.
     pub operator_rights: Read<Vec<(Needed, bool)>>,
     pub lease: Read<Option<Value>>,
@@ -52,6 +58,10 @@ pub struct Observed {
     pub review: Review,
     pub installation: Read<Installation>,
     pub actors: Read<Vec<Value>>,
+    /// What the brokers say of the actors' queues, as far as they were reached.
+    pub queues: Vec<OfActor>,
+    /// What is missing there, and why.
+    pub notes: Vec<String>,
 }
 
 /// What `check --pre` looks at.
@@ -98,7 +108,7 @@ const fn create(group: &'static str, resource: &'static str) -> Right {
 ///
 /// # Errors
 /// If the API server cannot be reached.
-pub async fn installed(cluster: &Cluster) -> Result<Observed, Failure> {
+pub async fn installed(cluster: &Arc<Cluster>, timeout: Duration) -> Result<Observed, Failure> {
     let version = cluster.version().await?;
     let operator = Some(&*cluster.operator_namespace);
     let (lease_kind, actor_kind) = (resource::<Lease>(), resource::<AsyncActor>());
@@ -117,10 +127,17 @@ pub async fn installed(cluster: &Cluster) -> Result<Observed, Failure> {
     );
     let deployments = deployments.map_err(|failure| failure.to_string());
     let found = deployments.as_deref().unwrap_or_default();
-    let (operator_rights, serving_secret, endpoints) = futures::join!(
+    let (elsewhere, operator_rights, serving_secret, endpoints, (queues, notes)) = futures::join!(
+        elsewhere(cluster, found),
         operator_rights(cluster, found),
         serving_secret(cluster, found),
         endpoints(cluster, found),
+        queues(
+            cluster,
+            installation.as_ref().ok(),
+            actors.as_deref().unwrap_or_default(),
+            timeout
+        ),
     );
     Ok(Observed {
         version,
@@ -128,6 +145,7 @@ pub async fn installed(cluster: &Cluster) -> Result<Observed, Failure> {
         keda: keda.map(|it| it.is_some()),
         operator_namespace: cluster.operator_namespace.clone(),
         deployments,
+        elsewhere,
         operator_rights,
         lease: lease.map_err(text),
         validating_configurations: validating.map_err(text),
@@ -137,7 +155,32 @@ pub async fn installed(cluster: &Cluster) -> Result<Observed, Failure> {
         review,
         installation: installation.map_err(|failure| failure.to_string()),
         actors: actors.map_err(text),
+        queues,
+        notes,
     })
+}
+
+/// The namespaces that an operator is in, if it is not in the given one.
+async fn elsewhere(cluster: &Cluster, found: &[OperatorDeployment]) -> Read<Vec<String>> {
+    match installation::controller(found) {
+        Some(_) => Ok(Vec::new()),
+        None => installation::elsewhere(cluster)
+            .await
+            .map_err(|failure| failure.to_string()),
+    }
+}
+
+/// What brokers say of the actors' queues. Without the operator's settings, no broker is known, and another check says so.
+async fn queues(
+    cluster: &Arc<Cluster>,
+    installation: Option<&Installation>,
+    actors: &[Value],
+    timeout: Duration,
+) -> (Vec<OfActor>, Vec<String>) {
+    match installation {
+        Some(installation) => queue::states(cluster, installation, actors, timeout).await,
+        None => (Vec::new(), Vec::new()),
+    }
 }
 
 /// Whether the operator has each permission that it needs.

@@ -13,7 +13,7 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
     SubjectAccessReviewSpec,
 };
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, ListParams, PartialObjectMeta, Patch, PatchParams,
     PostParams, Resource,
@@ -23,7 +23,7 @@ use kube::{Api, Client, Config};
 use serde_json::Value;
 
 pub use failure::ApiFailure;
-pub use pods::is_ready;
+pub use pods::{has_sidecar, is_ready};
 
 use crate::answer::Failure;
 use crate::args::ConnectionArgs;
@@ -221,7 +221,7 @@ impl Cluster {
             .list(&kind, Some(&self.namespace))
             .await
             .unwrap_or_default();
-        Err(self.not_found("AsyncActor", name, &others))
+        Err(self.not_found("AsyncActor", &kind, name, &others).await)
     }
 
     /// A pod of the chosen namespace.
@@ -231,7 +231,10 @@ impl Cluster {
     pub async fn pod(&self, name: &str) -> Result<Value, Failure> {
         let kind = resource::<Pod>();
         let found = self.get(&kind, Some(&self.namespace), name).await?;
-        found.ok_or_else(|| self.not_found("pod", name, &[]))
+        match found {
+            Some(pod) => Ok(pod),
+            None => Err(self.not_found("pod", &kind, name, &[]).await),
+        }
     }
 
     /// Applies a merge patch; with `dry_run`, the API server checks it and stores nothing.
@@ -378,8 +381,24 @@ impl Cluster {
         )
     }
 
-    fn not_found(&self, kind: &str, name: &str, others: &[Value]) -> Failure {
+    /// Why there is no such object: the namespace does not exist, or the object is in another one. Without permission
+    /// to see either, others of the namespace are named.
+    async fn not_found(
+        &self,
+        word: &str,
+        kind: &ApiResource,
+        name: &str,
+        others: &[Value],
+    ) -> Failure {
         let namespace = &self.namespace;
+        if let Some(missing) = self.missing_namespace().await {
+            return missing;
+        }
+        if let Ok([found, ..]) = self.namespaces_with(kind, name).await.as_deref() {
+            return Failure::new(format!(
+                "no {word} {name} in namespace {namespace}; it is in {found}: pass -n {found}"
+            ));
+        }
         let names: Vec<&str> = others
             .iter()
             .filter_map(|it| it["metadata"]["name"].as_str())
@@ -394,7 +413,32 @@ impl Cluster {
             )
         };
         Failure::new(format!(
-            "no {kind} {name} in namespace {namespace}; {advice}"
+            "no {word} {name} in namespace {namespace}; {advice}"
         ))
+    }
+
+    /// That the chosen namespace does not exist; `None` if it does, or may not be read.
+    pub async fn missing_namespace(&self) -> Option<Failure> {
+        let namespace = &self.namespace;
+        let found = self.get(&resource::<Namespace>(), None, namespace).await;
+        matches!(found, Ok(None)).then(|| {
+            Failure::new(format!(
+                "namespace {namespace} does not exist; choose another with -n"
+            ))
+        })
+    }
+
+    /// Namespaces with an object of this kind and name.
+    pub async fn namespaces_with(
+        &self,
+        kind: &ApiResource,
+        name: &str,
+    ) -> Result<Vec<String>, ApiFailure> {
+        let params = ListParams::default().fields(&format!("metadata.name={name}"));
+        let found = self.list_with(kind, None, params).await?;
+        let namespaces = found
+            .iter()
+            .filter_map(|it| it["metadata"]["namespace"].as_str());
+        Ok(namespaces.map(str::to_owned).collect())
     }
 }

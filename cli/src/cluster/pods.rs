@@ -1,5 +1,6 @@
 //! Pods: whether they are ready, and connections to them.
 
+use asya_shared::names::SIDECAR_CONTAINER;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::LogParams;
@@ -16,6 +17,13 @@ pub fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     conditions.any(|it| it["type"] == "Ready" && it["status"] == "True")
+}
+
+/// Whether a pod has the sidecar, as a container or as a native sidecar.
+pub fn has_sidecar(pod: &Value) -> bool {
+    let lists = ["containers", "initContainers"].into_iter();
+    let mut containers = lists.flat_map(|list| pod["spec"][list].as_array().into_iter().flatten());
+    containers.any(|container| container["name"] == SIDECAR_CONTAINER)
 }
 
 impl Cluster {

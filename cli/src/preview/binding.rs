@@ -19,7 +19,7 @@ use super::gather::NamespaceState;
 use super::online::Online;
 use super::restart::{RestartInputs, Workload, of_binding, of_template};
 use super::standalone::{self, Subject};
-use super::target::{self, Bound, Unresolved};
+use crate::target::{self, Bound, Unresolved, new_pod};
 
 impl Online<'_> {
     /// Adds what happens to the target's pods, and how the target is scaled.
@@ -225,16 +225,6 @@ fn workloads(found: &Bound) -> Vec<Workload> {
         strategy: UpdateStrategy::of(object, body),
     };
     has_template.map(workload).collect()
-}
-
-/// A new pod of the target, as the operator's probe constructs it.
-fn new_pod(found: &Bound, metadata: Option<&ProbeMetadata>) -> Option<Value> {
-    let bodies = || found.bodies.iter().map(|(_, body)| body);
-    let of_template = metadata
-        .and_then(|metadata| bodies().find_map(|body| probe::pod_without_sidecar(body, metadata)));
-    of_template
-        .or_else(|| found.pods.first().map(probe::from_running_pod))
-        .or_else(|| probe::minimal_pod(metadata?))
 }
 
 /// Whether the target has all its desired pods, as far as their number is known.

@@ -15,7 +15,6 @@ mod queue;
 mod render;
 mod restart;
 mod standalone;
-mod target;
 
 use asya_shared::api::AsyncActor;
 use serde_json::{Value, json};

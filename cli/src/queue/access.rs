@@ -7,13 +7,14 @@ use asya_wire::queue::route_name;
 use serde_json::Value;
 
 use super::rabbitmq::Credentials;
-use super::secret::{Secrets, password};
+pub use super::secret::Secrets;
+use super::secret::password;
 use super::sqs::Account;
+use crate::actor::status_of;
 use crate::answer::Failure;
 use crate::args::queue::{Address, BrokerArgs};
 use crate::cluster::Cluster;
 use crate::installation::Installation;
-use crate::status::status_of;
 
 const DEFAULT_USER: &str = "guest";
 
@@ -82,7 +83,10 @@ pub async fn access(
         }
     };
     let names = names(&cluster.namespace, name, actor, configured.as_ref());
-    let secrets = Secrets { cluster };
+    let secrets = Secrets {
+        cluster,
+        namespace: &cluster.namespace,
+    };
     let kind = configured.as_ref().map(|transport| &transport.kind);
     let server = match (&args.address, kind) {
         (Some(Address::Http(_)) | None, Some(TransportKind::Sqs(config))) => {
@@ -114,6 +118,18 @@ pub async fn access(
     })
 }
 
+/// The broker of a transport, as the operator is configured.
+///
+/// # Errors
+/// If its credentials may not be read.
+pub async fn server(secrets: &Secrets<'_>, transport: &Transport) -> Result<Server, Failure> {
+    let args = BrokerArgs::default();
+    match &transport.kind {
+        TransportKind::Rabbitmq(config) => rabbitmq(secrets, Some(config), &args).await,
+        TransportKind::Sqs(config) => sqs(secrets, Some(config), &args).await,
+    }
+}
+
 async fn configured(cluster: &Cluster, transport: &str) -> Result<Transport, Failure> {
     let installation = Installation::read(cluster).await?;
     let found = installation.transports.usable(transport);
@@ -121,7 +137,7 @@ async fn configured(cluster: &Cluster, transport: &str) -> Result<Transport, Fai
 }
 
 /// The names that the actor's status has; where it has none, those that follow from the configuration.
-fn names(namespace: &str, name: &str, actor: &Value, transport: Option<&Transport>) -> Names {
+pub fn names(namespace: &str, name: &str, actor: &Value, transport: Option<&Transport>) -> Names {
     let reported = status_of(actor).queue;
     let transport_name = actor["spec"]["transport"].as_str().unwrap_or_default();
     let Some(transport) = transport else {

@@ -15,6 +15,7 @@ mod render;
 mod secret;
 mod send;
 mod sqs;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -29,13 +30,15 @@ use open::Open;
 use render::{DlqReport, QueuePage};
 use send::{Outcome, Wait};
 
+use crate::actor::status_of;
 use crate::answer::{Answer, Failure, Report};
 use crate::args::queue::{BrokerArgs, DlqAction, DlqArgs, QueueArgs, SendArgs};
 use crate::cluster::Connection;
 use crate::consent::confirmed;
 use crate::output::terminal_width;
-use crate::status::status_of;
 use crate::watch::Watched;
+
+pub use state::{OfActor, QueueFinding, QueueState, state, states};
 
 /// Dead letters that are listed unless more are asked for.
 const LISTED: usize = 20;
@@ -52,7 +55,13 @@ async fn reach(connection: &Connection, name: &str, args: &BrokerArgs) -> Result
     let cluster = Arc::new(connection.open().await?);
     let actor = cluster.actor(name).await?;
     let access = access::access(&cluster, name, &actor, args).await?;
-    let open = open::open(&cluster, &access, connection.args().timeout).await?;
+    let open = open::open(
+        &cluster,
+        &access.server,
+        access.limit,
+        connection.args().timeout,
+    )
+    .await?;
     Ok(Reached {
         namespace: cluster.namespace.clone(),
         actor,
@@ -169,8 +178,13 @@ async fn act<B: Broker>(
             Ok((report, Vec::new()))
         }
         DlqAction::Purge => {
-            consent(names, dlq, size.waiting, args)?;
-            report.outcome = Some(dlq::purge(broker, names, dlq, max, size.waiting).await?);
+            let waiting = size.waiting;
+            report.outcome = Some(if waiting == 0 {
+                dlq::Outcome::default()
+            } else {
+                consent(names, dlq, waiting, args)?;
+                dlq::purge(broker, names, dlq, max, waiting).await?
+            });
             Ok((report, Vec::new()))
         }
     }

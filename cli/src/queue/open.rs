@@ -11,7 +11,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::access::{Access, Server};
+use super::access::Server;
 use super::forward::{Forward, forward};
 use super::rabbitmq::RabbitMq;
 use super::sqs::{Account, Sqs};
@@ -33,16 +33,18 @@ enum Trust<'a> {
     Bundle(&'a str),
 }
 
-/// Connects to the broker of an actor's queues; through a port-forward, if it is a Service of the cluster.
+/// Connects to a broker; through a port-forward, if it is a Service of the cluster. `limit`: how many deliveries its
+/// queues allow, where that is configured.
 ///
 /// # Errors
 /// If it cannot be reached, or refuses.
 pub async fn open(
     cluster: &Arc<Cluster>,
-    access: &Access,
+    server: &Server,
+    limit: Option<u64>,
     timeout: Duration,
 ) -> Result<Open, Failure> {
-    match &access.server {
+    match server {
         Server::RabbitMq {
             host,
             port,
@@ -56,13 +58,13 @@ pub async fn open(
             let connecting = connect(host, *port, address, tls.then_some(trust));
             let stream = tokio::time::timeout(timeout, connecting).await;
             let stream = stream.map_err(|_| unreachable(host, *port, &"no answer"))??;
-            let broker = RabbitMq::open(stream, credentials, access.limit, timeout).await?;
+            let broker = RabbitMq::open(stream, credentials, limit, timeout).await?;
             Ok(Open::RabbitMq(broker, forwarded))
         }
         Server::Sqs(account) => {
             let mut account = account.clone();
             let forwarded = forwarded_endpoint(cluster, &mut account).await?;
-            let broker = Sqs::open(&account, access.limit, timeout).await;
+            let broker = Sqs::open(&account, limit, timeout).await;
             Ok(Open::Sqs(broker, forwarded))
         }
     }

@@ -122,6 +122,7 @@ pub fn dead_letters(report: &DlqReport, width: Option<usize>) -> String {
         String::new()
     };
     let text = match report.action {
+        _ if done == 0 && others == 0 => format!("nothing to do: {dlq} has no messages"),
         DlqAction::Purge => format!("messages deleted from {dlq}: {done}{left}"),
         _ => format!("messages moved from {dlq} to {queue}: {done}{left}"),
     };
@@ -186,4 +187,54 @@ fn messages(rows: &[MessageRow], width: Option<usize>) -> String {
         table.painted(used.iter().map(|column| (column.1(row), Paint::Plain)));
     }
     table.render(width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(action: DlqAction, done: u64, others: u64) -> String {
+        let names = Names {
+            transport: "mq".to_owned(),
+            queue: "asya-embed".to_owned(),
+            dlq: None,
+            actor: "embed".to_owned(),
+            happy_end: String::new(),
+            error_end: String::new(),
+        };
+        let dlq = DeadLetters {
+            queue: "dlq".to_owned(),
+            shared: true,
+        };
+        let mut report = DlqReport::new(action, &names, &dlq);
+        report.outcome = Some(Done { done, others });
+        dead_letters(&report, None)
+    }
+
+    #[test]
+    fn empty_dead_letter_queue_is_said_to_be_empty() {
+        for (action, done, others, expected) in [
+            (
+                DlqAction::Redrive,
+                0,
+                0,
+                "nothing to do: dlq has no messages\n",
+            ),
+            (
+                DlqAction::Purge,
+                0,
+                0,
+                "nothing to do: dlq has no messages\n",
+            ),
+            (
+                DlqAction::Redrive,
+                0,
+                2,
+                "messages moved from dlq to asya-embed: 0; left there, of other actors: 2\n",
+            ),
+            (DlqAction::Purge, 3, 0, "messages deleted from dlq: 3\n"),
+        ] {
+            assert_eq!(text(action, done, others), expected, "{action:?}");
+        }
+    }
 }

@@ -16,6 +16,8 @@ const PASSWORD: &str = "ASYA_BROKER_PASSWORD";
 /// The Secrets of the operator and of the actor's namespace.
 pub struct Secrets<'a> {
     pub cluster: &'a Cluster,
+    /// Namespace of the actor.
+    pub namespace: &'a str,
 }
 
 impl Secrets<'_> {
@@ -25,7 +27,7 @@ impl Secrets<'_> {
     /// If neither has it, or neither may be read.
     pub async fn read(&self, reference: &SecretKeyRef) -> Result<String, Failure> {
         let SecretKeyRef { name, key, .. } = reference;
-        let namespaces = [&*self.cluster.operator_namespace, &*self.cluster.namespace];
+        let namespaces = [&*self.cluster.operator_namespace, self.namespace];
         let mut refused = None;
         for namespace in namespaces {
             let kind = resource::<Secret>();

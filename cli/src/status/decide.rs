@@ -1,11 +1,11 @@
 //! What an actor does in one line, and whether it needs attention.
 
 use asya_shared::api::{AsyncActorStatus, State};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::actor::{condition, status_of};
 use crate::catalogue;
 use crate::output::age;
 
@@ -43,11 +43,6 @@ pub struct Attention {
     pub id: String,
     pub reason: String,
     pub message: String,
-}
-
-/// The status of an actor. Fields that another release wrote otherwise read as absent.
-pub fn status_of(actor: &Value) -> AsyncActorStatus {
-    serde_json::from_value(actor["status"].clone()).unwrap_or_default()
 }
 
 /// Summarises an actor.
@@ -121,11 +116,6 @@ fn of_reason(reason: &str, message: String) -> Attention {
         reason: reason.to_owned(),
         message,
     }
-}
-
-/// The condition of a type.
-pub fn condition<'a>(status: &'a AsyncActorStatus, kind: &str) -> Option<&'a Condition> {
-    status.conditions.iter().find(|it| it.type_ == kind)
 }
 
 /// Whether a condition is False only until something under way has ended.

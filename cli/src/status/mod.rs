@@ -4,19 +4,25 @@ mod decide;
 mod page;
 mod render;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use asya_shared::api::AsyncActor;
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::core::v1::{Event, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use serde_json::Value;
 
-pub use decide::{ActorSummary, condition, status_of, summary};
+pub use decide::{ActorSummary, summary};
 
 use crate::answer::{Answer, Failure, Report};
 use crate::args::StatusArgs;
 use crate::cluster::{Cluster, Connection, resource};
 use crate::output::{self, Format};
+use crate::queue;
 use crate::watch::Watched;
+
+use page::Around;
 
 /// Events of an actor that its page shows.
 const EVENTS: usize = 8;
@@ -26,16 +32,46 @@ const EVENTS: usize = 8;
 /// # Errors
 /// If the actors cannot be read, or there is none of that name.
 pub async fn run(connection: &Connection, args: &StatusArgs) -> Result<Report, Failure> {
-    let cluster = connection.open().await?;
+    let mut cluster = connection.open().await?;
+    if let Some(name) = args.name.as_ref().filter(|_| args.all_namespaces) {
+        cluster.namespace = namespace_of(&cluster, name).await?;
+    }
+    let cluster = Arc::new(cluster);
     match &args.name {
-        Some(name) => one(&cluster, name, args.output.output).await,
+        Some(name) => {
+            one(
+                &cluster,
+                name,
+                args.output.output,
+                connection.args().timeout,
+            )
+            .await
+        }
         None => all(&cluster, args).await,
+    }
+}
+
+/// The namespace of the only actor of this name.
+async fn namespace_of(cluster: &Cluster, name: &str) -> Result<String, Failure> {
+    let mut found = cluster
+        .namespaces_with(&resource::<AsyncActor>(), name)
+        .await?;
+    match (found.pop(), found.is_empty()) {
+        (None, _) => Err(Failure::new(format!(
+            "no AsyncActor {name} in any namespace; `kubectl asya status -A` lists all"
+        ))),
+        (Some(namespace), true) => Ok(namespace),
+        (Some(last), false) => Err(Failure::new(format!(
+            "AsyncActors {name} are in namespaces {} and {last}; choose one with -n",
+            found.join(", ")
+        ))),
     }
 }
 
 /// What `--watch` watches.
 pub fn watched(args: &StatusArgs) -> Vec<Watched> {
     match &args.name {
+        Some(name) if args.all_namespaces => vec![Watched::actor(name).in_all_namespaces()],
         Some(name) => {
             let about = Watched::kind(resource::<Event>()).with_fields(about(name));
             vec![Watched::actor(name), about]
@@ -53,6 +89,12 @@ async fn all(cluster: &Cluster, args: &StatusArgs) -> Result<Report, Failure> {
     let now = Timestamp::now();
     let mut rows: Vec<ActorSummary> = actors.iter().map(|actor| summary(actor, now)).collect();
     rows.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
+    if rows.is_empty()
+        && namespace.is_some()
+        && let Some(missing) = cluster.missing_namespace().await
+    {
+        return Err(missing);
+    }
     let format = args.output.output;
     let columns = render::Columns {
         namespace: args.all_namespaces,
@@ -72,16 +114,49 @@ async fn all(cluster: &Cluster, args: &StatusArgs) -> Result<Report, Failure> {
     Ok(Report::new(text, answer(needs_attention)).with_notes(notes))
 }
 
-async fn one(cluster: &Cluster, name: &str, format: Format) -> Result<Report, Failure> {
+async fn one(
+    cluster: &Arc<Cluster>,
+    name: &str,
+    format: Format,
+    timeout: Duration,
+) -> Result<Report, Failure> {
     let actor = cluster.actor(name).await?;
-    let (events, notes) = match events(cluster, name).await {
-        Ok(events) => (events, Vec::new()),
-        Err(failure) => (Vec::new(), vec![format!("Events are missing: {failure}")]),
+    let (events, pods, queue) = futures::join!(
+        events(cluster, name),
+        pods(cluster, &actor),
+        queue::state(cluster, &actor, timeout),
+    );
+    let mut notes = Vec::new();
+    let mut note =
+        |what: &str, failure: Failure| notes.push(format!("{what} are missing: {failure}"));
+    let around = Around {
+        events: events
+            .map_err(|failure| note("Events", failure))
+            .unwrap_or_default(),
+        pods: pods
+            .map_err(|failure| note("pods", failure))
+            .unwrap_or_default(),
+        queue: queue
+            .map_err(|failure| note("consumers and dead letters", failure))
+            .unwrap_or_default(),
     };
-    let now = Timestamp::now();
-    let page = page::page(&actor, &events, now);
+    let page = page::page(&actor, around, Timestamp::now());
     let text = format.write(&page, || render::page(&page, output::terminal_width()))?;
-    Ok(Report::new(text, answer(page.summary.attention.is_some())).with_notes(notes))
+    Ok(Report::new(text, answer(page.needs_attention())).with_notes(notes))
+}
+
+/// The pods of the target, if some of them have no sidecar.
+async fn pods(cluster: &Cluster, actor: &Value) -> Result<Option<Vec<Value>>, Failure> {
+    let selector = actor["status"]["resolvedTarget"]["podSelector"].as_str();
+    let Some(selector) = selector.filter(|_| page::has_pods_without_sidecar(actor)) else {
+        return Ok(None);
+    };
+    let params = ListParams::default().labels(selector);
+    let namespace = Some(&*cluster.namespace);
+    let pods = cluster
+        .list_with(&resource::<Pod>(), namespace, params)
+        .await;
+    Ok(Some(pods?))
 }
 
 fn answer(needs_attention: bool) -> Answer {

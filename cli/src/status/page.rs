@@ -1,13 +1,17 @@
 //! Everything about one actor.
 
 use asya_shared::api::{AsyncActorStatus, NotInjected};
+use asya_shared::names::annotation;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::decide::{ActorSummary, status_of, summary};
+use super::decide::{ActorSummary, summary};
+use crate::actor::{is_replaceable, next_step, roll_now, status_of, strategy};
 use crate::catalogue;
+use crate::cluster::{has_sidecar, is_ready};
 use crate::output::{age, since};
+use crate::queue::{QueueFinding, QueueState};
 
 /// The page of an actor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,8 +23,23 @@ pub struct Page {
     pub facts: Vec<(String, String)>,
     pub conditions: Vec<ConditionLine>,
     pub events: Vec<EventLine>,
+    /// Queue, consumers and dead letters as the broker reports them; absent if it could not be asked.
+    pub broker: Option<QueueState>,
+    /// Pods that are ready without the sidecar; absent if the pods could not be read, or all have it.
+    pub ready_without_sidecar: Option<usize>,
+    /// What the broker's report says of the actor.
+    pub findings: Vec<QueueFinding>,
     /// What happens next, or what is waited for.
     pub next: Vec<String>,
+}
+
+/// What is read besides the actor; what could not be read is absent.
+#[derive(Clone, Debug, Default)]
+pub struct Around {
+    pub events: Vec<Value>,
+    /// Pods of the target.
+    pub pods: Option<Vec<Value>>,
+    pub queue: Option<QueueState>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -42,8 +61,11 @@ pub struct EventLine {
 }
 
 /// Composes the page.
-pub fn page(actor: &Value, events: &[Value], now: Timestamp) -> Page {
+pub fn page(actor: &Value, around: Around, now: Timestamp) -> Page {
     let status = status_of(actor);
+    let ready_without_sidecar = around.pods.as_deref().map(ready_without_sidecar);
+    let ready_without_sidecar = ready_without_sidecar.filter(|count| *count > 0);
+    let findings = around.queue.as_ref().map(|queue| queue.findings(actor));
     let conditions = status.conditions.iter().map(|condition| ConditionLine {
         r#type: condition.type_.clone(),
         status: condition.status.clone(),
@@ -53,26 +75,91 @@ pub fn page(actor: &Value, events: &[Value], now: Timestamp) -> Page {
     });
     Page {
         summary: summary(actor, now),
-        facts: facts(actor, &status, now),
+        facts: facts(actor, &status, (&around, ready_without_sidecar), now),
         conditions: conditions.collect(),
-        events: events.iter().map(|event| event_line(event, now)).collect(),
+        events: around
+            .events
+            .iter()
+            .map(|event| event_line(event, now))
+            .collect(),
+        broker: around.queue,
+        ready_without_sidecar,
+        findings: findings.unwrap_or_default(),
         next: next(actor, &status, now),
     }
 }
 
-fn facts(actor: &Value, status: &AsyncActorStatus, now: Timestamp) -> Vec<(String, String)> {
+impl Page {
+    /// Whether the actor needs attention.
+    pub fn needs_attention(&self) -> bool {
+        self.summary.attention.is_some() || self.findings.iter().any(|it| it.is_failure)
+    }
+}
+
+/// Whether pods run without the sidecar, so that the page shows whether they are ready.
+pub fn has_pods_without_sidecar(actor: &Value) -> bool {
+    let pods = status_of(actor).pods;
+    pods.is_some_and(|pods| pods.matched > pods.injected)
+}
+
+/// Pods that are ready without the sidecar, which status counts as not ready (BIND-6).
+fn ready_without_sidecar(pods: &[Value]) -> usize {
+    let active = pods
+        .iter()
+        .filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+    active
+        .filter(|pod| is_ready(pod) && !has_sidecar(pod))
+        .count()
+}
+
+fn facts(
+    actor: &Value,
+    status: &AsyncActorStatus,
+    (around, ready_without_sidecar): (&Around, Option<usize>),
+    now: Timestamp,
+) -> Vec<(String, String)> {
     let mut facts = Vec::new();
     let mut add = |name: &str, text: Option<String>| {
         facts.extend(text.map(|text| (name.to_owned(), text)));
     };
     add("target", target(actor, status));
     add("queue", Some(queue(actor, status)));
+    if let Some(state) = &around.queue {
+        add("", Some(at_the_broker(state)));
+    }
     add("pods", pods(status));
+    if let Some(count) = ready_without_sidecar {
+        add("", Some(ready_pods(count)));
+    }
     for reason in status.pods.iter().flat_map(|pods| &pods.reasons) {
         add("", Some(not_injected(reason)));
     }
+    add("rollout", strategy(actor).map(str::to_owned));
     add("scaling", scaling(status, now));
     facts
+}
+
+fn ready_pods(count: usize) -> String {
+    let pods = if count == 1 { "pod is" } else { "pods are" };
+    format!(
+        "{count} {pods} ready, without the sidecar: the actor counts pods as ready once they have it"
+    )
+}
+
+fn at_the_broker(state: &QueueState) -> String {
+    let Some(waiting) = state.waiting else {
+        return format!("the broker has no queue {}", state.queue);
+    };
+    let consumers = state.consumers.map(|count| format!(", {count} consumers"));
+    let dead_letters = match (&state.dead_letter_queue, state.dead_letters) {
+        (None, _) => "no dead letter queue".to_owned(),
+        (Some(queue), None) => format!("no queue {queue} for dead letters"),
+        (Some(queue), Some(count)) => format!("{count} dead letters in {queue}"),
+    };
+    format!(
+        "at the broker: {waiting} waiting{}; {dead_letters}",
+        consumers.unwrap_or_default()
+    )
 }
 
 fn target(actor: &Value, status: &AsyncActorStatus) -> Option<String> {
@@ -167,6 +254,14 @@ fn next(actor: &Value, status: &AsyncActorStatus, now: Timestamp) -> Vec<String>
     if actor["metadata"]["deletionTimestamp"].is_string() {
         next.push("the actor is being deleted".to_owned());
     }
+    let mut reasons = status.pods.iter().flat_map(|pods| &pods.reasons);
+    let needs_rollout = reasons.any(|it| is_replaceable(&it.reason));
+    next.extend(
+        next_step(actor)
+            .filter(|_| needs_rollout)
+            .map(|step| format!("pods without the sidecar: {step}")),
+    );
+    next.extend(roll_now_stays(actor).filter(|_| !needs_rollout));
     if let Some(rollout) = &status.rollout {
         next.push(match (rollout.halted, rollout.stalled) {
             (true, _) => "the rollout is halted until the spec of the actor or its target changes, or `kubectl asya roll`".to_owned(),
@@ -196,6 +291,19 @@ fn next(actor: &Value, status: &AsyncActorStatus, now: Timestamp) -> Vec<String>
     next
 }
 
+/// The annotation that rolls pods stays in effect after they are replaced (ROLL-8).
+fn roll_now_stays(actor: &Value) -> Option<String> {
+    let since = roll_now(actor)?;
+    let text = |field: &str| actor["metadata"][field].as_str().unwrap_or_default();
+    Some(format!(
+        "annotation {annotation} (since {since}) stays in effect: pods that become outdated are replaced at once, \
+         whatever spec.binding.rollout says; `kubectl annotate asyncactor {} -n {} {annotation}-` ends that",
+        text("name"),
+        text("namespace"),
+        annotation = annotation::ROLL_NOW,
+    ))
+}
+
 /// When an Event last occurred, as text that sorts like time.
 pub fn event_time(event: &Value) -> String {
     let times = [
@@ -216,3 +324,6 @@ fn event_line(event: &Value, now: Timestamp) -> EventLine {
         message: text("message"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -87,6 +87,9 @@ pub fn page(page: &Page, width: Option<usize>) -> String {
     if !page.events.is_empty() {
         section(&mut text, &events(page).render(width));
     }
+    if !page.findings.is_empty() {
+        section(&mut text, &findings(page, width));
+    }
     if !page.next.is_empty() {
         let next: Vec<String> = page
             .next
@@ -97,6 +100,27 @@ pub fn page(page: &Page, width: Option<usize>) -> String {
     }
     if let Some(attention) = &summary.attention {
         section(&mut text, &(hint(&attention.reason, width) + "\n"));
+    }
+    text
+}
+
+/// What the broker's report says, each with its fix for this actor.
+fn findings(page: &Page, width: Option<usize>) -> String {
+    let actor = format!("{} -n {}", page.summary.name, page.summary.namespace);
+    let mut text = String::new();
+    for finding in &page.findings {
+        let entry = catalogue::entry(finding.name);
+        let (meaning, fix) = entry.map_or(("", ""), |it| (it.meaning, it.fix));
+        let lines = format!(
+            "{}: {meaning} {}\n  fix: {}",
+            finding.id,
+            finding.text,
+            fix.replace("NAME", &actor)
+        );
+        for line in wrapped(&lines, width) {
+            text.push_str(&line);
+            text.push('\n');
+        }
     }
     text
 }

@@ -1,12 +1,13 @@
 //! Composes the tree of an actor.
 
-use asya_shared::api::AsyncActorStatus;
-use asya_shared::names::{RUNTIME_CONFIG_MAP, SIDECAR_CONTAINER, annotation};
+use asya_shared::api::{AsyncActorStatus, QueueStatus};
+use asya_shared::names::{RUNTIME_CONFIG_MAP, annotation};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cluster::is_ready;
-use crate::status::{condition, status_of};
+use crate::actor::{condition, status_of};
+use crate::cluster::{has_sidecar, is_ready};
+use crate::queue::QueueState;
 
 /// Objects around an actor, as far as they could be read.
 #[derive(Debug, Default)]
@@ -15,6 +16,8 @@ pub struct Around {
     pub autoscaler: Option<Value>,
     /// Whether the `ConfigMap` with the runtime script exists; none if unknown.
     pub has_script: Option<bool>,
+    /// The queue as the broker reports it; none if unknown.
+    pub queue: Option<QueueState>,
 }
 
 /// An object, or a part of one, with what belongs to it.
@@ -79,7 +82,7 @@ pub fn tree(actor: &Value, around: &Around) -> Node {
     };
     Node::new(format!("AsyncActor/{namespace}/{name}"), state, detail)
         .with([workload(actor, &status, &around.pods)])
-        .with([queue(actor, &status)])
+        .with([queue(actor, &status, around.queue.as_ref())])
         .with(scaling(&status, around))
         .with(around.has_script.map(script))
 }
@@ -125,12 +128,8 @@ fn workload(actor: &Value, status: &AsyncActorStatus, pods: &[Value]) -> Node {
 }
 
 fn pod(pod: &Value) -> Node {
-    let (metadata, spec, status) = (&pod["metadata"], &pod["spec"], &pod["status"]);
-    let lists = ["containers", "initContainers"].into_iter();
-    let containers = lists.flat_map(|list| spec[list].as_array().into_iter().flatten());
-    let has_sidecar = containers
-        .into_iter()
-        .any(|container| container["name"] == SIDECAR_CONTAINER);
+    let (metadata, status) = (&pod["metadata"], &pod["status"]);
+    let has_sidecar = has_sidecar(pod);
     let is_ready = is_ready(pod);
     let phase = status["phase"].as_str().unwrap_or("Unknown");
     let skipped = metadata["annotations"]
@@ -159,7 +158,7 @@ fn pod(pod: &Value) -> Node {
     Node::new(format!("Pod/{name}"), state, format!("{word}, {sidecar}"))
 }
 
-fn queue(actor: &Value, status: &AsyncActorStatus) -> Node {
+fn queue(actor: &Value, status: &AsyncActorStatus, reported: Option<&QueueState>) -> Node {
     let (state, detail) = of_condition(status, "TransportReady");
     let Some(queue) = &status.queue else {
         let transport = actor["spec"]["transport"].as_str().unwrap_or("-");
@@ -170,19 +169,43 @@ fn queue(actor: &Value, status: &AsyncActorStatus) -> Node {
         count(status.queued_messages),
         count(status.processing_messages),
     );
-    let counts = format!("{detail}, {queued} queued, {processing} in process");
-    let dead_letters = queue
-        .dead_letters
-        .iter()
-        .map(|name| Node::new(format!("dead letters {name}"), State::Plain, ""));
+    let mut counts = format!("{detail}, {queued} queued, {processing} in process");
+    let consumers = reported.and_then(|it| it.consumers);
+    counts.extend(consumers.map(|count| format!(", {count} consumers")));
+    let findings = reported.map_or_else(Vec::new, |it| it.findings(actor));
+    let stuck = findings.iter().filter(|it| it.is_failure);
+    let stuck =
+        stuck.map(|it| Node::new("messages", State::Bad, format!("{}: {}", it.id, it.text)));
+    let dead_letters = dead_letters(actor, queue, reported);
     let retired = status.retired_queues.iter().map(|queue| {
         let name = format!("retired queue {} on {}", queue.name, queue.transport);
         Node::new(name, State::Waiting, "deleted once it is empty")
     });
     let name = format!("queue {} on {}", queue.name, queue.transport);
     Node::new(name, state, counts)
+        .with(stuck)
         .with(dead_letters)
         .with(retired)
+}
+
+/// The dead letter queues; with numbers, if the broker could be asked.
+fn dead_letters(actor: &Value, queue: &QueueStatus, state: Option<&QueueState>) -> Vec<Node> {
+    let reported = state.and_then(|it| Some((it.dead_letter_queue.as_ref()?, it.dead_letters)));
+    let Some((name, count)) = reported else {
+        let names = queue.dead_letters.iter();
+        let node = |name| Node::new(format!("dead letters {name}"), State::Plain, "");
+        return names.map(node).collect();
+    };
+    let actor = actor["metadata"]["name"].as_str().unwrap_or_default();
+    let (state, detail) = match count {
+        None => (State::Waiting, "missing at the broker".to_owned()),
+        Some(0) => (State::Good, "none".to_owned()),
+        Some(count) => (
+            State::Waiting,
+            format!("{count} messages; `kubectl asya dlq {actor} list` shows them"),
+        ),
+    };
+    vec![Node::new(format!("dead letters {name}"), state, detail)]
 }
 
 /// KEDA's `ScaledObject` with its autoscaler; none while scaling is off.
@@ -296,6 +319,35 @@ mod tests {
              ├─ queue asya-embed on mq   QueueReady, 12 queued, 3 in process\n\
              │  └─ dead letters asya-embed-dlq\n\
              └─ ConfigMap/asya-runtime   exists\n"
+        );
+    }
+
+    #[test]
+    fn broker_adds_consumers_and_dead_letters() {
+        let mut actor = actor();
+        actor["status"]["readyReplicas"] = json!(1);
+        let queue = QueueState {
+            queue: "asya-embed".to_owned(),
+            waiting: Some(3),
+            consumers: Some(0),
+            dead_letter_queue: Some("asya-embed-dlq".to_owned()),
+            dead_letters: Some(2),
+            has_shared_dead_letters: false,
+        };
+        let around = Around {
+            queue: Some(queue),
+            ..Around::default()
+        };
+        let tree = tree(&actor, &around);
+        assert!(!tree.is_sound());
+        assert!(
+            plain(&tree).contains(
+                "└─ queue asya-embed on mq   QueueReady, 12 queued, 3 in process, 0 consumers\n   \
+                 ├─ messages   ASYA-NoConsumers: 3 wait in asya-embed, which has no consumers.\n   \
+                 └─ dead letters asya-embed-dlq   2 messages; `kubectl asya dlq embed list` shows them\n"
+            ),
+            "{}",
+            plain(&tree)
         );
     }
 

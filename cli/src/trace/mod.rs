@@ -3,6 +3,8 @@
 mod decide;
 mod render;
 
+use std::sync::Arc;
+
 use asya_shared::names::RUNTIME_CONFIG_MAP;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -15,6 +17,7 @@ use crate::answer::{Answer, Failure, Report};
 use crate::args::TraceArgs;
 use crate::cluster::{ApiFailure, Cluster, Connection, resource};
 use crate::output;
+use crate::queue;
 use crate::watch::Watched;
 
 /// Shows the tree of an actor. Exit code 1: a part of it is not as it should be.
@@ -22,9 +25,17 @@ use crate::watch::Watched;
 /// # Errors
 /// If the actor cannot be read, or there is none of that name.
 pub async fn run(connection: &Connection, args: &TraceArgs) -> Result<Report, Failure> {
-    let cluster = connection.open().await?;
+    let cluster = Arc::new(connection.open().await?);
     let actor = cluster.actor(&args.name).await?;
-    let (around, notes) = gather(&cluster, &actor).await;
+    let timeout = connection.args().timeout;
+    let ((mut around, mut notes), state) = futures::join!(
+        gather(&cluster, &actor),
+        queue::state(&cluster, &actor, timeout),
+    );
+    match state {
+        Ok(state) => around.queue = state,
+        Err(failure) => notes.push(format!("consumers and dead letters are missing: {failure}")),
+    }
     let tree = decide::tree(&actor, &around);
     let text = args
         .output
@@ -106,6 +117,7 @@ async fn gather(cluster: &Cluster, actor: &Value) -> (Around, Vec<String>) {
         pods,
         autoscaler,
         has_script,
+        queue: None,
     };
     (around, notes)
 }

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::known::KnownActor;
 use super::nearest::{Nearest, nearest};
+use crate::actor::{is_replaceable, next_step};
 use crate::answer::Answer;
 use crate::catalogue;
 use crate::installation::Installation;
@@ -63,6 +64,9 @@ pub enum Outcome {
 pub struct Explanation {
     /// `namespace/name`
     pub pod: String,
+    /// If the pod does not exist: the workload that would create it, as Kind/name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_pod_of: Option<String>,
     /// The pod's controller, as Kind/name.
     pub controller: Option<String>,
     pub outcome: Outcome,
@@ -78,6 +82,8 @@ pub struct Explanation {
     pub nearest: Option<Nearest>,
     /// If the pod exists without the sidecar that a new one gets: why.
     pub running: Option<String>,
+    /// What the actor's rollout strategy does about such pods, and the command that replaces them.
+    pub next: Option<String>,
     pub warnings: Vec<String>,
     pub fix: String,
     pub page: String,
@@ -108,6 +114,19 @@ pub enum Verdict {
 }
 
 impl Explanation {
+    /// Whether another pod has the same explanation.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let key = |it: &Self| {
+            (
+                it.outcome,
+                it.rules.clone(),
+                it.running.clone(),
+                it.warnings.clone(),
+            )
+        };
+        key(self) == key(other)
+    }
+
     pub fn answer(&self) -> Answer {
         match self.outcome {
             Outcome::Injected if self.running.is_none() => Answer::Fine,
@@ -218,8 +237,13 @@ fn explained(
     };
     let controller = pod.and_then(PodView::controller);
     let name = name_of(question.pod);
+    let running = known
+        .filter(|_| reason == InjectionReason::Injected && !question.offline)
+        .and_then(|it| running(it, question.pod));
+    let next = running.as_ref().zip(known);
     Explanation {
         pod: format!("{}/{name}", question.namespace),
+        new_pod_of: None,
         controller: controller.map(|it| format!("{}/{}", it.kind, it.name)),
         outcome,
         reason: if is_unknown {
@@ -239,9 +263,8 @@ fn explained(
         nearest: pod
             .filter(|_| reason == InjectionReason::NoActor)
             .and_then(|pod| nearest(bindings, pod)),
-        running: known
-            .filter(|_| reason == InjectionReason::Injected && !question.offline)
-            .and_then(|it| running(it, question.pod)),
+        next: next.and_then(|(_, actor)| next_step(&actor.object)),
+        running,
         warnings: warnings(decision),
         fix: fix(is_unknown, entry),
         page: entry.map_or(catalogue::INDEX, |it| it.page).to_owned(),
@@ -285,7 +308,10 @@ fn running(actor: &KnownActor, pod: &Value) -> Option<String> {
         .iter()
         .map(|reason| {
             let entry = catalogue::entry(reason);
-            let text = entry.map_or_else(String::new, |it| format!(": {} {}", it.meaning, it.fix));
+            // The next step says what to do about pods that only have to be replaced.
+            let fix = entry.filter(|_| !is_replaceable(reason));
+            let fix = fix.map_or_else(String::new, |it| format!(" {}", it.fix));
+            let text = entry.map_or_else(String::new, |it| format!(": {}{fix}", it.meaning));
             format!("{reason}{text}")
         })
         .collect();

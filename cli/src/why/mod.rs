@@ -4,6 +4,7 @@ mod decide;
 mod known;
 mod nearest;
 mod render;
+mod subject;
 #[cfg(test)]
 pub mod testing;
 
@@ -13,9 +14,10 @@ use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
-use self::decide::{Question, explain};
+use self::decide::{Explanation, Question, explain};
 pub use self::known::KnownActor;
-use crate::answer::{Failure, Report};
+use self::subject::{Asked, Subject};
+use crate::answer::{Answer, Failure, Report};
 use crate::args::WhyArgs;
 use crate::cluster::{Cluster, Connection, resource};
 use crate::installation::Installation;
@@ -27,18 +29,30 @@ use crate::{manifests, output, values};
 /// If the pod or the actors cannot be read.
 pub async fn run(connection: &Connection, args: &WhyArgs) -> Result<Report, Failure> {
     let gathered = gather(connection, args).await?;
-    let explanation = explain(&gathered.question());
+    let explanations: Vec<Explanation> = gathered
+        .pods
+        .iter()
+        .map(|pod| Explanation {
+            new_pod_of: pod.new_pod_of.clone(),
+            ..explain(&gathered.question(&pod.object))
+        })
+        .collect();
     let width = output::terminal_width();
-    let text = args
-        .output
-        .output
-        .write(&explanation, || render::text(&explanation, width))?;
-    Ok(Report::new(text, explanation.answer()).with_notes(gathered.notes))
+    let format = args.output.output;
+    let text = match &explanations[..] {
+        [one] if gathered.is_one => format.write(one, || render::text(one, width))?,
+        all => format.write(&all, || render::all(all, width))?,
+    };
+    let answers = explanations.iter().map(Explanation::answer);
+    let worst = answers.max_by_key(|it| (*it == Answer::Findings, *it));
+    Ok(Report::new(text, worst.unwrap_or(Answer::Fine)).with_notes(gathered.notes))
 }
 
 /// What the decision needs.
 struct Gathered {
-    pod: Value,
+    pods: Vec<Asked>,
+    /// Whether the user has named a pod, and not an object that has pods.
+    is_one: bool,
     namespace: String,
     operator_namespace: String,
     actors: Vec<KnownActor>,
@@ -50,9 +64,9 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn question(&self) -> Question<'_> {
+    fn question<'a>(&'a self, pod: &'a Value) -> Question<'a> {
         Question {
-            pod: &self.pod,
+            pod,
             namespace: &self.namespace,
             operator_namespace: &self.operator_namespace,
             actors: &self.actors,
@@ -66,9 +80,17 @@ impl Gathered {
 async fn gather(connection: &Connection, args: &WhyArgs) -> Result<Gathered, Failure> {
     let given = args.values.as_deref().map(values::read).transpose()?;
     let Some(file) = &args.filename else {
-        let cluster = connection.open().await?;
-        let pod = cluster.pod(args.pod.as_deref().unwrap_or_default()).await?;
-        return from_cluster(&cluster, pod, cluster.namespace.clone(), given).await;
+        let mut cluster = connection.open().await?;
+        let subject = Subject::parse(args.pod.as_deref().unwrap_or_default())?;
+        if let Some(namespace) = subject.namespace() {
+            namespace.clone_into(&mut cluster.namespace);
+        }
+        let (pods, notes) = subject::pods(&cluster, &subject).await?;
+        let namespace = cluster.namespace.clone();
+        let mut gathered = from_cluster(&cluster, pods, namespace, given).await?;
+        gathered.is_one = subject.is_pod();
+        gathered.notes.extend(notes);
+        return Ok(gathered);
     };
     let found = manifests::read(std::slice::from_ref(file))?;
     let of_kind = |kind: &'static str| {
@@ -93,7 +115,7 @@ async fn gather(connection: &Connection, args: &WhyArgs) -> Result<Gathered, Fai
     if actors.is_empty() {
         let cluster = connection.open().await?;
         let namespace = namespace.unwrap_or_else(|| cluster.namespace.clone());
-        return from_cluster(&cluster, pod, namespace, given).await;
+        return from_cluster(&cluster, vec![Asked::existing(pod)], namespace, given).await;
     }
     let namespace = namespace.unwrap_or_else(|| "default".to_owned());
     let actors = actors.into_iter().filter(|actor| {
@@ -109,7 +131,8 @@ async fn gather(connection: &Connection, args: &WhyArgs) -> Result<Gathered, Fai
         actors: actors
             .map(|actor| KnownActor::from_file(actor, &namespace))
             .collect(),
-        pod,
+        pods: vec![Asked::existing(pod)],
+        is_one: true,
         namespace,
         operator_namespace: connection.operator_namespace().to_owned(),
         installation: given,
@@ -121,7 +144,7 @@ async fn gather(connection: &Connection, args: &WhyArgs) -> Result<Gathered, Fai
 
 async fn from_cluster(
     cluster: &Cluster,
-    pod: Value,
+    pods: Vec<Asked>,
     namespace: String,
     given: Option<Installation>,
 ) -> Result<Gathered, Failure> {
@@ -148,7 +171,8 @@ async fn from_cluster(
         None
     };
     Ok(Gathered {
-        pod,
+        pods,
+        is_one: true,
         namespace,
         operator_namespace: cluster.operator_namespace.clone(),
         actors,

@@ -6,16 +6,38 @@ use crate::output::{Paint, Table, paint, wrapped};
 /// The answer first, then the rules, then what to do.
 pub fn text(explanation: &Explanation, width: Option<usize>) -> String {
     let mut text = heading(explanation, width);
-    text.push('\n');
-    text.push_str(&rules(explanation).render(width));
-    text.push('\n');
-    for line in closing(explanation) {
+    for line in reasons(explanation) {
         for line in wrapped(&line, width) {
             text.push_str(&line);
             text.push('\n');
         }
     }
+    text.push('\n');
+    text.push_str(&facts(explanation).render(width));
+    text.push('\n');
+    text.push_str(&rules(explanation).render(width));
     text
+}
+
+/// Explanations of several pods: one for all that have the same.
+pub fn all(explanations: &[Explanation], width: Option<usize>) -> String {
+    let mut left: Vec<&Explanation> = explanations.iter().collect();
+    let mut pages = Vec::new();
+    while let Some(first) = left.first().copied() {
+        let (same, others): (Vec<_>, Vec<_>) = left.into_iter().partition(|it| it.is_like(first));
+        left = others;
+        let mut page = text(first, width);
+        let names: Vec<&str> = same.iter().skip(1).map(|it| &*it.pod).collect();
+        if !names.is_empty() {
+            let line = format!("the same holds for {}", names.join(", "));
+            for line in wrapped(&line, width) {
+                page.push_str(&line);
+                page.push('\n');
+            }
+        }
+        pages.push(page);
+    }
+    pages.join("\n")
 }
 
 fn heading(explanation: &Explanation, width: Option<usize>) -> String {
@@ -29,7 +51,10 @@ fn heading(explanation: &Explanation, width: Option<usize>) -> String {
         Outcome::Rejected => ("is rejected: the sidecar is required", Paint::Bad),
         Outcome::Unknown => ("cannot be judged", Paint::Warning),
     };
-    let pod = format!("Pod {}", explanation.pod);
+    let pod = match &explanation.new_pod_of {
+        Some(workload) => format!("A new pod of {workload}"),
+        None => format!("Pod {}", explanation.pod),
+    };
     let rule = format!("({}, rule {})", explanation.reason, explanation.rule);
     let taken = pod.len() + answer.len() + rule.len() + 2;
     let end = if width.is_none_or(|width| taken <= width) {
@@ -38,7 +63,10 @@ fn heading(explanation: &Explanation, width: Option<usize>) -> String {
         '\n'
     };
     let (pod, answer) = (paint(&pod, Paint::Heading), paint(answer, colour));
-    let mut text = format!("{pod}{end}{answer} {rule}\n");
+    format!("{pod}{end}{answer} {rule}\n")
+}
+
+fn facts(explanation: &Explanation) -> Table {
     let mut facts = Table::new(&["", ""]);
     let none = || "none".to_owned();
     facts.row([
@@ -54,19 +82,18 @@ fn heading(explanation: &Explanation, width: Option<usize>) -> String {
         .as_ref()
         .map_or_else(none, |it| format!("{it}{target}"));
     facts.row(["actor".to_owned(), actor]);
-    text.push_str(&facts.render(width));
-    text
+    facts
 }
 
 fn rules(explanation: &Explanation) -> Table {
-    let mut table = Table::new(&["RULE", "", "ANSWER", ""]);
+    let mut table = Table::new(&["RULE", "", "RESULT", ""]);
     for answer in &explanation.rules {
         let (word, colour) = match answer.verdict {
-            Verdict::Passes => ("ok", Paint::Good),
-            Verdict::Injects => ("YES", Paint::Good),
-            Verdict::Stops => ("NO", Paint::Bad),
-            Verdict::Unknown => ("?", Paint::Warning),
-            Verdict::NotReached => ("-", Paint::Faint),
+            Verdict::Passes => ("passes", Paint::Good),
+            Verdict::Injects => ("injects", Paint::Good),
+            Verdict::Stops => ("stops", Paint::Bad),
+            Verdict::Unknown => ("unknown", Paint::Warning),
+            Verdict::NotReached => ("not reached", Paint::Faint),
         };
         table.painted([
             (answer.number.to_string(), Paint::Plain),
@@ -78,18 +105,21 @@ fn rules(explanation: &Explanation) -> Table {
     table
 }
 
-fn closing(explanation: &Explanation) -> Vec<String> {
+/// Why it is so, and what to do.
+fn reasons(explanation: &Explanation) -> Vec<String> {
     let mut lines = Vec::new();
+    let decisive = explanation
+        .rules
+        .iter()
+        .find(|it| it.number == explanation.rule);
+    let decisive = decisive.filter(|it| it.verdict != Verdict::Injects && !it.text.is_empty());
+    lines.extend(decisive.map(|it| format!("why: {}", it.text)));
     if let Some(nearest) = &explanation.nearest {
         lines.push(format!("nearest: {}", nearest.actor));
         lines.extend(nearest.missing.iter().map(|it| format!("  {it}")));
     }
-    lines.extend(
-        explanation
-            .running
-            .iter()
-            .map(|it| format!("why it has none: {it}")),
-    );
+    lines.extend(explanation.running.iter().map(|it| format!("why: {it}")));
+    lines.extend(explanation.next.iter().map(|it| format!("next: {it}")));
     lines.extend(
         explanation
             .warnings

@@ -1,11 +1,12 @@
 //! Transports and actors, by what actors report.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use super::Check;
+use crate::actor;
 use crate::catalogue;
 use crate::check::gather::{Observed, Read};
 use crate::status;
@@ -30,8 +31,8 @@ pub fn transports(observed: &Observed) -> Check {
 fn failing_transports(actors: &Read<Vec<Value>>) -> Option<String> {
     let mut failing: BTreeMap<&str, (usize, String)> = BTreeMap::new();
     for actor in actors.as_deref().unwrap_or_default() {
-        let status = status::status_of(actor);
-        let broken = status::condition(&status, "TransportReady").filter(|it| {
+        let status = actor::status_of(actor);
+        let broken = actor::condition(&status, "TransportReady").filter(|it| {
             it.status == "False"
                 && matches!(
                     &*it.reason,
@@ -86,4 +87,41 @@ pub fn actors(actors: &Read<Vec<Value>>, now: Timestamp) -> Vec<Check> {
         ));
     }
     checks
+}
+
+/// Messages that nobody receives, and dead letters. A queue that actors share is reported once.
+pub fn queues(observed: &Observed) -> Vec<Check> {
+    let actors = observed.actors.as_deref().unwrap_or_default();
+    let named: BTreeMap<String, &Value> = actors.iter().map(|it| (name_of(it), it)).collect();
+    let mut checks = Vec::new();
+    let mut shared = BTreeSet::new();
+    for (name, state) in &observed.queues {
+        let Some(actor) = named.get(name) else {
+            continue;
+        };
+        for finding in state.findings(actor) {
+            let is_shared = state.has_shared_dead_letters && !finding.is_failure;
+            let queue = state.dead_letter_queue.as_deref().unwrap_or_default();
+            if is_shared && !shared.insert(queue) {
+                continue;
+            }
+            let subject = if is_shared {
+                format!("queue {queue}")
+            } else {
+                format!("actor {name}")
+            };
+            checks.push(if finding.is_failure {
+                Check::failed(&subject, finding.name, &finding.text)
+            } else {
+                Check::warning(&subject, finding.name, &finding.text)
+            });
+        }
+    }
+    checks
+}
+
+/// As `namespace/name`.
+fn name_of(actor: &Value) -> String {
+    let text = |field: &str| actor["metadata"][field].as_str().unwrap_or_default();
+    format!("{}/{}", text("namespace"), text("name"))
 }

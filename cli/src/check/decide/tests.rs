@@ -12,6 +12,7 @@ use super::super::rights;
 use super::*;
 use crate::cluster::Right;
 use crate::installation::Installation;
+use crate::queue::QueueState;
 
 const NOW: &str = "2026-11-23T12:00:00Z";
 
@@ -109,6 +110,9 @@ fn healthy() -> Observed {
         endpoints: Ok(Some(2)),
         review: Review::Rejected,
         actors: Ok(vec![bound_actor()]),
+        elsewhere: Ok(Vec::new()),
+        queues: Vec::new(),
+        notes: Vec::new(),
     }
 }
 
@@ -242,6 +246,76 @@ fn binding_that_is_not_effective_needs_no_entry() {
 }
 
 #[test]
+fn only_the_missing_operator_is_reported_in_a_namespace_without_one() {
+    let mut observed = healthy();
+    observed.operator_namespace = "default".to_owned();
+    observed.deployments = Ok(Vec::new());
+    observed.lease = Ok(None);
+    observed.installation = Err("no operator".to_owned());
+    for (elsewhere, text) in [
+        (
+            Ok(vec!["asya-system".to_owned()]),
+            "There is one in asya-system: pass --operator-namespace asya-system.",
+        ),
+        (Ok(Vec::new()), "none in any other namespace"),
+        (
+            Err("you may not".to_owned()),
+            "could not be searched: you may not",
+        ),
+    ] {
+        observed.elsewhere = elsewhere;
+        assert_eq!(findings(&observed), ["ASYA-OperatorMissing"]);
+        let checks = installed(&observed, now());
+        let missing = checks.iter().find(|it| it.id.is_some()).unwrap();
+        assert!(missing.detail.contains(text), "{}", missing.detail);
+    }
+}
+
+#[test]
+fn warnings_are_findings_only_if_that_is_asked_for() {
+    let mut observed = healthy();
+    observed.keda = Ok(false);
+    let checks = installed(&observed, now());
+    let worst = |strict| checks.iter().map(|it| it.answer(strict)).max().unwrap();
+    assert_eq!(
+        (worst(false), worst(true)),
+        (Answer::Fine, Answer::Findings)
+    );
+}
+
+#[test]
+fn messages_that_nobody_receives_and_dead_letters_are_found() {
+    let mut observed = healthy();
+    observed.actors.as_mut().unwrap()[0]["status"]["readyReplicas"] = json!(1);
+    let state = |waiting, shared| QueueState {
+        queue: "asya-embed".to_owned(),
+        waiting: Some(waiting),
+        consumers: Some(0),
+        dead_letter_queue: Some("dlq".to_owned()),
+        dead_letters: Some(2),
+        has_shared_dead_letters: shared,
+    };
+    let name = || "models/embed".to_owned();
+    observed.queues = vec![(name(), state(3, false))];
+    assert_eq!(
+        findings(&observed),
+        ["ASYA-NoConsumers", "ASYA-DeadLetters"]
+    );
+    observed.queues = vec![(name(), state(0, true)), (name(), state(0, true))];
+    assert_eq!(
+        findings(&observed),
+        ["ASYA-DeadLetters"],
+        "a shared queue is reported once"
+    );
+    let checks = installed(&observed, now());
+    let found = checks.iter().find(|it| it.id.is_some()).unwrap();
+    assert_eq!(
+        (&*found.subject, found.result),
+        ("queue dlq", CheckResult::Warning)
+    );
+}
+
+#[test]
 fn failing_transport_and_actor_are_named() {
     let mut observed = healthy();
     observed.actors = Ok(vec![json!({
@@ -312,7 +386,7 @@ fn what_may_not_be_read_is_unknown_and_the_rest_is_checked() {
         .filter(|it| it.result == CheckResult::Unknown)
         .collect();
     assert_eq!(unknown.len(), 1);
-    assert_eq!(unknown[0].answer(), Answer::Unknown);
+    assert_eq!(unknown[0].answer(true), Answer::Unknown);
     assert!(
         unknown[0].detail.ends_with("you may not get leases"),
         "{}",

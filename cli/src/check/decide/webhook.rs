@@ -10,10 +10,10 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{Check, replicas};
+use crate::actor;
 use crate::check::gather::{Observed, Read, Review};
 use crate::installation::{self, OperatorDeployment};
 use crate::output::since;
-use crate::status;
 
 /// Ends of the names of all entries of the operator, and of those for pods.
 const OURS: &str = ".asya.sh";
@@ -222,9 +222,9 @@ fn injection(observed: &Observed) -> Check {
 
 /// Whether the webhook, and not the target's template, gives the target's pods their sidecar.
 fn needs_injection(actor: &Value) -> bool {
-    let status = status::status_of(actor);
+    let status = actor::status_of(actor);
     let is_resolved =
-        status::condition(&status, "TargetResolved").is_some_and(|it| it.status == "True");
+        actor::condition(&status, "TargetResolved").is_some_and(|it| it.status == "True");
     is_resolved
         && actor["spec"]["workloadRef"].is_object()
         && actor["spec"]["binding"]["strategy"] != "Template"

@@ -166,8 +166,8 @@ fn nothing_is_claimed_that_depends_on_unknown_settings() {
 }
 
 #[test]
-fn running_pod_without_the_sidecar_gets_the_operators_reason() {
-    let mut actor = actor("embed", "phi", &json!({}));
+fn running_pod_without_the_sidecar_gets_the_operators_reason_and_the_command_that_replaces_it() {
+    let mut actor = actor("embed", "phi", &json!({"rollout": "OnRestart"}));
     actor["metadata"]["uid"] = json!("u");
     actor["metadata"]["resourceVersion"] = json!("1");
     actor["metadata"]["namespace"] = json!("models");
@@ -209,6 +209,12 @@ fn running_pod_without_the_sidecar_gets_the_operators_reason() {
     assert_eq!(found.answer(), Answer::Findings);
     let running = found.running.unwrap();
     assert!(running.starts_with("StartedBeforeBinding: "), "{running}");
+    let next = found.next.unwrap();
+    assert!(next.contains("spec.binding.rollout is OnRestart"), "{next}");
+    assert!(
+        next.contains("`kubectl asya roll embed -n models` replaces them now"),
+        "{next}"
+    );
 }
 
 #[test]
@@ -220,9 +226,9 @@ fn page_answers_first() {
         plain[..4],
         [
             "\x1b[1mPod models/other-7d9f-x\x1b[0m \x1b[31mdoes not get the sidecar\x1b[0m (NoActor, rule 2)",
-            "controller   ReplicaSet/other-7d9f",
-            "actor        none",
-            "",
+            "why: No AsyncActor of the namespace binds the pod: its labels and its controller must both match.",
+            "nearest: models/embed",
+            "  the pod's controller is ReplicaSet/other-7d9f, and a ReplicaSet of Deployment/phi is needed",
         ]
     );
     assert!(
@@ -230,4 +236,33 @@ fn page_answers_first() {
         "{text}"
     );
     assert!(text.contains("\nfix: "), "{text}");
+    let results: Vec<_> = found.rules.iter().map(|it| it.verdict).collect();
+    assert_eq!(
+        results[..3],
+        [Verdict::Passes, Verdict::Stops, Verdict::NotReached]
+    );
+    for word in ["passes", "stops", "not reached"] {
+        assert!(text.contains(&format!("m{word}\x1b[0m")), "{word}: {text}");
+    }
+}
+
+#[test]
+fn pods_with_the_same_explanation_are_told_together() {
+    let bound = [actor("embed", "phi", &json!({}))];
+    let named = |name: &str| {
+        let mut pod = pod("other");
+        pod["metadata"]["name"] = json!(name);
+        explain_one(&pod, &bound)
+    };
+    let all = [
+        named("other-a"),
+        named("other-b"),
+        explain_one(&pod("phi"), &bound),
+    ];
+    let text = render::all(&all, None);
+    assert_eq!(text.matches("RESULT").count(), 2, "{text}");
+    assert!(
+        text.contains("the same holds for models/other-b\n"),
+        "{text}"
+    );
 }

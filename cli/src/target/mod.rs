@@ -1,6 +1,7 @@
 //! Reads the object that an actor binds, and what it resolves to.
 
 use asya_shared::api::WorkloadRef;
+use asya_shared::probe::{self, ProbeMetadata};
 use asya_shared::resolve::{
     Controller, Finding, FindingReason, GroupKind, ObjectRef, PodMatch, Related, Resolution, Roll,
     Target, controller_of, resolver,
@@ -117,6 +118,16 @@ pub async fn resolve(
         budgets,
         notes,
     })
+}
+
+/// A new pod of the target, as the operator's probe constructs it.
+pub fn new_pod(found: &Bound, metadata: Option<&ProbeMetadata>) -> Option<Value> {
+    let bodies = || found.bodies.iter().map(|(_, body)| body);
+    let of_template = metadata
+        .and_then(|metadata| bodies().find_map(|body| probe::pod_without_sidecar(body, metadata)));
+    of_template
+        .or_else(|| found.pods.first().map(probe::from_running_pod))
+        .or_else(|| probe::minimal_pod(metadata?))
 }
 
 /// Reads the dependents or the owners of a target, whichever its resolver looks at.
