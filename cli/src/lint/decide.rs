@@ -207,13 +207,14 @@ impl<'a> Checked<'a> {
                 "VAC-6"
             };
             let (problem, fix) = split_fix(&warning.text);
+            let fix = fix.map(|fix| naming_field(fix, &warning.path));
             let finding = Finding::new(
                 &self.source,
                 Severity::Warning,
                 requirement,
                 &warning.path,
                 problem,
-                fix,
+                fix.as_deref(),
             );
             findings.push(finding);
         }
@@ -254,6 +255,14 @@ fn split_fix(text: &str) -> (&str, Option<&str>) {
     match text.split_once("; ") {
         Some((problem, fix)) => (problem, Some(fix)),
         None => (text, None),
+    }
+}
+
+/// The fix of a warning that begins with a value, with the field to set.
+fn naming_field(fix: &str, path: &str) -> String {
+    match fix.strip_prefix("OnRestart ") {
+        Some(effect) => format!("{path}: OnRestart {effect}"),
+        None => fix.to_owned(),
     }
 }
 

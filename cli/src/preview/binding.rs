@@ -3,10 +3,10 @@
 use asya_shared::api::{BindingStrategy, EffectiveBinding};
 use asya_shared::names::{annotation, manager};
 use asya_shared::probe::{self, ProbeMetadata};
-use asya_shared::resolve::{Family, ObjectRef, Scale, template};
+use asya_shared::resolve::{Family, GroupKind, ObjectRef, Roll, Scale, template};
 use asya_shared::roll::{UpdateStrategy, exhausted_budget, gpus};
 use asya_shared::scaling::ScaleTarget;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::admission::Verdict;
 use super::bound::{self, Inputs, is_current};
@@ -20,6 +20,9 @@ use super::online::Online;
 use super::restart::{RestartInputs, Workload, of_binding, of_template};
 use super::standalone::{self, Subject};
 use crate::target::{self, Bound, Unresolved, new_pod};
+
+/// Where annotations of a pod template are.
+const TEMPLATE: [&str; 4] = ["spec", "template", "metadata", "annotations"];
 
 impl Online<'_> {
     /// Adds what happens to the target's pods, and how the target is scaled.
@@ -149,8 +152,20 @@ impl Online<'_> {
             budget,
             blocked: blocked.as_deref(),
         });
+        let managed = self.is_managed(found);
+        let value = hash.filter(|_| restart.is_by_annotation());
+        let annotated = annotated(found, (!managed).then_some(self.name), value);
+        preview.changes.extend(annotated);
         preview.cost = Some(cost::of_restart(&restart, gpus(&pod)));
         preview.restart = Some(restart);
+    }
+
+    /// Whether the operator has annotated the workload already, which it does once (BIND-47).
+    fn is_managed(&self, found: &Bound) -> bool {
+        let known = self
+            .existing
+            .map(|it| &it["status"]["resolvedTarget"]["uid"]);
+        known.is_some_and(|uid| uid.as_str() == found.target.workload.uid.as_deref())
     }
 
     /// Pods that get the sidecar from the workload's pod template.
@@ -187,9 +202,13 @@ impl Online<'_> {
         let Ok(applied) = applied else {
             return;
         };
+        let mut after = applied.clone();
+        if !self.is_managed(found) && is_named(&target.workload) {
+            after["metadata"]["annotations"][annotation::MANAGED_BY] = json!(self.name);
+        }
         preview
             .changes
-            .push(Change::of(&*object, Some(body), &applied));
+            .push(Change::of(&*object, Some(body), &after));
         let template = applied.pointer("/spec/template");
         let claims = applied.pointer("/spec/volumeClaimTemplates");
         let pod = template
@@ -215,6 +234,42 @@ impl Online<'_> {
     }
 }
 
+/// The annotations that the operator writes to a target's objects: the name of the actor, for information, and a value
+/// that makes their controllers replace the pods.
+fn annotated(found: &Bound, actor: Option<&str>, roll: Option<String>) -> Vec<Change> {
+    let workload = &found.target.workload;
+    let mut changes = Vec::new();
+    for (object, body) in &found.bodies {
+        let mut after = body.clone();
+        if let Some(actor) = actor.filter(|_| is_named(workload) && object == workload) {
+            after["metadata"]["annotations"][annotation::MANAGED_BY] = json!(actor);
+        }
+        if let Some((path, value)) = roll_path(&found.target.roll, object).zip(roll.as_ref()) {
+            let annotations = path.iter().fold(&mut after, |node, key| &mut node[*key]);
+            annotations[annotation::ROLL] = json!(value);
+        }
+        if after != *body {
+            changes.push(Change::of(object.to_string(), Some(body), &after));
+        }
+    }
+    changes
+}
+
+/// Whether the operator annotates a workload with the actor that binds it (BIND-47).
+fn is_named(workload: &ObjectRef) -> bool {
+    let GroupKind { group, kind } = workload.group_kind();
+    group == "apps" && ["Deployment", "StatefulSet"].contains(&kind)
+}
+
+/// Where the annotation that rolls pods is on an object, if it is there (ROLL-3).
+fn roll_path<'a>(roll: &'a Roll, object: &ObjectRef) -> Option<&'a [&'static str]> {
+    match roll {
+        Roll::Annotate(annotated, path) => (annotated == object).then_some(&path[..]),
+        Roll::AnnotateTemplate(workloads) => workloads.contains(object).then_some(&TEMPLATE[..]),
+        Roll::Evict => None,
+    }
+}
+
 fn workloads(found: &Bound) -> Vec<Workload> {
     let has_template = found
         .bodies
@@ -234,4 +289,56 @@ fn has_all_pods(found: &Bound) -> bool {
         .filter_map(|it| it.strategy.desired_replicas);
     let desired: i64 = desired.map(i64::from).sum();
     i64::try_from(found.pods.len()).is_ok_and(|active| active >= desired)
+}
+
+#[cfg(test)]
+mod tests {
+    use asya_shared::resolve::{Related, Resolution, resolver};
+
+    use super::*;
+
+    fn bound() -> Bound {
+        let body = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "phi", "uid": "u"},
+            "spec": {
+                "selector": {"matchLabels": {"app": "phi"}},
+                "template": {"metadata": {"labels": {"app": "phi"}}, "spec": {"containers": [{"name": "model"}]}},
+            },
+        });
+        let resolution = resolver("apps", "Deployment").resolve(&body, &Related::default());
+        let Resolution::Found(target) = resolution else {
+            panic!("{resolution:?}");
+        };
+        Bound {
+            bodies: vec![(target.workload.clone(), body)],
+            target: *target,
+            pods: Vec::new(),
+            budgets: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// ROLL-3, BIND-47
+    #[test]
+    fn annotations_on_the_target_are_changes() {
+        let bound = bound();
+        let roll = || Some("hash".to_owned());
+        let (managed, rolled) = (
+            "+    asya.sh/managed-by: embed",
+            "+        asya.sh/roll: hash",
+        );
+        for (actor, roll, lines) in [
+            (Some("embed"), roll(), &[managed, rolled][..]),
+            (None, roll(), &[rolled]),
+            (Some("embed"), None, &[managed]),
+            (None, None, &[]),
+        ] {
+            let changes = annotated(&bound, actor, roll);
+            let diff: String = changes.iter().map(|it| &*it.diff).collect();
+            assert_eq!(changes.len(), usize::from(!lines.is_empty()));
+            for line in lines {
+                assert!(diff.contains(line), "{line}: {diff}");
+            }
+        }
+    }
 }

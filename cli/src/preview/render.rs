@@ -1,4 +1,6 @@
-//! Previews as pages of text: what would happen, then what is wrong.
+//! Previews as pages of text: what would restart and what that costs, what is wrong, and then the changes.
+
+use std::fmt::Write as _;
 
 use super::admission::Verdict;
 use super::change::{Action, Change};
@@ -18,16 +20,6 @@ pub fn text(previews: &[Preview], width: Option<usize>) -> String {
 
 fn page(preview: &Preview, width: Option<usize>) -> String {
     let mut text = heading(preview, width);
-    for finding in &preview.validation {
-        validation(&mut text, finding, width);
-    }
-    if !preview.changes.is_empty() {
-        text.push('\n');
-        text.push_str(&changes(&preview.changes).render(width));
-        for change in preview.changes.iter().filter(|it| !it.diff.is_empty()) {
-            diff(&mut text, change, width);
-        }
-    }
     let mut facts = Table::new(&["", ""]);
     if let Some(it) = &preview.restart {
         restart(&mut facts, it);
@@ -35,9 +27,11 @@ fn page(preview: &Preview, width: Option<usize>) -> String {
     if let Some(it) = &preview.cost {
         cost(&mut facts, it);
     }
-    if preview.restart.is_some() || preview.cost.is_some() {
+    text.push_str(&facts.render(width));
+    findings(&mut text, preview, width);
+    if !preview.changes.is_empty() {
         text.push('\n');
-        text.push_str(&facts.render(width));
+        text.push_str(&changes(&preview.changes).render(width));
     }
     if !preview.admissions.is_empty() {
         let mut table = Table::new(&["DRY RUN", "ANSWER", ""]);
@@ -52,17 +46,28 @@ fn page(preview: &Preview, width: Option<usize>) -> String {
         text.push('\n');
         text.push_str(&table.render(width));
     }
-    if !preview.problems.is_empty() || !preview.unknown.is_empty() {
+    for change in preview.changes.iter().filter(|it| !it.diff.is_empty()) {
+        diff(&mut text, change, width);
+    }
+    text
+}
+
+/// What is wrong or unknown.
+fn findings(text: &mut String, preview: &Preview, width: Option<usize>) {
+    let is_empty = preview.validation.is_empty() && preview.problems.is_empty();
+    if !is_empty || !preview.unknown.is_empty() {
         text.push('\n');
     }
     for it in &preview.problems {
-        problem(&mut text, it, width);
+        problem(text, it, width);
     }
     for it in &preview.unknown {
         let word = paint("unknown", Paint::Warning);
-        paragraph(&mut text, &format!("{word}: {it}"), width, "");
+        paragraph(text, &format!("{word}: {it}"), width, "");
     }
-    text
+    for finding in &preview.validation {
+        validation(text, finding, width);
+    }
 }
 
 fn heading(preview: &Preview, width: Option<usize>) -> String {
@@ -147,19 +152,36 @@ fn restart(facts: &mut Table, restart: &Restart) {
         "restarts".to_owned(),
         format!("{pods} of {of} pods: {text}"),
     ]);
-    if !restart.order.is_empty() {
-        let names = restart.order.iter().take(NAMES).cloned();
-        let mut names: Vec<String> = names.collect();
-        if restart.order.len() > NAMES {
-            names.push("...".to_owned());
+    if restart.pods > 0 {
+        let (row, names) = if restart.order.is_empty() {
+            ("pods", &restart.names)
+        } else {
+            ("in order", &restart.order)
+        };
+        facts.row([row.to_owned(), listed(names)]);
+        if let Some(rule) = &restart.order_rule {
+            facts.row(["order", rule]);
         }
-        facts.row(["in order".to_owned(), names.join(", ")]);
     }
     if restart.pods > 0 {
         for wait in &restart.waits {
             facts.row(["waits".to_owned(), wait.clone()]);
         }
     }
+}
+
+/// The first names, and how many more there are.
+fn listed(names: &[String]) -> String {
+    let mut text = names
+        .iter()
+        .take(NAMES)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    if let Some(more) = names.len().checked_sub(NAMES).filter(|more| *more > 0) {
+        let _ = write!(text, " and {more} more");
+    }
+    text
 }
 
 fn cost(facts: &mut Table, cost: &Cost) {

@@ -18,11 +18,22 @@ pub struct Restart {
     pub surge: i32,
     /// Pods of the desired number that are not ready at a time.
     pub unavailable: i32,
-    /// Names in the order of their replacement, where it is known.
+    /// Names of the pods that are replaced.
+    pub names: Vec<String>,
+    /// Names in the order of their replacement, where it is fixed.
     pub order: Vec<String>,
+    /// What decides the order where it is not fixed.
+    pub order_rule: Option<String>,
     pub text: String,
     /// What has to happen before.
     pub waits: Vec<String>,
+}
+
+impl Restart {
+    /// Whether an annotation that the operator writes makes a controller replace the pods.
+    pub fn is_by_annotation(&self) -> bool {
+        self.pods > 0 && matches!(self.by, Replacer::Workload | Replacer::Owner)
+    }
 }
 
 /// Who replaces pods.
@@ -162,6 +173,7 @@ fn by_eviction(inputs: &RestartInputs<'_>, outdated: &[&PodState]) -> Restart {
         by: Replacer::Operator,
         pods: order.len(),
         unavailable: 1,
+        names: order.clone(),
         order,
         text: format!(
             "the operator evicts one pod at a time, and the next one once its replacement is ready ({why})"
@@ -175,6 +187,8 @@ fn by_controller(inputs: &RestartInputs<'_>) -> Restart {
         Roll::Annotate(object, _) => {
             let mut restart = rollout(inputs.workloads, inputs.pods);
             restart.by = Replacer::Owner;
+            restart.order.clear();
+            restart.order_rule = Some(format!("as the controller of {object} chooses"));
             restart.text = format!(
                 "annotation asya.sh/roll on {object} makes its controller replace all pods, as its kind does"
             );
@@ -222,6 +236,16 @@ fn rollout(workloads: &[Workload], pods: &[PodState]) -> Restart {
             "{names} replaces its pods in a rolling update: up to {surge} more than desired at a time, {fewer}"
         )
     };
+    let order_rule = if recreates {
+        Some("all at once".to_owned())
+    } else if ordered {
+        None
+    } else {
+        Some(
+            "not fixed: old pods that are not ready first, the others as their ReplicaSet chooses"
+                .to_owned(),
+        )
+    };
     Restart {
         by: if workloads.is_empty() {
             Replacer::Owner
@@ -232,7 +256,9 @@ fn rollout(workloads: &[Workload], pods: &[PodState]) -> Restart {
         of: pods.len(),
         surge,
         unavailable,
+        names: pods.iter().map(|it| it.name.clone()).collect(),
         order,
+        order_rule,
         text,
         waits: Vec::new(),
     }

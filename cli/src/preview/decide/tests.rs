@@ -130,6 +130,11 @@ fn page_says_what_happens_what_it_costs_and_what_is_wrong() {
     preview
         .changes
         .push(Change::bare("queue asya-embed on mq", Action::Create));
+    preview.changes.push(Change {
+        object: "Deployment/phi".to_owned(),
+        action: Action::Change,
+        diff: "+ line of a diff\n".to_owned(),
+    });
     let restart = Restart {
         by: Replacer::Operator,
         pods: 2,
@@ -144,6 +149,16 @@ fn page_says_what_happens_what_it_costs_and_what_is_wrong() {
     preview.restart = Some(restart);
     preview.admission("pod of Deployment/phi", rejected(RejectedBy::Quota));
     let text = anstream::adapter::strip_str(&render::text(&[preview], None)).to_string();
+    let position = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part}\n{text}"));
+    let order = [
+        "restarts ",
+        "costs ",
+        "problem ASYA",
+        "CHANGE ",
+        "DRY RUN ",
+        "+ line of a diff",
+    ];
+    assert!(order.map(position).is_sorted(), "{text}");
     for line in [
         "AsyncActor models/embed would be created\nAPI server: admitted\n",
         "create   queue asya-embed on mq\n",

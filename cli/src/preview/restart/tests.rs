@@ -120,6 +120,29 @@ fn update_strategy_decides_who_replaces_pods_and_in_which_order() {
     }
 }
 
+/// ROLL-3
+#[test]
+fn pods_that_are_replaced_are_named_and_what_decides_their_order_is_told() {
+    let spec = json!({"replicas": 4});
+    let owner = Roll::Annotate(ObjectRef::default(), vec!["metadata"]);
+    for (roll, kind, rule) in [
+        (
+            &template(),
+            "Deployment",
+            Some("not fixed: old pods that are not ready first"),
+        ),
+        (&template(), "StatefulSet", None),
+        (&owner, "Deployment", Some("as the controller of")),
+        (&Roll::Evict, "ReplicaSet", None),
+    ] {
+        let found = restart(roll, &[workload(kind, &spec)], &pods(&OLD));
+        assert_eq!(found.names.len(), 4, "{kind}: {found:?}");
+        assert_eq!(found.order.is_empty(), rule.is_some(), "{kind}: {found:?}");
+        let told = found.order_rule.unwrap_or_default();
+        assert!(told.starts_with(rule.unwrap_or_default()), "{kind}: {told}");
+    }
+}
+
 /// SAFE-17
 #[test]
 fn few_outdated_pods_are_evicted_instead_of_replacing_all() {
