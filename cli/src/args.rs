@@ -226,6 +226,9 @@ pub struct ChangeArgs {
     pub name: String,
 
     #[command(flatten)]
+    pub output: OutputArgs,
+
+    #[command(flatten)]
     pub consent: ConsentArgs,
 }
 
@@ -248,6 +251,9 @@ pub struct UnbindArgs {
     /// Keep the queue and its messages.
     #[arg(long)]
     pub keep_queue: bool,
+
+    #[command(flatten)]
+    pub output: OutputArgs,
 
     #[command(flatten)]
     pub consent: ConsentArgs,
@@ -280,6 +286,7 @@ mod tests {
             (&["dlq", "embed", "purge", "--max", "0"], false),
             (&["pause", "--dry-run", "embed"], true),
             (&["pause", "embed", "--dry-run=server"], true),
+            (&["unbind", "embed", "-o", "json"], true),
             (&["send", "--wait", "embed", "{}"], true),
         ] {
             let all = ["kubectl-asya"].iter().chain(args);

@@ -144,7 +144,8 @@ pub const ENTRIES: &[Entry] = &[
     entry_of(
         "VAC-6",
         "What binding a target brings about.",
-        "Nothing to do, if that is intended.",
+        "Nothing to do, if that is intended. Otherwise set the field that the message names: with spec.binding.rollout \
+         OnRestart, no running pod is restarted.",
         ADMISSION,
     ),
     entry_of(

@@ -5,6 +5,7 @@ mod plan;
 
 use asya_shared::api::AsyncActor;
 use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
 use serde_json::Value;
 
 pub use plan::Action;
@@ -14,6 +15,7 @@ use crate::answer::{Answer, Failure, Report};
 use crate::args::{ChangeArgs, ConsentArgs, DryRun, UnbindArgs};
 use crate::cluster::{Cluster, Connection, resource};
 use crate::consent::confirmed;
+use crate::output::Format;
 
 /// Changes an annotation or field of an actor.
 ///
@@ -26,7 +28,8 @@ pub async fn run(
 ) -> Result<Report, Failure> {
     let cluster = connection.open().await?;
     let actor = cluster.actor(&args.name).await?;
-    carry_out(&cluster, &args.name, &actor, action, args.consent).await
+    let format = args.output.output;
+    carry_out(&cluster, &args.name, &actor, action, (args.consent, format)).await
 }
 
 /// Deletes an actor that binds a workload.
@@ -39,7 +42,8 @@ pub async fn unbind(connection: &Connection, args: &UnbindArgs) -> Result<Report
     let action = Action::Unbind {
         keep_queue: args.keep_queue,
     };
-    carry_out(&cluster, &args.name, &actor, action, args.consent).await
+    let format = args.output.output;
+    carry_out(&cluster, &args.name, &actor, action, (args.consent, format)).await
 }
 
 async fn carry_out(
@@ -47,25 +51,29 @@ async fn carry_out(
     name: &str,
     actor: &Value,
     action: Action,
-    consent: ConsentArgs,
+    (consent, format): (ConsentArgs, Format),
 ) -> Result<Report, Failure> {
     let Plan {
         steps,
         consequences,
     } = plan::plan(action, actor, Timestamp::now())?;
     let object = format!("AsyncActor {}/{name}", cluster.namespace);
+    let dry_run = consent.dry_run == DryRun::Server;
+    let written = Written {
+        actor: format!("{}/{name}", cluster.namespace),
+        action: action.done(),
+        dry_run,
+        changes: &steps,
+    };
     if steps.is_empty() {
-        return Ok(Report::new(
-            format!("{object}: nothing to change\n"),
-            Answer::Fine,
-        ));
+        let text = format.write(&written, || format!("{object}: nothing to change\n"))?;
+        return Ok(Report::new(text, Answer::Fine));
     }
     let shown: Vec<String> = steps.iter().map(Step::described).collect();
     eprintln!("{object}:");
     for line in shown.iter().chain(&consequences) {
         eprintln!("  {line}");
     }
-    let dry_run = consent.dry_run == DryRun::Server;
     if !dry_run && !consent.yes && !confirmed("Write this?") {
         return Err(Failure::new(
             "nothing was written; confirm with y, or pass --yes",
@@ -75,10 +83,20 @@ async fn carry_out(
         write(cluster, name, actor, step, dry_run).await?;
     }
     let suffix = if dry_run { " (server dry run)" } else { "" };
-    Ok(Report::new(
-        format!("{object} {}{suffix}\n", action.done()),
-        Answer::Fine,
-    ))
+    let text = format.write(&written, || format!("{object} {}{suffix}\n", action.done()))?;
+    Ok(Report::new(text, Answer::Fine))
+}
+
+/// What was written.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Written<'a> {
+    /// `namespace/name`
+    actor: String,
+    action: &'static str,
+    dry_run: bool,
+    /// Empty if there was nothing to change.
+    changes: &'a [Step],
 }
 
 async fn write(

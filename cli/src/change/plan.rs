@@ -3,6 +3,7 @@
 use asya_shared::api::QueueDeletionPolicy;
 use asya_shared::names::annotation;
 use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::answer::Failure;
@@ -25,13 +26,15 @@ pub struct Plan {
 }
 
 /// A write.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", tag = "step")]
 pub enum Step {
     /// Sets a field; `None` is absent.
     Set {
         field: String,
         before: Option<String>,
         after: Option<String>,
+        #[serde(skip)]
         patch: Value,
     },
     Delete,

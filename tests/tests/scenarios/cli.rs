@@ -3,6 +3,7 @@
 mod bundle;
 mod documented;
 mod faults;
+mod formats;
 mod preview;
 mod queue;
 mod requests;
@@ -132,8 +133,17 @@ async fn user_finds_out_why_pods_have_no_sidecar_and_rolls_them() {
             "{}",
             page.out
         );
+        let namespace = scenario.namespace();
+        let roll = format!("`kubectl asya roll {name} -n {namespace}` replaces them now");
+        for part in [
+            "2 pods are ready, without the sidecar",
+            "spec.binding.rollout is OnRestart",
+            &roll,
+        ] {
+            assert!(page.out.contains(part), "{part}: {}", page.out);
+        }
 
-        let why = asya(scenario, &["why", &pods[0]]).await?;
+        let why = asya(scenario, &["why", &format!("Pod/{}", pods[0])]).await?;
         assert_eq!(why.code, Some(1), "{}{}", why.out, why.err);
         assert!(
             why.out
@@ -142,10 +152,11 @@ async fn user_finds_out_why_pods_have_no_sidecar_and_rolls_them() {
             why.out
         );
         assert!(
-            why.out.contains("why it has none: StartedBeforeBinding"),
+            why.out.contains("\nwhy: StartedBeforeBinding") && why.out.contains(&roll),
             "{}",
             why.out
         );
+        pods_of_others_are_explained(scenario, &name, &pods).await?;
         let why = asya(scenario, &["why", &pods[0], "-o", "json"])
             .await?
             .json()?;
@@ -179,9 +190,104 @@ async fn user_finds_out_why_pods_have_no_sidecar_and_rolls_them() {
             .iter()
             .find(|pod| pod.metadata.deletion_timestamp.is_none());
         let injected = injected.and_then(|pod| pod.metadata.name.clone()).unwrap();
+        let page = asya(scenario, &["status", &name]).await?;
+        assert!(
+            page.out.contains("annotation asya.sh/roll-now (since "),
+            "{}",
+            page.out
+        );
         let why = asya(scenario, &["why", &injected]).await?;
         assert_eq!(why.code, Some(0), "{}{}", why.out, why.err);
         assert!(why.out.contains("(AlreadyInjected, rule 5)"), "{}", why.out);
+        Ok(())
+    })
+    .await;
+}
+
+/// `why` of an actor and a Deployment is about each of their pods, or about the pod that they would create.
+async fn pods_of_others_are_explained(
+    scenario: &Scenario,
+    name: &str,
+    pods: &[String],
+) -> Result<()> {
+    for subject in [format!("actor/{name}"), "deploy/model".to_owned()] {
+        let why = asya(scenario, &["why", &subject, "-o", "json"]).await?;
+        assert_eq!(why.code, Some(1), "{}{}", why.out, why.err);
+        let why = why.json()?;
+        let all = why.as_array().map_or(&[][..], Vec::as_slice);
+        assert_eq!(all.len(), 2, "{why:#}");
+        let named = |pod: &String| {
+            let full = format!("{}/{pod}", scenario.namespace());
+            all.iter().any(|it| it["pod"] == full)
+        };
+        assert!(pods.iter().all(named), "{why:#}");
+        let page = asya(scenario, &["why", &subject]).await?;
+        assert!(page.out.contains("the same holds for "), "{}", page.out);
+    }
+    let mut empty = serde_json::to_value(model("empty", 0)?)?;
+    empty["spec"]["selector"]["matchLabels"] = json!({"app": "empty"});
+    empty["spec"]["template"]["metadata"]["labels"] = json!({"app": "empty"});
+    let deployments = scenario.api::<Deployment>();
+    let empty = serde_json::from_value(empty)?;
+    deployments.create(&PostParams::default(), &empty).await?;
+    let why = asya(scenario, &["why", "deploy/empty"]).await?;
+    assert_eq!(why.code, Some(1), "{}{}", why.out, why.err);
+    let heading = "A new pod of Deployment/empty does not get the sidecar (NoActor, rule 2)";
+    assert!(why.out.starts_with(heading), "{}", why.out);
+    Ok(())
+}
+
+/// A name that is not in the namespace: where it is, or that there is no such namespace.
+#[tokio::test]
+async fn missing_actor_is_found_elsewhere_and_a_missing_namespace_is_said_to_be_missing() {
+    Scenario::run("cli-missing", async |scenario| {
+        let name = scenario.name("actor");
+        scenario.apply(&minimal_actor(&name)).await?;
+        scenario.actor_status(&name, "Running", MINUTE).await?;
+        let temp = std::env::temp_dir();
+        let namespace = scenario.namespace();
+        let is_in = format!("it is in {namespace}: pass -n {namespace}");
+        for (within, args, text) in [
+            ("default", &["status", &name][..], &*is_in),
+            ("default", &["trace", &name], &is_in),
+            (
+                "none-such",
+                &["status", &name],
+                "namespace none-such does not exist",
+            ),
+            (
+                "none-such",
+                &["status"],
+                "namespace none-such does not exist",
+            ),
+            (
+                "none-such",
+                &["why", "pod-0"],
+                "namespace none-such does not exist",
+            ),
+            (
+                "default",
+                &["status", "-A", "no-such-actor"],
+                "in any namespace",
+            ),
+        ] {
+            let ended = run(scenario, within, &temp, args).await?;
+            assert_eq!(ended.code, Some(2), "{args:?}: {}", ended.out);
+            assert!(ended.err.contains(text), "{text}: {}", ended.err);
+            assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+        }
+        let found = run(scenario, "default", &temp, &["status", &name, "-A"]).await?;
+        assert_eq!(found.code, Some(0), "{}{}", found.out, found.err);
+        assert!(
+            found
+                .out
+                .contains(&format!("AsyncActor {namespace}/{name} Running"))
+        );
+
+        let operators = ["--operator-namespace", "default"];
+        let queue = asya(scenario, &[&["queue", &name][..], &operators].concat()).await?;
+        let there = "there is one in asya-system: pass --operator-namespace asya-system";
+        assert!(queue.err.contains(there), "{}", queue.err);
         Ok(())
     })
     .await;

@@ -117,6 +117,17 @@ fn actors_that_would_share_a_queue_or_a_target_are_found() {
     );
 }
 
+/// VAC-6
+#[test]
+fn fix_of_a_restart_names_the_field_to_set() {
+    let mut actor = binding("embed", "phi");
+    actor["spec"]["binding"] = json!({});
+    let linted = lint_objects([actor], Some(&installation()));
+    let found = linted.findings.iter().find(|it| it.id == "ASYA-VAC-6");
+    let fix = found.map(|it| &*it.fix);
+    assert_eq!(fix, Some("spec.binding.rollout: OnRestart avoids it"));
+}
+
 #[test]
 fn transports_are_checked_only_if_they_are_known() {
     let mut actor = binding("embed", "phi");

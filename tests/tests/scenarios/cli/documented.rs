@@ -242,8 +242,9 @@ async fn before_the_binding(author: &mut Author<'_>) -> Result<()> {
     author
         .shows("preview", 0, &["preview", "-f", "embed.yaml"])
         .await?;
-    author.without("preview", "inject   pod of", "pod of Deployment/phi");
-    author.without("preview", " spec:", "restarts");
+    let of_pod = "pod of Deployment/phi (inject)";
+    author.without("preview", "pod of Deployment/phi   admitted", of_pod);
+    author.without("preview", " spec:", "Deployment/phi (change)");
 
     let quota = json!({
         "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "tight"},
@@ -260,6 +261,12 @@ async fn before_the_binding(author: &mut Author<'_>) -> Result<()> {
         .shows("preview-quota", 1, &["preview", "-f", "embed.yaml"])
         .await?;
     author.without("preview-quota", "$ kubectl", "restarts");
+    author.without("preview-quota", "problem ASYA", "DRY RUN");
+    author.without(
+        "preview-quota",
+        "pod of Deployment/phi   REJECTED",
+        "the end",
+    );
     let deleted = kubectl(scenario, &["delete", "quota", "tight"]).await;
     deleted.map(drop)
 }

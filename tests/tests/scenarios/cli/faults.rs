@@ -30,6 +30,7 @@
 //! | the API server cannot reach the webhook | `WebhookUnreachable` |
 //! | the broker rejects the operator | `TransportFailing`, `BrokerAuthFailed` |
 //! | the broker's Secret is missing | `TransportFailing`, `CredentialsMissing` |
+//! | dead letters; messages that nobody receives beside a ready pod (in `queue.rs`) | `DeadLetters`, `NoConsumers` |
 //! | two actors for one queue | `QueueConflict` |
 //! | an unknown transport | `InvalidTransport` |
 //! | the queue is missing | `QueueMissing` |

@@ -122,6 +122,17 @@ async fn bound_pods_are_shown_as_the_webhook_patches_them() {
             (&first["restart"]["by"], &first["restart"]["pods"]),
             (&json!("workload"), &json!(2))
         );
+        assert_eq!(
+            first["restart"]["names"].as_array().map(Vec::len),
+            Some(2),
+            "{first:#}"
+        );
+        assert!(first["restart"]["orderRule"].is_string(), "{first:#}");
+        assert_eq!(
+            action(&first, "Deployment/model"),
+            Some("change"),
+            "{first:#}"
+        );
         let diff = first["changes"].as_array().into_iter().flatten();
         let diff = diff
             .filter_map(|it| it["diff"].as_str())
@@ -138,6 +149,18 @@ async fn bound_pods_are_shown_as_the_webhook_patches_them() {
             injected,
         )
         .await?;
+        let target = scenario.api::<Deployment>().get("model").await?;
+        let template = target.spec.and_then(|it| it.template.metadata);
+        for annotations in [
+            target.metadata.annotations,
+            template.and_then(|it| it.annotations),
+        ] {
+            let ours = annotations.unwrap_or_default().into_iter();
+            for (key, value) in ours.filter(|(key, _)| key.starts_with("asya.sh/")) {
+                let line = format!("{key}: {value}");
+                assert!(diff.contains(&line), "{line} {diff}");
+            }
+        }
         let pods = containers(scenario).await?;
         let all = pods[0].as_array().map_or(&[][..], Vec::as_slice);
         assert_eq!(all.len(), 3, "{pods:?}");

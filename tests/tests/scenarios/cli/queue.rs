@@ -13,7 +13,7 @@ use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
 use super::terminal::{fits, fits_at};
-use super::{Ended, SOON, asya};
+use super::{Ended, SOON, asya, restricted};
 use crate::{all_running, apply_all, minimal_actor, own_cluster};
 
 /// Runs the program, which must end with this code.
@@ -67,6 +67,7 @@ async fn messages_are_sent_looked_at_and_moved_without_loss() {
         let [on_rabbitmq, on_shared, on_own] = &names;
         looks_are_harmless(scenario, &rabbitmq, on_rabbitmq).await?;
         flags_replace_the_secret(scenario, &rabbitmq, on_rabbitmq).await?;
+        other_commands_show_what_the_broker_says(scenario, &rabbitmq, on_rabbitmq).await?;
         dead_letters_of_rabbitmq(scenario, &rabbitmq, on_rabbitmq).await?;
         message_is_followed(scenario, &rabbitmq, on_rabbitmq).await?;
         shared_dead_letters_of_sqs(scenario, on_shared).await?;
@@ -155,6 +156,72 @@ async fn flags_replace_the_secret(
         "{}",
         nowhere.err
     );
+    Ok(())
+}
+
+/// Dead letters, and messages that nobody receives beside a ready pod: the pods of these scenarios run no sidecar.
+async fn other_commands_show_what_the_broker_says(
+    scenario: &Scenario,
+    rabbitmq: &RabbitMq,
+    name: &str,
+) -> Result<()> {
+    let (queue, dlq) = (format!("asya-{name}"), format!("asya-{name}-dlq"));
+    for target in [&queue, &dlq, &dlq] {
+        let sent = rabbitmq.publish("", target, &message("1", name)).await?;
+        assert!(sent);
+    }
+    let page = fits(scenario, &[1], &["status", name]).await?;
+    assert!(page.contains("1 waiting, 0 consumers"), "{page}");
+    let page = ends(scenario, 1, &["status", name, "-o", "json"]).await?;
+    let page = page.json()?;
+    assert_eq!(page["broker"]["deadLetters"], 2, "{page:#}");
+    assert_eq!(page["findings"][0]["id"], "ASYA-NoConsumers", "{page:#}");
+    let tree = fits(scenario, &[1], &["trace", name]).await?;
+    assert!(tree.contains("2 messages; `kubectl asya dlq"), "{tree}");
+    let checks = ends(scenario, 1, &["check", "-o", "json"]).await?.json()?;
+    let subject = format!("actor {}/{name}", scenario.namespace());
+    for (id, result) in [("NoConsumers", "failed"), ("DeadLetters", "warning")] {
+        let id = format!("ASYA-{id}");
+        let mut all = checks.as_array().into_iter().flatten();
+        let found =
+            all.any(|it| it["id"] == id && it["subject"] == subject && it["result"] == result);
+        assert!(found, "{id}: {checks:#}");
+    }
+
+    // Who may read the actor only, gets the rest of the answer.
+    let verbs = [
+        "create",
+        "role",
+        "reader",
+        "--verb=get,list",
+        "--resource=asyncactors.asya.sh",
+    ];
+    scenario.kubectl(&verbs).await?;
+    let binding = [
+        "create",
+        "rolebinding",
+        "reader",
+        "--role=reader",
+        "--user=nobody",
+    ];
+    scenario.kubectl(&binding).await?;
+    let config = restricted(scenario)?;
+    let args = ["status", name, "--kubeconfig", &config];
+    let partial = ends(scenario, 0, &args).await?;
+    let missing = "note: consumers and dead letters are missing: ";
+    assert!(partial.err.contains(missing), "{}", partial.err);
+    let taken = rabbitmq.take(&queue, 1, SOON).await?;
+    assert_eq!(taken.len(), 1);
+    ends(scenario, 0, &["dlq", name, "purge", "--yes"]).await?;
+    for (action, output) in [("purge", "table"), ("redrive", "table"), ("purge", "json")] {
+        let nothing = ends(scenario, 0, &["dlq", name, action, "-o", output]).await?;
+        if output == "json" {
+            assert_eq!(nothing.json()?["done"], 0, "{}", nothing.out);
+        } else {
+            let text = format!("nothing to do: {dlq} has no messages\n");
+            assert_eq!((&*nothing.out, &*nothing.err), (&*text, ""));
+        }
+    }
     Ok(())
 }
 

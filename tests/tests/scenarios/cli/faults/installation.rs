@@ -350,6 +350,8 @@ async fn healthy(scenario: &Scenario, cluster: &mut RunningCluster) -> Result<()
     .await?;
     let found = ["KEDAMissing", "KedaNotInstalled"];
     let checks = only(scenario, "KEDA is missing", &found).await?;
+    let (ended, _) = checked(scenario, &["--strict"]).await?;
+    assert_eq!(ended.code, Some(1), "{}", ended.err);
     let subject = format!("actor {}/{name}", scenario.namespace());
     let fix = "Install KEDA, or set spec.scaling.enabled to false.";
     assert!(
@@ -373,10 +375,9 @@ async fn healthy(scenario: &Scenario, cluster: &mut RunningCluster) -> Result<()
 
     let elsewhere = ["--operator-namespace", "default"];
     let (_, checks) = checked(scenario, &elsewhere).await?;
-    assert!(
-        ids(&checks).contains(&"OperatorMissing".to_owned()),
-        "{checks:#}"
-    );
+    assert_eq!(ids(&checks), ["OperatorMissing"], "{checks:#}");
+    let there = "There is one in asya-system: pass --operator-namespace asya-system.";
+    assert!(checks.to_string().contains(there), "{checks:#}");
     let config = restricted(scenario)?;
     let (ended, checks) = checked(scenario, &["--kubeconfig", &config]).await?;
     assert_eq!(
