@@ -3,8 +3,9 @@
 use asya_shared::names::annotation;
 use serde_json::Value;
 
+pub const STARTED_BEFORE_BINDING: &str = "StartedBeforeBinding";
 /// Reasons of pods that get the sidecar when they are replaced.
-const REPLACEABLE: [&str; 2] = ["StartedBeforeBinding", "WebhookUnavailable"];
+const REPLACEABLE: [&str; 2] = [STARTED_BEFORE_BINDING, "WebhookUnavailable"];
 
 /// Whether a pod that has no sidecar for this reason gets it when it is replaced.
 pub fn is_replaceable(reason: &str) -> bool {
@@ -52,18 +53,18 @@ pub fn next_step(actor: &Value) -> Option<String> {
     }
     Some(match (roll_now(actor), is_on_restart) {
         (Some(_), _) => format!(
-            "annotation {} is set, so the operator replaces them now; `kubectl asya status {target} --watch` shows it",
+            "annotation {} is set, so the operator replaces such pods now; `kubectl asya status {target} --watch` shows it",
             annotation::ROLL_NOW
         ),
         (None, true) => format!(
-            "spec.binding.rollout is OnRestart, so the operator does not replace them: they get the sidecar when they \
+            "spec.binding.rollout is OnRestart, so the operator does not replace such pods: they get the sidecar when they \
              restart; `kubectl asya roll {target}` replaces them now"
         ),
         (None, false) if is_halted => format!(
             "spec.binding.rollout is Always, but the rollout is halted; `kubectl asya roll {target}` starts it again"
         ),
         (None, false) => format!(
-            "spec.binding.rollout is Always, so the operator replaces them by itself; `kubectl asya status {target} \
+            "spec.binding.rollout is Always, so the operator replaces such pods by itself; `kubectl asya status {target} \
              --watch` shows it, and `kubectl asya roll {target}` asks for it again"
         ),
     })
@@ -105,7 +106,12 @@ mod tests {
                     "`kubectl asya roll embed -n models` replaces them now",
                 ],
             ),
-            (&none, &none, &none, ["Always", "replaces them by itself"]),
+            (
+                &none,
+                &none,
+                &none,
+                ["Always", "replaces such pods by itself"],
+            ),
             (
                 &none,
                 &none,
@@ -116,7 +122,7 @@ mod tests {
                 &on_restart,
                 &rolled,
                 &none,
-                ["asya.sh/roll-now", "replaces them now"],
+                ["asya.sh/roll-now", "replaces such pods now"],
             ),
             (
                 &on_restart,

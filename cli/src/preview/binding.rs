@@ -153,7 +153,7 @@ impl Online<'_> {
             blocked: blocked.as_deref(),
         });
         let managed = self.is_managed(found);
-        let value = hash.filter(|_| restart.is_by_annotation());
+        let value = hash.as_deref().filter(|_| restart.is_by_annotation());
         let annotated = annotated(found, (!managed).then_some(self.name), value);
         preview.changes.extend(annotated);
         preview.cost = Some(cost::of_restart(&restart, gpus(&pod)));
@@ -236,7 +236,7 @@ impl Online<'_> {
 
 /// The annotations that the operator writes to a target's objects: the name of the actor, for information, and a value
 /// that makes their controllers replace the pods.
-fn annotated(found: &Bound, actor: Option<&str>, roll: Option<String>) -> Vec<Change> {
+fn annotated(found: &Bound, actor: Option<&str>, roll: Option<&str>) -> Vec<Change> {
     let workload = &found.target.workload;
     let mut changes = Vec::new();
     for (object, body) in &found.bodies {
@@ -244,7 +244,7 @@ fn annotated(found: &Bound, actor: Option<&str>, roll: Option<String>) -> Vec<Ch
         if let Some(actor) = actor.filter(|_| is_named(workload) && object == workload) {
             after["metadata"]["annotations"][annotation::MANAGED_BY] = json!(actor);
         }
-        if let Some((path, value)) = roll_path(&found.target.roll, object).zip(roll.as_ref()) {
+        if let Some((path, value)) = roll_path(&found.target.roll, object).zip(roll) {
             let annotations = path.iter().fold(&mut after, |node, key| &mut node[*key]);
             annotations[annotation::ROLL] = json!(value);
         }
@@ -322,14 +322,14 @@ mod tests {
     #[test]
     fn annotations_on_the_target_are_changes() {
         let bound = bound();
-        let roll = || Some("hash".to_owned());
+        let roll = Some("hash");
         let (managed, rolled) = (
             "+    asya.sh/managed-by: embed",
             "+        asya.sh/roll: hash",
         );
         for (actor, roll, lines) in [
-            (Some("embed"), roll(), &[managed, rolled][..]),
-            (None, roll(), &[rolled]),
+            (Some("embed"), roll, &[managed, rolled][..]),
+            (None, roll, &[rolled]),
             (Some("embed"), None, &[managed]),
             (None, None, &[]),
         ] {

@@ -143,7 +143,8 @@ pub async fn state(
             Open::Sqs(mut broker, _forward) => QueueState::read(&mut broker, &access.names).await,
         }
     };
-    let state = tokio::time::timeout(limit, asking).await;
+    // Connections to brokers are large futures.
+    let state = tokio::time::timeout(limit, Box::pin(asking)).await;
     state.unwrap_or_else(|_| Err(silent(limit))).map(Some)
 }
 
@@ -169,7 +170,7 @@ pub async fn states(
             let transport = transport.map_err(|why| Failure::new(why.to_string()))?;
             ask(cluster, transport, &actors, limit, &mut found).await
         };
-        let ended = tokio::time::timeout(limit, asking).await;
+        let ended = tokio::time::timeout(limit, Box::pin(asking)).await;
         let ended = ended.unwrap_or_else(|_| Err(silent(limit)));
         let note = ended.err().map(|why| {
             format!(

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::known::KnownActor;
 use super::nearest::{Nearest, nearest};
-use crate::actor::{is_replaceable, next_step};
+use crate::actor::{STARTED_BEFORE_BINDING, next_step};
 use crate::answer::Answer;
 use crate::catalogue;
 use crate::installation::Installation;
@@ -308,8 +308,8 @@ fn running(actor: &KnownActor, pod: &Value) -> Option<String> {
         .iter()
         .map(|reason| {
             let entry = catalogue::entry(reason);
-            // The next step says what to do about pods that only have to be replaced.
-            let fix = entry.filter(|_| !is_replaceable(reason));
+            // The next step says what to do about it for this actor.
+            let fix = entry.filter(|_| *reason != STARTED_BEFORE_BINDING);
             let fix = fix.map_or_else(String::new, |it| format!(" {}", it.fix));
             let text = entry.map_or_else(String::new, |it| format!(": {}{fix}", it.meaning));
             format!("{reason}{text}")

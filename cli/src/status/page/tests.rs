@@ -66,7 +66,7 @@ fn annotation_that_rolls_pods_is_explained_while_it_lingers() {
         "OnRestart",
         &json!({"asya.sh/roll-now": "2026-11-23T11:30:00Z"}),
     );
-    assert!(text(&rolled, Around::default()).contains("the operator replaces them now"));
+    assert!(text(&rolled, Around::default()).contains("the operator replaces such pods now"));
     rolled["status"]["pods"] =
         json!({"matched": 2, "injected": 2, "notInjected": 0, "outdated": 0});
     let text = text(&rolled, Around::default());

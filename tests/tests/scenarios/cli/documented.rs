@@ -244,7 +244,7 @@ async fn before_the_binding(author: &mut Author<'_>) -> Result<()> {
         .await?;
     let of_pod = "pod of Deployment/phi (inject)";
     author.without("preview", "pod of Deployment/phi   admitted", of_pod);
-    author.without("preview", " spec:", "Deployment/phi (change)");
+    author.without("preview", "+    asya.sh/asya", "Deployment/phi (change)");
 
     let quota = json!({
         "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "tight"},
@@ -261,7 +261,7 @@ async fn before_the_binding(author: &mut Author<'_>) -> Result<()> {
         .shows("preview-quota", 1, &["preview", "-f", "embed.yaml"])
         .await?;
     author.without("preview-quota", "$ kubectl", "restarts");
-    author.without("preview-quota", "problem ASYA", "DRY RUN");
+    author.without("preview-quota", "  fix: Raise", "DRY RUN");
     author.without(
         "preview-quota",
         "pod of Deployment/phi   REJECTED",

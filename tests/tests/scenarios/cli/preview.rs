@@ -94,6 +94,22 @@ async fn containers(scenario: &Scenario) -> Result<Vec<Value>> {
         .collect())
 }
 
+/// Each annotation of ours on the target and its pod template is a line of the preview.
+async fn annotations_are_shown(scenario: &Scenario, diff: &str) -> Result<()> {
+    let target = scenario.api::<Deployment>().get("model").await?;
+    let template = target.spec.and_then(|it| it.template.metadata);
+    let template = template.and_then(|it| it.annotations);
+    let all = [target.metadata.annotations, template];
+    let all = all.into_iter().flatten().flatten();
+    let ours: Vec<_> = all.filter(|(key, _)| key.starts_with("asya.sh/")).collect();
+    assert_eq!(ours.len(), 2, "{ours:?}");
+    for (key, value) in ours {
+        let line = format!("{key}: {value}");
+        assert!(diff.contains(&line), "{line} {diff}");
+    }
+    Ok(())
+}
+
 /// INJ-1, ROLL-3: a new binding, the same once more, and a changed one.
 #[tokio::test]
 async fn bound_pods_are_shown_as_the_webhook_patches_them() {
@@ -149,18 +165,7 @@ async fn bound_pods_are_shown_as_the_webhook_patches_them() {
             injected,
         )
         .await?;
-        let target = scenario.api::<Deployment>().get("model").await?;
-        let template = target.spec.and_then(|it| it.template.metadata);
-        for annotations in [
-            target.metadata.annotations,
-            template.and_then(|it| it.annotations),
-        ] {
-            let ours = annotations.unwrap_or_default().into_iter();
-            for (key, value) in ours.filter(|(key, _)| key.starts_with("asya.sh/")) {
-                let line = format!("{key}: {value}");
-                assert!(diff.contains(&line), "{line} {diff}");
-            }
-        }
+        annotations_are_shown(scenario, &diff).await?;
         let pods = containers(scenario).await?;
         let all = pods[0].as_array().map_or(&[][..], Vec::as_slice);
         assert_eq!(all.len(), 3, "{pods:?}");
