@@ -52,6 +52,11 @@ pub fn next_step(actor: &Value) -> Option<String> {
         ));
     }
     Some(match (roll_now(actor), is_on_restart) {
+        (Some(_), _) if is_halted => {
+            "the rollout is halted, because replacements start without the sidecar; correct what \
+             `kubectl asya why` says of them, then change the spec of the actor or its target"
+                .to_owned()
+        }
         (Some(_), _) => format!(
             "annotation {} is set, so the operator replaces such pods now; `kubectl asya status {target} --watch` shows it",
             annotation::ROLL_NOW
@@ -64,8 +69,8 @@ pub fn next_step(actor: &Value) -> Option<String> {
             "spec.binding.rollout is Always, but the rollout is halted; `kubectl asya roll {target}` starts it again"
         ),
         (None, false) => format!(
-            "spec.binding.rollout is Always, so the operator replaces such pods by itself; `kubectl asya status {target} \
-             --watch` shows it, and `kubectl asya roll {target}` asks for it again"
+            "spec.binding.rollout is Always, so the operator replaces such pods by itself; condition Injected says what that \
+             waits for, and `kubectl asya status {target} --watch` shows it"
         ),
     })
 }
@@ -124,6 +129,7 @@ mod tests {
                 &none,
                 ["asya.sh/roll-now", "replaces such pods now"],
             ),
+            (&none, &rolled, &halted, ["halted", "change the spec"]),
             (
                 &on_restart,
                 &json!({"asya.sh/paused": "true"}),

@@ -19,7 +19,7 @@ use super::gather::NamespaceState;
 use super::online::Online;
 use super::restart::{RestartInputs, Workload, of_binding, of_template};
 use super::standalone::{self, Subject};
-use crate::target::{self, Bound, Unresolved, new_pod};
+use crate::resolved_target::{self, Bound, Unresolved, new_pod};
 
 /// Where annotations of a pod template are.
 const TEMPLATE: [&str; 4] = ["spec", "template", "metadata", "annotations"];
@@ -35,7 +35,7 @@ impl Online<'_> {
     ) {
         let wanted = binding.target;
         let object = format!("{}/{}", wanted.kind, wanted.name);
-        let found = match target::resolve(self.cluster, self.namespace, wanted).await {
+        let found = match resolved_target::resolve(self.cluster, self.namespace, wanted).await {
             Ok(found) => found,
             Err(Unresolved::Finding(finding)) => {
                 preview.problem(finding.reason.as_str(), &object, &finding.message);
@@ -143,17 +143,23 @@ impl Online<'_> {
             .map(|pod| state(pod, is_current(pod, subject.uid, hash.as_deref())))
             .collect();
         let budget = exhausted_budget(&found.budgets, &pod);
+        let roll_now = !self.stored["metadata"]["annotations"][annotation::ROLL_NOW].is_null();
         let restart = of_binding(&RestartInputs {
             roll: &found.target.roll,
             rollout: binding.rollout,
-            roll_now: !self.stored["metadata"]["annotations"][annotation::ROLL_NOW].is_null(),
+            roll_now,
             workloads: &workloads(found),
             pods: &states,
             budget,
             blocked: blocked.as_deref(),
         });
         let managed = self.is_managed(found);
-        let value = hash.as_deref().filter(|_| restart.is_by_annotation());
+        let value = if roll_now {
+            pods.full_hash()
+        } else {
+            hash.as_deref()
+        };
+        let value = value.filter(|_| restart.is_by_annotation());
         let annotated = annotated(found, (!managed).then_some(self.name), value);
         preview.changes.extend(annotated);
         preview.cost = Some(cost::of_restart(&restart, gpus(&pod)));

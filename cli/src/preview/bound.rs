@@ -47,6 +47,11 @@ impl Pods {
         actor_hash(&self.after.pod).filter(|_| self.is_injected())
     }
 
+    /// Both hashes of new pods, which roll pods at once (ROLL-8).
+    pub fn full_hash(&self) -> Option<&str> {
+        self.after.pod["metadata"]["annotations"][annotation::INJECTED_HASH].as_str()
+    }
+
     pub fn is_injected(&self) -> bool {
         use InjectionReason::{AlreadyInjected, Injected, Replaced, Restored};
         let reason = self.after.reason;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::answer::Failure;
 use crate::cluster::Cluster;
-use crate::target::{self, Unresolved, new_pod};
+use crate::resolved_target::{self, Unresolved, new_pod};
 
 /// What the user has named.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ pub async fn pods(
             ..WorkloadRef::default()
         },
     };
-    let found = target::resolve(cluster, &cluster.namespace, &wanted).await;
+    let found = resolved_target::resolve(cluster, &cluster.namespace, &wanted).await;
     let found = found.map_err(|unresolved| match unresolved {
         Unresolved::Finding(finding) => Failure::new(finding.message),
         Unresolved::Unknown(failure) => failure.into(),

@@ -320,6 +320,13 @@ async fn shared_dead_letters_of_sqs(scenario: &Scenario, name: &str) -> Result<(
     sqs.send("asya-dlq", &bodies).await?;
     let list = ends(scenario, 0, &["dlq", name, "list", "-o", "json"]).await?;
     assert_eq!(ids(&list.json()?).len(), 3, "{}", list.out);
+    let page = ends(scenario, 0, &["status", name, "-o", "json"]).await?;
+    let page = page.json()?;
+    assert_eq!(
+        (&page["broker"]["deadLetters"], &page["findings"][0]["text"]),
+        (&json!(3), &json!("3 in asya-dlq, which actors share.")),
+        "{page:#}"
+    );
     let moved = ends(scenario, 0, &["dlq", name, "redrive"]).await?;
     assert!(
         moved
