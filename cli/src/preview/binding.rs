@@ -244,13 +244,14 @@ impl Online<'_> {
 /// that makes their controllers replace the pods.
 fn annotated(found: &Bound, actor: Option<&str>, roll: Option<&str>) -> Vec<Change> {
     let workload = &found.target.workload;
+    let roll = roll.map(|desired| next_value(desired, found));
     let mut changes = Vec::new();
     for (object, body) in &found.bodies {
         let mut after = body.clone();
         if let Some(actor) = actor.filter(|_| is_named(workload) && object == workload) {
             after["metadata"]["annotations"][annotation::MANAGED_BY] = json!(actor);
         }
-        if let Some((path, value)) = roll_path(&found.target.roll, object).zip(roll) {
+        if let Some((path, value)) = roll_path(&found.target.roll, object).zip(roll.as_ref()) {
             let annotations = path.iter().fold(&mut after, |node, key| &mut node[*key]);
             annotations[annotation::ROLL] = json!(value);
         }
@@ -259,6 +260,24 @@ fn annotated(found: &Bound, actor: Option<&str>, roll: Option<&str>) -> Vec<Chan
         }
     }
     changes
+}
+
+/// The next value of the annotation that rolls pods: a retry is numbered, because writing the same value again would
+/// change nothing.
+fn next_value(desired: &str, found: &Bound) -> String {
+    let retry = |value: &str| match value.strip_prefix(desired)? {
+        "" => Some(0),
+        rest => rest.strip_prefix('-')?.parse::<u32>().ok(),
+    };
+    let objects = found.bodies.iter();
+    let values = objects.filter_map(|(object, body)| {
+        let path = roll_path(&found.target.roll, object)?;
+        path.iter().fold(body, |node, key| &node[*key])[annotation::ROLL].as_str()
+    });
+    match values.filter_map(retry).max() {
+        None => desired.to_owned(),
+        Some(last) => format!("{desired}-{}", last.saturating_add(1)),
+    }
 }
 
 /// Whether the operator annotates a workload with the actor that binds it (BIND-47).
@@ -345,6 +364,22 @@ mod tests {
             for line in lines {
                 assert!(diff.contains(line), "{line}: {diff}");
             }
+        }
+    }
+
+    /// ROLL-5
+    #[test]
+    fn further_attempts_are_numbered() {
+        for (value, next) in [
+            ("hash", "hash-1"),
+            ("hash-1", "hash-2"),
+            ("other", "hash"),
+            ("hash-x", "hash"),
+        ] {
+            let mut bound = bound();
+            let annotations = json!({"asya.sh/roll": value});
+            bound.bodies[0].1["spec"]["template"]["metadata"]["annotations"] = annotations;
+            assert_eq!(next_value("hash", &bound), next, "{value}");
         }
     }
 }
