@@ -25,6 +25,10 @@ const INJECTOR: &str = "mutatingwebhookconfiguration/asya-operator-injector";
 const CONTROLLER: &str = "deployment/asya-operator";
 const WEBHOOK: &str = "deployment/asya-operator-webhook";
 const SECRET: &str = "secret/asya-operator-webhook-tls";
+/// Nothing listens there.
+const UNREACHABLE: &str = r#"{"transports": {
+    "rabbitmq": {"type": "rabbitmq", "enabled": true, "config": {"host": "127.0.0.1", "port": 1}}
+}}"#;
 const NAME: &str = "asya-operator-webhook.asya-system.svc";
 
 /// Faults that the controller does not repair.
@@ -334,6 +338,31 @@ async fn nothing_is_installed(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
+/// A broker that this machine cannot reach is a note, and no finding: the operator may reach it.
+async fn unreachable_broker_is_a_note(scenario: &Scenario, name: &str) -> Result<()> {
+    let moved = |it: &mut Value| set_variable(it, "ASYA_TRANSPORT_CONFIG", UNREACHABLE);
+    let before = Before::edit(scenario, WEBHOOK, &Some(Box::new(moved))).await?;
+    only(scenario, "the rollout of the webhook has ended", &[]).await?;
+    for (args, what) in [
+        (
+            &["check"][..],
+            "dead letters and consumers on transport rabbitmq are missing",
+        ),
+        (&["status", name], "consumers and dead letters are missing"),
+        (&["trace", name], "consumers and dead letters are missing"),
+    ] {
+        let ended = asya(scenario, args).await?;
+        assert_eq!(ended.code, Some(0), "{args:?}: {}", ended.out);
+        for part in ["note: ", what, "cannot reach RabbitMQ at 127.0.0.1:1"] {
+            assert!(ended.err.contains(part), "{part}: {}", ended.err);
+        }
+    }
+    before.restore(scenario).await?;
+    only(scenario, "nothing is found again", &[])
+        .await
+        .map(drop)
+}
+
 /// Without KEDA, then with it: an installation at rest has no findings.
 async fn healthy(scenario: &Scenario, cluster: &mut RunningCluster) -> Result<()> {
     let name = scenario.name("bound");
@@ -372,6 +401,8 @@ async fn healthy(scenario: &Scenario, cluster: &mut RunningCluster) -> Result<()
         checks.as_array().is_some_and(|all| all.iter().all(is_ok)),
         "{checks:#}"
     );
+
+    unreachable_broker_is_a_note(scenario, &name).await?;
 
     let elsewhere = ["--operator-namespace", "default"];
     let (_, checks) = checked(scenario, &elsewhere).await?;
