@@ -4,6 +4,8 @@ import re
 
 # No build metadata: a tag of an image has no plus sign.
 VERSION = re.compile(r"(\d+\.\d+\.\d+)(-[0-9A-Za-z.-]+)?")
+# What comes before the target of a link to a file of the repository.
+TO_FILE = re.compile(r"\]\((?![a-z][a-z0-9+.-]*:|#)")
 
 
 def core(version):
@@ -40,3 +42,8 @@ def section(text, version):
         if match and match[1].strip():
             return match[1].strip() + "\n"
     raise SystemExit("CHANGELOG.md has no section %s: docs/releasing.md says what to change" % version)
+
+
+def linked(text, source, commit):
+    """The text for readers elsewhere: links to files of the repository lead to its address, if that is known."""
+    return TO_FILE.sub("](%s/blob/%s/" % (source.rstrip("/"), commit), text) if source else text

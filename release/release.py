@@ -94,7 +94,8 @@ def make_plugin(options, chosen, epoch, out):
 def make(options, out, work):
     """Writes all files of the release into `out`."""
     commit, epoch = git("rev-parse", "HEAD"), int(git("log", "-1", "--format=%ct"))
-    changes = changes_of(options.version)
+    source = provenance.address(os.environ.get("ASYA_RELEASE_SOURCE", ""))
+    changes = changelog.linked(changes_of(options.version), source, commit)
     names = sorted(set(options.platforms))
     chosen, on_musl = ([known[name] for name in names] for known in (platforms.ALL, platforms.MUSL))
     registry = options.registry.rstrip("/") + "/" if options.registry else ""

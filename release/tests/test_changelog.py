@@ -34,6 +34,12 @@ TEXT = """# Changelog
 
 
 class Changelog(unittest.TestCase):
+    def test_links_to_files_lead_to_the_repository_at_the_commit(self):
+        text = "See [cli](docs/cli.md#lint), [the format](https://example.com/changelog) and [above](#added).\n"
+        expected = text.replace("(docs/", "(https://example.com/asya/blob/c0ffee/docs/")
+        self.assertEqual(changelog.linked(text, "https://example.com/asya/", "c0ffee"), expected)
+        self.assertEqual(changelog.linked(text, "", "c0ffee"), text)
+
     def test_section_ends_before_the_next_version(self):
         expected = "### Added\n\n- A thing\n  of two lines.\n\n### Fixed\n\n- Another.\n"
         self.assertEqual(changelog.section(TEXT, "0.2.0"), expected)
