@@ -63,7 +63,7 @@ def arms(source, function):
     """What a function that matches variants returns for each, if that is a text."""
     found: Dict[str, str] = {}
     pattern = r"((?:Self::\w+(?:\(.*?\))?[\s|]*)+)=>\s*(?:\{\s*)?\"([^\"]*)\""
-    for names, text in re.findall(pattern, body(source, r"(?:pub )?fn %s\(" % function)):
+    for names, text in re.findall(pattern, body(source, r"(?:pub )?(?:const )?fn %s\(" % function)):
         found.update(dict.fromkeys(re.findall(r"Self::(\w+)", names), text))
     return found
 
