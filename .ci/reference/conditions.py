@@ -7,7 +7,7 @@ from . import markdown, rust, source
 REASONS = "controller/src/fault/reason.rs"
 TYPES = "controller/src/reconcile/model/condition_types.rs"
 STATES = "shared/src/api/status.rs"
-PODS = "controller/src/reconcile/model/bound_pods.rs"
+PODS = "shared/src/inject/bound/missing.rs"
 INJECTION = "shared/src/inject/bound/decision.rs"
 OUTCOME = "webhook/src/outcome.rs"
 REMEDY = "Remedy: "
@@ -64,10 +64,8 @@ def cause_and_remedy(item):
 
 
 def not_injected():
-    """Constants of the controller; those of the same text as the webhook's are described there."""
-    reviews = {it.name for it in named(INJECTION, "InjectionReason", "as_str")}
-    found = [it._replace(name=it.value) for it in rust.strings(source.text(PODS))]
-    return [it for it in found if it.name not in reviews]
+    """Reasons that the webhook does not leave on pods."""
+    return [it._replace(name=it.value) for it in rust.strings(source.text(PODS))]
 
 
 def named(path, enum, function):

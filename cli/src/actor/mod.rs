@@ -6,7 +6,7 @@ use asya_shared::api::AsyncActorStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 
-pub use rollout::{STARTED_BEFORE_BINDING, is_replaceable, next_step, roll_now, strategy};
+pub use rollout::{next_step, roll_now, strategy};
 
 /// The status of an actor. Fields that another release wrote otherwise read as absent.
 pub fn status_of(actor: &Value) -> AsyncActorStatus {

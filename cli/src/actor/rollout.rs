@@ -3,15 +3,6 @@
 use asya_shared::names::annotation;
 use serde_json::Value;
 
-pub const STARTED_BEFORE_BINDING: &str = "StartedBeforeBinding";
-/// Reasons of pods that get the sidecar when they are replaced.
-const REPLACEABLE: [&str; 2] = [STARTED_BEFORE_BINDING, "WebhookUnavailable"];
-
-/// Whether a pod that has no sidecar for this reason gets it when it is replaced.
-pub fn is_replaceable(reason: &str) -> bool {
-    REPLACEABLE.contains(&reason)
-}
-
 /// The rollout strategy of an actor and what it means; `None` if the actor binds nothing, or its sidecar is in the pod
 /// template.
 pub fn strategy(actor: &Value) -> Option<&'static str> {

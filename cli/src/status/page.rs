@@ -1,13 +1,14 @@
 //! Everything about one actor.
 
 use asya_shared::api::{AsyncActorStatus, NotInjected};
+use asya_shared::inject::bound::missing;
 use asya_shared::names::annotation;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::decide::{ActorSummary, summary};
-use crate::actor::{is_replaceable, next_step, roll_now, status_of, strategy};
+use crate::actor::{next_step, roll_now, status_of, strategy};
 use crate::catalogue;
 use crate::cluster::{has_sidecar, is_ready};
 use crate::output::{age, since};
@@ -255,7 +256,7 @@ fn next(actor: &Value, status: &AsyncActorStatus, now: Timestamp) -> Vec<String>
         next.push("the actor is being deleted".to_owned());
     }
     let mut reasons = status.pods.iter().flat_map(|pods| &pods.reasons);
-    let needs_rollout = reasons.any(|it| is_replaceable(&it.reason));
+    let needs_rollout = reasons.any(|it| missing::REASONS.contains(&&*it.reason));
     next.extend(
         next_step(actor)
             .filter(|_| needs_rollout)

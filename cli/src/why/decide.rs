@@ -4,6 +4,7 @@ use asya_shared::admission::is_never_injected;
 use asya_shared::config::{Settings, TransportsConfig};
 use asya_shared::inject::bound::{
     Action, BoundActor, Decision, InjectionReason, PodView, ProbeResult, ReviewPath, decide,
+    missing,
 };
 use asya_shared::resolve::Intermediates;
 use asya_shared::review::{BindingInputs, bound_actor};
@@ -12,7 +13,7 @@ use serde_json::Value;
 
 use super::known::KnownActor;
 use super::nearest::{Nearest, nearest};
-use crate::actor::{STARTED_BEFORE_BINDING, next_step};
+use crate::actor::next_step;
 use crate::answer::Answer;
 use crate::catalogue;
 use crate::installation::Installation;
@@ -309,7 +310,7 @@ fn running(actor: &KnownActor, pod: &Value) -> Option<String> {
         .map(|reason| {
             let entry = catalogue::entry(reason);
             // The next step says what to do about it for this actor.
-            let fix = entry.filter(|_| *reason != STARTED_BEFORE_BINDING);
+            let fix = entry.filter(|_| *reason != missing::STARTED_BEFORE_BINDING);
             let fix = fix.map_or_else(String::new, |it| format!(" {}", it.fix));
             let text = entry.map_or_else(String::new, |it| format!(": {}{fix}", it.meaning));
             format!("{reason}{text}")

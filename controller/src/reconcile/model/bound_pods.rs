@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use asya_shared::api::{NotInjected, PodCounts};
 use asya_shared::inject::bound::InjectionReason;
+use asya_shared::inject::bound::missing::{
+    REMOVED_BY_OTHER, STARTED_BEFORE_BINDING, WEBHOOK_UNAVAILABLE, is_fixed_by_replacement,
+};
 use asya_shared::names::label;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -15,18 +18,8 @@ use crate::record::{Metadata, PodRecord, UninjectedPodRecord};
 /// How many pod names status lists for each reason.
 const EXAMPLES: usize = 3;
 
-/// The pod was created before the actor was bound (`status.boundSince`), or the webhook injected the sidecar of another
-/// actor; a rollout replaces it.
-const STARTED_BEFORE: &str = "StartedBeforeBinding";
-/// The pod was created later, and nothing says why it has no sidecar. Usually the API server did not call the webhook;
-/// the webhook also leaves no reason while a replica of it does not know the binding yet.
-const WEBHOOK_UNAVAILABLE: &str = "WebhookUnavailable";
-/// The webhook injected the sidecar, and something removed it: another webhook, or a restored backup.
-const REMOVED: &str = "RemovedByOther";
 const OPTED_OUT: &str = InjectionReason::OptedOut.as_str();
 const SPEC_CONFLICT: &str = InjectionReason::SpecConflict.as_str();
-const NOT_VERIFIED: &str = InjectionReason::NotProved.as_str();
-const PROBE_REJECTED: &str = InjectionReason::ProbeRejected.as_str();
 
 /// A pod whose sidecar does not have the current actor hash. Its replacement would.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -124,7 +117,7 @@ impl<'a> PodCounter<'a> {
 
     fn add_uninjected(&mut self, metadata: &'a Metadata, created: Option<&Time>, reason: String) {
         if is_fixed_by_replacement(&reason) {
-            let sidecar = if reason == REMOVED {
+            let sidecar = if reason == REMOVED_BY_OTHER {
                 SidecarState::Removed
             } else {
                 SidecarState::Missing
@@ -216,17 +209,6 @@ pub fn actor_hash(hash: Option<&str>) -> Option<&str> {
     hash.map(|hash| hash.split_once('.').map_or(hash, |(actor, _)| actor))
 }
 
-fn is_fixed_by_replacement(reason: &str) -> bool {
-    [
-        STARTED_BEFORE,
-        WEBHOOK_UNAVAILABLE,
-        REMOVED,
-        NOT_VERIFIED,
-        PROBE_REJECTED,
-    ]
-    .contains(&reason)
-}
-
 fn outdated_pod(
     metadata: &Metadata,
     created: Option<&Time>,
@@ -264,9 +246,9 @@ fn labelled_pod_reason(pod: &PodRecord, uid: &str, since: Option<&Time>) -> Opti
     let unmarked = || unmarked_pod_reason(pod.created.as_ref(), since);
     let reason = match &pod.injection {
         Some(injection) if *injection.by == *uid && injection.intact => return None,
-        Some(injection) if *injection.by == *uid => REMOVED,
+        Some(injection) if *injection.by == *uid => REMOVED_BY_OTHER,
         // The webhook answered, and injected the sidecar of another actor, because it did not know this one yet.
-        Some(_) => STARTED_BEFORE,
+        Some(_) => STARTED_BEFORE_BINDING,
         None => {
             let uninjected = pod.uninjected.as_ref();
             let opts_out = uninjected.and_then(|it| it.labels.get(label::INJECT)) == Some("false");
@@ -300,7 +282,7 @@ fn unmarked_pod_reason(created: Option<&Time>, since: Option<&Time>) -> &'static
     if after {
         WEBHOOK_UNAVAILABLE
     } else {
-        STARTED_BEFORE
+        STARTED_BEFORE_BINDING
     }
 }
 

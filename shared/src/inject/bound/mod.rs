@@ -11,6 +11,7 @@ mod derive_properties;
 mod existing;
 mod image;
 mod in_template;
+pub mod missing;
 mod names;
 mod patch;
 mod plan;
