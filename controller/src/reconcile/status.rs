@@ -48,11 +48,11 @@ pub async fn report(
     let Some(report) = build(observed, outcome, now) else {
         return Ok(Requeue::AwaitChange);
     };
-    if let Some((reason, text)) = event_of_new_condition(&observed.previous, &report.status) {
-        context.events.publish(&observed.actor, reason, text);
-    }
     if let Some(wait) = write_delay::delay(observed, &report.status, now) {
         return Ok(report.retry.sooner(Requeue::After(wait)));
+    }
+    if let Some((reason, text)) = event_of_new_condition(&observed.previous, &report.status) {
+        context.events.publish(&observed.actor, reason, text);
     }
     if report.status != observed.previous {
         write(context, &observed.actor, &report.status).await?;

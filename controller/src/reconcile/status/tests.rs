@@ -18,7 +18,7 @@ use super::{build, write_delay};
 use crate::fault::Error;
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::apply::inventory_entry;
-use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::observed::{Observed, ObservedQueue};
 use crate::reconcile::model::outcome::{ActiveOutcome, Outcome, QueueState};
 use crate::reconcile::retries::outcome_of_error;
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, pod, spec, workload};
@@ -399,6 +399,42 @@ fn workload_being_replaced_is_not_reported_as_running() {
     };
     let status = report(&observed, active_outcome).status;
     assert_eq!(status.status, Some(State::Updating));
+}
+
+/// STA-6, OPS-22
+#[test]
+fn new_actor_that_waits_for_a_slow_broker_has_no_status_for_ten_seconds() {
+    let metadata = json!({"creationTimestamp": "2026-01-01T00:01:00Z"});
+    let mut observed = observed(&actor(&metadata, &spec(&json!({})), &json!({})));
+    let retry = Requeue::After(Duration::from_secs(1));
+    observed.queue = ObservedQueue::Unconfirmed(retry);
+    let waiting = ActiveOutcome {
+        queue: QueueState::Unconfirmed(retry),
+        ..ActiveOutcome::default()
+    };
+    let status = report(&observed, waiting).status;
+    assert_eq!(status.status, Some(State::Creating));
+    let wait = |observed: &Observed, status: &AsyncActorStatus, time| {
+        write_delay::delay(observed, status, at(time))
+    };
+    let second = Duration::from_secs(1);
+    let (early, late) = ("2026-01-01T00:01:09Z", "2026-01-01T00:01:10Z");
+    assert_eq!(wait(&observed, &status, early), Some(second));
+    assert_eq!(wait(&observed, &status, late), None, "old enough");
+    let failing = AsyncActorStatus {
+        status: Some(State::WorkloadError),
+        ..status.clone()
+    };
+    assert_eq!(
+        wait(&observed, &failing, early),
+        None,
+        "a fault is reported at once"
+    );
+    observed.queue = ObservedQueue::Verified;
+    assert_eq!(wait(&observed, &status, early), None, "the queue is known");
+    observed.queue = ObservedQueue::Unconfirmed(retry);
+    observed.previous.observed_generation = Some(1);
+    assert_eq!(wait(&observed, &status, early), None, "it has a status");
 }
 
 /// WRK-5, STA-6

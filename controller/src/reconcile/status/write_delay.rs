@@ -1,23 +1,41 @@
-//! While pods start, their counts alone are not worth a write: the next write includes them.
+//! What the next write will say better is not worth a write of its own: the counts of pods that start, and that a new
+//! actor waits for a slow broker.
 
 use std::time::Duration;
 
-use asya_shared::api::AsyncActorStatus;
+use asya_shared::api::{AsyncActorStatus, State};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::observed::{Observed, ObservedQueue};
 
-/// Time from a pod's creation, which has second precision, until the counts are written. Most pods have started by
-/// then, so that a new actor's status is written once at the start and once when it runs.
-const POD_START_TIME: Duration = Duration::from_secs(10);
+/// Time from the creation of a pod or actor, which has second precision, until its status is written. Most pods have
+/// started by then, so that a new actor's status is written once at the start and once when it runs.
+const START_TIME: Duration = Duration::from_secs(10);
 
-/// How long to hold the status back, because a pod was just created and nothing but the number of pods differs; `None`
-/// if there is nothing to wait for.
+/// How long to hold the status back; `None` if there is nothing to wait for.
 pub(super) fn delay(
     observed: &Observed,
     status: &AsyncActorStatus,
     now: Timestamp,
 ) -> Option<Duration> {
+    let created = of_new_actor(observed, status).or_else(|| of_new_pod(observed, status))?;
+    let due = created.checked_add(START_TIME).ok()?;
+    Duration::try_from(due.duration_since(now))
+        .ok()
+        .filter(|wait| !wait.is_zero())
+}
+
+/// When the actor was created, if no status reports it yet and it only waits for its turn at the broker (OPS-22).
+fn of_new_actor(observed: &Observed, status: &AsyncActorStatus) -> Option<Timestamp> {
+    let is_new = observed.previous == AsyncActorStatus::default();
+    let waits = matches!(observed.queue, ObservedQueue::Unconfirmed(_));
+    let is_creating = status.status == Some(State::Creating);
+    let created = observed.actor.created.as_ref()?.0;
+    (is_new && waits && is_creating).then_some(created)
+}
+
+/// When the youngest pod was created, if nothing but the number of pods differs.
+fn of_new_pod(observed: &Observed, status: &AsyncActorStatus) -> Option<Timestamp> {
     let with_new_counts = AsyncActorStatus {
         total_replicas: status.total_replicas,
         pending_replicas: status.pending_replicas,
@@ -27,13 +45,6 @@ pub(super) fn delay(
     if observed.previous == *status || with_new_counts != *status {
         return None;
     }
-    let created_at = observed.pods.iter().filter_map(|pod| pod.created.as_ref());
-    let counts_due = created_at
-        .map(|time| time.0)
-        .max()?
-        .checked_add(POD_START_TIME)
-        .ok()?;
-    Duration::try_from(counts_due.duration_since(now))
-        .ok()
-        .filter(|wait| !wait.is_zero())
+    let created = observed.pods.iter().filter_map(|pod| pod.created.as_ref());
+    created.map(|time| time.0).max()
 }
