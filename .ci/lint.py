@@ -124,6 +124,13 @@ def pages_are_true():
     return not found
 
 
+def requirements_are_tested():
+    lines, wrong = requirements.check()
+    if wrong:
+        print("\n".join(lines))
+    return not wrong
+
+
 def succeeds(command):
     try:
         return subprocess.run(command, cwd=TOP, stdin=subprocess.DEVNULL, check=False).returncode == 0
@@ -144,6 +151,7 @@ def main():
     checks["links between documents resolve, anchors included"] = links_resolve
     checks["docs/SUMMARY.md lists every page of the book"] = book_is_complete
     checks["docs/safety.md names tests that exist"] = promises_name_their_tests
+    checks["every requirement, and every clause of one, is named by a test that runs"] = requirements_are_tested
     failed = 0
     for name, check in checks.items():
         good = check()

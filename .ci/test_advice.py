@@ -1,4 +1,4 @@
-"""Tests of advice.py. QUE-48"""
+"""Tests of advice.py."""
 
 import unittest
 
@@ -7,6 +7,7 @@ from advice import careless, shown
 
 class Advice(unittest.TestCase):
     def test_deletion_of_an_actor_needs_a_word_about_its_queue_first(self):
+        """QUE-48"""
         for text in [
             "cannot switch between workload and workloadRef: delete and recreate the AsyncActor",
             "fix: delete that actor or choose another target",
@@ -18,6 +19,7 @@ class Advice(unittest.TestCase):
             self.assertEqual(len(careless(text)), 1, text)
 
     def test_advice_that_first_says_how_to_keep_messages_is_accepted(self):
+        """QUE-48"""
         for text in [
             "set queue.deletionPolicy to Retain, then delete and recreate the AsyncActor",
             "`DeleteIfEmpty` refuses.\n\nkubectl delete asyncactors --all",

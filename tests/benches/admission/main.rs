@@ -1,4 +1,4 @@
-//! Benchmarks the webhook (OBS-4): the in-process cost of a review, compared with a handler that decodes full types and
+//! Benchmarks the webhook (OBS-4 (a, b, c, d)): the in-process cost of a review, compared with a handler that decodes full types and
 //! diffs them, and the performance of a replica under load over TLS while it watches many actors. Run by `make bench`.
 
 mod burst;

@@ -89,6 +89,7 @@ fn labels_are_from_a_fixed_set() {
     }
 }
 
+/// CERT-6
 #[test]
 fn reviews_are_counted_timed_and_measured() {
     let text = text();

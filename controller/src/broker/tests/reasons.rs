@@ -52,7 +52,7 @@ fn mark_of(queue: &ActorQueue) -> Value {
     })
 }
 
-/// RMQ-6
+/// QUE-38, RMQ-6
 #[tokio::test]
 async fn only_unmet_delete_conditions_keep_the_queue_without_an_error() {
     for (reason, kept) in [
@@ -98,7 +98,7 @@ async fn only_unmet_delete_conditions_keep_the_queue_without_an_error() {
     }
 }
 
-/// RMQ-6
+/// QUE-38, RMQ-6
 #[tokio::test]
 async fn list_that_shrinks_during_paging_fails_no_actor() {
     let (transport, client) = client_of_server(|request| {
