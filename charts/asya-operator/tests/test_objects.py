@@ -26,7 +26,7 @@ class Objects(ChartCase):
         self.assertEqual(set(self.default), wanted)
 
     def test_controller_is_container_manager_with_its_arguments_and_environment(self):
-        """OPS-1, OPS-2, OPS-10"""
+        """FW-5 (a), ROLL-2 (e), OPS-1, OPS-2, OPS-10"""
         pod = self.default["Deployment", NAME]["spec"]["template"]["spec"]
         self.assertEqual([each["name"] for each in pod["containers"]], ["manager"])
         manager = pod["containers"][0]

@@ -241,7 +241,7 @@ class Values(ChartCase):
         self.assertNotIn("strategy", self.default["Deployment", NAME]["spec"])
 
     def test_health_check_can_be_switched_off_by_a_number_too(self):
-        """QUE-21"""
+        """QUE-21 (d)"""
         values = {"controller": {"queueHealthCheckInterval": 0}}
         self.assertEqual(self.look(self.deployment(values), "$ASYA_QUEUE_HEALTH_CHECK_INTERVAL"), "0")
 

@@ -86,7 +86,7 @@ mod tests {
         })
     }
 
-    /// ROLL-7, ROLL-8
+    /// ROLL-7, ROLL-8 (e)
     #[test]
     fn next_step_names_the_rollout_strategy_and_the_command() {
         let (none, on_restart) = (json!({}), json!({"rollout": "OnRestart"}));

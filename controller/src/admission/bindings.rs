@@ -152,8 +152,37 @@ impl WebhookBinding {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::all;
     use crate::reconcile::tests::fixtures::context;
+    use crate::record::{ActorRecord, Projected};
+
+    /// CFG-7 (b): beyond the limit, those at the end fail open.
+    #[tokio::test]
+    async fn oldest_binding_comes_first() {
+        let context = context();
+        let actors = &context.stores.actors;
+        actors.list_pending(&None);
+        for (name, second) in [("a", 3), ("b", 1), ("c", 2)] {
+            let object = json!({
+                "metadata": {
+                    "name": name, "namespace": "ns", "uid": name, "resourceVersion": "1",
+                    "creationTimestamp": format!("2026-01-01T00:00:0{second}Z"),
+                },
+                "spec": {
+                    "transport": "mq",
+                    "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+                },
+            });
+            let actor: Projected<ActorRecord> = serde_json::from_str(&object.to_string()).unwrap();
+            actors.apply(&None, &actor);
+        }
+        actors.list_completed(&None);
+        let bindings = all(&context).unwrap();
+        let names: Vec<_> = bindings.iter().map(|it| &*it.key.name).collect();
+        assert_eq!(names, ["b", "c", "a"]);
+    }
 
     /// CFG-2, AVL-4
     #[tokio::test]

@@ -260,7 +260,20 @@ mod tests {
         }
     }
 
-    /// FW-5, FW-6, FW-8
+    /// FW-5 (a), QUE-21 (c)
+    #[test]
+    fn resync_and_queue_health_check_are_on_by_default() {
+        let defaults = Args::command().get_matches_from(["asya-controller"]);
+        for (flag, seconds) in [
+            ("max_reconcile_interval", 36_000),
+            ("queue_health_check_interval", 300),
+        ] {
+            let interval = defaults.get_one::<Duration>(flag).unwrap();
+            assert_eq!(interval.as_secs(), seconds, "{flag}");
+        }
+    }
+
+    /// FW-5, FW-6, FW-8, QUE-21 (e)
     #[test]
     fn intervals_need_a_unit() {
         for (text, seconds) in [

@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    /// FW-5
+    /// FW-5 (b, c)
     #[test]
     fn idle_actor_is_resynced_with_ten_percent_jitter() {
         let delays: Vec<_> = (0..100)
@@ -156,6 +156,22 @@ mod tests {
             every(0).outcome(Requeue::AwaitChange, FIRST),
             RunOutcome::Done
         );
+    }
+
+    /// FW-5 (d)
+    #[test]
+    fn retries_and_timers_do_not_depend_on_the_resync_interval() {
+        let delay = Duration::from_secs(65);
+        for resync in [0, 1, 36_000] {
+            let policy = every(resync);
+            for (requeue, expected) in [
+                (Requeue::Backoff, RunOutcome::FAILED),
+                (Requeue::After(delay), RunOutcome::RequeueAfter(delay)),
+                (Requeue::Now, RunOutcome::RequeueAfter(Duration::ZERO)),
+            ] {
+                assert_eq!(policy.outcome(requeue, FIRST), expected, "{resync}");
+            }
+        }
     }
 
     /// FW-28, FW-32

@@ -38,7 +38,7 @@ mod tests {
     use super::FailOpenRequiredBindings;
     use crate::record::Key;
 
-    /// CFG-7
+    /// CFG-7 (c)
     #[test]
     fn only_changed_actors_are_returned() {
         let [a, b, c] = ["a", "b", "c"].map(|name| Key::new("models", name));

@@ -90,7 +90,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    /// ROLL-2, SAFE-15
+    /// ROLL-2 (e), SAFE-15
     #[test]
     fn slot_expires_and_is_released_when_an_eviction_is_rejected() {
         let slots = RolloutSlots::new(1);
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(slots.eviction_rejected(&a), 0);
     }
 
-    /// SAFE-16
+    /// ROLL-2 (e), SAFE-16
     #[test]
     fn one_namespace_cannot_hold_all_slots() {
         let slots = RolloutSlots::new(3);

@@ -92,7 +92,7 @@ fn queues(settings: &Value) -> Value {
     json!({"queues": settings})
 }
 
-/// QUE-8, OPS-3, SQS-4
+/// QUE-8 (a), OPS-3, SQS-4
 #[test]
 fn sqs_hash_changes_only_with_what_the_queue_must_be() {
     let base = json!({"region": "r"});
@@ -127,7 +127,7 @@ fn sqs_hash_changes_only_with_what_the_queue_must_be() {
     assert_eq!(changes("sqs", &base, &seen), [true; 3]);
 }
 
-/// QUE-8, OPS-3
+/// QUE-8 (a), OPS-3
 #[test]
 fn rabbitmq_hash_changes_only_with_what_the_queue_must_be() {
     let base = json!({"host": "h"});

@@ -1,5 +1,6 @@
-//! Benchmarks the webhook (OBS-4 (a, b, c, d)): the in-process cost of a review, compared with a handler that decodes full types and
-//! diffs them, and the performance of a replica under load over TLS while it watches many actors. Run by `make bench`.
+//! Benchmarks the webhook (OBS-4 (a, b, c, d)): the in-process cost of a review, compared with a handler that decodes
+//! full types and diffs them, and the performance of a replica under load over TLS while it watches many actors. Run by
+//! `make bench`.
 
 mod burst;
 mod crowd;

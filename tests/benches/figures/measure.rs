@@ -110,7 +110,7 @@ impl<'a> Bench<'a> {
         self.end("operator", crowd, begun, Some(cpu)).await
     }
 
-    /// Restarts the operator and waits until it has made at least one reconcile per actor.
+    /// Restarts the operator and waits until it has made at least one reconcile per actor (FW-4 (b)).
     pub async fn restart(&self, instance: &mut Instance, crowd: &Crowd) -> Result<String> {
         instance.stop().await?;
         let mark = self.cluster.audit().mark().await?;

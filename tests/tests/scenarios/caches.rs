@@ -34,7 +34,7 @@ fn selectors(reads: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<String>> {
     selectors
 }
 
-/// OPS-8, SEC-2
+/// OPS-8 (a, c), SEC-2
 #[tokio::test]
 async fn caches_hold_only_owned_objects_and_the_webhooks_secret() {
     let _turn = own_cluster().await;

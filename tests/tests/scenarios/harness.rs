@@ -56,7 +56,7 @@ async fn a_deployment_of_three_becomes_available() {
     .await;
 }
 
-/// ROLL-4: an eviction that names another uid spares the pod.
+/// ROLL-4 (d): an eviction that names another uid spares the pod.
 #[tokio::test]
 async fn eviction_that_names_another_uid_is_refused() {
     Scenario::run("evictions", async |scenario| {

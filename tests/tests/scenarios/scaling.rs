@@ -359,7 +359,7 @@ async fn service_account_exists_while_the_actor_has_a_role() {
     .await;
 }
 
-/// FW-23
+/// FW-23 (a, b, c)
 #[tokio::test]
 async fn orphaned_children_keep_scaling() {
     Scenario::run("scaling-orphan", async |scenario| {

@@ -100,7 +100,7 @@ async fn late_pods(cluster: &Cluster, scenario: &Scenario) -> Result<usize> {
 /// Reconciles that an instance has run since its start.
 pub(crate) const PASSES: &str = "controller_runtime_reconcile_total";
 
-/// WRK-5, QUE-8, FW-4; architecture, section 8
+/// WRK-5, QUE-8 (b), FW-4 (a, c); architecture, section 8
 #[tokio::test]
 async fn hundred_actors_at_rest_cause_no_write_even_after_a_restart() {
     let _turn = own_cluster().await;

@@ -326,7 +326,7 @@ fn pods_of_an_unbound_or_deleting_actor_are_not_injected() {
     assert!(is_silent(&outcome));
 }
 
-/// ROLL-8
+/// ROLL-8 (b)
 #[test]
 fn changed_scripts_change_the_patch() {
     let fixture = Fixture::new();

@@ -165,7 +165,7 @@ fn last_valid_leaf_is_served_while_the_secret_is_invalid() {
     assert_eq!(selector.problem(), None);
 }
 
-/// CERT-5, AVL-2
+/// CERT-5, AVL-2 (c)
 #[test]
 fn readiness_reports_why_clients_reject_the_leaf() {
     let ca = new_ca(ago(DAY));

@@ -83,7 +83,7 @@ fn preview_shows_the_containers_of_the_webhooks_patch() {
     assert!(injected > 2 * PODS, "{injected}");
 }
 
-/// ROLL-8
+/// ROLL-8 (a)
 #[test]
 fn changed_actor_is_compared_with_the_stored_one() {
     let before = stored(&actor("embed", &json!({})), &[]);

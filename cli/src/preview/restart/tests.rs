@@ -168,7 +168,7 @@ fn few_outdated_pods_are_evicted_instead_of_replacing_all() {
     );
 }
 
-/// ROLL-2, ROLL-7
+/// ROLL-7
 #[test]
 fn pods_stay_where_nothing_has_to_or_may_be_replaced() {
     let workloads = [workload("Deployment", &json!({"replicas": 4}))];

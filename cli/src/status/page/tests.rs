@@ -59,7 +59,7 @@ fn page_says_why_ready_pods_are_not_counted_and_which_command_gives_them_the_sid
     }
 }
 
-/// ROLL-8
+/// ROLL-8 (e)
 #[test]
 fn annotation_that_rolls_pods_is_explained_while_it_lingers() {
     let mut rolled = actor(

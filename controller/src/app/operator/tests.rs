@@ -46,7 +46,7 @@ fn projected(namespace: &str, second: u32, status: &Value) -> Projected<ActorRec
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-/// SAFE-37, QUE-3: a status update causes no event, so a standby's claims are outdated.
+/// FW-4 (a), SAFE-37, QUE-3: a status update causes no event, so a standby's claims are outdated.
 #[tokio::test]
 async fn new_leader_refreshes_claims_before_the_first_reconcile() {
     let operator = operator();

@@ -21,7 +21,7 @@ fn marks(by: &str, hash: &str) -> Value {
     json!({"asya.sh/injected-by": by, "asya.sh/injected-hash": hash})
 }
 
-/// CFG-8, ROLL-2, SIM-9
+/// CFG-8, ROLL-2 (g), SIM-9
 #[test]
 fn pod_counts_as_injected_only_with_annotation_hash_and_containers() {
     let model = containers(&["model"]);

@@ -268,7 +268,7 @@ async fn hanging_transport_does_not_delay_others() {
     assert_eq!(health.actors.rechecks.lock().len(), 1);
 }
 
-/// QUE-21
+/// QUE-21 (a, d)
 #[tokio::test(start_paused = true)]
 async fn check_runs_every_interval_with_jitter_and_never_for_zero() {
     let regular = health_check(&["fine"], None, 300, 0);
@@ -291,7 +291,7 @@ async fn check_runs_every_interval_with_jitter_and_never_for_zero() {
     assert_eq!(disabled.brokers.checks.load(SeqCst), 0);
 }
 
-/// QUE-21
+/// QUE-21 (a)
 #[tokio::test(start_paused = true)]
 async fn checks_of_several_operators_do_not_coincide() {
     let mut delays = Vec::new();

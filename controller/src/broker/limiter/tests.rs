@@ -29,7 +29,7 @@ async fn fail(limiter: &BrokerLimiter) -> Result<Response, BrokerError> {
     limiter.call(READ, async { Err(unreachable()) }).await
 }
 
-/// QUE-9
+/// QUE-9, QUE-21 (b)
 #[tokio::test(start_paused = true)]
 async fn ten_calls_run_concurrently_and_the_others_wait() {
     let (limiter, running, peak) = (

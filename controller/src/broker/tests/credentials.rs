@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::broker::Brokers;
+use crate::broker::http_client::BuildHttpClient;
 
 /// An API server with Secrets, and a broker that accepts one password.
 #[derive(Default)]
@@ -25,6 +26,8 @@ struct Fixture {
     read: Mutex<Vec<String>>,
     password: Mutex<String>,
     logins: Mutex<usize>,
+    /// HTTP clients that were built for the broker.
+    clients: AtomicUsize,
     /// Whether the actors' namespace is being deleted.
     terminating: AtomicBool,
 }
@@ -91,6 +94,11 @@ async fn start(secrets: &[(&str, &str)], password: &str) -> (Shared, Brokers, Tr
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
     let address = format!("http://127.0.0.1:{port}");
+    let counted = Arc::clone(&fixture);
+    let build_http_client: BuildHttpClient = Arc::new(move |settings| {
+        counted.clients.fetch_add(1, Ordering::Relaxed);
+        over_network()(settings)
+    });
     let kube = Client::try_from(Config::new(address.parse().unwrap())).unwrap();
     let brokers = Brokers::new(
         kube,
@@ -98,7 +106,7 @@ async fn start(secrets: &[(&str, &str)], password: &str) -> (Shared, Brokers, Tr
         Fence::open(),
         Arc::default(),
         32,
-        over_network(),
+        build_http_client,
     );
     let config = json!({
         "host": "127.0.0.1", "management": {"port": port},
@@ -151,7 +159,25 @@ async fn secrets_are_read_from_the_operators_namespace_first() {
     }
 }
 
-/// SEC-2, QUE-8
+/// QUE-8 (d)
+#[tokio::test]
+async fn all_calls_with_the_same_credentials_share_a_client() {
+    let (fixture, brokers, transport) = start(&[("asya-system/mq", "old")], "old").await;
+    for _ in 0..5 {
+        observe(&brokers, &transport).await.unwrap();
+    }
+    assert_eq!(fixture.clients.load(Ordering::Relaxed), 1);
+
+    "new".clone_into(&mut fixture.password.lock().unwrap());
+    fixture.set("asya-system/mq", "new");
+    for _ in 0..5 {
+        observe(&brokers, &transport).await.unwrap();
+    }
+    let clients = fixture.clients.load(Ordering::Relaxed);
+    assert_eq!(clients, 2, "one for each password");
+}
+
+/// SEC-2
 #[tokio::test]
 async fn secrets_are_read_once_for_many_calls() {
     let (fixture, brokers, transport) = start(&[("asya-system/mq", "right")], "right").await;

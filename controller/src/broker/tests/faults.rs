@@ -212,7 +212,7 @@ async fn redirects_are_not_followed() {
     assert_eq!(name(&error), "Throttled", "{error}");
 }
 
-/// QUE-9: the kernel drops a connection while the queue of those to accept is full.
+/// QUE-8 (e), QUE-9: the kernel drops a connection while the queue of those to accept is full.
 #[tokio::test(start_paused = true)]
 async fn broker_that_accepts_no_connection_is_given_up_after_three_seconds() {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
@@ -289,7 +289,7 @@ async fn broker_that_refuses_connections_is_unreachable() {
     }
 }
 
-/// QUE-8, QUE-9
+/// QUE-8 (e), QUE-9
 #[tokio::test]
 async fn call_to_a_hanging_broker_times_out_after_ten_seconds() {
     let hang = async |kind: &str| {

@@ -165,7 +165,7 @@ fn only_new_failures_enqueue_the_actor() {
     }
 }
 
-/// OPS-8
+/// OPS-8 (b)
 #[test]
 fn one_entry_per_set_is_kept_and_unknown_sets_are_swept() {
     let watched = Watched::refused();

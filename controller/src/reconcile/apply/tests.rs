@@ -82,7 +82,7 @@ async fn state_of_a_deleted_actor_is_dropped() {
     assert_eq!(context.stores.foreign_names.is_taken(key), None);
 }
 
-/// ROLL-2
+/// ROLL-2 (e)
 #[tokio::test]
 async fn paused_or_invalid_actor_frees_its_rollout_slot() {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
@@ -178,7 +178,7 @@ async fn queue_is_kept_if_the_actor_has_changed_at_the_api_server() {
     }
 }
 
-/// SAFE-15, ROLL-4
+/// SAFE-15, ROLL-4 (c)
 #[tokio::test]
 async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() {
     const EVICTION: &str = "POST /api/v1/namespaces/ns/pods/web-1/eviction";

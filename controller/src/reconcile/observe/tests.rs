@@ -109,7 +109,7 @@ fn with_queue(queue: &Value) -> Observed {
     ))
 }
 
-/// QUE-8, OPS-3
+/// QUE-8 (a, c), OPS-3
 #[test]
 fn queue_verification_covers_name_generation_and_configuration() {
     let hash = with_queue(&json!(null)).desired.unwrap().queue_hash.clone();

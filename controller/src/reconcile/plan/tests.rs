@@ -75,7 +75,7 @@ fn finalizer_is_added_first_and_only_once_even_for_an_invalid_spec() {
     }
 }
 
-/// QUE-2, QUE-4, QUE-7, QUE-8, QUE-10, QUE-12
+/// QUE-2, QUE-4, QUE-7, QUE-8 (b), QUE-10, QUE-12
 #[test]
 fn queue_is_created_once_updated_on_drift_and_otherwise_left_alone() {
     let rows = [

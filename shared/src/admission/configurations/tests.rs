@@ -269,7 +269,7 @@ fn invalid_name_is_left_out() {
     }
 }
 
-/// CFG-7
+/// CFG-7 (a, b)
 #[test]
 fn required_entries_fill_objects_in_turn_and_the_rest_stay_fail_open() {
     let bindings = |count: usize| -> Vec<Binding> {
@@ -300,7 +300,7 @@ fn required_entries_fill_objects_in_turn_and_the_rest_stay_fail_open() {
     assert_eq!(fail.count(), 500);
 }
 
-/// CFG-7
+/// CFG-7 (d)
 #[test]
 fn a_thousand_bindings_in_two_hundred_namespaces_fit_into_half_a_mebibyte() {
     let name = |n: usize| format!("{:-<40}-{n:03}", "a-name-as-long-as-they-come");

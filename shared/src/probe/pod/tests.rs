@@ -23,7 +23,7 @@ fn pods() -> PodMatch {
     }
 }
 
-/// ROLL-2, SAFE-7, BIND-45
+/// ROLL-2 (f), SAFE-7, BIND-45
 #[test]
 fn probe_pod_has_the_labels_owner_and_requests_of_the_target() {
     let body = deployment();
@@ -67,7 +67,7 @@ fn probe_pod_has_the_labels_owner_and_requests_of_the_target() {
     assert_eq!(labels["kaito.sh/workspace"], "asya-probe");
 }
 
-/// ROLL-2, SAFE-7
+/// ROLL-2 (f), SAFE-7
 #[test]
 fn probe_copied_from_a_running_pod_drops_runtime_only_fields() {
     let worker = json!({

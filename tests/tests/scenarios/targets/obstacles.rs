@@ -31,7 +31,7 @@ fn all_injected(status: &Value) -> bool {
     condition(status, "Injected") == ("True", "AllPodsInjected")
 }
 
-/// ROLL-4
+/// ROLL-4 (a)
 #[tokio::test]
 async fn budget_holds_up_a_rollout_that_takes_pods_first_until_it_allows_one_to_go() {
     Scenario::run("budget", async |scenario| {

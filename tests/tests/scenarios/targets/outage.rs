@@ -148,7 +148,7 @@ async fn stops(scenario: &Scenario, name: &str, mark: Mark) -> Result<()> {
     Ok(())
 }
 
-/// SAFE-5, SAFE-11, ROLL-2: a stopped webhook stops the rollout, and the rollout continues with it.
+/// SAFE-5, SAFE-11, ROLL-2 (i): a stopped webhook stops the rollout, and the rollout continues with it.
 #[tokio::test]
 async fn outage_of_the_webhook_stops_a_rollout_after_two_of_four_pods() {
     let _turn = own_cluster().await;

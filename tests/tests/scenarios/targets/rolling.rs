@@ -100,7 +100,7 @@ async fn replace_one(scenario: &Scenario) -> Result<()> {
     .await
 }
 
-/// ROLL-1, ROLL-2, ROLL-3, BIND-7, BIND-43, BIND-47
+/// ROLL-1, ROLL-3, BIND-7, BIND-43, BIND-47
 #[tokio::test]
 async fn running_deployment_is_rolled_once_and_restored() {
     Scenario::run("rolled", async |scenario| {

@@ -95,7 +95,7 @@ async fn contact_is_kept_while_nothing_changes() {
     assert_eq!(fixture.last_response.failure(), None);
 }
 
-/// AVL-2: the CRD does not exist yet.
+/// AVL-2 (a): the CRD does not exist yet.
 #[tokio::test(start_paused = true)]
 async fn failure_of_the_first_list_is_reported() {
     let fake = Fake::default();

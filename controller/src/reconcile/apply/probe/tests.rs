@@ -76,7 +76,7 @@ const REJECTED: Responses = |request| {
     respond(request, 403, rejection)
 };
 
-/// ROLL-2: other replicas of the webhook may not have read the status yet.
+/// ROLL-2 (h): other replicas of the webhook may not have read the status yet.
 #[tokio::test]
 async fn rollout_waits_until_all_webhook_replicas_have_read_the_probe_result() {
     let hash = hash();
@@ -97,7 +97,7 @@ async fn rollout_waits_until_all_webhook_replicas_have_read_the_probe_result() {
     }
 }
 
-/// SAFE-1, ROLL-2
+/// SAFE-1, ROLL-2 (b, i)
 #[tokio::test]
 async fn pods_are_replaced_only_after_a_dry_run_shows_that_new_pods_get_the_sidecar() {
     let hash = hash();

@@ -61,7 +61,7 @@ async fn stopped_workload_is_reported() {
     assert!(note.ends_with("gets no pods: it is b's"), "{note}");
 }
 
-/// FW-23
+/// FW-23 (d)
 #[tokio::test(start_paused = true)]
 async fn orphaned_children_are_reported() {
     let metadata = json!({"deletionTimestamp": DELETED});

@@ -14,7 +14,7 @@ use crate::reconcile::plan::steps::ScaleFromZero;
 use crate::reconcile::tests::fixtures::{context_with, recording_context};
 use crate::record::Key;
 
-/// ROLL-4: a StatefulSet's next pod has the same name.
+/// ROLL-4 (d): a StatefulSet's next pod has the same name.
 #[tokio::test]
 async fn eviction_names_the_uid_of_the_pod() {
     let success = json!({"kind": "Status", "status": "Success", "code": 201});
@@ -36,6 +36,7 @@ async fn deletion_names_the_uid_of_the_object() {
     assert_eq!(bodies[0].pointer("/preconditions/uid"), Some(&json!("7")));
 }
 
+/// ROLL-4 (c)
 #[tokio::test]
 async fn accepted_eviction_resets_the_backoff_of_rejected_ones() {
     let (context, _) = recording_context(json!({"kind": "Status", "status": "Success"}));

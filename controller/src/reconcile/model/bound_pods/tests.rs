@@ -156,7 +156,27 @@ fn pod_with_our_annotations_and_both_containers_is_injected() {
         uninjected: vec![],
     };
     let other = TargetPodCounts::of(&pods, UID, Some("c.b"), Some(&since()));
-    assert_eq!((other.pods.injected, other.pods.outdated), (1, 1), "ROLL-8");
+    assert_eq!((other.pods.injected, other.pods.outdated), (1, 1));
+}
+
+/// ROLL-8 (c, d, e)
+#[test]
+fn either_hash_outdates_a_pod_but_only_the_actor_hash_or_roll_now_replaces_it() {
+    let pods = BoundPods {
+        labelled: vec![injected_pod("p", UID, &BOTH, &[])],
+        uninjected: vec![],
+    };
+    for (hash, outdated, replaced, replaced_by_roll_now) in [
+        ("a.b", 0, 0, 0),
+        ("a.other", 1, 0, 1),
+        ("other.b", 1, 1, 1),
+        ("other.other", 1, 1, 1),
+    ] {
+        let counted = TargetPodCounts::of(&pods, UID, Some(hash), Some(&since()));
+        assert_eq!(counted.pods.outdated, outdated, "{hash}");
+        let replaceable = [false, true].map(|roll_now| counted.replaceable(roll_now).len());
+        assert_eq!(replaceable, [replaced, replaced_by_roll_now], "{hash}");
+    }
 }
 
 /// QUE-11: the condition does not change with every pod.

@@ -39,7 +39,7 @@ fn target_object(body: &Value) -> TargetObject {
     )
 }
 
-/// ROLL-2, ROLL-4, ROLL-6
+/// ROLL-2 (c), ROLL-4 (a), ROLL-6
 #[test]
 fn rollout_state_is_read_from_the_workload() {
     let none = json!({});

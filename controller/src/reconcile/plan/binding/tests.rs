@@ -403,7 +403,7 @@ fn template_fields_of_another_actor_are_not_ours() {
     assert_eq!(template(Some("of-another")), TemplateStep::NotDesired);
 }
 
-/// BIND-45, ROLL-2
+/// BIND-45
 #[test]
 fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
     let rollout = |actor: Option<&str>, template_actor| {

@@ -329,7 +329,7 @@ fn foreign_workload_survives_the_actor() {
     assert_eq!(deletion(&observed), finish(Some("asya-a")));
 }
 
-/// FW-23
+/// FW-23 (a)
 #[test]
 fn orphaned_workload_and_queue_stay() {
     let mut observed = deleting(&json!({}), &json!({"deletionPolicy": "Orphan"}));
@@ -378,7 +378,7 @@ fn every_current_and_retired_queue_is_deleted_with_the_actor() {
     assert_eq!(removed(&deleting), expected(&[]), "Retain applies to all");
 }
 
-/// SAFE-33, RUN-2, FW-23
+/// SAFE-33, RUN-2, FW-23 (a)
 #[test]
 fn shared_config_maps_outlive_the_last_actor_while_something_needs_them() {
     let deletion = |orphans: bool, template_stays: bool| {

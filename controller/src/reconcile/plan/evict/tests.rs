@@ -3,7 +3,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::EvictionInputs;
+use super::{EvictionInputs, backoff};
 use crate::reconcile::model::bound_pods::PodToReplace;
 use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 
@@ -80,7 +80,7 @@ impl Row {
     }
 }
 
-/// SAFE-11
+/// ROLL-4 (b), SAFE-11
 #[test]
 fn ready_pod_is_evicted_only_while_all_others_exist_and_are_ready() {
     assert_eq!(Row::default().blocker(), None);
@@ -173,4 +173,12 @@ fn unready_pod_is_evicted_first() {
         ..Row::default()
     };
     assert_eq!(none.next(), None);
+}
+
+/// ROLL-4 (c)
+#[test]
+fn rejected_evictions_are_retried_after_ten_seconds_doubled_up_to_five_minutes() {
+    let waits: Vec<_> = (0..7).map(|times| backoff(times).as_secs()).collect();
+    assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300]);
+    assert_eq!(backoff(u32::MAX), Duration::from_mins(5));
 }

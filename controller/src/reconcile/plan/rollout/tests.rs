@@ -192,7 +192,7 @@ fn requested(tries: i32, since: i64) -> Option<RolloutStatus> {
     })
 }
 
-/// ROLL-1, ROLL-3, ROLL-7
+/// ROLL-1, ROLL-2 (a), ROLL-3, ROLL-7, ROLL-8 (e)
 #[test]
 fn pods_without_the_sidecar_are_rolled_by_one_annotation_unless_rollout_is_on_restart() {
     assert_eq!(Row::default().annotates().as_deref(), Some(DESIRED_HASH));
@@ -225,7 +225,7 @@ fn pods_without_the_sidecar_are_rolled_by_one_annotation_unless_rollout_is_on_re
     assert_eq!(roll_now.annotates().as_deref(), Some(DESIRED_HASH));
 }
 
-/// ROLL-2
+/// ROLL-2 (b)
 #[test]
 fn target_without_pods_is_verified_by_one_dry_run() {
     let empty = |injection_verified| Row {
@@ -242,7 +242,7 @@ fn target_without_pods_is_verified_by_one_dry_run() {
     assert_eq!(empty(true).decide(), RolloutDecision::NotNeeded);
 }
 
-/// ROLL-1, ROLL-2, ROLL-4
+/// ROLL-1, ROLL-2 (c, d, e), ROLL-4 (a)
 #[test]
 fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
     use Reason::{RolloutInProgress, RolloutWaiting};

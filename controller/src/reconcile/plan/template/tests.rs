@@ -286,7 +286,7 @@ fn pods_get_an_older_actors_sidecar_only_after_a_dry_run_of_its_spec_has_passed(
     assert!(!unbound.injects);
 }
 
-/// The hash after the dot is that of the operator's version (SAFE-35, ROLL-8).
+/// The hash after the dot is that of the operator's version (SAFE-35, ROLL-8 (d)).
 #[test]
 fn operator_upgrade_keeps_our_fields_unless_roll_now_is_set() {
     let step = |previous: &str, hash, roll_now| {

@@ -143,7 +143,7 @@ fn status_of_a_binding_reports_target_and_pods() {
     assert_eq!(status.conflict_count, Some(0));
 }
 
-/// CFG-7
+/// CFG-7 (c)
 #[test]
 fn required_binding_over_the_limit_reports_that_it_is_not_enforced() {
     let required = json!({"binding": {"required": true, "rollout": "OnRestart"}});

@@ -44,7 +44,7 @@ fn queue(observed: &Observed, state: QueueState) -> QueueStatus {
     report_queues(observed, &after(state)).0.queue.unwrap()
 }
 
-/// QUE-8
+/// QUE-8 (a)
 #[test]
 fn verified_hash_changes_only_when_the_broker_was_queried() {
     let new = on("mq", &json!({}));

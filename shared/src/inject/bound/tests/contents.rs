@@ -274,7 +274,7 @@ fn guaranteed_pod_stays_guaranteed() {
     );
 }
 
-/// INJ-9, ROLL-8
+/// INJ-9, ROLL-8 (a, b)
 #[test]
 fn actor_settings_roll_pods_and_platform_settings_only_outdate_them() {
     let base = || Binding::new(&json!({}));

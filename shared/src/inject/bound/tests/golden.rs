@@ -27,7 +27,7 @@ fn sqs(config: &Value) -> Value {
     json!({"type": "sqs", "enabled": true, "config": config})
 }
 
-/// SAFE-35, ROLL-8
+/// SAFE-35, ROLL-8 (a)
 #[test]
 fn hash_that_restarts_bound_pods_is_the_same_in_every_release() {
     let secret = |name: &str| json!({"name": name, "key": "k"});

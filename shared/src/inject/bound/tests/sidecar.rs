@@ -115,7 +115,7 @@ fn both_containers_get_the_concurrency() {
     );
 }
 
-/// API-3, ROLL-8
+/// API-3, ROLL-8 (a)
 #[test]
 fn setting_the_concurrency_restarts_pods_but_its_default_does_not() {
     let part = |spec: &Value| hash_of(&Binding::new(spec).actor()).0;

@@ -88,7 +88,7 @@ async fn template_of_the_target_is_shown_as_it_is_changed() {
     .await;
 }
 
-/// ROLL-4: a rollout that takes ready pods first waits for the budget.
+/// ROLL-4 (a): a rollout that takes ready pods first waits for the budget.
 #[tokio::test]
 async fn budget_is_what_a_rollout_waits_for() {
     Scenario::run("cli-preview-budget", async |scenario| {

@@ -8,7 +8,7 @@ use crate::fault::Reason;
 use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState};
 use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 
-/// ROLL-4, ROLL-6
+/// ROLL-4 (b), ROLL-6
 #[test]
 fn pods_are_evicted_one_by_one_where_no_annotation_rolls_them() {
     let eviction = || Row {
@@ -73,7 +73,7 @@ fn not_ready(pods: &[(&str, i64)]) -> Availability {
     }
 }
 
-/// SAFE-11, SAFE-12
+/// ROLL-4 (b), SAFE-11, SAFE-12
 #[test]
 fn no_pod_is_evicted_while_a_replacement_is_missing_or_not_ready() {
     let evicted = |matched, unready: &[(&str, i64)], since| Row {

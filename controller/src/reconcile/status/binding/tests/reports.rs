@@ -6,7 +6,7 @@ use super::{bound, condition, is, now, observed_target, status_of};
 use crate::reconcile::model::bound_pods::actor_hash;
 use crate::reconcile::model::outcome::ProbeOutcome;
 
-/// SAFE-1
+/// SAFE-1, ROLL-2 (i)
 #[test]
 fn rejected_dry_run_is_reported_until_a_pod_is_admitted() {
     let extra = json!({"runtime": {"targetURL": "http://127.0.0.1:8000"}});
