@@ -4,11 +4,12 @@
     requirements.py                  all of them, per document
     requirements.py VAL POD-1..POD-4 only these
 
-A requirement is defined by a list item or a table row that begins with its id. `(a)`, `(b)` in it mark clauses that are proved separately: each
-needs a test, and a test of the whole id proves none of them. What says `measured by `make bench`` needs a benchmark or an ignored test instead.
+A requirement is defined by a list item or a table row that begins with its id. `(a)`, `(b)` in it mark clauses that are
+proved separately: each needs a test, and a test of the whole id proves none of them. What says "measured by `make
+bench`" needs a benchmark or an ignored test instead.
 
-A test names what it proves in its comments (Rust), its docstring or its comments (Python): `POD-1..POD-4`, `POD-1..4`, `POD-1 to POD-4`,
-`QUE-7, QUE-8`, `ROLL-2 (a)` and `ROLL-2 (a, c)` all work. The exit code is 1 if something is missing.
+A test names what it proves in its comments (Rust), its docstring or its comments (Python): `POD-1..POD-4`, `POD-1..4`,
+`POD-1 to POD-4`, `QUE-7, QUE-8`, `ROLL-2 (a)` and `ROLL-2 (a, c)` all work. The exit code is 1 if something is missing.
 """
 
 import pathlib
@@ -42,7 +43,7 @@ def items(text):
 
 
 def defined(text):
-    """What a document defines, in its order: for each id its clauses (`""` if none is marked), and whether they are measured by hand."""
+    """For each id that a document defines its clauses, `""` if none is marked, and whether each is measured by hand."""
     found = {}
     for ids, item in items(text):
         first, *rest = CLAUSE.split(item)

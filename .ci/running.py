@@ -28,7 +28,8 @@ class Test(NamedTuple):
 
 
 class Cargo(NamedTuple):
-    """A `cargo test` of the Makefile: kinds of executables (`lib`, `bins`, names of integration tests), and which of their tests it selects."""
+    """A `cargo test` of the Makefile: kinds of executables (`lib`, `bins`, names of integration tests), and which of
+    their tests it selects."""
 
     executables: frozenset
     filters: tuple
@@ -93,7 +94,7 @@ def runs_of_make_test():
 
 
 def executable_of(path, paths):
-    """The executable that has the tests of a file (see Cargo), and the modules that lead to it; None for examples and benches."""
+    """The executable that has the tests of a file (see Cargo), and the modules that lead to it; None for benches."""
     crate = next((each for each in pathlib.PurePath(path).parents if str(each / "Cargo.toml") in paths), None)
     if crate is None:
         return None
@@ -148,7 +149,7 @@ def python_comments(text):
 
 
 def comments_of_tests(files, runs):
-    """(whether `make test` runs it, comments) of each test; files is path and text of all sources, runs what `make test` runs."""
+    """(whether `make test` runs it, comments) of each test, from paths and texts of all sources and what it runs."""
     files = dict(files)
     for path, text in files.items():
         if path.endswith(".py"):
