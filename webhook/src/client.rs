@@ -5,6 +5,7 @@ use std::time::Duration;
 use asya_process::{BoxError, api_server};
 use kube::Client;
 use kube::client::ClientBuilder;
+use tower::Layer;
 
 use crate::index::LastResponse;
 
@@ -13,11 +14,12 @@ const ACTORS_READ_TIMEOUT: Duration = Duration::from_secs(25);
 /// Read timeout of the other watches.
 const OTHERS_READ_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// The clients of a replica.
 pub struct Clients {
     /// Watches actors, and reports every response to `last_response`.
-    pub actors: Client,
+    pub(crate) actors: Client,
     /// Watches everything else, and writes Events.
-    pub others: Client,
+    pub(crate) others: Client,
 }
 
 impl Clients {
@@ -25,7 +27,7 @@ impl Clients {
     ///
     /// # Errors
     /// If there is no usable configuration.
-    pub async fn new(
+    pub(crate) async fn new(
         kubeconfig: Option<&str>,
         last_response: &LastResponse,
     ) -> Result<Self, BoxError> {
@@ -38,5 +40,19 @@ impl Clients {
             actors,
             others: Client::try_from(config)?,
         })
+    }
+
+    /// Sends all requests through `client`.
+    pub(crate) fn in_process(client: Client, last_response: &LastResponse) -> Self {
+        let namespace = client.default_namespace().to_owned();
+        let others = client.clone();
+        let service = tower::service_fn(move |request| {
+            let client = client.clone();
+            async move { client.send(request).await }
+        });
+        Self {
+            actors: Client::new(last_response.layer(service), namespace),
+            others,
+        }
     }
 }

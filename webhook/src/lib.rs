@@ -1,4 +1,5 @@
-//! The admission webhook of Asya's `AsyncActor`s: the program, and its review of pods without a cluster.
+//! The admission webhook of Asya's `AsyncActor`s: the program, its review of pods without a cluster, and a [`Replica`]
+//! for simulations.
 
 mod actor;
 mod args;
@@ -15,6 +16,7 @@ mod outcome;
 mod pod;
 mod program;
 mod readiness;
+mod replica;
 mod review;
 mod routes;
 mod server;
@@ -22,4 +24,6 @@ mod server;
 mod testing;
 
 pub use args::Args;
+pub use client::Clients;
 pub use program::start;
+pub use replica::Replica;

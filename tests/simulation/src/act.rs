@@ -10,10 +10,12 @@ use crate::api_server::resources::{self, Resource};
 use crate::api_server::store::{Deletion, Id};
 use crate::plan::{Action, Actor};
 use crate::replicas::Replicas;
+use crate::webhook_replicas::WebhookReplicas;
+use crate::world::targets::{TargetKind, target_name};
 use crate::world::{World, writer};
 
 /// Carries out an action.
-pub fn act(world: &World, replicas: &Replicas, action: &Action) {
+pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, action: &Action) {
     world.trace.add("PLAN", action);
     match action {
         Action::Create(actor, spec) => {
@@ -42,6 +44,27 @@ pub fn act(world: &World, replicas: &Replicas, action: &Action) {
                 world.messages.notify_one();
             }
         }
+        Action::CreateTarget(actor, kind, replicas) => {
+            let id = target(*kind, actor);
+            let object = kind.object(&id.name, *replicas, 1);
+            let mut server = world.server.lock();
+            let _ = server.store.create(&id, object, &writer("user"));
+        }
+        Action::ChangeTarget(actor, kind, version) => {
+            change(world, &target(*kind, actor), |object| {
+                let containers = &mut object["spec"]["template"]["spec"]["containers"];
+                containers[0]["image"] = format!("model:{version}").into();
+            });
+        }
+        Action::ScaleTarget(actor, kind, replicas) => {
+            let scaled = Id::new(&resources::SCALED_OBJECTS, actor.0, actor.1);
+            if world.server.lock().store.get(&scaled).is_none() {
+                change(world, &target(*kind, actor), |object| {
+                    object["spec"]["replicas"] = (*replicas).into();
+                });
+            }
+        }
+        Action::DeleteTarget(actor, kind) => delete(world, &target(*kind, actor)),
         Action::DeleteChild(actor, kind) => {
             let (resource, name): (&'static Resource, &str) = match *kind {
                 "StatefulSet" => (&resources::STATEFUL_SETS, actor.1),
@@ -67,6 +90,10 @@ pub fn act(world: &World, replicas: &Replicas, action: &Action) {
         Action::Crash(replica, calls) => replicas.current(*replica).crash_after(*calls),
         Action::Stop(replica) => replicas.current(*replica).stop.cancel(),
         Action::Cut(replica, time) => replicas.current(*replica).cut(Instant::now() + *time),
+        Action::CrashWebhook(replica, calls) => webhooks.current(*replica).crash_after(*calls),
+        Action::CutWebhook(replica, time) => {
+            webhooks.current(*replica).cut(Instant::now() + *time);
+        }
         Action::Compact => world.server.lock().store.compact(),
     }
 }
@@ -97,6 +124,10 @@ pub const PATIENCE: Duration = Duration::from_mins(12);
 
 fn id(resource: &'static Resource, actor: &Actor) -> Id {
     Id::new(resource, actor.0, actor.1)
+}
+
+fn target(kind: TargetKind, actor: &Actor) -> Id {
+    Id::new(kind.resource(), actor.0, &target_name(actor.1))
 }
 
 fn queue(actor: &Actor) -> String {

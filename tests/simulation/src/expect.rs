@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::api_server::resources::{self, Resource};
 use crate::api_server::store::{Id, Store};
 use crate::broker::Broker;
+use crate::expect_bindings::{BindingExpectations, left_in_targets};
 use crate::world::workloads::is_ready;
 use crate::world::{NAMESPACES, World};
 
@@ -36,9 +37,15 @@ pub fn unmet(world: &World) -> Vec<String> {
             actor,
             brokers: &brokers,
         };
+        let of_actor = if actor["spec"]["workloadRef"].is_object() {
+            let binding = BindingExpectations { store, id, actor };
+            let queues = expectations.queues().into_iter();
+            queues.chain(binding.unmet()).collect()
+        } else {
+            expectations.unmet()
+        };
         unmet.extend(
-            expectations
-                .unmet()
+            of_actor
                 .into_iter()
                 .map(|it| format!("{id}: {it}")),
         );
@@ -66,6 +73,7 @@ pub fn left_behind(world: &World) -> Vec<String> {
     let mut left: Vec<String> = left
         .map(|(id, object)| format!("{id} is left: {object}"))
         .collect();
+    left.extend(left_in_targets(world, &server.store));
     for (host, broker) in world.brokers.lock().iter() {
         // A queue whose declaration got no response may be untagged. It is kept, and an Event says so (QUE-34).
         let names = broker.queues.keys();

@@ -10,9 +10,12 @@ pub mod broker;
 pub mod broker_link;
 pub mod clock;
 pub mod expect;
+pub mod expect_bindings;
 pub mod faults;
+pub mod installation;
 pub mod link;
 pub mod plan;
+pub mod plan_bindings;
 pub mod process;
 pub mod randomness;
 pub mod replicas;
@@ -20,6 +23,7 @@ pub mod run;
 pub mod seeds;
 pub mod shrink;
 pub mod trace;
+pub mod webhook_replicas;
 pub mod world;
 
 #[cfg(test)]

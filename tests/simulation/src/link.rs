@@ -28,6 +28,7 @@ use crate::faults::Fault;
 use crate::process::Process;
 use crate::randomness::delay;
 use crate::world::World;
+use crate::world::targets::is_target;
 
 type ResponseBody = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -238,22 +239,39 @@ fn act(
     request: Request,
     fault: Option<Fault>,
 ) -> Result<Value, Failure> {
-    let (verb, metadata_only) = (request.verb, request.metadata_only);
+    let Request {
+        mut verb,
+        metadata_only,
+        dry_run,
+    } = request;
     if let Some(id) = verb.object().filter(|_| fault == Some(Fault::Touched)) {
         touch(world, id);
     }
-    let (name, object, writes) = (verb.name(), verb.object().cloned(), verb.writes());
+    let (name, object) = (verb.name(), verb.object().cloned());
+    let writes = verb.writes() && !dry_run;
     let what = verb.resource().map_or("", |resource| resource.plural);
     if let Some(id) = object.as_ref().filter(|_| writes) {
         world.check_writer(process, id);
+        world.check_disruption(process, &verb);
     }
+    let target = object.as_ref().filter(|_| writes);
+    let target = target.and_then(|id| world.server.lock().store.get(id));
+    let target = target.filter(|object| is_target(object));
     let (before, answer, after) = {
         let mut server = world.server.lock();
         let before = server.store.version();
-        let answer = server.answer(verb, metadata_only);
+        let answer = world.admit_created(&server.store, &mut verb, dry_run);
+        let answer = answer.and_then(|()| {
+            if dry_run {
+                server.dry_run(verb)
+            } else {
+                server.answer(verb, metadata_only)
+            }
+        });
         (before, answer, server.store.version())
     };
     let result = match &answer {
+        Ok(_) if dry_run => "would be ok".to_owned(),
         Ok(_) if writes && before == after => "unchanged".to_owned(),
         Ok(_) => "ok".to_owned(),
         Err(failure) => format!("{} {}", failure.code, failure.message),
@@ -262,6 +280,10 @@ fn act(
         Some(id) => {
             if writes && before != after {
                 world.note_write(process, &id, name);
+                let live = world.server.lock().store.get(&id).unwrap_or_default();
+                if let Some(target) = target {
+                    world.check_target(process, &id, (&target, &live));
+                }
             }
             world
                 .trace

@@ -47,9 +47,6 @@ fn main() -> ExitCode {
     }
     let seeds = flags.first..flags.first + flags.seeds;
     let failing = failing(seeds, flags.threads, flags.failures);
-    for (seed, report) in &failing {
-        println!("seed {seed}: {}", report.violations.join("\n  "));
-    }
     let seconds = started.elapsed().as_secs_f64();
     println!(
         "{} seeds in {seconds:.1} s, {} failed",

@@ -6,7 +6,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde_json::{Value, json};
 
+use crate::plan_bindings::Bindings;
 use crate::randomness::{Seed, delay, pick};
+use crate::world::targets::TargetKind;
 use crate::world::{BROKERS, NAMESPACES};
 
 /// Namespace and name of an actor.
@@ -23,6 +25,14 @@ pub enum Action {
     Delete(Actor),
     /// Messages arrive in an actor's queue.
     Publish(Actor, u64),
+    /// A user creates the target of an actor, with so many pods, unless it exists.
+    CreateTarget(Actor, TargetKind, u8),
+    /// A user changes the version of the model in an actor's target.
+    ChangeTarget(Actor, TargetKind, u8),
+    /// A user scales an actor's target, unless the queue does.
+    ScaleTarget(Actor, TargetKind, u8),
+    /// A user deletes an actor's target.
+    DeleteTarget(Actor, TargetKind),
     /// Somebody deletes an object that the operator made for an actor.
     DeleteChild(Actor, &'static str),
     /// Somebody changes the operator's workload.
@@ -35,6 +45,10 @@ pub enum Action {
     Stop(usize),
     /// A replica loses its network.
     Cut(usize, Duration),
+    /// A replica of the webhook crashes after so many further calls of its own.
+    CrashWebhook(usize, u64),
+    /// A replica of the webhook loses its network.
+    CutWebhook(usize, Duration),
     /// The API server forgets its history, so that watches must list again.
     Compact,
 }
@@ -47,6 +61,19 @@ impl fmt::Display for Action {
             Self::Update(actor, patch) => write!(f, "a user changes {}: {patch}", name(actor)),
             Self::Delete(actor) => write!(f, "a user deletes {}", name(actor)),
             Self::Publish(actor, count) => write!(f, "{count} messages for {}", name(actor)),
+            Self::CreateTarget(actor, kind, replicas) => {
+                let name = name(actor);
+                write!(f, "a user creates the {kind:?} of {name} with {replicas} pods")
+            }
+            Self::ChangeTarget(actor, kind, version) => {
+                write!(f, "a user updates the {kind:?} of {} to {version}", name(actor))
+            }
+            Self::ScaleTarget(actor, kind, replicas) => {
+                write!(f, "a user scales the {kind:?} of {} to {replicas}", name(actor))
+            }
+            Self::DeleteTarget(actor, kind) => {
+                write!(f, "a user deletes the {kind:?} of {}", name(actor))
+            }
             Self::DeleteChild(actor, kind) => {
                 write!(f, "somebody deletes the {kind} of {}", name(actor))
             }
@@ -57,6 +84,10 @@ impl fmt::Display for Action {
             Self::Crash(replica, calls) => write!(f, "r{replica} will crash after {calls} calls"),
             Self::Stop(replica) => write!(f, "r{replica} is asked to stop"),
             Self::Cut(replica, time) => write!(f, "r{replica} is cut off for {time:?}"),
+            Self::CrashWebhook(replica, calls) => {
+                write!(f, "w{replica} will crash after {calls} calls")
+            }
+            Self::CutWebhook(replica, time) => write!(f, "w{replica} is cut off for {time:?}"),
             Self::Compact => f.write_str("the API server forgets its history"),
         }
     }
@@ -91,13 +122,24 @@ impl Plan {
         let fault_rate = *pick(&mut random, &[0.0, 0.02, 0.08, 0.2]);
         let mut at = Duration::from_secs(1);
         let mut actions = Vec::new();
+        let mut bindings = Bindings::new(&mut random);
         for actor in &actors()[..random.usize(1..=3)] {
             actions.push((at, Action::Create(*actor, spec(&mut random))));
             at += delay(&mut random, 0..3_000);
         }
+        for action in bindings.begin(&mut random) {
+            actions.push((at, action));
+            at += delay(&mut random, 0..3_000);
+        }
         for _ in 0..random.usize(2..10) {
             at += delay(&mut random, 10..12_000);
-            actions.push((at, action(&mut random, replicas)));
+            let binds = bindings.any() && random.bool();
+            let next = if binds {
+                bindings.action(&mut random)
+            } else {
+                action(&mut random, replicas)
+            };
+            actions.push((at, next));
         }
         Self {
             replicas,

@@ -1,4 +1,4 @@
-//! A replica of the controller as a process, which may crash or be cut off.
+//! A replica of the controller or the webhook as a process, which may crash or be cut off.
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -7,6 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 /// A process. Its tasks outlive it, as they cannot be ended from outside, but none of its calls is ever answered again.
 pub struct Process {
+    /// Whether it is a replica of the webhook, which never leads and writes only Events.
+    pub is_webhook: bool,
     /// Its name, which begins the identity with which it competes for the lease.
     pub name: String,
     /// Cancelled when it crashes or exits.
@@ -20,10 +22,21 @@ pub struct Process {
 }
 
 impl Process {
-    /// A process of this name.
+    /// A replica of the controller.
     #[must_use]
     pub fn new(name: String) -> Self {
+        Self::of(name, false)
+    }
+
+    /// A replica of the webhook.
+    #[must_use]
+    pub fn webhook(name: String) -> Self {
+        Self::of(name, true)
+    }
+
+    fn of(name: String, is_webhook: bool) -> Self {
         Self {
+            is_webhook,
             name,
             death: CancellationToken::new(),
             stop: CancellationToken::new(),

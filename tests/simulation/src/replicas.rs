@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use asya_controller::{Args, Configuration, Connections, Ending, Replica};
+use asya_controller::{Configuration, Connections, Ending, Replica};
 use asya_process::tasks::Tasks;
 use parking_lot::Mutex;
-use serde_json::json;
 use tokio::time::sleep;
 
 use crate::broker_link;
+use crate::installation::controller_args;
 use crate::link;
 use crate::process::Process;
 use crate::randomness::delay;
-use crate::world::{BROKERS, HOME, World};
+use crate::world::World;
 
 /// The replicas.
 pub struct Replicas {
@@ -66,7 +66,7 @@ fn name(replica: usize, incarnation: u32) -> String {
 async fn run(world: Arc<World>, process: Arc<Process>) -> &'static str {
     let client = link::client(&world, &process);
     let connections = Connections::in_process(client, broker_link::clients(&world, &process));
-    let replica = args(&world, &process).map_err(Into::into).and_then(|args| {
+    let replica = controller_args(&process, world.elects).map_err(Into::into).and_then(|args| {
         let configuration = Configuration::read(&args)?;
         Replica::new(&args, configuration, connections, Tasks::default())
     });
@@ -95,27 +95,4 @@ async fn run(world: Arc<World>, process: Arc<Process>) -> &'static str {
             }
         },
     }
-}
-
-fn args(world: &World, process: &Process) -> Result<Args, clap::Error> {
-    let transports = BROKERS.map(|host| {
-        let config = json!({"host": host, "queues": {"autoCreate": true}});
-        (
-            host.to_owned(),
-            json!({"type": "rabbitmq", "enabled": true, "config": config}),
-        )
-    });
-    let transports = json!({"transports": serde_json::Map::from_iter(transports)});
-    let flags = [
-        "asya-controller".to_owned(),
-        format!("--namespace={HOME}"),
-        format!("--pod-name={}", process.name),
-        format!("--leader-elect={}", world.elects),
-        format!("--transport-config={transports}"),
-        "--manage-crds=false".to_owned(),
-        // Often enough for every run to see some.
-        "--max-reconcile-interval=1m".to_owned(),
-        "--queue-health-check-interval=20s".to_owned(),
-    ];
-    clap::Parser::try_parse_from(flags)
 }

@@ -13,6 +13,7 @@ use crate::faults::{Fault, Faults};
 use crate::plan::Plan;
 use crate::randomness::Seed;
 use crate::replicas::Replicas;
+use crate::webhook_replicas::WebhookReplicas;
 use crate::world::World;
 
 /// Which seed to run, and what of it to leave out.
@@ -75,11 +76,13 @@ async fn run_plan(options: &Options) -> Report {
     let controllers = tokio::spawn(Arc::clone(&world).run_controllers());
     let replicas = Arc::new(Replicas::new(plan.replicas));
     replicas.start(&world);
+    let webhooks = Arc::new(WebhookReplicas::new(2));
+    webhooks.start(&world);
     let began = Instant::now();
     for (number, (at, action)) in plan.actions.iter().enumerate() {
         sleep_until(began + *at).await;
         if !options.without_actions.contains(&number) {
-            act(&world, &replicas, action);
+            act(&world, &replicas, &webhooks, action);
         }
     }
     sleep_until(began + plan.end).await;

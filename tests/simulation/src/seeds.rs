@@ -7,7 +7,8 @@ use parking_lot::Mutex;
 
 use crate::run::{Options, Report, run};
 
-/// Runs the seeds on several threads, until this many have failed. Returns those that failed, in order.
+/// Runs the seeds on several threads, until this many have failed, and prints each that does. Returns those that
+/// failed, in order.
 #[must_use]
 pub fn failing(seeds: Range<u64>, threads: usize, failures: usize) -> Vec<(u64, Report)> {
     let (next, failing) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
@@ -24,6 +25,7 @@ pub fn failing(seeds: Range<u64>, threads: usize, failures: usize) -> Vec<(u64, 
                         ..Options::default()
                     });
                     if !report.violations.is_empty() {
+                        println!("seed {seed}: {}", report.violations.join("\n  "));
                         failing.lock().push((seed, report));
                     }
                 }

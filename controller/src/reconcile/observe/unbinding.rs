@@ -33,6 +33,9 @@ pub(super) async fn observe(
         // The user opted out of unbinding, so a target that cannot be read must not block the deletion.
         if let Ok(TargetLookup::Found(target, ..)) = look_up_target(context, actor).await {
             unbinding.scaled = target.scale.object().cloned();
+            unbinding
+                .find_actor_annotation(context, key, &target)
+                .await;
         }
         unbinding.skip = true;
         return Ok(Some(unbinding));
@@ -110,6 +113,17 @@ pub(super) async fn observe(
 }
 
 impl ObservedUnbinding {
+    /// Finds the workload if it names the actor that binds it: that is removed even if the sidecars stay (BIND-47).
+    async fn find_actor_annotation(&mut self, context: &Context, key: &Key, target: &Target) {
+        if context.bindings.older_actor(key).is_some() {
+            return;
+        }
+        if let Ok((objects, _)) = read_target_objects(context, key, target).await {
+            let annotated = objects.into_iter().filter(|it| it.names_actor);
+            self.objects = annotated.collect();
+        }
+    }
+
     /// Finds our handoff annotation on a stopped target, so that it is removed although there is neither a workload nor
     /// a pod.
     async fn find_handoff(

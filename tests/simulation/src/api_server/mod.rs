@@ -1,9 +1,11 @@
 //! An API server in memory: as much of a real one as the controller can tell apart.
 
+pub mod discovery;
 pub mod fields;
 pub mod managed;
 pub mod request;
 pub mod resources;
+pub mod scale;
 pub mod selector;
 pub mod status;
 pub mod store;
@@ -53,9 +55,36 @@ impl ApiServer {
                 token,
             } => self.list(resource, &filter, (limit, token), metadata_only),
             Verb::Watch { .. } => Err(Failure::bad_request("a watch is not answered at once")),
+            Verb::Discover { group, resources } => {
+                discovery::answer(&group, resources).ok_or_else(Failure::no_such_path)
+            }
             Verb::Get(id) => of_object(self.store.get(&id).ok_or_else(|| Failure::not_found(&id))?),
+            Verb::GetScale(id) => scale::get(&self.store, &id),
+            Verb::PatchScale(id, patch, writer) => {
+                scale::patch(&mut self.store, &id, &patch, &writer)
+            }
+            Verb::Evict(id, deletion) => {
+                self.store.delete(&id, &deletion)?;
+                Ok(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}))
+            }
             write => of_object(self.write(write)?),
         }
+    }
+
+    /// Answers a write without storing anything.
+    ///
+    /// # Errors
+    /// If the server would refuse it.
+    pub fn dry_run(&mut self, verb: Verb) -> Result<Value, Failure> {
+        let live = verb.object().and_then(|id| self.store.get(id));
+        let before = self.store.snapshot();
+        let answer = self.answer(verb, false);
+        self.store.restore(before);
+        let mut object = answer?;
+        let version = live.map_or(Value::Null, |live| live["metadata"]["resourceVersion"].clone());
+        object["metadata"]["resourceVersion"] = version;
+        managed::normalize(&mut object);
+        Ok(object)
     }
 
     fn write(&mut self, verb: Verb) -> Written {
@@ -84,8 +113,7 @@ impl ApiServer {
                 self.store.update(&id, object, &writer)
             }
             Verb::Delete(id, deletion) => self.store.delete(&id, &deletion),
-            Verb::Get(id) => Err(Failure::not_found(&id)),
-            Verb::List { .. } | Verb::Watch { .. } => Err(Failure::no_such_path()),
+            _ => Err(Failure::no_such_path()),
         }
     }
 

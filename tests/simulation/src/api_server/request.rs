@@ -19,11 +19,20 @@ pub struct Request {
     pub verb: Verb,
     /// Whether only the metadata of objects is wanted.
     pub metadata_only: bool,
+    /// Whether nothing is stored.
+    pub dry_run: bool,
 }
 
 /// What a request asks for.
 #[derive(Clone, Debug)]
 pub enum Verb {
+    /// The version of a group, or the resources of that version.
+    Discover {
+        /// The group.
+        group: String,
+        /// Whether its resources are asked for.
+        resources: bool,
+    },
     /// One object.
     Get(Id),
     /// Objects, one page at a time.
@@ -62,13 +71,26 @@ pub enum Verb {
     JsonPatch(Id, Value, Writer),
     /// Deletes an object.
     Delete(Id, Deletion),
+    /// Evicts a pod.
+    Evict(Id, Deletion),
+    /// The subresource `scale` of an object.
+    GetScale(Id),
+    /// Applies a JSON merge patch to the subresource `scale` of an object.
+    PatchScale(Id, Value, Writer),
 }
 
 impl Verb {
     /// Whether it changes something.
     #[must_use]
     pub fn writes(&self) -> bool {
-        !matches!(self, Self::Get(_) | Self::List { .. } | Self::Watch { .. })
+        !matches!(
+            self,
+            Self::Discover { .. }
+                | Self::Get(_)
+                | Self::GetScale(_)
+                | Self::List { .. }
+                | Self::Watch { .. }
+        )
     }
 
     /// The object that it is about, if it is about one.
@@ -81,8 +103,11 @@ impl Verb {
             | Self::Apply(id, ..)
             | Self::MergePatch(id, ..)
             | Self::JsonPatch(id, ..)
-            | Self::Delete(id, _) => Some(id),
-            Self::List { .. } | Self::Watch { .. } => None,
+            | Self::Delete(id, _)
+            | Self::Evict(id, _)
+            | Self::GetScale(id)
+            | Self::PatchScale(id, ..) => Some(id),
+            Self::Discover { .. } | Self::List { .. } | Self::Watch { .. } => None,
         }
     }
 
@@ -99,6 +124,7 @@ impl Verb {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
+            Self::Discover { .. } => "discover",
             Self::Get(_) => "get",
             Self::List { .. } => "list",
             Self::Watch { .. } => "watch",
@@ -110,6 +136,9 @@ impl Verb {
             Self::MergePatch(..) => "merge patch",
             Self::JsonPatch(..) => "JSON patch",
             Self::Delete(..) => "delete",
+            Self::Evict(..) => "evict",
+            Self::GetScale(..) => "get scale of",
+            Self::PatchScale(..) => "scale",
         }
     }
 }
@@ -126,6 +155,18 @@ impl Request {
             .split('/')
             .filter(|it| !it.is_empty())
             .collect();
+        if let ["apis", group, version @ ..] = &*path
+            && version.len() < 2
+        {
+            return Ok(Self {
+                verb: Verb::Discover {
+                    group: (*group).to_owned(),
+                    resources: !version.is_empty(),
+                },
+                metadata_only: false,
+                dry_run: false,
+            });
+        }
         let (resource, namespace, rest) = locate(&path).ok_or_else(Failure::no_such_path)?;
         let query = query(parts.uri.query().unwrap_or_default());
         let accept = parts.headers.get("accept").and_then(|it| it.to_str().ok());
@@ -134,12 +175,17 @@ impl Request {
             (&Method::GET, [name]) => Verb::Get(Id::new(resource, namespace, name)),
             (&Method::POST, []) => {
                 let object = json(body)?;
-                let name = object["metadata"]["name"]
-                    .as_str()
-                    .unwrap_or_default()
-                    .to_owned();
-                let id = Id::new(resource, namespace, &name);
+                let id = Id::new(resource, namespace, &name_of(&object));
                 Verb::Create(id, object, writer(parts, &query, false))
+            }
+            (&Method::POST, [name, "eviction"]) => {
+                let options = json(body)?["deleteOptions"].take();
+                Verb::Evict(Id::new(resource, namespace, name), deletion(&options))
+            }
+            (&Method::GET, [name, "scale"]) => Verb::GetScale(Id::new(resource, namespace, name)),
+            (&Method::PATCH, [name, "scale"]) => {
+                let id = Id::new(resource, namespace, name);
+                Verb::PatchScale(id, json(body)?, writer(parts, &query, false))
             }
             (method, [name, rest @ ..]) if rest.is_empty() || *rest == ["status"] => {
                 let id = Id::new(resource, namespace, name);
@@ -150,7 +196,26 @@ impl Request {
         Ok(Self {
             verb,
             metadata_only: accept.is_some_and(|accept| accept.contains("PartialObjectMetadata")),
+            dry_run: query.get("dryRun").is_some_and(|value| value == "All"),
         })
+    }
+}
+
+/// The name of a new object. A generated one is unique only among dry runs, which store nothing.
+fn name_of(object: &Value) -> String {
+    let text = |field: &str| object["metadata"][field].as_str();
+    let generated = || text("generateName").map(|prefix| format!("{prefix}x4k2d"));
+    let name = text("name").map(str::to_owned);
+    name.or_else(generated).unwrap_or_default()
+}
+
+fn deletion(options: &Value) -> Deletion {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let preconditions = &options["preconditions"];
+    Deletion {
+        uid: text(&preconditions["uid"]),
+        version: text(&preconditions["resourceVersion"]),
+        orphan: options["propagationPolicy"] == "Orphan",
     }
 }
 
@@ -174,14 +239,7 @@ fn write(
             } else {
                 json(body)?
             };
-            let text = |value: &Value| value.as_str().map(str::to_owned);
-            let preconditions = &options["preconditions"];
-            let deletion = Deletion {
-                uid: text(&preconditions["uid"]),
-                version: text(&preconditions["resourceVersion"]),
-                orphan: options["propagationPolicy"] == "Orphan",
-            };
-            Verb::Delete(id, deletion)
+            Verb::Delete(id, deletion(&options))
         }
         (&Method::PATCH, Some("application/apply-patch+yaml")) => {
             let force = query.get("force").is_some_and(|force| force == "true");

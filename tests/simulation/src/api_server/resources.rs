@@ -53,12 +53,25 @@ const fn cluster_scoped(resource: Resource) -> Resource {
     }
 }
 
+/// Configurations of admission: cluster-scoped, without a status.
+const fn admission(names: (&'static str, &'static str)) -> Resource {
+    cluster_scoped(Resource {
+        generation: true,
+        ..resource(("admissionregistration.k8s.io", "v1"), names)
+    })
+}
+
 const CORE: (&str, &str) = ("", "v1");
 const APPS: (&str, &str) = ("apps", "v1");
 const KEDA: (&str, &str) = ("keda.sh", "v1alpha1");
 
 /// `AsyncActor`s.
 pub static ACTORS: Resource = reconciled(("asya.sh", "v1alpha1"), ("asyncactors", "AsyncActor"));
+/// `ClusterRole`s.
+pub static CLUSTER_ROLES: Resource = cluster_scoped(resource(
+    ("rbac.authorization.k8s.io", "v1"),
+    ("clusterroles", "ClusterRole"),
+));
 /// `ConfigMap`s.
 pub static CONFIG_MAPS: Resource = resource(CORE, ("configmaps", "ConfigMap"));
 /// `CustomResourceDefinition`s.
@@ -82,15 +95,30 @@ pub static HPAS: Resource = Resource {
 };
 /// `Lease`s.
 pub static LEASES: Resource = resource(("coordination.k8s.io", "v1"), ("leases", "Lease"));
+/// `LimitRange`s.
+pub static LIMIT_RANGES: Resource = resource(CORE, ("limitranges", "LimitRange"));
+/// `MutatingWebhookConfiguration`s.
+pub static MUTATING_WEBHOOKS: Resource = admission((
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+));
 /// Namespaces.
 pub static NAMESPACES: Resource = cluster_scoped(Resource {
     status: true,
     ..resource(CORE, ("namespaces", "Namespace"))
 });
+/// `PodDisruptionBudget`s.
+pub static POD_DISRUPTION_BUDGETS: Resource =
+    reconciled(("policy", "v1"), ("poddisruptionbudgets", "PodDisruptionBudget"));
 /// Pods.
 pub static PODS: Resource = Resource {
     status: true,
     ..resource(CORE, ("pods", "Pod"))
+};
+/// `ResourceQuota`s.
+pub static RESOURCE_QUOTAS: Resource = Resource {
+    status: true,
+    ..resource(CORE, ("resourcequotas", "ResourceQuota"))
 };
 /// `ScaledObject`s.
 pub static SCALED_OBJECTS: Resource = reconciled(KEDA, ("scaledobjects", "ScaledObject"));
@@ -104,9 +132,16 @@ pub static STATEFUL_SETS: Resource = reconciled(APPS, ("statefulsets", "Stateful
 pub static TRIGGER_AUTHENTICATIONS: Resource =
     reconciled(KEDA, ("triggerauthentications", "TriggerAuthentication"));
 
+/// `ValidatingWebhookConfiguration`s.
+pub static VALIDATING_WEBHOOKS: Resource = admission((
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+));
+
 /// All of them.
-static ALL: [&Resource; 15] = [
+static ALL: [&Resource; 21] = [
     &ACTORS,
+    &CLUSTER_ROLES,
     &CONFIG_MAPS,
     &CRDS,
     &DEPLOYMENTS,
@@ -114,13 +149,18 @@ static ALL: [&Resource; 15] = [
     &CORE_EVENTS,
     &HPAS,
     &LEASES,
+    &LIMIT_RANGES,
+    &MUTATING_WEBHOOKS,
     &NAMESPACES,
+    &POD_DISRUPTION_BUDGETS,
     &PODS,
+    &RESOURCE_QUOTAS,
     &SCALED_OBJECTS,
     &SECRETS,
     &SERVICE_ACCOUNTS,
     &STATEFUL_SETS,
     &TRIGGER_AUTHENTICATIONS,
+    &VALIDATING_WEBHOOKS,
 ];
 
 /// The resource at this path.
@@ -128,6 +168,11 @@ static ALL: [&Resource; 15] = [
 pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
     let matches = |it: &&&Resource| (it.group, it.version, it.plural) == (group, version, plural);
     ALL.iter().find(matches).copied()
+}
+
+/// The resources of an API group.
+pub fn in_group(group: &str) -> impl Iterator<Item = &'static Resource> {
+    ALL.iter().filter(move |it| it.group == group).copied()
 }
 
 impl Resource {

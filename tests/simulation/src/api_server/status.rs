@@ -62,6 +62,22 @@ impl Failure {
         Self::new(422, "Invalid", message.to_owned())
     }
 
+    /// A webhook that must not fail could not be called.
+    #[must_use]
+    pub fn webhook_failed(name: &str, why: &str) -> Self {
+        let message = format!("Internal error occurred: failed calling webhook {name:?}: {why}");
+        Self::new(500, "InternalError", message)
+    }
+
+    /// A webhook denies the request.
+    #[must_use]
+    pub fn denied(name: &str, status: &Value) -> Self {
+        let message = status["message"].as_str().unwrap_or_default();
+        let message = format!("admission webhook {name:?} denied the request: {message}");
+        let code = status["code"].as_u64().and_then(|code| code.try_into().ok());
+        Self::new(code.unwrap_or(403), "Forbidden", message)
+    }
+
     /// The request is malformed.
     #[must_use]
     pub fn bad_request(message: &str) -> Self {

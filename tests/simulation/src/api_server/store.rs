@@ -79,6 +79,15 @@ pub struct Store {
     uids: u64,
     changes: Vec<Change>,
     wakers: Vec<Arc<Notify>>,
+    /// During a dry run nobody is notified.
+    is_silent: bool,
+}
+
+/// A state of a [`Store`].
+pub struct Snapshot {
+    objects: BTreeMap<Id, Arc<Value>>,
+    version: u64,
+    changes: usize,
 }
 
 impl Store {
@@ -117,6 +126,25 @@ impl Store {
             .changes
             .partition_point(|change| change.version <= version);
         Ok(&self.changes[first..])
+    }
+
+    /// The objects as they are, for [`Store::restore`].
+    #[must_use]
+    pub fn snapshot(&mut self) -> Snapshot {
+        self.is_silent = true;
+        Snapshot {
+            objects: self.objects.clone(),
+            version: self.version,
+            changes: self.changes.len(),
+        }
+    }
+
+    /// Makes everything since the snapshot undone. Uids are not used again.
+    pub fn restore(&mut self, snapshot: Snapshot) {
+        self.objects = snapshot.objects;
+        self.version = snapshot.version;
+        self.changes.truncate(snapshot.changes);
+        self.is_silent = false;
     }
 
     /// Forgets what changed until now, so that watches must list again.
@@ -367,7 +395,7 @@ impl Store {
             deleted,
         });
         // Nobody watches leases, and they change all the time.
-        if id.resource != &resources::LEASES {
+        if id.resource != &resources::LEASES && !self.is_silent {
             self.wakers.iter().for_each(|waker| waker.notify_one());
         }
         after

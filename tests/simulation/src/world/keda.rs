@@ -51,7 +51,7 @@ fn reconcile(store: &mut Store, id: &Id, object: &Value, brokers: &BTreeMap<Stri
         return;
     };
     let hpa = format!("keda-hpa-{}", id.name);
-    let replicas = wanted_replicas(object, &target, brokers);
+    let replicas = wanted_replicas(object, &id.name, brokers);
     apply_hpa(
         store,
         &Id::new(&resources::HPAS, &id.namespace, &hpa),
@@ -80,9 +80,9 @@ fn target_of(store: &Store, id: &Id, object: &Value) -> Option<Id> {
 }
 
 /// One pod while there are messages, within the limits of the `ScaledObject`.
-fn wanted_replicas(object: &Value, target: &Id, brokers: &BTreeMap<String, Broker>) -> i64 {
+fn wanted_replicas(object: &Value, actor: &str, brokers: &BTreeMap<String, Broker>) -> i64 {
     let limit = |name: &str, default: i64| object["spec"][name].as_i64().unwrap_or(default);
-    let queue = format!("asya-{}", target.name);
+    let queue = format!("asya-{actor}");
     let messages = brokers
         .values()
         .filter_map(|broker| broker.queues.get(&queue))

@@ -1,8 +1,11 @@
 //! Everything outside the controller: API server, brokers, and the controllers and users beside it.
 
+pub mod admission;
 pub mod keda;
 pub mod pods;
 pub mod rules;
+pub mod targets;
+pub mod webhooks;
 pub mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,9 +24,12 @@ use crate::api_server::resources;
 use crate::api_server::store::{Id, Store};
 use crate::broker::{Broker, Response};
 use crate::faults::Faults;
+use crate::installation::RELEASE;
 use crate::process::Process;
 use crate::randomness::{Seed, delay};
 use crate::trace::Trace;
+
+use webhooks::Webhooks;
 
 /// Namespaces of actors.
 pub const NAMESPACES: [&str; 2] = ["team-a", "team-b"];
@@ -48,6 +54,8 @@ pub struct World {
     pub faults: Faults,
     /// What happened.
     pub trace: Trace,
+    /// The replicas of the webhook.
+    pub webhooks: Webhooks,
     /// Notified when messages arrive.
     pub messages: Notify,
     violations: Mutex<Vec<String>>,
@@ -55,6 +63,8 @@ pub struct World {
     writes: Mutex<Vec<String>>,
     /// Host and name of queues that an actor's policy keeps.
     kept: Mutex<BTreeSet<(String, String)>>,
+    /// Targets whose pods may keep the sidecar of an actor that is gone.
+    sidecars_kept: Mutex<BTreeSet<Id>>,
 }
 
 /// A writer without subresource.
@@ -83,10 +93,15 @@ impl World {
         server.page = 2;
         for namespace in NAMESPACES.iter().chain(&[HOME, "kube-system", "default"]) {
             let id = Id::new(&resources::NAMESPACES, "", namespace);
-            let _ = server
-                .store
-                .create(&id, json!({"metadata": {}}), &writer("kubectl"));
+            let labels = json!({"kubernetes.io/metadata.name": namespace});
+            let object = json!({"metadata": {"labels": labels}});
+            let _ = server.store.create(&id, object, &writer("kubectl"));
         }
+        let anchor = format!("{RELEASE}-webhook-anchor");
+        let anchor = Id::new(&resources::CLUSTER_ROLES, "", &anchor);
+        let _ = server
+            .store
+            .create(&anchor, json!({"metadata": {}}), &writer("helm"));
         for crd in ["scaledobjects.keda.sh", "triggerauthentications.keda.sh"] {
             install_crd(&mut server.store, crd);
         }
@@ -101,10 +116,12 @@ impl World {
             ),
             faults,
             trace: Trace::default(),
+            webhooks: Webhooks::default(),
             messages: Notify::new(),
             violations: Mutex::default(),
             writes: Mutex::default(),
             kept: Mutex::default(),
+            sidecars_kept: Mutex::default(),
         }
     }
 
@@ -134,9 +151,21 @@ impl World {
             .contains(&(host.to_owned(), queue.to_owned()))
     }
 
+    /// Whether an actor of this target may have left its sidecars.
+    #[must_use]
+    pub fn keeps_sidecars(&self, target: &Id) -> bool {
+        self.sidecars_kept.lock().contains(target)
+    }
+
     /// Only the leader may write.
     pub fn check_writer(&self, process: &Process, id: &Id) {
         if id.resource == &resources::LEASES {
+            return;
+        }
+        if process.is_webhook {
+            if id.resource != &resources::EVENTS {
+                self.violation(format!("{} writes {id}", process.name));
+            }
             return;
         }
         self.check_leader(process, &id.to_string());
@@ -161,7 +190,7 @@ impl World {
 
     /// Counts a write that changed something.
     pub fn note_write(&self, process: &Process, id: &Id, verb: &str) {
-        if id.resource != &resources::LEASES {
+        if id.resource != &resources::LEASES && !process.is_webhook {
             self.writes.lock().push(format!("{verb} {id}"));
             self.check_foreign(process, id);
         }
@@ -216,11 +245,19 @@ impl World {
         }
     }
 
-    /// A queue outlives its actor with policy Retain, and with pods that outlive it.
+    /// A queue outlives its actor with policy Retain, and with pods that outlive it. With rollout OnRestart the sidecars
+    /// then stay as well (BIND-43).
     fn note_kept_queues(&self, store: &Store) {
         for (id, actor) in store.all(&resources::ACTORS) {
             let spec = &actor["spec"];
-            if spec["queue"]["deletionPolicy"] == "Retain" || spec["deletionPolicy"] == "Orphan" {
+            let retains = spec["queue"]["deletionPolicy"] == "Retain";
+            if retains && spec["binding"]["rollout"] == "OnRestart" {
+                let name = targets::target_name(&id.name);
+                let resources = [&resources::DEPLOYMENTS, &resources::STATEFUL_SETS];
+                let targets = resources.map(|resource| Id::new(resource, &id.namespace, &name));
+                self.sidecars_kept.lock().extend(targets);
+            }
+            if retains || spec["deletionPolicy"] == "Orphan" {
                 let queue = format!("asya-{}", id.name);
                 self.kept
                     .lock()
@@ -235,12 +272,14 @@ impl World {
         let store = &mut server.store;
         while store.collect_garbage() {}
         self.note_kept_queues(store);
-        workloads::step(store);
+        let denied = workloads::step(self, store);
         let mut brokers = self.brokers.lock();
         keda::step(store, &brokers);
         let due = pods::step(store, self.seed);
         pods::consume(store, &mut brokers);
-        due
+        // A workload's controller tries again.
+        let retry = denied.then_some(Duration::from_secs(2));
+        due.into_iter().chain(retry).min()
     }
 }
 

@@ -5,23 +5,26 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{status_writer, writer};
+use super::admission::Review;
+use super::{World, status_writer, writer};
 use crate::api_server::resources;
 use crate::api_server::store::{Deletion, Id, Store, owners};
 
 const MANAGER: &str = "kube-controller-manager";
 
-/// One step for every workload.
-pub fn step(store: &mut Store) {
+/// One step for every workload. Returns whether a pod was denied.
+pub fn step(world: &World, store: &mut Store) -> bool {
+    let mut denied = false;
     for resource in [&resources::DEPLOYMENTS, &resources::STATEFUL_SETS] {
         let all: Vec<(Id, Arc<Value>)> = store
             .all(resource)
             .map(|(id, it)| (id.clone(), Arc::clone(it)))
             .collect();
         for (id, workload) in all {
-            Workload::new(store, &id, workload).step(store);
+            denied |= Workload::new(store, &id, workload).step(world, store);
         }
     }
+    denied
 }
 
 struct Workload {
@@ -53,7 +56,8 @@ impl Workload {
         }
     }
 
-    fn step(&self, store: &mut Store) {
+    /// Returns whether a pod was denied.
+    fn step(&self, world: &World, store: &mut Store) -> bool {
         let wanted = self.object["spec"]["replicas"].as_u64().unwrap_or(1);
         let wanted = usize::try_from(wanted).unwrap_or_default();
         let (current, old): (Vec<_>, Vec<_>) = self
@@ -63,42 +67,125 @@ impl Workload {
         let is_stateful = self.id.resource == &resources::STATEFUL_SETS;
         let ready = current.iter().filter(|(_, pod)| is_ready(pod)).count();
         let is_deleting = self.object["metadata"]["deletionTimestamp"].is_string();
-        for ordinal in (0..wanted).filter(|_| !is_deleting) {
-            let name = if is_stateful {
-                format!("{}-{ordinal}", self.id.name)
-            } else {
-                format!("{}-{}-{ordinal}", self.id.name, self.revision)
-            };
-            self.create_pod(store, &name);
+        let waits = self.strategy() == "Recreate" && self.has_old(store);
+        let mut denied = false;
+        for ordinal in (0..wanted).filter(|_| !is_deleting && !waits) {
+            let name = self.pod_name(ordinal, is_stateful);
+            denied |= self.create_pod(world, store, &name).is_err();
         }
-        for (id, _) in current.iter().skip(wanted) {
+        let names: Vec<String> = (0..wanted)
+            .map(|ordinal| self.pod_name(ordinal, is_stateful))
+            .collect();
+        let excess: Vec<_> = if is_stateful {
+            let pods = self.pods.iter();
+            pods.filter(|(id, _)| !names.contains(&id.name)).collect()
+        } else {
+            current.iter().skip(wanted).copied().collect()
+        };
+        for (id, _) in excess {
             let _ = store.delete(id, &Deletion::default());
         }
-        // The old ones of a Deployment go when the new ones are ready; the names of those of a StatefulSet are needed.
-        if is_stateful || ready >= wanted {
-            for (id, _) in &old {
-                let _ = store.delete(id, &Deletion::default());
-            }
+        for (id, _) in self.to_replace(&old, (ready, wanted)) {
+            let _ = store.delete(id, &Deletion::default());
         }
         self.report(store, current.len(), ready, old.len());
+        denied
     }
 
-    fn create_pod(&self, store: &mut Store, name: &str) {
+    fn strategy(&self) -> &str {
+        let spec = &self.object["spec"];
+        let strategy = spec["strategy"]["type"].as_str();
+        let strategy = strategy.or_else(|| spec["updateStrategy"]["type"].as_str());
+        strategy.unwrap_or("RollingUpdate")
+    }
+
+    /// Whether pods of another revision exist, even if they are ending.
+    fn has_old(&self, store: &Store) -> bool {
+        let uid = &self.object["metadata"]["uid"];
+        let mut pods = store.all(&resources::PODS).map(|(_, pod)| pod);
+        pods.any(|pod| {
+            owners(pod).any(|owner| owner["uid"] == *uid)
+                && pod["metadata"]["labels"]["revision"] != *self.revision
+        })
+    }
+
+    /// The old pods that go now. Those of a Deployment go when the new ones are ready; those of a StatefulSet one by
+    /// one, from the last, because their names are needed.
+    fn to_replace<'a>(
+        &self,
+        old: &[&'a (Id, Arc<Value>)],
+        (ready, wanted): (usize, usize),
+    ) -> Vec<&'a (Id, Arc<Value>)> {
+        let is_stateful = self.id.resource == &resources::STATEFUL_SETS;
+        match self.strategy() {
+            "OnDelete" => Vec::new(),
+            "Recreate" => old.to_vec(),
+            _ if is_stateful => {
+                let is_whole = ready + old.len() >= wanted;
+                let last = old.iter().max_by_key(|(id, _)| id.name.clone());
+                last.filter(|_| is_whole).copied().into_iter().collect()
+            }
+            _ if ready >= wanted => old.to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn pod_name(&self, ordinal: usize, is_stateful: bool) -> String {
+        if is_stateful {
+            format!("{}-{ordinal}", self.id.name)
+        } else {
+            format!("{}-{}-{ordinal}", self.id.name, self.revision)
+        }
+    }
+
+    fn create_pod(&self, world: &World, store: &mut Store, name: &str) -> Result<(), ()> {
         let id = Id::new(&resources::PODS, &self.id.namespace, name);
         if store.get(&id).is_some() {
-            return;
+            return Ok(());
         }
         let mut pod = self.object["spec"]["template"].clone();
-        let (kind, owner) = match self.id.resource.kind {
-            "StatefulSet" => ("StatefulSet", self.id.name.clone()),
-            _ => ("ReplicaSet", format!("{}-{}", self.id.name, self.revision)),
+        let (kind, owner, hash) = match self.id.resource.kind {
+            "StatefulSet" => ("StatefulSet", self.id.name.clone(), "controller-revision-hash"),
+            _ => (
+                "ReplicaSet",
+                format!("{}-{}", self.id.name, self.revision),
+                "pod-template-hash",
+            ),
         };
-        pod["metadata"]["labels"]["revision"] = self.revision.clone().into();
-        pod["metadata"]["ownerReferences"] = json!([{
+        let metadata = &mut pod["metadata"];
+        for label in ["revision", hash] {
+            metadata["labels"][label] = self.revision.clone().into();
+        }
+        metadata["ownerReferences"] = json!([{
             "apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": self.object["metadata"]["uid"],
             "controller": true, "blockOwnerDeletion": true,
         }]);
+        metadata["name"] = name.into();
+        metadata["namespace"] = id.namespace.clone().into();
+        let review = Review {
+            id: &id,
+            operation: "CREATE",
+            old: None,
+            dry_run: false,
+        };
+        if let Err(denied) = world.admit(store, &review, &mut pod) {
+            self.report_denied(store, (kind, &owner), &denied.message);
+            return Err(());
+        }
         let _ = store.create(&id, pod, &writer(MANAGER));
+        Ok(())
+    }
+
+    /// An Event about a pod that was denied; one for all attempts.
+    fn report_denied(&self, store: &mut Store, (kind, name): (&str, &str), message: &str) {
+        let namespace = &self.id.namespace;
+        let id = Id::new(&resources::CORE_EVENTS, namespace, &format!("{name}.denied"));
+        let event = json!({
+            "metadata": {}, "type": "Warning", "reason": "FailedCreate", "message": message,
+            "involvedObject": {"apiVersion": "apps/v1", "kind": kind, "namespace": namespace, "name": name},
+            "lastTimestamp": crate::clock::now_text(),
+        });
+        let _ = store.create(&id, event, &writer(MANAGER));
     }
 
     fn report(&self, store: &mut Store, current: usize, ready: usize, old: usize) {

@@ -1,0 +1,188 @@
+//! What must hold of bindings once users and faults leave the operator alone.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::api_server::resources::{self, Resource};
+use crate::api_server::store::{Id, Store, owners};
+use crate::world::World;
+use crate::world::targets::{has_ours, is_target};
+use crate::world::workloads::is_ready;
+
+/// A binding and what the API server knows of it.
+pub struct BindingExpectations<'a> {
+    /// The API server's objects.
+    pub store: &'a Store,
+    /// The actor's place.
+    pub id: &'a Id,
+    /// The actor.
+    pub actor: &'a Value,
+}
+
+impl BindingExpectations<'_> {
+    /// What is not as the spec asks for.
+    #[must_use]
+    pub fn unmet(&self) -> Vec<String> {
+        let status = &self.actor["status"];
+        let generation = &self.actor["metadata"]["generation"];
+        if status["observedGeneration"] != *generation {
+            return vec![format!("the status is not of generation {generation}: {status}")];
+        }
+        match self.target() {
+            Some(target) => self.bound(&target).into_iter().collect(),
+            None => self.unbound().into_iter().collect(),
+        }
+    }
+
+    fn target(&self) -> Option<Arc<Value>> {
+        let target = &self.actor["spec"]["workloadRef"];
+        let resource: &'static Resource = match target["kind"].as_str() {
+            Some("StatefulSet") => &resources::STATEFUL_SETS,
+            _ => &resources::DEPLOYMENTS,
+        };
+        let name = target["name"].as_str().unwrap_or_default();
+        self.store.get(&Id::new(resource, &self.id.namespace, name))
+    }
+
+    fn condition(&self, name: &str) -> (&str, &str) {
+        let conditions = self.actor["status"]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        let found = conditions.find(|it| it["type"] == name);
+        let text = |field: &str| found.and_then(|it| it[field].as_str()).unwrap_or_default();
+        (text("status"), text("reason"))
+    }
+
+    fn scaled_object(&self) -> Option<Arc<Value>> {
+        let id = Id::new(&resources::SCALED_OBJECTS, &self.id.namespace, &self.id.name);
+        self.store.get(&id)
+    }
+
+    fn unbound(&self) -> Option<String> {
+        let resolved = self.condition("TargetResolved");
+        if resolved != ("False", "TargetNotFound") {
+            return Some(format!("there is no target, and TargetResolved is {resolved:?}"));
+        }
+        let word = &self.actor["status"]["status"];
+        if word != "Creating" && word != "WorkloadError" {
+            return Some(format!("there is no target, and STATUS is {word}"));
+        }
+        self.scaled_object()
+            .map(|_| "there is no target, but a ScaledObject".to_owned())
+    }
+
+    fn bound(&self, target: &Value) -> Option<String> {
+        let status = &self.actor["status"];
+        if status["resolvedTarget"]["uid"] != target["metadata"]["uid"] {
+            return Some(format!("another target: {}", status["resolvedTarget"]));
+        }
+        let uid = &target["metadata"]["uid"];
+        let pods = self.store.all(&resources::PODS).map(|(_, pod)| pod);
+        let own = pods.filter(|pod| {
+            owners(pod).any(|owner| owner["uid"] == *uid)
+                && pod["metadata"]["deletionTimestamp"].is_null()
+        });
+        let own: Vec<_> = own.collect();
+        let injected = own.iter().filter(|pod| self.is_injected(pod)).count();
+        let current = own.iter().filter(|pod| self.is_current(pod)).count();
+        let counts = &status["pods"];
+        let is_count = |field: &str, count: usize| {
+            counts[field].as_u64().unwrap_or_default() == count as u64
+        };
+        if !is_count("matched", own.len()) || !is_count("injected", injected) {
+            let matched = own.len();
+            return Some(format!("{injected} of {matched} pods have the sidecar; status: {counts}"));
+        }
+        let is_rolled = self.actor["spec"]["binding"]["rollout"] != "OnRestart";
+        if is_rolled && current < own.len() {
+            let (matched, conditions) = (own.len(), &status["conditions"]);
+            return Some(format!("{current} of {matched} pods are current: {conditions}"));
+        }
+        if let Some(unmet) = self.scaling(own.is_empty(), current) {
+            return Some(unmet);
+        }
+        let ready = own.iter().filter(|pod| is_ready(pod)).count();
+        let word = status["status"].as_str().unwrap_or_default();
+        let is_true = match word {
+            "Running" => ready == own.len(),
+            "Napping" => own.is_empty(),
+            _ => false,
+        };
+        let is_ready = self.condition("Ready").0 == "True";
+        let may_wait = !is_rolled && injected < own.len();
+        if !may_wait && (!is_true || !is_ready) {
+            let conditions = &status["conditions"];
+            return Some(format!("STATUS is {word} with {ready} ready pods: {conditions}"));
+        }
+        None
+    }
+
+    fn scaling(&self, at_zero: bool, current: usize) -> Option<String> {
+        let scales = self.actor["spec"]["scaling"]["enabled"] == true;
+        match (scales, self.scaled_object()) {
+            (false, Some(_)) => Some("a ScaledObject is left".to_owned()),
+            // It waits until a pod has the sidecar (SAFE-20).
+            (true, None) if at_zero || current > 0 => {
+                let condition = self.condition("ScalingReady");
+                Some(format!("no ScaledObject: {condition:?}"))
+            }
+            _ => None,
+        }
+    }
+
+    fn is_injected(&self, pod: &Value) -> bool {
+        let metadata = &pod["metadata"];
+        let by = &metadata["annotations"]["asya.sh/injected-by"];
+        *by == self.actor["metadata"]["uid"] && container(pod, "asya-sidecar").is_some()
+    }
+
+    /// Whether the pod has what the spec asks for now.
+    fn is_current(&self, pod: &Value) -> bool {
+        let variable = |container: &Value, name: &str| {
+            let mut all = container["env"].as_array().into_iter().flatten();
+            all.find(|it| it["name"] == name)
+                .map(|it| it["value"].clone())
+        };
+        let spec = &self.actor["spec"];
+        let version = &spec["runtime"]["env"][0]["value"];
+        let runtime = container(pod, "asya-runtime");
+        let has_version =
+            runtime.is_some_and(|it| variable(it, "VERSION").as_ref() == Some(version));
+        let sidecar = container(pod, "asya-sidecar");
+        let has_transport = sidecar.is_some_and(|it| {
+            variable(it, "ASYA_RABBITMQ_HOST").as_ref() == Some(&spec["transport"])
+        });
+        self.is_injected(pod) && has_version && has_transport
+    }
+}
+
+fn container<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
+    let mut all = pod["spec"]["containers"].as_array()?.iter();
+    all.find(|it| it["name"] == name)
+}
+
+/// Targets, and pods of targets, that are not as their users want them although there is no actor any more. The
+/// sidecars that an actor may leave in its pods stay, with the annotation that rolled them.
+#[must_use]
+pub fn left_in_targets(world: &World, store: &Store) -> Vec<String> {
+    let mut left = Vec::new();
+    for (id, target) in store.everything().filter(|(_, object)| is_target(object)) {
+        let keeps_sidecars = world.keeps_sidecars(id);
+        let checked = if keeps_sidecars {
+            &target["metadata"]["annotations"]
+        } else {
+            &**target
+        };
+        if has_ours(checked) {
+            left.push(format!("{id} has something of ours: {target}"));
+        }
+        let uid = &target["metadata"]["uid"];
+        let own = store
+            .all(&resources::PODS)
+            .filter(|(_, pod)| owners(pod).any(|owner| owner["uid"] == *uid));
+        let injected =
+            own.filter(|(_, pod)| !keeps_sidecars && container(pod, "asya-sidecar").is_some());
+        left.extend(injected.map(|(id, _)| format!("{id} still has the sidecar")));
+    }
+    left
+}

@@ -1,0 +1,110 @@
+//! The part of a plan that is about bindings and their targets.
+
+use fastrand::Rng;
+use serde_json::{Value, json};
+
+use crate::plan::{Action, Actor};
+use crate::randomness::{delay, pick};
+use crate::world::targets::{TargetKind, target_name};
+use crate::world::{BROKERS, NAMESPACES};
+
+/// The bindings of a run, each with the kind of its target.
+pub struct Bindings(Vec<(Actor, TargetKind)>);
+
+/// Actors that bind, whose names no standalone actor has.
+fn actors() -> [Actor; 3] {
+    let [first, second] = NAMESPACES;
+    [(first, "x"), (first, "y"), (second, "z")]
+}
+
+const KINDS: [TargetKind; 4] = [
+    TargetKind::Deployment,
+    TargetKind::Recreate,
+    TargetKind::StatefulSet,
+    TargetKind::OnDelete,
+];
+
+impl Bindings {
+    /// None in half of all runs.
+    pub fn new(random: &mut Rng) -> Self {
+        let count = if random.bool() { random.usize(1..=3) } else { 0 };
+        let bound = actors().into_iter().take(count);
+        Self(bound.map(|actor| (actor, *pick(random, &KINDS))).collect())
+    }
+
+    /// Whether the run has bindings.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// Creates targets and actors, in either order.
+    pub fn begin(&mut self, random: &mut Rng) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for (actor, kind) in &self.0 {
+            let mut both = [
+                Action::CreateTarget(*actor, *kind, random.u8(..4)),
+                Action::Create(*actor, spec(random, actor, *kind)),
+            ];
+            if random.bool() {
+                both.reverse();
+            }
+            actions.extend(both);
+        }
+        actions
+    }
+
+    /// A later action.
+    pub fn action(&self, random: &mut Rng) -> Action {
+        let (actor, kind) = *pick(random, &self.0);
+        match random.u8(..20) {
+            0..=1 => Action::CreateTarget(actor, kind, random.u8(..4)),
+            2..=4 => Action::ChangeTarget(actor, kind, random.u8(1..4)),
+            5..=6 => Action::ScaleTarget(actor, kind, random.u8(..4)),
+            7 => Action::DeleteTarget(actor, kind),
+            8 => Action::Create(actor, spec(random, &actor, kind)),
+            9..=13 => Action::Update(actor, change(random)),
+            14..=15 => Action::Delete(actor),
+            16 => Action::Publish(actor, random.u64(1..5)),
+            17..=18 => Action::CrashWebhook(random.usize(..2), random.u64(..4)),
+            _ => Action::CutWebhook(random.usize(..2), delay(random, 500..40_000)),
+        }
+    }
+}
+
+fn runtime(random: &mut Rng) -> Value {
+    let version = random.u8(1..4).to_string();
+    json!({"targetURL": "http://127.0.0.1:8000", "env": [{"name": "VERSION", "value": version}]})
+}
+
+fn scaling(random: &mut Rng) -> Value {
+    let least = random.u8(..2);
+    json!({"enabled": true, "minReplicas": least, "maxReplicas": least + random.u8(1..4)})
+}
+
+fn spec(random: &mut Rng, actor: &Actor, kind: TargetKind) -> Value {
+    let target =
+        json!({"apiVersion": "apps/v1", "kind": kind.resource().kind, "name": target_name(actor.1)});
+    let mut spec = json!({
+        "transport": pick(random, &BROKERS),
+        "workloadRef": target,
+        "runtime": runtime(random),
+        "binding": {"rollout": pick(random, &["Always", "Always", "OnRestart"]), "required": random.u8(..4) == 0},
+        "queue": {"deletionPolicy": pick(random, &["Delete", "Delete", "Retain", "DeleteIfEmpty", "Drain"])},
+    });
+    if random.u8(..3) == 0 {
+        spec["scaling"] = scaling(random);
+    }
+    spec
+}
+
+fn change(random: &mut Rng) -> Value {
+    match random.u8(..8) {
+        0..=2 => json!({"runtime": runtime(random)}),
+        3 => json!({"scaling": null}),
+        4 => json!({"scaling": scaling(random)}),
+        5 => json!({"binding": {"rollout": pick(random, &["Always", "OnRestart"])}}),
+        6 => json!({"binding": {"required": random.bool()}}),
+        _ => json!({"transport": pick(random, &BROKERS)}),
+    }
+}

@@ -1,0 +1,197 @@
+//! Workloads that users own, and to which actors bind.
+
+use serde_json::{Map, Value, json};
+
+use super::World;
+use super::admission::Review;
+use super::workloads::is_ready;
+use crate::api_server::request::Verb;
+use crate::api_server::resources::{self, Resource};
+use crate::api_server::status::Failure;
+use crate::api_server::store::{Id, Store, owners};
+use crate::process::Process;
+
+/// Label of workloads to which actors bind.
+pub const TARGET: &str = "example.com/target";
+
+/// How the pods of a target are replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetKind {
+    /// A `Deployment` with rolling updates.
+    Deployment,
+    /// A `Deployment` with strategy `Recreate`.
+    Recreate,
+    /// A `StatefulSet` with rolling updates.
+    StatefulSet,
+    /// A `StatefulSet` whose pods its user deletes.
+    OnDelete,
+}
+
+impl TargetKind {
+    /// The resource.
+    #[must_use]
+    pub fn resource(self) -> &'static Resource {
+        match self {
+            Self::Deployment | Self::Recreate => &resources::DEPLOYMENTS,
+            Self::StatefulSet | Self::OnDelete => &resources::STATEFUL_SETS,
+        }
+    }
+
+    /// A workload with this name, number of pods and version of its model.
+    #[must_use]
+    pub fn object(self, name: &str, replicas: u8, version: u8) -> Value {
+        let labels = json!({"app": name});
+        let container = json!({
+            "name": "model", "image": format!("model:{version}"), "ports": [{"containerPort": 8000}],
+        });
+        let mut object = json!({
+            "metadata": {"labels": {TARGET: "true"}},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [container], "restartPolicy": "Always"},
+                },
+            },
+        });
+        let (field, strategy) = match self {
+            Self::Deployment => ("strategy", "RollingUpdate"),
+            Self::Recreate => ("strategy", "Recreate"),
+            Self::StatefulSet => ("updateStrategy", "RollingUpdate"),
+            Self::OnDelete => ("updateStrategy", "OnDelete"),
+        };
+        object["spec"][field]["type"] = strategy.into();
+        object
+    }
+}
+
+/// Name of an actor's target.
+#[must_use]
+pub fn target_name(actor: &str) -> String {
+    format!("model-{actor}")
+}
+
+/// Whether an object is a target.
+#[must_use]
+pub fn is_target(object: &Value) -> bool {
+    object["metadata"]["labels"][TARGET] == "true"
+}
+
+/// An object without what the operator may write into it, and without what changes with every write.
+#[must_use]
+pub fn without_ours(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for field in ["managedFields", "resourceVersion", "generation"] {
+            metadata.remove(field);
+        }
+    }
+    strip(&object)
+}
+
+fn strip(value: &Value) -> Value {
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    };
+    match value {
+        Value::Object(fields) => {
+            let fields = fields
+                .iter()
+                .filter(|(key, _)| !key.starts_with("asya.sh/"));
+            let fields = fields.map(|(key, value)| (key.clone(), strip(value)));
+            Value::Object(fields.filter(|(_, it)| !is_empty(it)).collect::<Map<_, _>>())
+        }
+        Value::Array(items) => {
+            let is_ours = |item: &&Value| {
+                let name = item["name"].as_str();
+                name.is_some_and(|name| name.starts_with("asya-"))
+            };
+            items.iter().filter(|it| !is_ours(it)).map(strip).collect()
+        }
+        _ => value.clone(),
+    }
+}
+
+/// Whether the operator has left something in an object.
+#[must_use]
+pub fn has_ours(object: &Value) -> bool {
+    let mut plain = object.clone();
+    if let Some(metadata) = plain["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    plain.to_string().contains("asya.sh/") || plain.to_string().contains("\"asya-")
+}
+
+impl World {
+    /// Reviews an object that a call creates; mutating webhooks change it.
+    ///
+    /// # Errors
+    /// If a webhook denies it.
+    pub fn admit_created(
+        &self,
+        store: &Store,
+        verb: &mut Verb,
+        dry_run: bool,
+    ) -> Result<(), Failure> {
+        let Verb::Create(id, object, _) = verb else {
+            return Ok(());
+        };
+        if id.resource != &resources::PODS && id.resource != &resources::ACTORS {
+            return Ok(());
+        }
+        let review = Review {
+            id,
+            operation: "CREATE",
+            old: None,
+            dry_run,
+        };
+        self.admit(store, &review, object)
+    }
+
+    /// A ready pod is evicted only while all other pods of its workload exist and are ready (SAFE-11).
+    pub fn check_disruption(&self, process: &Process, verb: &Verb) {
+        let Verb::Evict(id, _) = verb else { return };
+        let server = self.server.lock();
+        let Some(pod) = server.store.get(id).filter(|pod| is_ready(pod)) else {
+            return;
+        };
+        let uid = owners(&pod).next().map(|owner| owner["uid"].clone());
+        let mut workloads = server.store.everything().map(|(_, object)| object);
+        let Some(workload) = workloads.find(|it| Some(&it["metadata"]["uid"]) == uid.as_ref())
+        else {
+            return;
+        };
+        let pods = server.store.all(&resources::PODS).map(|(_, pod)| pod);
+        let is_serving = |pod: &&std::sync::Arc<Value>| {
+            let is_own = owners(pod).any(|owner| Some(&owner["uid"]) == uid.as_ref());
+            is_own && is_ready(pod) && pod["metadata"]["deletionTimestamp"].is_null()
+        };
+        let serving = pods.filter(is_serving).count() as u64;
+        let wanted = workload["spec"]["replicas"].as_u64().unwrap_or(1);
+        if serving < wanted {
+            let name = &process.name;
+            self.violation(format!(
+                "{name} evicts {id} while {serving} of {wanted} pods are ready"
+            ));
+        }
+    }
+
+    /// Of a target, the operator changes only what is its own.
+    pub fn check_target(&self, process: &Process, id: &Id, (before, after): (&Value, &Value)) {
+        let (mut before, after) = (without_ours(before), without_ours(after));
+        if before["spec"]["replicas"] == 0 {
+            // It may wake a target that no autoscaler scales any more.
+            before["spec"]["replicas"] = after["spec"]["replicas"].clone();
+        }
+        if before != after {
+            let name = &process.name;
+            self.violation(format!(
+                "{name} changes {id}, which is its user's: {before} became {after}"
+            ));
+        }
+    }
+}

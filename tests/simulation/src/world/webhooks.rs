@@ -1,0 +1,46 @@
+//! The replicas of the webhook that the API server can reach.
+
+use std::sync::Arc;
+
+use axum::Router;
+use parking_lot::Mutex;
+
+use crate::process::Process;
+use crate::randomness::{Seed, pick};
+
+/// A replica that runs.
+pub struct Endpoint {
+    /// Its process.
+    pub process: Arc<Process>,
+    /// The webhook.
+    pub replica: asya_webhook::Replica,
+    /// What it serves.
+    pub routes: Router,
+}
+
+/// The replicas that run.
+#[derive(Default)]
+pub struct Webhooks(Mutex<Vec<Endpoint>>);
+
+impl Webhooks {
+    /// Adds a replica.
+    pub fn add(&self, endpoint: Endpoint) {
+        self.0.lock().push(endpoint);
+    }
+
+    /// Removes the replica of a process that has ended.
+    pub fn remove(&self, process: &Arc<Process>) {
+        self.0.lock().retain(|it| !Arc::ptr_eq(&it.process, process));
+    }
+
+    /// What one of the ready replicas serves.
+    #[must_use]
+    pub fn endpoint(&self, seed: Seed, call: &str) -> Option<Router> {
+        let all = self.0.lock();
+        let is_ready =
+            |it: &&Endpoint| !it.process.death.is_cancelled() && it.replica.pending().is_empty();
+        let ready: Vec<&Endpoint> = all.iter().filter(is_ready).collect();
+        let mut random = seed.about(("endpoint", call));
+        (!ready.is_empty()).then(|| pick(&mut random, &ready).routes.clone())
+    }
+}
