@@ -332,7 +332,7 @@ impl ContentionState {
     }
 }
 
-/// Truncates to the resolution of timestamps in status.
+/// Rounds up to the resolution of timestamps in status, so that a wait never ends early.
 fn to_the_next_second(time: Timestamp) -> Timestamp {
     let round_up = i64::from(time.subsec_nanosecond() > 0);
     Timestamp::from_second(time.as_second().saturating_add(round_up)).unwrap_or(time)

@@ -29,13 +29,13 @@ pub(super) async fn observe(
     let mut unbinding = ObservedUnbinding::default();
     // A sidecar without a queue fails the model's pod, so it may stay only if the queue is retained.
     let may_keep_sidecar = rollout == BindingRollout::OnRestart && deletion.retains_queue;
-    if actor.annotations.skip_unbind || deletion.orphans || may_keep_sidecar {
-        // The user opted out of unbinding, so a target that cannot be read must not block the deletion.
-        if let Ok(TargetLookup::Found(target, ..)) = look_up_target(context, actor).await {
-            unbinding.scaled = target.scale.object().cloned();
-            unbinding
-                .find_actor_annotation(context, key, &target)
-                .await;
+    let opted_out = actor.annotations.skip_unbind || deletion.orphans;
+    if opted_out || may_keep_sidecar {
+        match unbinding.find_actor_annotation(context, actor).await {
+            // The user opted out of unbinding, so a target that cannot be read must not block the deletion.
+            Err(_) | Ok(false) if opted_out => {}
+            Ok(false) => return Ok(None),
+            found => drop(found?),
         }
         unbinding.skip = true;
         return Ok(Some(unbinding));
@@ -113,15 +113,25 @@ pub(super) async fn observe(
 }
 
 impl ObservedUnbinding {
-    /// Finds the workload if it names the actor that binds it: that is removed even if the sidecars stay (BIND-47).
-    async fn find_actor_annotation(&mut self, context: &Context, key: &Key, target: &Target) {
-        if context.bindings.older_actor(key).is_some() {
-            return;
+    /// Finds what is undone even if the sidecars stay: the number of replicas, and the annotation that names the actor
+    /// (BIND-47). Returns `false` while the caches have not synced.
+    async fn find_actor_annotation(
+        &mut self,
+        context: &Context,
+        actor: &ActorRecord,
+    ) -> Result<bool, Error> {
+        let target = match look_up_target(context, actor).await? {
+            TargetLookup::Found(target, ..) => target,
+            TargetLookup::NotSynced => return Ok(false),
+            _ => return Ok(true),
+        };
+        self.scaled = target.scale.object().cloned();
+        let key = &actor.metadata.key;
+        if context.bindings.older_actor(key).is_none() {
+            let (objects, _) = read_target_objects(context, key, &target).await?;
+            self.objects = objects.into_iter().filter(|it| it.names_actor).collect();
         }
-        if let Ok((objects, _)) = read_target_objects(context, key, target).await {
-            let annotated = objects.into_iter().filter(|it| it.names_actor);
-            self.objects = annotated.collect();
-        }
+        Ok(true)
     }
 
     /// Finds our handoff annotation on a stopped target, so that it is removed although there is neither a workload nor

@@ -66,7 +66,7 @@ pub fn decide(inputs: ProbeInputs) -> ProbeStep {
     }
 }
 
-/// Parameters for the dry runs of a binding and to the rollout step that depends on them.
+/// Parameters for the dry runs of a binding, and for the rollout step that depends on them.
 #[derive(Clone, Debug, Default)]
 pub struct ProbeParams {
     /// UID of the actor.

@@ -104,7 +104,7 @@ pub fn failed_state(error: &BrokerError) -> QueueState {
 /// The Event for a created queue. One that `was_verified` before had been lost.
 pub fn creation_event(desired: &Desired, was_verified: bool) -> (EventReason, String) {
     let (reason, verb) = if was_verified {
-        (EventReason::QueueRecreated, "created again")
+        (EventReason::QueueRecreated, "recreated")
     } else {
         (EventReason::QueueCreated, "created")
     };

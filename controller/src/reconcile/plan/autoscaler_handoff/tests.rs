@@ -189,7 +189,7 @@ fn handoff_is_written_with_a_due_rollout_or_when_none_is_needed() {
 
 /// CONF-3
 #[test]
-fn reverted_handoff_is_rewritten_with_backoff_at_most_five_times() {
+fn reverted_handoff_is_rewritten_with_backoff_until_the_fifth_conflict() {
     let entry = |state: &str, lost_writes: i32| {
         json!({"conflicts": [{
             "part": "Autoscaler", "uid": "web-uid", "object": "InferenceService/iris", "field": "f", "count": lost_writes,
