@@ -1,11 +1,13 @@
 //! Sets of fields, as in `metadata.managedFields`.
 //!
 //! A path is written as in `fieldsV1`: `f:NAME` for a field, `k:{…}` for an element of a list with keys, `v:…` for an
-//! element of a set.
+//! element of a set. The rules are those of sigs.k8s.io/structured-merge-diff.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
+
+use super::schema::{ListType, Schema};
 
 /// A path from the root of an object.
 pub type Path = Vec<String>;
@@ -14,58 +16,33 @@ pub type Path = Vec<String>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields(pub BTreeSet<Path>);
 
-/// How the elements of a list are told apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListType {
-    /// Only the list as a whole has an owner.
-    Atomic,
-    /// By the values of these fields.
-    Map(&'static [&'static str]),
-    /// By their value.
-    Set,
-}
-
-/// The type of the list with this name. It depends on the name alone, which is right for the objects that the operator
-/// and the simulated owners write.
-#[must_use]
-pub fn list_type(name: &str) -> ListType {
-    match name {
-        "containers" | "initContainers" | "env" | "volumes" | "imagePullSecrets" => {
-            ListType::Map(&["name"])
-        }
-        "ports" => ListType::Map(&["containerPort", "protocol"]),
-        "volumeMounts" => ListType::Map(&["mountPath"]),
-        "ownerReferences" => ListType::Map(&["uid"]),
-        "conditions" => ListType::Map(&["type"]),
-        "finalizers" => ListType::Set,
-        _ => ListType::Atomic,
-    }
-}
-
-/// Whether the object with this name has only one owner.
-fn is_atomic(name: &str) -> bool {
-    [
-        "selector",
-        "secretKeyRef",
-        "configMapKeyRef",
-        "fieldRef",
-        "resourceFieldRef",
-    ]
-    .contains(&name)
+/// How a value differs from another.
+#[derive(Clone, Debug, Default)]
+pub struct Comparison {
+    /// Fields that only the second has, or that have another value there.
+    pub changed: Fields,
+    /// Fields that only the first has.
+    pub removed: Fields,
 }
 
 /// Fields of the metadata that have no owner.
-const UNOWNED: [&str; 9] = [
-    "name",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "managedFields",
+const UNOWNED: [&str; 7] = [
+    "f:name",
+    "f:namespace",
+    "f:uid",
+    "f:resourceVersion",
+    "f:generation",
+    "f:creationTimestamp",
+    "f:managedFields",
 ];
+
+fn has_owner(path: &[String]) -> bool {
+    match path {
+        [root] => !["f:apiVersion", "f:kind", "f:metadata"].contains(&&**root),
+        [root, field, ..] => root != "f:metadata" || !UNOWNED.contains(&&**field),
+        [] => false,
+    }
+}
 
 /// The path element of an element of a list.
 #[must_use]
@@ -85,65 +62,140 @@ pub fn element(list: ListType, item: &Value) -> String {
             });
             format!("k:{}", Value::Object(keys.collect()))
         }
-        ListType::Set | ListType::Atomic => format!("v:{item}"),
+        ListType::Set => format!("v:{item}"),
+    }
+}
+
+fn joined(path: &[String], step: String) -> Path {
+    path.iter().cloned().chain([step]).collect()
+}
+
+/// The values below a value, by their path elements; `None` if it has only one owner.
+fn children(value: &Value, schema: Schema) -> Option<Vec<(String, &Value)>> {
+    match (value, schema.list()) {
+        _ if schema == Schema::Atomic => None,
+        (Value::Object(fields), _) => {
+            let children = fields
+                .iter()
+                .map(|(name, value)| (format!("f:{name}"), value));
+            Some(children.collect())
+        }
+        (Value::Array(items), Some(list)) => Some(
+            items
+                .iter()
+                .map(|item| (element(list, item), item))
+                .collect(),
+        ),
+        _ => None,
     }
 }
 
 impl Fields {
-    /// All fields of an object that have an owner.
+    /// All fields of a configuration that somebody applies.
     #[must_use]
-    pub fn of(object: &Value) -> Self {
-        let mut fields = Self::default();
-        for (name, value) in object.as_object().into_iter().flatten() {
-            let path = vec![format!("f:{name}")];
-            match &**name {
-                "apiVersion" | "kind" => {}
-                "metadata" => {
-                    let metadata = value.as_object().into_iter().flatten();
-                    for (name, value) in metadata.filter(|(name, _)| !UNOWNED.contains(&&***name)) {
-                        fields.collect(&path, name, value);
-                    }
-                }
-                _ => fields.collect(&[], name, value),
-            }
-        }
+    pub fn of(object: &Value, schema: Schema) -> Self {
+        let mut fields = Self::all_of(object, schema);
+        fields.0.retain(|path| has_owner(path));
         fields
     }
 
-    fn collect(&mut self, parent: &[String], name: &str, value: &Value) {
-        let mut path = parent.to_vec();
-        path.push(format!("f:{name}"));
-        match value {
-            Value::Object(map) if !map.is_empty() && !is_atomic(name) => {
-                for (name, value) in map {
-                    self.collect(&path, name, value);
-                }
-            }
-            Value::Array(items) if list_type(name) != ListType::Atomic => {
-                for item in items {
-                    self.collect_item(&path, list_type(name), item);
-                }
-            }
-            _ => {
+    /// All fields of an object, also those without an owner.
+    #[must_use]
+    pub fn all_of(object: &Value, schema: Schema) -> Self {
+        let mut fields = Self::default();
+        fields.collect(&[], object, schema);
+        fields
+    }
+
+    fn collect(&mut self, path: &[String], value: &Value, schema: Schema) {
+        let Some(children) = children(value, schema) else {
+            self.0.insert(path.to_vec());
+            return;
+        };
+        for (step, child) in children {
+            let path = joined(path, step);
+            let schema_below = schema.below(&path[path.len() - 1]);
+            self.collect(&path, child, schema_below);
+            let is_empty = child.as_object().is_some_and(Map::is_empty);
+            // Known fields have no owner of their own, unlike keys of maps and elements of lists.
+            if is_empty || !matches!(schema, Schema::Struct(_)) {
                 self.0.insert(path);
             }
         }
     }
 
-    fn collect_item(&mut self, list: &[String], kind: ListType, item: &Value) {
-        let mut path = list.to_vec();
-        path.push(element(kind, item));
-        for (name, value) in item.as_object().into_iter().flatten() {
-            self.collect(&path, name, value);
+    /// The set with the known fields on the way to its members.
+    #[must_use]
+    pub fn with_named(&self, schema: Schema) -> Self {
+        let mut all = self.clone();
+        for path in &self.0 {
+            let mut at = schema;
+            for (length, step) in (1..).zip(path) {
+                if matches!(at, Schema::Struct(_)) && step.starts_with("f:") {
+                    all.0.insert(path[..length].to_vec());
+                }
+                at = at.below(step);
+            }
         }
-        self.0.insert(path);
+        all
     }
 
-    /// Whether it has this field, or one below it.
+    /// The members that another set has not.
     #[must_use]
-    pub fn covers(&self, path: &[String]) -> bool {
-        let below = self.0.range(path.to_vec()..).next();
-        below.is_some_and(|first| first.starts_with(path))
+    pub fn without(&self, other: &Self) -> Self {
+        Self(self.0.difference(&other.0).cloned().collect())
+    }
+
+    /// The members that another set has, too.
+    #[must_use]
+    pub fn both(&self, other: &Self) -> Self {
+        Self(self.0.intersection(&other.0).cloned().collect())
+    }
+
+    fn has_below(&self, path: &[String]) -> bool {
+        let mut from = self.0.range(path.to_vec()..);
+        from.find(|it| *it != path)
+            .is_some_and(|it| it.starts_with(path))
+    }
+
+    /// The value without these fields; `None` if nothing is left.
+    #[must_use]
+    pub fn removed_from(&self, value: &Value, schema: Schema) -> Option<Value> {
+        self.removed_below(&[], value, schema)
+    }
+
+    fn removed_below(&self, path: &[String], value: &Value, schema: Schema) -> Option<Value> {
+        let rest = |step: String, child: &Value| {
+            let path = joined(path, step);
+            if self.0.contains(&path) {
+                None
+            } else if self.has_below(&path) {
+                // What is emptied is still there, as `null`.
+                let schema = schema.below(&path[path.len() - 1]);
+                Some(self.removed_below(&path, child, schema).unwrap_or_default())
+            } else {
+                Some(child.clone())
+            }
+        };
+        match (value, schema.list()) {
+            _ if schema == Schema::Atomic => None,
+            (Value::Object(fields), _) => {
+                let fields = fields.iter();
+                let fields = fields.filter_map(|(name, child)| {
+                    Some((name.clone(), rest(format!("f:{name}"), child)?))
+                });
+                let fields: Map<String, Value> = fields.collect();
+                (!fields.is_empty()).then_some(fields.into())
+            }
+            (Value::Array(items), Some(list)) => {
+                let items = items.iter();
+                let items: Vec<Value> = items
+                    .filter_map(|item| rest(element(list, item), item))
+                    .collect();
+                (!items.is_empty()).then_some(items.into())
+            }
+            _ => None,
+        }
     }
 
     /// The set as `fieldsV1`.
@@ -181,6 +233,81 @@ impl Fields {
             at.pop();
         }
     }
+}
+
+impl Comparison {
+    /// How `after` differs from `before`.
+    #[must_use]
+    pub fn of(before: &Value, after: &Value, schema: Schema) -> Self {
+        let mut comparison = Self::default();
+        comparison.compare(&[], (Some(before), Some(after)), schema);
+        // Those of Kubernetes itself always have both, perhaps empty.
+        let is_part = |path: &[String]| path == ["f:spec"] || path == ["f:status"];
+        let has_owner = |path: &Path| has_owner(path) && !(schema.is_built_in() && is_part(path));
+        comparison.changed.0.retain(has_owner);
+        comparison.removed.0.retain(has_owner);
+        comparison
+    }
+
+    fn compare(
+        &mut self,
+        path: &[String],
+        (before, after): (Option<&Value>, Option<&Value>),
+        schema: Schema,
+    ) {
+        let below = |value: Option<&Value>| match value {
+            None | Some(Value::Null) => Some(Map::new()),
+            Some(value) => {
+                let children = children(value, schema)?.into_iter();
+                Some(
+                    children
+                        .map(|(step, child)| (step, child.clone()))
+                        .collect(),
+                )
+            }
+        };
+        match (before, after) {
+            (None, Some(_)) => self.changed.0.insert(path.to_vec()),
+            (Some(_), None) => self.removed.0.insert(path.to_vec()),
+            _ => false,
+        };
+        match (below(before), below(after)) {
+            (Some(old), Some(new)) if !old.is_empty() || !new.is_empty() => {
+                let (old, new): (Map<_, _>, Map<_, _>) =
+                    (old.into_iter().collect(), new.into_iter().collect());
+                let steps: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+                for step in steps {
+                    let path = joined(path, step.clone());
+                    self.compare(&path, (old.get(step), new.get(step)), schema.below(step));
+                }
+            }
+            _ if before.is_some() && after.is_some() && before != after => {
+                self.changed.0.insert(path.to_vec());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A path as messages show it.
+#[must_use]
+pub fn shown(path: &[String]) -> String {
+    let step = |step: &String| {
+        if let Some(name) = step.strip_prefix("f:") {
+            return format!(".{name}");
+        }
+        if let Some(value) = step.strip_prefix("v:") {
+            return format!("[={value}]");
+        }
+        let keys: Map<String, Value> =
+            serde_json::from_str(step.trim_start_matches("k:")).unwrap_or_default();
+        let keys: Vec<String> = keys
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        format!("[{}]", keys.join(","))
+    };
+    path.iter().map(step).collect()
 }
 
 fn insert(at: &mut Map<String, Value>, path: &[String]) {

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::fields::{Fields, ListType, Path, element, list_type};
+use super::fields::{Comparison, Fields, element, shown};
+use super::schema::{ListType, Schema};
 use crate::clock;
 
 /// Who writes, and how.
@@ -55,10 +56,15 @@ fn set_entries(object: &mut Value, mut entries: Vec<Entry>) {
         json
     };
     let json: Vec<Value> = entries.iter().map(write).collect();
-    object["metadata"]["managedFields"] = json.into();
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+        if !json.is_empty() {
+            metadata.insert("managedFields".to_owned(), json.into());
+        }
+    }
 }
 
-/// Fields that another manager owns with other values.
+/// Fields that another manager owns with other values: for each, the manager and the path as messages show them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflicts(pub Vec<(String, String)>);
 
@@ -69,40 +75,36 @@ pub struct Conflicts(pub Vec<(String, String)>);
 pub fn apply(
     live: &Value,
     config: &Value,
-    writer: &Writer,
+    (writer, schema): (&Writer, Schema),
     force: bool,
 ) -> Result<Value, Conflicts> {
-    let applied = Fields::of(config);
+    let applied = Fields::of(config, schema);
     let mut entries = entries(live);
+    if entries.is_empty() {
+        entries.extend(unknown(live, schema));
+    }
     let is_own = |entry: &Entry| entry.applies && entry.writer == *writer;
-    let changed: Vec<&Path> = applied
-        .0
-        .iter()
-        .filter(|path| value_at(live, path) != value_at(config, path) && is_leaf(config, path))
-        .collect();
-    let mut conflicts = Vec::new();
-    for entry in entries.iter_mut().filter(|entry| !is_own(entry)) {
-        for path in changed.iter().filter(|path| value_at(live, path).is_some()) {
-            if entry.fields.0.remove(*path) {
-                conflicts.push((entry.writer.manager.clone(), path.join(".")));
-            }
-        }
-    }
-    if !force && !conflicts.is_empty() {
-        return Err(Conflicts(conflicts));
-    }
     let before = entries.iter().find(|entry| is_own(entry)).cloned();
     entries.retain(|entry| !is_own(entry));
     let mut merged = live.clone();
-    merge(&mut merged, config);
-    let dropped = before.iter().flat_map(|entry| &entry.fields.0);
-    // The longest first: an element of a list goes after its fields.
-    let mut dropped: Vec<&Path> = dropped.filter(|path| !applied.covers(path)).collect();
-    dropped.sort_by_key(|path| std::cmp::Reverse(path.len()));
-    for path in dropped {
-        if !entries.iter().any(|entry| entry.fields.covers(path)) {
-            remove_at(&mut merged, path);
+    merge(&mut merged, config, schema);
+    if let Some(before) = &before {
+        let others = entries.iter().flat_map(|entry| &entry.fields.0);
+        let name = ["f:metadata", "f:name"].map(str::to_owned).to_vec();
+        let owned = others.chain(&applied.0).chain([&name]);
+        let owned = Fields(owned.cloned().collect());
+        merged = prune(&merged, &before.fields, &owned, schema);
+    }
+    let comparison = Comparison::of(live, &merged, schema);
+    let mut conflicts = Vec::new();
+    for entry in &mut entries {
+        for path in entry.fields.both(&comparison.changed).0 {
+            conflicts.push((entry.shown(&live["apiVersion"]), shown(&path)));
         }
+        entry.give_up(&comparison);
+    }
+    if !force && !conflicts.is_empty() {
+        return Err(Conflicts(conflicts));
     }
     let unchanged = before
         .filter(|entry| entry.fields == applied && without_fields(&merged) == without_fields(live));
@@ -117,44 +119,105 @@ pub fn apply(
     Ok(merged)
 }
 
+/// The owner of everything in an object of which no owner is known.
+fn unknown(live: &Value, schema: Schema) -> Option<Entry> {
+    let fields = Comparison::of(&json!({"metadata": {}}), live, schema).changed;
+    let writer = Writer {
+        manager: "before-first-apply".to_owned(),
+        status: false,
+    };
+    let entry = Entry {
+        writer,
+        applies: false,
+        time: clock::now_text().into(),
+        fields,
+    };
+    live["metadata"]["uid"].is_string().then_some(entry)
+}
+
+/// Removes what a manager applied before and nobody owns any more: first all of it, of which then comes back what holds
+/// something owned, and what the manager had not applied.
+fn prune(merged: &Value, before: &Fields, owned: &Fields, schema: Schema) -> Value {
+    let remove = |fields: &Fields| fields.removed_from(merged, schema).unwrap_or_default();
+    let named = |object: &Value| Fields::all_of(object, schema).with_named(schema);
+    let before = before.with_named(schema);
+    let all = named(merged);
+    let pruned = remove(&before);
+    let kept = Fields(
+        named(&pruned)
+            .0
+            .union(&owned.with_named(schema).0)
+            .cloned()
+            .collect(),
+    );
+    let pruned = remove(&all.without(&kept));
+    let gone = all.without(&named(&pruned));
+    remove(&gone.both(&before))
+}
+
 /// Records in `object` that `writer` made it out of `live` without applying.
-pub fn record_update(live: &Value, object: &mut Value, writer: &Writer) {
-    let (before, after) = (Fields::of(live), Fields::of(object));
-    let changed: Vec<&Path> = after
-        .0
-        .iter()
-        .filter(|path| !before.0.contains(*path) || value_at(live, path) != value_at(object, path))
-        .filter(|path| is_leaf(object, path) || !before.0.contains(*path))
-        .collect();
+pub fn record_update(live: &Value, object: &mut Value, (writer, schema): (&Writer, Schema)) {
+    let comparison = Comparison::of(live, object, schema);
     // What a patch wrote into the entries themselves stays.
     let mut entries = entries(object);
-    for entry in &mut entries {
-        let is_own = !entry.applies && entry.writer == *writer;
-        entry.fields.0.retain(|path| {
-            let exists = after.0.contains(path) || value_at(object, path).is_some();
-            exists && (is_own || !changed.contains(&path))
-        });
+    if entries.is_empty() {
+        entries = self::entries(live);
     }
-    if !changed.is_empty() {
-        let changed = changed.into_iter().cloned();
+    // Once nobody owns anything, owners are recorded only from the next apply on.
+    if entries.is_empty() && live["metadata"]["uid"].is_string() {
+        return;
+    }
+    for entry in &mut entries {
+        entry.give_up(&comparison);
+    }
+    if !comparison.changed.0.is_empty() {
+        let now = Value::from(clock::now_text());
         let own = entries
-            .iter_mut()
-            .find(|entry| !entry.applies && entry.writer == *writer);
-        match own {
-            Some(own) => {
-                own.fields.0.extend(changed);
-                own.time = clock::now_text().into();
-            }
-            None => entries.push(Entry {
+            .iter()
+            .position(|entry| !entry.applies && entry.writer == *writer);
+        let index = own.unwrap_or_else(|| {
+            entries.push(Entry {
                 writer: writer.clone(),
                 applies: false,
-                time: clock::now_text().into(),
-                fields: Fields(changed.collect()),
-            }),
-        }
+                time: Value::Null,
+                fields: Fields::default(),
+            });
+            entries.len() - 1
+        });
+        entries[index].fields.0.extend(comparison.changed.0);
+        entries[index].time = now;
     }
     sort(&mut entries);
     set_entries(object, entries);
+}
+
+impl Entry {
+    /// Another manager has changed or removed fields.
+    fn give_up(&mut self, comparison: &Comparison) {
+        self.fields = self
+            .fields
+            .without(&comparison.changed)
+            .without(&comparison.removed);
+    }
+
+    /// As messages show it.
+    fn shown(&self, api_version: &Value) -> String {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let subresource = if self.writer.status {
+            " with subresource \"status\""
+        } else {
+            ""
+        };
+        let manager = format!("{:?}{subresource}", self.writer.manager);
+        if self.applies {
+            return manager;
+        }
+        format!(
+            "{manager} using {} at {}",
+            text(api_version),
+            text(&self.time)
+        )
+    }
 }
 
 fn sort(entries: &mut [Entry]) {
@@ -179,98 +242,85 @@ pub fn without_fields(object: &Value) -> Value {
     object
 }
 
-/// Whether nothing below the path has an owner of its own.
-fn is_leaf(object: &Value, path: &[String]) -> bool {
-    !path.last().is_some_and(|step| step.starts_with("k:"))
-        || value_at(object, path).is_none_or(|item| !item.is_object())
-}
-
-fn value_at<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
-    let (mut at, mut list) = (object, ListType::Atomic);
-    for step in path {
-        at = match step.strip_prefix("f:") {
-            Some(name) => {
-                list = list_type(name);
-                at.get(name)?
-            }
-            None => at
-                .as_array()?
-                .iter()
-                .find(|item| element(list, item) == *step)?,
-        };
-    }
-    Some(at)
-}
-
-fn remove_at(object: &mut Value, path: &[String]) {
-    let Some((last, parents)) = path.split_last() else {
-        return;
-    };
-    let field = parents.last().and_then(|step| step.strip_prefix("f:"));
-    let kind = field.map_or(ListType::Atomic, list_type);
-    let Some(parent) = value_at_mut(object, parents) else {
-        return;
-    };
-    match (last.strip_prefix("f:"), &mut *parent) {
-        (Some(name), Value::Object(map)) => {
-            map.remove(name);
-        }
-        (None, Value::Array(items)) => items.retain(|item| element(kind, item) != *last),
-        _ => {}
-    }
-    let is_empty = match parent {
-        Value::Object(map) => map.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        _ => false,
-    };
-    if is_empty && parents.len() > 1 {
-        remove_at(object, parents);
-    }
-}
-
-fn value_at_mut<'a>(object: &'a mut Value, path: &[String]) -> Option<&'a mut Value> {
-    let (mut at, mut list) = (object, ListType::Atomic);
-    for step in path {
-        at = if let Some(name) = step.strip_prefix("f:") {
-            list = list_type(name);
-            at.get_mut(name)?
-        } else {
-            let items = at.as_array_mut()?;
-            items.iter_mut().find(|item| element(list, item) == *step)?
-        };
-    }
-    Some(at)
-}
-
 /// Sets in `live` what `config` has.
-fn merge(live: &mut Value, config: &Value) {
-    merge_named(live, config, "");
-}
-
-fn merge_named(live: &mut Value, config: &Value, name: &str) {
-    match (live, config) {
-        (Value::Object(live), Value::Object(config)) if name != "selector" => {
+fn merge(live: &mut Value, config: &Value, schema: Schema) {
+    match (live, config, schema.list()) {
+        (Value::Object(live), Value::Object(config), _) if schema != Schema::Atomic => {
             for (name, value) in config {
-                merge_named(live.entry(name.clone()).or_insert(Value::Null), value, name);
+                let live = live.entry(name.clone()).or_insert(Value::Null);
+                merge(live, value, schema.field(name));
             }
         }
-        (Value::Array(live), Value::Array(config)) if list_type(name) != ListType::Atomic => {
-            let list = list_type(name);
-            for item in config {
-                let key = element(list, item);
-                match live.iter_mut().find(|live| element(list, live) == key) {
-                    Some(live) => merge_named(live, item, ""),
-                    None => live.push(item.clone()),
-                }
-            }
+        (Value::Array(live), Value::Array(config), Some(list)) => {
+            *live = merge_lists(live, config, list, schema);
         }
-        (live, config) => *live = config.clone(),
+        (live, config, _) => *live = config.clone(),
     }
 }
 
-/// Drops what the API server does not store: `null`s, and empty lists and maps in the metadata.
-pub fn normalize(object: &mut Value) {
-    drop_nulls(object);
+/// Common elements come in the order of `config`, and those that only `live` has stay before those that followed them.
+fn merge_lists(live: &[Value], config: &[Value], list: ListType, schema: Schema) -> Vec<Value> {
+    let is = |item: &Value, other: &Value| element(list, item) == element(list, other);
+    let merged = |item: &Value| {
+        let mut merged = live
+            .iter()
+            .find(|it| is(it, item))
+            .cloned()
+            .unwrap_or_default();
+        merge(&mut merged, item, schema.below(&element(list, item)));
+        merged
+    };
+    let is_shared = |item: &&Value| live.iter().any(|it| is(it, item));
+    let mut shared = config.iter().filter(is_shared).peekable();
+    let mut rest = config.iter().peekable();
+    let mut all: Vec<Value> = Vec::new();
+    let mut left = live.iter().peekable();
+    while left.peek().is_some() || rest.peek().is_some() {
+        if let (Some(item), Some(next)) = (left.peek(), rest.peek()) {
+            if is(item, next) {
+                all.push(merged(next));
+                left.next();
+                rest.next();
+                shared.next();
+                continue;
+            }
+            let is_common = config.iter().any(|it| is(it, item));
+            if is_common && shared.peek().is_some_and(|next| !is(next, item)) {
+                left.next();
+                continue;
+            }
+        }
+        if let Some(item) = left.peek() {
+            if !config.iter().any(|it| is(it, item)) {
+                all.push((*item).clone());
+                left.next();
+                continue;
+            }
+            if all.iter().any(|it| is(it, item)) {
+                left.next();
+            }
+        }
+        if let Some(next) = rest.next() {
+            all.push(merged(next));
+            if shared.peek().is_some_and(|it| is(it, next)) {
+                shared.next();
+            }
+        }
+    }
+    all
+}
+
+/// Drops what the API server does not store: `null`s, except in custom resources, and empty lists and maps in the
+/// metadata.
+pub fn normalize(object: &mut Value, is_custom: bool) {
+    if is_custom {
+        drop_nulls(&mut object["metadata"]);
+        if let Some(fields) = object.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+    } else {
+        drop_nulls(object);
+    }
     if let Some(metadata) = object["metadata"].as_object_mut() {
         let is_empty = |value: &Value| {
             value.as_object().is_some_and(Map::is_empty)

@@ -2,19 +2,22 @@
 
 pub mod discovery;
 pub mod fields;
+mod garbage;
 pub mod managed;
 pub mod request;
 pub mod resources;
+mod rules;
 pub mod scale;
+pub mod schema;
 pub mod selector;
 pub mod status;
 pub mod store;
 pub mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use json_patch::PatchOperation;
+use json_patch::{AddOperation, PatchOperation};
 use serde_json::{Value, json};
 
 use request::Verb;
@@ -35,8 +38,9 @@ pub struct ApiServer {
 }
 
 /// The rest of a list.
+#[derive(Clone)]
 struct Remainder {
-    items: Vec<Arc<Value>>,
+    items: VecDeque<Arc<Value>>,
     version: u64,
 }
 
@@ -67,6 +71,15 @@ impl ApiServer {
                 self.store.delete(&id, &deletion)?;
                 Ok(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}))
             }
+            Verb::Delete(id, deletion) => {
+                let object = self.store.delete(&id, &deletion)?;
+                let is_gone = self.store.get(&id).is_none();
+                // The only kinds of which a deletion returns the object.
+                if is_gone && !["Pod", "ServiceAccount"].contains(&id.resource.kind) {
+                    return Ok(status::success(&id, &object));
+                }
+                of_object(object)
+            }
             write => of_object(self.write(write)?),
         }
     }
@@ -77,13 +90,14 @@ impl ApiServer {
     /// If the server would refuse it.
     pub fn dry_run(&mut self, verb: Verb) -> Result<Value, Failure> {
         let live = verb.object().and_then(|id| self.store.get(id));
+        let is_custom = verb.object().is_some_and(|id| schema::is_custom(id.resource));
         let before = self.store.snapshot();
         let answer = self.answer(verb, false);
         self.store.restore(before);
         let mut object = answer?;
         let version = live.map_or(Value::Null, |live| live["metadata"]["resourceVersion"].clone());
         object["metadata"]["resourceVersion"] = version;
-        managed::normalize(&mut object);
+        managed::normalize(&mut object, is_custom);
         Ok(object)
     }
 
@@ -112,7 +126,6 @@ impl ApiServer {
                 json_patch(&mut object, &patch)?;
                 self.store.update(&id, object, &writer)
             }
-            Verb::Delete(id, deletion) => self.store.delete(&id, &deletion),
             _ => Err(Failure::no_such_path()),
         }
     }
@@ -133,33 +146,36 @@ impl ApiServer {
         metadata_only: bool,
     ) -> Result<Value, Failure> {
         let mut rest = match &token {
-            Some(token) => self.lists.remove(token).ok_or_else(Failure::expired)?,
+            // A client may ask for a page again.
+            Some(token) => self
+                .lists
+                .get(token)
+                .cloned()
+                .ok_or_else(Failure::expired)?,
             None => Remainder {
-                items: self.matching(resource, filter),
+                items: self.candidates(resource, filter),
                 version: self.store.version(),
             },
         };
         let limits = [limit, self.page].into_iter().filter(|limit| *limit > 0);
         let size = limits.min().filter(|_| limit > 0).unwrap_or(usize::MAX);
-        let later = rest.items.split_off(size.min(rest.items.len()));
-        let items: Vec<Value> = rest
-            .items
-            .iter()
-            .map(|it| shown(it, metadata_only))
-            .collect();
+        let mut items = Vec::new();
+        // Where the last page ends is decided before the selectors are looked at.
+        while items.len() < size
+            && let Some(object) = rest.items.pop_front()
+        {
+            if filter.matches(&object) {
+                items.push(listed(resource, &object, metadata_only));
+            }
+        }
         let mut metadata = json!({"resourceVersion": rest.version.to_string()});
-        if !later.is_empty() {
-            let next = format!("{}-{}-{}", resource.plural, rest.version, later.len());
+        if !rest.items.is_empty() {
+            let next = format!("{}-{}-{}", resource.plural, rest.version, self.lists.len());
             metadata["continue"] = next.clone().into();
-            metadata["remainingItemCount"] = later.len().into();
-            let version = rest.version;
-            self.lists.insert(
-                next,
-                Remainder {
-                    items: later,
-                    version,
-                },
-            );
+            if !filter.has_selectors() {
+                metadata["remainingItemCount"] = rest.items.len().into();
+            }
+            self.lists.insert(next, rest);
         }
         let (api_version, kind) = if metadata_only {
             (
@@ -172,25 +188,41 @@ impl ApiServer {
         Ok(json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "items": items}))
     }
 
-    fn matching(&self, resource: &'static Resource, filter: &Filter) -> Vec<Arc<Value>> {
-        let objects = self.store.all(resource).map(|(_, object)| object);
+    /// The objects of the resource that a list looks at.
+    fn candidates(&self, resource: &'static Resource, filter: &Filter) -> VecDeque<Arc<Value>> {
+        let objects = self.store.all(resource);
         objects
-            .filter(|object| filter.matches(object))
-            .cloned()
+            .filter(|(id, _)| filter.is_candidate(&id.namespace, &id.name))
+            .map(|(_, object)| Arc::clone(object))
             .collect()
     }
 }
 
-/// Applies a JSON patch. As with the real server, a test for `null` also passes where there is nothing.
+/// Applies a JSON patch. As with the real server, a test for `null` also passes where only the last step leads
+/// nowhere, and a replacement adds what is missing.
 fn json_patch(object: &mut Value, patch: &json_patch::Patch) -> Result<(), Failure> {
     for operation in &patch.0 {
         if let PatchOperation::Test(test) = operation
             && test.value.is_null()
             && object.pointer(test.path.as_str()).is_none()
+            && test
+                .path
+                .parent()
+                .is_none_or(|parent| object.pointer(parent.as_str()).is_some())
         {
             continue;
         }
-        json_patch::patch(object, std::slice::from_ref(operation)).map_err(|_| {
+        // It adds what it should replace.
+        let mut operation = operation.clone();
+        if let PatchOperation::Replace(replace) = &operation
+            && object.pointer(replace.path.as_str()).is_none()
+        {
+            operation = PatchOperation::Add(AddOperation {
+                path: replace.path.clone(),
+                value: replace.value.clone(),
+            });
+        }
+        json_patch::patch(object, std::slice::from_ref(&operation)).map_err(|_| {
             Failure::invalid("the server rejected our request due to an error in our request")
         })?;
     }
@@ -206,5 +238,20 @@ fn shown(object: &Value, metadata_only: bool) -> Value {
     object.clone()
 }
 
+/// An object in a list: in those of Kubernetes' own kinds, only the list says what its items are.
+fn listed(resource: &Resource, object: &Value, metadata_only: bool) -> Value {
+    let mut item = shown(object, metadata_only);
+    if !metadata_only
+        && !schema::is_custom(resource)
+        && let Some(item) = item.as_object_mut()
+    {
+        item.remove("apiVersion");
+        item.remove("kind");
+    }
+    item
+}
+
+#[cfg(test)]
+mod as_real;
 #[cfg(test)]
 mod tests;

@@ -215,7 +215,7 @@ fn deletion(options: &Value) -> Deletion {
     Deletion {
         uid: text(&preconditions["uid"]),
         version: text(&preconditions["resourceVersion"]),
-        orphan: options["propagationPolicy"] == "Orphan",
+        propagation: text(&options["propagationPolicy"]),
     }
 }
 

@@ -12,16 +12,33 @@ enum Requirement {
     Absent(String),
     Equals(String, String),
     Differs(String, String),
+    In(String, Vec<String>),
+    NotIn(String, Vec<String>),
 }
 
 impl Selector {
-    /// Parses `a=b,c!=d,e,!f`.
+    /// Parses `a=b,c!=d,e,!f,g in (h,i),j notin (k)`.
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        let requirements = text.split(',').filter(|text| !text.is_empty());
+        let mut is_in_list = false;
+        let requirements = text.split(|character: char| {
+            is_in_list = character == '(' || is_in_list && character != ')';
+            character == ',' && !is_in_list
+        });
+        let requirements = requirements.filter(|text| !text.is_empty());
+        let list = |text: &str| {
+            text.trim_end_matches(')')
+                .split(',')
+                .map(|it| it.trim().to_owned())
+                .collect()
+        };
         let parse = |text: &str| {
             let owned = str::to_owned;
-            if let Some((key, value)) = text.split_once("!=") {
+            if let Some((key, values)) = text.split_once(" notin (") {
+                Requirement::NotIn(owned(key), list(values))
+            } else if let Some((key, values)) = text.split_once(" in (") {
+                Requirement::In(owned(key), list(values))
+            } else if let Some((key, value)) = text.split_once("!=") {
                 Requirement::Differs(owned(key), owned(value))
             } else if let Some((key, value)) = text.split_once('=') {
                 Requirement::Equals(owned(key), owned(value.trim_start_matches('=')))
@@ -40,6 +57,12 @@ impl Selector {
             Requirement::Absent(key) => value_of(key).is_none(),
             Requirement::Equals(key, value) => value_of(key) == Some(value),
             Requirement::Differs(key, value) => value_of(key) != Some(value),
+            Requirement::In(key, values) => {
+                value_of(key).is_some_and(|value| values.iter().any(|it| it == value))
+            }
+            Requirement::NotIn(key, values) => {
+                value_of(key).is_none_or(|value| values.iter().all(|it| it != value))
+            }
         })
     }
 }
@@ -56,6 +79,20 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// Whether it selects by anything but the namespace.
+    #[must_use]
+    pub fn has_selectors(&self) -> bool {
+        !self.labels.0.is_empty() || !self.fields.0.is_empty()
+    }
+
+    /// Whether an object with this namespace and name can be among them. Others are not even looked at.
+    #[must_use]
+    pub fn is_candidate(&self, namespace: &str, name: &str) -> bool {
+        let is_other = |requirement: &Requirement| matches!(requirement, Requirement::Equals(key, value) if key == "metadata.name" && value != name);
+        let is_in_namespace = self.namespace.as_deref().is_none_or(|it| it == namespace);
+        is_in_namespace && !self.fields.0.iter().any(is_other)
+    }
+
     /// Whether it selects an object.
     #[must_use]
     pub fn matches(&self, object: &Value) -> bool {

@@ -15,6 +15,8 @@ pub struct Failure {
     pub message: String,
     /// What a client should wait before the next attempt, in seconds.
     pub retry_after: Option<u32>,
+    /// What exactly is wrong: reason, message and field.
+    pub causes: Vec<(&'static str, String, String)>,
 }
 
 impl Failure {
@@ -24,6 +26,7 @@ impl Failure {
             reason,
             message,
             retry_after: None,
+            causes: Vec::new(),
         }
     }
 
@@ -56,6 +59,28 @@ impl Failure {
         Self::new(409, "Conflict", message)
     }
 
+    /// Other managers own fields that an apply without force would change: manager and path of each.
+    #[must_use]
+    pub fn field_conflicts(conflicts: &[(String, String)]) -> Self {
+        let cause = |(manager, path): &(String, String)| {
+            let message = format!("conflict with {manager}");
+            ("FieldManagerConflict", message, path.clone())
+        };
+        let lines = conflicts
+            .iter()
+            .map(|(manager, path)| format!("conflict with {manager}: {path}"));
+        let lines: Vec<String> = lines.collect();
+        let count = match conflicts.len() {
+            1 => "1 conflict".to_owned(),
+            count => format!("{count} conflicts"),
+        };
+        let message = format!("Apply failed with {count}: {}", lines.join("\n"));
+        Self {
+            causes: conflicts.iter().map(cause).collect(),
+            ..Self::new(409, "Conflict", message)
+        }
+    }
+
     /// The request makes no sense for the object.
     #[must_use]
     pub fn invalid(message: &str) -> Self {
@@ -76,6 +101,22 @@ impl Failure {
         let message = format!("admission webhook {name:?} denied the request: {message}");
         let code = status["code"].as_u64().and_then(|code| code.try_into().ok());
         Self::new(code.unwrap_or(403), "Forbidden", message)
+    }
+
+    /// Fields of the object are wrong: reason, message and path of each.
+    #[must_use]
+    pub fn invalid_fields(causes: &[(&'static str, &str, &str)]) -> Self {
+        let messages: Vec<String> = causes
+            .iter()
+            .map(|(_, why, field)| format!("{field}: {why}"))
+            .collect();
+        let owned = |(reason, why, field): &(&'static str, &str, &str)| {
+            (*reason, (*why).to_owned(), (*field).to_owned())
+        };
+        Self {
+            causes: causes.iter().map(owned).collect(),
+            ..Self::invalid(&messages.join(", "))
+        }
     }
 
     /// The request is malformed.
@@ -114,10 +155,14 @@ impl Failure {
     /// The body of the response.
     #[must_use]
     pub fn body(&self) -> Value {
-        let details = self.retry_after.map_or_else(
+        let mut details = self.retry_after.map_or_else(
             || json!({}),
             |seconds| json!({"retryAfterSeconds": seconds}),
         );
+        let cause = |(reason, message, field): &(&str, String, String)| json!({"reason": reason, "message": message, "field": field});
+        if !self.causes.is_empty() {
+            details["causes"] = self.causes.iter().map(cause).collect();
+        }
         json!({
             "kind": "Status",
             "apiVersion": "v1",
@@ -129,4 +174,16 @@ impl Failure {
             "code": self.code,
         })
     }
+}
+
+/// The response to a deletion after which the object is gone.
+#[must_use]
+pub fn success(id: &Id, object: &Value) -> Value {
+    json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {"name": id.name, "group": id.resource.group, "kind": id.resource.plural, "uid": object["metadata"]["uid"]},
+    })
 }

@@ -8,6 +8,11 @@ use tokio::sync::Notify;
 
 use super::managed::{self, Writer, without_fields};
 use super::resources::{self, Resource};
+use super::rules::{
+    bump_generation, check_metadata, check_preconditions, check_version, fill_in, finalizers,
+    finalizers_for, keep_system_fields, prepare, restrict,
+};
+use super::schema::{self, Schema};
 use super::status::Failure;
 use crate::clock;
 
@@ -62,8 +67,8 @@ pub struct Deletion {
     pub uid: Option<String>,
     /// The object must have this version.
     pub version: Option<String>,
-    /// Whether dependents are kept, without their reference to it.
-    pub orphan: bool,
+    /// What becomes of dependents: `Orphan`, `Foreground` or `Background`.
+    pub propagation: Option<String>,
 }
 
 /// What a write produced.
@@ -72,7 +77,7 @@ pub type Written = Result<Arc<Value>, Failure>;
 /// All objects.
 #[derive(Default)]
 pub struct Store {
-    objects: BTreeMap<Id, Arc<Value>>,
+    pub(super) objects: BTreeMap<Id, Arc<Value>>,
     version: u64,
     /// Versions up to this one can no longer be watched from.
     compacted: u64,
@@ -168,9 +173,11 @@ impl Store {
         if self.objects.contains_key(id) {
             return Err(Failure::already_exists(id));
         }
-        managed::normalize(&mut object);
+        managed::normalize(&mut object, schema::is_custom(id.resource));
         prepare(id, &mut object);
-        managed::record_update(&json!({}), &mut object, writer);
+        fill_in(id, &mut object);
+        let nothing = schema::nothing(id.resource);
+        managed::record_update(&nothing, &mut object, (writer, Schema::of(id.resource)));
         Ok(self.insert(id, object))
     }
 
@@ -190,42 +197,52 @@ impl Store {
     /// # Errors
     /// If it conflicts with other managers or with the version or uid in the configuration.
     pub fn apply(&mut self, id: &Id, mut config: Value, writer: &Writer, force: bool) -> Written {
-        managed::normalize(&mut config);
+        managed::normalize(&mut config, schema::is_custom(id.resource));
         let live = self.get(id);
         let Some(live) = live else {
+            if writer.status {
+                return Err(Failure::not_found(id));
+            }
             if config["metadata"]["uid"].is_string() {
                 let why = "uid mismatch: the provided object specified a uid, and no existing object was found";
                 return Err(Failure::conflict(id, why));
             }
-            if writer.status {
-                return Err(Failure::not_found(id));
-            }
             prepare(id, &mut config);
             let empty =
                 json!({"apiVersion": config["apiVersion"], "kind": config["kind"], "metadata": {}});
-            let object = managed::apply(&empty, &config, writer, force);
+            let schema = Schema::of(id.resource);
+            let object = managed::apply(&empty, &config, (writer, schema), force);
             let mut object = object.map_err(|_| Failure::conflict(id, "conflict"))?;
             let metadata = &mut object["metadata"];
             metadata["name"] = id.name.clone().into();
             if id.resource.namespaced {
                 metadata["namespace"] = id.namespace.clone().into();
             }
+            fill_in(id, &mut object);
             return Ok(self.insert(id, object));
         };
-        check_preconditions(id, &live, &config)?;
+        if writer.status
+            && let Some(metadata) = config["metadata"].as_object_mut()
+        {
+            // Ignored there.
+            metadata.remove("uid");
+        }
+        let wanted = config.clone();
         restrict(id, writer, &mut config);
         for field in ["resourceVersion", "uid"] {
             if let Some(metadata) = config["metadata"].as_object_mut() {
                 metadata.remove(field);
             }
         }
-        let mut object = managed::apply(&live, &config, writer, force).map_err(|conflicts| {
-            let first = conflicts.0.first();
-            let (manager, field) = first.cloned().unwrap_or_default();
-            let why = format!("Apply failed with 1 conflict: conflict with {manager:?}: {field}");
-            Failure::conflict(id, &why)
-        })?;
-        managed::normalize(&mut object);
+        let mut object = managed::apply(&live, &config, (writer, Schema::of(id.resource)), force)
+            .map_err(|conflicts| Failure::field_conflicts(&conflicts.0))?;
+        check_version(id, &live, &wanted)?;
+        // In a custom resource, what an apply has emptied stays as `null`.
+        if !schema::is_custom(id.resource) {
+            managed::normalize(&mut object, false);
+        }
+        fill_in(id, &mut object);
+        check_metadata(&live, &object, &wanted)?;
         Ok(self.commit(id, Some(&live), object))
     }
 
@@ -234,9 +251,26 @@ impl Store {
     /// # Errors
     /// If it does not exist, or has another version or uid than the changed one.
     pub fn update(&mut self, id: &Id, mut changed: Value, writer: &Writer) -> Written {
-        let live = self.get(id).ok_or_else(|| Failure::not_found(id))?;
+        let Some(live) = self.get(id) else {
+            // The only kinds that an update creates.
+            if ["Lease", "Event"].contains(&id.resource.kind) {
+                check_preconditions(
+                    id,
+                    &json!({}),
+                    &json!({"metadata": {"uid": changed["metadata"]["uid"]}}),
+                )?;
+                return self.create(id, changed, writer);
+            }
+            return Err(Failure::not_found(id));
+        };
         check_preconditions(id, &live, &changed)?;
-        managed::normalize(&mut changed);
+        let needs_version = schema::is_custom(id.resource) || id.resource.kind == "Lease";
+        if needs_version && changed["metadata"]["resourceVersion"].is_null() {
+            let why = "must be specified for an update";
+            let cause = ("FieldValueInvalid", why, "metadata.resourceVersion");
+            return Err(Failure::invalid_fields(&[cause]));
+        }
+        managed::normalize(&mut changed, schema::is_custom(id.resource));
         let mut object = if writer.status {
             let mut object = (*live).clone();
             object["status"] = changed["status"].take();
@@ -246,13 +280,17 @@ impl Store {
                 changed["status"] = live["status"].clone();
             }
             keep_system_fields(&live, &mut changed);
+            fill_in(id, &mut changed);
             changed
         };
-        managed::normalize(&mut object);
+        managed::normalize(&mut object, schema::is_custom(id.resource));
+        check_metadata(&live, &object, &object)?;
         if object == *live {
             return Ok(live);
         }
-        managed::record_update(&live, &mut object, writer);
+        let mut before = (*live).clone();
+        managed::normalize(&mut before, schema::is_custom(id.resource));
+        managed::record_update(&before, &mut object, (writer, Schema::of(id.resource)));
         Ok(self.commit(id, Some(&live), object))
     }
 
@@ -278,15 +316,16 @@ impl Store {
             let why = "the ResourceVersion in the precondition does not match the ResourceVersion in record";
             return Err(Failure::conflict(id, why));
         }
-        if deletion.orphan {
-            self.orphan_dependents(&live);
-        }
         let mut object = (*live).clone();
-        let finalized = metadata["finalizers"].as_array().is_none_or(Vec::is_empty);
+        managed::normalize(&mut object, schema::is_custom(id.resource));
+        let rest = finalizers_for(&live, deletion);
+        let finalized = rest.is_empty();
+        if !finalized || finalizers(&live).next().is_some() {
+            object["metadata"]["finalizers"] = rest.into();
+        }
         // A pod stays until its kubelet has ended it.
         if finalized && id.resource.kind != "Pod" {
-            self.remove(id, &live);
-            return Ok(live);
+            return Ok(self.remove(id, &live));
         }
         if metadata["deletionTimestamp"].is_null() {
             object["metadata"]["deletionTimestamp"] = clock::now_text().into();
@@ -298,58 +337,11 @@ impl Store {
         Ok(self.commit(id, Some(&live), object))
     }
 
-    fn orphan_dependents(&mut self, owner: &Value) {
-        let uid = &owner["metadata"]["uid"];
-        let is_dependent = |object: &Value| owners(object).any(|it| it["uid"] == *uid);
-        let dependents = self
-            .objects
-            .iter()
-            .filter(|(_, object)| is_dependent(object));
-        let dependents: Vec<_> = dependents
-            .map(|(id, object)| (id.clone(), Arc::clone(object)))
-            .collect();
-        for (id, live) in dependents {
-            let mut object = (*live).clone();
-            let rest: Vec<Value> = owners(&live)
-                .filter(|it| it["uid"] != *uid)
-                .cloned()
-                .collect();
-            object["metadata"]["ownerReferences"] = rest.into();
-            let writer = Writer {
-                manager: "kube-controller-manager".to_owned(),
-                status: false,
-            };
-            managed::record_update(&live, &mut object, &writer);
-            self.commit(&id, Some(&live), object);
-        }
-    }
-
     /// Removes an object whatever its finalizers say, as the kubelet removes a pod that has ended.
-    pub fn remove(&mut self, id: &Id, live: &Arc<Value>) {
+    pub fn remove(&mut self, id: &Id, live: &Arc<Value>) -> Arc<Value> {
         self.objects.remove(id);
         let mut last = (**live).clone();
-        self.record(id, Some(live), &mut last, true);
-    }
-
-    /// Deletes objects all of whose owners are gone. Returns whether there were any.
-    pub fn collect_garbage(&mut self) -> bool {
-        let uids: Vec<&Value> = self
-            .objects
-            .values()
-            .map(|it| &it["metadata"]["uid"])
-            .collect();
-        let is_garbage = |object: &Value| {
-            let mut all = owners(object).peekable();
-            all.peek().is_some()
-                && object["metadata"]["deletionTimestamp"].is_null()
-                && all.all(|owner| !uids.contains(&&owner["uid"]))
-        };
-        let garbage = self.objects.iter().find(|(_, object)| is_garbage(object));
-        let Some(id) = garbage.map(|(id, _)| id.clone()) else {
-            return false;
-        };
-        let _ = self.delete(&id, &Deletion::default());
-        true
+        self.record(id, Some(live), &mut last, true)
     }
 
     fn commit(&mut self, id: &Id, live: Option<&Arc<Value>>, mut object: Value) -> Arc<Value> {
@@ -359,7 +351,12 @@ impl Store {
             {
                 return Arc::clone(live);
             }
-            if id.resource.generation && live["spec"] != object["spec"] {
+            let counts = |part: &Value| {
+                let is_deployment = id.resource.kind == "Deployment";
+                let annotations = is_deployment.then(|| part["metadata"]["annotations"].clone());
+                (part["spec"].clone(), annotations)
+            };
+            if id.resource.generation && counts(live) != counts(&object) {
                 bump_generation(&mut object);
             }
             let metadata = &object["metadata"];
@@ -368,8 +365,11 @@ impl Store {
                 && is_finalized
                 && id.resource.kind != "Pod"
             {
+                let answer = object.clone();
                 self.objects.remove(id);
-                return self.record(id, Some(live), &mut object, true);
+                self.record(id, Some(live), &mut object, true);
+                // With the version that it had.
+                return Arc::new(answer);
             }
         }
         let after = self.record(id, live, &mut object, false);
@@ -406,82 +406,4 @@ impl Store {
 pub fn owners(object: &Value) -> impl Iterator<Item = &Value> {
     let owners = object["metadata"]["ownerReferences"].as_array();
     owners.into_iter().flatten()
-}
-
-/// Fills in what the server itself writes into a new object.
-fn prepare(id: &Id, object: &mut Value) {
-    object["apiVersion"] = id.resource.api_version().into();
-    object["kind"] = id.resource.kind.into();
-    let metadata = &mut object["metadata"];
-    metadata["name"] = id.name.clone().into();
-    if id.resource.namespaced {
-        metadata["namespace"] = id.namespace.clone().into();
-    }
-    if let Some(metadata) = metadata.as_object_mut() {
-        for field in [
-            "uid",
-            "resourceVersion",
-            "generation",
-            "creationTimestamp",
-            "managedFields",
-        ] {
-            metadata.remove(field);
-        }
-    }
-    if id.resource.status
-        && let Some(object) = object.as_object_mut()
-    {
-        object.remove("status");
-    }
-}
-
-/// What an apply to the object, or to its status, does not change.
-fn restrict(id: &Id, writer: &Writer, config: &mut Value) {
-    if writer.status {
-        let metadata = json!({"name": id.name, "namespace": id.namespace});
-        *config = json!({
-            "apiVersion": config["apiVersion"], "kind": config["kind"], "metadata": metadata, "status": config["status"],
-        });
-    } else if id.resource.status
-        && let Some(config) = config.as_object_mut()
-    {
-        config.remove("status");
-    }
-}
-
-fn keep_system_fields(live: &Value, changed: &mut Value) {
-    for field in [
-        "uid",
-        "creationTimestamp",
-        "generation",
-        "resourceVersion",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-    ] {
-        changed["metadata"][field] = live["metadata"][field].clone();
-    }
-}
-
-fn check_preconditions(id: &Id, live: &Value, wanted: &Value) -> Result<(), Failure> {
-    let (live, wanted) = (&live["metadata"], &wanted["metadata"]);
-    let differs = |field: &str| wanted[field].is_string() && wanted[field] != live[field];
-    if differs("uid") {
-        return Err(Failure::conflict(
-            id,
-            "Precondition failed: UID in precondition does not match UID in object meta",
-        ));
-    }
-    if differs("resourceVersion") {
-        let why = "the object has been modified; please apply your changes to the latest version and try again";
-        return Err(Failure::conflict(id, why));
-    }
-    Ok(())
-}
-
-fn bump_generation(object: &mut Value) {
-    let next = object["metadata"]["generation"]
-        .as_i64()
-        .unwrap_or_default()
-        + 1;
-    object["metadata"]["generation"] = next.into();
 }

@@ -6,7 +6,7 @@ use super::request::Verb;
 use super::resources;
 use super::store::{Deletion, Id};
 
-fn writer(manager: &str) -> Writer {
+pub(super) fn writer(manager: &str) -> Writer {
     Writer {
         manager: manager.to_owned(),
         status: false,
@@ -14,7 +14,7 @@ fn writer(manager: &str) -> Writer {
 }
 
 /// A server with a namespace, and the place of a `ConfigMap` there.
-fn server() -> (ApiServer, Id) {
+pub(super) fn server() -> (ApiServer, Id) {
     let mut server = ApiServer::default();
     let namespace = Id::new(&resources::NAMESPACES, "", "ns");
     let created = server

@@ -52,7 +52,13 @@ impl Watch {
             (true, true) => "MODIFIED",
             (true, false) => "DELETED",
         };
-        Some(json!({"type": kind, "object": shown(&change.after, self.metadata_only)}))
+        let mut object = (*change.after).clone();
+        // An object that goes is shown as it was, with the version at which it went.
+        if let Some(last) = change.before.as_ref().filter(|_| kind == "DELETED") {
+            object = (**last).clone();
+            object["metadata"]["resourceVersion"] = change.version.to_string().into();
+        }
+        Some(json!({"type": kind, "object": shown(&object, self.metadata_only)}))
     }
 
     /// An event that only tells how far the watch has come.

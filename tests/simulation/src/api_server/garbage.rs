@@ -1,0 +1,84 @@
+//! The garbage collector.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::managed::Writer;
+use super::rules::{FOREGROUND, ORPHAN, finalizers};
+use super::store::{Deletion, Id, Store, owners};
+
+impl Store {
+    /// Deletes an object all of whose owners are gone, or does what the deletion of one asks for. Returns whether there
+    /// was any.
+    pub fn collect_garbage(&mut self) -> bool {
+        let waits = |object: &Value| {
+            object["metadata"]["deletionTimestamp"].is_string()
+                && finalizers(object).any(|it| it == ORPHAN || it == FOREGROUND)
+        };
+        let waiting = self.objects.iter().find(|(_, object)| waits(object));
+        if let Some((id, live)) = waiting.map(|(id, live)| (id.clone(), Arc::clone(live))) {
+            self.finalize(&id, &live);
+            return true;
+        }
+        let uids: Vec<&Value> = self
+            .objects
+            .values()
+            .map(|it| &it["metadata"]["uid"])
+            .collect();
+        let is_garbage = |object: &Value| {
+            let mut all = owners(object).peekable();
+            all.peek().is_some()
+                && object["metadata"]["deletionTimestamp"].is_null()
+                && all.all(|owner| !uids.contains(&&owner["uid"]))
+        };
+        let garbage = self.objects.iter().find(|(_, object)| is_garbage(object));
+        let Some(id) = garbage.map(|(id, _)| id.clone()) else {
+            return false;
+        };
+        let _ = self.delete(&id, &Deletion::default());
+        true
+    }
+
+    /// What the garbage collector does for an object that is being deleted with one of its finalizers.
+    fn finalize(&mut self, id: &Id, live: &Arc<Value>) {
+        let uid = &live["metadata"]["uid"];
+        let is_dependent = |object: &Value| owners(object).any(|it| it["uid"] == *uid);
+        let dependents = self
+            .objects
+            .iter()
+            .filter(|(_, object)| is_dependent(object));
+        let dependents: Vec<_> = dependents
+            .map(|(id, object)| (id.clone(), Arc::clone(object)))
+            .collect();
+        let orphans = finalizers(live).any(|it| it == ORPHAN);
+        for (id, dependent) in dependents {
+            if orphans {
+                self.without(&id, &dependent, "ownerReferences", |it| it["uid"] == *uid);
+            } else {
+                let _ = self.delete(&id, &Deletion::default());
+            }
+        }
+        let is_own = |it: &Value| it == ORPHAN || it == FOREGROUND;
+        self.without(id, live, "finalizers", is_own);
+    }
+
+    /// The garbage collector removes items of a list in the metadata.
+    fn without(
+        &mut self,
+        id: &Id,
+        live: &Arc<Value>,
+        list: &str,
+        is_meant: impl Fn(&Value) -> bool,
+    ) {
+        let mut object = (**live).clone();
+        if let Some(items) = object["metadata"][list].as_array_mut() {
+            items.retain(|item| !is_meant(item));
+        }
+        let writer = Writer {
+            manager: "kube-controller-manager".to_owned(),
+            status: false,
+        };
+        let _ = self.update(id, object, &writer);
+    }
+}

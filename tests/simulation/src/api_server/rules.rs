@@ -1,0 +1,152 @@
+//! What the server fills in, keeps and refuses, whatever a client sends.
+
+use serde_json::{Value, json};
+
+use super::managed::Writer;
+use super::status::Failure;
+use super::store::{Deletion, Id};
+
+/// Finalizer of an object whose dependents are to be kept.
+pub(super) const ORPHAN: &str = "orphan";
+/// Finalizer of an object whose dependents are to go first.
+pub(super) const FOREGROUND: &str = "foregroundDeletion";
+
+/// The finalizers of an object.
+pub(super) fn finalizers(object: &Value) -> impl Iterator<Item = &Value> {
+    let finalizers = object["metadata"]["finalizers"].as_array();
+    finalizers.into_iter().flatten()
+}
+
+/// The finalizers of an object that is deleted with these options.
+pub(super) fn finalizers_for(live: &Value, deletion: &Deletion) -> Vec<Value> {
+    let is_wanted = |policy: &str, finalizer: &str| match deletion.propagation.as_deref() {
+        Some(wanted) => wanted == policy,
+        None => finalizers(live).any(|it| it == finalizer),
+    };
+    let others = finalizers(live).filter(|it| **it != ORPHAN && **it != FOREGROUND);
+    let mut all: Vec<Value> = others.cloned().collect();
+    for (policy, finalizer) in [("Orphan", ORPHAN), ("Foreground", FOREGROUND)] {
+        if is_wanted(policy, finalizer) {
+            all.push(finalizer.into());
+        }
+    }
+    all
+}
+
+/// Fills in what the server itself writes into a new object.
+pub(super) fn prepare(id: &Id, object: &mut Value) {
+    object["apiVersion"] = id.resource.api_version().into();
+    object["kind"] = id.resource.kind.into();
+    let metadata = &mut object["metadata"];
+    metadata["name"] = id.name.clone().into();
+    if id.resource.namespaced {
+        metadata["namespace"] = id.namespace.clone().into();
+    }
+    if let Some(metadata) = metadata.as_object_mut() {
+        for field in [
+            "uid",
+            "resourceVersion",
+            "generation",
+            "creationTimestamp",
+            "managedFields",
+        ] {
+            metadata.remove(field);
+        }
+    }
+    if id.resource.status
+        && let Some(object) = object.as_object_mut()
+    {
+        object.remove("status");
+    }
+}
+
+/// Fills in the only default on which the controller depends.
+pub(super) fn fill_in(id: &Id, object: &mut Value) {
+    if id.resource.group == "apps"
+        && let Some(spec) = object["spec"].as_object_mut()
+    {
+        spec.entry("replicas").or_insert_with(|| 1.into());
+    }
+}
+
+/// What an apply to the object, or to its status, does not change.
+pub(super) fn restrict(id: &Id, writer: &Writer, config: &mut Value) {
+    if writer.status {
+        let metadata = json!({"name": id.name, "namespace": id.namespace});
+        let status = config["status"].take();
+        *config = json!({
+            "apiVersion": config["apiVersion"], "kind": config["kind"], "metadata": metadata,
+        });
+        if !status.is_null() {
+            config["status"] = status;
+        }
+    } else if id.resource.status
+        && let Some(config) = config.as_object_mut()
+    {
+        config.remove("status");
+    }
+}
+
+pub(super) fn keep_system_fields(live: &Value, changed: &mut Value) {
+    for field in [
+        "uid",
+        "creationTimestamp",
+        "generation",
+        "resourceVersion",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
+        changed["metadata"][field] = live["metadata"][field].clone();
+    }
+}
+
+/// Whether `wanted` names another value than that of the object.
+pub(super) fn differs(live: &Value, wanted: &Value, field: &str) -> bool {
+    let (live, wanted) = (&live["metadata"][field], &wanted["metadata"][field]);
+    wanted.is_string() && wanted != live
+}
+
+pub(super) fn check_preconditions(id: &Id, live: &Value, wanted: &Value) -> Result<(), Failure> {
+    if differs(live, wanted, "uid") {
+        return Err(Failure::conflict(
+            id,
+            "Precondition failed: UID in precondition does not match UID in object meta",
+        ));
+    }
+    check_version(id, live, wanted)
+}
+
+pub(super) fn check_version(id: &Id, live: &Value, wanted: &Value) -> Result<(), Failure> {
+    if differs(live, wanted, "resourceVersion") {
+        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        return Err(Failure::conflict(id, why));
+    }
+    Ok(())
+}
+
+/// An object keeps its uid, and gets no further finalizers while it is being deleted.
+pub(super) fn check_metadata(live: &Value, changed: &Value, wanted: &Value) -> Result<(), Failure> {
+    let is_new = |finalizer: &Value| !finalizers(live).any(|it| it == finalizer);
+    let is_deleting = live["metadata"]["deletionTimestamp"].is_string();
+    let mut causes = Vec::new();
+    if is_deleting && finalizers(changed).any(is_new) {
+        let why = "no new finalizers can be added if the object is being deleted";
+        causes.push(("FieldValueForbidden", why, "metadata.finalizers"));
+    }
+    if differs(live, wanted, "uid") {
+        causes.push(("FieldValueInvalid", "field is immutable", "metadata.uid"));
+    }
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::invalid_fields(&causes))
+    }
+}
+
+pub(super) fn bump_generation(object: &mut Value) {
+    let next = object["metadata"]["generation"]
+        .as_i64()
+        .unwrap_or_default()
+        + 1;
+    object["metadata"]["generation"] = next.into();
+}
