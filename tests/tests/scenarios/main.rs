@@ -60,6 +60,7 @@ mod rights;
 mod scaled_targets;
 mod scaling;
 mod signals;
+mod simulated_api_server;
 mod sqs;
 mod standalone;
 mod starts;
