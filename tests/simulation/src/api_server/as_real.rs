@@ -425,6 +425,31 @@ fn owners_of_an_object_without_any_are_recorded_from_the_next_apply_on() {
     );
 }
 
+#[test]
+fn of_two_entries_of_a_manager_the_second_counts() {
+    let (mut server, id) = server();
+    apply(
+        &mut server,
+        &id,
+        "one",
+        json!({"metadata": {}, "data": {"x": "1"}}),
+    )
+    .unwrap_or_default();
+    let patch = json!({"data": {"y": "1"}});
+    answer(
+        &mut server,
+        Verb::MergePatch(id.clone(), patch, writer("two")),
+    );
+    let at = |field: &str| format!("/metadata/managedFields/1/{field}");
+    let take_over = json!([
+        {"op": "replace", "path": at("manager"), "value": "one"},
+        {"op": "replace", "path": at("operation"), "value": "Apply"},
+    ]);
+    let taken = answer(&mut server, Verb::JsonPatch(id, take_over, writer("one")));
+    assert_eq!(*fields(&taken, 0), json!({"f:data": {"f:y": {}}}));
+    assert_eq!(*fields(&taken, 1), Value::Null);
+}
+
 /// The user still owns the emptied object, though nothing in it.
 #[test]
 fn what_an_apply_empties_stays_in_a_custom_resource_until_the_next_update() {

@@ -35,7 +35,13 @@ fn entries(object: &Value) -> Vec<Entry> {
         time: entry["time"].clone(),
         fields: Fields::from_json(&entry["fieldsV1"]),
     };
-    entries.into_iter().flatten().map(read).collect()
+    let mut known: Vec<Entry> = Vec::new();
+    for entry in entries.into_iter().flatten().map(read) {
+        // Of two entries of the same manager, the server reads the second.
+        known.retain(|it| it.applies != entry.applies || it.writer != entry.writer);
+        known.push(entry);
+    }
+    known
 }
 
 fn set_entries(object: &mut Value, mut entries: Vec<Entry>) {

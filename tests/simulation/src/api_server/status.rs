@@ -103,22 +103,6 @@ impl Failure {
         Self::new(code.unwrap_or(403), "Forbidden", message)
     }
 
-    /// Fields of the object are wrong: reason, message and path of each.
-    #[must_use]
-    pub fn invalid_fields(causes: &[(&'static str, &str, &str)]) -> Self {
-        let messages: Vec<String> = causes
-            .iter()
-            .map(|(_, why, field)| format!("{field}: {why}"))
-            .collect();
-        let owned = |(reason, why, field): &(&'static str, &str, &str)| {
-            (*reason, (*why).to_owned(), (*field).to_owned())
-        };
-        Self {
-            causes: causes.iter().map(owned).collect(),
-            ..Self::invalid(&messages.join(", "))
-        }
-    }
-
     /// The request is malformed.
     #[must_use]
     pub fn bad_request(message: &str) -> Self {
@@ -149,6 +133,22 @@ impl Failure {
         Self {
             retry_after: Some(seconds),
             ..Self::new(429, "TooManyRequests", message)
+        }
+    }
+
+    /// Fields of the object are wrong: reason, message and path of each.
+    #[must_use]
+    pub fn invalid_fields(causes: &[(&'static str, &str, &str)]) -> Self {
+        let messages: Vec<String> = causes
+            .iter()
+            .map(|(_, why, field)| format!("{field}: {why}"))
+            .collect();
+        let owned = |(reason, why, field): &(&'static str, &str, &str)| {
+            (*reason, (*why).to_owned(), (*field).to_owned())
+        };
+        Self {
+            causes: causes.iter().map(owned).collect(),
+            ..Self::invalid(&messages.join(", "))
         }
     }
 

@@ -137,10 +137,12 @@ fn call(kind: &Kind, random: &mut Rng) -> Call {
         action,
         Action::Get | Action::List(_) | Action::Continue | Action::Watch(_)
     );
-    let can_be_status = matches!(
-        action,
-        Action::Update(..) | Action::Apply(..) | Action::Merge(..)
-    );
+    let can_be_status = match action {
+        Action::Update(..) | Action::Apply(..) | Action::Merge(..) => true,
+        // In a status write, only custom resources ignore all of the metadata; of others the operator writes none.
+        Action::Json(_) => is_custom(kind.resource),
+        _ => false,
+    };
     let has_manager = matches!(action, Action::Apply(..)) || random.bool();
     Call {
         name,
