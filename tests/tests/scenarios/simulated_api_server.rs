@@ -28,10 +28,10 @@ use servers::Server;
 use sides::Side;
 
 const LENGTH: usize = 24;
-const SEQUENCES: u64 = 8;
+const SEQUENCES: u64 = 6;
 const COUNT: &str = "ASYA_API_SEQUENCES";
 /// No further sequence begins later than this, unless the number is given: the suite has little time.
-const LIMIT: Duration = Duration::from_secs(15);
+const LIMIT: Duration = Duration::from_secs(12);
 /// Runs that make a failing sequence smaller.
 const ATTEMPTS: usize = 80;
 
