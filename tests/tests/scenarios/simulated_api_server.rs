@@ -190,7 +190,7 @@ impl Difference {
             let _ = writeln!(text, "    {line}");
         }
         let [simulated, real] = &self.answers;
-        let _ = writeln!(text, "  simulated: {simulated}\n  real: {real}");
+        let _ = writeln!(text, "simulated: {simulated:#}\nreal: {real:#}");
         text
     }
 }

@@ -318,6 +318,7 @@ impl fmt::Display for Call {
             }
             Action::List(limit) => write!(f, "list, limit {limit:?}"),
             Action::Continue => f.write_str("continue the list"),
+            Action::Watch(usize::MAX) => f.write_str("watch from the first version seen"),
             Action::Watch(back) => write!(f, "watch from the version seen {back} before the last"),
         }?;
         if let Some(manager) = self.manager {
