@@ -25,7 +25,7 @@ use calls::Call;
 use kinds::{KINDS, Kind};
 use normal::{Names, differences, refuses_spec};
 use servers::Server;
-use sides::Side;
+use sides::{Side, USER};
 
 const LENGTH: usize = 24;
 const SEQUENCES: u64 = 6;
@@ -219,7 +219,7 @@ async fn keep_others_out(scenario: &Scenario) -> Result<Policy> {
                 "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
                 "resourceRules": everything,
             },
-            "validations": [{"expression": "request.userInfo.username == 'admin'", "reason": "Forbidden"}],
+            "validations": [{"expression": format!("request.userInfo.username == '{USER}'"), "reason": "Forbidden"}],
         },
     });
     let binding = json!({
@@ -240,8 +240,6 @@ async fn keep_others_out(scenario: &Scenario) -> Result<Policy> {
             .into_bytes();
         let request = http::Request::post(uri)
             .header("content-type", "application/json")
-            .header("impersonate-user", "other")
-            .header("impersonate-group", "system:masters")
             .body(body)?;
         match policy.client.request_text(request).await {
             Err(kube::Error::Api(status)) if status.code == 403 => Ok(()),

@@ -12,6 +12,9 @@ use super::calls::{Action, Call, NAMES, Step, UID_OF, Uid, Version};
 use super::kinds::Kind;
 use super::servers::{Answer, HttpRequest, Server};
 
+/// Who makes the calls.
+pub const USER: &str = "scenario";
+
 const ATTEMPTS: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -280,7 +283,10 @@ impl Side {
             .method(method)
             .uri(format!("{path}{query}"))
             .header("accept", accept)
-            .header("user-agent", "scenario/1");
+            .header("user-agent", "scenario/1")
+            // The only user who may write in the namespace: KEDA uses the administrator's account.
+            .header("impersonate-user", USER)
+            .header("impersonate-group", "system:masters");
         if !content_type.is_empty() {
             request = request.header("content-type", content_type);
         }
