@@ -15,6 +15,7 @@ use crate::broker::depths::Depths;
 use crate::broker::health::QueueRechecks;
 use crate::broker::queue_claims::QueueClaims;
 use crate::broker::retired_queue_schedule::RetiredQueueSchedule;
+use crate::broker::unrecorded_queues::UnrecordedQueues;
 use crate::cluster::config_maps::ConfigMaps;
 use crate::cluster::foreign_names::ForeignNames;
 use crate::cluster::impersonation::Impersonation;
@@ -70,6 +71,8 @@ pub struct Context {
     pub queue_rechecks: QueueRechecks,
     /// When retired queues are due for a check.
     pub retired_queue_schedule: RetiredQueueSchedule,
+    /// Queues that no status names yet.
+    pub unrecorded_queues: UnrecordedQueues,
     /// Message counts of the queues.
     pub depths: Arc<Depths>,
     /// Keeps the runtime script in the actors' namespaces.
@@ -83,6 +86,7 @@ impl Context {
     pub fn forget(&self, key: &Key) {
         self.queue_rechecks.forget(key);
         self.retired_queue_schedule.forget(key);
+        self.unrecorded_queues.forget(key);
         self.depths.forget(key);
         self.rollout_slots.forget(key);
         self.workload_rollouts.forget(key);

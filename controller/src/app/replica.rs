@@ -21,6 +21,7 @@ use crate::broker::health::{CheckIntervals, QueueRechecks};
 use crate::broker::http_client::{self, BuildHttpClient};
 use crate::broker::queue_claims::QueueClaims;
 use crate::broker::retired_queue_schedule::RetiredQueueSchedule;
+use crate::broker::unrecorded_queues::UnrecordedQueues;
 use crate::certificates::CertificatePlan;
 use crate::cluster::client;
 use crate::cluster::config_maps::ConfigMaps;
@@ -163,6 +164,7 @@ impl Replica {
             workload_rollouts: WorkloadRollouts::new(usize::from(args.max_workload_rollouts)),
             queue_rechecks: QueueRechecks::default(),
             retired_queue_schedule: RetiredQueueSchedule::new(args.queue_health_check_interval),
+            unrecorded_queues: UnrecordedQueues::default(),
             depths: Arc::default(),
             creation_failures: Arc::new(PodCreationFailures::of(&workloads.stateful_sets.store)),
             workloads,

@@ -17,6 +17,7 @@ pub mod queue_claims;
 mod rabbitmq;
 pub mod retired_queue_schedule;
 mod sqs;
+pub mod unrecorded_queues;
 
 #[cfg(test)]
 mod tests;

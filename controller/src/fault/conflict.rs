@@ -1,11 +1,15 @@
-//! What a 409 of the API server means. Every write of the controller that can conflict is classified here.
+//! What a 409 of the API server means, and the 422 with which it answers where another object has the name. Every write
+//! of the controller that can conflict is classified here.
 
 use kube::core::Status;
 
 /// The cause that the API server reports for each field on which an apply without force conflicts.
 const FIELD_MANAGER_CONFLICT: &str = "FieldManagerConflict";
 
-/// Why the API server rejected a write with 409.
+/// The field that the API server calls invalid if an update or apply names the uid of an object that was replaced.
+const UID: &str = "metadata.uid";
+
+/// Why the API server rejected a write that conflicts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conflict {
     /// Another field manager owns a field of an apply without force. The conflict is recorded in status, and the field
@@ -27,7 +31,7 @@ pub struct OwnedField {
 }
 
 impl Conflict {
-    /// Classifies an error; `None` if it is not a 409.
+    /// Classifies an error; `None` if it is not a conflict.
     pub fn of(error: &kube::Error) -> Option<Self> {
         match error {
             kube::Error::Api(status) => Self::of_status(status),
@@ -35,14 +39,24 @@ impl Conflict {
         }
     }
 
-    /// Classifies a response; `None` if it is not a 409.
+    /// Classifies a response; `None` if it is not a conflict.
     pub fn of_status(status: &Status) -> Option<Self> {
         if status.is_already_exists() {
             return Some(Self::AlreadyExists);
         }
+        if is_of_replaced_object(status) {
+            return Some(Self::Stale);
+        }
         let owned = || owned_field(status).map_or(Self::Stale, Self::FieldManager);
         status.is_conflict().then(owned)
     }
+}
+
+/// Whether the write names the uid of an earlier object: 422, although nothing is wrong with it.
+fn is_of_replaced_object(status: &Status) -> bool {
+    let details = status.details.as_ref();
+    let mut causes = details.into_iter().flat_map(|details| &details.causes);
+    status.code == 422 && causes.any(|cause| cause.field == UID)
 }
 
 /// The first field on which an apply conflicts; `None` if the response names none.
@@ -126,5 +140,19 @@ mod tests {
             Conflict::of(&kube::Error::Service("connection refused".into())),
             None
         );
+    }
+
+    /// A real API server's answer to an update that names the uid of a replaced object.
+    #[test]
+    fn write_to_a_replaced_object_is_stale() {
+        let cause = |field: &str| {
+            let cause = json!({"reason": "FieldValueInvalid", "message": "Invalid value", "field": field});
+            let mut status = status("Invalid", &json!([cause]));
+            status.code = 422;
+            status
+        };
+        let stale = Conflict::of_status(&cause("metadata.uid"));
+        assert_eq!(stale, Some(Conflict::Stale));
+        assert_eq!(Conflict::of_status(&cause("spec.replicas")), None);
     }
 }

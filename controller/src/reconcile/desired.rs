@@ -55,6 +55,15 @@ impl Desired {
         }
     }
 
+    /// The actor's queue with the dead letter queue that is created with it.
+    pub fn queue_with_dead_letters(&self) -> QueueStatus {
+        let own = self.transport.own_dead_letters(&self.names.queue);
+        QueueStatus {
+            dead_letters: own.into_iter().collect(),
+            ..self.queue()
+        }
+    }
+
     /// The queue of `actor`, as its broker should have it.
     pub fn queue_of(&self, actor: &ActorRecord) -> ActorQueue {
         queue_of(actor, &self.spec, self.names.clone())

@@ -63,7 +63,16 @@ pub async fn observe(
         let address = (&*queue.transport, &*queue.name);
         claims.preceding_actor_for(transports, address, key)
     };
-    let queues = KnownQueues::from_status(&previous, desired.as_deref(), transports, owner_of);
+    // A queue that is kept need not be found again.
+    let unrecorded = Some(key).filter(|_| !deletion.retains_queue);
+    let unrecorded = unrecorded.map_or_else(Vec::new, |key| context.unrecorded_queues.of(key));
+    let queues = KnownQueues::from_status(
+        &previous,
+        &unrecorded,
+        desired.as_deref(),
+        transports,
+        owner_of,
+    );
     let (drain, updates) =
         drain::observe(context, &actor, &previous, &deletion, &queues, now).await?;
     if matches!(drain, Some(Drain::LeftBehind { .. })) {

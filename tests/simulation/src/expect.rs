@@ -38,7 +38,13 @@ pub fn unmet(world: &World) -> Vec<String> {
             brokers: &brokers,
         };
         let of_actor = if actor["spec"]["workloadRef"].is_object() {
-            let binding = BindingExpectations { store, id, actor };
+            let may_halt = world.webhooks.has_failed();
+            let binding = BindingExpectations {
+                store,
+                id,
+                actor,
+                may_halt,
+            };
             let queues = expectations.queues().into_iter();
             queues.chain(binding.unmet()).collect()
         } else {
@@ -105,6 +111,10 @@ struct Expectations<'a> {
 
 impl Expectations<'_> {
     fn unmet(&self) -> Vec<String> {
+        // An earlier actor of the name has left its ScaledObject, so the number of pods is not this actor's (SAFE-25).
+        if !self.scales() && self.has_orphaned_scaled_object() {
+            return Vec::new();
+        }
         let mut unmet = Vec::new();
         unmet.extend(self.workload());
         unmet.extend(self.scaling());
@@ -125,6 +135,16 @@ impl Expectations<'_> {
 
     fn scales(&self) -> bool {
         self.actor["spec"]["scaling"]["enabled"] == true
+    }
+
+    fn has_orphaned_scaled_object(&self) -> bool {
+        let id = Id::new(
+            &resources::SCALED_OBJECTS,
+            &self.id.namespace,
+            &self.id.name,
+        );
+        let object = self.store.get(&id);
+        object.is_some_and(|it| it["metadata"]["annotations"]["asya.sh/orphaned"] == "true")
     }
 
     fn kinds(&self) -> (&'static Resource, &'static Resource) {

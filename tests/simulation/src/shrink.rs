@@ -1,4 +1,4 @@
-//! Makes a failing run smaller: leaves out actions and faults for as long as it still fails.
+//! Makes a failing run smaller: leaves out actions and faults for as long as it still fails in the same way.
 
 use crate::run::{Options, Report, run};
 
@@ -15,7 +15,7 @@ pub fn shrink(options: &Options, report: Report, mut attempts: usize) -> (Option
             }
             attempts -= 1;
             let attempt = run(&candidate);
-            if !attempt.violations.is_empty() {
+            if kind(&attempt) == kind(&report) {
                 (best, report, smaller) = (candidate, attempt, true);
                 break;
             }
@@ -25,6 +25,15 @@ pub fn shrink(options: &Options, report: Report, mut attempts: usize) -> (Option
         }
     }
     (best, report)
+}
+
+/// What went wrong, without the names and numbers of the run.
+fn kind(report: &Report) -> String {
+    let first = report.violations.first().map_or("", String::as_str);
+    let text = first.split(['{', '[', '(']).next().unwrap_or_default();
+    let words = text.split_whitespace();
+    let words = words.filter(|word| word.chars().all(|it| it.is_alphabetic() || it == ':'));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// The run without some of its remaining faults or actions.

@@ -22,7 +22,12 @@ pub(super) async fn ensure_queue(
         QueueStep::Unmanaged => return QueueState::Unmanaged,
         QueueStep::Skip => return QueueState::NotChecked,
         QueueStep::Refuse(fault) => return QueueState::Fault(fault.clone()),
-        QueueStep::Create => client().create(&queue).await.map(Some),
+        QueueStep::Create => {
+            context
+                .unrecorded_queues
+                .add(key, &desired.queue_with_dead_letters());
+            client().create(&queue).await.map(Some)
+        }
         QueueStep::Update => client().update(&queue).await.map(Some),
     };
     let ready = match written {

@@ -42,9 +42,11 @@ pub struct KnownQueues {
 }
 
 impl KnownQueues {
-    /// Reads them from status; `owner_of` returns the other actor that owns a name, if any.
+    /// Reads them from status; `owner_of` returns the other actor that owns a name, if any. Of the `unrecorded` queues,
+    /// which the operator has created and no status names, those that the actor no longer uses are retired.
     pub fn from_status(
         status: &AsyncActorStatus,
+        unrecorded: &[QueueStatus],
         desired: Result<&Desired, &Fault>,
         transports: &TransportsConfig,
         owner_of: impl Fn(&QueueStatus) -> Option<Key>,
@@ -65,18 +67,25 @@ impl KnownQueues {
         };
         let verified = status.queue.as_ref();
         let desired = desired.ok().map(Desired::queue);
+        let recorded = || verified.into_iter().chain(&status.retired_queues);
+        let is_known = |queue: &QueueStatus| {
+            let mut all = recorded().chain(&desired);
+            all.any(|it| it.is_same_queue(queue))
+        };
+        // Only what is certainly the actor's: no status has ever said so.
+        let forgotten = unrecorded.iter().filter(|queue| !is_known(queue)).map(known);
+        let forgotten = forgotten.filter(|it| it.permission == DeletePermission::Allowed);
+        let retired = status.retired_queues.iter().map(known).chain(forgotten);
         Self {
+            retired: retired.collect(),
             desired: desired
-                .filter(|queue| verified.is_none_or(|verified| !verified.is_same_queue(queue)))
                 .as_ref()
+                .filter(|queue| verified.is_none_or(|verified| !verified.is_same_queue(queue)))
                 .map(known),
             verified: verified.map(known),
-            retired: status.retired_queues.iter().map(known).collect(),
         }
     }
-}
 
-impl KnownQueues {
     /// The queues to delete with the actor, and whether status names them (FIN-4). An unreachable queue is included,
     /// because it holds the deletion (FIN-3).
     pub fn to_delete(&self) -> impl Iterator<Item = (&QueueStatus, bool)> {

@@ -15,6 +15,7 @@ use crate::broker::health::{QueueRechecks, Sequence};
 use crate::broker::http_client::over_network;
 use crate::broker::queue_claims::QueueClaims;
 use crate::broker::retired_queue_schedule::RetiredQueueSchedule;
+use crate::broker::unrecorded_queues::UnrecordedQueues;
 use crate::cluster::config_maps::ConfigMaps;
 use crate::cluster::fence::Fence;
 use crate::cluster::impersonation::Impersonation;
@@ -123,6 +124,7 @@ pub(crate) fn context_of(client: kube::Client) -> Context {
         brokers,
         queue_rechecks: QueueRechecks::default(),
         retired_queue_schedule: RetiredQueueSchedule::new(Duration::ZERO),
+        unrecorded_queues: UnrecordedQueues::default(),
         depths: Arc::default(),
         runtime_script: RuntimeScript::new("script".into(), &runtime_namespace),
         events: Events::new(client.clone(), "test"),
@@ -203,7 +205,7 @@ pub(crate) fn observed(actor: &Value) -> Observed {
     let desired = desired(&installation(), &actor, &previous, &[]);
     let transports = installation().transports;
     Observed {
-        queues: KnownQueues::from_status(&previous, desired.as_deref(), &transports, |_| None),
+        queues: KnownQueues::from_status(&previous, &[], desired.as_deref(), &transports, |_| None),
         desired,
         queue_name_taken: None,
         deletion: DeletionPolicy::of(&actor),

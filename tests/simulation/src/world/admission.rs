@@ -82,6 +82,9 @@ impl World {
             (None, None) => Err("no endpoints available"),
             (None, Some(routes)) => send(routes, path, review, object),
         };
+        if result.is_err() {
+            self.webhooks.record_failure();
+        }
         let outcome = match &result {
             Ok(response) => format!("allowed: {}", response["allowed"]),
             Err(why) => (*why).to_owned(),

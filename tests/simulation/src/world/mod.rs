@@ -157,6 +157,14 @@ impl World {
         self.sidecars_kept.lock().contains(target)
     }
 
+    /// Whether a binding leaves its pods as they are until they are restarted.
+    #[must_use]
+    pub fn has_bindings_on_restart(&self) -> bool {
+        let server = self.server.lock();
+        let mut actors = server.store.all(&resources::ACTORS);
+        actors.any(|(_, actor)| actor["spec"]["binding"]["rollout"] == "OnRestart")
+    }
+
     /// Only the leader may write.
     pub fn check_writer(&self, process: &Process, id: &Id) {
         if id.resource == &resources::LEASES {

@@ -1,6 +1,7 @@
 //! The replicas of the webhook that the API server can reach.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use parking_lot::Mutex;
@@ -20,23 +21,37 @@ pub struct Endpoint {
 
 /// The replicas that run.
 #[derive(Default)]
-pub struct Webhooks(Mutex<Vec<Endpoint>>);
+pub struct Webhooks {
+    running: Mutex<Vec<Endpoint>>,
+    failed: AtomicBool,
+}
 
 impl Webhooks {
     /// Adds a replica.
     pub fn add(&self, endpoint: Endpoint) {
-        self.0.lock().push(endpoint);
+        self.running.lock().push(endpoint);
     }
 
     /// Removes the replica of a process that has ended.
     pub fn remove(&self, process: &Arc<Process>) {
-        self.0.lock().retain(|it| !Arc::ptr_eq(&it.process, process));
+        self.running.lock().retain(|it| !Arc::ptr_eq(&it.process, process));
+    }
+
+    /// Records that a review failed.
+    pub fn record_failure(&self) {
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a review has failed.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
     }
 
     /// What one of the ready replicas serves.
     #[must_use]
     pub fn endpoint(&self, seed: Seed, call: &str) -> Option<Router> {
-        let all = self.0.lock();
+        let all = self.running.lock();
         let is_ready =
             |it: &&Endpoint| !it.process.death.is_cancelled() && it.replica.pending().is_empty();
         let ready: Vec<&Endpoint> = all.iter().filter(is_ready).collect();
