@@ -21,6 +21,8 @@ pub(super) async fn follow(
     let mut interval = tokio::time::interval(REEVALUATE_INTERVAL);
     loop {
         tokio::select! {
+            // In a fixed order, so that a simulation can be repeated.
+            biased;
             observation = watch.next() => match observation {
                 Observation::Current(secret) => {
                     certificates.update_secret(secret.map(|secret| secret.data), Timestamp::now());

@@ -180,10 +180,13 @@ impl WebhookConfigManager {
         let mut next_reconcile = Instant::now();
         loop {
             tokio::select! {
+                // In a fixed order, so that a simulation can be repeated. Results first: there are few, and changes that
+                // never end must not hold them up.
+                biased;
+                finished = self.injection_probes.next() => self.record_probe(finished),
                 () = changed.notified() => sleep(DEBOUNCE).await,
                 _ = ca_bundle.changed() => {}
                 () = sleep_until(next_reconcile) => {}
-                finished = self.injection_probes.next() => self.record_probe(finished),
             }
             let wait = self.reconcile().await;
             next_reconcile = Instant::now() + wait;

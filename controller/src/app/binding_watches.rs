@@ -191,6 +191,8 @@ async fn objects(operator: Operator, client: Client, kind: Kind, scope: Scope) {
         let watch: Watch<ForeignRecord, ProjectedForeign> =
             watch(&operator, &scope, api, store.clone(), Selector::default());
         tokio::select! {
+            // In a fixed order, so that a simulation can be repeated.
+            biased;
             () = watch.run(|enqueue| enqueue_delayed(&operator.queue, &enqueue)) => {}
             changed = availability.changed() => if changed.is_err() {
                 return;
@@ -226,6 +228,8 @@ pub async fn follow_kinds(operator: Operator, client: Client) {
         }
     };
     tokio::select! {
+        // In a fixed order, so that a simulation can be repeated.
+        biased;
         () = crds.run(|_| {}) => {}
         () = bindings.kinds.follow(&client, changed) => {}
     }

@@ -208,6 +208,8 @@ impl Kinds {
                 }
             };
             tokio::select! {
+                // In a fixed order, so that a simulation can be repeated.
+                biased;
                 () = self.due.notified() => {}
                 () = next => {}
             }

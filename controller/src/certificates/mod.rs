@@ -106,6 +106,8 @@ impl CertificateManager {
         loop {
             let mut stale = !self.is_current;
             tokio::select! {
+                // In a fixed order, so that a simulation can be repeated.
+                biased;
                 observation = watch.next() => match observation {
                     // A watch may lag behind our last write, so it only triggers a read.
                     Observation::Current(secret) => {

@@ -140,6 +140,8 @@ where
                 return;
             }
             tokio::select! {
+                // In a fixed order, so that a simulation can be repeated.
+                biased;
                 () = self.follow(opened, &enqueue) => {}
                 _ = served.wait_for(|served| !*served) => {}
             }

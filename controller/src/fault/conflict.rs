@@ -146,7 +146,8 @@ mod tests {
     #[test]
     fn write_to_a_replaced_object_is_stale() {
         let cause = |field: &str| {
-            let cause = json!({"reason": "FieldValueInvalid", "message": "Invalid value", "field": field});
+            let cause =
+                json!({"reason": "FieldValueInvalid", "message": "Invalid value", "field": field});
             let mut status = status("Invalid", &json!([cause]));
             status.code = 422;
             status

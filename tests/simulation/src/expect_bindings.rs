@@ -33,7 +33,9 @@ impl BindingExpectations<'_> {
         let status = &self.actor["status"];
         let generation = &self.actor["metadata"]["generation"];
         if status["observedGeneration"] != *generation {
-            return vec![format!("the status is not of generation {generation}: {status}")];
+            return vec![format!(
+                "the status is not of generation {generation}: {status}"
+            )];
         }
         match self.target() {
             Some(target) => self.bound(&target).into_iter().collect(),
@@ -60,14 +62,20 @@ impl BindingExpectations<'_> {
     }
 
     fn scaled_object(&self) -> Option<Arc<Value>> {
-        let id = Id::new(&resources::SCALED_OBJECTS, &self.id.namespace, &self.id.name);
+        let id = Id::new(
+            &resources::SCALED_OBJECTS,
+            &self.id.namespace,
+            &self.id.name,
+        );
         self.store.get(&id)
     }
 
     fn unbound(&self) -> Option<String> {
         let resolved = self.condition("TargetResolved");
         if resolved != ("False", "TargetNotFound") {
-            return Some(format!("there is no target, and TargetResolved is {resolved:?}"));
+            return Some(format!(
+                "there is no target, and TargetResolved is {resolved:?}"
+            ));
         }
         let word = &self.actor["status"]["status"];
         if word != "Creating" && word != "WorkloadError" {
@@ -92,17 +100,20 @@ impl BindingExpectations<'_> {
         let injected = own.iter().filter(|pod| self.is_injected(pod)).count();
         let current = own.iter().filter(|pod| self.is_current(pod)).count();
         let counts = &status["pods"];
-        let is_count = |field: &str, count: usize| {
-            counts[field].as_u64().unwrap_or_default() == count as u64
-        };
+        let is_count =
+            |field: &str, count: usize| counts[field].as_u64().unwrap_or_default() == count as u64;
         if !is_count("matched", own.len()) || !is_count("injected", injected) {
             let matched = own.len();
-            return Some(format!("{injected} of {matched} pods have the sidecar; status: {counts}"));
+            return Some(format!(
+                "{injected} of {matched} pods have the sidecar; status: {counts}"
+            ));
         }
         let is_rolled = self.actor["spec"]["binding"]["rollout"] != "OnRestart";
         if is_rolled && current < own.len() {
             let (matched, conditions) = (own.len(), &status["conditions"]);
-            return Some(format!("{current} of {matched} pods are current: {conditions}"));
+            return Some(format!(
+                "{current} of {matched} pods are current: {conditions}"
+            ));
         }
         if let Some(unmet) = self.scaling(own.is_empty(), current) {
             return Some(unmet);
@@ -118,7 +129,9 @@ impl BindingExpectations<'_> {
         let may_wait = !is_rolled && injected < own.len();
         if !may_wait && (!is_true || !is_ready) {
             let conditions = &status["conditions"];
-            return Some(format!("STATUS is {word} with {ready} ready pods: {conditions}"));
+            return Some(format!(
+                "STATUS is {word} with {ready} ready pods: {conditions}"
+            ));
         }
         None
     }

@@ -21,6 +21,7 @@ use tower::BoxError;
 
 use crate::api_server::managed::Writer;
 use crate::api_server::request::{Request, Verb};
+use crate::api_server::resources;
 use crate::api_server::status::Failure;
 use crate::api_server::store::Id;
 use crate::api_server::watch::Watch;
@@ -285,15 +286,25 @@ fn act(
                     world.check_target(process, &id, (&target, &live));
                 }
             }
-            world
-                .trace
-                .add(&process.name, format_args!("{name} {id}: {result}"));
+            world.trace.add(
+                &process.name,
+                format_args!("{name} {}: {result}", shown(&id)),
+            );
         }
         None => world
             .trace
             .add(&process.name, format_args!("{name} {what}: {result}")),
     }
     answer
+}
+
+/// An object in the trace. Names of Events end with the time of the real clock.
+fn shown(id: &Id) -> String {
+    let text = id.to_string();
+    match text.rsplit_once('.') {
+        Some((subject, _)) if id.resource == &resources::EVENTS => subject.to_owned(),
+        _ => text,
+    }
 }
 
 /// Another client changes the object.

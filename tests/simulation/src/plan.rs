@@ -63,13 +63,24 @@ impl fmt::Display for Action {
             Self::Publish(actor, count) => write!(f, "{count} messages for {}", name(actor)),
             Self::CreateTarget(actor, kind, replicas) => {
                 let name = name(actor);
-                write!(f, "a user creates the {kind:?} of {name} with {replicas} pods")
+                write!(
+                    f,
+                    "a user creates the {kind:?} of {name} with {replicas} pods"
+                )
             }
             Self::ChangeTarget(actor, kind, version) => {
-                write!(f, "a user updates the {kind:?} of {} to {version}", name(actor))
+                write!(
+                    f,
+                    "a user updates the {kind:?} of {} to {version}",
+                    name(actor)
+                )
             }
             Self::ScaleTarget(actor, kind, replicas) => {
-                write!(f, "a user scales the {kind:?} of {} to {replicas}", name(actor))
+                write!(
+                    f,
+                    "a user scales the {kind:?} of {} to {replicas}",
+                    name(actor)
+                )
             }
             Self::DeleteTarget(actor, kind) => {
                 write!(f, "a user deletes the {kind:?} of {}", name(actor))

@@ -27,7 +27,11 @@ const KINDS: [TargetKind; 4] = [
 impl Bindings {
     /// None in half of all runs.
     pub fn new(random: &mut Rng) -> Self {
-        let count = if random.bool() { random.usize(1..=3) } else { 0 };
+        let count = if random.bool() {
+            random.usize(1..=3)
+        } else {
+            0
+        };
         let bound = actors().into_iter().take(count);
         Self(bound.map(|actor| (actor, *pick(random, &KINDS))).collect())
     }
@@ -83,8 +87,7 @@ fn scaling(random: &mut Rng) -> Value {
 }
 
 fn spec(random: &mut Rng, actor: &Actor, kind: TargetKind) -> Value {
-    let target =
-        json!({"apiVersion": "apps/v1", "kind": kind.resource().kind, "name": target_name(actor.1)});
+    let target = json!({"apiVersion": "apps/v1", "kind": kind.resource().kind, "name": target_name(actor.1)});
     let mut spec = json!({
         "transport": pick(random, &BROKERS),
         "workloadRef": target,

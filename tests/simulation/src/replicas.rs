@@ -66,10 +66,12 @@ fn name(replica: usize, incarnation: u32) -> String {
 async fn run(world: Arc<World>, process: Arc<Process>) -> &'static str {
     let client = link::client(&world, &process);
     let connections = Connections::in_process(client, broker_link::clients(&world, &process));
-    let replica = controller_args(&process, world.elects).map_err(Into::into).and_then(|args| {
-        let configuration = Configuration::read(&args)?;
-        Replica::new(&args, configuration, connections, Tasks::default())
-    });
+    let replica = controller_args(&process, world.elects)
+        .map_err(Into::into)
+        .and_then(|args| {
+            let configuration = Configuration::read(&args)?;
+            Replica::new(&args, configuration, connections, Tasks::default())
+        });
     let replica = match replica {
         Ok(replica) => replica,
         Err(error) => {

@@ -25,6 +25,8 @@ pub async fn follow(client: Client, index: Arc<Index>) {
     let mut needed = index.clusters_needed();
     while needed.wait_for(|is_needed| *is_needed).await.is_ok() {
         tokio::select! {
+            // In a fixed order, so that a simulation can be repeated.
+            biased;
             () = watch(&client, &index) => {}
             _ = needed.wait_for(|is_needed| !*is_needed) => index.clear_clusters(),
         }

@@ -73,7 +73,10 @@ impl KnownQueues {
             all.any(|it| it.is_same_queue(queue))
         };
         // Only what is certainly the actor's: no status has ever said so.
-        let forgotten = unrecorded.iter().filter(|queue| !is_known(queue)).map(known);
+        let forgotten = unrecorded
+            .iter()
+            .filter(|queue| !is_known(queue))
+            .map(known);
         let forgotten = forgotten.filter(|it| it.permission == DeletePermission::Allowed);
         let retired = status.retired_queues.iter().map(known).chain(forgotten);
         Self {

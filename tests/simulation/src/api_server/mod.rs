@@ -69,7 +69,9 @@ impl ApiServer {
             }
             Verb::Evict(id, deletion) => {
                 self.store.delete(&id, &deletion)?;
-                Ok(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}))
+                Ok(
+                    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
+                )
             }
             Verb::Delete(id, deletion) => {
                 let object = self.store.delete(&id, &deletion)?;
@@ -90,12 +92,16 @@ impl ApiServer {
     /// If the server would refuse it.
     pub fn dry_run(&mut self, verb: Verb) -> Result<Value, Failure> {
         let live = verb.object().and_then(|id| self.store.get(id));
-        let is_custom = verb.object().is_some_and(|id| schema::is_custom(id.resource));
+        let is_custom = verb
+            .object()
+            .is_some_and(|id| schema::is_custom(id.resource));
         let before = self.store.snapshot();
         let answer = self.answer(verb, false);
         self.store.restore(before);
         let mut object = answer?;
-        let version = live.map_or(Value::Null, |live| live["metadata"]["resourceVersion"].clone());
+        let version = live.map_or(Value::Null, |live| {
+            live["metadata"]["resourceVersion"].clone()
+        });
         object["metadata"]["resourceVersion"] = version;
         managed::normalize(&mut object, is_custom);
         Ok(object)

@@ -108,8 +108,10 @@ pub static NAMESPACES: Resource = cluster_scoped(Resource {
     ..resource(CORE, ("namespaces", "Namespace"))
 });
 /// `PodDisruptionBudget`s.
-pub static POD_DISRUPTION_BUDGETS: Resource =
-    reconciled(("policy", "v1"), ("poddisruptionbudgets", "PodDisruptionBudget"));
+pub static POD_DISRUPTION_BUDGETS: Resource = reconciled(
+    ("policy", "v1"),
+    ("poddisruptionbudgets", "PodDisruptionBudget"),
+);
 /// Pods.
 pub static PODS: Resource = Resource {
     status: true,

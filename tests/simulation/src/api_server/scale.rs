@@ -28,12 +28,7 @@ pub fn get(store: &Store, id: &Id) -> Result<Value, Failure> {
 ///
 /// # Errors
 /// If the object does not exist, or has another version than the patch.
-pub fn patch(
-    store: &mut Store,
-    id: &Id,
-    patch: &Value,
-    writer: &Writer,
-) -> Result<Value, Failure> {
+pub fn patch(store: &mut Store, id: &Id, patch: &Value, writer: &Writer) -> Result<Value, Failure> {
     let live = store.get(id).ok_or_else(|| Failure::not_found(id))?;
     let mut object = (*live).clone();
     let version = &patch["metadata"]["resourceVersion"];

@@ -99,7 +99,9 @@ impl Failure {
     pub fn denied(name: &str, status: &Value) -> Self {
         let message = status["message"].as_str().unwrap_or_default();
         let message = format!("admission webhook {name:?} denied the request: {message}");
-        let code = status["code"].as_u64().and_then(|code| code.try_into().ok());
+        let code = status["code"]
+            .as_u64()
+            .and_then(|code| code.try_into().ok());
         Self::new(code.unwrap_or(403), "Forbidden", message)
     }
 

@@ -131,7 +131,10 @@ fn matches(store: &Store, entry: &Value, review: &Review<'_>, object: &Value) ->
 /// Whether a label selector matches these labels.
 fn selects(selector: &Value, labels: &Value) -> bool {
     let equal = selector["matchLabels"].as_object().into_iter().flatten();
-    let mut expressions = selector["matchExpressions"].as_array().into_iter().flatten();
+    let mut expressions = selector["matchExpressions"]
+        .as_array()
+        .into_iter()
+        .flatten();
     equal
         .into_iter()
         .all(|(key, value)| labels[key.as_str()] == *value)
@@ -170,7 +173,11 @@ fn conditions_hold(entry: &Value, review: &Review<'_>, object: &Value) -> bool {
         let mut context = Context::default();
         let request = json!({"namespace": review.id.namespace, "operation": review.operation});
         let old = review.old.cloned().unwrap_or_default();
-        let variables = [("object", object), ("oldObject", &old), ("request", &request)];
+        let variables = [
+            ("object", object),
+            ("oldObject", &old),
+            ("request", &request),
+        ];
         for (name, value) in variables {
             if context.add_variable(name, value).is_err() {
                 return true;

@@ -103,7 +103,11 @@ fn strip(value: &Value) -> Value {
                 .iter()
                 .filter(|(key, _)| !key.starts_with("asya.sh/"));
             let fields = fields.map(|(key, value)| (key.clone(), strip(value)));
-            Value::Object(fields.filter(|(_, it)| !is_empty(it)).collect::<Map<_, _>>())
+            Value::Object(
+                fields
+                    .filter(|(_, it)| !is_empty(it))
+                    .collect::<Map<_, _>>(),
+            )
         }
         Value::Array(items) => {
             let is_ours = |item: &&Value| {

@@ -34,7 +34,9 @@ impl Webhooks {
 
     /// Removes the replica of a process that has ended.
     pub fn remove(&self, process: &Arc<Process>) {
-        self.running.lock().retain(|it| !Arc::ptr_eq(&it.process, process));
+        self.running
+            .lock()
+            .retain(|it| !Arc::ptr_eq(&it.process, process));
     }
 
     /// Records that a review failed.

@@ -145,7 +145,11 @@ impl Workload {
         }
         let mut pod = self.object["spec"]["template"].clone();
         let (kind, owner, hash) = match self.id.resource.kind {
-            "StatefulSet" => ("StatefulSet", self.id.name.clone(), "controller-revision-hash"),
+            "StatefulSet" => (
+                "StatefulSet",
+                self.id.name.clone(),
+                "controller-revision-hash",
+            ),
             _ => (
                 "ReplicaSet",
                 format!("{}-{}", self.id.name, self.revision),
@@ -179,7 +183,11 @@ impl Workload {
     /// An Event about a pod that was denied; one for all attempts.
     fn report_denied(&self, store: &mut Store, (kind, name): (&str, &str), message: &str) {
         let namespace = &self.id.namespace;
-        let id = Id::new(&resources::CORE_EVENTS, namespace, &format!("{name}.denied"));
+        let id = Id::new(
+            &resources::CORE_EVENTS,
+            namespace,
+            &format!("{name}.denied"),
+        );
         let event = json!({
             "metadata": {}, "type": "Warning", "reason": "FailedCreate", "message": message,
             "involvedObject": {"apiVersion": "apps/v1", "kind": kind, "namespace": namespace, "name": name},
