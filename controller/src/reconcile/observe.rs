@@ -17,7 +17,7 @@ pub mod unbinding;
 
 use std::sync::Arc;
 
-use asya_shared::api::{AdoptionPolicy, QueueStatus, WorkloadKind};
+use asya_shared::api::{AdoptionPolicy, AsyncActorStatus, QueueStatus, WorkloadKind};
 use asya_shared::inject::service_account_name;
 use asya_shared::scaling::{ScalingObjects, TriggerError, trigger_authentication_name};
 use k8s_openapi::jiff::Timestamp;
@@ -58,21 +58,7 @@ pub async fn observe(
         desired_unless_name_taken(context, &actor, &previous, &scaled);
     let name_taken = queue_name_taken.as_ref();
     let mut deletion = DeletionPolicy::of(&actor);
-    let (claims, transports) = (&context.queue_claims, &context.installation.transports);
-    let owner_of = |queue: &QueueStatus| {
-        let address = (&*queue.transport, &*queue.name);
-        claims.preceding_actor_for(transports, address, key)
-    };
-    // A queue that is kept need not be found again.
-    let unrecorded = Some(key).filter(|_| !deletion.retains_queue);
-    let unrecorded = unrecorded.map_or_else(Vec::new, |key| context.unrecorded_queues.of(key));
-    let queues = KnownQueues::from_status(
-        &previous,
-        &unrecorded,
-        desired.as_deref(),
-        transports,
-        owner_of,
-    );
+    let queues = known_queues(context, key, &previous, desired.as_deref(), &deletion);
     let (drain, updates) =
         drain::observe(context, &actor, &previous, &deletion, &queues, now).await?;
     if matches!(drain, Some(Drain::LeftBehind { .. })) {
@@ -264,6 +250,27 @@ fn autoscalers_of<R: Record>(store: &Store<R>, key: &Key, scaled: &str) -> Vec<A
         autoscalers.extend(store.of_actor(&Key::new(&key.namespace, scaled)));
     }
     autoscalers
+}
+
+/// The queues that the actor has or had. One that is kept need not be found again.
+fn known_queues(
+    context: &Context,
+    key: &Key,
+    previous: &AsyncActorStatus,
+    desired: Result<&Desired, &Fault>,
+    deletion: &DeletionPolicy,
+) -> KnownQueues {
+    let (claims, transports) = (&context.queue_claims, &context.installation.transports);
+    let owner_of = |queue: &QueueStatus| {
+        let address = (&*queue.transport, &*queue.name);
+        claims.preceding_actor_for(transports, address, key)
+    };
+    let unrecorded = if deletion.retains_queue {
+        Vec::new()
+    } else {
+        context.unrecorded_queues.of(key)
+    };
+    KnownQueues::from_status(previous, &unrecorded, desired, transports, owner_of)
 }
 
 /// The pods of the actor's workload. The owner must match too, because a standalone pod may carry copied labels

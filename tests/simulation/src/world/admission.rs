@@ -98,7 +98,7 @@ impl World {
 /// All entries of the configurations of a kind, in the order of their names.
 fn entries(store: &Store, resource: &'static Resource) -> Vec<Value> {
     let all = store.all(resource).map(|(_, configuration)| configuration);
-    let entries = all.flat_map(|configuration| configuration["webhooks"].as_array());
+    let entries = all.filter_map(|configuration| configuration["webhooks"].as_array());
     entries.flatten().cloned().collect()
 }
 

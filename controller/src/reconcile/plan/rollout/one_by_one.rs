@@ -92,7 +92,8 @@ fn eviction_inputs<'a>(
     EvictionInputs {
         candidates,
         availability: inputs.availability,
-        active: inputs.matched,
+        // The watch may not have reported the last eviction yet.
+        active: inputs.matched.min(inputs.availability.active),
         previous_pods: previous.and_then(|it| it.pods),
         requested_at: previous.and_then(|it| it.since.as_ref()).map(|it| it.0),
         limit: inputs.limit,

@@ -51,6 +51,8 @@ struct Row {
     has_url: bool,
     outdated: Vec<PodToReplace>,
     matched: i32,
+    /// What the API server lists, if it differs from what the watch has reported.
+    listed: Option<i32>,
     total: i32,
     availability: Availability,
     limit: Option<Duration>,
@@ -76,6 +78,7 @@ impl Default for Row {
             has_url: true,
             outdated: vec![uninjected("a", -20_000), uninjected("b", -20_000)],
             matched: 2,
+            listed: None,
             total: 2,
             availability: Availability::default(),
             limit: Some(Duration::from_mins(10)),
@@ -99,6 +102,10 @@ impl Default for Row {
 
 impl Row {
     fn decide(&self) -> RolloutDecision {
+        let availability = Availability {
+            active: self.listed.unwrap_or(self.matched),
+            ..self.availability.clone()
+        };
         decide(&RolloutInputs {
             rollout: self.rollout,
             roll_now: self.roll_now,
@@ -108,7 +115,7 @@ impl Row {
             outdated: &self.outdated,
             matched: self.matched,
             total: self.total,
-            availability: &self.availability,
+            availability: &availability,
             limit: self.limit,
             roll: &self.roll,
             unknown_owner: self.unknown_owner,

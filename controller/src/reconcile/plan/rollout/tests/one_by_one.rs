@@ -93,6 +93,15 @@ fn no_pod_is_evicted_while_a_replacement_is_missing_or_not_ready() {
         let unlimited = Row { limit: None, ..row };
         assert_eq!(unlimited.waits(), Some(Reason::RolloutInProgress), "{case}");
     }
+    let unreported = Row {
+        listed: Some(1),
+        ..evicted(2, &[], -1)
+    };
+    assert_eq!(
+        unreported.waits(),
+        Some(Reason::RolloutInProgress),
+        "the watch still shows the evicted pod"
+    );
     let in_time = evicted(2, &[("b", -599)], -602);
     assert_eq!(in_time.waits(), Some(Reason::RolloutInProgress));
     let ready = evicted(2, &[], -100_000);
