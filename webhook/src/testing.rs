@@ -23,6 +23,8 @@ pub struct Fake {
     pub listed: Arc<Mutex<Vec<Value>>>,
     pub posted: Arc<Mutex<Vec<Value>>>,
     watches: Arc<Mutex<Vec<mpsc::UnboundedSender<String>>>>,
+    /// The query of the newest watch.
+    pub watch_query: Arc<Mutex<String>>,
 }
 
 impl Fake {
@@ -42,13 +44,15 @@ impl Fake {
             self.posted.lock().await.push(object);
             return Response::new(Body::from(body));
         }
-        if !request.uri().query().unwrap_or_default().contains("watch=") {
+        let query = request.uri().query().unwrap_or_default();
+        if !query.contains("watch=") {
             let list = json!({
                 "kind": "List", "apiVersion": "v1",
                 "metadata": {"resourceVersion": "5"}, "items": *self.listed.lock().await,
             });
             return Response::new(Body::from(list.to_string()));
         }
+        query.clone_into(&mut *self.watch_query.lock().await);
         let (sender, receiver) = mpsc::unbounded_channel();
         self.watches.lock().await.push(sender);
         let lines = futures::stream::unfold(receiver, async |mut receiver| {

@@ -174,6 +174,15 @@ mod tests {
         }
     }
 
+    /// FW-28: actors that a broker failed together must not return to it together.
+    #[test]
+    fn slow_backoff_is_jittered() {
+        let delays: Vec<_> = (0..100)
+            .map(|_| every(1000).outcome(Requeue::SlowBackoff, FIRST))
+            .collect();
+        assert!(delays.iter().any(|it| *it != delays[0]), "{delays:?}");
+    }
+
     /// FW-28, FW-32
     #[test]
     fn every_requeue_has_its_delay() {

@@ -6,6 +6,7 @@ mod credentials;
 mod default_chain;
 mod faults;
 mod isolation;
+mod pool;
 mod rabbitmq;
 mod reasons;
 mod sqs;

@@ -6,7 +6,7 @@ use hyper::{Request, Response, StatusCode};
 use kube::Client;
 use kube::api::{ApiResource, DynamicObject};
 use kube::client::Body;
-use kube::core::GroupVersionKind;
+use kube::core::{GroupVersionKind, Status};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 use tower::BoxError;
@@ -85,4 +85,33 @@ async fn failures_after_a_watch_that_worked_are_counted_anew() {
         (0, STATUS, THROTTLED),
     ];
     assert_eq!(failures(api(&lists, watches)).await, [1, 2, 1, 2]);
+}
+
+/// `Init` comes before the list is requested, and after an `InitApply` the next page may still fail.
+#[test]
+fn watch_is_established_once_it_was_listed() {
+    for (event, established) in [
+        (Event::Init, false),
+        (Event::InitApply(()), false),
+        (Event::InitDone, true),
+        (Event::Apply(()), true),
+        (Event::Delete(()), true),
+    ] {
+        assert_eq!(is_established(&event), established, "{event:?}");
+    }
+}
+
+#[test]
+fn only_a_watch_that_had_begun_counts_as_interrupted() {
+    let status = Status::failure("too many requests", "TooManyRequests");
+    let refused = || kube::Error::Api(Box::new(status.clone()));
+    for (error, interrupted) in [
+        (Error::WatchFailed(refused()), true),
+        (Error::WatchError(Box::new(status.clone())), true),
+        (Error::InitialListFailed(refused()), false),
+        (Error::WatchStartFailed(refused()), false),
+        (Error::NoResourceVersion, false),
+    ] {
+        assert_eq!(is_interruption(&error), interrupted, "{error:?}");
+    }
 }

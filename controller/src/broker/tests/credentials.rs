@@ -28,6 +28,8 @@ struct Fixture {
     logins: Mutex<usize>,
     /// HTTP clients that were built for the broker.
     clients: AtomicUsize,
+    /// The namespace whose Secrets the operator may not read.
+    forbidden: Mutex<Option<String>>,
     /// Whether the actors' namespace is being deleted.
     terminating: AtomicBool,
 }
@@ -40,6 +42,11 @@ async fn secret(
 ) -> Result<String, (StatusCode, String)> {
     let key = format!("{namespace}/{name}");
     fixture.read.lock().unwrap().push(key.clone());
+    if fixture.forbidden.lock().unwrap().as_ref() == Some(&namespace) {
+        let status =
+            json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403});
+        return Err((StatusCode::FORBIDDEN, status.to_string()));
+    }
     let Some(text) = fixture.secrets.lock().unwrap().get(&key).cloned() else {
         let status =
             json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
@@ -175,6 +182,20 @@ async fn all_calls_with_the_same_credentials_share_a_client() {
     }
     let clients = fixture.clients.load(Ordering::Relaxed);
     assert_eq!(clients, 2, "one for each password");
+}
+
+/// SEC-1
+#[tokio::test]
+async fn secret_that_may_not_be_read_counts_as_missing() {
+    for (forbidden, found) in [("asya-system", true), ("ns", false)] {
+        let (fixture, brokers, transport) = start(&[("ns/mq", "right")], "right").await;
+        *fixture.forbidden.lock().unwrap() = Some(forbidden.to_owned());
+        match observe(&brokers, &transport).await {
+            Ok(()) => assert!(found, "{forbidden}"),
+            Err(BrokerError::CredentialsMissing(_)) => assert!(!found, "{forbidden}"),
+            Err(error) => panic!("{forbidden}: {error:?}"),
+        }
+    }
 }
 
 /// SEC-2

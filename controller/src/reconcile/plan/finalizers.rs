@@ -72,3 +72,61 @@ impl FinalizerPatch {
         Some(Self::new(actor, [list, removal]))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use json_patch::Patch;
+    use serde_json::{Value, json};
+
+    use super::FinalizerPatch;
+    use crate::reconcile::tests::fixtures::{actor, record, spec};
+    use crate::record::ActorRecord;
+
+    const OURS: &str = "asya.sh/finalizer";
+    const OTHER: &str = "example.com/other";
+
+    /// The stored actor. A missing list is null here: for the API server, a test of null holds for both.
+    fn with(finalizers: &Value) -> Value {
+        let metadata = json!({"finalizers": finalizers});
+        actor(&metadata, &spec(&json!({})), &json!({}))
+    }
+
+    fn read(finalizers: &Value) -> Arc<ActorRecord> {
+        let mut stored = with(finalizers);
+        let metadata = stored["metadata"].as_object_mut().unwrap();
+        metadata.retain(|_, value| !value.is_null());
+        record(&stored)
+    }
+
+    /// The finalizers after the patch, or `None` if the API server refuses it.
+    fn patched(patch: &FinalizerPatch, mut stored: Value) -> Option<Value> {
+        let patch = Patch(patch.operations.clone());
+        json_patch::patch(&mut stored, &patch).ok()?;
+        Some(stored["metadata"]["finalizers"].clone())
+    }
+
+    /// FIN-1, QUE-43
+    #[test]
+    fn finalizers_are_patched_only_on_the_actor_and_the_list_that_were_read() {
+        let adding = |read: &ActorRecord| Some(FinalizerPatch::adding(read));
+        let removing = |read: &ActorRecord| FinalizerPatch::removing(read, OURS);
+        type Planned<'a> = &'a dyn Fn(&ActorRecord) -> Option<FinalizerPatch>;
+        let cases: [(Planned<'_>, Value, Value); 3] = [
+            (&adding, json!(null), json!([OURS])),
+            (&adding, json!([OTHER]), json!([OTHER, OURS])),
+            (&removing, json!([OTHER, OURS]), json!([OTHER])),
+        ];
+        for (planned, before, after) in cases {
+            let patch = planned(&read(&before)).unwrap();
+            assert_eq!(patched(&patch, with(&before)), Some(after));
+            let mut recreated = with(&before);
+            recreated["metadata"]["uid"] = json!("another");
+            assert_eq!(patched(&patch, recreated), None, "{before}: recreated");
+            let changed = with(&json!(["example.com/third", OTHER, OURS]));
+            assert_eq!(patched(&patch, changed), None, "{before}: changed");
+        }
+        assert_eq!(removing(&read(&json!([OTHER]))), None);
+    }
+}

@@ -95,6 +95,20 @@ async fn contact_is_kept_while_nothing_changes() {
     assert_eq!(fixture.last_response.failure(), None);
 }
 
+/// VAC-5: while nothing changes, only the next watch shows that the API server responds.
+#[tokio::test(start_paused = true)]
+async fn watch_ends_before_the_index_counts_as_stale() {
+    let fixture = Fixture::start(Fake::default()).await;
+    fixture
+        .until(|it| it.index.is_synced() && it.fake.requests() == 2)
+        .await;
+    let query = fixture.fake.watch_query.lock().await.clone();
+    let mut parameters = query.split('&');
+    let seconds = parameters.find_map(|it| it.strip_prefix("timeoutSeconds="));
+    let timeout = Duration::from_secs(seconds.unwrap().parse().unwrap());
+    assert!(timeout < LastResponse::STALE_AFTER, "{query}");
+}
+
 /// AVL-2 (a): the CRD does not exist yet.
 #[tokio::test(start_paused = true)]
 async fn failure_of_the_first_list_is_reported() {

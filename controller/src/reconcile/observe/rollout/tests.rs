@@ -1,14 +1,19 @@
+use std::time::Duration;
+
 use asya_shared::api::BindingRollout;
 use asya_shared::resolve::{ObjectRef, Related, Resolution, resolver};
 use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use super::{RolloutQuery, TargetObject, observe};
+use crate::clock;
+use crate::context::Context;
 use crate::reconcile::model::binding::Resolved;
 use crate::reconcile::model::bound_pods::BoundPods;
 use crate::reconcile::model::bound_pods::{PodToReplace, TargetPodCounts};
 use crate::reconcile::model::rollout::{ObservedRollout, TEMPLATE_ANNOTATIONS};
 use crate::reconcile::tests::fixtures::{actor, context_with, observed, verified_status};
+use crate::record::Key;
 
 fn deployment(spec: &Value, status: &Value) -> Value {
     let mut body = json!({
@@ -87,6 +92,20 @@ fn rollout_state_is_read_from_the_workload() {
     assert!(target_object(&set).rolling);
 }
 
+/// ROLL-4: `spec` names the workers of each group, which an autoscaler may ignore.
+#[test]
+fn ray_cluster_has_the_workers_that_its_status_wants() {
+    let cluster = |status: Value| {
+        target_object(&json!({
+            "apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "ray"},
+            "spec": {"replicas": 7}, "status": status,
+        }))
+    };
+    let wanted = cluster(json!({"desiredWorkerReplicas": 3}));
+    assert_eq!(wanted.desired_replicas, Some(3));
+    assert_eq!(cluster(json!({})).desired_replicas, None);
+}
+
 /// The API server: serves Deployment `web`, whose template contains another actor's sidecar, and its one remaining pod.
 fn served(request: &str) -> Option<(u16, Value)> {
     let (none, list) = (json!({}), |items| json!({"metadata": {}, "items": items}));
@@ -111,7 +130,10 @@ fn served(request: &str) -> Option<(u16, Value)> {
 
 /// The observed rollout of Deployment `web`, whose watch still shows pods `stays` and `gone`.
 async fn observed_rollout() -> ObservedRollout {
-    let context = context_with(served);
+    observed_rollout_in(&context_with(served)).await
+}
+
+async fn observed_rollout_in(context: &Context) -> ObservedRollout {
     let kind = GroupVersionKind::gvk("apps", "v1", "Deployment");
     let resource = ApiResource::from_gvk(&kind);
     context.bindings.kinds.serve("apps", "Deployment", resource);
@@ -145,7 +167,25 @@ async fn observed_rollout() -> ObservedRollout {
         resolved: &resolved,
         pods: &BoundPods::default(),
     };
-    observe(&context, &actor, query, counted).await.unwrap()
+    observe(context, &actor, query, counted).await.unwrap()
+}
+
+/// ROLL-2, SAFE-15
+#[tokio::test]
+async fn rollout_has_a_slot_while_it_holds_one_or_one_is_free() {
+    for (holder, has_slot) in [
+        (None, true),
+        (Some(Key::new("ns", "a")), true),
+        (Some(Key::new("elsewhere", "other")), false),
+    ] {
+        let context = context_with(served);
+        if let Some(holder) = &holder {
+            let until = clock::now() + Duration::from_mins(5);
+            context.rollout_slots.acquire(holder, until);
+        }
+        let rollout = observed_rollout_in(&context).await;
+        assert_eq!(rollout.has_slot, has_slot, "{holder:?}");
+    }
 }
 
 /// SAFE-10
