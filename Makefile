@@ -11,6 +11,9 @@ export ASYA_BIN_DIR ?= $(BIN)
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
+CARGO_MUTANTS_VERSION := 27.1.0
+CARGO_MUTANTS := $(CACHE)/cargo-mutants-$(CARGO_MUTANTS_VERSION)/bin/cargo-mutants
+
 MDBOOK_VERSION := 0.5.4
 MDBOOK := $(CACHE)/mdbook-$(MDBOOK_VERSION)/bin/mdbook
 BOOK := $(dir $(BIN))book
@@ -48,13 +51,18 @@ REAL_SCENARIOS := $(shell expr 3 '*' $$(nproc))
 SEEDS ?= 1000
 FIRST ?= 0
 
+# What is mutated: FROM=COMMIT, what changed since then; FILE=PATH of a file or folder; ALL=1.
+FROM ?=
+FILE ?=
+ALL ?=
+
 # How long each target is fuzzed.
 MINUTES ?= 10
 
 # A scenario by its name, or a part of it: make test-scenarios NAME=queue
 NAME ?=
 
-.PHONY: help demo up down build image release docs docs-reference bench bench-sidecar faults fuzz simulate test lint test-unit test-runtime test-chart test-brokers test-scenarios test-real test-upgrade test-krew test-release
+.PHONY: help demo up down build image release docs docs-reference bench bench-sidecar faults fuzz mutants simulate test lint test-unit test-runtime test-chart test-brokers test-scenarios test-real test-upgrade test-krew test-release
 .PHONY: test-scripts requirements programs asya-cluster cluster harness kubectl-asya rust python go
 
 help: ## Show this list
@@ -116,6 +124,9 @@ fuzz: rust ## Parsers against inputs that no run has tried before, MINUTES=10 fo
 
 faults: cluster asya-sidecar ## Faults of brokers, sidecars and runtimes while messages flow; ARGS="--faults 1000 --seed 7 --queues quorum --slots 8"
 	ASYA_FAULTS="$(ARGS)" cargo test $(LOCKED) --workspace --test sidecar -- --ignored --nocapture faults::
+
+mutants: rust python $(CARGO_MUTANTS) ## Small breaks of the code that no unit test notices: FROM=COMMIT for what changed, FILE=PATH, or ALL=1
+	@MUTANTS=$(dir $(BIN))mutants CARGO_MUTANTS=$(CARGO_MUTANTS) FROM=$(FROM) FILE='$(FILE)' ALL=$(ALL) python3 .ci/mutants.py
 
 simulate: rust ## The controller against an API server, brokers and a clock in memory, with faults; SEEDS=1000 FIRST=0
 	cargo run $(LOCKED) -p asya-simulation -- --seeds $(SEEDS) --first $(FIRST)
@@ -203,6 +214,9 @@ $(MDBOOK):
 
 $(CARGO_DENY):
 	cargo install --locked --quiet --root $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION) cargo-deny@$(CARGO_DENY_VERSION)
+
+$(CARGO_MUTANTS):
+	cargo install --locked --quiet --root $(CACHE)/cargo-mutants-$(CARGO_MUTANTS_VERSION) cargo-mutants@$(CARGO_MUTANTS_VERSION)
 
 $(HELM): tests/cluster/tools/go.mod tests/cluster/tools/go.sum | go
 	cd tests/cluster/tools && CGO_ENABLED=0 go build -ldflags '-s -w' -o $(HELM) helm.sh/helm/v4/cmd/helm
