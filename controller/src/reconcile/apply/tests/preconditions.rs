@@ -1,14 +1,16 @@
 //! Every write names what it was based on, so that it fails where that has changed.
 
 use asya_shared::resolve::ObjectRef;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::json;
 
 use super::pod;
-use crate::fault::Error;
+use crate::fault::{Error, Reason};
 use crate::reconcile::apply::finalizer::patch_finalizers;
 use crate::reconcile::apply::{evict, scale_from_zero};
+use crate::reconcile::model::outcome::RolloutOutcome;
 use crate::reconcile::plan::finalizers::FinalizerPatch;
 use crate::reconcile::plan::steps::ScaleFromZero;
 use crate::reconcile::tests::fixtures::{context_with, recording_context};
@@ -47,6 +49,36 @@ async fn accepted_eviction_resets_the_backoff_of_rejected_ones() {
     assert_eq!(context.rollout_slots.eviction_rejected(&key), first);
 }
 
+/// ROLL-4
+#[tokio::test]
+async fn rejected_eviction_gives_up_only_what_cannot_succeed() {
+    type Responses = fn(&str) -> Option<(u16, serde_json::Value)>;
+    fn rejected(reason: &str, code: u16) -> (u16, serde_json::Value) {
+        let status = json!({"kind": "Status", "status": "Failure", "reason": reason, "code": code});
+        (code, status)
+    }
+    let cases: [(&str, Responses, bool); 4] = [
+        ("requested", |_| Some(rejected("NotFound", 404)), false),
+        ("stale", |_| Some(rejected("Conflict", 409)), false),
+        ("waiting", |_| Some(rejected("Forbidden", 403)), true),
+        ("failed", |_| Some(rejected("InternalError", 500)), true),
+    ];
+    for (expected, responses, frees_slot) in cases {
+        let (context, key) = (context_with(responses), Key::new("ns", "a"));
+        context.rollout_slots.acquire(&key, Timestamp::MAX);
+        let outcome = match evict::evict(&context, &key, &pod("web-1")).await {
+            Ok(RolloutOutcome::Waiting(Reason::RolloutWaiting, ..)) => "waiting",
+            Ok(_) => "requested",
+            Err(Error::Stale(_)) => "stale",
+            Err(_) => "failed",
+        };
+        assert_eq!(outcome, expected);
+        let other = Key::new("elsewhere", "other");
+        let is_free = context.rollout_slots.can_acquire(&other, Timestamp::now());
+        assert_eq!(is_free, frees_slot, "{expected}");
+    }
+}
+
 /// SO-6
 #[tokio::test]
 async fn target_is_scaled_up_only_from_zero_and_only_if_it_has_not_changed() {
@@ -83,10 +115,25 @@ async fn failed_test_in_a_patch_of_finalizers_plans_again() {
             json!({"kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422});
         Some((422, failed))
     });
-    let patch = FinalizerPatch {
+    let patched = patch_finalizers(&context, patch()).await;
+    assert!(matches!(patched, Err(Error::Stale(_))), "{patched:?}");
+}
+
+/// FIN-1: only an invalid patch can be planned better, and only a missing actor has no finalizers.
+#[tokio::test]
+async fn forbidden_patch_of_finalizers_fails() {
+    let context = context_with(|_| {
+        let forbidden =
+            json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403});
+        Some((403, forbidden))
+    });
+    let patched = patch_finalizers(&context, patch()).await;
+    assert!(matches!(patched, Err(Error::Api(_))), "{patched:?}");
+}
+
+fn patch() -> FinalizerPatch {
+    FinalizerPatch {
         actor: Key::new("ns", "a"),
         operations: Vec::new(),
-    };
-    let patched = patch_finalizers(&context, patch).await;
-    assert!(matches!(patched, Err(Error::Stale(_))), "{patched:?}");
+    }
 }
