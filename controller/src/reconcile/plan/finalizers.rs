@@ -110,9 +110,9 @@ mod tests {
     /// FIN-1, QUE-43
     #[test]
     fn finalizers_are_patched_only_on_the_actor_and_the_list_that_were_read() {
+        type Planned<'a> = &'a dyn Fn(&ActorRecord) -> Option<FinalizerPatch>;
         let adding = |read: &ActorRecord| Some(FinalizerPatch::adding(read));
         let removing = |read: &ActorRecord| FinalizerPatch::removing(read, OURS);
-        type Planned<'a> = &'a dyn Fn(&ActorRecord) -> Option<FinalizerPatch>;
         let cases: [(Planned<'_>, Value, Value); 3] = [
             (&adding, json!(null), json!([OURS])),
             (&adding, json!([OTHER]), json!([OTHER, OURS])),
