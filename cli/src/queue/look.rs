@@ -1,12 +1,14 @@
 //! Looks at messages, and puts them back.
 
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::access::{DeadLetters, Names};
 use super::broker::{Broker, Delivery};
 use super::message::{Envelope, payload};
 use crate::answer::Failure;
+use crate::output::Format;
 
 /// A message as it is shown.
 #[derive(Debug, Serialize)]
@@ -14,8 +16,10 @@ use crate::answer::Failure;
 pub struct MessageRow {
     /// Absent if it is no message of an actor.
     pub id: Option<String>,
-    /// The route, with the actor whose turn it is in brackets.
-    pub route: String,
+    /// Actors.
+    pub route: Vec<String>,
+    /// Index in `route` of the actor whose turn it is.
+    pub current: usize,
     /// How often the queue has delivered it, where it counts that.
     pub deliveries: Option<u64>,
     pub bytes: usize,
@@ -26,20 +30,49 @@ pub struct MessageRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub payload: Option<Box<RawValue>>,
+    pub payload: Option<Payload>,
+}
+
+/// A payload as it is shown.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Payload {
+    /// The bytes that were sent. Only JSON can be written with them.
+    Raw(Box<RawValue>),
+    /// For YAML.
+    Parsed(Value),
+}
+
+impl Payload {
+    pub fn text(&self) -> String {
+        match self {
+            Self::Raw(raw) => raw.get().to_owned(),
+            Self::Parsed(value) => value.to_string(),
+        }
+    }
 }
 
 impl MessageRow {
     pub fn new<H>(delivery: &Delivery<H>, with_payload: bool) -> Self {
         let read = Envelope::read(&delivery.body);
         Self {
-            route: read.route(),
+            route: read.actors,
+            current: read.current,
             id: read.id,
             deliveries: delivery.deliveries,
             bytes: delivery.body.len(),
             source: delivery.source.clone(),
             error: read.error,
-            payload: with_payload.then(|| payload(&delivery.body)),
+            payload: with_payload.then(|| Payload::Raw(payload(&delivery.body))),
+        }
+    }
+
+    /// Must be called before the message is written in this format.
+    pub fn prepare(&mut self, format: Format) {
+        if let (Format::Yaml, Some(Payload::Raw(raw))) = (format, &self.payload) {
+            // What is nested too deeply, or has numbers without bounds, stays text.
+            let value = serde_json::from_str(raw.get()).unwrap_or_else(|_| raw.get().into());
+            self.payload = Some(Payload::Parsed(value));
         }
     }
 }

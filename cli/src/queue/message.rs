@@ -43,20 +43,20 @@ impl Envelope {
     pub fn actor(&self) -> Option<&str> {
         self.actors.get(self.current).map(String::as_str)
     }
+}
 
-    /// The route, with the actor whose turn it is in brackets.
-    pub fn route(&self) -> String {
-        let mut text = String::new();
-        for (at, actor) in self.actors.iter().enumerate() {
-            let arrow = if at == 0 { "" } else { " > " };
-            let _ = if at == self.current {
-                write!(text, "{arrow}[{actor}]")
-            } else {
-                write!(text, "{arrow}{actor}")
-            };
-        }
-        text
+/// A route, with the actor whose turn it is in brackets.
+pub fn route(actors: &[String], current: usize) -> String {
+    let mut text = String::new();
+    for (at, actor) in actors.iter().enumerate() {
+        let arrow = if at == 0 { "" } else { " > " };
+        let _ = if at == current {
+            write!(text, "{arrow}[{actor}]")
+        } else {
+            write!(text, "{arrow}{actor}")
+        };
     }
+    text
 }
 
 /// The payload of a message as it was sent; of what is no message, the whole of it as text.
@@ -115,13 +115,17 @@ pub fn random_id() -> String {
 mod tests {
     use super::*;
 
+    fn route_of(read: &Envelope) -> String {
+        route(&read.actors, read.current)
+    }
+
     #[test]
     fn message_is_summarised_whatever_it_holds() {
         let routed =
             r#"{"id":"a","route":{"actors":["x","y"],"current":1},"payload":{"error":"timeout"}}"#;
         let read = Envelope::read(routed.as_bytes());
         assert_eq!(
-            (read.id.as_deref(), read.actor(), &*read.route()),
+            (read.id.as_deref(), read.actor(), &*route_of(&read)),
             (Some("a"), Some("y"), "x > [y]")
         );
         assert_eq!(read.error.as_deref(), Some("timeout"));
@@ -129,7 +133,7 @@ mod tests {
             assert_eq!(Envelope::read(odd.as_bytes()), Envelope::default(), "{odd}");
         }
         let past = Envelope::read(br#"{"id":"a","route":{"actors":["x"],"current":1}}"#);
-        assert_eq!((past.actor(), &*past.route()), (None, "x"));
+        assert_eq!((past.actor(), &*route_of(&past)), (None, "x"));
     }
 
     #[test]
@@ -137,7 +141,7 @@ mod tests {
         let text = r#"{"n": 12345678901234567890,  "e": "\u00fc<&>"}"#;
         let body = compose("a", "embed", text).unwrap();
         assert_eq!(payload(&body).get(), text);
-        assert_eq!(Envelope::read(&body).route(), "[embed]");
+        assert_eq!(route_of(&Envelope::read(&body)), "[embed]");
         assert_eq!(payload(b"poison").get(), "\"poison\"");
         let refused = compose("a", "embed", "hello").unwrap_err().to_string();
         assert!(refused.contains("needs quotes"), "{refused}");

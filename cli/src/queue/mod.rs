@@ -97,6 +97,7 @@ pub async fn show(connection: &Connection, args: &QueueArgs) -> Result<Report, F
     }
     notes.extend(access.notes);
     let format = args.output.output;
+    page.messages.iter_mut().for_each(|it| it.prepare(format));
     let text = format.write(&page, || render::page(&page, terminal_width()))?;
     Ok(Report::new(text, Answer::Fine).with_notes(notes))
 }
@@ -147,9 +148,10 @@ pub async fn dead_letters(connection: &Connection, args: &DlqArgs) -> Result<Rep
         }
         Open::Sqs(mut broker, _forward) => act(&mut broker, &access.names, &dlq, args).await,
     };
-    let (report, mut notes) = result?;
+    let (mut report, mut notes) = result?;
     notes.extend(access.notes);
     let format = args.output.output;
+    report.messages.iter_mut().for_each(|it| it.prepare(format));
     let text = format.write(&report, || render::dead_letters(&report, terminal_width()))?;
     Ok(Report::new(text, Answer::Fine).with_notes(notes))
 }
@@ -234,7 +236,7 @@ pub async fn send(connection: &Connection, args: &SendArgs) -> Result<Report, Fa
         limit,
         with_payload: args.payload,
     });
-    let sent = match open {
+    let mut sent = match open {
         Open::RabbitMq(mut broker, _forward) => {
             let sent = send::send(&mut broker, names, &id, body, wait).await;
             broker.close().await;
@@ -243,6 +245,7 @@ pub async fn send(connection: &Connection, args: &SendArgs) -> Result<Report, Fa
         Open::Sqs(mut broker, _forward) => send::send(&mut broker, names, &id, body, wait).await,
     }?;
     let format = args.output.output;
+    sent.message.iter_mut().for_each(|it| it.prepare(format));
     let text = format.write(&sent, || render::sent(&sent, terminal_width()))?;
     let mut notes = access.notes;
     if sent.outcome == Outcome::NotSeen {

@@ -5,7 +5,8 @@ use serde::Serialize;
 use super::access::{DeadLetters, Names};
 use super::broker::Size;
 use super::dlq::Outcome as Done;
-use super::look::MessageRow;
+use super::look::{MessageRow, Payload};
+use super::message::route;
 use super::send::{Outcome, Sent};
 use crate::args::queue::DlqAction;
 use crate::output::{Paint, Table, wrapped};
@@ -146,7 +147,7 @@ pub fn sent(sent: &Sent, width: Option<usize>) -> String {
     let error = failed.and_then(|it| it.error.as_ref());
     parts.extend(error.map(|error| format!("error: {error}")));
     let payload = message.and_then(|it| it.payload.as_ref());
-    parts.extend(payload.map(|payload| payload.get().to_owned()));
+    parts.extend(payload.map(Payload::text));
     parts.iter().map(|line| lines(line, width)).collect()
 }
 
@@ -170,11 +171,9 @@ fn messages(rows: &[MessageRow], width: Option<usize>) -> String {
         ("BYTES", |row| row.bytes.to_string()),
         ("FROM", |row| row.source.clone().unwrap_or_default()),
         ("ERROR", |row| row.error.clone().unwrap_or_default()),
-        ("ROUTE", |row| row.route.clone()),
+        ("ROUTE", |row| route(&row.route, row.current)),
         ("PAYLOAD", |row| {
-            row.payload
-                .as_ref()
-                .map_or_else(String::new, |it| it.get().to_owned())
+            row.payload.as_ref().map_or_else(String::new, Payload::text)
         }),
     ];
     let used = columns.into_iter();

@@ -8,6 +8,7 @@ use super::look::look;
 use super::memory::Memory;
 use super::message::compose;
 use super::send::{Outcome, Wait, send};
+use crate::output::Format;
 
 fn names() -> Names {
     Names {
@@ -39,6 +40,42 @@ async fn look_changes_neither_order_nor_count() {
     assert_eq!(looked.rows.len(), 2);
     assert_eq!(broker.bodies("q"), ["a", "b", "c"]);
     assert!(looked.rows.iter().all(|row| row.payload.is_none()));
+}
+
+#[tokio::test]
+async fn message_is_written_as_its_fields_are_in_json_and_yaml() {
+    let message = String::from_utf8(compose("a", "embed", r#"{"order":  1}"#).unwrap().to_vec());
+    let bodies = [&*message.unwrap(), "poison"];
+    let mut broker = Memory::with(&[("q", &bodies)]);
+    for (format, expected) in [
+        (
+            Format::Yaml,
+            [
+                "route:\n- embed\n",
+                "payload:\n  order: 1\n",
+                "payload: poison\n",
+            ],
+        ),
+        (
+            Format::Json,
+            [
+                r#""route": ["#,
+                r#""payload": {"order":  1}"#,
+                r#""payload": "poison""#,
+            ],
+        ),
+    ] {
+        let mut rows = look(&mut broker, "q", 2, true).await.unwrap().rows;
+        let text = rows.iter_mut().map(|row| {
+            row.prepare(format);
+            format.write(row, String::new).unwrap()
+        });
+        let text: String = text.collect();
+        for part in expected {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert!(!text.contains("RawValue"), "{text}");
+    }
 }
 
 /// Three looks at a message that may be delivered three times.
@@ -152,7 +189,7 @@ async fn message_is_followed_to_its_end() {
             (found.outcome, found.seen_in.as_deref()),
             (outcome, Some(end))
         );
-        assert_eq!(found.message.unwrap().payload.unwrap().get(), "1");
+        assert_eq!(found.message.unwrap().payload.unwrap().text(), "1");
         assert_eq!(broker.bodies("asya-happy-end")[0], "old");
     }
 }
