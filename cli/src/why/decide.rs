@@ -51,6 +51,8 @@ pub struct Question<'a> {
 pub enum Outcome {
     /// It has the sidecar.
     Injected,
+    /// It has the sidecar from the pod template that the operator wrote, so nothing is left to inject.
+    FromTemplate,
     /// It starts without the sidecar.
     NotInjected,
     /// It is rejected, because the sidecar is required.
@@ -130,6 +132,7 @@ impl Explanation {
 
     pub fn answer(&self) -> Answer {
         match self.outcome {
+            Outcome::FromTemplate => Answer::Fine,
             Outcome::Injected if self.running.is_none() => Answer::Fine,
             Outcome::Injected | Outcome::NotInjected | Outcome::Rejected => Answer::Findings,
             Outcome::Unknown => Answer::Unknown,
@@ -139,6 +142,34 @@ impl Explanation {
 
 /// Explains what the webhook decides about the pod.
 pub fn explain(question: &Question<'_>) -> Explanation {
+    let explanation = by_the_rules(question);
+    let owner = question
+        .actors
+        .iter()
+        .find(|it| it.has_own_pod(question.pod));
+    match owner.filter(|_| explanation.reason == InjectionReason::NoActor.as_str()) {
+        Some(owner) => own_pod(explanation, owner, question.namespace),
+        None => explanation,
+    }
+}
+
+/// Of a pod of an actor's own workload.
+fn own_pod(mut explanation: Explanation, owner: &KnownActor, namespace: &str) -> Explanation {
+    let rule = explanation.rule;
+    let decisive = explanation.rules.iter_mut().find(|it| it.number == rule);
+    if let Some(decisive) = decisive {
+        decisive.text = KnownActor::own_workload_text(&owner.name);
+    }
+    Explanation {
+        outcome: Outcome::FromTemplate,
+        actor: Some(format!("{namespace}/{}", owner.name)),
+        nearest: None,
+        fix: "Nothing to do.".to_owned(),
+        ..explanation
+    }
+}
+
+fn by_the_rules(question: &Question<'_>) -> Explanation {
     let raw = question.pod.to_string();
     let pod = PodView::decode(&raw).ok();
     if is_never_injected(question.namespace, question.operator_namespace) {
@@ -366,7 +397,9 @@ fn answers(
             std::cmp::Ordering::Greater => (Verdict::NotReached, String::new()),
             std::cmp::Ordering::Equal => match outcome {
                 Outcome::Injected => (Verdict::Injects, text.to_owned()),
-                Outcome::NotInjected | Outcome::Rejected => (Verdict::Stops, text.to_owned()),
+                Outcome::FromTemplate | Outcome::NotInjected | Outcome::Rejected => {
+                    (Verdict::Stops, text.to_owned())
+                }
                 Outcome::Unknown => (
                     Verdict::Unknown,
                     "the operator's settings are unknown".to_owned(),

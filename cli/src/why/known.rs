@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use asya_shared::names::label;
 use asya_shared::resolve::has_incomplete_owners;
 use asya_shared::review::{Actor, ProjectedActor};
 use serde_json::{Value, json};
+
+use crate::cluster::has_sidecar;
 
 /// Stands for times that a file does not have.
 const SOME_TIME: &str = "2026-01-01T00:00:00Z";
@@ -52,6 +55,14 @@ impl KnownActor {
         Self::new(object)
     }
 
+    /// Why no pod of an actor that has its own workload is injected.
+    pub fn own_workload_text(name: &str) -> String {
+        format!(
+            "AsyncActor {name} has its own workload (spec.workload), whose pod template has the sidecar; \
+             `kubectl asya trace {name}` shows its pods"
+        )
+    }
+
     /// Whether its pods refer to objects that must be looked up.
     pub fn has_incomplete_owners(&self) -> bool {
         let target = self.actor.as_ref().and_then(|it| it.target.as_ref());
@@ -62,6 +73,15 @@ impl KnownActor {
     pub fn target(&self) -> Option<String> {
         let target = self.actor.as_ref()?.target.as_ref()?;
         Some(format!("{}/{}", target.kind, target.name))
+    }
+
+    /// Whether this is a pod of the actor's own workload (spec.workload), which no binding concerns.
+    pub fn has_own_pod(&self, pod: &Value) -> bool {
+        let labels = &pod["metadata"]["labels"];
+        let is_named = [label::ASYA, label::ACTOR]
+            .iter()
+            .any(|key| labels[*key] == *self.name);
+        is_named && self.object["spec"]["workloadRef"].is_null() && has_sidecar(pod)
     }
 
     /// Why the operator says that a pod has no sidecar. Status names only some of the pods of each reason, so of another

@@ -14,8 +14,10 @@ pub fn text(explanation: &Explanation, width: Option<usize>) -> String {
     }
     text.push('\n');
     text.push_str(&facts(explanation).render(width));
-    text.push('\n');
-    text.push_str(&rules(explanation).render(width));
+    if explanation.outcome != Outcome::FromTemplate {
+        text.push('\n');
+        text.push_str(&rules(explanation).render(width));
+    }
     text
 }
 
@@ -47,6 +49,10 @@ fn heading(explanation: &Explanation, width: Option<usize>) -> String {
             Paint::Warning,
         ),
         Outcome::Injected => ("gets the sidecar", Paint::Good),
+        Outcome::FromTemplate => (
+            "has the sidecar from the pod template of its actor",
+            Paint::Good,
+        ),
         Outcome::NotInjected => ("does not get the sidecar", Paint::Bad),
         Outcome::Rejected => ("is rejected: the sidecar is required", Paint::Bad),
         Outcome::Unknown => ("cannot be judged", Paint::Warning),
@@ -55,15 +61,19 @@ fn heading(explanation: &Explanation, width: Option<usize>) -> String {
         Some(workload) => format!("A new pod of {workload}"),
         None => format!("Pod {}", explanation.pod),
     };
-    let rule = format!("({}, rule {})", explanation.reason, explanation.rule);
-    let taken = pod.len() + answer.len() + rule.len() + 2;
+    let rule = match explanation.outcome {
+        // The webhook's reason would say that no actor is concerned.
+        Outcome::FromTemplate => String::new(),
+        _ => format!(" ({}, rule {})", explanation.reason, explanation.rule),
+    };
+    let taken = pod.len() + answer.len() + rule.len() + 1;
     let end = if width.is_none_or(|width| taken <= width) {
         ' '
     } else {
         '\n'
     };
     let (pod, answer) = (paint(&pod, Paint::Heading), paint(answer, colour));
-    format!("{pod}{end}{answer} {rule}\n")
+    format!("{pod}{end}{answer}{rule}\n")
 }
 
 fn facts(explanation: &Explanation) -> Table {
@@ -126,7 +136,7 @@ fn reasons(explanation: &Explanation) -> Vec<String> {
             .iter()
             .map(|it| format!("warning: {it}")),
     );
-    if explanation.outcome != Outcome::Injected {
+    if ![Outcome::Injected, Outcome::FromTemplate].contains(&explanation.outcome) {
         lines.push(format!("fix: {}", explanation.fix));
         lines.push(format!("more: {}", explanation.page));
     }

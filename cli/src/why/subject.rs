@@ -5,6 +5,7 @@ use asya_shared::probe::ProbeMetadata;
 use asya_shared::resolve::Family;
 use serde_json::Value;
 
+use super::KnownActor;
 use crate::answer::Failure;
 use crate::cluster::Cluster;
 use crate::resolved_target::{self, Unresolved, new_pod};
@@ -136,12 +137,7 @@ pub async fn pods(
 fn target_of(actor: &Value, name: &str) -> Result<WorkloadRef, Failure> {
     let decoded: Result<AsyncActor, _> = serde_json::from_value(actor.clone());
     let target = decoded.ok().and_then(|it| it.spec.workload_ref);
-    target.ok_or_else(|| {
-        Failure::new(format!(
-            "AsyncActor {name} has its own workload (spec.workload), whose pod template has the sidecar; \
-             `kubectl asya trace {name}` shows its pods"
-        ))
-    })
+    target.ok_or_else(|| Failure::new(KnownActor::own_workload_text(name)))
 }
 
 #[cfg(test)]

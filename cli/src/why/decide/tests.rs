@@ -218,6 +218,47 @@ fn running_pod_without_the_sidecar_gets_the_operators_reason_and_the_command_tha
 }
 
 #[test]
+fn pod_of_an_actors_own_workload_has_the_sidecar_from_its_template() {
+    let standalone = json!({
+        "apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "metadata": {"name": "resize"},
+        "spec": {"transport": "mq", "workload": {"kind": "Deployment"}},
+    });
+    let actors = [actor("embed", "phi", &json!({})), standalone];
+    let mut pod = pod("resize");
+    pod["spec"]["containers"] = json!([{"name": "asya-sidecar", "image": "asya"}]);
+    for label in ["asya.sh/asya", "asya.sh/actor"] {
+        pod["metadata"]["labels"] = json!({label: "resize"});
+        for actors in [&actors[..], &actors[1..]] {
+            let found = explain_one(&pod, actors);
+            assert_eq!(
+                (found.outcome, found.answer(), found.actor.as_deref()),
+                (Outcome::FromTemplate, Answer::Fine, Some("models/resize"))
+            );
+            let text = render::text(&found, None);
+            let lines: Vec<&str> = text.lines().collect();
+            assert_eq!(
+                lines,
+                [
+                    "\x1b[1mPod models/resize-7d9f-x\x1b[0m \x1b[32mhas the sidecar from the pod template of its \
+                     actor\x1b[0m",
+                    "why: AsyncActor resize has its own workload (spec.workload), whose pod template has the sidecar; \
+                     `kubectl asya trace resize` shows its pods",
+                    "",
+                    "controller   ReplicaSet/resize-7d9f",
+                    "actor        models/resize",
+                ]
+            );
+        }
+    }
+    // A label alone makes no pod of the actor.
+    pod["spec"]["containers"] = json!([]);
+    assert_eq!(explain_one(&pod, &actors).outcome, Outcome::NotInjected);
+    pod["spec"]["containers"] = json!([{"name": "asya-sidecar"}]);
+    pod["metadata"]["labels"] = json!({"asya.sh/asya": "embed"});
+    assert_eq!(explain_one(&pod, &actors).outcome, Outcome::NotInjected);
+}
+
+#[test]
 fn page_answers_first() {
     let found = explain_one(&pod("other"), &[actor("embed", "phi", &json!({}))]);
     let text = render::text(&found, None);
