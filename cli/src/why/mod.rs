@@ -85,6 +85,7 @@ async fn gather(connection: &Connection, args: &WhyArgs) -> Result<Gathered, Fai
         if let Some(namespace) = subject.namespace() {
             namespace.clone_into(&mut cluster.namespace);
         }
+        let subject = subject.resolved(&cluster).await;
         let (pods, notes) = subject::pods(&cluster, &subject).await?;
         let namespace = cluster.namespace.clone();
         let mut gathered = from_cluster(&cluster, pods, namespace, given).await?;

@@ -3,11 +3,12 @@
 use asya_shared::api::{AsyncActor, WorkloadRef};
 use asya_shared::probe::ProbeMetadata;
 use asya_shared::resolve::Family;
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
 use super::KnownActor;
 use crate::answer::Failure;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, resource};
 use crate::resolved_target::{self, Unresolved, new_pod};
 
 /// What the user has named.
@@ -21,6 +22,8 @@ pub struct Subject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Pod,
+    /// Named without a kind: a pod, or else an actor.
+    PodOrActor,
     Actor,
     /// Of group apps.
     Workload(&'static str),
@@ -51,7 +54,7 @@ impl Subject {
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let Some((kind, rest)) = text.split_once('/') else {
             return Ok(Self {
-                kind: Kind::Pod,
+                kind: Kind::PodOrActor,
                 namespace: None,
                 name: text.to_owned(),
             });
@@ -87,6 +90,34 @@ impl Subject {
     pub fn is_pod(&self) -> bool {
         self.kind == Kind::Pod
     }
+
+    /// Decides what a name without a kind means. Names of pods are long, so users often give that of the actor.
+    pub async fn resolved(self, cluster: &Cluster) -> Self {
+        if self.kind != Kind::PodOrActor {
+            return self;
+        }
+        let namespace = Some(&*cluster.namespace);
+        let pod = cluster.get(&resource::<Pod>(), namespace, &self.name).await;
+        let has_actor = match pod {
+            Ok(None) => {
+                let actor = resource::<AsyncActor>();
+                let actor = cluster.get(&actor, namespace, &self.name).await;
+                matches!(actor, Ok(Some(_)))
+            }
+            // Why a pod cannot be read is said when it is read again.
+            Ok(Some(_)) | Err(_) => false,
+        };
+        self.decided(has_actor)
+    }
+
+    fn decided(self, is_actor: bool) -> Self {
+        let kind = match self.kind {
+            Kind::PodOrActor if is_actor => Kind::Actor,
+            Kind::PodOrActor => Kind::Pod,
+            kind => kind,
+        };
+        Self { kind, ..self }
+    }
 }
 
 /// The pods of a subject, or the one that its workload would create; and what could not be read.
@@ -98,7 +129,7 @@ pub async fn pods(
     subject: &Subject,
 ) -> Result<(Vec<Asked>, Vec<String>), Failure> {
     let wanted = match subject.kind {
-        Kind::Pod => {
+        Kind::Pod | Kind::PodOrActor => {
             let pod = cluster.pod(&subject.name).await?;
             return Ok((vec![Asked::existing(pod)], Vec::new()));
         }
@@ -147,7 +178,7 @@ mod tests {
     #[test]
     fn names_are_understood_as_kubectl_and_trace_print_them() {
         for (text, kind, namespace, name) in [
-            ("phi-0", Kind::Pod, None, "phi-0"),
+            ("phi-0", Kind::PodOrActor, None, "phi-0"),
             ("pod/phi-0", Kind::Pod, None, "phi-0"),
             ("pods/phi-0", Kind::Pod, None, "phi-0"),
             ("Pod/phi-0", Kind::Pod, None, "phi-0"),
@@ -180,6 +211,10 @@ mod tests {
             };
             assert_eq!(Subject::parse(text), Ok(expected), "{text}");
         }
+        let kind_of = |text: &str, is_actor| Subject::parse(text).unwrap().decided(is_actor).kind;
+        assert_eq!(kind_of("embed", true), Kind::Actor);
+        assert_eq!(kind_of("embed", false), Kind::Pod);
+        assert_eq!(kind_of("pod/embed", true), Kind::Pod);
         let refused = Subject::parse("service/phi").unwrap_err().to_string();
         assert!(refused.starts_with("service/phi is no pod"), "{refused}");
     }
