@@ -72,6 +72,15 @@ pub fn entry(name: &str) -> Option<&'static Entry> {
     all().find(|entry| entry.name.eq_ignore_ascii_case(name))
 }
 
+/// The entry that says what to do about a condition with this reason and message. A failed dry run has many causes: if
+/// the webhook has left the pod alone, its reason ends the message.
+pub fn remedy(reason: &str, message: &str) -> Option<&'static Entry> {
+    let inner = message.rsplit_once(": ").map(|(_, inner)| inner);
+    let inner = inner.filter(|_| reason == "ProbeFailed");
+    let inner = inner.and_then(|inner| injection::ENTRIES.iter().find(|it| it.name == inner));
+    inner.or_else(|| entry(reason))
+}
+
 /// The id of a finding, for example `ASYA-VAL-3`.
 pub fn id(name: &str) -> String {
     format!("{PREFIX}{name}")

@@ -99,6 +99,23 @@ fn pod_that_the_webhook_missed_has_its_causes_and_both_ways_out() {
     }
 }
 
+#[test]
+fn remedy_of_a_failed_dry_run_is_that_of_the_webhooks_reason() {
+    let message = |why: &str| {
+        format!("no pod is replaced, because a new one would not get the sidecar: {why}")
+    };
+    for (reason, why, expected) in [
+        ("ProbeFailed", "HostNetwork", "HostNetwork"),
+        ("ProbeFailed", "RestartPolicy", "RestartPolicy"),
+        ("ProbeFailed", "no such host", "ProbeFailed"),
+        ("ProbeRejected", "HostNetwork", "ProbeRejected"),
+    ] {
+        let found = remedy(reason, &message(why)).map(|it| it.name);
+        assert_eq!(found, Some(expected), "{reason} {why}");
+    }
+    assert_eq!(remedy("OfTomorrow", ""), None);
+}
+
 /// Every requirement that a rule names.
 #[test]
 fn every_rule_is_explained() {

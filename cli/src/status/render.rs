@@ -99,7 +99,10 @@ pub fn page(page: &Page, width: Option<usize>) -> String {
         section(&mut text, &(next.join("\n") + "\n"));
     }
     if let Some(attention) = &summary.attention {
-        section(&mut text, &(hint(&attention.reason, width) + "\n"));
+        section(
+            &mut text,
+            &(hint(&attention.reason, &attention.message, width) + "\n"),
+        );
     }
     text
 }
@@ -126,9 +129,9 @@ fn findings(page: &Page, width: Option<usize>) -> String {
 }
 
 /// Where the user finds out what to do. Another release of the operator may have reasons that this program does not know.
-fn hint(reason: &str, width: Option<usize>) -> String {
-    let text = match catalogue::entry(reason) {
-        Some(_) => format!("`kubectl asya explain {reason}` says what to do"),
+fn hint(reason: &str, message: &str, width: Option<usize>) -> String {
+    let text = match catalogue::remedy(reason, message) {
+        Some(entry) => format!("`kubectl asya explain {}` says what to do", entry.name),
         None => format!(
             "{reason} is not known to this program: use kubectl-asya of the operator's release"
         ),
@@ -170,11 +173,15 @@ mod tests {
     #[test]
     fn only_known_reasons_are_said_to_be_explained() {
         assert_eq!(
-            hint("QueueMissing", None),
+            hint("QueueMissing", "", None),
             "`kubectl asya explain QueueMissing` says what to do"
         );
         assert_eq!(
-            hint("OfTomorrow", None),
+            hint("ProbeFailed", "no pod is replaced: HostNetwork", None),
+            "`kubectl asya explain HostNetwork` says what to do"
+        );
+        assert_eq!(
+            hint("OfTomorrow", "", None),
             "OfTomorrow is not known to this program: use kubectl-asya of the operator's release"
         );
     }

@@ -71,7 +71,10 @@ pub fn actors(actors: &Read<Vec<Value>>, now: Timestamp) -> Vec<Check> {
         if let Some(attention) = &summary.attention {
             let subject = format!("actor {}/{}", summary.namespace, summary.name);
             checks.push(match catalogue::entry(&attention.reason) {
-                Some(entry) => Check::failed(&subject, entry.name, &attention.message),
+                Some(entry) => Check {
+                    fix: catalogue::remedy(entry.name, &attention.message).map(|it| it.fix),
+                    ..Check::failed(&subject, entry.name, &attention.message)
+                },
                 None => Check::failed(
                     &subject,
                     "ActorFailing",

@@ -335,6 +335,25 @@ fn failing_transport_and_actor_are_named() {
     assert!(texts.contains(&"Actors report that a transport cannot be used. mq (1 actors): BrokerUnreachable: refused"), "{texts:?}");
 }
 
+#[test]
+fn failed_dry_run_has_the_fix_of_the_webhooks_reason() {
+    let mut observed = healthy();
+    let mut actor = bound_actor();
+    actor["status"]["conditions"] = json!([{
+        "type": "Injected", "status": "False", "reason": "ProbeFailed", "lastTransitionTime": NOW,
+        "message": "no pod is replaced, because a new one would not get the sidecar: HostNetwork",
+    }]);
+    observed.actors = Ok(vec![actor]);
+    let checks = installed(&observed, now());
+    let found = checks
+        .iter()
+        .find(|it| it.id == Some(catalogue::id("ProbeFailed")));
+    assert_eq!(
+        found.and_then(|it| it.fix),
+        Some("Remove hostNetwork from the pod template.")
+    );
+}
+
 /// No cluster of the tests is that old: their API server reports the release that it was compiled from.
 #[test]
 fn too_old_is_judged_by_the_minor_version_alone() {
