@@ -18,7 +18,9 @@ const MIB: u64 = 1 << 20;
 /// Anonymous memory of this process, in bytes: without the pages of its program, which differ from build to build.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
     let kilobytes = line.and_then(|line| line.split_whitespace().next());
     kilobytes.unwrap().parse::<u64>().unwrap() * 1024
 }
