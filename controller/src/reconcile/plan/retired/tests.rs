@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::{NextCheck, after_check, queues_to_check};
 use crate::reconcile::model::binding::{ObservedBinding, Resolved};
 use crate::reconcile::model::bound_pods::BoundPods;
-use crate::reconcile::model::known_queues::DeletePermission;
+use crate::reconcile::model::known_queues::{DeletePermission, KnownQueues};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::plan;
-use crate::reconcile::tests::fixtures::{actor, observed, pod, record, spec};
+use crate::reconcile::tests::fixtures::{actor, installation, observed, pod, record, spec};
 use crate::record::{Key, PodRecord};
 
 pub(in crate::reconcile) fn queue(transport: &str) -> QueueStatus {
@@ -44,6 +44,25 @@ pub(in crate::reconcile) fn plain(recorded: &str, retired: &[&str]) -> Observed 
 
 pub(in crate::reconcile) fn transports(queues: &[QueueStatus]) -> Vec<&str> {
     queues.iter().map(|queue| &*queue.transport).collect()
+}
+
+/// QUE-13, QUE-3: `twin` leads to the desired queue, and nobody knows whose the queue on `fixed` is.
+#[test]
+fn created_queue_that_no_status_names_is_retired_unless_it_may_be_in_use() {
+    let observed = plain("dead", &["aws"]);
+    let created = ["mq", "dead", "aws", "twin", "fixed", "other"].map(queue);
+    let retired = |owner: Option<Key>| {
+        let (desired, transports) = (observed.desired.as_deref(), installation().transports);
+        let owner_of = |_: &QueueStatus| owner.clone();
+        let status = &observed.previous;
+        let queues = KnownQueues::from_status(status, &created, desired, &transports, owner_of);
+        let retired = queues.retired.into_iter();
+        retired
+            .map(|known| known.queue.transport)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(retired(None), ["aws", "other"]);
+    assert_eq!(retired(Some(Key::new("b", "a"))), ["aws"]);
 }
 
 /// QUE-13, QUE-12, FIN-4
