@@ -15,6 +15,8 @@ pub struct ApiFailure {
     pub text: String,
     /// What the API server says against the object itself, if that is why it rejects the request.
     pub rejection: Option<String>,
+    /// Someone else wrote the object meanwhile, so the request has to start from what is stored now.
+    pub is_conflict: bool,
 }
 
 impl ApiFailure {
@@ -26,6 +28,7 @@ impl ApiFailure {
             }
             _ => None,
         };
+        let is_conflict = matches!(&error, kube::Error::Api(status) if status.code == 409);
         let text = match error {
             kube::Error::Api(status) => of_response(action, status.code, &status.message),
             kube::Error::Auth(error) => {
@@ -41,7 +44,11 @@ impl ApiFailure {
                 innermost(&error)
             ),
         };
-        Self { text, rejection }
+        Self {
+            text,
+            rejection,
+            is_conflict,
+        }
     }
 }
 

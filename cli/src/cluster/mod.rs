@@ -224,6 +224,17 @@ impl Cluster {
         Err(self.not_found("AsyncActor", &kind, name, &others).await)
     }
 
+    /// The cluster behind a mock.
+    #[cfg(test)]
+    pub fn of(client: Client) -> Self {
+        Self {
+            namespace: client.default_namespace().to_owned(),
+            client,
+            operator_namespace: "asya-system".to_owned(),
+            server: "https://mock".to_owned(),
+        }
+    }
+
     /// A pod of the chosen namespace.
     ///
     /// # Errors

@@ -219,6 +219,7 @@ mod tests {
             Err::<(), _>(ApiFailure {
                 text: "you may not create pods".to_owned(),
                 rejection: rejection.map(str::to_owned),
+                is_conflict: false,
             })
         };
         assert!(Verdict::of(&failure(None)).is_unknown());

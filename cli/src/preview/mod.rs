@@ -24,7 +24,7 @@ use self::decide::{Preview, Write};
 use self::online::Online;
 use crate::answer::{Answer, Failure, Report};
 use crate::args::PreviewArgs;
-use crate::cluster::{Cluster, Connection, resource};
+use crate::cluster::{ApiFailure, Cluster, Connection, resource};
 use crate::installation::Installation;
 use crate::lint::{self, Rules};
 use crate::manifests::Manifest;
@@ -34,6 +34,9 @@ use crate::{manifests, output, values};
 const DEFAULT_NAMESPACE: &str = "default";
 /// UID of an actor that is not stored yet.
 const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
+/// Dry runs of an actor that others write at the same time. An operator that starts an actor writes its status a few
+/// times within a second.
+const ATTEMPTS: u32 = 5;
 
 /// Previews the actors of these files. Exit code 1: they would not work; 2: it cannot be told.
 ///
@@ -143,11 +146,10 @@ async fn online(
     object: &Value,
     preview: &mut Preview,
 ) {
-    let kind = resource::<AsyncActor>();
     let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
     let (namespace, name) = (text("namespace"), text("name"));
-    let existing = match cluster.get(&kind, Some(namespace), name).await {
-        Ok(existing) => existing,
+    let dry_run = match ActorDryRun::of(cluster, (namespace, name), object).await {
+        Ok(dry_run) => dry_run,
         Err(failure) => {
             preview.server = Verdict::Unknown {
                 message: failure.text,
@@ -155,18 +157,11 @@ async fn online(
             return;
         }
     };
-    let wanted = existing
-        .as_ref()
-        .map(|existing| replacing(existing, object));
-    let wanted = wanted.unwrap_or_else(|| object.clone());
-    let answer = match &existing {
-        None => cluster.dry_run_create(&kind, namespace, &wanted).await,
-        Some(_) => {
-            cluster
-                .dry_run_replace(&kind, (namespace, name), &wanted)
-                .await
-        }
-    };
+    let ActorDryRun {
+        existing,
+        wanted,
+        answer,
+    } = dry_run;
     preview.server = Verdict::of(&answer);
     preview.reject_actor();
     let mut stored = match (answer, &preview.server) {
@@ -198,6 +193,52 @@ async fn online(
     online.add_effects(preview).await;
 }
 
+/// The dry run of an actor.
+struct ActorDryRun {
+    /// The stored actor, if there is one.
+    existing: Option<Value>,
+    /// What was sent.
+    wanted: Value,
+    answer: Result<Value, ApiFailure>,
+}
+
+impl ActorDryRun {
+    /// Creates or replaces the actor as a dry run. If someone writes the actor meanwhile, as the operator does with its
+    /// status, the dry run starts again from what is stored then, up to [`ATTEMPTS`] times in all.
+    async fn of(
+        cluster: &Cluster,
+        (namespace, name): (&str, &str),
+        object: &Value,
+    ) -> Result<Self, ApiFailure> {
+        let kind = resource::<AsyncActor>();
+        let mut attempt = 1;
+        loop {
+            let existing = cluster.get(&kind, Some(namespace), name).await?;
+            let (wanted, answer) = match &existing {
+                None => {
+                    let answer = cluster.dry_run_create(&kind, namespace, object).await;
+                    (object.clone(), answer)
+                }
+                Some(existing) => {
+                    let wanted = replacing(existing, object);
+                    let place = (namespace, name);
+                    let answer = cluster.dry_run_replace(&kind, place, &wanted).await;
+                    (wanted, answer)
+                }
+            };
+            let is_conflict = answer.as_ref().is_err_and(|failure| failure.is_conflict);
+            if !is_conflict || attempt == ATTEMPTS {
+                return Ok(Self {
+                    existing,
+                    wanted,
+                    answer,
+                });
+            }
+            attempt += 1;
+        }
+    }
+}
+
 /// The stored actor with the spec, labels and annotations of the manifest.
 fn replacing(existing: &Value, object: &Value) -> Value {
     let mut wanted = existing.clone();
@@ -213,7 +254,70 @@ fn replacing(existing: &Value, object: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use kube::Client;
+    use kube::client::Body;
+
     use super::*;
+
+    /// An API server where the actor is written between each of the first `writes` reads and the replacement.
+    fn busy(writes: u32) -> Cluster {
+        let version = Arc::new(AtomicU32::new(1));
+        let answer = move |request: http::Request<Body>| {
+            let version = Arc::clone(&version);
+            async move {
+                let is_read = request.method() == http::Method::GET;
+                let body = request.into_body().collect_bytes().await?;
+                let now = version.load(Ordering::Relaxed);
+                let actor = json!({
+                    "apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor",
+                    "metadata": {"name": "a", "namespace": "n", "resourceVersion": now.to_string()},
+                    "spec": {"transport": "mq"},
+                });
+                let sent: Value = serde_json::from_slice(&body).unwrap_or_default();
+                let (code, answer) = if is_read {
+                    if now <= writes {
+                        version.fetch_add(1, Ordering::Relaxed);
+                    }
+                    (200, actor)
+                } else if sent["metadata"]["resourceVersion"] == now.to_string() {
+                    (200, sent)
+                } else {
+                    let message = "the object has been modified";
+                    let status = json!({"status": "Failure", "reason": "Conflict", "message": message, "code": 409});
+                    (409, status)
+                };
+                let response = http::Response::builder().status(code);
+                response
+                    .body(Body::from(answer.to_string().into_bytes()))
+                    .map_err(tower::BoxError::from)
+            }
+        };
+        Cluster::of(Client::new(tower::service_fn(answer), "n"))
+    }
+
+    /// The operator writes the status of an actor at any time.
+    #[tokio::test]
+    async fn actor_that_is_written_meanwhile_is_read_again() {
+        let object =
+            json!({"metadata": {"name": "a", "namespace": "n"}, "spec": {"transport": "sqs"}});
+        for (writes, admitted) in [
+            (0, true),
+            (1, true),
+            (ATTEMPTS - 1, true),
+            (ATTEMPTS, false),
+        ] {
+            let dry_run = ActorDryRun::of(&busy(writes), ("n", "a"), &object).await;
+            let answer = dry_run.map(|it| Verdict::of(&it.answer));
+            assert_eq!(
+                answer == Ok(Verdict::Admitted),
+                admitted,
+                "{writes} writes: {answer:?}"
+            );
+        }
+    }
 
     #[test]
     fn manifest_replaces_the_spec_and_keeps_what_others_annotated() {
