@@ -3,7 +3,7 @@
 //! A path is written as in `fieldsV1`: `f:NAME` for a field, `k:{…}` for an element of a list with keys, `v:…` for an
 //! element of a set. The rules are those of sigs.k8s.io/structured-merge-diff.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -235,6 +235,14 @@ impl Fields {
     }
 }
 
+/// Like [`children`]; what is absent has none.
+fn below(value: Option<&Value>, schema: Schema) -> Option<BTreeMap<String, &Value>> {
+    match value {
+        None | Some(Value::Null) => Some(BTreeMap::new()),
+        Some(value) => Some(children(value, schema)?.into_iter().collect()),
+    }
+}
+
 impl Comparison {
     /// How `after` differs from `before`.
     #[must_use]
@@ -255,33 +263,23 @@ impl Comparison {
         (before, after): (Option<&Value>, Option<&Value>),
         schema: Schema,
     ) {
-        let below = |value: Option<&Value>| match value {
-            None | Some(Value::Null) => Some(Map::new()),
-            Some(value) => {
-                let children = children(value, schema)?.into_iter();
-                Some(
-                    children
-                        .map(|(step, child)| (step, child.clone()))
-                        .collect(),
-                )
-            }
-        };
         match (before, after) {
+            // Most of an object stays as it is.
+            _ if before == after => return,
             (None, Some(_)) => self.changed.0.insert(path.to_vec()),
             (Some(_), None) => self.removed.0.insert(path.to_vec()),
             _ => false,
         };
-        match (below(before), below(after)) {
+        match (below(before, schema), below(after, schema)) {
             (Some(old), Some(new)) if !old.is_empty() || !new.is_empty() => {
-                let (old, new): (Map<_, _>, Map<_, _>) =
-                    (old.into_iter().collect(), new.into_iter().collect());
                 let steps: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
                 for step in steps {
                     let path = joined(path, step.clone());
-                    self.compare(&path, (old.get(step), new.get(step)), schema.below(step));
+                    let values = (old.get(step).copied(), new.get(step).copied());
+                    self.compare(&path, values, schema.below(step));
                 }
             }
-            _ if before.is_some() && after.is_some() && before != after => {
+            _ if before.is_some() && after.is_some() => {
                 self.changed.0.insert(path.to_vec());
             }
             _ => {}

@@ -104,8 +104,8 @@ impl Store {
 
     /// All objects of a resource, in the order of their names.
     pub fn all(&self, resource: &'static Resource) -> impl Iterator<Item = (&Id, &Arc<Value>)> {
-        let objects = self.objects.iter();
-        objects.filter(move |(id, _)| id.resource == resource)
+        let objects = self.objects.range(Id::new(resource, "", "")..);
+        objects.take_while(move |(id, _)| id.resource == resource)
     }
 
     /// All objects.
@@ -263,6 +263,9 @@ impl Store {
             }
             return Err(Failure::not_found(id));
         };
+        if changed == *live {
+            return Ok(live);
+        }
         check_preconditions(id, &live, &changed)?;
         let needs_version = schema::is_custom(id.resource) || id.resource.kind == "Lease";
         if needs_version && changed["metadata"]["resourceVersion"].is_null() {

@@ -112,13 +112,23 @@ fn apply_hpa(store: &mut Store, id: &Id, object: &Value, replicas: i64) {
             "maxReplicas": spec["maxReplicaCount"],
         },
     });
-    let _ = store.apply(id, hpa, &writer(MANAGER), true);
-    let Some(live) = store.get(id) else { return };
-    let mut live = (*live).clone();
-    live["status"] = json!({
+    let status = json!({
         "desiredReplicas": replicas,
         "conditions": [{"type": "ScalingActive", "status": "True"}],
     });
+    if let Some(live) = store.get(id)
+        && live["spec"] == hpa["spec"]
+        && live["status"] == status
+        && ["labels", "ownerReferences"]
+            .iter()
+            .all(|it| live["metadata"][it] == hpa["metadata"][it])
+    {
+        return;
+    }
+    let _ = store.apply(id, hpa, &writer(MANAGER), true);
+    let Some(live) = store.get(id) else { return };
+    let mut live = (*live).clone();
+    live["status"] = status;
     let _ = store.update(id, live, &status_writer("horizontal-pod-autoscaler"));
 }
 

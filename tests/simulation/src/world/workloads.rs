@@ -202,8 +202,7 @@ impl Workload {
         };
         let total = current + old;
         let old_ready = self.pods.iter().filter(|(_, pod)| is_ready(pod)).count() - ready;
-        let mut object = (*live).clone();
-        object["status"] = json!({
+        let mut status = json!({
             "observedGeneration": live["metadata"]["generation"],
             "replicas": total,
             "updatedReplicas": current,
@@ -219,9 +218,14 @@ impl Workload {
             } else {
                 before
             };
-            object["status"]["currentRevision"] = current.clone();
-            object["status"]["updateRevision"] = revision;
+            status["currentRevision"] = current.clone();
+            status["updateRevision"] = revision;
         }
+        if live["status"] == status {
+            return;
+        }
+        let mut object = (*live).clone();
+        object["status"] = status;
         let _ = store.update(&self.id, object, &status_writer(MANAGER));
     }
 }
