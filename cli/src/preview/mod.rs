@@ -282,7 +282,9 @@ mod tests {
                         version.fetch_add(1, Ordering::Relaxed);
                     }
                     (200, actor)
-                } else if sent["metadata"]["resourceVersion"] == now.to_string() {
+                } else if sent["metadata"]["resourceVersion"]
+                    == actor["metadata"]["resourceVersion"]
+                {
                     (200, sent)
                 } else {
                     let message = "the object has been modified";
