@@ -127,9 +127,14 @@ impl DeletionReviewer {
         } else {
             ""
         };
+        let have = if count == 1 {
+            "AsyncActor has a queue"
+        } else {
+            "AsyncActors have queues"
+        };
         (count > 0).then(|| {
             format!(
-                "{count} AsyncActors have queues ({}{dots}): deleting their CustomResourceDefinition deletes them and \
+                "{count} {have} ({}{dots}): deleting their CustomResourceDefinition deletes them and \
                  their queues, messages included. Set spec.queue.deletionPolicy to Retain where messages matter, then \
                  delete the actors first; or annotate the CustomResourceDefinition with {}: \"true\"",
                 named.join(", "),

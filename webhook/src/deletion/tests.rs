@@ -153,7 +153,7 @@ fn crd_deletion_is_denied_while_actors_have_queues() {
     assert_eq!(outcome.reason, ReviewReason::ActorsLeft);
     let text = outcome.response.denied.unwrap().message;
     for part in [
-        "1 AsyncActors have queues (models/a)",
+        "1 AsyncActor has a queue (models/a)",
         "Retain",
         "asya.sh/allow-deletion",
     ] {

@@ -25,11 +25,11 @@ const STATUS_PROPAGATION: Duration = Duration::from_secs(1);
 /// Inputs to [`decide`].
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeInputs {
-    /// It would show something that status does not say.
+    /// A probe would tell something that status does not say.
     pub needed: bool,
     /// Something that affects the admission of pods has changed.
     pub requested: bool,
-    /// Remaining delay until it may be made.
+    /// Remaining delay until the next probe is allowed.
     pub wait: Option<Duration>,
 }
 

@@ -35,7 +35,7 @@ use crate::reconcile::plan::rollout::inputs::{
 /// How long the controller of a workload, or that of its owner, may take to start replacing pods.
 const START_DELAY: Duration = Duration::from_secs(5);
 const OWNER_START_DELAY: Duration = Duration::from_secs(30);
-/// Two annotations without effect within this time end the attempts, as do [`MAX_TRIES`] at any time (ROLL-5).
+/// Two restarts without effect within this time end the attempts, as do [`MAX_TRIES`] in any time (ROLL-5).
 const RETRY_WINDOW: Duration = Duration::from_mins(1);
 const MAX_TRIES: i32 = 5;
 

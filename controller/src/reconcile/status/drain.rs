@@ -16,7 +16,7 @@ use crate::telemetry::events::EventReason;
 /// How often messages are counted.
 const COUNT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// How the report of an actor differs that is deleted once its queue is empty.
+/// What is reported about an actor whose deletion waits until its queue is empty.
 pub(super) struct DrainReport {
     pub(super) conditions: Vec<ConditionChange>,
     pub(super) retry: Requeue,
@@ -55,7 +55,7 @@ fn text(observed: &Observed, remaining: &RemainingQueues) -> String {
             "its pods may be gone, because it was deleted with propagation policy Foreground; it is paused, so they \
              are not recreated"
         }
-        (true, false) => "the actor is paused: nothing is changed until then",
+        (true, false) => "the actor is paused: nothing is changed until it is resumed",
         (false, true) => {
             "its pods may be replaced once, because it was deleted with propagation policy Foreground, and keep \
              consuming"

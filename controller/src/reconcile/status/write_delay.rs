@@ -1,5 +1,5 @@
-//! What the next write will say better is not worth a write of its own: the counts of pods that start, and that a new
-//! actor waits for a slow broker.
+//! Delays status writes that the next one makes obsolete: counts of pods that are starting, and a new actor that waits
+//! for a slow broker.
 
 use std::time::Duration;
 

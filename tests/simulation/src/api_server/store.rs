@@ -263,9 +263,6 @@ impl Store {
             }
             return Err(Failure::not_found(id));
         };
-        if changed == *live {
-            return Ok(live);
-        }
         check_preconditions(id, &live, &changed)?;
         let needs_version = schema::is_custom(id.resource) || id.resource.kind == "Lease";
         if needs_version && changed["metadata"]["resourceVersion"].is_null() {

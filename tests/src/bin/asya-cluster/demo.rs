@@ -146,7 +146,7 @@ async fn show_binding(cluster: &RunningCluster, started: Instant) -> Result<()> 
     };
     say(
         started,
-        "somebody's own Deployment of a model with the OpenAI protocol, and an actor that binds to it:",
+        "another team's Deployment of a model with the OpenAI protocol, and an actor that binds to it:",
     );
     let file = manifest(cluster, started, "binding.yaml", BINDING)?;
     kubectl(&["apply", "--filename", &file]).await?;
@@ -206,7 +206,7 @@ fn print_lines(text: &str) {
 fn print_next_steps() {
     println!(
         "
-What to try next (`make demo ARGS=--stay` keeps this cluster, `make up` starts one that stays):
+What to try on a cluster that stays (`make demo ARGS=--stay` keeps this one, `make up` starts another):
   kubectl get asya -n {NAMESPACE} hello -o yaml      status, conditions and inventory
   kubectl explain asya.spec                   every field
   kubectl get pods -n {NAMESPACE} -l app=model -o yaml   what the sidecar is given

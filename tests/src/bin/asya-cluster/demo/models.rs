@@ -60,7 +60,7 @@ pub(super) async fn show(cluster: &RunningCluster, started: Instant) -> Result<(
     );
     let actor = ["get", "asya", "iris"];
     print!("{}", kubectl(&actor).await?);
-    say(started, "12 messages come:");
+    say(started, "12 messages arrive:");
     let rabbitmq = cluster.rabbitmq()?;
     for number in 0..MESSAGES {
         rabbitmq
