@@ -216,9 +216,11 @@ impl Expectations<'_> {
                 if self.waits_for_target() {
                     continue;
                 }
-                // Pods of a binding that restarts none still receive from there.
+                // A binding that restarts no pod keeps the queue from which its pods still receive.
+                let keeps_pods = self.actor["spec"]["binding"]["rollout"] == "OnRestart";
+                let source = Some((host.clone(), name.clone()));
                 let mut pods = self.store.all(&resources::PODS).map(|(_, pod)| pod);
-                if pods.any(|pod| pods::queue_of(pod) == Some((host.clone(), name.clone()))) {
+                if keeps_pods && pods.any(|pod| pods::queue_of(pod) == source) {
                     continue;
                 }
                 let is_empty = found.is_some_and(|queue| queue.messages == 0);
