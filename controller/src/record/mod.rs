@@ -45,7 +45,7 @@ pub use foreign::{ForeignRecord, ProjectedForeign};
 pub use hpa::{HpaRecord, ScalingInactive};
 pub use keda::{ScaledObject, TriggerAuthentication};
 pub use metadata::{Controller, LastApplied, Metadata, RawMetadata};
-pub use pod::{PodRecord, Problem, ProblemClass};
+pub use pod::{PodRecord, Problem, ProblemClass, UNFINISHED};
 pub use scale_target::ScaleTarget;
 pub use scaled_object::{KedaReady, ScaledObjectRecord};
 pub use uninjected_pod::{Labels, TargetPod, UninjectedPodRecord};

@@ -12,6 +12,9 @@ use serde::de::IgnoredAny;
 use super::condition::RawCondition;
 use super::{Enqueue, Key, Labels, Metadata, RawMetadata, Record, TargetPod};
 
+/// Field selector of pods that have not terminated: only those mount volumes, receive messages or become ready.
+pub const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
+
 /// Pod with an actor label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodRecord {

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use asya_shared::api::QueueStatus;
 use asya_shared::config::Transport;
+use asya_shared::transport::ActorQueue;
 use asya_shared::transport::ownership::DeletionRefusal;
 use asya_shared::transport::ownership::QueueOwner;
 
 use crate::broker::{BrokerError, DeleteIfEmptyOutcome, QueueClient};
 use crate::context::Context;
+use crate::reconcile::plan::queue_removal::is_untagged;
 use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
 
@@ -49,12 +51,19 @@ impl<'a> ActorQueues<'a> {
         self.client.delete_if_empty(queue, &self.owner).await
     }
 
-    /// Deletes an empty queue together with its dead letter queues.
-    pub(super) async fn delete_if_empty_with_dead_letters(
+    /// Deletes an empty retired queue together with its dead letter queues. `unrecorded` is what this process was to
+    /// create as this queue, if it was never verified: its creation may have been interrupted before it was tagged.
+    pub(super) async fn delete_retired(
         &self,
         queue: &QueueStatus,
+        unrecorded: Option<&ActorQueue>,
     ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
-        match self.delete_if_empty(&queue.name).await? {
+        let mut removed = self.delete_if_empty(&queue.name).await?;
+        if let Some(created) = unrecorded.filter(|_| is_untagged(&removed)) {
+            self.client.update(created).await?;
+            removed = self.delete_if_empty(&queue.name).await?;
+        }
+        match removed {
             DeleteIfEmptyOutcome::Deleted => self.delete_dead_letters(queue).await,
             other => Ok(other),
         }

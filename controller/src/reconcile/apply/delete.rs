@@ -6,7 +6,7 @@ use tracing::warn;
 use super::finalizer::patch_finalizers;
 use super::remove_queue::delete_queues;
 use super::unbind::unbind;
-use super::verify_unchanged::verify_unchanged;
+use super::verify_unchanged::{verify_before_queue_deletion, verify_unchanged};
 use super::{foreign_fields, messages, scale_from_zero, scaling, shared};
 use crate::context::Context;
 use crate::fault::{Error, Requeue};
@@ -77,7 +77,11 @@ pub(super) async fn delete(
         }
         NextPhase::Finish { queues } => queues,
     };
-    verify_unchanged(context, actor).await?;
+    if queues.is_empty() {
+        verify_unchanged(context, actor).await?;
+    } else {
+        verify_before_queue_deletion(context, actor).await?;
+    }
     if let Some(outcome) = delete_queues(context, actor, &plan, queues).await? {
         return Ok(outcome);
     }

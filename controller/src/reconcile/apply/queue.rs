@@ -23,9 +23,8 @@ pub(super) async fn ensure_queue(
         QueueStep::Skip => return QueueState::NotChecked,
         QueueStep::Refuse(fault) => return QueueState::Fault(fault.clone()),
         QueueStep::Create => {
-            context
-                .unrecorded_queues
-                .add(key, &desired.queue_with_dead_letters());
+            let status = desired.queue_with_dead_letters();
+            context.unrecorded_queues.add(key, status, queue.clone());
             client().create(&queue).await.map(Some)
         }
         QueueStep::Update => client().update(&queue).await.map(Some),

@@ -8,7 +8,7 @@ use asya_shared::api::QueueStatus;
 use tracing::{debug, info};
 
 use super::actor_queues::ActorQueues;
-use super::verify_unchanged::verify_unchanged;
+use super::verify_unchanged::verify_before_queue_deletion;
 use crate::broker::DeleteIfEmptyOutcome;
 use crate::broker::health::RecheckReason;
 use crate::context::Context;
@@ -34,7 +34,7 @@ pub(super) async fn check(
         checked.recheck_after = Some(wait);
         return Ok(checked);
     }
-    verify_unchanged(context, actor).await?;
+    verify_before_queue_deletion(context, actor).await?;
     let (count, mut sooner) = (queues.len(), None);
     for queue in queues {
         let Ok(transport) = context.installation.transports.usable(&queue.transport) else {
@@ -42,7 +42,8 @@ pub(super) async fn check(
         };
         let (name, transport_name) = (&*queue.name, &*queue.transport);
         let queues = ActorQueues::new(context, actor, transport);
-        match queues.delete_if_empty_with_dead_letters(&queue).await {
+        let unrecorded = context.unrecorded_queues.created_as(key, &queue);
+        match queues.delete_retired(&queue, unrecorded.as_ref()).await {
             Ok(DeleteIfEmptyOutcome::Deleted) => {
                 info!(
                     queue = name,
@@ -65,6 +66,9 @@ pub(super) async fn check(
                 }
             },
         }
+    }
+    for queue in &checked.forgettable {
+        context.unrecorded_queues.remove(key, queue);
     }
     let next = after_check(count, checked.forgettable.len());
     if next.rechecks_queue {

@@ -9,10 +9,7 @@ use tracing::info;
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::plan::deletion::{Deletion, SharedConfigMapAction};
-use crate::record::{ActorRecord, Key};
-
-/// Excludes terminated pods, which never mount anything again.
-const NOT_FINISHED: &str = "status.phase!=Failed,status.phase!=Succeeded";
+use crate::record::{ActorRecord, Key, UNFINISHED};
 
 /// Deletes the shared `ConfigMap`s with the last actor of the namespace, unless remaining pods mount them (RUN-2).
 pub(super) async fn clean_up(
@@ -107,7 +104,7 @@ async fn is_mounted(client: &Client, namespace: &str, except: Option<&str>) -> R
     };
     let mut params = ListParams::default()
         .labels(&selector)
-        .fields(NOT_FINISHED)
+        .fields(UNFINISHED)
         .limit(100);
     loop {
         let page = pods.list_metadata(&params).await.map_err(Error::Api)?;

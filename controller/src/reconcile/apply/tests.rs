@@ -327,3 +327,53 @@ async fn only_updates_caused_by_the_installation_wait_for_a_slot() {
     assert!(acquire_rollout_slot(true));
     assert!(!context.workload_rollouts.begin(&other));
 }
+
+/// QUE-30
+#[tokio::test]
+async fn queue_is_kept_while_the_api_server_has_a_pod_that_the_watch_has_not_reported() {
+    let deleting = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+    let of_status = json!({"queue": {"transport": "mq", "name": "asya-a"}});
+    let responses = |request: &str| {
+        let deleting = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+        let pod = json!({
+            "metadata": {
+                "name": "a-1", "namespace": "ns", "uid": "new", "resourceVersion": "9",
+                "labels": {"asya.sh/asya": "a"},
+            },
+            "status": {"phase": "Pending"},
+        });
+        let pods = json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [pod]});
+        match request.split('?').next() {
+            Some("GET /apis/asya.sh/v1alpha1/namespaces/ns/asyncactors/a") => {
+                Some((200, actor(&deleting, &spec(&json!({})), &json!({}))))
+            }
+            Some("GET /api/v1/namespaces/ns/pods") => Some((200, pods)),
+            _ => None,
+        }
+    };
+    let context = context_with(responses);
+    let observed = observed(&actor(&deleting, &spec(&json!({})), &of_status));
+    let deletion = plan(&observed, Timestamp::now());
+    assert!(deletion.is_final_step(), "{deletion:?}");
+    let result = apply(&context, &observed.actor, deletion).await;
+    assert!(
+        matches!(result, Err(Error::Stale("the pods"))),
+        "{result:?}"
+    );
+    assert_eq!(
+        context.stores.pods.of_actor(observed.key()).len(),
+        1,
+        "the next reconcile waits for it"
+    );
+    let queue = QueueStatus {
+        transport: "other".to_owned(),
+        name: "asya-a".to_owned(),
+        ..QueueStatus::default()
+    };
+    let context = context_with(responses);
+    let result = retired::check(&context, &observed.actor, vec![queue]).await;
+    assert!(
+        matches!(result, Err(Error::Stale("the pods"))),
+        "{result:?}"
+    );
+}

@@ -13,9 +13,7 @@ use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::model::rollout::{Availability, UnreadyPod};
-use crate::record::Key;
-
-const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
+use crate::record::{Key, UNFINISHED};
 
 /// Lists the target's pods: their availability, and the UIDs of those that are not terminating.
 pub(super) async fn observe(
