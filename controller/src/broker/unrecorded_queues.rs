@@ -1,6 +1,5 @@
-//! Queues that this process has created and that no status has named as verified yet. If that status is lost, or the
-//! actor changes its transport before its queue is verified, they would otherwise be left at the broker for good
-//! (QUE-13). Their owner tag may be missing, because it is written after the queue.
+//! Queues that this process has created or found, and that no status has named as verified yet. If that status is lost,
+//! or the actor changes its transport before, they would otherwise be left at the broker for good (QUE-13). Their owner tag may be missing, because it is written after the queue.
 
 use std::collections::HashMap;
 
@@ -21,7 +20,7 @@ struct Unrecorded {
 }
 
 impl UnrecordedQueues {
-    /// Adds a queue before it is created.
+    /// Adds a queue, at the latest before it is created.
     pub fn add(&self, actor: &Key, status: QueueStatus, created: ActorQueue) {
         let mut all = self.0.lock();
         let queues = all.entry(actor.clone()).or_default();
@@ -36,7 +35,7 @@ impl UnrecordedQueues {
         queues.map(|it| it.status.clone()).collect()
     }
 
-    /// What was to be created as `queue`; `None` if it was verified, or not created by this process.
+    /// What was to be created as `queue`; `None` if a status named it as verified, or if it is not known here.
     pub fn created_as(&self, actor: &Key, queue: &QueueStatus) -> Option<ActorQueue> {
         let all = self.0.lock();
         let mut queues = all.get(actor)?.iter();

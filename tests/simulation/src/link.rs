@@ -255,9 +255,9 @@ fn act(
         world.check_writer(process, id);
         world.check_disruption(process, &verb);
     }
-    let target = object.as_ref().filter(|_| writes);
-    let target = target.and_then(|id| world.server.lock().store.get(id));
-    let target = target.filter(|object| is_target(object));
+    world.note_read(process, &verb);
+    let earlier = object.as_ref().filter(|_| writes);
+    let earlier = earlier.and_then(|id| world.server.lock().store.get(id));
     let (before, answer, after) = {
         let mut server = world.server.lock();
         let before = server.store.version();
@@ -271,7 +271,7 @@ fn act(
         });
         (before, answer, server.store.version())
     };
-    let result = match &answer {
+    let mut result = match &answer {
         Ok(_) if dry_run => "would be ok".to_owned(),
         Ok(_) if writes && before == after => "unchanged".to_owned(),
         Ok(_) => "ok".to_owned(),
@@ -282,8 +282,11 @@ fn act(
             if writes && before != after {
                 world.note_write(process, &id, name);
                 let live = world.server.lock().store.get(&id).unwrap_or_default();
-                if let Some(target) = target {
-                    world.check_target(process, &id, (&target, &live));
+                if let Some(earlier) = earlier {
+                    if is_target(&earlier) {
+                        world.check_target(process, &id, (&earlier, &live));
+                    }
+                    result.push_str(&changes(&earlier, &live));
                 }
             }
             world.trace.add(
@@ -296,6 +299,30 @@ fn act(
             .add(&process.name, format_args!("{name} {what}: {result}")),
     }
     answer
+}
+
+/// What a write has changed, for the trace.
+fn changes(earlier: &Value, live: &Value) -> String {
+    let mut text = String::new();
+    for field in ["data", "spec", "status"] {
+        add_changes(field, &earlier[field], &live[field], &mut text);
+    }
+    text
+}
+
+fn add_changes(path: &str, earlier: &Value, live: &Value, text: &mut String) {
+    if earlier == live {
+        return;
+    }
+    let (Value::Object(before), Value::Object(after)) = (earlier, live) else {
+        text.push_str(&format!(", {path}: {live}"));
+        return;
+    };
+    let added = after.keys().filter(|field| !before.contains_key(*field));
+    for field in before.keys().chain(added) {
+        let path = format!("{path}.{field}");
+        add_changes(&path, &earlier[field], &live[field], text);
+    }
 }
 
 /// An object in the trace. Names of Events end with the time of the real clock.

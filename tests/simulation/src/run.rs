@@ -132,7 +132,7 @@ async fn eventually(unmet: impl Fn() -> Vec<String>) -> Option<String> {
 async fn settled(world: &World) -> Option<String> {
     // A binding whose pods are not restarted is reported as not ready after five and after ten minutes.
     let is_waiting = world.has_bindings_on_restart();
-    sleep(Duration::from_secs(if is_waiting { 660 } else { 90 })).await;
+    sleep(Duration::from_secs(if is_waiting { 660 } else { 150 })).await;
     let before = world.writes().len();
     world
         .trace

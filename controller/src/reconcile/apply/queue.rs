@@ -16,17 +16,17 @@ pub(super) async fn ensure_queue(
     let created = plan.step == QueueStep::Create;
     let client = || context.brokers.client(&desired.transport, &key.namespace);
     let queue = desired.queue_of(actor);
+    if plan.exists_unrecorded() {
+        let status = desired.queue_with_dead_letters();
+        context.unrecorded_queues.add(key, status, queue.clone());
+    }
     let written = match &plan.step {
         QueueStep::Keep(ready) => Ok(ready.clone()),
         QueueStep::Await(retry) => return QueueState::Unconfirmed(*retry),
         QueueStep::Unmanaged => return QueueState::Unmanaged,
         QueueStep::Skip => return QueueState::NotChecked,
         QueueStep::Refuse(fault) => return QueueState::Fault(fault.clone()),
-        QueueStep::Create => {
-            let status = desired.queue_with_dead_letters();
-            context.unrecorded_queues.add(key, status, queue.clone());
-            client().create(&queue).await.map(Some)
-        }
+        QueueStep::Create => client().create(&queue).await.map(Some),
         QueueStep::Update => client().update(&queue).await.map(Some),
     };
     let ready = match written {

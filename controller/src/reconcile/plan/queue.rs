@@ -22,6 +22,20 @@ pub struct QueuePlan {
     pub was_verified: bool,
 }
 
+impl QueuePlan {
+    /// Whether the queue exists after this step although status may not name it: this step creates it, or an earlier
+    /// reconcile did and its status was lost.
+    pub fn exists_unrecorded(&self) -> bool {
+        match self.step {
+            QueueStep::Create => true,
+            QueueStep::Keep(_) | QueueStep::Update => !self.was_verified,
+            QueueStep::Await(_) | QueueStep::Unmanaged | QueueStep::Skip | QueueStep::Refuse(_) => {
+                false
+            }
+        }
+    }
+}
+
 /// Plans the desired queue; `None` if the spec cannot be acted on.
 pub fn plan_queue(observed: &Observed) -> Option<QueuePlan> {
     let desired = observed.desired.as_ref().ok()?;

@@ -16,15 +16,14 @@ impl Store {
             object["metadata"]["deletionTimestamp"].is_string()
                 && finalizers(object).any(|it| it == ORPHAN || it == FOREGROUND)
         };
-        let waiting = self.objects.iter().find(|(_, object)| waits(object));
+        let waiting = self.everything().find(|(_, object)| waits(object));
         if let Some((id, live)) = waiting.map(|(id, live)| (id.clone(), Arc::clone(live))) {
             self.finalize(&id, &live);
             return true;
         }
         let uids: Vec<&Value> = self
-            .objects
-            .values()
-            .map(|it| &it["metadata"]["uid"])
+            .everything()
+            .map(|(_, it)| &it["metadata"]["uid"])
             .collect();
         let is_garbage = |object: &Value| {
             let mut all = owners(object).peekable();
@@ -32,7 +31,7 @@ impl Store {
                 && object["metadata"]["deletionTimestamp"].is_null()
                 && all.all(|owner| !uids.contains(&&owner["uid"]))
         };
-        let garbage = self.objects.iter().find(|(_, object)| is_garbage(object));
+        let garbage = self.everything().find(|(_, object)| is_garbage(object));
         let Some(id) = garbage.map(|(id, _)| id.clone()) else {
             return false;
         };
@@ -44,10 +43,7 @@ impl Store {
     fn finalize(&mut self, id: &Id, live: &Arc<Value>) {
         let uid = &live["metadata"]["uid"];
         let is_dependent = |object: &Value| owners(object).any(|it| it["uid"] == *uid);
-        let dependents = self
-            .objects
-            .iter()
-            .filter(|(_, object)| is_dependent(object));
+        let dependents = self.everything().filter(|(_, object)| is_dependent(object));
         let dependents: Vec<_> = dependents
             .map(|(id, object)| (id.clone(), Arc::clone(object)))
             .collect();

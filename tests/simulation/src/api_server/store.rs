@@ -74,10 +74,33 @@ pub struct Deletion {
 /// What a write produced.
 pub type Written = Result<Arc<Value>, Failure>;
 
+/// Objects as they were at one moment.
+#[derive(Clone, Default)]
+pub struct Objects(BTreeMap<Id, Arc<Value>>);
+
+impl Objects {
+    /// An object.
+    #[must_use]
+    pub fn get(&self, id: &Id) -> Option<&Arc<Value>> {
+        self.0.get(id)
+    }
+
+    /// All objects of a resource, in the order of their names.
+    pub fn all(&self, resource: &'static Resource) -> impl Iterator<Item = (&Id, &Arc<Value>)> {
+        let objects = self.0.range(Id::new(resource, "", "")..);
+        objects.take_while(move |(id, _)| id.resource == resource)
+    }
+
+    /// All objects.
+    pub fn everything(&self) -> impl Iterator<Item = (&Id, &Arc<Value>)> {
+        self.0.iter()
+    }
+}
+
 /// All objects.
 #[derive(Default)]
 pub struct Store {
-    pub(super) objects: BTreeMap<Id, Arc<Value>>,
+    objects: Objects,
     version: u64,
     /// Versions up to this one can no longer be watched from.
     compacted: u64,
@@ -90,7 +113,7 @@ pub struct Store {
 
 /// A state of a [`Store`].
 pub struct Snapshot {
-    objects: BTreeMap<Id, Arc<Value>>,
+    objects: Objects,
     version: u64,
     changes: usize,
 }
@@ -104,13 +127,18 @@ impl Store {
 
     /// All objects of a resource, in the order of their names.
     pub fn all(&self, resource: &'static Resource) -> impl Iterator<Item = (&Id, &Arc<Value>)> {
-        let objects = self.objects.range(Id::new(resource, "", "")..);
-        objects.take_while(move |(id, _)| id.resource == resource)
+        self.objects.all(resource)
     }
 
     /// All objects.
     pub fn everything(&self) -> impl Iterator<Item = (&Id, &Arc<Value>)> {
-        self.objects.iter()
+        self.objects.everything()
+    }
+
+    /// All objects as they are now.
+    #[must_use]
+    pub fn objects(&self) -> &Objects {
+        &self.objects
     }
 
     /// The current version.
@@ -170,7 +198,7 @@ impl Store {
     /// # Errors
     /// If one exists.
     pub fn create(&mut self, id: &Id, mut object: Value, writer: &Writer) -> Written {
-        if self.objects.contains_key(id) {
+        if self.objects.0.contains_key(id) {
             return Err(Failure::already_exists(id));
         }
         managed::normalize(&mut object, schema::is_custom(id.resource));
@@ -339,7 +367,7 @@ impl Store {
 
     /// Removes an object whatever its finalizers say, as the kubelet removes a pod that has ended.
     pub fn remove(&mut self, id: &Id, live: &Arc<Value>) -> Arc<Value> {
-        self.objects.remove(id);
+        self.objects.0.remove(id);
         let mut last = (**live).clone();
         self.record(id, Some(live), &mut last, true)
     }
@@ -366,14 +394,14 @@ impl Store {
                 && id.resource.kind != "Pod"
             {
                 let answer = object.clone();
-                self.objects.remove(id);
+                self.objects.0.remove(id);
                 self.record(id, Some(live), &mut object, true);
                 // With the version that it had.
                 return Arc::new(answer);
             }
         }
         let after = self.record(id, live, &mut object, false);
-        self.objects.insert(id.clone(), Arc::clone(&after));
+        self.objects.0.insert(id.clone(), Arc::clone(&after));
         after
     }
 

@@ -16,12 +16,13 @@ use parking_lot::Mutex;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::api_server::ApiServer;
 use crate::api_server::managed::Writer;
+use crate::api_server::request::Verb;
 use crate::api_server::resources;
-use crate::api_server::store::{Id, Store};
+use crate::api_server::store::{Id, Objects, Store};
 use crate::broker::{Broker, Response};
 use crate::faults::Faults;
 use crate::installation::RELEASE;
@@ -39,6 +40,9 @@ pub const HOME: &str = "asya-system";
 
 /// Hosts of the brokers, which are also the names of the transports.
 pub const BROKERS: [&str; 2] = ["east", "west"];
+
+/// Within this time of verifying something, the operator may act upon it.
+const VERIFIED: Duration = Duration::from_secs(10);
 
 /// Everything outside the controller.
 pub struct World {
@@ -59,6 +63,8 @@ pub struct World {
     /// Notified when messages arrive.
     pub messages: Notify,
     violations: Mutex<Vec<String>>,
+    /// What a process found when it last listed pods or read an actor, and when.
+    found: Mutex<BTreeMap<String, (Instant, Objects)>>,
     /// Changes by the controller, leases left out.
     writes: Mutex<Vec<String>>,
     /// Host and name of queues that an actor's policy keeps.
@@ -119,6 +125,7 @@ impl World {
             webhooks: Webhooks::default(),
             messages: Notify::new(),
             violations: Mutex::default(),
+            found: Mutex::default(),
             writes: Mutex::default(),
             kept: Mutex::default(),
             sidecars_kept: Mutex::default(),
@@ -163,6 +170,39 @@ impl World {
         let server = self.server.lock();
         let mut actors = server.store.all(&resources::ACTORS);
         actors.any(|(_, actor)| actor["spec"]["binding"]["rollout"] == "OnRestart")
+    }
+
+    /// Notes what a process finds when it lists pods or reads an actor.
+    pub fn note_read(&self, process: &Process, verb: &Verb) {
+        let reads = match verb {
+            Verb::Get(id) => id.resource == &resources::ACTORS,
+            Verb::List { resource, .. } => *resource == &resources::PODS,
+            _ => false,
+        };
+        if reads {
+            let found = (Instant::now(), self.server.lock().store.objects().clone());
+            self.found.lock().insert(process.name.clone(), found);
+        }
+    }
+
+    /// Checks what a process does to something that users change at the same time: why it is wrong now and was already
+    /// wrong when the process verified it a moment ago. Nobody can see what changes after that.
+    fn check_as_found(
+        &self,
+        process: &Process,
+        what: &str,
+        why: impl Fn(&Objects) -> Option<String>,
+    ) {
+        let Some(now) = why(self.server.lock().store.objects()) else {
+            return;
+        };
+        let found = self.found.lock();
+        let found = found
+            .get(&process.name)
+            .filter(|(at, _)| at.elapsed() < VERIFIED);
+        if found.is_none_or(|(_, objects)| why(objects).is_some()) {
+            self.violation(format!("{} {what}{now}", process.name));
+        }
     }
 
     /// Only the leader may write.

@@ -38,49 +38,42 @@ impl World {
             return;
         };
         drop(brokers);
-        let fail = |why: &str| {
-            self.violation(format!(
-                "{} deletes queue {queue} at {host}, {why}",
-                process.name
-            ));
-        };
+        let text = format!("deletes queue {queue} at {host}, ");
         let Some((namespace, name)) = owner else {
-            return fail("which is nobody's");
+            let name = &process.name;
+            return self.violation(format!("{name} {text}which is nobody's"));
         };
-        let server = self.server.lock();
-        let actor = server
-            .store
-            .get(&Id::new(&resources::ACTORS, &namespace, &name));
-        let mut pods = server.store.all(&resources::PODS).map(|(_, pod)| pod);
-        let receives = |pod: &Value| {
-            let metadata = &pod["metadata"];
-            metadata["namespace"] == *namespace
-                && metadata["deletionTimestamp"].is_null()
-                && queue_of(pod).is_some_and(|(at, from)| (&*at, &*from) == (host, queue))
-        };
-        let is_used = pods.any(|pod| receives(pod));
-        drop(pods);
-        drop(server);
-        if is_used {
-            fail("from which a pod receives");
-        }
-        let Some(actor) = actor else {
-            return fail("although its actor is gone");
-        };
-        let is_deleting = actor["metadata"]["deletionTimestamp"].is_string();
-        if !is_deleting && actor["spec"]["transport"] == host {
-            fail("which its actor uses");
-        }
-        let policy = actor["spec"]["queue"]["deletionPolicy"]
-            .as_str()
-            .unwrap_or("Delete");
-        let keeps_messages = !is_deleting || policy != "Delete";
-        if policy == "Retain" {
-            fail("which its policy retains");
-        } else if keeps_messages && messages > 0 && !query.contains("if-empty") {
-            fail(&format!(
-                "which holds {messages} messages, with policy {policy}"
-            ));
-        }
+        let actor = Id::new(&resources::ACTORS, &namespace, &name);
+        self.check_as_found(process, &text, |objects| {
+            let receives = |pod: &Value| {
+                let metadata = &pod["metadata"];
+                metadata["namespace"] == *namespace
+                    && metadata["deletionTimestamp"].is_null()
+                    && queue_of(pod).is_some_and(|(at, from)| (&*at, &*from) == (host, queue))
+            };
+            let mut pods = objects.all(&resources::PODS);
+            let is_used = pods.any(|(_, pod)| receives(pod));
+            is_used.then(|| "from which a pod receives".to_owned())
+        });
+        self.check_as_found(process, &text, |objects| {
+            let Some(actor) = objects.get(&actor) else {
+                return Some("although its actor is gone".to_owned());
+            };
+            let is_deleting = actor["metadata"]["deletionTimestamp"].is_string();
+            let policy = &actor["spec"]["queue"]["deletionPolicy"];
+            let policy = policy.as_str().unwrap_or("Delete");
+            let keeps_messages = !is_deleting || policy != "Delete";
+            if !is_deleting && actor["spec"]["transport"] == host {
+                Some("which its actor uses".to_owned())
+            } else if policy == "Retain" {
+                Some("which its policy retains".to_owned())
+            } else if keeps_messages && messages > 0 && !query.contains("if-empty") {
+                Some(format!(
+                    "which holds {messages} messages, with policy {policy}"
+                ))
+            } else {
+                None
+            }
+        });
     }
 }

@@ -159,29 +159,19 @@ impl World {
     /// A ready pod is evicted only while all other pods of its workload exist and are ready (SAFE-11).
     pub fn check_disruption(&self, process: &Process, verb: &Verb) {
         let Verb::Evict(id, _) = verb else { return };
-        let server = self.server.lock();
-        let Some(pod) = server.store.get(id).filter(|pod| is_ready(pod)) else {
-            return;
-        };
-        let uid = owners(&pod).next().map(|owner| owner["uid"].clone());
-        let mut workloads = server.store.everything().map(|(_, object)| object);
-        let Some(workload) = workloads.find(|it| Some(&it["metadata"]["uid"]) == uid.as_ref())
-        else {
-            return;
-        };
-        let pods = server.store.all(&resources::PODS).map(|(_, pod)| pod);
-        let is_serving = |pod: &&std::sync::Arc<Value>| {
-            let is_own = owners(pod).any(|owner| Some(&owner["uid"]) == uid.as_ref());
-            is_own && is_ready(pod) && pod["metadata"]["deletionTimestamp"].is_null()
-        };
-        let serving = pods.filter(is_serving).count() as u64;
-        let wanted = workload["spec"]["replicas"].as_u64().unwrap_or(1);
-        if serving < wanted {
-            let name = &process.name;
-            self.violation(format!(
-                "{name} evicts {id} while {serving} of {wanted} pods are ready"
-            ));
-        }
+        self.check_as_found(process, &format!("evicts {id} "), |objects| {
+            let is_serving =
+                |pod: &Value| is_ready(pod) && pod["metadata"]["deletionTimestamp"].is_null();
+            let pod = objects.get(id).filter(|pod| is_serving(pod))?;
+            let uid = &owners(pod).next()?["uid"];
+            let mut all = objects.everything().map(|(_, object)| object);
+            let workload = all.find(|it| it["metadata"]["uid"] == *uid)?;
+            let pods = objects.all(&resources::PODS).map(|(_, pod)| pod);
+            let own = pods.filter(|pod| owners(pod).any(|owner| owner["uid"] == *uid));
+            let serving = own.filter(|pod| is_serving(pod)).count() as u64;
+            let wanted = workload["spec"]["replicas"].as_u64().unwrap_or(1);
+            (serving < wanted).then(|| format!("while {serving} of {wanted} pods are ready"))
+        });
     }
 
     /// Of a target, the operator changes only what is its own.
