@@ -1,7 +1,8 @@
-//! Queues that this process has created or found, and that no status has named as verified yet. If that status is lost,
-//! or the actor changes its transport before, they would otherwise be left at the broker for good (QUE-13). Their owner tag may be missing, because it is written after the queue.
+//! Queues that exist, or may exist, although no status has named them as verified (QUE-13). They would otherwise be left
+//! at the broker for good if that status is lost, or if the actor changes its transport before. Their owner tag may be
+//! missing, because it is written after the queue.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use asya_shared::api::{AsyncActorStatus, QueueStatus};
 use asya_shared::transport::ActorQueue;
@@ -11,34 +12,74 @@ use crate::record::Key;
 
 /// The queues, by actor.
 #[derive(Debug, Default)]
-pub struct UnrecordedQueues(Mutex<HashMap<Key, Vec<Unrecorded>>>);
+pub struct UnrecordedQueues(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    queues: HashMap<Key, Vec<Unrecorded>>,
+    /// Actors that this process has observed.
+    observed: HashSet<Key>,
+}
 
 #[derive(Debug)]
 struct Unrecorded {
     status: QueueStatus,
     created: ActorQueue,
+    /// Whether this process has created or found it; otherwise an earlier process may have.
+    exists: bool,
 }
 
 impl UnrecordedQueues {
     /// Adds a queue, at the latest before it is created.
     pub fn add(&self, actor: &Key, status: QueueStatus, created: ActorQueue) {
-        let mut all = self.0.lock();
-        let queues = all.entry(actor.clone()).or_default();
+        let mut inner = self.0.lock();
+        let queues = inner.queues.entry(actor.clone()).or_default();
         queues.retain(|it| !it.status.is_same_queue(&status));
-        queues.push(Unrecorded { status, created });
+        queues.push(Unrecorded {
+            status,
+            created,
+            exists: true,
+        });
     }
 
-    /// The queues of an actor, as its status would name them.
-    pub fn of(&self, actor: &Key) -> Vec<QueueStatus> {
-        let all = self.0.lock();
-        let queues = all.get(actor).into_iter().flatten();
+    /// Adds, when an actor is observed for the first time, the queues that an earlier process may have created for it.
+    /// What this process creates, it knows.
+    pub fn add_possible(
+        &self,
+        actor: &Key,
+        possible: impl FnOnce() -> Vec<(QueueStatus, ActorQueue)>,
+    ) {
+        let mut inner = self.0.lock();
+        if inner.observed.contains(actor) {
+            return;
+        }
+        inner.observed.insert(actor.clone());
+        let possible = possible();
+        if possible.is_empty() {
+            return;
+        }
+        let possible = possible.into_iter();
+        let possible = possible.map(|(status, created)| Unrecorded {
+            status,
+            created,
+            exists: false,
+        });
+        let queues = inner.queues.entry(actor.clone()).or_default();
+        queues.extend(possible);
+    }
+
+    /// The queues of an actor, as its status would name them; with those that may exist, or without.
+    pub fn of(&self, actor: &Key, with_possible: bool) -> Vec<QueueStatus> {
+        let inner = self.0.lock();
+        let queues = inner.queues.get(actor).into_iter().flatten();
+        let queues = queues.filter(|it| it.exists || with_possible);
         queues.map(|it| it.status.clone()).collect()
     }
 
     /// What was to be created as `queue`; `None` if a status named it as verified, or if it is not known here.
     pub fn created_as(&self, actor: &Key, queue: &QueueStatus) -> Option<ActorQueue> {
-        let all = self.0.lock();
-        let mut queues = all.get(actor)?.iter();
+        let inner = self.0.lock();
+        let mut queues = inner.queues.get(actor)?.iter();
         let unrecorded = queues.find(|it| it.status.is_same_queue(queue))?;
         Some(unrecorded.created.clone())
     }
@@ -52,19 +93,21 @@ impl UnrecordedQueues {
 
     /// Drops a queue that is deleted, or not the actor's.
     pub fn remove(&self, actor: &Key, queue: &QueueStatus) {
-        let mut all = self.0.lock();
-        let Some(queues) = all.get_mut(actor) else {
+        let mut inner = self.0.lock();
+        let Some(queues) = inner.queues.get_mut(actor) else {
             return;
         };
         queues.retain(|it| !it.status.is_same_queue(queue));
         if queues.is_empty() {
-            all.remove(actor);
+            inner.queues.remove(actor);
         }
     }
 
     /// Drops all queues of an actor.
     pub fn forget(&self, actor: &Key) {
-        self.0.lock().remove(actor);
+        let mut inner = self.0.lock();
+        inner.queues.remove(actor);
+        inner.observed.remove(actor);
     }
 }
 
@@ -122,16 +165,37 @@ mod tests {
             },
         );
         // A retired queue may lack its owner tag until it is deleted.
-        assert_eq!(unrecorded.of(&key), [queue("east"), queue("west")]);
-        assert_eq!(unrecorded.of(&Key::new("team", "b")), []);
+        assert_eq!(unrecorded.of(&key, true), [queue("east"), queue("west")]);
+        assert_eq!(unrecorded.of(&Key::new("team", "b"), true), []);
         assert_eq!(
             unrecorded.created_as(&key, &queue("west")),
             Some(created("west"))
         );
         assert_eq!(unrecorded.created_as(&key, &queue("north")), None);
         unrecorded.remove(&key, &queue("east"));
-        assert_eq!(unrecorded.of(&key), [queue("west")]);
+        assert_eq!(unrecorded.of(&key, true), [queue("west")]);
         unrecorded.forget(&key);
-        assert_eq!(unrecorded.of(&key), []);
+        assert_eq!(unrecorded.of(&key, true), []);
+    }
+    /// QUE-13
+    #[test]
+    fn queues_of_an_earlier_process_are_added_once() {
+        let (unrecorded, key) = (UnrecordedQueues::default(), Key::new("team", "a"));
+        let possible = || {
+            vec![
+                (queue("east"), created("east")),
+                (queue("west"), created("west")),
+            ]
+        };
+        unrecorded.add_possible(&key, possible);
+        unrecorded.add(&key, queue("west"), created("west"));
+        assert_eq!(unrecorded.of(&key, false), [queue("west")]);
+        assert_eq!(unrecorded.of(&key, true), [queue("east"), queue("west")]);
+        unrecorded.remove(&key, &queue("east"));
+        unrecorded.add_possible(&key, possible);
+        assert_eq!(unrecorded.of(&key, true), [queue("west")]);
+        unrecorded.forget(&key);
+        unrecorded.add_possible(&key, possible);
+        assert_eq!(unrecorded.of(&key, true).len(), 2);
     }
 }

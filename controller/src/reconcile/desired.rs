@@ -9,7 +9,7 @@ mod standalone;
 use std::sync::Arc;
 
 use asya_shared::api::{AsyncActorSpec, AsyncActorStatus, ModeSpec, QueueStatus, WorkloadKind};
-use asya_shared::config::{QueueNames, Transport};
+use asya_shared::config::{QueueNames, Transport, TransportsConfig};
 use asya_shared::scaling::{ScaleTarget, ScalingObjects, TriggerError};
 use asya_shared::transport::ActorQueue;
 use asya_shared::validate::{self, Subject, Write};
@@ -62,6 +62,32 @@ impl Desired {
             dead_letters: own.into_iter().collect(),
             ..self.queue()
         }
+    }
+
+    /// The queues that an earlier spec of `actor` may have had on other transports, and what they would be created as.
+    pub fn queues_elsewhere(
+        &self,
+        actor: &ActorRecord,
+        transports: &TransportsConfig,
+    ) -> Vec<(QueueStatus, ActorQueue)> {
+        let key = &actor.metadata.key;
+        let address = self.transport.broker().address(&self.names.queue);
+        let others = transports.iter().filter_map(|transport| {
+            let names = transport.names_of(&key.namespace, &key.name);
+            let is_ours = transport.enabled && transport.queues().auto_create;
+            let is_other = transport.broker().address(&names.queue) != address;
+            (is_ours && is_other).then_some((transport, names))
+        });
+        let queues = others.map(|(transport, names)| {
+            let status = QueueStatus {
+                transport: transport.name.clone(),
+                name: names.queue.clone(),
+                dead_letters: Vec::from_iter(transport.own_dead_letters(&names.queue)),
+                ..QueueStatus::default()
+            };
+            (status, queue_of(actor, &self.spec, names))
+        });
+        queues.collect()
     }
 
     /// The queue of `actor`, as its broker should have it.

@@ -58,7 +58,7 @@ pub async fn observe(
         desired_unless_name_taken(context, &actor, &previous, &scaled);
     let name_taken = queue_name_taken.as_ref();
     let mut deletion = DeletionPolicy::of(&actor);
-    let queues = known_queues(context, key, &previous, desired.as_deref(), &deletion);
+    let queues = known_queues(context, &actor, &previous, desired.as_deref(), &deletion);
     let (drain, updates) =
         drain::observe(context, &actor, &previous, &deletion, &queues, now).await?;
     if matches!(drain, Some(Drain::LeftBehind { .. })) {
@@ -88,6 +88,10 @@ pub async fn observe(
         .workloads
         .cached(other_kind(kind), key)
         .filter(|_| owns_workload);
+    let (former, orphaned): (Option<_>, Option<_>) = match former {
+        Some(it) if is_controlled_by(it.metadata.controller.as_ref(), &actor) => (Some(it), None),
+        other => (None, other),
+    };
     let standalone = to_ensure.and_then(Desired::standalone);
     let has_role = standalone.is_some_and(|it| it.service_account.is_some());
     let account = Key::new(&key.namespace, &service_account_name(&key.name));
@@ -98,6 +102,7 @@ pub async fn observe(
     } else {
         Vec::new()
     };
+    let (pods, orphaned_pods) = split_pods(pods, orphaned.map(|workload| workload.kind));
     let failures = &context.creation_failures;
     let creation_failure = workload.ours();
     let creation_failure =
@@ -118,6 +123,7 @@ pub async fn observe(
     let mut observed = Observed {
         queues,
         pods,
+        orphaned_pods,
         creation_failure,
         service_account,
         scaling: scaling(context, &ownership, objects, scaled_name, bypasses_cache).await?,
@@ -125,8 +131,7 @@ pub async fn observe(
         desired,
         previous,
         workload,
-        former_workload: former
-            .filter(|former| is_controlled_by(former.metadata.controller.as_ref(), &actor)),
+        former_workload: former,
         queue: ObservedQueue::NotQueried,
         recheck_sequence: context.queue_rechecks.sequence(),
         depth: queue::reported_depth(context, &actor, name_taken, updates.depths.last()),
@@ -255,22 +260,39 @@ fn autoscalers_of<R: Record>(store: &Store<R>, key: &Key, scaled: &str) -> Vec<A
 /// The queues that the actor has or had. One that is kept need not be found again.
 fn known_queues(
     context: &Context,
-    key: &Key,
+    actor: &ActorRecord,
     previous: &AsyncActorStatus,
     desired: Result<&Desired, &Fault>,
     deletion: &DeletionPolicy,
 ) -> KnownQueues {
     let (claims, transports) = (&context.queue_claims, &context.installation.transports);
+    let key = &actor.metadata.key;
     let owner_of = |queue: &QueueStatus| {
         let address = (&*queue.transport, &*queue.name);
         claims.preceding_actor_for(transports, address, key)
     };
+    let unrecorded = &context.unrecorded_queues;
+    unrecorded.add_possible(key, || match desired {
+        Ok(desired) if may_have_moved(actor, previous) => {
+            desired.queues_elsewhere(actor, transports)
+        }
+        _ => Vec::new(),
+    });
     let unrecorded = if deletion.retains_queue {
         Vec::new()
     } else {
-        context.unrecorded_queues.of(key)
+        // A queue that only may exist must not hold the deletion while its broker is unreachable.
+        unrecorded.of(key, !actor.metadata.deleting)
     };
     KnownQueues::from_status(previous, &unrecorded, desired, transports, owner_of)
+}
+
+/// Whether the actor may have had a queue on another transport of which no status tells: its spec has changed since the
+/// last one that did, and the process that acted upon it may have been interrupted.
+fn may_have_moved(actor: &ActorRecord, previous: &AsyncActorStatus) -> bool {
+    let verified = previous.queue.as_ref();
+    let verified = verified.and_then(|queue| queue.verified_generation);
+    actor.generation > 1 && verified != Some(actor.generation)
 }
 
 /// The pods of the actor's workload. The owner must match too, because a standalone pod may carry copied labels
@@ -279,19 +301,38 @@ fn workload_pods(context: &Context, actor: &ActorRecord) -> Vec<Arc<PodRecord>> 
     let name = &actor.metadata.key.name;
     let mut pods = context.stores.pods.of_actor(&actor.metadata.key);
     pods.retain(|pod| {
-        pod.metadata.controller.as_ref().is_some_and(|owner| {
-            let deployment = owner.name.rsplit_once('-').map_or("", |(prefix, _)| prefix);
-            match &*owner.kind {
-                "ReplicaSet" => deployment == &**name,
-                "StatefulSet" => *owner.name == **name,
-                _ => false,
-            }
-        })
+        let Some(owner) = pod.metadata.controller.as_ref() else {
+            return false;
+        };
+        let deployment = owner.name.rsplit_once('-').map_or("", |(prefix, _)| prefix);
+        match workload_kind_of(pod) {
+            Some(WorkloadKind::Deployment) => deployment == &**name,
+            Some(WorkloadKind::StatefulSet) => *owner.name == **name,
+            None => false,
+        }
     });
     for pod in &mut pods {
         context.stores.mount_failures.add_problem_to(pod);
     }
     pods
+}
+
+/// Splits off the pods of an `orphaned` workload, which is not the actor's although it has its name.
+fn split_pods(
+    pods: Vec<Arc<PodRecord>>,
+    orphaned: Option<WorkloadKind>,
+) -> (Vec<Arc<PodRecord>>, Vec<Arc<PodRecord>>) {
+    let is_own = |pod: &Arc<PodRecord>| orphaned.is_none() || workload_kind_of(pod) != orphaned;
+    pods.into_iter().partition(is_own)
+}
+
+/// The kind of the workload that created a pod.
+fn workload_kind_of(pod: &PodRecord) -> Option<WorkloadKind> {
+    match &*pod.metadata.controller.as_ref()?.kind {
+        "ReplicaSet" => Some(WorkloadKind::Deployment),
+        "StatefulSet" => Some(WorkloadKind::StatefulSet),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

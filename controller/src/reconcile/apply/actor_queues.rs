@@ -10,7 +10,7 @@ use asya_shared::transport::ownership::QueueOwner;
 
 use crate::broker::{BrokerError, DeleteIfEmptyOutcome, QueueClient};
 use crate::context::Context;
-use crate::reconcile::plan::queue_removal::is_untagged;
+use crate::reconcile::plan::queue_removal::{is_as_created, is_untagged};
 use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
 
@@ -59,7 +59,9 @@ impl<'a> ActorQueues<'a> {
         unrecorded: Option<&ActorQueue>,
     ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
         let mut removed = self.delete_if_empty(&queue.name).await?;
-        if let Some(created) = unrecorded.filter(|_| is_untagged(&removed)) {
+        if let Some(created) = unrecorded.filter(|_| is_untagged(&removed))
+            && is_as_created(self.client.observe(created).await)?
+        {
             self.client.update(created).await?;
             removed = self.delete_if_empty(&queue.name).await?;
         }

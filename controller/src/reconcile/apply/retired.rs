@@ -45,16 +45,21 @@ pub(super) async fn check(
         let unrecorded = context.unrecorded_queues.created_as(key, &queue);
         match queues.delete_retired(&queue, unrecorded.as_ref()).await {
             Ok(DeleteIfEmptyOutcome::Deleted) => {
-                info!(
-                    queue = name,
-                    transport = transport_name,
-                    "deleted empty retired queue"
-                );
+                if unrecorded.is_none() {
+                    info!(
+                        queue = name,
+                        transport = transport_name,
+                        "deleted empty retired queue"
+                    );
+                }
                 checked.forgettable.push(queue);
             }
             // The queue no longer belongs to this actor, and never will again.
             Ok(DeleteIfEmptyOutcome::NotOwned(refusal)) => {
-                queues.report_kept(name, &refusal);
+                // Nothing shows that an unrecorded queue ever was the actor's.
+                if unrecorded.is_none() {
+                    queues.report_kept(name, &refusal);
+                }
                 checked.forgettable.push(queue);
             }
             Ok(DeleteIfEmptyOutcome::InUse) => {}

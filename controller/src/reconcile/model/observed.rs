@@ -56,6 +56,9 @@ pub struct Observed {
     /// The target and its pods, in binding mode.
     pub binding: Option<ObservedBinding>,
     pub pods: Vec<Arc<PodRecord>>,
+    /// Pods of a workload of the other kind that an earlier actor of this name left (FW-23). They may still consume from
+    /// its queue, but say nothing about this actor's workload.
+    pub orphaned_pods: Vec<Arc<PodRecord>>,
     pub queue: ObservedQueue,
     /// When this observation began. It does not clear queue rechecks that were requested later.
     pub recheck_sequence: Sequence,
@@ -259,6 +262,11 @@ impl Observed {
     /// The actor's namespace and name.
     pub fn key(&self) -> &Key {
         &self.actor.metadata.key
+    }
+
+    /// The pods that may consume from this actor's queues.
+    pub fn consuming_pods(&self) -> impl Iterator<Item = &Arc<PodRecord>> {
+        self.pods.iter().chain(&self.orphaned_pods)
     }
 
     /// Whether existing pods already consume from the desired queue.

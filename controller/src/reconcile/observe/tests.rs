@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::api::{RollAnnotation, WorkloadKind};
@@ -8,7 +9,7 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::queue::classify_failure;
-use super::{binding, desired_kind, scaled_kinds};
+use super::{binding, desired_kind, scaled_kinds, split_pods};
 use crate::binding::LabelledPods;
 use crate::broker::BrokerError;
 use crate::broker::health::QueueRechecks;
@@ -17,7 +18,7 @@ use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::model::observed::QueueNameTaken;
 use crate::reconcile::model::observed::{Observed, ObservedQueue};
 use crate::reconcile::model::rollout::ObservedUnbinding;
-use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
+use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, record, spec};
 use crate::record::{HpaRecord, Key, PodRecord, Projected, UninjectedPodRecord};
 
 /// QUE-10
@@ -54,6 +55,41 @@ fn verified_queue_tolerates_broker_failures_until_the_third_in_a_row() {
         BrokerError::Mismatch("other".to_owned()),
     ] {
         assert!(!is_tolerated(observe(true, error)), "not transient");
+    }
+}
+
+/// STA-1, FW-23
+#[test]
+fn pods_of_an_orphaned_workload_are_not_the_actors() {
+    let pod = |kind: &str| {
+        let owner = json!({"apiVersion": "apps/v1", "kind": kind, "name": "a", "uid": "w", "controller": true});
+        let metadata = json!({
+            "name": kind, "namespace": "ns", "uid": kind, "resourceVersion": "1",
+            "labels": {"asya.sh/asya": "a"}, "ownerReferences": [owner],
+        });
+        record::<PodRecord>(&json!({"metadata": metadata}))
+    };
+    let pods = || vec![pod("ReplicaSet"), pod("StatefulSet")];
+    let names = |pods: &[Arc<PodRecord>]| {
+        let names = pods.iter().map(|pod| pod.metadata.key.name.to_string());
+        names.collect::<Vec<_>>()
+    };
+    for (orphaned, own, others) in [
+        (None, vec!["ReplicaSet", "StatefulSet"], Vec::<&str>::new()),
+        (
+            Some(WorkloadKind::StatefulSet),
+            vec!["ReplicaSet"],
+            vec!["StatefulSet"],
+        ),
+        (
+            Some(WorkloadKind::Deployment),
+            vec!["StatefulSet"],
+            vec!["ReplicaSet"],
+        ),
+    ] {
+        let (actors, left) = split_pods(pods(), orphaned);
+        assert_eq!(names(&actors), own, "{orphaned:?}");
+        assert_eq!(names(&left), others, "{orphaned:?}");
     }
 }
 

@@ -333,7 +333,7 @@ fn wait_for_pods(observed: &Observed, now: Timestamp) -> Option<Duration> {
         .0
         .max(observed.leading_since);
     let default_deadline = started.checked_add(grace).ok()?;
-    let pods = observed.pods.iter().filter(|pod| !pod.finished);
+    let pods = observed.consuming_pods().filter(|pod| !pod.finished);
     let deadlines = pods.map(|pod| pod.deleted.as_ref().map_or(default_deadline, |by| by.0));
     let limit = deadlines.max()?.checked_add(GRACE_PERIOD_MARGIN).ok()?;
     Duration::try_from(limit.duration_since(now))

@@ -38,7 +38,7 @@ fn all_pods_current(observed: &Observed) -> bool {
         return false;
     };
     let current = Some(&*standalone.workload.template_hash);
-    let mut pods = observed.pods.iter();
+    let mut pods = observed.consuming_pods();
     pods.all(|pod| pod.finished || pod.template_hash.as_deref() == current)
 }
 

@@ -39,6 +39,6 @@ pub(super) fn planned_service_account(
 
 fn has_old_pods(observed: &Observed, standalone: &Standalone) -> bool {
     let current = Some(&*standalone.workload.template_hash);
-    let mut pods = observed.pods.iter();
+    let mut pods = observed.consuming_pods();
     pods.any(|pod| !pod.finished && pod.template_hash.as_deref() != current)
 }

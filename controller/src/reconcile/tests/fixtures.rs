@@ -72,7 +72,7 @@ pub(crate) fn context_with(responses: fn(&str) -> Option<(u16, Value)>) -> Conte
 /// The bodies of the writes that an API server received.
 pub(crate) type Bodies = Arc<Mutex<Vec<Value>>>;
 
-/// A context whose API server answers every request with `object`, and the bodies of its writes.
+/// A context whose API server has no pods and answers every other request with `object`, and the bodies of its writes.
 pub(crate) fn recording_context(object: Value) -> (Context, Bodies) {
     let bodies = Bodies::default();
     let sink = Arc::clone(&bodies);
@@ -80,11 +80,17 @@ pub(crate) fn recording_context(object: Value) -> (Context, Bodies) {
         let (sink, object) = (Arc::clone(&sink), object.clone());
         async move {
             let is_write = request.method() != http::Method::GET;
+            let lists_pods = !is_write && request.uri().path().ends_with("/pods");
             let body = request.into_body().collect_bytes().await?;
             if is_write {
                 sink.lock().push(serde_json::from_slice(&body)?);
             }
-            let response = kube::client::Body::from(object.to_string().into_bytes());
+            let answer = if lists_pods {
+                json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": []})
+            } else {
+                object
+            };
+            let response = kube::client::Body::from(answer.to_string().into_bytes());
             Ok::<_, tower::BoxError>(http::Response::new(response))
         }
     });
@@ -225,6 +231,7 @@ pub(crate) fn observed(actor: &Value) -> Observed {
             hpas: Vec::new(),
         },
         pods: Vec::new(),
+        orphaned_pods: Vec::new(),
         binding: None,
         queue: ObservedQueue::NotQueried,
         depth: ReportedDepth::Unchanged,
