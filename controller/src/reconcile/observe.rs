@@ -52,6 +52,8 @@ pub async fn observe(
     let Some(actor) = context.stores.actors.get(key) else {
         return Ok(None);
     };
+    // First, so that whatever is decided from pods knows at least these.
+    let known_pods = context.stores.pods.of_actor(key);
     let previous = actor.decode_status();
     let scaled = scaled_kinds(context, &actor, now);
     let (desired, queue_name_taken) =
@@ -122,6 +124,7 @@ pub async fn observe(
     let scaled_name = target_scaling.map_or(&*key.name, |it| &*it.target.name);
     let mut observed = Observed {
         queues,
+        known_pods,
         pods,
         orphaned_pods,
         creation_failure,

@@ -92,6 +92,7 @@ async fn run_plan(options: &Options) -> Report {
         world.violation(problem);
     }
     controllers.abort();
+    world.webhooks.clear();
     Report {
         violations: world.violations(),
         trace: world.trace.lines(),

@@ -80,7 +80,7 @@ pub(super) async fn delete(
     if queues.is_empty() {
         verify_unchanged(context, actor).await?;
     } else {
-        verify_before_queue_deletion(context, actor).await?;
+        verify_before_queue_deletion(context, actor, &plan.known_pods).await?;
     }
     if let Some(outcome) = delete_queues(context, actor, &plan, queues).await? {
         return Ok(outcome);

@@ -11,6 +11,7 @@ mod evict;
 mod finalizer;
 mod foreign_fields;
 mod messages;
+mod orphaned_pods;
 mod probe;
 mod queue;
 mod remove_queue;

@@ -7,7 +7,7 @@ use asya_shared::api::QueueStatus;
 use asya_shared::config::Transport;
 
 use super::actor_queues::ActorQueues;
-use super::messages;
+use super::{messages, orphaned_pods};
 use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeleteOutcome};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Requeue, StepError};
@@ -67,6 +67,17 @@ async fn delete_queue(
     let transport = transports
         .usable(&queue.transport)
         .map_err(|unusable| deletion::unusable_transport_fault(&problem, &unusable))?;
+    if plan.has_orphaned_pods
+        && let Some(pod) = orphaned_pods::find_receiver(context, actor, transport).await?
+    {
+        let text = format!(
+            "queue {} on transport {} is kept: pod {pod}, which an earlier actor of this name left, receives from it; \
+             delete that pod's workload, then the queue at the broker",
+            queue.name, queue.transport
+        );
+        context.events.publish(actor, EventReason::QueueLeft, &text);
+        return Ok(DeleteIfEmptyOutcome::Deleted);
+    }
     remove_queue(context, actor, plan, removal, transport)
         .await
         .map_err(|error| deletion::broker_step_error(&problem, &error))

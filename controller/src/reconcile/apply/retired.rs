@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use asya_shared::api::QueueStatus;
 use tracing::{debug, info};
 
 use super::actor_queues::ActorQueues;
@@ -14,7 +13,7 @@ use crate::broker::health::RecheckReason;
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::outcome::RetiredQueues;
-use crate::reconcile::plan::retired::{NextCheck, after_check};
+use crate::reconcile::plan::retired::{NextCheck, RetiredCheck, after_check};
 use crate::record::ActorRecord;
 
 /// Checks the retired queues at their brokers, unless that was done recently. Broker errors are not reported in status,
@@ -22,10 +21,11 @@ use crate::record::ActorRecord;
 pub(super) async fn check(
     context: &Context,
     actor: &ActorRecord,
-    queues: Vec<QueueStatus>,
+    planned: RetiredCheck,
 ) -> Result<RetiredQueues, Error> {
     let key = &actor.metadata.key;
     let mut checked = RetiredQueues::default();
+    let RetiredCheck { queues, known_pods } = planned;
     if queues.is_empty() {
         return Ok(checked);
     }
@@ -34,7 +34,7 @@ pub(super) async fn check(
         checked.recheck_after = Some(wait);
         return Ok(checked);
     }
-    verify_before_queue_deletion(context, actor).await?;
+    verify_before_queue_deletion(context, actor, &known_pods).await?;
     let (count, mut sooner) = (queues.len(), None);
     for queue in queues {
         let Ok(transport) = context.installation.transports.usable(&queue.transport) else {

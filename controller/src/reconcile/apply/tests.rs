@@ -25,6 +25,7 @@ use crate::reconcile::model::observed::ObservedQueue;
 use crate::reconcile::model::outcome::{Outcome, RolloutOutcome, TemplateOutcome};
 use crate::reconcile::model::template_transfer::{OlderActor, TemplateTransfer};
 use crate::reconcile::plan::plan;
+use crate::reconcile::plan::retired::RetiredCheck;
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
 use crate::reconcile::plan::rollout::params::RolloutParams;
 use crate::reconcile::plan::rollout_slot::RolloutSlotStep;
@@ -274,6 +275,13 @@ fn pod(name: &str) -> PodToReplace {
     }
 }
 
+fn check(queue: QueueStatus) -> RetiredCheck {
+    RetiredCheck {
+        queues: vec![queue],
+        ..RetiredCheck::default()
+    }
+}
+
 /// QUE-13
 #[tokio::test]
 async fn retired_queues_are_not_checked_before_they_are_due() {
@@ -283,7 +291,7 @@ async fn retired_queues_are_not_checked_before_they_are_due() {
         .retired_queue_schedule
         .record_check(observed.key(), None);
     // Any request would fail, because no API server responds.
-    let checked = retired::check(&context, &observed.actor, vec![QueueStatus::default()]);
+    let checked = retired::check(&context, &observed.actor, check(QueueStatus::default()));
     let recheck_after = checked.await.unwrap().recheck_after.unwrap();
     assert!(!recheck_after.is_zero() && recheck_after <= wait);
 }
@@ -302,7 +310,7 @@ async fn retired_queue_is_kept_if_the_actor_has_changed_at_the_api_server() {
         name: "asya-a".to_owned(),
         ..QueueStatus::default()
     };
-    let result = retired::check(&context, &observed.actor, vec![queue]).await;
+    let result = retired::check(&context, &observed.actor, check(queue)).await;
     assert!(matches!(result, Err(Error::Stale(_))), "{result:?}");
 }
 
@@ -371,7 +379,7 @@ async fn queue_is_kept_while_the_api_server_has_a_pod_that_the_watch_has_not_rep
         ..QueueStatus::default()
     };
     let context = context_with(responses);
-    let result = retired::check(&context, &observed.actor, vec![queue]).await;
+    let result = retired::check(&context, &observed.actor, check(queue)).await;
     assert!(
         matches!(result, Err(Error::Stale("the pods"))),
         "{result:?}"

@@ -1,22 +1,25 @@
 //! Verifies with the API server what a plan assumed, before a step that cannot be undone: while a watch is down, the
 //! store may lack `deletionPolicy: Retain`, the annotation that keeps the queue, or a pod that receives from it.
 
+use std::sync::Arc;
+
 use asya_shared::names::label;
 use kube::Api;
 use kube::api::ListParams;
 
 use crate::context::Context;
 use crate::fault::Error;
-use crate::record::{ActorRecord, PodRecord, Projected, UNFINISHED};
+use crate::record::{ActorRecord, Key, PodRecord, Projected, UNFINISHED};
 
 /// Fails if the actor has changed or has a pod that the plan did not know. The next reconcile plans with what was just
 /// read, even if the watch is still behind.
 pub(super) async fn verify_before_queue_deletion(
     context: &Context,
     planned: &ActorRecord,
+    known_pods: &[Arc<PodRecord>],
 ) -> Result<(), Error> {
     verify_unchanged(context, planned).await?;
-    verify_pods_known(context, planned).await
+    verify_pods_known(context, &planned.metadata.key, known_pods).await
 }
 
 /// Fails if the actor has changed.
@@ -44,29 +47,25 @@ pub(super) async fn verify_unchanged(
     }
 }
 
-/// Fails if the actor has a pod that the store does not have.
-async fn verify_pods_known(context: &Context, actor: &ActorRecord) -> Result<(), Error> {
-    let key = &actor.metadata.key;
-    let api: Api<Projected<PodRecord>> = Api::namespaced(context.client.clone(), &key.namespace);
+/// Fails if the actor has a pod that the plan did not know.
+async fn verify_pods_known(
+    context: &Context,
+    actor: &Key,
+    known: &[Arc<PodRecord>],
+) -> Result<(), Error> {
+    let api: Api<Projected<PodRecord>> = Api::namespaced(context.client.clone(), &actor.namespace);
     let params = ListParams::default()
-        .labels(&format!("{}={}", label::ASYA, key.name))
+        .labels(&format!("{}={}", label::ASYA, actor.name))
         .fields(UNFINISHED);
     let listed = api.list(&params).await.map_err(Error::Api)?;
-    let pods = &context.stores.pods;
-    let is_known = |pod: &Projected<PodRecord>| {
-        let metadata = &pod.record.metadata;
-        let known = pods.get(&metadata.key);
-        known.is_some_and(|known| known.metadata.uid == metadata.uid)
+    let is_known = |pod: &&Projected<PodRecord>| {
+        let uid = &pod.record.metadata.uid;
+        known.iter().any(|known| known.metadata.uid == *uid)
     };
-    let mut all_known = true;
-    for pod in listed.items.iter().filter(|pod| !is_known(pod)) {
-        pods.apply_response(pod);
-        // Not stored if the watch has already reported its deletion.
-        all_known &= !is_known(pod);
+    let mut unknown = listed.items.iter().filter(|pod| !is_known(pod)).peekable();
+    if unknown.peek().is_none() {
+        return Ok(());
     }
-    if all_known {
-        Ok(())
-    } else {
-        Err(Error::Stale("the pods"))
-    }
+    unknown.for_each(|pod| context.stores.pods.apply_response(pod));
+    Err(Error::Stale("the pods"))
 }

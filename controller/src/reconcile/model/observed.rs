@@ -55,6 +55,9 @@ pub struct Observed {
     pub scaling: ObservedScaling,
     /// The target and its pods, in binding mode.
     pub binding: Option<ObservedBinding>,
+    /// The pods with the actor's label that were known when this observation began.
+    pub known_pods: Vec<Arc<PodRecord>>,
+    /// Pods of its workload, in standalone mode.
     pub pods: Vec<Arc<PodRecord>>,
     /// Pods of a workload of the other kind that an earlier actor of this name left (FW-23). They may still consume from
     /// its queue, but say nothing about this actor's workload.

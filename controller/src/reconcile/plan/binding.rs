@@ -50,7 +50,7 @@ pub(super) fn plan_binding(observed: &Observed, now: Timestamp) -> Plan {
         let decision = rollout.as_ref().map(|it| &it.decision);
         let handoff = plan_handoff(observed, history, scaling.as_mut(), decision, now);
         Bind {
-            retired: retired::queues_to_check(observed),
+            retired: retired::plan_check(observed),
             scaled_object_contention: contention,
             replicas_contention: plan_replicas(observed, history, scaling.as_ref(), now),
             scale_from_zero: plan_scale_from_zero(observed, scaling.as_ref(), decision),
@@ -98,7 +98,7 @@ impl Bind {
             probe_params: ProbeParams::new(observed),
             rollout: None,
             frees_slot: false,
-            retired: Vec::new(),
+            retired: retired::RetiredCheck::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use asya_shared::api::{InventoryEntry, QueueStatus};
+use asya_shared::api::InventoryEntry;
 use asya_shared::resolve::ObjectRef;
 use k8s_openapi::api::core::v1::ServiceAccount;
 
@@ -15,6 +15,7 @@ use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::reconcile::plan::child::PlannedChild;
 use crate::reconcile::plan::finalizers::Finalizers;
 use crate::reconcile::plan::queue::QueuePlan;
+use crate::reconcile::plan::retired::RetiredCheck;
 use crate::reconcile::plan::rollout::params::PlannedRollout;
 use crate::reconcile::plan::rollout_slot::RolloutSlotStep;
 use crate::reconcile::plan::scaled_object_contention::ContestedField;
@@ -69,7 +70,7 @@ impl Plan {
     }
 
     /// Takes the retired queues, which are checked last, and whether the actor binds a target.
-    pub fn take_retired(&mut self) -> Option<(Vec<QueueStatus>, bool)> {
+    pub fn take_retired(&mut self) -> Option<(RetiredCheck, bool)> {
         match self {
             Self::Ensure(plan) => Some((std::mem::take(&mut plan.retired), false)),
             Self::Bind(plan) => Some((std::mem::take(&mut plan.retired), true)),
@@ -105,7 +106,7 @@ pub struct Ensure {
     /// How the workload step counts against the limit of concurrent rollouts.
     pub slot_step: RolloutSlotStep,
     /// Retired queues to delete if they are empty.
-    pub retired: Vec<QueueStatus>,
+    pub retired: RetiredCheck,
     /// Applied once the workload exists.
     pub scaling: Option<ScalingStep>,
     pub scaling_children: ScalingChildren,
@@ -154,7 +155,7 @@ pub struct Bind {
     /// Return the actor's rollout slot: the target is known, and no rollout is planned.
     pub frees_slot: bool,
     /// Retired queues to delete if they are empty.
-    pub retired: Vec<QueueStatus>,
+    pub retired: RetiredCheck,
 }
 
 /// The contested fields of a binding.

@@ -18,7 +18,9 @@ use crate::reconcile::desired::drain::{Drain, RemainingQueues};
 use crate::reconcile::model::child::unwatched_poll_interval;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::UNBOUND;
-use crate::record::{ChildRecord, ScaledObjectRecord, TriggerAuthentication, WorkloadRecord};
+use crate::record::{
+    ChildRecord, PodRecord, ScaledObjectRecord, TriggerAuthentication, WorkloadRecord,
+};
 
 /// How long pods may outlive their grace period before the queue is deleted anyway (FIN-2).
 const GRACE_PERIOD_MARGIN: Duration = Duration::from_secs(30);
@@ -36,6 +38,10 @@ pub struct Deletion {
     /// The actor's queue as we would have created it; `None` if its spec is invalid.
     pub desired_queue: Option<ActorQueue>,
     pub queue_policy: QueueDeletionPolicy,
+    /// The actor's pods, which no longer receive from the queue.
+    pub known_pods: Vec<Arc<PodRecord>>,
+    /// Pods that an earlier actor of this name left run, and may receive from the queue.
+    pub has_orphaned_pods: bool,
     /// Keep the objects and the queue (FW-23).
     pub orphans: bool,
     /// Keep the shared `ConfigMap`s beyond the last actor, because something that remains mounts them.
@@ -66,6 +72,8 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
         service_account: observed.service_account.ours().cloned(),
         desired_queue: desired.map(|desired| desired.queue_of(actor)),
         queue_policy: observed.deletion.queue,
+        known_pods: observed.known_pods.clone(),
+        has_orphaned_pods: observed.orphaned_pods.iter().any(|pod| !pod.finished),
         orphans: observed.deletion.orphans,
         keeps_shared: observed.deletion.orphans || leaves_template_part(observed),
         ignores_workload_pods: actor.binds_to.is_none(),
@@ -333,7 +341,7 @@ fn wait_for_pods(observed: &Observed, now: Timestamp) -> Option<Duration> {
         .0
         .max(observed.leading_since);
     let default_deadline = started.checked_add(grace).ok()?;
-    let pods = observed.consuming_pods().filter(|pod| !pod.finished);
+    let pods = observed.pods.iter().filter(|pod| !pod.finished);
     let deadlines = pods.map(|pod| pod.deleted.as_ref().map_or(default_deadline, |by| by.0));
     let limit = deadlines.max()?.checked_add(GRACE_PERIOD_MARGIN).ok()?;
     Duration::try_from(limit.duration_since(now))

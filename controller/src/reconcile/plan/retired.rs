@@ -1,15 +1,37 @@
 //! Queues that an actor no longer uses because its transport or the template of its queue's name changed. They are
 //! deleted once they are empty, at the latest with the actor (QUE-13).
 
+use std::sync::Arc;
+
 use asya_shared::api::QueueStatus;
 
 use crate::reconcile::model::bound_pods::actor_hash;
 use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
+use crate::record::PodRecord;
+
+/// Retired queues to delete if they are empty.
+#[derive(Debug, Default)]
+pub struct RetiredCheck {
+    pub queues: Vec<QueueStatus>,
+    /// The actor's pods, which do not consume from them.
+    pub known_pods: Vec<Arc<PodRecord>>,
+}
+
+/// Plans the check of the retired queues.
+pub fn plan_check(observed: &Observed) -> RetiredCheck {
+    let queues = queues_to_check(observed);
+    let known_pods = if queues.is_empty() {
+        Vec::new()
+    } else {
+        observed.known_pods.clone()
+    };
+    RetiredCheck { queues, known_pods }
+}
 
 /// The retired queues to query at their brokers now: those that we may delete, once no pod of an earlier template can
 /// still consume from them.
-pub fn queues_to_check(observed: &Observed) -> Vec<QueueStatus> {
+pub(in crate::reconcile) fn queues_to_check(observed: &Observed) -> Vec<QueueStatus> {
     let Ok(desired) = &observed.desired else {
         return Vec::new();
     };

@@ -54,7 +54,7 @@ pub(super) fn plan_standalone(observed: &Observed, now: Timestamp) -> Plan {
         found_workload: observed.workload.ours().cloned(),
         previously_applied,
         workload,
-        retired: retired::queues_to_check(observed),
+        retired: retired::plan_check(observed),
         former_workload: observed
             .former_workload
             .clone()

@@ -230,6 +230,7 @@ pub(crate) fn observed(actor: &Value) -> Observed {
             scaled_objects: Vec::new(),
             hpas: Vec::new(),
         },
+        known_pods: Vec::new(),
         pods: Vec::new(),
         orphaned_pods: Vec::new(),
         binding: None,

@@ -198,7 +198,7 @@ fn binding_with_reconcile_once_leaves_its_target_alone_after_it_was_ready() {
     assert!(
         done.scaled_object_contention.is_none()
             && done.replicas_contention.is_none()
-            && done.retired.is_empty()
+            && done.retired.queues.is_empty()
     );
     assert!(matches!(
         previous.rollout.map(|it| it.decision),
