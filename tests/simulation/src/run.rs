@@ -92,14 +92,15 @@ async fn run_plan(options: &Options) -> Report {
         world.violation(problem);
     }
     controllers.abort();
-    world.webhooks.clear();
-    Report {
+    let report = Report {
         violations: world.violations(),
         trace: world.trace.lines(),
         hash: world.trace.hash(),
         actions: plan.actions.len(),
         faults: world.faults.injected(),
-    }
+    };
+    world.clear();
+    report
 }
 
 /// Waits for what is expected of a cluster that is left alone, and then of one without actors.

@@ -24,6 +24,11 @@ impl Trace {
         self.0.lock().clone()
     }
 
+    /// Drops all events.
+    pub fn clear(&self) {
+        *self.0.lock() = Vec::new();
+    }
+
     /// A number that differs between different traces.
     #[must_use]
     pub fn hash(&self) -> u64 {

@@ -132,6 +132,15 @@ impl World {
         }
     }
 
+    /// Frees what the run has used. Clients hold the world, and processes that live as long as their program may hold
+    /// themselves, and so their clients, for ever.
+    pub fn clear(&self) {
+        self.webhooks.clear();
+        self.trace.clear();
+        self.found.lock().clear();
+        *self.server.lock() = ApiServer::default();
+    }
+
     /// Records that an invariant does not hold.
     pub fn violation(&self, what: String) {
         self.trace.add("INVARIANT", &what);

@@ -39,7 +39,7 @@ impl Webhooks {
             .retain(|it| !Arc::ptr_eq(&it.process, process));
     }
 
-    /// Removes all replicas. Their clients hold the world, which would otherwise never be freed.
+    /// Removes all replicas.
     pub fn clear(&self) {
         self.running.lock().clear();
     }
