@@ -32,16 +32,34 @@ enum Allowed {
     /// Not leading yet.
     NotYet,
     Until(Instant),
-    /// Closed for good: a late renewal does not reopen it.
+    /// Only for writes in flight, until the deadline if there is one. A late renewal does not reopen it.
+    Draining(Option<Instant>),
+    /// Closed for good.
     Closed,
 }
 
 impl Allowed {
-    fn is_allowed(self) -> bool {
+    /// Whether a write may start.
+    fn admits(self) -> bool {
+        matches!(self, Self::Always | Self::Until(_)) && self.continues()
+    }
+
+    /// Whether a write in flight may go on.
+    fn continues(self) -> bool {
         match self {
             Self::Always => true,
-            Self::Until(deadline) => Instant::now() < deadline,
+            Self::Until(_) | Self::Draining(_) => {
+                self.deadline().is_none_or(|it| Instant::now() < it)
+            }
             Self::NotYet | Self::Closed => false,
+        }
+    }
+
+    fn deadline(self) -> Option<Instant> {
+        match self {
+            Self::Until(deadline) => Some(deadline),
+            Self::Draining(deadline) => deadline,
+            Self::Always | Self::NotYet | Self::Closed => None,
         }
     }
 }
@@ -50,6 +68,16 @@ impl Allowed {
 #[derive(Clone, Debug)]
 pub struct Fence {
     allowed: Arc<watch::Sender<Allowed>>,
+    in_flight: Arc<watch::Sender<usize>>,
+}
+
+/// A write in flight.
+struct InFlight(Arc<watch::Sender<usize>>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
 }
 
 impl Fence {
@@ -68,6 +96,7 @@ impl Fence {
     fn new(allowed: Allowed) -> Self {
         Self {
             allowed: Arc::new(watch::Sender::new(allowed)),
+            in_flight: Arc::new(watch::Sender::new(0)),
         }
     }
 
@@ -79,8 +108,27 @@ impl Fence {
                 *allowed = Allowed::Until(deadline);
                 true
             }
-            Allowed::Always | Allowed::Closed => false,
+            Allowed::Always | Allowed::Draining(_) | Allowed::Closed => false,
         });
+    }
+
+    /// Blocks new writes for good, and waits until those in flight have ended: one that arrived after the lease was
+    /// released might undo what the next leader wrote.
+    pub async fn drain(&self) {
+        self.allowed.send_modify(|allowed| {
+            *allowed = match *allowed {
+                Allowed::Always => Allowed::Draining(None),
+                Allowed::Until(deadline) => Allowed::Draining(Some(deadline)),
+                Allowed::NotYet => Allowed::Closed,
+                other => other,
+            };
+        });
+        // The sender lives as long as `self`.
+        let _ = self
+            .in_flight
+            .subscribe()
+            .wait_for(|count| *count == 0)
+            .await;
     }
 
     /// Blocks writes for good, and aborts calls in flight.
@@ -88,18 +136,28 @@ impl Fence {
         self.allowed.send_replace(Allowed::Closed);
     }
 
-    /// Whether writes are allowed now.
+    /// Whether a write may start now.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.allowed.borrow().is_allowed()
+        self.allowed.borrow().admits()
+    }
+
+    /// Starts a write, unless none may start. Counts it first, so that [`Fence::drain`] misses none.
+    fn enter(&self) -> Result<InFlight, Fenced> {
+        self.in_flight.send_modify(|count| *count += 1);
+        let in_flight = InFlight(Arc::clone(&self.in_flight));
+        if self.is_open() {
+            Ok(in_flight)
+        } else {
+            Err(Fenced)
+        }
     }
 
     /// Whether writes were allowed once, but no longer are.
     fn has_expired(&self) -> bool {
         match *self.allowed.borrow() {
-            Allowed::Always | Allowed::NotYet => false,
-            Allowed::Until(deadline) => Instant::now() >= deadline,
-            Allowed::Closed => true,
+            Allowed::NotYet => false,
+            allowed => !allowed.continues(),
         }
     }
 
@@ -111,21 +169,27 @@ impl Fence {
         &self,
         call: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
+        let in_flight = self.enter()?;
+        self.guard_in_flight(in_flight, call).await
+    }
+
+    async fn guard_in_flight<T, E: From<Fenced>>(
+        &self,
+        _in_flight: InFlight,
+        call: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
         let mut allowed = self.allowed.subscribe();
         // Read the clock on each poll: a timer may fire late, after the call has made progress.
         let mut call = pin!(call);
         let mut fenced_call = pin!(poll_fn(|context| {
-            if self.is_open() {
+            if self.allowed.borrow().continues() {
                 call.as_mut().poll(context)
             } else {
                 Poll::Ready(Err(Fenced.into()))
             }
         }));
         loop {
-            let deadline = match *allowed.borrow_and_update() {
-                Allowed::Until(deadline) => Some(deadline),
-                Allowed::Always | Allowed::NotYet | Allowed::Closed => None,
-            };
+            let deadline = allowed.borrow_and_update().deadline();
             tokio::select! {
                 biased;
                 result = &mut fenced_call => return result,
@@ -212,18 +276,19 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let is_read = [Method::GET, Method::HEAD].contains(request.method());
-        if !is_read && !self.layer.fence.is_open() {
-            return std::future::ready(Err(Fenced.into())).boxed();
-        }
+        let fence = self.layer.fence.clone();
+        let in_flight = match (!is_read).then(|| fence.enter()).transpose() {
+            Ok(in_flight) => in_flight,
+            Err(fenced) => return std::future::ready(Err(fenced.into())).boxed(),
+        };
         let response = self
             .inner
             .call(request)
             .map(|result| result.map_err(Into::into));
-        if is_read {
+        let Some(in_flight) = in_flight else {
             return response.boxed();
-        }
+        };
         self.layer.writes.inc();
-        let fence = self.layer.fence.clone();
-        async move { fence.guard(response).await }.boxed()
+        async move { fence.guard_in_flight(in_flight, response).await }.boxed()
     }
 }

@@ -1,9 +1,14 @@
 //! A replica of the controller or the webhook as a process, which may crash or be cut off.
 
+use std::time::Duration;
+
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+/// How long watches may take to continue after the network is restored.
+const CATCH_UP: Duration = Duration::from_secs(30);
 
 /// A process. Its tasks outlive it, as they cannot be ended from outside, but none of its calls is ever answered again.
 pub struct Process {
@@ -53,6 +58,12 @@ impl Process {
     /// Cuts its network until `end`.
     pub fn cut(&self, end: Instant) {
         self.cut_until.send_replace(Some(end));
+    }
+
+    /// Whether its network is cut, or was until a moment ago, so that its watches may be behind.
+    pub fn may_be_behind(&self) -> bool {
+        let cut_until = *self.cut_until.borrow();
+        cut_until.is_some_and(|end| Instant::now() < end + CATCH_UP)
     }
 
     /// Counts a call that has taken effect. Returns whether the process crashes now.

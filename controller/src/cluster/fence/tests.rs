@@ -41,6 +41,34 @@ async fn closed_fence_makes_no_call() {
     assert_eq!(sent.into_inner(), 0);
 }
 
+/// FW-16
+#[tokio::test(start_paused = true)]
+async fn draining_waits_for_the_writes_in_flight_and_admits_no_other() {
+    for fence in [Fence::open(), open_for(7)] {
+        let (start, sent) = (Instant::now(), AtomicUsize::new(0));
+        let (first, ()) = tokio::join!(fence.guard(sends_after(3, &sent)), async {
+            sleep(SECOND).await;
+            fence.drain().await;
+            assert_eq!(start.elapsed().as_secs(), 3);
+            assert!(!fence.is_open());
+            assert_eq!(fence.guard(sends_after(0, &sent)).await, Err(Fenced));
+        });
+        assert_eq!(first, Ok(()));
+        assert_eq!(sent.into_inner(), 1);
+    }
+    let (start, fence) = (Instant::now(), open_for(7));
+    let (late, ()) = tokio::join!(
+        fence.guard(std::future::pending::<Result<(), Fenced>>()),
+        fence.drain()
+    );
+    assert_eq!(late, Err(Fenced));
+    assert_eq!(start.elapsed().as_secs(), 7, "the deadline holds");
+    let never_led = Fence::closed();
+    never_led.drain().await;
+    never_led.extend_until(Instant::now() + SECOND);
+    assert!(!never_led.is_open());
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_leader_election_everything_passes() {
     let sent = AtomicUsize::new(0);

@@ -68,8 +68,8 @@ pub fn identity(pod: &str) -> String {
 }
 
 impl Candidate {
-    /// Acquires the lease, calls `acquired`, and holds the lease until it is lost or `shutdown` is cancelled. Cancel
-    /// `shutdown` only after the last write.
+    /// Acquires the lease, calls `acquired`, and holds the lease until it is lost or `shutdown` is cancelled. Releases it
+    /// once every write in flight has ended.
     pub async fn run(self, shutdown: CancellationToken, acquired: impl FnOnce()) -> LeadershipEnd {
         let mut election = Election {
             api: Api::namespaced(self.client, &self.namespace),
@@ -90,6 +90,9 @@ impl Candidate {
         self.fence.extend_until(since + RENEW_DEADLINE);
         acquired();
         let result = election.hold(since, &self.fence, &shutdown).await;
+        if result.is_ok() {
+            self.fence.drain().await;
+        }
         self.fence.close();
         match result {
             Ok(()) => {

@@ -8,7 +8,7 @@ pub mod targets;
 pub mod webhooks;
 pub mod workloads;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub const HOME: &str = "asya-system";
 pub const BROKERS: [&str; 2] = ["east", "west"];
 
 /// Within this time of verifying something, the operator may act upon it.
-const VERIFIED: Duration = Duration::from_secs(10);
+const VERIFIED: Duration = Duration::from_secs(3);
 
 /// Everything outside the controller.
 pub struct World {
@@ -63,8 +63,8 @@ pub struct World {
     /// Notified when messages arrive.
     pub messages: Notify,
     violations: Mutex<Vec<String>>,
-    /// What a process found when it last listed pods or read an actor, and when.
-    found: Mutex<BTreeMap<String, (Instant, Objects)>>,
+    /// What processes have found when they read an actor, a workload or pods, and when.
+    found: Mutex<BTreeMap<String, VecDeque<(Instant, Objects)>>>,
     /// Changes by the controller, leases left out.
     writes: Mutex<Vec<String>>,
     /// Host and name of queues that an actor's policy keeps.
@@ -181,16 +181,26 @@ impl World {
         actors.any(|(_, actor)| actor["spec"]["binding"]["rollout"] == "OnRestart")
     }
 
-    /// Notes what a process finds when it lists pods or reads an actor.
+    /// Notes what a process finds when it reads an actor, a workload or pods.
     pub fn note_read(&self, process: &Process, verb: &Verb) {
         let reads = match verb {
-            Verb::Get(id) => id.resource == &resources::ACTORS,
+            Verb::Get(id) => [
+                &resources::ACTORS,
+                &resources::DEPLOYMENTS,
+                &resources::STATEFUL_SETS,
+            ]
+            .contains(&id.resource),
             Verb::List { resource, .. } => *resource == &resources::PODS,
             _ => false,
         };
         if reads {
-            let found = (Instant::now(), self.server.lock().store.objects().clone());
-            self.found.lock().insert(process.name.clone(), found);
+            let objects = self.server.lock().store.objects().clone();
+            let mut found = self.found.lock();
+            let found = found.entry(process.name.clone()).or_default();
+            while found.front().is_some_and(|(at, _)| at.elapsed() > VERIFIED) {
+                found.pop_front();
+            }
+            found.push_back((Instant::now(), objects));
         }
     }
 
@@ -206,10 +216,9 @@ impl World {
             return;
         };
         let found = self.found.lock();
-        let found = found
-            .get(&process.name)
-            .filter(|(at, _)| at.elapsed() < VERIFIED);
-        if found.is_none_or(|(_, objects)| why(objects).is_some()) {
+        let found = found.get(&process.name).into_iter().flatten();
+        let mut recent = found.filter(|(at, _)| at.elapsed() < VERIFIED);
+        if recent.all(|(_, objects)| why(objects).is_some()) {
             self.violation(format!("{} {what}{now}", process.name));
         }
     }

@@ -44,12 +44,12 @@ impl Webhooks {
         self.running.lock().clear();
     }
 
-    /// Records that a review failed.
+    /// Records that a review failed, or may have been answered from an old state.
     pub fn record_failure(&self) {
         self.failed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a review has failed.
+    /// Whether a review has failed, or may have been answered from an old state.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
@@ -63,6 +63,10 @@ impl Webhooks {
             |it: &&Endpoint| !it.process.death.is_cancelled() && it.replica.pending().is_empty();
         let ready: Vec<&Endpoint> = all.iter().filter(is_ready).collect();
         let mut random = seed.about(("endpoint", call));
-        (!ready.is_empty()).then(|| pick(&mut random, &ready).routes.clone())
+        let endpoint = (!ready.is_empty()).then(|| *pick(&mut random, &ready))?;
+        if endpoint.process.may_be_behind() {
+            self.record_failure();
+        }
+        Some(endpoint.routes.clone())
     }
 }
