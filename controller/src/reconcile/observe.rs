@@ -90,21 +90,15 @@ pub async fn observe(
         .workloads
         .cached(other_kind(kind), key)
         .filter(|_| owns_workload);
-    let (former, orphaned): (Option<_>, Option<_>) = match former {
-        Some(it) if is_controlled_by(it.metadata.controller.as_ref(), &actor) => (Some(it), None),
-        other => (None, other),
-    };
     let standalone = to_ensure.and_then(Desired::standalone);
     let has_role = standalone.is_some_and(|it| it.service_account.is_some());
     let account = Key::new(&key.namespace, &service_account_name(&key.name));
     let accounts = &context.service_accounts;
     let service_account = child(accounts, &account, &ownership, has_role, bypasses_cache).await?;
-    let pods = if owns_workload {
-        workload_pods(context, &actor)
-    } else {
-        Vec::new()
-    };
-    let (pods, orphaned_pods) = split_pods(pods, orphaned.map(|workload| workload.kind));
+    let controller = former.as_ref().map(|it| it.metadata.controller.as_ref());
+    let is_orphaned = controller.is_some_and(|it| !is_controlled_by(it, &actor));
+    let orphaned = former.as_ref().filter(|_| is_orphaned).map(|it| it.kind);
+    let (pods, orphaned_pods) = split_pods(workload_pods(context, &actor), orphaned);
     let failures = &context.creation_failures;
     let creation_failure = workload.ours();
     let creation_failure =
@@ -134,7 +128,7 @@ pub async fn observe(
         desired,
         previous,
         workload,
-        former_workload: former,
+        former_workload: former.filter(|_| !is_orphaned),
         queue: ObservedQueue::NotQueried,
         recheck_sequence: context.queue_rechecks.sequence(),
         depth: queue::reported_depth(context, &actor, name_taken, updates.depths.last()),
@@ -298,9 +292,12 @@ fn may_have_moved(actor: &ActorRecord, previous: &AsyncActorStatus) -> bool {
     actor.generation > 1 && verified != Some(actor.generation)
 }
 
-/// The pods of the actor's workload. The owner must match too, because a standalone pod may carry copied labels
-/// (STA-1).
+/// The pods of the actor's workload; none for a binding. The owner must match too, because a standalone pod may carry
+/// copied labels (STA-1).
 fn workload_pods(context: &Context, actor: &ActorRecord) -> Vec<Arc<PodRecord>> {
+    if actor.binds_to.is_some() {
+        return Vec::new();
+    }
     let name = &actor.metadata.key.name;
     let mut pods = context.stores.pods.of_actor(&actor.metadata.key);
     pods.retain(|pod| {

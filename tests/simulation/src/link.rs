@@ -315,7 +315,7 @@ fn add_changes(path: &str, earlier: &Value, live: &Value, text: &mut String) {
         return;
     }
     let (Value::Object(before), Value::Object(after)) = (earlier, live) else {
-        text.push_str(&format!(", {path}: {live}"));
+        text.extend([", ", path, ": ", &live.to_string()]);
         return;
     };
     let added = after.keys().filter(|field| !before.contains_key(*field));

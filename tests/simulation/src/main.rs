@@ -45,8 +45,8 @@ fn main() -> ExitCode {
             ..Options::default()
         }));
     }
-    let seeds = flags.first..flags.first + flags.seeds;
-    let failing = failing(seeds, flags.threads, flags.failures);
+    let seeds: Vec<u64> = (flags.first..flags.first + flags.seeds).collect();
+    let failing = failing(&seeds, flags.threads, flags.failures);
     let seconds = started.elapsed().as_secs_f64();
     println!(
         "{} seeds in {seconds:.1} s, {} failed",

@@ -1,7 +1,6 @@
 //! Runs many seeds.
 
-use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -10,16 +9,16 @@ use crate::run::{Options, Report, run};
 /// Runs the seeds on several threads, until this many have failed, and prints each that does. Returns those that
 /// failed, in order.
 #[must_use]
-pub fn failing(seeds: Range<u64>, threads: usize, failures: usize) -> Vec<(u64, Report)> {
-    let (next, failing) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
+pub fn failing(seeds: &[u64], threads: usize, failures: usize) -> Vec<(u64, Report)> {
+    let (next, failing) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if !seeds.contains(&seed) || failing.lock().len() >= failures {
+                    let seed = seeds.get(next.fetch_add(1, Ordering::Relaxed));
+                    let Some(&seed) = seed.filter(|_| failing.lock().len() < failures) else {
                         return;
-                    }
+                    };
                     let report = run(&Options {
                         seed,
                         ..Options::default()

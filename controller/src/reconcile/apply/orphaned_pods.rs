@@ -1,5 +1,7 @@
 //! Finds pods that an earlier actor left (FW-23) and that still receive from the queue of a later one of its name.
 
+use std::sync::Arc;
+
 use asya_shared::config::Transport;
 use asya_shared::names::{SIDECAR_CONTAINER, label};
 use k8s_openapi::api::core::v1::Pod;
@@ -10,22 +12,31 @@ use serde_json::Value;
 
 use crate::context::Context;
 use crate::fault::{Error, StepError};
-use crate::record::{ActorRecord, UNFINISHED};
+use crate::record::{ActorRecord, PodRecord, UNFINISHED};
 
-/// The name of a pod of the actor whose sidecar uses `transport`; `None` if there is none. Pods are read from the API
-/// server, because the cache does not have their containers.
+/// The name of one of the `orphaned` pods whose sidecar uses `transport`; `None` if there is none. They are read from the
+/// API server, because the cache does not have their containers.
 pub(super) async fn find_receiver(
     context: &Context,
     actor: &ActorRecord,
+    orphaned: &[Arc<PodRecord>],
     transport: &Transport,
 ) -> Result<Option<String>, StepError> {
+    if orphaned.is_empty() {
+        return Ok(None);
+    }
     let key = &actor.metadata.key;
     let api: Api<Pod> = Api::namespaced(context.client.clone(), &key.namespace);
     let params = ListParams::default()
         .labels(&format!("{}={}", label::ASYA, key.name))
         .fields(UNFINISHED);
     let pods = api.list(&params).await.map_err(Error::Api)?;
-    let receiver = pods.items.into_iter().find(|pod| uses(pod, transport));
+    let is_orphaned = |pod: &Pod| {
+        let uid = pod.metadata.uid.as_deref();
+        orphaned.iter().any(|it| Some(&*it.metadata.uid) == uid)
+    };
+    let mut pods = pods.items.into_iter();
+    let receiver = pods.find(|pod| is_orphaned(pod) && uses(pod, transport));
     Ok(receiver.and_then(|pod| pod.metadata.name))
 }
 
@@ -48,4 +59,40 @@ fn uses(pod: &Pod, transport: &Transport) -> bool {
 
 fn as_json(variable: &impl Serialize) -> Value {
     serde_json::to_value(variable).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use asya_shared::names::SIDECAR_CONTAINER;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::{Value, json};
+
+    use super::uses;
+    use crate::reconcile::tests::fixtures::context;
+
+    /// FW-23 (e)
+    #[tokio::test]
+    async fn pod_uses_the_transport_whose_environment_its_sidecar_has() {
+        let context = context();
+        let transports = &context.installation.transports;
+        let (mq, other) = (
+            transports.usable("mq").unwrap(),
+            transports.usable("other").unwrap(),
+        );
+        let pod = |container: &str, env: &Value, metadata: &Value| -> Pod {
+            let container = json!({"name": container, "env": env});
+            let pod = json!({"metadata": metadata, "spec": {"containers": [container]}});
+            serde_json::from_value(pod).unwrap()
+        };
+        let mut env = json!(mq.broker().sidecar_env());
+        env.as_array_mut()
+            .unwrap()
+            .push(json!({"name": "ASYA_ACTOR_NAME", "value": "a"}));
+        let running = pod(SIDECAR_CONTAINER, &env, &json!({}));
+        assert!(uses(&running, mq));
+        assert!(!uses(&running, other));
+        assert!(!uses(&pod("asya-runtime", &env, &json!({})), mq));
+        let terminating = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+        assert!(!uses(&pod(SIDECAR_CONTAINER, &env, &terminating), mq));
+    }
 }

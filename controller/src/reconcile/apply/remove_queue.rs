@@ -67,9 +67,8 @@ async fn delete_queue(
     let transport = transports
         .usable(&queue.transport)
         .map_err(|unusable| deletion::unusable_transport_fault(&problem, &unusable))?;
-    if plan.has_orphaned_pods
-        && let Some(pod) = orphaned_pods::find_receiver(context, actor, transport).await?
-    {
+    let orphaned = &plan.orphaned_pods;
+    if let Some(pod) = orphaned_pods::find_receiver(context, actor, orphaned, transport).await? {
         let text = format!(
             "queue {} on transport {} is kept: pod {pod}, which an earlier actor of this name left, receives from it; \
              delete that pod's workload, then the queue at the broker",

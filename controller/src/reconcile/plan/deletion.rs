@@ -40,8 +40,8 @@ pub struct Deletion {
     pub queue_policy: QueueDeletionPolicy,
     /// The actor's pods, which no longer receive from the queue.
     pub known_pods: Vec<Arc<PodRecord>>,
-    /// Pods that an earlier actor of this name left run, and may receive from the queue.
-    pub has_orphaned_pods: bool,
+    /// Pods that an earlier actor of this name left, and that may receive from the queue.
+    pub orphaned_pods: Vec<Arc<PodRecord>>,
     /// Keep the objects and the queue (FW-23).
     pub orphans: bool,
     /// Keep the shared `ConfigMap`s beyond the last actor, because something that remains mounts them.
@@ -73,7 +73,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
         desired_queue: desired.map(|desired| desired.queue_of(actor)),
         queue_policy: observed.deletion.queue,
         known_pods: observed.known_pods.clone(),
-        has_orphaned_pods: observed.orphaned_pods.iter().any(|pod| !pod.finished),
+        orphaned_pods: observed.orphaned_pods.clone(),
         orphans: observed.deletion.orphans,
         keeps_shared: observed.deletion.orphans || leaves_template_part(observed),
         ignores_workload_pods: actor.binds_to.is_none(),
