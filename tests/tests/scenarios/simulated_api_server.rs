@@ -210,7 +210,10 @@ const POLICY: (&str, &str) = (
 async fn keep_others_out(scenario: &Scenario) -> Result<Policy> {
     let name = scenario.namespace();
     let api_version = "admissionregistration.k8s.io/v1";
-    let everything = json!([{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}]);
+    // A namespace selector matches every object without a namespace, such as CRDs of other scenarios.
+    let everything = json!([{
+        "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"], "scope": "Namespaced",
+    }]);
     let policy = json!({
         "apiVersion": api_version, "kind": POLICY.0, "metadata": {"name": name},
         "spec": {
