@@ -21,7 +21,7 @@ use crate::telemetry::health::PROCESS;
 /// How long reconciles in flight may take after SIGTERM (FW-16).
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the other writes in flight and then the release of the lease may take. Otherwise the lease expires.
-const LEASE_RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+const LEASE_RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Tasks of the leader, besides reconciling actors.
 pub struct LeaderTasks {

@@ -50,30 +50,34 @@ impl UnrecordedQueues {
         possible: impl FnOnce() -> Vec<(QueueStatus, ActorQueue)>,
     ) {
         let mut inner = self.0.lock();
-        if inner.observed.contains(actor) {
+        if !inner.observed.insert(actor.clone()) {
             return;
         }
-        inner.observed.insert(actor.clone());
-        let possible = possible();
-        if possible.is_empty() {
-            return;
+        for (status, created) in possible() {
+            let queues = inner.queues.entry(actor.clone()).or_default();
+            queues.push(Unrecorded {
+                status,
+                created,
+                exists: false,
+            });
         }
-        let possible = possible.into_iter();
-        let possible = possible.map(|(status, created)| Unrecorded {
-            status,
-            created,
-            exists: false,
-        });
-        let queues = inner.queues.entry(actor.clone()).or_default();
-        queues.extend(possible);
     }
 
-    /// The queues of an actor, as its status would name them; with those that may exist, or without.
-    pub fn of(&self, actor: &Key, with_possible: bool) -> Vec<QueueStatus> {
+    /// The queues of an actor that exist or may exist, as its status would name them.
+    pub fn of(&self, actor: &Key) -> Vec<QueueStatus> {
+        self.matching(actor, |_| true)
+    }
+
+    /// The queues of an actor that exist, as its status would name them.
+    pub fn existing_of(&self, actor: &Key) -> Vec<QueueStatus> {
+        self.matching(actor, |queue| queue.exists)
+    }
+
+    fn matching(&self, actor: &Key, matches: impl Fn(&Unrecorded) -> bool) -> Vec<QueueStatus> {
         let inner = self.0.lock();
         let queues = inner.queues.get(actor).into_iter().flatten();
-        let queues = queues.filter(|it| it.exists || with_possible);
-        queues.map(|it| it.status.clone()).collect()
+        let queues = queues.filter(|queue| matches(queue));
+        queues.map(|queue| queue.status.clone()).collect()
     }
 
     /// What was to be created as `queue`; `None` if a status named it as verified, or if it is not known here.
@@ -165,18 +169,19 @@ mod tests {
             },
         );
         // A retired queue may lack its owner tag until it is deleted.
-        assert_eq!(unrecorded.of(&key, true), [queue("east"), queue("west")]);
-        assert_eq!(unrecorded.of(&Key::new("team", "b"), true), []);
+        assert_eq!(unrecorded.of(&key), [queue("east"), queue("west")]);
+        assert_eq!(unrecorded.of(&Key::new("team", "b")), []);
         assert_eq!(
             unrecorded.created_as(&key, &queue("west")),
             Some(created("west"))
         );
         assert_eq!(unrecorded.created_as(&key, &queue("north")), None);
         unrecorded.remove(&key, &queue("east"));
-        assert_eq!(unrecorded.of(&key, true), [queue("west")]);
+        assert_eq!(unrecorded.of(&key), [queue("west")]);
         unrecorded.forget(&key);
-        assert_eq!(unrecorded.of(&key, true), []);
+        assert_eq!(unrecorded.of(&key), []);
     }
+
     /// QUE-13
     #[test]
     fn queues_of_an_earlier_process_are_added_once() {
@@ -189,13 +194,13 @@ mod tests {
         };
         unrecorded.add_possible(&key, possible);
         unrecorded.add(&key, queue("west"), created("west"));
-        assert_eq!(unrecorded.of(&key, false), [queue("west")]);
-        assert_eq!(unrecorded.of(&key, true), [queue("east"), queue("west")]);
+        assert_eq!(unrecorded.existing_of(&key), [queue("west")]);
+        assert_eq!(unrecorded.of(&key), [queue("east"), queue("west")]);
         unrecorded.remove(&key, &queue("east"));
         unrecorded.add_possible(&key, possible);
-        assert_eq!(unrecorded.of(&key, true), [queue("west")]);
+        assert_eq!(unrecorded.of(&key), [queue("west")]);
         unrecorded.forget(&key);
         unrecorded.add_possible(&key, possible);
-        assert_eq!(unrecorded.of(&key, true).len(), 2);
+        assert_eq!(unrecorded.of(&key).len(), 2);
     }
 }

@@ -275,11 +275,11 @@ fn known_queues(
         }
         _ => Vec::new(),
     });
-    let unrecorded = if deletion.retains_queue {
-        Vec::new()
-    } else {
+    let unrecorded = match actor.metadata.deleting {
+        _ if deletion.retains_queue => Vec::new(),
         // A queue that only may exist must not hold the deletion while its broker is unreachable.
-        unrecorded.of(key, !actor.metadata.deleting)
+        true => unrecorded.existing_of(key),
+        false => unrecorded.of(key),
     };
     KnownQueues::from_status(previous, &unrecorded, desired, transports, owner_of)
 }

@@ -40,7 +40,7 @@ pub enum EventReason {
     MessagesDeleted,
     /// The actor's queue outlives its namespace, because it holds messages.
     QueueKept,
-    /// A queue outlives its actor, because the actor does not own it.
+    /// A queue outlives its actor: it is not the actor's, or pods of an earlier actor receive from it.
     QueueLeft,
     /// A dead letter queue outlives its actor, because it holds messages.
     DeadLettersKept,

@@ -1,6 +1,7 @@
 //! Verifies with the API server what a plan assumed, before a step that cannot be undone: while a watch is down, the
 //! store may lack `deletionPolicy: Retain`, the annotation that keeps the queue, or a pod that receives from it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use asya_shared::names::label;
@@ -58,14 +59,15 @@ async fn verify_pods_known(
         .labels(&format!("{}={}", label::ASYA, actor.name))
         .fields(UNFINISHED);
     let listed = api.list(&params).await.map_err(Error::Api)?;
-    let is_known = |pod: &&Projected<PodRecord>| {
-        let uid = &pod.record.metadata.uid;
-        known.iter().any(|known| known.metadata.uid == *uid)
-    };
-    let mut unknown = listed.items.iter().filter(|pod| !is_known(pod)).peekable();
-    if unknown.peek().is_none() {
-        return Ok(());
+    let known: HashSet<_> = known.iter().map(|pod| &pod.metadata.uid).collect();
+    let unknown = |pod: &&Projected<PodRecord>| !known.contains(&pod.record.metadata.uid);
+    let unknown: Vec<_> = listed.items.iter().filter(unknown).collect();
+    for pod in &unknown {
+        context.stores.pods.apply_response(pod);
     }
-    unknown.for_each(|pod| context.stores.pods.apply_response(pod));
-    Err(Error::Stale("the pods"))
+    if unknown.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::Stale("the pods"))
+    }
 }
