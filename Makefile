@@ -39,6 +39,10 @@ HELM := $(dir $(BIN))helm
 # Has krew, and what checks manifests for its index.
 KREW := $(dir $(BIN))krew/krew
 
+# Versions of Kubernetes and KEDA, and what runs on each of them: what depends on the API server, KEDA or helm.
+MATRIX ?= 1.30/2.16 1.33/default default/2.16
+CORE := crd:: standalone:: binding:: bad_objects:: deletion:: keda:: scaling:: scaled_targets:: owners:: admission:: admission_rules:: rights:: installs:: messages:: examples::
+
 # Programs and chart of the commit that is upgraded.
 FORMER := $(dir $(BIN))former
 
@@ -62,7 +66,7 @@ MINUTES ?= 10
 # A scenario by its name, or a part of it: make test-scenarios NAME=queue
 NAME ?=
 
-.PHONY: help demo up down build image release docs docs-reference bench bench-sidecar faults fuzz mutants simulate test lint test-unit test-runtime test-chart test-brokers test-scenarios test-real test-upgrade test-krew test-release
+.PHONY: help demo up down build image release docs docs-reference bench bench-sidecar faults fuzz mutants simulate test lint test-unit test-runtime test-chart test-brokers test-scenarios test-real test-core test-matrix test-upgrade test-krew test-release
 .PHONY: test-scripts requirements programs asya-cluster cluster harness kubectl-asya rust python go
 
 help: ## Show this list
@@ -155,6 +159,12 @@ test-scenarios: programs asya-sidecar kubectl-asya harness ## Scenarios on a rea
 test-real: programs asya-sidecar harness ## Scenarios on real pods, where root and cgroups allow a kubelet; NAME=... for some of them, ALL=1 for the long ones, too
 	RUST_TEST_THREADS=$(REAL_SCENARIOS) $(BIN)/asya-cluster real -- $(BIN)/asya-cluster run --real --sqs --keda -- \
 		cargo test $(LOCKED) --offline --workspace --test real -- $(if $(ALL),--include-ignored --skip release::) $(NAME)
+
+test-core: programs asya-sidecar kubectl-asya harness
+	RUST_TEST_THREADS=$(SCENARIOS) $(BIN)/asya-cluster run --sqs --keda -- cargo test $(LOCKED) --workspace --test scenarios -- $(CORE) --skip flood --skip states::
+
+test-matrix: programs asya-sidecar kubectl-asya harness ## The core scenarios on other versions of Kubernetes and KEDA, installed by helm 3 and helm 4: MATRIX="1.30/2.16 1.33/default"
+	@python3 .ci/matrix.py $(MATRIX)
 
 test-upgrade: programs harness ## Upgrade 50 actors and 10 bindings from another commit and back: FROM=COMMIT
 	@test -n "$(FROM)" || { echo 'FROM is missing: make test-upgrade FROM=COMMIT' >&2; exit 1; }

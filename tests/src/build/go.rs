@@ -30,7 +30,8 @@ const STAGES: [&str; 5] = [
 
 pub(super) async fn control_plane() -> Result<PathBuf> {
     let hint = "the Kubernetes control plane (once; about 5 minutes)";
-    build("control-plane", hint, async |module, out| {
+    let module = Module::of_version("control-plane", "ASYA_TEST_KUBERNETES", "kubernetes")?;
+    build(&module, hint, async |module, out| {
         let ldflags = kubernetes_flags(module)?;
         let bin = out.join("bin");
         let binary = bin.join("controlplane").display().to_string();
@@ -42,7 +43,7 @@ pub(super) async fn control_plane() -> Result<PathBuf> {
 
 pub(super) async fn node() -> Result<PathBuf> {
     let hint = "kubelet and kube-proxy (once; about 2 minutes)";
-    build("node", hint, async |module, out| {
+    build(&Module::new("node"), hint, async |module, out| {
         let ldflags = kubernetes_flags(module)?;
         let bin = out.join("bin");
         let binary = bin.join("node").display().to_string();
@@ -56,7 +57,7 @@ pub(super) async fn node() -> Result<PathBuf> {
 
 pub(super) async fn dns() -> Result<PathBuf> {
     let hint = "CoreDNS (once; about 2 minutes)";
-    build("dns", hint, async |module, out| {
+    build(&Module::new("dns"), hint, async |module, out| {
         let binary = out.join("bin/coredns").display().to_string();
         go_build(module, &["-o", &binary, "-ldflags", "-s -w", "."]).await
     })
@@ -64,7 +65,7 @@ pub(super) async fn dns() -> Result<PathBuf> {
 }
 
 /// Linker flags that set the version, which Helm's `kubeVersion` check, kubectl and node status read.
-fn kubernetes_flags(module: &Path) -> Result<String> {
+fn kubernetes_flags(module: &Module) -> Result<String> {
     let version = required_version(module, "k8s.io/kubernetes")?;
     let minor = version.split('.').nth(1).unwrap_or_default();
     let package = "k8s.io/component-base/version";
@@ -93,7 +94,7 @@ fn link(bin: &Path, binary: &str, names: &[&str]) -> Result<()> {
 
 pub(super) async fn tools() -> Result<PathBuf> {
     let hint = "kwok, helm 4 and kubeconform (once; about 2 minutes)";
-    build("tools", hint, async |module, out| {
+    build(&Module::new("tools"), hint, async |module, out| {
         let bin = format!("{}/", out.join("bin").display());
         go_build(module, &["-ldflags", "-s -w", "-o", &bin, "tool"]).await?;
         let stock = module_folder(module, "sigs.k8s.io/kwok").await?;
@@ -113,7 +114,7 @@ pub(super) async fn tools() -> Result<PathBuf> {
 
 pub(super) async fn helm3() -> Result<PathBuf> {
     build(
-        "helm3",
+        &Module::new("helm3"),
         "helm 3 (once; about 1 minute)",
         async |module, out| {
             let binary = out.join("bin/helm3").display().to_string();
@@ -135,7 +136,7 @@ pub(super) async fn helm3() -> Result<PathBuf> {
 
 pub(super) async fn argocd() -> Result<PathBuf> {
     let hint = "Argo CD's engine (once; about 3 minutes)";
-    build("argocd", hint, async |module, out| {
+    build(&Module::new("argocd"), hint, async |module, out| {
         let binary = out.join("bin/argocd").display().to_string();
         go_build(module, &["-ldflags", "-s -w", "-o", &binary, "."]).await
     })
@@ -144,7 +145,8 @@ pub(super) async fn argocd() -> Result<PathBuf> {
 
 pub(super) async fn keda() -> Result<PathBuf> {
     let hint = "KEDA's operator and metrics adapter (once; about 10 minutes)";
-    build("keda", hint, async |module, out| {
+    let module = Module::of_version("keda", "ASYA_TEST_KEDA", "keda")?;
+    build(&module, hint, async |module, out| {
         for program in ["operator", "adapter"] {
             let binary = out.join(format!("bin/keda-{program}"));
             let binary = binary.display().to_string();
@@ -169,36 +171,76 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn build<B>(part: &str, hint: &str, compile: B) -> Result<PathBuf>
-where
-    B: AsyncFnOnce(&Path, &Path) -> Result<()>,
-{
-    let module = modules().join(part);
-    let read = |name: &str| match std::fs::read(module.join(name)) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && name.ends_with("main.go") => {
-            Ok(Vec::new())
+/// A Go module in `cluster/`, and which of its manifests is built.
+struct Module {
+    part: &'static str,
+    folder: PathBuf,
+    /// `go.mod`, or the manifest of another version of the part.
+    manifest: PathBuf,
+}
+
+impl Module {
+    fn new(part: &'static str) -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("cluster")
+            .join(part);
+        Self {
+            part,
+            manifest: folder.join("go.mod"),
+            folder,
         }
-        other => other.trying(format_args!("read {}", module.join(name).display())),
-    };
-    let (manifest, sums, main) = (read("go.mod")?, read("go.sum")?, read("main.go")?);
-    let version = version(&module).await?;
-    let pause = read("pause/main.go")?;
+    }
+
+    /// The module with the version of `software` that an environment variable names, `1.30` for example.
+    fn of_version(part: &'static str, variable: &str, software: &str) -> Result<Self> {
+        let mut module = Self::new(part);
+        let version = std::env::var(variable).unwrap_or_default();
+        if !version.is_empty() {
+            module.manifest = module.folder.join(format!("{software}-{version}.mod"));
+            if !module.manifest.is_file() {
+                return Err(Error::Other(format!(
+                    "{variable} is {version}, but {} does not exist",
+                    module.manifest.display()
+                )));
+            }
+        }
+        Ok(module)
+    }
+
+    fn read(&self, name: &str) -> Result<Vec<u8>> {
+        read_if_exists(&self.folder.join(name))
+    }
+}
+
+fn read_if_exists(path: &Path) -> Result<Vec<u8>> {
+    match std::fs::read(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other.trying(format_args!("read {}", path.display())),
+    }
+}
+
+async fn build<B>(module: &Module, hint: &str, compile: B) -> Result<PathBuf>
+where
+    B: AsyncFnOnce(&Module, &Path) -> Result<()>,
+{
+    let manifest = read_if_exists(&module.manifest)?;
+    let sums = read_if_exists(&module.manifest.with_extension("sum"))?;
+    let main = module.read("main.go")?;
+    let version = version(module).await?;
+    let pause = module.read("pause/main.go")?;
     let mut inputs = vec![RECIPE, &manifest, &sums, &main, version.as_bytes()];
     if !pause.is_empty() {
         inputs.push(&pause);
     }
     let key = cache::key(inputs);
-    let entry = cache::entry(part, &key, hint, async |out| compile(&module, out).await).await?;
+    let built = async |out: &Path| compile(module, out).await;
+    let entry = cache::entry(module.part, &key, hint, built).await?;
     Ok(entry.join("bin"))
-}
-
-fn modules() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("cluster")
 }
 
 /// Returns the version of the installed Go, which must be at least the module's: never download another toolchain
 /// silently.
-async fn version(module: &Path) -> Result<String> {
+async fn version(module: &Module) -> Result<String> {
     let wanted = required_version(module, "go")?;
     let missing = || {
         Error::Missing(format!(
@@ -221,28 +263,37 @@ async fn version(module: &Path) -> Result<String> {
     Ok(found)
 }
 
-/// The version that `go.mod` has for a name.
-fn required_version(module: &Path, name: &str) -> Result<String> {
-    let path = module.join("go.mod");
-    let text = std::fs::read_to_string(&path).trying(format_args!("read {}", path.display()))?;
+/// The version that the module's manifest has for a name.
+fn required_version(module: &Module, name: &str) -> Result<String> {
+    let path = module.manifest.display();
+    let text = std::fs::read_to_string(&module.manifest).trying(format_args!("read {path}"))?;
     text.lines()
         .find_map(|line| {
-            line.trim()
-                .strip_prefix(name)?
-                .strip_prefix(' ')
-                .map(str::to_owned)
+            let rest = line
+                .trim()
+                .trim_start_matches("require ")
+                .strip_prefix(name)?;
+            let version = rest.strip_prefix(' ')?;
+            Some(version.to_owned())
         })
-        .ok_or_else(|| Error::Other(format!("{} does not name {name}", path.display())))
+        .ok_or_else(|| Error::Other(format!("{path} does not name {name}")))
 }
 
 /// The folder with the source of a required module.
-async fn module_folder(module: &Path, required: &str) -> Result<PathBuf> {
-    let list = go(module).args(["list", "-m", "-f", "{{.Dir}}", required]);
-    Ok(PathBuf::from(process::output(list).await?.trim()))
+async fn module_folder(module: &Module, required: &str) -> Result<PathBuf> {
+    let spec = go(module)
+        .args(["list", "-m"])
+        .args(module_flag(module))
+        .args(["-f", "{{.Dir}}", required]);
+    Ok(PathBuf::from(process::output(spec).await?.trim()))
+}
+
+fn module_flag(module: &Module) -> [String; 1] {
+    [format!("-modfile={}", module.manifest.display())]
 }
 
 /// Runs Go at low priority, since a cluster may run beside a build (`make demo`).
-fn go(module: &Path) -> Spec {
+fn go(module: &Module) -> Spec {
     Spec::new("go", "nice")
         .inherit_env()
         .env("CGO_ENABLED", "0")
@@ -250,12 +301,13 @@ fn go(module: &Path) -> Spec {
         .env("GOTOOLCHAIN", "local")
         .env("GOFLAGS", "")
         .args(["-n", "10", "go", "-C"])
-        .arg(module.display())
+        .arg(module.folder.display())
 }
 
-async fn go_build(module: &Path, args: &[&str]) -> Result<()> {
+async fn go_build(module: &Module, args: &[&str]) -> Result<()> {
     let spec = go(module)
         .args(["build", "-p", "2", "-trimpath", "-buildvcs=false"])
+        .args(module_flag(module))
         .args(args);
     process::output(spec).await.map(drop)
 }

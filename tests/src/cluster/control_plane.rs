@@ -190,7 +190,8 @@ fn etcd(bin: &Path, folder: &Path, port: u16, peer_port: u16) -> Spec {
         format!("--initial-cluster=test={peer}"),
         // Data need not survive a machine crash.
         "--unsafe-no-fsync".to_owned(),
-        "--watch-progress-notify-interval=5s".to_owned(),
+        // etcd 3.5 knows only this name, and 3.6 still does.
+        "--experimental-watch-progress-notify-interval=5s".to_owned(),
         "--log-level=warn".to_owned(),
     ])
 }

@@ -9,7 +9,7 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::queue::classify_failure;
-use super::{binding, desired_kind, scaled_kinds, split_pods};
+use super::{binding, desired_kind, may_have_moved, scaled_kinds, split_pods};
 use crate::binding::LabelledPods;
 use crate::broker::BrokerError;
 use crate::broker::health::QueueRechecks;
@@ -55,6 +55,29 @@ fn verified_queue_tolerates_broker_failures_until_the_third_in_a_row() {
         BrokerError::Mismatch("other".to_owned()),
     ] {
         assert!(!is_tolerated(observe(true, error)), "not transient");
+    }
+}
+
+/// QUE-13: asking other brokers costs calls, so only a changed spec that no status has caught up with is worth them.
+#[test]
+fn actor_may_have_moved_if_its_spec_changed_since_its_queue_was_verified() {
+    let verified = |generation: i64| json!({"queue": {"name": "asya-a", "transport": "mq", "verifiedGeneration": generation}});
+    for (generation, status, moved) in [
+        (1, json!({}), false),
+        (2, json!({}), true),
+        (
+            2,
+            json!({"queue": {"name": "asya-a", "transport": "mq"}}),
+            true,
+        ),
+        (2, verified(1), true),
+        (2, verified(2), false),
+        (3, verified(2), true),
+    ] {
+        let metadata = json!({"generation": generation});
+        let observed = observed(&actor(&metadata, &spec(&json!({})), &status));
+        let may_have = may_have_moved(&observed.actor, &observed.previous);
+        assert_eq!(may_have, moved, "generation {generation}, {status}");
     }
 }
 

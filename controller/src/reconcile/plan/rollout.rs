@@ -204,9 +204,11 @@ fn annotate(
         .elapsed(previous)
         .is_some_and(|elapsed| elapsed < RETRY_WINDOW);
     if (tries >= 2 && is_recent) || tries >= MAX_TRIES {
-        let text = "no more pods are replaced: annotation asya.sh/roll has no effect on the target; restart its pods \
-         yourself, or set spec.binding.rollout to OnRestart";
-        return RolloutDecision::Halt(text.to_owned());
+        return RolloutDecision::Halt(format!(
+            "no more pods are replaced: after annotation asya.sh/roll was written {tries} times, the target still has \
+             pods without the current sidecar; check the reasons in status.pods, then restart its pods yourself, or set \
+             spec.binding.rollout to OnRestart"
+        ));
     }
     if let Some(budget) = inputs
         .budget

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
@@ -24,6 +25,7 @@ use crate::api_server::request::Verb;
 use crate::api_server::resources;
 use crate::api_server::store::{Id, Objects, Store};
 use crate::broker::{Broker, Response};
+use crate::clock;
 use crate::faults::Faults;
 use crate::installation::RELEASE;
 use crate::process::Process;
@@ -43,6 +45,9 @@ pub const BROKERS: [&str; 2] = ["east", "west"];
 
 /// Within this time of verifying something, the operator may act upon it.
 const VERIFIED: Duration = Duration::from_secs(3);
+
+/// How long a process may still read from brokers after another one has become the leader.
+const LAST_READS: Duration = Duration::from_secs(5);
 
 /// Everything outside the controller.
 pub struct World {
@@ -254,6 +259,29 @@ impl World {
         }
     }
 
+    /// Only the leader asks brokers (QUE-21). What it has begun may end a moment after its lease.
+    fn check_reader(&self, process: &Process, what: &str) {
+        let lease = Id::new(&resources::LEASES, HOME, "asya-operator.asya.sh");
+        let lease = self.server.lock().store.get(&lease);
+        let spec = lease.as_ref().map(|lease| &lease["spec"]);
+        let text = |field: &str| spec.and_then(|spec| spec[field].as_str());
+        let others = text("holderIdentity")
+            .filter(|holder| !holder.is_empty())
+            .filter(|holder| !holder.starts_with(&format!("{}_", process.name)));
+        let since = text("acquireTime").and_then(|time| time.parse::<Timestamp>().ok());
+        let (Some(holder), Some(since)) = (others, since) else {
+            return;
+        };
+        let led = Duration::try_from(clock::now().duration_since(since)).unwrap_or_default();
+        if self.elects && led > LAST_READS {
+            self.violation(format!(
+                "{} reads {what}, but {holder} has led for {} s",
+                process.name,
+                led.as_secs()
+            ));
+        }
+    }
+
     /// Counts a write that changed something.
     pub fn note_write(&self, process: &Process, id: &Id, verb: &str) {
         if id.resource != &resources::LEASES && !process.is_webhook {
@@ -270,7 +298,9 @@ impl World {
         (method, url, body): (&Method, &Url, Option<&Value>),
     ) -> Response {
         let path = url.path();
-        if *method != Method::GET {
+        if *method == Method::GET {
+            self.check_reader(process, path);
+        } else {
             self.check_leader(process, path);
         }
         if *method == Method::DELETE && path.starts_with("/api/queues/") {
