@@ -66,7 +66,7 @@ MINUTES ?= 10
 # A scenario by its name, or a part of it: make test-scenarios NAME=queue
 NAME ?=
 
-.PHONY: help demo up down build image release docs docs-reference bench bench-sidecar faults fuzz mutants simulate test lint test-unit test-runtime test-chart test-brokers test-scenarios test-real test-core test-matrix test-upgrade test-krew test-release
+.PHONY: help demo up down build image release docs docs-reference bench bench-sidecar faults fuzz mutants simulate test lint test-unit test-runtime test-chart test-brokers test-scenarios test-real test-core test-matrix test-nightly test-upgrade test-krew test-release
 .PHONY: test-scripts requirements programs asya-cluster cluster harness kubectl-asya rust python go
 
 help: ## Show this list
@@ -165,6 +165,12 @@ test-core: programs asya-sidecar kubectl-asya harness
 
 test-matrix: programs asya-sidecar kubectl-asya harness ## The core scenarios on other versions of Kubernetes and KEDA, installed by helm 3 and helm 4: MATRIX="1.30/2.16 1.33/default"
 	@python3 .ci/matrix.py $(MATRIX)
+
+test-nightly: programs asya-sidecar kubectl-asya harness ## What takes hours: all real pods, other versions, 10,000 seeds, fuzzing
+	ASYA_REQUIRE_REAL=1 $(MAKE) --no-print-directory test-real ALL=1
+	$(MAKE) --no-print-directory test-matrix
+	$(MAKE) --no-print-directory simulate SEEDS=10000
+	$(MAKE) --no-print-directory fuzz
 
 test-upgrade: programs harness ## Upgrade 50 actors and 10 bindings from another commit and back: FROM=COMMIT
 	@test -n "$(FROM)" || { echo 'FROM is missing: make test-upgrade FROM=COMMIT' >&2; exit 1; }

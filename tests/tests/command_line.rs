@@ -15,3 +15,25 @@ fn asya_cluster_accepts_the_makefiles_arguments() {
         assert!(listed, "{command} is not in\n{text}");
     }
 }
+
+/// Without the programs that a box needs there are no real pods: a skip, unless they are required.
+#[test]
+fn missing_real_pods_are_an_error_if_they_are_required() {
+    let real = |required: &str| {
+        Command::new(env!("CARGO_BIN_EXE_asya-cluster"))
+            .args(["real", "--", "true"])
+            .env("PATH", "/nonexistent")
+            .env("ASYA_REQUIRE_REAL", required)
+            .output()
+            .unwrap()
+    };
+    let skipped = real("");
+    let text = String::from_utf8(skipped.stdout).unwrap();
+    assert!(text.starts_with("skipped: "), "{text}");
+    assert!(skipped.status.success());
+
+    let refused = real("1");
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(text.contains("ASYA_REQUIRE_REAL"), "{text}");
+    assert!(!refused.status.success() && refused.stdout.is_empty());
+}

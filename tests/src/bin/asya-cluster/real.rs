@@ -8,7 +8,7 @@ use asya_tests::{Error, Result, real};
 
 pub(crate) async fn real(command: &[String]) -> Result<ExitCode> {
     if let Some(reason) = real::impossible().await {
-        return Ok(skip(&reason));
+        return skip(&reason);
     }
     // The box has no network, so everything is built before entering it.
     let parts = [
@@ -20,12 +20,12 @@ pub(crate) async fn real(command: &[String]) -> Result<ExitCode> {
     ];
     for part in Part::REAL.into_iter().chain(parts) {
         match build::ensure(part).await {
-            Err(Error::Missing(reason)) => return Ok(skip(&reason)),
+            Err(Error::Missing(reason)) => return skip(&reason),
             built => built?,
         };
     }
     if let Some(reason) = real::insufficient().await {
-        return Ok(skip(&reason));
+        return skip(&reason);
     }
     // Replaces this process, so that the command receives its signals.
     let error = std::process::Command::new(real::box_script())
@@ -34,8 +34,13 @@ pub(crate) async fn real(command: &[String]) -> Result<ExitCode> {
     Err(Error::other(error))
 }
 
-/// Reports a skip as success, with the reason.
-fn skip(reason: &str) -> ExitCode {
+/// Reports a skip as success, with the reason; as an error if `ASYA_REQUIRE_REAL` is set.
+fn skip(reason: &str) -> Result<ExitCode> {
+    if std::env::var_os("ASYA_REQUIRE_REAL").is_some_and(|value| !value.is_empty()) {
+        return Err(Error::Missing(format!(
+            "no real pods, which ASYA_REQUIRE_REAL asks for: {reason}"
+        )));
+    }
     println!("skipped: {reason}");
-    ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
 }
