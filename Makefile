@@ -66,16 +66,24 @@ MINUTES ?= 10
 # A scenario by its name, or a part of it: make test-scenarios NAME=queue
 NAME ?=
 
+# Steps of `make demo`: those that the prerequisites below print, before the demo's own.
+demo: STEPS := 12
+demo: STEP_asya-cluster := 1
+demo: STEP_asya-controller := 2
+demo: STEP_asya-webhook := 3
+demo: STEP_asya-sidecar := 4
+STEP = $(if $(STEP_$@),@echo '[$(STEP_$@)/$(STEPS)] compiling $@')
+
 .PHONY: help demo up down build image release docs docs-reference bench bench-sidecar faults fuzz mutants simulate test lint test-unit test-runtime test-chart test-brokers test-scenarios test-real test-core test-matrix test-nightly test-upgrade test-krew test-release
-.PHONY: test-scripts requirements programs asya-cluster cluster harness kubectl-asya rust python go
+.PHONY: test-scripts requirements programs asya-cluster cluster harness kubectl-asya rust python go tools-of-cluster tools-of-tests plan-demo plan-up plan-test
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  %-15s %s\n' "$$name" "$$text"; done
 
-demo: python asya-cluster programs asya-sidecar ## Start a cluster with the operator, run a first actor, send messages, bind a Deployment, KAITO and KServe, end everything
-	@$(BIN)/asya-cluster demo $(ARGS)
+demo: tools-of-cluster plan-demo asya-cluster programs asya-sidecar ## Start a cluster with the operator, run a first actor, send messages, bind a Deployment, KAITO and KServe, end everything
+	@$(BIN)/asya-cluster demo --after $(STEP_asya-sidecar) $(ARGS)
 
-up: asya-cluster programs ## Start a cluster with the operator and leave it running
+up: tools-of-cluster plan-up asya-cluster programs ## Start a cluster with the operator and leave it running
 	@$(BIN)/asya-cluster up $(ARGS)
 
 down: asya-cluster ## End the cluster that `make up` started
@@ -95,7 +103,7 @@ image: rust python ## Image archives, without an engine: target/image/asya-opera
 	@python3 image/archive.py asya-operator $(IMAGE_FOLDER)/operator $(IMAGE) $(IMAGE_FOLDER)/asya-operator.tar
 	@python3 image/archive.py asya-sidecar $(IMAGE_FOLDER)/sidecar $(SIDECAR_IMAGE) $(IMAGE_FOLDER)/asya-sidecar.tar $(SIDECAR_LIMIT)
 
-docs: python $(MDBOOK) ## The documentation as a site: target/book; fails if a link or an anchor in it leads nowhere
+docs: rust python $(MDBOOK) ## The documentation as a site: target/book; fails if a link or an anchor in it leads nowhere
 	python3 .ci/references.py
 	rm -rf $(BOOK)
 	$(MDBOOK) build --dest-dir $(BOOK)
@@ -110,7 +118,7 @@ release: rust go python ## Files of a release, the same bytes at every run: targ
 	@$(MAKE) --no-print-directory $(HELM)
 	python3 release/release.py $(VERSION) $(RELEASE) --target $(dir $(BIN)) --helm $(HELM) --registry '$(REGISTRY)' --download-url '$(DOWNLOAD_URL)' --platforms $(PLATFORMS)
 
-bench: rust go bench-sidecar ## Figures of the operator beside a bare client, on a cluster of its own, and of the sidecar; ARGS="--actors 300"
+bench: rust go python bench-sidecar ## Figures of the operator beside a bare client, on a cluster of its own, and of the sidecar; ARGS="--actors 300"
 	cargo build --release $(LOCKED) $(PROGRAMS:%=-p %)
 	cargo build --release $(LOCKED) -p kubectl-asya
 	ASYA_BIN_DIR=$(dir $(BIN))release cargo bench $(LOCKED) -p asya-tests --bench figures -- $(ARGS)
@@ -119,14 +127,14 @@ bench: rust go bench-sidecar ## Figures of the operator beside a bare client, on
 	cargo test $(LOCKED) --workspace --lib -- --ignored --nocapture claims_of_crowds
 
 # ARGS of `make bench` are the operator's.
-bench-sidecar: rust ## Figures of the sidecar beside a bare mover of messages; ARGS="--only throughput,latency --rounds 3"
+bench-sidecar: rust python ## Figures of the sidecar beside a bare mover of messages; ARGS="--only throughput,latency --rounds 3"
 	cargo build --release $(LOCKED) -p asya-sidecar
 	ASYA_BIN_DIR=$(dir $(BIN))release cargo bench $(LOCKED) -p asya-tests --bench sidecar -- $(if $(filter bench,$(MAKECMDGOALS)),,$(ARGS))
 
 fuzz: rust ## Parsers against inputs that no run has tried before, MINUTES=10 for each
 	ASYA_FUZZ_MINUTES=$(MINUTES) cargo test $(LOCKED) --workspace --lib --bins fuzz:: -- --nocapture
 
-faults: cluster asya-sidecar ## Faults of brokers, sidecars and runtimes while messages flow; ARGS="--faults 1000 --seed 7 --queues quorum --slots 8"
+faults: tools-of-tests cluster asya-sidecar ## Faults of brokers, sidecars and runtimes while messages flow; ARGS="--faults 1000 --seed 7 --queues quorum --slots 8"
 	ASYA_FAULTS="$(ARGS)" cargo test $(LOCKED) --workspace --test sidecar -- --ignored --nocapture faults::
 
 mutants: rust python $(CARGO_MUTANTS) ## Small breaks of the code that no unit test notices: FROM=COMMIT for what changed, FILE=PATH, or ALL=1
@@ -135,7 +143,7 @@ mutants: rust python $(CARGO_MUTANTS) ## Small breaks of the code that no unit t
 simulate: rust ## The controller against an API server, brokers and a clock in memory, with faults; SEEDS=1000 FIRST=0
 	cargo run $(LOCKED) -p asya-simulation -- --seeds $(SEEDS) --first $(FIRST)
 
-test: python ## Run everything below and print one table
+test: tools-of-tests plan-test ## Run everything below and print one table
 	@python3 .ci/parts.py
 
 lint: rust python $(CARGO_DENY) ## Format, clippy, dependencies, generated CRD and references, links, length of files
@@ -149,30 +157,30 @@ test-unit: rust ## Tests of all crates that need no cluster
 test-runtime: python ## Tests of asya_runtime.py
 	python3 -m unittest discover -s controller/runtime/tests
 
-test-chart: python cluster ## Tests of the chart, with helm 3 and helm 4
+test-chart: rust go python cluster ## Tests of the chart, with helm 3 and helm 4
 	@$(BIN)/asya-cluster build tools helm3
 	python3 -m unittest discover -s charts/asya-operator/tests
 
-test-scenarios: programs asya-sidecar kubectl-asya harness ## Scenarios on a real Kubernetes; NAME=... for some of them
+test-scenarios: tools-of-tests programs asya-sidecar kubectl-asya harness ## Scenarios on a real Kubernetes; NAME=... for some of them
 	RUST_TEST_THREADS=$(SCENARIOS) $(BIN)/asya-cluster run --sqs --keda -- cargo test $(LOCKED) --workspace --test scenarios -- $(NAME)
 
-test-real: programs asya-sidecar harness ## Scenarios on real pods, where root and cgroups allow a kubelet; NAME=... for some of them, ALL=1 for the long ones, too
+test-real: rust go python programs asya-sidecar harness ## Scenarios on real pods, where root and cgroups allow a kubelet; NAME=... for some of them, ALL=1 for the long ones, too
 	RUST_TEST_THREADS=$(REAL_SCENARIOS) $(BIN)/asya-cluster real -- $(BIN)/asya-cluster run --real --sqs --keda -- \
 		cargo test $(LOCKED) --offline --workspace --test real -- $(if $(ALL),--include-ignored --skip release::) $(NAME)
 
-test-core: programs asya-sidecar kubectl-asya harness
+test-core: tools-of-tests programs asya-sidecar kubectl-asya harness
 	RUST_TEST_THREADS=$(SCENARIOS) $(BIN)/asya-cluster run --sqs --keda -- cargo test $(LOCKED) --workspace --test scenarios -- $(CORE) --skip flood --skip states::
 
-test-matrix: programs asya-sidecar kubectl-asya harness ## The core scenarios on other versions of Kubernetes and KEDA, installed by helm 3 and helm 4: MATRIX="1.30/2.16 1.33/default"
+test-matrix: tools-of-tests programs asya-sidecar kubectl-asya harness ## The core scenarios on other versions of Kubernetes and KEDA, installed by helm 3 and helm 4: MATRIX="1.30/2.16 1.33/default"
 	@python3 .ci/matrix.py $(MATRIX)
 
-test-nightly: programs asya-sidecar kubectl-asya harness ## What takes hours: all real pods, other versions, 10,000 seeds, fuzzing
+test-nightly: tools-of-tests programs asya-sidecar kubectl-asya harness ## What takes hours: all real pods, other versions, 10,000 seeds, fuzzing
 	ASYA_REQUIRE_REAL=1 $(MAKE) --no-print-directory test-real ALL=1
 	$(MAKE) --no-print-directory test-matrix
 	$(MAKE) --no-print-directory simulate SEEDS=10000
 	$(MAKE) --no-print-directory fuzz
 
-test-upgrade: programs harness ## Upgrade 50 actors and 10 bindings from another commit and back: FROM=COMMIT
+test-upgrade: tools-of-tests programs harness ## Upgrade 50 actors and 10 bindings from another commit and back: FROM=COMMIT
 	@test -n "$(FROM)" || { echo 'FROM is missing: make test-upgrade FROM=COMMIT' >&2; exit 1; }
 	rm -rf $(FORMER)/source && mkdir -p $(FORMER)/source $(FORMER)/bin
 	git archive $(FROM) | tar -x -C $(FORMER)/source
@@ -184,13 +192,13 @@ test-krew: go python $(KREW) ## Install kubectl-asya from the files that `make r
 	@test -e $(RELEASE)/SHA256SUMS || { echo '$(RELEASE) has no release: make release VERSION=...' >&2; exit 1; }
 	ASYA_RELEASE=$(abspath $(RELEASE)) ASYA_KREW=$(dir $(KREW)) python3 -m unittest discover -s release/tests -p installed.py
 
-test-release: test-krew programs asya-sidecar harness ## Install the files that `make release VERSION=...` made, from a registry, on a real node: VERSION=... or RELEASE=FOLDER
+test-release: rust go python test-krew programs asya-sidecar harness ## Install the files that `make release VERSION=...` made, from a registry, on a real node: VERSION=... or RELEASE=FOLDER
 	@test -e $(RELEASE)/SHA256SUMS || { echo '$(RELEASE) has no release: make release VERSION=...' >&2; exit 1; }
 	@{ command -v skopeo && command -v docker-registry; } >/dev/null || { echo 'skopeo or docker-registry is missing: install both (Debian: apt-get install skopeo docker-registry)' >&2; exit 1; }
 	ASYA_RELEASE=$(abspath $(RELEASE)) $(BIN)/asya-cluster real -- $(BIN)/asya-cluster run --real --no-operator -- \
 		cargo test $(LOCKED) --offline --workspace --test real -- --ignored --nocapture release::
 
-test-brokers: cluster asya-sidecar ## Tests of the brokers' clients and of the sidecar, on real brokers
+test-brokers: tools-of-tests cluster asya-sidecar ## Tests of the brokers' clients and of the sidecar, on real brokers
 	$(BIN)/asya-cluster run --sqs --no-operator -- cargo test $(LOCKED) --workspace --lib -- --ignored broker::tests::
 	RUST_TEST_THREADS=$(SCENARIOS) cargo test $(LOCKED) --workspace --test sidecar -- --skip faults::
 	@# Alone, since it measures how soon messages flow again.
@@ -210,10 +218,12 @@ requirements: python ## Requirements in docs/spec/ that no test names; ONLY="VAL
 programs: rust $(PROGRAMS)
 
 $(PROGRAMS) asya-sidecar kubectl-asya:
+	$(STEP)
 	cargo build $(LOCKED) -p $@
 
 # asya-cluster alone, for those who run no tests: without the dependencies of tests.
 asya-cluster: rust go
+	$(STEP)
 	cargo build $(LOCKED) -p asya-tests --bin asya-cluster
 
 # asya-cluster, with the features and thus the dependencies of `make test-unit`: cargo builds the programs of a package with its integration tests,
@@ -240,12 +250,18 @@ $(HELM): tests/cluster/tools/go.mod tests/cluster/tools/go.sum | go
 $(KREW): tests/cluster/krew/go.mod tests/cluster/krew/go.sum | go
 	mkdir -p $(dir $(KREW)) && cd tests/cluster/krew && CGO_ENABLED=0 go build -ldflags '-s -w' -o $(dir $(KREW)) tool
 
-rust:
-	@command -v cargo >/dev/null || { echo 'cargo is missing: install Rust with rustup (https://rustup.rs)' >&2; exit 1; }
-	@command -v cc >/dev/null || { echo 'cc is missing: install a C compiler (Debian: apt-get install build-essential)' >&2; exit 1; }
+# Whether the tools are there and new enough; each tells what is missing and how to install it. A target that needs several names them first, so that
+# they are checked before anything is compiled.
+rust go python:
+	@.ci/tools.sh $@
 
-go:
-	@command -v go >/dev/null || { echo 'go is missing: install Go 1.26 or newer (https://go.dev/dl)' >&2; exit 1; }
+# All that is missing at once, for those who begin on a new machine.
+tools-of-cluster:
+	@.ci/tools.sh rust go python $(if $(findstring --no-rabbitmq,$(ARGS)),,rabbitmq) $(if $(findstring --sqs,$(ARGS)),sqs)
 
-python:
-	@command -v python3 >/dev/null || { echo 'python3 is missing: install Python 3.8 or newer (Debian: apt-get install python3)' >&2; exit 1; }
+tools-of-tests:
+	@.ci/tools.sh rust go python rabbitmq sqs
+
+# What is going to be built, how long that takes, and whether the disk has room for it.
+plan-demo plan-up plan-test:
+	@python3 .ci/plan.py $(@:plan-%=%)

@@ -118,13 +118,13 @@ class Runner:
             part.send(number)
         raise KeyboardInterrupt
 
-    def run(self, name, show):
+    def run(self, name, show, step=""):
         started = time.monotonic()
         counter, failures = Counter(), Failures()
         part = Running(name)
         self.running.add(part)
         try:
-            show(b"\n== %s\n" % name.encode())
+            show(b"\n== %s%s\n" % (step.encode(), name.encode()))
             self.stream(part.chunks(), (counter, failures), show)
             code = part.child.wait()
         except KeyboardInterrupt:
@@ -158,10 +158,10 @@ class Runner:
         if rest:
             whole(rest)
 
-    def run_quietly(self, name):
+    def run_quietly(self, name, step=""):
         """The part, and what it printed."""
         output = bytearray()
-        return self.run(name, output.extend), output
+        return self.run(name, output.extend, step), output
 
 
 def verdict(counts, code, excused):
@@ -190,9 +190,10 @@ def free_gigabytes():
 def run_all(runner, names):
     """The parts in the order of their names."""
     parts, shown = {}, set()
+    steps = ["[%d/%d] " % (at, len(names)) for at in range(1, len(names) + 1)]
     pool = ThreadPoolExecutor(max_workers=1)
     try:
-        beside = {at: pool.submit(runner.run_quietly, name) for at, name in enumerate(names) if name in BESIDE}
+        beside = {at: pool.submit(runner.run_quietly, name, steps[at]) for at, name in enumerate(names) if name in BESIDE}
 
         def collect(wanted):
             for at, future in beside.items():
@@ -203,7 +204,7 @@ def run_all(runner, names):
 
         for at, name in enumerate(names):
             if at not in beside:
-                parts[at] = runner.run(name, show)
+                parts[at] = runner.run(name, show, steps[at])
                 collect(lambda future: future.done())
         collect(lambda _: True)
     finally:

@@ -18,6 +18,10 @@ WITH_README = {**DOCUMENTS, "README.md": (TOP / "README.md").read_text(encoding=
 FOREIGN = ("docs/spec/", "docs/integrations/", "docs/adr/", "docs/reference/", "docs/architecture.md", "docs/kubernetes-facts.md", "docs/testing.md")
 OWN = {name: text for name, text in DOCUMENTS.items() if not name.startswith(FOREIGN)}
 FILE = re.compile(r"\.(rs|py|ya?ml|json|md)$")
+# Lines of a shell.
+COMMAND = re.compile(r"^(kubectl|helm|make|docker|kind|skopeo|cargo|rustup|apt-get|sha256sum|git) ", re.MULTILINE)
+# The version in the name of an image, a chart or an archive of ours.
+OWN_VERSION = re.compile(r"(?:\b(?:asya-operator|asya-sidecar|kubectl-asya)[:-]|\bimage\.tag=)(\d+\.\d+\.\d+)")
 # Fields of Deployments and of other objects, by their full path.
 OF_OTHERS = {"spec.replicas", "spec.template", "spec.selector", "spec.paused", "status.readyReplicas"}
 
@@ -69,6 +73,23 @@ class Names(unittest.TestCase):
             for block in blocks(text):
                 if block.language == "python":
                     compile(block.text, "%s:%d" % (name, block.line), "exec")
+
+    def test_commands_that_no_test_runs_are_listed_as_such(self):
+        """documents.py lists `sh` blocks; other blocks with commands are those of the pages that tests follow."""
+        followed = {"docs/quickstart.md", "docs/install.md"}
+        for name, text in DOCUMENTS.items():
+            for block in blocks(text) if name not in followed else ():
+                with self.subTest("%s:%d" % (name, block.line)):
+                    self.assertFalse(block.language == "" and COMMAND.search(block.text), "an sh block")
+
+    def test_versions_of_the_projects_files_are_the_charts(self):
+        chart = (TOP / "charts/asya-operator/Chart.yaml").read_text(encoding="utf-8")
+        version = re.search(r'^appVersion: "(.+)"$', chart, re.MULTILINE)[1]
+        # Releasing shows the next version.
+        for name, text in WITH_README.items():
+            if name != "docs/releasing.md":
+                with self.subTest(name):
+                    self.assertEqual(set(OWN_VERSION.findall(text)) - {version}, set())
 
     def test_every_command_can_be_parsed_by_a_shell(self):
         for name, text in DOCUMENTS.items():

@@ -107,7 +107,7 @@ class Running(unittest.TestCase):
     def test_parts_that_time_nothing_run_beside_the_others_and_are_shown_whole(self):
         done = self.run_parts("test-chart", "meets", makefile=MEETING)
         self.assertEqual((done.stdout.splitlines()[-1], done.returncode), ("3 passed, 0 failed", 0))
-        self.assertIn("\n== test-chart\n1 passed, 0 failed\n", done.stdout)
+        self.assertIn("\n== [1/2] test-chart\n1 passed, 0 failed\n", done.stdout)
         self.assertEqual([row.split()[0] for row in done.stdout.splitlines()[-4:-2]], ["test-chart", "meets"])
 
     def test_failures_are_repeated_at_the_end(self):
@@ -138,7 +138,7 @@ class Running(unittest.TestCase):
         makefile = pathlib.Path(parts.__file__).parent.parent / "Makefile"
         targets = set(re.findall(r"(?m)^(lint|test-[a-z]+):", makefile.read_text()))
         self.assertEqual(set(parts.ALL) | parts.BY_HAND, targets)
-        self.assertRegex(self.run_parts().stdout, r"(?s)== lint\n.*== test-scenarios\n.*== test-real\n")
+        self.assertRegex(self.run_parts().stdout, r"(?s)== \[1/8\] lint\n.*== \[7/8\] test-scenarios\n.*== \[8/8\] test-real\n")
 
     def test_parts_know_nothing_of_the_make_around_them(self):
         environment = {**os.environ, "MAKEFLAGS": "-j3 --jobserver-auth=3,4", "MAKELEVEL": "1"}

@@ -42,7 +42,7 @@ pub enum Command {
     Why(WhyArgs),
     /// Show an actor's queue at the broker, and its next messages.
     Queue(QueueArgs),
-    /// List, redrive or purge an actor's dead letters.
+    /// Show an actor's dead letters, move them back, or delete them: dlq NAME list|redrive|purge.
     Dlq(DlqArgs),
     /// Send a message to an actor, and follow it to its end.
     Send(SendArgs),

@@ -157,6 +157,21 @@ fn file_that_cannot_be_read_is_a_finding_that_needs_no_cluster() {
 }
 
 #[test]
+fn preview_says_which_objects_it_ignores() {
+    let manifests = format!("{ACTOR}{POD}");
+    let ended = run(
+        &["preview", "-f", "-", "--kubeconfig", UNREACHABLE],
+        &manifests,
+    );
+    assert!(
+        ended.err.contains("note: ignored: Pod/phi-7d9f-x;"),
+        "{}",
+        ended.err
+    );
+    assert!(!ended.out.contains("ignored"), "{}", ended.out);
+}
+
+#[test]
 fn lint_exits_with_1_for_errors_and_for_warnings_only_if_strict() {
     let values = file("values.yaml", VALUES);
     let good = run(&["lint", "-f", "-"], ACTOR);
@@ -259,6 +274,9 @@ fn help_completion_and_manual_are_there() {
         "options take a line each: {}",
         status.out
     );
+    let dlq = run(&["dlq", "--help"], "");
+    let order = dlq.out.find("<NAME> <list|redrive|purge>");
+    assert!(order.is_some(), "as in the documents: {}", dlq.out);
     let completion = run(&["completion", "bash"], "");
     assert!(completion.out.contains("complete -F"), "{}", completion.out);
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("man");

@@ -118,12 +118,13 @@ pub enum DlqAction {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "For example: kubectl asya dlq embed list")]
 pub struct DlqArgs {
     /// Name of an actor.
     pub name: String,
 
     /// What to do with its dead letters.
-    #[arg(value_enum)]
+    #[arg(value_enum, value_name = "list|redrive|purge")]
     pub action: DlqAction,
 
     /// At most this many messages (default: 20 for list, otherwise all).

@@ -67,15 +67,10 @@ impl Check {
     fn finding(subject: &str, result: CheckResult, name: &str, detail: &str) -> Self {
         let entry = catalogue::entry(name);
         let meaning = entry.map_or("", |it| it.meaning);
-        let detail = if detail.is_empty() {
-            meaning.to_owned()
-        } else {
-            format!("{meaning} {detail}")
-        };
         Self {
             subject: subject.to_owned(),
             result,
-            detail,
+            detail: joined(meaning, detail),
             id: Some(catalogue::id(name)),
             fix: entry.map(|it| it.fix),
         }
@@ -92,6 +87,24 @@ impl Check {
     fn unknown(subject: &str, why: &str) -> Self {
         Self::finding(subject, CheckResult::Unknown, "NotChecked", why)
     }
+}
+
+/// The meaning of a finding, and what was found: as a sentence of its own, or, like the messages of conditions, after a
+/// colon.
+fn joined(meaning: &str, detail: &str) -> String {
+    if detail.is_empty() {
+        meaning.to_owned()
+    } else if detail.starts_with(char::is_lowercase) {
+        format!("{}: {detail}", meaning.trim_end_matches('.'))
+    } else {
+        format!("{meaning} {detail}")
+    }
+}
+
+/// A number of things.
+fn counted(count: usize, thing: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {thing}{plural}")
 }
 
 /// Judges an installation.

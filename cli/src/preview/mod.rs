@@ -27,7 +27,7 @@ use crate::args::PreviewArgs;
 use crate::cluster::{ApiFailure, Cluster, Connection, resource};
 use crate::installation::Installation;
 use crate::lint::{self, Rules};
-use crate::manifests::Manifest;
+use crate::manifests::{Manifest, Manifests};
 use crate::{manifests, output, values};
 
 /// Where actors that name no namespace go if there is no cluster.
@@ -37,6 +37,8 @@ const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
 /// Dry runs of an actor that others write at the same time. An operator that starts an actor writes its status a few
 /// times within a second.
 const ATTEMPTS: u32 = 5;
+/// Objects that are named when they are ignored.
+const MOST_NAMES: usize = 3;
 
 /// Previews the actors of these files. Exit code 1: they would not work; 2: it cannot be told.
 ///
@@ -52,7 +54,7 @@ pub async fn run(connection: &Connection, args: &PreviewArgs) -> Result<Report, 
     let schema = asya_crds::evaluable_schema();
     let schema =
         schema.map_err(|error| Failure::new(format!("cannot read the CRD's schema: {error}")))?;
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = ignored(&found).into_iter().collect();
     let cluster = if has_actors {
         let cluster = reachable(connection).await;
         cluster
@@ -120,6 +122,33 @@ pub async fn run(connection: &Connection, args: &PreviewArgs) -> Result<Report, 
     }
     notes.dedup();
     Ok(Report::new(text, answer).with_notes(notes))
+}
+
+/// What these files hold besides actors: a target, for example, must be in the cluster already.
+fn ignored(found: &Manifests) -> Option<String> {
+    let others: Vec<&Manifest> = found
+        .objects
+        .iter()
+        .filter(|it| !lint::is_actor(it))
+        .collect();
+    let names = others.iter().take(MOST_NAMES).map(|it| {
+        let kind = Some(it.kind())
+            .filter(|it| !it.is_empty())
+            .unwrap_or("object");
+        let name = it.object["metadata"]["name"].as_str().unwrap_or("?");
+        format!("{kind}/{name}")
+    });
+    let names: Vec<String> = names.collect();
+    let more = match others.len() - names.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!names.is_empty()).then(|| {
+        format!(
+            "ignored: {}{more}; only AsyncActors are previewed, against what is in the cluster",
+            names.join(", ")
+        )
+    })
 }
 
 /// The cluster, if it answers.
@@ -319,6 +348,35 @@ mod tests {
                 "{writes} writes: {answer:?}"
             );
         }
+    }
+
+    #[test]
+    fn objects_that_are_no_actors_are_said_to_be_ignored() {
+        let object = |kind: &str, name: &str| Manifest {
+            file: "a.yaml".to_owned(),
+            line: 1,
+            text: "".into(),
+            object: json!({"apiVersion": "asya.sh/v1alpha1", "kind": kind, "metadata": {"name": name}}),
+        };
+        let of = |kinds: &[&str]| {
+            let objects = kinds.iter().map(|kind| object(kind, "phi"));
+            ignored(&Manifests {
+                objects: objects.collect(),
+                unreadable: Vec::new(),
+            })
+        };
+        let rest = "; only AsyncActors are previewed, against what is in the cluster";
+        assert_eq!(of(&["AsyncActor"]), None);
+        assert_eq!(
+            of(&["Deployment", "AsyncActor"]),
+            Some(format!("ignored: Deployment/phi{rest}"))
+        );
+        assert_eq!(
+            of(&["A", "B", "", "D", "E"]),
+            Some(format!(
+                "ignored: A/phi, B/phi, object/phi and 2 more{rest}"
+            ))
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use super::Check;
+use super::{Check, counted};
 use crate::actor;
 use crate::catalogue;
 use crate::check::gather::{Observed, Read};
@@ -52,7 +52,7 @@ fn failing_transports(actors: &Read<Vec<Value>>) -> Option<String> {
     }
     let lines: Vec<String> = failing
         .iter()
-        .map(|(name, (count, text))| format!("{name} ({count} actors): {text}"))
+        .map(|(name, (count, text))| format!("{name} ({}): {text}", counted(*count, "actor")))
         .collect();
     (!lines.is_empty()).then(|| lines.join(". "))
 }
@@ -86,7 +86,10 @@ pub fn actors(actors: &Read<Vec<Value>>, now: Timestamp) -> Vec<Check> {
     if checks.is_empty() {
         checks.push(Check::ok(
             "actors",
-            format!("{}, none needs attention", summaries.len()),
+            match summaries.len() {
+                0 => "there are none yet".to_owned(),
+                all => format!("{}, none needs attention", counted(all, "actor")),
+            },
         ));
     }
     checks

@@ -332,7 +332,37 @@ fn failing_transport_and_actor_are_named() {
     );
     let checks = installed(&observed, now());
     let texts: Vec<_> = checks.iter().map(|it| it.detail.as_str()).collect();
-    assert!(texts.contains(&"Actors report that a transport cannot be used. mq (1 actors): BrokerUnreachable: refused"), "{texts:?}");
+    assert!(texts.contains(&"Actors report that a transport cannot be used: mq (1 actor): BrokerUnreachable: refused"), "{texts:?}");
+}
+
+#[test]
+fn details_read_as_sentences_or_after_a_colon() {
+    for (detail, expected) in [
+        ("", "It is broken."),
+        ("The reason: rust.", "It is broken. The reason: rust."),
+        ("1 of 2 are.", "It is broken. 1 of 2 are."),
+        ("it rusted", "It is broken: it rusted"),
+    ] {
+        assert_eq!(joined("It is broken.", detail), expected);
+    }
+}
+
+#[test]
+fn numbers_of_one_have_no_plural() {
+    let mut observed = healthy();
+    observed.endpoints = Ok(Some(1));
+    observed.actors = Ok(Vec::new());
+    let checks = installed(&observed, now());
+    let of = |subject: &str| {
+        let found = checks.iter().find(|it| it.subject == subject);
+        found.map(|it| it.detail.as_str())
+    };
+    assert_eq!(of("webhook Service"), Some("1 ready endpoint"));
+    assert_eq!(of("actors"), Some("there are none yet"));
+    observed.actors = Ok(vec![bound_actor()]);
+    let checks = installed(&observed, now());
+    let actors = checks.iter().find(|it| it.subject == "actors").unwrap();
+    assert_eq!(actors.detail, "1 actor, none needs attention");
 }
 
 #[test]

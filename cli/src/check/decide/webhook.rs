@@ -9,7 +9,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::{Check, replicas};
+use super::{Check, counted, replicas};
 use crate::actor;
 use crate::check::gather::{Observed, Read, Review};
 use crate::installation::{self, OperatorDeployment};
@@ -53,7 +53,7 @@ fn endpoints(ready: &Read<Option<usize>>) -> Option<Check> {
     Some(match ready {
         Ok(None) => return None,
         Ok(Some(0)) => Check::failed(subject, "WebhookWithoutEndpoints", ""),
-        Ok(Some(ready)) => Check::ok(subject, format!("{ready} ready endpoints")),
+        Ok(Some(ready)) => Check::ok(subject, counted(*ready, "ready endpoint")),
         Err(why) => Check::unknown(subject, why),
     })
 }
@@ -238,7 +238,7 @@ fn review(review: &Review, webhook: &OperatorDeployment) -> Check {
         (Review::Rejected, _) => Check::ok(subject, "a dry run of an invalid actor is rejected"),
         (Review::Admitted, Some(mode @ ("Off" | "Warn"))) => Check::ok(
             subject,
-            format!("not told by a dry run: webhook.validation.mode is {mode}"),
+            format!("a dry run cannot tell while webhook.validation.mode is {mode}"),
         ),
         (Review::Admitted, _) => Check::failed(
             subject,

@@ -57,7 +57,7 @@ pub(crate) async fn up(with: With) -> Result<ExitCode> {
         print_addresses(&Cluster::connect(state)?);
         return Ok(ExitCode::SUCCESS);
     }
-    with.build().await?;
+    with.build(|_| ()).await?;
     let _ = std::fs::remove_file(&files.state);
     eprintln!("starting a cluster");
     let log = File::create(&files.log).map_err(|error| trying("write", &files.log, error))?;

@@ -2,9 +2,10 @@
 
 mod messages;
 mod models;
+mod progress;
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use asya_tests::build::{self, Part};
 use asya_tests::cluster::RunningCluster;
@@ -14,6 +15,7 @@ use asya_tests::{Error, Result};
 use serde_json::json;
 use tokio::try_join;
 
+use self::progress::Progress;
 use crate::{With, print_addresses};
 
 const NAMESPACE: &str = "demo";
@@ -21,8 +23,9 @@ const ACTOR: &str = include_str!("demo/actor.yaml");
 const BINDING: &str = include_str!("demo/binding.yaml");
 const CONTAINERS: &str = "custom-columns=POD:.metadata.name,CONTAINERS:.spec.containers[*].name";
 
-pub(crate) async fn demo(stay: bool) -> Result<ExitCode> {
-    let started = Instant::now();
+/// `before`: steps that whoever starts the demo has announced already.
+pub(crate) async fn demo(stay: bool, before: usize) -> Result<ExitCode> {
+    let progress = &Progress::after(before);
     // KEDA takes longest to build, and only the last part needs it.
     let with = With {
         sqs: false,
@@ -31,20 +34,19 @@ pub(crate) async fn demo(stay: bool) -> Result<ExitCode> {
         no_operator: false,
         real: false,
     };
-    with.build().await?;
-    say(
-        started,
-        "starting etcd, Kubernetes and RabbitMQ on loopback ports",
-    );
+    with.build(|_| progress.step()).await?;
+    progress.step();
+    progress.say("starting etcd, Kubernetes and RabbitMQ on loopback ports");
     let mut cluster = RunningCluster::start(with.options()).await?;
-    say(
-        started,
-        "installing the chart: helm upgrade --install asya-operator charts/asya-operator",
-    );
+    let values = cluster.folder().join("values.json");
+    progress.say(&format!(
+        "helm upgrade --install asya-operator charts/asya-operator --namespace asya-system --values {}",
+        values.display()
+    ));
     cluster.start_operator(json!({})).await?;
     let meanwhile = async {
         try_join!(
-            show_without_keda(&cluster, started),
+            show_without_keda(&cluster, progress),
             build::ensure(Part::Keda)
         )
     };
@@ -52,35 +54,45 @@ pub(crate) async fn demo(stay: bool) -> Result<ExitCode> {
         shown = meanwhile => drop(shown?),
         error = cluster.death() => return Err(error),
     }
-    say(started, "starting KEDA");
+    progress.say("starting KEDA");
     cluster.start_keda().await?;
     tokio::select! {
-        shown = models::show(&cluster, started) => shown?,
+        shown = models::show(&cluster, progress) => shown?,
         error = cluster.death() => return Err(error),
     }
-    print_next_steps();
     if stay {
-        println!("\nIn another terminal:");
+        println!("\nThe cluster stays until Ctrl-C. In another terminal:");
         print_addresses(&cluster);
-        println!("\nCtrl-C ends the cluster.");
+        println!("{}", next_steps());
         return Err(cluster.death().await);
     }
-    say(started, "ending the cluster; `--stay` keeps it");
+    println!(
+        "\n`make demo ARGS=--stay` keeps the cluster. There you can try:\n{}",
+        next_steps()
+    );
+    progress.say("ending the cluster");
     Ok(ExitCode::SUCCESS)
 }
 
-fn say(started: Instant, what: &str) {
-    println!("[{:>4.1} s] {what}", started.elapsed().as_secs_f32());
+/// A command as a user would type it in any directory and namespace.
+fn command(args: &str) -> String {
+    format!("kubectl -n {NAMESPACE} {args}")
 }
 
-async fn show_without_keda(cluster: &RunningCluster, started: Instant) -> Result<()> {
-    show_actor(cluster, started).await?;
-    messages::show_routes(cluster, started).await?;
-    show_binding(cluster, started).await?;
-    messages::show_model(cluster, started).await
+async fn show_without_keda(cluster: &RunningCluster, progress: &Progress) -> Result<()> {
+    progress.step();
+    show_actor(cluster, progress).await?;
+    progress.step();
+    messages::show_routes(cluster, progress).await?;
+    progress.step();
+    show_binding(cluster, progress).await?;
+    messages::show_model(cluster, progress).await?;
+    // What is left of KEDA's build belongs to the last step.
+    progress.step();
+    Ok(())
 }
 
-async fn show_actor(cluster: &RunningCluster, started: Instant) -> Result<()> {
+async fn show_actor(cluster: &RunningCluster, progress: &Progress) -> Result<()> {
     eventually("the CRD is served", Duration::from_mins(1), async || {
         cluster
             .kubectl(&["get", "asya", "--all-namespaces"])
@@ -90,8 +102,8 @@ async fn show_actor(cluster: &RunningCluster, started: Instant) -> Result<()> {
     .await?;
     cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
     asya_tests::operator::create_broker_secrets(&cluster.client(), NAMESPACE).await?;
-    let file = manifest(cluster, started, "actor.yaml", ACTOR)?;
-    say(started, "kubectl get asya --watch");
+    let file = manifest(cluster, progress, "actor.yaml", ACTOR)?;
+    progress.say(&command("get asya --watch"));
     let state = cluster.state();
     let watch = Spec::new("kubectl", state.control_plane.join("kubectl"))
         .args(["get", "asya", "--watch", "--namespace", NAMESPACE])
@@ -113,7 +125,7 @@ async fn show_actor(cluster: &RunningCluster, started: Instant) -> Result<()> {
     // Let the watch print what the wait has already seen.
     tokio::time::sleep(Duration::from_millis(300)).await;
     watch.kill().await;
-    say(started, "Running. Its pods and its queue:");
+    progress.say("Running. Its pods and its queue:");
     print!(
         "{}",
         cluster
@@ -139,16 +151,14 @@ async fn show_actor(cluster: &RunningCluster, started: Instant) -> Result<()> {
 }
 
 /// Shows that the pods of a user's own Deployment are replaced with pods that have the sidecar.
-async fn show_binding(cluster: &RunningCluster, started: Instant) -> Result<()> {
+async fn show_binding(cluster: &RunningCluster, progress: &Progress) -> Result<()> {
     let kubectl = async |args: &[&str]| {
         let args = [&["--namespace", NAMESPACE], args].concat();
         cluster.kubectl(&args).await
     };
-    say(
-        started,
-        "another team's Deployment of a model with the OpenAI protocol, and an actor that binds to it:",
+    progress.say("another team's Deployment of a model with the OpenAI protocol, and an actor that binds to it:",
     );
-    let file = manifest(cluster, started, "binding.yaml", BINDING)?;
+    let file = manifest(cluster, progress, "binding.yaml", BINDING)?;
     kubectl(&["apply", "--filename", &file]).await?;
     kubectl(&["rollout", "status", "deployment/model", "--timeout=60s"]).await?;
     let pods = [
@@ -158,7 +168,7 @@ async fn show_binding(cluster: &RunningCluster, started: Instant) -> Result<()> 
         "--output",
         CONTAINERS,
     ];
-    say(started, "its pods as they started:");
+    progress.say("its pods as they started:");
     print!("{}", kubectl(&pods).await?);
     kubectl(&[
         "wait",
@@ -170,10 +180,8 @@ async fn show_binding(cluster: &RunningCluster, started: Instant) -> Result<()> 
     let entry = "--for=jsonpath={.webhooks[0].name}=generic.inject.asya.sh";
     let configuration = "mutatingwebhookconfiguration/asya-operator-injector";
     kubectl(&["wait", configuration, entry, "--timeout=60s"]).await?;
-    say(
-        started,
-        "kubectl rollout restart deployment/model: from now on they come with the sidecar",
-    );
+    progress.say("from now on new pods come with the sidecar:");
+    progress.say(&command("rollout restart deployment/model"));
     kubectl(&["rollout", "restart", "deployment/model"]).await?;
     kubectl(&[
         "wait",
@@ -189,12 +197,18 @@ async fn show_binding(cluster: &RunningCluster, started: Instant) -> Result<()> 
 }
 
 /// Prints a manifest, writes it to a file and returns the path.
-fn manifest(cluster: &RunningCluster, started: Instant, name: &str, text: &str) -> Result<String> {
+fn manifest(
+    cluster: &RunningCluster,
+    progress: &Progress,
+    name: &str,
+    text: &str,
+) -> Result<String> {
     let file = cluster.folder().join(name);
     std::fs::write(&file, text).map_err(Error::other)?;
-    say(started, &format!("kubectl apply -f {name}"));
+    let file = file.display().to_string();
+    progress.say(&command(&format!("apply -f {file}")));
     print_lines(text);
-    Ok(file.display().to_string())
+    Ok(file)
 }
 
 fn print_lines(text: &str) {
@@ -203,14 +217,35 @@ fn print_lines(text: &str) {
     }
 }
 
-fn print_next_steps() {
-    println!(
-        "
-What to try on a cluster that stays (`make demo ARGS=--stay` keeps this one, `make up` starts another):
-  kubectl get asya -n {NAMESPACE} hello -o yaml      status, conditions and inventory
-  kubectl explain asya.spec                   every field
-  kubectl get pods -n {NAMESPACE} -l app=model -o yaml   what the sidecar is given
-  kubectl scale asya -n {NAMESPACE} hello --replicas 3
-  kubectl delete asya -n {NAMESPACE} hello           queue and pods go with it"
-    );
+fn next_steps() -> String {
+    let steps = [
+        ("get asya hello -o yaml", "status, conditions and inventory"),
+        ("explain asya.spec", "every field"),
+        ("get pods -l app=model -o yaml", "what the sidecar is given"),
+        ("scale asya hello --replicas 3", "three pods"),
+        ("delete asya hello", "queue and pods go with it"),
+    ];
+    let lines = steps.map(|(args, what)| format!("  {:<48}# {what}", command(args)));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the demo prints is pasted into a shell whose namespace is another one.
+    #[test]
+    fn commands_that_are_printed_name_the_namespace() {
+        for line in next_steps().lines() {
+            assert!(line.starts_with("  kubectl -n demo "), "{line}");
+        }
+        let sources = [
+            include_str!("demo.rs"),
+            include_str!("demo/messages.rs"),
+            include_str!("demo/models.rs"),
+        ];
+        let printed = sources.iter().flat_map(|it| it.lines());
+        let printed: Vec<&str> = printed.filter(|it| it.contains("\"kubectl ")).collect();
+        assert_eq!(printed.len(), 2, "use `command`: {printed:?}");
+    }
 }

@@ -54,6 +54,9 @@ enum Command {
         /// Keep the cluster until Ctrl-C.
         #[arg(long)]
         stay: bool,
+        /// Number of steps that were announced before the demo's own.
+        #[arg(long, default_value_t, hide = true)]
+        after: usize,
     },
     /// What `up` leaves running.
     #[command(hide = true)]
@@ -98,7 +101,7 @@ impl With {
 
     /// Starts a cluster, and the operator with these values.
     async fn start(self, values: Value) -> Result<RunningCluster> {
-        self.build().await?;
+        self.build(|_| ()).await?;
         let mut cluster = RunningCluster::start(self.options()).await?;
         if !self.no_operator
             && let Err(error) = cluster.start_operator(values).await
@@ -109,8 +112,9 @@ impl With {
         Ok(cluster)
     }
 
-    /// Builds everything in the foreground, where progress is visible. Checks first for what cannot be built here.
-    async fn build(self) -> Result<()> {
+    /// Builds everything in the foreground, where progress is visible, and announces each part before. Checks first for
+    /// what cannot be built here.
+    async fn build(self, announce: impl Fn(Part)) -> Result<()> {
         if !self.no_operator {
             asya_tests::operator::bin_folder()?;
         }
@@ -123,6 +127,7 @@ impl With {
             (Part::Keda, self.keda),
         ];
         for (part, _) in parts.into_iter().filter(|(_, wanted)| *wanted) {
+            announce(part);
             build::ensure(part).await?;
         }
         Ok(())
@@ -140,7 +145,7 @@ async fn main() -> ExitCode {
         Command::Serve(with) => background::serve(with).await,
         Command::Run { with, command } => run::run(with, &command).await,
         Command::Real { command } => real::real(&command).await,
-        Command::Demo { stay } => demo::demo(stay).await,
+        Command::Demo { stay, after } => demo::demo(stay, after).await,
     };
     asya_tests::let_the_end_come().await;
     match done {
@@ -174,13 +179,18 @@ fn print_addresses(cluster: &Cluster) {
     let State {
         kubeconfig,
         control_plane,
+        tools,
         rabbitmq,
         sqs,
         operator,
         ..
     } = cluster.state();
     println!("export KUBECONFIG={}", kubeconfig.display());
-    println!("export PATH={}:$PATH", control_plane.display());
+    println!(
+        "export PATH={}:{}:$PATH",
+        control_plane.display(),
+        tools.display()
+    );
     if let Some(rabbitmq) = rabbitmq {
         let (host, user) = (&rabbitmq.host, asya_tests::rabbitmq::ADMIN);
         println!("# RabbitMQ: amqp://{user}:{user}@{host}:{}", rabbitmq.port);

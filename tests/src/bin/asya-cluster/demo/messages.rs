@@ -11,7 +11,8 @@ use asya_tests::{Error, Result, ports};
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 
-use super::{NAMESPACE, manifest, print_lines, say};
+use super::progress::Progress;
+use super::{NAMESPACE, manifest, print_lines};
 
 const HANDLERS: &str = include_str!("hello.py");
 const ROUTE: &str = include_str!("route.yaml");
@@ -21,17 +22,14 @@ const SOON: Duration = Duration::from_secs(30);
 const IN_FLIGHT: usize = 8;
 
 /// Shows a chain, a fan-out and an error, on the processes of three pods.
-pub(super) async fn show_routes(cluster: &RunningCluster, started: Instant) -> Result<()> {
+pub(super) async fn show_routes(cluster: &RunningCluster, progress: &Progress) -> Result<()> {
     let handlers = cluster.folder().join("handlers");
     std::fs::create_dir_all(&handlers).map_err(Error::other)?;
     std::fs::write(handlers.join("hello.py"), HANDLERS).map_err(Error::other)?;
-    say(
-        started,
-        "hello.py, which the image of the next actors contains:",
-    );
+    progress.say("hello.py, which the image of the next actors contains:");
     print_lines(HANDLERS);
-    let route = manifest(cluster, started, "route.yaml", ROUTE)?;
-    let ends = manifest(cluster, started, "ends.yaml", ENDS)?;
+    let route = manifest(cluster, progress, "route.yaml", ROUTE)?;
+    let ends = manifest(cluster, progress, "ends.yaml", ENDS)?;
     for file in [route, ends] {
         let apply = ["apply", "--namespace", NAMESPACE, "--filename", &file];
         cluster.kubectl(&apply).await?;
@@ -47,9 +45,7 @@ pub(super) async fn show_routes(cluster: &RunningCluster, started: Instant) -> R
     cluster
         .kubectl(&[&wait[..], &all, &running].concat())
         .await?;
-    say(
-        started,
-        "Running, but nothing runs in a fake pod. So asya-runtime and asya-sidecar of these pods run as processes here, with the pods' environment:",
+    progress.say("Running, but nothing runs in a fake pod. So asya-runtime and asya-sidecar of these pods run as processes here, with the pods' environment:",
     );
     let surroundings = Surroundings {
         handlers: Some(&handlers),
@@ -64,39 +60,31 @@ pub(super) async fn show_routes(cluster: &RunningCluster, started: Instant) -> R
     };
     let (hello, shout, split) = tokio::try_join!(start("hello"), start("shout"), start("split"))?;
     let rabbitmq = cluster.rabbitmq()?;
-    let shown = show_answers(&rabbitmq, started);
+    let shown = show_answers(&rabbitmq, progress);
     let shown = shout.while_alive(split.while_alive(shown));
     hello.while_alive(shown).await?;
     tokio::try_join!(hello.stop(), shout.stop(), split.stop())?;
-    say(started, "the processes of these pods have ended");
+    progress.say("the processes of these pods have ended");
     Ok(())
 }
 
-async fn show_answers(rabbitmq: &RabbitMq, started: Instant) -> Result<()> {
-    say(started, "a chain of two actors; to queue asya-hello:");
+async fn show_answers(rabbitmq: &RabbitMq, progress: &Progress) -> Result<()> {
+    progress.say("a chain of two actors; to queue asya-hello:");
     let one = message("1", &["hello", "shout"], json!({"name": "you"}));
     put_and_print(rabbitmq, &one).await?;
     let answers = take(rabbitmq, "happy-end", 1).await?;
-    say(
-        started,
-        "from queue asya-happy-end, after hello (hello.handle) and shout (hello.shout):",
-    );
+    progress.say("from queue asya-happy-end, after hello (hello.handle) and shout (hello.shout):");
     print_messages(answers);
 
-    say(started, "a fan-out; to queue asya-split:");
+    progress.say("a fan-out; to queue asya-split:");
     let text = json!({"text": "one two three"});
     put_and_print(rabbitmq, &message("2", &["split", "shout"], text)).await?;
     let answers = take(rabbitmq, "happy-end", 3).await?;
-    say(
-        started,
-        "from queue asya-happy-end: split (hello.split) returned a list, and shout (hello.shout) got each item:",
+    progress.say("from queue asya-happy-end: split (hello.split) returned a list, and shout (hello.shout) got each item:",
     );
     print_messages(answers);
 
-    say(
-        started,
-        "an error: a payload without a name; to queue asya-hello:",
-    );
+    progress.say("an error: a payload without a name; to queue asya-hello:");
     put_and_print(rabbitmq, &message("3", &["hello", "shout"], json!({}))).await?;
     let mut errors = take(rabbitmq, "error-end", 1).await?;
     for error in &mut errors {
@@ -104,16 +92,14 @@ async fn show_answers(rabbitmq: &RabbitMq, started: Instant) -> Result<()> {
             details.remove("traceback");
         }
     }
-    say(
-        started,
-        "from queue asya-error-end, without its traceback: hello (hello.handle) raised an exception:",
+    progress.say("from queue asya-error-end, without its traceback: hello (hello.handle) raised an exception:",
     );
     print_messages(errors);
     Ok(())
 }
 
 /// Shows that a pod's model gets several messages at once.
-pub(super) async fn show_model(cluster: &RunningCluster, started: Instant) -> Result<()> {
+pub(super) async fn show_model(cluster: &RunningCluster, progress: &Progress) -> Result<()> {
     let port = ports::free()?;
     let url = format!("http://127.0.0.1:{port}");
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("pods/model.py");
@@ -130,26 +116,22 @@ pub(super) async fn show_model(cluster: &RunningCluster, started: Instant) -> Re
     };
     let pod = PodProcess::start(cluster, NAMESPACE, "app=model", surroundings);
     let pod = model.alive_while(Box::pin(pod)).await?;
-    say(
-        started,
-        &format!(
-            "the containers of pod {} run here, and a model that takes 1 s for an answer",
-            pod.name()
-        ),
-    );
+    progress.say(&format!(
+        "the containers of pod {} run here, and a model that takes 1 s for an answer",
+        pod.name()
+    ));
     let rabbitmq = cluster.rabbitmq()?;
-    let asked = pod.while_alive(ask(&rabbitmq, started));
+    let asked = pod.while_alive(ask(&rabbitmq, progress));
     model.alive_while(asked).await?;
     pod.stop().await?;
     model.stop(SOON).await?;
     Ok(())
 }
 
-async fn ask(rabbitmq: &RabbitMq, started: Instant) -> Result<()> {
-    say(
-        started,
-        &format!("{IN_FLIGHT} messages to queue asya-chat, of which the first is:"),
-    );
+async fn ask(rabbitmq: &RabbitMq, progress: &Progress) -> Result<()> {
+    progress.say(&format!(
+        "{IN_FLIGHT} messages to queue asya-chat, of which the first is:"
+    ));
     let messages: Vec<Value> = (1..=IN_FLIGHT)
         .map(|number| {
             let text = json!({"text": format!("question {number}")});
@@ -160,9 +142,7 @@ async fn ask(rabbitmq: &RabbitMq, started: Instant) -> Result<()> {
     let asked = Instant::now();
     try_join_all(messages.iter().map(|message| put(rabbitmq, message))).await?;
     let mut answers = take(rabbitmq, "happy-end", IN_FLIGHT).await?;
-    say(
-        started,
-        &format!(
+    progress.say(&format!(
             "from queue asya-happy-end: all {IN_FLIGHT} answers of chat (asya_adapters.openai_chat) after {:.1} s; one at a time would take {IN_FLIGHT} s",
             asked.elapsed().as_secs_f32()
         ),

@@ -1,14 +1,13 @@
 //! The part of the demo in which other systems serve models.
 
-use std::time::Instant;
-
 use asya_tests::Result;
 use asya_tests::cluster::RunningCluster;
 use asya_tests::owners::kaito::{Kaito, WORKSPACE};
 use asya_tests::owners::kserve::{INFERENCE_SERVICE, Kserve};
 use asya_tests::owners::{Owner, crds};
 
-use super::{CONTAINERS, NAMESPACE, manifest, say};
+use super::progress::Progress;
+use super::{CONTAINERS, NAMESPACE, manifest};
 
 const WORKSPACE_AND_ACTOR: &str = include_str!("workspace.yaml");
 const SERVICE_AND_ACTOR: &str = include_str!("inference-service.yaml");
@@ -17,7 +16,7 @@ const MESSAGES: usize = 12;
 
 /// Shows that a KAITO Workspace and a KServe `InferenceService` get the sidecar, and that the second scales with its
 /// queue.
-pub(super) async fn show(cluster: &RunningCluster, started: Instant) -> Result<()> {
+pub(super) async fn show(cluster: &RunningCluster, progress: &Progress) -> Result<()> {
     let kubectl = async |args: &[&str]| {
         let args = [&["--namespace", NAMESPACE], args].concat();
         cluster.kubectl(&args).await
@@ -26,17 +25,15 @@ pub(super) async fn show(cluster: &RunningCluster, started: Instant) -> Result<(
         let wait = ["wait", actor, what, "--timeout=180s"];
         kubectl(&wait).await
     };
-    say(
-        started,
-        "models of KAITO and KServe (their CRDs; simulators of their controllers make what they would make)",
+    progress.say("models of KAITO and KServe (their CRDs; simulators of their controllers make what they would make)",
     );
     crds::install(cluster, &[WORKSPACE, INFERENCE_SERVICE]).await?;
     let _kaito = Owner::of(cluster.client(), NAMESPACE, Kaito);
     let _kserve = Owner::of(cluster.client(), NAMESPACE, Kserve);
-    let file = manifest(cluster, started, "workspace.yaml", WORKSPACE_AND_ACTOR)?;
+    let file = manifest(cluster, progress, "workspace.yaml", WORKSPACE_AND_ACTOR)?;
     kubectl(&["apply", "--filename", &file]).await?;
     is("asya/phi-4", "--for=condition=Injected").await?;
-    say(started, "the pod of KAITO's StatefulSet has the sidecar:");
+    progress.say("the pod of KAITO's StatefulSet has the sidecar:");
     let of_workspace = [
         "get",
         "pods",
@@ -48,19 +45,17 @@ pub(super) async fn show(cluster: &RunningCluster, started: Instant) -> Result<(
 
     let file = manifest(
         cluster,
-        started,
+        progress,
         "inference-service.yaml",
         SERVICE_AND_ACTOR,
     )?;
     kubectl(&["apply", "--filename", &file]).await?;
     is("asya/iris", "--for=jsonpath={.status.status}=Napping").await?;
-    say(
-        started,
-        "its queue is empty: KServe has given up its autoscaler, and KEDA has scaled the model to zero",
+    progress.say("its queue is empty: KServe has given up its autoscaler, and KEDA has scaled the model to zero",
     );
     let actor = ["get", "asya", "iris"];
     print!("{}", kubectl(&actor).await?);
-    say(started, "12 messages arrive:");
+    progress.say("12 messages arrive:");
     let rabbitmq = cluster.rabbitmq()?;
     for number in 0..MESSAGES {
         rabbitmq
@@ -74,10 +69,7 @@ pub(super) async fn show(cluster: &RunningCluster, started: Instant) -> Result<(
         kubectl(&["get", "pods", selector, "--output", CONTAINERS]).await?
     );
     print!("{}", kubectl(&actor).await?);
-    say(
-        started,
-        "they are taken (no sidecar runs in a fake pod, so by us), and it naps again:",
-    );
+    progress.say("they are taken (no sidecar runs in a fake pod, so by us), and it naps again:");
     rabbitmq.messages("asya-iris", MESSAGES, false).await?;
     is("asya/iris", "--for=jsonpath={.status.status}=Napping").await?;
     print!("{}", kubectl(&actor).await?);

@@ -1,0 +1,65 @@
+//! What the demo prints as it goes on: numbered steps, and lines with the time below them.
+
+use std::cell::Cell;
+use std::time::Instant;
+
+/// The steps, in order.
+const STEPS: [&str; 8] = [
+    "RabbitMQ",
+    "etcd, the control plane of Kubernetes, kubectl",
+    "kwok and helm",
+    "a cluster with the operator",
+    "a first actor",
+    "messages: a chain of actors, a fan-out, an error",
+    "an actor that binds to a Deployment",
+    "KEDA, and models of KAITO and KServe",
+];
+
+/// How far the demo is.
+pub(super) struct Progress {
+    started: Instant,
+    /// Steps that were taken before the demo's own.
+    before: usize,
+    taken: Cell<usize>,
+}
+
+impl Progress {
+    pub(super) fn after(before: usize) -> Self {
+        Self {
+            started: Instant::now(),
+            before,
+            taken: Cell::new(0),
+        }
+    }
+
+    /// Announces the next step.
+    pub(super) fn step(&self) {
+        println!("{}", self.next());
+    }
+
+    fn next(&self) -> String {
+        let taken = self.taken.get();
+        self.taken.set(taken + 1);
+        let (number, all) = (self.before + taken + 1, self.before + STEPS.len());
+        let step = STEPS.get(taken).copied().unwrap_or_default();
+        format!("[{number}/{all}] {step}")
+    }
+
+    /// Says what happens in this step.
+    pub(super) fn say(&self, what: &str) {
+        println!("{:>6.1} s  {what}", self.started.elapsed().as_secs_f32());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_numbered_after_those_before() {
+        let progress = Progress::after(4);
+        let steps: Vec<String> = STEPS.iter().map(|_| progress.next()).collect();
+        assert_eq!(steps[0], "[5/12] RabbitMQ");
+        assert_eq!(steps[7], "[12/12] KEDA, and models of KAITO and KServe");
+    }
+}
