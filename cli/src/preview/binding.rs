@@ -3,7 +3,7 @@
 use asya_shared::api::{BindingStrategy, EffectiveBinding};
 use asya_shared::names::{annotation, manager};
 use asya_shared::probe::{self, ProbeMetadata};
-use asya_shared::resolve::{Family, GroupKind, ObjectRef, Roll, Scale, template};
+use asya_shared::resolve::{GroupKind, Integration, ObjectRef, Roll, Scale, template};
 use asya_shared::roll::{UpdateStrategy, exhausted_budget, gpus};
 use asya_shared::scaling::ScaleTarget;
 use serde_json::{Value, json};
@@ -49,8 +49,8 @@ impl Online<'_> {
         preview.notes.extend(found.notes.iter().cloned());
         let warnings = found.target.warnings.iter().map(|it| it.message.clone());
         preview.notes.extend(warnings);
-        let family = Family::of_target(wanted);
-        let metadata = ProbeMetadata::of(&found.target.pods, family);
+        let integration = Integration::of_target(wanted);
+        let metadata = ProbeMetadata::of(&found.target.pods, integration);
         if binding.strategy == BindingStrategy::Template {
             self.add_template(
                 preview,

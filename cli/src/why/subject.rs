@@ -2,7 +2,7 @@
 
 use asya_shared::api::{AsyncActor, WorkloadRef};
 use asya_shared::probe::ProbeMetadata;
-use asya_shared::resolve::Family;
+use asya_shared::resolve::Integration;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
@@ -150,7 +150,7 @@ pub async fn pods(
         let pods = found.pods.into_iter().map(Asked::existing);
         return Ok((pods.collect(), found.notes));
     }
-    let metadata = ProbeMetadata::of(&found.target.pods, Family::of_target(&wanted));
+    let metadata = ProbeMetadata::of(&found.target.pods, Integration::of_target(&wanted));
     let workload = found.target.workload.to_string();
     let Some(object) = new_pod(&found, metadata.as_ref()) else {
         return Err(Failure::new(format!(

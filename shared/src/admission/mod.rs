@@ -15,7 +15,7 @@ pub use configurations::{MutatingConfigurations, mutating, validating};
 pub use deletion::CRD_NAME;
 pub use entry::required_entry_name;
 
-use crate::resolve::{Family, PodMatch};
+use crate::resolve::{Integration, PodMatch};
 
 /// Path that reviews pods of optional bindings.
 pub const MUTATE_PATH: &str = "/mutate/pods";
@@ -91,8 +91,8 @@ pub struct Binding {
     pub namespace: String,
     /// Name of the actor.
     pub actor: String,
-    /// Family of the target.
-    pub family: Family,
+    /// Integration of the target.
+    pub integration: Integration,
     /// Which pods it binds.
     pub pods: PodMatch,
     /// Whether its pods may belong to objects that are not known yet

@@ -3,9 +3,9 @@
 //! objects that a resolver needs, and the webhook uses [`pods_of`] even before a target is resolved.
 
 mod bento;
-mod family;
 mod fields;
 mod generic;
+mod integration;
 mod intermediate;
 mod kaito;
 mod knative;
@@ -29,7 +29,7 @@ use serde_json::Value;
 
 use crate::api::{ResolvedTarget, WorkloadRef};
 
-pub use family::Family;
+pub use integration::Integration;
 pub use intermediate::{Intermediates, has_incomplete_owners, pods_with_intermediates};
 pub use kserve::is_handed_off;
 pub use object::{GroupKind, ObjectRef, controller_of};

@@ -5,7 +5,7 @@ use asya_shared::api::BindingRollout;
 use asya_shared::hash;
 use asya_shared::names::{annotation, manager};
 use asya_shared::probe::{ProbeMetadata, from_running_pod, minimal_pod, pod_without_sidecar};
-use asya_shared::resolve::{Family, ObjectRef, Roll, Target, is_handed_off, template};
+use asya_shared::resolve::{Integration, ObjectRef, Roll, Target, is_handed_off, template};
 use asya_shared::roll::{self, UpdateStrategy, requests_gpus};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -77,11 +77,11 @@ async fn read_state(
         availability::observe(context, key, target, &rollout.objects).await?;
     rollout.availability = availability;
     rollout.pod_counts.retain_existing(&active);
-    let family = actor
+    let integration = actor
         .binds_to
         .as_ref()
-        .map_or(Family::Generic, Family::of_target);
-    let probe_metadata = ProbeMetadata::of(&target.pods, family);
+        .map_or(Integration::Generic, Integration::of_target);
+    let probe_metadata = ProbeMetadata::of(&target.pods, integration);
     let from_template = probe_metadata.as_ref().and_then(|probe_metadata| {
         bodies
             .iter()

@@ -2,7 +2,7 @@
 
 use asya_shared::api::{AsyncActorStatus, BindingStrategy, ModeSpec};
 use asya_shared::probe::{ProbeMetadata, pod_without_sidecar};
-use asya_shared::resolve::{Family, Resolution, Target};
+use asya_shared::resolve::{Integration, Resolution, Target};
 use asya_shared::validate;
 use serde_json::Value;
 
@@ -136,8 +136,8 @@ async fn pod_without_sidecar_of(
     let (bindings, namespace) = (&context.bindings, &actor.metadata.key.namespace);
     let body = bindings.read_object(&context.client, namespace, &target.workload);
     let body = body.await.map_err(Error::Api)?;
-    let family = actor.binds_to.as_ref().map(Family::of_target);
-    let metadata = ProbeMetadata::of(&target.pods, family.unwrap_or(Family::Generic));
+    let integration = actor.binds_to.as_ref().map(Integration::of_target);
+    let metadata = ProbeMetadata::of(&target.pods, integration.unwrap_or(Integration::Generic));
     Ok(body
         .zip(metadata)
         .and_then(|(body, metadata)| pod_without_sidecar(&body, &metadata)))

@@ -17,7 +17,7 @@ use crate::inject::sidecar::{self, SidecarInputs, gateway_of};
 use crate::inject::volumes::BOUND;
 use crate::inject::{list_at, runtime};
 use crate::names::{ROLE_TOKEN_VOLUME, RUNTIME_CONTAINER, SIDECAR_CONTAINER, label};
-use crate::resolve::{Family, Resolver, adapter_of, resolver};
+use crate::resolve::{Integration, Resolver, adapter_of, resolver};
 use crate::transport::text;
 
 const TARGET_MODEL: &str = "ASYA_TARGET_MODEL";
@@ -122,9 +122,9 @@ impl BoundPlan {
         };
         let target = binding.target;
         let resolver = resolver(target.group(), &target.kind);
-        let family = Family::of_target(target);
+        let integration = Integration::of_target(target);
         // KServe serves the model under the name of its InferenceService
-        let model = (family == Family::Kserve).then_some(target.name.as_str());
+        let model = (integration == Integration::Kserve).then_some(target.name.as_str());
         let role = inputs.transport.role_of_pods(inputs.role_arn);
         let sidecar = inputs.spec.effective_sidecar();
 
