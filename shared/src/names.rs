@@ -122,7 +122,7 @@ pub mod manager {
     /// The field manager of the former operator, which was written in Go (WRK-7).
     pub const FORMER_OPERATOR: &str = "manager";
     /// `spec.replicas` while its ownership is handed over (WRK-3).
-    pub const HANDOVER: &str = "asya-operator/handover";
+    pub const REPLICAS_HANDOFF: &str = "asya-operator/handover";
 }
 
 /// Whether this field manager is ours.

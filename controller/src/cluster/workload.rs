@@ -117,7 +117,7 @@ impl Workloads {
     ///
     /// # Errors
     /// If the API server rejects the write or fails.
-    pub async fn hand_over_replicas(&self, workload: &WorkloadRecord) -> Result<(), kube::Error> {
+    pub async fn hand_off_replicas(&self, workload: &WorkloadRecord) -> Result<(), kube::Error> {
         let applied = self.set_replicas(workload, workload.desired).await;
         applied.map(drop)
     }
@@ -138,7 +138,8 @@ impl Workloads {
             "metadata": {"name": &*key.name, "namespace": &*key.namespace},
             "spec": {"replicas": replicas},
         });
-        self.update_as(workload, manager::HANDOVER, &object).await
+        self.update_as(workload, manager::REPLICAS_HANDOFF, &object)
+            .await
     }
 
     /// Transfers the former operator's fields to this operator's field manager, so that the next apply removes those
@@ -242,7 +243,7 @@ impl Workloads {
             "annotations": {annotation::RECLAIMED: "true"},
         }}));
         let params = PatchParams {
-            field_manager: Some(manager::HANDOVER.to_owned()),
+            field_manager: Some(manager::REPLICAS_HANDOFF.to_owned()),
             ..PatchParams::default()
         };
         match workload.kind {

@@ -16,7 +16,7 @@ use crate::fault::{Error, Reason, Requeue};
 use crate::reconcile::model::outcome::TemplateOutcome;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::plan::template::write::{self, TemplateParams, probe_failed};
-use crate::reconcile::plan::template::{TemplateStep, after_transfer_probe, await_other_actor};
+use crate::reconcile::plan::template::{TemplateStep, after_handoff_probe, await_other_actor};
 use crate::record::Key;
 
 /// Executes the plan.
@@ -36,13 +36,13 @@ pub(super) async fn template(
         (TemplateStep::Apply | TemplateStep::RecordConflict, None) => {
             Ok(TemplateOutcome::NotChecked)
         }
-        (TemplateStep::Transfer(workload, probe), _) => {
+        (TemplateStep::HandOff(workload, probe), _) => {
             let (client, namespace) = (&context.client, &actor.namespace);
             let expected = (&*probe.uid, Some(&*probe.actor_hash));
             // An error must not block the rest of the plan; the dry run is repeated soon.
             let outcome = dry_run::run(client, namespace, &probe.pod, expected, true).await;
             if let Err(waiting) =
-                after_transfer_probe(matches!(outcome, Ok(DryRunOutcome::Admitted)))
+                after_handoff_probe(matches!(outcome, Ok(DryRunOutcome::Admitted)))
             {
                 debug!(?outcome, "the pod template is not transferred yet");
                 return Ok(waiting);

@@ -14,7 +14,7 @@ use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::contention::history::ContentionHistory;
 use crate::reconcile::model::bound_pods::BoundPods;
 use crate::reconcile::model::rollout::{ObservedRollout, ObservedUnbinding};
-use crate::reconcile::model::template_transfer::TemplateTransfer;
+use crate::reconcile::model::template_handoff::TemplateHandoff;
 use crate::record::ScaleTarget;
 
 /// A binding as observed by one reconcile.
@@ -26,7 +26,7 @@ pub struct ObservedBinding {
     pub pods: Option<BoundPods>,
     /// What this actor applied to the pod template of a target that an older actor binds now, or what a deleted actor
     /// left in the template of this one's target.
-    pub template_transfer: Option<TemplateTransfer>,
+    pub template_handoff: Option<TemplateHandoff>,
     /// The other actor whose fields are in the target's pod template, if it still exists.
     pub template_actor: Option<TemplateActor>,
     /// The binding is required, but its webhook entry still fails open (CFG-7); `None` if unknown.

@@ -115,11 +115,11 @@ pub(super) async fn observe(
         );
         probe.pod = probe_metadata.as_ref().and_then(minimal_pod);
     }
-    let (template_actor, template_transfer) =
+    let (template_actor, template_handoff) =
         shared_target::observe(context, actor, bound.strategy, previous, &target).await?;
     Ok(Some(ObservedBinding {
         pods,
-        template_transfer,
+        template_handoff,
         template_actor,
         probe,
         limits,

@@ -10,7 +10,7 @@ use crate::binding::TargetState;
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};
 use crate::reconcile::model::binding::{Resolved, TemplateActor};
-use crate::reconcile::model::template_transfer::{OlderActor, TemplateTransfer};
+use crate::reconcile::model::template_handoff::{OlderActor, TemplateHandoff};
 use crate::record::{ActorRecord, Key};
 
 /// Observes which actor's fields are in the target's pod template, and what is left to transfer.
@@ -20,11 +20,14 @@ pub(super) async fn observe(
     strategy: BindingStrategy,
     previous: &AsyncActorStatus,
     target: &Result<Box<Resolved>, Fault>,
-) -> Result<(Option<TemplateActor>, Option<TemplateTransfer>), Error> {
+) -> Result<(Option<TemplateActor>, Option<TemplateHandoff>), Error> {
     let resolved = match target {
         Ok(resolved) => resolved,
         Err(fault) if fault.reason == Reason::AlreadyBound => {
-            return Ok((None, observe_transfer(context, actor, previous).await?));
+            return Ok((
+                None,
+                observe_template_handoff(context, actor, previous).await?,
+            ));
         }
         Err(_) => return Ok((None, None)),
     };
@@ -40,11 +43,11 @@ pub(super) async fn observe(
 
 /// What the actor applied to the pod template of a target that an older actor binds; `None` if nothing, or if that is
 /// unknown.
-async fn observe_transfer(
+async fn observe_template_handoff(
     context: &Context,
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
-) -> Result<Option<TemplateTransfer>, Error> {
+) -> Result<Option<TemplateHandoff>, Error> {
     let (key, bindings) = (&actor.metadata.key, &context.bindings);
     let (Some(applied), Some(target)) = (&previous.template, bindings.target_of(key)) else {
         return Ok(None);
@@ -55,7 +58,7 @@ async fn observe_transfer(
     let state = bindings.read_target(&context.client, &target);
     let snapshot = match state.await.map_err(Error::Api)? {
         TargetState::Present(snapshot) => snapshot,
-        TargetState::NotFound => return Ok(Some(TemplateTransfer::Removed)),
+        TargetState::NotFound => return Ok(Some(TemplateHandoff::Removed)),
         TargetState::NotSynced | TargetState::KindUnavailable(_) => return Ok(None),
     };
     let Resolution::Found(target) = &snapshot.resolution else {
@@ -68,7 +71,7 @@ async fn observe_transfer(
     let is_in_template = workload.uid.as_deref() == Some(&*applied.uid)
         && ownership.is_some_and(|it| it.may_belong_to(&actor.metadata.uid));
     if !is_in_template {
-        return Ok(Some(TemplateTransfer::Removed));
+        return Ok(Some(TemplateHandoff::Removed));
     }
     let older_actor = older_actor(context, &older);
     let pod = if older_actor.injects {
@@ -76,7 +79,7 @@ async fn observe_transfer(
     } else {
         None
     };
-    Ok(Some(TemplateTransfer::InTemplate {
+    Ok(Some(TemplateHandoff::InTemplate {
         workload: workload.clone(),
         owned: owner.is_some(),
         older_actor,
@@ -91,7 +94,7 @@ async fn observe_left_behind(
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
     resolved: &Resolved,
-) -> Result<Option<TemplateTransfer>, Error> {
+) -> Result<Option<TemplateHandoff>, Error> {
     let uid = &*actor.metadata.uid;
     let actor_revision = (uid, actor.generation);
     let older_actor = OlderActor::from_status(actor_revision, previous, BindingStrategy::Pod);
@@ -102,7 +105,7 @@ async fn observe_left_behind(
         return Ok(None);
     }
     let target = &resolved.target;
-    Ok(Some(TemplateTransfer::InTemplate {
+    Ok(Some(TemplateHandoff::InTemplate {
         workload: target.workload.clone(),
         owned: target.owner.is_some(),
         older_actor,

@@ -135,7 +135,7 @@ pub(super) fn plan_restore(
 fn drifted_workload<'a>(observed: &'a Observed, step: &WorkloadStep) -> Option<&'a str> {
     let plain = WorkloadStep::Update {
         take_over: None,
-        hand_over_replicas: false,
+        hand_off_replicas: false,
         take_over_tool_fields: false,
     };
     let (standalone, existing) = (observed.standalone()?, observed.workload.ours()?);

@@ -41,7 +41,7 @@ pub enum WorkloadStep {
         /// Take over the former operator's fields first: the index of its `managedFields` entry (WRK-7).
         take_over: Option<usize>,
         /// Hand `spec.replicas` over to a separate field manager first (WRK-3).
-        hand_over_replicas: bool,
+        hand_off_replicas: bool,
         /// Take over the fields that kubectl or Helm wrote first (FW-22).
         take_over_tool_fields: bool,
     },

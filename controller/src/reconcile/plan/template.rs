@@ -17,7 +17,7 @@ use crate::reconcile::contention::{
 use crate::reconcile::model::bound_pods::actor_hash;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::TemplateOutcome;
-use crate::reconcile::model::template_transfer::TemplateTransfer;
+use crate::reconcile::model::template_handoff::TemplateHandoff;
 
 /// Inputs to [`decide`].
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ pub enum TemplateStep {
     AwaitOther(Duration),
     /// Give up our fields of this workload if a dry run shows that its pods get the sidecar of the actor that now binds
     /// it.
-    Transfer(ObjectRef, TransferProbe),
+    HandOff(ObjectRef, HandoffProbe),
     /// Our fields are already gone: clear them from status.
     ClearStatus,
     /// Our fields are not allowed there.
@@ -75,7 +75,7 @@ pub enum TemplateStep {
 
 /// The dry run that has to pass before a younger actor gives up its fields.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TransferProbe {
+pub struct HandoffProbe {
     /// The pod for the dry run.
     pub pod: Box<Pod>,
     /// UID of the actor whose sidecar the pod should get.
@@ -85,14 +85,14 @@ pub struct TransferProbe {
 }
 
 /// Requeue delay: no watch event of the younger actor reports that the older one is ready.
-pub const TRANSFER_RECHECK: Duration = Duration::from_secs(2);
+pub const HANDOFF_RECHECK: Duration = Duration::from_secs(2);
 
 impl TemplateStep {
     /// Whether our fields leave the pod template, now or later. An actor without a usable queue gives them up, too.
     pub fn removes_part(&self) -> bool {
         matches!(
             self,
-            Self::GiveUp(..) | Self::Transfer(..) | Self::AwaitOther(_) | Self::ClearStatus
+            Self::GiveUp(..) | Self::HandOff(..) | Self::AwaitOther(_) | Self::ClearStatus
         )
     }
 }
@@ -103,12 +103,12 @@ pub(super) fn plan_template(
     history: Option<&ContentionHistory<'_>>,
     now: Timestamp,
 ) -> Option<TemplateStep> {
-    if let Some(template_transfer) = observed
+    if let Some(template_handoff) = observed
         .binding
         .as_ref()
-        .and_then(|it| it.template_transfer.as_ref())
+        .and_then(|it| it.template_handoff.as_ref())
     {
-        return Some(plan_transfer(template_transfer));
+        return Some(plan_template_handoff(template_handoff));
     }
     let (bound, resolved) = (observed.bound()?, observed.resolved()?);
     let previous = &observed.previous;
@@ -136,32 +136,32 @@ pub(super) fn plan_template(
 }
 
 /// Decides for a target that another actor now binds, so that pods restart once, into the other sidecar (BIND-45).
-fn plan_transfer(template_transfer: &TemplateTransfer) -> TemplateStep {
-    let TemplateTransfer::InTemplate {
+fn plan_template_handoff(template_handoff: &TemplateHandoff) -> TemplateStep {
+    let TemplateHandoff::InTemplate {
         workload,
         owned,
         older_actor,
         pod,
-    } = template_transfer
+    } = template_handoff
     else {
         return TemplateStep::ClearStatus;
     };
     let overwrites = older_actor.uses_template && !owned;
     if !older_actor.injects || overwrites {
-        return TemplateStep::AwaitOther(TRANSFER_RECHECK);
+        return TemplateStep::AwaitOther(HANDOFF_RECHECK);
     }
     match (&older_actor.verified_actor_hash, pod) {
         // The webhook may not have observed the older actor's status yet.
         (Some(actor_hash), Some(pod)) if !older_actor.uses_template => {
             let Ok(pod) = serde_json::from_value(pod.clone()) else {
-                return TemplateStep::AwaitOther(TRANSFER_RECHECK);
+                return TemplateStep::AwaitOther(HANDOFF_RECHECK);
             };
-            let probe = TransferProbe {
+            let probe = HandoffProbe {
                 pod,
                 uid: older_actor.uid.clone(),
                 actor_hash: actor_hash.clone(),
             };
-            TemplateStep::Transfer(workload.clone(), probe)
+            TemplateStep::HandOff(workload.clone(), probe)
         }
         _ => TemplateStep::GiveUp(workload.clone(), None),
     }
@@ -227,11 +227,11 @@ pub fn decide(inputs: &TemplateInputs<'_>) -> TemplateStep {
 ///
 /// # Errors
 /// The outcome to report until then.
-pub fn after_transfer_probe(verified: bool) -> Result<(), TemplateOutcome> {
+pub fn after_handoff_probe(verified: bool) -> Result<(), TemplateOutcome> {
     if verified {
         Ok(())
     } else {
-        Err(await_other_actor(TRANSFER_RECHECK))
+        Err(await_other_actor(HANDOFF_RECHECK))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::reconcile::tests::fixtures::{
 
 const UPDATE: WorkloadStep = WorkloadStep::Update {
     take_over: None,
-    hand_over_replicas: false,
+    hand_off_replicas: false,
     take_over_tool_fields: false,
 };
 

@@ -117,7 +117,7 @@ impl WorkloadInputs<'_> {
         let owned = workload.owns_replicas || take_over.is_some();
         WorkloadStep::Update {
             take_over,
-            hand_over_replicas: owned && !self.enforces_replicas(),
+            hand_off_replicas: owned && !self.enforces_replicas(),
             take_over_tool_fields: self.takes_over_tool_fields(workload),
         }
     }

@@ -11,7 +11,7 @@ use crate::reconcile::model::bound_pods::{PodToReplace, TargetPodCounts};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::ObservedRollout;
-use crate::reconcile::model::template_transfer::{OlderActor, TemplateTransfer};
+use crate::reconcile::model::template_handoff::{OlderActor, TemplateHandoff};
 use crate::reconcile::observe::binding::target_scaling;
 use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
@@ -333,7 +333,7 @@ fn actor_that_may_not_bind_releases_its_template_fields() {
     };
     assert_eq!(template(&observed), TemplateStep::NotDesired);
     let workload = deployment().workload;
-    observed.binding.as_mut().unwrap().template_transfer = Some(TemplateTransfer::InTemplate {
+    observed.binding.as_mut().unwrap().template_handoff = Some(TemplateHandoff::InTemplate {
         workload: workload.clone(),
         owned: false,
         older_actor: OlderActor {

@@ -5,10 +5,10 @@ use asya_shared::resolve::ObjectRef;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{TemplateInputs, TemplateStep, TransferProbe, decide, plan_transfer};
+use super::{HandoffProbe, TemplateInputs, TemplateStep, decide, plan_template_handoff};
 use crate::fault::Reason;
 use crate::reconcile::contention::{ConflictCount, ContentionState, SpecRevision};
-use crate::reconcile::model::template_transfer::{OlderActor, TemplateTransfer};
+use crate::reconcile::model::template_handoff::{OlderActor, TemplateHandoff};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -193,7 +193,7 @@ fn changed_fields_are_reapplied_with_backoff_until_stopped() {
 fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
     let (web, pod) = (object("Deployment", "web"), json!({"kind": "Pod"}));
     let planned = |owned, injects, uses_template| {
-        plan_transfer(&TemplateTransfer::InTemplate {
+        plan_template_handoff(&TemplateHandoff::InTemplate {
             workload: web.clone(),
             owned,
             older_actor: OlderActor {
@@ -206,12 +206,12 @@ fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
         })
     };
     let later = TemplateStep::AwaitOther(Duration::from_secs(2));
-    let probe = TransferProbe {
+    let probe = HandoffProbe {
         pod: serde_json::from_value(pod.clone()).unwrap(),
         uid: "older".into(),
         actor_hash: "part".to_owned(),
     };
-    let transfer = TemplateStep::Transfer(web.clone(), probe);
+    let transfer = TemplateStep::HandOff(web.clone(), probe);
     assert_eq!(planned(false, true, false), transfer);
     assert_eq!(planned(true, true, false), transfer);
     let too_early = "pods would restart without a sidecar, and again to get one";
@@ -228,7 +228,7 @@ fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
         release,
         "no actor may write an owned template"
     );
-    let without_probe_result = TemplateTransfer::InTemplate {
+    let without_probe_result = TemplateHandoff::InTemplate {
         workload: web,
         owned: false,
         older_actor: OlderActor {
@@ -238,12 +238,12 @@ fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
         pod: Some(pod),
     };
     assert_eq!(
-        plan_transfer(&without_probe_result),
+        plan_template_handoff(&without_probe_result),
         release,
         "an earlier version"
     );
     assert_eq!(
-        plan_transfer(&TemplateTransfer::Removed),
+        plan_template_handoff(&TemplateHandoff::Removed),
         TemplateStep::ClearStatus
     );
 }

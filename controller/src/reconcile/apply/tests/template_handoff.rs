@@ -40,9 +40,9 @@ async fn template_is_handed_over_only_if_its_pods_would_get_the_older_actors_sid
         name: "web".to_owned(),
         uid: Some("uid-of-web".to_owned()),
     };
-    let plan = TemplateStep::Transfer(
+    let plan = TemplateStep::HandOff(
         web,
-        TransferProbe {
+        HandoffProbe {
             pod: Box::default(),
             uid: "older".into(),
             actor_hash: "part".to_owned(),
@@ -86,7 +86,7 @@ async fn actor_without_a_usable_queue_hands_its_template_over() {
     };
     observed.binding = Some(ObservedBinding {
         target: Some(Err(fault)),
-        template_transfer: Some(TemplateTransfer::InTemplate {
+        template_handoff: Some(TemplateHandoff::InTemplate {
             workload,
             owned: false,
             older_actor: OlderActor {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// What an actor applied to the pod template of a target that an older actor binds.
 #[derive(Clone, Debug, PartialEq)]
-pub enum TemplateTransfer {
+pub enum TemplateHandoff {
     /// It is no longer in the template.
     Removed,
     /// It is still in the template.
