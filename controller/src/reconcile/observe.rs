@@ -128,7 +128,7 @@ pub async fn observe(
         desired,
         previous,
         workload,
-        former_workload: former.filter(|_| !is_orphaned),
+        previous_workload: former.filter(|_| !is_orphaned),
         queue: ObservedQueue::NotQueried,
         recheck_sequence: context.queue_rechecks.sequence(),
         depth: queue::reported_depth(context, &actor, name_taken, updates.depths.last()),

@@ -46,7 +46,7 @@ pub struct Observed {
     /// The object under the workload's name, of the desired kind.
     pub workload: Child<WorkloadRecord>,
     /// Our workload of the previous kind, before a change between `Deployment` and `StatefulSet` (WRK-6).
-    pub former_workload: Option<Arc<WorkloadRecord>>,
+    pub previous_workload: Option<Arc<WorkloadRecord>>,
     /// Why its pods cannot be created, if the workload's own status does not say so.
     pub creation_failure: Option<PodCreationFailure>,
     /// The object under the `ServiceAccount`'s name.

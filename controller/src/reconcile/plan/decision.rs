@@ -113,7 +113,7 @@ pub struct Ensure {
     /// The drift to restore now.
     pub drifts: Vec<restore::Drift>,
     /// A workload of the kind that is no longer desired, deleted once the desired one exists (WRK-6).
-    pub former_workload: Option<Arc<WorkloadRecord>>,
+    pub previous_workload: Option<Arc<WorkloadRecord>>,
     /// Workloads to scale to zero, because their pods would consume another actor's messages (QUE-3).
     pub workloads_to_stop: Vec<Arc<WorkloadRecord>>,
 }

@@ -309,7 +309,7 @@ fn our_workloads(observed: &Observed) -> Vec<Arc<WorkloadRecord>> {
     let desired = observed.workload.ours();
     desired
         .into_iter()
-        .chain(&observed.former_workload)
+        .chain(&observed.previous_workload)
         .cloned()
         .collect()
 }

@@ -28,7 +28,7 @@ pub(super) fn plan_stop(observed: &Observed, now: Timestamp) -> Option<Stop> {
     let scaling = plan_removal(&keda.scaled_object, &keda.trigger_authentication, now);
     let desired = observed.workload.ours().into_iter();
     let workloads = desired
-        .chain(&observed.former_workload)
+        .chain(&observed.previous_workload)
         .filter(|workload| scaling.completed && has_pods(workload))
         .cloned()
         .collect();

@@ -203,7 +203,7 @@ fn deletion_covers_workloads_of_both_kinds() {
         stateful_set(&deployment(&observed)),
     );
     observed.workload = Child::Ours(desired.clone());
-    observed.former_workload = Some(former.clone());
+    observed.previous_workload = Some(former.clone());
     let both = vec![
         WorkloadRemoval::Delete(desired),
         WorkloadRemoval::Delete(former),

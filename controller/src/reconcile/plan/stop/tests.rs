@@ -111,7 +111,7 @@ fn only_pods_that_would_consume_another_actors_messages_are_stopped() {
 fn workloads_of_both_kinds_are_stopped_once_and_foreign_ones_never() {
     let mut both = name_taken(None);
     let object = deployment(&both);
-    both.former_workload = Some(stateful_set(&object));
+    both.previous_workload = Some(stateful_set(&object));
     assert_eq!(stopped(&both), Some(vec!["Deployment", "StatefulSet"]));
     let with = |change: &dyn Fn(&mut Value)| {
         let mut observed = name_taken(None);
