@@ -62,7 +62,7 @@ pub fn record(
     for entry in &mut entries {
         if quiet_time_left(entry, now).is_none() {
             entry.state.clear();
-            (entry.losses, entry.retry_time) = (0, None);
+            (entry.consecutive_conflicts, entry.retry_time) = (0, None);
         }
     }
     for drift in restored {
@@ -87,20 +87,22 @@ fn record_restore(
 ) -> ConflictStatus {
     let count = previous.map_or(0, |it| it.count);
     let same_object = previous.filter(|it| it.uid == restored.uid);
-    let lost_writes = same_object.map_or(0, |it| it.losses).saturating_add(1);
+    let lost_writes = same_object
+        .map_or(0, |it| it.consecutive_conflicts)
+        .saturating_add(1);
     let delay = backoff(lost_writes, base);
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let until = delay.and_then(|delay| now.checked_add(delay).ok());
     ConflictStatus {
         field: restored.field.clone(),
         object: restored.object.clone(),
-        rival: restored.manager.clone(),
+        manager: restored.manager.clone(),
         count: count.saturating_add(1),
         last_time: Some(Time(now)),
         purpose: restored.purpose.name().to_owned(),
         uid: restored.uid.clone(),
         state: until.map(|_| WAITING.to_owned()).unwrap_or_default(),
-        losses: lost_writes,
+        consecutive_conflicts: lost_writes,
         retry_time: until.map(Time),
         ..ConflictStatus::default()
     }
@@ -115,7 +117,10 @@ fn backoff(lost_writes: i32, base: Duration) -> Option<Duration> {
 
 /// The remaining quiet time of a contested object; `None` if it has passed.
 fn quiet_time_left(entry: &ConflictStatus, now: Timestamp) -> Option<Duration> {
-    let last = entry.last_time.as_ref().filter(|_| entry.losses > 0)?;
+    let last = entry
+        .last_time
+        .as_ref()
+        .filter(|_| entry.consecutive_conflicts > 0)?;
     let until = last.0.checked_add(QUIET_PERIOD).ok()?;
     let wait = until.duration_since(now).try_into().ok();
     wait.filter(|wait| *wait > Duration::ZERO)
@@ -138,10 +143,10 @@ fn entry_message(entry: &ConflictStatus, base: Duration) -> String {
     let ConflictStatus {
         object,
         field,
-        losses: lost_writes,
+        consecutive_conflicts: lost_writes,
         ..
     } = entry;
-    let manager = entry.rival.as_deref().unwrap_or(UNKNOWN_MANAGER);
+    let manager = entry.manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
     let delay = backoff(*lost_writes, base).unwrap_or_default().as_secs();
     let remedy = if entry.purpose == FieldPurpose::ScaledObject.name() {
         "change spec.scaling of the actor instead"
@@ -258,12 +263,12 @@ mod tests {
             ),
             (None, None)
         );
-        assert_eq!((after[0].count, after[0].losses), (6, 0));
+        assert_eq!((after[0].count, after[0].consecutive_conflicts), (6, 0));
         let recreated = RestoredDrift {
             uid: "other".to_owned(),
             ..replicas_drift()
         };
         let after = record(&entries, &[recreated], BASE, at(6));
-        assert_eq!((after[0].count, after[0].losses), (7, 1));
+        assert_eq!((after[0].count, after[0].consecutive_conflicts), (7, 1));
     }
 }

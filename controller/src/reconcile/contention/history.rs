@@ -169,7 +169,7 @@ fn entry(
         (previous, FieldEvent::Conflict(conflict)) => ConflictStatus {
             field: conflict.field.clone(),
             object: conflict.object.clone(),
-            rival: conflict.manager.clone(),
+            manager: conflict.manager.clone(),
             count: previous.map_or(0, |it| it.count).saturating_add(1),
             last_time: Some(Time(to_the_second(now))),
             purpose: purpose.name().to_owned(),
@@ -222,7 +222,7 @@ pub fn conflict_message(entries: &[ConflictStatus], evicts: bool) -> Option<Stri
 
 /// Message about one conflict.
 pub fn entry_message(entry: &ConflictStatus, purpose: FieldPurpose, evicts: bool) -> String {
-    let manager = entry.rival.as_deref().unwrap_or(UNKNOWN_MANAGER);
+    let manager = entry.manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
     let times = match ContentionState::from_entry(entry).conflicts() {
         _ if evicts && purpose == FieldPurpose::Roll => String::new(),
         0 | 1 => String::new(),
@@ -295,7 +295,7 @@ pub fn purpose_of(entry: &ConflictStatus) -> Option<FieldPurpose> {
 impl ContentionState {
     /// Reads the state from an entry; anything that we would not have written is [`ContentionState::Idle`].
     fn from_entry(entry: &ConflictStatus) -> Self {
-        let count = ConflictCount::new(entry.losses);
+        let count = ConflictCount::new(entry.consecutive_conflicts);
         let until = entry.retry_time.as_ref().map(|it| it.0);
         match (&*entry.state, count, until) {
             (REWRITTEN, Some(count), _) => Self::Rewritten(count),
@@ -309,7 +309,7 @@ impl ContentionState {
     }
 
     fn write_to(&self, entry: &mut ConflictStatus) {
-        entry.losses = self.conflicts();
+        entry.consecutive_conflicts = self.conflicts();
         let state = match self {
             Self::Idle => "",
             Self::Rewritten(_) => REWRITTEN,

@@ -123,7 +123,7 @@ pub struct ObservedUnbinding {
 }
 
 /// The number of consecutive replacements, up to the newest, that started without the sidecar since the last request.
-/// Those that have been evicted since are counted in `previous.bare` (ROLL-5).
+/// Those that have been evicted since are counted in `previous.uninjected_replacements` (ROLL-5).
 pub fn consecutive_uninjected(outdated: &[PodToReplace], previous: &RolloutStatus) -> i32 {
     let Some(since) = previous.since.as_ref().map(|it| it.0) else {
         return 0;
@@ -144,6 +144,6 @@ pub fn consecutive_uninjected(outdated: &[PodToReplace], previous: &RolloutStatu
         .count();
     match i32::try_from(uninjected).unwrap_or(i32::MAX) {
         0 => 0,
-        uninjected => uninjected.saturating_add(previous.bare),
+        uninjected => uninjected.saturating_add(previous.uninjected_replacements),
     }
 }

@@ -36,7 +36,7 @@ fn entry(state: &str, lost_writes: i32, target: &str) -> Vec<ConflictStatus> {
         purpose: "Replicas".to_owned(),
         uid: "web-uid".to_owned(),
         state: state.to_owned(),
-        losses: lost_writes,
+        consecutive_conflicts: lost_writes,
         last_time: Some(Time(at(1000))),
         retry_time: (state == "Waiting").then(|| Time(at(1010))),
         generation: (state == "Stopped").then_some(2),

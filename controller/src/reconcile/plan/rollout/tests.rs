@@ -191,7 +191,7 @@ fn requested(tries: i32, since: i64) -> Option<RolloutStatus> {
         since: Some(Time(at(since))),
         tries,
         pods: Some(2),
-        bare: 0,
+        uninjected_replacements: 0,
         halted: false,
         stalled: false,
         generation: 1,
@@ -340,7 +340,7 @@ fn annotation_without_effect_is_changed_and_two_in_a_minute_halt_the_rollout() {
 fn two_consecutive_uninjected_replacements_of_evicted_pods_halt_the_rollout() {
     let evicted = |earlier, outdated| Row {
         previous: requested(3, -100).map(|previous| RolloutStatus {
-            bare: earlier,
+            uninjected_replacements: earlier,
             ..previous
         }),
         roll: Roll::Evict,
@@ -362,7 +362,7 @@ fn two_consecutive_uninjected_replacements_of_evicted_pods_halt_the_rollout() {
         consecutive_uninjected(
             outdated,
             &RolloutStatus {
-                bare: earlier,
+                uninjected_replacements: earlier,
                 ..requested(3, -100).unwrap()
             },
         )

@@ -98,7 +98,7 @@ fn entry(state: &str, lost_writes: i32) -> ConflictStatus {
         uid: "web-uid".to_owned(),
         state: state.to_owned(),
         count: lost_writes.into(),
-        losses: lost_writes,
+        consecutive_conflicts: lost_writes,
         last_time: Some(Time(at(1000))),
         retry_time: (state == "Waiting").then(|| Time(at(1010))),
         generation: (state == "Stopped").then_some(2),

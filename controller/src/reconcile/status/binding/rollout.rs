@@ -89,7 +89,8 @@ pub(super) fn rollout_status(
                 since: Some(Time(now)),
                 tries: tries.saturating_add(annotated),
                 pods: rollout.map(|rollout| rollout.pod_counts.pods.matched),
-                bare: replaced.map_or(0, |(outdated, it)| consecutive_uninjected(outdated, &it)),
+                uninjected_replacements: replaced
+                    .map_or(0, |(outdated, it)| consecutive_uninjected(outdated, &it)),
                 halted: false,
                 stalled: false,
                 generation,

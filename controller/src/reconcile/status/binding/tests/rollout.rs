@@ -45,7 +45,8 @@ fn status_after_request(
 /// ROLL-5
 #[test]
 fn replacements_of_evicted_pods_without_the_sidecar_are_counted_across_reconciles() {
-    let uninjected = |status: &AsyncActorStatus| status.rollout.as_ref().unwrap().bare;
+    let uninjected =
+        |status: &AsyncActorStatus| status.rollout.as_ref().unwrap().uninjected_replacements;
     let first = status_after_request(
         ReplacementMethod::Eviction,
         &AsyncActorStatus::default(),
