@@ -70,18 +70,18 @@ fn every_state_survives_a_restart() {
     assert_eq!(state(&entries, UID, FieldPurpose::Roll), stopped);
     assert_eq!(
         state(&entries, UID, FieldPurpose::ScaledObject),
-        ContentionState::Idle
+        ContentionState::Uncontested
     );
     assert_eq!(
         state(&entries, "another", FieldPurpose::Roll),
-        ContentionState::Idle
+        ContentionState::Uncontested
     );
     assert_eq!(total_conflicts(&entries), 5);
     assert_eq!(last_conflict_time(&entries).unwrap().0, at(1_000));
     entries = then(&entries, FieldPurpose::Roll, FieldEvent::NotNeeded);
     assert_eq!(
         state(&entries, UID, FieldPurpose::Roll),
-        ContentionState::Idle
+        ContentionState::Uncontested
     );
     assert_eq!(total_conflicts(&entries), 5, "the total is kept");
 }

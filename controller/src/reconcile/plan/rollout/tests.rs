@@ -93,7 +93,7 @@ impl Default for Row {
             has_slot: true,
             previous: None,
             injection_verified: false,
-            contention: ContentionState::Idle,
+            contention: ContentionState::Uncontested,
             generation: 1,
             now: 0,
         }

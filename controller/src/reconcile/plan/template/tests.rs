@@ -54,7 +54,7 @@ impl Default for Row {
             target_spec_hash: "spec",
             owned: Some("owned"),
             previous: Some(applied()),
-            contention: ContentionState::Idle,
+            contention: ContentionState::Uncontested,
         }
     }
 }
@@ -153,7 +153,7 @@ fn changed_fields_are_reapplied_with_backoff_until_stopped() {
     let two = ConflictCount::new(2).unwrap();
     for owned in [None, Some("less than was applied")] {
         assert_eq!(
-            reverted(owned, ContentionState::Idle).decide(),
+            reverted(owned, ContentionState::Uncontested).decide(),
             TemplateStep::RecordConflict
         );
         assert_eq!(
@@ -174,7 +174,7 @@ fn changed_fields_are_reapplied_with_backoff_until_stopped() {
     }
     let template_changed = Row {
         target_spec_hash: "another",
-        ..reverted(None, ContentionState::Idle)
+        ..reverted(None, ContentionState::Uncontested)
     };
     assert_eq!(
         template_changed.decide(),
@@ -183,7 +183,7 @@ fn changed_fields_are_reapplied_with_backoff_until_stopped() {
     );
     let actor_changed = Row {
         hash: "another",
-        ..reverted(None, ContentionState::Idle)
+        ..reverted(None, ContentionState::Uncontested)
     };
     assert_eq!(actor_changed.decide(), TemplateStep::Apply);
 }

@@ -12,7 +12,7 @@ fn unknown_owner_that_reverts_the_annotation_leads_to_eviction() {
         ..Row::default()
     };
     assert_eq!(
-        reverted(ContentionState::Idle).conflicts(),
+        reverted(ContentionState::Uncontested).conflicts(),
         Some(true),
         "gives up at once"
     );
@@ -47,7 +47,7 @@ fn annotation_removed_while_pods_lack_the_sidecar_is_a_loss_and_rewritten_with_b
         ..Row::default()
     };
     assert_eq!(
-        removed(ContentionState::Idle).conflicts(),
+        removed(ContentionState::Uncontested).conflicts(),
         Some(false),
         "no delay"
     );
@@ -56,16 +56,16 @@ fn annotation_removed_while_pods_lack_the_sidecar_is_a_loss_and_rewritten_with_b
         removed(ContentionState::Rewritten(one)).conflicts(),
         Some(false)
     );
-    let other = removed(ContentionState::Idle)
+    let other = removed(ContentionState::Uncontested)
         .each_object(|it| it.roll_value = Some("somebody's".to_owned()));
     assert_eq!(other.conflicts(), Some(false), "another value");
 
-    let in_place = removed(ContentionState::Idle)
+    let in_place = removed(ContentionState::Uncontested)
         .each_object(|it| it.roll_value = Some(format!("{DESIRED_HASH}-1")));
     assert_eq!(in_place.waits(), Some(Reason::RolloutInProgress));
     let not_needed = Row {
         outdated: Vec::new(),
-        ..removed(ContentionState::Idle)
+        ..removed(ContentionState::Uncontested)
     };
     assert_eq!(not_needed.decide(), RolloutDecision::NotNeeded);
     let earlier_spec = Row {
