@@ -214,13 +214,13 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
         (
             Some(300),
             true,
-            RolloutDecision::Stall("text".to_owned()),
+            RolloutDecision::Stalled("text".to_owned()),
             None,
         ),
         (
             Some(300),
             true,
-            RolloutDecision::Halt("text".to_owned()),
+            RolloutDecision::Halted("text".to_owned()),
             None,
         ),
         (Some(300), true, RolloutDecision::NotNeeded, None),

@@ -206,7 +206,7 @@ fn annotate(
     if (tries >= 2 && is_recent) || tries >= MAX_TRIES {
         let text = "no more pods are replaced: annotation asya.sh/roll has no effect on the target; restart its pods \
          yourself, or set spec.binding.rollout to OnRestart";
-        return RolloutDecision::Halt(text.to_owned());
+        return RolloutDecision::Halted(text.to_owned());
     }
     if let Some(budget) = inputs
         .budget

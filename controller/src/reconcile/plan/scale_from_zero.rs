@@ -125,7 +125,7 @@ mod tests {
         };
         let idle = Some(RolloutDecision::NotNeeded);
         let waiting = Some(waiting());
-        let halted = Some(RolloutDecision::Halt(String::new()));
+        let halted = Some(RolloutDecision::Halted(String::new()));
         let scale_up = ScaleFromZero {
             object: ObjectRef::default(),
             replicas: 1,

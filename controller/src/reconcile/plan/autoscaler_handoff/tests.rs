@@ -136,7 +136,7 @@ fn handoff_is_written_with_a_due_rollout_or_when_none_is_needed() {
         (
             false,
             on(),
-            Some(&RolloutDecision::Halt(String::new())),
+            Some(&RolloutDecision::Halted(String::new())),
             None,
         ),
         (false, on(), None, None),

@@ -73,9 +73,9 @@ pub enum RolloutDecision {
     /// Wait: pods are being replaced, or must not be replaced yet.
     Wait(Reason, String, Duration),
     /// See [`RolloutOutcome::Halted`].
-    Halt(String),
+    Halted(String),
     /// Wait until an overdue replacement becomes ready.
-    Stall(String),
+    Stalled(String),
     /// Another manager changed the annotation (CONF-2).
     RecordConflict(AnnotationConflict),
     /// See [`RolloutOutcome::Yielded`].

@@ -70,7 +70,7 @@ fn decide(
 
 /// Evicts no further pod while a replacement is not ready (SAFE-12).
 fn stall(evicting: &EvictionInputs<'_>, blocker: &EvictionBlocker) -> RolloutDecision {
-    RolloutDecision::Stall(format!(
+    RolloutDecision::Stalled(format!(
         "the rollout is stalled: {} for {}; check the Events of the pod and of its controller; it continues once \
          every pod is ready, and a change of the actor's spec replaces the pods that are not ready",
         blocker.text,

@@ -168,13 +168,13 @@ impl Row {
 
     fn stalls(&self) -> bool {
         match self.decide() {
-            RolloutDecision::Stall(text) => text.contains("600 s (spec.timeout.progress)"),
+            RolloutDecision::Stalled(text) => text.contains("600 s (spec.timeout.progress)"),
             _ => false,
         }
     }
 
     fn halts(&self) -> bool {
-        matches!(self.decide(), RolloutDecision::Halt(_))
+        matches!(self.decide(), RolloutDecision::Halted(_))
     }
 
     fn each_object(mut self, change: impl Fn(&mut TargetObject)) -> Self {
