@@ -194,7 +194,7 @@ impl Online<'_> {
         let Some((_, body)) = body else {
             return preview.incomplete(&format!("{object} could not be read"));
         };
-        let part = match bound::template_part(subject, (target, limits), body) {
+        let part = match bound::template_fields(subject, (target, limits), body) {
             Ok(part) => part,
             Err((reason, why)) => return preview.problem(reason.as_str(), &object, &why),
         };

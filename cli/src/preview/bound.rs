@@ -126,7 +126,7 @@ fn in_effect(inputs: &Inputs<'_>) -> Option<Arc<Actor>> {
 ///
 /// # Errors
 /// Why pods of the template cannot get the sidecar, and how to fix it.
-pub fn template_part(
+pub fn template_fields(
     subject: &Subject<'_>,
     (target, limits): (&Target, &[String]),
     workload: &Value,

@@ -69,7 +69,7 @@ pub struct TargetObject {
 impl TargetObject {
     /// Ignores annotations of the older actor that binds this target: only our fields in the pod template are ours to
     /// give up (BIND-45).
-    pub fn keep_template_part_only(&mut self) {
+    pub fn keep_template_fields_only(&mut self) {
         self.roll_value = None;
         self.handed_off = false;
         self.names_actor = false;

@@ -92,7 +92,7 @@ pub(super) async fn observe(
             unbinding
                 .objects
                 .iter_mut()
-                .for_each(TargetObject::keep_template_part_only);
+                .for_each(TargetObject::keep_template_fields_only);
         }
     }
     // An older actor has annotated the same objects, and removes its annotation itself.

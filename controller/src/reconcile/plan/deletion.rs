@@ -75,7 +75,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
         known_pods: observed.known_pods.clone(),
         orphaned_pods: observed.orphaned_pods.clone(),
         orphans: observed.deletion.orphans,
-        keeps_shared: observed.deletion.orphans || leaves_template_part(observed),
+        keeps_shared: observed.deletion.orphans || keeps_template_fields(observed),
         ignores_workload_pods: actor.binds_to.is_none(),
         left_behind: match &observed.drain {
             Some(Drain::LeftBehind {
@@ -90,7 +90,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
 
 /// Whether an actor being deleted leaves its fields in the target's pod template, so that future pods mount the shared
 /// `ConfigMap`s.
-fn leaves_template_part(observed: &Observed) -> bool {
+fn keeps_template_fields(observed: &Observed) -> bool {
     let binding = observed.binding.as_ref();
     let unbinding = binding.and_then(|it| it.unbinding.as_ref());
     unbinding.is_some_and(|it| it.skip) && observed.previous.template.is_some()

@@ -38,7 +38,7 @@ pub fn checks_retired(active_outcome: &ActiveOutcome, binds: bool) -> bool {
 
 /// Whether to write the target's pod template: without a usable queue, only to give up our fields.
 pub fn template_is_due(template: &TemplateStep, active_outcome: &ActiveOutcome) -> bool {
-    active_outcome.bindable || template.removes_part()
+    active_outcome.bindable || template.gives_up_fields()
 }
 
 #[cfg(test)]

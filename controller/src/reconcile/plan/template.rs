@@ -89,7 +89,7 @@ pub const HANDOFF_RECHECK: Duration = Duration::from_secs(2);
 
 impl TemplateStep {
     /// Whether our fields leave the pod template, now or later. An actor without a usable queue gives them up, too.
-    pub fn removes_part(&self) -> bool {
+    pub fn gives_up_fields(&self) -> bool {
         matches!(
             self,
             Self::GiveUp(..) | Self::HandOff(..) | Self::AwaitOther(_) | Self::ClearStatus

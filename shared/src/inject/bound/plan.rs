@@ -132,7 +132,7 @@ impl BoundPlan {
         let mut plan = Self {
             uid: inputs.uid.to_owned(),
             hash: InjectedHash {
-                actor: actor_part(inputs, &binding.runtime, model, role),
+                actor: actor_hash_of(inputs, &binding.runtime, model, role),
                 platform: String::new(),
             },
             sidecar_list: if sidecar.native {
@@ -257,7 +257,7 @@ impl fmt::Debug for BoundPlan {
 
 /// Hashes the inputs rather than the resulting containers, so that an upgrade that renders them differently restarts no
 /// model (ROLL-8).
-fn actor_part(
+fn actor_hash_of(
     inputs: &PlanInputs<'_>,
     runtime: &EffectiveRuntime<'_>,
     model: Option<&str>,
