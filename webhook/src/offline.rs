@@ -15,7 +15,7 @@ use crate::outcome::{EndpointPath, ReviewOutcome, ReviewReason};
 use crate::pod::PodReviewer;
 use crate::review::AdmissionRequest;
 
-/// What the webhook has configured and watched when it reviews the pods of a namespace.
+/// Configuration and watched state of the webhook when it reviews the pods of a namespace.
 #[derive(Clone, Debug)]
 pub struct ReviewContext<'a> {
     /// The configured transports.
@@ -43,7 +43,7 @@ pub struct Webhook {
 pub struct PodReview {
     /// The pod with the webhook's patch, or as it was.
     pub pod: Value,
-    /// Why, as in metrics and Events.
+    /// The reason, as in metrics and Events.
     pub reason: InjectionReason,
     /// Why the pod is denied, if it is.
     pub denied: Option<String>,

@@ -1,4 +1,4 @@
-//! What the operator would do with the pods of a target.
+//! Preview of the operator's changes to the pods of a target.
 
 use asya_shared::api::{BindingStrategy, EffectiveBinding};
 use asya_shared::names::{annotation, manager};

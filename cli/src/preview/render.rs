@@ -52,7 +52,7 @@ fn page(preview: &Preview, width: Option<usize>) -> String {
     text
 }
 
-/// What is wrong or unknown.
+/// Problems and gaps.
 fn findings(text: &mut String, preview: &Preview, width: Option<usize>) {
     let is_empty = preview.validation.is_empty() && preview.problems.is_empty();
     if !is_empty || !preview.unknown.is_empty() {

@@ -49,7 +49,7 @@ impl QueuePage {
     }
 }
 
-/// What was done with an actor's dead letters.
+/// The outcome for an actor's dead letters, as text.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DlqReport {
@@ -130,7 +130,7 @@ pub fn dead_letters(report: &DlqReport, width: Option<usize>) -> String {
     lines(&text, width)
 }
 
-/// What became of a message as text.
+/// The outcome for a message, as text.
 pub fn sent(sent: &Sent, width: Option<usize>) -> String {
     let (id, queue) = (&sent.id, &sent.queue);
     let seen_in = sent.seen_in.as_deref().unwrap_or_default();

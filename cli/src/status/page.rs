@@ -28,13 +28,13 @@ pub struct Page {
     pub broker: Option<QueueState>,
     /// Pods that are ready without the sidecar; absent if the pods could not be read, or all have it.
     pub ready_without_sidecar: Option<usize>,
-    /// What the broker's report says of the actor.
+    /// Findings from the broker's report.
     pub findings: Vec<QueueFinding>,
-    /// What happens next, or what is waited for.
+    /// The next steps, or what they wait for.
     pub next: Vec<String>,
 }
 
-/// What is read besides the actor; what could not be read is absent.
+/// Inputs besides the actor; those that could not be read are absent.
 #[derive(Clone, Debug, Default)]
 pub struct Around {
     pub events: Vec<Value>,
@@ -249,7 +249,7 @@ fn scaling(status: &AsyncActorStatus, now: Timestamp) -> Option<String> {
     ))
 }
 
-/// What the operator waits for, or does next, as status records it.
+/// The operator's next steps, or what they wait for, as status records it.
 fn next(actor: &Value, status: &AsyncActorStatus, now: Timestamp) -> Vec<String> {
     let mut next = Vec::new();
     if actor["metadata"]["deletionTimestamp"].is_string() {

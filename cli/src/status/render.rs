@@ -107,7 +107,7 @@ pub fn page(page: &Page, width: Option<usize>) -> String {
     text
 }
 
-/// What the broker's report says, each with its fix for this actor.
+/// Findings from the broker's report, each with its fix for this actor.
 fn findings(page: &Page, width: Option<usize>) -> String {
     let actor = format!("{} -n {}", page.summary.name, page.summary.namespace);
     let mut text = String::new();

@@ -11,7 +11,7 @@ use crate::answer::Failure;
 use crate::cluster::{Cluster, resource};
 use crate::resolved_target::{self, Unresolved, new_pod};
 
-/// What the user has named.
+/// The object that the user has named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     kind: Kind,
@@ -164,7 +164,6 @@ pub async fn pods(
     Ok((vec![asked], found.notes))
 }
 
-/// The target of an actor.
 fn target_of(actor: &Value, name: &str) -> Result<WorkloadRef, Failure> {
     let decoded: Result<AsyncActor, _> = serde_json::from_value(actor.clone());
     let target = decoded.ok().and_then(|it| it.spec.workload_ref);

@@ -39,7 +39,7 @@ pub struct RequiredWatch {
     pub scope: Scope,
 }
 
-/// What a watch covers.
+/// The objects that a watch covers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WatchSubject {
     /// Pods without an actor label.

@@ -45,7 +45,7 @@ pub struct CertificatePlan {
     pub namespace: String,
     /// Name of the Secret that the webhook reads.
     pub secret: String,
-    /// What to issue.
+    /// The certificates to issue.
     pub settings: Settings,
     /// Whether cert-manager alone issues the certificates (CERT-7).
     pub by_cert_manager: bool,

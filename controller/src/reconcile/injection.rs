@@ -16,7 +16,7 @@ use crate::reconcile::status_time::to_the_second;
 /// An error of the API server may quote a whole pod.
 const MAX_MESSAGE_LENGTH: usize = 1024;
 
-/// What is known before a dry run.
+/// The state before a dry run.
 #[derive(Clone, Copy, Debug)]
 pub struct InjectionInputs<'a> {
     /// The recorded status; `None` if there is none or an earlier version wrote it.

@@ -22,8 +22,8 @@ pub struct ProbeMetadata {
 }
 
 impl ProbeMetadata {
-    /// Builds the minimal labels and owner that match, including the label that all pods of the integration carry. Returns
-    /// `None` if no matching pod can be built.
+    /// Builds the minimal labels and owner that match, including the label that all pods of the integration carry.
+    /// Returns `None` if no matching pod can be built.
     #[must_use]
     pub fn of(pods: &PodMatch, integration: Integration) -> Option<Self> {
         let mut labels = Map::new();

@@ -57,7 +57,6 @@ struct RenderInputs {
 struct Inner {
     actors: HashMap<Key, Entry>,
     by_name: HashMap<BrokerAddress, Users>,
-    /// By namespace.
     bindings: HashMap<Box<str>, NamespaceBindings>,
     /// Bindings whose pods depend on `RayCluster`s.
     owners_incomplete: HashSet<Key>,

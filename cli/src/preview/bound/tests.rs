@@ -41,7 +41,7 @@ fn pods(
     review(&inputs, pod).unwrap()
 }
 
-/// The actor once the operator has bound it, with the hash that its dry run has proved.
+/// The actor once the operator has bound it, with the hash that its dry run has verified.
 fn stored(manifest: &Value, limits: &[String]) -> Value {
     let proof = pods(&installation(), (manifest, None), limits, &plain_pod());
     let mut stored = manifest.clone();

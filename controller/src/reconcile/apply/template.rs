@@ -1,7 +1,7 @@
 //! Applies our fields of a pod template without force, and gives them up (BIND-50).
 //!
 //! Dry-runs a pod first: a template whose pods the API server rejects would leave its workload in the middle of a
-//! rollout (SAFE-39), and pods of one that is transferred must get the other actor's sidecar (BIND-45).
+//! rollout (SAFE-39), and after a handoff, pods must get the older actor's sidecar (BIND-45).
 
 use asya_shared::names::manager;
 use serde_json::Value;
@@ -19,7 +19,7 @@ use crate::reconcile::plan::template::write::{self, TemplateParams, probe_failed
 use crate::reconcile::plan::template::{TemplateStep, after_handoff_probe, await_other_actor};
 use crate::record::Key;
 
-/// Executes the plan.
+/// Executes the planned step.
 pub(super) async fn template(
     context: &Context,
     actor: &Key,

@@ -64,7 +64,7 @@ async fn create(
     update(context, inputs, step, existing.ours().cloned()).await
 }
 
-/// Updates the existing workload as planned. First transfers ownership of the object and its fields, without which the
+/// Updates the existing workload as planned. First takes over or hands off the object and its fields, without which the
 /// apply would change more than it states.
 async fn update(
     context: &Context,

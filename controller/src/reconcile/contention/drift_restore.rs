@@ -32,7 +32,7 @@ pub struct RestoredDrift {
     pub object: String,
     /// The path of the field.
     pub field: String,
-    /// Who changed it, if known.
+    /// The manager that changed it, if known.
     pub manager: Option<String>,
 }
 

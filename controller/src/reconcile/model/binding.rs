@@ -24,8 +24,8 @@ pub struct ObservedBinding {
     pub target: Option<Result<Box<Resolved>, Fault>>,
     /// The target's pods; `None` until they have been listed.
     pub pods: Option<BoundPods>,
-    /// What this actor applied to the pod template of a target that an older actor binds now, or what a deleted actor
-    /// left in the template of this one's target.
+    /// Set if this actor applied fields to the pod template of a target that an older actor binds now, or if a deleted
+    /// actor left its fields in the template of this one's target.
     pub template_handoff: Option<TemplateHandoff>,
     /// The other actor whose fields are in the target's pod template, if it still exists.
     pub template_actor: Option<TemplateActor>,
@@ -37,7 +37,7 @@ pub struct ObservedBinding {
     pub limits: Option<Limits>,
     /// State for a rollout of the pods; `None` if no rollout is considered.
     pub rollout: Option<ObservedRollout>,
-    /// What an actor being deleted still has in the pods; `None` while that is unknown.
+    /// State that is left to clean up for an actor being deleted; `None` while that is unknown.
     pub unbinding: Option<ObservedUnbinding>,
     /// How the queue scales the target, or why it cannot; `None` while scaling is off or the scaled object is unknown.
     pub scaling: Option<Result<Box<TargetScaling>, Fault>>,
@@ -110,7 +110,7 @@ impl ObservedBinding {
 /// A target that could be resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
-    /// What the target resolves to.
+    /// The resolved target.
     pub target: Target,
     /// Desired replicas, if the target specifies them.
     pub replicas: Option<i32>,

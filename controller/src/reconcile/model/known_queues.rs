@@ -18,7 +18,6 @@ pub struct KnownQueue {
 /// Whether we may delete a queue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DeletePermission {
-    /// We may delete it.
     Allowed,
     /// Its transport sets `autoCreate: false`, so users create and delete its queues (QUE-7).
     UserManaged,

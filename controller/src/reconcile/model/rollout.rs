@@ -13,7 +13,7 @@ pub const TEMPLATE_ANNOTATIONS: [&str; 4] = ["spec", "template", "metadata", "an
 /// Written in place of the actor's hash where removing the annotation would not trigger a rollout.
 pub const UNBOUND: &str = "unbound";
 
-/// What a rollout has to consider.
+/// The state that a rollout decision needs.
 #[derive(Clone, Debug, Default)]
 pub struct ObservedRollout {
     /// Counts of the target's pods.
@@ -44,7 +44,7 @@ pub struct TargetObject {
     pub roll_value: Option<String>,
     /// Our containers are in its pod template (BIND-50). Set only for an actor being deleted.
     pub in_template: bool,
-    /// It carries our annotation that hands its autoscaling over to the queue (SO-5).
+    /// It carries our autoscaler handoff annotation (SO-5).
     pub handed_off: bool,
     /// It carries our annotation that names the binding actor (BIND-47).
     pub names_actor: bool,
@@ -67,8 +67,8 @@ pub struct TargetObject {
 }
 
 impl TargetObject {
-    /// Ignores annotations of the older actor that binds this target: only our fields in the pod template are ours to
-    /// give up (BIND-45).
+    /// Ignores the annotations, which are those of the older actor that binds this target: only our fields of the pod
+    /// template are ours to give up (BIND-45).
     pub fn keep_template_fields_only(&mut self) {
         self.roll_value = None;
         self.handed_off = false;
@@ -97,7 +97,7 @@ pub struct UnreadyPod {
     pub created: Option<Time>,
 }
 
-/// What a binding leaves behind when its actor is deleted.
+/// The state that is left to clean up when the actor of a binding is deleted.
 #[derive(Clone, Debug, Default)]
 pub struct ObservedUnbinding {
     /// Cleanup is not needed: the user opted out, or the namespace is being deleted.

@@ -1,15 +1,16 @@
-//! Transfer of a pod template: what the younger actor has in it, and the older actor that binds the target (BIND-45).
+//! Handoff of a pod template from the younger actor, whose fields are in it, to the older actor that binds the target
+//! (BIND-45).
 
 use asya_shared::api::{AsyncActorStatus, BindingStrategy};
 use asya_shared::resolve::ObjectRef;
 use serde_json::Value;
 
-/// What an actor applied to the pod template of a target that an older actor binds.
+/// The younger actor's fields of the pod template.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TemplateHandoff {
-    /// It is no longer in the template.
+    /// They are no longer in the template.
     Removed,
-    /// It is still in the template.
+    /// They are still in the template.
     InTemplate {
         workload: ObjectRef,
         /// Another controller owns the workload and writes it, so none of our fields may stay in it.

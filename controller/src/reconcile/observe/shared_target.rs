@@ -1,4 +1,4 @@
-//! Observes the transfer of a pod template between two actors that bind the same target (BIND-45).
+//! Observes the handoff of a pod template between two actors that bind the same target (BIND-45).
 
 use asya_shared::api::{AsyncActorStatus, BindingStrategy, ModeSpec};
 use asya_shared::probe::{ProbeMetadata, pod_without_sidecar};
@@ -13,7 +13,7 @@ use crate::reconcile::model::binding::{Resolved, TemplateActor};
 use crate::reconcile::model::template_handoff::{OlderActor, TemplateHandoff};
 use crate::record::{ActorRecord, Key};
 
-/// Observes which actor's fields are in the target's pod template, and what is left to transfer.
+/// Observes which actor's fields are in the target's pod template, and which of them are left to give up.
 pub(super) async fn observe(
     context: &Context,
     actor: &ActorRecord,
@@ -41,8 +41,8 @@ pub(super) async fn observe(
     Ok((owner, left_behind))
 }
 
-/// What the actor applied to the pod template of a target that an older actor binds; `None` if nothing, or if that is
-/// unknown.
+/// The fields that the actor applied to the pod template of a target that an older actor binds; `None` if there are
+/// none, or if that is unknown.
 async fn observe_template_handoff(
     context: &Context,
     actor: &ActorRecord,
@@ -87,8 +87,8 @@ async fn observe_template_handoff(
     }))
 }
 
-/// What a deleted actor left in the pod template of this actor's target, once new pods would get this actor's sidecar.
-/// Nothing else would remove it (BIND-45).
+/// The fields that a deleted actor left in the pod template of this actor's target, once new pods would get this
+/// actor's sidecar. Nothing else would remove them (BIND-45).
 async fn observe_left_behind(
     context: &Context,
     actor: &ActorRecord,

@@ -63,7 +63,7 @@ pub struct PlannedChild<R> {
     kind: PhantomData<fn() -> R>,
 }
 
-/// What to do with a child.
+/// The step for a child, with its parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChildAction {
     None,

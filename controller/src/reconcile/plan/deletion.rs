@@ -106,7 +106,7 @@ pub struct DeletionSteps {
     pub scale_from_zero: Option<ScaleFromZero>,
     pub workloads: Vec<WorkloadRemoval>,
     pub service_account: AccountRemoval,
-    /// What follows these steps.
+    /// The phase after these steps.
     pub next: NextPhase,
 }
 
@@ -137,7 +137,6 @@ pub enum AccountRemoval {
     Orphan,
 }
 
-/// The next phase of a deletion.
 #[derive(Debug, PartialEq)]
 pub enum NextPhase {
     /// Something is still being deleted: wait for its watch event, at most this long.

@@ -17,7 +17,7 @@ pub fn ends_after_queue(plan: &Ensure, queue: &QueueState) -> bool {
     plan.once_completed || (creates_first && !queue.is_usable() && !expected_soon)
 }
 
-/// Whether to delete the workload of the former kind: if scaling is on, the new one must already be scaled (WRK-6).
+/// Whether to delete the workload of the previous kind: if scaling is on, the new one must already be scaled (WRK-6).
 pub fn replaces_previous(kind: WorkloadKind, active_outcome: &ActiveOutcome) -> bool {
     let scaled = active_outcome.scaling.as_ref().is_none_or(|scaled| {
         let target = scaled

@@ -10,7 +10,7 @@ use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
 use crate::record::WorkloadRecord;
 
-/// What to stop so that no pod consumes another actor's messages.
+/// The scaling and workloads to stop, so that no pod consumes another actor's messages.
 #[derive(Debug, PartialEq)]
 pub(super) struct Stop {
     /// KEDA has to stop scaling the workload first, or it would scale it up again.

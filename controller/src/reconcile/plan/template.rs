@@ -44,32 +44,31 @@ pub struct TemplateInputs<'a> {
     pub now: Timestamp,
 }
 
-/// The decision.
+/// What to do about our fields of the pod template.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum TemplateStep {
-    /// Nothing: our fields are not desired.
+    /// Nothing: they are not desired.
     #[default]
     NotDesired,
-    /// Nothing: our fields are in place.
+    /// Nothing: they are in place.
     InPlace,
-    /// Apply our fields.
     Apply,
     /// Give up our fields of this workload, with a fault unless the spec requests that.
     GiveUp(ObjectRef, Option<Fault>),
     /// Check again after this delay: another actor's fields take precedence.
     AwaitOther(Duration),
-    /// Give up our fields of this workload if a dry run shows that its pods get the sidecar of the actor that now binds
-    /// it.
+    /// Give up our fields of this workload once a dry run has shown that its pods get the sidecar of the older actor
+    /// that now binds it.
     HandOff(ObjectRef, HandoffProbe),
-    /// Our fields are already gone: clear them from status.
+    /// They are already gone: clear them from status.
     ClearStatus,
-    /// Our fields are not allowed there.
+    /// They are not allowed in this template.
     Refuse(Fault),
-    /// Another manager changed our fields.
+    /// Another manager changed them.
     RecordConflict,
-    /// Apply our fields again after this delay.
+    /// Apply them again after this delay.
     Wait(Duration),
-    /// No longer apply our fields.
+    /// No longer apply them.
     Yield,
 }
 
@@ -97,7 +96,7 @@ impl TemplateStep {
     }
 }
 
-/// Plans our fields of the target's pod template, or their transfer to an older actor (BIND-50).
+/// Plans our fields of the target's pod template, or its handoff to an older actor (BIND-45, BIND-50).
 pub(super) fn plan_template(
     observed: &Observed,
     history: Option<&ContentionHistory<'_>>,
@@ -135,7 +134,7 @@ pub(super) fn plan_template(
     }))
 }
 
-/// Decides for a target that another actor now binds, so that pods restart once, into the other sidecar (BIND-45).
+/// Plans the handoff to the older actor so that pods restart only once, with the older actor's sidecar (BIND-45).
 fn plan_template_handoff(template_handoff: &TemplateHandoff) -> TemplateStep {
     let TemplateHandoff::InTemplate {
         workload,
@@ -167,7 +166,7 @@ fn plan_template_handoff(template_handoff: &TemplateHandoff) -> TemplateStep {
     }
 }
 
-/// Decides for one target.
+/// Decides for a target that this actor binds.
 pub fn decide(inputs: &TemplateInputs<'_>) -> TemplateStep {
     let uid = inputs.workload.uid.as_deref();
     let previous = inputs.previous.filter(|it| Some(&*it.uid) == uid);

@@ -143,7 +143,7 @@ impl WorkloadInputs<'_> {
     }
 }
 
-/// What to do about a workload whose update the API server rejected as invalid (FW-22).
+/// Whether and how to recreate a workload whose update the API server rejected as invalid (FW-22).
 #[derive(Debug, PartialEq)]
 pub enum Recreation {
     /// No immutable field differs: report the rejection.

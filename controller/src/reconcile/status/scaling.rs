@@ -13,7 +13,7 @@ use crate::record::HpaRecord;
 use crate::scaling::ready::{ScalingReady, scaling_ready};
 use crate::scaling::replicas::{hpa_of, last_scale};
 
-/// What a report says of scaling.
+/// Scaling, as reported.
 pub(super) struct ScalingSummary<'a> {
     /// The HPA that KEDA created for the actor, while scaling is on.
     pub(super) hpa: Option<&'a HpaRecord>,

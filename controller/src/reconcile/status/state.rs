@@ -317,11 +317,9 @@ fn progress_deadline_exceeded(
 /// Replica counts reported in status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Desired replicas.
     pub desired: i32,
     /// Existing replicas.
     pub total: i32,
-    /// Ready replicas.
     pub ready: i32,
 }
 

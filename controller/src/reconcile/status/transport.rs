@@ -6,7 +6,7 @@ use crate::reconcile::model::condition_types::TRANSPORT_READY;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 
-/// What a report says of the transport.
+/// The transport, as reported.
 pub(super) struct TransportSummary<'a> {
     /// This reconcile's fault of the transport.
     pub(super) fault: Option<&'a Fault>,

@@ -1,4 +1,4 @@
-//! What a binding adds to a pod (BIND-20 to BIND-28).
+//! The fields that a binding adds to a pod (BIND-20 to BIND-28).
 
 use std::fmt;
 
@@ -55,7 +55,7 @@ pub struct PlanInputs<'a> {
     pub scripts_hash: &'a str,
 }
 
-/// What is injected into the pods of one actor, as far as it does not depend on the individual pod.
+/// The fields that are injected into the pods of one actor, as far as they do not depend on the individual pod.
 #[derive(Clone)]
 pub struct BoundPlan {
     pub(super) uid: String,

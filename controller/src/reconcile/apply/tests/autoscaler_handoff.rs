@@ -1,4 +1,4 @@
-//! Handing autoscaling over to the queue.
+//! Handoff of autoscaling to the queue.
 
 use super::*;
 use crate::reconcile::apply::autoscaler_handoff::write_handoff;

@@ -1,4 +1,4 @@
-//! Handing a pod template over to another actor.
+//! Handoff of a pod template to another actor.
 
 use super::*;
 

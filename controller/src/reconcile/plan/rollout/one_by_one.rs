@@ -7,7 +7,7 @@ use super::inputs::{RolloutAction, RolloutDecision, RolloutInputs};
 use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState};
 use crate::reconcile::plan::evict::{EvictionBlocker, EvictionInputs};
 
-/// What evictions can do for a target now.
+/// Evictions that are possible for a target now.
 #[derive(Debug)]
 pub(super) struct Evictions {
     /// Eviction, which replaces only outdated pods, is cheaper than a rollout, which would replace at least as many

@@ -51,7 +51,7 @@ struct Row {
     has_url: bool,
     outdated: Vec<PodToReplace>,
     matched: i32,
-    /// What the API server lists, if it differs from what the watch has reported.
+    /// Pods that the API server lists, if they differ from those that the watch has reported.
     listed: Option<i32>,
     total: i32,
     availability: Availability,

@@ -14,7 +14,7 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::status::conditions::{ConditionChange, ConditionReport, ReadyRule};
 use crate::scaling::ready::ScalingReady;
 
-/// What the earlier steps of a report have found.
+/// Results of the earlier steps of a report.
 pub(super) struct ConditionInputs<'a> {
     /// Condition `Injected`; `None` leaves it unchanged.
     pub(super) injected: Option<Injected>,

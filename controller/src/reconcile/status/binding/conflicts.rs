@@ -14,7 +14,7 @@ use crate::reconcile::model::outcome::{
 };
 use crate::telemetry::events::EventReason;
 
-/// What a report says of contested fields.
+/// Contested fields, as reported.
 pub(super) struct ConflictReport {
     /// Message of condition `Conflict` while it is true.
     pub(super) message: Option<String>,

@@ -12,7 +12,7 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{ActiveOutcome, RolloutOutcome, TemplateOutcome};
 use crate::telemetry::events::EventReason;
 
-/// What a report says of the sidecars in the target's pods.
+/// Injection into the target's pods, as reported.
 pub(super) struct InjectedReport {
     /// Condition `Injected`; `None` leaves it unchanged.
     pub(super) condition: Option<Injected>,

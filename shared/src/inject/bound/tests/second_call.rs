@@ -1,4 +1,4 @@
-//! Reviews of pods that already have some of our parts: INJ-7 to INJ-10.
+//! Reviews of pods that already have some of our fields: INJ-7 to INJ-10.
 
 use serde_json::{Value, json};
 
