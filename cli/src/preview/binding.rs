@@ -194,15 +194,15 @@ impl Online<'_> {
         let Some((_, body)) = body else {
             return preview.incomplete(&format!("{object} could not be read"));
         };
-        let part = match bound::template_fields(subject, (target, limits), body) {
-            Ok(part) => part,
+        let fields = match bound::template_fields(subject, (target, limits), body) {
+            Ok(fields) => fields,
             Err((reason, why)) => return preview.problem(reason.as_str(), &object, &why),
         };
         let api = api(&target.workload.api_version, &target.workload.kind);
         let key = (self.namespace, &*target.workload.name);
         let applied = self
             .cluster
-            .dry_run_apply(&api, key, &part, manager::TEMPLATE)
+            .dry_run_apply(&api, key, &fields, manager::TEMPLATE)
             .await;
         preview.admission(&object, Verdict::of(&applied));
         let Ok(applied) = applied else {

@@ -20,8 +20,9 @@ use crate::queue::{QueueFinding, QueueState};
 pub struct Page {
     #[serde(flatten)]
     pub summary: ActorSummary,
-    /// Name and text of each fact.
-    pub facts: Vec<(String, String)>,
+    /// Name and text of each detail.
+    #[serde(rename = "facts")]
+    pub details: Vec<(String, String)>,
     pub conditions: Vec<ConditionLine>,
     pub events: Vec<EventLine>,
     /// Queue, consumers and dead letters as the broker reports them; absent if it could not be asked.
@@ -76,7 +77,7 @@ pub fn page(actor: &Value, around: Around, now: Timestamp) -> Page {
     });
     Page {
         summary: summary(actor, now),
-        facts: facts(actor, &status, (&around, ready_without_sidecar), now),
+        details: details(actor, &status, (&around, ready_without_sidecar), now),
         conditions: conditions.collect(),
         events: around
             .events
@@ -113,15 +114,15 @@ fn ready_without_sidecar(pods: &[Value]) -> usize {
         .count()
 }
 
-fn facts(
+fn details(
     actor: &Value,
     status: &AsyncActorStatus,
     (around, ready_without_sidecar): (&Around, Option<usize>),
     now: Timestamp,
 ) -> Vec<(String, String)> {
-    let mut facts = Vec::new();
+    let mut details = Vec::new();
     let mut add = |name: &str, text: Option<String>| {
-        facts.extend(text.map(|text| (name.to_owned(), text)));
+        details.extend(text.map(|text| (name.to_owned(), text)));
     };
     add("target", target(actor, status));
     add("queue", Some(queue(actor, status)));
@@ -137,7 +138,7 @@ fn facts(
     }
     add("rollout", strategy(actor).map(str::to_owned));
     add("scaling", scaling(status, now));
-    facts
+    details
 }
 
 fn ready_pods(count: usize) -> String {
