@@ -92,11 +92,11 @@ async fn ensure_children(
     if outcome.interrupted.is_some() {
         return Ok(());
     }
-    if let Some(former) = plan
+    if let Some(previous) = plan
         .previous_workload
         .filter(|_| replaces_previous(standalone.kind, outcome))
     {
-        context.workloads.delete(&former).await?;
+        context.workloads.delete(&previous).await?;
     }
     if outcome.fault.is_none() {
         delete_child(&context.service_accounts, &plan.service_account).await?;

@@ -44,7 +44,7 @@ pub(super) async fn template(
             if let Err(waiting) =
                 after_handoff_probe(matches!(outcome, Ok(DryRunOutcome::Admitted)))
             {
-                debug!(?outcome, "the pod template is not transferred yet");
+                debug!(?outcome, "the pod template is not handed off yet");
                 return Ok(waiting);
             }
             give_up_template(context, actor, &workload).await?;

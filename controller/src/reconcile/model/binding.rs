@@ -97,8 +97,11 @@ pub struct TargetScaling {
 impl ObservedBinding {
     /// Whether an older actor binds the target (BIND-45).
     pub fn is_bound_by_other(&self) -> bool {
-        let fault = self.target.as_ref().and_then(|it| it.as_ref().err());
-        fault.is_some_and(|it| it.reason == Reason::AlreadyBound)
+        let fault = self
+            .target
+            .as_ref()
+            .and_then(|target| target.as_ref().err());
+        fault.is_some_and(|fault| fault.reason == Reason::AlreadyBound)
     }
 
     /// How the queue scales the target, if it can.

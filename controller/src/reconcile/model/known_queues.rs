@@ -76,7 +76,7 @@ impl KnownQueues {
             .iter()
             .filter(|queue| !is_known(queue))
             .map(known);
-        let forgotten = forgotten.filter(|it| it.permission == DeletePermission::Allowed);
+        let forgotten = forgotten.filter(|queue| queue.permission == DeletePermission::Allowed);
         let retired = status.retired_queues.iter().map(known).chain(forgotten);
         Self {
             retired: retired.collect(),

@@ -36,7 +36,7 @@ pub struct ObservedRollout {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "independent facts about the object"
+    reason = "independent properties of the object"
 )]
 pub struct TargetObject {
     pub object: ObjectRef,
@@ -133,8 +133,9 @@ pub fn consecutive_uninjected(outdated: &[PodToReplace], previous: &RolloutStatu
         // only those that the webhook has injected.
         let created = pod.created.as_ref().map(|it| it.0);
         let was_injected = pod.sidecar == SidecarState::Removed;
-        created
-            .is_some_and(|it| it > since || (was_injected && it.as_second() == since.as_second()))
+        created.is_some_and(|created| {
+            created > since || (was_injected && created.as_second() == since.as_second())
+        })
     };
     let mut replacements: Vec<_> = outdated.iter().filter(is_replacement).collect();
     replacements.sort_by_key(|pod| pod.created.as_ref().map(|it| it.0));

@@ -45,10 +45,10 @@ impl OlderActor {
     ) -> Self {
         let uses_template = strategy == BindingStrategy::Template;
         let injection = status.injection.as_ref();
-        let verified = injection.is_none_or(|it| {
-            it.verified_actor_hash.is_some()
-                && it.rejected_actor_hash.is_none()
-                && it.generation == Some(generation)
+        let verified = injection.is_none_or(|injection| {
+            injection.verified_actor_hash.is_some()
+                && injection.rejected_actor_hash.is_none()
+                && injection.generation == Some(generation)
         });
         let bound = status.bound_since.is_some() && status.resolved_target.is_some();
         Self {

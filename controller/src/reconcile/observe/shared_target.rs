@@ -123,7 +123,7 @@ fn template_actor(
     let actors = &context.stores.actors;
     let keys = actors.keys_in(&actor.metadata.key.namespace);
     let mut all = keys.iter().filter_map(|key| actors.get(key));
-    let owner = all.find(|it| *it.metadata.uid == *uid)?;
+    let owner = all.find(|actor| *actor.metadata.uid == *uid)?;
     Some(TemplateActor {
         name: owner.metadata.key.name.as_ref().into(),
         paused: owner.annotations.paused,

@@ -39,7 +39,7 @@ pub fn plan_child<R: AppliedRecord>(
         (Child::Ours(child), Some(desired)) => {
             let applied = recorded(inventory, &R::Kind::kind(&()), &child.metadata().key.name);
             let is_as_desired =
-                |it| is_unchanged(it, child.metadata(), child.last(), &desired.hash);
+                |entry| is_unchanged(entry, child.metadata(), child.last(), &desired.hash);
             if applied.is_some_and(is_as_desired) {
                 ChildStep::Keep
             } else {

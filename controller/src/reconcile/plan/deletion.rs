@@ -254,13 +254,13 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
     let rollout = previous.rollout.as_ref();
     // Objects in `rollAnnotations` are read even if the target does not resolve.
     let requested =
-        rollout.filter(|it| it.value != UNBOUND && previous.roll_annotations.is_empty());
+        rollout.filter(|rollout| rollout.value != UNBOUND && previous.roll_annotations.is_empty());
     let written =
         requested.is_some() || previous.handoff_uid.is_some() || previous.template.is_some();
-    let given_up = rollout.filter(|it| it.value == UNBOUND);
+    let given_up = rollout.filter(|rollout| rollout.value == UNBOUND);
     let previous_pods = given_up.and_then(|it| it.pods);
     let given_up_at = given_up.and_then(|it| it.since.as_ref()).map(|it| it.0);
-    let since_given_up = given_up_at.and_then(|it| now.duration_since(it).try_into().ok());
+    let since_given_up = given_up_at.and_then(|time| now.duration_since(time).try_into().ok());
     let deleted_at = observed.actor.deleted.as_ref().map(|it| it.0);
     unbind::decide(&unbind::UnbindInputs {
         skip: unbinding.skip,

@@ -102,7 +102,8 @@ mod tests {
             ..ActiveOutcome::default()
         };
         let unscaled = || Some(Box::new(ScalingOutcome::default()));
-        let replaces = |it: &ActiveOutcome| replaces_previous(WorkloadKind::Deployment, it);
+        let replaces =
+            |outcome: &ActiveOutcome| replaces_previous(WorkloadKind::Deployment, outcome);
         assert!(!replaces(&active_outcome(None, None)));
         assert!(
             replaces(&active_outcome(new.clone(), None)),

@@ -91,7 +91,7 @@ pub fn plan_scale_up(observed: &Observed, object: &ObjectRef) -> Option<ScaleFro
     let scaling = spec.and_then(|spec| spec.scaling.as_ref());
     Some(ScaleFromZero {
         object: object.clone(),
-        replicas: scaling.map_or(1, |it| it.effective_min_replicas().max(1)),
+        replicas: scaling.map_or(1, |scaling| scaling.effective_min_replicas().max(1)),
     })
 }
 

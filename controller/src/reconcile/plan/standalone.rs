@@ -58,6 +58,6 @@ pub(super) fn plan_standalone(observed: &Observed, now: Timestamp) -> Plan {
         previous_workload: observed
             .previous_workload
             .clone()
-            .filter(|former| observed.desired.is_ok() && !former.metadata.deleting),
+            .filter(|previous| observed.desired.is_ok() && !previous.metadata.deleting),
     }))
 }

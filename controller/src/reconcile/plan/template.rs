@@ -169,7 +169,9 @@ fn plan_template_handoff(template_handoff: &TemplateHandoff) -> TemplateStep {
 /// Decides for a target that this actor binds.
 pub fn decide(inputs: &TemplateInputs<'_>) -> TemplateStep {
     let uid = inputs.workload.uid.as_deref();
-    let previous = inputs.previous.filter(|it| Some(&*it.uid) == uid);
+    let previous = inputs
+        .previous
+        .filter(|previous| Some(&*previous.uid) == uid);
     let is_applied = previous.is_some() && inputs.owned.is_some();
     if !inputs.desired {
         return if is_applied {
@@ -199,10 +201,12 @@ pub fn decide(inputs: &TemplateInputs<'_>) -> TemplateStep {
             actor_hash(Some(hash))
         }
     };
-    let is_same = previous.is_some_and(|it| relevant(&it.hash) == relevant(inputs.hash));
-    let intact = previous.is_some_and(|it| inputs.owned == Some(&*it.fingerprint));
+    let is_same =
+        previous.is_some_and(|previous| relevant(&previous.hash) == relevant(inputs.hash));
+    let intact = previous.is_some_and(|previous| inputs.owned == Some(&*previous.fingerprint));
     // Our containers are rendered from the rest of the template.
-    let is_same_spec = previous.is_some_and(|it| it.target_spec_hash == inputs.target_spec_hash);
+    let is_same_spec =
+        previous.is_some_and(|previous| previous.target_spec_hash == inputs.target_spec_hash);
     let revision = SpecRevision {
         generation: inputs.generation,
         target_spec_hash: inputs.target_spec_hash.to_owned(),

@@ -139,7 +139,7 @@ impl WorkloadInputs<'_> {
             && !self.takes_over_tool_fields(workload)
             && self
                 .applied
-                .is_some_and(|it| is_unchanged(it, &workload.metadata, &workload.last, hash))
+                .is_some_and(|entry| is_unchanged(entry, &workload.metadata, &workload.last, hash))
     }
 }
 

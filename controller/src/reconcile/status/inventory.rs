@@ -46,10 +46,10 @@ pub(super) fn inventory(observed: &Observed, outcome: &ActiveOutcome) -> Vec<Inv
 /// others are deleted later.
 pub(super) fn of_deletion(observed: &Observed, deleted: &[&str]) -> Vec<InventoryEntry> {
     let mut entries = observed.previous.inventory.clone();
-    let former = observed.previous_workload.as_ref();
+    let previous = observed.previous_workload.as_ref();
     let workloads = Workloads {
         desired: observed.workload.ours().map(|workload| &**workload),
-        previous_is_deleting: former.is_some_and(|former| former.metadata.deleting),
+        previous_is_deleting: previous.is_some_and(|previous| previous.metadata.deleting),
         keeps_missing: false,
     };
     update_phases(&mut entries, |entry| {
@@ -97,23 +97,24 @@ fn phase_of(observed: &Observed, workloads: &Workloads<'_>, entry: &InventoryEnt
         Some(false) => ObjectPhase::Applied,
     };
     match &*entry.kind {
-        "ServiceAccount" => phase(is_deleting(&observed.service_account, |it| {
-            it.metadata.deleting
+        "ServiceAccount" => phase(is_deleting(&observed.service_account, |account| {
+            account.metadata.deleting
         })),
-        "ScaledObject" => phase(is_deleting(&observed.scaling.scaled_object, |it| {
-            it.metadata.deleting
-        })),
+        "ScaledObject" => phase(is_deleting(
+            &observed.scaling.scaled_object,
+            |scaled_object| scaled_object.metadata.deleting,
+        )),
         "TriggerAuthentication" => {
             let authentication = &observed.scaling.trigger_authentication;
             phase(is_deleting(authentication, |it| it.metadata.deleting))
         }
         kind => {
             let is = |workload: &WorkloadRecord| workload.kind.name() == kind;
-            let former = observed.previous_workload.as_ref();
+            let previous = observed.previous_workload.as_ref();
             let desired = workloads.desired;
             if desired.is_some_and(is) {
                 phase(desired.map(|it| it.metadata.deleting))
-            } else if former.is_some_and(|it| is(it)) {
+            } else if previous.is_some_and(|workload| is(workload)) {
                 phase(Some(workloads.previous_is_deleting))
             } else {
                 phase(workloads.keeps_missing.then_some(false))

@@ -285,7 +285,7 @@ fn pods_decision(
 /// Pods that another autoscaler scales to zero are not started by a message.
 fn is_scaled_by_us(inputs: &StateInputs<'_>) -> bool {
     let scaling = inputs.scaling;
-    scaling.is_some_and(|it| !matches!(it.reason, Reason::ScaledByOther))
+    scaling.is_some_and(|scaling| !matches!(scaling.reason, Reason::ScaledByOther))
 }
 
 /// When a change in progress exceeds its deadline (row 9a).

@@ -115,16 +115,16 @@ fn conflict_is_reported_once() {
     let first = then(&[], FieldPurpose::Roll, conflict(None));
     let second = then(&first, FieldPurpose::Roll, conflict(None));
     let other = then(&second, FieldPurpose::ScaledObject, conflict(None));
-    let new_parts = |previous: &[_], after: &[ConflictStatus]| {
+    let new_purposes = |previous: &[_], after: &[ConflictStatus]| {
         let all = new_conflicts(previous, after).map(|it| it.purpose.clone());
         all.collect::<Vec<_>>()
     };
-    assert_eq!(new_parts(&[], &first), ["Roll"]);
-    assert_eq!(new_parts(&first, &second), ["Roll"]);
-    assert_eq!(new_parts(&second, &other), ["ScaledObject"]);
-    assert_eq!(new_parts(&other, &other), [""; 0]);
+    assert_eq!(new_purposes(&[], &first), ["Roll"]);
+    assert_eq!(new_purposes(&first, &second), ["Roll"]);
+    assert_eq!(new_purposes(&second, &other), ["ScaledObject"]);
+    assert_eq!(new_purposes(&other, &other), [""; 0]);
     let written = then(&other, FieldPurpose::Roll, FieldEvent::Written);
-    assert_eq!(new_parts(&other, &written), [""; 0]);
+    assert_eq!(new_purposes(&other, &written), [""; 0]);
 }
 
 /// CONF-5

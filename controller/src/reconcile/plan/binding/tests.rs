@@ -211,8 +211,8 @@ fn binding_with_reconcile_once_leaves_its_target_alone_after_it_was_ready() {
 #[test]
 fn scaled_object_is_retargeted_in_place_to_a_new_workload() {
     let mut observed = scaling(Ok(deployment()));
-    let former = json!({"spec": {"scaleTargetRef": {"name": "web-of-before"}}});
-    observed.scaling.scaled_object = Child::Ours(scaled_object(&former));
+    let previous = json!({"spec": {"scaleTargetRef": {"name": "web-of-before"}}});
+    observed.scaling.scaled_object = Child::Ours(scaled_object(&previous));
     let plan = enabled(&observed);
     assert_eq!((plan.scaled_object, plan.fault), (APPLY, None));
 }
@@ -324,7 +324,7 @@ fn scaled_object_is_deleted_when_scaling_is_switched_off() {
 
 /// BIND-45
 #[test]
-fn actor_that_may_not_bind_releases_its_template_fields() {
+fn actor_that_may_not_bind_gives_up_its_template_fields() {
     let fault = Fault::until_change(Reason::AlreadyBound, "by another");
     let mut observed = bound(&json!({}), Err(fault));
     let template = |observed: &Observed| match plan(observed, Timestamp::UNIX_EPOCH) {
@@ -396,10 +396,10 @@ fn template_fields_of_another_actor_are_not_ours() {
             other => panic!("{other:?}"),
         }
     };
-    let release = TemplateStep::GiveUp(deployment().workload, None);
+    let give_up = TemplateStep::GiveUp(deployment().workload, None);
     let own = &bound(&json!({}), Ok(deployment())).actor.metadata.uid;
-    assert_eq!(template(Some(own)), release, "no longer desired");
-    assert_eq!(template(None), release, "no annotation names the owner");
+    assert_eq!(template(Some(own)), give_up, "no longer desired");
+    assert_eq!(template(None), give_up, "no annotation names the owner");
     assert_eq!(template(Some("of-another")), TemplateStep::NotDesired);
 }
 

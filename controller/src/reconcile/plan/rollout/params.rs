@@ -134,7 +134,7 @@ pub fn annotated_objects(roll: &Roll) -> Vec<(&ObjectRef, &[&'static str], &'sta
     match roll {
         Roll::AnnotateTemplate(workloads) => {
             let all = workloads.iter();
-            all.map(|it| (it, &TEMPLATE_ANNOTATIONS[..], manager::ROLL))
+            all.map(|workload| (workload, &TEMPLATE_ANNOTATIONS[..], manager::ROLL))
                 .collect()
         }
         Roll::Annotate(object, path) => vec![(object, &path[..], manager::PARENT)],

@@ -255,7 +255,10 @@ fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
     use Reason::{RolloutInProgress, RolloutWaiting};
     let row = Row::default;
     for (row, reason) in [
-        (row().each_object(|it| it.rolling = true), RolloutInProgress),
+        (
+            row().each_object(|object| object.rolling = true),
+            RolloutInProgress,
+        ),
         (
             Row {
                 total: 3,
@@ -263,7 +266,10 @@ fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
             },
             RolloutInProgress,
         ),
-        (row().each_object(|it| it.paused = true), RolloutWaiting),
+        (
+            row().each_object(|object| object.paused = true),
+            RolloutWaiting,
+        ),
         (
             Row {
                 has_slot: false,
@@ -276,7 +282,7 @@ fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
                 budget: Some("all"),
                 ..Row::default()
             }
-            .each_object(|it| it.reduces_ready = true),
+            .each_object(|object| object.reduces_ready = true),
             RolloutWaiting,
         ),
         (
@@ -284,7 +290,7 @@ fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
                 previous: requested(1, -2),
                 ..Row::default()
             }
-            .each_object(|it| it.roll_value = Some(DESIRED_HASH.to_owned())),
+            .each_object(|object| object.roll_value = Some(DESIRED_HASH.to_owned())),
             RolloutInProgress,
         ),
     ] {
@@ -309,14 +315,14 @@ fn annotation_without_effect_is_changed_and_two_in_a_minute_halt_the_rollout() {
             previous: requested(tries, since),
             ..Row::default()
         }
-        .each_object(|it| it.roll_value = Some(DESIRED_HASH.to_owned()))
+        .each_object(|object| object.roll_value = Some(DESIRED_HASH.to_owned()))
     };
     assert_eq!(
         without_effect(1, -20).annotates(),
         Some(format!("{DESIRED_HASH}-1"))
     );
-    let third =
-        without_effect(2, -100).each_object(|it| it.roll_value = Some(format!("{DESIRED_HASH}-1")));
+    let third = without_effect(2, -100)
+        .each_object(|object| object.roll_value = Some(format!("{DESIRED_HASH}-1")));
     assert_eq!(third.annotates(), Some(format!("{DESIRED_HASH}-2")));
     assert!(without_effect(2, -20).halts());
     assert!(without_effect(5, -10_000).halts());

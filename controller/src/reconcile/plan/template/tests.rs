@@ -200,7 +200,7 @@ fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
                 uid: "older".into(),
                 injects,
                 uses_template,
-                verified_actor_hash: Some("part".to_owned()),
+                verified_actor_hash: Some("hash".to_owned()),
             },
             pod: Some(pod.clone()),
         })
@@ -209,7 +209,7 @@ fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
     let probe = HandoffProbe {
         pod: serde_json::from_value(pod.clone()).unwrap(),
         uid: "older".into(),
-        actor_hash: "part".to_owned(),
+        actor_hash: "hash".to_owned(),
     };
     let transfer = TemplateStep::HandOff(web.clone(), probe);
     assert_eq!(planned(false, true, false), transfer);
@@ -222,10 +222,10 @@ fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
         later,
         "the other actor overwrites it"
     );
-    let release = TemplateStep::GiveUp(web.clone(), None);
+    let give_up = TemplateStep::GiveUp(web.clone(), None);
     assert_eq!(
         planned(true, true, true),
-        release,
+        give_up,
         "no actor may write an owned template"
     );
     let without_probe_result = TemplateHandoff::InTemplate {
@@ -239,7 +239,7 @@ fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
     };
     assert_eq!(
         plan_template_handoff(&without_probe_result),
-        release,
+        give_up,
         "an earlier version"
     );
     assert_eq!(
@@ -262,13 +262,13 @@ fn pods_get_an_older_actors_sidecar_only_after_a_dry_run_of_its_spec_has_passed(
     for (injection, injects) in [
         (json!(null), true),
         (json!({}), false),
-        (json!({"proved": "part", "generation": 2}), true),
-        (json!({"proved": "part", "generation": 1}), false),
+        (json!({"proved": "hash", "generation": 2}), true),
+        (json!({"proved": "hash", "generation": 1}), false),
         (
-            json!({"proved": "part", "refused": "another", "generation": 2}),
+            json!({"proved": "hash", "refused": "another", "generation": 2}),
             false,
         ),
-        (json!({"refused": "part", "generation": 2}), false),
+        (json!({"refused": "hash", "generation": 2}), false),
     ] {
         let older = older_actor(&injection, BindingStrategy::Pod);
         let older_actor = (

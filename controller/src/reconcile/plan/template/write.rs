@@ -64,7 +64,7 @@ impl TemplateParams {
             revision: resolved.revision(actor.generation),
             plan: bound.template_plan.clone()?,
             hash: bound.injected_hash.clone(),
-            limits: limits.map(|it| it.iter().map(ToString::to_string).collect()),
+            limits: limits.map(|limits| limits.iter().map(ToString::to_string).collect()),
             overwrites_other: ownership.is_some_and(|it| !it.may_belong_to(&actor.metadata.uid)),
             probe_metadata: ProbeMetadata::of(&target.pods, integration),
             has_all_pods: has_all_pods(observed),
@@ -177,7 +177,7 @@ pub fn check_uid(workload: &ObjectRef, body: &Value) -> Result<(), Error> {
 
 /// Refuses to displace the first container, because owners may take that one for the model (BIND-50).
 fn displaces_first(workload: &ObjectRef, body: &Value, result: &Value) -> Option<TemplateOutcome> {
-    let first = |it: &Value| it["spec"]["template"]["spec"]["containers"][0]["name"].clone();
+    let first = |body: &Value| body["spec"]["template"]["spec"]["containers"][0]["name"].clone();
     if first(result) == first(body) {
         return None;
     }

@@ -151,7 +151,7 @@ fn fail_open_message(observed: &Observed, binding: &ObservedBinding) -> Option<S
 
 fn was_reported(observed: &Observed, text: &str) -> bool {
     let mut previous = observed.previous.conditions.iter();
-    previous.any(|it| it.type_ == INJECTED && it.message == text)
+    previous.any(|condition| condition.type_ == INJECTED && condition.message == text)
 }
 
 /// With strategy Template, pods get the sidecar from their template, as their controller replaces them (BIND-50);
