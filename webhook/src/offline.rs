@@ -143,7 +143,10 @@ mod tests {
             clusters: None,
         };
         let read = |actor: &Value| serde_json::from_str::<ProjectedActor>(&actor.to_string());
-        Webhook::new(&context, actors.iter().map(|it| read(it).unwrap().actor))
+        Webhook::new(
+            &context,
+            actors.iter().map(|actor| read(actor).unwrap().actor),
+        )
     }
 
     /// INJ-1: optional and required actors, without a cluster.

@@ -205,7 +205,9 @@ impl CertificateManager {
                 Err(WriteError::Api(error)) => return Err(error.to_string()),
             }
         }
-        Err(format!("gave up after {MAX_WRITES} writes to the Secret"))
+        Err(format!(
+            "no success after {MAX_WRITES} writes to the Secret"
+        ))
     }
 
     /// Whether the webhook's replicas have a certificate that clients accept.
