@@ -172,7 +172,7 @@ fn publish(exchange: &str, key: &str) -> Vec<u8> {
     of_channel(id::PUBLISH, &publish)
 }
 
-/// What precedes the properties.
+/// The fields before the properties.
 fn content_header(size: usize) -> Arguments {
     const BASIC: u16 = 60;
     Arguments::default()

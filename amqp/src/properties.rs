@@ -82,7 +82,7 @@ impl Properties {
     }
 }
 
-/// What is read of a message's properties.
+/// The properties of a message that are read.
 #[derive(Debug, Default)]
 pub(super) struct ReadProperties {
     pub(super) count: Option<u64>,

@@ -1,4 +1,4 @@
-//! What a command ends with, and its exit code.
+//! The result of a command, and its exit code.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ impl From<Answer> for ExitCode {
     }
 }
 
-/// What a command prints, and its exit code.
+/// The output of a command, and its exit code.
 #[derive(Debug)]
 pub struct Report {
     /// For standard output.

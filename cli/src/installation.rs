@@ -27,16 +27,15 @@ const FACTS_FLAG: &str = "--facts-config-map=";
 /// The flag that names the Secret with the webhook's certificate.
 pub const TLS_SECRET: &str = "--tls-secret=";
 
-/// What actors are validated against and rendered with.
+/// The configuration that actors are validated against and rendered with.
 #[derive(Clone, Debug)]
 pub struct Installation {
     pub transports: TransportsConfig,
     pub settings: Settings,
-    /// What the controller publishes for the webhook; defaults where it could not be read.
+    /// Facts that the controller publishes for the webhook; defaults where it could not be read.
     pub facts: WebhookFacts,
 }
 
-/// A Deployment of the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperatorDeployment {
     pub name: String,

@@ -33,7 +33,7 @@ pub struct Unreadable {
     pub problem: String,
 }
 
-/// What files hold.
+/// The content of manifest files.
 #[derive(Debug, Default, PartialEq)]
 pub struct Manifests {
     pub objects: Vec<Manifest>,

@@ -17,7 +17,6 @@ use crate::cluster::{ApiFailure, Cluster, resource};
 const MAX_OWNERS: usize = 4;
 const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// A resolved target.
 #[derive(Clone, Debug)]
 pub struct Bound {
     pub target: Target,
@@ -26,7 +25,7 @@ pub struct Bound {
     /// The target's pods that are not terminating.
     pub pods: Vec<Value>,
     pub budgets: Vec<Value>,
-    /// What could not be read.
+    /// Objects that could not be read.
     pub notes: Vec<String>,
 }
 

@@ -60,7 +60,7 @@ impl Watched {
     }
 }
 
-/// What a watch reports.
+/// An event of a watch.
 enum Change {
     /// All existing objects are known.
     Listed,
@@ -160,7 +160,7 @@ async fn settled(changes: &mut BoxStream<'_, Change>, failures: &mut Vec<String>
     }
 }
 
-/// What has been printed.
+/// The output printed so far.
 #[derive(Default)]
 struct Screen {
     last: Option<String>,

@@ -110,7 +110,7 @@ pub mod manager {
     pub const SCALE: &str = "asya-operator/scale";
     /// The annotation that rolls pods of a binding, on their workload (ROLL-3).
     pub const ROLL: &str = "asya-operator/roll";
-    /// The operator's part of the pod template of a target with strategy Template: containers, volumes, labels and
+    /// The operator's fields of the pod template of a target with strategy Template: containers, volumes, labels and
     /// annotations (BIND-50).
     pub const TEMPLATE: &str = "asya-operator/template";
     /// What the operator writes to the object that a binding names, or to its owner.
@@ -121,8 +121,8 @@ pub mod manager {
     pub const ADMISSION: &str = "asya-operator/admission";
     /// The field manager of the former operator, which was written in Go (WRK-7).
     pub const FORMER_OPERATOR: &str = "manager";
-    /// `spec.replicas` while its ownership is handed over (WRK-3).
-    pub const HANDOVER: &str = "asya-operator/handover";
+    /// `spec.replicas` while its ownership is handed off (WRK-3).
+    pub const REPLICAS_HANDOFF: &str = "asya-operator/handover";
 }
 
 /// Whether this field manager is ours.

@@ -31,7 +31,7 @@ pub fn broker_address(
     address.to_string().into()
 }
 
-/// What an actor uses a name for. If it uses one name for several purposes, the first of these counts.
+/// The purpose for which an actor uses a name. If it uses one name for several purposes, the first of these counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClaimKind {
     /// A queue that the actor has left and that still holds messages (QUE-13).
@@ -68,7 +68,7 @@ pub struct ClaimedName {
     pub address: BrokerAddress,
     /// The queue's name.
     pub queue: Box<str>,
-    /// What the actor uses it for.
+    /// The purpose for which the actor uses it.
     pub kind: ClaimKind,
     /// How strong the actor's claim is.
     pub priority: ClaimPriority,
@@ -83,7 +83,7 @@ pub struct RecordedQueue<'a> {
     pub transport: &'a str,
     /// The queue's name.
     pub queue: &'a str,
-    /// Dead letter queues of this queue alone, current or former (QUE-14).
+    /// Dead letter queues of this queue alone, current or previous (QUE-14).
     pub dead_letters: &'a [String],
     /// Whether the actor has left it.
     pub retired: bool,
@@ -96,7 +96,7 @@ pub struct StatusQueue {
     pub transport: Box<str>,
     /// The queue's name on that transport.
     pub name: Box<str>,
-    /// Dead letter queues of this queue alone, current or former.
+    /// Dead letter queues of this queue alone, current or previous.
     #[serde(default, rename = "deadLetters")]
     pub dead_letters: Box<[String]>,
 }

@@ -32,7 +32,6 @@ pub struct Config {
     pub rules: Rules,
     /// The broker.
     pub transport: Transport,
-    /// The runtime.
     pub runtime: Runtime,
     /// Prefetch policy.
     pub lookahead: Lookahead,
@@ -57,7 +56,6 @@ pub struct Config {
 /// The broker and its connection settings.
 #[derive(Clone, Debug)]
 pub enum Transport {
-    /// RabbitMQ.
     RabbitMq(RabbitMq),
     /// Amazon SQS.
     Sqs(Sqs),

@@ -61,7 +61,7 @@ pub struct DeliveryState {
     pub refused: Refused,
 }
 
-/// What the broker has refused as too large (SC-83).
+/// Publications that the broker has refused as too large (SC-83).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
     /// Size of a refused result, in bytes.
@@ -124,9 +124,7 @@ pub struct OutgoingMessage {
 pub enum Kind {
     /// To the next actor.
     Routing,
-    /// To happy-end.
     HappyEnd,
-    /// To error-end.
     ErrorEnd,
 }
 
@@ -141,7 +139,6 @@ pub enum Verdict {
     EmptyResponse,
     /// Handled by an end actor.
     EndConsumed,
-    /// Failed.
     Failed(Fault),
 }
 

@@ -26,15 +26,12 @@ use crate::trace::{Span, Tracer};
 
 /// State shared by all messages.
 pub struct Context<B, R> {
-    /// The broker.
     pub broker: B,
-    /// The runtime.
     pub runtime: R,
     /// Routing and error rules.
     pub rules: Rules,
     /// Initial retry delay when a destination queue is missing.
     pub queue_backoff: Duration,
-    /// Metrics.
     pub metrics: Arc<Metrics>,
     /// Receives progress reports.
     pub gateway: Option<Gateway>,

@@ -20,7 +20,6 @@ use tokio_rustls::TlsConnector;
 use crate::config::Secret;
 use crate::tls;
 
-/// Request timeout.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum response body read, in bytes.
 const MAX_RESPONSE: usize = 64 << 10;

@@ -39,7 +39,6 @@ const SIZES: [f64; 8] = [1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
-/// All metrics.
 pub struct Metrics {
     registry: Registry,
     queue: Queue,

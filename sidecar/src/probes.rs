@@ -25,7 +25,6 @@ use crate::metrics::Metrics;
 
 /// An event loop without a heartbeat for this long fails the liveness probe.
 const STALL_LIMIT: Duration = Duration::from_secs(10);
-/// Request timeout.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum concurrent connections.
 const MAX_CONNECTIONS: usize = 16;

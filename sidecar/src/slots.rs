@@ -107,7 +107,7 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
     pub async fn run(mut self) -> Exit {
         self.update_readiness();
         let end = loop {
-            self.hand_over();
+            self.dispatch_waiting();
             self.update_demand();
             if let Some(end) = self.end {
                 break end;
@@ -217,7 +217,7 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
     }
 
     /// Dispatches prefetched messages to free slots.
-    fn hand_over(&mut self) {
+    fn dispatch_waiting(&mut self) {
         while self.slots.has_free() && !self.blocked && self.end.is_none() && self.is_ready() {
             let Some(delivery) = self.waiting.pop() else {
                 break;

@@ -23,12 +23,10 @@ const MIN_INTERVAL: Duration = Duration::from_mins(1);
 const MAX_REMEMBERED: usize = 8192;
 /// Maximum length of the object's name in an Event's name, which leaves room for the suffix within 253 characters.
 const MAX_NAME_LENGTH: usize = 220;
-/// Timeout for writing an Event.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 const REPORTER: &str = "asya-webhook";
 
-/// The reason of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PodEventReason {
     /// The sidecar was injected into the pod.

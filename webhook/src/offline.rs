@@ -15,7 +15,7 @@ use crate::outcome::{EndpointPath, ReviewOutcome, ReviewReason};
 use crate::pod::PodReviewer;
 use crate::review::AdmissionRequest;
 
-/// What the webhook has configured and watched when it reviews the pods of a namespace.
+/// Configuration and watched state of the webhook when it reviews the pods of a namespace.
 #[derive(Clone, Debug)]
 pub struct ReviewContext<'a> {
     /// The configured transports.
@@ -43,7 +43,7 @@ pub struct Webhook {
 pub struct PodReview {
     /// The pod with the webhook's patch, or as it was.
     pub pod: Value,
-    /// Why, as in metrics and Events.
+    /// The reason, as in metrics and Events.
     pub reason: InjectionReason,
     /// Why the pod is denied, if it is.
     pub denied: Option<String>,
@@ -143,7 +143,10 @@ mod tests {
             clusters: None,
         };
         let read = |actor: &Value| serde_json::from_str::<ProjectedActor>(&actor.to_string());
-        Webhook::new(&context, actors.iter().map(|it| read(it).unwrap().actor))
+        Webhook::new(
+            &context,
+            actors.iter().map(|actor| read(actor).unwrap().actor),
+        )
     }
 
     /// INJ-1: optional and required actors, without a cluster.

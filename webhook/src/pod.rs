@@ -49,7 +49,7 @@ impl PodReviewer {
         if bindings.is_empty() && path == EndpointPath::Pods {
             return ReviewOutcome::allowed(ReviewReason::Pod(InjectionReason::NoActor));
         }
-        let pod = request.object.map(|it| PodView::decode(it.get()));
+        let pod = request.object.map(|pod| PodView::decode(pod.get()));
         let Some(Ok(pod)) = pod else {
             return unreadable(path);
         };

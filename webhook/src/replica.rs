@@ -1,5 +1,5 @@
-//! One replica of the webhook: what its parts are, and the watches that fill them. The process adds listeners, probes
-//! and shutdown.
+//! Composes one replica of the webhook, with the watches that fill its caches. The process adds listeners, probes and
+//! shutdown.
 
 use std::sync::Arc;
 

@@ -174,7 +174,7 @@ pub struct AdmissionResponse {
 pub struct Denied {
     /// HTTP status that the API server returns to its client.
     pub code: u16,
-    /// What is wrong and how to fix it.
+    /// The problem, and its remedy.
     pub message: String,
 }
 

@@ -28,7 +28,7 @@ const SIDECAR: &str = "asya-sidecar";
 #[derive(Debug, Default)]
 pub struct Bundle {
     pub files: Files,
-    /// What could not be read, and why.
+    /// Objects that could not be read, with the reason.
     pub missing: Vec<String>,
 }
 

@@ -87,7 +87,7 @@ async fn carry_out(
     Ok(Report::new(text, Answer::Fine))
 }
 
-/// What was written.
+/// The writes that were made.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Written<'a> {

@@ -1,4 +1,4 @@
-//! What a command writes, and what follows from it.
+//! The writes of a command, and their consequences.
 
 use asya_shared::api::QueueDeletionPolicy;
 use asya_shared::names::annotation;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::answer::Failure;
 
-/// What a user asks for.
+/// The change that the user requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Pause,
@@ -173,7 +173,7 @@ fn unbind(actor: &Value, keep_queue: bool) -> Result<Plan, Failure> {
     })
 }
 
-/// What becomes of the queue.
+/// The consequence for the queue.
 fn queue_afterwards(actor: &Value, keep_queue: bool) -> String {
     let status = &actor["status"];
     let queue = status["queue"]["name"].as_str().unwrap_or("its queue");

@@ -1,4 +1,4 @@
-//! What is wrong with an installation.
+//! Checks of an installation.
 
 mod actors;
 mod webhook;
@@ -21,10 +21,10 @@ const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was checked.
+    /// The subject of the check.
     pub subject: String,
     pub result: CheckResult,
-    /// What was found.
+    /// Details of the result.
     pub detail: String,
     /// The finding, if there is one.
     pub id: Option<String>,

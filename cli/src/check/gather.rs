@@ -34,7 +34,7 @@ const CONCURRENT_REVIEWS: usize = 16;
 /// Something that was read, or why it could not be.
 pub type Read<T> = Result<T, String>;
 
-/// What `check` looks at.
+/// Inputs of `check`.
 #[derive(Debug)]
 pub struct Observed {
     /// Version of the API server.
@@ -54,17 +54,17 @@ pub struct Observed {
     pub serving_secret: Read<Option<Data>>,
     /// The number of ready endpoints of the webhook's Service, if it has one.
     pub endpoints: Read<Option<usize>>,
-    /// What the API server says to an actor that only the webhook rejects.
+    /// Response of the API server to an actor that only the webhook rejects.
     pub review: Review,
     pub installation: Read<Installation>,
     pub actors: Read<Vec<Value>>,
-    /// What the brokers say of the actors' queues, as far as they were reached.
+    /// The actors' queues as their brokers report them, as far as these were reached.
     pub queues: Vec<OfActor>,
-    /// What is missing there, and why.
+    /// The queues that are missing there, with the reason.
     pub notes: Vec<String>,
 }
 
-/// What `check --pre` looks at.
+/// Inputs of `check --pre`.
 #[derive(Debug)]
 pub struct Prerequisites {
     pub version: String,
@@ -84,7 +84,7 @@ pub enum Review {
     Unknown(String),
 }
 
-/// What the installation of the chart creates cluster-wide.
+/// Cluster-wide objects that the installation of the chart creates.
 const RIGHTS: [Right; 5] = [
     create("apiextensions.k8s.io", "customresourcedefinitions"),
     create("rbac.authorization.k8s.io", "clusterroles"),
@@ -170,7 +170,8 @@ async fn elsewhere(cluster: &Cluster, found: &[OperatorDeployment]) -> Read<Vec<
     }
 }
 
-/// What brokers say of the actors' queues. Without the operator's settings, no broker is known, and another check says so.
+/// The actors' queues as their brokers report them. Without the operator's settings, no broker is known, which another
+/// check reports.
 async fn queues(
     cluster: &Arc<Cluster>,
     installation: Option<&Installation>,

@@ -70,7 +70,8 @@ pub struct Needed {
     pub name: Option<String>,
 }
 
-/// What the programs of these Deployments need. `watched` are the namespaces of actors: all of them if there are none.
+/// Rights that the programs of these Deployments need. `watched` are the namespaces of actors: all of them if there are
+/// none.
 pub fn needed(deployments: &[OperatorDeployment], home: &str, watched: &[String]) -> Vec<Needed> {
     let mut all = Vec::new();
     let webhook = installation::webhook(deployments);

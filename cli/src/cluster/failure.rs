@@ -11,9 +11,9 @@ use crate::manifests::parse_problem;
 /// A failed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiFailure {
-    /// What is wrong and what to do.
+    /// The problem, and its remedy.
     pub text: String,
-    /// What the API server says against the object itself, if that is why it rejects the request.
+    /// Problems of the object itself, if the API server rejects the request because of them.
     pub rejection: Option<String>,
     /// Someone else wrote the object meanwhile, so the request has to start from what is stored now.
     pub is_conflict: bool,

@@ -41,7 +41,6 @@ pub struct Cluster {
     client: Client,
     /// The namespace that the user has chosen.
     pub namespace: String,
-    /// Namespace of the operator.
     pub operator_namespace: String,
     /// URL of the API server.
     pub server: String,

@@ -22,7 +22,7 @@ use crate::manifests::{Manifest, Manifests};
 
 const VERSION: &str = "asya.sh/v1alpha1";
 
-/// What actors are checked against.
+/// The configuration that actors are checked against.
 #[derive(Clone, Copy)]
 pub struct Rules<'a> {
     /// The CRD's schema, as kube's evaluator reads it.

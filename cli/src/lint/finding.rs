@@ -1,4 +1,4 @@
-//! What is wrong with a manifest.
+//! Findings in a manifest.
 
 use std::sync::Arc;
 

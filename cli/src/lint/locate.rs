@@ -61,7 +61,7 @@ impl<'a> Line<'a> {
         self.text.is_empty() || self.text.starts_with('#')
     }
 
-    /// What follows the dash of a list's item, with its indent.
+    /// The text after the dash of a list item, with its indent.
     fn item(&self) -> Option<(usize, &'a str)> {
         let after = self.text.strip_prefix('-')?;
         let inner = after.trim_start();

@@ -2,7 +2,7 @@
 
 const RESET: &str = "\x1b[0m";
 
-/// What a colour says.
+/// The meaning of a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paint {
     Plain,

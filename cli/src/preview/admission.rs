@@ -33,7 +33,7 @@ pub enum Verdict {
     },
 }
 
-/// Who rejects an object.
+/// The component that rejects an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RejectedBy {
@@ -123,7 +123,7 @@ impl Verdict {
         }
     }
 
-    /// What the API server says against the object.
+    /// Problems that the API server reports.
     pub fn rejection(&self) -> Option<(RejectedBy, &str)> {
         match self {
             Self::Rejected { by, message } => Some((*by, message)),

@@ -1,9 +1,9 @@
-//! What the operator would do with the pods of a target.
+//! Preview of the operator's changes to the pods of a target.
 
 use asya_shared::api::{BindingStrategy, EffectiveBinding};
 use asya_shared::names::{annotation, manager};
 use asya_shared::probe::{self, ProbeMetadata};
-use asya_shared::resolve::{Family, GroupKind, ObjectRef, Roll, Scale, template};
+use asya_shared::resolve::{GroupKind, Integration, ObjectRef, Roll, Scale, template};
 use asya_shared::roll::{UpdateStrategy, exhausted_budget, gpus};
 use asya_shared::scaling::ScaleTarget;
 use serde_json::{Value, json};
@@ -49,8 +49,8 @@ impl Online<'_> {
         preview.notes.extend(found.notes.iter().cloned());
         let warnings = found.target.warnings.iter().map(|it| it.message.clone());
         preview.notes.extend(warnings);
-        let family = Family::of_target(wanted);
-        let metadata = ProbeMetadata::of(&found.target.pods, family);
+        let integration = Integration::of_target(wanted);
+        let metadata = ProbeMetadata::of(&found.target.pods, integration);
         if binding.strategy == BindingStrategy::Template {
             self.add_template(
                 preview,
@@ -194,15 +194,15 @@ impl Online<'_> {
         let Some((_, body)) = body else {
             return preview.incomplete(&format!("{object} could not be read"));
         };
-        let part = match bound::template_part(subject, (target, limits), body) {
-            Ok(part) => part,
+        let fields = match bound::template_fields(subject, (target, limits), body) {
+            Ok(fields) => fields,
             Err((reason, why)) => return preview.problem(reason.as_str(), &object, &why),
         };
         let api = api(&target.workload.api_version, &target.workload.kind);
         let key = (self.namespace, &*target.workload.name);
         let applied = self
             .cluster
-            .dry_run_apply(&api, key, &part, manager::TEMPLATE)
+            .dry_run_apply(&api, key, &fields, manager::TEMPLATE)
             .await;
         preview.admission(&object, Verdict::of(&applied));
         let Ok(applied) = applied else {

@@ -15,7 +15,7 @@ use super::standalone::Subject;
 use crate::installation::Installation;
 use crate::why::KnownActor;
 
-/// What the webhook will know once the operator has resolved the target.
+/// State of the webhook once the operator has resolved the target.
 #[derive(Clone, Copy)]
 pub struct Inputs<'a> {
     pub namespace: &'a str,
@@ -122,11 +122,11 @@ fn in_effect(inputs: &Inputs<'_>) -> Option<Arc<Actor>> {
     KnownActor::from_file(&actor, namespace).actor
 }
 
-/// The operator's part of the pod template of a workload, with strategy Template.
+/// The operator's fields of the pod template of a workload, with strategy Template.
 ///
 /// # Errors
 /// Why pods of the template cannot get the sidecar, and how to fix it.
-pub fn template_part(
+pub fn template_fields(
     subject: &Subject<'_>,
     (target, limits): (&Target, &[String]),
     workload: &Value,

@@ -1,4 +1,4 @@
-//! What would change, as diffs of YAML.
+//! Previewed changes, as diffs of YAML.
 
 use asya_shared::names::annotation;
 use serde::Serialize;
@@ -23,7 +23,7 @@ const DERIVED: [&str; 3] = [
     "deployment.kubernetes.io/revision",
 ];
 
-/// What happens to an object.
+/// The change to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Action {

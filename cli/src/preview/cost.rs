@@ -1,4 +1,4 @@
-//! What a restart costs.
+//! Cost of a restart.
 
 use serde::Serialize;
 

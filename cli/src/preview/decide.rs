@@ -11,14 +11,14 @@ use crate::answer::Answer;
 use crate::catalogue;
 use crate::lint::{Finding, Linted, Severity};
 
-/// What applying an actor would do.
+/// The effects of applying an actor.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Preview {
     /// `namespace/name`
     pub actor: String,
     pub write: Write,
-    /// What the rules say, without the API server.
+    /// Findings of the validation rules, without the API server.
     pub validation: Vec<Finding>,
     /// The API server's answer to the dry run of the actor.
     pub server: Verdict,
@@ -27,16 +27,16 @@ pub struct Preview {
     pub cost: Option<Cost>,
     /// Answers to the dry runs of the objects that would follow.
     pub admissions: Vec<Admission>,
-    /// What would keep the actor from working.
+    /// Problems that would keep the actor from working.
     pub problems: Vec<Problem>,
-    /// What could not be told, and so makes the answer unknown.
+    /// Gaps that make the answer unknown.
     pub unknown: Vec<String>,
-    /// What could not be read, without which the preview is still an answer.
+    /// Gaps that do not invalidate the preview.
     #[serde(skip)]
     pub notes: Vec<String>,
 }
 
-/// What happens to the actor itself.
+/// The change to the actor itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Write {

@@ -1,4 +1,4 @@
-//! What the operator would do for an actor that is stored: its queue, its objects, its target's pods.
+//! Effects of an actor once it is stored: on its queue, its objects and its target's pods.
 
 use asya_shared::api::{AsyncActorStatus, ModeSpec, Workload as Template};
 use asya_shared::names::{RUNTIME_CONFIG_MAP, annotation};
@@ -140,7 +140,7 @@ impl Online<'_> {
     }
 }
 
-/// What a restart has to know of a pod.
+/// State of a pod, as far as a restart depends on it.
 pub fn state(pod: &Value, is_current: bool) -> PodState {
     PodState {
         name: pod["metadata"]["name"]

@@ -1,4 +1,4 @@
-//! What a preview reads besides the actor and its target.
+//! Inputs of a preview besides the actor and its target.
 
 use asya_shared::api::AsyncActor;
 use asya_shared::hash;

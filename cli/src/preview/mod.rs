@@ -222,11 +222,10 @@ async fn online(
     online.add_effects(preview).await;
 }
 
-/// The dry run of an actor.
 struct ActorDryRun {
     /// The stored actor, if there is one.
     existing: Option<Value>,
-    /// What was sent.
+    /// The manifest that was sent.
     wanted: Value,
     answer: Result<Value, ApiFailure>,
 }

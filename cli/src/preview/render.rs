@@ -20,14 +20,14 @@ pub fn text(previews: &[Preview], width: Option<usize>) -> String {
 
 fn page(preview: &Preview, width: Option<usize>) -> String {
     let mut text = heading(preview, width);
-    let mut facts = Table::new(&["", ""]);
+    let mut details = Table::new(&["", ""]);
     if let Some(it) = &preview.restart {
-        restart(&mut facts, it);
+        restart(&mut details, it);
     }
     if let Some(it) = &preview.cost {
-        cost(&mut facts, it);
+        cost(&mut details, it);
     }
-    text.push_str(&facts.render(width));
+    text.push_str(&details.render(width));
     findings(&mut text, preview, width);
     if !preview.changes.is_empty() {
         text.push('\n');
@@ -52,7 +52,7 @@ fn page(preview: &Preview, width: Option<usize>) -> String {
     text
 }
 
-/// What is wrong or unknown.
+/// Problems and gaps.
 fn findings(text: &mut String, preview: &Preview, width: Option<usize>) {
     let is_empty = preview.validation.is_empty() && preview.problems.is_empty();
     if !is_empty || !preview.unknown.is_empty() {
@@ -146,9 +146,9 @@ fn diff(text: &mut String, change: &Change, width: Option<usize>) {
     }
 }
 
-fn restart(facts: &mut Table, restart: &Restart) {
+fn restart(details: &mut Table, restart: &Restart) {
     let Restart { pods, of, text, .. } = restart;
-    facts.row([
+    details.row([
         "restarts".to_owned(),
         format!("{pods} of {of} pods: {text}"),
     ]);
@@ -158,14 +158,14 @@ fn restart(facts: &mut Table, restart: &Restart) {
         } else {
             ("in order", &restart.order)
         };
-        facts.row([row.to_owned(), listed(names)]);
+        details.row([row.to_owned(), listed(names)]);
         if let Some(rule) = &restart.order_rule {
-            facts.row(["order", rule]);
+            details.row(["order", rule]);
         }
     }
     if restart.pods > 0 {
         for wait in &restart.waits {
-            facts.row(["waits".to_owned(), wait.clone()]);
+            details.row(["waits".to_owned(), wait.clone()]);
         }
     }
 }
@@ -184,7 +184,7 @@ fn listed(names: &[String]) -> String {
     text
 }
 
-fn cost(facts: &mut Table, cost: &Cost) {
+fn cost(details: &mut Table, cost: &Cost) {
     let Cost {
         rollouts,
         replaced,
@@ -211,7 +211,7 @@ fn cost(facts: &mut Table, cost: &Cost) {
     } else {
         String::new()
     };
-    facts.row(["costs".to_owned(), pods + &gpus]);
+    details.row(["costs".to_owned(), pods + &gpus]);
 }
 
 fn verdict(verdict: &Verdict) -> (&'static str, Paint, String) {

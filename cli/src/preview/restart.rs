@@ -22,10 +22,10 @@ pub struct Restart {
     pub names: Vec<String>,
     /// Names in the order of their replacement, where it is fixed.
     pub order: Vec<String>,
-    /// What decides the order where it is not fixed.
+    /// The rule that decides the order where it is not fixed.
     pub order_rule: Option<String>,
     pub text: String,
-    /// What has to happen before.
+    /// Conditions that must be met first.
     pub waits: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ impl Restart {
     }
 }
 
-/// Who replaces pods.
+/// The component that replaces pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Replacer {

@@ -29,7 +29,6 @@ pub struct Subject<'a> {
 pub struct Child {
     /// As applied to an existing object.
     pub applied: Value,
-    /// As created.
     pub created: Value,
     pub manager: &'static str,
 }

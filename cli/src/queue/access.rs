@@ -1,4 +1,4 @@
-//! What it takes to reach an actor's queues: their names, the broker's address, and credentials.
+//! Access to an actor's queues: their names, the broker's address, and credentials.
 
 use asya_shared::api::QueueStatus;
 use asya_shared::config::{RabbitmqConfig, SqsConfig, Transport, TransportKind};

@@ -1,4 +1,4 @@
-//! What is done with queues, whatever the broker.
+//! Operations on queues, independent of the broker.
 
 use bytes::Bytes;
 
@@ -28,7 +28,7 @@ pub struct Delivery<H> {
 
 /// A broker. If the program ends, the broker gives back what it holds.
 pub trait Broker {
-    /// What identifies a delivery.
+    /// Identifies a delivery.
     type Handle;
 
     /// The size of a queue; `None` if it does not exist.

@@ -10,7 +10,7 @@ use crate::answer::Failure;
 /// Messages that are held at a time.
 const BATCH: usize = 10;
 
-/// What became of dead letters.
+/// The outcome for dead letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Outcome {
     /// Messages that were moved or deleted.
@@ -19,7 +19,7 @@ pub struct Outcome {
     pub others: u64,
 }
 
-/// What is done with each of an actor's dead letters.
+/// The operation on each of an actor's dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Each {
     Redrive,

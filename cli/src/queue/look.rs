@@ -86,7 +86,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// What the look changed.
+    /// Side effects of the look.
     pub fn notes(&self, queue: &str) -> Vec<String> {
         let mut notes = Vec::new();
         if !self.rows.is_empty() {

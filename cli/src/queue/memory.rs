@@ -49,7 +49,7 @@ impl Memory {
         self.queues[queue].iter().map(|it| &*it.body).collect()
     }
 
-    /// What a broker does when this program ends.
+    /// Requeues unacknowledged messages, as a broker does when this program ends.
     pub fn disconnect(&mut self) {
         for (queue, mut message) in std::mem::take(&mut self.held).into_iter().rev() {
             message.deliveries += 1;

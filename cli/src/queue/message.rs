@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::answer::Failure;
 
-/// What is shown of a message.
+/// The fields of a message that are shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Envelope {
     /// Absent if it is no message of an actor.

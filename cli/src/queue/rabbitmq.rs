@@ -14,7 +14,6 @@ const NOT_FOUND: u16 = 404;
 /// The queue that a message was first dead-lettered from.
 const SOURCE: &str = "x-first-death-queue";
 
-/// Credentials.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     pub user: String,
@@ -32,7 +31,7 @@ pub struct RabbitMq {
     limit: u64,
 }
 
-/// What identifies a delivery.
+/// Identifies a delivery.
 pub struct Tag {
     tag: u64,
     properties: Properties,

@@ -49,7 +49,7 @@ impl QueuePage {
     }
 }
 
-/// What was done with an actor's dead letters.
+/// The outcome for an actor's dead letters, as text.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DlqReport {
@@ -83,21 +83,21 @@ pub fn page(page: &QueuePage, width: Option<usize>) -> String {
     let count =
         |number: Option<i64>| number.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
     let consumers = page.consumers.and_then(|it| i64::try_from(it).ok());
-    let mut facts = Table::new(&["", ""]);
-    facts.row(["queue", &format!("{} on {}", page.queue, page.transport)]);
-    facts.row(["waiting", &page.waiting.to_string()]);
-    facts.row(["in process", &count(page.processing)]);
+    let mut details = Table::new(&["", ""]);
+    details.row(["queue", &format!("{} on {}", page.queue, page.transport)]);
+    details.row(["waiting", &page.waiting.to_string()]);
+    details.row(["in process", &count(page.processing)]);
     if consumers.is_some() {
-        facts.row(["consumers", &count(consumers)]);
+        details.row(["consumers", &count(consumers)]);
     }
     let dead_letters = match (&page.dead_letter_queue, page.dead_letters) {
         (Some(queue), Some(count)) => format!("{count} in {queue}"),
         (Some(queue), None) => format!("no queue {queue}"),
         (None, _) => "no dead letter queue".to_owned(),
     };
-    facts.row(["dead letters", &dead_letters]);
+    details.row(["dead letters", &dead_letters]);
     let title = lines(&format!("AsyncActor {}", page.actor), width);
-    let mut text = title + &facts.render(width);
+    let mut text = title + &details.render(width);
     if !page.messages.is_empty() {
         text.push('\n');
         text.push_str(&messages(&page.messages, width));
@@ -130,7 +130,7 @@ pub fn dead_letters(report: &DlqReport, width: Option<usize>) -> String {
     lines(&text, width)
 }
 
-/// What became of a message as text.
+/// The outcome for a message, as text.
 pub fn sent(sent: &Sent, width: Option<usize>) -> String {
     let (id, queue) = (&sent.id, &sent.queue);
     let seen_in = sent.seen_in.as_deref().unwrap_or_default();

@@ -37,7 +37,7 @@ impl Outcome {
     }
 }
 
-/// What became of a message.
+/// The outcome for a message.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sent {

@@ -47,7 +47,7 @@ pub struct Sqs {
     limit: Option<u64>,
 }
 
-/// What identifies a delivery.
+/// Identifies a delivery.
 pub struct Receipt {
     handle: String,
     attributes: Option<HashMap<String, MessageAttributeValue>>,

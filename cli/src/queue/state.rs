@@ -71,7 +71,7 @@ impl QueueState {
         })
     }
 
-    /// What needs attention.
+    /// Findings that need attention.
     pub fn findings(&self, actor: &Value) -> Vec<QueueFinding> {
         self.no_consumers(actor)
             .into_iter()
@@ -118,7 +118,7 @@ fn finding(name: &'static str, is_failure: bool, text: &str) -> QueueFinding {
     }
 }
 
-/// What the broker says of the queues of an actor; `None` if it has none yet.
+/// The queues of an actor as the broker reports them; `None` if it has none yet.
 ///
 /// # Errors
 /// If the broker cannot be reached, or its credentials may not be read.

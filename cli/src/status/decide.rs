@@ -1,4 +1,4 @@
-//! What an actor does in one line, and whether it needs attention.
+//! Summary of an actor in one line, and whether it needs attention.
 
 use asya_shared::api::{AsyncActorStatus, State};
 use k8s_openapi::jiff::Timestamp;
@@ -33,7 +33,7 @@ pub struct ActorSummary {
     /// Kind/name of the workload, or of the target.
     pub target: String,
     pub age: String,
-    /// What needs attention, if anything does.
+    /// The problem that needs attention, if there is one.
     pub attention: Option<Attention>,
 }
 
@@ -79,7 +79,7 @@ fn target(actor: &Value, status: &AsyncActorStatus) -> String {
     }
 }
 
-/// What is wrong with an actor: the first of its conditions that says so.
+/// The problem of an actor: the first of its conditions that reports one.
 fn attention(actor: &Value, status: &AsyncActorStatus) -> Option<Attention> {
     let generation = actor["metadata"]["generation"].as_i64();
     if status.observed_generation.is_none() {

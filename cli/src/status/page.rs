@@ -20,21 +20,22 @@ use crate::queue::{QueueFinding, QueueState};
 pub struct Page {
     #[serde(flatten)]
     pub summary: ActorSummary,
-    /// Name and text of each fact.
-    pub facts: Vec<(String, String)>,
+    /// Name and text of each detail.
+    #[serde(rename = "facts")]
+    pub details: Vec<(String, String)>,
     pub conditions: Vec<ConditionLine>,
     pub events: Vec<EventLine>,
     /// Queue, consumers and dead letters as the broker reports them; absent if it could not be asked.
     pub broker: Option<QueueState>,
     /// Pods that are ready without the sidecar; absent if the pods could not be read, or all have it.
     pub ready_without_sidecar: Option<usize>,
-    /// What the broker's report says of the actor.
+    /// Findings from the broker's report.
     pub findings: Vec<QueueFinding>,
-    /// What happens next, or what is waited for.
+    /// The next steps, or what they wait for.
     pub next: Vec<String>,
 }
 
-/// What is read besides the actor; what could not be read is absent.
+/// Inputs besides the actor; those that could not be read are absent.
 #[derive(Clone, Debug, Default)]
 pub struct Around {
     pub events: Vec<Value>,
@@ -76,7 +77,7 @@ pub fn page(actor: &Value, around: Around, now: Timestamp) -> Page {
     });
     Page {
         summary: summary(actor, now),
-        facts: facts(actor, &status, (&around, ready_without_sidecar), now),
+        details: details(actor, &status, (&around, ready_without_sidecar), now),
         conditions: conditions.collect(),
         events: around
             .events
@@ -113,15 +114,15 @@ fn ready_without_sidecar(pods: &[Value]) -> usize {
         .count()
 }
 
-fn facts(
+fn details(
     actor: &Value,
     status: &AsyncActorStatus,
     (around, ready_without_sidecar): (&Around, Option<usize>),
     now: Timestamp,
 ) -> Vec<(String, String)> {
-    let mut facts = Vec::new();
+    let mut details = Vec::new();
     let mut add = |name: &str, text: Option<String>| {
-        facts.extend(text.map(|text| (name.to_owned(), text)));
+        details.extend(text.map(|text| (name.to_owned(), text)));
     };
     add("target", target(actor, status));
     add("queue", Some(queue(actor, status)));
@@ -137,7 +138,7 @@ fn facts(
     }
     add("rollout", strategy(actor).map(str::to_owned));
     add("scaling", scaling(status, now));
-    facts
+    details
 }
 
 fn ready_pods(count: usize) -> String {
@@ -249,7 +250,7 @@ fn scaling(status: &AsyncActorStatus, now: Timestamp) -> Option<String> {
     ))
 }
 
-/// What the operator waits for, or does next, as status records it.
+/// The operator's next steps, or what they wait for, as status records it.
 fn next(actor: &Value, status: &AsyncActorStatus, now: Timestamp) -> Vec<String> {
     let mut next = Vec::new();
     if actor["metadata"]["deletionTimestamp"].is_string() {

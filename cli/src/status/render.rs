@@ -78,11 +78,11 @@ pub fn page(page: &Page, width: Option<usize>) -> String {
         paint(&summary.status, colour),
         summary.age
     );
-    let mut facts = Table::new(&["", ""]);
-    for (name, fact) in &page.facts {
-        facts.row([name, fact]);
+    let mut details = Table::new(&["", ""]);
+    for (name, value) in &page.details {
+        details.row([name, value]);
     }
-    text.push_str(&facts.render(width));
+    text.push_str(&details.render(width));
     section(&mut text, &conditions(page).render(width));
     if !page.events.is_empty() {
         section(&mut text, &events(page).render(width));
@@ -107,7 +107,7 @@ pub fn page(page: &Page, width: Option<usize>) -> String {
     text
 }
 
-/// What the broker's report says, each with its fix for this actor.
+/// Findings from the broker's report, each with its fix for this actor.
 fn findings(page: &Page, width: Option<usize>) -> String {
     let actor = format!("{} -n {}", page.summary.name, page.summary.namespace);
     let mut text = String::new();

@@ -31,7 +31,7 @@ const RULES: [&str; 9] = [
     "the pod gets the sidecar",
 ];
 
-/// What is asked.
+/// The question.
 #[derive(Clone, Copy)]
 pub struct Question<'a> {
     pub pod: &'a Value,
@@ -45,7 +45,7 @@ pub struct Question<'a> {
     pub offline: bool,
 }
 
-/// What happens to the pod when it is created.
+/// The decision about the pod at its creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Outcome {
@@ -92,7 +92,6 @@ pub struct Explanation {
     pub page: String,
 }
 
-/// The answer of one rule.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RuleAnswer {
@@ -310,7 +309,7 @@ fn fix(is_unknown: bool, entry: Option<&catalogue::Entry>) -> String {
     entry.map_or_else(String::new, |it| it.fix.to_owned())
 }
 
-/// What the webhook says of a pod that it leaves alone.
+/// The webhook's reason for leaving a pod alone.
 fn decisive_text(decision: &Decision<'_>) -> Option<String> {
     match &decision.action {
         Action::Deny(text) => Some(text.clone()),

@@ -48,7 +48,7 @@ pub async fn run(connection: &Connection, args: &WhyArgs) -> Result<Report, Fail
     Ok(Report::new(text, worst.unwrap_or(Answer::Fine)).with_notes(gathered.notes))
 }
 
-/// What the decision needs.
+/// Inputs of the decision.
 struct Gathered {
     pods: Vec<Asked>,
     /// Whether the user has named a pod, and not an object that has pods.

@@ -13,7 +13,7 @@ pub fn text(explanation: &Explanation, width: Option<usize>) -> String {
         }
     }
     text.push('\n');
-    text.push_str(&facts(explanation).render(width));
+    text.push_str(&details(explanation).render(width));
     if explanation.outcome != Outcome::FromTemplate {
         text.push('\n');
         text.push_str(&rules(explanation).render(width));
@@ -76,10 +76,10 @@ fn heading(explanation: &Explanation, width: Option<usize>) -> String {
     format!("{pod}{end}{answer}{rule}\n")
 }
 
-fn facts(explanation: &Explanation) -> Table {
-    let mut facts = Table::new(&["", ""]);
+fn details(explanation: &Explanation) -> Table {
+    let mut details = Table::new(&["", ""]);
     let none = || "none".to_owned();
-    facts.row([
+    details.row([
         "controller".to_owned(),
         explanation.controller.clone().unwrap_or_else(none),
     ]);
@@ -91,8 +91,8 @@ fn facts(explanation: &Explanation) -> Table {
         .actor
         .as_ref()
         .map_or_else(none, |it| format!("{it}{target}"));
-    facts.row(["actor".to_owned(), actor]);
-    facts
+    details.row(["actor".to_owned(), actor]);
+    details
 }
 
 fn rules(explanation: &Explanation) -> Table {

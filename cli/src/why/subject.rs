@@ -2,7 +2,7 @@
 
 use asya_shared::api::{AsyncActor, WorkloadRef};
 use asya_shared::probe::ProbeMetadata;
-use asya_shared::resolve::Family;
+use asya_shared::resolve::Integration;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::answer::Failure;
 use crate::cluster::{Cluster, resource};
 use crate::resolved_target::{self, Unresolved, new_pod};
 
-/// What the user has named.
+/// The object that the user has named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     kind: Kind,
@@ -150,7 +150,7 @@ pub async fn pods(
         let pods = found.pods.into_iter().map(Asked::existing);
         return Ok((pods.collect(), found.notes));
     }
-    let metadata = ProbeMetadata::of(&found.target.pods, Family::of_target(&wanted));
+    let metadata = ProbeMetadata::of(&found.target.pods, Integration::of_target(&wanted));
     let workload = found.target.workload.to_string();
     let Some(object) = new_pod(&found, metadata.as_ref()) else {
         return Err(Failure::new(format!(
@@ -164,7 +164,6 @@ pub async fn pods(
     Ok((vec![asked], found.notes))
 }
 
-/// The target of an actor.
 fn target_of(actor: &Value, name: &str) -> Result<WorkloadRef, Failure> {
     let decoded: Result<AsyncActor, _> = serde_json::from_value(actor.clone());
     let target = decoded.ok().and_then(|it| it.spec.workload_ref);

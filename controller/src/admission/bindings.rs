@@ -5,7 +5,7 @@ use std::sync::Arc;
 use asya_shared::admission::{Binding, Policy, required_entry_name};
 use asya_shared::api::{BindingStrategy, ModeSpec};
 use asya_shared::inject::bound::{BoundPlan, PlanInputs};
-use asya_shared::resolve::{self, Family, PodMatch};
+use asya_shared::resolve::{self, Integration, PodMatch};
 use asya_shared::validate;
 use k8s_openapi::jiff::Timestamp;
 
@@ -17,7 +17,7 @@ use crate::record::{ActorRecord, Key};
 pub(super) struct WebhookBinding {
     pub(super) key: Key,
     pub(super) uid: Box<str>,
-    pub(super) family: Family,
+    pub(super) integration: Integration,
     pub(super) pods: PodMatch,
     owners_incomplete: bool,
     required: bool,
@@ -87,7 +87,7 @@ impl WebhookBinding {
         Some(Self {
             key: key.clone(),
             uid: actor.metadata.uid.clone(),
-            family: Family::of_target(target),
+            integration: Integration::of_target(target),
             pods: resolve::pods_of(target, status.resolved_target.as_ref()),
             owners_incomplete: resolve::has_incomplete_owners(target),
             required: mode.required,
@@ -101,7 +101,7 @@ impl WebhookBinding {
         Binding {
             namespace: self.key.namespace.to_string(),
             actor: self.key.name.to_string(),
-            family: self.family,
+            integration: self.integration,
             pods: self.pods.clone(),
             owners_incomplete: self.owners_incomplete,
             policy: if self.required {
@@ -140,7 +140,7 @@ impl WebhookBinding {
         Self {
             key: Key::new(namespace, actor),
             uid: format!("uid-of-{actor}").into(),
-            family: Family::Generic,
+            integration: Integration::Generic,
             pods,
             owners_incomplete: false,
             required: true,

@@ -227,7 +227,7 @@ async fn run_probe(client: &Client, binding: &WebhookBinding) -> Result<(), Stri
 
 /// Minimal pod that counts as one of the target's pods.
 fn pod(binding: &WebhookBinding) -> Option<Value> {
-    let ProbeMetadata { labels, owner } = ProbeMetadata::of(&binding.pods, binding.family)?;
+    let ProbeMetadata { labels, owner } = ProbeMetadata::of(&binding.pods, binding.integration)?;
     Some(json!({
         "apiVersion": "v1",
         "kind": "Pod",

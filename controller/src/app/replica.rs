@@ -1,4 +1,4 @@
-//! One replica of the controller: what its parts are, and how it starts.
+//! Composes one replica of the controller, and starts it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -90,8 +90,8 @@ pub struct Replica {
     elects: bool,
 }
 
-/// What flags, variables and files say. Read before the first connection, so that mistakes are reported without a
-/// cluster.
+/// Configuration from flags, variables and files. Read before the first connection, so that mistakes are reported
+/// without a cluster.
 pub struct Configuration {
     transports: TransportsConfig,
     settings: config::Settings,
@@ -225,7 +225,7 @@ impl Replica {
         })
     }
 
-    /// What is not ready yet.
+    /// Components that are not ready yet.
     pub(super) fn readiness(&self) -> Readiness {
         self.operator.readiness.clone()
     }

@@ -20,7 +20,6 @@ pub fn with_probe_annotation(pod: &Pod, uid: &str) -> Pod {
     pod
 }
 
-/// Outcome of a dry run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DryRunOutcome {
     /// The API server admits the pod with this actor's sidecar.

@@ -39,7 +39,7 @@ pub struct RequiredWatch {
     pub scope: Scope,
 }
 
-/// What a watch covers.
+/// The objects that a watch covers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WatchSubject {
     /// Pods without an actor label.
@@ -101,8 +101,13 @@ impl Index {
         let binding = actor.and_then(Binding::of);
         let mut inner = self.inner.lock();
         let mut affected = std::mem::take(&mut inner.pending);
-        let is_unchanged = inner.bindings.get(key).map(|it| (&it.target, &it.age))
-            == binding.as_ref().map(|it| (&it.target, &it.age));
+        let is_unchanged = inner
+            .bindings
+            .get(key)
+            .map(|binding| (&binding.target, &binding.age))
+            == binding
+                .as_ref()
+                .map(|binding| (&binding.target, &binding.age));
         if is_unchanged {
             return affected;
         }
@@ -253,7 +258,7 @@ impl Index {
             .filter_map(|uid| Some((uid, inner.by_uid.get(uid)?)));
         let bindings = actors.flat_map(|(uid, actors)| {
             let all = actors.iter().filter_map(|actor| inner.bindings.get(actor));
-            all.filter(move |it| it.chain.first() == Some(uid))
+            all.filter(move |binding| binding.chain.first() == Some(uid))
         });
         bindings.map(|it| it.target.clone()).collect()
     }
@@ -300,7 +305,8 @@ impl Index {
     fn actors_where(&self, scope: &Scope, predicate: impl Fn(&Binding) -> bool) -> Vec<Key> {
         let inner = self.inner.lock();
         let namespaces = inner.by_namespace.iter();
-        let in_scope = namespaces.filter(|(name, _)| scope.as_ref().is_none_or(|it| it == *name));
+        let in_scope = namespaces
+            .filter(|(name, _)| scope.as_ref().is_none_or(|namespace| namespace == *name));
         let actors = in_scope.flat_map(|(_, actors)| actors);
         let matching = actors.filter(|key| inner.bindings.get(*key).is_some_and(&predicate));
         matching.cloned().collect()

@@ -144,8 +144,8 @@ impl Kinds {
     pub fn availability(&self, kind: &Kind) -> KindAvailability {
         let inner = self.inner.lock();
         let state = inner.states.get(kind);
-        state.map_or(KindAvailability::Unknown, |it| {
-            it.availability.borrow().clone()
+        state.map_or(KindAvailability::Unknown, |state| {
+            state.availability.borrow().clone()
         })
     }
 

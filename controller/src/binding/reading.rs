@@ -156,7 +156,7 @@ impl Bindings {
         let kinds: Vec<_> = kind_resolver
             .related()
             .iter()
-            .map(|it| Kind::from(*it))
+            .map(|kind| Kind::from(*kind))
             .collect();
         let uid = uid_of(existing).unwrap_or_default();
         let descendants = self.tree.descendants(&uid, &kinds).into_iter();
@@ -258,7 +258,8 @@ fn owned_template_fields(existing: &Value) -> Option<OwnedTemplateFields> {
     let entries = existing.pointer("/metadata/managedFields")?;
     let entries: Vec<ManagedFieldsEntry> = serde_json::from_value(entries.clone()).ok()?;
     let annotations = existing.pointer("/spec/template/metadata/annotations");
-    let actor = annotations.and_then(|it| it.get(annotation::INJECTED_BY)?.as_str());
+    let actor =
+        annotations.and_then(|annotations| annotations.get(annotation::INJECTED_BY)?.as_str());
     Some(OwnedTemplateFields {
         fingerprint: applied_by(&entries, manager::TEMPLATE)?,
         actor: actor.map(Box::from),

@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 /// own (QUE-9, SQS-1).
 ///
 /// # Errors
-/// What is wrong, as the end of a sentence, if it has no certificates, or one that is not valid.
+/// The problem, as the end of a sentence, if it has no certificates, or one that is not valid.
 pub(super) fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let mut roots = RootCertStore::empty();
     let mut certificates = Vec::new();

@@ -126,7 +126,6 @@ impl BrokerError {
     }
 }
 
-/// Timeout of one call.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout for establishing a connection.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);

@@ -29,7 +29,6 @@ pub struct TransportQueues {
     pub queues: Vec<CheckedQueue>,
 }
 
-/// A queue to check.
 #[derive(Clone)]
 pub struct CheckedQueue {
     pub queue: ActorQueue,
@@ -50,7 +49,7 @@ pub enum RecheckReason {
     Unknown(BrokerError),
 }
 
-/// What the health check needs from the rest of the operator.
+/// The health check's interface to the rest of the operator.
 pub trait Actors: Send + Sync {
     /// All queues to check now.
     fn queues(&self) -> Vec<TransportQueues>;

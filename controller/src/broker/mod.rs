@@ -115,7 +115,7 @@ pub type BrokerResponse<'a, T> = BoxFuture<'a, Result<T, BrokerError>>;
 /// The responses about several queues, in their order.
 pub type BrokerResponses<'a, T> = BoxFuture<'a, Vec<Result<T, BrokerError>>>;
 
-/// What the controller needs from a broker. Every implementation passes the same contract tests (FW-36).
+/// The controller's interface to a broker. Every implementation passes the same contract tests (FW-36).
 pub trait QueueClient: Send + Sync {
     /// Returns the queue's state. Changes nothing.
     fn observe<'a>(&'a self, queue: &'a ActorQueue) -> BrokerResponse<'a, QueueObservation>;

@@ -81,7 +81,7 @@ mod tests {
         let waits: Vec<_> = (0..100)
             .map(|_| schedule.record_check(&actor, None))
             .collect();
-        assert!(waits.iter().any(|it| *it != waits[0]), "{waits:?}");
+        assert!(waits.iter().any(|wait| *wait != waits[0]), "{waits:?}");
         let default_wait = RetiredQueueSchedule::new(Duration::ZERO).record_check(&actor, None);
         assert!(default_wait >= seconds(270), "{default_wait:?}");
     }

@@ -43,7 +43,7 @@ impl UnrecordedQueues {
     }
 
     /// Adds, when an actor is observed for the first time, the queues that an earlier process may have created for it.
-    /// What this process creates, it knows.
+    /// Those that this process creates are added at their creation.
     pub fn add_possible(
         &self,
         actor: &Key,
@@ -80,7 +80,8 @@ impl UnrecordedQueues {
         queues.map(|queue| queue.status.clone()).collect()
     }
 
-    /// What was to be created as `queue`; `None` if a status named it as verified, or if it is not known here.
+    /// The queue that was to be created as `queue`; `None` if a status named it as verified, or if it is not known
+    /// here.
     pub fn created_as(&self, actor: &Key, queue: &QueueStatus) -> Option<ActorQueue> {
         let inner = self.0.lock();
         let mut queues = inner.queues.get(actor)?.iter();

@@ -45,7 +45,7 @@ pub struct CertificatePlan {
     pub namespace: String,
     /// Name of the Secret that the webhook reads.
     pub secret: String,
-    /// What to issue.
+    /// The certificates to issue.
     pub settings: Settings,
     /// Whether cert-manager alone issues the certificates (CERT-7).
     pub by_cert_manager: bool,
@@ -205,7 +205,9 @@ impl CertificateManager {
                 Err(WriteError::Api(error)) => return Err(error.to_string()),
             }
         }
-        Err(format!("gave up after {MAX_WRITES} writes to the Secret"))
+        Err(format!(
+            "no success after {MAX_WRITES} writes to the Secret"
+        ))
     }
 
     /// Whether the webhook's replicas have a certificate that clients accept.

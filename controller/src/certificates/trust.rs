@@ -31,7 +31,7 @@ pub enum AnchorState {
     Missing,
 }
 
-/// What the existing webhook configurations trust.
+/// The CAs that the existing webhook configurations trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedTrust {
     /// In every `caBundle`; `None` if there is no `caBundle` at all.

@@ -165,8 +165,8 @@ where
         Ok(projected.record)
     }
 
-    /// Transfers the former operator's fields to `manager`, so that the next apply removes those that it no longer
-    /// contains (WRK-7). `index` is the position of its entry in `managedFields`.
+    /// Makes `manager` the owner of the former operator's fields, so that the next apply removes those that it does not
+    /// contain (WRK-7). `index` is the position of its entry in `managedFields`.
     ///
     /// # Errors
     /// `Stale` if the entry no longer exists.

@@ -112,12 +112,12 @@ impl Workloads {
         })
     }
 
-    /// Hands the current number of replicas over to a separate field manager, so that it is kept when the operator
-    /// stops applying it: a field without an owner falls back to 1.
+    /// Hands the current number of replicas off to a separate field manager, so that it is kept when the operator stops
+    /// applying it: a field without an owner falls back to 1.
     ///
     /// # Errors
     /// If the API server rejects the write or fails.
-    pub async fn hand_over_replicas(&self, workload: &WorkloadRecord) -> Result<(), kube::Error> {
+    pub async fn hand_off_replicas(&self, workload: &WorkloadRecord) -> Result<(), kube::Error> {
         let applied = self.set_replicas(workload, workload.desired).await;
         applied.map(drop)
     }
@@ -138,11 +138,12 @@ impl Workloads {
             "metadata": {"name": &*key.name, "namespace": &*key.namespace},
             "spec": {"replicas": replicas},
         });
-        self.update_as(workload, manager::HANDOVER, &object).await
+        self.update_as(workload, manager::REPLICAS_HANDOFF, &object)
+            .await
     }
 
-    /// Transfers the former operator's fields to this operator's field manager, so that the next apply removes those
-    /// that it no longer contains (WRK-7). `index` is the position of its entry in `managedFields`.
+    /// Takes over the former operator's fields, so that the next apply removes those that it does not contain (WRK-7).
+    /// `index` is the position of its entry in `managedFields`.
     ///
     /// # Errors
     /// `Stale` if the entry no longer exists.
@@ -191,7 +192,8 @@ impl Workloads {
         }
     }
 
-    /// Transfers the workload to the actor with the uid `successor`, which has the name of the former owner (architecture, D13).
+    /// Makes the actor with the uid `successor` the owner of the workload, in place of the previous actor of its name
+    /// (architecture, D13).
     ///
     /// # Errors
     /// `Stale` if another object has its name.
@@ -242,7 +244,7 @@ impl Workloads {
             "annotations": {annotation::RECLAIMED: "true"},
         }}));
         let params = PatchParams {
-            field_manager: Some(manager::HANDOVER.to_owned()),
+            field_manager: Some(manager::REPLICAS_HANDOFF.to_owned()),
             ..PatchParams::default()
         };
         match workload.kind {

@@ -17,12 +17,12 @@ const MAX_CONFLICTS: u8 = 5;
 const MAX_BACKOFF: Duration = Duration::from_mins(5);
 /// Conflicts are reset after this long without another one; longer than any backoff.
 const QUIET_PERIOD: Duration = Duration::from_mins(15);
-/// State in status while a field is not written again yet.
+/// The state in status while a field is not written again yet.
 const WAITING: &str = "Waiting";
 /// Names the other manager where `managedFields` do not.
 const UNKNOWN_MANAGER: &str = "another field manager (unknown)";
 
-/// What a contested field is for. Each purpose has its own state. Status has room for every purpose of one actor: a
+/// The purpose of a contested field. Each purpose has its own state. Status has room for every purpose of one actor: a
 /// binding has no workload of ours, and a standalone actor contests only that and the `ScaledObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FieldPurpose {
@@ -30,7 +30,7 @@ pub enum FieldPurpose {
     Template,
     /// The annotation that triggers a rollout (CONF-2).
     Roll,
-    /// The annotation that hands autoscaling of the target over to the queue (CONF-3).
+    /// The autoscaler handoff annotation (CONF-3).
     Autoscaler,
     /// The target's replicas, which the autoscaler owns (CONF-4).
     Replicas,
@@ -101,17 +101,25 @@ impl ConflictCount {
     }
 }
 
-/// The contention state of a field.
+/// The contention state of a field. Status stores it as `state` of the field's entry in `status.conflicts`, under names
+/// that are public:
+///
+/// | variant | `state` |
+/// |---|---|
+/// | `Uncontested` | absent |
+/// | `Rewritten` | `Held` |
+/// | `Waiting` | `Waiting` |
+/// | `Yielded` | `Stopped` |
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ContentionState {
-    /// Uncontested, or no longer needed.
+    /// No other manager has changed the field, or it is no longer needed.
     #[default]
-    Idle,
-    /// Written again after this many conflicts. In status it is called `Held`.
+    Uncontested,
+    /// Written again after this many conflicts.
     Rewritten(ConflictCount),
-    /// Changed by others this many times; must not be written before this time.
+    /// Changed by another manager this many times; must not be written before this time.
     Waiting(ConflictCount, Timestamp),
-    /// Left to the other manager until the specs change. In status it is called `Stopped`.
+    /// Left to the other manager until the specs change.
     Yielded(SpecRevision),
 }
 
@@ -126,7 +134,7 @@ pub struct FieldView {
     pub in_place: bool,
 }
 
-/// What a reconcile does about a contested field.
+/// The decision of a reconcile about a contested field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldDecision {
     /// Nothing: it is not needed, or has the desired value.
@@ -144,7 +152,7 @@ pub enum FieldDecision {
 }
 
 impl FieldDecision {
-    /// Whether the field must not be written for now, because another manager changed it.
+    /// True if the field must not be written for now, because another manager changed it.
     pub fn is_contested(self) -> bool {
         matches!(self, Self::RecordConflict | Self::Wait(_) | Self::Yield)
     }
@@ -172,15 +180,15 @@ impl ContentionState {
                 Ok(wait) if *until > now => FieldDecision::Wait(wait),
                 _ => FieldDecision::Write,
             },
-            Self::Idle | Self::Rewritten(_) if written => FieldDecision::RecordConflict,
-            Self::Idle | Self::Rewritten(_) | Self::Yielded(_) => FieldDecision::Write,
+            Self::Uncontested | Self::Rewritten(_) if written => FieldDecision::RecordConflict,
+            Self::Uncontested | Self::Rewritten(_) | Self::Yielded(_) => FieldDecision::Write,
         }
     }
 
     /// The state after a conflict. Conflicts under other specs do not count.
     pub fn after_conflict(&self, revision: SpecRevision, base: Duration, now: Timestamp) -> Self {
         let count = match self {
-            Self::Idle | Self::Yielded(_) => Some(ConflictCount::ONE),
+            Self::Uncontested | Self::Yielded(_) => Some(ConflictCount::ONE),
             Self::Rewritten(count) | Self::Waiting(count, _) => count.next(),
         };
         let Some(count) = count else {
@@ -193,7 +201,7 @@ impl ContentionState {
     /// The state after a write.
     pub fn after_write(&self) -> Self {
         match self {
-            Self::Idle | Self::Yielded(_) => Self::Idle,
+            Self::Uncontested | Self::Yielded(_) => Self::Uncontested,
             Self::Rewritten(count) | Self::Waiting(count, _) => Self::Rewritten(*count),
         }
     }
@@ -201,7 +209,7 @@ impl ContentionState {
     /// Consecutive conflicts.
     pub fn conflicts(&self) -> i32 {
         match self {
-            Self::Idle => 0,
+            Self::Uncontested => 0,
             Self::Rewritten(count) | Self::Waiting(count, _) => count.get(),
             Self::Yielded(_) => MAX_CONFLICTS.into(),
         }

@@ -32,11 +32,11 @@ pub struct Desired {
     pub names: QueueNames,
     /// Hash of the queue's desired configuration.
     pub queue_hash: String,
-    /// What depends on the actor's mode.
+    /// The state that depends on the actor's mode.
     pub mode: Mode,
 }
 
-/// The part of the desired state that is specific to a mode.
+/// The desired state that is specific to a mode.
 #[derive(Debug)]
 pub enum Mode {
     /// The operator manages the workload.

@@ -16,7 +16,7 @@ use crate::reconcile::status_time::to_the_second;
 /// An error of the API server may quote a whole pod.
 const MAX_MESSAGE_LENGTH: usize = 1024;
 
-/// What is known before a dry run.
+/// The state before a dry run.
 #[derive(Clone, Copy, Debug)]
 pub struct InjectionInputs<'a> {
     /// The recorded status; `None` if there is none or an earlier version wrote it.
@@ -70,7 +70,10 @@ impl InjectionInputs<'_> {
         }
         let mut status = self.previous.cloned().unwrap_or_default();
         if let Some(limits) = self.limits {
-            status.limits = limits.iter().map(|it| it.clone().into_string()).collect();
+            status.limits = limits
+                .iter()
+                .map(|limit| limit.clone().into_string())
+                .collect();
         }
         match probed {
             ProbeOutcome::NotRun | ProbeOutcome::NotInjected(_) if !legacy => {
@@ -112,7 +115,7 @@ impl InjectionInputs<'_> {
 
 fn has_limits(status: &InjectionStatus, limits: &BTreeSet<Box<str>>) -> bool {
     let recorded = status.limits.iter().map(String::as_str);
-    recorded.eq(limits.iter().map(|it| &**it))
+    recorded.eq(limits.iter().map(|limit| &**limit))
 }
 
 /// Whether the change affects what the webhook decides.

@@ -86,7 +86,7 @@ pub async fn observe(
     } else {
         Child::NotFound
     };
-    let former = context
+    let other = context
         .workloads
         .cached(other_kind(kind), key)
         .filter(|_| owns_workload);
@@ -95,9 +95,9 @@ pub async fn observe(
     let account = Key::new(&key.namespace, &service_account_name(&key.name));
     let accounts = &context.service_accounts;
     let service_account = child(accounts, &account, &ownership, has_role, bypasses_cache).await?;
-    let controller = former.as_ref().map(|it| it.metadata.controller.as_ref());
-    let is_orphaned = controller.is_some_and(|it| !is_controlled_by(it, &actor));
-    let orphaned = former.as_ref().filter(|_| is_orphaned).map(|it| it.kind);
+    let controller = other.as_ref().map(|it| it.metadata.controller.as_ref());
+    let is_orphaned = controller.is_some_and(|controller| !is_controlled_by(controller, &actor));
+    let orphaned = other.as_ref().filter(|_| is_orphaned).map(|it| it.kind);
     let (pods, orphaned_pods) = split_pods(workload_pods(context, &actor), orphaned);
     let failures = &context.creation_failures;
     let creation_failure = workload.ours();
@@ -128,7 +128,7 @@ pub async fn observe(
         desired,
         previous,
         workload,
-        former_workload: former.filter(|_| !is_orphaned),
+        previous_workload: other.filter(|_| !is_orphaned),
         queue: ObservedQueue::NotQueried,
         recheck_sequence: context.queue_rechecks.sequence(),
         depth: queue::reported_depth(context, &actor, name_taken, updates.depths.last()),
@@ -174,9 +174,14 @@ fn desired_kind(
 /// do not set their replicas (WRK-3, SAFE-25).
 fn scaled_kinds(context: &Context, actor: &ActorRecord, now: Timestamp) -> Vec<WorkloadKind> {
     let key = &actor.metadata.key;
-    let our_scaled_object = context.scaled_objects.store.get(key).filter(|it| {
-        is_controlled_by(it.metadata.controller.as_ref(), actor) && !is_overdue(it, now)
-    });
+    let our_scaled_object = context
+        .scaled_objects
+        .store
+        .get(key)
+        .filter(|scaled_object| {
+            is_controlled_by(scaled_object.metadata.controller.as_ref(), actor)
+                && !is_overdue(scaled_object, now)
+        });
     let (hpas, scaled_objects) = (
         context.stores.hpas.of_actor(key),
         context.scaled_objects.store.of_actor(key),

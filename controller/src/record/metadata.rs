@@ -79,7 +79,6 @@ pub struct RawMetadata<'a> {
     /// Incremented by the API server on each spec change.
     #[serde(default)]
     pub generation: i64,
-    /// Creation time.
     pub creation_timestamp: Option<Time>,
     /// Deletion time, if it is being deleted.
     pub deletion_timestamp: Option<Time>,

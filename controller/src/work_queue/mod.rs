@@ -90,7 +90,6 @@ pub trait Observer: Send + Sync {
     fn panicked(&self);
 }
 
-/// Sizes of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueSizes {
     /// Keys that are due and wait for a worker.

@@ -24,7 +24,6 @@ pub(super) struct Schedule<K> {
     closed: bool,
 }
 
-/// State of one key.
 #[derive(Default)]
 struct KeyState {
     /// The next run; while the key runs, stored only here.

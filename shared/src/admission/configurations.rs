@@ -8,13 +8,13 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 
-use super::entry::{client_config, condition, family_entry, required_entry};
+use super::entry::{client_config, condition, integration_entry, required_entry};
 use super::{
     Binding, MAX_REQUIRED, Policy, REQUIRED_PER_OBJECT, Settings, VALIDATE_PATH, VALIDATION,
     deletion, expression,
 };
 use crate::names::{GROUP, MANAGED_BY, is_excluded_namespace, label};
-use crate::resolve::Family;
+use crate::resolve::Integration;
 
 /// The mutating configurations, and the required bindings beyond the limit.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,16 +30,22 @@ pub struct MutatingConfigurations {
 #[must_use]
 pub fn mutating(settings: &Settings, bindings: &[Binding]) -> MutatingConfigurations {
     let is_excluded = |it: &&Binding| is_excluded_namespace(&it.namespace, &settings.namespace);
-    let mut families: BTreeMap<Family, Vec<&Binding>> = BTreeMap::new();
+    let mut integrations: BTreeMap<Integration, Vec<&Binding>> = BTreeMap::new();
     let (mut required, mut fail_open_required) = (Vec::new(), Vec::new());
     for binding in bindings.iter().filter(|it| !is_excluded(it)) {
         match binding.policy {
-            Policy::Optional => families.entry(binding.family).or_default().push(binding),
+            Policy::Optional => integrations
+                .entry(binding.integration)
+                .or_default()
+                .push(binding),
             Policy::Required { verified } => {
-                // Only pods known to belong to the binding may fail closed; the family's entry sends the others
+                // Only pods known to belong to the binding may fail closed; the integration's entry sends the others
                 // (SAFE-32).
                 if binding.owners_incomplete {
-                    families.entry(binding.family).or_default().push(binding);
+                    integrations
+                        .entry(binding.integration)
+                        .or_default()
+                        .push(binding);
                 }
                 let has_room = required.len() < MAX_REQUIRED;
                 let Some(entry) = required_entry(settings, binding, verified && has_room) else {
@@ -52,8 +58,9 @@ pub fn mutating(settings: &Settings, bindings: &[Binding]) -> MutatingConfigurat
             }
         }
     }
-    let optional = families.iter();
-    let optional = optional.filter_map(|(family, of_it)| family_entry(settings, *family, of_it));
+    let optional = integrations.iter();
+    let optional = optional
+        .filter_map(|(integration, of_it)| integration_entry(settings, *integration, of_it));
     let mut objects = vec![optional.collect::<Vec<_>>()];
     for (number, entries) in required.chunks(REQUIRED_PER_OBJECT).enumerate() {
         match objects.get_mut(number) {

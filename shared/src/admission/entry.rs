@@ -12,31 +12,31 @@ use super::syntax::{is_label_value, is_name, is_selector};
 use super::{Binding, Endpoint, MUTATE_PATH, REQUIRED_PATH, Settings, expression};
 use crate::hash;
 use crate::names::label;
-use crate::resolve::{Family, Operator, OwnerRule, Requirement, Selector};
+use crate::resolve::{Integration, Operator, OwnerRule, Requirement, Selector};
 
 /// Label with its name that the API server sets on every namespace.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
-/// Maximum number of values of the family's label (CFG-3).
+/// Maximum number of values of the integration's label (CFG-3).
 const MAX_VALUES: usize = 50;
 /// How long the API server waits for the webhook.
 const TIMEOUT_SECONDS: i32 = 5;
 
-/// The entry for a family's optional bindings; `None` if no pod can match.
-pub(super) fn family_entry(
+/// The entry for an integration's optional bindings; `None` if no pod can match.
+pub(super) fn integration_entry(
     settings: &Settings,
-    family: Family,
+    integration: Integration,
     bindings: &[&Binding],
 ) -> Option<MutatingWebhook> {
     let namespaces: BTreeSet<&str> = bindings.iter().map(|it| &*it.namespace).collect();
     let opted_out = requirement(label::INJECT, "NotIn", ["false"]);
-    let (selector, condition) = if let Some(key) = family.label() {
+    let (selector, condition) = if let Some(key) = integration.label() {
         (vec![label_requirement(key, bindings)?, opted_out], None)
     } else {
         let owners = bindings.iter().map(|it| &it.pods.owner);
         (vec![opted_out], Some(expression::owned_by(owners)?))
     };
     Some(MutatingWebhook {
-        name: format!("{}.inject.asya.sh", family.entry()),
+        name: format!("{}.inject.asya.sh", integration.entry()),
         // Another controller's pods must start even if the webhook is down.
         failure_policy: Some("Ignore".to_owned()),
         client_config: client_config(settings, MUTATE_PATH),
@@ -86,7 +86,7 @@ pub fn required_entry_name(namespace: &str, actor: &str) -> String {
 
 /// Whether labels alone do not distinguish the target's pods from others.
 fn needs_owner(binding: &Binding) -> bool {
-    let Some(key) = binding.family.label() else {
+    let Some(key) = binding.integration.label() else {
         return true;
     };
     binding.pods.labels.value_of(key).is_none() && !matches!(binding.pods.owner, OwnerRule::Kind(_))

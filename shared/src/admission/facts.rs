@@ -1,4 +1,4 @@
-//! What the controller passes to the webhook besides actors, in one `ConfigMap` of the operator's namespace (ADM-7).
+//! Facts that the controller publishes for the webhook, in one `ConfigMap` of the operator's namespace (ADM-7).
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Key of the only entry of the `ConfigMap`.
 pub const FACTS_KEY: &str = "facts.json";
 
-/// What the webhook cannot observe itself.
+/// Facts that the webhook cannot observe itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WebhookFacts {

@@ -15,7 +15,7 @@ pub use configurations::{MutatingConfigurations, mutating, validating};
 pub use deletion::CRD_NAME;
 pub use entry::required_entry_name;
 
-use crate::resolve::{Family, PodMatch};
+use crate::resolve::{Integration, PodMatch};
 
 /// Path that reviews pods of optional bindings.
 pub const MUTATE_PATH: &str = "/mutate/pods";
@@ -91,18 +91,18 @@ pub struct Binding {
     pub namespace: String,
     /// Name of the actor.
     pub actor: String,
-    /// Family of the target.
-    pub family: Family,
+    /// The integration that the target's kind belongs to.
+    pub integration: Integration,
     /// Which pods it binds.
     pub pods: PodMatch,
     /// Whether its pods may belong to objects that are not known yet
     /// ([`Resolver::intermediate`](crate::resolve::Resolver::intermediate)).
     pub owners_incomplete: bool,
-    /// What happens to its pods while the webhook is unavailable.
+    /// The failure policy of its pods.
     pub policy: Policy,
 }
 
-/// What happens to pods while the webhook is unavailable.
+/// The failure policy of pods: whether they are created while the webhook is unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// Pods start without the sidecar.

@@ -1,5 +1,5 @@
-//! What the API server accepts as labels and names. One illegal value, which no pod can have anyway, would make it
-//! reject the whole object with the entries of all other bindings.
+//! Syntax of labels and names that the API server accepts. One illegal value, which no pod can have anyway, would make
+//! it reject the whole object with the entries of all other bindings.
 
 use crate::resolve::{Operator, Requirement, Selector};
 

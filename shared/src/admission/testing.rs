@@ -1,7 +1,7 @@
 //! Bindings for the tests in this folder.
 
 use super::{Anchor, Binding, Endpoint, Policy, Settings};
-use crate::resolve::{Family, GroupKind, OwnerRule, PodMatch, Selector, resolver};
+use crate::resolve::{GroupKind, Integration, OwnerRule, PodMatch, Selector, resolver};
 
 pub(super) fn settings() -> Settings {
     Settings {
@@ -24,21 +24,25 @@ pub(super) fn plain(namespace: &str, name: &str) -> Binding {
     Binding {
         namespace: namespace.to_owned(),
         actor: name.to_owned(),
-        family: Family::Generic,
+        integration: Integration::Generic,
         pods: resolver("apps", "Deployment").unresolved_pods(name),
         owners_incomplete: false,
         policy: Policy::Optional,
     }
 }
 
-/// A binding to a target of a family whose pods carry these labels.
-pub(super) fn labelled(namespace: &str, family: Family, labels: &[(&str, &str)]) -> Binding {
+/// A binding to a target of an integration whose pods carry these labels.
+pub(super) fn labelled(
+    namespace: &str,
+    integration: Integration,
+    labels: &[(&str, &str)],
+) -> Binding {
     let kind = GroupKind {
         group: "apps",
         kind: "StatefulSet",
     };
     Binding {
-        family,
+        integration,
         pods: PodMatch {
             labels: Selector::of_labels(labels.iter().copied()),
             owner: OwnerRule::Kind(kind),

@@ -107,8 +107,8 @@ pub struct RolloutStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<i32>,
     /// Number of replacements of evicted pods in a row that started without the sidecar.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub bare: i32,
+    #[serde(rename = "bare", default, skip_serializing_if = "is_zero")]
+    pub uninjected_replacements: i32,
     /// True while the rollout is stopped, until the spec of the actor or of the workload changes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub halted: bool,
@@ -168,8 +168,8 @@ pub struct ConflictStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_time: Option<Time>,
     /// Name of the other field manager.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rival: Option<String>,
+    #[serde(rename = "rival", default, skip_serializing_if = "Option::is_none")]
+    pub manager: Option<String>,
     /// Purpose of the field: Template, Roll, Autoscaler, Replicas, ScaledObject or Workload.
     // Text, not an enum: another version may write one that this one does not know.
     #[serde(rename = "part", default, skip_serializing_if = "String::is_empty")]
@@ -184,8 +184,8 @@ pub struct ConflictStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub state: String,
     /// How often it was reverted in a row.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub losses: i32,
+    #[serde(rename = "losses", default, skip_serializing_if = "is_zero")]
+    pub consecutive_conflicts: i32,
     /// When the operator writes the field again, in state Waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_time: Option<Time>,

@@ -1,4 +1,4 @@
-//! What we add to the container that runs the handler (POD-5, POD-6, POD-8).
+//! The fields that we add to the container that runs the handler (POD-5, POD-6, POD-8).
 
 use asya_wire::env as variable;
 use asya_wire::socket::{READY_FILE, SOCKET as SOCKET_NAME};

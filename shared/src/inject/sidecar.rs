@@ -106,7 +106,7 @@ pub(super) fn broker_ca(transport: &Transport) -> Option<(Value, Value)> {
     Some((volume, mount))
 }
 
-/// The parts that are the same in every pod.
+/// The fields that are the same in every pod.
 pub(super) fn base(inputs: &SidecarInputs<'_>) -> Value {
     let sidecar = inputs.spec.effective_sidecar();
     let mut container = json!({

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::resolve::{
-    Family, GroupKind, Operator, OwnerRule, POD_TEMPLATE_HASH, PodMatch, Requirement,
+    GroupKind, Integration, Operator, OwnerRule, POD_TEMPLATE_HASH, PodMatch, Requirement,
 };
 
 /// Name prefix of every probe pod.
@@ -22,10 +22,10 @@ pub struct ProbeMetadata {
 }
 
 impl ProbeMetadata {
-    /// Builds the minimal labels and owner that match, including the label that all pods of the family carry. Returns
-    /// `None` if no matching pod can be built.
+    /// Builds the minimal labels and owner that match, including the label that all pods of the integration carry.
+    /// Returns `None` if no matching pod can be built.
     #[must_use]
-    pub fn of(pods: &PodMatch, family: Family) -> Option<Self> {
+    pub fn of(pods: &PodMatch, integration: Integration) -> Option<Self> {
         let mut labels = Map::new();
         for Requirement { key, operator } in pods.labels.requirements() {
             match operator {
@@ -34,7 +34,7 @@ impl ProbeMetadata {
                 Operator::NotIn(_) | Operator::DoesNotExist => None,
             };
         }
-        if let Some(key) = family.label().filter(|key| !labels.contains_key(*key)) {
+        if let Some(key) = integration.label().filter(|key| !labels.contains_key(*key)) {
             labels.insert(key.to_owned(), json!(PLACEHOLDER_NAME));
         }
         let (kind, name) = owner(&pods.owner)?;

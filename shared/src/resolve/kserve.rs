@@ -269,8 +269,8 @@ fn scale_refused(service: &Fields<'_>) -> Read<Option<Finding>> {
     }))
 }
 
-/// Takes over scaling of the service: without an autoscaler class, `KServe` creates an HPA, which it deletes once the
-/// class is external. Leave an autoscaler class set by another field manager (SO-5).
+/// The autoscaler handoff of the service: without an autoscaler class, `KServe` creates an HPA, which it deletes once
+/// the class is external. Leave an autoscaler class set by another field manager (SO-5).
 fn handoff(
     service: &Fields<'_>,
     target: &Value,

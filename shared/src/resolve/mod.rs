@@ -1,11 +1,11 @@
-//! What a `workloadRef` refers to, per owning system (spec binding, section 2): the target's pods, the workload that
-//! creates them, how they roll and scale, and where the model answers. Everything here is pure: the caller reads the
-//! objects that a resolver needs, and the webhook uses [`pods_of`] even before a target is resolved.
+//! Resolves a `workloadRef`, with one resolver per integration (spec binding, section 2): to the target's pods, the
+//! workload that creates them, how they roll and scale, and where the model answers. Everything here is pure: the
+//! caller reads the objects that a resolver needs, and the webhook uses [`pods_of`] even before a target is resolved.
 
 mod bento;
-mod family;
 mod fields;
 mod generic;
+mod integration;
 mod intermediate;
 mod kaito;
 mod knative;
@@ -29,7 +29,7 @@ use serde_json::Value;
 
 use crate::api::{ResolvedTarget, WorkloadRef};
 
-pub use family::Family;
+pub use integration::Integration;
 pub use intermediate::{Intermediates, has_incomplete_owners, pods_with_intermediates};
 pub use kserve::is_handed_off;
 pub use object::{GroupKind, ObjectRef, controller_of};
@@ -110,7 +110,7 @@ pub struct Target {
     pub owner: Option<ObjectRef>,
     /// How to roll existing pods so that they get the sidecar.
     pub roll: Roll,
-    /// What to scale.
+    /// The object to scale.
     pub scale: Scale,
     /// Where the model answers.
     pub server: Server,
@@ -135,7 +135,7 @@ pub enum Roll {
     Evict,
 }
 
-/// What a `ScaledObject` refers to.
+/// The object that a `ScaledObject` refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// This object, through its `/scale` subresource.
@@ -163,7 +163,7 @@ pub struct AutoscalerHandoff {
 pub struct Finding {
     /// The reason for conditions and Events.
     pub reason: FindingReason,
-    /// What is wrong and what to do about it.
+    /// The problem, and its remedy.
     pub message: String,
 }
 

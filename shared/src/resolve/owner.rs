@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::owned::{LEADER_WORKER_SET, REVISION, SERVICE};
 use super::{
-    Family, Finding, FindingReason, ObjectRef, Related, Resolution, Resolver, Roll, Scale,
+    Finding, FindingReason, Integration, ObjectRef, Related, Resolution, Resolver, Roll, Scale,
     controller_of, known,
 };
 
@@ -17,8 +17,8 @@ pub(super) struct RollAndScale {
 
 /// The finding for an object that belongs to another one.
 pub(super) fn has_owner(object: &ObjectRef, owner: &ObjectRef) -> Finding {
-    let advice = match Family::of(owner.group_kind()) {
-        Family::Generic => "its owner may revert changes".to_owned(),
+    let advice = match Integration::of(owner.group_kind()) {
+        Integration::Generic => "its owner may revert changes".to_owned(),
         _ => format!("set spec.workloadRef to {owner} instead, in a new AsyncActor"),
     };
     Finding::new(
@@ -57,8 +57,9 @@ pub(super) fn roll_and_scale(
     };
     let Some((object, resolver)) = nearest_known_owner(target, related) else {
         let kind = direct.group_kind();
-        let sets_replicas =
-            Family::of(kind) != Family::Generic || kind == REVISION || kind == LEADER_WORKER_SET;
+        let sets_replicas = Integration::of(kind) != Integration::Generic
+            || kind == REVISION
+            || kind == LEADER_WORKER_SET;
         return Ok(if sets_replicas {
             by_eviction(direct, None)
         } else {

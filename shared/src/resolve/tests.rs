@@ -376,14 +376,14 @@ fn invalid_selector_is_rejected() {
 }
 
 #[test]
-fn each_family_has_a_webhook_entry() {
-    let of = |group, kind| Family::of(GroupKind { group, kind });
+fn each_integration_has_a_webhook_entry() {
+    let of = |group, kind| Integration::of(GroupKind { group, kind });
     assert_eq!(of("kaito.sh", "Workspace").entry(), "kaito");
-    assert_eq!(of("apps", "Deployment"), Family::Generic);
+    assert_eq!(of("apps", "Deployment"), Integration::Generic);
     assert_eq!(
         of("serving.knative.dev", "Service").label(),
         Some("serving.knative.dev/service")
     );
-    assert_eq!(of("", "Service"), Family::Generic);
-    assert_eq!(Family::Generic.label(), None);
+    assert_eq!(of("", "Service"), Integration::Generic);
+    assert_eq!(Integration::Generic.label(), None);
 }

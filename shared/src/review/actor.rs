@@ -20,7 +20,7 @@ use crate::queue_claims::StatusQueue;
 #[derive(Clone, Debug)]
 pub struct ProjectedActor {
     meta: ObjectMeta,
-    /// What reviews need of it.
+    /// Its fields that reviews need.
     pub actor: Arc<Actor>,
 }
 
@@ -44,7 +44,7 @@ pub struct Actor {
     pub spec: Option<Box<RawValue>>,
     /// The annotation `eks.amazonaws.com/role-arn`; only for bindings.
     pub role_arn: Option<Box<str>>,
-    /// What status says.
+    /// The fields of its status that reviews need.
     pub status: ActorStatus,
 }
 

@@ -6,7 +6,7 @@ use crate::inject::bound::{ActorInputs, BoundActor};
 use crate::resolve::{Intermediates, pods_with_intermediates};
 use crate::validate;
 
-/// What a binding is prepared from, besides its actor.
+/// Inputs besides the actor from which a binding is prepared.
 #[derive(Clone, Copy)]
 pub struct BindingInputs<'a> {
     /// The configured transports.

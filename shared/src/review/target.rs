@@ -8,9 +8,9 @@ use crate::validate::{Violation, Warning};
 /// Errors and warnings.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// What cannot work.
+    /// Problems because of which the actor cannot work.
     pub errors: Vec<Violation>,
-    /// What users should know about a valid actor.
+    /// Warnings about a valid actor.
     pub warnings: Vec<Warning>,
 }
 

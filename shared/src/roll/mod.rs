@@ -17,7 +17,7 @@ const DEFAULT_PERCENT: i64 = 25;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "independent facts about the object"
+    reason = "independent properties of the object"
 )]
 pub struct UpdateStrategy {
     /// Desired replicas, if the workload specifies them.

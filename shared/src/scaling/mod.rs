@@ -27,7 +27,7 @@ pub const KEDA_GROUP: &str = "keda.sh";
 /// Version of KEDA's objects.
 pub const KEDA_VERSION: &str = "v1alpha1";
 
-/// What a transport needs to describe a queue to KEDA.
+/// Inputs from which a transport describes a queue to KEDA.
 #[derive(Clone, Copy, Debug)]
 pub struct TriggerRequest<'a> {
     /// The queue's name.

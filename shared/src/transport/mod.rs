@@ -21,7 +21,7 @@ use crate::scaling::{Trigger, TriggerError, TriggerRequest};
 
 pub use env::{from_secret, text};
 
-/// What every transport type implements.
+/// The interface that every transport type implements.
 pub trait Broker {
     /// The type's name in configurations and for sidecars.
     fn type_name(&self) -> &'static str;

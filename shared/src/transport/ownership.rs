@@ -36,12 +36,13 @@ impl fmt::Display for QueueOwner {
     }
 }
 
-/// What the owner tags of a queue mean to one actor.
+/// Ownership of a queue from one actor's point of view, by the queue's owner tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ownership {
     /// The queue is the actor's.
     Ours,
-    /// The actor may take the queue: it is untagged, or tagged for a former actor or for a cluster that gave it up.
+    /// The actor may take the queue: it is untagged, or tagged for a previous actor or by a cluster that has given it
+    /// up.
     Available,
     /// The queue belongs to this other cluster.
     OtherCluster(String),

@@ -181,7 +181,7 @@ fn dead_letter_queue_is_owned_if_its_name_contains_the_queues() {
 
 /// QUE-14
 #[test]
-fn former_dead_letter_queues_are_owned_unless_now_shared() {
+fn previous_dead_letter_queues_are_owned_unless_now_shared() {
     let with = |dlq: Value| transport("rabbitmq", &json!({"host": "h", "queues": {"dlq": dlq}}));
     let previous = ["asya-a-dlq".to_owned(), "asya-a-old".to_owned()];
     let all = |dlq: Value| with(dlq).all_own_dead_letters("asya-a", &previous);

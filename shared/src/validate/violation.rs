@@ -7,9 +7,9 @@ use std::fmt;
 pub struct Violation {
     /// Path of the field from the object's root.
     pub path: String,
-    /// What is wrong, or what must hold.
+    /// The problem, or the rule.
     pub problem: String,
-    /// What to do, unless the problem already says it.
+    /// The remedy, unless the problem already states it.
     pub fix: Option<String>,
 }
 

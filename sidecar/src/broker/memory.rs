@@ -153,7 +153,6 @@ impl Memory {
         state.deliver();
     }
 
-    /// The messages in a queue.
     pub fn messages(&self, queue: &str) -> Vec<Stored> {
         self.state
             .lock()

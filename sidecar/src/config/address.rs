@@ -6,7 +6,6 @@ use asya_wire::env;
 
 use super::reader::Reader;
 
-/// An address to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen {
     port: u16,

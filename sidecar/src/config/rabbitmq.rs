@@ -24,7 +24,6 @@ pub struct RabbitMq {
     pub ca_file: Option<PathBuf>,
     /// The virtual host.
     pub vhost: String,
-    /// The user.
     pub user: String,
     /// The user's password.
     pub password: Password,

@@ -15,7 +15,6 @@ const LONGEST: Duration = Duration::from_secs(90);
 /// Settings of SQS.
 #[derive(Clone, Debug)]
 pub struct Sqs {
-    /// The region.
     pub region: String,
     /// Endpoint URL to use instead of AWS.
     pub endpoint: Option<String>,

@@ -7,7 +7,6 @@ use asya_wire::envelope::{DETAILS, ERROR, HEADERS, PAYLOAD, ROUTE};
 use super::fields::{fields, is_object};
 use super::{Message, Route, Routing, Unreadable, Written, decoded};
 
-/// A reply.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
     /// One element per result; without elements, the message goes to happy-end.

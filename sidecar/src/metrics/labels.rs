@@ -61,7 +61,6 @@ pub struct Direction {
     pub direction: &'static str,
 }
 
-/// Labels of runtime errors.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct RuntimeError {
     /// The actor.

@@ -49,7 +49,6 @@ enum Finding {
 }
 
 impl SocketRuntime {
-    /// Starts watching the runtime.
     pub fn start(settings: &config::Runtime, largest: usize) -> (Self, watch::Receiver<Readiness>) {
         let socket = Socket {
             path: settings.directory.join(SOCKET),

@@ -19,7 +19,6 @@ const CHUNK: usize = 16 << 10;
 /// Where the runtime listens, and its limits.
 #[derive(Clone, Debug)]
 pub struct Socket {
-    /// Path of the socket.
     pub path: PathBuf,
     /// Timeout of a whole call.
     pub timeout: Duration,

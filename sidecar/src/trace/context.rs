@@ -6,7 +6,6 @@ use crate::envelope::{Message, value_in};
 
 const TRACEPARENT: &str = "traceparent";
 
-/// A trace context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TraceContext {
     /// 32 hexadecimal digits.

@@ -2,7 +2,7 @@
 //! operator.
 
 mod expressions;
-mod rivals;
+mod other_writers;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

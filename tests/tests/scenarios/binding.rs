@@ -285,7 +285,7 @@ pub(crate) async fn older_than_the_next(scenario: &Scenario, actor: &str) -> Res
 /// BIND-2, BIND-5, BIND-45
 #[tokio::test]
 async fn target_is_bound_by_one_actor_until_that_is_deleted() {
-    Scenario::run("rivals", async |scenario| {
+    Scenario::run("two-actors", async |scenario| {
         let (first, second) = (scenario.name("first"), scenario.name("second"));
         create(scenario, "shared", 1).await?;
         scenario.apply(&bound_actor(&first, "shared")).await?;

@@ -62,8 +62,8 @@ async fn number_of_pods_is_left_to_the_users_own_autoscaler_which_is_named_with_
         let told = |reason: (&'static str, &'static str)| {
             move |status: &Value| condition(status, "ScalingReady") == reason
         };
-        let rival = told(("False", "RivalAutoscaler"));
-        let status = status_is(scenario, &name, "it is told", SOON, rival).await?;
+        let refused = told(("False", "RivalAutoscaler"));
+        let status = status_is(scenario, &name, "it is told", SOON, refused).await?;
         let text = status.to_string();
         for part in [
             "HorizontalPodAutoscaler theirs scales Deployment",

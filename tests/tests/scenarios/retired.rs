@@ -115,10 +115,10 @@ async fn retired_queue_stays_until_empty_or_its_actor_is_deleted() {
             .create(&PostParams::default(), &namespace)
             .await?;
         asya_tests::operator::create_broker_secrets(&scenario.client(), &other).await?;
-        let mut rival = on("rabbitmq", &names[0]);
-        rival["metadata"]["namespace"] = json!(other);
+        let mut other_actor = on("rabbitmq", &names[0]);
+        other_actor["metadata"]["namespace"] = json!(other);
         let file = cluster.folder().join(format!("{other}.json"));
-        std::fs::write(&file, rival.to_string()).expect("the cluster's folder is writable");
+        std::fs::write(&file, other_actor.to_string()).expect("the cluster's folder is writable");
         let file = file.display().to_string();
         cluster.kubectl(&["apply", "-f", &file]).await?;
         waits_for(scenario, &other, &names[0], "TransportError").await?;

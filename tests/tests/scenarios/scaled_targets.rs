@@ -145,11 +145,11 @@ async fn messages_wake_a_target_which_stays_awake_when_scaling_ends() {
 /// SO-3, BIND-42
 #[tokio::test]
 async fn target_with_another_autoscaler_or_deleted_target_is_not_scaled() {
-    Scenario::run("scaled-rival", async |scenario| {
+    Scenario::run("scaled-twice", async |scenario| {
         let (name, target) = (scenario.name("bound"), "model");
         create(scenario, target, 1).await?;
         let hpas = scenario.api::<HorizontalPodAutoscaler>();
-        let rival = serde_json::from_value(json!({
+        let autoscaler = serde_json::from_value(json!({
             "metadata": {"name": "theirs"},
             "spec": {
                 "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": target},
@@ -157,12 +157,12 @@ async fn target_with_another_autoscaler_or_deleted_target_is_not_scaled() {
                 "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}],
             },
         }))?;
-        hpas.create(&PostParams::default(), &rival).await?;
+        hpas.create(&PostParams::default(), &autoscaler).await?;
         scenario.apply(&scaled_actor(&name, target)).await?;
         let refused = |status: &Value| {
             condition(status, "ScalingReady") == ("False", "RivalAutoscaler")
         };
-        let status = status_is(scenario, &name, "has a rival", SOON, refused).await?;
+        let status = status_is(scenario, &name, "has another autoscaler", SOON, refused).await?;
         assert_eq!(condition(&status, "TargetResolved"), ("True", "Resolved"));
         assert!(status.to_string().contains("HorizontalPodAutoscaler theirs already scales Deployment model"), "{status}");
         let ours = of_keda(scenario, "ScaledObject");

@@ -236,15 +236,15 @@ async fn enabling_scaling_keeps_replicas_and_disabling_resets_them() {
 
 /// KEDA-9, STA-4
 #[tokio::test]
-async fn rival_autoscaler_is_named_and_replaced_once_deleted() {
-    Scenario::run("scaling-rival", async |scenario| {
+async fn other_autoscaler_is_named_and_replaced_once_deleted() {
+    Scenario::run("scaling-other", async |scenario| {
         let name = scenario.name("rival");
         let hpas = scenario.api::<HorizontalPodAutoscaler>();
-        let rival = serde_json::from_value(json!({
+        let autoscaler = serde_json::from_value(json!({
             "metadata": {"name": "rival"},
             "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}, "maxReplicas": 2},
         }))?;
-        hpas.create(&PostParams::default(), &rival).await?;
+        hpas.create(&PostParams::default(), &autoscaler).await?;
         scenario.apply(&scaled_actor(&name)).await?;
         let refused = told(scenario, &name, "ScalingReady", "RivalAutoscaler").await?;
         let text = condition(&refused, "ScalingReady").2;

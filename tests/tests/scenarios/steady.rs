@@ -209,7 +209,7 @@ async fn hundred_actors_at_rest_cause_no_write_even_after_a_restart() {
     .await;
 }
 
-/// Waits until a rival's change is repaired, and reports how long that took.
+/// Waits until another manager's change is repaired, and reports how long that took.
 async fn repaired<F>(what: &str, mut look: F) -> Result<()>
 where
     F: AsyncFnMut() -> Result<(), NotYet>,

@@ -57,7 +57,6 @@ struct RenderInputs {
 struct Inner {
     actors: HashMap<Key, Entry>,
     by_name: HashMap<BrokerAddress, Users>,
-    /// By namespace.
     bindings: HashMap<Box<str>, NamespaceBindings>,
     /// Bindings whose pods depend on `RayCluster`s.
     owners_incomplete: HashSet<Key>,
@@ -392,7 +391,7 @@ impl Inner {
             .keys
             .iter()
             .filter_map(|key| self.actors.get(key));
-        let bound = actors.filter_map(|it| it.binding.as_ref()?.bound.clone());
+        let bound = actors.filter_map(|entry| entry.binding.as_ref()?.bound.clone());
         namespace_bindings.bound = bound.collect();
         if namespace_bindings.keys.is_empty() {
             self.bindings.remove(namespace);

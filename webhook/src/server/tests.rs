@@ -110,7 +110,10 @@ impl Running {
         let mut config = ClientConfig::builder_with_protocol_versions(versions)
             .with_root_certificates(self.roots.clone())
             .with_no_client_auth();
-        config.alpn_protocols = protocols.iter().map(|it| it.as_bytes().to_vec()).collect();
+        config.alpn_protocols = protocols
+            .iter()
+            .map(|protocol| protocol.as_bytes().to_vec())
+            .collect();
         let socket = TcpSocket::new_v4()?;
         socket.bind(from.parse().unwrap())?;
         let stream = socket.connect(self.address).await?;

@@ -41,14 +41,14 @@ fn pods(
     review(&inputs, pod).unwrap()
 }
 
-/// The actor once the operator has bound it, with the hash that its dry run has proved.
+/// The actor once the operator has bound it, with the hash that its dry run has verified.
 fn stored(manifest: &Value, limits: &[String]) -> Value {
-    let proof = pods(&installation(), (manifest, None), limits, &plain_pod());
+    let probed = pods(&installation(), (manifest, None), limits, &plain_pod());
     let mut stored = manifest.clone();
     stored["status"] = json!({
         "boundSince": "2026-05-04T10:00:01Z",
         "resolvedTarget": target().to_status(NAMESPACE),
-        "injection": {"proved": proof.hash().unwrap(), "limits": limits},
+        "injection": {"proved": probed.hash().unwrap(), "limits": limits},
     });
     stored
 }

@@ -174,7 +174,7 @@ fn pods_stay_where_nothing_has_to_or_may_be_replaced() {
     let workloads = [workload("Deployment", &json!({"replicas": 4}))];
     let paused = [workload("Deployment", &json!({"paused": true}))];
     let (old, current) = (pods(&OLD), pods(&[("a", true, true)]));
-    let facts = RestartInputs {
+    let inputs = RestartInputs {
         roll: &template(),
         rollout: BindingRollout::Always,
         roll_now: false,
@@ -185,13 +185,13 @@ fn pods_stay_where_nothing_has_to_or_may_be_replaced() {
     };
     let on_restart = RestartInputs {
         rollout: BindingRollout::OnRestart,
-        ..facts
+        ..inputs
     };
-    for (facts, text) in [
+    for (inputs, text) in [
         (
             RestartInputs {
                 pods: &current,
-                ..facts
+                ..inputs
             },
             "no pod is replaced",
         ),
@@ -199,19 +199,19 @@ fn pods_stay_where_nothing_has_to_or_may_be_replaced() {
         (
             RestartInputs {
                 workloads: &paused,
-                ..facts
+                ..inputs
             },
             "spec.paused",
         ),
         (
             RestartInputs {
                 blocked: Some("HostNetwork"),
-                ..facts
+                ..inputs
             },
             "HostNetwork",
         ),
     ] {
-        let found = of_binding(&facts);
+        let found = of_binding(&inputs);
         assert_eq!(
             (found.by, found.pods),
             (Replacer::None, 0),
@@ -231,7 +231,7 @@ fn pods_stay_where_nothing_has_to_or_may_be_replaced() {
 #[test]
 fn restart_waits_for_budgets_other_rollouts_and_pods_that_are_not_ready() {
     let mixed = pods(&[("a", false, true), ("b", true, false)]);
-    let facts = |roll, workloads, budget| {
+    let restart_of = |roll, workloads, budget| {
         of_binding(&RestartInputs {
             roll,
             rollout: BindingRollout::Always,
@@ -252,13 +252,13 @@ fn restart_waits_for_budgets_other_rollouts_and_pods_that_are_not_ready() {
     let (evict, template) = (Roll::Evict, template());
     for (found, expected) in [
         (
-            facts(&evict, &safe[..], Some("pdb")),
+            restart_of(&evict, &safe[..], Some("pdb")),
             &["PodDisruptionBudget pdb", "pod a"][..],
         ),
-        (facts(&template, &safe, Some("pdb")), &[]),
-        (facts(&template, &set, None), &["pod a"]),
+        (restart_of(&template, &safe, Some("pdb")), &[]),
+        (restart_of(&template, &set, None), &["pod a"]),
         (
-            facts(&template, &rolling, None),
+            restart_of(&template, &rolling, None),
             &["Deployment/phi is replacing"],
         ),
     ] {

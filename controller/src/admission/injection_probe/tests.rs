@@ -18,7 +18,7 @@ fn binding(kind: &str, name: &str, labels: &[(&str, &str)]) -> WebhookBinding {
         labels: Selector::of_labels(labels.iter().copied()),
         ..unresolved
     };
-    WebhookBinding::for_tests("models", "a", pods, Some("actorpart"))
+    WebhookBinding::for_tests("models", "a", pods, Some("actorhash"))
 }
 
 /// CFG-8
@@ -99,7 +99,7 @@ async fn run_due(
 
 fn injected() -> Value {
     let annotations =
-        json!({"asya.sh/injected-by": "uid-of-a", "asya.sh/injected-hash": "actorpart.any"});
+        json!({"asya.sh/injected-by": "uid-of-a", "asya.sh/injected-hash": "actorhash.any"});
     let containers = ["asya-runtime", "asya-sidecar"].map(|name| json!({"name": name}));
     json!({"metadata": {"name": "p", "annotations": annotations}, "spec": {"containers": containers}})
 }
@@ -110,7 +110,7 @@ fn uninjected() -> Value {
 
 /// CFG-8
 #[tokio::test(start_paused = true)]
-async fn proofs_survive_a_restart_but_edited_entries_prove_nothing() {
+async fn verification_survives_a_restart_but_edited_entries_verify_nothing() {
     let response = Arc::new(Mutex::new(uninjected()));
     let bindings = [binding("Deployment", "web", &[])];
     let entry = required_entry_name("models", "a");
@@ -164,7 +164,7 @@ async fn dry_run_that_panics_is_repeated() {
 
 /// CFG-8
 #[tokio::test(start_paused = true)]
-async fn new_ca_bundle_needs_a_new_proof_and_a_failure_is_only_reported() {
+async fn new_ca_bundle_needs_another_dry_run_and_a_failure_is_only_reported() {
     let response = Arc::new(Mutex::new(injected()));
     let bindings = [binding("Deployment", "web", &[])];
     let entry = required_entry_name("models", "a");
@@ -224,7 +224,7 @@ async fn unresponsive_webhook_blocks_nothing_and_gets_one_dry_run_at_a_time() {
     let bindings: Vec<_> = names
         .iter()
         .map(|name| {
-            WebhookBinding::for_tests("models", name, unresolved.clone(), Some("actorpart"))
+            WebhookBinding::for_tests("models", name, unresolved.clone(), Some("actorhash"))
         })
         .collect();
     probes.retain_required(&bindings, BTreeSet::default);

@@ -38,7 +38,7 @@ fn pod_counts_as_injected_only_with_annotation_hash_and_containers() {
             .collect();
         json!({"containers": containers(&names)})
     };
-    let annotations_of_a = marks("uid-of-a", "actorpart.any");
+    let annotations_of_a = marks("uid-of-a", "actorhash.any");
     for (annotations, spec, problem) in [
         (&annotations_of_a, &complete, None),
         (&annotations_of_a, &native, None),
@@ -48,7 +48,7 @@ fn pod_counts_as_injected_only_with_annotation_hash_and_containers() {
             Some("another spec"),
         ),
         (
-            &marks("another", "actorpart.any"),
+            &marks("another", "actorhash.any"),
             &complete,
             Some("was not called"),
         ),
@@ -78,7 +78,7 @@ fn pod_counts_as_injected_only_with_annotation_hash_and_containers() {
             Some("another webhook removes it"),
         ),
     ] {
-        let result = verify_injected(&pod(annotations, spec), "uid-of-a", Some("actorpart"));
+        let result = verify_injected(&pod(annotations, spec), "uid-of-a", Some("actorhash"));
         let error = result.as_ref().err();
         assert_eq!(error.is_some(), problem.is_some(), "{annotations} {spec}");
         if let Some((error, problem)) = error.zip(problem) {
@@ -89,7 +89,7 @@ fn pod_counts_as_injected_only_with_annotation_hash_and_containers() {
 
 fn injected() -> (u16, Value) {
     let names = ["model", "asya-runtime", "asya-sidecar"];
-    let annotations = marks("uid-of-a", "actorpart.any");
+    let annotations = marks("uid-of-a", "actorhash.any");
     let pod = json!({"metadata": {"name": "p", "annotations": annotations}, "spec": {"containers": containers(&names)}});
     (200, pod)
 }
@@ -138,7 +138,7 @@ async fn run_against(
         &client,
         "ns",
         &pod,
-        ("uid-of-a", Some("actorpart")),
+        ("uid-of-a", Some("actorhash")),
         complete,
     )
     .await;

@@ -95,7 +95,8 @@ async fn in_version(
         Err(Error::Api(status)) if status.code == 404 => return Ok(None),
         Err(error) => return Err(error),
     };
-    let is_kind = |it: &APIResource| it.kind == kind.kind && !it.name.contains('/');
+    let is_kind =
+        |resource: &APIResource| resource.kind == kind.kind && !resource.name.contains('/');
     Ok(resources.into_iter().find(is_kind))
 }
 

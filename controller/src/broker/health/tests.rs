@@ -300,16 +300,16 @@ async fn checks_of_several_operators_do_not_coincide() {
         super::jittered_delay(Duration::from_secs(100)).await;
         delays.push(started.elapsed().as_secs());
     }
-    assert!(delays.iter().all(|it| (90..=110).contains(it)));
-    assert!(delays.iter().any(|it| *it != delays[0]), "{delays:?}");
+    assert!(delays.iter().all(|delay| (90..=110).contains(delay)));
+    assert!(delays.iter().any(|delay| *delay != delays[0]), "{delays:?}");
     let mut first = Vec::new();
     for _ in 0..100 {
         let started = Instant::now();
         super::initial_delay(Duration::from_secs(100)).await;
         first.push(started.elapsed().as_secs());
     }
-    assert!(first.iter().any(|it| *it < 50) && first.iter().any(|it| *it >= 50));
-    assert!(first.iter().all(|it| *it <= 100), "{first:?}");
+    assert!(first.iter().any(|delay| *delay < 50) && first.iter().any(|delay| *delay >= 50));
+    assert!(first.iter().all(|delay| *delay <= 100), "{first:?}");
 }
 
 #[test]

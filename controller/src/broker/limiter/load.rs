@@ -33,7 +33,6 @@ impl BrokerLoad {
         }
     }
 
-    /// Records the duration of a call.
     pub fn record_call(&mut self, duration: Duration) {
         self.average = (self.average * 3 + duration) / 4;
     }

@@ -115,7 +115,9 @@ impl Api {
                 ))
             };
             let bundle = certificates(ca).map_err(|reason| unusable(&reason))?;
-            let bundle = bundle.iter().map(|it| reqwest::Certificate::from_der(it));
+            let bundle = bundle
+                .iter()
+                .map(|certificate| reqwest::Certificate::from_der(certificate));
             let bundle: Vec<_> = bundle
                 .collect::<Result<_, _>>()
                 .map_err(|error| unusable(&error))?;

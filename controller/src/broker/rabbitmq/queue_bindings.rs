@@ -43,7 +43,6 @@ struct TaggedQueueBinding {
 pub(super) struct QueueBindings {
     /// Exchange, queue and routing key.
     routes: HashSet<(String, String, String)>,
-    /// By queue.
     tagged: HashMap<String, Vec<TaggedQueueBinding>>,
 }
 

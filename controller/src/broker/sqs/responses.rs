@@ -166,20 +166,20 @@ fn or_status(code: &str, status: u16) -> String {
     if code.is_empty() {
         format!("HTTP {status}")
     } else {
-        bare(code).to_owned()
+        without_prefix(code).to_owned()
     }
 }
 
 /// Strips the prefix of a code such as `com.amazonaws.sqs#QueueDoesNotExist` or
 /// `AWS.SimpleQueueService.NonExistentQueue`.
-fn bare(code: &str) -> &str {
+fn without_prefix(code: &str) -> &str {
     let code = code.rsplit('#').next().unwrap_or(code);
     code.rsplit('.').next().unwrap_or(code)
 }
 
 /// Classifies by code first, because SQS also throttles with 403 and 400.
 fn classify(code: &str, status: u16) -> ErrorClass {
-    match bare(code) {
+    match without_prefix(code) {
         "QueueDoesNotExist" | "NonExistentQueue" => ErrorClass::NotFound,
         "QueueNameExists" | "QueueAlreadyExists" => ErrorClass::NameExists,
         "QueueDeletedRecently" => ErrorClass::DeletedRecently,

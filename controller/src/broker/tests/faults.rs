@@ -214,7 +214,7 @@ async fn redirects_are_not_followed() {
 
 /// QUE-8 (e), QUE-9: the kernel drops a connection while the queue of those to accept is full.
 #[tokio::test(start_paused = true)]
-async fn broker_that_accepts_no_connection_is_given_up_after_three_seconds() {
+async fn connection_attempts_to_a_full_broker_time_out_after_three_seconds() {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(0).unwrap();

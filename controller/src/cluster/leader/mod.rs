@@ -1,9 +1,9 @@
 //! Leader election through a `Lease` (OPS-6, FW-11).
 //!
 //! Clocks of other machines are not trusted: a lease has expired once this process has observed the same version of it
-//! for its whole duration. The holder gives up earlier, [`RENEW_DEADLINE`] after its last successful renewal started,
-//! so that it stops writing before another candidate starts; the [`Fence`] enforces that even if this task is not
-//! scheduled in time. Every write carries the version that it replaces, so only one of several candidates wins.
+//! for its whole duration. The holder stops leading earlier, [`RENEW_DEADLINE`] after its last successful renewal
+//! started, so that it stops writing before another candidate starts; the [`Fence`] enforces that even if this task is
+//! not scheduled in time. Every write carries the version that it replaces, so only one of several candidates wins.
 
 mod decide;
 mod record;

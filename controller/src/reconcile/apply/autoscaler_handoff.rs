@@ -1,4 +1,4 @@
-//! Sets or gives up the annotation that hands autoscaling of a target over to the queue (SO-5).
+//! Sets or gives up the autoscaler handoff annotation (SO-5).
 
 use asya_shared::names::manager;
 use asya_shared::resolve::ObjectRef;

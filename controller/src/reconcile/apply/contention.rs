@@ -105,7 +105,7 @@ pub(super) async fn record_scaling(
         return Ok(());
     };
     let mut applied = active_outcome.applied.iter();
-    let write = if applied.any(|it| it.kind == "ScaledObject") {
+    let write = if applied.any(|entry| entry.kind == "ScaledObject") {
         FieldWrite::Written
     } else {
         FieldWrite::Skipped

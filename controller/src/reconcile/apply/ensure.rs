@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::fault::{Error, StepError};
 use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 use crate::reconcile::plan::decision::Ensure;
-use crate::reconcile::plan::order::{ends_after_queue, replaces_former};
+use crate::reconcile::plan::order::{ends_after_queue, replaces_previous};
 use crate::reconcile::plan::restore;
 use crate::reconcile::plan::rollout_slot::RolloutSlotStep;
 use crate::reconcile::plan::steps::WorkloadStep;
@@ -92,11 +92,11 @@ async fn ensure_children(
     if outcome.interrupted.is_some() {
         return Ok(());
     }
-    if let Some(former) = plan
-        .former_workload
-        .filter(|_| replaces_former(standalone.kind, outcome))
+    if let Some(previous) = plan
+        .previous_workload
+        .filter(|_| replaces_previous(standalone.kind, outcome))
     {
-        context.workloads.delete(&former).await?;
+        context.workloads.delete(&previous).await?;
     }
     if outcome.fault.is_none() {
         delete_child(&context.service_accounts, &plan.service_account).await?;

@@ -23,7 +23,7 @@ const EXTERNAL: &str = "external";
 pub(super) struct TargetAnnotations<'a> {
     /// Value of the annotation that triggers a rollout.
     pub roll_value: Option<&'a str>,
-    /// Whether to hand autoscaling of the object over to the queue; `None` keeps the current state.
+    /// Whether to set the autoscaler handoff annotation; `None` keeps the current state.
     pub handoff: Option<bool>,
     /// The object that carries the handoff annotation, if there is one.
     pub handoff_owner: Option<&'a ObjectRef>,
@@ -83,7 +83,7 @@ pub(super) async fn write_annotations(
     Ok(None)
 }
 
-/// The field of a conflict, as shown to users. The body may also hold the annotation that hands off autoscaling.
+/// The field of a conflict, as shown to users. The body may also hold the autoscaler handoff annotation.
 fn reported_field(conflict: String, path: &[&str]) -> String {
     if conflict.contains(annotation::ROLL) {
         roll_path(path)

@@ -33,7 +33,9 @@ pub(super) async fn find_receiver(
     let pods = api.list(&params).await.map_err(Error::Api)?;
     let is_orphaned = |pod: &Pod| {
         let uid = pod.metadata.uid.as_deref();
-        orphaned.iter().any(|it| Some(&*it.metadata.uid) == uid)
+        orphaned
+            .iter()
+            .any(|orphan| Some(&*orphan.metadata.uid) == uid)
     };
     let mut pods = pods.items.into_iter();
     let receiver = pods.find(|pod| is_orphaned(pod) && uses(pod, transport));
@@ -46,7 +48,7 @@ fn uses(pod: &Pod, transport: &Transport) -> bool {
         let sidecars = spec.init_containers.iter().flatten();
         sidecars.chain(&spec.containers)
     });
-    let mut sidecars = containers.filter(|it| it.name == SIDECAR_CONTAINER);
+    let mut sidecars = containers.filter(|container| container.name == SIDECAR_CONTAINER);
     pod.metadata.deletion_timestamp.is_none()
         && sidecars.any(|sidecar| {
             let env: Vec<_> = sidecar.env.iter().flatten().map(as_json).collect();

@@ -36,7 +36,9 @@ pub(super) async fn probe_and_roll_out(
     handoff: Option<bool>,
     active_outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
-    let (decision, rollout_params) = rollout.map(|it| (it.decision, it.params)).unzip();
+    let (decision, rollout_params) = rollout
+        .map(|planned| (planned.decision, planned.params))
+        .unzip();
     let key = &actor.metadata.key;
     let probed = Box::pin(probe(
         context,

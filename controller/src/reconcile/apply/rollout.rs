@@ -37,8 +37,8 @@ pub(super) async fn roll_out(
         RolloutDecision::Wait(reason, text, wait) => {
             Ok(RolloutOutcome::Waiting(reason, text, Requeue::After(wait)))
         }
-        RolloutDecision::Halt(text) => Ok(RolloutOutcome::Halted(text)),
-        RolloutDecision::Stall(text) => Ok(RolloutOutcome::Stalled(text)),
+        RolloutDecision::Halted(text) => Ok(RolloutOutcome::Halted(text)),
+        RolloutDecision::Stalled(text) => Ok(RolloutOutcome::Stalled(text)),
         RolloutDecision::Yield => Ok(RolloutOutcome::Yielded),
         RolloutDecision::RecordConflict(conflict) => {
             let conflict = annotation_conflict(context, &key.namespace, conflict, params);

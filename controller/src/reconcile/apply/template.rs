@@ -1,7 +1,7 @@
 //! Applies our fields of a pod template without force, and gives them up (BIND-50).
 //!
 //! Dry-runs a pod first: a template whose pods the API server rejects would leave its workload in the middle of a
-//! rollout (SAFE-39), and pods of one that is transferred must get the other actor's sidecar (BIND-45).
+//! rollout (SAFE-39), and after a handoff, pods must get the older actor's sidecar (BIND-45).
 
 use asya_shared::names::manager;
 use serde_json::Value;
@@ -16,10 +16,10 @@ use crate::fault::{Error, Reason, Requeue};
 use crate::reconcile::model::outcome::TemplateOutcome;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::plan::template::write::{self, TemplateParams, probe_failed};
-use crate::reconcile::plan::template::{TemplateStep, after_transfer_probe, await_other_actor};
+use crate::reconcile::plan::template::{TemplateStep, after_handoff_probe, await_other_actor};
 use crate::record::Key;
 
-/// Executes the plan.
+/// Executes the planned step.
 pub(super) async fn template(
     context: &Context,
     actor: &Key,
@@ -36,15 +36,15 @@ pub(super) async fn template(
         (TemplateStep::Apply | TemplateStep::RecordConflict, None) => {
             Ok(TemplateOutcome::NotChecked)
         }
-        (TemplateStep::Transfer(workload, probe), _) => {
+        (TemplateStep::HandOff(workload, probe), _) => {
             let (client, namespace) = (&context.client, &actor.namespace);
             let expected = (&*probe.uid, Some(&*probe.actor_hash));
             // An error must not block the rest of the plan; the dry run is repeated soon.
             let outcome = dry_run::run(client, namespace, &probe.pod, expected, true).await;
             if let Err(waiting) =
-                after_transfer_probe(matches!(outcome, Ok(DryRunOutcome::Admitted)))
+                after_handoff_probe(matches!(outcome, Ok(DryRunOutcome::Admitted)))
             {
-                debug!(?outcome, "the pod template is not transferred yet");
+                debug!(?outcome, "the pod template is not handed off yet");
                 return Ok(waiting);
             }
             give_up_template(context, actor, &workload).await?;

@@ -3,7 +3,7 @@ mod events;
 mod impersonation;
 mod preconditions;
 mod shared;
-mod template_transfer;
+mod template_handoff;
 
 use std::time::Duration;
 
@@ -23,13 +23,13 @@ use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::bound_pods::PodToReplace;
 use crate::reconcile::model::observed::ObservedQueue;
 use crate::reconcile::model::outcome::{Outcome, RolloutOutcome, TemplateOutcome};
-use crate::reconcile::model::template_transfer::{OlderActor, TemplateTransfer};
+use crate::reconcile::model::template_handoff::{OlderActor, TemplateHandoff};
 use crate::reconcile::plan::plan;
 use crate::reconcile::plan::retired::RetiredCheck;
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
 use crate::reconcile::plan::rollout::params::RolloutParams;
 use crate::reconcile::plan::rollout_slot::RolloutSlotStep;
-use crate::reconcile::plan::template::{TemplateStep, TransferProbe};
+use crate::reconcile::plan::template::{HandoffProbe, TemplateStep};
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
 use crate::reconcile::{reconcile, remember_outcome};
 use crate::record::Key;
@@ -214,13 +214,13 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
         (
             Some(300),
             true,
-            RolloutDecision::Stall("text".to_owned()),
+            RolloutDecision::Stalled("text".to_owned()),
             None,
         ),
         (
             Some(300),
             true,
-            RolloutDecision::Halt("text".to_owned()),
+            RolloutDecision::Halted("text".to_owned()),
             None,
         ),
         (Some(300), true, RolloutDecision::NotNeeded, None),

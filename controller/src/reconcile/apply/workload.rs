@@ -64,7 +64,7 @@ async fn create(
     update(context, inputs, step, existing.ours().cloned()).await
 }
 
-/// Updates the existing workload as planned. First transfers ownership of the object and its fields, without which the
+/// Updates the existing workload as planned. First takes over or hands off the object and its fields, without which the
 /// apply would change more than it states.
 async fn update(
     context: &Context,
@@ -72,12 +72,12 @@ async fn update(
     step: WorkloadStep,
     existing: Option<Arc<WorkloadRecord>>,
 ) -> Result<Option<Arc<WorkloadRecord>>, StepError> {
-    let (take_over, hand_over_replicas, take_over_tool_fields) = match step {
+    let (take_over, hand_off_replicas, take_over_tool_fields) = match step {
         WorkloadStep::Update {
             take_over,
-            hand_over_replicas,
+            hand_off_replicas,
             take_over_tool_fields,
-        } => (take_over, hand_over_replicas, take_over_tool_fields),
+        } => (take_over, hand_off_replicas, take_over_tool_fields),
         WorkloadStep::Refuse(fault) => return Err(fault.into()),
         WorkloadStep::Keep | WorkloadStep::Create => return Ok(None),
     };
@@ -89,9 +89,9 @@ async fn update(
         workloads.reparent(&existing, owner, successor).await?;
     }
     let rejected = |error| StepError::of_write(&describe(inputs), error);
-    if hand_over_replicas {
+    if hand_off_replicas {
         workloads
-            .hand_over_replicas(&existing)
+            .hand_off_replicas(&existing)
             .await
             .map_err(rejected)?;
     }

@@ -32,7 +32,7 @@ pub struct RestoredDrift {
     pub object: String,
     /// The path of the field.
     pub field: String,
-    /// Who changed it, if known.
+    /// The manager that changed it, if known.
     pub manager: Option<String>,
 }
 
@@ -43,9 +43,9 @@ pub fn decide(
     purpose: FieldPurpose,
     now: Timestamp,
 ) -> RestoreTiming {
-    let entry = entries.iter().find(|it| is_for(it, uid, purpose));
+    let entry = entries.iter().find(|entry| is_for(entry, uid, purpose));
     let until = entry.and_then(|it| it.retry_time.as_ref());
-    match until.map(|it| it.0.duration_since(now).try_into()) {
+    match until.map(|until| until.0.duration_since(now).try_into()) {
         Some(Ok(wait)) if wait > Duration::ZERO => RestoreTiming::In(wait),
         _ => RestoreTiming::Now,
     }
@@ -62,7 +62,7 @@ pub fn record(
     for entry in &mut entries {
         if quiet_time_left(entry, now).is_none() {
             entry.state.clear();
-            (entry.losses, entry.retry_time) = (0, None);
+            (entry.consecutive_conflicts, entry.retry_time) = (0, None);
         }
     }
     for drift in restored {
@@ -86,36 +86,41 @@ fn record_restore(
     now: Timestamp,
 ) -> ConflictStatus {
     let count = previous.map_or(0, |it| it.count);
-    let same_object = previous.filter(|it| it.uid == restored.uid);
-    let lost_writes = same_object.map_or(0, |it| it.losses).saturating_add(1);
-    let delay = backoff(lost_writes, base);
+    let same_object = previous.filter(|entry| entry.uid == restored.uid);
+    let conflicts = same_object
+        .map_or(0, |it| it.consecutive_conflicts)
+        .saturating_add(1);
+    let delay = backoff(conflicts, base);
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let until = delay.and_then(|delay| now.checked_add(delay).ok());
     ConflictStatus {
         field: restored.field.clone(),
         object: restored.object.clone(),
-        rival: restored.manager.clone(),
+        manager: restored.manager.clone(),
         count: count.saturating_add(1),
         last_time: Some(Time(now)),
         purpose: restored.purpose.name().to_owned(),
         uid: restored.uid.clone(),
         state: until.map(|_| WAITING.to_owned()).unwrap_or_default(),
-        losses: lost_writes,
+        consecutive_conflicts: conflicts,
         retry_time: until.map(Time),
         ..ConflictStatus::default()
     }
 }
 
 /// Backoff between restores.
-fn backoff(lost_writes: i32, base: Duration) -> Option<Duration> {
-    let more = u32::try_from(lost_writes.checked_sub(UNDELAYED_RESTORES)?).ok()?;
+fn backoff(conflicts: i32, base: Duration) -> Option<Duration> {
+    let more = u32::try_from(conflicts.checked_sub(UNDELAYED_RESTORES)?).ok()?;
     let factor = 1_u32 << more.saturating_add(1).min(16);
     Some(base.saturating_mul(factor).min(MAX_BACKOFF))
 }
 
 /// The remaining quiet time of a contested object; `None` if it has passed.
 fn quiet_time_left(entry: &ConflictStatus, now: Timestamp) -> Option<Duration> {
-    let last = entry.last_time.as_ref().filter(|_| entry.losses > 0)?;
+    let last = entry
+        .last_time
+        .as_ref()
+        .filter(|_| entry.consecutive_conflicts > 0)?;
     let until = last.0.checked_add(QUIET_PERIOD).ok()?;
     let wait = until.duration_since(now).try_into().ok();
     wait.filter(|wait| *wait > Duration::ZERO)
@@ -123,14 +128,16 @@ fn quiet_time_left(entry: &ConflictStatus, now: Timestamp) -> Option<Duration> {
 
 /// Time until the message about these entries changes.
 pub fn recheck_after(entries: &[ConflictStatus], now: Timestamp) -> Option<Duration> {
-    let waiting = entries.iter().filter(|it| it.state == WAITING);
-    waiting.filter_map(|it| quiet_time_left(it, now)).min()
+    let waiting = entries.iter().filter(|entry| entry.state == WAITING);
+    waiting
+        .filter_map(|entry| quiet_time_left(entry, now))
+        .min()
 }
 
 /// Message about objects that are restored repeatedly.
 pub fn conflict_message(entries: &[ConflictStatus], base: Duration) -> Option<String> {
-    let waiting = entries.iter().filter(|it| it.state == WAITING);
-    let messages: Vec<_> = waiting.map(|it| entry_message(it, base)).collect();
+    let waiting = entries.iter().filter(|entry| entry.state == WAITING);
+    let messages: Vec<_> = waiting.map(|entry| entry_message(entry, base)).collect();
     (!messages.is_empty()).then(|| messages.join("\n"))
 }
 
@@ -138,11 +145,11 @@ fn entry_message(entry: &ConflictStatus, base: Duration) -> String {
     let ConflictStatus {
         object,
         field,
-        losses: lost_writes,
+        consecutive_conflicts: conflicts,
         ..
     } = entry;
-    let manager = entry.rival.as_deref().unwrap_or(UNKNOWN_MANAGER);
-    let delay = backoff(*lost_writes, base).unwrap_or_default().as_secs();
+    let manager = entry.manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
+    let delay = backoff(*conflicts, base).unwrap_or_default().as_secs();
     let remedy = if entry.purpose == FieldPurpose::ScaledObject.name() {
         "change spec.scaling of the actor instead"
     } else if field == "spec.replicas" {
@@ -151,7 +158,7 @@ fn entry_message(entry: &ConflictStatus, base: Duration) -> String {
         "change spec.workload of the actor instead"
     };
     format!(
-        "{object}: {field} was changed {lost_writes} times in a row, last by {manager}, and restored each time; further \
+        "{object}: {field} was changed {conflicts} times in a row, last by {manager}, and restored each time; further \
          changes are restored after up to {delay} s; make that manager leave it alone, or {remedy}"
     )
 }
@@ -196,8 +203,8 @@ mod tests {
             entries = record(&entries, &restored, BASE, at(second));
         }
         let within = |from: i64, to: i64| {
-            let minutes = writes.iter().map(|it| it / 60);
-            minutes.filter(|it| (from..to).contains(it)).count()
+            let minutes = writes.iter().map(|second| second / 60);
+            minutes.filter(|minute| (from..to).contains(minute)).count()
         };
         assert_eq!(&writes[..7], [0, 1, 2, 3, 4, 14, 34]);
         assert!(within(0, 20) <= 14, "{writes:?}");
@@ -258,12 +265,12 @@ mod tests {
             ),
             (None, None)
         );
-        assert_eq!((after[0].count, after[0].losses), (6, 0));
+        assert_eq!((after[0].count, after[0].consecutive_conflicts), (6, 0));
         let recreated = RestoredDrift {
             uid: "other".to_owned(),
             ..replicas_drift()
         };
         let after = record(&entries, &[recreated], BASE, at(6));
-        assert_eq!((after[0].count, after[0].losses), (7, 1));
+        assert_eq!((after[0].count, after[0].consecutive_conflicts), (7, 1));
     }
 }

@@ -27,7 +27,9 @@ impl Segment {
     /// A path that consists of plain fields.
     pub fn path(fields: &[&str]) -> Vec<Self> {
         let fields = fields.iter();
-        fields.map(|it| Self::Field((*it).to_owned())).collect()
+        fields
+            .map(|field| Self::Field((*field).to_owned()))
+            .collect()
     }
 
     /// Formats a path for users.
@@ -55,7 +57,9 @@ impl Segment {
                 .iter()
                 .find(|(step, _)| {
                     let step = step.strip_prefix("k:");
-                    step.and_then(|it| serde_json::from_str(it).ok()).as_ref() == Some(keys)
+                    step.and_then(|step| serde_json::from_str(step).ok())
+                        .as_ref()
+                        == Some(keys)
                 })
                 .map(|(_, below)| below),
         };
@@ -95,7 +99,7 @@ pub fn find_manager(entries: &[ManagedFieldsEntry], path: &[Segment]) -> Option<
         .collect();
     others.sort_by_key(|entry| Reverse(entry.time.as_ref().map(|time| time.0)));
     let covers = |entry: &&ManagedFieldsEntry| coverage(entry, path);
-    if let Some(owner) = others.iter().find(|it| covers(it) == Coverage::Field) {
+    if let Some(owner) = others.iter().find(|entry| covers(entry) == Coverage::Field) {
         return Some(to_manager(owner, true));
     }
     // Ignore subresources: a status update carries fields that its controller does not decide.
@@ -117,7 +121,7 @@ pub fn describe_manager(metadata: &ObjectMeta, path: &[Segment]) -> Option<Strin
     let entries = metadata.managed_fields.as_deref().unwrap_or_default();
     let manager = find_manager(entries, path)?;
     let mut owners = metadata.owner_references.iter().flatten();
-    let controller = owners.find(|it| it.controller == Some(true) && it.kind != OWN_KIND);
+    let controller = owners.find(|owner| owner.controller == Some(true) && owner.kind != OWN_KIND);
     Some(match controller {
         Some(controller) => format!(
             "{manager}; the object is controlled by {} {}",
@@ -163,7 +167,8 @@ pub fn first_unowned(
     paths: Vec<Vec<Segment>>,
 ) -> Option<Vec<Segment>> {
     let entry = entries.iter().find(|entry| is_applied_by(entry, manager));
-    let owned = |path: &[Segment]| entry.is_some_and(|it| coverage(it, path) == Coverage::Field);
+    let owned =
+        |path: &[Segment]| entry.is_some_and(|entry| coverage(entry, path) == Coverage::Field);
     paths.into_iter().find(|path| !owned(path))
 }
 

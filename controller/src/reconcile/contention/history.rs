@@ -12,14 +12,13 @@ use super::{
 };
 use crate::reconcile::status_time::to_the_second;
 
-/// State names in status, which are public.
+/// The states in status: see [`ContentionState`].
 const REWRITTEN: &str = "Held";
 const YIELDED: &str = "Stopped";
 
-/// What happened to a contested field in a reconcile.
+/// An event of a contested field in a reconcile.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldEvent {
-    /// Nothing needs it.
     NotNeeded,
     Written,
     Conflict(FieldConflict),
@@ -32,7 +31,7 @@ pub struct FieldConflict {
     pub field: String,
     /// The object that has it, as Kind/name.
     pub object: String,
-    /// Who changed or owns it, if known.
+    /// The manager that changed or owns it, if known.
     pub manager: Option<String>,
     /// The current revision of the specs.
     pub revision: SpecRevision,
@@ -76,7 +75,7 @@ impl ContentionHistory<'_> {
 fn state(entries: &[ConflictStatus], uid: &str, purpose: FieldPurpose) -> ContentionState {
     let entry = entries
         .iter()
-        .find(|it| it.purpose == purpose.name() && it.uid == uid);
+        .find(|entry| entry.purpose == purpose.name() && entry.uid == uid);
     entry.map(ContentionState::from_entry).unwrap_or_default()
 }
 
@@ -97,8 +96,9 @@ fn conflict_reset(
     now: Timestamp,
 ) -> ConflictReset {
     let mut entries = entries.iter();
-    let entry = entries.find(|it| it.purpose == purpose.name() && it.uid == uid);
-    let Some(entry) = entry.filter(|it| ContentionState::from_entry(it) != ContentionState::Idle)
+    let entry = entries.find(|entry| entry.purpose == purpose.name() && entry.uid == uid);
+    let Some(entry) =
+        entry.filter(|entry| ContentionState::from_entry(entry) != ContentionState::Uncontested)
     else {
         return ConflictReset::Now;
     };
@@ -122,9 +122,11 @@ pub fn update(
     let Some(uid) = uid else {
         return entries;
     };
-    entries.retain(|it| it.uid == uid);
+    entries.retain(|entry| entry.uid == uid);
     for (purpose, event) in events {
-        let at = entries.iter().position(|it| it.purpose == purpose.name());
+        let at = entries
+            .iter()
+            .position(|entry| entry.purpose == purpose.name());
         let previous = at.and_then(|at| entries.get(at));
         let Some(after) = entry(previous, uid, *purpose, event, base, now) else {
             continue;
@@ -141,7 +143,7 @@ pub fn update(
 pub fn reset_all(previous: &[ConflictStatus]) -> Vec<ConflictStatus> {
     let mut entries = previous.to_vec();
     for entry in &mut entries {
-        ContentionState::Idle.write_to(entry);
+        ContentionState::Uncontested.write_to(entry);
     }
     entries
 }
@@ -159,7 +161,7 @@ fn entry(
         .map(ContentionState::from_entry)
         .unwrap_or_default();
     let state = match event {
-        FieldEvent::NotNeeded => ContentionState::Idle,
+        FieldEvent::NotNeeded => ContentionState::Uncontested,
         FieldEvent::Written => state.after_write(),
         FieldEvent::Conflict(it) if it.yields => ContentionState::Yielded(it.revision.clone()),
         FieldEvent::Conflict(it) => state.after_conflict(it.revision.clone(), base, now),
@@ -169,7 +171,7 @@ fn entry(
         (previous, FieldEvent::Conflict(conflict)) => ConflictStatus {
             field: conflict.field.clone(),
             object: conflict.object.clone(),
-            rival: conflict.manager.clone(),
+            manager: conflict.manager.clone(),
             count: previous.map_or(0, |it| it.count).saturating_add(1),
             last_time: Some(Time(to_the_second(now))),
             purpose: purpose.name().to_owned(),
@@ -190,7 +192,7 @@ pub fn new_conflicts<'a>(
     after.iter().filter(|entry| {
         let known = previous
             .iter()
-            .find(|it| (&it.purpose, &it.uid) == (&entry.purpose, &entry.uid));
+            .find(|previous| (&previous.purpose, &previous.uid) == (&entry.purpose, &entry.uid));
         known.map_or(0, |it| it.count) < entry.count
     })
 }
@@ -212,8 +214,8 @@ pub fn last_conflict_time(entries: &[ConflictStatus]) -> Option<Time> {
 pub fn conflict_message(entries: &[ConflictStatus], evicts: bool) -> Option<String> {
     let unresolved = entries
         .iter()
-        .filter(|it| ContentionState::from_entry(it) != ContentionState::Idle)
-        .filter_map(|it| Some((it, purpose_of(it)?)));
+        .filter(|entry| ContentionState::from_entry(entry) != ContentionState::Uncontested)
+        .filter_map(|entry| Some((entry, purpose_of(entry)?)));
     let messages: Vec<_> = unresolved
         .map(|(it, purpose)| entry_message(it, purpose, evicts))
         .collect();
@@ -222,7 +224,7 @@ pub fn conflict_message(entries: &[ConflictStatus], evicts: bool) -> Option<Stri
 
 /// Message about one conflict.
 pub fn entry_message(entry: &ConflictStatus, purpose: FieldPurpose, evicts: bool) -> String {
-    let manager = entry.rival.as_deref().unwrap_or(UNKNOWN_MANAGER);
+    let manager = entry.manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
     let times = match ContentionState::from_entry(entry).conflicts() {
         _ if evicts && purpose == FieldPurpose::Roll => String::new(),
         0 | 1 => String::new(),
@@ -289,13 +291,13 @@ pub fn entry_message(entry: &ConflictStatus, purpose: FieldPurpose, evicts: bool
 pub fn purpose_of(entry: &ConflictStatus) -> Option<FieldPurpose> {
     FieldPurpose::ALL
         .into_iter()
-        .find(|it| it.name() == entry.purpose)
+        .find(|purpose| purpose.name() == entry.purpose)
 }
 
 impl ContentionState {
-    /// Reads the state from an entry; anything that we would not have written is [`ContentionState::Idle`].
+    /// Reads the state from an entry; anything that we would not have written is [`ContentionState::Uncontested`].
     fn from_entry(entry: &ConflictStatus) -> Self {
-        let count = ConflictCount::new(entry.losses);
+        let count = ConflictCount::new(entry.consecutive_conflicts);
         let until = entry.retry_time.as_ref().map(|it| it.0);
         match (&*entry.state, count, until) {
             (REWRITTEN, Some(count), _) => Self::Rewritten(count),
@@ -304,14 +306,14 @@ impl ContentionState {
                 generation: entry.generation.unwrap_or_default(),
                 target_spec_hash: entry.target_spec_hash.clone(),
             }),
-            _ => Self::Idle,
+            _ => Self::Uncontested,
         }
     }
 
     fn write_to(&self, entry: &mut ConflictStatus) {
-        entry.losses = self.conflicts();
+        entry.consecutive_conflicts = self.conflicts();
         let state = match self {
-            Self::Idle => "",
+            Self::Uncontested => "",
             Self::Rewritten(_) => REWRITTEN,
             Self::Waiting(..) => WAITING,
             Self::Yielded(_) => YIELDED,
@@ -319,11 +321,11 @@ impl ContentionState {
         state.clone_into(&mut entry.state);
         entry.retry_time = match self {
             Self::Waiting(_, until) => Some(Time(to_the_next_second(*until))),
-            Self::Idle | Self::Rewritten(_) | Self::Yielded(_) => None,
+            Self::Uncontested | Self::Rewritten(_) | Self::Yielded(_) => None,
         };
         let revision = match self {
             Self::Yielded(revision) => Some(revision),
-            Self::Idle | Self::Rewritten(_) | Self::Waiting(..) => None,
+            Self::Uncontested | Self::Rewritten(_) | Self::Waiting(..) => None,
         };
         entry.generation = revision.map(|it| it.generation);
         entry.target_spec_hash = revision

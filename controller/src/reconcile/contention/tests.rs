@@ -30,13 +30,16 @@ fn needed_field(written: bool, in_place: bool) -> FieldView {
 /// CONF-2, CONF-5, CONF-6
 #[test]
 fn decision_depends_on_the_contention_state() {
-    let (idle, rewritten) = (ContentionState::Idle, ContentionState::Rewritten(count(2)));
+    let (uncontested, rewritten) = (
+        ContentionState::Uncontested,
+        ContentionState::Rewritten(count(2)),
+    );
     let waiting = ContentionState::Waiting(count(2), at(100));
     let yielded = ContentionState::Yielded(revision(1, "spec"));
     let wait = |seconds| FieldDecision::Wait(Duration::from_secs(seconds));
     for (state, written, now, expected) in [
-        (&idle, false, 50, FieldDecision::Write),
-        (&idle, true, 50, FieldDecision::RecordConflict),
+        (&uncontested, false, 50, FieldDecision::Write),
+        (&uncontested, true, 50, FieldDecision::RecordConflict),
         (&rewritten, false, 50, FieldDecision::Write),
         (&rewritten, true, 50, FieldDecision::RecordConflict),
         (&waiting, true, 50, wait(50)),
@@ -70,7 +73,7 @@ fn decision_depends_on_the_contention_state() {
 #[test]
 fn backoff_doubles_with_each_conflict_and_the_fifth_stops() {
     let base = Duration::from_secs(5);
-    let mut state = ContentionState::Idle;
+    let mut state = ContentionState::Uncontested;
     for (number, seconds) in [(1, 10), (2, 20), (3, 40), (4, 80)] {
         state = state.after_conflict(revision(1, "spec"), base, at(1000));
         let expected = ContentionState::Waiting(count(number), at(1000 + seconds));
@@ -81,7 +84,11 @@ fn backoff_doubles_with_each_conflict_and_the_fifth_stops() {
     state = state.after_conflict(revision(7, "spec"), base, at(1000));
     assert_eq!(state, ContentionState::Yielded(revision(7, "spec")));
     assert_eq!(state.conflicts(), 5);
-    assert_eq!(state.after_write(), ContentionState::Idle, "other specs");
+    assert_eq!(
+        state.after_write(),
+        ContentionState::Uncontested,
+        "other specs"
+    );
     let again = state.after_conflict(revision(8, "spec"), base, at(0));
     assert_eq!(again.conflicts(), 1, "other specs");
 

@@ -22,7 +22,6 @@ pub enum Drain {
     Empty,
     /// The namespace is being deleted, which must not be blocked, so queues that may hold messages are left behind.
     LeftBehind {
-        /// UID of the namespace.
         namespace_uid: Option<String>,
         /// The queues left behind.
         remaining: RemainingQueues,
@@ -32,7 +31,6 @@ pub enum Drain {
 /// The queues that block the deletion of an actor.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RemainingQueues {
-    /// Queues with messages.
     pub with_messages: Vec<(QueueStatus, Depth)>,
     /// Queues whose message count is unknown.
     pub uncounted: Vec<QueueStatus>,
@@ -47,7 +45,7 @@ pub struct QueueCount {
     pub messages: Messages,
 }
 
-/// What is known of a queue's messages.
+/// The messages of a queue, as far as they are known.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Messages {
     /// The queue does not exist, or belongs to another actor.

@@ -227,7 +227,7 @@ fn dry_run_is_due_only_for_a_new_actor_hash_spec_or_release() {
         (
             "another version",
             InjectionStatus {
-                platform: Some("former".to_owned()),
+                platform: Some("previous".to_owned()),
                 ..verified()
             },
         ),

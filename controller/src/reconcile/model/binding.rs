@@ -14,7 +14,7 @@ use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::contention::history::ContentionHistory;
 use crate::reconcile::model::bound_pods::BoundPods;
 use crate::reconcile::model::rollout::{ObservedRollout, ObservedUnbinding};
-use crate::reconcile::model::template_transfer::TemplateTransfer;
+use crate::reconcile::model::template_handoff::TemplateHandoff;
 use crate::record::ScaleTarget;
 
 /// A binding as observed by one reconcile.
@@ -24,9 +24,9 @@ pub struct ObservedBinding {
     pub target: Option<Result<Box<Resolved>, Fault>>,
     /// The target's pods; `None` until they have been listed.
     pub pods: Option<BoundPods>,
-    /// What this actor applied to the pod template of a target that an older actor binds now, or what a deleted actor
-    /// left in the template of this one's target.
-    pub template_transfer: Option<TemplateTransfer>,
+    /// Set if this actor applied fields to the pod template of a target that an older actor binds now, or if a deleted
+    /// actor left its fields in the template of this one's target.
+    pub template_handoff: Option<TemplateHandoff>,
     /// The other actor whose fields are in the target's pod template, if it still exists.
     pub template_actor: Option<TemplateActor>,
     /// The binding is required, but its webhook entry still fails open (CFG-7); `None` if unknown.
@@ -37,7 +37,7 @@ pub struct ObservedBinding {
     pub limits: Option<Limits>,
     /// State for a rollout of the pods; `None` if no rollout is considered.
     pub rollout: Option<ObservedRollout>,
-    /// What an actor being deleted still has in the pods; `None` while that is unknown.
+    /// State that is left to clean up for an actor being deleted; `None` while that is unknown.
     pub unbinding: Option<ObservedUnbinding>,
     /// How the queue scales the target, or why it cannot; `None` while scaling is off or the scaled object is unknown.
     pub scaling: Option<Result<Box<TargetScaling>, Fault>>,
@@ -97,8 +97,11 @@ pub struct TargetScaling {
 impl ObservedBinding {
     /// Whether an older actor binds the target (BIND-45).
     pub fn is_bound_by_other(&self) -> bool {
-        let fault = self.target.as_ref().and_then(|it| it.as_ref().err());
-        fault.is_some_and(|it| it.reason == Reason::AlreadyBound)
+        let fault = self
+            .target
+            .as_ref()
+            .and_then(|target| target.as_ref().err());
+        fault.is_some_and(|fault| fault.reason == Reason::AlreadyBound)
     }
 
     /// How the queue scales the target, if it can.
@@ -110,7 +113,7 @@ impl ObservedBinding {
 /// A target that could be resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
-    /// What the target resolves to.
+    /// The resolved target.
     pub target: Target,
     /// Desired replicas, if the target specifies them.
     pub replicas: Option<i32>,

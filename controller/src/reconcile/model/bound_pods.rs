@@ -229,7 +229,7 @@ fn remedy(reasons: &[&str]) -> &'static str {
             "rename the container or volume of the target that has a name reserved for Asya; the actor's Events \
              name it"
         }
-        _ if reasons.iter().all(|it| is_fixed_by_replacement(it)) => {
+        _ if reasons.iter().all(|reason| is_fixed_by_replacement(reason)) => {
             "status.pods lists the pods; restart those that started before the binding"
         }
         _ => "status.pods lists the pods; the actor's Events say what to change in the target",
@@ -238,7 +238,7 @@ fn remedy(reasons: &[&str]) -> &'static str {
 
 fn has_actor_hash(pod: &PodRecord, hash: Option<&str>) -> bool {
     let injection = pod.injection.as_ref().filter(|it| it.intact);
-    hash.is_some() && injection.and_then(|it| actor_hash(it.hash.as_deref())) == hash
+    hash.is_some() && injection.and_then(|injection| actor_hash(injection.hash.as_deref())) == hash
 }
 
 /// Why a labelled pod has no sidecar of this actor; `None` if it has one.

@@ -18,7 +18,6 @@ pub struct KnownQueue {
 /// Whether we may delete a queue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DeletePermission {
-    /// We may delete it.
     Allowed,
     /// Its transport sets `autoCreate: false`, so users create and delete its queues (QUE-7).
     UserManaged,
@@ -77,7 +76,7 @@ impl KnownQueues {
             .iter()
             .filter(|queue| !is_known(queue))
             .map(known);
-        let forgotten = forgotten.filter(|it| it.permission == DeletePermission::Allowed);
+        let forgotten = forgotten.filter(|queue| queue.permission == DeletePermission::Allowed);
         let retired = status.retired_queues.iter().map(known).chain(forgotten);
         Self {
             retired: retired.collect(),

@@ -9,4 +9,4 @@ pub mod observed;
 pub mod outcome;
 pub mod reported;
 pub mod rollout;
-pub mod template_transfer;
+pub mod template_handoff;

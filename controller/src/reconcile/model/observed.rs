@@ -46,7 +46,7 @@ pub struct Observed {
     /// The object under the workload's name, of the desired kind.
     pub workload: Child<WorkloadRecord>,
     /// Our workload of the previous kind, before a change between `Deployment` and `StatefulSet` (WRK-6).
-    pub former_workload: Option<Arc<WorkloadRecord>>,
+    pub previous_workload: Option<Arc<WorkloadRecord>>,
     /// Why its pods cannot be created, if the workload's own status does not say so.
     pub creation_failure: Option<PodCreationFailure>,
     /// The object under the `ServiceAccount`'s name.
@@ -75,17 +75,17 @@ pub struct Observed {
     pub webhook: bool,
     /// How long transient states are tolerated.
     pub deadlines: Deadlines,
-    /// What deletion keeps and removes.
+    /// The objects that deletion keeps and removes.
     pub deletion: DeletionPolicy,
     /// Drain state, if deletion waits for an empty queue.
     pub drain: Option<Drain>,
     /// When this process became the leader.
     pub leading_since: Timestamp,
-    /// What to remember for later reconciles.
+    /// Updates of the memory that later reconciles use.
     pub memory_updates: MemoryUpdates,
 }
 
-/// What a reconcile has observed, to be remembered for later ones.
+/// Observations of a reconcile that later ones use.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryUpdates {
     /// The broker did not answer for a verified queue.
@@ -94,8 +94,8 @@ pub struct MemoryUpdates {
     pub depths: Vec<(Depth, bool)>,
 }
 
-/// What deletion keeps and removes. Read from the raw spec, because a spec that does not decode may still say that
-/// its queue is retained.
+/// The objects that deletion keeps and removes. Read from the raw spec, because a spec that does not decode may still
+/// say that its queue is retained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeletionPolicy {
     /// Keep the children and the queue (FW-23).
@@ -203,7 +203,7 @@ impl Observed {
             .contention_history(&self.previous, self.actor.generation)
     }
 
-    /// What a rollout of the target's pods would have to consider.
+    /// The state that a rollout decision needs.
     pub fn rollout(&self) -> Option<&ObservedRollout> {
         self.binding.as_ref()?.rollout.as_ref()
     }

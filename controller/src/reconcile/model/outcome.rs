@@ -184,8 +184,7 @@ pub struct ContentionOutcome {
     pub recheck_after: Option<Duration>,
     /// Changes by others to the objects of a standalone actor, now reverted.
     pub restored: Vec<RestoredDrift>,
-    /// Whether the annotation that hands autoscaling over to the queue was set (`true`) or removed (`false`) on the
-    /// target's owner (SO-5).
+    /// Whether the autoscaler handoff annotation was set (`true`) or removed (`false`) on the target's owner (SO-5).
     pub handoff_set: Option<bool>,
 }
 
@@ -302,12 +301,10 @@ pub enum ReplacementMethod {
 /// State of our fields in a pod template after a reconcile.
 #[derive(Debug, Default, PartialEq)]
 pub enum TemplateOutcome {
-    /// Not checked.
     #[default]
     NotChecked,
     /// Not desired by the spec.
     NotDesired,
-    /// Present in the template.
     InPlace,
     /// Applied by this reconcile.
     Applied(TemplateStatus),

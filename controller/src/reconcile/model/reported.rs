@@ -9,5 +9,5 @@ use crate::fault::Reason;
 pub fn is_reported(observed: &Observed, reason: Reason) -> bool {
     let reason = reason.to_string();
     let mut previous = observed.previous.conditions.iter();
-    previous.any(|it| it.type_ == READY && it.reason == reason)
+    previous.any(|condition| condition.type_ == READY && condition.reason == reason)
 }

@@ -13,7 +13,7 @@ pub const TEMPLATE_ANNOTATIONS: [&str; 4] = ["spec", "template", "metadata", "an
 /// Written in place of the actor's hash where removing the annotation would not trigger a rollout.
 pub const UNBOUND: &str = "unbound";
 
-/// What a rollout has to consider.
+/// The state that a rollout decision needs.
 #[derive(Clone, Debug, Default)]
 pub struct ObservedRollout {
     /// Counts of the target's pods.
@@ -36,7 +36,7 @@ pub struct ObservedRollout {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "independent facts about the object"
+    reason = "independent properties of the object"
 )]
 pub struct TargetObject {
     pub object: ObjectRef,
@@ -44,7 +44,7 @@ pub struct TargetObject {
     pub roll_value: Option<String>,
     /// Our containers are in its pod template (BIND-50). Set only for an actor being deleted.
     pub in_template: bool,
-    /// It carries our annotation that hands its autoscaling over to the queue (SO-5).
+    /// It carries our autoscaler handoff annotation (SO-5).
     pub handed_off: bool,
     /// It carries our annotation that names the binding actor (BIND-47).
     pub names_actor: bool,
@@ -67,9 +67,9 @@ pub struct TargetObject {
 }
 
 impl TargetObject {
-    /// Ignores annotations of the older actor that binds this target: only our fields in the pod template are ours to
-    /// give up (BIND-45).
-    pub fn keep_template_part_only(&mut self) {
+    /// Ignores the annotations, which are those of the older actor that binds this target: only our fields of the pod
+    /// template are ours to give up (BIND-45).
+    pub fn keep_template_fields_only(&mut self) {
         self.roll_value = None;
         self.handed_off = false;
         self.names_actor = false;
@@ -97,7 +97,7 @@ pub struct UnreadyPod {
     pub created: Option<Time>,
 }
 
-/// What a binding leaves behind when its actor is deleted.
+/// The state that is left to clean up when the actor of a binding is deleted.
 #[derive(Clone, Debug, Default)]
 pub struct ObservedUnbinding {
     /// Cleanup is not needed: the user opted out, or the namespace is being deleted.
@@ -123,7 +123,7 @@ pub struct ObservedUnbinding {
 }
 
 /// The number of consecutive replacements, up to the newest, that started without the sidecar since the last request.
-/// Those that have been evicted since are counted in `previous.bare` (ROLL-5).
+/// Those that have been evicted since are counted in `previous.uninjected_replacements` (ROLL-5).
 pub fn consecutive_uninjected(outdated: &[PodToReplace], previous: &RolloutStatus) -> i32 {
     let Some(since) = previous.since.as_ref().map(|it| it.0) else {
         return 0;
@@ -133,8 +133,9 @@ pub fn consecutive_uninjected(outdated: &[PodToReplace], previous: &RolloutStatu
         // only those that the webhook has injected.
         let created = pod.created.as_ref().map(|it| it.0);
         let was_injected = pod.sidecar == SidecarState::Removed;
-        created
-            .is_some_and(|it| it > since || (was_injected && it.as_second() == since.as_second()))
+        created.is_some_and(|created| {
+            created > since || (was_injected && created.as_second() == since.as_second())
+        })
     };
     let mut replacements: Vec<_> = outdated.iter().filter(is_replacement).collect();
     replacements.sort_by_key(|pod| pod.created.as_ref().map(|it| it.0));
@@ -144,6 +145,6 @@ pub fn consecutive_uninjected(outdated: &[PodToReplace], previous: &RolloutStatu
         .count();
     match i32::try_from(uninjected).unwrap_or(i32::MAX) {
         0 => 0,
-        uninjected => uninjected.saturating_add(previous.bare),
+        uninjected => uninjected.saturating_add(previous.uninjected_replacements),
     }
 }

@@ -60,8 +60,8 @@ fn ray_clusters<'a>(
     let clusters = target
         .chain
         .iter()
-        .filter(move |it| it.group_kind() == kind);
-    clusters.filter(|it| !objects.iter().any(|known| known.object == **it))
+        .filter(move |object| object.group_kind() == kind);
+    clusters.filter(|cluster| !objects.iter().any(|known| known.object == **cluster))
 }
 
 /// Number of workers that a `RayCluster` should have.
@@ -93,11 +93,11 @@ fn availability(pods: &[Pod], expected: &PodMatch) -> Availability {
 fn belongs_to(pod: &Pod, expected: &PodMatch) -> bool {
     let labels = pod.metadata.labels.as_ref();
     let mut owners = pod.metadata.owner_references.iter().flatten();
-    let owner = owners.find(|it| it.controller == Some(true));
-    let owner = owner.map(|it| Controller {
-        api_version: &it.api_version,
-        kind: &it.kind,
-        name: &it.name,
+    let owner = owners.find(|owner| owner.controller == Some(true));
+    let owner = owner.map(|owner| Controller {
+        api_version: &owner.api_version,
+        kind: &owner.kind,
+        name: &owner.name,
     });
     let label = |key: &str| labels?.get(key).map(String::as_str);
     expected.matches(label, owner.as_ref())
@@ -106,7 +106,7 @@ fn belongs_to(pod: &Pod, expected: &PodMatch) -> bool {
 fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_ref());
     let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|it| it.type_ == "Ready" && it.status == "True")
+    conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use asya_shared::api::{AsyncActorStatus, BindingRollout, BindingStrategy};
 use asya_shared::probe::{ProbeMetadata, minimal_pod};
 use asya_shared::resolve::{
-    self, Family, Finding, FindingReason, PodMatch, Resolution, Scale, Target,
+    self, Finding, FindingReason, Integration, PodMatch, Resolution, Scale, Target,
 };
 
 use super::rollout::{self, RolloutQuery};
@@ -111,15 +111,15 @@ pub(super) async fn observe(
         // The target does not exist, so the pod is built from its kind and name alone.
         let probe_metadata = ProbeMetadata::of(
             &resolve::pods_of(binds_to, None),
-            Family::of_target(binds_to),
+            Integration::of_target(binds_to),
         );
         probe.pod = probe_metadata.as_ref().and_then(minimal_pod);
     }
-    let (template_actor, template_transfer) =
+    let (template_actor, template_handoff) =
         shared_target::observe(context, actor, bound.strategy, previous, &target).await?;
     Ok(Some(ObservedBinding {
         pods,
-        template_transfer,
+        template_handoff,
         template_actor,
         probe,
         limits,

@@ -5,7 +5,7 @@ use asya_shared::api::BindingRollout;
 use asya_shared::hash;
 use asya_shared::names::{annotation, manager};
 use asya_shared::probe::{ProbeMetadata, from_running_pod, minimal_pod, pod_without_sidecar};
-use asya_shared::resolve::{Family, ObjectRef, Roll, Target, is_handed_off, template};
+use asya_shared::resolve::{Integration, ObjectRef, Roll, Target, is_handed_off, template};
 use asya_shared::roll::{self, UpdateStrategy, requests_gpus};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -55,8 +55,8 @@ pub(super) async fn observe(
     let needs_replacement =
         !counted.outdated.is_empty() || (roll_now && !counted.all_outdated.is_empty());
     let replaces_pods = needs_replacement && (roll_now || query.rollout == BindingRollout::Always);
-    let needs_proof = counted.pods.matched == 0 && !query.injection_verified;
-    if !replaces_pods && !needs_proof && !query.probe_due {
+    let needs_verification = counted.pods.matched == 0 && !query.injection_verified;
+    if !replaces_pods && !needs_verification && !query.probe_due {
         return Ok(rollout);
     }
     read_state(context, actor, query, rollout).await
@@ -77,11 +77,11 @@ async fn read_state(
         availability::observe(context, key, target, &rollout.objects).await?;
     rollout.availability = availability;
     rollout.pod_counts.retain_existing(&active);
-    let family = actor
+    let integration = actor
         .binds_to
         .as_ref()
-        .map_or(Family::Generic, Family::of_target);
-    let probe_metadata = ProbeMetadata::of(&target.pods, family);
+        .map_or(Integration::Generic, Integration::of_target);
+    let probe_metadata = ProbeMetadata::of(&target.pods, integration);
     let from_template = probe_metadata.as_ref().and_then(|probe_metadata| {
         bodies
             .iter()
@@ -126,7 +126,7 @@ fn objects(roll: &Roll, workload: &ObjectRef) -> Vec<(ObjectRef, Option<Vec<&'st
         Roll::AnnotateTemplate(workloads) => {
             let workloads = workloads.iter().cloned();
             workloads
-                .map(|it| (it, Some(TEMPLATE_ANNOTATIONS.to_vec())))
+                .map(|workload| (workload, Some(TEMPLATE_ANNOTATIONS.to_vec())))
                 .collect()
         }
         Roll::Annotate(object, path) => {
@@ -167,7 +167,7 @@ async fn exhausted_budget(
         Err(kube::Error::Api(status)) if status.is_forbidden() => return Ok(None),
         Err(error) => return Err(Error::Api(error)),
     };
-    let budgets: Vec<Value> = budgets.iter().map(|it| json!(it)).collect();
+    let budgets: Vec<Value> = budgets.iter().map(|budget| json!(budget)).collect();
     Ok(roll::exhausted_budget(&budgets, pod).map(str::to_owned))
 }
 
@@ -195,7 +195,7 @@ impl TargetObject {
             handed_off: is_handed_off(body),
             names_actor: is_written_by(body, manager::BINDING),
             ready: number("/status/readyReplicas")
-                .and_then(|it| it.try_into().ok())
+                .and_then(|number| number.try_into().ok())
                 .unwrap_or(0),
             rolling: strategy.rolling,
             desired_replicas: desired,
@@ -212,7 +212,7 @@ impl TargetObject {
 fn is_written_by(body: &Value, manager: &str) -> bool {
     let entries = body.pointer("/metadata/managedFields");
     let mut entries = entries.and_then(Value::as_array).into_iter().flatten();
-    entries.any(|it| it["manager"] == manager)
+    entries.any(|entry| entry["manager"] == manager)
 }
 
 #[cfg(test)]

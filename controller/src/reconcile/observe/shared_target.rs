@@ -1,8 +1,8 @@
-//! Observes the transfer of a pod template between two actors that bind the same target (BIND-45).
+//! Observes the handoff of a pod template between two actors that bind the same target (BIND-45).
 
 use asya_shared::api::{AsyncActorStatus, BindingStrategy, ModeSpec};
 use asya_shared::probe::{ProbeMetadata, pod_without_sidecar};
-use asya_shared::resolve::{Family, Resolution, Target};
+use asya_shared::resolve::{Integration, Resolution, Target};
 use asya_shared::validate;
 use serde_json::Value;
 
@@ -10,21 +10,24 @@ use crate::binding::TargetState;
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};
 use crate::reconcile::model::binding::{Resolved, TemplateActor};
-use crate::reconcile::model::template_transfer::{OlderActor, TemplateTransfer};
+use crate::reconcile::model::template_handoff::{OlderActor, TemplateHandoff};
 use crate::record::{ActorRecord, Key};
 
-/// Observes which actor's fields are in the target's pod template, and what is left to transfer.
+/// Observes which actor's fields are in the target's pod template, and which of them are left to give up.
 pub(super) async fn observe(
     context: &Context,
     actor: &ActorRecord,
     strategy: BindingStrategy,
     previous: &AsyncActorStatus,
     target: &Result<Box<Resolved>, Fault>,
-) -> Result<(Option<TemplateActor>, Option<TemplateTransfer>), Error> {
+) -> Result<(Option<TemplateActor>, Option<TemplateHandoff>), Error> {
     let resolved = match target {
         Ok(resolved) => resolved,
         Err(fault) if fault.reason == Reason::AlreadyBound => {
-            return Ok((None, observe_transfer(context, actor, previous).await?));
+            return Ok((
+                None,
+                observe_template_handoff(context, actor, previous).await?,
+            ));
         }
         Err(_) => return Ok((None, None)),
     };
@@ -38,13 +41,13 @@ pub(super) async fn observe(
     Ok((owner, left_behind))
 }
 
-/// What the actor applied to the pod template of a target that an older actor binds; `None` if nothing, or if that is
-/// unknown.
-async fn observe_transfer(
+/// The fields that the actor applied to the pod template of a target that an older actor binds; `None` if there are
+/// none, or if that is unknown.
+async fn observe_template_handoff(
     context: &Context,
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
-) -> Result<Option<TemplateTransfer>, Error> {
+) -> Result<Option<TemplateHandoff>, Error> {
     let (key, bindings) = (&actor.metadata.key, &context.bindings);
     let (Some(applied), Some(target)) = (&previous.template, bindings.target_of(key)) else {
         return Ok(None);
@@ -55,7 +58,7 @@ async fn observe_transfer(
     let state = bindings.read_target(&context.client, &target);
     let snapshot = match state.await.map_err(Error::Api)? {
         TargetState::Present(snapshot) => snapshot,
-        TargetState::NotFound => return Ok(Some(TemplateTransfer::Removed)),
+        TargetState::NotFound => return Ok(Some(TemplateHandoff::Removed)),
         TargetState::NotSynced | TargetState::KindUnavailable(_) => return Ok(None),
     };
     let Resolution::Found(target) = &snapshot.resolution else {
@@ -68,7 +71,7 @@ async fn observe_transfer(
     let is_in_template = workload.uid.as_deref() == Some(&*applied.uid)
         && ownership.is_some_and(|it| it.may_belong_to(&actor.metadata.uid));
     if !is_in_template {
-        return Ok(Some(TemplateTransfer::Removed));
+        return Ok(Some(TemplateHandoff::Removed));
     }
     let older_actor = older_actor(context, &older);
     let pod = if older_actor.injects {
@@ -76,7 +79,7 @@ async fn observe_transfer(
     } else {
         None
     };
-    Ok(Some(TemplateTransfer::InTemplate {
+    Ok(Some(TemplateHandoff::InTemplate {
         workload: workload.clone(),
         owned: owner.is_some(),
         older_actor,
@@ -84,14 +87,14 @@ async fn observe_transfer(
     }))
 }
 
-/// What a deleted actor left in the pod template of this actor's target, once new pods would get this actor's sidecar.
-/// Nothing else would remove it (BIND-45).
+/// The fields that a deleted actor left in the pod template of this actor's target, once new pods would get this
+/// actor's sidecar. Nothing else would remove them (BIND-45).
 async fn observe_left_behind(
     context: &Context,
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
     resolved: &Resolved,
-) -> Result<Option<TemplateTransfer>, Error> {
+) -> Result<Option<TemplateHandoff>, Error> {
     let uid = &*actor.metadata.uid;
     let actor_revision = (uid, actor.generation);
     let older_actor = OlderActor::from_status(actor_revision, previous, BindingStrategy::Pod);
@@ -102,7 +105,7 @@ async fn observe_left_behind(
         return Ok(None);
     }
     let target = &resolved.target;
-    Ok(Some(TemplateTransfer::InTemplate {
+    Ok(Some(TemplateHandoff::InTemplate {
         workload: target.workload.clone(),
         owned: target.owner.is_some(),
         older_actor,
@@ -120,7 +123,7 @@ fn template_actor(
     let actors = &context.stores.actors;
     let keys = actors.keys_in(&actor.metadata.key.namespace);
     let mut all = keys.iter().filter_map(|key| actors.get(key));
-    let owner = all.find(|it| *it.metadata.uid == *uid)?;
+    let owner = all.find(|actor| *actor.metadata.uid == *uid)?;
     Some(TemplateActor {
         name: owner.metadata.key.name.as_ref().into(),
         paused: owner.annotations.paused,
@@ -136,8 +139,8 @@ async fn pod_without_sidecar_of(
     let (bindings, namespace) = (&context.bindings, &actor.metadata.key.namespace);
     let body = bindings.read_object(&context.client, namespace, &target.workload);
     let body = body.await.map_err(Error::Api)?;
-    let family = actor.binds_to.as_ref().map(Family::of_target);
-    let metadata = ProbeMetadata::of(&target.pods, family.unwrap_or(Family::Generic));
+    let integration = actor.binds_to.as_ref().map(Integration::of_target);
+    let metadata = ProbeMetadata::of(&target.pods, integration.unwrap_or(Integration::Generic));
     Ok(body
         .zip(metadata)
         .and_then(|(body, metadata)| pod_without_sidecar(&body, &metadata)))

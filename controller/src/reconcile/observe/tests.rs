@@ -303,7 +303,7 @@ async fn annotation_recorded_in_status_is_found_on_an_object_outside_the_target(
             .iter()
             .map(|it| it.roll_value.as_deref())
             .collect();
-        let expected: Vec<_> = expected.iter().map(|it| Some(*it)).collect();
+        let expected: Vec<_> = expected.iter().map(|kind| Some(*kind)).collect();
         assert_eq!(values, expected, "{name} {uid} {path}");
         assert_eq!(unbinding.stale_objects.len(), expected.len());
     }

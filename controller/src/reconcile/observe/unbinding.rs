@@ -42,7 +42,7 @@ pub(super) async fn observe(
     }
     for pod in context.stores.pods.of_actor(key) {
         let injection = pod.injection.as_ref();
-        let is_ours = injection.is_some_and(|it| *it.by == *actor.metadata.uid);
+        let is_ours = injection.is_some_and(|injection| *injection.by == *actor.metadata.uid);
         if pod.finished || !is_ours {
             continue;
         }
@@ -88,11 +88,13 @@ pub(super) async fn observe(
             unbinding.roll = Some(target.roll.clone());
             unbinding.scaled = target.scale.object().cloned();
         } else {
-            unbinding.objects.retain(|it| it.object == target.workload);
+            unbinding
+                .objects
+                .retain(|object| object.object == target.workload);
             unbinding
                 .objects
                 .iter_mut()
-                .for_each(TargetObject::keep_template_part_only);
+                .for_each(TargetObject::keep_template_fields_only);
         }
     }
     // An older actor has annotated the same objects, and removes its annotation itself.
@@ -174,8 +176,9 @@ impl ObservedUnbinding {
                 name: annotation.name.clone(),
                 uid: annotation.uid.clone(),
             };
-            let is_same = |it: &TargetObject| {
-                (&it.object.kind, &it.object.name) == (&annotation.kind, &annotation.name)
+            let is_same = |candidate: &TargetObject| {
+                (&candidate.object.kind, &candidate.object.name)
+                    == (&annotation.kind, &annotation.name)
             };
             if self.objects.iter().any(is_same) {
                 continue;

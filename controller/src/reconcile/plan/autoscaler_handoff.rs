@@ -1,4 +1,5 @@
-//! Hands autoscaling over from the owner of a target to the queue, by an annotation that restarts its pods (SO-5).
+//! Autoscaler handoff: an annotation on the owner of a target disables the owner's autoscaler, so that the queue scales
+//! the target (SO-5). Setting it restarts the pods.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::RolloutOutcome;
 use crate::record::HpaRecord;
 
-/// What to do about the handoff annotation.
+/// The step for the handoff annotation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HandoffStep {
     /// It should be set, as far as contention allows.
@@ -36,7 +37,7 @@ impl HandoffStep {
     }
 }
 
-/// Whether the annotation is written in this reconcile.
+/// How the annotation is written in this reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandoffWrite {
     /// By the rollout.
@@ -113,7 +114,7 @@ pub(super) fn is_due(rollout: Option<&RolloutDecision>) -> bool {
     )
 }
 
-/// What the state of the handoff means for scaling.
+/// The state of the handoff, as far as scaling depends on it.
 pub(super) struct HandoffState {
     /// HPAs other than the owner's own.
     pub other_hpas: Vec<Arc<HpaRecord>>,

@@ -121,7 +121,8 @@ impl Bind {
                 observed,
                 self.scaled_object_contention.as_ref(),
             ),
-            replicas: resolved.map(|it| ContestedField::Replicas(it.target.workload.clone())),
+            replicas: resolved
+                .map(|resolved| ContestedField::Replicas(resolved.target.workload.clone())),
             handoff: ContestedField::Handoff(
                 handoff_of(observed).map_or_else(ObjectRef::default, |it| it.owner.clone()),
             ),
@@ -141,7 +142,7 @@ fn plan_actor_annotation(observed: &Observed) -> Option<ObjectRef> {
     let workload = &observed.resolved()?.target.workload;
     let GroupKind { group, kind } = workload.group_kind();
     let previous = observed.previous.resolved_target.as_ref();
-    let is_known = previous.is_some_and(|it| it.uid == workload.uid);
+    let is_known = previous.is_some_and(|target| target.uid == workload.uid);
     let is_supported = group == "apps" && matches!(kind, "Deployment" | "StatefulSet");
     (is_supported && !is_known).then(|| workload.clone())
 }

@@ -39,7 +39,7 @@ pub fn plan_child<R: AppliedRecord>(
         (Child::Ours(child), Some(desired)) => {
             let applied = recorded(inventory, &R::Kind::kind(&()), &child.metadata().key.name);
             let is_as_desired =
-                |it| is_unchanged(it, child.metadata(), child.last(), &desired.hash);
+                |entry| is_unchanged(entry, child.metadata(), child.last(), &desired.hash);
             if applied.is_some_and(is_as_desired) {
                 ChildStep::Keep
             } else {
@@ -63,7 +63,7 @@ pub struct PlannedChild<R> {
     kind: PhantomData<fn() -> R>,
 }
 
-/// What to do with a child.
+/// The step for a child, with its parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChildAction {
     None,

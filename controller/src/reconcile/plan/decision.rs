@@ -26,7 +26,6 @@ use crate::reconcile::plan::{
 };
 use crate::record::{ChildRecord, Key, WorkloadRecord};
 
-/// What a reconcile does.
 #[derive(Debug)]
 pub enum Plan {
     /// The actor is paused: write no child and no queue, and query no broker.
@@ -113,7 +112,7 @@ pub struct Ensure {
     /// The drift to restore now.
     pub drifts: Vec<restore::Drift>,
     /// A workload of the kind that is no longer desired, deleted once the desired one exists (WRK-6).
-    pub former_workload: Option<Arc<WorkloadRecord>>,
+    pub previous_workload: Option<Arc<WorkloadRecord>>,
     /// Workloads to scale to zero, because their pods would consume another actor's messages (QUE-3).
     pub workloads_to_stop: Vec<Arc<WorkloadRecord>>,
 }
@@ -142,8 +141,7 @@ pub struct Bind {
     /// Our fields of the target's pod template.
     pub template: template::TemplateStep,
     pub template_params: Option<template::write::TemplateParams>,
-    /// The annotation that hands autoscaling of the target over to the queue; `None`: there is none, or it is not due
-    /// (SO-5).
+    /// The autoscaler handoff annotation; `None` if the target needs none, or it is not due (SO-5).
     pub handoff: Option<autoscaler_handoff::HandoffStep>,
     /// A workload that is bound for the first time, to annotate with the name of the actor (BIND-47).
     pub actor_annotation: Option<ObjectRef>,

@@ -75,7 +75,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
         known_pods: observed.known_pods.clone(),
         orphaned_pods: observed.orphaned_pods.clone(),
         orphans: observed.deletion.orphans,
-        keeps_shared: observed.deletion.orphans || leaves_template_part(observed),
+        keeps_shared: observed.deletion.orphans || keeps_template_fields(observed),
         ignores_workload_pods: actor.binds_to.is_none(),
         left_behind: match &observed.drain {
             Some(Drain::LeftBehind {
@@ -90,7 +90,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
 
 /// Whether an actor being deleted leaves its fields in the target's pod template, so that future pods mount the shared
 /// `ConfigMap`s.
-fn leaves_template_part(observed: &Observed) -> bool {
+fn keeps_template_fields(observed: &Observed) -> bool {
     let binding = observed.binding.as_ref();
     let unbinding = binding.and_then(|it| it.unbinding.as_ref());
     unbinding.is_some_and(|it| it.skip) && observed.previous.template.is_some()
@@ -106,7 +106,7 @@ pub struct DeletionSteps {
     pub scale_from_zero: Option<ScaleFromZero>,
     pub workloads: Vec<WorkloadRemoval>,
     pub service_account: AccountRemoval,
-    /// What follows these steps.
+    /// The phase after these steps.
     pub next: NextPhase,
 }
 
@@ -137,7 +137,6 @@ pub enum AccountRemoval {
     Orphan,
 }
 
-/// The next phase of a deletion.
 #[derive(Debug, PartialEq)]
 pub enum NextPhase {
     /// Something is still being deleted: wait for its watch event, at most this long.
@@ -255,13 +254,13 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
     let rollout = previous.rollout.as_ref();
     // Objects in `rollAnnotations` are read even if the target does not resolve.
     let requested =
-        rollout.filter(|it| it.value != UNBOUND && previous.roll_annotations.is_empty());
+        rollout.filter(|rollout| rollout.value != UNBOUND && previous.roll_annotations.is_empty());
     let written =
         requested.is_some() || previous.handoff_uid.is_some() || previous.template.is_some();
-    let given_up = rollout.filter(|it| it.value == UNBOUND);
+    let given_up = rollout.filter(|rollout| rollout.value == UNBOUND);
     let previous_pods = given_up.and_then(|it| it.pods);
     let given_up_at = given_up.and_then(|it| it.since.as_ref()).map(|it| it.0);
-    let since_given_up = given_up_at.and_then(|it| now.duration_since(it).try_into().ok());
+    let since_given_up = given_up_at.and_then(|time| now.duration_since(time).try_into().ok());
     let deleted_at = observed.actor.deleted.as_ref().map(|it| it.0);
     unbind::decide(&unbind::UnbindInputs {
         skip: unbinding.skip,
@@ -309,7 +308,7 @@ fn our_workloads(observed: &Observed) -> Vec<Arc<WorkloadRecord>> {
     let desired = observed.workload.ours();
     desired
         .into_iter()
-        .chain(&observed.former_workload)
+        .chain(&observed.previous_workload)
         .cloned()
         .collect()
 }

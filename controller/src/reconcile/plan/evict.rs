@@ -40,7 +40,12 @@ impl EvictionInputs<'_> {
     /// Why no ready pod may be evicted now; `None` if all other pods exist and are ready.
     pub fn blocker(&self) -> Option<EvictionBlocker> {
         let others = self.availability.unready.iter();
-        let others = others.filter(|pod| !self.candidates.iter().any(|it| it.uid == pod.uid));
+        let others = others.filter(|pod| {
+            !self
+                .candidates
+                .iter()
+                .any(|candidate| candidate.uid == pod.uid)
+        });
         let newest = others.max_by_key(|pod| (pod.created.as_ref().map(|it| it.0), &pod.name));
         let desired = self
             .availability
@@ -72,7 +77,7 @@ impl EvictionInputs<'_> {
     /// A candidate that is not ready, so that replacing it costs no availability.
     pub fn unready_candidate(&self) -> Option<&PodToReplace> {
         let unready = &self.availability.unready;
-        let is_unready = |pod: &&PodToReplace| unready.iter().any(|it| it.uid == pod.uid);
+        let is_unready = |pod: &&PodToReplace| unready.iter().any(|unready| unready.uid == pod.uid);
         let all = self.candidates.iter().filter(is_unready);
         all.max_by(|a, b| a.name.cmp(&b.name))
     }
@@ -80,7 +85,7 @@ impl EvictionInputs<'_> {
     /// The next candidate to evict if there is no blocker.
     pub fn next_candidate(&self) -> Option<&PodToReplace> {
         let unready = &self.availability.unready;
-        let is_ready = |pod: &PodToReplace| !unready.iter().any(|it| it.uid == pod.uid);
+        let is_ready = |pod: &PodToReplace| !unready.iter().any(|unready| unready.uid == pod.uid);
         next_to_evict(self.candidates, is_ready, |pod| &pod.name)
     }
 

@@ -66,7 +66,10 @@ impl FinalizerPatch {
 
     /// Removes one; `None` if the actor does not have it.
     pub fn removing(actor: &ActorRecord, finalizer: &str) -> Option<Self> {
-        let index = actor.finalizers.iter().position(|it| **it == *finalizer)?;
+        let index = actor
+            .finalizers
+            .iter()
+            .position(|known| **known == *finalizer)?;
         let list = test(&["metadata", "finalizers"], json!(actor.finalizers));
         let removal = remove(&["metadata", "finalizers", &index.to_string()]);
         Some(Self::new(actor, [list, removal]))

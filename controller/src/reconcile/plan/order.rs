@@ -17,8 +17,8 @@ pub fn ends_after_queue(plan: &Ensure, queue: &QueueState) -> bool {
     plan.once_completed || (creates_first && !queue.is_usable() && !expected_soon)
 }
 
-/// Whether to delete the workload of the former kind: if scaling is on, the new one must already be scaled (WRK-6).
-pub fn replaces_former(kind: WorkloadKind, active_outcome: &ActiveOutcome) -> bool {
+/// Whether to delete the workload of the previous kind: if scaling is on, the new one must already be scaled (WRK-6).
+pub fn replaces_previous(kind: WorkloadKind, active_outcome: &ActiveOutcome) -> bool {
     let scaled = active_outcome.scaling.as_ref().is_none_or(|scaled| {
         let target = scaled
             .scaled_object
@@ -38,7 +38,7 @@ pub fn checks_retired(active_outcome: &ActiveOutcome, binds: bool) -> bool {
 
 /// Whether to write the target's pod template: without a usable queue, only to give up our fields.
 pub fn template_is_due(template: &TemplateStep, active_outcome: &ActiveOutcome) -> bool {
-    active_outcome.bindable || template.removes_part()
+    active_outcome.bindable || template.gives_up_fields()
 }
 
 #[cfg(test)]
@@ -47,7 +47,7 @@ mod tests {
     use k8s_openapi::jiff::Timestamp;
     use serde_json::json;
 
-    use super::{ends_after_queue, replaces_former};
+    use super::{ends_after_queue, replaces_previous};
     use crate::broker::ReadyQueue;
     use crate::fault::{Fault, Reason};
     use crate::reconcile::model::child::Child;
@@ -93,7 +93,7 @@ mod tests {
 
     /// WRK-6
     #[test]
-    fn former_workload_is_deleted_once_the_new_one_exists_and_is_scaled() {
+    fn previous_workload_is_deleted_once_the_new_one_exists_and_is_scaled() {
         let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
         let new = Some(workload(&deployment(&observed)));
         let active_outcome = |workload, scaling| ActiveOutcome {
@@ -102,7 +102,8 @@ mod tests {
             ..ActiveOutcome::default()
         };
         let unscaled = || Some(Box::new(ScalingOutcome::default()));
-        let replaces = |it: &ActiveOutcome| replaces_former(WorkloadKind::Deployment, it);
+        let replaces =
+            |outcome: &ActiveOutcome| replaces_previous(WorkloadKind::Deployment, outcome);
         assert!(!replaces(&active_outcome(None, None)));
         assert!(
             replaces(&active_outcome(new.clone(), None)),

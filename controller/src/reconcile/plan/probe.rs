@@ -25,7 +25,7 @@ const STATUS_PROPAGATION: Duration = Duration::from_secs(1);
 /// Inputs to [`decide`].
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeInputs {
-    /// A probe would tell something that status does not say.
+    /// A probe would show something that status does not.
     pub needed: bool,
     /// Something that affects the admission of pods has changed.
     pub requested: bool,
@@ -33,7 +33,7 @@ pub struct ProbeInputs {
     pub wait: Option<Duration>,
 }
 
-/// The decision.
+/// When to make the next dry run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProbeStep {
     /// None: the last result is still valid.

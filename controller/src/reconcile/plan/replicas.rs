@@ -59,11 +59,11 @@ fn differ_from_hpa(observed: &Observed, resolved: &Resolved) -> bool {
         return false;
     }
     let scaled_object = observed.scaling.scaled_object.ours();
-    let hpa = scaled_object.and_then(|it| hpa_of(it, &observed.scaling.hpas));
+    let hpa = scaled_object.and_then(|scaled_object| hpa_of(scaled_object, &observed.scaling.hpas));
     // Ignore an HPA that still targets an earlier workload.
     let binding = observed.binding.as_ref();
     let scaling = binding.and_then(|it| it.target_scaling());
-    let hpa = hpa.filter(|hpa| scaling.is_some_and(|it| it.target == hpa.target));
+    let hpa = hpa.filter(|hpa| scaling.is_some_and(|scaling| scaling.target == hpa.target));
     let desired = hpa.map(|hpa| hpa.desired).filter(|desired| *desired > 0);
     let current = resolved.replicas.filter(|current| *current > 0);
     matches!((desired, current), (Some(desired), Some(current)) if desired != current)
@@ -81,8 +81,8 @@ pub fn other_writer(workload: &ObjectMeta) -> Option<String> {
 /// Whether the replicas were last set before our `ScaledObject` began to scale this workload. Such a write is no
 /// conflict: an HPA with a new target reports the number it desired for the last one for up to 15 s.
 pub fn predate_scaling(workload: &ObjectMeta, scaled_object: Option<&ObjectMeta>) -> bool {
-    let scales_since = scaled_object.and_then(|it| {
-        let entries = it.managed_fields.as_deref().unwrap_or_default();
+    let scales_since = scaled_object.and_then(|scaled_object| {
+        let entries = scaled_object.managed_fields.as_deref().unwrap_or_default();
         applied_at(entries, ScaledObjectRecord::MANAGER)
     });
     let entries = workload.managed_fields.as_deref().unwrap_or_default();

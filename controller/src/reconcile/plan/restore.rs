@@ -43,7 +43,7 @@ impl Restore {
     /// Time until postponed drift is restored.
     pub fn recheck_after(&self) -> Option<Duration> {
         let all = [self.workload, self.scaled_object].into_iter().flatten();
-        let delays = all.filter_map(|it| match it {
+        let delays = all.filter_map(|timing| match timing {
             RestoreTiming::In(wait) => Some(wait),
             RestoreTiming::Now => None,
         });
@@ -52,7 +52,7 @@ impl Restore {
 
     /// The drift to restore now.
     pub fn drifts(&self, observed: &Observed) -> Vec<Drift> {
-        let is_due = |it| it == Some(RestoreTiming::Now);
+        let is_due = |timing| timing == Some(RestoreTiming::Now);
         let workload = is_due(self.workload).then(|| workload_drift(observed));
         let scaled_object = is_due(self.scaled_object).then(|| scaled_object_drift(observed));
         [workload, scaled_object]
@@ -95,10 +95,10 @@ fn scaled_object_drift(observed: &Observed) -> Option<Drift> {
 
 /// The drift whose object a reconcile has applied, and so restored.
 pub fn only_applied(drifts: Vec<RestoredDrift>, applied: &[InventoryEntry]) -> Vec<RestoredDrift> {
-    let is_applied = |it: &RestoredDrift| {
+    let is_applied = |drift: &RestoredDrift| {
         applied
             .iter()
-            .any(|entry| entry.uid.as_ref() == Some(&it.uid))
+            .any(|entry| entry.uid.as_ref() == Some(&drift.uid))
     };
     drifts.into_iter().filter(is_applied).collect()
 }
@@ -135,7 +135,7 @@ pub(super) fn plan_restore(
 fn drifted_workload<'a>(observed: &'a Observed, step: &WorkloadStep) -> Option<&'a str> {
     let plain = WorkloadStep::Update {
         take_over: None,
-        hand_over_replicas: false,
+        hand_off_replicas: false,
         take_over_tool_fields: false,
     };
     let (standalone, existing) = (observed.standalone()?, observed.workload.ours()?);

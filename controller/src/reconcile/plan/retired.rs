@@ -82,7 +82,7 @@ fn all_sidecars_current(observed: &Observed) -> bool {
     })
 }
 
-/// What follows a check of retired queues.
+/// The next steps after a check of retired queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AfterCheck {
     /// Verify the actor's queue again: two addresses may lead to the same broker, so the deleted queue may have been

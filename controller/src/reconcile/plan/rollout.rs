@@ -82,7 +82,10 @@ pub(super) fn plan_rollout(
         availability: &rollout.availability,
         limit: observed.progress_limit(),
         roll: &target.roll,
-        unknown_owner: target.warnings.iter().any(|it| it.reason == unknown),
+        unknown_owner: target
+            .warnings
+            .iter()
+            .any(|warning| warning.reason == unknown),
         objects: &rollout.objects,
         target_spec_hash: &rollout.specs_hash,
         budget: rollout.budget.as_deref(),
@@ -111,9 +114,11 @@ pub fn decide(inputs: &RolloutInputs<'_>) -> RolloutDecision {
     if inputs.rollout == BindingRollout::OnRestart && !inputs.roll_now {
         return RolloutDecision::NotNeeded;
     }
-    let previous = inputs.previous.filter(|it| inputs.is_continued(it));
-    if let Some(halt) = halted(inputs, previous) {
-        return halt;
+    let previous = inputs
+        .previous
+        .filter(|previous| inputs.is_continued(previous));
+    if let Some(halted) = halted(inputs, previous) {
+        return halted;
     }
     if let Some(paused) = inputs.objects.iter().find(|it| it.paused) {
         return RolloutDecision::wait(format!(
@@ -133,11 +138,14 @@ fn check_conflict(
     inputs: &RolloutInputs<'_>,
     previous: Option<&RolloutStatus>,
 ) -> Option<RolloutDecision> {
-    let mut annotated = inputs.objects.iter().filter(|it| inputs.annotates(it));
-    let missing = annotated.find(|it| !inputs.has_our_value(it));
+    let mut annotated = inputs
+        .objects
+        .iter()
+        .filter(|object| inputs.annotates(object));
+    let missing = annotated.find(|object| !inputs.has_our_value(object));
     let view = FieldView {
         needed: true,
-        written: previous.is_some_and(|it| it.tries > 0),
+        written: previous.is_some_and(|previous| previous.tries > 0),
         in_place: missing.is_none(),
     };
     match inputs
@@ -145,9 +153,9 @@ fn check_conflict(
         .decide(view, &inputs.revision(), inputs.now)
     {
         FieldDecision::Keep | FieldDecision::AwaitReset(_) | FieldDecision::Write => None,
-        FieldDecision::RecordConflict => missing.map(|it| {
+        FieldDecision::RecordConflict => missing.map(|object| {
             RolloutDecision::RecordConflict(AnnotationConflict {
-                object: it.object.clone(),
+                object: object.object.clone(),
                 yields: inputs.unknown_owner && matches!(inputs.roll, Roll::AnnotateTemplate(_)),
             })
         }),
@@ -204,7 +212,7 @@ fn annotate(
         .elapsed(previous)
         .is_some_and(|elapsed| elapsed < RETRY_WINDOW);
     if (tries >= 2 && is_recent) || tries >= MAX_TRIES {
-        return RolloutDecision::Halt(format!(
+        return RolloutDecision::Halted(format!(
             "no more pods are replaced: after annotation asya.sh/roll was written {tries} times, the target still has \
              pods without the current sidecar; check the reasons in status.pods, then restart its pods yourself, or set \
              spec.binding.rollout to OnRestart"
@@ -245,12 +253,13 @@ fn next_value<'a>(desired: &str, values: impl Iterator<Item = &'a str>) -> Strin
 
 /// Waits if the controller would delete a ready pod while others are not ready (SAFE-13).
 fn wait_for_ready(inputs: &RolloutInputs<'_>) -> Option<RolloutDecision> {
-    let has_unready = |it: &&TargetObject| {
-        it.desired_replicas
-            .is_some_and(|desired| it.ready < desired)
+    let has_unready = |object: &&TargetObject| {
+        object
+            .desired_replicas
+            .is_some_and(|desired| object.ready < desired)
     };
     let mut deleting_first = inputs.objects.iter().filter(|it| it.deletes_pod_first);
-    let not_ready = deleting_first.find(|it| has_unready(it) && it.ready > 0)?;
+    let not_ready = deleting_first.find(|object| has_unready(object) && object.ready > 0)?;
     Some(RolloutDecision::wait(format!(
         "{}: not all of its pods are ready, and a rollout would replace a ready one; waiting until all are ready",
         not_ready.object

@@ -91,7 +91,7 @@ pub fn plan_scale_up(observed: &Observed, object: &ObjectRef) -> Option<ScaleFro
     let scaling = spec.and_then(|spec| spec.scaling.as_ref());
     Some(ScaleFromZero {
         object: object.clone(),
-        replicas: scaling.map_or(1, |it| it.effective_min_replicas().max(1)),
+        replicas: scaling.map_or(1, |scaling| scaling.effective_min_replicas().max(1)),
     })
 }
 
@@ -125,7 +125,7 @@ mod tests {
         };
         let idle = Some(RolloutDecision::NotNeeded);
         let waiting = Some(waiting());
-        let halted = Some(RolloutDecision::Halt(String::new()));
+        let halted = Some(RolloutDecision::Halted(String::new()));
         let scale_up = ScaleFromZero {
             object: ObjectRef::default(),
             replicas: 1,

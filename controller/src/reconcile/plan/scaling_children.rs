@@ -34,7 +34,8 @@ impl ScalingChildren {
         let desired = objects.and_then(|it| it.trigger_authentication.as_ref());
         let name = Key::new(&key.namespace, &trigger_authentication_name(&key.name));
         Self {
-            config_map: config_map.map(|it| (Key::new(&key.namespace, it.name()), it.clone())),
+            config_map: config_map
+                .map(|manifest| (Key::new(&key.namespace, manifest.name()), manifest.clone())),
             trigger_authentication: PlannedChild::new(
                 ownership,
                 name,

@@ -55,9 +55,9 @@ pub(super) fn plan_standalone(observed: &Observed, now: Timestamp) -> Plan {
         previously_applied,
         workload,
         retired: retired::plan_check(observed),
-        former_workload: observed
-            .former_workload
+        previous_workload: observed
+            .previous_workload
             .clone()
-            .filter(|former| observed.desired.is_ok() && !former.metadata.deleting),
+            .filter(|previous| observed.desired.is_ok() && !previous.metadata.deleting),
     }))
 }

@@ -40,8 +40,8 @@ pub enum WorkloadStep {
     Update {
         /// Take over the former operator's fields first: the index of its `managedFields` entry (WRK-7).
         take_over: Option<usize>,
-        /// Hand `spec.replicas` over to a separate field manager first (WRK-3).
-        hand_over_replicas: bool,
+        /// Hand `spec.replicas` off to a separate field manager first (WRK-3).
+        hand_off_replicas: bool,
         /// Take over the fields that kubectl or Helm wrote first (FW-22).
         take_over_tool_fields: bool,
     },

@@ -10,7 +10,7 @@ use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
 use crate::record::WorkloadRecord;
 
-/// What to stop so that no pod consumes another actor's messages.
+/// The scaling and workloads to stop, so that no pod consumes another actor's messages.
 #[derive(Debug, PartialEq)]
 pub(super) struct Stop {
     /// KEDA has to stop scaling the workload first, or it would scale it up again.
@@ -28,7 +28,7 @@ pub(super) fn plan_stop(observed: &Observed, now: Timestamp) -> Option<Stop> {
     let scaling = plan_removal(&keda.scaled_object, &keda.trigger_authentication, now);
     let desired = observed.workload.ours().into_iter();
     let workloads = desired
-        .chain(&observed.former_workload)
+        .chain(&observed.previous_workload)
         .filter(|workload| scaling.completed && has_pods(workload))
         .cloned()
         .collect();

@@ -17,7 +17,7 @@ use crate::reconcile::contention::{
 use crate::reconcile::model::bound_pods::actor_hash;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::TemplateOutcome;
-use crate::reconcile::model::template_transfer::TemplateTransfer;
+use crate::reconcile::model::template_handoff::TemplateHandoff;
 
 /// Inputs to [`decide`].
 #[derive(Clone, Debug)]
@@ -44,38 +44,37 @@ pub struct TemplateInputs<'a> {
     pub now: Timestamp,
 }
 
-/// The decision.
+/// What to do about our fields of the pod template.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum TemplateStep {
-    /// Nothing: our fields are not desired.
+    /// Nothing: they are not desired.
     #[default]
     NotDesired,
-    /// Nothing: our fields are in place.
+    /// Nothing: they are in place.
     InPlace,
-    /// Apply our fields.
     Apply,
     /// Give up our fields of this workload, with a fault unless the spec requests that.
     GiveUp(ObjectRef, Option<Fault>),
     /// Check again after this delay: another actor's fields take precedence.
     AwaitOther(Duration),
-    /// Give up our fields of this workload if a dry run shows that its pods get the sidecar of the actor that now binds
-    /// it.
-    Transfer(ObjectRef, TransferProbe),
-    /// Our fields are already gone: clear them from status.
+    /// Give up our fields of this workload once a dry run has shown that its pods get the sidecar of the older actor
+    /// that now binds it.
+    HandOff(ObjectRef, HandoffProbe),
+    /// They are already gone: clear them from status.
     ClearStatus,
-    /// Our fields are not allowed there.
+    /// They are not allowed in this template.
     Refuse(Fault),
-    /// Another manager changed our fields.
+    /// Another manager changed them.
     RecordConflict,
-    /// Apply our fields again after this delay.
+    /// Apply them again after this delay.
     Wait(Duration),
-    /// No longer apply our fields.
+    /// No longer apply them.
     Yield,
 }
 
 /// The dry run that has to pass before a younger actor gives up its fields.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TransferProbe {
+pub struct HandoffProbe {
     /// The pod for the dry run.
     pub pod: Box<Pod>,
     /// UID of the actor whose sidecar the pod should get.
@@ -85,30 +84,30 @@ pub struct TransferProbe {
 }
 
 /// Requeue delay: no watch event of the younger actor reports that the older one is ready.
-pub const TRANSFER_RECHECK: Duration = Duration::from_secs(2);
+pub const HANDOFF_RECHECK: Duration = Duration::from_secs(2);
 
 impl TemplateStep {
     /// Whether our fields leave the pod template, now or later. An actor without a usable queue gives them up, too.
-    pub fn removes_part(&self) -> bool {
+    pub fn gives_up_fields(&self) -> bool {
         matches!(
             self,
-            Self::GiveUp(..) | Self::Transfer(..) | Self::AwaitOther(_) | Self::ClearStatus
+            Self::GiveUp(..) | Self::HandOff(..) | Self::AwaitOther(_) | Self::ClearStatus
         )
     }
 }
 
-/// Plans our fields of the target's pod template, or their transfer to an older actor (BIND-50).
+/// Plans our fields of the target's pod template, or its handoff to an older actor (BIND-45, BIND-50).
 pub(super) fn plan_template(
     observed: &Observed,
     history: Option<&ContentionHistory<'_>>,
     now: Timestamp,
 ) -> Option<TemplateStep> {
-    if let Some(template_transfer) = observed
+    if let Some(template_handoff) = observed
         .binding
         .as_ref()
-        .and_then(|it| it.template_transfer.as_ref())
+        .and_then(|it| it.template_handoff.as_ref())
     {
-        return Some(plan_transfer(template_transfer));
+        return Some(plan_template_handoff(template_handoff));
     }
     let (bound, resolved) = (observed.bound()?, observed.resolved()?);
     let previous = &observed.previous;
@@ -135,42 +134,44 @@ pub(super) fn plan_template(
     }))
 }
 
-/// Decides for a target that another actor now binds, so that pods restart once, into the other sidecar (BIND-45).
-fn plan_transfer(template_transfer: &TemplateTransfer) -> TemplateStep {
-    let TemplateTransfer::InTemplate {
+/// Plans the handoff to the older actor so that pods restart only once, with the older actor's sidecar (BIND-45).
+fn plan_template_handoff(template_handoff: &TemplateHandoff) -> TemplateStep {
+    let TemplateHandoff::InTemplate {
         workload,
         owned,
         older_actor,
         pod,
-    } = template_transfer
+    } = template_handoff
     else {
         return TemplateStep::ClearStatus;
     };
     let overwrites = older_actor.uses_template && !owned;
     if !older_actor.injects || overwrites {
-        return TemplateStep::AwaitOther(TRANSFER_RECHECK);
+        return TemplateStep::AwaitOther(HANDOFF_RECHECK);
     }
     match (&older_actor.verified_actor_hash, pod) {
         // The webhook may not have observed the older actor's status yet.
         (Some(actor_hash), Some(pod)) if !older_actor.uses_template => {
             let Ok(pod) = serde_json::from_value(pod.clone()) else {
-                return TemplateStep::AwaitOther(TRANSFER_RECHECK);
+                return TemplateStep::AwaitOther(HANDOFF_RECHECK);
             };
-            let probe = TransferProbe {
+            let probe = HandoffProbe {
                 pod,
                 uid: older_actor.uid.clone(),
                 actor_hash: actor_hash.clone(),
             };
-            TemplateStep::Transfer(workload.clone(), probe)
+            TemplateStep::HandOff(workload.clone(), probe)
         }
         _ => TemplateStep::GiveUp(workload.clone(), None),
     }
 }
 
-/// Decides for one target.
+/// Decides for a target that this actor binds.
 pub fn decide(inputs: &TemplateInputs<'_>) -> TemplateStep {
     let uid = inputs.workload.uid.as_deref();
-    let previous = inputs.previous.filter(|it| Some(&*it.uid) == uid);
+    let previous = inputs
+        .previous
+        .filter(|previous| Some(&*previous.uid) == uid);
     let is_applied = previous.is_some() && inputs.owned.is_some();
     if !inputs.desired {
         return if is_applied {
@@ -200,10 +201,12 @@ pub fn decide(inputs: &TemplateInputs<'_>) -> TemplateStep {
             actor_hash(Some(hash))
         }
     };
-    let is_same = previous.is_some_and(|it| relevant(&it.hash) == relevant(inputs.hash));
-    let intact = previous.is_some_and(|it| inputs.owned == Some(&*it.fingerprint));
+    let is_same =
+        previous.is_some_and(|previous| relevant(&previous.hash) == relevant(inputs.hash));
+    let intact = previous.is_some_and(|previous| inputs.owned == Some(&*previous.fingerprint));
     // Our containers are rendered from the rest of the template.
-    let is_same_spec = previous.is_some_and(|it| it.target_spec_hash == inputs.target_spec_hash);
+    let is_same_spec =
+        previous.is_some_and(|previous| previous.target_spec_hash == inputs.target_spec_hash);
     let revision = SpecRevision {
         generation: inputs.generation,
         target_spec_hash: inputs.target_spec_hash.to_owned(),
@@ -227,11 +230,11 @@ pub fn decide(inputs: &TemplateInputs<'_>) -> TemplateStep {
 ///
 /// # Errors
 /// The outcome to report until then.
-pub fn after_transfer_probe(verified: bool) -> Result<(), TemplateOutcome> {
+pub fn after_handoff_probe(verified: bool) -> Result<(), TemplateOutcome> {
     if verified {
         Ok(())
     } else {
-        Err(await_other_actor(TRANSFER_RECHECK))
+        Err(await_other_actor(HANDOFF_RECHECK))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::reconcile::tests::fixtures::{
 
 const UPDATE: WorkloadStep = WorkloadStep::Update {
     take_over: None,
-    hand_over_replicas: false,
+    hand_off_replicas: false,
     take_over_tool_fields: false,
 };
 
@@ -349,19 +349,19 @@ fn paused_actor_is_not_touched_until_it_is_deleted() {
 
 /// WRK-6
 #[test]
-fn workload_of_the_former_kind_is_deleted_after_the_desired_one_exists() {
+fn workload_of_the_previous_kind_is_deleted_after_the_desired_one_exists() {
     let mut observed = with_spec(
         &json!({"workload": {"kind": "StatefulSet", "template": spec(&json!({}))["workload"]["template"]}}),
     );
-    observed.former_workload = Some(workload(&deployment(&observed)));
+    observed.previous_workload = Some(workload(&deployment(&observed)));
     let plan = ensure(&observed);
     assert_eq!(plan.workload, WorkloadStep::Create);
-    assert_eq!(plan.former_workload, observed.former_workload);
+    assert_eq!(plan.previous_workload, observed.previous_workload);
     let mut deleting = deployment(&observed);
     deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
-    observed.former_workload = Some(workload(&deleting));
+    observed.previous_workload = Some(workload(&deleting));
     assert_eq!(
-        ensure(&observed).former_workload,
+        ensure(&observed).previous_workload,
         None,
         "it is already being deleted"
     );
@@ -369,10 +369,10 @@ fn workload_of_the_former_kind_is_deleted_after_the_desired_one_exists() {
 
 /// WRK-6, VAL-19
 #[test]
-fn workload_of_the_former_kind_is_kept_while_the_spec_is_invalid() {
+fn workload_of_the_previous_kind_is_kept_while_the_spec_is_invalid() {
     let mut observed = with_spec(&json!({"transport": "nowhere"}));
-    observed.former_workload = Some(stateful_set(&deployment(&new())));
-    assert_eq!(ensure(&observed).former_workload, None);
+    observed.previous_workload = Some(stateful_set(&deployment(&new())));
+    assert_eq!(ensure(&observed).previous_workload, None);
 }
 
 /// VAL-11, VAL-19, FW-30

@@ -92,7 +92,7 @@ impl UnbindParams {
         };
         let writes = matches!(step, UnbindStep::GiveUp | UnbindStep::ChangeValue);
         let objects = |is: fn(&TargetObject) -> bool| {
-            let all = unbinding.objects.iter().filter(move |it| is(it));
+            let all = unbinding.objects.iter().filter(move |object| is(object));
             all.map(|it| it.object.clone())
         };
         let template = objects(|it| it.in_template)
@@ -101,7 +101,7 @@ impl UnbindParams {
         let annotated = unbinding
             .objects
             .iter()
-            .any(|it| it.roll_value.is_some() || it.handed_off);
+            .any(|object| object.roll_value.is_some() || object.handed_off);
         let roll = unbinding.roll.clone().filter(|_| writes);
         Self {
             stale_objects: unbinding
@@ -137,12 +137,14 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     // A value that remains after we gave it up belongs to another field manager.
     let given_up = inputs
         .since_given_up
-        .is_some_and(|it| !rolls_by_change || it > ROLLOUT_START_LIMIT);
-    let has_ours = |it: &TargetObject| it.roll_value.is_some() || it.in_template || it.handed_off;
+        .is_some_and(|elapsed| !rolls_by_change || elapsed > ROLLOUT_START_LIMIT);
+    let has_ours = |object: &TargetObject| {
+        object.roll_value.is_some() || object.in_template || object.handed_off
+    };
     let annotated = !given_up && inputs.objects.iter().any(has_ours);
     let is_starting = inputs
         .since_given_up
-        .is_some_and(|it| it < OWNER_START_DELAY)
+        .is_some_and(|elapsed| elapsed < OWNER_START_DELAY)
         && matches!(inputs.roll, Some(Roll::Annotate(..)));
     if inputs.pods.is_empty() && !inputs.has_terminating {
         return match () {
@@ -163,7 +165,7 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     let is_changed = inputs
         .objects
         .iter()
-        .any(|it| it.roll_value.as_deref() == Some(UNBOUND));
+        .any(|object| object.roll_value.as_deref() == Some(UNBOUND));
     if annotated && rolls_by_change && !is_changed {
         return UnbindStep::ChangeValue;
     }

@@ -117,7 +117,7 @@ impl WorkloadInputs<'_> {
         let owned = workload.owns_replicas || take_over.is_some();
         WorkloadStep::Update {
             take_over,
-            hand_over_replicas: owned && !self.enforces_replicas(),
+            hand_off_replicas: owned && !self.enforces_replicas(),
             take_over_tool_fields: self.takes_over_tool_fields(workload),
         }
     }
@@ -139,11 +139,11 @@ impl WorkloadInputs<'_> {
             && !self.takes_over_tool_fields(workload)
             && self
                 .applied
-                .is_some_and(|it| is_unchanged(it, &workload.metadata, &workload.last, hash))
+                .is_some_and(|entry| is_unchanged(entry, &workload.metadata, &workload.last, hash))
     }
 }
 
-/// What to do about a workload whose update the API server rejected as invalid (FW-22).
+/// Whether and how to recreate a workload whose update the API server rejected as invalid (FW-22).
 #[derive(Debug, PartialEq)]
 pub enum Recreation {
     /// No immutable field differs: report the rejection.

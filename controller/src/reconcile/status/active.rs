@@ -47,9 +47,10 @@ pub(super) fn active_report(
         Some(Drain::Waiting(remaining)) => Some(drain_report(observed, remaining)),
         _ => None,
     };
-    let (overrides, drain_retry, drain_event) = draining.map_or_else(Default::default, |it| {
-        (it.conditions, Some(it.retry), it.event)
-    });
+    let (overrides, drain_retry, drain_event) = draining
+        .map_or_else(Default::default, |draining| {
+            (draining.conditions, Some(draining.retry), draining.event)
+        });
     set_conditions(&mut status, observed, outcome, conditions, overrides, now);
     if drain_retry.is_some() {
         status.status = Some(State::Terminating);

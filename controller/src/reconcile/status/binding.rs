@@ -50,7 +50,7 @@ pub(super) fn binding_report(
     let target = binding.target.as_ref().map(|it| it.as_ref());
     let target_fault = target.and_then(Result::err);
     let workload_fault = transport.spec_fault.or(outcome.fault.as_ref());
-    let desired_by_target = target.and_then(|it| it.ok()?.replicas);
+    let desired_by_target = target.and_then(|target| target.ok()?.replicas);
     let since = bound_since(observed, binding, outcome, now);
     let pods = count_pods(observed, binding, since.as_ref(), desired_by_target, now);
     let counts = pods.as_ref().map(|it| &it.counts);
@@ -70,7 +70,7 @@ pub(super) fn binding_report(
         spec_fault: workload_fault,
         transport_fault: transport.unusable,
         target_fault,
-        pods: pods.as_ref().map(|it| (&it.counts, &it.health)),
+        pods: pods.as_ref().map(|pods| (&pods.counts, &pods.health)),
         injected: injected.condition.as_ref(),
         scaling: scaling.ready.as_ref(),
         desired: desired_by_target,
@@ -87,8 +87,13 @@ pub(super) fn binding_report(
     // The webhook and the next reconcile read it from the status.
     let newly_bound = since.is_some() && previous.bound_since.is_none();
     // The next dry run, the rollout and the scaling wait for these.
-    let status_inputs = |it: Option<&InjectionStatus>| {
-        it.map(|it| (it.limits.clone(), it.verified_actor_hash.clone()))
+    let status_inputs = |injection: Option<&InjectionStatus>| {
+        injection.map(|injection| {
+            (
+                injection.limits.clone(),
+                injection.verified_actor_hash.clone(),
+            )
+        })
     };
     let inputs_changed =
         status_inputs(injection.as_ref()) != status_inputs(previous.injection.as_ref());

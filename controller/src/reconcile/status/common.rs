@@ -1,4 +1,4 @@
-//! What the reports of both modes consist of.
+//! Types of the reports of both modes.
 
 use asya_shared::api::{AsyncActorStatus, ObjectReference, State};
 use k8s_openapi::jiff::Timestamp;
@@ -19,7 +19,7 @@ pub struct Report {
     pub events: Vec<(EventReason, String)>,
 }
 
-/// What a mode adds to the report of an active actor.
+/// The mode's share of the report of an active actor.
 pub struct ModeReport {
     pub state: State,
     pub conditions: ConditionReport,

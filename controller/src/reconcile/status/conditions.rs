@@ -141,11 +141,12 @@ impl Conditions {
     }
 
     fn find(&self, kind: &str) -> Option<&Condition> {
-        self.list.iter().find(|it| it.type_ == kind)
+        self.list.iter().find(|condition| condition.type_ == kind)
     }
 
     fn is_true(&self, kind: &str) -> bool {
-        self.find(kind).is_some_and(|it| it.status == "True")
+        self.find(kind)
+            .is_some_and(|condition| condition.status == "True")
     }
 
     /// Takes reason, message and generation from this reconcile; the transition time changes only with the status
@@ -177,7 +178,11 @@ impl Conditions {
             observed_generation: Some(self.generation),
             last_transition_time: since,
         };
-        match self.list.iter_mut().find(|it| it.type_ == kind) {
+        match self
+            .list
+            .iter_mut()
+            .find(|condition| condition.type_ == kind)
+        {
             Some(existing) => *existing = condition,
             None => self.list.push(condition),
         }

@@ -11,7 +11,7 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::telemetry::events::EventReason;
 
-/// What a report says of conflicts.
+/// Conflicts, as reported.
 pub(super) struct ConflictReport {
     /// Condition `Conflict`, which is present while the backoff delays reverting other managers' changes.
     pub(super) condition: ConditionChange,

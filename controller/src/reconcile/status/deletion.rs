@@ -18,7 +18,6 @@ use crate::reconcile::status_time::to_the_second;
 /// What blocks the deletion.
 #[derive(Default)]
 pub(super) struct Blocked<'a> {
-    /// A fault of the queue.
     pub(super) queue: Option<&'a Fault>,
     /// Any other fault.
     pub(super) other: Option<&'a Fault>,

@@ -16,7 +16,7 @@ use crate::telemetry::events::EventReason;
 /// How often messages are counted.
 const COUNT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// What is reported about an actor whose deletion waits until its queue is empty.
+/// The report of an actor whose deletion waits until its queue is empty.
 pub(super) struct DrainReport {
     pub(super) conditions: Vec<ConditionChange>,
     pub(super) retry: Requeue,

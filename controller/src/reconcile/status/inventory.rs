@@ -17,7 +17,7 @@ pub(super) fn inventory(observed: &Observed, outcome: &ActiveOutcome) -> Vec<Inv
     let workloads = Workloads {
         desired,
         // Not deleted before the desired workload exists (WRK-6).
-        former_is_deleting: desired.is_some(),
+        previous_is_deleting: desired.is_some(),
         // A lost workload is recreated without waiting for its queue (QUE-4).
         keeps_missing: desired.is_none(),
     };
@@ -46,10 +46,10 @@ pub(super) fn inventory(observed: &Observed, outcome: &ActiveOutcome) -> Vec<Inv
 /// others are deleted later.
 pub(super) fn of_deletion(observed: &Observed, deleted: &[&str]) -> Vec<InventoryEntry> {
     let mut entries = observed.previous.inventory.clone();
-    let former = observed.former_workload.as_ref();
+    let previous = observed.previous_workload.as_ref();
     let workloads = Workloads {
         desired: observed.workload.ours().map(|workload| &**workload),
-        former_is_deleting: former.is_some_and(|former| former.metadata.deleting),
+        previous_is_deleting: previous.is_some_and(|previous| previous.metadata.deleting),
         keeps_missing: false,
     };
     update_phases(&mut entries, |entry| {
@@ -80,7 +80,7 @@ fn update_phases(
 /// State of the workloads.
 struct Workloads<'a> {
     desired: Option<&'a WorkloadRecord>,
-    former_is_deleting: bool,
+    previous_is_deleting: bool,
     keeps_missing: bool,
 }
 
@@ -97,24 +97,25 @@ fn phase_of(observed: &Observed, workloads: &Workloads<'_>, entry: &InventoryEnt
         Some(false) => ObjectPhase::Applied,
     };
     match &*entry.kind {
-        "ServiceAccount" => phase(is_deleting(&observed.service_account, |it| {
-            it.metadata.deleting
+        "ServiceAccount" => phase(is_deleting(&observed.service_account, |account| {
+            account.metadata.deleting
         })),
-        "ScaledObject" => phase(is_deleting(&observed.scaling.scaled_object, |it| {
-            it.metadata.deleting
-        })),
+        "ScaledObject" => phase(is_deleting(
+            &observed.scaling.scaled_object,
+            |scaled_object| scaled_object.metadata.deleting,
+        )),
         "TriggerAuthentication" => {
             let authentication = &observed.scaling.trigger_authentication;
             phase(is_deleting(authentication, |it| it.metadata.deleting))
         }
         kind => {
             let is = |workload: &WorkloadRecord| workload.kind.name() == kind;
-            let former = observed.former_workload.as_ref();
+            let previous = observed.previous_workload.as_ref();
             let desired = workloads.desired;
             if desired.is_some_and(is) {
                 phase(desired.map(|it| it.metadata.deleting))
-            } else if former.is_some_and(|it| is(it)) {
-                phase(Some(workloads.former_is_deleting))
+            } else if previous.is_some_and(|workload| is(workload)) {
+                phase(Some(workloads.previous_is_deleting))
             } else {
                 phase(workloads.keeps_missing.then_some(false))
             }

@@ -13,7 +13,7 @@ use crate::record::HpaRecord;
 use crate::scaling::ready::{ScalingReady, scaling_ready};
 use crate::scaling::replicas::{hpa_of, last_scale};
 
-/// What a report says of scaling.
+/// Scaling, as reported.
 pub(super) struct ScalingSummary<'a> {
     /// The HPA that KEDA created for the actor, while scaling is on.
     pub(super) hpa: Option<&'a HpaRecord>,
@@ -38,7 +38,7 @@ pub(super) fn set_scaling<'a>(
     let scaling = outcome.scaling.as_deref();
     let scaled_object = scaling.and_then(|it| it.scaled_object.as_deref());
     let hpas = &observed.scaling.hpas;
-    let hpa = scaled_object.and_then(|it| hpa_of(it, hpas).map(|hpa| &**hpa));
+    let hpa = scaled_object.and_then(|scaled_object| hpa_of(scaled_object, hpas).map(|hpa| &**hpa));
     let scale = last_scale(&observed.previous, desired(hpa), now);
     let scaled_at = scale.time.as_ref().map(|at| at.0);
     status.last_scale_time = scale.time;
@@ -73,9 +73,9 @@ fn retry(
     let timers = [ready.and_then(|it| it.recheck_at), outcome.keda_deadline];
     let timers = timers.into_iter().flatten();
     let timers = timers.filter_map(|at| at.duration_since(now).try_into().ok());
-    let has_url = url_changed && fault.is_some_and(|it| it.reason == Reason::QueueURLUnknown);
+    let has_url = url_changed && fault.is_some_and(|fault| fault.reason == Reason::QueueURLUnknown);
     // A dry run passed in this reconcile lets the next one create the first `ScaledObject`.
-    let verified = ready.is_some_and(|it| it.reason == Reason::NotProven)
+    let verified = ready.is_some_and(|ready| ready.reason == Reason::NotProven)
         && matches!(*outcome.rollout, RolloutOutcome::InjectionVerified);
     fault
         .map(|fault| fault.retry)

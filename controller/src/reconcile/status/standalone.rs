@@ -35,7 +35,8 @@ pub(super) fn standalone_report(
     let template_hash = template_hash(observed, outcome);
     let skip_reason = skip_reason(observed);
     let pods = Pods::count(&observed.pods, template_hash, now);
-    let desired = |hpa: Option<&HpaRecord>| workload.map(|it| Counts::of(it, hpa).desired);
+    let desired =
+        |hpa: Option<&HpaRecord>| workload.map(|workload| Counts::of(workload, hpa).desired);
     let scaling = set_scaling(status, observed, outcome, desired, now);
     let decision = state::decide(&StateInputs {
         deleting: false,

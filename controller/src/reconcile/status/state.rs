@@ -285,7 +285,7 @@ fn pods_decision(
 /// Pods that another autoscaler scales to zero are not started by a message.
 fn is_scaled_by_us(inputs: &StateInputs<'_>) -> bool {
     let scaling = inputs.scaling;
-    scaling.is_some_and(|it| !matches!(it.reason, Reason::ScaledByOther))
+    scaling.is_some_and(|scaling| !matches!(scaling.reason, Reason::ScaledByOther))
 }
 
 /// When a change in progress exceeds its deadline (row 9a).
@@ -317,11 +317,9 @@ fn progress_deadline_exceeded(
 /// Replica counts reported in status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Desired replicas.
     pub desired: i32,
     /// Existing replicas.
     pub total: i32,
-    /// Ready replicas.
     pub ready: i32,
 }
 

@@ -6,7 +6,7 @@ use crate::reconcile::model::condition_types::TRANSPORT_READY;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 
-/// What a report says of the transport.
+/// The transport, as reported.
 pub(super) struct TransportSummary<'a> {
     /// This reconcile's fault of the transport.
     pub(super) fault: Option<&'a Fault>,
@@ -81,7 +81,9 @@ fn transport_condition(
         }
         (None, _, Ok(_)) if is_unchanged(outcome) => {
             let mut known = observed.previous.conditions.iter();
-            let ended = known.any(|it| it.type_ == TRANSPORT_READY && depends_on_spec(&it.reason));
+            let ended = known.any(|condition| {
+                condition.type_ == TRANSPORT_READY && depends_on_spec(&condition.reason)
+            });
             let text = "the queue has not been checked yet";
             ended
                 .then(|| set(None, Reason::Progressing, text.to_owned()))
@@ -103,5 +105,5 @@ fn is_unchanged(outcome: &ActiveOutcome) -> bool {
 fn depends_on_spec(reason: &str) -> bool {
     [Reason::InvalidTransport, Reason::QueueConflict]
         .iter()
-        .any(|it| it.to_string() == reason)
+        .any(|known| known.to_string() == reason)
 }

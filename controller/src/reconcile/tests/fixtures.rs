@@ -220,7 +220,7 @@ pub(crate) fn observed(actor: &Value) -> Observed {
         leading_since: Timestamp::UNIX_EPOCH,
         previous,
         workload: Child::NotFound,
-        former_workload: None,
+        previous_workload: None,
         creation_failure: None,
         service_account: Child::NotFound,
         scaling: ObservedScaling {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::testing::{labelled, plain, required, settings};
 use super::super::{Binding, Endpoint, Settings, required_entry_name};
 use super::{MutatingConfigurations, mutating, validating};
-use crate::resolve::{Family, GroupKind, OwnerRule};
+use crate::resolve::{GroupKind, Integration, OwnerRule};
 
 fn rules(bindings: &[Binding]) -> MutatingConfigurations {
     mutating(&settings(), bindings)
@@ -47,9 +47,13 @@ fn without_bindings_there_is_one_object_without_entries() {
 
 /// CFG-3
 #[test]
-fn bindings_of_a_family_share_an_entry_limited_to_their_namespaces_and_names() {
+fn bindings_of_an_integration_share_an_entry_limited_to_their_namespaces_and_names() {
     let workspace = |namespace: &str, name: &str| {
-        labelled(namespace, Family::Kaito, &[("kaito.sh/workspace", name)])
+        labelled(
+            namespace,
+            Integration::Kaito,
+            &[("kaito.sh/workspace", name)],
+        )
     };
     let bindings = [
         workspace("b", "phi"),
@@ -98,13 +102,13 @@ fn label_without_usable_values_is_required_by_key_only() {
         let entry = entry(bindings, "ray.inject.asya.sh");
         entry["objectSelector"]["matchExpressions"][0].clone()
     };
-    let cluster = |name: &str| labelled("a", Family::Ray, &[("ray.io/cluster", name)]);
+    let cluster = |name: &str| labelled("a", Integration::Ray, &[("ray.io/cluster", name)]);
     let many =
         |count: usize| -> Vec<Binding> { (0..count).map(|n| cluster(&format!("c{n}"))).collect() };
     assert_eq!(of(&many(50))["values"].as_array().unwrap().len(), 50);
     assert_eq!(of(&many(51)), exists);
     assert_eq!(
-        of(&[cluster("one"), labelled("a", Family::Ray, &[])]),
+        of(&[cluster("one"), labelled("a", Integration::Ray, &[])]),
         exists
     );
 }
@@ -134,7 +138,7 @@ fn too_many_owner_names_are_reduced_to_their_kinds() {
 fn required_binding_has_its_own_entry_that_fails_closed_once_verified() {
     let binding = labelled(
         "models",
-        Family::Kserve,
+        Integration::Kserve,
         &[
             ("serving.kserve.io/inferenceservice", "phi3"),
             ("component", "predictor"),
@@ -253,7 +257,7 @@ fn invalid_name_is_left_out() {
     );
     assert!(condition(&mixed, "owned").contains("in ['web']"), "{mixed}");
     for bad in ["no value", "-edge", &*"x".repeat(64), "ümlaut"] {
-        let label = |value| labelled("a", Family::Kaito, &[("kaito.sh/workspace", value)]);
+        let label = |value| labelled("a", Integration::Kaito, &[("kaito.sh/workspace", value)]);
         assert_eq!(names(&[label(bad)]), [""; 0], "{bad}");
         assert_eq!(names(&[required(label(bad), true)]), [""; 0], "{bad}");
         let mixed = entry(&[label(bad), label("good")], "kaito.inject.asya.sh");
@@ -262,7 +266,10 @@ fn invalid_name_is_left_out() {
     }
     for key in ["", "/x", "a/b/c", "UPPER/x", "x y"] {
         assert_eq!(
-            names(&[required(labelled("a", Family::Kaito, &[(key, "v")]), true)]),
+            names(&[required(
+                labelled("a", Integration::Kaito, &[(key, "v")]),
+                true
+            )]),
             [""; 0],
             "{key}"
         );
@@ -314,7 +321,7 @@ fn a_thousand_bindings_in_two_hundred_namespaces_fit_into_half_a_mebibyte() {
                 .map(|(key, value)| (&**key, &**value))
                 .collect();
             let binding = if n % 2 == 0 {
-                labelled(&namespace, Family::Kaito, &labels)
+                labelled(&namespace, Integration::Kaito, &labels)
             } else {
                 plain(&namespace, &name(n))
             };
@@ -445,7 +452,7 @@ fn only_pods_of_known_ray_clusters_may_fail_closed() {
             ..crate::api::ResolvedTarget::default()
         };
         let binding = Binding {
-            family: Family::Ray,
+            integration: Integration::Ray,
             pods: crate::resolve::pods_of(&target, Some(&resolved)),
             owners_incomplete: crate::resolve::has_incomplete_owners(&target),
             ..plain("a", "llm")

@@ -61,7 +61,7 @@ pub enum InjectionReason {
     AlreadyInjected,
     /// Row 6: the pod was injected for another spec, actor or version.
     Replaced,
-    /// Row 6: a part that the webhook had injected was missing or changed.
+    /// Row 6: a field that the webhook had injected was missing or changed.
     Restored,
     /// Row 7: the pod has its own container or volume with a name reserved for injection.
     SpecConflict,

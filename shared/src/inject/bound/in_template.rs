@@ -1,4 +1,4 @@
-//! Injection into the pod template of a workload instead of into pods at creation (BIND-50): the same parts that the
+//! Injection into the pod template of a workload instead of into pods at creation (BIND-50): the same fields that the
 //! webhook would add to a pod of that template.
 
 use serde_json::{Map, Value, json};
@@ -14,8 +14,8 @@ use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, label};
 const CONTAINERS: [&str; 2] = ["containers", "initContainers"];
 
 impl BoundPlan {
-    /// Renders our part of a pod template, and only that. Ignores what an earlier apply for this actor has put into the
-    /// template.
+    /// Renders our fields of a pod template, and only those. Ignores those that an earlier apply for this actor has put
+    /// into the template.
     ///
     /// # Errors
     /// The reason why pods of this template cannot get the sidecar, and how to fix it.

@@ -1,5 +1,5 @@
-//! What a binding adds to pods created by other controllers (spec binding, section 3), and the JSON Patch that adds it
-//! (spec admission, section 2).
+//! The fields that a binding adds to pods created by other controllers (spec binding, section 3), and the JSON Patch
+//! that adds them (spec admission, section 2).
 //!
 //! A [`BoundActor`] is built when an actor changes and holds everything that does not depend on the pod. A review is
 //! then [`PodView::decode`] followed by [`decide`], which is a pure function of the pod and the actors.

@@ -1,4 +1,4 @@
-//! What a binding adds to a pod (BIND-20 to BIND-28).
+//! The fields that a binding adds to a pod (BIND-20 to BIND-28).
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::inject::sidecar::{self, SidecarInputs, gateway_of};
 use crate::inject::volumes::BOUND;
 use crate::inject::{list_at, runtime};
 use crate::names::{ROLE_TOKEN_VOLUME, RUNTIME_CONTAINER, SIDECAR_CONTAINER, label};
-use crate::resolve::{Family, Resolver, adapter_of, resolver};
+use crate::resolve::{Integration, Resolver, adapter_of, resolver};
 use crate::transport::text;
 
 const TARGET_MODEL: &str = "ASYA_TARGET_MODEL";
@@ -55,7 +55,7 @@ pub struct PlanInputs<'a> {
     pub scripts_hash: &'a str,
 }
 
-/// What is injected into the pods of one actor, as far as it does not depend on the individual pod.
+/// The fields that are injected into the pods of one actor, as far as they do not depend on the individual pod.
 #[derive(Clone)]
 pub struct BoundPlan {
     pub(super) uid: String,
@@ -122,9 +122,9 @@ impl BoundPlan {
         };
         let target = binding.target;
         let resolver = resolver(target.group(), &target.kind);
-        let family = Family::of_target(target);
+        let integration = Integration::of_target(target);
         // KServe serves the model under the name of its InferenceService
-        let model = (family == Family::Kserve).then_some(target.name.as_str());
+        let model = (integration == Integration::Kserve).then_some(target.name.as_str());
         let role = inputs.transport.role_of_pods(inputs.role_arn);
         let sidecar = inputs.spec.effective_sidecar();
 
@@ -132,7 +132,7 @@ impl BoundPlan {
         let mut plan = Self {
             uid: inputs.uid.to_owned(),
             hash: InjectedHash {
-                actor: actor_part(inputs, &binding.runtime, model, role),
+                actor: actor_hash_of(inputs, &binding.runtime, model, role),
                 platform: String::new(),
             },
             sidecar_list: if sidecar.native {
@@ -257,7 +257,7 @@ impl fmt::Debug for BoundPlan {
 
 /// Hashes the inputs rather than the resulting containers, so that an upgrade that renders them differently restarts no
 /// model (ROLL-8).
-fn actor_part(
+fn actor_hash_of(
     inputs: &PlanInputs<'_>,
     runtime: &EffectiveRuntime<'_>,
     model: Option<&str>,

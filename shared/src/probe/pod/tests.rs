@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::{ProbeMetadata, from_running_pod, from_template, minimal_pod, without_sidecar};
-use crate::resolve::{Family, PodMatch, Related, Resolution, resolver};
+use crate::resolve::{Integration, PodMatch, Related, Resolution, resolver};
 
 fn deployment() -> Value {
     json!({
@@ -27,7 +27,7 @@ fn pods() -> PodMatch {
 #[test]
 fn probe_pod_has_the_labels_owner_and_requests_of_the_target() {
     let body = deployment();
-    let metadata = ProbeMetadata::of(&pods(), Family::Generic).unwrap();
+    let metadata = ProbeMetadata::of(&pods(), Integration::Generic).unwrap();
     let claims = json!([{"metadata": {"name": "data"}}]);
     let pod = from_template(&body["spec"]["template"], Some(&claims), &metadata).unwrap();
     assert_eq!(
@@ -59,7 +59,7 @@ fn probe_pod_has_the_labels_owner_and_requests_of_the_target() {
     assert_eq!(stripped.unwrap(), pod);
 
     let set = resolver("kaito.sh", "InferenceSet").unresolved_pods("phis");
-    let metadata = ProbeMetadata::of(&set, Family::Kaito).unwrap();
+    let metadata = ProbeMetadata::of(&set, Integration::Kaito).unwrap();
     let pod = minimal_pod(&metadata).unwrap();
     let labels = &pod["metadata"]["labels"];
     assert_eq!(labels["inferenceset.kaito.sh/created-by"], "phis");

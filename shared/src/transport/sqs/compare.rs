@@ -253,7 +253,7 @@ impl QueueDeclaration {
     }
 }
 
-/// What messages name as the owner of a dead letter queue.
+/// The owner of a dead letter queue, as named in messages.
 const DEAD_LETTERS: &str = "the dead letter queues";
 
 fn with_cluster_tag(tags: &BTreeMap<String, String>, cluster: &str) -> BTreeMap<String, String> {

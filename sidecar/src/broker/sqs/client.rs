@@ -105,7 +105,6 @@ impl Queues {
         }
     }
 
-    /// The URL of a queue.
     pub(super) async fn url(&self, queue: &str) -> Result<String, error::Failure> {
         if let Some(url) = self.known.lock().get(queue) {
             return Ok(url.clone());

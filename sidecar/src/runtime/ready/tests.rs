@@ -115,7 +115,7 @@ async fn an_unreachable_runtime_is_rechecked_after_a_delay() {
 
 /// SC-12
 #[tokio::test]
-async fn a_runtime_that_is_not_ready_in_time_is_given_up() {
+async fn a_runtime_that_is_not_ready_in_time_is_never_ready() {
     let folder = Folder::new();
     let (_runtime, mut readiness) = folder.start(Some(Duration::from_millis(100)));
     becomes(&mut readiness, Readiness::Never).await;

@@ -17,7 +17,7 @@ use crate::binding::{bound_actor, model, status_is};
 use crate::{minimal_actor, own_cluster};
 
 /// CFG-8
-const PROVED: Duration = Duration::from_secs(10);
+const VERIFY_TIMEOUT: Duration = Duration::from_secs(10);
 /// AVL-4
 const BACK: Duration = Duration::from_secs(10);
 /// A rotation need not wait for more than one API server.
@@ -40,7 +40,7 @@ async fn outage_of_the_webhook_stops_pods_of_required_bindings_and_nothing_else(
                 .create(&PostParams::default(), &deployment)
                 .await?;
         }
-        fails_closed_once_proved(scenario, &must).await?;
+        fails_closed_once_verified(scenario, &must).await?;
 
         stage.webhook.kill().await?;
         only_required_pods_are_refused(scenario).await?;
@@ -99,13 +99,13 @@ async fn policy(scenario: &Scenario) -> Result<Option<String>, kube::Error> {
     Ok(required.and_then(|it| it.failure_policy))
 }
 
-async fn fails_closed_once_proved(scenario: &Scenario, actor: &str) -> Result<()> {
+async fn fails_closed_once_verified(scenario: &Scenario, actor: &str) -> Result<()> {
     status_is(scenario, actor, "it is in force", WAIT, |status| {
         status["boundSince"].is_string()
     })
     .await?;
     let bound = Instant::now();
-    eventually("its entry fails closed", PROVED, async || {
+    eventually("its entry fails closed", VERIFY_TIMEOUT, async || {
         let policy = policy(scenario).await?;
         check(
             policy.as_deref() == Some("Fail"),
@@ -164,13 +164,13 @@ async fn proofs_are_repeated(stage: &mut Stage, scenario: &Scenario) -> Result<(
     let mark = audit.mark().await?;
     rotation::of(&stage.operator).await?;
     let said = "not tried under the new CA";
-    eventually("proved again", WAIT, async || tried(mark, said).await).await?;
+    eventually("verified again", WAIT, async || tried(mark, said).await).await?;
 
     let mark = audit.mark().await?;
     stage.controller.kill().await;
     stage.controller = control(&stage.operator, "next", &FLAGS).await?;
     let said = "not tried by the next leader";
-    eventually("proved again", WAIT, async || tried(mark, said).await).await?;
+    eventually("verified again", WAIT, async || tried(mark, said).await).await?;
     let closed = policy(scenario).await?;
     assert_eq!(closed.as_deref(), Some("Fail"), "a restart keeps it");
 

@@ -25,9 +25,9 @@ use crate::own_cluster;
 /// CFG-9, also for what CFG-2 requires within 2 s of a webhook that answers.
 const SOON: Duration = Duration::from_secs(5);
 const HOME: &str = "asya-system";
-const PROVED: usize = 3;
+const VERIFIED: usize = 3;
 /// Dry runs of these last until the API server stops waiting, and there are more than run at a time (SAFE-9).
-const UNPROVED: usize = 12;
+const UNVERIFIED: usize = 12;
 
 /// Accepts connections, keeps them open and never answers.
 struct BlackHole {
@@ -166,9 +166,9 @@ async fn webhook_that_never_answers_does_not_delay_the_entries_of_bindings() {
     let _turn = own_cluster().await;
     let mut stage = Stage::set_with(unvalidated(), &[]).await.unwrap();
     Scenario::run_on(Ok(stage.cluster.clone()), "silence", async |scenario| {
-        apply(scenario, &actors(scenario, "proved", PROVED, true)).await?;
+        apply(scenario, &actors(scenario, "verified", VERIFIED, true)).await?;
         let before = entries_are(scenario, "all fail closed", WAIT, |all| {
-            failing(all) == PROVED
+            failing(all) == VERIFIED
         })
         .await?;
 
@@ -178,12 +178,12 @@ async fn webhook_that_never_answers_does_not_delay_the_entries_of_bindings() {
         hole.replace_webhook(&stage).await?;
         let (user, audit) = (stage.operator.user(), stage.cluster.audit());
         let mark = audit.mark().await?;
-        apply(scenario, &actors(scenario, "unproved", UNPROVED, true)).await?;
+        apply(scenario, &actors(scenario, "unverified", UNVERIFIED, true)).await?;
         let all = entries_are(scenario, "each has its entry", SOON, |all| {
-            all.len() == before.len() + UNPROVED
+            all.len() == before.len() + UNVERIFIED
         })
         .await?;
-        assert_eq!(failing(&all), PROVED, "{all:?}");
+        assert_eq!(failing(&all), VERIFIED, "{all:?}");
         let calls = hole.calls();
         eventually("dry runs wait for an answer", WAIT, async || {
             let calls = hole.calls() - calls;
@@ -203,9 +203,9 @@ async fn webhook_that_never_answers_does_not_delay_the_entries_of_bindings() {
         })
         .await?;
 
-        apply(scenario, &actors(scenario, "proved", 1, false)).await?;
+        apply(scenario, &actors(scenario, "verified", 1, false)).await?;
         let fewer = entries_are(scenario, "it no longer fails closed", SOON, |now| {
-            failing(now) == PROVED - 1
+            failing(now) == VERIFIED - 1
         })
         .await?;
         let required = |all: &Entries| all.iter().filter(|(name, _)| is_required(name)).count();
@@ -220,7 +220,7 @@ async fn webhook_that_never_answers_does_not_delay_the_entries_of_bindings() {
         })
         .await?;
         let all = entries(scenario).await?;
-        assert_eq!(failing(&all), PROVED - 1, "nothing was proved: {all:?}");
+        assert_eq!(failing(&all), VERIFIED - 1, "nothing was verified: {all:?}");
         eprintln!("{probes} dry runs, {} unanswered calls", hole.calls());
         Ok(())
     })

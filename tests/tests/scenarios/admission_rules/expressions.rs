@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use asya_shared::admission::{Anchor, Binding, Endpoint, Policy, Settings, mutating};
-use asya_shared::resolve::{Family, GroupKind, OwnerRule, PodMatch, Selector};
+use asya_shared::resolve::{GroupKind, Integration, OwnerRule, PodMatch, Selector};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
@@ -47,7 +47,7 @@ fn bindings(namespace: &str) -> Vec<Binding> {
     let binding = |actor: usize, owner: OwnerRule, policy| Binding {
         namespace: namespace.to_owned(),
         actor: format!("a{actor}"),
-        family: Family::Generic,
+        integration: Integration::Generic,
         pods: PodMatch {
             labels: Selector::default(),
             owner,

@@ -290,7 +290,7 @@ pub(super) fn conflict(status: &Value) -> &Value {
 }
 
 /// Where an owner reverts every write of ours, we make five attempts, and new pods have the sidecar all the same.
-async fn against(scenario: &Scenario, owner: &Owner, rival: &str) -> Result<()> {
+async fn against(scenario: &Scenario, owner: &Owner, manager: &str) -> Result<()> {
     let workload = (Kind::DEPLOYMENT, "model".to_owned());
     let stage = Stage::bind(scenario, (Kind::DEPLOYMENT, "model"), workload, 2).await?;
     let what = "no further try is made";
@@ -305,9 +305,9 @@ async fn against(scenario: &Scenario, owner: &Owner, rival: &str) -> Result<()> 
     let lost = conflict(&status);
     let field = "spec.template.metadata.annotations[asya.sh/roll]";
     assert_eq!((&lost["field"], &lost["count"]), (&json!(field), &json!(5)));
-    assert_eq!(lost["rival"], rival, "{status}");
+    assert_eq!(lost["rival"], manager, "{status}");
     let text = status["conditions"].to_string();
-    let told = format!("Deployment/model: {rival} took over {field} 5 times; ");
+    let told = format!("Deployment/model: {manager} took over {field} 5 times; ");
     assert!(text.contains(&told), "{text}");
     // Five attempts, and one write of who binds the target.
     assert_eq!(stage.writes_of_ours().await?, 5 + 1);

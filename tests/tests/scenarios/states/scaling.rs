@@ -56,7 +56,7 @@ async fn napping_is_reported_for_new_and_scaled_down_actors() {
 
 /// KEDA-9, STA-4, STA-6
 #[tokio::test]
-async fn scaling_error_is_reported_without_keda_or_with_a_rival() {
+async fn scaling_error_is_reported_without_keda_or_with_another_autoscaler() {
     Case::run_on_its_own("ScalingError", Options::default(), async |case, cluster| {
         let name = case.scenario.name("scales");
         let told = scaling("ScalingError", "KedaNotInstalled");
@@ -67,7 +67,7 @@ async fn scaling_error_is_reported_without_keda_or_with_a_rival() {
         case.is(scaling("Napping", "ScaledObjectReady"), &name)
             .await?;
 
-        let rival: HorizontalPodAutoscaler = serde_json::from_value(json!({
+        let autoscaler: HorizontalPodAutoscaler = serde_json::from_value(json!({
             "metadata": {"name": "rival"},
             "spec": {
                 "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
@@ -76,7 +76,7 @@ async fn scaling_error_is_reported_without_keda_or_with_a_rival() {
         }))?;
         let hpas = case.scenario.api::<HorizontalPodAutoscaler>();
         let comes = async {
-            hpas.create(&PostParams::default(), &rival).await?;
+            hpas.create(&PostParams::default(), &autoscaler).await?;
             Ok(())
         };
         let told = scaling("ScalingError", "RivalAutoscaler");

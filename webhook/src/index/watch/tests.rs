@@ -50,16 +50,16 @@ impl Fixture {
 async fn index_follows_lists_and_events() {
     let fixture = Fixture::start(Fake::default()).await;
     fixture
-        .until(|it| it.index.is_synced() && it.fake.requests() == 2)
+        .until(|fixture| fixture.index.is_synced() && fixture.fake.requests() == 2)
         .await;
     assert_eq!(fixture.index.len(), 1);
     fixture.fake.send_event("ADDED", &actor("new", "6")).await;
-    fixture.until(|it| it.index.len() == 2).await;
+    fixture.until(|fixture| fixture.index.len() == 2).await;
     fixture
         .fake
         .send_event("DELETED", &actor("listed", "7"))
         .await;
-    fixture.until(|it| it.index.len() == 1).await;
+    fixture.until(|fixture| fixture.index.len() == 1).await;
 }
 
 /// VAC-5
@@ -68,7 +68,7 @@ async fn contact_is_kept_while_nothing_changes() {
     let fixture = Fixture::start(Fake::default()).await;
     assert!(fixture.last_response.is_stale() && fixture.last_response.age().is_none());
     fixture
-        .until(|it| it.index.is_synced() && it.fake.requests() == 2)
+        .until(|fixture| fixture.index.is_synced() && fixture.fake.requests() == 2)
         .await;
     assert!(!fixture.last_response.is_stale());
 
@@ -77,7 +77,9 @@ async fn contact_is_kept_while_nothing_changes() {
         tokio::time::sleep(Duration::from_secs(20)).await;
         let requests = fixture.fake.requests();
         fixture.fake.cut().await;
-        fixture.until(|it| it.fake.requests() > requests).await;
+        fixture
+            .until(|fixture| fixture.fake.requests() > requests)
+            .await;
         assert!(fixture.last_response.age().unwrap() < Duration::from_secs(2));
     }
 
@@ -100,7 +102,7 @@ async fn contact_is_kept_while_nothing_changes() {
 async fn watch_ends_before_the_index_counts_as_stale() {
     let fixture = Fixture::start(Fake::default()).await;
     fixture
-        .until(|it| it.index.is_synced() && it.fake.requests() == 2)
+        .until(|fixture| fixture.index.is_synced() && fixture.fake.requests() == 2)
         .await;
     let query = fixture.fake.watch_query.lock().await.clone();
     let mut parameters = query.split('&');
@@ -116,7 +118,7 @@ async fn failure_of_the_first_list_is_reported() {
     *fake.down.lock().await = Some(StatusCode::NOT_FOUND);
     let fixture = Fixture::start(fake).await;
     fixture
-        .until(|it| it.last_response.failure().is_some())
+        .until(|fixture| fixture.last_response.failure().is_some())
         .await;
     let failure = fixture.last_response.failure().unwrap();
     assert!(failure.contains("unavailable"), "{failure}");

@@ -45,7 +45,7 @@ fn bodies() -> impl Strategy<Value = Vec<u8>> {
         });
     let valid = reviews()
         .iter()
-        .map(|it| it.to_string().into_bytes())
+        .map(|value| value.to_string().into_bytes())
         .collect();
     prop_oneof![damaged(valid), changed]
 }

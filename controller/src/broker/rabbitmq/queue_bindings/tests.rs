@@ -23,7 +23,7 @@ fn binding(exchange: &str, key: &str, arguments: &Value) -> Value {
 
 fn refusal(bindings: &[Value]) -> Option<DeletionRefusal> {
     let found = bindings.iter().cloned();
-    let found = found.map(|it| serde_json::from_value::<FoundQueueBinding>(it).unwrap());
+    let found = found.map(|binding| serde_json::from_value::<FoundQueueBinding>(binding).unwrap());
     let bindings: QueueBindings = found.collect();
     bindings.deletion_refusal("asya", QUEUE, &tag("here", "orders"))
 }

@@ -69,13 +69,18 @@ fn own_lease_is_renewed_at_any_age() {
 
 #[test]
 fn previous_process_of_the_same_pod_is_another_holder() {
-    let (former, now) = (
+    let (previous, now) = (
         super::super::identity("pod-0"),
         super::super::identity("pod-0"),
     );
-    assert!(former.starts_with("pod-0_"));
+    assert!(previous.starts_with("pod-0_"));
     let mut observed = None;
-    let decision = decide(Some(lease(&former, "1", 10)), &now, &mut observed, after(0));
+    let decision = decide(
+        Some(lease(&previous, "1", 10)),
+        &now,
+        &mut observed,
+        after(0),
+    );
     assert_eq!(decision, standby_until(1));
 }
 

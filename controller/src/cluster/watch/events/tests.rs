@@ -20,7 +20,6 @@ const COMPACTED: Duration = Duration::from_mins(5);
 
 const GONE: &str = r#"{"type": "ERROR", "object": {"status": "Failure", "code": 410, "reason": "Expired", "message": "old"}}"#;
 
-/// Body of a response.
 enum ResponseBody {
     Text(Bytes),
     /// Of a watch that delivers nothing until it ends.

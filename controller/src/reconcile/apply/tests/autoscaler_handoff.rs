@@ -1,4 +1,4 @@
-//! Handing autoscaling over to the queue.
+//! Handoff of autoscaling to the queue.
 
 use super::*;
 use crate::reconcile::apply::autoscaler_handoff::write_handoff;
@@ -68,7 +68,9 @@ async fn conflict_over_the_handoff_annotation_names_the_field_and_its_manager() 
     let report = status::build(&observed, &outcome, Timestamp::now()).unwrap();
     assert_eq!(report.retry, Requeue::After(Duration::ZERO));
     let mut conditions = report.status.conditions.iter();
-    let conflict = conditions.find(|it| it.type_ == "Conflict").unwrap();
+    let conflict = conditions
+        .find(|condition| condition.type_ == "Conflict")
+        .unwrap();
     assert_eq!(
         (&*conflict.status, &*conflict.reason),
         ("True", "BindingConflict")

@@ -1,4 +1,4 @@
-//! What users read in Events.
+//! Texts of Events.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Who writes targets under `--impersonate`.
+//! The identity that writes targets under `--impersonate`.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

@@ -51,7 +51,7 @@ async fn accepted_eviction_resets_the_backoff_of_rejected_ones() {
 
 /// ROLL-4
 #[tokio::test]
-async fn rejected_eviction_gives_up_only_what_cannot_succeed() {
+async fn rejected_eviction_frees_the_slot_unless_the_pod_is_gone_or_changed() {
     type Responses = fn(&str) -> Option<(u16, serde_json::Value)>;
     fn rejected(reason: &str, code: u16) -> (u16, serde_json::Value) {
         let status = json!({"kind": "Status", "status": "Failure", "reason": reason, "code": code});
@@ -102,7 +102,9 @@ async fn target_is_scaled_up_only_from_zero_and_only_if_it_has_not_changed() {
         let scaled = scale_from_zero::scale_up(&context, "ns", &step).await;
         assert!(scaled.is_ok());
         let bodies = bodies.lock();
-        let versions = bodies.iter().map(|it| &it["metadata"]["resourceVersion"]);
+        let versions = bodies
+            .iter()
+            .map(|body| &body["metadata"]["resourceVersion"]);
         assert_eq!(versions.cloned().collect::<Vec<_>>(), expected);
     }
 }

@@ -40,8 +40,9 @@ async fn deletes_script(spec: &Value, pods: &'static [&str]) -> bool {
             }
             _ => Err(tower::BoxError::from("no API server")),
         };
-        let response = answer
-            .map(|it| http::Response::new(kube::client::Body::from(it.to_string().into_bytes())));
+        let response = answer.map(|body| {
+            http::Response::new(kube::client::Body::from(body.to_string().into_bytes()))
+        });
         std::future::ready(response)
     });
     let context = context_of(kube::Client::new(server, "default"));

@@ -70,18 +70,18 @@ fn every_state_survives_a_restart() {
     assert_eq!(state(&entries, UID, FieldPurpose::Roll), stopped);
     assert_eq!(
         state(&entries, UID, FieldPurpose::ScaledObject),
-        ContentionState::Idle
+        ContentionState::Uncontested
     );
     assert_eq!(
         state(&entries, "another", FieldPurpose::Roll),
-        ContentionState::Idle
+        ContentionState::Uncontested
     );
     assert_eq!(total_conflicts(&entries), 5);
     assert_eq!(last_conflict_time(&entries).unwrap().0, at(1_000));
     entries = then(&entries, FieldPurpose::Roll, FieldEvent::NotNeeded);
     assert_eq!(
         state(&entries, UID, FieldPurpose::Roll),
-        ContentionState::Idle
+        ContentionState::Uncontested
     );
     assert_eq!(total_conflicts(&entries), 5, "the total is kept");
 }
@@ -115,16 +115,16 @@ fn conflict_is_reported_once() {
     let first = then(&[], FieldPurpose::Roll, conflict(None));
     let second = then(&first, FieldPurpose::Roll, conflict(None));
     let other = then(&second, FieldPurpose::ScaledObject, conflict(None));
-    let new_parts = |previous: &[_], after: &[ConflictStatus]| {
+    let new_purposes = |previous: &[_], after: &[ConflictStatus]| {
         let all = new_conflicts(previous, after).map(|it| it.purpose.clone());
         all.collect::<Vec<_>>()
     };
-    assert_eq!(new_parts(&[], &first), ["Roll"]);
-    assert_eq!(new_parts(&first, &second), ["Roll"]);
-    assert_eq!(new_parts(&second, &other), ["ScaledObject"]);
-    assert_eq!(new_parts(&other, &other), [""; 0]);
+    assert_eq!(new_purposes(&[], &first), ["Roll"]);
+    assert_eq!(new_purposes(&first, &second), ["Roll"]);
+    assert_eq!(new_purposes(&second, &other), ["ScaledObject"]);
+    assert_eq!(new_purposes(&other, &other), [""; 0]);
     let written = then(&other, FieldPurpose::Roll, FieldEvent::Written);
-    assert_eq!(new_parts(&other, &written), [""; 0]);
+    assert_eq!(new_purposes(&other, &written), [""; 0]);
 }
 
 /// CONF-5

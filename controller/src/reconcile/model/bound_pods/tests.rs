@@ -122,7 +122,7 @@ fn every_pod_without_a_sidecar_is_counted_under_a_reason() {
         let reported: Vec<_> = pods
             .reasons
             .iter()
-            .map(|it| (&*it.reason, it.count, &*it.examples))
+            .map(|group| (&*group.reason, group.count, &*group.examples))
             .collect();
         assert_eq!(reported, [(reason, 1, &["p".to_owned()][..])]);
         let Injected {
@@ -256,8 +256,8 @@ fn pod_missing_from_the_api_server_is_not_replaced() {
 fn pods_with_the_current_actor_hash_are_counted_for_any_actor() {
     for (by, containers, admitted) in [
         (UID, &BOTH[..], 1),
-        ("former-uid", &BOTH[..], 1),
-        ("former-uid", &BOTH[..2], 0),
+        ("previous-uid", &BOTH[..], 1),
+        ("previous-uid", &BOTH[..2], 0),
     ] {
         let counted = count(vec![injected_pod("p", by, containers, &[])], vec![]);
         assert_eq!(

@@ -93,9 +93,9 @@ async fn rollout_does_not_wait_for_a_finished_pod() {
     // Filters by phase as the field selector says, like the API server.
     let server = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
         let query = request.uri().query().unwrap_or_default().to_owned();
-        let unfinished = ["Succeeded", "Failed"].map(|it| format!("status.phase%21%3D{it}"));
+        let unfinished = ["Succeeded", "Failed"].map(|phase| format!("status.phase%21%3D{phase}"));
         let mut pods = vec![pod("runs", "rc", &json!({}))];
-        if !unfinished.iter().all(|it| query.contains(it)) {
+        if !unfinished.iter().all(|selector| query.contains(selector)) {
             let evicted = json!({"status": {"phase": "Failed", "conditions": []}});
             pods.push(pod("evicted", "rc", &evicted));
         }

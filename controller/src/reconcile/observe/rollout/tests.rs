@@ -203,7 +203,10 @@ async fn pods_missing_from_the_api_server_are_not_replaced() {
 async fn dry_run_pod_has_no_sidecar_of_another_actor() {
     let pod = observed_rollout().await.probe_pod.unwrap();
     let containers = pod["spec"]["containers"].as_array().unwrap();
-    let names: Vec<_> = containers.iter().map(|it| &it["name"]).collect();
+    let names: Vec<_> = containers
+        .iter()
+        .map(|container| &container["name"])
+        .collect();
     assert_eq!(names, ["c"], "{pod}");
     let annotations = &pod["metadata"]["annotations"];
     assert!(annotations["asya.sh/injected-by"].is_null(), "{pod}");

@@ -136,7 +136,7 @@ fn handoff_is_written_with_a_due_rollout_or_when_none_is_needed() {
         (
             false,
             on(),
-            Some(&RolloutDecision::Halt(String::new())),
+            Some(&RolloutDecision::Halted(String::new())),
             None,
         ),
         (false, on(), None, None),
@@ -190,10 +190,10 @@ fn handoff_is_written_with_a_due_rollout_or_when_none_is_needed() {
 /// CONF-3
 #[test]
 fn reverted_handoff_is_rewritten_with_backoff_until_the_fifth_conflict() {
-    let entry = |state: &str, lost_writes: i32| {
+    let entry = |state: &str, conflicts: i32| {
         json!({"conflicts": [{
-            "part": "Autoscaler", "uid": "web-uid", "object": "InferenceService/iris", "field": "f", "count": lost_writes,
-            "state": state, "losses": lost_writes, "retryTime": "2026-01-01T00:10:30Z", "generation": 2, "target": "spec",
+            "part": "Autoscaler", "uid": "web-uid", "object": "InferenceService/iris", "field": "f", "count": conflicts,
+            "state": state, "losses": conflicts, "retryTime": "2026-01-01T00:10:30Z", "generation": 2, "target": "spec",
             "lastTime": "2026-01-01T00:09:00Z",
         }]})
     };
@@ -210,7 +210,7 @@ fn reverted_handoff_is_rewritten_with_backoff_until_the_fifth_conflict() {
         "{step:?}"
     );
 
-    for (state, lost_writes, at, expected) in [
+    for (state, conflicts, at, expected) in [
         (
             "Waiting",
             1,
@@ -225,7 +225,7 @@ fn reverted_handoff_is_rewritten_with_backoff_until_the_fifth_conflict() {
         ),
         ("Stopped", 5, now(), HandoffStep::Set(FieldDecision::Yield)),
     ] {
-        let observed = handed_off(false, &entry(state, lost_writes));
+        let observed = handed_off(false, &entry(state, conflicts));
         let mut scaling = scaled(None);
         let step = plan(&observed, Some(&mut scaling), no_rollout, at);
         let has_fault = scaling.fault().map(|it| it.reason) == Some(Reason::RivalAutoscaler);

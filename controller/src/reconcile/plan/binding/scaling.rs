@@ -47,7 +47,10 @@ pub(super) fn plan_scaling_step(observed: &Observed, now: Timestamp) -> Option<S
 /// Whether the target is known to be deleted, unsupported or bound by another actor, so that a `ScaledObject` would do
 /// harm. A target that merely cannot be read keeps it (BIND-42).
 fn target_is_unusable(binding: &ObservedBinding) -> bool {
-    let fault = binding.target.as_ref().and_then(|it| it.as_ref().err());
+    let fault = binding
+        .target
+        .as_ref()
+        .and_then(|target| target.as_ref().err());
     fault.is_some_and(|fault| {
         matches!(
             fault.reason,

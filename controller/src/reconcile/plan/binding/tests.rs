@@ -11,7 +11,7 @@ use crate::reconcile::model::bound_pods::{PodToReplace, TargetPodCounts};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::ObservedRollout;
-use crate::reconcile::model::template_transfer::{OlderActor, TemplateTransfer};
+use crate::reconcile::model::template_handoff::{OlderActor, TemplateHandoff};
 use crate::reconcile::observe::binding::target_scaling;
 use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
@@ -211,8 +211,8 @@ fn binding_with_reconcile_once_leaves_its_target_alone_after_it_was_ready() {
 #[test]
 fn scaled_object_is_retargeted_in_place_to_a_new_workload() {
     let mut observed = scaling(Ok(deployment()));
-    let former = json!({"spec": {"scaleTargetRef": {"name": "web-of-before"}}});
-    observed.scaling.scaled_object = Child::Ours(scaled_object(&former));
+    let previous = json!({"spec": {"scaleTargetRef": {"name": "web-of-before"}}});
+    observed.scaling.scaled_object = Child::Ours(scaled_object(&previous));
     let plan = enabled(&observed);
     assert_eq!((plan.scaled_object, plan.fault), (APPLY, None));
 }
@@ -324,7 +324,7 @@ fn scaled_object_is_deleted_when_scaling_is_switched_off() {
 
 /// BIND-45
 #[test]
-fn actor_that_may_not_bind_releases_its_template_fields() {
+fn actor_that_may_not_bind_gives_up_its_template_fields() {
     let fault = Fault::until_change(Reason::AlreadyBound, "by another");
     let mut observed = bound(&json!({}), Err(fault));
     let template = |observed: &Observed| match plan(observed, Timestamp::UNIX_EPOCH) {
@@ -333,7 +333,7 @@ fn actor_that_may_not_bind_releases_its_template_fields() {
     };
     assert_eq!(template(&observed), TemplateStep::NotDesired);
     let workload = deployment().workload;
-    observed.binding.as_mut().unwrap().template_transfer = Some(TemplateTransfer::InTemplate {
+    observed.binding.as_mut().unwrap().template_handoff = Some(TemplateHandoff::InTemplate {
         workload: workload.clone(),
         owned: false,
         older_actor: OlderActor {
@@ -396,10 +396,10 @@ fn template_fields_of_another_actor_are_not_ours() {
             other => panic!("{other:?}"),
         }
     };
-    let release = TemplateStep::GiveUp(deployment().workload, None);
+    let give_up = TemplateStep::GiveUp(deployment().workload, None);
     let own = &bound(&json!({}), Ok(deployment())).actor.metadata.uid;
-    assert_eq!(template(Some(own)), release, "no longer desired");
-    assert_eq!(template(None), release, "no annotation names the owner");
+    assert_eq!(template(Some(own)), give_up, "no longer desired");
+    assert_eq!(template(None), give_up, "no annotation names the owner");
     assert_eq!(template(Some("of-another")), TemplateStep::NotDesired);
 }
 

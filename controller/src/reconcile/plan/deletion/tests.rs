@@ -198,15 +198,15 @@ fn unwatched_workload_is_polled_until_it_is_deleted() {
 #[test]
 fn deletion_covers_workloads_of_both_kinds() {
     let mut observed = deleting(&json!({}), &json!({}));
-    let (desired, former) = (
+    let (desired, previous) = (
         workload(&deployment(&observed)),
         stateful_set(&deployment(&observed)),
     );
     observed.workload = Child::Ours(desired.clone());
-    observed.former_workload = Some(former.clone());
+    observed.previous_workload = Some(previous.clone());
     let both = vec![
         WorkloadRemoval::Delete(desired),
-        WorkloadRemoval::Delete(former),
+        WorkloadRemoval::Delete(previous),
     ];
     assert_eq!(deletion(&observed), wait(both, None));
 }

@@ -72,7 +72,11 @@ impl Row {
     }
 
     fn blocker(&self) -> Option<(String, bool)> {
-        self.with(|inputs| inputs.blocker().map(|it| (it.text, it.is_overdue)))
+        self.with(|inputs| {
+            inputs
+                .blocker()
+                .map(|blocker| (blocker.text, blocker.is_overdue))
+        })
     }
 
     fn next(&self) -> Option<String> {

@@ -31,12 +31,12 @@ fn planned(observed: &Observed, now: i64) -> FieldDecision {
     }
 }
 
-fn entry(state: &str, lost_writes: i32, target: &str) -> Vec<ConflictStatus> {
+fn entry(state: &str, conflicts: i32, target: &str) -> Vec<ConflictStatus> {
     vec![ConflictStatus {
         purpose: "Replicas".to_owned(),
         uid: "web-uid".to_owned(),
         state: state.to_owned(),
-        losses: lost_writes,
+        consecutive_conflicts: conflicts,
         last_time: Some(Time(at(1000))),
         retry_time: (state == "Waiting").then(|| Time(at(1010))),
         generation: (state == "Stopped").then_some(2),

@@ -16,7 +16,7 @@ pub(super) fn halted(
 ) -> Option<RolloutDecision> {
     let previous = previous?;
     let halt = |cause: &str| {
-        Some(RolloutDecision::Halt(format!(
+        Some(RolloutDecision::Halted(format!(
             "no more pods are replaced: {cause}; check the reasons in status.pods, then change the actor or its \
              target, or annotate the actor with asya.sh/roll-now"
         )))

@@ -65,17 +65,16 @@ pub struct RolloutInputs<'a> {
     pub now: Timestamp,
 }
 
-/// The decision.
+/// The next step of a rollout.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RolloutDecision {
-    /// Nothing to do.
     NotNeeded,
     /// Wait: pods are being replaced, or must not be replaced yet.
     Wait(Reason, String, Duration),
     /// See [`RolloutOutcome::Halted`].
-    Halt(String),
-    /// Wait until an overdue replacement becomes ready.
-    Stall(String),
+    Halted(String),
+    /// See [`RolloutOutcome::Stalled`].
+    Stalled(String),
     /// Another manager changed the annotation (CONF-2).
     RecordConflict(AnnotationConflict),
     /// See [`RolloutOutcome::Yielded`].

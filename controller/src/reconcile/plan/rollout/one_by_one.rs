@@ -7,7 +7,7 @@ use super::inputs::{RolloutAction, RolloutDecision, RolloutInputs};
 use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState};
 use crate::reconcile::plan::evict::{EvictionBlocker, EvictionInputs};
 
-/// What evictions can do for a target now.
+/// Evictions that are possible for a target now.
 #[derive(Debug)]
 pub(super) struct Evictions {
     /// Eviction, which replaces only outdated pods, is cheaper than a rollout, which would replace at least as many
@@ -27,7 +27,7 @@ pub(super) struct Evictions {
 impl Evictions {
     pub(super) fn new(inputs: &RolloutInputs<'_>, previous: Option<&RolloutStatus>) -> Self {
         let pods = inputs.outdated.iter();
-        let with_sidecar = pods.filter(|it| it.sidecar == SidecarState::Outdated);
+        let with_sidecar = pods.filter(|pod| pod.sidecar == SidecarState::Outdated);
         let with_sidecar: Vec<_> = with_sidecar.cloned().collect();
         let unready = eviction_inputs(inputs, &with_sidecar, previous)
             .unready_candidate()
@@ -38,7 +38,7 @@ impl Evictions {
         Self {
             are_cheaper: are_cheaper(inputs),
             unready_outdated_pod: unready.filter(|_| blocker.is_none()),
-            stalled: overdue.map(|it| stall(&all, it)),
+            stalled: overdue.map(|blocker| stalled(&all, blocker)),
             decision: decide(inputs, &all, blocker.as_ref()),
         }
     }
@@ -53,7 +53,7 @@ fn decide(
         return RolloutDecision::in_progress();
     }
     match blocker {
-        Some(blocker) if blocker.is_overdue => stall(evicting, blocker),
+        Some(blocker) if blocker.is_overdue => stalled(evicting, blocker),
         Some(_) if evicting.requested_at.is_some() => RolloutDecision::in_progress(),
         Some(blocker) => RolloutDecision::wait(format!(
             "{}, so no pod is evicted until that has changed",
@@ -69,8 +69,8 @@ fn decide(
 }
 
 /// Evicts no further pod while a replacement is not ready (SAFE-12).
-fn stall(evicting: &EvictionInputs<'_>, blocker: &EvictionBlocker) -> RolloutDecision {
-    RolloutDecision::Stall(format!(
+fn stalled(evicting: &EvictionInputs<'_>, blocker: &EvictionBlocker) -> RolloutDecision {
+    RolloutDecision::Stalled(format!(
         "the rollout is stalled: {} for {}; check the Events of the pod and of its controller; it continues once \
          every pod is ready, and a change of the actor's spec replaces the pods that are not ready",
         blocker.text,

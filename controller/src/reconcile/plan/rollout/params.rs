@@ -74,13 +74,13 @@ fn slot_change(
 ) -> Option<SlotChange> {
     Some(match decision {
         RolloutDecision::NotNeeded
-        | RolloutDecision::Halt(_)
+        | RolloutDecision::Halted(_)
         | RolloutDecision::RecordConflict(_)
         | RolloutDecision::Yield => SlotChange::Forget,
         RolloutDecision::Wait(Reason::RolloutInProgress, ..) => {
             slot_expiry(observed, now).map_or(SlotChange::Return, SlotChange::Acquire)
         }
-        RolloutDecision::Wait(..) | RolloutDecision::Stall(_) => SlotChange::Return,
+        RolloutDecision::Wait(..) | RolloutDecision::Stalled(_) => SlotChange::Return,
         RolloutDecision::Act(RolloutAction::VerifyInjection) => return None,
         RolloutDecision::Act(RolloutAction::Annotate(_) | RolloutAction::Evict(_)) => {
             let until = now.checked_add(slot_time(observed));
@@ -106,10 +106,10 @@ fn slot_time(observed: &Observed) -> Duration {
 fn event(observed: &Observed, decision: &RolloutDecision) -> Option<(EventReason, String)> {
     let previous = observed.previous.rollout.as_ref();
     match decision {
-        RolloutDecision::Halt(text) if previous.is_none_or(|previous| !previous.halted) => {
+        RolloutDecision::Halted(text) if previous.is_none_or(|previous| !previous.halted) => {
             Some((EventReason::RolloutHalted, text.clone()))
         }
-        RolloutDecision::Stall(text) if previous.is_none_or(|previous| !previous.stalled) => {
+        RolloutDecision::Stalled(text) if previous.is_none_or(|previous| !previous.stalled) => {
             Some((EventReason::RolloutHalted, text.clone()))
         }
         RolloutDecision::Act(RolloutAction::Annotate(_) | RolloutAction::Evict(_))
@@ -134,7 +134,7 @@ pub fn annotated_objects(roll: &Roll) -> Vec<(&ObjectRef, &[&'static str], &'sta
     match roll {
         Roll::AnnotateTemplate(workloads) => {
             let all = workloads.iter();
-            all.map(|it| (it, &TEMPLATE_ANNOTATIONS[..], manager::ROLL))
+            all.map(|workload| (workload, &TEMPLATE_ANNOTATIONS[..], manager::ROLL))
                 .collect()
         }
         Roll::Annotate(object, path) => vec![(object, &path[..], manager::PARENT)],

@@ -51,7 +51,7 @@ struct Row {
     has_url: bool,
     outdated: Vec<PodToReplace>,
     matched: i32,
-    /// What the API server lists, if it differs from what the watch has reported.
+    /// Pods that the API server lists, if they differ from those that the watch has reported.
     listed: Option<i32>,
     total: i32,
     availability: Availability,
@@ -93,7 +93,7 @@ impl Default for Row {
             has_slot: true,
             previous: None,
             injection_verified: false,
-            contention: ContentionState::Idle,
+            contention: ContentionState::Uncontested,
             generation: 1,
             now: 0,
         }
@@ -168,13 +168,13 @@ impl Row {
 
     fn stalls(&self) -> bool {
         match self.decide() {
-            RolloutDecision::Stall(text) => text.contains("600 s (spec.timeout.progress)"),
+            RolloutDecision::Stalled(text) => text.contains("600 s (spec.timeout.progress)"),
             _ => false,
         }
     }
 
     fn halts(&self) -> bool {
-        matches!(self.decide(), RolloutDecision::Halt(_))
+        matches!(self.decide(), RolloutDecision::Halted(_))
     }
 
     fn each_object(mut self, change: impl Fn(&mut TargetObject)) -> Self {
@@ -191,7 +191,7 @@ fn requested(tries: i32, since: i64) -> Option<RolloutStatus> {
         since: Some(Time(at(since))),
         tries,
         pods: Some(2),
-        bare: 0,
+        uninjected_replacements: 0,
         halted: false,
         stalled: false,
         generation: 1,
@@ -255,7 +255,10 @@ fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
     use Reason::{RolloutInProgress, RolloutWaiting};
     let row = Row::default;
     for (row, reason) in [
-        (row().each_object(|it| it.rolling = true), RolloutInProgress),
+        (
+            row().each_object(|object| object.rolling = true),
+            RolloutInProgress,
+        ),
         (
             Row {
                 total: 3,
@@ -263,7 +266,10 @@ fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
             },
             RolloutInProgress,
         ),
-        (row().each_object(|it| it.paused = true), RolloutWaiting),
+        (
+            row().each_object(|object| object.paused = true),
+            RolloutWaiting,
+        ),
         (
             Row {
                 has_slot: false,
@@ -276,7 +282,7 @@ fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
                 budget: Some("all"),
                 ..Row::default()
             }
-            .each_object(|it| it.reduces_ready = true),
+            .each_object(|object| object.reduces_ready = true),
             RolloutWaiting,
         ),
         (
@@ -284,7 +290,7 @@ fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
                 previous: requested(1, -2),
                 ..Row::default()
             }
-            .each_object(|it| it.roll_value = Some(DESIRED_HASH.to_owned())),
+            .each_object(|object| object.roll_value = Some(DESIRED_HASH.to_owned())),
             RolloutInProgress,
         ),
     ] {
@@ -309,14 +315,14 @@ fn annotation_without_effect_is_changed_and_two_in_a_minute_halt_the_rollout() {
             previous: requested(tries, since),
             ..Row::default()
         }
-        .each_object(|it| it.roll_value = Some(DESIRED_HASH.to_owned()))
+        .each_object(|object| object.roll_value = Some(DESIRED_HASH.to_owned()))
     };
     assert_eq!(
         without_effect(1, -20).annotates(),
         Some(format!("{DESIRED_HASH}-1"))
     );
-    let third =
-        without_effect(2, -100).each_object(|it| it.roll_value = Some(format!("{DESIRED_HASH}-1")));
+    let third = without_effect(2, -100)
+        .each_object(|object| object.roll_value = Some(format!("{DESIRED_HASH}-1")));
     assert_eq!(third.annotates(), Some(format!("{DESIRED_HASH}-2")));
     assert!(without_effect(2, -20).halts());
     assert!(without_effect(5, -10_000).halts());
@@ -340,7 +346,7 @@ fn annotation_without_effect_is_changed_and_two_in_a_minute_halt_the_rollout() {
 fn two_consecutive_uninjected_replacements_of_evicted_pods_halt_the_rollout() {
     let evicted = |earlier, outdated| Row {
         previous: requested(3, -100).map(|previous| RolloutStatus {
-            bare: earlier,
+            uninjected_replacements: earlier,
             ..previous
         }),
         roll: Roll::Evict,
@@ -362,7 +368,7 @@ fn two_consecutive_uninjected_replacements_of_evicted_pods_halt_the_rollout() {
         consecutive_uninjected(
             outdated,
             &RolloutStatus {
-                bare: earlier,
+                uninjected_replacements: earlier,
                 ..requested(3, -100).unwrap()
             },
         )

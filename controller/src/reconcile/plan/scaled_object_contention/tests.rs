@@ -92,13 +92,13 @@ fn planned(observed: &Observed, now: Timestamp) -> (FieldDecision, ChildStep) {
 }
 
 /// A conflict in status, last at 1000.
-fn entry(state: &str, lost_writes: i32) -> ConflictStatus {
+fn entry(state: &str, conflicts: i32) -> ConflictStatus {
     ConflictStatus {
         purpose: "ScaledObject".to_owned(),
         uid: "web-uid".to_owned(),
         state: state.to_owned(),
-        count: lost_writes.into(),
-        losses: lost_writes,
+        count: conflicts.into(),
+        consecutive_conflicts: conflicts,
         last_time: Some(Time(at(1000))),
         retry_time: (state == "Waiting").then(|| Time(at(1010))),
         generation: (state == "Stopped").then_some(2),
@@ -176,7 +176,7 @@ fn change_of_the_actor_or_the_target_is_applied_at_once() {
     observed.previous.inventory[0].hash = Some("of another spec".to_owned());
     assert_eq!(planned(&observed, at(1000)), (FieldDecision::Write, APPLY));
     let mut recreated = applied(true, vec![]);
-    recreated.previous.inventory[0].uid = Some("of the former object".to_owned());
+    recreated.previous.inventory[0].uid = Some("of the previous object".to_owned());
     assert_eq!(planned(&recreated, at(1000)), (FieldDecision::Write, APPLY));
     let mut stopped = entry("Stopped", 5);
     stopped.target_spec_hash = "another spec".to_owned();

@@ -236,7 +236,7 @@ fn unneeded_trigger_authentication_is_deleted() {
 
 /// KEDA-9
 #[test]
-fn replacement_waits_until_the_former_one_is_deleted() {
+fn replacement_waits_until_the_previous_one_is_deleted() {
     let object = up_to_date().with(|fixture| {
         fixture.scaled_object = Child::Ours(scaled_object(&deleting()));
     });

@@ -95,9 +95,9 @@ fn only_pods_that_would_consume_another_actors_messages_are_stopped() {
         (Some(("mq", DeletePermission::Allowed)), false),
     ] {
         let mut dead_letters = applied(recorded);
-        dead_letters.queue_name_taken = dead_letters.queue_name_taken.map(|it| QueueNameTaken {
+        dead_letters.queue_name_taken = dead_letters.queue_name_taken.map(|taken| QueueNameTaken {
             covers_main_queue: false,
-            ..it
+            ..taken
         });
         assert_eq!(stopped(&dead_letters).is_some(), stops, "only dead letters");
     }
@@ -111,7 +111,7 @@ fn only_pods_that_would_consume_another_actors_messages_are_stopped() {
 fn workloads_of_both_kinds_are_stopped_once_and_foreign_ones_never() {
     let mut both = name_taken(None);
     let object = deployment(&both);
-    both.former_workload = Some(stateful_set(&object));
+    both.previous_workload = Some(stateful_set(&object));
     assert_eq!(stopped(&both), Some(vec!["Deployment", "StatefulSet"]));
     let with = |change: &dyn Fn(&mut Value)| {
         let mut observed = name_taken(None);
@@ -122,11 +122,11 @@ fn workloads_of_both_kinds_are_stopped_once_and_foreign_ones_never() {
     };
     let none = Some(Vec::new());
     assert_eq!(
-        stopped(&with(&|it| it["spec"]["replicas"] = json!(0))),
+        stopped(&with(&|object| object["spec"]["replicas"] = json!(0))),
         none
     );
-    let deleting = |it: &mut Value| {
-        it["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let deleting = |object: &mut Value| {
+        object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     };
     assert_eq!(stopped(&with(&deleting)), none);
     let mut foreign = name_taken(None);

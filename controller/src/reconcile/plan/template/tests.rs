@@ -5,10 +5,10 @@ use asya_shared::resolve::ObjectRef;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{TemplateInputs, TemplateStep, TransferProbe, decide, plan_transfer};
+use super::{HandoffProbe, TemplateInputs, TemplateStep, decide, plan_template_handoff};
 use crate::fault::Reason;
 use crate::reconcile::contention::{ConflictCount, ContentionState, SpecRevision};
-use crate::reconcile::model::template_transfer::{OlderActor, TemplateTransfer};
+use crate::reconcile::model::template_handoff::{OlderActor, TemplateHandoff};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -54,7 +54,7 @@ impl Default for Row {
             target_spec_hash: "spec",
             owned: Some("owned"),
             previous: Some(applied()),
-            contention: ContentionState::Idle,
+            contention: ContentionState::Uncontested,
         }
     }
 }
@@ -153,7 +153,7 @@ fn changed_fields_are_reapplied_with_backoff_until_stopped() {
     let two = ConflictCount::new(2).unwrap();
     for owned in [None, Some("less than was applied")] {
         assert_eq!(
-            reverted(owned, ContentionState::Idle).decide(),
+            reverted(owned, ContentionState::Uncontested).decide(),
             TemplateStep::RecordConflict
         );
         assert_eq!(
@@ -174,7 +174,7 @@ fn changed_fields_are_reapplied_with_backoff_until_stopped() {
     }
     let template_changed = Row {
         target_spec_hash: "another",
-        ..reverted(None, ContentionState::Idle)
+        ..reverted(None, ContentionState::Uncontested)
     };
     assert_eq!(
         template_changed.decide(),
@@ -183,7 +183,7 @@ fn changed_fields_are_reapplied_with_backoff_until_stopped() {
     );
     let actor_changed = Row {
         hash: "another",
-        ..reverted(None, ContentionState::Idle)
+        ..reverted(None, ContentionState::Uncontested)
     };
     assert_eq!(actor_changed.decide(), TemplateStep::Apply);
 }
@@ -193,25 +193,25 @@ fn changed_fields_are_reapplied_with_backoff_until_stopped() {
 fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
     let (web, pod) = (object("Deployment", "web"), json!({"kind": "Pod"}));
     let planned = |owned, injects, uses_template| {
-        plan_transfer(&TemplateTransfer::InTemplate {
+        plan_template_handoff(&TemplateHandoff::InTemplate {
             workload: web.clone(),
             owned,
             older_actor: OlderActor {
                 uid: "older".into(),
                 injects,
                 uses_template,
-                verified_actor_hash: Some("part".to_owned()),
+                verified_actor_hash: Some("hash".to_owned()),
             },
             pod: Some(pod.clone()),
         })
     };
     let later = TemplateStep::AwaitOther(Duration::from_secs(2));
-    let probe = TransferProbe {
+    let probe = HandoffProbe {
         pod: serde_json::from_value(pod.clone()).unwrap(),
         uid: "older".into(),
-        actor_hash: "part".to_owned(),
+        actor_hash: "hash".to_owned(),
     };
-    let transfer = TemplateStep::Transfer(web.clone(), probe);
+    let transfer = TemplateStep::HandOff(web.clone(), probe);
     assert_eq!(planned(false, true, false), transfer);
     assert_eq!(planned(true, true, false), transfer);
     let too_early = "pods would restart without a sidecar, and again to get one";
@@ -222,13 +222,13 @@ fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
         later,
         "the other actor overwrites it"
     );
-    let release = TemplateStep::GiveUp(web.clone(), None);
+    let give_up = TemplateStep::GiveUp(web.clone(), None);
     assert_eq!(
         planned(true, true, true),
-        release,
+        give_up,
         "no actor may write an owned template"
     );
-    let without_probe_result = TemplateTransfer::InTemplate {
+    let without_probe_result = TemplateHandoff::InTemplate {
         workload: web,
         owned: false,
         older_actor: OlderActor {
@@ -238,12 +238,12 @@ fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
         pod: Some(pod),
     };
     assert_eq!(
-        plan_transfer(&without_probe_result),
-        release,
+        plan_template_handoff(&without_probe_result),
+        give_up,
         "an earlier version"
     );
     assert_eq!(
-        plan_transfer(&TemplateTransfer::Removed),
+        plan_template_handoff(&TemplateHandoff::Removed),
         TemplateStep::ClearStatus
     );
 }
@@ -262,13 +262,13 @@ fn pods_get_an_older_actors_sidecar_only_after_a_dry_run_of_its_spec_has_passed(
     for (injection, injects) in [
         (json!(null), true),
         (json!({}), false),
-        (json!({"proved": "part", "generation": 2}), true),
-        (json!({"proved": "part", "generation": 1}), false),
+        (json!({"proved": "hash", "generation": 2}), true),
+        (json!({"proved": "hash", "generation": 1}), false),
         (
-            json!({"proved": "part", "refused": "another", "generation": 2}),
+            json!({"proved": "hash", "refused": "another", "generation": 2}),
             false,
         ),
-        (json!({"refused": "part", "generation": 2}), false),
+        (json!({"refused": "hash", "generation": 2}), false),
     ] {
         let older = older_actor(&injection, BindingStrategy::Pod);
         let older_actor = (

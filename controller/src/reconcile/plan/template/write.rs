@@ -5,7 +5,7 @@ use std::time::Duration;
 use asya_shared::api::{Resources, TemplateStatus};
 use asya_shared::inject::bound::{BoundPlan, InjectionReason, strip_injected};
 use asya_shared::probe::{ProbeMetadata, from_template};
-use asya_shared::resolve::{Family, ObjectRef};
+use asya_shared::resolve::{Integration, ObjectRef};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DynamicObject;
 use serde_json::Value;
@@ -55,8 +55,8 @@ impl TemplateParams {
         let (bound, resolved) = (observed.bound()?, observed.resolved()?);
         let (actor, target) = (&observed.actor, &resolved.target);
         let limits = observed.binding.as_ref()?.limits.as_ref();
-        let family = actor.binds_to.as_ref();
-        let family = family.map_or(Family::Generic, Family::of_target);
+        let integration = actor.binds_to.as_ref();
+        let integration = integration.map_or(Integration::Generic, Integration::of_target);
         let ownership = resolved.owned_template_fields.as_ref();
         Some(Self {
             uid: actor.metadata.uid.clone(),
@@ -64,9 +64,9 @@ impl TemplateParams {
             revision: resolved.revision(actor.generation),
             plan: bound.template_plan.clone()?,
             hash: bound.injected_hash.clone(),
-            limits: limits.map(|it| it.iter().map(ToString::to_string).collect()),
+            limits: limits.map(|limits| limits.iter().map(ToString::to_string).collect()),
             overwrites_other: ownership.is_some_and(|it| !it.may_belong_to(&actor.metadata.uid)),
-            probe_metadata: ProbeMetadata::of(&target.pods, family),
+            probe_metadata: ProbeMetadata::of(&target.pods, integration),
             has_all_pods: has_all_pods(observed),
         })
     }
@@ -177,7 +177,7 @@ pub fn check_uid(workload: &ObjectRef, body: &Value) -> Result<(), Error> {
 
 /// Refuses to displace the first container, because owners may take that one for the model (BIND-50).
 fn displaces_first(workload: &ObjectRef, body: &Value, result: &Value) -> Option<TemplateOutcome> {
-    let first = |it: &Value| it["spec"]["template"]["spec"]["containers"][0]["name"].clone();
+    let first = |body: &Value| body["spec"]["template"]["spec"]["containers"][0]["name"].clone();
     if first(result) == first(body) {
         return None;
     }

@@ -19,7 +19,7 @@ fn fields_of_the_former_operator_are_taken_over_once() {
         ensure(&observed).workload,
         WorkloadStep::Update {
             take_over: Some(1),
-            hand_over_replicas: false,
+            hand_off_replicas: false,
             take_over_tool_fields: false,
         }
     );
@@ -49,7 +49,7 @@ fn fields_that_kubectl_wrote_are_taken_over_once_and_only_on_request() {
     };
     let step = WorkloadStep::Update {
         take_over: None,
-        hand_over_replicas: false,
+        hand_off_replicas: false,
         take_over_tool_fields: true,
     };
     assert_eq!(ensure(&recorded(requesting(), &object)).workload, step);
@@ -82,7 +82,7 @@ fn replicas_are_restored_only_while_ours_and_handed_over_before_release() {
     observed = recorded(observed, &object);
     let first = WorkloadStep::Update {
         take_over: None,
-        hand_over_replicas: true,
+        hand_off_replicas: true,
         take_over_tool_fields: false,
     };
     assert_eq!(ensure(&observed).workload, first);

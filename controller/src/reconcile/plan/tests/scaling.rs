@@ -143,7 +143,7 @@ fn replicas_are_left_to_an_autoscaler_of_the_user() {
     assert!(matches!(
         ensure(&observed).workload,
         WorkloadStep::Update {
-            hand_over_replicas: true,
+            hand_off_replicas: true,
             ..
         }
     ));

@@ -147,7 +147,7 @@ fn annotations_of_an_older_actor_are_kept() {
     let unbind = |in_template, pods: &[PodToReplace]| {
         let mut object = of_older_actor.clone();
         object.in_template = in_template;
-        object.keep_template_part_only();
+        object.keep_template_fields_only();
         assert!(!object.names_actor);
         decide(&UnbindInputs {
             skip: false,

@@ -25,7 +25,9 @@ pub(super) fn annotated(observed: &Observed, outcome: &ActiveOutcome) -> Vec<Rol
         .map(|rollout| &rollout.objects[..])
         .unwrap_or_default();
     let is_annotated = |object: &ObjectRef| {
-        let target_object = target_objects.iter().find(|it| it.object == *object);
+        let target_object = target_objects
+            .iter()
+            .find(|candidate| candidate.object == *object);
         is_written || target_object.is_some_and(|it| it.roll_value.is_some())
     };
     for (object, path) in objects(&resolved.target.roll) {
@@ -43,7 +45,8 @@ fn objects(roll: &Roll) -> Vec<(&ObjectRef, String)> {
         Roll::Annotate(object, path) => vec![(object, path.join("."))],
         Roll::AnnotateTemplate(workloads) => {
             let all = workloads.iter();
-            all.map(|it| (it, TEMPLATE_ANNOTATIONS.join("."))).collect()
+            all.map(|workload| (workload, TEMPLATE_ANNOTATIONS.join(".")))
+                .collect()
         }
         Roll::Evict => Vec::new(),
     }

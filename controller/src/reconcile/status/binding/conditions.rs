@@ -14,7 +14,7 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::status::conditions::{ConditionChange, ConditionReport, ReadyRule};
 use crate::scaling::ready::ScalingReady;
 
-/// What the earlier steps of a report have found.
+/// Results of the earlier steps of a report.
 pub(super) struct ConditionInputs<'a> {
     /// Condition `Injected`; `None` leaves it unchanged.
     pub(super) injected: Option<Injected>,
@@ -35,9 +35,9 @@ pub(super) fn binding_conditions(
     inputs: ConditionInputs<'_>,
     status: &AsyncActorStatus,
 ) -> ConditionReport {
-    let injected = inputs
-        .injected
-        .map(|it| ConditionChange::Set(INJECTED, it.status, it.reason, it.message));
+    let injected = inputs.injected.map(|injected| {
+        ConditionChange::Set(INJECTED, injected.status, injected.reason, injected.message)
+    });
     let stuck = inputs
         .exceeded_limit
         .map(|limit| progress_message(status, limit));
@@ -143,19 +143,19 @@ fn progress_message(status: &AsyncActorStatus, limit: Duration) -> String {
 
 fn was_scaled(observed: &Observed) -> bool {
     let mut previous = observed.previous.conditions.iter();
-    previous.any(|it| it.type_ == SCALING_READY)
+    previous.any(|condition| condition.type_ == SCALING_READY)
 }
 
 fn had_exceeded_progress(observed: &Observed) -> bool {
     let reason = Reason::ProgressDeadlineExceeded.to_string();
     let mut previous = observed.previous.conditions.iter();
-    previous.any(|it| it.type_ == WORKLOAD_READY && it.reason == reason)
+    previous.any(|condition| condition.type_ == WORKLOAD_READY && condition.reason == reason)
 }
 
 /// Names the workload, and what users should know about it (RES-4).
 fn resolved_message(resolved: &Resolved, scales: bool) -> String {
     let target = &resolved.target;
-    let is_relevant = |it: &&Finding| scales || it.reason != FindingReason::ScalingCaveat;
+    let is_relevant = |finding: &&Finding| scales || finding.reason != FindingReason::ScalingCaveat;
     let warnings = target.warnings.iter().filter(is_relevant);
     let warnings = warnings.map(|warning| &*warning.message);
     let all = [format!("bound to {}", target.workload)];

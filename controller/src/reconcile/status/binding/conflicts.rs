@@ -14,7 +14,7 @@ use crate::reconcile::model::outcome::{
 };
 use crate::telemetry::events::EventReason;
 
-/// What a report says of contested fields.
+/// Contested fields, as reported.
 pub(super) struct ConflictReport {
     /// Message of condition `Conflict` while it is true.
     pub(super) message: Option<String>,
@@ -39,7 +39,7 @@ pub(super) fn set_binding_conflicts(
     let previous_handoff = previous_handoff(observed);
     status.handoff_uid = match (outcome.contention.handoff_set, uid) {
         (Some(is_set), uid) => uid.filter(|_| is_set).map(str::to_owned),
-        (None, Some(uid)) => previous_handoff.filter(|it| it == uid),
+        (None, Some(uid)) => previous_handoff.filter(|handoff| handoff == uid),
         (None, None) => previous_handoff,
     };
     let events = field_events(outcome);
@@ -135,5 +135,5 @@ fn field_events(outcome: &ActiveOutcome) -> Vec<(FieldPurpose, FieldEvent)> {
 fn evicts(observed: &Observed) -> bool {
     let warnings = observed.resolved().map(|it| it.target.warnings.iter());
     let mut warnings = warnings.into_iter().flatten();
-    warnings.any(|it| it.reason == FindingReason::UnknownOwner)
+    warnings.any(|warning| warning.reason == FindingReason::UnknownOwner)
 }

@@ -12,7 +12,7 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{ActiveOutcome, RolloutOutcome, TemplateOutcome};
 use crate::telemetry::events::EventReason;
 
-/// What a report says of the sidecars in the target's pods.
+/// Injection into the target's pods, as reported.
 pub(super) struct InjectedReport {
     /// Condition `Injected`; `None` leaves it unchanged.
     pub(super) condition: Option<Injected>,
@@ -151,7 +151,7 @@ fn fail_open_message(observed: &Observed, binding: &ObservedBinding) -> Option<S
 
 fn was_reported(observed: &Observed, text: &str) -> bool {
     let mut previous = observed.previous.conditions.iter();
-    previous.any(|it| it.type_ == INJECTED && it.message == text)
+    previous.any(|condition| condition.type_ == INJECTED && condition.message == text)
 }
 
 /// With strategy Template, pods get the sidecar from their template, as their controller replaces them (BIND-50);

@@ -31,8 +31,8 @@ pub(super) fn injection_status(
         hash,
         generation: observed.actor.generation,
         limits: binding.limits.as_ref(),
-        injected: counted.is_some_and(|it| it.current > 0),
-        injected_for_any_uid: counted.is_some_and(|it| it.injected_for_any_uid > 0),
+        injected: counted.is_some_and(|counts| counts.current > 0),
+        injected_for_any_uid: counted.is_some_and(|counts| counts.injected_for_any_uid > 0),
     };
     let binds = since.is_some() && observed.previous.bound_since.is_none();
     inputs.status_after(&outcome.probe.outcome, binds, now)

@@ -41,6 +41,10 @@ pub(super) fn count_pods(
 /// Pods with this actor's sidecar; failures in another actor's sidecar are not its fault.
 fn injected_pods(observed: &Observed, pods: &BoundPods) -> Vec<Arc<PodRecord>> {
     let uid = &observed.actor.metadata.uid;
-    let is_own = |pod: &&Arc<PodRecord>| pod.injection.as_ref().is_some_and(|it| it.by == *uid);
+    let is_own = |pod: &&Arc<PodRecord>| {
+        pod.injection
+            .as_ref()
+            .is_some_and(|injection| injection.by == *uid)
+    };
     pods.labelled.iter().filter(is_own).cloned().collect()
 }

@@ -53,13 +53,13 @@ pub(super) fn rollout_status(
     };
     match &*outcome.rollout {
         RolloutOutcome::NotChecked => previous,
-        RolloutOutcome::Waiting(..) => previous.map(|it| RolloutStatus {
+        RolloutOutcome::Waiting(..) => previous.map(|previous| RolloutStatus {
             stalled: false,
-            ..it
+            ..previous
         }),
-        RolloutOutcome::Stalled(_) => previous.map(|it| RolloutStatus {
+        RolloutOutcome::Stalled(_) => previous.map(|previous| RolloutStatus {
             stalled: true,
-            ..it
+            ..previous
         }),
         // A reverted annotation does not count as an attempt without effect (ROLL-5).
         RolloutOutcome::NotNeeded
@@ -75,7 +75,7 @@ pub(super) fn rollout_status(
         }),
         RolloutOutcome::Requested(method, ..) => {
             let value = roll_value()?;
-            let previous = previous.filter(|it| it.value == value);
+            let previous = previous.filter(|previous| previous.value == value);
             let tries = previous.as_ref().map_or(0, |it| it.tries);
             // An eviction does not count as an attempt by annotation, which may still follow (SAFE-13).
             let annotated = i32::from(*method == ReplacementMethod::Annotation);
@@ -89,7 +89,8 @@ pub(super) fn rollout_status(
                 since: Some(Time(now)),
                 tries: tries.saturating_add(annotated),
                 pods: rollout.map(|rollout| rollout.pod_counts.pods.matched),
-                bare: replaced.map_or(0, |(outdated, it)| consecutive_uninjected(outdated, &it)),
+                uninjected_replacements: replaced
+                    .map_or(0, |(outdated, it)| consecutive_uninjected(outdated, &it)),
                 halted: false,
                 stalled: false,
                 generation,

@@ -134,10 +134,10 @@ fn target_pods_decision(
             State::Degraded.into()
         };
     }
-    let blocks_injection = |it: &&Injected| {
-        it.status == Some(false)
+    let blocks_injection = |injected: &&Injected| {
+        injected.status == Some(false)
             && matches!(
-                it.reason,
+                injected.reason,
                 Reason::ProbeFailed
                     | Reason::ProbeRejected
                     | Reason::RolloutHalted
@@ -153,7 +153,10 @@ fn target_pods_decision(
             State::Degraded.into()
         };
     }
-    if inputs.scaling.is_some_and(|it| it.ready == Some(false)) {
+    if inputs
+        .scaling
+        .is_some_and(|scaling| scaling.ready == Some(false))
+    {
         return State::ScalingError.into();
     }
     let injected = inputs.injected.as_ref().map(|it| it.reason);
@@ -186,7 +189,9 @@ fn progressing(
     let since = since.map_or(inputs.now, |since| since.0);
     let ends = |limit: Option<Duration>| since.checked_add(limit?).ok();
     let is_exceeded = |limit| ends(limit).is_some_and(|ends| ends <= inputs.now);
-    let stuck = inputs.progress_limit.filter(|it| is_exceeded(Some(*it)));
+    let stuck = inputs
+        .progress_limit
+        .filter(|limit| is_exceeded(Some(*limit)));
     let state = match () {
         () if stuck.is_some() && ready == 0 => State::WorkloadError,
         () if stuck.is_some() || is_exceeded(limit) => State::Degraded,

@@ -344,8 +344,8 @@ fn actor_that_may_not_bind_reports_no_conflict() {
     };
     let waiting = conflict_of(already_bound(), TemplateOutcome::NotChecked);
     assert_eq!(waiting, ("False".to_owned(), Some(2), false, true));
-    let released = conflict_of(already_bound(), TemplateOutcome::GivenUp(None));
-    assert_eq!(released, ("False".to_owned(), Some(2), false, false));
+    let given_up = conflict_of(already_bound(), TemplateOutcome::GivenUp(None));
+    assert_eq!(given_up, ("False".to_owned(), Some(2), false, false));
 }
 
 /// CONF-3, SO-5
@@ -364,7 +364,7 @@ fn handoff_is_remembered_while_the_queue_scales_the_target() {
     let web = Some("web-uid".to_owned());
     assert_eq!(handoff_after(true, None, Some(true)), web);
     assert_eq!(handoff_after(true, Some("web-uid"), None), web);
-    assert_eq!(handoff_after(true, Some("former-uid"), None), None);
+    assert_eq!(handoff_after(true, Some("previous-uid"), None), None);
     assert_eq!(handoff_after(true, Some("web-uid"), Some(false)), None);
     assert_eq!(handoff_after(false, Some("web-uid"), None), None);
 }
@@ -387,7 +387,7 @@ fn reverted_template_is_reported_and_requeued() {
         *inputs.2.template = outcome;
         let report = report(&inputs.0, &inputs.1, &inputs.2, now());
         let entry = report.status.conflicts.first();
-        let state = entry.map(|it| (it.purpose.clone(), it.state.clone(), it.count));
+        let state = entry.map(|entry| (entry.purpose.clone(), entry.state.clone(), entry.count));
         (condition(&report.status, "Injected"), report.retry, state)
     };
     let entry = |state: &str| Some(("Template".to_owned(), state.to_owned(), 1));

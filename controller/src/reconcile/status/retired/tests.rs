@@ -114,7 +114,7 @@ fn renaming_a_transport_retires_no_queue() {
 
     let hash = plain("mq", &[]).desired.unwrap().queue_hash.clone();
     let recorded = |hash: &str| {
-        let status = json!({"queue": {"transport": "former", "name": "asya-a", "verifiedGeneration": 1, "verifiedHash": hash}});
+        let status = json!({"queue": {"transport": "previous", "name": "asya-a", "verifiedGeneration": 1, "verifiedHash": hash}});
         observed(&actor(&json!({}), &spec(&json!({})), &status))
     };
     assert!(same(&recorded(&hash)).0, "renamed in the configuration");

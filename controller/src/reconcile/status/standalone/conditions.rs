@@ -16,8 +16,14 @@ pub(super) fn standalone_conditions(
     conflict: ConditionChange,
     expects_scaling: bool,
 ) -> ConditionReport {
-    let workload =
-        workload.map(|it| ConditionChange::Set(WORKLOAD_READY, it.ready, it.reason, it.message));
+    let workload = workload.map(|workload| {
+        ConditionChange::Set(
+            WORKLOAD_READY,
+            workload.ready,
+            workload.reason,
+            workload.message,
+        )
+    });
     let scaling = match scaling {
         Some(it) => Some(ConditionChange::Set(
             SCALING_READY,

@@ -124,7 +124,8 @@ fn inventory_lists_every_child_in_order_until_it_is_deleted() {
     observed.scaling.scaled_object = Child::Ours(scaled);
     let kinds = |status: &AsyncActorStatus| {
         let entries = status.inventory.iter();
-        let entries = entries.map(|it| (it.kind.clone(), it.phase.clone().unwrap_or_default()));
+        let entries =
+            entries.map(|entry| (entry.kind.clone(), entry.phase.clone().unwrap_or_default()));
         entries.collect::<Vec<_>>()
     };
     let is = |kind: &str, phase: &str| (kind.to_owned(), phase.to_owned());

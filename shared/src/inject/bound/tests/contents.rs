@@ -1,4 +1,4 @@
-//! The parts that are added to a pod: BIND-20 to BIND-28, ROLL-8.
+//! The fields that are added to a pod: BIND-20 to BIND-28, ROLL-8.
 
 use serde_json::{Value, json};
 

@@ -28,7 +28,6 @@ fn applied(patch: &Patch, pod: &Value) -> Result<Value, String> {
     Ok(pod)
 }
 
-/// The value at a pointer.
 fn target<'a>(pod: &'a mut Value, pointer: &str) -> Option<&'a mut Value> {
     pointer.split('/').skip(1).try_fold(pod, |value, token| {
         let token = token.replace("~1", "/").replace("~0", "~");

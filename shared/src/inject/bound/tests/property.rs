@@ -32,7 +32,7 @@ pub(super) fn actors() -> Vec<BoundActor> {
     all
 }
 
-/// The pod without our parts.
+/// The pod without our fields.
 pub(super) fn rest(pod: &Value) -> Value {
     let mut pod = pod.clone();
     for list in ["containers", "initContainers", "volumes"] {
@@ -119,7 +119,7 @@ pub(super) fn once_and_again(seed: u64, actors: &[BoundActor]) -> InjectionReaso
     decision.reason
 }
 
-/// Damages one of our parts, or lets another actor bind the pod, and injects again.
+/// Damages one of our fields, or lets another actor bind the pod, and injects again.
 fn damaged_and_again(rng: &mut Rng, actor: &BoundActor, before: &Value, mut pod: Value) {
     damage(rng, &mut pod);
     let restored = reviewed(actor, &pod);

@@ -1,4 +1,4 @@
-//! Reviews of pods that already have some of our parts: INJ-7 to INJ-10.
+//! Reviews of pods that already have some of our fields: INJ-7 to INJ-10.
 
 use serde_json::{Value, json};
 
@@ -329,7 +329,7 @@ fn annotations_without_containers_are_ignored() {
 
 /// Others may put containers before the model's, or declare ports, after the first call (BIND-23, BIND-24).
 #[test]
-fn facts_of_the_first_injection_are_kept_where_possible() {
+fn choices_of_the_first_injection_are_kept_where_possible() {
     let actor = Binding::new(&json!({})).actor();
     let mut after = injected(&actor, &pod(&json!({})));
     let agent = json!({"name": "agent", "image": "a", "ports": [{"containerPort": 15000}]});
@@ -361,7 +361,7 @@ fn facts_of_the_first_injection_are_kept_where_possible() {
 
 /// INJ-4
 #[test]
-fn patch_replaces_and_removes_only_injected_parts() {
+fn patch_replaces_and_removes_only_injected_fields() {
     let old = Binding {
         uid: "uid-0",
         ..Binding::new(&json!({"sidecar": {"native": true}}))

@@ -118,11 +118,14 @@ fn both_containers_get_the_concurrency() {
 /// API-3, ROLL-8 (a)
 #[test]
 fn setting_the_concurrency_restarts_pods_but_its_default_does_not() {
-    let part = |spec: &Value| hash_of(&Binding::new(spec).actor()).0;
-    assert_ne!(part(&json!({})), part(&json!({"concurrency": 1})));
+    let actor_hash = |spec: &Value| hash_of(&Binding::new(spec).actor()).0;
     assert_ne!(
-        part(&json!({"concurrency": 8})),
-        part(&json!({"concurrency": 1}))
+        actor_hash(&json!({})),
+        actor_hash(&json!({"concurrency": 1}))
+    );
+    assert_ne!(
+        actor_hash(&json!({"concurrency": 8})),
+        actor_hash(&json!({"concurrency": 1}))
     );
 }
 

@@ -12,15 +12,15 @@ fn template(pod: &Value) -> Value {
     json!({"metadata": {"labels": {"app": "phi"}, "annotations": annotations}, "spec": pod["spec"]})
 }
 
-/// Merges our part into a template, as server-side apply does.
-fn applied(template: &Value, part: &Value) -> Value {
+/// Merges our fields into a template, as server-side apply does.
+fn applied(template: &Value, ours: &Value) -> Value {
     let mut all = template.clone();
     for map in ["labels", "annotations"] {
-        for (key, value) in part["metadata"][map].as_object().unwrap() {
+        for (key, value) in ours["metadata"][map].as_object().unwrap() {
             all["metadata"][map][key] = value.clone();
         }
     }
-    for (list, items) in part["spec"].as_object().unwrap() {
+    for (list, items) in ours["spec"].as_object().unwrap() {
         if !all["spec"][list].is_array() {
             all["spec"][list] = json!([]);
         }
@@ -42,18 +42,18 @@ fn template_gets_what_the_webhook_would_add_to_its_pods() {
         let actor = binding.actor();
         let pod = pod(&json!({}));
         let injected = inject(&actor, &pod);
-        let part = plan(&actor).render_for_template(&template(&pod)).unwrap();
-        let made = applied(&template(&pod), &part);
+        let ours = plan(&actor).render_for_template(&template(&pod)).unwrap();
+        let made = applied(&template(&pod), &ours);
         assert_eq!(made["spec"], injected["spec"], "{spec}");
         for map in ["labels", "annotations"] {
-            for (key, value) in part["metadata"][map].as_object().unwrap() {
+            for (key, value) in ours["metadata"][map].as_object().unwrap() {
                 assert_eq!(&injected["metadata"][map][key], value, "{spec}");
             }
         }
         assert_eq!(
             plan(&actor).render_for_template(&made).unwrap(),
-            part,
-            "{spec}: what stands there already counts for nothing"
+            ours,
+            "{spec}: fields of an earlier apply are ignored"
         );
         let mut taken = made;
         strip_injected(&mut taken);
@@ -86,7 +86,7 @@ fn template_that_cannot_have_the_sidecar_is_reported_with_the_reason() {
 
 /// BIND-50
 #[test]
-fn template_without_injected_parts_is_unchanged() {
+fn template_without_injected_fields_is_unchanged() {
     let theirs = template(&pod(
         &json!({"volumes": [{"name": "data", "emptyDir": {}}]}),
     ));

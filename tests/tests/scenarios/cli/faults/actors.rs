@@ -107,7 +107,7 @@ fn binds(actor: &mut Value, api_version: &str, kind: &str) {
 
 /// Objects that others have made before.
 fn of_others(scenario: &Scenario) -> Result<Vec<Value>> {
-    let (taken, rival) = (scenario.name("taken"), scenario.name("rival"));
+    let (taken, scaled_twice) = (scenario.name("taken"), scenario.name("rival"));
     let mut foreign = serde_json::to_value(model(&taken, 1)?)?;
     let mut held = serde_json::to_value(model("held", 2)?)?;
     held["spec"]["strategy"] = json!({"rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}});
@@ -119,7 +119,7 @@ fn of_others(scenario: &Scenario) -> Result<Vec<Value>> {
     let autoscaler = json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "rival"},
         "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": rival}, "maxReplicas": 3,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": scaled_twice}, "maxReplicas": 3,
         },
     });
     let budget = json!({

@@ -88,11 +88,11 @@ async fn removed_autoscaler_class_is_written_five_times() {
             conflict(&status),
             "metadata.annotations[serving.kserve.io/autoscalerClass]",
         );
-        let rival = "probably class-remover (Update)";
+        let manager = "probably class-remover (Update)";
         let told = [&lost["field"], &lost["object"], &lost["rival"]];
-        assert_eq!(told, [field, "InferenceService/iris", rival], "{status}");
+        assert_eq!(told, [field, "InferenceService/iris", manager], "{status}");
         let text = status["conditions"].to_string();
-        let told = format!("InferenceService/iris: {rival} took over {field} 5 times; ");
+        let told = format!("InferenceService/iris: {manager} took over {field} 5 times; ");
         assert!(text.contains(&told), "{text}");
         scenario.event("BindingConflict", SOON).await?;
         let hpa = deployment_of("iris");
@@ -135,7 +135,7 @@ async fn removed_autoscaler_class_is_written_five_times() {
 
 /// CONF-4, CONF-8, SO-5, SIM-1
 #[tokio::test]
-async fn rival_scaler_of_an_inference_service_is_reported() {
+async fn other_scaler_of_an_inference_service_is_reported() {
     Scenario::run("fought-kserve", async |scenario| {
         let (owner, name) = bind(scenario).await?;
         status_is(scenario, &name, "the queue scales it", GIVEN_UP, is_scaled).await?;
@@ -148,8 +148,8 @@ async fn rival_scaler_of_an_inference_service_is_reported() {
         let lost = conflict(&status);
         let told = [&lost["part"], &lost["object"], &lost["rival"]];
         let workload = format!("Deployment/{}", deployment_of("iris"));
-        let rival = "scaler (Update); the object is controlled by InferenceService iris";
-        assert_eq!(told, ["Replicas", &workload, rival], "{status}");
+        let manager = "scaler (Update); the object is controlled by InferenceService iris";
+        assert_eq!(told, ["Replicas", &workload, manager], "{status}");
         Ok(())
     })
     .await;

@@ -18,7 +18,7 @@ fn pods_are_evicted_one_by_one_where_no_annotation_rolls_them() {
     assert_eq!(eviction().evicts().as_deref(), Some("b"));
     assert_eq!(
         Row::default()
-            .each_object(|it| it.by_eviction = true)
+            .each_object(|object| object.by_eviction = true)
             .evicts()
             .as_deref(),
         Some("b"),
@@ -138,9 +138,9 @@ fn stuck_rollout_of_a_controller_is_reported_and_not_repeated() {
             previous: requested(1, -700),
             ..Row::default()
         }
-        .each_object(|it| {
-            it.rolling = true;
-            it.roll_value = Some(DESIRED_HASH.to_owned());
+        .each_object(|object| {
+            object.rolling = true;
+            object.roll_value = Some(DESIRED_HASH.to_owned());
         })
     };
     assert!(stuck(&[("new", -690)]).stalls());
@@ -167,9 +167,9 @@ fn unready_pod_with_an_older_sidecar_is_replaced_even_during_a_rollout() {
             availability: not_ready(unready),
             ..Row::default()
         }
-        .each_object(|it| {
-            it.rolling = true;
-            it.roll_value = Some("of an older spec".to_owned());
+        .each_object(|object| {
+            object.rolling = true;
+            object.roll_value = Some("of an older spec".to_owned());
         })
     };
     assert_eq!(stuck(&[("new", -690)]).evicts().as_deref(), Some("new"));
@@ -190,10 +190,10 @@ fn unready_pod_with_an_older_sidecar_is_replaced_even_during_a_rollout() {
 #[test]
 fn stateful_set_is_not_rolled_while_one_of_its_pods_is_unready() {
     let stateful_set = |desired, ready| {
-        Row::default().each_object(|it| {
-            it.deletes_pod_first = true;
-            it.desired_replicas = Some(desired);
-            it.ready = ready;
+        Row::default().each_object(|object| {
+            object.deletes_pod_first = true;
+            object.desired_replicas = Some(desired);
+            object.ready = ready;
         })
     };
     assert_eq!(stateful_set(3, 2).waits(), Some(Reason::RolloutWaiting));
@@ -212,14 +212,14 @@ fn stateful_set_is_not_rolled_while_one_of_its_pods_is_unready() {
 #[test]
 fn outdated_pods_are_evicted_where_a_rollout_would_replace_as_many_current_ones() {
     let with = |outdated: usize, reduces_ready| {
-        let outdated = (0..outdated).map(|it| uninjected(&it.to_string(), -20_000));
+        let outdated = (0..outdated).map(|number| uninjected(&number.to_string(), -20_000));
         Row {
             outdated: outdated.collect(),
             matched: 4,
             total: 4,
             ..Row::default()
         }
-        .each_object(|it| it.reduces_ready = reduces_ready)
+        .each_object(|object| object.reduces_ready = reduces_ready)
     };
     assert_eq!(with(2, true).evicts().as_deref(), Some("1"));
     assert_eq!(with(3, true).annotates().as_deref(), Some(DESIRED_HASH));
@@ -229,7 +229,7 @@ fn outdated_pods_are_evicted_where_a_rollout_would_replace_as_many_current_ones(
         Some(DESIRED_HASH),
         "costs no pod"
     );
-    let rolling = with(2, true).each_object(|it| it.rolling = true);
+    let rolling = with(2, true).each_object(|object| object.rolling = true);
     assert_eq!(rolling.waits(), Some(Reason::RolloutInProgress));
     let owner = Row {
         roll: Roll::Annotate(deployment(), vec!["metadata", "annotations"]),

@@ -12,9 +12,9 @@ fn unknown_owner_that_reverts_the_annotation_leads_to_eviction() {
         ..Row::default()
     };
     assert_eq!(
-        reverted(ContentionState::Idle).conflicts(),
+        reverted(ContentionState::Uncontested).conflicts(),
         Some(true),
-        "gives up at once"
+        "yields at once"
     );
     let yielded = |spec_hash: &str| {
         ContentionState::Yielded(SpecRevision {
@@ -47,7 +47,7 @@ fn annotation_removed_while_pods_lack_the_sidecar_is_a_loss_and_rewritten_with_b
         ..Row::default()
     };
     assert_eq!(
-        removed(ContentionState::Idle).conflicts(),
+        removed(ContentionState::Uncontested).conflicts(),
         Some(false),
         "no delay"
     );
@@ -56,16 +56,16 @@ fn annotation_removed_while_pods_lack_the_sidecar_is_a_loss_and_rewritten_with_b
         removed(ContentionState::Rewritten(one)).conflicts(),
         Some(false)
     );
-    let other = removed(ContentionState::Idle)
-        .each_object(|it| it.roll_value = Some("somebody's".to_owned()));
+    let other = removed(ContentionState::Uncontested)
+        .each_object(|object| object.roll_value = Some("somebody's".to_owned()));
     assert_eq!(other.conflicts(), Some(false), "another value");
 
-    let in_place = removed(ContentionState::Idle)
-        .each_object(|it| it.roll_value = Some(format!("{DESIRED_HASH}-1")));
+    let in_place = removed(ContentionState::Uncontested)
+        .each_object(|object| object.roll_value = Some(format!("{DESIRED_HASH}-1")));
     assert_eq!(in_place.waits(), Some(Reason::RolloutInProgress));
     let not_needed = Row {
         outdated: Vec::new(),
-        ..removed(ContentionState::Idle)
+        ..removed(ContentionState::Uncontested)
     };
     assert_eq!(not_needed.decide(), RolloutDecision::NotNeeded);
     let earlier_spec = Row {
@@ -75,7 +75,7 @@ fn annotation_removed_while_pods_lack_the_sidecar_is_a_loss_and_rewritten_with_b
         }),
         ..Row::default()
     }
-    .each_object(|it| it.roll_value = Some("another".to_owned()));
+    .each_object(|object| object.roll_value = Some("another".to_owned()));
     assert_eq!(earlier_spec.annotates().as_deref(), Some(DESIRED_HASH));
 
     let waiting = |until, now| Row {
@@ -86,7 +86,7 @@ fn annotation_removed_while_pods_lack_the_sidecar_is_a_loss_and_rewritten_with_b
     };
     assert_eq!(waiting(10, 9).waits(), Some(Reason::RolloutWaiting));
     assert_eq!(waiting(10, 10).annotates().as_deref(), Some(DESIRED_HASH));
-    let rolling = waiting(10, 11).each_object(|it| it.rolling = true);
+    let rolling = waiting(10, 11).each_object(|object| object.rolling = true);
     assert_eq!(
         rolling.waits(),
         Some(Reason::RolloutInProgress),

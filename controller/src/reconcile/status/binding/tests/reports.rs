@@ -28,7 +28,7 @@ fn rejected_dry_run_is_reported_until_a_pod_is_admitted() {
     assert_eq!(condition(&first, "Injected"), rejected);
     let text = |status: &AsyncActorStatus| {
         let mut all = status.conditions.iter();
-        all.find(|it| it.type_ == "Injected")
+        all.find(|condition| condition.type_ == "Injected")
             .unwrap()
             .message
             .clone()

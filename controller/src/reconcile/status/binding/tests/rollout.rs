@@ -45,7 +45,8 @@ fn status_after_request(
 /// ROLL-5
 #[test]
 fn replacements_of_evicted_pods_without_the_sidecar_are_counted_across_reconciles() {
-    let uninjected = |status: &AsyncActorStatus| status.rollout.as_ref().unwrap().bare;
+    let uninjected =
+        |status: &AsyncActorStatus| status.rollout.as_ref().unwrap().uninjected_replacements;
     let first = status_after_request(
         ReplacementMethod::Eviction,
         &AsyncActorStatus::default(),
@@ -100,15 +101,15 @@ fn annotated_object_is_remembered_after_it_leaves_the_target() {
     };
     let names = |status: &AsyncActorStatus| {
         let all = status.roll_annotations.iter();
-        all.map(|it| format!("{} {}", it.name, it.path))
+        all.map(|annotation| format!("{} {}", annotation.name, annotation.path))
             .collect::<Vec<_>>()
     };
     let [web, other] =
-        ["web", "web-2"].map(|it| format!("{it} spec.template.metadata.annotations"));
+        ["web", "web-2"].map(|name| format!("{name} spec.template.metadata.annotations"));
     let none = AsyncActorStatus::default();
     assert!(names(&status_after(&none, "web", None, RolloutOutcome::NotNeeded)).is_empty());
-    let former = status_after(&none, "web", Some("v"), RolloutOutcome::NotNeeded);
-    assert_eq!(names(&former), [&*web], "written by an earlier version");
+    let previous = status_after(&none, "web", Some("v"), RolloutOutcome::NotNeeded);
+    assert_eq!(names(&previous), [&*web], "written by an earlier version");
     let requested = RolloutOutcome::Requested(
         ReplacementMethod::Annotation,
         String::new(),

@@ -1,4 +1,4 @@
-//! What a row of the table says besides STATUS.
+//! The other results of a row of the table, besides STATUS.
 
 use super::*;
 

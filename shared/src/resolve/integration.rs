@@ -1,11 +1,11 @@
-//! Families of kinds; each has one entry in the webhook configuration (CFG-3).
+//! Integrations: the systems whose kinds can be bound. Each has one entry in the webhook configuration (CFG-3).
 
 use super::GroupKind;
 use crate::api::WorkloadRef;
 
-/// The owning system of a kind.
+/// The system that owns a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Family {
+pub enum Integration {
     /// KAITO.
     Kaito,
     /// `KServe`'s `InferenceService`.
@@ -27,38 +27,38 @@ pub enum Family {
 }
 
 /// Kinds whose pods are matched by label.
-const KINDS: [(&str, &str, Family); 10] = [
-    ("kaito.sh", "Workspace", Family::Kaito),
-    ("kaito.sh", "InferenceSet", Family::Kaito),
-    ("serving.kserve.io", "InferenceService", Family::Kserve),
+const KINDS: [(&str, &str, Integration); 10] = [
+    ("kaito.sh", "Workspace", Integration::Kaito),
+    ("kaito.sh", "InferenceSet", Integration::Kaito),
+    ("serving.kserve.io", "InferenceService", Integration::Kserve),
     (
         "serving.kserve.io",
         "LLMInferenceService",
-        Family::LlmInferenceService,
+        Integration::LlmInferenceService,
     ),
-    ("ray.io", "RayCluster", Family::Ray),
-    ("ray.io", "RayService", Family::Ray),
-    ("serving.knative.dev", "Service", Family::Knative),
+    ("ray.io", "RayCluster", Integration::Ray),
+    ("ray.io", "RayService", Integration::Ray),
+    ("serving.knative.dev", "Service", Integration::Knative),
     (
         "machinelearning.seldon.io",
         "SeldonDeployment",
-        Family::Seldon,
+        Integration::Seldon,
     ),
-    ("mlops.seldon.io", "Server", Family::Seldon2),
-    ("serving.yatai.ai", "BentoDeployment", Family::Bento),
+    ("mlops.seldon.io", "Server", Integration::Seldon2),
+    ("serving.yatai.ai", "BentoDeployment", Integration::Bento),
 ];
 
-impl Family {
-    /// The family that a kind belongs to.
+impl Integration {
+    /// The integration that a kind belongs to.
     #[must_use]
     pub fn of(kind: GroupKind<'_>) -> Self {
         KINDS
             .into_iter()
             .find(|(group, name, _)| *group == kind.group && *name == kind.kind)
-            .map_or(Self::Generic, |(_, _, family)| family)
+            .map_or(Self::Generic, |(_, _, integration)| integration)
     }
 
-    /// The family of a binding's target.
+    /// The integration of a binding's target.
     #[must_use]
     pub fn of_target(target: &WorkloadRef) -> Self {
         Self::of(GroupKind {
@@ -67,7 +67,7 @@ impl Family {
         })
     }
 
-    /// First part of the name of the family's webhook entry.
+    /// First part of the name of the integration's webhook entry.
     #[must_use]
     pub fn entry(self) -> &'static str {
         match self {
@@ -83,7 +83,7 @@ impl Family {
         }
     }
 
-    /// The label that all pods of the family carry. The entry selects on the values that the bindings'
+    /// The label that all pods of the integration carry. The entry selects on the values that the bindings'
     /// [`PodMatch`](super::PodMatch)es require, or on the key alone if a binding requires none. `None` if pods are
     /// matched by owner.
     #[must_use]

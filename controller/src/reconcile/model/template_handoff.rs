@@ -1,15 +1,16 @@
-//! Transfer of a pod template: what the younger actor has in it, and the older actor that binds the target (BIND-45).
+//! Handoff of a pod template from the younger actor, whose fields are in it, to the older actor that binds the target
+//! (BIND-45).
 
 use asya_shared::api::{AsyncActorStatus, BindingStrategy};
 use asya_shared::resolve::ObjectRef;
 use serde_json::Value;
 
-/// What an actor applied to the pod template of a target that an older actor binds.
+/// The younger actor's fields of the pod template.
 #[derive(Clone, Debug, PartialEq)]
-pub enum TemplateTransfer {
-    /// It is no longer in the template.
+pub enum TemplateHandoff {
+    /// They are no longer in the template.
     Removed,
-    /// It is still in the template.
+    /// They are still in the template.
     InTemplate {
         workload: ObjectRef,
         /// Another controller owns the workload and writes it, so none of our fields may stay in it.
@@ -44,10 +45,10 @@ impl OlderActor {
     ) -> Self {
         let uses_template = strategy == BindingStrategy::Template;
         let injection = status.injection.as_ref();
-        let verified = injection.is_none_or(|it| {
-            it.verified_actor_hash.is_some()
-                && it.rejected_actor_hash.is_none()
-                && it.generation == Some(generation)
+        let verified = injection.is_none_or(|injection| {
+            injection.verified_actor_hash.is_some()
+                && injection.rejected_actor_hash.is_none()
+                && injection.generation == Some(generation)
         });
         let bound = status.bound_since.is_some() && status.resolved_target.is_some();
         Self {

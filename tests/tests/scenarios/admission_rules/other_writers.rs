@@ -27,7 +27,7 @@ const REVERTED: Duration = Duration::from_secs(3);
 async fn added_terms_are_kept_and_contention_backs_off() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
-    Scenario::run_on(Ok(cluster.clone()), "rivals", async |_| {
+    Scenario::run_on(Ok(cluster.clone()), "other-writers", async |_| {
         let stage = Stage::set(&cluster).await?;
         let validators: Api<ValidatingWebhookConfiguration> = Api::all(cluster.client());
         eventually("the validator is there", SOON, async || {

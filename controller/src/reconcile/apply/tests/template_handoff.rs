@@ -1,11 +1,11 @@
-//! Handing a pod template over to another actor.
+//! Handoff of a pod template to another actor.
 
 use super::*;
 
 /// BIND-45: the API server admits pods of `web` with the sidecar of actor `older`, or (`uninjected_pods`) without one
 /// while the webhook has not read that actor's status.
 fn injected_pods(request: &str) -> Option<(u16, Value)> {
-    let annotations = json!({"asya.sh/injected-by": "older", "asya.sh/injected-hash": "part.0"});
+    let annotations = json!({"asya.sh/injected-by": "older", "asya.sh/injected-hash": "hash.0"});
     let containers = json!([{"name": "asya-runtime"}, {"name": "asya-sidecar"}]);
     match request {
         "POST /api/v1/namespaces/ns/pods" => Some((
@@ -40,12 +40,12 @@ async fn template_is_handed_over_only_if_its_pods_would_get_the_older_actors_sid
         name: "web".to_owned(),
         uid: Some("uid-of-web".to_owned()),
     };
-    let plan = TemplateStep::Transfer(
+    let plan = TemplateStep::HandOff(
         web,
-        TransferProbe {
+        HandoffProbe {
             pod: Box::default(),
             uid: "older".into(),
-            actor_hash: "part".to_owned(),
+            actor_hash: "hash".to_owned(),
         },
     );
     let context = context_with(uninjected_pods);
@@ -86,14 +86,14 @@ async fn actor_without_a_usable_queue_hands_its_template_over() {
     };
     observed.binding = Some(ObservedBinding {
         target: Some(Err(fault)),
-        template_transfer: Some(TemplateTransfer::InTemplate {
+        template_handoff: Some(TemplateHandoff::InTemplate {
             workload,
             owned: false,
             older_actor: OlderActor {
                 uid: "older".into(),
                 injects: true,
                 uses_template: false,
-                verified_actor_hash: Some("part".to_owned()),
+                verified_actor_hash: Some("hash".to_owned()),
             },
             pod: Some(json!({"metadata": {}, "spec": {"containers": []}})),
         }),
