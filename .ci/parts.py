@@ -34,7 +34,7 @@ GRACE_SECONDS = 60
 # cannot even trap them again.
 SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM)
 # A test that passed, how long a scenario took, and what cargo builds.
-PASSING = re.compile(rb"^(test \S+ \.\.\. (ok|ignored.*)|test \S+ has been running .*| +[0-9.]+ s  \S+| +(Compiling|Checking|Download\w+) .*)$")
+PASSING = re.compile(rb"^(test \S+ \.\.\. (ok|ignored.*?)( \[\d+/\d+\])?|test \S+ has been running .*| +[0-9.]+ s  \S+| +(Compiling|Checking|Download\w+) .*)$")
 
 
 class Part(NamedTuple):

@@ -20,7 +20,7 @@ use crate::eventually::{NotYet, check, eventually};
 use crate::operator;
 use crate::process::{self, Spec};
 use crate::real;
-use crate::turn::{self, Beside, Stopwatch};
+use crate::turn::{self, Beside, Shared, Stopwatch};
 
 /// A limit for kubectl, since `kubectl delete` waits for finalizers without one. Longer than any intended wait.
 const KUBECTL: Duration = Duration::from_mins(4);
@@ -30,8 +30,17 @@ pub struct Scenario {
     cluster: Cluster,
     namespace: String,
     suffix: String,
-    /// Held while other scenarios may run on the cluster, but no measurement.
-    beside: Mutex<Option<Beside>>,
+    turn: Mutex<Turn>,
+}
+
+/// What a scenario holds while others may run on the cluster, but no measurement.
+enum Turn {
+    /// Nothing: it has its own cluster, is timed as a whole, or takes no turns.
+    None,
+    /// Its turn on the shared cluster.
+    Shared(#[expect(dead_code, reason = "held until it is dropped")] Shared),
+    /// It has been timed, and ends after all others.
+    Last(#[expect(dead_code, reason = "held until it is dropped")] Beside),
 }
 
 impl Scenario {
@@ -44,9 +53,9 @@ impl Scenario {
     where
         F: AsyncFnOnce(&Self) -> Result<()>,
     {
-        let turn = turn::beside_others().await;
+        let turn = turn::shared_cluster().await;
         let _stopwatch = Stopwatch::start();
-        Self::run_with(shared_cluster(), Some(turn), name, body).await;
+        Self::run_with(shared_cluster(), Turn::Shared(turn), name, body).await;
     }
 
     /// Like [`Self::run`], for scenarios that wait for minutes and do little meanwhile. They may run beside timed
@@ -62,7 +71,7 @@ impl Scenario {
         Self::run_on(shared_cluster(), name, body).await;
     }
 
-    /// Like [`Self::run`], without other scenarios on the cluster: for measurements.
+    /// Like [`Self::run`], after all other scenarios and without any on the cluster: for measurements.
     ///
     /// # Panics
     /// When the body fails or panics.
@@ -70,7 +79,7 @@ impl Scenario {
     where
         F: AsyncFnOnce(&Self) -> Result<()>,
     {
-        let _turn = turn::quiet().await;
+        let _quiet = turn::quiet_at_the_end().await;
         let _stopwatch = Stopwatch::start();
         Self::run_on(shared_cluster(), name, body).await;
     }
@@ -83,14 +92,14 @@ impl Scenario {
     where
         F: AsyncFnOnce(&Self) -> Result<()>,
     {
-        Self::run_with(cluster, None, name, body).await;
+        Self::run_with(cluster, Turn::None, name, body).await;
     }
 
-    async fn run_with<F>(cluster: Result<Cluster>, beside: Option<Beside>, name: &str, body: F)
+    async fn run_with<F>(cluster: Result<Cluster>, turn: Turn, name: &str, body: F)
     where
         F: AsyncFnOnce(&Self) -> Result<()>,
     {
-        let entered = async { Self::enter(cluster?, beside, name).await };
+        let entered = async { Self::enter(cluster?, turn, name).await };
         let scenario = match entered.await {
             Ok(scenario) => scenario,
             Err(error) => {
@@ -129,7 +138,7 @@ impl Scenario {
         }
     }
 
-    async fn enter(cluster: Cluster, beside: Option<Beside>, name: &str) -> Result<Self> {
+    async fn enter(cluster: Cluster, turn: Turn, name: &str) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let suffix = format!(
             "{:x}-{}",
@@ -143,7 +152,7 @@ impl Scenario {
             cluster,
             namespace,
             suffix,
-            beside: Mutex::new(beside),
+            turn: Mutex::new(turn),
         };
         // Without its `ServiceAccount`, pods are rejected and controllers back off.
         eventually(
@@ -159,18 +168,22 @@ impl Scenario {
     }
 
     /// Runs a part of [`Self::run`] while no other scenario does: for limits of a requirement, which mean nothing on a
-    /// busy machine.
+    /// busy machine. The scenario continues after all others.
     ///
     /// # Errors
     /// Those of the part.
     pub async fn alone<T>(&self, part: impl AsyncFnOnce() -> Result<T>) -> Result<T> {
         // Given up first: the measurement would wait for this very scenario.
-        let shares = self.beside.lock().await.take().is_some();
-        let quiet = turn::quiet().await;
-        let outcome = part().await;
-        if shares {
-            *self.beside.lock().await = Some(quiet.end());
+        let turn = std::mem::replace(&mut *self.turn.lock().await, Turn::None);
+        let takes_turns = !matches!(turn, Turn::None);
+        drop(turn);
+        if !takes_turns {
+            let _quiet = turn::quiet().await;
+            return part().await;
         }
+        let quiet = turn::quiet_at_the_end().await;
+        let outcome = part().await;
+        *self.turn.lock().await = Turn::Last(quiet.end());
         outcome
     }
 

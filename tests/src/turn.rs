@@ -1,36 +1,123 @@
-//! Coordinates scenarios that share one machine.
+//! Schedules scenarios that share one machine.
 //!
-//! Scenarios on the shared cluster run concurrently, or alone while something is timed. No cluster starts during a
-//! measurement, since that is what costs most. The number of clusters besides the shared one is limited.
+//! The test harness starts them all at once, each on a thread of its own, and each waits here for its turn:
+//!
+//! - Some run at a time on the shared cluster, and some on clusters of their own. What waits for minutes and does little
+//!   meanwhile takes no turn.
+//! - What is timed comes last, when all others have ended: alone, because a latency on a busy machine means nothing. A
+//!   scenario of which only a part is timed waits there for the end of the others, without its turn.
+//!
+//! No cluster starts during a measurement, since that is what costs most.
 
 use std::io::Write;
-use std::sync::Once;
+use std::sync::LazyLock;
 use std::thread::available_parallelism;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore, SemaphorePermit};
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore, SemaphorePermit, watch};
+use tokio::time::sleep_until;
 
-/// Concurrent scenarios are readers, a measurement is the writer. The lock is fair: readers queue behind a waiting
+/// Scenarios in progress are readers, a measurement is the writer. The lock is fair: readers queue behind a waiting
 /// writer.
 static QUIET: RwLock<()> = RwLock::const_new(());
+
+static AGENDA: LazyLock<Agenda> = LazyLock::new(|| Agenda {
+    started: Instant::now(),
+    pending: watch::Sender::new(0),
+});
+
+/// In this time the test harness has started all threads.
+const START: Duration = Duration::from_secs(1);
+
+/// The scenarios before those that come last.
+struct Agenda {
+    started: Instant,
+    /// How many have not ended, nor wait for the end of the others.
+    pending: watch::Sender<usize>,
+}
+
+/// A scenario that others, which come last, wait for; until this is dropped.
+struct Pending;
+
+impl Pending {
+    fn register() -> Self {
+        AGENDA.pending.send_modify(|pending| *pending += 1);
+        Self
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        AGENDA.pending.send_modify(|pending| *pending -= 1);
+    }
+}
+
+/// Waits until all scenarios that take turns have ended, or wait here as well.
+async fn after_all_others() {
+    sleep_until((AGENDA.started + START).into()).await;
+    let mut pending = AGENDA.pending.subscribe();
+    // The sender lives as long as the process.
+    let _ = pending.wait_for(|pending| *pending == 0).await;
+}
+
+fn processors() -> usize {
+    available_parallelism().map_or(2, usize::from)
+}
+
+/// Permission to run on the shared cluster, until this is dropped.
+pub(crate) struct Shared {
+    _permit: Option<SemaphorePermit<'static>>,
+    _pending: Pending,
+    _beside: Beside,
+}
+
+/// Waits for permission to run on the shared cluster. `ASYA_TEST_SLOTS` sets how many have it at a time.
+pub(crate) async fn shared_cluster() -> Shared {
+    static TURNS: LazyLock<Semaphore> = LazyLock::new(|| {
+        let slots = std::env::var("ASYA_TEST_SLOTS").ok();
+        let slots = slots.and_then(|slots| slots.parse().ok());
+        Semaphore::new(slots.unwrap_or(3 * processors()).max(1))
+    });
+    let pending = Pending::register();
+    let permit = TURNS.acquire().await.ok();
+    Shared {
+        _permit: permit,
+        _pending: pending,
+        _beside: beside_others().await,
+    }
+}
 
 /// Permission to run a separate cluster, until this is dropped.
 pub struct OwnCluster {
     _permit: Option<SemaphorePermit<'static>>,
+    _pending: Option<Pending>,
     _stopwatch: Stopwatch,
 }
 
 /// Waits for permission to run a separate cluster. The limit is one more than the number of processors, since clusters
 /// are idle most of the time.
 pub async fn own_cluster() -> OwnCluster {
-    static TURNS: Semaphore = Semaphore::const_new(0);
-    static FIRST: Once = Once::new();
-    FIRST.call_once(|| TURNS.add_permits(available_parallelism().map_or(2, usize::from) + 1));
-    let permit = TURNS.acquire().await.ok();
+    let pending = Pending::register();
     OwnCluster {
-        _permit: permit,
+        _permit: permission_for_a_cluster().await,
+        _pending: Some(pending),
         _stopwatch: Stopwatch::start(),
     }
+}
+
+/// The same for a scenario that times something: it comes last, and calls [`quiet`] before it does.
+pub async fn own_cluster_to_time() -> OwnCluster {
+    after_all_others().await;
+    OwnCluster {
+        _permit: permission_for_a_cluster().await,
+        _pending: None,
+        _stopwatch: Stopwatch::start(),
+    }
+}
+
+async fn permission_for_a_cluster() -> Option<SemaphorePermit<'static>> {
+    static TURNS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(processors() + 1));
+    TURNS.acquire().await.ok()
 }
 
 /// A measurement in progress, until this is dropped.
@@ -52,6 +139,12 @@ pub async fn quiet() -> Quiet {
     Quiet {
         guard: QUIET.write().await,
     }
+}
+
+/// The same for a scenario of which all, or the rest, is timed: it comes last.
+pub(crate) async fn quiet_at_the_end() -> Quiet {
+    after_all_others().await;
+    quiet().await
 }
 
 /// Work that must not run during a measurement, until this is dropped.

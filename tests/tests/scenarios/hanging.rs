@@ -8,7 +8,7 @@ use asya_tests::counting_proxy::CountingProxy;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::operator::{Operator, default_values};
 use asya_tests::scenario::Scenario;
-use asya_tests::turn::quiet;
+use asya_tests::turn::{own_cluster_to_time, quiet};
 use kube::api::ListParams;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -111,7 +111,7 @@ const SERVED: Duration = Duration::from_mins(10);
 /// OPS-22. `make bench` measures how much longer it takes.
 #[tokio::test]
 async fn actors_on_another_broker_do_not_queue_behind_those_on_a_slow_one() {
-    let _turn = own_cluster().await;
+    let _turn = own_cluster_to_time().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "late", async |scenario| {
         let proxy = CountingProxy::to_rabbitmq(&cluster).await?;

@@ -8,7 +8,7 @@ use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{check, eventually};
 use asya_tests::operator::{Instance, Operator};
 use asya_tests::scenario::Scenario;
-use asya_tests::turn::quiet;
+use asya_tests::turn::{own_cluster_to_time, quiet};
 use asya_tests::webhook::Webhook;
 use asya_tests::{Error, Result};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -22,7 +22,6 @@ use self::clients::Clients;
 use super::control;
 use super::load::bind;
 use super::stream::{Stream, all_injected};
-use crate::own_cluster;
 
 const NAMESPACE: &str = "asya-system";
 const PORT: u16 = 9443;
@@ -35,7 +34,7 @@ const PODS: usize = 500;
 /// ADM-20, ADM-21, ADM-22
 #[tokio::test]
 async fn flood_neither_exhausts_memory_nor_delays_reviews() {
-    let _turn = own_cluster().await;
+    let _turn = own_cluster_to_time().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     let operator = Operator::install(&cluster, json!({"webhook": {"replicaCount": 1}}));
     let operator = operator.await.unwrap();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use asya_tests::audit::Write;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::scenario::Scenario;
-use asya_tests::turn::quiet;
+use asya_tests::turn::{own_cluster_to_time, quiet};
 use asya_tests::{Error, Result};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -16,7 +16,6 @@ use serde_json::json;
 use super::stream::{Stream, all_injected};
 use super::{REVIEWS, Stage, WAIT, control, gets_sidecar, pod_of, rotation};
 use crate::binding::{bound_actor, status_is};
-use crate::own_cluster;
 
 /// A single API server picks up a CA bundle at once.
 const FLAGS: [&str; 1] = ["--webhook-ca-spread=2s"];
@@ -31,7 +30,7 @@ const TOLD: Duration = Duration::from_secs(2);
 /// AVL-3, AVL-6, CERT-2, CERT-3, CERT-4, CFG-9, BIND-7; architecture, section 8
 #[tokio::test]
 async fn rotation_restart_and_leader_loss_fail_no_review() {
-    let _turn = own_cluster().await;
+    let _turn = own_cluster_to_time().await;
     let mut stage = Stage::set(&FLAGS).await.unwrap();
     let _quiet = quiet().await;
     Scenario::run_on(Ok(stage.cluster.clone()), "load", async |scenario| {

@@ -17,13 +17,13 @@ use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::operator::unvalidated;
 use asya_tests::scenario::Scenario;
-use asya_tests::turn::quiet;
+use asya_tests::turn::{own_cluster_to_time, quiet};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use self::table::Ended;
 use self::witness::Witness;
-use crate::{minimal_actor, own_cluster};
+use crate::minimal_actor;
 
 const SOON: Duration = Duration::from_secs(30);
 /// STA-6
@@ -78,7 +78,7 @@ impl Case<'_> {
         options: Options,
         body: impl AsyncFnOnce(&Case<'_>, &mut RunningCluster) -> Result<()>,
     ) {
-        let _turn = own_cluster().await;
+        let _turn = own_cluster_to_time().await;
         let _ended = Ended::of(state);
         let mut cluster = RunningCluster::start(options).await.unwrap();
         cluster.start_operator(unvalidated()).await.unwrap();
