@@ -6,6 +6,7 @@
 //!   meanwhile takes no turn.
 //! - What is timed comes last, when all others have ended: alone, because a latency on a busy machine means nothing. A
 //!   scenario of which only a part is timed waits there for the end of the others, without its turn.
+//! - Clusters for what is timed on them start after that, since they would disturb it.
 //!
 //! No cluster starts during a measurement, since that is what costs most.
 
@@ -24,40 +25,46 @@ static QUIET: RwLock<()> = RwLock::const_new(());
 static AGENDA: LazyLock<Agenda> = LazyLock::new(|| Agenda {
     started: Instant::now(),
     pending: watch::Sender::new(0),
+    timed: watch::Sender::new(0),
 });
 
 /// In this time the test harness has started all threads.
 const START: Duration = Duration::from_secs(1);
 
-/// The scenarios before those that come last.
+/// The scenarios that others wait for.
 struct Agenda {
     started: Instant,
     /// How many have not ended, nor wait for the end of the others.
     pending: watch::Sender<usize>,
+    /// How many are timed on the shared cluster.
+    timed: watch::Sender<usize>,
 }
 
-/// A scenario that others, which come last, wait for; until this is dropped.
-struct Pending;
+/// A scenario that others wait for, until this is dropped.
+struct Counted(&'static watch::Sender<usize>);
 
-impl Pending {
-    fn register() -> Self {
-        AGENDA.pending.send_modify(|pending| *pending += 1);
-        Self
+impl Counted {
+    fn among(counter: &'static watch::Sender<usize>) -> Self {
+        counter.send_modify(|count| *count += 1);
+        Self(counter)
     }
 }
 
-impl Drop for Pending {
+impl Drop for Counted {
     fn drop(&mut self) {
-        AGENDA.pending.send_modify(|pending| *pending -= 1);
+        self.0.send_modify(|count| *count -= 1);
     }
 }
 
 /// Waits until all scenarios that take turns have ended, or wait here as well.
 async fn after_all_others() {
     sleep_until((AGENDA.started + START).into()).await;
-    let mut pending = AGENDA.pending.subscribe();
+    none_left(&AGENDA.pending).await;
+}
+
+async fn none_left(counter: &watch::Sender<usize>) {
     // The sender lives as long as the process.
-    let _ = pending.wait_for(|pending| *pending == 0).await;
+    let _ = counter.subscribe().wait_for(|count| *count == 0).await;
 }
 
 fn processors() -> usize {
@@ -67,7 +74,7 @@ fn processors() -> usize {
 /// Permission to run on the shared cluster, until this is dropped.
 pub(crate) struct Shared {
     _permit: Option<SemaphorePermit<'static>>,
-    _pending: Pending,
+    _pending: Counted,
     _beside: Beside,
 }
 
@@ -78,7 +85,7 @@ pub(crate) async fn shared_cluster() -> Shared {
         let slots = slots.and_then(|slots| slots.parse().ok());
         Semaphore::new(slots.unwrap_or(3 * processors()).max(1))
     });
-    let pending = Pending::register();
+    let pending = Counted::among(&AGENDA.pending);
     let permit = TURNS.acquire().await.ok();
     Shared {
         _permit: permit,
@@ -90,14 +97,14 @@ pub(crate) async fn shared_cluster() -> Shared {
 /// Permission to run a separate cluster, until this is dropped.
 pub struct OwnCluster {
     _permit: Option<SemaphorePermit<'static>>,
-    _pending: Option<Pending>,
+    _pending: Option<Counted>,
     _stopwatch: Stopwatch,
 }
 
 /// Waits for permission to run a separate cluster. The limit is one more than the number of processors, since clusters
 /// are idle most of the time.
 pub async fn own_cluster() -> OwnCluster {
-    let pending = Pending::register();
+    let pending = Counted::among(&AGENDA.pending);
     OwnCluster {
         _permit: permission_for_a_cluster().await,
         _pending: Some(pending),
@@ -108,6 +115,7 @@ pub async fn own_cluster() -> OwnCluster {
 /// The same for a scenario that times something: it comes last, and calls [`quiet`] before it does.
 pub async fn own_cluster_to_time() -> OwnCluster {
     after_all_others().await;
+    none_left(&AGENDA.timed).await;
     OwnCluster {
         _permit: permission_for_a_cluster().await,
         _pending: None,
@@ -123,6 +131,7 @@ async fn permission_for_a_cluster() -> Option<SemaphorePermit<'static>> {
 /// A measurement in progress, until this is dropped.
 pub struct Quiet {
     guard: RwLockWriteGuard<'static, ()>,
+    timed: Option<Counted>,
 }
 
 impl Quiet {
@@ -130,6 +139,7 @@ impl Quiet {
     pub(crate) fn end(self) -> Beside {
         Beside {
             _guard: self.guard.downgrade(),
+            _timed: self.timed,
         }
     }
 }
@@ -138,24 +148,31 @@ impl Quiet {
 pub async fn quiet() -> Quiet {
     Quiet {
         guard: QUIET.write().await,
+        timed: None,
     }
 }
 
 /// The same for a scenario of which all, or the rest, is timed: it comes last.
 pub(crate) async fn quiet_at_the_end() -> Quiet {
+    let timed = Counted::among(&AGENDA.timed);
     after_all_others().await;
-    quiet().await
+    Quiet {
+        timed: Some(timed),
+        ..quiet().await
+    }
 }
 
 /// Work that must not run during a measurement, until this is dropped.
 pub struct Beside {
     _guard: RwLockReadGuard<'static, ()>,
+    _timed: Option<Counted>,
 }
 
 /// Waits until no measurement is in progress.
 pub async fn beside_others() -> Beside {
     Beside {
         _guard: QUIET.read().await,
+        _timed: None,
     }
 }
 
