@@ -67,12 +67,12 @@ pub(super) async fn delete(
     let queues = match &steps.next {
         NextPhase::Finalized => return Ok(Outcome::Finalized),
         NextPhase::Wait(wait) => {
-            let retry = wait.map_or(Requeue::AwaitChange, Requeue::After);
+            let requeue = wait.map_or(Requeue::AwaitChange, Requeue::After);
             return Ok(Outcome::Deleting {
                 fault: None,
                 deleted,
-                retry,
-                given_up: false,
+                requeue,
+                acted: false,
             });
         }
         NextPhase::Finish { queues } => queues,

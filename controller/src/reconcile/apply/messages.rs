@@ -100,6 +100,6 @@ pub(super) fn not_empty_fault(queue: &str) -> Fault {
              consumers, or set spec.queue.deletionPolicy to Retain, which deletes the actor now and keeps the queue \
              with its messages"
         ),
-        retry: Requeue::After(RECHECK_INTERVAL),
+        requeue: Requeue::After(RECHECK_INTERVAL),
     }
 }

@@ -74,8 +74,8 @@ pub async fn apply(
         Plan::AwaitEmpty(wait) => Outcome::Deleting {
             fault: None,
             deleted: Vec::new(),
-            retry: Requeue::After(wait),
-            given_up: false,
+            requeue: Requeue::After(wait),
+            acted: false,
         },
         Plan::Delete(plan) => delete::delete(context, actor, plan).await?,
     };

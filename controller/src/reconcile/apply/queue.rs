@@ -22,7 +22,7 @@ pub(super) async fn ensure_queue(
     }
     let written = match &plan.step {
         QueueStep::Keep(ready) => Ok(ready.clone()),
-        QueueStep::Await(retry) => return QueueState::Unconfirmed(*retry),
+        QueueStep::Await(requeue) => return QueueState::Unconfirmed(*requeue),
         QueueStep::Unmanaged => return QueueState::Unmanaged,
         QueueStep::Skip => return QueueState::NotChecked,
         QueueStep::Refuse(fault) => return QueueState::Fault(fault.clone()),

@@ -45,13 +45,13 @@ pub(super) async fn delete_queues(
             }
         }
     }
-    let retry = blocker.as_ref().map(|fault| fault.retry);
-    let retry = retry.or(wait.map(Requeue::After));
-    Ok(retry.map(|retry| Outcome::Deleting {
+    let requeue = blocker.as_ref().map(|fault| fault.requeue);
+    let requeue = requeue.or(wait.map(Requeue::After));
+    Ok(requeue.map(|requeue| Outcome::Deleting {
         fault: blocker,
         deleted: Vec::new(),
-        retry,
-        given_up: false,
+        requeue,
+        acted: false,
     }))
 }
 

@@ -26,9 +26,9 @@ pub enum Outcome {
         /// Kinds of the objects deleted by this reconcile.
         deleted: Vec<&'static str>,
         /// When to requeue.
-        retry: Requeue,
-        /// This reconcile gave up our annotation (BIND-43).
-        given_up: bool,
+        requeue: Requeue,
+        /// This reconcile gave up or changed our fields, or evicted a pod: the controller needs time to react (BIND-43).
+        acted: bool,
     },
     /// Deletion is in progress, but an API server error blocks it.
     DeletionBlocked {
@@ -50,15 +50,15 @@ impl Outcome {
             Self::Deleting {
                 fault,
                 mut deleted,
-                retry,
-                given_up,
+                requeue,
+                acted,
             } => {
                 deleted.extend(earlier);
                 Self::Deleting {
                     fault,
                     deleted,
-                    retry,
-                    given_up,
+                    requeue,
+                    acted,
                 }
             }
             other => other,
@@ -242,9 +242,9 @@ impl QueueState {
     }
 
     /// When to requeue for a queue whose broker does not answer.
-    pub fn retry(&self) -> Option<Requeue> {
+    pub fn requeue(&self) -> Option<Requeue> {
         match self {
-            Self::Unconfirmed(retry) => Some(*retry),
+            Self::Unconfirmed(requeue) => Some(*requeue),
             _ => None,
         }
     }

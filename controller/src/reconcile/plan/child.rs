@@ -180,6 +180,6 @@ pub fn not_owned(kind: &str, metadata: &Metadata) -> Fault {
              object without an owner)",
             metadata.key
         ),
-        retry: Requeue::SlowBackoff,
+        requeue: Requeue::SlowBackoff,
     }
 }

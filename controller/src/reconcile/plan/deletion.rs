@@ -257,10 +257,10 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
         rollout.filter(|rollout| rollout.value != UNBOUND && previous.roll_annotations.is_empty());
     let written =
         requested.is_some() || previous.handoff_uid.is_some() || previous.template.is_some();
-    let given_up = rollout.filter(|rollout| rollout.value == UNBOUND);
-    let previous_pods = given_up.and_then(|it| it.pods);
-    let given_up_at = given_up.and_then(|it| it.since.as_ref()).map(|it| it.0);
-    let since_given_up = given_up_at.and_then(|time| now.duration_since(time).try_into().ok());
+    let last_action = rollout.filter(|rollout| rollout.value == UNBOUND);
+    let previous_pods = last_action.and_then(|it| it.pods);
+    let acted_at = last_action.and_then(|it| it.since.as_ref()).map(|it| it.0);
+    let since_last_action = acted_at.and_then(|time| now.duration_since(time).try_into().ok());
     let deleted_at = observed.actor.deleted.as_ref().map(|it| it.0);
     unbind::decide(&unbind::UnbindInputs {
         skip: unbinding.skip,
@@ -269,13 +269,13 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
         scaled_to_zero: unbinding.scaled_to_zero && scale_up_after_unbinding(observed).is_some(),
         availability: &unbinding.availability,
         previous_pods,
-        since: given_up_at.or(deleted_at),
+        since: acted_at.or(deleted_at),
         limit: observed.progress_limit(),
         now,
         roll: unbinding.roll.as_ref(),
         objects: &unbinding.objects,
         unresolved: unbinding.unresolved.as_deref().map(|why| (why, written)),
-        since_given_up,
+        since_last_action,
     })
 }
 

@@ -236,10 +236,10 @@ impl ProbeParams {
         } else {
             Reason::ProbeFailed
         };
-        let retry = probe
+        let requeue = probe
             .next_probe_in
             .map_or(Requeue::SlowBackoff, Requeue::After);
-        RolloutOutcome::Waiting(reason, text, retry)
+        RolloutOutcome::Waiting(reason, text, requeue)
     }
 }
 

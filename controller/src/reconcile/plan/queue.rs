@@ -57,7 +57,7 @@ fn plan_step(observed: &Observed, desired: &Desired) -> QueueStep {
     let creates = desired.transport.queues().auto_create;
     match &observed.queue {
         ObservedQueue::NotQueried => QueueStep::Unmanaged,
-        ObservedQueue::Unconfirmed(retry) => QueueStep::Await(*retry),
+        ObservedQueue::Unconfirmed(requeue) => QueueStep::Await(*requeue),
         ObservedQueue::Unknown(error) => QueueStep::Refuse(error.fault()),
         ObservedQueue::Checked(QueueCheck::NotFound) if creates => QueueStep::Create,
         ObservedQueue::Checked(QueueCheck::NotFound) => QueueStep::Refuse(Fault {
@@ -65,7 +65,7 @@ fn plan_step(observed: &Observed, desired: &Desired) -> QueueStep {
             message: format!(
                 "queue {queue} does not exist and autoCreate is false; create it at the broker"
             ),
-            retry: Requeue::SlowBackoff,
+            requeue: Requeue::SlowBackoff,
         }),
         ObservedQueue::Checked(QueueCheck::Drifted | QueueCheck::Untagged) if creates => {
             QueueStep::Update
@@ -84,7 +84,7 @@ fn plan_step(observed: &Observed, desired: &Desired) -> QueueStep {
                 "queue {queue} has {found}, expected {expected}; {}",
                 desired.transport.broker().mismatch_remedy()
             ),
-            retry: Requeue::SlowBackoff,
+            requeue: Requeue::SlowBackoff,
         }),
     }
 }
@@ -99,7 +99,7 @@ pub fn ready_state(desired: &Desired, ready: Option<ReadyQueue>, created: bool) 
         (Some(message), _) => QueueState::Fault(Fault {
             reason: Reason::QueueConfigInvalid,
             message,
-            retry: Requeue::SlowBackoff,
+            requeue: Requeue::SlowBackoff,
         }),
         (None, Some(ready)) if created => QueueState::Created(ready),
         (None, ready) => QueueState::Ready(ready),
@@ -109,7 +109,7 @@ pub fn ready_state(desired: &Desired, ready: Option<ReadyQueue>, created: bool) 
 /// The state of a queue whose creation or update failed. Being throttled by the limiter is not a fault.
 pub fn failed_state(error: &BrokerError) -> QueueState {
     if error.limiter_delay().is_some() {
-        QueueState::Unconfirmed(error.retry())
+        QueueState::Unconfirmed(error.requeue())
     } else {
         QueueState::Fault(error.fault())
     }

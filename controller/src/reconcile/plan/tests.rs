@@ -53,7 +53,7 @@ fn adds_finalizer(observed: &Observed) -> bool {
 
 fn reason(step: QueueStep) -> (Reason, Requeue) {
     match step {
-        QueueStep::Refuse(fault) => (fault.reason, fault.retry),
+        QueueStep::Refuse(fault) => (fault.reason, fault.requeue),
         other => panic!("{other:?}"),
     }
 }
@@ -170,11 +170,11 @@ fn unavailable_queue_reports_a_reason_and_a_requeue() {
             Requeue::AwaitChange,
         ),
     ];
-    for (transport, queue, expected, retry) in rows {
+    for (transport, queue, expected, requeue) in rows {
         let mut observed = with_spec(&json!({"transport": transport}));
         observed.queue = queue;
         let queue = ensure(&observed).queue.unwrap();
-        assert_eq!(reason(queue.step), (expected, retry));
+        assert_eq!(reason(queue.step), (expected, requeue));
     }
 }
 
@@ -200,7 +200,7 @@ fn invalid_actor_keeps_what_it_has_and_is_not_retried() {
             .err()
             .unwrap_or_else(|| panic!("{invalid} is accepted"));
         assert_eq!(
-            (fault.reason, fault.retry),
+            (fault.reason, fault.requeue),
             (expected, Requeue::AwaitChange),
             "{invalid}"
         );
@@ -316,7 +316,7 @@ fn foreign_workload_is_left_alone_and_reported() {
         panic!()
     };
     assert_eq!(
-        (fault.reason, fault.retry),
+        (fault.reason, fault.requeue),
         (Reason::NotOwned, Requeue::SlowBackoff)
     );
     assert!(

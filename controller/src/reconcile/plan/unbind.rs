@@ -44,8 +44,8 @@ pub struct UnbindInputs<'a> {
     pub objects: &'a [TargetObject],
     /// Why the target's pods are unknown, and whether we wrote to the target before.
     pub unresolved: Option<(&'a str, bool)>,
-    /// Time since we gave up our annotation; `None` if we have not.
-    pub since_given_up: Option<Duration>,
+    /// Time since unbinding last acted: gave up or changed our fields, or evicted a pod; `None` if it has not yet.
+    pub since_last_action: Option<Duration>,
 }
 
 /// The next step of unbinding.
@@ -126,7 +126,7 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     if let Some((why, written)) = inputs.unresolved {
         let annotated = inputs.objects.iter().any(|it| it.roll_value.is_some());
         return match (inputs.pods.is_empty(), inputs.has_terminating) {
-            _ if annotated && inputs.since_given_up.is_none() => UnbindStep::GiveUp,
+            _ if annotated && inputs.since_last_action.is_none() => UnbindStep::GiveUp,
             (true, false) if !written => UnbindStep::Done,
             (true, true) => UnbindStep::Wait(PROGRESS_INTERVAL),
             _ => UnbindStep::Blocked(why.to_owned(), RECHECK_INTERVAL),
@@ -134,16 +134,16 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     }
     let rolls_by_change =
         matches!(inputs.roll, Some(Roll::Annotate(_, path)) if path.first() == Some(&"spec"));
-    // A value that remains after we gave it up belongs to another field manager.
-    let given_up = inputs
-        .since_given_up
+    // Our fields were given up first, so a value that remains later belongs to another field manager.
+    let has_reacted = inputs
+        .since_last_action
         .is_some_and(|elapsed| !rolls_by_change || elapsed > ROLLOUT_START_LIMIT);
     let has_ours = |object: &TargetObject| {
         object.roll_value.is_some() || object.in_template || object.handed_off
     };
-    let annotated = !given_up && inputs.objects.iter().any(has_ours);
+    let annotated = !has_reacted && inputs.objects.iter().any(has_ours);
     let is_starting = inputs
-        .since_given_up
+        .since_last_action
         .is_some_and(|elapsed| elapsed < OWNER_START_DELAY)
         && matches!(inputs.roll, Some(Roll::Annotate(..)));
     if inputs.pods.is_empty() && !inputs.has_terminating {

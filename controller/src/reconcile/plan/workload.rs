@@ -103,8 +103,9 @@ impl WorkloadInputs<'_> {
             let text = format!("{problem}; {hint}");
             return Recreation::NotAllowed(fault(text, Requeue::SlowBackoff));
         }
-        let retry = unwatched_poll_interval(workload).map_or(Requeue::AwaitChange, Requeue::After);
-        let fault = fault(format!("{problem}; it is being recreated"), retry);
+        let requeue =
+            unwatched_poll_interval(workload).map_or(Requeue::AwaitChange, Requeue::After);
+        let fault = fault(format!("{problem}; it is being recreated"), requeue);
         if selects_others {
             Recreation::WithPods(fault)
         } else {
@@ -156,11 +157,11 @@ pub enum Recreation {
     LeavingPods(Fault),
 }
 
-fn fault(message: String, retry: Requeue) -> Fault {
+fn fault(message: String, requeue: Requeue) -> Fault {
     Fault {
         reason: Reason::ReconcileError,
         message,
-        retry,
+        requeue,
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) fn active_report(
     let ModeReport {
         state,
         mut conditions,
-        retry,
+        requeue,
         recheck_at,
         events,
     } = match binding {
@@ -49,7 +49,7 @@ pub(super) fn active_report(
     };
     let (overrides, drain_retry, drain_event) = draining
         .map_or_else(Default::default, |draining| {
-            (draining.conditions, Some(draining.retry), draining.event)
+            (draining.conditions, Some(draining.requeue), draining.event)
         });
     set_conditions(&mut status, observed, outcome, conditions, overrides, now);
     if drain_retry.is_some() {
@@ -61,14 +61,14 @@ pub(super) fn active_report(
         outcome.fault.as_ref(),
     ];
     let recheck = recheck_at.and_then(|at| at.duration_since(now).try_into().ok());
-    let retries = faults.into_iter().flatten().map(|fault| fault.retry);
+    let requeues = faults.into_iter().flatten().map(|fault| fault.requeue);
     Report {
-        retry: retries
+        requeue: requeues
             .chain(recheck.map(Requeue::After))
-            .chain(outcome.queue.retry())
-            .chain(queues.retry)
+            .chain(outcome.queue.requeue())
+            .chain(queues.requeue)
             .chain(drain_retry)
-            .fold(retry, Requeue::sooner),
+            .fold(requeue, Requeue::sooner),
         events: (queues.events.into_iter())
             .chain(events)
             .chain(drain_event)

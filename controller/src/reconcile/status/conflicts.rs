@@ -15,7 +15,7 @@ use crate::telemetry::events::EventReason;
 pub(super) struct ConflictReport {
     /// Condition `Conflict`, which is present while the backoff delays reverting other managers' changes.
     pub(super) condition: ConditionChange,
-    pub(super) retry: Vec<Requeue>,
+    pub(super) requeues: Vec<Requeue>,
     pub(super) events: Vec<(EventReason, String)>,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn set_conflicts(
         condition: message.map_or(ConditionChange::Remove(CONFLICT), |text| {
             ConditionChange::Set(CONFLICT, Some(true), Reason::FieldConflict, text)
         }),
-        retry: rechecks.into_iter().flatten().map(Requeue::After).collect(),
+        requeues: rechecks.into_iter().flatten().map(Requeue::After).collect(),
         events: events.into_iter().collect(),
     }
 }

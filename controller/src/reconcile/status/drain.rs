@@ -19,7 +19,7 @@ const COUNT_INTERVAL: Duration = Duration::from_secs(15);
 /// The report of an actor whose deletion waits until its queue is empty.
 pub(super) struct DrainReport {
     pub(super) conditions: Vec<ConditionChange>,
-    pub(super) retry: Requeue,
+    pub(super) requeue: Requeue,
     pub(super) event: Option<(EventReason, String)>,
 }
 
@@ -31,14 +31,14 @@ pub(super) fn drain_report(observed: &Observed, remaining: &RemainingQueues) -> 
     let text = text(observed, remaining);
     let mut report = DrainReport {
         conditions: Vec::new(),
-        retry: Requeue::After(COUNT_INTERVAL),
+        requeue: Requeue::After(COUNT_INTERVAL),
         event: (!is_reported(observed, reason)).then(|| (event, text.clone())),
     };
     if let Some(fault) = &remaining.fault {
         let message = fault.message.clone();
         let condition = ConditionChange::Set(TRANSPORT_READY, Some(false), fault.reason, message);
         report.conditions.push(condition);
-        report.retry = report.retry.sooner(fault.retry);
+        report.requeue = report.requeue.sooner(fault.requeue);
     }
     let ready = ConditionChange::Set(READY, Some(false), reason, text);
     report.conditions.push(ready);

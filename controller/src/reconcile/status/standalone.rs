@@ -78,10 +78,10 @@ pub(super) fn standalone_report(
             conflicts.condition,
             expects_scaling,
         ),
-        retry: (conflicts.retry.into_iter())
+        requeue: (conflicts.requeues.into_iter())
             .chain(poll_unwatched(outcome))
             .chain(outcome.postponed.then_some(postponed))
-            .fold(scaling.retry, Requeue::sooner),
+            .fold(scaling.requeue, Requeue::sooner),
         recheck_at: decision.recheck_at,
         events: conflicts.events,
     }

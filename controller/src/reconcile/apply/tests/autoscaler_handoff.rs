@@ -66,7 +66,7 @@ async fn conflict_over_the_handoff_annotation_names_the_field_and_its_manager() 
 
     let outcome = Outcome::Active(active_outcome);
     let report = status::build(&observed, &outcome, Timestamp::now()).unwrap();
-    assert_eq!(report.retry, Requeue::After(Duration::ZERO));
+    assert_eq!(report.requeue, Requeue::After(Duration::ZERO));
     let mut conditions = report.status.conditions.iter();
     let conflict = conditions
         .find(|condition| condition.type_ == "Conflict")

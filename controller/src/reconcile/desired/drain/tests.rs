@@ -37,7 +37,7 @@ fn unknown() -> Messages {
     Messages::Unknown(Fault {
         reason: Reason::QueueDeletionFailed,
         message: "no answer".to_owned(),
-        retry: Requeue::Backoff,
+        requeue: Requeue::Backoff,
     })
 }
 

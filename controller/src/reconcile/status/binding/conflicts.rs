@@ -18,7 +18,7 @@ use crate::telemetry::events::EventReason;
 pub(super) struct ConflictReport {
     /// Message of condition `Conflict` while it is true.
     pub(super) message: Option<String>,
-    pub(super) retry: Vec<Requeue>,
+    pub(super) requeues: Vec<Requeue>,
     pub(super) events: Vec<(EventReason, String)>,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn set_binding_conflicts(
     });
     let report = ConflictReport {
         message: history::conflict_message(&conflicts, evicts),
-        retry: requeues(outcome).collect(),
+        requeues: requeues(outcome).collect(),
         events: events.collect(),
     };
     status.conflicts = conflicts;
@@ -85,7 +85,7 @@ fn requeues(outcome: &ActiveOutcome) -> impl Iterator<Item = Requeue> {
 /// When to requeue for the target's pod template.
 fn template_requeue(outcome: &TemplateOutcome) -> Option<Requeue> {
     match outcome {
-        TemplateOutcome::Waiting(_, _, retry) => Some(*retry),
+        TemplateOutcome::Waiting(_, _, requeue) => Some(*requeue),
         TemplateOutcome::Conflict(_) => Some(Requeue::Now),
         TemplateOutcome::NotChecked
         | TemplateOutcome::NotDesired

@@ -19,8 +19,8 @@ const STALLED_RECHECK: Duration = Duration::from_secs(30);
 /// When to requeue for pods that are being replaced.
 pub(super) fn rollout_retry(outcome: &RolloutOutcome) -> Option<Requeue> {
     match outcome {
-        RolloutOutcome::Waiting(_, _, retry) | RolloutOutcome::Requested(_, _, retry) => {
-            Some(*retry)
+        RolloutOutcome::Waiting(_, _, requeue) | RolloutOutcome::Requested(_, _, requeue) => {
+            Some(*requeue)
         }
         // Readiness of pods that have no sidecar yet is not watched.
         RolloutOutcome::Stalled(_) => Some(Requeue::After(STALLED_RECHECK)),

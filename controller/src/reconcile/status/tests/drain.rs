@@ -55,7 +55,7 @@ fn draining_actor_reports_message_counts_and_how_to_delete_it_now() {
         assert!(text.starts_with(holds) && text.ends_with(way_out), "{text}");
         assert!(text.contains("its pods keep consuming"), "{text}");
         assert_eq!(condition(&first.status, "WorkloadReady").0, "True");
-        assert_eq!(first.retry, Requeue::After(Duration::from_secs(15)));
+        assert_eq!(first.requeue, Requeue::After(Duration::from_secs(15)));
         assert_eq!(first.events, [(event, text.to_owned())]);
         observed.previous = first.status.clone();
         let outcome = Outcome::Active(running(&observed));
@@ -71,7 +71,7 @@ fn broker_that_cannot_count_is_reported_and_retried() {
     let fault = Fault {
         reason: Reason::QueueDeletionFailed,
         message: "no answer".to_owned(),
-        retry: Requeue::Backoff,
+        requeue: Requeue::Backoff,
     };
     observed.drain = Some(Drain::Waiting(RemainingQueues {
         fault: Some(fault),
@@ -82,7 +82,7 @@ fn broker_that_cannot_count_is_reported_and_retried() {
         condition(&report.status, "TransportReady"),
         ("False", "QueueDeletionFailed", "no answer")
     );
-    assert_eq!(report.retry.backoff(), Requeue::Backoff.backoff());
+    assert_eq!(report.requeue.backoff(), Requeue::Backoff.backoff());
 }
 
 /// QUE-42: the webhook injects until the deletion no longer waits, which is revoked when messages arrive.
@@ -93,8 +93,8 @@ fn release_is_recorded_once_and_revoked_when_messages_arrive() {
     let confirming = Outcome::Deleting {
         fault: None,
         deleted: Vec::new(),
-        retry: Requeue::AwaitChange,
-        given_up: false,
+        requeue: Requeue::AwaitChange,
+        acted: false,
     };
     let since = Some(Time(at("2026-01-01T00:02:00Z")));
     let first = build(&observed, &confirming, at("2026-01-01T00:02:00.5Z")).unwrap();
