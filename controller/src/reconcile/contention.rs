@@ -128,10 +128,11 @@ pub enum ContentionState {
 pub struct FieldView {
     /// Whether the field is needed.
     pub needed: bool,
-    /// Whether we wrote it, and the desired value has not changed since.
-    pub written: bool,
-    /// Whether it has the desired value.
-    pub in_place: bool,
+    /// Whether the desired value was set before and has not changed since, so that another value is a conflict. The
+    /// operator sets it, except replicas, which the autoscaler sets.
+    pub was_set: bool,
+    /// Whether it has the desired value now.
+    pub has_desired_value: bool,
 }
 
 /// The decision of a reconcile about a contested field.
@@ -168,10 +169,10 @@ impl ContentionState {
     ) -> FieldDecision {
         let FieldView {
             needed,
-            written,
-            in_place,
+            was_set,
+            has_desired_value,
         } = view;
-        if !needed || in_place {
+        if !needed || has_desired_value {
             return FieldDecision::Keep;
         }
         match self {
@@ -180,7 +181,7 @@ impl ContentionState {
                 Ok(wait) if *until > now => FieldDecision::Wait(wait),
                 _ => FieldDecision::Write,
             },
-            Self::Uncontested | Self::Rewritten(_) if written => FieldDecision::RecordConflict,
+            Self::Uncontested | Self::Rewritten(_) if was_set => FieldDecision::RecordConflict,
             Self::Uncontested | Self::Rewritten(_) | Self::Yielded(_) => FieldDecision::Write,
         }
     }

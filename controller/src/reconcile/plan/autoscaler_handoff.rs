@@ -92,9 +92,9 @@ pub(super) fn plan_handoff(
     let view = FieldView {
         needed: true,
         // Our `ScaledObject` is created only after the handoff. Status covers a revert before that.
-        written: matches!(observed.scaling.scaled_object, Child::Ours(_))
+        was_set: matches!(observed.scaling.scaled_object, Child::Ours(_))
             || previous.handoff_uid.as_deref() == Some(history.uid),
-        in_place: handoff.is_set,
+        has_desired_value: handoff.is_set,
     };
     let decision = history.decide(FieldPurpose::Autoscaler, view, now);
     if let (true, ScalingStep::Enabled(plan)) = (decision.is_contested(), &mut *scaling) {

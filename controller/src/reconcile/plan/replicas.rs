@@ -42,8 +42,9 @@ pub(super) fn plan_replicas(
     }
     let view = FieldView {
         needed: true,
-        written: true,
-        in_place: !differ_from_hpa(observed, resolved),
+        // The HPA sets the number that it reports as desired.
+        was_set: true,
+        has_desired_value: !differ_from_hpa(observed, resolved),
     };
     Some(match history.decide(purpose, view, now) {
         // We never write replicas: record a conflict, so that the other writer is identified.

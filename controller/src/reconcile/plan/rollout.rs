@@ -145,8 +145,8 @@ fn check_conflict(
     let missing = annotated.find(|object| !inputs.has_our_value(object));
     let view = FieldView {
         needed: true,
-        written: previous.is_some_and(|previous| previous.tries > 0),
-        in_place: missing.is_none(),
+        was_set: previous.is_some_and(|previous| previous.tries > 0),
+        has_desired_value: missing.is_none(),
     };
     match inputs
         .contention

@@ -27,10 +27,10 @@ pub(super) fn plan_scaled_object_contention(
     let history = history?;
     let view = FieldView {
         needed: plan.fault.is_none(),
-        written: is_written(observed),
-        in_place: !matches!(plan.scaled_object, ChildStep::Apply { .. }),
+        was_set: is_written(observed),
+        has_desired_value: !matches!(plan.scaled_object, ChildStep::Apply { .. }),
     };
-    if !view.in_place && !view.written {
+    if !view.has_desired_value && !view.was_set {
         // The desired state has changed, so this is not a conflict.
         return Some(FieldDecision::Write);
     }

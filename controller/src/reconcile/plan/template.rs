@@ -213,8 +213,8 @@ pub fn decide(inputs: &TemplateInputs<'_>) -> TemplateStep {
     };
     let view = FieldView {
         needed: true,
-        written: is_same && !intact,
-        in_place: is_same && intact && is_same_spec,
+        was_set: is_same && !intact,
+        has_desired_value: is_same && intact && is_same_spec,
     };
     match inputs.contention.decide(view, &revision, inputs.now) {
         FieldDecision::Keep | FieldDecision::AwaitReset(_) => TemplateStep::InPlace,
