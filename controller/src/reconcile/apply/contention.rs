@@ -60,7 +60,7 @@ pub(super) async fn record(
         })
     };
     let event = match (decision, write) {
-        (FieldDecision::Keep, _) => Some(FieldEvent::NotNeeded),
+        (FieldDecision::Keep, _) => Some(FieldEvent::Reset),
         (FieldDecision::AwaitReset(wait) | FieldDecision::Wait(wait), _) => {
             active_outcome.contention.recheck_within(wait);
             None

@@ -19,8 +19,11 @@ const YIELDED: &str = "Stopped";
 /// An event of a contested field in a reconcile.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldEvent {
-    NotNeeded,
+    /// It is not needed, or has kept the desired value for long enough: its conflicts no longer count.
+    Reset,
+    /// It was written, which keeps the count of its conflicts.
     Written,
+    /// Another manager changed or owns it.
     Conflict(FieldConflict),
 }
 
@@ -161,13 +164,13 @@ fn entry(
         .map(ContentionState::from_entry)
         .unwrap_or_default();
     let state = match event {
-        FieldEvent::NotNeeded => ContentionState::Uncontested,
+        FieldEvent::Reset => ContentionState::Uncontested,
         FieldEvent::Written => state.after_write(),
         FieldEvent::Conflict(it) if it.yields => ContentionState::Yielded(it.revision.clone()),
         FieldEvent::Conflict(it) => state.after_conflict(it.revision.clone(), base, now),
     };
     let mut entry = match (previous, event) {
-        (None, FieldEvent::NotNeeded | FieldEvent::Written) => return None,
+        (None, FieldEvent::Reset | FieldEvent::Written) => return None,
         (previous, FieldEvent::Conflict(conflict)) => ConflictStatus {
             field: conflict.field.clone(),
             object: conflict.object.clone(),
@@ -178,7 +181,7 @@ fn entry(
             uid: uid.to_owned(),
             ..ConflictStatus::default()
         },
-        (Some(previous), FieldEvent::NotNeeded | FieldEvent::Written) => previous.clone(),
+        (Some(previous), FieldEvent::Reset | FieldEvent::Written) => previous.clone(),
     };
     state.write_to(&mut entry);
     Some(entry)

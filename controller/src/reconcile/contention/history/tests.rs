@@ -78,7 +78,7 @@ fn every_state_survives_a_restart() {
     );
     assert_eq!(total_conflicts(&entries), 5);
     assert_eq!(last_conflict_time(&entries).unwrap().0, at(1_000));
-    entries = then(&entries, FieldPurpose::Roll, FieldEvent::NotNeeded);
+    entries = then(&entries, FieldPurpose::Roll, FieldEvent::Reset);
     assert_eq!(
         state(&entries, UID, FieldPurpose::Roll),
         ContentionState::Uncontested
@@ -104,7 +104,7 @@ fn conflicts_over_all_fields_are_counted_per_target() {
         ),
         (0, 0, None)
     );
-    for event in [FieldEvent::Written, FieldEvent::NotNeeded] {
+    for event in [FieldEvent::Written, FieldEvent::Reset] {
         assert_eq!(then(&[], FieldPurpose::Roll, event), []);
     }
 }
@@ -141,7 +141,7 @@ fn conflicts_are_reset_after_a_quiet_period() {
         conflict_reset(&entries, UID, FieldPurpose::Roll, at(0)),
         ConflictReset::Now
     );
-    let over = then(&entries, purpose, FieldEvent::NotNeeded);
+    let over = then(&entries, purpose, FieldEvent::Reset);
     assert_eq!(
         conflict_reset(&over, UID, purpose, at(1_000)),
         ConflictReset::Now
@@ -173,7 +173,7 @@ fn message_names_the_field_the_manager_the_consequence_and_the_remedy() {
     assert!(evicts.contains("evicted one by one"), "{evicts}");
     let two = then(&entries, FieldPurpose::ScaledObject, conflict(None));
     assert_eq!(conflict_message(&two, false).unwrap().lines().count(), 2);
-    let over = then(&entries, FieldPurpose::Roll, FieldEvent::NotNeeded);
+    let over = then(&entries, FieldPurpose::Roll, FieldEvent::Reset);
     assert_eq!(conflict_message(&over, false), None);
     let mut texts: Vec<_> = FieldPurpose::ALL
         .into_iter()

@@ -99,9 +99,7 @@ fn template_requeue(outcome: &TemplateOutcome) -> Option<Requeue> {
 
 fn field_events(outcome: &ActiveOutcome) -> Vec<(FieldPurpose, FieldEvent)> {
     let roll_event = match &*outcome.rollout {
-        RolloutOutcome::NotNeeded | RolloutOutcome::InjectionVerified => {
-            Some(FieldEvent::NotNeeded)
-        }
+        RolloutOutcome::NotNeeded | RolloutOutcome::InjectionVerified => Some(FieldEvent::Reset),
         RolloutOutcome::Requested(ReplacementMethod::Annotation, ..) => Some(FieldEvent::Written),
         RolloutOutcome::Conflict(conflict) => Some(FieldEvent::Conflict(conflict.clone())),
         RolloutOutcome::NotChecked
@@ -116,7 +114,7 @@ fn field_events(outcome: &ActiveOutcome) -> Vec<(FieldPurpose, FieldEvent)> {
         TemplateOutcome::Applied(_) => Some(FieldEvent::Written),
         TemplateOutcome::Conflict(conflict) => Some(FieldEvent::Conflict(conflict.clone())),
         TemplateOutcome::NotDesired | TemplateOutcome::GivenUp(_) | TemplateOutcome::Refused(_) => {
-            Some(FieldEvent::NotNeeded)
+            Some(FieldEvent::Reset)
         }
         TemplateOutcome::NotChecked
         | TemplateOutcome::InPlace
