@@ -25,7 +25,7 @@ pub(super) async fn ensure_queue(
         QueueStep::Await(requeue) => return QueueState::Unconfirmed(*requeue),
         QueueStep::Unmanaged => return QueueState::Unmanaged,
         QueueStep::Skip => return QueueState::NotChecked,
-        QueueStep::Refuse(fault) => return QueueState::Fault(fault.clone()),
+        QueueStep::Blocked(fault) => return QueueState::Fault(fault.clone()),
         QueueStep::Create => client().create(&queue).await.map(Some),
         QueueStep::Update => client().update(&queue).await.map(Some),
     };

@@ -78,7 +78,7 @@ async fn update(
             hand_off_replicas,
             take_over_tool_fields,
         } => (take_over, hand_off_replicas, take_over_tool_fields),
-        WorkloadStep::Refuse(fault) => return Err(fault.into()),
+        WorkloadStep::Blocked(fault) => return Err(fault.into()),
         WorkloadStep::Keep | WorkloadStep::Create => return Ok(None),
     };
     let Some(existing) = existing else {

@@ -29,9 +29,10 @@ impl QueuePlan {
         match self.step {
             QueueStep::Create => true,
             QueueStep::Keep(_) | QueueStep::Update => !self.was_verified,
-            QueueStep::Await(_) | QueueStep::Unmanaged | QueueStep::Skip | QueueStep::Refuse(_) => {
-                false
-            }
+            QueueStep::Await(_)
+            | QueueStep::Unmanaged
+            | QueueStep::Skip
+            | QueueStep::Blocked(_) => false,
         }
     }
 }
@@ -58,9 +59,9 @@ fn plan_step(observed: &Observed, desired: &Desired) -> QueueStep {
     match &observed.queue {
         ObservedQueue::NotQueried => QueueStep::Unmanaged,
         ObservedQueue::Unconfirmed(requeue) => QueueStep::Await(*requeue),
-        ObservedQueue::Unknown(error) => QueueStep::Refuse(error.fault()),
+        ObservedQueue::Unknown(error) => QueueStep::Blocked(error.fault()),
         ObservedQueue::Checked(QueueCheck::NotFound) if creates => QueueStep::Create,
-        ObservedQueue::Checked(QueueCheck::NotFound) => QueueStep::Refuse(Fault {
+        ObservedQueue::Checked(QueueCheck::NotFound) => QueueStep::Blocked(Fault {
             reason: Reason::QueueMissing,
             message: format!(
                 "queue {queue} does not exist and autoCreate is false; create it at the broker"
@@ -78,7 +79,7 @@ fn plan_step(observed: &Observed, desired: &Desired) -> QueueStep {
         ObservedQueue::Checked(QueueCheck::Mismatch {
             desired: expected,
             found,
-        }) => QueueStep::Refuse(Fault {
+        }) => QueueStep::Blocked(Fault {
             reason: Reason::QueueMismatch,
             message: format!(
                 "queue {queue} has {found}, expected {expected}; {}",

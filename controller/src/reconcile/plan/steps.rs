@@ -28,7 +28,7 @@ pub enum QueueStep {
     /// Bring it to the desired state, keeping its messages.
     Update,
     /// It cannot be provided now.
-    Refuse(Fault),
+    Blocked(Fault),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +46,7 @@ pub enum WorkloadStep {
         take_over_tool_fields: bool,
     },
     /// It cannot be provided now.
-    Refuse(Fault),
+    Blocked(Fault),
 }
 
 #[derive(Debug, PartialEq)]
@@ -67,7 +67,7 @@ impl WorkloadStep {
     /// Why the workload is not as desired.
     pub fn fault(&self) -> Option<Fault> {
         match self {
-            Self::Refuse(fault) => Some(fault.clone()),
+            Self::Blocked(fault) => Some(fault.clone()),
             Self::Keep | Self::Create | Self::Update { .. } => None,
         }
     }

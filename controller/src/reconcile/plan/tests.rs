@@ -53,7 +53,7 @@ fn adds_finalizer(observed: &Observed) -> bool {
 
 fn reason(step: QueueStep) -> (Reason, Requeue) {
     match step {
-        QueueStep::Refuse(fault) => (fault.reason, fault.requeue),
+        QueueStep::Blocked(fault) => (fault.reason, fault.requeue),
         other => panic!("{other:?}"),
     }
 }
@@ -312,7 +312,7 @@ fn foreign_workload_is_left_alone_and_reported() {
     object["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "v1", "kind": "Other", "name": "o", "uid": "x", "controller": true}]);
     observed.workload = Child::Foreign(workload(&object));
-    let WorkloadStep::Refuse(fault) = ensure(&observed).workload else {
+    let WorkloadStep::Blocked(fault) = ensure(&observed).workload else {
         panic!()
     };
     assert_eq!(

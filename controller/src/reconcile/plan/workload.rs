@@ -30,7 +30,7 @@ pub(super) fn plan_workload(observed: &Observed) -> WorkloadStep {
     if let (Child::Foreign(account), Some(_)) =
         (&observed.service_account, &standalone.service_account)
     {
-        return WorkloadStep::Refuse(not_owned("ServiceAccount", &account.metadata));
+        return WorkloadStep::Blocked(not_owned("ServiceAccount", &account.metadata));
     }
     WorkloadInputs {
         ownership: &observed.ownership,
@@ -52,7 +52,7 @@ impl WorkloadInputs<'_> {
         match existing {
             Child::NotFound => WorkloadStep::Create,
             Child::Foreign(workload) => {
-                WorkloadStep::Refuse(not_owned(workload.kind.name(), &workload.metadata))
+                WorkloadStep::Blocked(not_owned(workload.kind.name(), &workload.metadata))
             }
             // The end of its deletion triggers a reconcile, which recreates it.
             Child::Ours(workload) if workload.metadata.deleting => WorkloadStep::Keep,
@@ -72,7 +72,7 @@ impl WorkloadInputs<'_> {
     ) -> Result<WorkloadStep, StepError> {
         match self.step(existing) {
             WorkloadStep::Create => Err(rejection),
-            WorkloadStep::Refuse(fault) => Err(fault.into()),
+            WorkloadStep::Blocked(fault) => Err(fault.into()),
             step @ (WorkloadStep::Keep | WorkloadStep::Update { .. }) => Ok(step),
         }
     }

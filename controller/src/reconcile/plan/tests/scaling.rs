@@ -55,7 +55,7 @@ fn service_account_exists_only_with_a_role_and_is_never_taken_from_others() {
     observed.service_account = Child::Foreign(account("other"));
     let step = ensure(&observed);
     assert_eq!(plan_service_account(&observed), ChildStep::Keep);
-    let WorkloadStep::Refuse(fault) = step.workload else {
+    let WorkloadStep::Blocked(fault) = step.workload else {
         panic!("{:?}", step.workload)
     };
     assert!(
