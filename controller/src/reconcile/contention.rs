@@ -22,10 +22,11 @@ const WAITING: &str = "Waiting";
 /// Names the other manager where `managedFields` do not.
 const UNKNOWN_MANAGER: &str = "another field manager (unknown)";
 
-/// The purpose of a contested field. Each purpose has its own state. Status has room for every purpose of one actor: a
-/// binding has no workload of ours, and a standalone actor contests only that and the `ScaledObject`.
+/// What other field managers may contest: a part of what the operator writes, or the replicas that the autoscaler
+/// writes. Each part has its own contention state, in status as the entry with its name in `part`. Status has room for
+/// every part of one actor: a binding has no workload of ours, and a standalone actor only that and a `ScaledObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FieldPurpose {
+pub enum ContestedPart {
     /// Our containers, volumes and annotations in a pod template (CONF-1).
     Template,
     /// The annotation that triggers a rollout (CONF-2).
@@ -40,7 +41,7 @@ pub enum FieldPurpose {
     Workload,
 }
 
-impl FieldPurpose {
+impl ContestedPart {
     pub const ALL: [Self; 6] = [
         Self::Template,
         Self::Roll,

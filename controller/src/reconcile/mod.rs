@@ -25,7 +25,7 @@ use crate::record::Key;
 use crate::work_queue::Attempt;
 
 pub use apply::shared;
-pub use contention::history::purpose_of;
+pub use contention::history::part_of;
 
 /// Moves one actor a step closer to its spec. Returns when to requeue; `None` if the actor no longer exists.
 ///

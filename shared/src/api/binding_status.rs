@@ -172,8 +172,8 @@ pub struct ConflictStatus {
     pub manager: Option<String>,
     /// Purpose of the field: Template, Roll, Autoscaler, Replicas, ScaledObject or Workload.
     // Text, not an enum: another version may write one that this one does not know.
-    #[serde(rename = "part", default, skip_serializing_if = "String::is_empty")]
-    pub purpose: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub part: String,
     /// Object that contains the field, as Kind/name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub object: String,

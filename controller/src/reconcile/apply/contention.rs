@@ -88,7 +88,7 @@ pub(super) async fn record(
         active_outcome
             .contention
             .field_events
-            .push((field.purpose(), event));
+            .push((field.part(), event));
     }
     Ok(())
 }
@@ -189,7 +189,7 @@ pub(super) async fn find_causes(
             }
         };
         causes.push(RestoredDrift {
-            purpose: drift.purpose,
+            part: drift.part,
             uid: drift.uid,
             object: format!("{}/{}", drift.resource.kind, drift.key.name),
             manager: existing.and_then(|existing| describe_manager(&existing, &path)),

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::broker::ReadyQueue;
 use crate::fault::{Error, Fault, Reason, Requeue};
-use crate::reconcile::contention::FieldPurpose;
+use crate::reconcile::contention::ContestedPart;
 use crate::reconcile::contention::drift_restore::RestoredDrift;
 use crate::reconcile::contention::history::{FieldConflict, FieldEvent};
 use crate::reconcile::model::observed::Observed;
@@ -179,7 +179,7 @@ pub struct ProbeState {
 #[derive(Debug, Default)]
 pub struct ContentionOutcome {
     /// Events of this reconcile.
-    pub field_events: Vec<(FieldPurpose, FieldEvent)>,
+    pub field_events: Vec<(ContestedPart, FieldEvent)>,
     /// When to check these fields again.
     pub recheck_after: Option<Duration>,
     /// Changes by others to the objects of a standalone actor, now reverted.

@@ -14,7 +14,7 @@ use crate::binding::kinds::Kind;
 use crate::binding::{KindAvailability, ObjectId, TargetSnapshot, TargetState};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};
-use crate::reconcile::contention::FieldPurpose;
+use crate::reconcile::contention::ContestedPart;
 use crate::reconcile::desired::{Desired, DesiredBinding};
 use crate::reconcile::injection::InjectionInputs;
 use crate::reconcile::model::binding::{
@@ -220,7 +220,7 @@ pub fn target_scaling(
     let mut objects = desired.scaling_objects(actor, previous, scale_target)?;
     let history = resolved.contention_history(previous, actor.generation);
     if let Ok(objects) = &mut objects
-        && history.is_some_and(|it| it.is_yielded(FieldPurpose::Replicas))
+        && history.is_some_and(|it| it.is_yielded(ContestedPart::Replicas))
     {
         objects.pause();
     }

@@ -12,7 +12,7 @@ use super::scaling::ScalingTeardown;
 use super::steps::ScalingStep;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::contention::history::ContentionHistory;
-use crate::reconcile::contention::{FieldDecision, FieldPurpose, FieldView};
+use crate::reconcile::contention::{ContestedPart, FieldDecision, FieldView};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::RolloutOutcome;
@@ -96,7 +96,7 @@ pub(super) fn plan_handoff(
             || previous.handoff_uid.as_deref() == Some(history.uid),
         has_desired_value: handoff.is_set,
     };
-    let decision = history.decide(FieldPurpose::Autoscaler, view, now);
+    let decision = history.decide(ContestedPart::Autoscaler, view, now);
     if let (true, ScalingStep::Enabled(plan)) = (decision.is_contested(), &mut *scaling) {
         plan.fault = Some(reverted_fault(handoff));
     }

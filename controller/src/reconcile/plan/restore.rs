@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::steps::{ScalingStep, WorkloadStep};
 use super::{ChildStep, recorded, scaled_object_contention};
-use crate::reconcile::contention::FieldPurpose;
+use crate::reconcile::contention::ContestedPart;
 use crate::reconcile::contention::drift_restore::{self, RestoreTiming, RestoredDrift};
 use crate::reconcile::model::observed::Observed;
 use crate::record::{AppliedRecord, Key, ScaledObject, ScaledObjectRecord};
@@ -29,7 +29,7 @@ pub struct Restore {
 /// Drift to restore. Its cause has to be read first, because the restore erases it from `managedFields`.
 #[derive(Debug)]
 pub struct Drift {
-    pub purpose: FieldPurpose,
+    pub part: ContestedPart,
     pub key: Key,
     pub uid: String,
     pub resource: ApiResource,
@@ -68,7 +68,7 @@ fn workload_drift(observed: &Observed) -> Option<Drift> {
     let enforced = matches!(standalone.workload.replicas, Replicas::Enforced(_));
     let only_replicas = enforced && !existing.owns_replicas;
     Some(Drift {
-        purpose: FieldPurpose::Workload,
+        part: ContestedPart::Workload,
         key: observed.key().clone(),
         uid: existing.metadata.uid.to_string(),
         resource: match existing.kind {
@@ -84,7 +84,7 @@ fn scaled_object_drift(observed: &Observed) -> Option<Drift> {
     let existing = observed.scaling.scaled_object.ours()?;
     let desired = observed.scaling_objects()?.ok()?;
     Some(Drift {
-        purpose: FieldPurpose::ScaledObject,
+        part: ContestedPart::ScaledObject,
         key: observed.key().clone(),
         uid: existing.metadata.uid.to_string(),
         resource: ApiResource::erase::<ScaledObject>(&()),
@@ -115,14 +115,14 @@ pub(super) fn plan_restore(
     let drifted_scaled_object = drifted_scaled_object(observed, scaling.as_deref());
     let mut plan = Restore::default();
     if let Some(uid) = drifted_workload {
-        let timing = drift_restore::decide(entries, uid, FieldPurpose::Workload, now);
+        let timing = drift_restore::decide(entries, uid, ContestedPart::Workload, now);
         if timing != RestoreTiming::Now {
             *workload = WorkloadStep::Keep;
         }
         plan.workload = Some(timing);
     }
     if let (Some(uid), Some(ScalingStep::Enabled(step))) = (drifted_scaled_object, scaling) {
-        let timing = drift_restore::decide(entries, uid, FieldPurpose::ScaledObject, now);
+        let timing = drift_restore::decide(entries, uid, ContestedPart::ScaledObject, now);
         if timing != RestoreTiming::Now {
             step.scaled_object = ChildStep::Keep;
         }

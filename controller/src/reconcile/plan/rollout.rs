@@ -20,7 +20,7 @@ use one_by_one::Evictions;
 use crate::fault::Reason;
 use crate::reconcile::contention::history::ContentionHistory;
 use crate::reconcile::contention::{
-    ContentionState, FieldDecision, FieldPurpose, FieldView, SpecRevision,
+    ContentionState, ContestedPart, FieldDecision, FieldView, SpecRevision,
 };
 use crate::reconcile::desired::drain::may_replace_pods;
 use crate::reconcile::model::binding::TemplateActor;
@@ -65,7 +65,7 @@ pub(super) fn plan_rollout(
     let (target, roll_now) = (&resolved.target, observed.actor.annotations.roll_now);
     let hash = bound.injected_hash.as_deref()?;
     let unknown = FindingReason::UnknownOwner;
-    let contention = history?.state(FieldPurpose::Roll);
+    let contention = history?.state(ContestedPart::Roll);
     Some(decide(&RolloutInputs {
         rollout: bound.rollout,
         roll_now,

@@ -79,5 +79,5 @@ async fn conflict_over_the_handoff_annotation_names_the_field_and_its_manager() 
         assert!(conflict.message.contains(text), "{}", conflict.message);
     }
     let entry = &report.status.conflicts[0];
-    assert_eq!((&*entry.purpose, &*entry.state), ("Autoscaler", "Waiting"));
+    assert_eq!((&*entry.part, &*entry.state), ("Autoscaler", "Waiting"));
 }

@@ -33,7 +33,7 @@ fn planned(observed: &Observed, now: i64) -> FieldDecision {
 
 fn entry(state: &str, conflicts: i32, target: &str) -> Vec<ConflictStatus> {
     vec![ConflictStatus {
-        purpose: "Replicas".to_owned(),
+        part: "Replicas".to_owned(),
         uid: "web-uid".to_owned(),
         state: state.to_owned(),
         consecutive_conflicts: conflicts,

@@ -94,7 +94,7 @@ fn planned(observed: &Observed, now: Timestamp) -> (FieldDecision, ChildStep) {
 /// A conflict in status, last at 1000.
 fn entry(state: &str, conflicts: i32) -> ConflictStatus {
     ConflictStatus {
-        purpose: "ScaledObject".to_owned(),
+        part: "ScaledObject".to_owned(),
         uid: "web-uid".to_owned(),
         state: state.to_owned(),
         count: conflicts.into(),

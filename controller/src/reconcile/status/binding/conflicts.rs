@@ -5,8 +5,8 @@ use asya_shared::resolve::FindingReason;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::Requeue;
-use crate::reconcile::contention::FieldPurpose;
-use crate::reconcile::contention::history::{self, FieldEvent, purpose_of};
+use crate::reconcile::contention::ContestedPart;
+use crate::reconcile::contention::history::{self, FieldEvent, part_of};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{
@@ -52,7 +52,7 @@ pub(super) fn set_binding_conflicts(
     status.conflict_count = Some(history::total_conflicts(&conflicts));
     status.last_conflict_time = history::last_conflict_time(&conflicts);
     let events = history::new_conflicts(previous, &conflicts).filter_map(|entry| {
-        let text = history::entry_message(entry, purpose_of(entry)?, evicts);
+        let text = history::entry_message(entry, part_of(entry)?, evicts);
         Some((EventReason::BindingConflict, text))
     });
     let report = ConflictReport {
@@ -97,7 +97,7 @@ fn template_requeue(outcome: &TemplateOutcome) -> Option<Requeue> {
     }
 }
 
-fn field_events(outcome: &ActiveOutcome) -> Vec<(FieldPurpose, FieldEvent)> {
+fn field_events(outcome: &ActiveOutcome) -> Vec<(ContestedPart, FieldEvent)> {
     let roll_event = match &*outcome.rollout {
         RolloutOutcome::NotNeeded | RolloutOutcome::InjectionVerified => Some(FieldEvent::Reset),
         RolloutOutcome::Requested(ReplacementMethod::Annotation, ..) => Some(FieldEvent::Written),
@@ -109,7 +109,7 @@ fn field_events(outcome: &ActiveOutcome) -> Vec<(FieldPurpose, FieldEvent)> {
         | RolloutOutcome::Yielded
         | RolloutOutcome::Requested(ReplacementMethod::Eviction, ..) => None,
     };
-    let roll_event = roll_event.map(|event| (FieldPurpose::Roll, event));
+    let roll_event = roll_event.map(|event| (ContestedPart::Roll, event));
     let template_event = match &*outcome.template {
         TemplateOutcome::Applied(_) => Some(FieldEvent::Written),
         TemplateOutcome::Conflict(conflict) => Some(FieldEvent::Conflict(conflict.clone())),
@@ -121,7 +121,7 @@ fn field_events(outcome: &ActiveOutcome) -> Vec<(FieldPurpose, FieldEvent)> {
         | TemplateOutcome::Waiting(..)
         | TemplateOutcome::Yielded => None,
     };
-    let template_event = template_event.map(|event| (FieldPurpose::Template, event));
+    let template_event = template_event.map(|event| (ContestedPart::Template, event));
     let others = outcome.contention.field_events.iter().cloned();
     roll_event
         .into_iter()

@@ -387,7 +387,7 @@ fn reverted_template_is_reported_and_requeued() {
         *inputs.2.template = outcome;
         let report = report(&inputs.0, &inputs.1, &inputs.2, now());
         let entry = report.status.conflicts.first();
-        let state = entry.map(|entry| (entry.purpose.clone(), entry.state.clone(), entry.count));
+        let state = entry.map(|entry| (entry.part.clone(), entry.state.clone(), entry.count));
         (condition(&report.status, "Injected"), report.requeue, state)
     };
     let entry = |state: &str| Some(("Template".to_owned(), state.to_owned(), 1));
