@@ -142,7 +142,7 @@ impl Workloads {
             .await
     }
 
-    /// Takes over the former operator's fields, so that the next apply removes those that it does not contain (WRK-7).
+    /// Takes over the Go operator's fields, so that the next apply removes those that it does not contain (WRK-7).
     /// `index` is the position of its entry in `managedFields`.
     ///
     /// # Errors

@@ -69,9 +69,9 @@ impl ContestedPart {
 pub struct SpecRevision {
     /// The actor's generation.
     pub generation: i64,
-    /// Identifies the target's spec without our fields and the replicas; the target's own `metadata.generation` rises
-    /// with every contested write.
-    pub target_spec_hash: String,
+    /// Hash of the specs without our fields and the replicas: of the rolled workloads for [`ContestedPart::Roll`], else
+    /// of the target. Its own `metadata.generation` rises with every contested write.
+    pub spec_hash: String,
 }
 
 /// Consecutive conflicts: at least one, and fewer than `MAX_CONFLICTS`.

@@ -119,7 +119,7 @@ pub struct RolloutStatus {
     pub generation: i64,
     /// Identifies the spec of the target's workloads.
     #[serde(rename = "target")]
-    pub target_spec_hash: String,
+    pub workload_specs_hash: String,
 }
 
 /// An object that carries an annotation of the operator's that triggers a rollout of its pods.
@@ -194,7 +194,7 @@ pub struct ConflictStatus {
     pub generation: Option<i64>,
     /// Identifies the target's spec for which the field is Stopped.
     #[serde(rename = "target", default, skip_serializing_if = "String::is_empty")]
-    pub target_spec_hash: String,
+    pub spec_hash: String,
 }
 
 #[expect(

@@ -305,7 +305,7 @@ impl ContentionState {
             (WAITING, Some(count), Some(until)) => Self::Waiting(count, until),
             (YIELDED, ..) => Self::Yielded(SpecRevision {
                 generation: entry.generation.unwrap_or_default(),
-                target_spec_hash: entry.target_spec_hash.clone(),
+                spec_hash: entry.spec_hash.clone(),
             }),
             _ => Self::Uncontested,
         }
@@ -329,9 +329,7 @@ impl ContentionState {
             Self::Uncontested | Self::Rewritten(_) | Self::Waiting(..) => None,
         };
         entry.generation = revision.map(|it| it.generation);
-        entry.target_spec_hash = revision
-            .map(|it| it.target_spec_hash.clone())
-            .unwrap_or_default();
+        entry.spec_hash = revision.map(|it| it.spec_hash.clone()).unwrap_or_default();
     }
 }
 

@@ -15,7 +15,7 @@ fn count(number: i32) -> ConflictCount {
 fn revision(generation: i64, target: &str) -> SpecRevision {
     SpecRevision {
         generation,
-        target_spec_hash: target.to_owned(),
+        spec_hash: target.to_owned(),
     }
 }
 

@@ -20,8 +20,8 @@ pub struct ObservedRollout {
     pub pod_counts: TargetPodCounts,
     /// The objects that carry our roll annotation, and the workloads that this rolls.
     pub objects: Vec<TargetObject>,
-    /// Hash of the workloads' specs, to detect a changed target.
-    pub specs_hash: String,
+    /// Hash of the specs of all workloads of the target, to detect that one changed (ROLL-5).
+    pub workload_specs_hash: String,
     /// Name of a `PodDisruptionBudget` that allows no disruption now.
     pub budget: Option<String>,
     /// Whether this target has, or can get, a rollout slot.

@@ -72,7 +72,7 @@ async fn read_state(
     let (objects, bodies) = read_target_objects(context, key, target).await?;
     rollout.objects = objects;
     let specs: Vec<_> = bodies.iter().map(comparable).collect();
-    rollout.specs_hash = hash::of_value(&json!(specs));
+    rollout.workload_specs_hash = hash::of_value(&json!(specs));
     let (availability, active) =
         availability::observe(context, key, target, &rollout.objects).await?;
     rollout.availability = availability;

@@ -87,7 +87,7 @@ pub(super) fn plan_rollout(
             .iter()
             .any(|warning| warning.reason == unknown),
         objects: &rollout.objects,
-        target_spec_hash: &rollout.specs_hash,
+        workload_specs_hash: &rollout.workload_specs_hash,
         budget: rollout.budget.as_deref(),
         has_slot: rollout.has_slot,
         previous: observed.previous.rollout.as_ref(),
@@ -274,13 +274,14 @@ impl RolloutInputs<'_> {
     }
 
     pub fn has_halted_specs(&self, previous: &RolloutStatus) -> bool {
-        previous.generation == self.generation && previous.target_spec_hash == self.target_spec_hash
+        previous.generation == self.generation
+            && previous.workload_specs_hash == self.workload_specs_hash
     }
 
     pub fn revision(&self) -> SpecRevision {
         SpecRevision {
             generation: self.generation,
-            target_spec_hash: self.target_spec_hash.to_owned(),
+            spec_hash: self.workload_specs_hash.to_owned(),
         }
     }
 

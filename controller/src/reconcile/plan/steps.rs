@@ -38,7 +38,7 @@ pub enum WorkloadStep {
     /// It does not exist: apply it once the queue exists (QUE-4).
     Create,
     Update {
-        /// Take over the former operator's fields first: the index of its `managedFields` entry (WRK-7).
+        /// Take over the Go operator's fields first: the index of its `managedFields` entry (WRK-7).
         take_over: Option<usize>,
         /// Hand `spec.replicas` off to a separate field manager first (WRK-3).
         hand_off_replicas: bool,

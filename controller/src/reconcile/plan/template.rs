@@ -209,7 +209,7 @@ pub fn decide(inputs: &TemplateInputs<'_>) -> TemplateStep {
         previous.is_some_and(|previous| previous.target_spec_hash == inputs.target_spec_hash);
     let revision = SpecRevision {
         generation: inputs.generation,
-        target_spec_hash: inputs.target_spec_hash.to_owned(),
+        spec_hash: inputs.target_spec_hash.to_owned(),
     };
     let view = FieldView {
         needed: true,

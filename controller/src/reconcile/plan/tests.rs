@@ -394,7 +394,7 @@ fn name_is_validated_until_something_is_created_under_it() {
         json!({"conditions": [{
             "type": "WorkloadReady", "status": "True", "reason": "PodsHealthy", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
         }]}),
-        // Status of the former operator, which recorded neither.
+        // Status of the Go operator, which recorded neither.
         json!({"status": "Running", "replicas": 1}),
     ] {
         assert!(!invalid(&status), "{status}");

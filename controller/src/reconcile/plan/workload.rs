@@ -114,7 +114,7 @@ impl WorkloadInputs<'_> {
     }
 
     fn update(&self, workload: &WorkloadRecord) -> WorkloadStep {
-        let take_over = workload.last.former_operator_entry;
+        let take_over = workload.last.go_operator_entry;
         let owned = workload.owns_replicas || take_over.is_some();
         WorkloadStep::Update {
             take_over,

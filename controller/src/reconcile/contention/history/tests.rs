@@ -20,7 +20,7 @@ fn at(millisecond: i64) -> Timestamp {
 fn revision() -> SpecRevision {
     SpecRevision {
         generation: 3,
-        target_spec_hash: "spec".to_owned(),
+        spec_hash: "spec".to_owned(),
     }
 }
 

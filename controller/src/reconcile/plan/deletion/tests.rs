@@ -179,7 +179,7 @@ fn deletion_order_is_workload_then_pods_then_queue() {
     assert_eq!(deletion(&observed), finish(Some("asya-a")));
 }
 
-/// A workload of the former operator that we never applied lacks the label that our watch selects (FIN-2).
+/// A workload of the Go operator that we never applied lacks the label that our watch selects (FIN-2).
 #[test]
 fn unwatched_workload_is_polled_until_it_is_deleted() {
     let mut observed = deleting(&json!({}), &json!({}));

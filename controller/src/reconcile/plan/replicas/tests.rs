@@ -40,7 +40,7 @@ fn entry(state: &str, conflicts: i32, target: &str) -> Vec<ConflictStatus> {
         last_time: Some(Time(at(1000))),
         retry_time: (state == "Waiting").then(|| Time(at(1010))),
         generation: (state == "Stopped").then_some(2),
-        target_spec_hash: target.to_owned(),
+        spec_hash: target.to_owned(),
         ..ConflictStatus::default()
     }]
 }

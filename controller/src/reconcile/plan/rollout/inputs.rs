@@ -49,7 +49,7 @@ pub struct RolloutInputs<'a> {
     /// The annotated objects, and the workloads that the annotation rolls; empty while no rollout is needed.
     pub objects: &'a [TargetObject],
     /// Identifies the current spec of the workloads.
-    pub target_spec_hash: &'a str,
+    pub workload_specs_hash: &'a str,
     /// A `PodDisruptionBudget` that allows no disruption of these pods.
     pub budget: Option<&'a str>,
     /// Whether another target may be rolled.

@@ -55,9 +55,9 @@ impl RolloutParams {
             handoff_owner: handoff.map(|it| it.owner.clone()),
             revision: SpecRevision {
                 generation: observed.actor.generation,
-                target_spec_hash: observed
+                spec_hash: observed
                     .rollout()
-                    .map(|rollout| rollout.specs_hash.clone())
+                    .map(|rollout| rollout.workload_specs_hash.clone())
                     .unwrap_or_default(),
             },
             slot: slot_change(observed, decision, now),
@@ -137,7 +137,7 @@ pub fn annotated_objects(roll: &Roll) -> Vec<(&ObjectRef, &[&'static str], &'sta
             all.map(|workload| (workload, &TEMPLATE_ANNOTATIONS[..], manager::ROLL))
                 .collect()
         }
-        Roll::Annotate(object, path) => vec![(object, &path[..], manager::PARENT)],
+        Roll::Annotate(object, path) => vec![(object, &path[..], manager::OWNER)],
         Roll::Evict => Vec::new(),
     }
 }
@@ -148,6 +148,6 @@ pub fn manager_of(object: &ObjectRef) -> &'static str {
     if object.group_kind().group == "apps" {
         manager::ROLL
     } else {
-        manager::PARENT
+        manager::OWNER
     }
 }

@@ -59,7 +59,7 @@ struct Row {
     roll: Roll,
     unknown_owner: bool,
     objects: Vec<TargetObject>,
-    target_spec_hash: &'static str,
+    workload_specs_hash: &'static str,
     budget: Option<&'static str>,
     has_slot: bool,
     previous: Option<RolloutStatus>,
@@ -88,7 +88,7 @@ impl Default for Row {
                 object: deployment(),
                 ..TargetObject::default()
             }],
-            target_spec_hash: "spec",
+            workload_specs_hash: "spec",
             budget: None,
             has_slot: true,
             previous: None,
@@ -120,7 +120,7 @@ impl Row {
             roll: &self.roll,
             unknown_owner: self.unknown_owner,
             objects: &self.objects,
-            target_spec_hash: self.target_spec_hash,
+            workload_specs_hash: self.workload_specs_hash,
             budget: self.budget,
             has_slot: self.has_slot,
             previous: self.previous.as_ref(),
@@ -195,7 +195,7 @@ fn requested(tries: i32, since: i64) -> Option<RolloutStatus> {
         halted: false,
         stalled: false,
         generation: 1,
-        target_spec_hash: "spec".to_owned(),
+        workload_specs_hash: "spec".to_owned(),
     })
 }
 
@@ -327,13 +327,13 @@ fn annotation_without_effect_is_changed_and_two_in_a_minute_halt_the_rollout() {
     assert!(without_effect(2, -20).halts());
     assert!(without_effect(5, -10_000).halts());
 
-    let halted = |generation, target_spec_hash| Row {
+    let halted = |generation, workload_specs_hash| Row {
         previous: requested(2, -10_000).map(|previous| RolloutStatus {
             halted: true,
             ..previous
         }),
         generation,
-        target_spec_hash,
+        workload_specs_hash,
         ..Row::default()
     };
     assert!(halted(1, "spec").halts(), "survives a restart");

@@ -63,7 +63,7 @@ fn only_pods_that_would_consume_another_actors_messages_are_stopped() {
     assert_eq!(
         stopped(&name_taken(None)),
         all,
-        "as after a migration from the former operator"
+        "as after a migration from the Go operator"
     );
     assert_eq!(
         stopped(&name_taken(Some(("mq", lost())))),

@@ -141,7 +141,7 @@ impl TemplateParams {
         TemplateOutcome::Applied(TemplateStatus {
             uid: self.workload.uid.unwrap_or_default(),
             hash: self.hash.unwrap_or_default(),
-            target_spec_hash: self.revision.target_spec_hash,
+            target_spec_hash: self.revision.spec_hash,
             fingerprint: applied_by(&entries, manager).unwrap_or_default(),
         })
     }

@@ -7,7 +7,7 @@ use crate::reconcile::plan::workload::plan_workload;
 
 /// WRK-7
 #[test]
-fn fields_of_the_former_operator_are_taken_over_once() {
+fn fields_of_the_go_operator_are_taken_over_once() {
     let mut observed = new();
     let mut object = deployment(&observed);
     object["metadata"]["managedFields"] = json!([
