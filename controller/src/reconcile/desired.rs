@@ -2,7 +2,7 @@
 
 mod binding;
 pub mod deletion;
-pub mod drain;
+pub mod empty_wait;
 pub mod scaling;
 mod standalone;
 

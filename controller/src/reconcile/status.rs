@@ -7,7 +7,7 @@ mod condition_events;
 mod conditions;
 mod conflicts;
 mod deletion;
-mod drain;
+mod empty_wait;
 mod inventory;
 mod legacy_fields;
 mod other_autoscaler;

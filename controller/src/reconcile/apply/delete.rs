@@ -90,9 +90,8 @@ pub(super) async fn delete(
         let text = "deletionPolicy: Orphan keeps the queue and every object of this actor";
         context.events.publish(actor, EventReason::Orphaned, text);
     }
-    if let Some((namespace, remaining)) = &plan.left_behind {
-        let (policy, namespace) = (plan.queue_policy, namespace.as_deref());
-        messages::report_kept_queues(context, actor, policy, namespace, remaining);
+    if let Some(kept) = &plan.kept_queues {
+        messages::report_kept_queues(context, actor, plan.queue_policy, kept);
     }
     if let Some(patch) = plan.finalizer_removal {
         patch_finalizers(context, patch).await?;

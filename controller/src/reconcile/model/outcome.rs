@@ -17,7 +17,7 @@ use crate::record::{ScaledObjectRecord, WorkloadRecord};
 /// The result of applying a plan.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The actor is active: not being deleted, or still in service while its queue drains.
+    /// The actor is active: not being deleted, or still receiving messages until its queue is empty.
     Active(ActiveOutcome),
     /// Deletion is in progress.
     Deleting {

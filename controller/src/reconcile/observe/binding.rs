@@ -21,7 +21,7 @@ use crate::reconcile::model::binding::{
     Limits, ObservedBinding, ObservedProbe, Resolved, TargetScaling,
 };
 use crate::reconcile::model::bound_pods::{BoundPods, TargetPodCounts, actor_hash};
-use crate::reconcile::model::observed::DeletionPolicy;
+use crate::reconcile::model::observed::DeletionSettings;
 use crate::record::{ActorRecord, ScaleTarget};
 
 /// Retry interval while quotas are not listed. The watch does not report a list that RBAC forbids.
@@ -34,7 +34,7 @@ pub(super) async fn observe(
     actor: &ActorRecord,
     desired: Result<&Desired, &Fault>,
     previous: &AsyncActorStatus,
-    deletion: Option<&DeletionPolicy>,
+    deletion: Option<&DeletionSettings>,
 ) -> Result<Option<ObservedBinding>, Error> {
     let Some(binds_to) = &actor.binds_to else {
         return Ok(None);

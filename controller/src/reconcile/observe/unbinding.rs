@@ -12,7 +12,7 @@ use crate::binding::{OwnedTemplateFields, TargetState};
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState};
-use crate::reconcile::model::observed::DeletionPolicy;
+use crate::reconcile::model::observed::DeletionSettings;
 use crate::reconcile::model::rollout::ObservedUnbinding;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::record::{ActorRecord, Key};
@@ -21,7 +21,7 @@ use crate::record::{ActorRecord, Key};
 pub(super) async fn observe(
     context: &Context,
     actor: &ActorRecord,
-    deletion: &DeletionPolicy,
+    deletion: &DeletionSettings,
     rollout: BindingRollout,
     annotated: &[RollAnnotation],
 ) -> Result<Option<ObservedUnbinding>, Error> {

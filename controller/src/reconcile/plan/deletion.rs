@@ -14,7 +14,7 @@ use super::scaling::{ScalingTeardown, plan_removal};
 use super::scaling_children::ScalingChildren;
 use super::steps::{ScaleFromZero, ScalingStep};
 use super::unbind::{self, UnbindParams, UnbindStep};
-use crate::reconcile::desired::drain::{Drain, RemainingQueues};
+use crate::reconcile::desired::empty_wait::{EmptyWait, KeptQueues};
 use crate::reconcile::model::child::unwatched_poll_interval;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::UNBOUND;
@@ -48,8 +48,8 @@ pub struct Deletion {
     pub keeps_shared: bool,
     /// Ignore pods of the actor's own workload among those that mount the `ConfigMap`s: they are deleted with it.
     pub ignores_workload_pods: bool,
-    /// UID of the namespace that is being deleted, and the queues that remain at the broker.
-    pub left_behind: Option<(Option<String>, RemainingQueues)>,
+    /// The queues that stay at the broker, because their namespace is being deleted.
+    pub kept_queues: Option<KeptQueues>,
     /// Removes our finalizer as the last step.
     pub finalizer_removal: Option<FinalizerPatch>,
 }
@@ -77,11 +77,8 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
         orphans: observed.deletion.orphans,
         keeps_shared: observed.deletion.orphans || keeps_template_fields(observed),
         ignores_workload_pods: actor.binds_to.is_none(),
-        left_behind: match &observed.drain {
-            Some(Drain::LeftBehind {
-                namespace_uid,
-                remaining,
-            }) => Some((namespace_uid.clone(), remaining.clone())),
+        kept_queues: match &observed.empty_wait {
+            Some(EmptyWait::KeepQueues(queues)) => Some(queues.clone()),
             _ => None,
         },
         finalizer_removal: FinalizerPatch::removing(actor, FINALIZER),

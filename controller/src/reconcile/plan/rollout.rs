@@ -22,7 +22,7 @@ use crate::reconcile::contention::history::ContentionHistory;
 use crate::reconcile::contention::{
     ContentionState, ContestedPart, FieldDecision, FieldView, SpecRevision,
 };
-use crate::reconcile::desired::drain::may_replace_pods;
+use crate::reconcile::desired::empty_wait::may_replace_pods;
 use crate::reconcile::model::binding::TemplateActor;
 use crate::reconcile::model::bound_pods::actor_hash;
 use crate::reconcile::model::observed::Observed;
@@ -39,7 +39,7 @@ const OWNER_START_DELAY: Duration = Duration::from_secs(30);
 const RETRY_WINDOW: Duration = Duration::from_mins(1);
 const MAX_TRIES: i32 = 5;
 
-/// Plans the rollout of the target's pods; `None` while too little is known, or while the actor drains.
+/// Plans the rollout of the target's pods; `None` while too little is known, or while the actor's deletion waits until its queue is empty.
 pub(super) fn plan_rollout(
     observed: &Observed,
     history: Option<&ContentionHistory<'_>>,
@@ -47,7 +47,7 @@ pub(super) fn plan_rollout(
 ) -> Option<RolloutDecision> {
     let (bound, rollout, resolved) = (observed.bound()?, observed.rollout()?, observed.resolved()?);
     let counts = &rollout.pod_counts;
-    if !may_replace_pods(observed.drain.as_ref(), counts.pods.injected) {
+    if !may_replace_pods(observed.empty_wait.as_ref(), counts.pods.injected) {
         return None;
     }
     if resolved

@@ -8,7 +8,7 @@ use super::common::Report;
 use super::conditions::Conditions;
 use super::inventory;
 use crate::fault::{Fault, Reason};
-use crate::reconcile::desired::drain::Drain;
+use crate::reconcile::desired::empty_wait::EmptyWait;
 use crate::reconcile::model::condition_types::{READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::Outcome;
@@ -100,7 +100,7 @@ pub(super) fn deletion_status(
         None => (Reason::Terminating, "the actor is being deleted"),
     };
     conditions.set(READY, Some(false), reason, text);
-    if matches!(observed.drain, Some(Drain::Confirming(_))) {
+    if matches!(observed.empty_wait, Some(EmptyWait::Confirming(_))) {
         // Second precision, as stored.
         let since = to_the_second(now);
         status.queue_released_since.get_or_insert(Time(since));

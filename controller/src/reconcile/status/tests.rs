@@ -1,4 +1,4 @@
-mod drain;
+mod empty_wait;
 mod ending;
 mod once;
 mod paused;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{ensure, now, recorded};
 use crate::broker::QueueCheck;
 use crate::reconcile::desired::Mode;
-use crate::reconcile::desired::drain::{Drain, RemainingQueues};
+use crate::reconcile::desired::empty_wait::{EmptyWait, RemainingQueues};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::{Observed, ObservedQueue};
 use crate::reconcile::plan::decision::Plan;
@@ -54,8 +54,9 @@ fn reconcile_once_leaves_a_ready_actor_alone_until_its_spec_changes() {
 
 /// Deletion raises the generation, which must not restart pods that drain the queue (FW-21, QUE-41).
 #[test]
-fn draining_actor_with_reconcile_once_keeps_its_pods_and_recreates_a_missing_workload() {
-    let draining = |generation: i64, ready: Option<i64>| {
+fn actor_that_waits_until_empty_keeps_its_pods_and_recreates_a_missing_workload_with_reconcile_once()
+ {
+    let waiting_until_empty = |generation: i64, ready: Option<i64>| {
         let metadata = json!({
             "annotations": {"asya.sh/reconcile": "Once"},
             "generation": generation,
@@ -65,18 +66,21 @@ fn draining_actor_with_reconcile_once_keeps_its_pods_and_recreates_a_missing_wor
         let mut observed = observed(&actor(&metadata, &spec(&extra), &json!({})));
         observed.queue = ObservedQueue::Verified;
         observed.previous.ready_generation = ready;
-        observed.drain = Some(Drain::Waiting(RemainingQueues::default()));
+        observed.empty_wait = Some(EmptyWait::Waiting(RemainingQueues::default()));
         observed
     };
     for (generation, ready, done) in [(3, Some(2), true), (5, Some(2), true), (3, None, false)] {
-        let observed = recorded(draining(generation, ready), &deployment(&once(2)));
+        let observed = recorded(
+            waiting_until_empty(generation, ready),
+            &deployment(&once(2)),
+        );
         assert_eq!(
             ensure(&observed).once_completed,
             done,
             "{generation} {ready:?}"
         );
     }
-    let mut gone = draining(3, Some(2));
+    let mut gone = waiting_until_empty(3, Some(2));
     gone.workload = Child::NotFound;
     let step = ensure(&gone);
     assert_eq!(
