@@ -38,7 +38,7 @@ use crate::reconcile::model::observed::{
     DeletionSettings, Observed, ObservedQueue, ObservedScaling, QueueNameTaken, receives_messages,
 };
 use crate::record::{ActorRecord, Controller, Key, PodRecord, Record, ScaleTarget};
-use crate::scaling::autoscalers::{Autoscalers, is_overdue};
+use crate::scaling::autoscalers::{Autoscalers, finalizer_expired};
 
 /// Observes one actor; returns `None` if it no longer exists.
 ///
@@ -180,7 +180,7 @@ fn scaled_kinds(context: &Context, actor: &ActorRecord, now: Timestamp) -> Vec<W
         .get(key)
         .filter(|scaled_object| {
             is_controlled_by(scaled_object.metadata.controller.as_ref(), actor)
-                && !is_overdue(scaled_object, now)
+                && !finalizer_expired(scaled_object, now)
         });
     let (hpas, scaled_objects) = (
         context.stores.hpas.of_actor(key),
@@ -271,7 +271,7 @@ fn known_queues(
     let key = &actor.metadata.key;
     let owner_of = |queue: &QueueStatus| {
         let address = (&*queue.transport, &*queue.name);
-        claims.preceding_actor_for(transports, address, key)
+        claims.queue_name_holder_for(transports, address, key)
     };
     let unrecorded = &context.unrecorded_queues;
     unrecorded.add_possible(key, || match desired {

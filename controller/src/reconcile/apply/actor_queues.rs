@@ -122,7 +122,7 @@ impl<'a> ActorQueues<'a> {
             let (address, key) = ((&*transport.name, &**name), &self.actor.metadata.key);
             context
                 .queue_claims
-                .preceding_actor_for(transports, address, key)
+                .queue_name_holder_for(transports, address, key)
                 .is_none()
         });
         all
