@@ -125,7 +125,7 @@ pub(super) async fn observe(
         limits,
         fails_open: context
             .bindings
-            .fail_open_required
+            .unenforced_required
             .contains(&actor.metadata.key),
         scaling: target
             .as_ref()
@@ -254,8 +254,8 @@ async fn resolve_target(
     };
     let chain = snapshot.as_ref().map(|snapshot| chain(snapshot));
     bindings.register_target(key, chain.unwrap_or_default());
-    if let Some(owner) = bindings.older_actor(key) {
-        return Ok(Some(Err(already_bound_fault(&target, &owner.name))));
+    if let Some(older_actor) = bindings.older_actor(key) {
+        return Ok(Some(Err(already_bound_fault(&target, &older_actor.name))));
     }
     let Some(snapshot) = snapshot else {
         return Ok(Some(Err(Fault::until_change(
