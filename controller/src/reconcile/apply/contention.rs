@@ -22,8 +22,8 @@ use crate::reconcile::contention::field_manager::{
 use crate::reconcile::contention::history::{FieldConflict, FieldEvent};
 use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::reconcile::plan::decision::ContestedFields;
+use crate::reconcile::plan::drift::Drift;
 use crate::reconcile::plan::replicas::{self, REPLICAS};
-use crate::reconcile::plan::restore::Drift;
 use crate::reconcile::plan::scaled_object_contention::ContestedField;
 use crate::record::{AppliedRecord, Key, ScaledObject, ScaledObjectRecord};
 

@@ -75,7 +75,7 @@ pub(super) async fn delete(
                 acted: false,
             });
         }
-        NextPhase::Finish { queues } => queues,
+        NextPhase::FinalStep { queues } => queues,
     };
     if queues.is_empty() {
         verify_unchanged(context, actor).await?;

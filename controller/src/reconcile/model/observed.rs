@@ -303,7 +303,7 @@ pub fn receives_messages(actor: &ActorRecord, empty_wait: Option<&EmptyWait>) ->
 /// Whether to leave the actor alone because it has been ready once with this spec, even if its objects change or
 /// the installation would now create them differently (FW-21). Deletion raises the generation without changing the
 /// spec, and edits during deletion only concern the deletion, so a deleting actor counts as well.
-pub fn is_once_completed(actor: &ActorRecord, previous: &AsyncActorStatus) -> bool {
+pub fn is_reconcile_once_done(actor: &ActorRecord, previous: &AsyncActorStatus) -> bool {
     let ready = previous.ready_generation;
     let is_current = |ready: i64| ready == actor.generation || actor.metadata.deleting;
     actor.annotations.once && ready.is_some_and(is_current)

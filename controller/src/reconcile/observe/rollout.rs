@@ -193,7 +193,7 @@ impl TargetObject {
             roll_value,
             requests_gpus: template(body).is_some_and(requests_gpus),
             handed_off: is_handed_off(body),
-            names_actor: is_written_by(body, manager::BINDING),
+            has_actor_annotation: is_written_by(body, manager::BINDING),
             ready: number("/status/readyReplicas")
                 .and_then(|number| number.try_into().ok())
                 .unwrap_or(0),

@@ -131,7 +131,10 @@ impl ObservedUnbinding {
         let key = &actor.metadata.key;
         if context.bindings.older_actor(key).is_none() {
             let (objects, _) = read_target_objects(context, key, &target).await?;
-            self.objects = objects.into_iter().filter(|it| it.names_actor).collect();
+            self.objects = objects
+                .into_iter()
+                .filter(|it| it.has_actor_annotation)
+                .collect();
         }
         Ok(true)
     }

@@ -138,8 +138,8 @@ pub enum AccountRemoval {
 pub enum NextPhase {
     /// Something is still being deleted: wait for its watch event, at most this long.
     Wait(Option<Duration>),
-    /// Nothing uses the queues any more.
-    Finish {
+    /// Nothing uses the queues any more: delete these, then remove our finalizer.
+    FinalStep {
         /// Queues to delete now.
         queues: Vec<QueueRemoval>,
     },
@@ -200,7 +200,7 @@ pub fn plan_deletion_steps(observed: &Observed, now: Timestamp) -> DeletionSteps
             scale_from_zero: None,
             workloads: workloads.into_iter().map(WorkloadRemoval::Orphan).collect(),
             service_account: AccountRemoval::Orphan,
-            next: NextPhase::Finish { queues: Vec::new() },
+            next: NextPhase::FinalStep { queues: Vec::new() },
         };
     }
     let time_left = removal
@@ -217,7 +217,7 @@ pub fn plan_deletion_steps(observed: &Observed, now: Timestamp) -> DeletionSteps
         _ if unbind != UnbindStep::Done => (Vec::new(), NextPhase::Wait(None)),
         _ => after_scaling_removed(observed, workloads, now),
     };
-    let finishes = matches!(next, NextPhase::Finish { .. });
+    let is_final = matches!(next, NextPhase::FinalStep { .. });
     DeletionSteps {
         // Scale the target up only after unbinding, so that its pods start only once (SAFE-24).
         scale_from_zero: scale_up_after_unbinding(observed)
@@ -225,7 +225,7 @@ pub fn plan_deletion_steps(observed: &Observed, now: Timestamp) -> DeletionSteps
         scaling: ScalingRemoval::Delete(removal),
         unbind,
         workloads,
-        service_account: if finishes {
+        service_account: if is_final {
             AccountRemoval::Delete
         } else {
             AccountRemoval::Keep
@@ -269,7 +269,7 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
         since: acted_at.or(deleted_at),
         limit: observed.progress_limit(),
         now,
-        roll: unbinding.roll.as_ref(),
+        method: unbinding.roll.as_ref(),
         objects: &unbinding.objects,
         unresolved: unbinding.unresolved.as_deref().map(|why| (why, written)),
         since_last_action,
@@ -295,7 +295,7 @@ fn after_scaling_removed(
     }
     let queues = queues_to_delete(observed);
     let wait = wait_for_pods(observed, now).filter(|_| !queues.is_empty());
-    let next = wait.map_or(NextPhase::Finish { queues }, |wait| {
+    let next = wait.map_or(NextPhase::FinalStep { queues }, |wait| {
         NextPhase::Wait(Some(wait))
     });
     (Vec::new(), next)

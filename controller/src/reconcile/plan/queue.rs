@@ -6,7 +6,7 @@ use crate::broker::health::Sequence;
 use crate::broker::{BrokerError, QueueCheck, ReadyQueue};
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::desired::Desired;
-use crate::reconcile::model::observed::{Observed, ObservedQueue, is_once_completed};
+use crate::reconcile::model::observed::{Observed, ObservedQueue, is_reconcile_once_done};
 use crate::reconcile::model::outcome::QueueState;
 use crate::reconcile::plan::steps::QueueStep;
 use crate::telemetry::events::EventReason;
@@ -49,7 +49,7 @@ pub fn plan_queue(observed: &Observed) -> Option<QueuePlan> {
 }
 
 fn plan_step(observed: &Observed, desired: &Desired) -> QueueStep {
-    if is_once_completed(&observed.actor, &observed.previous)
+    if is_reconcile_once_done(&observed.actor, &observed.previous)
         && !observed.pods_use_queue_of(desired)
     {
         return QueueStep::Skip;

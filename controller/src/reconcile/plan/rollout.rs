@@ -67,7 +67,7 @@ pub(super) fn plan_rollout(
     let unknown = FindingReason::UnknownOwner;
     let contention = history?.state(ContestedPart::Roll);
     Some(decide(&RolloutInputs {
-        rollout: bound.rollout,
+        rollout_policy: bound.rollout,
         roll_now,
         bound: observed.previous.bound_since.is_some(),
         has_url: bound.has_url || target.server.url.is_some(),
@@ -77,11 +77,11 @@ pub(super) fn plan_rollout(
             actor_hash(Some(hash))?
         },
         outdated: counts.replaceable(roll_now),
-        matched: counts.pods.matched,
+        active: counts.pods.matched,
         total: counts.total,
         availability: &rollout.availability,
         limit: observed.progress_limit(),
-        roll: &target.roll,
+        method: &target.roll,
         unknown_owner: target
             .warnings
             .iter()
@@ -104,14 +104,14 @@ pub fn decide(inputs: &RolloutInputs<'_>) -> RolloutDecision {
         return RolloutDecision::NotNeeded;
     }
     if inputs.outdated.is_empty() {
-        let is_verified = inputs.matched > 0 || inputs.injection_verified;
+        let is_verified = inputs.active > 0 || inputs.injection_verified;
         return if is_verified {
             RolloutDecision::NotNeeded
         } else {
             RolloutDecision::Act(RolloutAction::VerifyInjection)
         };
     }
-    if inputs.rollout == BindingRollout::OnRestart && !inputs.roll_now {
+    if inputs.rollout_policy == BindingRollout::OnRestart && !inputs.roll_now {
         return RolloutDecision::NotNeeded;
     }
     let previous = inputs
@@ -156,7 +156,7 @@ fn check_conflict(
         FieldDecision::RecordConflict => missing.map(|object| {
             RolloutDecision::RecordConflict(AnnotationConflict {
                 object: object.object.clone(),
-                yields: inputs.unknown_owner && matches!(inputs.roll, Roll::AnnotateTemplate(_)),
+                yields: inputs.unknown_owner && matches!(inputs.method, Roll::AnnotateTemplate(_)),
             })
         }),
         FieldDecision::Wait(wait) => Some(RolloutDecision::Wait(
@@ -171,9 +171,13 @@ fn check_conflict(
 /// Whether to evict pods, which is the only way left if an unknown controller reverts the annotation.
 fn requires_evictions(inputs: &RolloutInputs<'_>) -> bool {
     let yielded = matches!(inputs.contention, ContentionState::Yielded(revision) if *revision == inputs.revision());
-    let is_template = matches!(inputs.roll, Roll::AnnotateTemplate(_));
+    let is_template = matches!(inputs.method, Roll::AnnotateTemplate(_));
     let reverted = is_template && inputs.unknown_owner && yielded;
-    reverted || requires_eviction(inputs.roll, inputs.objects.iter().map(|it| it.by_eviction))
+    reverted
+        || requires_eviction(
+            inputs.method,
+            inputs.objects.iter().map(|it| it.by_eviction),
+        )
 }
 
 fn annotate(
@@ -181,7 +185,7 @@ fn annotate(
     previous: Option<&RolloutStatus>,
     evictions: Evictions,
 ) -> RolloutDecision {
-    let start_delay = match inputs.roll {
+    let start_delay = match inputs.method {
         Roll::Annotate(..) => OWNER_START_DELAY,
         Roll::AnnotateTemplate(_) | Roll::Evict => START_DELAY,
     };
@@ -285,9 +289,9 @@ impl RolloutInputs<'_> {
         }
     }
 
-    /// Whether our annotation is written to this object.
+    /// Whether the annotation that rolls pods is written to this object.
     pub fn annotates(&self, candidate: &TargetObject) -> bool {
-        match self.roll {
+        match self.method {
             Roll::AnnotateTemplate(_) => true,
             Roll::Annotate(object, _) => *object == candidate.object,
             Roll::Evict => false,
@@ -301,7 +305,7 @@ impl RolloutInputs<'_> {
 
     /// Whether a pod of the target is terminating.
     pub fn has_terminating_pod(&self) -> bool {
-        self.total > self.matched || self.availability.has_terminating
+        self.total > self.active || self.availability.has_terminating
     }
 
     pub fn elapsed(&self, previous: Option<&RolloutStatus>) -> Option<Duration> {

@@ -43,7 +43,7 @@ pub enum WorkloadStep {
         /// Hand `spec.replicas` off to a separate field manager first (WRK-3).
         hand_off_replicas: bool,
         /// Take over the fields that kubectl or Helm wrote first (FW-22).
-        take_over_tool_fields: bool,
+        take_over_kubectl_helm_fields: bool,
     },
     /// It cannot be provided now.
     Blocked(Fault),

@@ -39,7 +39,7 @@ pub struct UnbindInputs<'a> {
     pub limit: Option<Duration>,
     pub now: Timestamp,
     /// How the target's pods are replaced; `None` if the actor has no target any more.
-    pub roll: Option<&'a Roll>,
+    pub method: Option<&'a Roll>,
     /// The objects that may carry our annotation, and the workloads that it rolls.
     pub objects: &'a [TargetObject],
     /// Why the target's pods are unknown, and whether we wrote to the target before.
@@ -112,7 +112,7 @@ impl UnbindParams {
                 .collect(),
             annotations: roll.filter(|_| template.is_none() || annotated),
             template,
-            actor_annotated: objects(|it| it.names_actor).collect(),
+            actor_annotated: objects(|it| it.has_actor_annotation).collect(),
             reported: is_reported(observed, Reason::UnbindBlocked),
         }
     }
@@ -132,12 +132,13 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
             _ => UnbindStep::Blocked(why.to_owned(), RECHECK_INTERVAL),
         };
     }
-    let rolls_by_change =
-        matches!(inputs.roll, Some(Roll::Annotate(_, path)) if path.first() == Some(&"spec"));
+    // An annotation in the owner's spec: its controller rolls the pods when the value changes, not when it is removed.
+    let only_new_values_roll =
+        matches!(inputs.method, Some(Roll::Annotate(_, path)) if path.first() == Some(&"spec"));
     // Our fields were given up first, so a value that remains later belongs to another field manager.
     let has_reacted = inputs
         .since_last_action
-        .is_some_and(|elapsed| !rolls_by_change || elapsed > ROLLOUT_START_LIMIT);
+        .is_some_and(|elapsed| !only_new_values_roll || elapsed > ROLLOUT_START_LIMIT);
     let has_ours = |object: &TargetObject| {
         object.roll_value.is_some() || object.in_template || object.handed_off
     };
@@ -145,7 +146,7 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     let is_starting = inputs
         .since_last_action
         .is_some_and(|elapsed| elapsed < OWNER_START_DELAY)
-        && matches!(inputs.roll, Some(Roll::Annotate(..)));
+        && matches!(inputs.method, Some(Roll::Annotate(..)));
     if inputs.pods.is_empty() && !inputs.has_terminating {
         return match () {
             () if annotated => UnbindStep::GiveUp,
@@ -166,10 +167,10 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
         .objects
         .iter()
         .any(|object| object.roll_value.as_deref() == Some(UNBOUND));
-    if annotated && rolls_by_change && !is_changed {
+    if annotated && only_new_values_roll && !is_changed {
         return UnbindStep::ChangeValue;
     }
-    if annotated && !rolls_by_change {
+    if annotated && !only_new_values_roll {
         return UnbindStep::GiveUp;
     }
     if is_starting || inputs.has_terminating || inputs.availability.has_terminating {
@@ -192,7 +193,7 @@ fn one_by_one(inputs: &UnbindInputs<'_>) -> UnbindStep {
     };
     let is_rolling = inputs.objects.iter().any(|it| it.rolling);
     let next = match evicting.blocker() {
-        Some(blocker) if blocker.is_overdue && evicting.unready_candidate().is_none() => {
+        Some(blocker) if blocker.readiness_overdue && evicting.unready_candidate().is_none() => {
             let text = format!(
                 "{} for {}, so no more pods are replaced; check the Events of the pod and of its controller; it \
                  continues once every pod is ready",

@@ -119,7 +119,7 @@ impl WorkloadInputs<'_> {
         WorkloadStep::Update {
             take_over,
             hand_off_replicas: owned && !self.enforces_replicas(),
-            take_over_tool_fields: self.takes_over_tool_fields(workload),
+            take_over_kubectl_helm_fields: self.takes_over_kubectl_helm_fields(workload),
         }
     }
 
@@ -128,8 +128,8 @@ impl WorkloadInputs<'_> {
     }
 
     /// Fields of kubectl and Helm are taken over only on request, and once per workload (FW-22).
-    fn takes_over_tool_fields(&self, workload: &WorkloadRecord) -> bool {
-        self.ownership.actor.annotations.reclaim_fields && workload.has_client_fields
+    fn takes_over_kubectl_helm_fields(&self, workload: &WorkloadRecord) -> bool {
+        self.ownership.actor.annotations.reclaim_fields && workload.has_kubectl_helm_fields
     }
 
     /// Whether the workload is as last applied. `spec.replicas` may have a field manager of its own, so its ownership
@@ -137,7 +137,7 @@ impl WorkloadInputs<'_> {
     fn is_as_desired(&self, workload: &WorkloadRecord) -> bool {
         let hash = &self.standalone.workload.applied.hash;
         (workload.owns_replicas || !self.enforces_replicas())
-            && !self.takes_over_tool_fields(workload)
+            && !self.takes_over_kubectl_helm_fields(workload)
             && self
                 .applied
                 .is_some_and(|entry| is_unchanged(entry, &workload.metadata, &workload.last, hash))

@@ -45,7 +45,7 @@ async fn conflict_over_the_handoff_annotation_names_the_field_and_its_manager() 
     let (resource, kinds) = (ApiResource::from_gvk(&kind), &context.bindings.kinds);
     kinds.serve("serving.kserve.io", "InferenceService", resource);
     let observed = handed_off(false, &json!({}));
-    let Plan::Bind(plan) = plan(&observed, Timestamp::now()) else {
+    let Plan::Binding(plan) = plan(&observed, Timestamp::now()) else {
         panic!()
     };
     let mut active_outcome = ActiveOutcome {

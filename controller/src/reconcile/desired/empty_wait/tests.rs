@@ -147,7 +147,7 @@ fn plan_of(empty_wait: Option<EmptyWait>, metadata: &Value) -> Plan {
 #[test]
 fn nothing_is_torn_down_before_the_queue_is_empty() {
     let waiting = || Some(EmptyWait::Waiting(RemainingQueues::default()));
-    let Plan::Ensure(plan) = plan_of(waiting(), &json!({})) else {
+    let Plan::Standalone(plan) = plan_of(waiting(), &json!({})) else {
         panic!("its pods must keep working")
     };
     assert_eq!(plan.finalizers, Finalizers::Keep);
@@ -165,7 +165,7 @@ fn nothing_is_torn_down_before_the_queue_is_empty() {
             panic!("{empty_wait:?}")
         };
         assert!(
-            matches!(plan.steps.next, NextPhase::Finish { .. }),
+            matches!(plan.steps.next, NextPhase::FinalStep { .. }),
             "{empty_wait:?}"
         );
     }
@@ -200,8 +200,10 @@ fn garbage_collected_children_are_recreated_once_the_foreground_finalizer_is_rem
         matches!(change, Finalizers::RemoveForeground(_)),
         "{change:?}"
     );
-    let Plan::Ensure(ensure) = plan else { panic!() };
-    assert_eq!(ensure.workload, WorkloadStep::Create);
+    let Plan::Standalone(standalone_plan) = plan else {
+        panic!()
+    };
+    assert_eq!(standalone_plan.workload, WorkloadStep::Create);
     let change = plan_of(waiting(), &json!({})).take_finalizers();
     assert_eq!(change, Finalizers::Keep);
 

@@ -40,9 +40,11 @@ pub struct RolloutParams {
 /// The change to the actor's rollout slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotChange {
-    /// Return it, and reset its counters.
-    Forget,
+    /// Return it: no rollout is due, or it has ended. The next one starts with new counters.
+    ReturnAndReset,
+    /// Return it while the rollout waits.
     Return,
+    /// Get or keep it until this time.
     Acquire(Timestamp),
 }
 
@@ -76,7 +78,7 @@ fn slot_change(
         RolloutDecision::NotNeeded
         | RolloutDecision::Halted(_)
         | RolloutDecision::RecordConflict(_)
-        | RolloutDecision::Yield => SlotChange::Forget,
+        | RolloutDecision::Yield => SlotChange::ReturnAndReset,
         RolloutDecision::Wait(Reason::RolloutInProgress, ..) => {
             slot_expiry(observed, now).map_or(SlotChange::Return, SlotChange::Acquire)
         }

@@ -81,7 +81,7 @@ pub(in crate::reconcile::plan) fn applied(
 }
 
 fn planned(observed: &Observed, now: Timestamp) -> (FieldDecision, ChildStep) {
-    let Plan::Bind(plan) = plan(observed, now) else {
+    let Plan::Binding(plan) = plan(observed, now) else {
         panic!()
     };
     let step = match plan.scaling {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use asya_shared::api::QueueStatus;
 use serde_json::{Value, json};
 
-use super::{ensure, now, recorded};
+use super::{now, recorded, standalone_plan};
 use crate::broker::QueueCheck;
 use crate::reconcile::desired::Mode;
 use crate::reconcile::desired::empty_wait::{EmptyWait, RemainingQueues};
@@ -33,21 +33,27 @@ fn reconcile_once_leaves_a_ready_actor_alone_until_its_spec_changes() {
     let mut drifted = deployment(&once(2));
     drifted["metadata"]["managedFields"] = json!([]);
     let mut observed = recorded(once(2), &drifted);
-    assert!(ensure(&observed).once_completed, "drift is kept");
+    assert!(
+        standalone_plan(&observed).leaves_objects_alone,
+        "drift is kept"
+    );
     observed.workload = Child::NotFound;
     assert!(
-        ensure(&observed).once_completed,
+        standalone_plan(&observed).leaves_objects_alone,
         "a deleted workload is not recreated"
     );
     assert!(
-        !ensure(&once(3)).once_completed,
+        !standalone_plan(&once(3)).leaves_objects_alone,
         "a changed spec is applied once"
     );
-    assert!(!ensure(&was_ready(&json!({}), 2)).once_completed);
+    assert!(!standalone_plan(&was_ready(&json!({}), 2)).leaves_objects_alone);
 
     let mut applied = recorded(once(2), &deployment(&once(2)));
     applied.previous.ready_generation = None;
-    assert!(!ensure(&applied).once_completed, "applied is not ready");
+    assert!(
+        !standalone_plan(&applied).leaves_objects_alone,
+        "applied is not ready"
+    );
     let both = json!({"asya.sh/reconcile": "Once", "asya.sh/paused": "true"});
     assert!(matches!(plan(&was_ready(&both, 2), now()), Plan::Paused(_)));
 }
@@ -75,16 +81,16 @@ fn actor_that_waits_until_empty_keeps_its_pods_and_recreates_a_missing_workload_
             &deployment(&once(2)),
         );
         assert_eq!(
-            ensure(&observed).once_completed,
+            standalone_plan(&observed).leaves_objects_alone,
             done,
             "{generation} {ready:?}"
         );
     }
     let mut gone = waiting_until_empty(3, Some(2));
     gone.workload = Child::NotFound;
-    let step = ensure(&gone);
+    let step = standalone_plan(&gone);
     assert_eq!(
-        (step.once_completed, step.workload),
+        (step.leaves_objects_alone, step.workload),
         (false, WorkloadStep::Create)
     );
 }
@@ -101,8 +107,8 @@ fn change_of_the_installation_does_not_roll_an_actor_with_reconcile_once() {
         standalone.workload.applied.hash = "of another script".to_owned();
         standalone.workload.template_hash = "of another script".to_owned();
     }
-    let step = ensure(&observed);
-    assert!(step.once_completed);
+    let step = standalone_plan(&observed);
+    assert!(step.leaves_objects_alone);
     assert!(
         matches!(step.workload, WorkloadStep::Update { .. }),
         "it would be rolled out without Once"
@@ -120,7 +126,7 @@ fn reconcile_once_recreates_the_queue_but_never_switches_to_another() {
             name: name.to_owned(),
             ..QueueStatus::default()
         });
-        ensure(&observed).queue.unwrap().step
+        standalone_plan(&observed).queue.unwrap().step
     };
     assert_eq!(queue("asya-a"), QueueStep::Create);
     assert_eq!(queue("asya-ns-a"), QueueStep::Skip);

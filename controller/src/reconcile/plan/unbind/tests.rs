@@ -44,7 +44,7 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
         since: None,
         limit: None,
         now: Timestamp::UNIX_EPOCH,
-        roll: Some(&template),
+        method: Some(&template),
         objects: &annotated,
         unresolved: None,
         since_last_action: None,
@@ -82,7 +82,7 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
         "restores the spec"
     );
     let no_target = UnbindInputs {
-        roll: None,
+        method: None,
         objects: &[],
         ..base.clone()
     };
@@ -90,7 +90,7 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
 
     let parent = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
     let just_released = UnbindInputs {
-        roll: Some(&parent),
+        method: Some(&parent),
         since_last_action: Some(Duration::from_secs(3)),
         ..given_up
     };
@@ -115,7 +115,7 @@ fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
         since: None,
         limit: None,
         now: Timestamp::UNIX_EPOCH,
-        roll: Some(&spec),
+        method: Some(&spec),
         objects: &annotated,
         unresolved: None,
         since_last_action: None,
@@ -140,7 +140,7 @@ fn annotations_of_an_older_actor_are_kept() {
     let of_older_actor = TargetObject {
         roll_value: Some("x".to_owned()),
         handed_off: true,
-        names_actor: true,
+        has_actor_annotation: true,
         paused: true,
         ..TargetObject::default()
     };
@@ -148,7 +148,7 @@ fn annotations_of_an_older_actor_are_kept() {
         let mut object = of_older_actor.clone();
         object.in_template = in_template;
         object.keep_template_fields_only();
-        assert!(!object.names_actor);
+        assert!(!object.has_actor_annotation);
         decide(&UnbindInputs {
             skip: false,
             pods,
@@ -159,7 +159,7 @@ fn annotations_of_an_older_actor_are_kept() {
             since: None,
             limit: None,
             now: Timestamp::UNIX_EPOCH,
-            roll: None,
+            method: None,
             objects: &[object],
             unresolved: None,
             since_last_action: None,
@@ -186,7 +186,7 @@ fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
         since: None,
         limit: None,
         now: Timestamp::UNIX_EPOCH,
-        roll: Some(&template),
+        method: Some(&template),
         objects: &in_place,
         unresolved: None,
         since_last_action: None,
@@ -227,7 +227,7 @@ fn paused_target_blocks_unbinding_unless_skipped() {
         since: None,
         limit: None,
         now: Timestamp::UNIX_EPOCH,
-        roll: Some(&template),
+        method: Some(&template),
         objects: &paused,
         unresolved: None,
         since_last_action: None,
@@ -258,7 +258,7 @@ fn handoff_is_removed_even_if_nothing_else_was_written() {
         since: None,
         limit: None,
         now: Timestamp::UNIX_EPOCH,
-        roll: Some(&roll),
+        method: Some(&roll),
         objects: &objects,
         unresolved: None,
         since_last_action: None,
@@ -289,7 +289,7 @@ fn next_pod_is_evicted_only_after_the_last_replacement_is_ready() {
             since: Some(Timestamp::from_second(-since).unwrap()),
             limit: Some(Duration::from_mins(1)),
             now: Timestamp::UNIX_EPOCH,
-            roll: Some(&Roll::Evict),
+            method: Some(&Roll::Evict),
             objects: &plain,
             unresolved: None,
             since_last_action: None,
@@ -357,7 +357,7 @@ fn unresolved_target_blocks_only_if_its_pods_may_have_the_sidecar() {
             since: None,
             limit: None,
             now: Timestamp::UNIX_EPOCH,
-            roll: None,
+            method: None,
             objects: &[],
             unresolved: Some((why, written)),
             since_last_action: None,
@@ -385,7 +385,7 @@ fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
             since: None,
             limit: None,
             now: Timestamp::UNIX_EPOCH,
-            roll: Some(&parent),
+            method: Some(&parent),
             objects,
             unresolved: None,
             since_last_action: last_action.map(Duration::from_secs),
@@ -417,7 +417,7 @@ fn recorded_annotation_is_removed_even_if_the_target_does_not_resolve() {
             since: None,
             limit: None,
             now: Timestamp::UNIX_EPOCH,
-            roll: None,
+            method: None,
             objects,
             unresolved: why,
             since_last_action: last_action,

@@ -1,4 +1,5 @@
-//! Reports contention over fields (docs/spec/binding.md, section 7).
+//! Reports contention over the fields of a binding (docs/spec/binding.md, section 7): status, condition `Conflict` and
+//! Events. `../drift.rs` reports the drift of a standalone actor's objects.
 
 use asya_shared::api::AsyncActorStatus;
 use asya_shared::resolve::FindingReason;

@@ -110,7 +110,7 @@ fn annotation_with_too_many_conflicts_is_not_written_until_a_spec_changes() {
     assert!(yielded(2, "spec").annotates().is_some(), "actor changed");
     assert!(yielded(1, "other").annotates().is_some(), "target changed");
     let on_restart = Row {
-        rollout: BindingRollout::OnRestart,
+        rollout_policy: BindingRollout::OnRestart,
         ..yielded(1, "spec")
     };
     assert_eq!(

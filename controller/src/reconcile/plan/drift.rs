@@ -19,7 +19,7 @@ use crate::record::{AppliedRecord, Key, ScaledObject, ScaledObjectRecord};
 
 /// When the drift of each object is restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restore {
+pub struct DriftPlan {
     /// The workload; `None` if it has not drifted, or the desired state has changed.
     pub workload: Option<RestoreTiming>,
     /// Our `ScaledObject`, likewise.
@@ -39,7 +39,7 @@ pub struct Drift {
     pub desired: Option<Value>,
 }
 
-impl Restore {
+impl DriftPlan {
     /// Time until postponed drift is restored.
     pub fn recheck_after(&self) -> Option<Duration> {
         let all = [self.workload, self.scaled_object].into_iter().flatten();
@@ -104,16 +104,16 @@ pub fn only_applied(drifts: Vec<RestoredDrift>, applied: &[InventoryEntry]) -> V
 }
 
 /// Decides, and keeps the steps from applying objects whose restore is postponed.
-pub(super) fn plan_restore(
+pub(super) fn plan_drift(
     observed: &Observed,
     workload: &mut WorkloadStep,
     scaling: Option<&mut ScalingStep>,
     now: Timestamp,
-) -> Restore {
+) -> DriftPlan {
     let entries = &observed.previous.conflicts;
     let drifted_workload = drifted_workload(observed, workload);
     let drifted_scaled_object = drifted_scaled_object(observed, scaling.as_deref());
-    let mut plan = Restore::default();
+    let mut plan = DriftPlan::default();
     if let Some(uid) = drifted_workload {
         let timing = drift_restore::decide(entries, uid, ContestedPart::Workload, now);
         if timing != RestoreTiming::Now {
@@ -136,7 +136,7 @@ fn drifted_workload<'a>(observed: &'a Observed, step: &WorkloadStep) -> Option<&
     let plain = WorkloadStep::Update {
         take_over: None,
         hand_off_replicas: false,
-        take_over_tool_fields: false,
+        take_over_kubectl_helm_fields: false,
     };
     let (standalone, existing) = (observed.standalone()?, observed.workload.ours()?);
     let (kind, name) = (existing.kind.name(), &existing.metadata.key.name);
