@@ -160,8 +160,8 @@ pub fn decide(inputs: &EmptyWaitInputs<'_>) -> EmptyWait {
     }
 }
 
-/// Whether a target's pods may be replaced to inject the sidecar. Not while the deletion waits until the queue is empty and some have
-/// it: the deletion has raised the generation, which would restart an ended rollout.
+/// Whether a target's pods may be replaced to inject the sidecar. Not while the deletion waits until the queue is empty
+/// and some have it: the deletion has raised the generation, which would restart an ended rollout.
 pub fn may_replace_pods(empty_wait: Option<&EmptyWait>, injected: i32) -> bool {
     !matches!(empty_wait, Some(EmptyWait::Waiting(_))) || injected == 0
 }

@@ -39,7 +39,8 @@ const OWNER_START_DELAY: Duration = Duration::from_secs(30);
 const RETRY_WINDOW: Duration = Duration::from_mins(1);
 const MAX_TRIES: i32 = 5;
 
-/// Plans the rollout of the target's pods; `None` while too little is known, or while the actor's deletion waits until its queue is empty.
+/// Plans the rollout of the target's pods; `None` while too little is known, or while the actor's deletion waits until
+/// its queue is empty.
 pub(super) fn plan_rollout(
     observed: &Observed,
     history: Option<&ContentionHistory<'_>>,

@@ -20,8 +20,8 @@ use crate::reconcile::model::outcome::ActiveOutcome;
 pub(super) fn plan_standalone(observed: &Observed, now: Timestamp) -> Plan {
     let previously_applied = recorded_workload(observed).cloned();
     let mut workload = plan_workload(observed);
-    // While the deletion waits until the queue is empty, a deleted workload is recreated even if `reconcile: Once` is done: messages still wait
-    // for it.
+    // While the deletion waits until the queue is empty, a deleted workload is recreated even if `reconcile: Once` is
+    // done: messages still wait for it.
     let is_recreation = observed.actor.metadata.deleting && workload == WorkloadStep::Create;
     let leaves_objects_alone =
         is_reconcile_once_done(&observed.actor, &observed.previous) && !is_recreation;

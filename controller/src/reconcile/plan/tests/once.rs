@@ -58,7 +58,7 @@ fn reconcile_once_leaves_a_ready_actor_alone_until_its_spec_changes() {
     assert!(matches!(plan(&was_ready(&both, 2), now()), Plan::Paused(_)));
 }
 
-/// Deletion raises the generation, which must not restart pods that drain the queue (FW-21, QUE-41).
+/// Deletion raises the generation, which must not restart pods that empty the queue (FW-21, QUE-41).
 #[test]
 fn actor_that_waits_until_empty_keeps_its_pods_and_recreates_a_missing_workload_with_reconcile_once()
  {
