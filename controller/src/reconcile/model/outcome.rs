@@ -27,7 +27,7 @@ pub enum Outcome {
         deleted: Vec<&'static str>,
         /// When to requeue.
         requeue: Requeue,
-        /// This reconcile gave up or changed our fields, or evicted a pod, to which the controller must react (BIND-43).
+        /// This reconcile gave up or changed our fields, or evicted a pod; the controller must react (BIND-43).
         acted: bool,
     },
     /// Deletion is in progress, but an API server error blocks it.
