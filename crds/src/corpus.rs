@@ -10,7 +10,7 @@ use serde_json::Value;
 const CORPUS: &str = include_str!("../../tests/corpus/specs.yaml");
 const FORMER: &str = include_str!("../../tests/corpus/former.yaml");
 
-/// Actors as written for the former operator.
+/// Actors as written for the Go operator.
 ///
 /// # Errors
 /// When the file is not valid YAML.

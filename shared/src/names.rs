@@ -114,13 +114,13 @@ pub mod manager {
     /// annotations (BIND-50).
     pub const TEMPLATE: &str = "asya-operator/template";
     /// What the operator writes to the object that a binding names, or to its owner.
-    pub const PARENT: &str = "asya-operator/parent";
+    pub const OWNER: &str = "asya-operator/parent";
     /// The annotation on a workload that names the actor binding it (BIND-47).
     pub const BINDING: &str = "asya-operator/binding";
     /// The webhook configurations.
     pub const ADMISSION: &str = "asya-operator/admission";
     /// The field manager of the former operator, which was written in Go (WRK-7).
-    pub const FORMER_OPERATOR: &str = "manager";
+    pub const GO_OPERATOR: &str = "manager";
     /// `spec.replicas` while its ownership is handed off (WRK-3).
     pub const REPLICAS_HANDOFF: &str = "asya-operator/handover";
 }

@@ -90,7 +90,7 @@ impl<'a> Object<'a> {
 
 impl ActorReviewer {
     pub fn review(&self, request: &AdmissionRequest<'_>) -> ReviewOutcome {
-        if !request.is(&SERVED) {
+        if !request.is_for(&SERVED) {
             return ReviewOutcome::not_served(request);
         }
         if self.mode == Mode::Off {

@@ -77,8 +77,8 @@ impl Metadata<'_> {
 impl DeletionReviewer {
     /// Reviews a deletion. An object that cannot be decoded is allowed, because the finalizer is the backstop.
     pub fn review(&self, request: &AdmissionRequest<'_>) -> ReviewOutcome {
-        let is_actor = request.is(&ACTORS);
-        if !is_actor && !request.is(&DEFINITIONS) {
+        let is_actor = request.is_for(&ACTORS);
+        if !is_actor && !request.is_for(&DEFINITIONS) {
             return ReviewOutcome::not_served(request);
         }
         if self.mode == Mode::Off {

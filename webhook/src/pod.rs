@@ -31,7 +31,7 @@ pub struct PodReviewer {
 
 impl PodReviewer {
     pub fn review(&self, path: EndpointPath, request: &AdmissionRequest<'_>) -> ReviewOutcome {
-        if !request.is(&SERVED) {
+        if !request.is_for(&SERVED) {
             return ReviewOutcome::not_served(request);
         }
         let namespace = &*request.namespace;

@@ -19,9 +19,9 @@ pub struct AdmissionRequest<'a> {
     #[serde(borrow, default)]
     pub uid: Cow<'a, str>,
     #[serde(borrow, default)]
-    kind: Named<'a>,
+    kind: GroupVersionName<'a>,
     #[serde(borrow, default)]
-    resource: Named<'a>,
+    resource: GroupVersionName<'a>,
     #[serde(borrow, default)]
     sub_resource: Cow<'a, str>,
     /// Namespace of the object, which the metadata of a pod created from a template may lack (INJ-3).
@@ -42,7 +42,7 @@ pub struct AdmissionRequest<'a> {
 
 /// A group, a version, and a kind or resource.
 #[derive(Debug, Default, Deserialize)]
-struct Named<'a> {
+struct GroupVersionName<'a> {
     #[serde(borrow, default)]
     group: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -133,9 +133,10 @@ impl<'a> AdmissionRequest<'a> {
     }
 
     /// Whether the request is for the resource and operations that a path serves.
-    pub fn is(&self, served: &Served) -> bool {
-        let is_served_version =
-            |named: &Named<'_>| named.group == served.group && named.version == served.version;
+    pub fn is_for(&self, served: &Served) -> bool {
+        let is_served_version = |named: &GroupVersionName<'_>| {
+            named.group == served.group && named.version == served.version
+        };
         is_served_version(&self.kind)
             && is_served_version(&self.resource)
             && self.kind.name == served.kind
@@ -146,7 +147,7 @@ impl<'a> AdmissionRequest<'a> {
 
     /// Operation and resource, for messages.
     pub fn subject(&self) -> String {
-        let Named { group, name, .. } = &self.resource;
+        let GroupVersionName { group, name, .. } = &self.resource;
         let dot = if group.is_empty() { "" } else { "." };
         let slash = if self.sub_resource.is_empty() {
             ""

@@ -52,7 +52,7 @@ impl AnchorCache {
             },
             served: None,
             sink: self.store.clone(),
-            gate: Readiness::default().gate("webhook anchor"),
+            check: Readiness::default().check("webhook anchor"),
             metrics: Arc::clone(metrics),
         }
     }

@@ -19,6 +19,7 @@ pub(super) struct WebhookBinding {
     pub(super) uid: Box<str>,
     pub(super) integration: Integration,
     pub(super) pods: PodMatch,
+    /// The target's pods may belong to objects that have not been seen yet, so that owners cannot identify all of them.
     owners_incomplete: bool,
     required: bool,
     /// Whether the binding has taken effect (`status.boundSince`).

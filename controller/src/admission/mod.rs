@@ -295,7 +295,7 @@ impl WebhookConfigManager {
             })
             .collect();
         let rules = admission::mutating(settings, &entries);
-        self.report_fail_open_required(&rules.fail_open_required);
+        self.report_unenforced_required(&rules.unenforced_required);
         self.apply_mutating(rules.objects, applied).await?;
         Ok(Some(bindings))
     }
@@ -332,14 +332,14 @@ impl WebhookConfigManager {
 
     /// Enqueues the actors for which it changed whether their required entry exceeds the limit, so that they report it
     /// (CFG-7).
-    fn report_fail_open_required(&self, fail_open_required: &[(String, String)]) {
-        let keys = fail_open_required
+    fn report_unenforced_required(&self, unenforced_required: &[(String, String)]) {
+        let keys = unenforced_required
             .iter()
             .map(|(namespace, name)| Key::new(namespace, name));
         for actor in self
             .context
             .bindings
-            .fail_open_required
+            .unenforced_required
             .replace(keys.collect())
         {
             self.queue.enqueue(WorkItem::Actor(actor));

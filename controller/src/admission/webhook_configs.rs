@@ -137,7 +137,7 @@ where
             },
             served: None,
             sink: self.store.clone(),
-            gate: Readiness::default().gate("webhook configurations"),
+            check: Readiness::default().check("webhook configurations"),
             metrics: Arc::clone(metrics),
         }
     }

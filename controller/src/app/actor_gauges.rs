@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::cluster::store::Store;
-use crate::reconcile::purpose_of;
+use crate::reconcile::part_of;
 use crate::record::ActorRecord;
 use crate::telemetry::metrics::Metrics;
 
@@ -31,7 +31,7 @@ pub fn update(actors: &Store<ActorRecord>, metrics: &Metrics) {
     metrics.conflicts(actor_fields().flat_map(|(key, fields)| {
         fields.conflicts.iter().filter_map(move |conflict| {
             let count = u64::try_from(conflict.count).ok()?;
-            Some((key, purpose_of(conflict)?.name(), count))
+            Some((key, part_of(conflict)?.name(), count))
         })
     }));
     metrics.undecodable(

@@ -248,8 +248,8 @@ fn watch<R, S>(
         selector,
         served: None,
         sink: store,
-        // A separate gate: bindings come and go, so the controller's readiness must not depend on them.
-        gate: Readiness::default().gate("binding"),
+        // A separate readiness: bindings come and go, so the controller's readiness must not depend on them.
+        check: Readiness::default().check("binding"),
         metrics: Arc::clone(&operator.context.metrics),
     }
 }

@@ -99,8 +99,8 @@ impl Leadership {
         mut stop_requested: impl AsyncFnMut(),
     ) -> Result<Ending, BoxError> {
         let queue = self.operator.queue.clone();
-        let process_gate = self.operator.readiness.gate(PROCESS);
-        process_gate.ready();
+        let process_check = self.operator.readiness.check(PROCESS);
+        process_check.ready();
         let (release, acquired) = (CancellationToken::new(), CancellationToken::new());
         let election = tokio::spawn(elect(
             self.elects,
@@ -127,7 +127,7 @@ impl Leadership {
             ended = tasks.first_failure() => return Err(ended.into()),
         }
         info!("stopping");
-        process_gate.not_ready("stopping");
+        process_check.not_ready("stopping");
         queue.close();
         let drain = async {
             if acquired.is_cancelled() && timeout(SHUTDOWN_TIMEOUT, &mut leader).await.is_err() {

@@ -29,7 +29,10 @@ impl Actors for Operator {
         actors.sort_by(|one, other| one.metadata.key.cmp(&other.metadata.key));
         let mut by_transport: BTreeMap<String, TransportQueues> = BTreeMap::new();
         for actor in actors {
-            if queue_claims.preceding_actor(&actor.metadata.key).is_some() {
+            if queue_claims
+                .queue_name_holder(&actor.metadata.key)
+                .is_some()
+            {
                 continue;
             }
             let Some((transport, checked)) = self.verified_queue(&actor) else {

@@ -269,7 +269,7 @@ impl Watches {
             selector,
             served: None,
             sink: store,
-            gate: readiness.gate(&format!("watch {}{suffix}", R::kind_name())),
+            check: readiness.check(&format!("watch {}{suffix}", R::kind_name())),
             metrics: Arc::clone(&self.operator.context.metrics),
         }
     }
@@ -284,11 +284,11 @@ fn by_labels(labels: Option<&'static str>) -> Selector {
 
 impl KedaCrdWatches {
     fn start(operator: &Operator, client: &Client) -> Self {
-        let (mut running, mut opened) = (JoinSet::new(), Vec::new());
+        let (mut running, mut passed) = (JoinSet::new(), Vec::new());
         let crds = &operator.context.keda.crds;
         for ((name, field_selector), store) in keda::CRDS.into_iter().zip(crds) {
-            let gate = operator.readiness.gate(&format!("watch CRD {name}"));
-            opened.push(gate.opened());
+            let check = operator.readiness.check(&format!("watch CRD {name}"));
+            passed.push(check.passed());
             let watch: Watch<CrdRecord> = Watch {
                 api: Api::all(client.clone()),
                 scope: None,
@@ -298,7 +298,7 @@ impl KedaCrdWatches {
                 },
                 served: None,
                 sink: store.clone(),
-                gate,
+                check,
                 metrics: Arc::clone(&operator.context.metrics),
             };
             let (operator, tasks) = (operator.clone(), operator.tasks.clone());
@@ -307,7 +307,7 @@ impl KedaCrdWatches {
         }
         Self {
             _running: running,
-            discovered: join_all(opened).map(drop).boxed().shared(),
+            discovered: join_all(passed).map(drop).boxed().shared(),
         }
     }
 }

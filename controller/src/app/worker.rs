@@ -33,7 +33,7 @@ pub async fn run(
 ) -> RunOutcome {
     match work {
         WorkItem::Actor(key) => match reconcile_actor(context, key, attempt).await {
-            Some(retry) => policy.outcome(retry, attempt),
+            Some(requeue) => policy.outcome(requeue, attempt),
             None => RunOutcome::Done,
         },
         WorkItem::RuntimeScript => match context
@@ -42,7 +42,7 @@ pub async fn run(
             .await
         {
             Ok(None) => RunOutcome::Done,
-            Ok(Some(retry)) => policy.outcome(retry, attempt),
+            Ok(Some(requeue)) => policy.outcome(requeue, attempt),
             Err(error) => {
                 warn!(%error, "cannot write the runtime script's ConfigMap in the runtime namespace");
                 RunOutcome::FAILED
@@ -69,34 +69,34 @@ async fn reconcile_actor(context: &Context, key: Key, attempt: Attempt) -> Optio
         .instrument(span.clone())
         .await;
     let _entered = span.enter();
-    let retry = match &result {
-        Ok(retry) => {
-            match retry {
+    let requeue = match &result {
+        Ok(requeue) => {
+            match requeue {
                 None | Some(Requeue::AwaitChange) => timer.succeeded(),
                 Some(_) => timer.requeued(),
             }
-            *retry
+            *requeue
         }
         Err(Error::Stale(_) | Error::Busy(..)) => {
             timer.requeued();
-            result.as_ref().err().map(Error::retry)
+            result.as_ref().err().map(Error::requeue)
         }
         Err(error) => {
             timer.failed(error.kind());
             warn!(%error, kind = error.kind(), "reconcile failed");
-            Some(error.retry())
+            Some(error.requeue())
         }
     };
-    if attempt.last && retry.and_then(Requeue::backoff).is_some() {
+    if attempt.last && requeue.and_then(Requeue::backoff).is_some() {
         context.metrics.retries_exhausted();
         warn!("no more retries until an event (--retry-attempts)");
     }
-    retry
+    requeue
 }
 
 impl RequeuePolicy {
-    fn outcome(self, retry: Requeue, attempt: Attempt) -> RunOutcome {
-        match retry {
+    fn outcome(self, requeue: Requeue, attempt: Attempt) -> RunOutcome {
+        match requeue {
             Requeue::AwaitChange if self.resync.is_zero() => RunOutcome::Done,
             Requeue::AwaitChange => {
                 RunOutcome::RequeueAfter(self.resync.mul_f64(0.9 + 0.2 * fastrand::f64()))

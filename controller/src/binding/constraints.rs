@@ -18,7 +18,7 @@ use crate::record::{
     Record,
 };
 
-/// Known admission constraints.
+/// The admission constraints, as last watched.
 #[derive(Debug, Default)]
 pub struct Constraints {
     quotas: ConstraintStore<QuotaRecord>,
@@ -149,7 +149,7 @@ impl<R: Record> ConstraintStore<R> {
     }
 
     /// Treats the scope as listed although its first list fails, so that no constraint is assumed.
-    fn failing(&self, scope: &Scope) {
+    fn assume_listed(&self, scope: &Scope) {
         self.inner.lock().listed.insert(scope.clone());
     }
 
@@ -167,23 +167,23 @@ impl<R: Record> ConstraintStore<R> {
 /// A kind of constraint.
 pub(super) trait Constraint: Record {
     /// The store of its records.
-    fn known(constraints: &Constraints) -> &ConstraintStore<Self>;
+    fn store(constraints: &Constraints) -> &ConstraintStore<Self>;
 }
 
 impl Constraint for QuotaRecord {
-    fn known(constraints: &Constraints) -> &ConstraintStore<Self> {
+    fn store(constraints: &Constraints) -> &ConstraintStore<Self> {
         &constraints.quotas
     }
 }
 
 impl Constraint for LimitRangeRecord {
-    fn known(constraints: &Constraints) -> &ConstraintStore<Self> {
+    fn store(constraints: &Constraints) -> &ConstraintStore<Self> {
         &constraints.ranges
     }
 }
 
 impl Constraint for NamespaceRecord {
-    fn known(constraints: &Constraints) -> &ConstraintStore<Self> {
+    fn store(constraints: &Constraints) -> &ConstraintStore<Self> {
         &constraints.namespaces
     }
 }
@@ -191,21 +191,21 @@ impl Constraint for NamespaceRecord {
 /// A changed constraint requests a dry run for each binding in the namespace (SAFE-4).
 impl<R: Constraint> WatchSink<R> for Bindings {
     fn init(&self, scope: &Scope) {
-        R::known(&self.constraints).init(scope);
+        R::store(&self.constraints).init(scope);
     }
 
     fn apply(&self, scope: &Scope, projected: &Projected<R>) -> Vec<Enqueue> {
-        let changed = R::known(&self.constraints).apply(scope, &projected.record);
+        let changed = R::store(&self.constraints).apply(scope, &projected.record);
         changed.map_or_else(Vec::new, |namespace| self.request_dry_runs(namespace))
     }
 
     fn delete(&self, _: &Scope, projected: &Projected<R>) -> Vec<Enqueue> {
-        let changed = R::known(&self.constraints).delete(&projected.record);
+        let changed = R::store(&self.constraints).delete(&projected.record);
         changed.map_or_else(Vec::new, |namespace| self.request_dry_runs(namespace))
     }
 
     fn init_done(&self, scope: &Scope) -> Vec<Enqueue> {
-        let (first, deleted) = R::known(&self.constraints).init_done(scope);
+        let (first, deleted) = R::store(&self.constraints).init_done(scope);
         if first {
             return self.bindings_in(scope);
         }
@@ -216,7 +216,7 @@ impl<R: Constraint> WatchSink<R> for Bindings {
     }
 
     fn list_failed(&self, scope: &Scope) {
-        R::known(&self.constraints).failing(scope);
+        R::store(&self.constraints).assume_listed(scope);
     }
 }
 

@@ -3,7 +3,6 @@
 
 mod constraints;
 pub mod dry_run;
-pub mod fail_open_required;
 pub mod index;
 pub mod kinds;
 mod labelled_pods;
@@ -16,6 +15,7 @@ mod scale_targets;
 pub mod spec;
 mod targets;
 mod tree;
+pub mod unenforced_required;
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
@@ -37,7 +37,6 @@ pub use labelled_pods::LabelledPods;
 pub use targets::{OwnedTemplateFields, TargetSnapshot, TargetState};
 
 use constraints::Constraints;
-use fail_open_required::FailOpenRequiredBindings;
 use index::{Index, RequiredWatch, WatchSubject};
 use kinds::Kind;
 use pods::PodIndex;
@@ -45,6 +44,7 @@ use probe_schedule::ProbeSchedule;
 use scale_targets::ScaleTargets;
 use targets::Targets;
 use tree::Tree;
+use unenforced_required::UnenforcedRequiredBindings;
 
 /// State of all bindings, maintained by watches that run only where bindings exist.
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ pub struct Bindings {
     /// Admission constraints on pods, in namespaces with bindings.
     pub constraints: Constraints,
     /// Required bindings that are not enforced.
-    pub fail_open_required: FailOpenRequiredBindings,
+    pub unenforced_required: UnenforcedRequiredBindings,
     /// Notified when a binding may have changed.
     changed: Arc<Notify>,
 }

@@ -56,7 +56,7 @@ pub enum TargetState {
 
 #[derive(Debug, Default)]
 pub struct Targets {
-    known: Mutex<HashMap<ObjectId, CachedTarget>>,
+    cached: Mutex<HashMap<ObjectId, CachedTarget>>,
 }
 
 #[derive(Debug, Default)]
@@ -76,11 +76,11 @@ pub(super) enum CacheLookup {
 
 impl Targets {
     pub(super) fn lookup(&self, target: &ObjectId) -> CacheLookup {
-        let mut known = self.known.lock();
-        let known = known.entry(target.clone()).or_default();
-        match &known.found {
+        let mut cached = self.cached.lock();
+        let entry = cached.entry(target.clone()).or_default();
+        match &entry.found {
             Some(state) => CacheLookup::Hit(state.clone()),
-            None => CacheLookup::Miss(known.revision),
+            None => CacheLookup::Miss(entry.revision),
         }
     }
 
@@ -92,22 +92,22 @@ impl Targets {
         state: TargetState,
         versions: HashMap<ObjectId, u64>,
     ) {
-        if let Some(known) = self.known.lock().get_mut(target)
-            && known.revision == revision
+        if let Some(entry) = self.cached.lock().get_mut(target)
+            && entry.revision == revision
         {
-            known.found = Some(state);
-            known.versions = versions;
+            entry.found = Some(state);
+            entry.versions = versions;
         }
     }
 
     /// Number of cached targets.
     pub(super) fn len(&self) -> usize {
-        self.known.lock().len()
+        self.cached.lock().len()
     }
 
     /// Drops targets that no actor binds anymore.
     pub(super) fn retain(&self, is_bound: impl Fn(&ObjectId) -> bool) {
-        self.known.lock().retain(|target, _| is_bound(target));
+        self.cached.lock().retain(|target, _| is_bound(target));
     }
 
     /// Handles a new version of the target or of one of its owners. Returns whether the cached result is stale.
@@ -117,18 +117,18 @@ impl Targets {
         object: &ObjectId,
         version: u64,
     ) -> bool {
-        let mut known = self.known.lock();
-        let known = known.entry(target.clone()).or_default();
-        if known.found.is_some() && known.versions.get(object) >= Some(&version) {
+        let mut cached = self.cached.lock();
+        let entry = cached.entry(target.clone()).or_default();
+        if entry.found.is_some() && entry.versions.get(object) >= Some(&version) {
             return false;
         }
-        known.invalidate();
+        entry.invalidate();
         true
     }
 
     /// Invalidates the cached result after a change of an object that the target consists of.
     pub(super) fn invalidate(&self, target: &ObjectId) {
-        self.known
+        self.cached
             .lock()
             .entry(target.clone())
             .or_default()
@@ -137,19 +137,19 @@ impl Targets {
 
     /// Records that the target was deleted. Returns whether that was unknown.
     pub(super) fn mark_deleted(&self, target: &ObjectId) -> bool {
-        let mut known = self.known.lock();
-        let known = known.entry(target.clone()).or_default();
-        let previous = known.found.take();
-        known.invalidate();
-        known.versions.clear();
-        known.found = Some(TargetState::NotFound);
+        let mut cached = self.cached.lock();
+        let entry = cached.entry(target.clone()).or_default();
+        let previous = entry.found.take();
+        entry.invalidate();
+        entry.versions.clear();
+        entry.found = Some(TargetState::NotFound);
         !matches!(previous, Some(TargetState::NotFound))
     }
 
     pub(super) fn of_kind(&self, kind: &Kind, scope: &Scope) -> Vec<ObjectId> {
-        let known = self.known.lock();
-        let versions = known.values().flat_map(|it| it.versions.keys());
-        let all = known.keys().chain(versions);
+        let cached = self.cached.lock();
+        let versions = cached.values().flat_map(|it| it.versions.keys());
+        let all = cached.keys().chain(versions);
         all.filter(|object| object.is_in(kind, scope))
             .cloned()
             .collect()

@@ -76,7 +76,7 @@ impl BrokerError {
     }
 
     /// When to requeue.
-    pub fn retry(&self) -> Requeue {
+    pub fn requeue(&self) -> Requeue {
         match self {
             Self::Unreachable(_) | Self::Throttled(_) | Self::Fenced(_) => Requeue::Backoff,
             Self::CredentialsMissing(_)
@@ -121,7 +121,7 @@ impl BrokerError {
         Fault {
             reason: self.reason(),
             message: self.to_string(),
-            retry: self.retry(),
+            requeue: self.requeue(),
         }
     }
 }
@@ -174,7 +174,7 @@ mod tests {
         ] {
             assert_eq!(error.limiter_delay(), expected, "{error:?}");
             if let Some(wait) = expected {
-                assert_eq!(error.retry(), Requeue::After(wait), "{error:?}");
+                assert_eq!(error.requeue(), Requeue::After(wait), "{error:?}");
             }
         }
     }
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn every_error_maps_to_a_reason_and_a_requeue() {
         let text = String::new;
-        for (error, reason, retry) in [
+        for (error, reason, requeue) in [
             (
                 BrokerError::CredentialsMissing(text()),
                 Reason::CredentialsMissing,
@@ -236,7 +236,11 @@ mod tests {
             ),
         ] {
             let fault = error.fault();
-            assert_eq!((fault.reason, fault.retry), (reason, retry), "{error:?}");
+            assert_eq!(
+                (fault.reason, fault.requeue),
+                (reason, requeue),
+                "{error:?}"
+            );
         }
     }
 }

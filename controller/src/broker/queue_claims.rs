@@ -17,7 +17,7 @@ use crate::record::{ActorRecord, Key};
 
 /// The actor that takes precedence for a name that another actor needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PrecedingActor {
+pub struct QueueNameHolder {
     pub key: Key,
     /// Queue of the actor that needs the name.
     pub queue: String,
@@ -67,7 +67,7 @@ impl QueueClaims {
     }
 
     /// Returns the actor that takes precedence over `key` for a name that `key` needs.
-    pub fn preceding_actor(&self, key: &Key) -> Option<PrecedingActor> {
+    pub fn queue_name_holder(&self, key: &Key) -> Option<QueueNameHolder> {
         let inner = self.inner.lock();
         let preceding = |of_queue: bool| {
             let applies = |name: &ClaimedName| {
@@ -79,7 +79,7 @@ impl QueueClaims {
             Some(owner) => (owner, true),
             None => (preceding(false)?, false),
         };
-        Some(PrecedingActor {
+        Some(QueueNameHolder {
             key: owner,
             queue: inner.claims.get(key)?.names.first()?.queue.to_string(),
             of_queue,
@@ -87,7 +87,7 @@ impl QueueClaims {
     }
 
     /// Returns the actor that takes precedence over `key` for this name, which `key` has or had as a queue.
-    pub fn preceding_actor_for(
+    pub fn queue_name_holder_for(
         &self,
         transports: &TransportsConfig,
         (transport, queue): (&str, &str),

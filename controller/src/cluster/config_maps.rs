@@ -266,7 +266,7 @@ fn not_owned(key: &Key, existing: &ConfigMap) -> Fault {
     Fault {
         reason: Reason::NotOwned,
         message: format!("ConfigMap {key} exists and {ownership}; rename or delete it"),
-        retry: Requeue::SlowBackoff,
+        requeue: Requeue::SlowBackoff,
     }
 }
 

@@ -65,7 +65,7 @@ impl Impersonation {
                 "ServiceAccount {namespace}/{IMPERSONATED_SERVICE_ACCOUNT} does not exist; with controller.impersonate this actor's objects \
                  are applied as this account: create it and bind it to a Role that may apply them"
             ),
-            retry: Requeue::SlowBackoff,
+            requeue: Requeue::SlowBackoff,
         })
         })
     }

@@ -165,7 +165,7 @@ where
         Ok(projected.record)
     }
 
-    /// Makes `manager` the owner of the former operator's fields, so that the next apply removes those that it does not
+    /// Makes `manager` the owner of the Go operator's fields, so that the next apply removes those that it does not
     /// contain (WRK-7). `index` is the position of its entry in `managedFields`.
     ///
     /// # Errors
@@ -181,7 +181,7 @@ where
         let at = |field| ["metadata", "managedFields", &index, field];
         let operations = vec![
             test(&["metadata", "uid"], json!(uid)),
-            test(&at("manager"), json!(manager::FORMER_OPERATOR)),
+            test(&at("manager"), json!(manager::GO_OPERATOR)),
             replace(&at("manager"), json!(manager)),
             replace(&at("operation"), json!("Apply")),
         ];

@@ -23,7 +23,7 @@ use tracing::{info, warn};
 use super::client::READ_TIMEOUT;
 use super::store::{Scope, Store};
 use crate::record::{Enqueue, Projected, Record};
-use crate::telemetry::health::ReadinessGate;
+use crate::telemetry::health::ReadinessCheck;
 use crate::telemetry::metrics::Metrics;
 
 /// The server ends a watch after this long, and the next one resumes from the last observed version. The client's read
@@ -112,8 +112,8 @@ pub struct Watch<R, S = Projected<R>> {
     pub served: Option<watch::Receiver<bool>>,
     /// Receives the events.
     pub sink: Arc<dyn WatchSink<R>>,
-    /// Opens permanently with the first complete list.
-    pub gate: ReadinessGate,
+    /// Passes with the first complete list, and does not fail again.
+    pub check: ReadinessCheck,
     /// Counts events, and reports whether the watch is healthy.
     pub metrics: Arc<Metrics>,
 }
@@ -128,13 +128,13 @@ where
         let Some(mut served) = self.served.clone() else {
             return self.follow(false, &enqueue).await;
         };
-        let mut opened = false;
+        let mut passed_before = false;
         loop {
             if !*served.borrow_and_update() {
                 let affected = self.sink.kind_removed(&self.scope);
                 affected.into_iter().for_each(&enqueue);
-                self.gate.ready();
-                opened = true;
+                self.check.ready();
+                passed_before = true;
             }
             if served.wait_for(|served| *served).await.is_err() {
                 return;
@@ -142,13 +142,13 @@ where
             tokio::select! {
                 // In a fixed order, so that a simulation can be repeated.
                 biased;
-                () = self.follow(opened, &enqueue) => {}
+                () = self.follow(passed_before, &enqueue) => {}
                 _ = served.wait_for(|served| !*served) => {}
             }
         }
     }
 
-    async fn follow(&self, opened: bool, enqueue: &impl Fn(Enqueue)) {
+    async fn follow(&self, passed_before: bool, enqueue: &impl Fn(Enqueue)) {
         let kind = self.kind_name();
         let (mut failures, mut listed) = (0, false);
         loop {
@@ -175,8 +175,8 @@ where
                         if !listed {
                             self.sink.list_failed(&self.scope);
                         }
-                        if !listed && !opened {
-                            self.gate.not_ready(&error.to_string());
+                        if !listed && !passed_before {
+                            self.check.not_ready(&error.to_string());
                         }
                         tokio::time::sleep(jittered(failures)).await;
                         if is_undecodable(&error) {
@@ -222,7 +222,7 @@ where
             Event::Delete(object) => store.delete(scope, &object.into()),
             Event::InitDone => {
                 self.metrics.watch_healthy(&self.kind_name(), true);
-                self.gate.ready();
+                self.check.ready();
                 let mut affected = store.init_done(scope);
                 if store.list_completed(scope) {
                     affected.push(match scope {

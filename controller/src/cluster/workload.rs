@@ -142,7 +142,7 @@ impl Workloads {
             .await
     }
 
-    /// Takes over the former operator's fields, so that the next apply removes those that it does not contain (WRK-7).
+    /// Takes over the Go operator's fields, so that the next apply removes those that it does not contain (WRK-7).
     /// `index` is the position of its entry in `managedFields`.
     ///
     /// # Errors
@@ -230,7 +230,10 @@ impl Workloads {
     ///
     /// # Errors
     /// `Stale` if the workload changed concurrently, or no longer exists.
-    pub async fn take_over_tool_fields(&self, workload: &WorkloadRecord) -> Result<(), WriteError> {
+    pub async fn take_over_kubectl_helm_fields(
+        &self,
+        workload: &WorkloadRecord,
+    ) -> Result<(), WriteError> {
         let key = &workload.metadata.key;
         let existing = self.get_full(workload.kind, key).await?;
         let existing = existing
@@ -240,7 +243,7 @@ impl Workloads {
         let entries: Vec<Value> = entries.map(|entry| json!(entry)).collect();
         let patch = Patch::Merge(json!({"metadata": {
             "resourceVersion": existing.metadata.resource_version,
-            "managedFields": fields::tool_fields_taken_over(&entries).unwrap_or(entries),
+            "managedFields": fields::kubectl_helm_fields_taken_over(&entries).unwrap_or(entries),
             "annotations": {annotation::RECLAIMED: "true"},
         }}));
         let params = PatchParams {

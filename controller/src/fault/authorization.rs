@@ -8,7 +8,7 @@ pub(super) fn missing_permission(object: &str, message: &str) -> Option<Fault> {
     Some(Fault {
         reason: Reason::NotAuthorized,
         message: format!("{object}: {}", forbidden.describe()),
-        retry: Requeue::SlowBackoff,
+        requeue: Requeue::SlowBackoff,
     })
 }
 

@@ -84,7 +84,7 @@ impl Error {
     }
 
     /// When to requeue.
-    pub fn retry(&self) -> Requeue {
+    pub fn requeue(&self) -> Requeue {
         match self {
             Self::Stale(_) => Requeue::Now,
             Self::Busy(_, wait) => Requeue::After(*wait),
@@ -130,7 +130,7 @@ fn result(object: &str, status: &Status) -> Fault {
     Fault {
         reason: Reason::ReconcileError,
         message: format!("{object}: {}", status.message),
-        retry: match status {
+        requeue: match status {
             // A kind is served only shortly after its CRD is created.
             _ if status.is_not_found() => Requeue::Backoff,
             _ if status.message.contains("exceeded quota") => Requeue::After(QUOTA),
@@ -191,7 +191,7 @@ mod tests {
             assert_eq!(fault.message, format!("Deployment a/b: {text}"));
             let quota = super::Requeue::After(super::QUOTA);
             assert_eq!(
-                fault.retry == quota,
+                fault.requeue == quota,
                 text.contains("quota"),
                 "FW-28: {text}"
             );
@@ -250,7 +250,7 @@ mod tests {
             ),
             (Error::Api(unreachable), "api_unreachable", Requeue::Backoff),
         ] {
-            assert_eq!((error.kind(), error.retry()), (kind, expected), "{error}");
+            assert_eq!((error.kind(), error.requeue()), (kind, expected), "{error}");
         }
     }
 

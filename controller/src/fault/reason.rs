@@ -364,7 +364,7 @@ pub struct Fault {
     pub reason: Reason,
     /// The condition's message: what is wrong, where, and how to fix it.
     pub message: String,
-    pub retry: Requeue,
+    pub requeue: Requeue,
 }
 
 impl Fault {
@@ -373,7 +373,7 @@ impl Fault {
         Self {
             reason,
             message: message.into(),
-            retry: Requeue::AwaitChange,
+            requeue: Requeue::AwaitChange,
         }
     }
 }

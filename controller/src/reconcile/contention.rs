@@ -22,10 +22,11 @@ const WAITING: &str = "Waiting";
 /// Names the other manager where `managedFields` do not.
 const UNKNOWN_MANAGER: &str = "another field manager (unknown)";
 
-/// The purpose of a contested field. Each purpose has its own state. Status has room for every purpose of one actor: a
-/// binding has no workload of ours, and a standalone actor contests only that and the `ScaledObject`.
+/// What other field managers may contest: a part of what the operator writes, or the replicas that the autoscaler
+/// writes. Each part has its own contention state, in status as the entry with its name in `part`. Status has room for
+/// every part of one actor: a binding has no workload of ours, and a standalone actor only that and a `ScaledObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FieldPurpose {
+pub enum ContestedPart {
     /// Our containers, volumes and annotations in a pod template (CONF-1).
     Template,
     /// The annotation that triggers a rollout (CONF-2).
@@ -40,7 +41,7 @@ pub enum FieldPurpose {
     Workload,
 }
 
-impl FieldPurpose {
+impl ContestedPart {
     pub const ALL: [Self; 6] = [
         Self::Template,
         Self::Roll,
@@ -68,9 +69,9 @@ impl FieldPurpose {
 pub struct SpecRevision {
     /// The actor's generation.
     pub generation: i64,
-    /// Identifies the target's spec without our fields and the replicas; the target's own `metadata.generation` rises
-    /// with every contested write.
-    pub target_spec_hash: String,
+    /// Hash of the specs without our fields and the replicas: of the rolled workloads for [`ContestedPart::Roll`], else
+    /// of the target. Its own `metadata.generation` rises with every contested write.
+    pub spec_hash: String,
 }
 
 /// Consecutive conflicts: at least one, and fewer than `MAX_CONFLICTS`.
@@ -128,10 +129,11 @@ pub enum ContentionState {
 pub struct FieldView {
     /// Whether the field is needed.
     pub needed: bool,
-    /// Whether we wrote it, and the desired value has not changed since.
-    pub written: bool,
-    /// Whether it has the desired value.
-    pub in_place: bool,
+    /// Whether the desired value was set before and has not changed since, so that another value is a conflict. The
+    /// operator sets it, except replicas, which the autoscaler sets.
+    pub was_set: bool,
+    /// Whether it has the desired value now.
+    pub has_desired_value: bool,
 }
 
 /// The decision of a reconcile about a contested field.
@@ -168,10 +170,10 @@ impl ContentionState {
     ) -> FieldDecision {
         let FieldView {
             needed,
-            written,
-            in_place,
+            was_set,
+            has_desired_value,
         } = view;
-        if !needed || in_place {
+        if !needed || has_desired_value {
             return FieldDecision::Keep;
         }
         match self {
@@ -180,7 +182,7 @@ impl ContentionState {
                 Ok(wait) if *until > now => FieldDecision::Wait(wait),
                 _ => FieldDecision::Write,
             },
-            Self::Uncontested | Self::Rewritten(_) if written => FieldDecision::RecordConflict,
+            Self::Uncontested | Self::Rewritten(_) if was_set => FieldDecision::RecordConflict,
             Self::Uncontested | Self::Rewritten(_) | Self::Yielded(_) => FieldDecision::Write,
         }
     }

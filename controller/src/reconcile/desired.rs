@@ -2,7 +2,7 @@
 
 mod binding;
 pub mod deletion;
-pub mod drain;
+pub mod empty_wait;
 pub mod scaling;
 mod standalone;
 
@@ -212,7 +212,7 @@ pub fn desired(
     }))
 }
 
-/// Whether nothing has been created for the actor yet. We record what we create in status; the former operator recorded
+/// Whether nothing has been created for the actor yet. We record what we create in status; the Go operator recorded
 /// nothing, but left a status without a mode (VAL-11).
 fn is_new(previous: &AsyncActorStatus) -> bool {
     let has_former_status = previous.mode.is_none() && *previous != AsyncActorStatus::default();

@@ -25,7 +25,7 @@ use crate::record::Key;
 use crate::work_queue::Attempt;
 
 pub use apply::shared;
-pub use contention::history::purpose_of;
+pub use contention::history::part_of;
 
 /// Moves one actor a step closer to its spec. Returns when to requeue; `None` if the actor no longer exists.
 ///
@@ -39,8 +39,8 @@ pub async fn reconcile(
     key: &Key,
     attempt: Attempt,
 ) -> Result<Option<Requeue>, Error> {
-    if let Some(retry) = context.requeue_until_synced(key) {
-        return Ok(Some(retry));
+    if let Some(requeue) = context.requeue_until_synced(key) {
+        return Ok(Some(requeue));
     }
     let Some(mut observed) = observe::observe(context, key, clock::now()).await? else {
         context.forget(key);
@@ -67,10 +67,10 @@ pub async fn reconcile(
     }
     // Read the clock again: a rollout starts a second after the status that enables injection, and dry runs take time
     // (ROLL-2).
-    let retry = status::report(context, &observed, &outcome, clock::now()).await?;
+    let requeue = status::report(context, &observed, &outcome, clock::now()).await?;
     match outcome.interrupted() {
         Some(error) => Err(error),
-        None => Ok(Some(retry)),
+        None => Ok(Some(requeue)),
     }
 }
 

@@ -8,7 +8,7 @@
 mod availability;
 pub mod binding;
 mod child;
-mod drain;
+mod empty_wait;
 mod queue;
 pub mod queue_name_taken;
 pub mod rollout;
@@ -29,16 +29,16 @@ use child::child;
 use queue_name_taken::desired_unless_name_taken;
 
 use super::desired::Desired;
-use super::desired::drain::Drain;
+use super::desired::empty_wait::EmptyWait;
 use crate::cluster::store::Store;
 use crate::context::Context;
 use crate::fault::{Error, Fault};
 use crate::reconcile::model::child::{Child, ChildOwnership};
 use crate::reconcile::model::observed::{
-    DeletionPolicy, Observed, ObservedQueue, ObservedScaling, QueueNameTaken, is_waiting_for_drain,
+    DeletionSettings, Observed, ObservedQueue, ObservedScaling, QueueNameTaken, receives_messages,
 };
 use crate::record::{ActorRecord, Controller, Key, PodRecord, Record, ScaleTarget};
-use crate::scaling::autoscalers::{Autoscalers, is_overdue};
+use crate::scaling::autoscalers::{Autoscalers, finalizer_expired};
 
 /// Observes one actor; returns `None` if it no longer exists.
 ///
@@ -59,15 +59,15 @@ pub async fn observe(
     let (desired, queue_name_taken) =
         desired_unless_name_taken(context, &actor, &previous, &scaled);
     let name_taken = queue_name_taken.as_ref();
-    let mut deletion = DeletionPolicy::of(&actor);
+    let mut deletion = DeletionSettings::of(&actor);
     let queues = known_queues(context, &actor, &previous, desired.as_deref(), &deletion);
-    let (drain, updates) =
-        drain::observe(context, &actor, &previous, &deletion, &queues, now).await?;
-    if matches!(drain, Some(Drain::LeftBehind { .. })) {
+    let (empty_wait, updates) =
+        empty_wait::observe(context, &actor, &previous, &deletion, &queues, now).await?;
+    if matches!(empty_wait, Some(EmptyWait::KeepQueues(_))) {
         deletion.retains_queue = true;
     }
-    let in_service = !actor.metadata.deleting || is_waiting_for_drain(drain.as_ref());
-    let to_ensure = desired.as_deref().ok().filter(|_| in_service);
+    let receives_messages = receives_messages(&actor, empty_wait.as_ref());
+    let to_ensure = desired.as_deref().ok().filter(|_| receives_messages);
     let ownership = ChildOwnership {
         // Do not adopt objects only to delete them.
         adopts: to_ensure.is_some_and(|desired| {
@@ -103,7 +103,7 @@ pub async fn observe(
     let creation_failure = workload.ours();
     let creation_failure =
         creation_failure.and_then(|workload| failures.of_workload(workload, &pods, now));
-    let unbinding = (!in_service).then_some(&deletion);
+    let unbinding = (!receives_messages).then_some(&deletion);
     let binding =
         binding::observe(context, &actor, desired.as_deref(), &previous, unbinding).await?;
     let target_scaling = binding.as_ref().and_then(ObservedBinding::target_scaling);
@@ -136,7 +136,7 @@ pub async fn observe(
         webhook: context.installation.webhook,
         deadlines: context.installation.deadlines,
         deletion,
-        drain,
+        empty_wait,
         leading_since: context.leading_since.get().copied().unwrap_or(now),
         memory_updates: updates,
         queue_name_taken,
@@ -180,7 +180,7 @@ fn scaled_kinds(context: &Context, actor: &ActorRecord, now: Timestamp) -> Vec<W
         .get(key)
         .filter(|scaled_object| {
             is_controlled_by(scaled_object.metadata.controller.as_ref(), actor)
-                && !is_overdue(scaled_object, now)
+                && !finalizer_expired(scaled_object, now)
         });
     let (hpas, scaled_objects) = (
         context.stores.hpas.of_actor(key),
@@ -265,13 +265,13 @@ fn known_queues(
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
     desired: Result<&Desired, &Fault>,
-    deletion: &DeletionPolicy,
+    deletion: &DeletionSettings,
 ) -> KnownQueues {
     let (claims, transports) = (&context.queue_claims, &context.installation.transports);
     let key = &actor.metadata.key;
     let owner_of = |queue: &QueueStatus| {
         let address = (&*queue.transport, &*queue.name);
-        claims.preceding_actor_for(transports, address, key)
+        claims.queue_name_holder_for(transports, address, key)
     };
     let unrecorded = &context.unrecorded_queues;
     unrecorded.add_possible(key, || match desired {

@@ -5,6 +5,7 @@ mod binding;
 pub mod child;
 pub mod decision;
 pub mod deletion;
+pub mod drift;
 pub mod evict;
 pub mod finalizers;
 pub mod order;
@@ -12,7 +13,6 @@ pub mod probe;
 pub mod queue;
 pub mod queue_removal;
 pub mod replicas;
-pub mod restore;
 pub mod retired;
 pub mod rollout;
 pub mod rollout_slot;
@@ -20,7 +20,7 @@ pub mod scale_from_zero;
 pub mod scaled_object_contention;
 pub mod scaling;
 pub mod scaling_children;
-mod scaling_gate;
+mod scaling_start;
 mod service_account;
 mod standalone;
 pub mod steps;
@@ -31,7 +31,7 @@ pub mod workload;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::desired::drain::Drain;
+use super::desired::empty_wait::EmptyWait;
 use super::model::observed::Observed;
 use crate::reconcile::plan::decision::Plan;
 
@@ -39,11 +39,11 @@ pub use child::{ChildStep, is_unchanged, not_owned, plan_child, recorded};
 
 /// Plans a reconcile of one actor.
 pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
-    match &observed.drain {
+    match &observed.empty_wait {
         _ if !observed.actor.metadata.deleting => {}
-        Some(Drain::Waiting(_)) => {}
-        Some(Drain::Confirming(wait)) => return Plan::AwaitEmpty(*wait),
-        Some(Drain::Empty | Drain::LeftBehind { .. }) | None => {
+        Some(EmptyWait::Waiting(_)) => {}
+        Some(EmptyWait::Confirming(wait)) => return Plan::AwaitEmpty(*wait),
+        Some(EmptyWait::Empty | EmptyWait::KeepQueues(_)) | None => {
             return Plan::Delete(Box::new(deletion::plan_deletion(observed, now)));
         }
     }

@@ -31,7 +31,7 @@ pub(super) fn mark_retries_exhausted(outcome: &mut Outcome) {
 
 /// Skips faults that wait for a watch event or a timer: they are not attempts.
 fn mark_exhausted(fault: &mut Fault) {
-    if !matches!(fault.retry, Requeue::Backoff | Requeue::SlowBackoff) {
+    if !matches!(fault.requeue, Requeue::Backoff | Requeue::SlowBackoff) {
         return;
     }
     fault.message = format!(
@@ -47,7 +47,7 @@ const REPORTED_AFTER: u32 = 2;
 /// Whether the error that ended a reconcile is reported in the status. A transient error must persist first; a rejected
 /// deletion of a child is reported at once.
 pub(super) fn is_reported(error: &Error, failures: u32, deleting: bool) -> bool {
-    failures >= REPORTED_AFTER || (deleting && error.retry() == Requeue::SlowBackoff)
+    failures >= REPORTED_AFTER || (deleting && error.requeue() == Requeue::SlowBackoff)
 }
 
 /// The outcome of a reconcile that an API server error ended before it had anything to report.
@@ -61,7 +61,7 @@ pub(super) fn outcome_of_error(observed: &Observed, error: Error) -> Result<Outc
     let fault = Fault {
         reason: Reason::ReconcileError,
         message: format!("the API server returned an error: {}", status.message),
-        retry: error.retry(),
+        requeue: error.requeue(),
     };
     let error = Box::new(error);
     if observed.actor.metadata.deleting {
@@ -80,35 +80,35 @@ mod tests {
     use crate::fault::{Error, Fault, Reason, Requeue};
     use crate::reconcile::model::outcome::{ActiveOutcome, Outcome, QueueState, ScalingOutcome};
 
-    fn fault(retry: Requeue) -> Fault {
+    fn fault(requeue: Requeue) -> Fault {
         Fault {
             reason: Reason::BrokerUnreachable,
             message: "no answer".to_owned(),
-            retry,
+            requeue,
         }
     }
 
     /// FW-6
     #[test]
     fn last_attempt_marks_faults_as_exhausted_and_keeps_their_cause() {
-        for retry in [Requeue::Backoff, Requeue::SlowBackoff] {
+        for requeue in [Requeue::Backoff, Requeue::SlowBackoff] {
             let active_outcome = ActiveOutcome {
-                queue: QueueState::Fault(fault(retry)),
-                fault: Some(fault(retry)),
+                queue: QueueState::Fault(fault(requeue)),
+                fault: Some(fault(requeue)),
                 scaling: Some(Box::new(ScalingOutcome {
-                    fault: Some(fault(retry)),
+                    fault: Some(fault(requeue)),
                     ..ScalingOutcome::default()
                 })),
                 ..ActiveOutcome::default()
             };
             let deleting = Outcome::Deleting {
-                fault: Some(fault(retry)),
+                fault: Some(fault(requeue)),
                 deleted: Vec::new(),
-                retry,
-                given_up: false,
+                requeue,
+                acted: false,
             };
             let blocked = Outcome::DeletionBlocked {
-                fault: fault(retry),
+                fault: fault(requeue),
                 error: Box::new(Error::Stale("an object")),
             };
             for mut outcome in [Outcome::Active(active_outcome), deleting, blocked] {
@@ -131,8 +131,8 @@ mod tests {
                 };
                 for fault in faults {
                     assert_eq!(
-                        (fault.reason, fault.retry),
-                        (Reason::RetriesExhausted, retry)
+                        (fault.reason, fault.requeue),
+                        (Reason::RetriesExhausted, requeue)
                     );
                     assert!(fault.message.starts_with("BrokerUnreachable: no answer; "));
                 }
@@ -143,13 +143,13 @@ mod tests {
     /// FW-6
     #[test]
     fn faults_that_wait_for_an_event_or_timer_are_not_exhausted() {
-        for retry in [
+        for requeue in [
             Requeue::AwaitChange,
             Requeue::Now,
             Requeue::After(Duration::from_secs(65)),
         ] {
             let mut outcome = Outcome::Active(ActiveOutcome {
-                queue: QueueState::Fault(fault(retry)),
+                queue: QueueState::Fault(fault(requeue)),
                 ..ActiveOutcome::default()
             });
             mark_retries_exhausted(&mut outcome);
@@ -159,7 +159,7 @@ mod tests {
             let QueueState::Fault(unchanged) = &active_outcome.queue else {
                 panic!()
             };
-            assert_eq!(*unchanged, fault(retry));
+            assert_eq!(*unchanged, fault(requeue));
         }
     }
 }

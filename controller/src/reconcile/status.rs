@@ -5,9 +5,9 @@ mod binding;
 pub mod common;
 mod condition_events;
 mod conditions;
-mod conflicts;
 mod deletion;
-mod drain;
+mod drift;
+mod empty_wait;
 mod inventory;
 mod legacy_fields;
 mod other_autoscaler;
@@ -49,7 +49,7 @@ pub async fn report(
         return Ok(Requeue::AwaitChange);
     };
     if let Some(wait) = write_delay::delay(observed, &report.status, now) {
-        return Ok(report.retry.sooner(Requeue::After(wait)));
+        return Ok(report.requeue.sooner(Requeue::After(wait)));
     }
     if let Some((reason, text)) = event_of_new_condition(&observed.previous, &report.status) {
         context.events.publish(&observed.actor, reason, text);
@@ -60,7 +60,7 @@ pub async fn report(
             context.events.publish(&observed.actor, reason, &text);
         }
     }
-    Ok(report.retry)
+    Ok(report.requeue)
 }
 
 /// Computes the report; `None` if the actor no longer exists.

@@ -70,11 +70,11 @@ impl ActorRecord {
         self.finalizers.iter().any(|it| **it == *finalizer)
     }
 
-    /// Whether its pods should receive messages, which they also do until a deleted actor's queue is drained (QUE-41).
+    /// Whether its pods should receive messages, which they also do until a deleted actor's queue is empty (QUE-41).
     pub fn receives_messages(&self) -> bool {
-        let awaits_drain = self.queue_policy.waits_until_empty()
+        let awaits_empty = self.queue_policy.waits_until_empty()
             && self.status_view.queue_released_since.is_none();
-        !self.metadata.deleting || awaits_drain
+        !self.metadata.deleting || awaits_empty
     }
 
     /// Decodes the full status; returns the default if it does not decode.
@@ -95,7 +95,7 @@ pub struct StatusView {
     pub retired_queues: Box<[StatusQueue]>,
     /// Desired number of pods.
     pub desired_replicas: i32,
-    /// Since when deletion no longer waits for the queue to drain.
+    /// Since when deletion no longer waits until the queue is empty.
     pub queue_released_since: Option<Time>,
 }
 

@@ -60,7 +60,7 @@ pub struct LastApplied {
     /// Fingerprint of the fields that we own.
     pub fingerprint: Option<Fingerprint>,
     /// Index in `managedFields` of the previous operator's entry, until we own its fields (WRK-7).
-    pub former_operator_entry: Option<usize>,
+    pub go_operator_entry: Option<usize>,
 }
 
 /// `metadata`, borrowed from the API server's response.
@@ -164,9 +164,9 @@ impl RawMetadata<'_> {
         LastApplied {
             hash: self.annotation(annotation::APPLIED_HASH),
             fingerprint,
-            former_operator_entry: self
+            go_operator_entry: self
                 .managed_fields
-                .updated_by(manager::FORMER_OPERATOR)
+                .updated_by(manager::GO_OPERATOR)
                 .filter(|_| fingerprint.is_none()),
         }
     }

@@ -50,7 +50,7 @@ pub use scale_target::ScaleTarget;
 pub use scaled_object::{KedaReady, ScaledObjectRecord};
 pub use uninjected_pod::{Labels, TargetPod, UninjectedPodRecord};
 pub use webhook_configuration::{Configuration, Content, WebhookConfigurationRecord};
-pub use workload::{ReplicaFailure, TypedWorkload, WorkloadRecord, is_tool};
+pub use workload::{ReplicaFailure, TypedWorkload, WorkloadRecord, is_kubectl_or_helm};
 
 /// Actors to enqueue when an object changes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -28,7 +28,7 @@ pub struct WorkloadRecord {
     /// Whether we own `spec.replicas` (WRK-3).
     pub owns_replicas: bool,
     /// Whether kubectl or Helm wrote fields that have not been taken over yet (FW-22).
-    pub has_client_fields: bool,
+    pub has_kubectl_helm_fields: bool,
     /// Pod template hash, which identifies pods of the current template.
     pub template_hash: Option<Box<str>>,
     pub generation: i64,
@@ -173,7 +173,7 @@ impl WorkloadRecord {
             actor: raw.metadata.label(label::ACTOR).map(Into::into),
             last: raw.metadata.last_applied(manager::WORKLOAD),
             owns_replicas: applied.is_some_and(|fields| fields.replicas),
-            has_client_fields: raw.metadata.is_written_by(is_tool)
+            has_kubectl_helm_fields: raw.metadata.is_written_by(is_kubectl_or_helm)
                 && raw.metadata.annotation(annotation::RECLAIMED).as_deref() != Some("true"),
             template_hash: raw.spec.template.hash(),
             generation: raw.metadata.generation,
@@ -216,7 +216,7 @@ impl<K: WorkloadType> Record for TypedWorkload<K> {
 }
 
 /// Whether a field manager is a command-line tool other than `kubectl rollout`, whose restarts must be kept (WRK-4).
-pub fn is_tool(manager: &str) -> bool {
+pub fn is_kubectl_or_helm(manager: &str) -> bool {
     let is_kubectl = manager == "kubectl" || manager.starts_with("kubectl-");
     (is_kubectl && manager != "kubectl-rollout") || manager.eq_ignore_ascii_case("helm")
 }

@@ -81,7 +81,7 @@ impl RuntimeScript {
                 message = fault.message,
                 "cannot write the runtime script's ConfigMap in the runtime namespace"
             );
-            return Ok(Some(fault.retry));
+            return Ok(Some(fault.requeue));
         }
         Ok(None)
     }

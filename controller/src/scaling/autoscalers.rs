@@ -50,7 +50,7 @@ pub fn is_keda_hpa_of(hpa: &HpaRecord, actor: &str) -> bool {
 }
 
 /// Whether KEDA has failed to remove its finalizer from a deleted `ScaledObject` in time.
-pub fn is_overdue(scaled_object: &ScaledObjectRecord, now: Timestamp) -> bool {
+pub fn finalizer_expired(scaled_object: &ScaledObjectRecord, now: Timestamp) -> bool {
     finalizer_deadline(scaled_object).is_some_and(|deadline| deadline <= now)
 }
 

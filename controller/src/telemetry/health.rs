@@ -10,54 +10,54 @@ use asya_process::listen::{self, BindError};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// Readiness of the process: ready as soon as every gate is. Clones share the same gates.
+/// Readiness of the process: ready as soon as every check passes. Clones share the same checks.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
-    gates: Arc<watch::Sender<Gates>>,
+    checks: Arc<watch::Sender<Checks>>,
 }
 
-/// Why each gate is not ready; `None` once it is.
-type Gates = BTreeMap<String, Option<String>>;
+/// Why each check is not ready; `None` once it is.
+type Checks = BTreeMap<String, Option<String>>;
 
-/// A condition for readiness. Dropping the gate removes the condition.
+/// One check that readiness consists of. Dropping it removes it.
 #[derive(Debug)]
-pub struct ReadinessGate {
+pub struct ReadinessCheck {
     readiness: Readiness,
     name: Arc<str>,
 }
 
-/// Name of the gate of the process itself.
+/// Name of the check of the process itself.
 pub const PROCESS: &str = "process";
 
 impl Readiness {
-    /// Readiness of a process that has not registered its gates yet. Without the gate [`PROCESS`], a probe before the
+    /// Readiness of a process that has not registered its checks yet. Without the check [`PROCESS`], a probe before the
     /// first registration would report ready.
     #[must_use]
     pub fn starting() -> Self {
         let readiness = Self::default();
         let starting = Some("starting".to_owned());
-        readiness.gates.send_modify(|gates| {
-            gates.insert(PROCESS.to_owned(), starting);
+        readiness.checks.send_modify(|checks| {
+            checks.insert(PROCESS.to_owned(), starting);
         });
         readiness
     }
 
-    /// Registers a gate that is not ready yet.
+    /// Registers a check that is not ready yet.
     #[must_use]
-    pub fn gate(&self, name: &str) -> ReadinessGate {
-        let gate = ReadinessGate {
+    pub fn check(&self, name: &str) -> ReadinessCheck {
+        let check = ReadinessCheck {
             readiness: self.clone(),
             name: name.into(),
         };
-        gate.not_ready("has not been ready yet");
-        gate
+        check.not_ready("has not been ready yet");
+        check
     }
 
-    /// Gates that are not ready and why, one line each.
+    /// Checks that are not ready and why, one line each.
     #[must_use]
     pub fn pending(&self) -> Vec<String> {
-        let gates = self.gates.borrow();
-        let pending = gates
+        let checks = self.checks.borrow();
+        let pending = checks
             .iter()
             .filter_map(|(name, reason)| reason.as_ref().map(|r| (name, r)));
         pending
@@ -65,48 +65,48 @@ impl Readiness {
             .collect()
     }
 
-    /// Waits until all gates are ready at the same time.
+    /// Waits until all checks are ready at the same time.
     pub async fn all_ready(&self) {
-        let mut changes = self.gates.subscribe();
+        let mut changes = self.checks.subscribe();
         // Cannot fail, because `self` keeps the sender alive.
         let _ = changes
-            .wait_for(|gates| gates.values().all(Option::is_none))
+            .wait_for(|checks| checks.values().all(Option::is_none))
             .await;
     }
 
-    fn set(&self, gate: &ReadinessGate, pending: Option<String>) {
-        self.gates.send_modify(|gates| {
-            gates.insert(gate.name.to_string(), pending);
+    fn set(&self, check: &ReadinessCheck, pending: Option<String>) {
+        self.checks.send_modify(|checks| {
+            checks.insert(check.name.to_string(), pending);
         });
     }
 }
 
-impl ReadinessGate {
-    /// Opens the gate.
+impl ReadinessCheck {
+    /// Passes the check.
     pub fn ready(&self) {
         self.readiness.set(self, None);
     }
 
-    /// Waits until the gate is ready for the first time.
-    pub fn opened(&self) -> impl Future<Output = ()> + Send + 'static {
-        let (name, mut changes) = (Arc::clone(&self.name), self.readiness.gates.subscribe());
+    /// Waits until the check is ready for the first time.
+    pub fn passed(&self) -> impl Future<Output = ()> + Send + 'static {
+        let (name, mut changes) = (Arc::clone(&self.name), self.readiness.checks.subscribe());
         async move {
-            // A dropped gate counts as open.
-            let is_open = |gates: &Gates| gates.get(&*name).is_none_or(Option::is_none);
-            let _ = changes.wait_for(is_open).await;
+            // A dropped check counts as passed.
+            let has_passed = |checks: &Checks| checks.get(&*name).is_none_or(Option::is_none);
+            let _ = changes.wait_for(has_passed).await;
         }
     }
 
-    /// Closes the gate, with the reason.
+    /// Fails the check, with the reason.
     pub fn not_ready(&self, reason: &str) {
         self.readiness.set(self, Some(reason.to_owned()));
     }
 }
 
-impl Drop for ReadinessGate {
+impl Drop for ReadinessCheck {
     fn drop(&mut self) {
-        self.readiness.gates.send_modify(|gates| {
-            gates.remove(&*self.name);
+        self.readiness.checks.send_modify(|checks| {
+            checks.remove(&*self.name);
         });
     }
 }

@@ -22,7 +22,7 @@ pub struct MutatingConfigurations {
     /// The objects; the first one exists even without any entry.
     pub objects: Vec<MutatingWebhookConfiguration>,
     /// Namespace and name of required bindings that stay fail-open because the limit is exceeded.
-    pub fail_open_required: Vec<(String, String)>,
+    pub unenforced_required: Vec<(String, String)>,
 }
 
 /// Renders the mutating configurations. `bindings` are sorted oldest first, so that new bindings never make an older
@@ -31,7 +31,7 @@ pub struct MutatingConfigurations {
 pub fn mutating(settings: &Settings, bindings: &[Binding]) -> MutatingConfigurations {
     let is_excluded = |it: &&Binding| is_excluded_namespace(&it.namespace, &settings.namespace);
     let mut integrations: BTreeMap<Integration, Vec<&Binding>> = BTreeMap::new();
-    let (mut required, mut fail_open_required) = (Vec::new(), Vec::new());
+    let (mut required, mut unenforced_required) = (Vec::new(), Vec::new());
     for binding in bindings.iter().filter(|it| !is_excluded(it)) {
         match binding.policy {
             Policy::Optional => integrations
@@ -52,7 +52,7 @@ pub fn mutating(settings: &Settings, bindings: &[Binding]) -> MutatingConfigurat
                     continue;
                 };
                 if !has_room {
-                    fail_open_required.push((binding.namespace.clone(), binding.actor.clone()));
+                    unenforced_required.push((binding.namespace.clone(), binding.actor.clone()));
                 }
                 required.push(entry);
             }
@@ -80,7 +80,7 @@ pub fn mutating(settings: &Settings, bindings: &[Binding]) -> MutatingConfigurat
     });
     MutatingConfigurations {
         objects: objects.collect(),
-        fail_open_required,
+        unenforced_required,
     }
 }
 

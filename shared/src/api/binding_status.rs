@@ -119,7 +119,7 @@ pub struct RolloutStatus {
     pub generation: i64,
     /// Identifies the spec of the target's workloads.
     #[serde(rename = "target")]
-    pub target_spec_hash: String,
+    pub workload_specs_hash: String,
 }
 
 /// An object that carries an annotation of the operator's that triggers a rollout of its pods.
@@ -172,8 +172,8 @@ pub struct ConflictStatus {
     pub manager: Option<String>,
     /// Purpose of the field: Template, Roll, Autoscaler, Replicas, ScaledObject or Workload.
     // Text, not an enum: another version may write one that this one does not know.
-    #[serde(rename = "part", default, skip_serializing_if = "String::is_empty")]
-    pub purpose: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub part: String,
     /// Object that contains the field, as Kind/name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub object: String,
@@ -194,7 +194,7 @@ pub struct ConflictStatus {
     pub generation: Option<i64>,
     /// Identifies the target's spec for which the field is Stopped.
     #[serde(rename = "target", default, skip_serializing_if = "String::is_empty")]
-    pub target_spec_hash: String,
+    pub spec_hash: String,
 }
 
 #[expect(

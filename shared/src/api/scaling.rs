@@ -104,7 +104,7 @@ pub struct AdvancedScaling {
 }
 
 /// How the formula's value is compared with the target.
-// Utilization was in the former operator's schema; a rule refuses it with a helpful message (VAL-13).
+// Utilization was in the Go operator's schema; a rule refuses it with a helpful message (VAL-13).
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(transform = super::schema::without_description)]
 pub enum MetricType {

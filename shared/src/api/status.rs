@@ -1,4 +1,4 @@
-//! Status of the actor. Field names of the former operator are kept (API-8).
+//! Status of the actor. Field names of the Go operator are kept (API-8).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::testing::{parse, secret};
 use super::*;
 
-/// Values for the former operator, as its chart renders them.
+/// Values for the Go operator, as its chart renders them.
 fn values_of_the_former_chart() -> Value {
     json!({
         "rabbitmq": {"enabled": true, "type": "rabbitmq", "config": {

@@ -295,8 +295,7 @@ pub fn is_handed_off(object: &Value) -> bool {
     entries.any(|entry| {
         let field = format!("f:{AUTOSCALER_CLASS}");
         let annotations = entry.pointer("/fieldsV1/f:metadata/f:annotations");
-        entry["manager"] == manager::PARENT
-            && annotations.is_some_and(|it| it.get(&field).is_some())
+        entry["manager"] == manager::OWNER && annotations.is_some_and(|it| it.get(&field).is_some())
     })
 }
 

@@ -149,7 +149,7 @@ async fn end_on_rabbitmq(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Messages published to the former operator's exchange reach the queues.
+/// Messages published to the Go operator's exchange reach the queues.
 async fn queues_take_messages(cluster: &Cluster) -> Result<()> {
     let rabbitmq = cluster.rabbitmq()?;
     for actor in ["rmq-worker", "happy-end"] {

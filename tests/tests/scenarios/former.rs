@@ -1,4 +1,4 @@
-//! Objects of the former operator are adopted in place.
+//! Objects of the Go operator are adopted in place.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -20,7 +20,7 @@ use crate::steady::{PASSES, Writes};
 use crate::{api, cluster_with_all, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
-/// The former operator's field manager: by default that is the name of its binary.
+/// The Go operator's field manager: by default that is the name of its binary.
 const MANAGER: &str = "manager";
 const ROLE: &str = "arn:aws:iam::000000000000:role/reader";
 /// Messages in each RabbitMQ queue.
@@ -28,7 +28,7 @@ const FILLED: u32 = 12;
 /// On RabbitMQ with two pods, on RabbitMQ scaled by KEDA, and on SQS with a role.
 const ACTORS: [&str; 3] = ["worker", "scaled", "reader"];
 
-/// The former operator writes whole objects, by PUT.
+/// The Go operator writes whole objects, by PUT.
 pub(crate) fn as_the_former() -> PostParams {
     PostParams {
         field_manager: Some(MANAGER.to_owned()),
@@ -67,7 +67,7 @@ pub(crate) fn actor(name: &str) -> Value {
     })
 }
 
-/// A status as the former operator wrote it, including fields that we do not write for every actor.
+/// A status as the Go operator wrote it, including fields that we do not write for every actor.
 fn status(scenario: &Scenario, name: &str) -> Value {
     let condition = |kind: &str, reason: &str| {
         json!({
@@ -158,7 +158,7 @@ pub(crate) fn deployment(name: &str, uid: &str) -> Value {
     deployment
 }
 
-/// Everything that the former operator created for an actor, except the queue.
+/// Everything that the Go operator created for an actor, except the queue.
 fn children(scenario: &Scenario, name: &str, uid: &str) -> Vec<Value> {
     let mut children = Vec::new();
     if name == "reader" {
@@ -216,7 +216,7 @@ fn script() -> Value {
     })
 }
 
-/// Recreates the state in which the former operator was stopped. Returns its objects.
+/// Recreates the state in which the Go operator was stopped. Returns its objects.
 async fn leave(scenario: &Scenario) -> Result<Vec<DynamicObject>> {
     let mut made = Vec::new();
     let create = async |object: &Value| {
@@ -366,7 +366,7 @@ async fn taken_over(scenario: &Scenario, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Every object of the former operator still exists with its uid.
+/// Every object of the Go operator still exists with its uid.
 async fn in_place(scenario: &Scenario, made: &[DynamicObject]) -> Result<()> {
     for object in made {
         let text = json!(object);

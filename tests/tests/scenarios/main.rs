@@ -130,7 +130,7 @@ async fn all_running_within(scenario: &Scenario, names: &[String], limit: Durati
     .await
 }
 
-/// A scenario's own cluster with both brokers and KEDA, like those of the former operator's users.
+/// A scenario's own cluster with both brokers and KEDA, like those of the Go operator's users.
 async fn cluster_with_all() -> RunningCluster {
     let options = Options {
         own_rabbitmq: true,

@@ -1,4 +1,4 @@
-//! Migration from a former operator whose queue names include the namespace, back to it, and here again
+//! Migration from a Go operator whose queue names include the namespace, back to it, and here again
 //! (docs/migration.md).
 
 use std::time::Duration;
@@ -75,7 +75,7 @@ async fn leave(scenario: &Scenario, queue: &str) -> Result<(Value, Deployment)> 
     Ok((theirs, deployments.create(&as_the_former(), &made).await?))
 }
 
-/// Rollback: the former operator writes whole objects, by PUT.
+/// Rollback: the Go operator writes whole objects, by PUT.
 async fn take_back(scenario: &Scenario, mut theirs: Value) -> Result<()> {
     let deployments = scenario.api::<Deployment>();
     let live = deployments.get(NAME).await?;

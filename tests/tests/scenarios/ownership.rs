@@ -225,7 +225,7 @@ struct Second {
     namespaces: Api<Namespace>,
     namespace: String,
     deployments: Api<Deployment>,
-    /// Its Deployment, created by the former operator.
+    /// Its Deployment, created by the Go operator.
     made: Box<Deployment>,
 }
 

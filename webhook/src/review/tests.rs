@@ -44,7 +44,7 @@ fn responses_echo_version_kind_and_uid() {
     let request = AdmissionRequest::read(&body).unwrap();
     assert_eq!(request.uid, "u\"1");
     assert_eq!(request.namespace, "models");
-    assert!(request.is(&PODS) && !request.is_dry_run());
+    assert!(request.is_for(&PODS) && !request.is_dry_run());
     assert_eq!(
         written(&AdmissionResponse::allowed()),
         json!({
@@ -130,12 +130,15 @@ fn path_serves_one_resource_and_some_operations() {
         let mut request = pod_review();
         *request.pointer_mut(path).unwrap() = value;
         let body = review(&request);
-        assert!(!AdmissionRequest::read(&body).unwrap().is(&PODS), "{path}");
+        assert!(
+            !AdmissionRequest::read(&body).unwrap().is_for(&PODS),
+            "{path}"
+        );
     }
     let mut request = pod_review();
     request["subResource"] = json!("eviction");
     let body = review(&request);
     let request = AdmissionRequest::read(&body).unwrap();
-    assert!(!request.is(&PODS));
+    assert!(!request.is_for(&PODS));
     assert_eq!(request.subject(), "CREATE pods/eviction");
 }

@@ -65,7 +65,7 @@ impl Fixture {
     }
 
     fn owner(&self, namespace: &str, name: &str) -> Option<String> {
-        let owner = self.claims.preceding_actor(&Key::new(namespace, name))?;
+        let owner = self.claims.queue_name_holder(&Key::new(namespace, name))?;
         let verb = if owner.of_queue { "has" } else { "blocks" };
         Some(format!("{} {verb} {}", owner.key, owner.queue))
     }
@@ -148,7 +148,7 @@ fn transports_to_the_same_broker_share_names() {
         let name = (transport, "asya-foo");
         fixture
             .claims
-            .preceding_actor_for(&fixture.transports, name, &Key::new("b", "foo"))
+            .queue_name_holder_for(&fixture.transports, name, &Key::new("b", "foo"))
     };
     assert_eq!(owner("twin"), Some(Key::new("a", "foo")));
     assert_eq!(owner("other"), None, "another broker");
@@ -255,7 +255,7 @@ fn lost_name_stays_lost_after_a_transport_change() {
         let name = ("mq", "asya-foo");
         fixture
             .claims
-            .preceding_actor_for(&fixture.transports, name, key)
+            .queue_name_holder_for(&fixture.transports, name, key)
     };
     let (younger, older) = (Key::new("a", "foo"), Key::new("b", "foo"));
     fixture.add_with("a", "foo", "other", 2, &status);

@@ -193,9 +193,9 @@ async fn rabbitmq_responses_map_to_errors() {
         let server = responding(status, "application/json", body).await;
         let error = observe_error("rabbitmq", &server.address).await;
         assert_eq!(name(&error), expected, "{status} {body}: {error}");
-        let retry = error.retry();
+        let requeue = error.requeue();
         assert_ne!(
-            retry,
+            requeue,
             Requeue::AwaitChange,
             "no event triggers a retry: {status} {body}"
         );
@@ -267,7 +267,7 @@ async fn retry_after_becomes_the_requeue_delay() {
         let server = responding_with(status, [json, wait], body).await;
         let error = observe_error(kind, &server.address).await;
         assert_eq!(name(&error), "RetryAfter", "{kind} {status}: {error}");
-        assert_eq!(error.retry(), Requeue::After(Duration::from_secs(7)));
+        assert_eq!(error.requeue(), Requeue::After(Duration::from_secs(7)));
     }
 }
 

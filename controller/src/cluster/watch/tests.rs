@@ -69,7 +69,7 @@ fn watch(server: Client, readiness: &Readiness) -> Watch<ConfigMapRecord> {
         selector: Selector::default(),
         served: None,
         sink: Arc::new(Store::<ConfigMapRecord>::default()),
-        gate: readiness.gate("watch ConfigMap"),
+        check: readiness.check("watch ConfigMap"),
         metrics: Arc::new(Metrics::new()),
     }
 }

@@ -1,7 +1,7 @@
 //! Ownership of fields, as it moves between field managers.
 //!
 //! To *take over* fields is to become their owner, so that the next apply removes those that it does not contain: from
-//! the former operator (WRK-7), or from kubectl and Helm (FW-22, annotation `asya.sh/reclaim-fields`). To *hand off*
+//! the Go operator (WRK-7), or from kubectl and Helm (FW-22, annotation `asya.sh/reclaim-fields`). To *hand off*
 //! fields is to make another manager their owner, so that they keep their values: `spec.replicas` of a workload that an
 //! autoscaler scales (WRK-3). To *give up* fields is to own them no longer: those that nobody else owns are removed.
 //!
@@ -10,15 +10,16 @@
 use asya_shared::names::manager;
 use serde_json::{Map, Value, json};
 
-use crate::record::is_tool;
+use crate::record::is_kubectl_or_helm;
 
-/// Merges the entries of tools in `metadata.managedFields` into the operator's; `None` if there are none.
+/// Merges the entries of kubectl and Helm in `metadata.managedFields` into the operator's; `None` if there are none.
 ///
 /// Excludes the number of replicas, so that whatever scales the workload keeps doing so (WRK-3).
-pub fn tool_fields_taken_over(entries: &[Value]) -> Option<Vec<Value>> {
-    let (of_tools, mut kept): (Vec<&Value>, Vec<&Value>) =
-        entries.iter().partition(|entry| is_tool_entry(entry));
-    if of_tools.is_empty() {
+pub fn kubectl_helm_fields_taken_over(entries: &[Value]) -> Option<Vec<Value>> {
+    let (of_kubectl_or_helm, mut kept): (Vec<&Value>, Vec<&Value>) = entries
+        .iter()
+        .partition(|entry| is_kubectl_or_helm_entry(entry));
+    if of_kubectl_or_helm.is_empty() {
         return None;
     }
     let own = kept.iter().position(|entry| is_ours(entry));
@@ -27,7 +28,7 @@ pub fn tool_fields_taken_over(entries: &[Value]) -> Option<Vec<Value>> {
         |index| kept.remove(index).clone(),
     );
     let mut fields = own["fieldsV1"].as_object().cloned().unwrap_or_default();
-    for entry in of_tools {
+    for entry in of_kubectl_or_helm {
         let mut taken = entry["fieldsV1"].as_object().cloned().unwrap_or_default();
         if let Some(spec) = taken.get_mut("f:spec").and_then(Value::as_object_mut) {
             spec.remove("f:replicas");
@@ -38,9 +39,9 @@ pub fn tool_fields_taken_over(entries: &[Value]) -> Option<Vec<Value>> {
     Some(kept.into_iter().cloned().chain([own]).collect())
 }
 
-fn is_tool_entry(entry: &Value) -> bool {
+fn is_kubectl_or_helm_entry(entry: &Value) -> bool {
     let manager = entry["manager"].as_str().unwrap_or_default();
-    is_tool(manager) && is_of_the_object(entry)
+    is_kubectl_or_helm(manager) && is_of_the_object(entry)
 }
 
 fn is_ours(entry: &Value) -> bool {
@@ -96,7 +97,7 @@ mod tests {
         let merged =
             json!({"f:spec": {"f:a": {}, "f:b": {}}, "f:metadata": {"f:labels": {"f:c": {}}}});
         assert_eq!(
-            tool_fields_taken_over(&entries).unwrap(),
+            kubectl_helm_fields_taken_over(&entries).unwrap(),
             [
                 controller,
                 restart,
@@ -110,12 +111,12 @@ mod tests {
     #[test]
     fn own_entry_is_created_if_nothing_was_applied_yet() {
         let entries = [entry("helm", "Update", &json!({"f:spec": {"f:b": {}}}))];
-        let all = tool_fields_taken_over(&entries).unwrap();
+        let all = kubectl_helm_fields_taken_over(&entries).unwrap();
         assert_eq!(all.len(), 1);
         assert!(is_ours(&all[0]));
         assert_eq!(all[0]["fieldsV1"], json!({"f:spec": {"f:b": {}}}));
         assert_eq!(
-            tool_fields_taken_over(&all),
+            kubectl_helm_fields_taken_over(&all),
             None,
             "nothing is left to take over"
         );

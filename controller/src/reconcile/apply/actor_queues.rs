@@ -1,6 +1,7 @@
 //! Deletion of an actor's queues on one transport.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use asya_shared::api::QueueStatus;
 use asya_shared::config::Transport;
@@ -66,18 +67,21 @@ impl<'a> ActorQueues<'a> {
             removed = self.delete_if_empty(&queue.name).await?;
         }
         match removed {
-            DeleteIfEmptyOutcome::Deleted => self.delete_dead_letters(queue).await,
+            DeleteIfEmptyOutcome::Deleted => {
+                let recheck = self.delete_dead_letters(queue).await?;
+                Ok(recheck.map_or(DeleteIfEmptyOutcome::Deleted, DeleteIfEmptyOutcome::Recheck))
+            }
             other => Ok(other),
         }
     }
 
     /// Deletes a queue's own dead letter queues, including those of earlier configurations. One that holds messages or
-    /// has consumers is kept and reported by an Event (QUE-14). Returns `Recheck` while it is uncertain whether one is
-    /// empty.
+    /// has consumers is kept and reported by an Event (QUE-14). Returns when to check again, while it is uncertain
+    /// whether one is empty.
     pub(super) async fn delete_dead_letters(
         &self,
         queue: &QueueStatus,
-    ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
+    ) -> Result<Option<Duration>, BrokerError> {
         let transport = &self.transport.name;
         let mut recheck = None;
         for name in self.dead_letters_of(queue) {
@@ -95,7 +99,7 @@ impl<'a> ActorQueues<'a> {
                 }
             }
         }
-        Ok(recheck.map_or(DeleteIfEmptyOutcome::Deleted, DeleteIfEmptyOutcome::Recheck))
+        Ok(recheck)
     }
 
     /// Records an Event that gives the reason why a queue is kept (QUE-34).
@@ -118,7 +122,7 @@ impl<'a> ActorQueues<'a> {
             let (address, key) = ((&*transport.name, &**name), &self.actor.metadata.key);
             context
                 .queue_claims
-                .preceding_actor_for(transports, address, key)
+                .queue_name_holder_for(transports, address, key)
                 .is_none()
         });
         all

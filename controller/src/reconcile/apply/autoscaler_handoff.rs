@@ -80,7 +80,7 @@ async fn apply_handoff(
     };
     let roll = TargetObject::from_body(owner, &existing, Some(&ANNOTATIONS)).roll_value;
     let body = apply_body(owner, &ANNOTATIONS, roll.as_deref(), handoff);
-    let applied = apply(context, namespace, owner, manager::PARENT, &body).await;
+    let applied = apply(context, namespace, owner, manager::OWNER, &body).await;
     let conflict = applied
         .err()
         .map(|error| error.owned_field(&owner.to_string()));

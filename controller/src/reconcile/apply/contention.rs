@@ -22,8 +22,8 @@ use crate::reconcile::contention::field_manager::{
 use crate::reconcile::contention::history::{FieldConflict, FieldEvent};
 use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::reconcile::plan::decision::ContestedFields;
+use crate::reconcile::plan::drift::Drift;
 use crate::reconcile::plan::replicas::{self, REPLICAS};
-use crate::reconcile::plan::restore::Drift;
 use crate::reconcile::plan::scaled_object_contention::ContestedField;
 use crate::record::{AppliedRecord, Key, ScaledObject, ScaledObjectRecord};
 
@@ -60,7 +60,7 @@ pub(super) async fn record(
         })
     };
     let event = match (decision, write) {
-        (FieldDecision::Keep, _) => Some(FieldEvent::NotNeeded),
+        (FieldDecision::Keep, _) => Some(FieldEvent::Reset),
         (FieldDecision::AwaitReset(wait) | FieldDecision::Wait(wait), _) => {
             active_outcome.contention.recheck_within(wait);
             None
@@ -88,7 +88,7 @@ pub(super) async fn record(
         active_outcome
             .contention
             .field_events
-            .push((field.purpose(), event));
+            .push((field.part(), event));
     }
     Ok(())
 }
@@ -189,7 +189,7 @@ pub(super) async fn find_causes(
             }
         };
         causes.push(RestoredDrift {
-            purpose: drift.purpose,
+            part: drift.part,
             uid: drift.uid,
             object: format!("{}/{}", drift.resource.kind, drift.key.name),
             manager: existing.and_then(|existing| describe_manager(&existing, &path)),

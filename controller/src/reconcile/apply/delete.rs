@@ -67,15 +67,15 @@ pub(super) async fn delete(
     let queues = match &steps.next {
         NextPhase::Finalized => return Ok(Outcome::Finalized),
         NextPhase::Wait(wait) => {
-            let retry = wait.map_or(Requeue::AwaitChange, Requeue::After);
+            let requeue = wait.map_or(Requeue::AwaitChange, Requeue::After);
             return Ok(Outcome::Deleting {
                 fault: None,
                 deleted,
-                retry,
-                given_up: false,
+                requeue,
+                acted: false,
             });
         }
-        NextPhase::Finish { queues } => queues,
+        NextPhase::FinalStep { queues } => queues,
     };
     if queues.is_empty() {
         verify_unchanged(context, actor).await?;
@@ -90,9 +90,8 @@ pub(super) async fn delete(
         let text = "deletionPolicy: Orphan keeps the queue and every object of this actor";
         context.events.publish(actor, EventReason::Orphaned, text);
     }
-    if let Some((namespace, remaining)) = &plan.left_behind {
-        let (policy, namespace) = (plan.queue_policy, namespace.as_deref());
-        messages::report_kept_queues(context, actor, policy, namespace, remaining);
+    if let Some(kept) = &plan.kept_queues {
+        messages::report_kept_queues(context, actor, plan.queue_policy, kept);
     }
     if let Some(patch) = plan.finalizer_removal {
         patch_finalizers(context, patch).await?;

@@ -52,7 +52,7 @@ pub(super) async fn evict(
             Ok(RolloutOutcome::Waiting(
                 Reason::RolloutWaiting,
                 fault.message,
-                fault.retry,
+                fault.requeue,
             ))
         }
     }

@@ -77,7 +77,7 @@ pub(super) async fn write_annotations(
         return Ok(Some(RolloutOutcome::Waiting(
             Reason::RolloutWaiting,
             text,
-            fault.retry,
+            fault.requeue,
         )));
     }
     Ok(None)

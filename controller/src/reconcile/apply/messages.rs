@@ -9,7 +9,7 @@ use kube::Api;
 use crate::broker::{Count, Depth, QueueClient};
 use crate::context::Context;
 use crate::fault::{Fault, Reason, Requeue};
-use crate::reconcile::desired::drain::{RemainingQueues, format_depth};
+use crate::reconcile::desired::empty_wait::{KeptQueues, format_depth};
 use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
 
@@ -60,13 +60,13 @@ pub(super) fn report_kept_queues(
     context: &Context,
     actor: &ActorRecord,
     policy: QueueDeletionPolicy,
-    uid: Option<&str>,
-    remaining: &RemainingQueues,
+    kept: &KeptQueues,
 ) {
     let text = format!(
         "{}; it stays at the broker, because the namespace is being deleted (queue.deletionPolicy: {policy:?})",
-        remaining.describe(),
+        kept.queues.describe(),
     );
+    let uid = kept.namespace_uid.as_deref();
     publish_on_namespace(context, actor, uid, EventReason::QueueKept, &text);
 }
 
@@ -100,6 +100,6 @@ pub(super) fn not_empty_fault(queue: &str) -> Fault {
              consumers, or set spec.queue.deletionPolicy to Retain, which deletes the actor now and keeps the queue \
              with its messages"
         ),
-        retry: Requeue::After(RECHECK_INTERVAL),
+        requeue: Requeue::After(RECHECK_INTERVAL),
     }
 }

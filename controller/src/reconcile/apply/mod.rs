@@ -2,11 +2,10 @@
 
 mod actor_queues;
 mod autoscaler_handoff;
-mod bind;
+mod binding;
 mod child;
 mod contention;
 mod delete;
-mod ensure;
 mod evict;
 mod finalizer;
 mod foreign_fields;
@@ -20,6 +19,7 @@ mod rollout;
 mod scale_from_zero;
 mod scaling;
 pub mod shared;
+mod standalone;
 mod stop;
 mod template;
 mod unbind;
@@ -69,13 +69,17 @@ pub async fn apply(
     let retired = plan.take_retired();
     let mut outcome = match plan {
         Plan::Paused(outcome) => Outcome::Active(*outcome),
-        Plan::Ensure(plan) => Outcome::Active(ensure::ensure(context, actor, plan, queue).await?),
-        Plan::Bind(plan) => Outcome::Active(bind::bind(context, actor, plan, queue).await?),
+        Plan::Standalone(plan) => {
+            Outcome::Active(standalone::apply_standalone(context, actor, plan, queue).await?)
+        }
+        Plan::Binding(plan) => {
+            Outcome::Active(binding::apply_binding(context, actor, plan, queue).await?)
+        }
         Plan::AwaitEmpty(wait) => Outcome::Deleting {
             fault: None,
             deleted: Vec::new(),
-            retry: Requeue::After(wait),
-            given_up: false,
+            requeue: Requeue::After(wait),
+            acted: false,
         },
         Plan::Delete(plan) => delete::delete(context, actor, plan).await?,
     };

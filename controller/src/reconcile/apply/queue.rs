@@ -22,10 +22,10 @@ pub(super) async fn ensure_queue(
     }
     let written = match &plan.step {
         QueueStep::Keep(ready) => Ok(ready.clone()),
-        QueueStep::Await(retry) => return QueueState::Unconfirmed(*retry),
+        QueueStep::Await(requeue) => return QueueState::Unconfirmed(*requeue),
         QueueStep::Unmanaged => return QueueState::Unmanaged,
         QueueStep::Skip => return QueueState::NotChecked,
-        QueueStep::Refuse(fault) => return QueueState::Fault(fault.clone()),
+        QueueStep::Blocked(fault) => return QueueState::Fault(fault.clone()),
         QueueStep::Create => client().create(&queue).await.map(Some),
         QueueStep::Update => client().update(&queue).await.map(Some),
     };

@@ -15,7 +15,7 @@ use crate::reconcile::desired::deletion;
 use crate::reconcile::model::outcome::Outcome;
 use crate::reconcile::plan::deletion::{Deletion, QueueRemoval};
 use crate::reconcile::plan::queue_removal::{
-    AfterRemoval, after_removal, after_tagged_removal, is_as_created, is_untagged,
+    AfterRemoval, RemovalProgress, after_removal, after_tagged_removal, is_as_created, is_untagged,
 };
 use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
@@ -30,13 +30,13 @@ pub(super) async fn delete_queues(
     let (mut blocker, mut wait) = (None::<Fault>, None::<Duration>);
     for removal in queues {
         match delete_queue(context, actor, plan, removal).await {
-            Ok(DeleteIfEmptyOutcome::Deleted | DeleteIfEmptyOutcome::NotOwned(_)) => {}
+            Ok(RemovalProgress::Done) => {}
             // Messages have arrived in the meantime: the next reconcile counts them.
-            Ok(DeleteIfEmptyOutcome::InUse) => {
+            Ok(RemovalProgress::InUse) => {
                 blocker = blocker.or(Some(messages::not_empty_fault(&removal.queue.name)));
             }
             // The broker's counts lag: keep the queue until it is known to be empty.
-            Ok(DeleteIfEmptyOutcome::Recheck(delay)) => wait = wait.max(Some(delay)),
+            Ok(RemovalProgress::Recheck(delay)) => wait = wait.max(Some(delay)),
             Err(failed) => {
                 let fault = failed.fault()?;
                 let event = EventReason::QueueDeletionFailed;
@@ -45,13 +45,13 @@ pub(super) async fn delete_queues(
             }
         }
     }
-    let retry = blocker.as_ref().map(|fault| fault.retry);
-    let retry = retry.or(wait.map(Requeue::After));
-    Ok(retry.map(|retry| Outcome::Deleting {
+    let requeue = blocker.as_ref().map(|fault| fault.requeue);
+    let requeue = requeue.or(wait.map(Requeue::After));
+    Ok(requeue.map(|requeue| Outcome::Deleting {
         fault: blocker,
         deleted: Vec::new(),
-        retry,
-        given_up: false,
+        requeue,
+        acted: false,
     }))
 }
 
@@ -60,7 +60,7 @@ async fn delete_queue(
     actor: &ActorRecord,
     plan: &Deletion,
     removal: &QueueRemoval,
-) -> Result<DeleteIfEmptyOutcome, StepError> {
+) -> Result<RemovalProgress, StepError> {
     let queue = &removal.queue;
     let problem = format!("queue {} cannot be deleted", queue.name);
     let transports = &context.installation.transports;
@@ -75,7 +75,7 @@ async fn delete_queue(
             queue.name, queue.transport
         );
         context.events.publish(actor, EventReason::QueueLeft, &text);
-        return Ok(DeleteIfEmptyOutcome::Deleted);
+        return Ok(RemovalProgress::Done);
     }
     remove_queue(context, actor, plan, removal, transport)
         .await
@@ -89,14 +89,14 @@ async fn remove_queue(
     plan: &Deletion,
     removal: &QueueRemoval,
     transport: &Transport,
-) -> Result<DeleteIfEmptyOutcome, BrokerError> {
+) -> Result<RemovalProgress, BrokerError> {
     let queues = ActorQueues::new(context, actor, transport);
     let queue = &removal.queue;
     let unrecorded = plan.desired_queue.as_ref().filter(|_| !removal.recorded);
     if let Some(desired) = unrecorded
         && !is_as_created(queues.client.observe(desired).await)?
     {
-        return Ok(DeleteIfEmptyOutcome::Deleted);
+        return Ok(RemovalProgress::Done);
     }
     let removed = if plan.queue_policy.waits_until_empty() {
         queues.delete_if_empty(&queue.name).await?
@@ -111,12 +111,15 @@ async fn remove_queue(
         None => after_removal(removed),
     };
     match next {
-        AfterRemoval::DeadLetters => queues.delete_dead_letters(queue).await,
+        AfterRemoval::DeadLetters => {
+            let recheck = queues.delete_dead_letters(queue).await?;
+            Ok(recheck.map_or(RemovalProgress::Done, RemovalProgress::Recheck))
+        }
         AfterRemoval::Leave(refusal) => {
             queues.report_kept(&queue.name, &refusal);
-            Ok(DeleteIfEmptyOutcome::Deleted)
+            Ok(RemovalProgress::Done)
         }
-        AfterRemoval::Wait(kept) => Ok(kept),
+        AfterRemoval::Wait(progress) => Ok(progress),
     }
 }
 

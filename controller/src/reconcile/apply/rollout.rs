@@ -24,7 +24,7 @@ pub(super) async fn roll_out(
 ) -> Result<RolloutOutcome, Error> {
     let key = &actor.metadata.key;
     match params.slot {
-        Some(SlotChange::Forget) => context.rollout_slots.forget(key),
+        Some(SlotChange::ReturnAndReset) => context.rollout_slots.forget(key),
         Some(SlotChange::Return) => context.rollout_slots.return_slot(key),
         Some(SlotChange::Acquire(until)) => context.rollout_slots.acquire(key, until),
         None => {}

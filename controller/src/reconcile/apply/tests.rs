@@ -14,7 +14,7 @@ use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use super::{apply, ensure, evict, retired, rollout, template};
+use super::{apply, evict, retired, rollout, standalone, template};
 use crate::broker::depths::ReportedDepth;
 use crate::broker::health::RecheckReason;
 use crate::broker::{BrokerError, Depth};
@@ -325,7 +325,7 @@ async fn only_updates_caused_by_the_installation_wait_for_a_slot() {
         } else {
             RolloutSlotStep::NotNeeded
         };
-        ensure::acquire_rollout_slot(&context.workload_rollouts, observed.key(), slot_step)
+        standalone::acquire_rollout_slot(&context.workload_rollouts, observed.key(), slot_step)
     };
     let other = Key::new("ns", "other");
     assert!(context.workload_rollouts.begin(&other), "one at a time");

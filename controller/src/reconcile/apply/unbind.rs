@@ -19,7 +19,7 @@ pub(super) async fn unbind(
     params: &UnbindParams,
 ) -> Result<Option<Outcome>, Error> {
     let key = &actor.metadata.key;
-    let (rolled, written) = match step {
+    let (rolled, acted) = match step {
         UnbindStep::Done => {
             context.rollout_slots.forget(key);
             return Ok(None);
@@ -45,18 +45,18 @@ pub(super) async fn unbind(
         UnbindStep::ChangeValue => (give_up(context, key, params, Some(UNBOUND)).await?, true),
         UnbindStep::Evict(pod) => {
             let evicted = evict(context, key, pod).await?;
-            let written = matches!(evicted, RolloutOutcome::Requested(..));
-            (Some(evicted), written)
+            let acted = matches!(evicted, RolloutOutcome::Requested(..));
+            (Some(evicted), acted)
         }
     };
     Ok(Some(match rolled {
-        Some(RolloutOutcome::Waiting(_, text, retry)) => blocked(&text, retry),
+        Some(RolloutOutcome::Waiting(_, text, requeue)) => blocked(&text, requeue),
         Some(RolloutOutcome::Conflict(conflict)) => {
             let manager = conflict.manager.unwrap_or_default();
             let text = format!("{}: {manager} owns {}", conflict.object, conflict.field);
             blocked(&text, Requeue::After(CONFLICT_RETRY))
         }
-        _ => still_deleting(None, Requeue::After(RECHECK_INTERVAL), written),
+        _ => still_deleting(None, Requeue::After(RECHECK_INTERVAL), acted),
     }))
 }
 
@@ -98,23 +98,23 @@ const CONFLICT_RETRY: std::time::Duration = std::time::Duration::from_secs(10);
 const RECHECK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// The deletion waits and the queue stays, because a sidecar without a queue fails its pod (BIND-44).
-fn blocked(text: &str, retry: Requeue) -> Outcome {
+fn blocked(text: &str, requeue: Requeue) -> Outcome {
     let fault = Fault {
         reason: Reason::UnbindBlocked,
         message: format!(
             "the sidecar has not been removed from the target yet: {text}; annotate the actor with \
              asya.sh/skip-unbind: \"true\" to leave the pods as they are"
         ),
-        retry,
+        requeue,
     };
-    still_deleting(Some(fault), retry, false)
+    still_deleting(Some(fault), requeue, false)
 }
 
-fn still_deleting(fault: Option<Fault>, retry: Requeue, given_up: bool) -> Outcome {
+fn still_deleting(fault: Option<Fault>, requeue: Requeue, acted: bool) -> Outcome {
     Outcome::Deleting {
         fault,
         deleted: Vec::new(),
-        retry,
-        given_up,
+        requeue,
+        acted,
     }
 }

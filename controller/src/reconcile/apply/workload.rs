@@ -72,13 +72,13 @@ async fn update(
     step: WorkloadStep,
     existing: Option<Arc<WorkloadRecord>>,
 ) -> Result<Option<Arc<WorkloadRecord>>, StepError> {
-    let (take_over, hand_off_replicas, take_over_tool_fields) = match step {
+    let (take_over, hand_off_replicas, take_over_kubectl_helm_fields) = match step {
         WorkloadStep::Update {
             take_over,
             hand_off_replicas,
-            take_over_tool_fields,
-        } => (take_over, hand_off_replicas, take_over_tool_fields),
-        WorkloadStep::Refuse(fault) => return Err(fault.into()),
+            take_over_kubectl_helm_fields,
+        } => (take_over, hand_off_replicas, take_over_kubectl_helm_fields),
+        WorkloadStep::Blocked(fault) => return Err(fault.into()),
         WorkloadStep::Keep | WorkloadStep::Create => return Ok(None),
     };
     let Some(existing) = existing else {
@@ -98,8 +98,8 @@ async fn update(
     if let Some(index) = take_over {
         workloads.take_over_former_fields(&existing, index).await?;
     }
-    if take_over_tool_fields {
-        workloads.take_over_tool_fields(&existing).await?;
+    if take_over_kubectl_helm_fields {
+        workloads.take_over_kubectl_helm_fields(&existing).await?;
     }
     let object = &inputs.standalone.workload.applied.object;
     match workloads.update(&existing, object).await {

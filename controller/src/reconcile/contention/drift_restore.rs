@@ -9,7 +9,7 @@ use asya_shared::api::ConflictStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{FieldPurpose, MAX_BACKOFF, QUIET_PERIOD, UNKNOWN_MANAGER, WAITING};
+use super::{ContestedPart, MAX_BACKOFF, QUIET_PERIOD, UNKNOWN_MANAGER, WAITING};
 
 /// This many changes in a row are restored at once: they may be manual.
 const UNDELAYED_RESTORES: i32 = 5;
@@ -26,7 +26,7 @@ pub enum RestoreTiming {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RestoredDrift {
     /// The kind of object, as recorded in status.
-    pub purpose: FieldPurpose,
+    pub part: ContestedPart,
     pub uid: String,
     /// The object, as Kind/name.
     pub object: String,
@@ -40,10 +40,10 @@ pub struct RestoredDrift {
 pub fn decide(
     entries: &[ConflictStatus],
     uid: &str,
-    purpose: FieldPurpose,
+    part: ContestedPart,
     now: Timestamp,
 ) -> RestoreTiming {
-    let entry = entries.iter().find(|entry| is_for(entry, uid, purpose));
+    let entry = entries.iter().find(|entry| is_for(entry, uid, part));
     let until = entry.and_then(|it| it.retry_time.as_ref());
     match until.map(|until| until.0.duration_since(now).try_into()) {
         Some(Ok(wait)) if wait > Duration::ZERO => RestoreTiming::In(wait),
@@ -68,7 +68,7 @@ pub fn record(
     for drift in restored {
         let at = entries
             .iter()
-            .position(|entry| entry.purpose == drift.purpose.name());
+            .position(|entry| entry.part == drift.part.name());
         let previous = at.and_then(|at| entries.get(at));
         let after = record_restore(previous, drift, base, now);
         match at.and_then(|at| entries.get_mut(at)) {
@@ -99,7 +99,7 @@ fn record_restore(
         manager: restored.manager.clone(),
         count: count.saturating_add(1),
         last_time: Some(Time(now)),
-        purpose: restored.purpose.name().to_owned(),
+        part: restored.part.name().to_owned(),
         uid: restored.uid.clone(),
         state: until.map(|_| WAITING.to_owned()).unwrap_or_default(),
         consecutive_conflicts: conflicts,
@@ -150,7 +150,7 @@ fn entry_message(entry: &ConflictStatus, base: Duration) -> String {
     } = entry;
     let manager = entry.manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
     let delay = backoff(*conflicts, base).unwrap_or_default().as_secs();
-    let remedy = if entry.purpose == FieldPurpose::ScaledObject.name() {
+    let remedy = if entry.part == ContestedPart::ScaledObject.name() {
         "change spec.scaling of the actor instead"
     } else if field == "spec.replicas" {
         "set spec.workload.replicas of the actor instead, or spec.scaling"
@@ -163,8 +163,8 @@ fn entry_message(entry: &ConflictStatus, base: Duration) -> String {
     )
 }
 
-fn is_for(entry: &ConflictStatus, uid: &str, purpose: FieldPurpose) -> bool {
-    entry.purpose == purpose.name() && entry.uid == uid
+fn is_for(entry: &ConflictStatus, uid: &str, part: ContestedPart) -> bool {
+    entry.part == part.name() && entry.uid == uid
 }
 
 #[cfg(test)]
@@ -179,7 +179,7 @@ mod tests {
 
     fn replicas_drift() -> RestoredDrift {
         RestoredDrift {
-            purpose: FieldPurpose::Workload,
+            part: ContestedPart::Workload,
             uid: "uid".to_owned(),
             object: "Deployment/a".to_owned(),
             field: "spec.replicas".to_owned(),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     fn timing(entries: &[ConflictStatus], second: i64) -> RestoreTiming {
-        decide(entries, "uid", FieldPurpose::Workload, at(second))
+        decide(entries, "uid", ContestedPart::Workload, at(second))
     }
 
     /// A manager that reverts the field every second costs 14 writes in the first 20 minutes, then 12 an hour (WRK-8).
@@ -244,10 +244,10 @@ mod tests {
             timing(&entries, 6),
             RestoreTiming::In(Duration::from_secs(19))
         );
-        let new_object = decide(&entries, "other", FieldPurpose::Workload, at(6));
+        let new_object = decide(&entries, "other", ContestedPart::Workload, at(6));
         assert_eq!(new_object, RestoreTiming::Now);
         assert_eq!(
-            decide(&entries, "uid", FieldPurpose::ScaledObject, at(6)),
+            decide(&entries, "uid", ContestedPart::ScaledObject, at(6)),
             RestoreTiming::Now
         );
         assert_eq!(

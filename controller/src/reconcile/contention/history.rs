@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    ConflictCount, ContentionState, FieldDecision, FieldPurpose, FieldView, QUIET_PERIOD,
+    ConflictCount, ContentionState, ContestedPart, FieldDecision, FieldView, QUIET_PERIOD,
     SpecRevision, UNKNOWN_MANAGER, WAITING,
 };
 use crate::reconcile::status_time::to_the_second;
@@ -19,8 +19,11 @@ const YIELDED: &str = "Stopped";
 /// An event of a contested field in a reconcile.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldEvent {
-    NotNeeded,
+    /// It is not needed, or has kept the desired value for long enough: its conflicts no longer count.
+    Reset,
+    /// It was written, which keeps the count of its conflicts.
     Written,
+    /// Another manager changed or owns it.
     Conflict(FieldConflict),
 }
 
@@ -50,19 +53,19 @@ pub struct ContentionHistory<'a> {
 }
 
 impl ContentionHistory<'_> {
-    pub fn state(&self, purpose: FieldPurpose) -> ContentionState {
-        state(self.entries, self.uid, purpose)
+    pub fn state(&self, part: ContestedPart) -> ContentionState {
+        state(self.entries, self.uid, part)
     }
 
     /// Whether the field is no longer written, because of conflicts under the current revision of the specs.
-    pub fn is_yielded(&self, purpose: FieldPurpose) -> bool {
-        matches!(self.state(purpose), ContentionState::Yielded(revision) if revision == self.revision)
+    pub fn is_yielded(&self, part: ContestedPart) -> bool {
+        matches!(self.state(part), ContentionState::Yielded(revision) if revision == self.revision)
     }
 
     /// Decides what to do about a field.
-    pub fn decide(&self, purpose: FieldPurpose, view: FieldView, now: Timestamp) -> FieldDecision {
-        match self.state(purpose).decide(view, &self.revision, now) {
-            FieldDecision::Keep => match conflict_reset(self.entries, self.uid, purpose, now) {
+    pub fn decide(&self, part: ContestedPart, view: FieldView, now: Timestamp) -> FieldDecision {
+        match self.state(part).decide(view, &self.revision, now) {
+            FieldDecision::Keep => match conflict_reset(self.entries, self.uid, part, now) {
                 ConflictReset::Now => FieldDecision::Keep,
                 ConflictReset::In(wait) => FieldDecision::AwaitReset(wait),
             },
@@ -72,10 +75,10 @@ impl ContentionHistory<'_> {
 }
 
 /// The contention state of a field of the target with this UID.
-fn state(entries: &[ConflictStatus], uid: &str, purpose: FieldPurpose) -> ContentionState {
+fn state(entries: &[ConflictStatus], uid: &str, part: ContestedPart) -> ContentionState {
     let entry = entries
         .iter()
-        .find(|entry| entry.purpose == purpose.name() && entry.uid == uid);
+        .find(|entry| entry.part == part.name() && entry.uid == uid);
     entry.map(ContentionState::from_entry).unwrap_or_default()
 }
 
@@ -92,11 +95,11 @@ enum ConflictReset {
 fn conflict_reset(
     entries: &[ConflictStatus],
     uid: &str,
-    purpose: FieldPurpose,
+    part: ContestedPart,
     now: Timestamp,
 ) -> ConflictReset {
     let mut entries = entries.iter();
-    let entry = entries.find(|entry| entry.purpose == purpose.name() && entry.uid == uid);
+    let entry = entries.find(|entry| entry.part == part.name() && entry.uid == uid);
     let Some(entry) =
         entry.filter(|entry| ContentionState::from_entry(entry) != ContentionState::Uncontested)
     else {
@@ -114,7 +117,7 @@ fn conflict_reset(
 pub fn update(
     previous: &[ConflictStatus],
     uid: Option<&str>,
-    events: &[(FieldPurpose, FieldEvent)],
+    events: &[(ContestedPart, FieldEvent)],
     base: Duration,
     now: Timestamp,
 ) -> Vec<ConflictStatus> {
@@ -123,12 +126,10 @@ pub fn update(
         return entries;
     };
     entries.retain(|entry| entry.uid == uid);
-    for (purpose, event) in events {
-        let at = entries
-            .iter()
-            .position(|entry| entry.purpose == purpose.name());
+    for (part, event) in events {
+        let at = entries.iter().position(|entry| entry.part == part.name());
         let previous = at.and_then(|at| entries.get(at));
-        let Some(after) = entry(previous, uid, *purpose, event, base, now) else {
+        let Some(after) = entry(previous, uid, *part, event, base, now) else {
             continue;
         };
         match at.and_then(|at| entries.get_mut(at)) {
@@ -152,7 +153,7 @@ pub fn reset_all(previous: &[ConflictStatus]) -> Vec<ConflictStatus> {
 fn entry(
     previous: Option<&ConflictStatus>,
     uid: &str,
-    purpose: FieldPurpose,
+    part: ContestedPart,
     event: &FieldEvent,
     base: Duration,
     now: Timestamp,
@@ -161,24 +162,24 @@ fn entry(
         .map(ContentionState::from_entry)
         .unwrap_or_default();
     let state = match event {
-        FieldEvent::NotNeeded => ContentionState::Uncontested,
+        FieldEvent::Reset => ContentionState::Uncontested,
         FieldEvent::Written => state.after_write(),
         FieldEvent::Conflict(it) if it.yields => ContentionState::Yielded(it.revision.clone()),
         FieldEvent::Conflict(it) => state.after_conflict(it.revision.clone(), base, now),
     };
     let mut entry = match (previous, event) {
-        (None, FieldEvent::NotNeeded | FieldEvent::Written) => return None,
+        (None, FieldEvent::Reset | FieldEvent::Written) => return None,
         (previous, FieldEvent::Conflict(conflict)) => ConflictStatus {
             field: conflict.field.clone(),
             object: conflict.object.clone(),
             manager: conflict.manager.clone(),
             count: previous.map_or(0, |it| it.count).saturating_add(1),
             last_time: Some(Time(to_the_second(now))),
-            purpose: purpose.name().to_owned(),
+            part: part.name().to_owned(),
             uid: uid.to_owned(),
             ..ConflictStatus::default()
         },
-        (Some(previous), FieldEvent::NotNeeded | FieldEvent::Written) => previous.clone(),
+        (Some(previous), FieldEvent::Reset | FieldEvent::Written) => previous.clone(),
     };
     state.write_to(&mut entry);
     Some(entry)
@@ -192,7 +193,7 @@ pub fn new_conflicts<'a>(
     after.iter().filter(|entry| {
         let known = previous
             .iter()
-            .find(|previous| (&previous.purpose, &previous.uid) == (&entry.purpose, &entry.uid));
+            .find(|previous| (&previous.part, &previous.uid) == (&entry.part, &entry.uid));
         known.map_or(0, |it| it.count) < entry.count
     })
 }
@@ -215,18 +216,18 @@ pub fn conflict_message(entries: &[ConflictStatus], evicts: bool) -> Option<Stri
     let unresolved = entries
         .iter()
         .filter(|entry| ContentionState::from_entry(entry) != ContentionState::Uncontested)
-        .filter_map(|entry| Some((entry, purpose_of(entry)?)));
+        .filter_map(|entry| Some((entry, part_of(entry)?)));
     let messages: Vec<_> = unresolved
-        .map(|(it, purpose)| entry_message(it, purpose, evicts))
+        .map(|(it, part)| entry_message(it, part, evicts))
         .collect();
     (!messages.is_empty()).then(|| messages.join("\n"))
 }
 
 /// Message about one conflict.
-pub fn entry_message(entry: &ConflictStatus, purpose: FieldPurpose, evicts: bool) -> String {
+pub fn entry_message(entry: &ConflictStatus, part: ContestedPart, evicts: bool) -> String {
     let manager = entry.manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
     let times = match ContentionState::from_entry(entry).conflicts() {
-        _ if evicts && purpose == FieldPurpose::Roll => String::new(),
+        _ if evicts && part == ContestedPart::Roll => String::new(),
         0 | 1 => String::new(),
         times => format!(" {times} times"),
     };
@@ -234,51 +235,51 @@ pub fn entry_message(entry: &ConflictStatus, purpose: FieldPurpose, evicts: bool
         ContentionState::from_entry(entry),
         ContentionState::Yielded(_)
     );
-    let consequence = match (purpose, yielded) {
-        (FieldPurpose::Roll, true) if evicts => {
+    let consequence = match (part, yielded) {
+        (ContestedPart::Roll, true) if evicts => {
             "its pods are evicted one by one instead; no action is needed"
         }
-        (FieldPurpose::Roll, true) => {
+        (ContestedPart::Roll, true) => {
             "the operator no longer writes it: pods without the sidecar keep running, and new ones get it; restart \
              the pods yourself, or make that manager ignore this annotation and then change the spec of the actor or \
              of the target"
         }
-        (FieldPurpose::Roll, false) => {
+        (ContestedPart::Roll, false) => {
             "the operator writes it again after a delay, at most four times; make that manager ignore this \
              annotation, or set spec.binding.rollout to OnRestart and restart the pods yourself"
         }
-        (FieldPurpose::Template, true) => {
+        (ContestedPart::Template, true) => {
             "the operator no longer writes the sidecar to the template; set spec.binding.strategy to Pod, which \
              leaves the template alone"
         }
-        (FieldPurpose::Template, false) => {
+        (ContestedPart::Template, false) => {
             "the operator writes it again after a delay, at most four times; make that manager ignore it, or set \
              spec.binding.strategy to Pod, which leaves the template alone"
         }
-        (FieldPurpose::Autoscaler, true) => {
+        (ContestedPart::Autoscaler, true) => {
             "the operator no longer writes it, so the queue does not scale the target; make that manager ignore this \
              annotation and then change the spec of the actor or of the target, or set spec.scaling.enabled to false"
         }
-        (FieldPurpose::Autoscaler, false) => {
+        (ContestedPart::Autoscaler, false) => {
             "the operator writes it again after a delay, at most four times; make that manager ignore this \
              annotation, or set spec.scaling.enabled to false"
         }
-        (FieldPurpose::Replicas, true) => {
+        (ContestedPart::Replicas, true) => {
             "the ScaledObject is paused so that two managers do not fight; make that manager leave the number of \
              replicas alone and then change the spec of the actor or of the target, or set spec.scaling.enabled to \
              false"
         }
-        (FieldPurpose::Replicas, false) => {
+        (ContestedPart::Replicas, false) => {
             "the autoscaler sets it again; make that manager leave the number of replicas alone, or set \
              spec.scaling.enabled to false"
         }
         // Reported by [`super::drift_restore`]: our own objects are always restored.
-        (FieldPurpose::Workload, _) => "it is restored",
-        (FieldPurpose::ScaledObject, true) => {
+        (ContestedPart::Workload, _) => "it is restored",
+        (ContestedPart::ScaledObject, true) => {
             "the operator no longer writes it, so KEDA uses the current value; change spec.scaling of the actor \
              instead, which also makes the operator write it again"
         }
-        (FieldPurpose::ScaledObject, false) => {
+        (ContestedPart::ScaledObject, false) => {
             "the operator writes it again after a delay, at most four times; change spec.scaling of the actor \
              instead"
         }
@@ -287,11 +288,11 @@ pub fn entry_message(entry: &ConflictStatus, purpose: FieldPurpose, evicts: bool
     format!("{object}: {manager} took over {field}{times}; {consequence}")
 }
 
-/// The purpose that an entry names; `None` if another version wrote it.
-pub fn purpose_of(entry: &ConflictStatus) -> Option<FieldPurpose> {
-    FieldPurpose::ALL
+/// The part that an entry names; `None` if another version wrote it.
+pub fn part_of(entry: &ConflictStatus) -> Option<ContestedPart> {
+    ContestedPart::ALL
         .into_iter()
-        .find(|purpose| purpose.name() == entry.purpose)
+        .find(|part| part.name() == entry.part)
 }
 
 impl ContentionState {
@@ -304,7 +305,7 @@ impl ContentionState {
             (WAITING, Some(count), Some(until)) => Self::Waiting(count, until),
             (YIELDED, ..) => Self::Yielded(SpecRevision {
                 generation: entry.generation.unwrap_or_default(),
-                target_spec_hash: entry.target_spec_hash.clone(),
+                spec_hash: entry.spec_hash.clone(),
             }),
             _ => Self::Uncontested,
         }
@@ -328,9 +329,7 @@ impl ContentionState {
             Self::Uncontested | Self::Rewritten(_) | Self::Waiting(..) => None,
         };
         entry.generation = revision.map(|it| it.generation);
-        entry.target_spec_hash = revision
-            .map(|it| it.target_spec_hash.clone())
-            .unwrap_or_default();
+        entry.spec_hash = revision.map(|it| it.spec_hash.clone()).unwrap_or_default();
     }
 }
 

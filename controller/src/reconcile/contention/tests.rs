@@ -15,15 +15,15 @@ fn count(number: i32) -> ConflictCount {
 fn revision(generation: i64, target: &str) -> SpecRevision {
     SpecRevision {
         generation,
-        target_spec_hash: target.to_owned(),
+        spec_hash: target.to_owned(),
     }
 }
 
-fn needed_field(written: bool, in_place: bool) -> FieldView {
+fn needed_field(was_set: bool, has_desired_value: bool) -> FieldView {
     FieldView {
         needed: true,
-        written,
-        in_place,
+        was_set,
+        has_desired_value,
     }
 }
 
@@ -37,7 +37,7 @@ fn decision_depends_on_the_contention_state() {
     let waiting = ContentionState::Waiting(count(2), at(100));
     let yielded = ContentionState::Yielded(revision(1, "spec"));
     let wait = |seconds| FieldDecision::Wait(Duration::from_secs(seconds));
-    for (state, written, now, expected) in [
+    for (state, was_set, now, expected) in [
         (&uncontested, false, 50, FieldDecision::Write),
         (&uncontested, true, 50, FieldDecision::RecordConflict),
         (&rewritten, false, 50, FieldDecision::Write),
@@ -50,16 +50,16 @@ fn decision_depends_on_the_contention_state() {
         (&yielded, false, 5000, FieldDecision::Yield),
     ] {
         let decide = |view| state.decide(view, &revision(1, "spec"), at(now));
-        let case = format!("{state:?}, written {written}, at {now}");
-        assert_eq!(decide(needed_field(written, false)), expected, "{case}");
+        let case = format!("{state:?}, set before: {was_set}, at {now}");
+        assert_eq!(decide(needed_field(was_set, false)), expected, "{case}");
         assert_eq!(
-            decide(needed_field(written, true)),
+            decide(needed_field(was_set, true)),
             FieldDecision::Keep,
-            "{case}: in place"
+            "{case}: has the desired value"
         );
         let unneeded = FieldView {
             needed: false,
-            ..needed_field(written, false)
+            ..needed_field(was_set, false)
         };
         assert_eq!(decide(unneeded), FieldDecision::Keep, "{case}: not needed");
     }

@@ -20,17 +20,17 @@ pub fn broker_step_error(failure: &str, error: &BrokerError) -> StepError {
     if let Some(wait) = error.limiter_delay() {
         return Error::Busy(error.to_string(), wait).into();
     }
-    let retry = match error.retry() {
+    let requeue = match error.requeue() {
         requested @ Requeue::After(_) => requested,
         _ => Requeue::Backoff,
     };
-    fault(format!("{failure}: {error}"), retry).into()
+    fault(format!("{failure}: {error}"), requeue).into()
 }
 
-fn fault(message: String, retry: Requeue) -> Fault {
+fn fault(message: String, requeue: Requeue) -> Fault {
     Fault {
         reason: Reason::QueueDeletionFailed,
         message,
-        retry,
+        requeue,
     }
 }

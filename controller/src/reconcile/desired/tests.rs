@@ -10,7 +10,7 @@ fn unknown_annotation_value_is_a_fault_of_the_actor() {
     let observed = observed(&actor(&metadata, &spec(&json!({})), &json!({})));
     let fault = observed.desired.unwrap_err();
     assert_eq!(fault.reason, Reason::ValidationError);
-    assert_eq!(fault.retry, Requeue::AwaitChange);
+    assert_eq!(fault.requeue, Requeue::AwaitChange);
     for text in ["asya.sh/reconcile", "paused"] {
         assert!(fault.message.contains(text), "{}", fault.message);
     }

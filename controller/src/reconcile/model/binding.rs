@@ -143,7 +143,7 @@ impl Resolved {
     pub fn revision(&self, generation: i64) -> SpecRevision {
         SpecRevision {
             generation,
-            target_spec_hash: self.spec_hash.to_string(),
+            spec_hash: self.spec_hash.to_string(),
         }
     }
 

@@ -25,7 +25,7 @@ use crate::context::Deadlines;
 use crate::fault::{Fault, Requeue};
 use crate::pods::creation_failures::PodCreationFailure;
 use crate::reconcile::contention::history::ContentionHistory;
-use crate::reconcile::desired::drain::Drain;
+use crate::reconcile::desired::empty_wait::EmptyWait;
 use crate::reconcile::desired::{Desired, DesiredBinding, Standalone};
 use crate::record::{
     ActorRecord, ChildRecord, HpaRecord, Key, PodRecord, ScaledObjectRecord, TriggerAuthentication,
@@ -76,9 +76,9 @@ pub struct Observed {
     /// How long transient states are tolerated.
     pub deadlines: Deadlines,
     /// The objects that deletion keeps and removes.
-    pub deletion: DeletionPolicy,
-    /// Drain state, if deletion waits for an empty queue.
-    pub drain: Option<Drain>,
+    pub deletion: DeletionSettings,
+    /// The state of a deletion that requires an empty queue (`deletionPolicy` `Drain` or `DeleteIfEmpty`).
+    pub empty_wait: Option<EmptyWait>,
     /// When this process became the leader.
     pub leading_since: Timestamp,
     /// Updates of the memory that later reconciles use.
@@ -97,7 +97,7 @@ pub struct MemoryUpdates {
 /// The objects that deletion keeps and removes. Read from the raw spec, because a spec that does not decode may still
 /// say that its queue is retained.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeletionPolicy {
+pub struct DeletionSettings {
     /// Keep the children and the queue (FW-23).
     pub orphans: bool,
     /// The queue's deletion policy.
@@ -139,7 +139,7 @@ pub enum ObservedQueue {
     Unknown(BrokerError),
 }
 
-impl DeletionPolicy {
+impl DeletionSettings {
     /// Reads the policy from the raw spec.
     pub fn of(actor: &ActorRecord) -> Self {
         let spec: Value = actor
@@ -208,9 +208,9 @@ impl Observed {
         self.binding.as_ref()?.rollout.as_ref()
     }
 
-    /// Whether the actor stays in service: also during deletion, while its queue drains.
+    /// Whether the actor's pods should receive messages.
     pub fn receives_messages(&self) -> bool {
-        !self.actor.metadata.deleting || is_waiting_for_drain(self.drain.as_ref())
+        receives_messages(&self.actor, self.empty_wait.as_ref())
     }
 
     /// Whether a dry run showed that the API server admits pods with the sidecar of the current spec (SAFE-1). Strategy
@@ -294,14 +294,16 @@ impl Observed {
     }
 }
 
-pub fn is_waiting_for_drain(drain: Option<&Drain>) -> bool {
-    matches!(drain, Some(Drain::Waiting(_)))
+/// Whether the actor's pods should receive messages: also during deletion, while it waits until its queue is empty
+/// (QUE-41). [`ActorRecord::receives_messages`] tells the same from status.
+pub fn receives_messages(actor: &ActorRecord, empty_wait: Option<&EmptyWait>) -> bool {
+    !actor.metadata.deleting || matches!(empty_wait, Some(EmptyWait::Waiting(_)))
 }
 
 /// Whether to leave the actor alone because it has been ready once with this spec, even if its objects change or
 /// the installation would now create them differently (FW-21). Deletion raises the generation without changing the
 /// spec, and edits during deletion only concern the deletion, so a deleting actor counts as well.
-pub fn is_once_completed(actor: &ActorRecord, previous: &AsyncActorStatus) -> bool {
+pub fn is_reconcile_once_done(actor: &ActorRecord, previous: &AsyncActorStatus) -> bool {
     let ready = previous.ready_generation;
     let is_current = |ready: i64| ready == actor.generation || actor.metadata.deleting;
     actor.annotations.once && ready.is_some_and(is_current)

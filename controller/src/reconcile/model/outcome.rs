@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::broker::ReadyQueue;
 use crate::fault::{Error, Fault, Reason, Requeue};
-use crate::reconcile::contention::FieldPurpose;
+use crate::reconcile::contention::ContestedPart;
 use crate::reconcile::contention::drift_restore::RestoredDrift;
 use crate::reconcile::contention::history::{FieldConflict, FieldEvent};
 use crate::reconcile::model::observed::Observed;
@@ -17,7 +17,7 @@ use crate::record::{ScaledObjectRecord, WorkloadRecord};
 /// The result of applying a plan.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The actor is active: not being deleted, or still in service while its queue drains.
+    /// The actor is active: not being deleted, or still receiving messages until its queue is empty.
     Active(ActiveOutcome),
     /// Deletion is in progress.
     Deleting {
@@ -26,9 +26,9 @@ pub enum Outcome {
         /// Kinds of the objects deleted by this reconcile.
         deleted: Vec<&'static str>,
         /// When to requeue.
-        retry: Requeue,
-        /// This reconcile gave up our annotation (BIND-43).
-        given_up: bool,
+        requeue: Requeue,
+        /// This reconcile gave up or changed our fields, or evicted a pod; the controller must react (BIND-43).
+        acted: bool,
     },
     /// Deletion is in progress, but an API server error blocks it.
     DeletionBlocked {
@@ -50,15 +50,15 @@ impl Outcome {
             Self::Deleting {
                 fault,
                 mut deleted,
-                retry,
-                given_up,
+                requeue,
+                acted,
             } => {
                 deleted.extend(earlier);
                 Self::Deleting {
                     fault,
                     deleted,
-                    retry,
-                    given_up,
+                    requeue,
+                    acted,
                 }
             }
             other => other,
@@ -179,7 +179,7 @@ pub struct ProbeState {
 #[derive(Debug, Default)]
 pub struct ContentionOutcome {
     /// Events of this reconcile.
-    pub field_events: Vec<(FieldPurpose, FieldEvent)>,
+    pub field_events: Vec<(ContestedPart, FieldEvent)>,
     /// When to check these fields again.
     pub recheck_after: Option<Duration>,
     /// Changes by others to the objects of a standalone actor, now reverted.
@@ -242,9 +242,9 @@ impl QueueState {
     }
 
     /// When to requeue for a queue whose broker does not answer.
-    pub fn retry(&self) -> Option<Requeue> {
+    pub fn requeue(&self) -> Option<Requeue> {
         match self {
-            Self::Unconfirmed(retry) => Some(*retry),
+            Self::Unconfirmed(requeue) => Some(*requeue),
             _ => None,
         }
     }

@@ -20,8 +20,8 @@ pub struct ObservedRollout {
     pub pod_counts: TargetPodCounts,
     /// The objects that carry our roll annotation, and the workloads that this rolls.
     pub objects: Vec<TargetObject>,
-    /// Hash of the workloads' specs, to detect a changed target.
-    pub specs_hash: String,
+    /// Hash of the specs of all workloads of the target, to detect that one changed (ROLL-5).
+    pub workload_specs_hash: String,
     /// Name of a `PodDisruptionBudget` that allows no disruption now.
     pub budget: Option<String>,
     /// Whether this target has, or can get, a rollout slot.
@@ -46,8 +46,8 @@ pub struct TargetObject {
     pub in_template: bool,
     /// It carries our autoscaler handoff annotation (SO-5).
     pub handed_off: bool,
-    /// It carries our annotation that names the binding actor (BIND-47).
-    pub names_actor: bool,
+    /// It carries our annotation with the name of the binding actor (BIND-47).
+    pub has_actor_annotation: bool,
     /// Its controller is rolling out pods.
     pub rolling: bool,
     /// Desired replicas, if it specifies them.
@@ -72,7 +72,7 @@ impl TargetObject {
     pub fn keep_template_fields_only(&mut self) {
         self.roll_value = None;
         self.handed_off = false;
-        self.names_actor = false;
+        self.has_actor_annotation = false;
         self.paused &= self.in_template;
     }
 }

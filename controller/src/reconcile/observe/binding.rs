@@ -14,14 +14,14 @@ use crate::binding::kinds::Kind;
 use crate::binding::{KindAvailability, ObjectId, TargetSnapshot, TargetState};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};
-use crate::reconcile::contention::FieldPurpose;
+use crate::reconcile::contention::ContestedPart;
 use crate::reconcile::desired::{Desired, DesiredBinding};
 use crate::reconcile::injection::InjectionInputs;
 use crate::reconcile::model::binding::{
     Limits, ObservedBinding, ObservedProbe, Resolved, TargetScaling,
 };
 use crate::reconcile::model::bound_pods::{BoundPods, TargetPodCounts, actor_hash};
-use crate::reconcile::model::observed::DeletionPolicy;
+use crate::reconcile::model::observed::DeletionSettings;
 use crate::record::{ActorRecord, ScaleTarget};
 
 /// Retry interval while quotas are not listed. The watch does not report a list that RBAC forbids.
@@ -34,7 +34,7 @@ pub(super) async fn observe(
     actor: &ActorRecord,
     desired: Result<&Desired, &Fault>,
     previous: &AsyncActorStatus,
-    deletion: Option<&DeletionPolicy>,
+    deletion: Option<&DeletionSettings>,
 ) -> Result<Option<ObservedBinding>, Error> {
     let Some(binds_to) = &actor.binds_to else {
         return Ok(None);
@@ -125,7 +125,7 @@ pub(super) async fn observe(
         limits,
         fails_open: context
             .bindings
-            .fail_open_required
+            .unenforced_required
             .contains(&actor.metadata.key),
         scaling: target
             .as_ref()
@@ -220,7 +220,7 @@ pub fn target_scaling(
     let mut objects = desired.scaling_objects(actor, previous, scale_target)?;
     let history = resolved.contention_history(previous, actor.generation);
     if let Ok(objects) = &mut objects
-        && history.is_some_and(|it| it.is_yielded(FieldPurpose::Replicas))
+        && history.is_some_and(|it| it.is_yielded(ContestedPart::Replicas))
     {
         objects.pause();
     }
@@ -254,8 +254,8 @@ async fn resolve_target(
     };
     let chain = snapshot.as_ref().map(|snapshot| chain(snapshot));
     bindings.register_target(key, chain.unwrap_or_default());
-    if let Some(owner) = bindings.older_actor(key) {
-        return Ok(Some(Err(already_bound_fault(&target, &owner.name))));
+    if let Some(older_actor) = bindings.older_actor(key) {
+        return Ok(Some(Err(already_bound_fault(&target, &older_actor.name))));
     }
     let Some(snapshot) = snapshot else {
         return Ok(Some(Err(Fault::until_change(

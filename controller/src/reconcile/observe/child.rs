@@ -10,7 +10,7 @@ use crate::cluster::objects::Objects;
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::child::{Child, ChildOwnership};
-use crate::reconcile::model::observed::is_once_completed;
+use crate::reconcile::model::observed::is_reconcile_once_done;
 use crate::record::{ActorRecord, AppliedRecord, Key, WorkloadRecord};
 
 /// Whether to read a child from the API server if no watch shows it, since the watches select our labels. Not for an
@@ -25,7 +25,7 @@ pub fn must_bypass_cache(
 ) -> bool {
     !is_desired
         || actor.annotations.paused
-        || is_once_completed(actor, previous)
+        || is_reconcile_once_done(actor, previous)
         || child_name_taken.unwrap_or(previous.mode.is_some())
 }
 

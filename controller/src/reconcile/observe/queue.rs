@@ -67,13 +67,13 @@ pub(super) fn classify_failure(
     error: BrokerError,
 ) -> (ObservedQueue, Option<BrokerError>) {
     if error.limiter_delay().is_some() {
-        return (ObservedQueue::Unconfirmed(error.retry()), None);
+        return (ObservedQueue::Unconfirmed(error.requeue()), None);
     }
     if !verified || !error.is_transient() {
         return (ObservedQueue::Unknown(error), None);
     }
     let queue = if failures + 1 < FAILURE_THRESHOLD {
-        ObservedQueue::Unconfirmed(error.retry())
+        ObservedQueue::Unconfirmed(error.requeue())
     } else {
         ObservedQueue::Unknown(error.clone())
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use asya_shared::api::{AsyncActorStatus, WorkloadKind};
 use asya_shared::validate;
 
-use crate::broker::queue_claims::PrecedingActor;
+use crate::broker::queue_claims::QueueNameHolder;
 use crate::context::Context;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::desired::{Desired, desired};
@@ -21,7 +21,7 @@ pub(super) fn desired_unless_name_taken(
     scaled: &[WorkloadKind],
 ) -> (Result<Arc<Desired>, Fault>, Option<QueueNameTaken>) {
     let desired = desired(&context.installation, actor, previous, scaled);
-    let Some(owner) = context.queue_claims.preceding_actor(&actor.metadata.key) else {
+    let Some(owner) = context.queue_claims.queue_name_holder(&actor.metadata.key) else {
         return (desired, None);
     };
     let desired = desired.ok();
@@ -35,7 +35,7 @@ pub(super) fn desired_unless_name_taken(
 }
 
 /// The fault that replaces the desired state.
-fn name_taken_fault(PrecedingActor { key, queue, .. }: &PrecedingActor) -> Fault {
+fn name_taken_fault(QueueNameHolder { key, queue, .. }: &QueueNameHolder) -> Fault {
     let violation = validate::queue_in_use(queue, &key.namespace, &key.name);
     Fault::until_change(Reason::QueueConflict, violation.to_string())
 }

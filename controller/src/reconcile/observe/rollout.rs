@@ -72,7 +72,7 @@ async fn read_state(
     let (objects, bodies) = read_target_objects(context, key, target).await?;
     rollout.objects = objects;
     let specs: Vec<_> = bodies.iter().map(comparable).collect();
-    rollout.specs_hash = hash::of_value(&json!(specs));
+    rollout.workload_specs_hash = hash::of_value(&json!(specs));
     let (availability, active) =
         availability::observe(context, key, target, &rollout.objects).await?;
     rollout.availability = availability;
@@ -193,7 +193,7 @@ impl TargetObject {
             roll_value,
             requests_gpus: template(body).is_some_and(requests_gpus),
             handed_off: is_handed_off(body),
-            names_actor: is_written_by(body, manager::BINDING),
+            has_actor_annotation: is_written_by(body, manager::BINDING),
             ready: number("/status/readyReplicas")
                 .and_then(|number| number.try_into().ok())
                 .unwrap_or(0),

@@ -31,14 +31,14 @@ pub(super) async fn observe(
         }
         Err(_) => return Ok((None, None)),
     };
-    let owner = template_actor(context, actor, resolved);
-    // With strategy Template, the next apply replaces fields that a deleted actor left behind.
-    let left_behind = if strategy == BindingStrategy::Pod && owner.is_none() {
-        observe_left_behind(context, actor, previous, resolved).await?
+    let template_actor = template_actor(context, actor, resolved);
+    // With strategy Template, the next apply replaces the stale fields of a deleted actor.
+    let stale_fields = if strategy == BindingStrategy::Pod && template_actor.is_none() {
+        observe_stale_fields(context, actor, previous, resolved).await?
     } else {
         None
     };
-    Ok((owner, left_behind))
+    Ok((template_actor, stale_fields))
 }
 
 /// The fields that the actor applied to the pod template of a target that an older actor binds; `None` if there are
@@ -87,9 +87,9 @@ async fn observe_template_handoff(
     }))
 }
 
-/// The fields that a deleted actor left in the pod template of this actor's target, once new pods would get this
-/// actor's sidecar. Nothing else would remove them (BIND-45).
-async fn observe_left_behind(
+/// The stale fields of a deleted actor in the pod template of this actor's target, once new pods would get this actor's
+/// sidecar. Nothing else would remove them (BIND-45).
+async fn observe_stale_fields(
     context: &Context,
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
@@ -123,10 +123,10 @@ fn template_actor(
     let actors = &context.stores.actors;
     let keys = actors.keys_in(&actor.metadata.key.namespace);
     let mut all = keys.iter().filter_map(|key| actors.get(key));
-    let owner = all.find(|actor| *actor.metadata.uid == *uid)?;
+    let template_actor = all.find(|actor| *actor.metadata.uid == *uid)?;
     Some(TemplateActor {
-        name: owner.metadata.key.name.as_ref().into(),
-        paused: owner.annotations.paused,
+        name: template_actor.metadata.key.name.as_ref().into(),
+        paused: template_actor.annotations.paused,
     })
 }
 

@@ -12,7 +12,7 @@ use crate::binding::{OwnedTemplateFields, TargetState};
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState};
-use crate::reconcile::model::observed::DeletionPolicy;
+use crate::reconcile::model::observed::DeletionSettings;
 use crate::reconcile::model::rollout::ObservedUnbinding;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::record::{ActorRecord, Key};
@@ -21,7 +21,7 @@ use crate::record::{ActorRecord, Key};
 pub(super) async fn observe(
     context: &Context,
     actor: &ActorRecord,
-    deletion: &DeletionPolicy,
+    deletion: &DeletionSettings,
     rollout: BindingRollout,
     annotated: &[RollAnnotation],
 ) -> Result<Option<ObservedUnbinding>, Error> {
@@ -131,7 +131,10 @@ impl ObservedUnbinding {
         let key = &actor.metadata.key;
         if context.bindings.older_actor(key).is_none() {
             let (objects, _) = read_target_objects(context, key, &target).await?;
-            self.objects = objects.into_iter().filter(|it| it.names_actor).collect();
+            self.objects = objects
+                .into_iter()
+                .filter(|it| it.has_actor_annotation)
+                .collect();
         }
         Ok(true)
     }

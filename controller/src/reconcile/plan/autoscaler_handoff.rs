@@ -12,7 +12,7 @@ use super::scaling::ScalingTeardown;
 use super::steps::ScalingStep;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::contention::history::ContentionHistory;
-use crate::reconcile::contention::{FieldDecision, FieldPurpose, FieldView};
+use crate::reconcile::contention::{ContestedPart, FieldDecision, FieldView};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::RolloutOutcome;
@@ -92,11 +92,11 @@ pub(super) fn plan_handoff(
     let view = FieldView {
         needed: true,
         // Our `ScaledObject` is created only after the handoff. Status covers a revert before that.
-        written: matches!(observed.scaling.scaled_object, Child::Ours(_))
+        was_set: matches!(observed.scaling.scaled_object, Child::Ours(_))
             || previous.handoff_uid.as_deref() == Some(history.uid),
-        in_place: handoff.is_set,
+        has_desired_value: handoff.is_set,
     };
-    let decision = history.decide(FieldPurpose::Autoscaler, view, now);
+    let decision = history.decide(ContestedPart::Autoscaler, view, now);
     if let (true, ScalingStep::Enabled(plan)) = (decision.is_contested(), &mut *scaling) {
         plan.fault = Some(reverted_fault(handoff));
     }

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use scaling::plan_scaling_step;
 
 use super::autoscaler_handoff::{handoff_of, plan_handoff};
-use super::decision::{Bind, ContestedFields, Plan};
+use super::decision::{BindingPlan, ContestedFields, Plan};
 use super::finalizers::plan_finalizers;
 use super::probe::{ProbeParams, plan_probe};
 use super::queue::plan_queue;
@@ -22,7 +22,7 @@ use super::steps::ScalingStep;
 use super::template::write::TemplateParams;
 use super::template::{TemplateStep, plan_template};
 use crate::reconcile::contention::SpecRevision;
-use crate::reconcile::model::observed::{Observed, is_once_completed};
+use crate::reconcile::model::observed::{Observed, is_reconcile_once_done};
 use crate::reconcile::model::outcome::ActiveOutcome;
 
 /// Plans an active binding.
@@ -38,18 +38,18 @@ pub(super) fn plan_binding(observed: &Observed, now: Timestamp) -> Plan {
         params: RolloutParams::new(observed, &decision, now),
         decision,
     });
-    let once_completed = is_once_completed(&observed.actor, &observed.previous);
-    let mut bind = if once_completed {
-        Bind {
-            once_completed: true,
+    let leaves_objects_alone = is_reconcile_once_done(&observed.actor, &observed.previous);
+    let mut plan = if leaves_objects_alone {
+        BindingPlan {
+            leaves_objects_alone: true,
             rollout: rollout.filter(|it| !it.decision.replaces_pods()),
-            ..Bind::only(observed, scaling)
+            ..BindingPlan::only(observed, scaling)
         }
     } else {
         let contention = plan_scaled_object_contention(observed, history, scaling.as_mut(), now);
         let decision = rollout.as_ref().map(|it| &it.decision);
         let handoff = plan_handoff(observed, history, scaling.as_mut(), decision, now);
-        Bind {
+        BindingPlan {
             retired: retired::plan_check(observed),
             scaled_object_contention: contention,
             replicas_contention: plan_replicas(observed, history, scaling.as_ref(), now),
@@ -58,14 +58,14 @@ pub(super) fn plan_binding(observed: &Observed, now: Timestamp) -> Plan {
             handoff,
             actor_annotation: plan_actor_annotation(observed),
             rollout,
-            ..Bind::only(observed, scaling)
+            ..BindingPlan::only(observed, scaling)
         }
     };
-    bind.add_params(observed);
-    Plan::Bind(Box::new(bind))
+    plan.add_params(observed);
+    Plan::Binding(Box::new(plan))
 }
 
-impl Bind {
+impl BindingPlan {
     /// Plans only finalizers, queue, scaling and the dry run; the caller adds the other steps.
     fn only(observed: &Observed, scaling: Option<ScalingStep>) -> Self {
         let fault = scaling.as_ref().and_then(ScalingStep::fault);
@@ -76,7 +76,7 @@ impl Bind {
         Self {
             initial,
             finalizers: plan_finalizers(observed),
-            once_completed: false,
+            leaves_objects_alone: false,
             queue: plan_queue(observed),
             scaling_children: ScalingChildren::new(observed, scaling.as_ref()),
             scaling,

@@ -19,7 +19,7 @@ pub enum ChildStep {
     Keep,
     /// Apply it.
     Apply {
-        /// Take over the former operator's fields first: the index of its `managedFields` entry (WRK-7).
+        /// Take over the Go operator's fields first: the index of its `managedFields` entry (WRK-7).
         take_over: Option<usize>,
     },
     /// Delete the object with this UID.
@@ -43,7 +43,7 @@ pub fn plan_child<R: AppliedRecord>(
             if applied.is_some_and(is_as_desired) {
                 ChildStep::Keep
             } else {
-                let take_over = child.last().former_operator_entry;
+                let take_over = child.last().go_operator_entry;
                 ChildStep::Apply { take_over }
             }
         }
@@ -80,7 +80,7 @@ pub struct ChildUpdate {
     pub uid: Box<str>,
     /// UID of the owner that the object still has from before the actor was restored from a backup (architecture, D13).
     pub previous_owner: Option<Box<str>>,
-    /// Take over the former operator's fields first: the index of its `managedFields` entry (WRK-7).
+    /// Take over the Go operator's fields first: the index of its `managedFields` entry (WRK-7).
     pub take_over: Option<usize>,
 }
 
@@ -90,7 +90,7 @@ impl ChildUpdate {
         Self {
             uid: metadata.uid.clone(),
             previous_owner: metadata.other_owner(&actor.metadata.uid).map(Into::into),
-            take_over: existing.last().former_operator_entry,
+            take_over: existing.last().go_operator_entry,
         }
     }
 }
@@ -180,6 +180,6 @@ pub fn not_owned(kind: &str, metadata: &Metadata) -> Fault {
              object without an owner)",
             metadata.key
         ),
-        retry: Requeue::SlowBackoff,
+        requeue: Requeue::SlowBackoff,
     }
 }

@@ -22,7 +22,7 @@ use crate::reconcile::plan::scaled_object_contention::ContestedField;
 use crate::reconcile::plan::scaling_children::ScalingChildren;
 use crate::reconcile::plan::steps::{ScalingStep, WorkloadStep};
 use crate::reconcile::plan::{
-    autoscaler_handoff, deletion, probe, restore, scale_from_zero, template,
+    autoscaler_handoff, deletion, drift, probe, scale_from_zero, template,
 };
 use crate::record::{ChildRecord, Key, WorkloadRecord};
 
@@ -30,10 +30,10 @@ use crate::record::{ChildRecord, Key, WorkloadRecord};
 pub enum Plan {
     /// The actor is paused: write no child and no queue, and query no broker.
     Paused(Box<ActiveOutcome>),
-    /// Bring queue and workload to the desired state.
-    Ensure(Box<Ensure>),
-    /// Bring the queue to the desired state; another controller manages the workload.
-    Bind(Box<Bind>),
+    /// The actor is standalone: bring queue and workload to the desired state.
+    Standalone(Box<StandalonePlan>),
+    /// The actor is a binding: bring the queue to the desired state; another controller manages the workload.
+    Binding(Box<BindingPlan>),
     /// The actor is being deleted, but its queue may not be empty yet: check again after this delay.
     AwaitEmpty(Duration),
     /// Tear down what the operator created.
@@ -44,8 +44,8 @@ impl Plan {
     /// Takes the change to the actor's finalizers, which is applied first.
     pub fn take_finalizers(&mut self) -> Finalizers {
         match self {
-            Self::Ensure(plan) => std::mem::take(&mut plan.finalizers),
-            Self::Bind(plan) => std::mem::take(&mut plan.finalizers),
+            Self::Standalone(plan) => std::mem::take(&mut plan.finalizers),
+            Self::Binding(plan) => std::mem::take(&mut plan.finalizers),
             Self::Paused(_) | Self::AwaitEmpty(_) | Self::Delete(_) => Finalizers::Keep,
         }
     }
@@ -54,16 +54,16 @@ impl Plan {
     pub fn frees_slot(&self) -> bool {
         match self {
             Self::Paused(_) => true,
-            Self::Bind(plan) => plan.frees_slot,
-            Self::Ensure(_) | Self::AwaitEmpty(_) | Self::Delete(_) => false,
+            Self::Binding(plan) => plan.frees_slot,
+            Self::Standalone(_) | Self::AwaitEmpty(_) | Self::Delete(_) => false,
         }
     }
 
     /// The step for the queue, which is executed before the workload or target is touched.
     pub fn queue(&self) -> Option<&QueuePlan> {
         match self {
-            Self::Ensure(plan) => plan.queue.as_ref(),
-            Self::Bind(plan) => plan.queue.as_ref(),
+            Self::Standalone(plan) => plan.queue.as_ref(),
+            Self::Binding(plan) => plan.queue.as_ref(),
             Self::Paused(_) | Self::AwaitEmpty(_) | Self::Delete(_) => None,
         }
     }
@@ -71,21 +71,21 @@ impl Plan {
     /// Takes the retired queues, which are checked last, and whether the actor binds a target.
     pub fn take_retired(&mut self) -> Option<(RetiredCheck, bool)> {
         match self {
-            Self::Ensure(plan) => Some((std::mem::take(&mut plan.retired), false)),
-            Self::Bind(plan) => Some((std::mem::take(&mut plan.retired), true)),
+            Self::Standalone(plan) => Some((std::mem::take(&mut plan.retired), false)),
+            Self::Binding(plan) => Some((std::mem::take(&mut plan.retired), true)),
             Self::Paused(_) | Self::AwaitEmpty(_) | Self::Delete(_) => None,
         }
     }
 
     /// Whether only the actor's queues remain to be deleted before its finalizer is removed.
     pub fn is_final_step(&self) -> bool {
-        matches!(self, Self::Delete(plan) if matches!(plan.steps.next, deletion::NextPhase::Finish { .. }))
+        matches!(self, Self::Delete(plan) if matches!(plan.steps.next, deletion::NextPhase::FinalStep { .. }))
     }
 }
 
 /// The steps for an active standalone actor, in execution order.
 #[derive(Debug)]
-pub struct Ensure {
+pub struct StandalonePlan {
     /// The outcome if nothing is written, which the steps update.
     pub initial: ActiveOutcome,
     /// The desired state, or the fault that requires the pods to stop.
@@ -93,7 +93,7 @@ pub struct Ensure {
     pub ownership: ChildOwnership,
     pub finalizers: Finalizers,
     /// Leave the children alone: `reconcile: Once` is done for this spec (FW-21).
-    pub once_completed: bool,
+    pub leaves_objects_alone: bool,
     pub queue: Option<QueuePlan>,
     /// Applied before the workload, deleted after it.
     pub service_account: PlannedChild<ChildRecord<ServiceAccount>>,
@@ -110,7 +110,7 @@ pub struct Ensure {
     pub scaling: Option<ScalingStep>,
     pub scaling_children: ScalingChildren,
     /// The drift to restore now.
-    pub drifts: Vec<restore::Drift>,
+    pub drifts: Vec<drift::Drift>,
     /// A workload of the kind that is no longer desired, deleted once the desired one exists (WRK-6).
     pub previous_workload: Option<Arc<WorkloadRecord>>,
     /// Workloads to scale to zero, because their pods would consume another actor's messages (QUE-3).
@@ -119,12 +119,12 @@ pub struct Ensure {
 
 /// The steps for an active binding, in execution order.
 #[derive(Debug)]
-pub struct Bind {
+pub struct BindingPlan {
     /// The outcome if nothing is written, which the steps update.
     pub initial: ActiveOutcome,
     pub finalizers: Finalizers,
     /// Leave target and children alone: `reconcile: Once` is done for this spec (FW-21).
-    pub once_completed: bool,
+    pub leaves_objects_alone: bool,
     /// `None` if the spec cannot be acted on.
     pub queue: Option<QueuePlan>,
     /// Scaling of the target; `None` while it is unknown what to scale.

@@ -14,7 +14,7 @@ use super::scaling::{ScalingTeardown, plan_removal};
 use super::scaling_children::ScalingChildren;
 use super::steps::{ScaleFromZero, ScalingStep};
 use super::unbind::{self, UnbindParams, UnbindStep};
-use crate::reconcile::desired::drain::{Drain, RemainingQueues};
+use crate::reconcile::desired::empty_wait::{EmptyWait, KeptQueues};
 use crate::reconcile::model::child::unwatched_poll_interval;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::UNBOUND;
@@ -48,8 +48,8 @@ pub struct Deletion {
     pub keeps_shared: bool,
     /// Ignore pods of the actor's own workload among those that mount the `ConfigMap`s: they are deleted with it.
     pub ignores_workload_pods: bool,
-    /// UID of the namespace that is being deleted, and the queues that remain at the broker.
-    pub left_behind: Option<(Option<String>, RemainingQueues)>,
+    /// The queues that stay at the broker, because their namespace is being deleted.
+    pub kept_queues: Option<KeptQueues>,
     /// Removes our finalizer as the last step.
     pub finalizer_removal: Option<FinalizerPatch>,
 }
@@ -77,11 +77,8 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
         orphans: observed.deletion.orphans,
         keeps_shared: observed.deletion.orphans || keeps_template_fields(observed),
         ignores_workload_pods: actor.binds_to.is_none(),
-        left_behind: match &observed.drain {
-            Some(Drain::LeftBehind {
-                namespace_uid,
-                remaining,
-            }) => Some((namespace_uid.clone(), remaining.clone())),
+        kept_queues: match &observed.empty_wait {
+            Some(EmptyWait::KeepQueues(queues)) => Some(queues.clone()),
             _ => None,
         },
         finalizer_removal: FinalizerPatch::removing(actor, FINALIZER),
@@ -141,8 +138,8 @@ pub enum AccountRemoval {
 pub enum NextPhase {
     /// Something is still being deleted: wait for its watch event, at most this long.
     Wait(Option<Duration>),
-    /// Nothing uses the queues any more.
-    Finish {
+    /// Nothing uses the queues any more: delete these, then remove our finalizer.
+    FinalStep {
         /// Queues to delete now.
         queues: Vec<QueueRemoval>,
     },
@@ -203,7 +200,7 @@ pub fn plan_deletion_steps(observed: &Observed, now: Timestamp) -> DeletionSteps
             scale_from_zero: None,
             workloads: workloads.into_iter().map(WorkloadRemoval::Orphan).collect(),
             service_account: AccountRemoval::Orphan,
-            next: NextPhase::Finish { queues: Vec::new() },
+            next: NextPhase::FinalStep { queues: Vec::new() },
         };
     }
     let time_left = removal
@@ -220,7 +217,7 @@ pub fn plan_deletion_steps(observed: &Observed, now: Timestamp) -> DeletionSteps
         _ if unbind != UnbindStep::Done => (Vec::new(), NextPhase::Wait(None)),
         _ => after_scaling_removed(observed, workloads, now),
     };
-    let finishes = matches!(next, NextPhase::Finish { .. });
+    let is_final = matches!(next, NextPhase::FinalStep { .. });
     DeletionSteps {
         // Scale the target up only after unbinding, so that its pods start only once (SAFE-24).
         scale_from_zero: scale_up_after_unbinding(observed)
@@ -228,7 +225,7 @@ pub fn plan_deletion_steps(observed: &Observed, now: Timestamp) -> DeletionSteps
         scaling: ScalingRemoval::Delete(removal),
         unbind,
         workloads,
-        service_account: if finishes {
+        service_account: if is_final {
             AccountRemoval::Delete
         } else {
             AccountRemoval::Keep
@@ -257,10 +254,10 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
         rollout.filter(|rollout| rollout.value != UNBOUND && previous.roll_annotations.is_empty());
     let written =
         requested.is_some() || previous.handoff_uid.is_some() || previous.template.is_some();
-    let given_up = rollout.filter(|rollout| rollout.value == UNBOUND);
-    let previous_pods = given_up.and_then(|it| it.pods);
-    let given_up_at = given_up.and_then(|it| it.since.as_ref()).map(|it| it.0);
-    let since_given_up = given_up_at.and_then(|time| now.duration_since(time).try_into().ok());
+    let last_action = rollout.filter(|rollout| rollout.value == UNBOUND);
+    let previous_pods = last_action.and_then(|it| it.pods);
+    let acted_at = last_action.and_then(|it| it.since.as_ref()).map(|it| it.0);
+    let since_last_action = acted_at.and_then(|time| now.duration_since(time).try_into().ok());
     let deleted_at = observed.actor.deleted.as_ref().map(|it| it.0);
     unbind::decide(&unbind::UnbindInputs {
         skip: unbinding.skip,
@@ -269,13 +266,13 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
         scaled_to_zero: unbinding.scaled_to_zero && scale_up_after_unbinding(observed).is_some(),
         availability: &unbinding.availability,
         previous_pods,
-        since: given_up_at.or(deleted_at),
+        since: acted_at.or(deleted_at),
         limit: observed.progress_limit(),
         now,
-        roll: unbinding.roll.as_ref(),
+        method: unbinding.roll.as_ref(),
         objects: &unbinding.objects,
         unresolved: unbinding.unresolved.as_deref().map(|why| (why, written)),
-        since_given_up,
+        since_last_action,
     })
 }
 
@@ -298,7 +295,7 @@ fn after_scaling_removed(
     }
     let queues = queues_to_delete(observed);
     let wait = wait_for_pods(observed, now).filter(|_| !queues.is_empty());
-    let next = wait.map_or(NextPhase::Finish { queues }, |wait| {
+    let next = wait.map_or(NextPhase::FinalStep { queues }, |wait| {
         NextPhase::Wait(Some(wait))
     });
     (Vec::new(), next)

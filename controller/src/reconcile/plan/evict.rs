@@ -32,8 +32,8 @@ pub struct EvictionInputs<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct EvictionBlocker {
     pub text: String,
-    /// The blocker has lasted longer than a replacement may take.
-    pub is_overdue: bool,
+    /// The missing or unready pod has taken longer than a replacement may take to become ready.
+    pub readiness_overdue: bool,
 }
 
 impl EvictionInputs<'_> {
@@ -65,11 +65,11 @@ impl EvictionInputs<'_> {
             .map(|since| created_at.map_or(since, |it| it.max(since)));
         Some(EvictionBlocker {
             text,
-            is_overdue: started_at.is_some_and(|start| self.is_overdue(start)),
+            readiness_overdue: started_at.is_some_and(|start| self.readiness_overdue(start)),
         })
     }
 
-    fn is_overdue(&self, start: Timestamp) -> bool {
+    fn readiness_overdue(&self, start: Timestamp) -> bool {
         let deadline = self.limit.and_then(|limit| start.checked_add(limit).ok());
         deadline.is_some_and(|deadline| deadline <= self.now)
     }

@@ -2,7 +2,7 @@
 
 use asya_shared::api::WorkloadKind;
 
-use super::decision::Ensure;
+use super::decision::StandalonePlan;
 use super::steps::WorkloadStep;
 use super::template::TemplateStep;
 use crate::fault::Reason;
@@ -10,11 +10,11 @@ use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 
 /// Whether the reconcile ends after the queue. Only the first creation of the workload requires a usable queue, but it
 /// does not wait for a name that SQS frees within a minute (QUE-4).
-pub fn ends_after_queue(plan: &Ensure, queue: &QueueState) -> bool {
+pub fn ends_after_queue(plan: &StandalonePlan, queue: &QueueState) -> bool {
     let expected_soon =
         matches!(queue, QueueState::Fault(fault) if fault.reason == Reason::QueueDeletedRecently);
     let creates_first = plan.workload == WorkloadStep::Create && plan.previously_applied.is_none();
-    plan.once_completed || (creates_first && !queue.is_usable() && !expected_soon)
+    plan.leaves_objects_alone || (creates_first && !queue.is_usable() && !expected_soon)
 }
 
 /// Whether to delete the workload of the previous kind: if scaling is on, the new one must already be scaled (WRK-6).
@@ -80,7 +80,7 @@ mod tests {
             if exists {
                 observed.workload = Child::Ours(workload(&deployment(&observed)));
             }
-            let Plan::Ensure(plan) = plan(&observed, Timestamp::UNIX_EPOCH) else {
+            let Plan::Standalone(plan) = plan(&observed, Timestamp::UNIX_EPOCH) else {
                 panic!()
             };
             assert_eq!(

@@ -236,10 +236,10 @@ impl ProbeParams {
         } else {
             Reason::ProbeFailed
         };
-        let retry = probe
+        let requeue = probe
             .next_probe_in
             .map_or(Requeue::SlowBackoff, Requeue::After);
-        RolloutOutcome::Waiting(reason, text, retry)
+        RolloutOutcome::Waiting(reason, text, requeue)
     }
 }
 
@@ -267,8 +267,8 @@ fn no_webhook() -> RolloutOutcome {
 pub fn has_all_pods(observed: &Observed) -> bool {
     let desired = observed.resolved().and_then(|it| it.replicas);
     let pods = observed.binding.as_ref().and_then(|it| it.pods.as_ref());
-    let matched = observed.rollout().map(|it| it.pod_counts.pods.matched);
-    let active = matched.or_else(|| pods.map(BoundPods::active_count));
+    let from_rollout = observed.rollout().map(|it| it.pod_counts.pods.matched);
+    let active = from_rollout.or_else(|| pods.map(BoundPods::active_count));
     let is_short = desired
         .zip(active)
         .is_some_and(|(desired, active)| active < desired);

@@ -6,7 +6,7 @@ use crate::broker::health::Sequence;
 use crate::broker::{BrokerError, QueueCheck, ReadyQueue};
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::desired::Desired;
-use crate::reconcile::model::observed::{Observed, ObservedQueue, is_once_completed};
+use crate::reconcile::model::observed::{Observed, ObservedQueue, is_reconcile_once_done};
 use crate::reconcile::model::outcome::QueueState;
 use crate::reconcile::plan::steps::QueueStep;
 use crate::telemetry::events::EventReason;
@@ -29,9 +29,10 @@ impl QueuePlan {
         match self.step {
             QueueStep::Create => true,
             QueueStep::Keep(_) | QueueStep::Update => !self.was_verified,
-            QueueStep::Await(_) | QueueStep::Unmanaged | QueueStep::Skip | QueueStep::Refuse(_) => {
-                false
-            }
+            QueueStep::Await(_)
+            | QueueStep::Unmanaged
+            | QueueStep::Skip
+            | QueueStep::Blocked(_) => false,
         }
     }
 }
@@ -48,7 +49,7 @@ pub fn plan_queue(observed: &Observed) -> Option<QueuePlan> {
 }
 
 fn plan_step(observed: &Observed, desired: &Desired) -> QueueStep {
-    if is_once_completed(&observed.actor, &observed.previous)
+    if is_reconcile_once_done(&observed.actor, &observed.previous)
         && !observed.pods_use_queue_of(desired)
     {
         return QueueStep::Skip;
@@ -57,15 +58,15 @@ fn plan_step(observed: &Observed, desired: &Desired) -> QueueStep {
     let creates = desired.transport.queues().auto_create;
     match &observed.queue {
         ObservedQueue::NotQueried => QueueStep::Unmanaged,
-        ObservedQueue::Unconfirmed(retry) => QueueStep::Await(*retry),
-        ObservedQueue::Unknown(error) => QueueStep::Refuse(error.fault()),
+        ObservedQueue::Unconfirmed(requeue) => QueueStep::Await(*requeue),
+        ObservedQueue::Unknown(error) => QueueStep::Blocked(error.fault()),
         ObservedQueue::Checked(QueueCheck::NotFound) if creates => QueueStep::Create,
-        ObservedQueue::Checked(QueueCheck::NotFound) => QueueStep::Refuse(Fault {
+        ObservedQueue::Checked(QueueCheck::NotFound) => QueueStep::Blocked(Fault {
             reason: Reason::QueueMissing,
             message: format!(
                 "queue {queue} does not exist and autoCreate is false; create it at the broker"
             ),
-            retry: Requeue::SlowBackoff,
+            requeue: Requeue::SlowBackoff,
         }),
         ObservedQueue::Checked(QueueCheck::Drifted | QueueCheck::Untagged) if creates => {
             QueueStep::Update
@@ -78,13 +79,13 @@ fn plan_step(observed: &Observed, desired: &Desired) -> QueueStep {
         ObservedQueue::Checked(QueueCheck::Mismatch {
             desired: expected,
             found,
-        }) => QueueStep::Refuse(Fault {
+        }) => QueueStep::Blocked(Fault {
             reason: Reason::QueueMismatch,
             message: format!(
                 "queue {queue} has {found}, expected {expected}; {}",
                 desired.transport.broker().mismatch_remedy()
             ),
-            retry: Requeue::SlowBackoff,
+            requeue: Requeue::SlowBackoff,
         }),
     }
 }
@@ -99,7 +100,7 @@ pub fn ready_state(desired: &Desired, ready: Option<ReadyQueue>, created: bool) 
         (Some(message), _) => QueueState::Fault(Fault {
             reason: Reason::QueueConfigInvalid,
             message,
-            retry: Requeue::SlowBackoff,
+            requeue: Requeue::SlowBackoff,
         }),
         (None, Some(ready)) if created => QueueState::Created(ready),
         (None, ready) => QueueState::Ready(ready),
@@ -109,7 +110,7 @@ pub fn ready_state(desired: &Desired, ready: Option<ReadyQueue>, created: bool) 
 /// The state of a queue whose creation or update failed. Being throttled by the limiter is not a fault.
 pub fn failed_state(error: &BrokerError) -> QueueState {
     if error.limiter_delay().is_some() {
-        QueueState::Unconfirmed(error.retry())
+        QueueState::Unconfirmed(error.requeue())
     } else {
         QueueState::Fault(error.fault())
     }

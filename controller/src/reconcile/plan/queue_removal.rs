@@ -1,8 +1,21 @@
 //! Steps to delete the queue of an actor that is being deleted (QUE-34).
 
+use std::time::Duration;
+
 use asya_shared::transport::ownership::DeletionRefusal;
 
 use crate::broker::{BrokerError, DeleteIfEmptyOutcome, QueueCheck, QueueObservation};
+
+/// What is left to do about a queue of an actor that is being deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemovalProgress {
+    /// Nothing: it is deleted, or it stays.
+    Done,
+    /// Delete it once it holds no messages and has no receivers.
+    InUse,
+    /// Delete it if it is still empty after this time.
+    Recheck(Duration),
+}
 
 /// Whether a queue that status does not name is ours, because it matches what we would have created.
 ///
@@ -26,8 +39,8 @@ pub enum AfterRemoval {
     DeadLetters,
     /// It is not ours: keep it.
     Leave(DeletionRefusal),
-    /// It still exists.
-    Wait(DeleteIfEmptyOutcome),
+    /// It still exists, and must be empty first.
+    Wait(RemovalProgress),
 }
 
 /// Whether a queue that status does not name was kept only because it has no owner tag. The reconcile that created it
@@ -41,9 +54,8 @@ pub fn after_removal(removed: DeleteIfEmptyOutcome) -> AfterRemoval {
     match removed {
         DeleteIfEmptyOutcome::Deleted => AfterRemoval::DeadLetters,
         DeleteIfEmptyOutcome::NotOwned(refusal) => AfterRemoval::Leave(refusal),
-        kept @ (DeleteIfEmptyOutcome::InUse | DeleteIfEmptyOutcome::Recheck(_)) => {
-            AfterRemoval::Wait(kept)
-        }
+        DeleteIfEmptyOutcome::InUse => AfterRemoval::Wait(RemovalProgress::InUse),
+        DeleteIfEmptyOutcome::Recheck(delay) => AfterRemoval::Wait(RemovalProgress::Recheck(delay)),
     }
 }
 
@@ -61,22 +73,27 @@ mod tests {
 
     use asya_shared::transport::ownership::DeletionRefusal;
 
-    use super::{AfterRemoval, after_removal, after_tagged_removal, is_as_created, is_untagged};
+    use super::{
+        AfterRemoval, RemovalProgress, after_removal, after_tagged_removal, is_as_created,
+        is_untagged,
+    };
     use crate::broker::{BrokerError, DeleteIfEmptyOutcome, QueueCheck, QueueObservation};
 
     /// QUE-34
     #[test]
     fn untagged_queue_is_deleted_only_if_status_names_none_and_it_is_empty() {
-        let later = DeleteIfEmptyOutcome::Recheck(Duration::from_secs(1));
+        let second = Duration::from_secs(1);
+        let later = || DeleteIfEmptyOutcome::Recheck(second);
+        let recheck = || AfterRemoval::Wait(RemovalProgress::Recheck(second));
         let untagged = || DeleteIfEmptyOutcome::NotOwned(DeletionRefusal::Untagged);
         for (removed, expected) in [
             (DeleteIfEmptyOutcome::Deleted, AfterRemoval::DeadLetters),
             (untagged(), AfterRemoval::Leave(DeletionRefusal::Untagged)),
             (
                 DeleteIfEmptyOutcome::InUse,
-                AfterRemoval::Wait(DeleteIfEmptyOutcome::InUse),
+                AfterRemoval::Wait(RemovalProgress::InUse),
             ),
-            (later.clone(), AfterRemoval::Wait(later.clone())),
+            (later(), recheck()),
         ] {
             assert_eq!(is_untagged(&removed), removed == untagged());
             assert_eq!(after_removal(removed), expected);
@@ -88,7 +105,7 @@ mod tests {
                 AfterRemoval::Leave(DeletionRefusal::Untagged),
             ),
             (untagged(), AfterRemoval::Leave(DeletionRefusal::Untagged)),
-            (later.clone(), AfterRemoval::Wait(later)),
+            (later(), recheck()),
         ] {
             assert_eq!(after_tagged_removal(removed), expected);
         }

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::steps::ScalingStep;
 use crate::reconcile::contention::field_manager::{self, Segment, applied_at, written_at};
 use crate::reconcile::contention::history::ContentionHistory;
-use crate::reconcile::contention::{ContentionState, FieldDecision, FieldPurpose, FieldView};
+use crate::reconcile::contention::{ContentionState, ContestedPart, FieldDecision, FieldView};
 use crate::reconcile::model::binding::Resolved;
 use crate::reconcile::model::observed::Observed;
 use crate::record::{AppliedRecord, ScaledObjectRecord};
@@ -31,8 +31,8 @@ pub(super) fn plan_replicas(
     if !needed {
         return Some(FieldDecision::Keep);
     }
-    let (history, purpose) = (history?, FieldPurpose::Replicas);
-    if let ContentionState::Yielded(revision) = history.state(purpose) {
+    let (history, part) = (history?, ContestedPart::Replicas);
+    if let ContentionState::Yielded(revision) = history.state(part) {
         let is_current = revision == history.revision;
         return Some(if is_current {
             FieldDecision::Yield
@@ -42,10 +42,11 @@ pub(super) fn plan_replicas(
     }
     let view = FieldView {
         needed: true,
-        written: true,
-        in_place: !differ_from_hpa(observed, resolved),
+        // The HPA sets the number that it reports as desired.
+        was_set: true,
+        has_desired_value: !differ_from_hpa(observed, resolved),
     };
-    Some(match history.decide(purpose, view, now) {
+    Some(match history.decide(part, view, now) {
         // We never write replicas: record a conflict, so that the other writer is identified.
         FieldDecision::Write => FieldDecision::RecordConflict,
         decision => decision,

@@ -20,9 +20,9 @@ use one_by_one::Evictions;
 use crate::fault::Reason;
 use crate::reconcile::contention::history::ContentionHistory;
 use crate::reconcile::contention::{
-    ContentionState, FieldDecision, FieldPurpose, FieldView, SpecRevision,
+    ContentionState, ContestedPart, FieldDecision, FieldView, SpecRevision,
 };
-use crate::reconcile::desired::drain::may_replace_pods;
+use crate::reconcile::desired::empty_wait::may_replace_pods;
 use crate::reconcile::model::binding::TemplateActor;
 use crate::reconcile::model::bound_pods::actor_hash;
 use crate::reconcile::model::observed::Observed;
@@ -39,7 +39,8 @@ const OWNER_START_DELAY: Duration = Duration::from_secs(30);
 const RETRY_WINDOW: Duration = Duration::from_mins(1);
 const MAX_TRIES: i32 = 5;
 
-/// Plans the rollout of the target's pods; `None` while too little is known, or while the actor drains.
+/// Plans the rollout of the target's pods; `None` while too little is known, or while the actor's deletion waits until
+/// its queue is empty.
 pub(super) fn plan_rollout(
     observed: &Observed,
     history: Option<&ContentionHistory<'_>>,
@@ -47,7 +48,7 @@ pub(super) fn plan_rollout(
 ) -> Option<RolloutDecision> {
     let (bound, rollout, resolved) = (observed.bound()?, observed.rollout()?, observed.resolved()?);
     let counts = &rollout.pod_counts;
-    if !may_replace_pods(observed.drain.as_ref(), counts.pods.injected) {
+    if !may_replace_pods(observed.empty_wait.as_ref(), counts.pods.injected) {
         return None;
     }
     if resolved
@@ -65,9 +66,9 @@ pub(super) fn plan_rollout(
     let (target, roll_now) = (&resolved.target, observed.actor.annotations.roll_now);
     let hash = bound.injected_hash.as_deref()?;
     let unknown = FindingReason::UnknownOwner;
-    let contention = history?.state(FieldPurpose::Roll);
+    let contention = history?.state(ContestedPart::Roll);
     Some(decide(&RolloutInputs {
-        rollout: bound.rollout,
+        rollout_policy: bound.rollout,
         roll_now,
         bound: observed.previous.bound_since.is_some(),
         has_url: bound.has_url || target.server.url.is_some(),
@@ -77,17 +78,17 @@ pub(super) fn plan_rollout(
             actor_hash(Some(hash))?
         },
         outdated: counts.replaceable(roll_now),
-        matched: counts.pods.matched,
+        active: counts.pods.matched,
         total: counts.total,
         availability: &rollout.availability,
         limit: observed.progress_limit(),
-        roll: &target.roll,
+        method: &target.roll,
         unknown_owner: target
             .warnings
             .iter()
             .any(|warning| warning.reason == unknown),
         objects: &rollout.objects,
-        target_spec_hash: &rollout.specs_hash,
+        workload_specs_hash: &rollout.workload_specs_hash,
         budget: rollout.budget.as_deref(),
         has_slot: rollout.has_slot,
         previous: observed.previous.rollout.as_ref(),
@@ -104,14 +105,14 @@ pub fn decide(inputs: &RolloutInputs<'_>) -> RolloutDecision {
         return RolloutDecision::NotNeeded;
     }
     if inputs.outdated.is_empty() {
-        let is_verified = inputs.matched > 0 || inputs.injection_verified;
+        let is_verified = inputs.active > 0 || inputs.injection_verified;
         return if is_verified {
             RolloutDecision::NotNeeded
         } else {
             RolloutDecision::Act(RolloutAction::VerifyInjection)
         };
     }
-    if inputs.rollout == BindingRollout::OnRestart && !inputs.roll_now {
+    if inputs.rollout_policy == BindingRollout::OnRestart && !inputs.roll_now {
         return RolloutDecision::NotNeeded;
     }
     let previous = inputs
@@ -145,8 +146,8 @@ fn check_conflict(
     let missing = annotated.find(|object| !inputs.has_our_value(object));
     let view = FieldView {
         needed: true,
-        written: previous.is_some_and(|previous| previous.tries > 0),
-        in_place: missing.is_none(),
+        was_set: previous.is_some_and(|previous| previous.tries > 0),
+        has_desired_value: missing.is_none(),
     };
     match inputs
         .contention
@@ -156,7 +157,7 @@ fn check_conflict(
         FieldDecision::RecordConflict => missing.map(|object| {
             RolloutDecision::RecordConflict(AnnotationConflict {
                 object: object.object.clone(),
-                yields: inputs.unknown_owner && matches!(inputs.roll, Roll::AnnotateTemplate(_)),
+                yields: inputs.unknown_owner && matches!(inputs.method, Roll::AnnotateTemplate(_)),
             })
         }),
         FieldDecision::Wait(wait) => Some(RolloutDecision::Wait(
@@ -171,9 +172,13 @@ fn check_conflict(
 /// Whether to evict pods, which is the only way left if an unknown controller reverts the annotation.
 fn requires_evictions(inputs: &RolloutInputs<'_>) -> bool {
     let yielded = matches!(inputs.contention, ContentionState::Yielded(revision) if *revision == inputs.revision());
-    let is_template = matches!(inputs.roll, Roll::AnnotateTemplate(_));
+    let is_template = matches!(inputs.method, Roll::AnnotateTemplate(_));
     let reverted = is_template && inputs.unknown_owner && yielded;
-    reverted || requires_eviction(inputs.roll, inputs.objects.iter().map(|it| it.by_eviction))
+    reverted
+        || requires_eviction(
+            inputs.method,
+            inputs.objects.iter().map(|it| it.by_eviction),
+        )
 }
 
 fn annotate(
@@ -181,7 +186,7 @@ fn annotate(
     previous: Option<&RolloutStatus>,
     evictions: Evictions,
 ) -> RolloutDecision {
-    let start_delay = match inputs.roll {
+    let start_delay = match inputs.method {
         Roll::Annotate(..) => OWNER_START_DELAY,
         Roll::AnnotateTemplate(_) | Roll::Evict => START_DELAY,
     };
@@ -274,19 +279,20 @@ impl RolloutInputs<'_> {
     }
 
     pub fn has_halted_specs(&self, previous: &RolloutStatus) -> bool {
-        previous.generation == self.generation && previous.target_spec_hash == self.target_spec_hash
+        previous.generation == self.generation
+            && previous.workload_specs_hash == self.workload_specs_hash
     }
 
     pub fn revision(&self) -> SpecRevision {
         SpecRevision {
             generation: self.generation,
-            target_spec_hash: self.target_spec_hash.to_owned(),
+            spec_hash: self.workload_specs_hash.to_owned(),
         }
     }
 
-    /// Whether our annotation is written to this object.
+    /// Whether the annotation that rolls pods is written to this object.
     pub fn annotates(&self, candidate: &TargetObject) -> bool {
-        match self.roll {
+        match self.method {
             Roll::AnnotateTemplate(_) => true,
             Roll::Annotate(object, _) => *object == candidate.object,
             Roll::Evict => false,
@@ -300,7 +306,7 @@ impl RolloutInputs<'_> {
 
     /// Whether a pod of the target is terminating.
     pub fn has_terminating_pod(&self) -> bool {
-        self.total > self.matched || self.availability.has_terminating
+        self.total > self.active || self.availability.has_terminating
     }
 
     pub fn elapsed(&self, previous: Option<&RolloutStatus>) -> Option<Duration> {

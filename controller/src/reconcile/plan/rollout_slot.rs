@@ -87,11 +87,11 @@ mod tests {
 
     fn needs_slot(observed: &Observed) -> bool {
         match plan(observed, NOW.parse().unwrap()) {
-            Plan::Ensure(ensure) => {
-                let needs_slot = ensure.slot_step == RolloutSlotStep::Acquire;
+            Plan::Standalone(standalone_plan) => {
+                let needs_slot = standalone_plan.slot_step == RolloutSlotStep::Acquire;
                 assert_eq!(
                     needs_slot,
-                    is_installation_rollout(observed, &ensure.workload)
+                    is_installation_rollout(observed, &standalone_plan.workload)
                 );
                 needs_slot
             }

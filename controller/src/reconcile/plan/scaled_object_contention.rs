@@ -8,7 +8,7 @@ use super::steps::ScalingStep;
 use super::{ChildStep, recorded};
 use crate::fault::{Fault, Reason};
 use crate::reconcile::contention::history::ContentionHistory;
-use crate::reconcile::contention::{FieldDecision, FieldPurpose, FieldView};
+use crate::reconcile::contention::{ContestedPart, FieldDecision, FieldView};
 use crate::reconcile::model::observed::Observed;
 
 /// Decides, and keeps `scaling` from applying the `ScaledObject` while it must not be written.
@@ -27,14 +27,14 @@ pub(super) fn plan_scaled_object_contention(
     let history = history?;
     let view = FieldView {
         needed: plan.fault.is_none(),
-        written: is_written(observed),
-        in_place: !matches!(plan.scaled_object, ChildStep::Apply { .. }),
+        was_set: is_written(observed),
+        has_desired_value: !matches!(plan.scaled_object, ChildStep::Apply { .. }),
     };
-    if !view.in_place && !view.written {
+    if !view.has_desired_value && !view.was_set {
         // The desired state has changed, so this is not a conflict.
         return Some(FieldDecision::Write);
     }
-    let decision = history.decide(FieldPurpose::ScaledObject, view, now);
+    let decision = history.decide(ContestedPart::ScaledObject, view, now);
     if decision.is_contested() {
         plan.scaled_object = ChildStep::Keep;
     }
@@ -68,11 +68,11 @@ impl ContestedField {
         }
     }
 
-    pub fn purpose(&self) -> FieldPurpose {
+    pub fn part(&self) -> ContestedPart {
         match self {
-            Self::ScaledObject(_) => FieldPurpose::ScaledObject,
-            Self::Replicas(_) => FieldPurpose::Replicas,
-            Self::Handoff(_) => FieldPurpose::Autoscaler,
+            Self::ScaledObject(_) => ContestedPart::ScaledObject,
+            Self::Replicas(_) => ContestedPart::Replicas,
+            Self::Handoff(_) => ContestedPart::Autoscaler,
         }
     }
 

@@ -28,7 +28,7 @@ pub enum QueueStep {
     /// Bring it to the desired state, keeping its messages.
     Update,
     /// It cannot be provided now.
-    Refuse(Fault),
+    Blocked(Fault),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -38,15 +38,15 @@ pub enum WorkloadStep {
     /// It does not exist: apply it once the queue exists (QUE-4).
     Create,
     Update {
-        /// Take over the former operator's fields first: the index of its `managedFields` entry (WRK-7).
+        /// Take over the Go operator's fields first: the index of its `managedFields` entry (WRK-7).
         take_over: Option<usize>,
         /// Hand `spec.replicas` off to a separate field manager first (WRK-3).
         hand_off_replicas: bool,
         /// Take over the fields that kubectl or Helm wrote first (FW-22).
-        take_over_tool_fields: bool,
+        take_over_kubectl_helm_fields: bool,
     },
     /// It cannot be provided now.
-    Refuse(Fault),
+    Blocked(Fault),
 }
 
 #[derive(Debug, PartialEq)]
@@ -67,7 +67,7 @@ impl WorkloadStep {
     /// Why the workload is not as desired.
     pub fn fault(&self) -> Option<Fault> {
         match self {
-            Self::Refuse(fault) => Some(fault.clone()),
+            Self::Blocked(fault) => Some(fault.clone()),
             Self::Keep | Self::Create | Self::Update { .. } => None,
         }
     }

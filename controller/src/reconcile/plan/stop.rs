@@ -54,7 +54,7 @@ fn consumes_others_messages(observed: &Observed) -> bool {
         Some(_) => {
             name_taken.covers_main_queue && observed.workload.ours().is_some_and(is_for_taken_queue)
         }
-        // Status names no queue, as after a migration from the former operator.
+        // Status names no queue, as after a migration from the Go operator.
         None => name_taken.covers_main_queue,
     }
 }

@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::contention::history::ContentionHistory;
 use crate::reconcile::contention::{
-    ContentionState, FieldDecision, FieldPurpose, FieldView, SpecRevision,
+    ContentionState, ContestedPart, FieldDecision, FieldView, SpecRevision,
 };
 use crate::reconcile::model::bound_pods::actor_hash;
 use crate::reconcile::model::observed::Observed;
@@ -113,7 +113,7 @@ pub(super) fn plan_template(
     let previous = &observed.previous;
     let target = &resolved.target;
     let has_url = bound.has_url || target.server.url.is_some();
-    let contention = history?.state(FieldPurpose::Template);
+    let contention = history?.state(ContestedPart::Template);
     let uid = &observed.actor.metadata.uid;
     let owned = resolved
         .owned_template_fields
@@ -209,12 +209,12 @@ pub fn decide(inputs: &TemplateInputs<'_>) -> TemplateStep {
         previous.is_some_and(|previous| previous.target_spec_hash == inputs.target_spec_hash);
     let revision = SpecRevision {
         generation: inputs.generation,
-        target_spec_hash: inputs.target_spec_hash.to_owned(),
+        spec_hash: inputs.target_spec_hash.to_owned(),
     };
     let view = FieldView {
         needed: true,
-        written: is_same && !intact,
-        in_place: is_same && intact && is_same_spec,
+        was_set: is_same && !intact,
+        has_desired_value: is_same && intact && is_same_spec,
     };
     match inputs.contention.decide(view, &revision, inputs.now) {
         FieldDecision::Keep | FieldDecision::AwaitReset(_) => TemplateStep::InPlace,

@@ -2,7 +2,7 @@ use asya_shared::api::InventoryEntry;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::decision::{Ensure, Plan};
+use super::decision::{Plan, StandalonePlan};
 use super::finalizers::Finalizers;
 use super::plan;
 use super::steps::{QueueStep, WorkloadStep};
@@ -17,7 +17,7 @@ use crate::reconcile::tests::fixtures::{
 const UPDATE: WorkloadStep = WorkloadStep::Update {
     take_over: None,
     hand_off_replicas: false,
-    take_over_tool_fields: false,
+    take_over_kubectl_helm_fields: false,
 };
 
 mod conditions;
@@ -40,20 +40,20 @@ fn with_spec(extra: &Value) -> Observed {
     observed
 }
 
-fn ensure(observed: &Observed) -> Ensure {
+fn standalone_plan(observed: &Observed) -> StandalonePlan {
     match plan(observed, now()) {
-        Plan::Ensure(ensure) => *ensure,
+        Plan::Standalone(standalone_plan) => *standalone_plan,
         other => panic!("{other:?}"),
     }
 }
 
 fn adds_finalizer(observed: &Observed) -> bool {
-    matches!(ensure(observed).finalizers, Finalizers::Add(_))
+    matches!(standalone_plan(observed).finalizers, Finalizers::Add(_))
 }
 
 fn reason(step: QueueStep) -> (Reason, Requeue) {
     match step {
-        QueueStep::Refuse(fault) => (fault.reason, fault.retry),
+        QueueStep::Blocked(fault) => (fault.reason, fault.requeue),
         other => panic!("{other:?}"),
     }
 }
@@ -71,7 +71,7 @@ fn finalizer_is_added_first_and_only_once_even_for_an_invalid_spec() {
         );
         assert!(adds_finalizer(&observed(&foreign)));
         let ours = observed(&actor(&json!({}), &spec(&valid), &json!({})));
-        assert_eq!(ensure(&ours).finalizers, Finalizers::Keep);
+        assert_eq!(standalone_plan(&ours).finalizers, Finalizers::Keep);
     }
 }
 
@@ -111,7 +111,7 @@ fn queue_is_created_once_updated_on_drift_and_otherwise_left_alone() {
         let mut observed = with_spec(&json!({"transport": transport}));
         observed.queue = queue.clone();
         assert_eq!(
-            ensure(&observed).queue.unwrap().step,
+            standalone_plan(&observed).queue.unwrap().step,
             expected,
             "{queue:?} on {transport}"
         );
@@ -170,11 +170,11 @@ fn unavailable_queue_reports_a_reason_and_a_requeue() {
             Requeue::AwaitChange,
         ),
     ];
-    for (transport, queue, expected, retry) in rows {
+    for (transport, queue, expected, requeue) in rows {
         let mut observed = with_spec(&json!({"transport": transport}));
         observed.queue = queue;
-        let queue = ensure(&observed).queue.unwrap();
-        assert_eq!(reason(queue.step), (expected, retry));
+        let queue = standalone_plan(&observed).queue.unwrap();
+        assert_eq!(reason(queue.step), (expected, requeue));
     }
 }
 
@@ -200,14 +200,14 @@ fn invalid_actor_keeps_what_it_has_and_is_not_retried() {
             .err()
             .unwrap_or_else(|| panic!("{invalid} is accepted"));
         assert_eq!(
-            (fault.reason, fault.retry),
+            (fault.reason, fault.requeue),
             (expected, Requeue::AwaitChange),
             "{invalid}"
         );
         observed.workload = Child::Ours(workload(&deployment(&observed)));
-        let Ensure {
+        let StandalonePlan {
             queue, workload, ..
-        } = ensure(&observed);
+        } = standalone_plan(&observed);
         assert!(queue.is_none(), "{invalid}");
         assert_eq!(workload, WorkloadStep::Keep, "{invalid}");
     }
@@ -281,7 +281,7 @@ fn workload_is_applied_exactly_when_something_of_ours_changed() {
     ];
     for (case, object, expected) in rows {
         assert_eq!(
-            ensure(&recorded(new(), &object)).workload,
+            standalone_plan(&recorded(new(), &object)).workload,
             expected,
             "{case}"
         );
@@ -289,7 +289,7 @@ fn workload_is_applied_exactly_when_something_of_ours_changed() {
     let mut deleting = object;
     deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     assert_eq!(
-        ensure(&recorded(new(), &deleting)).workload,
+        standalone_plan(&recorded(new(), &deleting)).workload,
         WorkloadStep::Keep,
         "its deletion triggers a reconcile"
     );
@@ -301,7 +301,7 @@ fn changed_spec_changes_the_workload() {
     let mut after = with_spec(&json!({"timeout": {"processing": 5}}));
     after.previous = previous.previous.clone();
     after.workload = previous.workload.clone();
-    assert_eq!(ensure(&after).workload, UPDATE);
+    assert_eq!(standalone_plan(&after).workload, UPDATE);
 }
 
 /// SA-3
@@ -312,11 +312,11 @@ fn foreign_workload_is_left_alone_and_reported() {
     object["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "v1", "kind": "Other", "name": "o", "uid": "x", "controller": true}]);
     observed.workload = Child::Foreign(workload(&object));
-    let WorkloadStep::Refuse(fault) = ensure(&observed).workload else {
+    let WorkloadStep::Blocked(fault) = standalone_plan(&observed).workload else {
         panic!()
     };
     assert_eq!(
-        (fault.reason, fault.retry),
+        (fault.reason, fault.requeue),
         (Reason::NotOwned, Requeue::SlowBackoff)
     );
     assert!(
@@ -354,14 +354,14 @@ fn workload_of_the_previous_kind_is_deleted_after_the_desired_one_exists() {
         &json!({"workload": {"kind": "StatefulSet", "template": spec(&json!({}))["workload"]["template"]}}),
     );
     observed.previous_workload = Some(workload(&deployment(&observed)));
-    let plan = ensure(&observed);
+    let plan = standalone_plan(&observed);
     assert_eq!(plan.workload, WorkloadStep::Create);
     assert_eq!(plan.previous_workload, observed.previous_workload);
     let mut deleting = deployment(&observed);
     deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
     observed.previous_workload = Some(workload(&deleting));
     assert_eq!(
-        ensure(&observed).previous_workload,
+        standalone_plan(&observed).previous_workload,
         None,
         "it is already being deleted"
     );
@@ -372,7 +372,7 @@ fn workload_of_the_previous_kind_is_deleted_after_the_desired_one_exists() {
 fn workload_of_the_previous_kind_is_kept_while_the_spec_is_invalid() {
     let mut observed = with_spec(&json!({"transport": "nowhere"}));
     observed.previous_workload = Some(stateful_set(&deployment(&new())));
-    assert_eq!(ensure(&observed).previous_workload, None);
+    assert_eq!(standalone_plan(&observed).previous_workload, None);
 }
 
 /// VAL-11, VAL-19, FW-30
@@ -394,7 +394,7 @@ fn name_is_validated_until_something_is_created_under_it() {
         json!({"conditions": [{
             "type": "WorkloadReady", "status": "True", "reason": "PodsHealthy", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
         }]}),
-        // Status of the former operator, which recorded neither.
+        // Status of the Go operator, which recorded neither.
         json!({"status": "Running", "replicas": 1}),
     ] {
         assert!(!invalid(&status), "{status}");

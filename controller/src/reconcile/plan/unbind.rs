@@ -39,13 +39,13 @@ pub struct UnbindInputs<'a> {
     pub limit: Option<Duration>,
     pub now: Timestamp,
     /// How the target's pods are replaced; `None` if the actor has no target any more.
-    pub roll: Option<&'a Roll>,
+    pub method: Option<&'a Roll>,
     /// The objects that may carry our annotation, and the workloads that it rolls.
     pub objects: &'a [TargetObject],
     /// Why the target's pods are unknown, and whether we wrote to the target before.
     pub unresolved: Option<(&'a str, bool)>,
-    /// Time since we gave up our annotation; `None` if we have not.
-    pub since_given_up: Option<Duration>,
+    /// Time since unbinding last acted: gave up or changed our fields, or evicted a pod; `None` if it has not yet.
+    pub since_last_action: Option<Duration>,
 }
 
 /// The next step of unbinding.
@@ -112,7 +112,7 @@ impl UnbindParams {
                 .collect(),
             annotations: roll.filter(|_| template.is_none() || annotated),
             template,
-            actor_annotated: objects(|it| it.names_actor).collect(),
+            actor_annotated: objects(|it| it.has_actor_annotation).collect(),
             reported: is_reported(observed, Reason::UnbindBlocked),
         }
     }
@@ -126,26 +126,27 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     if let Some((why, written)) = inputs.unresolved {
         let annotated = inputs.objects.iter().any(|it| it.roll_value.is_some());
         return match (inputs.pods.is_empty(), inputs.has_terminating) {
-            _ if annotated && inputs.since_given_up.is_none() => UnbindStep::GiveUp,
+            _ if annotated && inputs.since_last_action.is_none() => UnbindStep::GiveUp,
             (true, false) if !written => UnbindStep::Done,
             (true, true) => UnbindStep::Wait(PROGRESS_INTERVAL),
             _ => UnbindStep::Blocked(why.to_owned(), RECHECK_INTERVAL),
         };
     }
-    let rolls_by_change =
-        matches!(inputs.roll, Some(Roll::Annotate(_, path)) if path.first() == Some(&"spec"));
-    // A value that remains after we gave it up belongs to another field manager.
-    let given_up = inputs
-        .since_given_up
-        .is_some_and(|elapsed| !rolls_by_change || elapsed > ROLLOUT_START_LIMIT);
+    // An annotation in the owner's spec: its controller rolls the pods when the value changes, not when it is removed.
+    let only_new_values_roll =
+        matches!(inputs.method, Some(Roll::Annotate(_, path)) if path.first() == Some(&"spec"));
+    // Our fields were given up first, so a value that remains later belongs to another field manager.
+    let has_reacted = inputs
+        .since_last_action
+        .is_some_and(|elapsed| !only_new_values_roll || elapsed > ROLLOUT_START_LIMIT);
     let has_ours = |object: &TargetObject| {
         object.roll_value.is_some() || object.in_template || object.handed_off
     };
-    let annotated = !given_up && inputs.objects.iter().any(has_ours);
+    let annotated = !has_reacted && inputs.objects.iter().any(has_ours);
     let is_starting = inputs
-        .since_given_up
+        .since_last_action
         .is_some_and(|elapsed| elapsed < OWNER_START_DELAY)
-        && matches!(inputs.roll, Some(Roll::Annotate(..)));
+        && matches!(inputs.method, Some(Roll::Annotate(..)));
     if inputs.pods.is_empty() && !inputs.has_terminating {
         return match () {
             () if annotated => UnbindStep::GiveUp,
@@ -166,10 +167,10 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
         .objects
         .iter()
         .any(|object| object.roll_value.as_deref() == Some(UNBOUND));
-    if annotated && rolls_by_change && !is_changed {
+    if annotated && only_new_values_roll && !is_changed {
         return UnbindStep::ChangeValue;
     }
-    if annotated && !rolls_by_change {
+    if annotated && !only_new_values_roll {
         return UnbindStep::GiveUp;
     }
     if is_starting || inputs.has_terminating || inputs.availability.has_terminating {
@@ -192,7 +193,7 @@ fn one_by_one(inputs: &UnbindInputs<'_>) -> UnbindStep {
     };
     let is_rolling = inputs.objects.iter().any(|it| it.rolling);
     let next = match evicting.blocker() {
-        Some(blocker) if blocker.is_overdue && evicting.unready_candidate().is_none() => {
+        Some(blocker) if blocker.readiness_overdue && evicting.unready_candidate().is_none() => {
             let text = format!(
                 "{} for {}, so no more pods are replaced; check the Events of the pod and of its controller; it \
                  continues once every pod is ready",

@@ -30,7 +30,7 @@ pub(super) fn plan_workload(observed: &Observed) -> WorkloadStep {
     if let (Child::Foreign(account), Some(_)) =
         (&observed.service_account, &standalone.service_account)
     {
-        return WorkloadStep::Refuse(not_owned("ServiceAccount", &account.metadata));
+        return WorkloadStep::Blocked(not_owned("ServiceAccount", &account.metadata));
     }
     WorkloadInputs {
         ownership: &observed.ownership,
@@ -52,7 +52,7 @@ impl WorkloadInputs<'_> {
         match existing {
             Child::NotFound => WorkloadStep::Create,
             Child::Foreign(workload) => {
-                WorkloadStep::Refuse(not_owned(workload.kind.name(), &workload.metadata))
+                WorkloadStep::Blocked(not_owned(workload.kind.name(), &workload.metadata))
             }
             // The end of its deletion triggers a reconcile, which recreates it.
             Child::Ours(workload) if workload.metadata.deleting => WorkloadStep::Keep,
@@ -72,7 +72,7 @@ impl WorkloadInputs<'_> {
     ) -> Result<WorkloadStep, StepError> {
         match self.step(existing) {
             WorkloadStep::Create => Err(rejection),
-            WorkloadStep::Refuse(fault) => Err(fault.into()),
+            WorkloadStep::Blocked(fault) => Err(fault.into()),
             step @ (WorkloadStep::Keep | WorkloadStep::Update { .. }) => Ok(step),
         }
     }
@@ -103,8 +103,9 @@ impl WorkloadInputs<'_> {
             let text = format!("{problem}; {hint}");
             return Recreation::NotAllowed(fault(text, Requeue::SlowBackoff));
         }
-        let retry = unwatched_poll_interval(workload).map_or(Requeue::AwaitChange, Requeue::After);
-        let fault = fault(format!("{problem}; it is being recreated"), retry);
+        let requeue =
+            unwatched_poll_interval(workload).map_or(Requeue::AwaitChange, Requeue::After);
+        let fault = fault(format!("{problem}; it is being recreated"), requeue);
         if selects_others {
             Recreation::WithPods(fault)
         } else {
@@ -113,12 +114,12 @@ impl WorkloadInputs<'_> {
     }
 
     fn update(&self, workload: &WorkloadRecord) -> WorkloadStep {
-        let take_over = workload.last.former_operator_entry;
+        let take_over = workload.last.go_operator_entry;
         let owned = workload.owns_replicas || take_over.is_some();
         WorkloadStep::Update {
             take_over,
             hand_off_replicas: owned && !self.enforces_replicas(),
-            take_over_tool_fields: self.takes_over_tool_fields(workload),
+            take_over_kubectl_helm_fields: self.takes_over_kubectl_helm_fields(workload),
         }
     }
 
@@ -127,8 +128,8 @@ impl WorkloadInputs<'_> {
     }
 
     /// Fields of kubectl and Helm are taken over only on request, and once per workload (FW-22).
-    fn takes_over_tool_fields(&self, workload: &WorkloadRecord) -> bool {
-        self.ownership.actor.annotations.reclaim_fields && workload.has_client_fields
+    fn takes_over_kubectl_helm_fields(&self, workload: &WorkloadRecord) -> bool {
+        self.ownership.actor.annotations.reclaim_fields && workload.has_kubectl_helm_fields
     }
 
     /// Whether the workload is as last applied. `spec.replicas` may have a field manager of its own, so its ownership
@@ -136,7 +137,7 @@ impl WorkloadInputs<'_> {
     fn is_as_desired(&self, workload: &WorkloadRecord) -> bool {
         let hash = &self.standalone.workload.applied.hash;
         (workload.owns_replicas || !self.enforces_replicas())
-            && !self.takes_over_tool_fields(workload)
+            && !self.takes_over_kubectl_helm_fields(workload)
             && self
                 .applied
                 .is_some_and(|entry| is_unchanged(entry, &workload.metadata, &workload.last, hash))
@@ -156,11 +157,11 @@ pub enum Recreation {
     LeavingPods(Fault),
 }
 
-fn fault(message: String, retry: Requeue) -> Fault {
+fn fault(message: String, requeue: Requeue) -> Fault {
     Fault {
         reason: Reason::ReconcileError,
         message,
-        retry,
+        requeue,
     }
 }
 

@@ -6,13 +6,13 @@ use k8s_openapi::jiff::Timestamp;
 use super::binding::binding_report;
 use super::common::{ModeReport, Report};
 use super::conditions::set_conditions;
-use super::drain::drain_report;
+use super::empty_wait::empty_wait_report;
 use super::inventory::inventory;
 use super::queue::set_queues;
 use super::standalone::standalone_report;
 use super::transport::summarize_transport;
 use crate::fault::Requeue;
-use crate::reconcile::desired::drain::Drain;
+use crate::reconcile::desired::empty_wait::EmptyWait;
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::ActiveOutcome;
@@ -33,7 +33,7 @@ pub(super) fn active_report(
     let ModeReport {
         state,
         mut conditions,
-        retry,
+        requeue,
         recheck_at,
         events,
     } = match binding {
@@ -43,16 +43,20 @@ pub(super) fn active_report(
     let changes = transport.condition.into_iter().chain(conditions.changes);
     conditions.changes = changes.collect();
     status.status = Some(state);
-    let draining = match &observed.drain {
-        Some(Drain::Waiting(remaining)) => Some(drain_report(observed, remaining)),
+    let empty_wait = match &observed.empty_wait {
+        Some(EmptyWait::Waiting(remaining)) => Some(empty_wait_report(observed, remaining)),
         _ => None,
     };
-    let (overrides, drain_retry, drain_event) = draining
-        .map_or_else(Default::default, |draining| {
-            (draining.conditions, Some(draining.retry), draining.event)
+    let (overrides, empty_wait_requeue, empty_wait_event) =
+        empty_wait.map_or_else(Default::default, |empty_wait| {
+            (
+                empty_wait.conditions,
+                Some(empty_wait.requeue),
+                empty_wait.event,
+            )
         });
     set_conditions(&mut status, observed, outcome, conditions, overrides, now);
-    if drain_retry.is_some() {
+    if empty_wait_requeue.is_some() {
         status.status = Some(State::Terminating);
     }
     let faults = [
@@ -61,17 +65,17 @@ pub(super) fn active_report(
         outcome.fault.as_ref(),
     ];
     let recheck = recheck_at.and_then(|at| at.duration_since(now).try_into().ok());
-    let retries = faults.into_iter().flatten().map(|fault| fault.retry);
+    let requeues = faults.into_iter().flatten().map(|fault| fault.requeue);
     Report {
-        retry: retries
+        requeue: requeues
             .chain(recheck.map(Requeue::After))
-            .chain(outcome.queue.retry())
-            .chain(queues.retry)
-            .chain(drain_retry)
-            .fold(retry, Requeue::sooner),
+            .chain(outcome.queue.requeue())
+            .chain(queues.requeue)
+            .chain(empty_wait_requeue)
+            .fold(requeue, Requeue::sooner),
         events: (queues.events.into_iter())
             .chain(events)
-            .chain(drain_event)
+            .chain(empty_wait_event)
             .collect(),
         status,
     }

@@ -117,12 +117,12 @@ pub(super) fn binding_report(
             },
             status,
         ),
-        retry: (target_fault.into_iter().map(|fault| fault.retry))
+        requeue: (target_fault.into_iter().map(|fault| fault.requeue))
             .chain(rollout_retry(&outcome.rollout))
-            .chain(conflicts.retry)
+            .chain(conflicts.requeues)
             .chain((newly_bound || inputs_changed).then_some(Requeue::Now))
             .chain(rechecks.into_iter().flatten().map(Requeue::After))
-            .fold(scaling.retry, Requeue::sooner),
+            .fold(scaling.requeue, Requeue::sooner),
         recheck_at: decision.recheck_at,
         events: (conflicts.events.into_iter())
             .chain(injected.event)

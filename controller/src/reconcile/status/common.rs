@@ -14,7 +14,7 @@ use crate::telemetry::events::EventReason;
 pub struct Report {
     pub status: AsyncActorStatus,
     /// When to requeue.
-    pub retry: Requeue,
+    pub requeue: Requeue,
     /// Events to record once the status is written.
     pub events: Vec<(EventReason, String)>,
 }
@@ -24,7 +24,7 @@ pub struct ModeReport {
     pub state: State,
     pub conditions: ConditionReport,
     /// When to requeue because of the mode's own steps.
-    pub retry: Requeue,
+    pub requeue: Requeue,
     /// When STATUS changes with time alone.
     pub recheck_at: Option<Timestamp>,
     pub events: Vec<(EventReason, String)>,

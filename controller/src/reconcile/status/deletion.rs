@@ -8,7 +8,7 @@ use super::common::Report;
 use super::conditions::Conditions;
 use super::inventory;
 use crate::fault::{Fault, Reason};
-use crate::reconcile::desired::drain::Drain;
+use crate::reconcile::desired::empty_wait::EmptyWait;
 use crate::reconcile::model::condition_types::{READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::Outcome;
@@ -41,34 +41,36 @@ pub(super) fn deletion_report(
     now: Timestamp,
 ) -> Option<Report> {
     let none = Blocked::default();
-    let (blocked, deleted, given_up, retry) = match outcome {
+    let (blocked, deleted, acted, requeue) = match outcome {
         Outcome::Finalized | Outcome::Active(_) => return None,
         // Written once, when the deletion begins.
-        Outcome::DeletionUnknown(retry) if observed.previous.status == Some(State::Terminating) => {
+        Outcome::DeletionUnknown(requeue)
+            if observed.previous.status == Some(State::Terminating) =>
+        {
             return Some(Report {
                 status: observed.previous.clone(),
-                retry: *retry,
+                requeue: *requeue,
                 events: Vec::new(),
             });
         }
-        Outcome::DeletionUnknown(retry) => (none, &[][..], false, *retry),
+        Outcome::DeletionUnknown(requeue) => (none, &[][..], false, *requeue),
         Outcome::Deleting {
             fault,
             deleted,
-            retry,
-            given_up,
+            requeue,
+            acted,
         } => {
             let blocked = Blocked::from_fault(fault.as_ref());
-            (blocked, &deleted[..], *given_up, *retry)
+            (blocked, &deleted[..], *acted, *requeue)
         }
         Outcome::DeletionBlocked { fault, .. } => {
             let other = Some(fault);
-            (Blocked { other, ..none }, &[][..], false, fault.retry)
+            (Blocked { other, ..none }, &[][..], false, fault.requeue)
         }
     };
     Some(Report {
-        status: deletion_status(observed, &blocked, deleted, given_up, now),
-        retry,
+        status: deletion_status(observed, &blocked, deleted, acted, now),
+        requeue,
         events: Vec::new(),
     })
 }
@@ -78,7 +80,7 @@ pub(super) fn deletion_status(
     observed: &Observed,
     blocked: &Blocked<'_>,
     deleted: &[&str],
-    given_up: bool,
+    acted: bool,
     now: Timestamp,
 ) -> AsyncActorStatus {
     let mut status = AsyncActorStatus {
@@ -86,8 +88,8 @@ pub(super) fn deletion_status(
         observed_generation: Some(observed.actor.generation),
         ..observed.previous.clone()
     };
-    if given_up {
-        status.rollout = Some(given_up_status(observed, now));
+    if acted {
+        status.rollout = Some(last_action_status(observed, now));
     }
     let mut conditions = Conditions::of(observed, now);
     if let Some(fault) = blocked.queue {
@@ -98,7 +100,7 @@ pub(super) fn deletion_status(
         None => (Reason::Terminating, "the actor is being deleted"),
     };
     conditions.set(READY, Some(false), reason, text);
-    if matches!(observed.drain, Some(Drain::Confirming(_))) {
+    if matches!(observed.empty_wait, Some(EmptyWait::Confirming(_))) {
         // Second precision, as stored.
         let since = to_the_second(now);
         status.queue_released_since.get_or_insert(Time(since));
@@ -111,8 +113,8 @@ pub(super) fn deletion_status(
     status
 }
 
-/// Records when the annotation was given up or a pod evicted, which gives the controller time to react.
-fn given_up_status(observed: &Observed, now: Timestamp) -> RolloutStatus {
+/// Records when unbinding last acted (fields given up or changed, or a pod evicted), and the pods at that time.
+fn last_action_status(observed: &Observed, now: Timestamp) -> RolloutStatus {
     let binding = observed.binding.as_ref();
     let unbinding = binding.and_then(|it| it.unbinding.as_ref());
     let now = to_the_second(now);

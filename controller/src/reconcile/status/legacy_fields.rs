@@ -1,4 +1,4 @@
-//! Finds status fields written by the former operator: an apply leaves fields that it does not name to their owner, and
+//! Finds status fields written by the Go operator: an apply leaves fields that it does not name to their owner, and
 //! that operator no longer runs (WRK-7).
 
 use serde_json::{Map, Value};

@@ -20,7 +20,7 @@ const NEWLY_RETIRED_RECHECK: Duration = Duration::from_secs(1);
 /// Requeues and Events due to the reported queues.
 pub(super) struct QueueReport {
     /// When to requeue.
-    pub(super) retry: Option<Requeue>,
+    pub(super) requeue: Option<Requeue>,
     /// Events to record.
     pub(super) events: Vec<(EventReason, String)>,
 }
@@ -53,7 +53,7 @@ pub(super) fn set_queues(
     status.queue = queue;
     status.retired_queues = retired.queues;
     QueueReport {
-        retry: recheck.map(Requeue::After),
+        requeue: recheck.map(Requeue::After),
         events,
     }
 }

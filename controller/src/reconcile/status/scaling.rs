@@ -20,7 +20,7 @@ pub(super) struct ScalingSummary<'a> {
     /// Condition `ScalingReady`; `None` while scaling is off.
     pub(super) ready: Option<ScalingReady>,
     /// When to requeue because of scaling.
-    pub(super) retry: Requeue,
+    pub(super) requeue: Requeue,
 }
 
 /// Writes the scaling fields into `status`, which has the queue already. The HPA may decide the `desired` number of
@@ -57,13 +57,13 @@ pub(super) fn set_scaling<'a>(
     let ready = own.or_else(|| other_autoscaler_condition(observed, outcome));
     ScalingSummary {
         hpa,
-        retry: retry(outcome, ready.as_ref(), url_changed, now),
+        requeue: requeue(outcome, ready.as_ref(), url_changed, now),
         ready,
     }
 }
 
 /// When to requeue because of scaling.
-fn retry(
+fn requeue(
     outcome: &ActiveOutcome,
     ready: Option<&ScalingReady>,
     url_changed: bool,
@@ -78,7 +78,7 @@ fn retry(
     let verified = ready.is_some_and(|ready| ready.reason == Reason::NotProven)
         && matches!(*outcome.rollout, RolloutOutcome::InjectionVerified);
     fault
-        .map(|fault| fault.retry)
+        .map(|fault| fault.requeue)
         .into_iter()
         .chain(timers.map(Requeue::After))
         .chain((has_url || verified).then_some(Requeue::Now))

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::common::{ModeReport, reference};
-use super::conflicts::set_conflicts;
+use super::drift::set_drift;
 use super::replicas::set_replicas;
 use super::scaling::set_scaling;
 use super::transport::TransportSummary;
@@ -17,7 +17,7 @@ use crate::cluster::rollouts;
 use crate::fault::Requeue;
 use crate::pods::summary::Pods;
 use crate::reconcile::model::child::unwatched_poll_interval;
-use crate::reconcile::model::observed::{Observed, is_once_completed};
+use crate::reconcile::model::observed::{Observed, is_reconcile_once_done};
 use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::reconcile::status::state::{self, Counts, SkipReason, StateInputs};
 use crate::record::HpaRecord;
@@ -65,7 +65,7 @@ pub(super) fn standalone_report(
         status.selector = Some(labels.join(","));
         status.workload_ref = Some(reference(observed, "apps/v1", kind.name()));
     }
-    let conflicts = set_conflicts(status, observed, outcome, now);
+    let drift = set_drift(status, observed, outcome, now);
     let expects_scaling = status.scaling_mode == Some(ScalingMode::Keda);
     let postponed = Requeue::After(rollouts::FALLBACK_REQUEUE);
     ModeReport {
@@ -75,15 +75,15 @@ pub(super) fn standalone_report(
             outcome,
             decision.workload,
             scaling.ready,
-            conflicts.condition,
+            drift.condition,
             expects_scaling,
         ),
-        retry: (conflicts.retry.into_iter())
+        requeue: (drift.requeues.into_iter())
             .chain(poll_unwatched(outcome))
             .chain(outcome.postponed.then_some(postponed))
-            .fold(scaling.retry, Requeue::sooner),
+            .fold(scaling.requeue, Requeue::sooner),
         recheck_at: decision.recheck_at,
-        events: conflicts.events,
+        events: drift.events,
     }
 }
 
@@ -115,7 +115,8 @@ fn skip_reason(observed: &Observed) -> Option<SkipReason> {
     if observed.actor.annotations.paused {
         return Some(SkipReason::Paused);
     }
-    is_once_completed(&observed.actor, &observed.previous).then_some(SkipReason::OnceCompleted)
+    is_reconcile_once_done(&observed.actor, &observed.previous)
+        .then_some(SkipReason::ReconcileOnceDone)
 }
 
 /// Restarts the clock when the spec or the number of ready pods changes (FW-26).

@@ -1,4 +1,5 @@
-//! Computes the actor's STATUS and its condition `WorkloadReady` by the decision table STA-4.
+//! Computes the actor's STATUS and its condition `WorkloadReady` by the decision table STA-4 (docs/spec/standalone.md).
+//! Rows are those of that table.
 
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ pub enum SkipReason {
     /// The actor is paused.
     Paused,
     /// The actor was ready once, and `asya.sh/reconcile: Once` leaves its children alone from then on.
-    OnceCompleted,
+    ReconcileOnceDone,
 }
 
 /// STATUS and the matching condition.
@@ -76,7 +77,8 @@ pub struct WorkloadReady {
     pub message: String,
 }
 
-/// Evaluates the table of STA-4: the first matching row wins.
+/// Evaluates the table of STA-4: the first matching row wins. Row 1 is the deletion; row 3, a queue that is not ready,
+/// replaces the STATUS of the rows below it.
 pub fn decide(inputs: &StateInputs<'_>) -> StateDecision {
     if inputs.deleting {
         return StateDecision {
@@ -99,7 +101,7 @@ pub fn decide(inputs: &StateInputs<'_>) -> StateDecision {
     decision
 }
 
-/// Rows 2 and 4.
+/// Rows 2 and 4: the spec is invalid, or a child could not be applied.
 fn fault_decision(fault: &Fault) -> StateDecision {
     decision(
         State::WorkloadError,
@@ -109,6 +111,7 @@ fn fault_decision(fault: &Fault) -> StateDecision {
     )
 }
 
+/// Row 3 (the queue is not ready), row 4 (left out on purpose), and row 13 where there is no workload.
 fn without_workload(inputs: &StateInputs<'_>) -> StateDecision {
     match (inputs.transport_fault, inputs.skip_reason) {
         (Some(cause), _) => {
@@ -126,7 +129,7 @@ fn without_workload(inputs: &StateInputs<'_>) -> StateDecision {
             Reason::Paused,
             "there is no workload, and none is created while the actor is paused".to_owned(),
         ),
-        (None, Some(SkipReason::OnceCompleted)) => decision(
+        (None, Some(SkipReason::ReconcileOnceDone)) => decision(
             State::WorkloadError,
             Some(false),
             Reason::WorkloadMissing,
@@ -143,17 +146,19 @@ fn without_workload(inputs: &StateInputs<'_>) -> StateDecision {
     }
 }
 
-/// Rows 5 to 14.
+/// Rows 5 to 14: the state of an existing workload. Rows 5 and 6 precede what KEDA reports (row 7).
 fn workload_decision(inputs: &StateInputs<'_>, workload: &WorkloadRecord) -> StateDecision {
     let counts = Counts::of(workload, inputs.hpa);
     let failure = failure(inputs, workload);
     let mut decision = match &failure {
+        // Row 5: pods fail, and no pod of the current template is ready.
         Some((class, message)) if counts.desired > 0 && inputs.pods.current_ready == 0 => decision(
             state_of(*class),
             Some(false),
             reason_of(*class),
             message.clone(),
         ),
+        // Row 6: pods find no room on the nodes or in a quota.
         Some((ProblemClass::PendingResources, message)) if counts.ready < counts.desired => {
             decision(
                 State::PendingResources,
@@ -181,7 +186,7 @@ fn workload_decision(inputs: &StateInputs<'_>, workload: &WorkloadRecord) -> Sta
     decision
 }
 
-/// Row 7.
+/// Row 7: the scaling is not ready, which only replaces STATUS.
 fn with_scaling_error(inputs: &StateInputs<'_>, decision: StateDecision) -> StateDecision {
     match inputs.scaling {
         Some(scaling) if scaling.ready == Some(false) => StateDecision {
@@ -192,7 +197,7 @@ fn with_scaling_error(inputs: &StateInputs<'_>, decision: StateDecision) -> Stat
     }
 }
 
-/// Rows 8 to 14.
+/// Rows 8 to 14: the pods, from none to all ready.
 fn pods_decision(
     inputs: &StateInputs<'_>,
     workload: &WorkloadRecord,
@@ -206,13 +211,16 @@ fn pods_decision(
     } = counts;
     let progress = || format!("{ready} of {desired} pods are ready");
     let mut decision = match failure {
+        // Row 8: scaled to zero by the queue.
         _ if is_scaled_by_us(inputs) && desired == 0 && inputs.pods.existing == 0 => {
             let text = "scaled to zero; messages in the queue start pods".to_owned();
             decision(State::Napping, Some(true), Reason::ScaledToZero, text)
         }
+        // Row 9: some pods fail.
         Some((class, message)) if ready < desired => {
             decision(State::Degraded, Some(false), reason_of(class), message)
         }
+        // Row 10: a new template is being rolled out.
         _ if is_rolling(inputs, workload, ready, desired) => {
             let condition = if ready > 0 {
                 (Some(true), Reason::RollingOut)
@@ -230,12 +238,14 @@ fn pods_decision(
             };
             decision(State::Updating, condition.0, condition.1, text)
         }
+        // Row 11: more pods exist than desired.
         _ if total > desired || is_scaling_down(inputs, desired) => decision(
             State::ScalingDown,
             Some(true),
             Reason::PodsReady,
             progress(),
         ),
+        // Row 12: a pod has been unready for too long.
         _ if ready < desired && unready_deadline(inputs).is_some_and(|ends| ends <= inputs.now) => {
             let state = if ready == 0 {
                 State::WorkloadError
@@ -249,6 +259,7 @@ fn pods_decision(
             );
             decision(state, Some(false), Reason::PodsNotReady, message)
         }
+        // Row 13: pods are starting.
         _ if ready < desired => {
             let state = match inputs.previous {
                 None | Some(State::Creating) => State::Creating,
@@ -261,6 +272,7 @@ fn pods_decision(
             };
             decision(state, condition.0, condition.1, progress())
         }
+        // Row 14: all pods are ready, or none is desired.
         _ => {
             let reason = if desired == 0 {
                 Reason::ScaledToZero
@@ -288,7 +300,7 @@ fn is_scaled_by_us(inputs: &StateInputs<'_>) -> bool {
     scaling.is_some_and(|scaling| !matches!(scaling.reason, Reason::ScaledByOther))
 }
 
-/// When a change in progress exceeds its deadline (row 9a).
+/// When a rollout or a scale-up (rows 10 and 13) has made no progress for too long, and row 9a takes its place.
 fn progress_deadline(inputs: &StateInputs<'_>, decision: &StateDecision) -> Option<Timestamp> {
     let limit = inputs.progress_limit.filter(|_| decision.progressing)?;
     inputs.progressing_since.checked_add(limit).ok()

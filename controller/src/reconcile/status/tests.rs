@@ -1,4 +1,4 @@
-mod drain;
+mod empty_wait;
 mod ending;
 mod once;
 mod paused;
@@ -72,9 +72,11 @@ fn condition<'a>(status: &'a AsyncActorStatus, kind: &str) -> (&'a str, &'a str,
 /// STA-8, STA-10, API-8
 #[test]
 fn running_actor_shows_counts_summaries_and_three_true_conditions() {
-    let Report { status, retry, .. } = report(&active_actor(), running(&active_actor()));
+    let Report {
+        status, requeue, ..
+    } = report(&active_actor(), running(&active_actor()));
     assert_eq!(
-        (status.status, retry),
+        (status.status, requeue),
         (Some(State::Running), Requeue::AwaitChange)
     );
     assert_eq!(
@@ -143,11 +145,13 @@ fn queue_is_ready_only_once_it_was_verified() {
     active_outcome.queue = QueueState::Fault(Fault {
         reason: Reason::BrokerUnreachable,
         message: "no answer".to_owned(),
-        retry: Requeue::Backoff,
+        requeue: Requeue::Backoff,
     });
     active_outcome.workload = None;
-    let Report { status, retry, .. } = report(&active_actor(), active_outcome);
-    assert_eq!(retry, Requeue::Backoff);
+    let Report {
+        status, requeue, ..
+    } = report(&active_actor(), active_outcome);
+    assert_eq!(requeue, Requeue::Backoff);
     assert_eq!(status.status, Some(State::TransportError));
     assert_eq!(
         condition(&status, "TransportReady"),
@@ -176,16 +180,18 @@ fn actor_is_requeued_for_retired_queues_and_for_deadlines() {
     let mut active_outcome = running(&active_actor());
     let later = Duration::from_mins(1);
     active_outcome.retired.recheck_after = Some(later);
-    let retry = report(&active_actor(), active_outcome).retry;
-    assert_eq!(retry, Requeue::After(later));
+    let requeue = report(&active_actor(), active_outcome).requeue;
+    assert_eq!(requeue, Requeue::After(later));
 
     let mut active_outcome = running(&active_actor());
     let workload = active_outcome.workload.as_mut().unwrap();
     Arc::make_mut(workload).ready = 0;
-    let Report { status, retry, .. } = report(&active_actor(), active_outcome);
+    let Report {
+        status, requeue, ..
+    } = report(&active_actor(), active_outcome);
     assert_eq!(status.status, Some(State::Creating));
     let limit = active_actor().progress_limit();
-    assert_eq!(Some(retry), limit.map(Requeue::After));
+    assert_eq!(Some(requeue), limit.map(Requeue::After));
 }
 
 /// VAL-19, VAL-20
@@ -197,7 +203,7 @@ fn invalid_spec_is_reported_on_the_condition_it_concerns() {
     };
     let invalid = report_of(json!({"workload": {"template": {"spec": {"containers": {}}}}}));
     assert_eq!(
-        (invalid.status.status, invalid.retry),
+        (invalid.status.status, invalid.requeue),
         (Some(State::WorkloadError), Requeue::AwaitChange)
     );
     assert_eq!(
@@ -210,7 +216,7 @@ fn invalid_spec_is_reported_on_the_condition_it_concerns() {
     );
     let unknown = report_of(json!({"transport": "nowhere"}));
     assert_eq!(
-        (unknown.status.status, unknown.retry),
+        (unknown.status.status, unknown.requeue),
         (Some(State::TransportError), Requeue::AwaitChange)
     );
     assert_eq!(
@@ -336,8 +342,8 @@ fn deleted_actor_is_terminating_and_reports_what_blocks_it() {
             &Outcome::Deleting {
                 fault,
                 deleted: Vec::new(),
-                retry: Requeue::AwaitChange,
-                given_up: false,
+                requeue: Requeue::AwaitChange,
+                acted: false,
             },
             at("2026-01-01T00:02:00Z"),
         )
@@ -406,10 +412,10 @@ fn workload_being_replaced_is_not_reported_as_running() {
 fn new_actor_that_waits_for_a_slow_broker_has_no_status_for_ten_seconds() {
     let metadata = json!({"creationTimestamp": "2026-01-01T00:01:00Z"});
     let mut observed = observed(&actor(&metadata, &spec(&json!({})), &json!({})));
-    let retry = Requeue::After(Duration::from_secs(1));
-    observed.queue = ObservedQueue::Unconfirmed(retry);
+    let requeue = Requeue::After(Duration::from_secs(1));
+    observed.queue = ObservedQueue::Unconfirmed(requeue);
     let waiting = ActiveOutcome {
-        queue: QueueState::Unconfirmed(retry),
+        queue: QueueState::Unconfirmed(requeue),
         ..ActiveOutcome::default()
     };
     let status = report(&observed, waiting).status;
@@ -432,7 +438,7 @@ fn new_actor_that_waits_for_a_slow_broker_has_no_status_for_ten_seconds() {
     );
     observed.queue = ObservedQueue::Verified;
     assert_eq!(wait(&observed, &status, early), None, "the queue is known");
-    observed.queue = ObservedQueue::Unconfirmed(retry);
+    observed.queue = ObservedQueue::Unconfirmed(requeue);
     observed.previous.observed_generation = Some(1);
     assert_eq!(wait(&observed, &status, early), None, "it has a status");
 }

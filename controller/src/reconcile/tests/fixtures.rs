@@ -30,7 +30,7 @@ use crate::reconcile::model::bound_pods::actor_hash;
 use crate::reconcile::model::child::{Child, ChildOwnership};
 use crate::reconcile::model::known_queues::KnownQueues;
 use crate::reconcile::model::observed::{
-    DeletionPolicy, MemoryUpdates, Observed, ObservedQueue, ObservedScaling,
+    DeletionSettings, MemoryUpdates, Observed, ObservedQueue, ObservedScaling,
 };
 use crate::record::{PodRecord, Projected, Record, TypedWorkload, WorkloadRecord};
 use crate::runtime_script::config_map::RuntimeScript;
@@ -214,8 +214,8 @@ pub(crate) fn observed(actor: &Value) -> Observed {
         queues: KnownQueues::from_status(&previous, &[], desired.as_deref(), &transports, |_| None),
         desired,
         queue_name_taken: None,
-        deletion: DeletionPolicy::of(&actor),
-        drain: None,
+        deletion: DeletionSettings::of(&actor),
+        empty_wait: None,
         recheck_sequence: Sequence::default(),
         leading_since: Timestamp::UNIX_EPOCH,
         previous,

@@ -26,10 +26,10 @@ async fn get(readiness: &Readiness, path: &str) -> (u16, String) {
 
 /// OPS-6
 #[tokio::test]
-async fn readyz_lists_the_pending_gates() {
+async fn readyz_lists_the_pending_checks() {
     let readiness = Readiness::default();
-    let actors = readiness.gate("watch AsyncActor");
-    let pods = readiness.gate("watch Pod");
+    let actors = readiness.check("watch AsyncActor");
+    let pods = readiness.check("watch Pod");
     let both = "watch AsyncActor: has not been ready yet\nwatch Pod: has not been ready yet";
     assert_eq!(get(&readiness, "/readyz").await, (503, both.to_owned()));
     actors.ready();
@@ -46,18 +46,18 @@ async fn readyz_lists_the_pending_gates() {
     assert_eq!(
         get(&readiness, "/readyz").await.0,
         200,
-        "a dropped gate is not required"
+        "a dropped check is not required"
     );
 }
 
 /// ADM-29
 #[tokio::test]
-async fn process_is_not_ready_before_its_gates_are_registered() {
+async fn process_is_not_ready_before_its_checks_are_registered() {
     let readiness = Readiness::starting();
     let starting = "process: starting".to_owned();
     assert_eq!(get(&readiness, "/readyz").await, (503, starting));
-    let actors = readiness.gate("watch AsyncActor");
-    let process = readiness.gate(PROCESS);
+    let actors = readiness.check("watch AsyncActor");
+    let process = readiness.check(PROCESS);
     process.ready();
     assert_eq!(get(&readiness, "/readyz").await.0, 503);
     actors.ready();
@@ -66,11 +66,11 @@ async fn process_is_not_ready_before_its_gates_are_registered() {
 
 /// FW-4
 #[tokio::test(start_paused = true)]
-async fn all_ready_waits_until_all_gates_are_ready_at_the_same_time() {
+async fn all_ready_waits_until_all_checks_pass_at_the_same_time() {
     let readiness = Readiness::default();
     let (actors, pods) = (
-        readiness.gate("watch AsyncActor"),
-        readiness.gate("watch Pod"),
+        readiness.check("watch AsyncActor"),
+        readiness.check("watch Pod"),
     );
     let waiter = readiness.clone();
     let all_ready = tokio::spawn(async move { waiter.all_ready().await });
@@ -91,7 +91,7 @@ async fn all_ready_waits_until_all_gates_are_ready_at_the_same_time() {
 #[tokio::test]
 async fn unready_process_is_alive() {
     let readiness = Readiness::default();
-    let _gate = readiness.gate("watch AsyncActor");
+    let _check = readiness.check("watch AsyncActor");
     assert_eq!(get(&readiness, "/healthz").await, (200, "ok".to_owned()));
     assert_eq!(get(&readiness, "/metrics").await.0, 404);
 }

@@ -298,7 +298,7 @@ fn required_entries_fill_objects_in_turn_and_the_rest_stay_fail_open() {
     assert_eq!(sizes(201)[2], object("asya-injector-3", 1));
     let full = rules(&bindings(502));
     let younger = |name: &str| ("a".to_owned(), name.to_owned());
-    assert_eq!(full.fail_open_required, [younger("w500"), younger("w501")]);
+    assert_eq!(full.unenforced_required, [younger("w500"), younger("w501")]);
     let entries = full
         .objects
         .iter()

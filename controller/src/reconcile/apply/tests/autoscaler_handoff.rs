@@ -45,7 +45,7 @@ async fn conflict_over_the_handoff_annotation_names_the_field_and_its_manager() 
     let (resource, kinds) = (ApiResource::from_gvk(&kind), &context.bindings.kinds);
     kinds.serve("serving.kserve.io", "InferenceService", resource);
     let observed = handed_off(false, &json!({}));
-    let Plan::Bind(plan) = plan(&observed, Timestamp::now()) else {
+    let Plan::Binding(plan) = plan(&observed, Timestamp::now()) else {
         panic!()
     };
     let mut active_outcome = ActiveOutcome {
@@ -66,7 +66,7 @@ async fn conflict_over_the_handoff_annotation_names_the_field_and_its_manager() 
 
     let outcome = Outcome::Active(active_outcome);
     let report = status::build(&observed, &outcome, Timestamp::now()).unwrap();
-    assert_eq!(report.retry, Requeue::After(Duration::ZERO));
+    assert_eq!(report.requeue, Requeue::After(Duration::ZERO));
     let mut conditions = report.status.conditions.iter();
     let conflict = conditions
         .find(|condition| condition.type_ == "Conflict")
@@ -79,5 +79,5 @@ async fn conflict_over_the_handoff_annotation_names_the_field_and_its_manager() 
         assert!(conflict.message.contains(text), "{}", conflict.message);
     }
     let entry = &report.status.conflicts[0];
-    assert_eq!((&*entry.purpose, &*entry.state), ("Autoscaler", "Waiting"));
+    assert_eq!((&*entry.part, &*entry.state), ("Autoscaler", "Waiting"));
 }

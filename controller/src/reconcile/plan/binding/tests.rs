@@ -72,7 +72,7 @@ fn bound(scaling: &Value, target: Result<Target, Fault>) -> Observed {
 
 fn step(observed: &Observed) -> Option<ScalingStep> {
     match plan(observed, Timestamp::UNIX_EPOCH) {
-        Plan::Bind(plan) => plan.scaling,
+        Plan::Binding(plan) => plan.scaling,
         other => panic!("{other:?}"),
     }
 }
@@ -178,18 +178,18 @@ fn binding_with_reconcile_once_leaves_its_target_alone_after_it_was_ready() {
         rollout.pod_counts.outdated = vec![outdated];
         observed.binding.as_mut().unwrap().rollout = Some(rollout);
         match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Bind(plan) => plan,
+            Plan::Binding(plan) => plan,
             other => panic!("{other:?}"),
         }
     };
     let previous = planned(Some(1));
     assert!(
-        !previous.once_completed
+        !previous.leaves_objects_alone
             && previous.actor_annotation.is_some()
             && previous.scaled_object_contention.is_some()
     );
     let done = planned(Some(2));
-    assert!(done.once_completed);
+    assert!(done.leaves_objects_alone);
     assert_eq!(
         (&done.actor_annotation, &done.handoff, &done.scale_from_zero),
         (&None, &None, &None)
@@ -295,7 +295,7 @@ fn target_is_scaled_up_once_after_scaling_ends() {
             observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
         }
         match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Bind(plan) => plan.scale_from_zero,
+            Plan::Binding(plan) => plan.scale_from_zero,
             other => panic!("{other:?}"),
         }
     };
@@ -328,7 +328,7 @@ fn actor_that_may_not_bind_gives_up_its_template_fields() {
     let fault = Fault::until_change(Reason::AlreadyBound, "by another");
     let mut observed = bound(&json!({}), Err(fault));
     let template = |observed: &Observed| match plan(observed, Timestamp::UNIX_EPOCH) {
-        Plan::Bind(plan) => plan.template,
+        Plan::Binding(plan) => plan.template,
         other => panic!("{other:?}"),
     };
     assert_eq!(template(&observed), TemplateStep::NotDesired);
@@ -366,7 +366,7 @@ fn template_gets_the_sidecar_once_bound_with_a_known_model_url() {
         });
         observed.previous = serde_json::from_value(json!({"boundSince": since})).unwrap();
         match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Bind(plan) => plan.template,
+            Plan::Binding(plan) => plan.template,
             other => panic!("{other:?}"),
         }
     };
@@ -392,7 +392,7 @@ fn template_fields_of_another_actor_are_not_ours() {
             json!({"uid": "web-uid", "hash": "", "target": "spec", "fingerprint": "fields"});
         observed.previous = serde_json::from_value(json!({"template": previous})).unwrap();
         match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Bind(plan) => plan.template,
+            Plan::Binding(plan) => plan.template,
             other => panic!("{other:?}"),
         }
     };
@@ -426,7 +426,7 @@ fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
             ..ObservedRollout::default()
         });
         match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Bind(plan) => plan.rollout.unwrap().decision,
+            Plan::Binding(plan) => plan.rollout.unwrap().decision,
             other => panic!("{other:?}"),
         }
     };
@@ -463,7 +463,7 @@ fn workload_is_annotated_once_and_a_custom_resource_never() {
         );
         observed.previous = serde_json::from_value(json!({"resolvedTarget": previous})).unwrap();
         match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Bind(plan) => plan.actor_annotation.map(|it| it.to_string()),
+            Plan::Binding(plan) => plan.actor_annotation.map(|it| it.to_string()),
             other => panic!("{other:?}"),
         }
     };

@@ -67,7 +67,7 @@ fn finish(queue: Option<&str>) -> DeletionSteps {
         scale_from_zero: None,
         workloads: Vec::new(),
         service_account: AccountRemoval::Delete,
-        next: NextPhase::Finish {
+        next: NextPhase::FinalStep {
             queues: queues.into_iter().collect(),
         },
     }
@@ -75,7 +75,7 @@ fn finish(queue: Option<&str>) -> DeletionSteps {
 
 /// The transports of the queues to delete, and whether status names them.
 fn removed(observed: &Observed) -> Vec<(String, bool)> {
-    let NextPhase::Finish { queues } = deletion(observed).next else {
+    let NextPhase::FinalStep { queues } = deletion(observed).next else {
         panic!()
     };
     let each = queues.into_iter();
@@ -179,7 +179,7 @@ fn deletion_order_is_workload_then_pods_then_queue() {
     assert_eq!(deletion(&observed), finish(Some("asya-a")));
 }
 
-/// A workload of the former operator that we never applied lacks the label that our watch selects (FIN-2).
+/// A workload of the Go operator that we never applied lacks the label that our watch selects (FIN-2).
 #[test]
 fn unwatched_workload_is_polled_until_it_is_deleted() {
     let mut observed = deleting(&json!({}), &json!({}));
@@ -345,7 +345,7 @@ fn orphaned_workload_and_queue_stay() {
             scale_from_zero: None,
             workloads,
             service_account: AccountRemoval::Orphan,
-            next: NextPhase::Finish { queues: Vec::new() }
+            next: NextPhase::FinalStep { queues: Vec::new() }
         }
     );
 }

@@ -75,7 +75,7 @@ impl Row {
         self.with(|inputs| {
             inputs
                 .blocker()
-                .map(|blocker| (blocker.text, blocker.is_overdue))
+                .map(|blocker| (blocker.text, blocker.readiness_overdue))
         })
     }
 
@@ -88,7 +88,7 @@ impl Row {
 #[test]
 fn ready_pod_is_evicted_only_while_all_others_exist_and_are_ready() {
     assert_eq!(Row::default().blocker(), None);
-    let blocked = |text: &str, overdue| Some((text.to_owned(), overdue));
+    let blocked = |text: &str, blocker| Some((text.to_owned(), blocker));
     let row = Row::default;
     for (case, row, expected) in [
         (

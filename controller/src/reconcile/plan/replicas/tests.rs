@@ -26,21 +26,21 @@ fn hpa_for(target: &str, desired: i32) -> Value {
 
 fn planned(observed: &Observed, now: i64) -> FieldDecision {
     match plan(observed, at(now)) {
-        Plan::Bind(plan) => plan.replicas_contention.unwrap(),
+        Plan::Binding(plan) => plan.replicas_contention.unwrap(),
         other => panic!("{other:?}"),
     }
 }
 
 fn entry(state: &str, conflicts: i32, target: &str) -> Vec<ConflictStatus> {
     vec![ConflictStatus {
-        purpose: "Replicas".to_owned(),
+        part: "Replicas".to_owned(),
         uid: "web-uid".to_owned(),
         state: state.to_owned(),
         consecutive_conflicts: conflicts,
         last_time: Some(Time(at(1000))),
         retry_time: (state == "Waiting").then(|| Time(at(1010))),
         generation: (state == "Stopped").then_some(2),
-        target_spec_hash: target.to_owned(),
+        spec_hash: target.to_owned(),
         ..ConflictStatus::default()
     }]
 }

@@ -150,7 +150,7 @@ fn retired_queue_of_a_binding_is_deleted_once_no_sidecar_consumes_from_it() {
         });
         let queues = queues_to_check(&observed);
         match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Bind(plan) => assert_eq!(plan.retired.queues, queues),
+            Plan::Binding(plan) => assert_eq!(plan.retired.queues, queues),
             other => panic!("{other:?}"),
         }
         transports(&queues).len()

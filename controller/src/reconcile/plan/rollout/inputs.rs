@@ -24,8 +24,8 @@ pub const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 )]
 pub struct RolloutInputs<'a> {
     /// When pods are replaced.
-    pub rollout: BindingRollout,
-    /// Replace them now, whatever `rollout` says.
+    pub rollout_policy: BindingRollout,
+    /// Replace them now, whatever `rollout_policy` says.
     pub roll_now: bool,
     /// The binding is active: new pods get the sidecar (BIND-3).
     pub bound: bool,
@@ -36,20 +36,20 @@ pub struct RolloutInputs<'a> {
     /// Pods that lack this hash, but whose replacements would carry it.
     pub outdated: &'a [PodToReplace],
     /// Pods of the target that are not terminating.
-    pub matched: i32,
+    pub active: i32,
     /// All pods of the target.
     pub total: i32,
     pub availability: &'a Availability,
     /// How long a replacement may take to become ready.
     pub limit: Option<Duration>,
     /// How the target's pods are replaced.
-    pub roll: &'a Roll,
+    pub method: &'a Roll,
     /// The target's owner is unknown, and so is which fields it reverts.
     pub unknown_owner: bool,
     /// The annotated objects, and the workloads that the annotation rolls; empty while no rollout is needed.
     pub objects: &'a [TargetObject],
     /// Identifies the current spec of the workloads.
-    pub target_spec_hash: &'a str,
+    pub workload_specs_hash: &'a str,
     /// A `PodDisruptionBudget` that allows no disruption of these pods.
     pub budget: Option<&'a str>,
     /// Whether another target may be rolled.

@@ -34,7 +34,7 @@ impl Evictions {
             .cloned();
         let all = eviction_inputs(inputs, inputs.outdated, previous);
         let blocker = all.blocker();
-        let overdue = blocker.as_ref().filter(|it| it.is_overdue);
+        let overdue = blocker.as_ref().filter(|it| it.readiness_overdue);
         Self {
             are_cheaper: are_cheaper(inputs),
             unready_outdated_pod: unready.filter(|_| blocker.is_none()),
@@ -53,7 +53,7 @@ fn decide(
         return RolloutDecision::in_progress();
     }
     match blocker {
-        Some(blocker) if blocker.is_overdue => stalled(evicting, blocker),
+        Some(blocker) if blocker.readiness_overdue => stalled(evicting, blocker),
         Some(_) if evicting.requested_at.is_some() => RolloutDecision::in_progress(),
         Some(blocker) => RolloutDecision::wait(format!(
             "{}, so no pod is evicted until that has changed",
@@ -81,7 +81,7 @@ fn stalled(evicting: &EvictionInputs<'_>, blocker: &EvictionBlocker) -> RolloutD
 fn are_cheaper(inputs: &RolloutInputs<'_>) -> bool {
     let outdated = i32::try_from(inputs.outdated.len()).unwrap_or(i32::MAX);
     let reduces_ready = inputs.objects.iter().map(|it| it.reduces_ready);
-    roll::eviction_is_cheaper(inputs.roll, reduces_ready, (outdated, inputs.matched))
+    roll::eviction_is_cheaper(inputs.method, reduces_ready, (outdated, inputs.active))
 }
 
 fn eviction_inputs<'a>(
@@ -93,7 +93,7 @@ fn eviction_inputs<'a>(
         candidates,
         availability: inputs.availability,
         // The watch may not have reported the last eviction yet.
-        active: inputs.matched.min(inputs.availability.active),
+        active: inputs.active.min(inputs.availability.active),
         previous_pods: previous.and_then(|it| it.pods),
         requested_at: previous.and_then(|it| it.since.as_ref()).map(|it| it.0),
         limit: inputs.limit,

@@ -40,9 +40,11 @@ pub struct RolloutParams {
 /// The change to the actor's rollout slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotChange {
-    /// Return it, and reset its counters.
-    Forget,
+    /// Return it: no rollout is due, or it has ended. The next one starts with new counters.
+    ReturnAndReset,
+    /// Return it while the rollout waits.
     Return,
+    /// Get or keep it until this time.
     Acquire(Timestamp),
 }
 
@@ -55,9 +57,9 @@ impl RolloutParams {
             handoff_owner: handoff.map(|it| it.owner.clone()),
             revision: SpecRevision {
                 generation: observed.actor.generation,
-                target_spec_hash: observed
+                spec_hash: observed
                     .rollout()
-                    .map(|rollout| rollout.specs_hash.clone())
+                    .map(|rollout| rollout.workload_specs_hash.clone())
                     .unwrap_or_default(),
             },
             slot: slot_change(observed, decision, now),
@@ -76,7 +78,7 @@ fn slot_change(
         RolloutDecision::NotNeeded
         | RolloutDecision::Halted(_)
         | RolloutDecision::RecordConflict(_)
-        | RolloutDecision::Yield => SlotChange::Forget,
+        | RolloutDecision::Yield => SlotChange::ReturnAndReset,
         RolloutDecision::Wait(Reason::RolloutInProgress, ..) => {
             slot_expiry(observed, now).map_or(SlotChange::Return, SlotChange::Acquire)
         }
@@ -137,7 +139,7 @@ pub fn annotated_objects(roll: &Roll) -> Vec<(&ObjectRef, &[&'static str], &'sta
             all.map(|workload| (workload, &TEMPLATE_ANNOTATIONS[..], manager::ROLL))
                 .collect()
         }
-        Roll::Annotate(object, path) => vec![(object, &path[..], manager::PARENT)],
+        Roll::Annotate(object, path) => vec![(object, &path[..], manager::OWNER)],
         Roll::Evict => Vec::new(),
     }
 }
@@ -148,6 +150,6 @@ pub fn manager_of(object: &ObjectRef) -> &'static str {
     if object.group_kind().group == "apps" {
         manager::ROLL
     } else {
-        manager::PARENT
+        manager::OWNER
     }
 }

@@ -45,21 +45,21 @@ fn deployment() -> ObjectRef {
 /// A Deployment of two pods without the sidecar, in a binding that began a while ago.
 #[expect(clippy::struct_excessive_bools, reason = "the inputs of the decision")]
 struct Row {
-    rollout: BindingRollout,
+    rollout_policy: BindingRollout,
     roll_now: bool,
     bound: bool,
     has_url: bool,
     outdated: Vec<PodToReplace>,
-    matched: i32,
+    active: i32,
     /// Pods that the API server lists, if they differ from those that the watch has reported.
     listed: Option<i32>,
     total: i32,
     availability: Availability,
     limit: Option<Duration>,
-    roll: Roll,
+    method: Roll,
     unknown_owner: bool,
     objects: Vec<TargetObject>,
-    target_spec_hash: &'static str,
+    workload_specs_hash: &'static str,
     budget: Option<&'static str>,
     has_slot: bool,
     previous: Option<RolloutStatus>,
@@ -72,23 +72,23 @@ struct Row {
 impl Default for Row {
     fn default() -> Self {
         Self {
-            rollout: BindingRollout::Always,
+            rollout_policy: BindingRollout::Always,
             roll_now: false,
             bound: true,
             has_url: true,
             outdated: vec![uninjected("a", -20_000), uninjected("b", -20_000)],
-            matched: 2,
+            active: 2,
             listed: None,
             total: 2,
             availability: Availability::default(),
             limit: Some(Duration::from_mins(10)),
-            roll: Roll::AnnotateTemplate(vec![deployment()]),
+            method: Roll::AnnotateTemplate(vec![deployment()]),
             unknown_owner: false,
             objects: vec![TargetObject {
                 object: deployment(),
                 ..TargetObject::default()
             }],
-            target_spec_hash: "spec",
+            workload_specs_hash: "spec",
             budget: None,
             has_slot: true,
             previous: None,
@@ -103,24 +103,24 @@ impl Default for Row {
 impl Row {
     fn decide(&self) -> RolloutDecision {
         let availability = Availability {
-            active: self.listed.unwrap_or(self.matched),
+            active: self.listed.unwrap_or(self.active),
             ..self.availability.clone()
         };
         decide(&RolloutInputs {
-            rollout: self.rollout,
+            rollout_policy: self.rollout_policy,
             roll_now: self.roll_now,
             bound: self.bound,
             has_url: self.has_url,
             desired_hash: DESIRED_HASH,
             outdated: &self.outdated,
-            matched: self.matched,
+            active: self.active,
             total: self.total,
             availability: &availability,
             limit: self.limit,
-            roll: &self.roll,
+            method: &self.method,
             unknown_owner: self.unknown_owner,
             objects: &self.objects,
-            target_spec_hash: self.target_spec_hash,
+            workload_specs_hash: self.workload_specs_hash,
             budget: self.budget,
             has_slot: self.has_slot,
             previous: self.previous.as_ref(),
@@ -195,7 +195,7 @@ fn requested(tries: i32, since: i64) -> Option<RolloutStatus> {
         halted: false,
         stalled: false,
         generation: 1,
-        target_spec_hash: "spec".to_owned(),
+        workload_specs_hash: "spec".to_owned(),
     })
 }
 
@@ -210,7 +210,7 @@ fn pods_without_the_sidecar_are_rolled_by_one_annotation_unless_rollout_is_on_re
     assert_eq!(injected.decide(), RolloutDecision::NotNeeded);
     for row in [
         Row {
-            rollout: BindingRollout::OnRestart,
+            rollout_policy: BindingRollout::OnRestart,
             ..Row::default()
         },
         Row {
@@ -225,7 +225,7 @@ fn pods_without_the_sidecar_are_rolled_by_one_annotation_unless_rollout_is_on_re
         assert_eq!(row.decide(), RolloutDecision::NotNeeded);
     }
     let roll_now = Row {
-        rollout: BindingRollout::OnRestart,
+        rollout_policy: BindingRollout::OnRestart,
         roll_now: true,
         ..Row::default()
     };
@@ -237,7 +237,7 @@ fn pods_without_the_sidecar_are_rolled_by_one_annotation_unless_rollout_is_on_re
 fn target_without_pods_is_verified_by_one_dry_run() {
     let empty = |injection_verified| Row {
         outdated: Vec::new(),
-        matched: 0,
+        active: 0,
         total: 0,
         injection_verified,
         ..Row::default()
@@ -327,13 +327,13 @@ fn annotation_without_effect_is_changed_and_two_in_a_minute_halt_the_rollout() {
     assert!(without_effect(2, -20).halts());
     assert!(without_effect(5, -10_000).halts());
 
-    let halted = |generation, target_spec_hash| Row {
+    let halted = |generation, workload_specs_hash| Row {
         previous: requested(2, -10_000).map(|previous| RolloutStatus {
             halted: true,
             ..previous
         }),
         generation,
-        target_spec_hash,
+        workload_specs_hash,
         ..Row::default()
     };
     assert!(halted(1, "spec").halts(), "survives a restart");
@@ -349,7 +349,7 @@ fn two_consecutive_uninjected_replacements_of_evicted_pods_halt_the_rollout() {
             uninjected_replacements: earlier,
             ..previous
         }),
-        roll: Roll::Evict,
+        method: Roll::Evict,
         outdated,
         ..Row::default()
     };

@@ -81,7 +81,7 @@ pub(in crate::reconcile::plan) fn applied(
 }
 
 fn planned(observed: &Observed, now: Timestamp) -> (FieldDecision, ChildStep) {
-    let Plan::Bind(plan) = plan(observed, now) else {
+    let Plan::Binding(plan) = plan(observed, now) else {
         panic!()
     };
     let step = match plan.scaling {
@@ -94,7 +94,7 @@ fn planned(observed: &Observed, now: Timestamp) -> (FieldDecision, ChildStep) {
 /// A conflict in status, last at 1000.
 fn entry(state: &str, conflicts: i32) -> ConflictStatus {
     ConflictStatus {
-        purpose: "ScaledObject".to_owned(),
+        part: "ScaledObject".to_owned(),
         uid: "web-uid".to_owned(),
         state: state.to_owned(),
         count: conflicts.into(),
@@ -102,7 +102,7 @@ fn entry(state: &str, conflicts: i32) -> ConflictStatus {
         last_time: Some(Time(at(1000))),
         retry_time: (state == "Waiting").then(|| Time(at(1010))),
         generation: (state == "Stopped").then_some(2),
-        target_spec_hash: "spec".to_owned(),
+        spec_hash: "spec".to_owned(),
         ..ConflictStatus::default()
     }
 }
@@ -179,7 +179,7 @@ fn change_of_the_actor_or_the_target_is_applied_at_once() {
     recreated.previous.inventory[0].uid = Some("of the previous object".to_owned());
     assert_eq!(planned(&recreated, at(1000)), (FieldDecision::Write, APPLY));
     let mut stopped = entry("Stopped", 5);
-    stopped.target_spec_hash = "another spec".to_owned();
+    stopped.spec_hash = "another spec".to_owned();
     let observed = applied(true, vec![stopped.clone()]);
     let decision = planned(&observed, at(9000));
     assert_eq!(decision, (FieldDecision::Write, APPLY), "another target");

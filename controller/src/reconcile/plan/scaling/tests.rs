@@ -136,7 +136,7 @@ impl Fixture {
             "a fault writes nothing"
         );
         let fault = plan.fault.unwrap();
-        (fault.reason, fault.retry, fault.message)
+        (fault.reason, fault.requeue, fault.message)
     }
 }
 
@@ -255,9 +255,9 @@ fn replacement_waits_until_the_previous_one_is_deleted() {
 /// KEDA-9
 #[test]
 fn without_keda_nothing_is_applied_until_it_is_installed() {
-    let (reason, retry, _) = fresh().with(|fixture| fixture.installed = false).fault();
+    let (reason, requeue, _) = fresh().with(|fixture| fixture.installed = false).fault();
     assert_eq!(
-        (reason, retry),
+        (reason, requeue),
         (Reason::KedaNotInstalled, Requeue::AwaitChange)
     );
 }
@@ -270,9 +270,9 @@ fn untriggerable_queue_has_its_own_reason() {
             let queue = "asya-a".to_owned();
             fixture.desired = Err(TriggerError::QueueUrlUnknown { queue });
         });
-        let (reason, retry, text) = fixture.fault();
+        let (reason, requeue, text) = fixture.fault();
         assert_eq!(
-            (reason, retry),
+            (reason, requeue),
             (Reason::QueueURLUnknown, Requeue::AwaitChange)
         );
         assert!(text.contains("asya-a"), "{text}");
@@ -315,9 +315,9 @@ fn competing_autoscaler_is_named_and_blocks_creation() {
         ),
     ];
     for (fixture, name) in rows {
-        let (reason, retry, text) = fixture.fault();
+        let (reason, requeue, text) = fixture.fault();
         assert_eq!(
-            (reason, retry),
+            (reason, requeue),
             (Reason::RivalAutoscaler, Requeue::AwaitChange)
         );
         assert!(text.starts_with(name), "{text}");
@@ -366,8 +366,8 @@ fn foreign_objects_are_left_alone() {
         (object, "ScaledObject ns/a "),
         (authentication, "TriggerAuthentication ns/a-trigger-auth "),
     ] {
-        let (reason, retry, text) = fixture.fault();
-        assert_eq!((reason, retry), (Reason::NotOwned, Requeue::SlowBackoff));
+        let (reason, requeue, text) = fixture.fault();
+        assert_eq!((reason, requeue), (Reason::NotOwned, Requeue::SlowBackoff));
         assert!(text.starts_with(kind), "{text}");
     }
 }

@@ -63,7 +63,7 @@ fn only_pods_that_would_consume_another_actors_messages_are_stopped() {
     assert_eq!(
         stopped(&name_taken(None)),
         all,
-        "as after a migration from the former operator"
+        "as after a migration from the Go operator"
     );
     assert_eq!(
         stopped(&name_taken(Some(("mq", lost())))),
@@ -139,12 +139,12 @@ fn workloads_of_both_kinds_are_stopped_once_and_foreign_ones_never() {
 fn keda_releases_the_workload_before_its_pods_stop() {
     let mut scaled = name_taken(None);
     scaled.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
-    let Plan::Ensure(ensure) = plan(&scaled, now()) else {
+    let Plan::Standalone(standalone_plan) = plan(&scaled, now()) else {
         panic!()
     };
-    assert!(ensure.workloads_to_stop.is_empty());
-    assert_eq!(ensure.workload, WorkloadStep::Keep);
-    let Some(ScalingStep::Disabled(removal)) = ensure.scaling else {
+    assert!(standalone_plan.workloads_to_stop.is_empty());
+    assert_eq!(standalone_plan.workload, WorkloadStep::Keep);
+    let Some(ScalingStep::Disabled(removal)) = standalone_plan.scaling else {
         panic!()
     };
     assert!(matches!(removal.scaled_object, ChildStep::Delete(_)));

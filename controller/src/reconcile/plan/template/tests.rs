@@ -80,7 +80,7 @@ impl Row {
 fn revision(spec_hash: &str) -> SpecRevision {
     SpecRevision {
         generation: 2,
-        target_spec_hash: spec_hash.to_owned(),
+        spec_hash: spec_hash.to_owned(),
     }
 }
 

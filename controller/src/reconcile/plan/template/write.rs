@@ -141,7 +141,7 @@ impl TemplateParams {
         TemplateOutcome::Applied(TemplateStatus {
             uid: self.workload.uid.unwrap_or_default(),
             hash: self.hash.unwrap_or_default(),
-            target_spec_hash: self.revision.target_spec_hash,
+            target_spec_hash: self.revision.spec_hash,
             fingerprint: applied_by(&entries, manager).unwrap_or_default(),
         })
     }
@@ -160,7 +160,7 @@ impl TemplateParams {
 
 /// The outcome of an apply that the API server rejected for another reason than a field conflict.
 pub fn refused(fault: Fault) -> TemplateOutcome {
-    TemplateOutcome::Waiting(Reason::StrategyNotAllowed, fault.message, fault.retry)
+    TemplateOutcome::Waiting(Reason::StrategyNotAllowed, fault.message, fault.requeue)
 }
 
 /// Fails if the object is no longer the target.
@@ -236,8 +236,8 @@ pub fn probe_failed(failure: &ProbeFailure, wait: Duration) -> TemplateOutcome {
     TemplateOutcome::Waiting(reason, text, Requeue::After(wait))
 }
 
-pub fn waiting(reason: Reason, text: &str, retry: Requeue) -> TemplateOutcome {
-    TemplateOutcome::Waiting(reason, text.to_owned(), retry)
+pub fn waiting(reason: Reason, text: &str, requeue: Requeue) -> TemplateOutcome {
+    TemplateOutcome::Waiting(reason, text.to_owned(), requeue)
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@ use std::time::Duration;
 
 use super::*;
 use crate::reconcile::contention::drift_restore::RestoreTiming;
-use crate::reconcile::plan::restore;
+use crate::reconcile::plan::drift;
 use crate::reconcile::plan::workload::plan_workload;
 
 /// WRK-7
 #[test]
-fn fields_of_the_former_operator_are_taken_over_once() {
+fn fields_of_the_go_operator_are_taken_over_once() {
     let mut observed = new();
     let mut object = deployment(&observed);
     object["metadata"]["managedFields"] = json!([
@@ -16,16 +16,16 @@ fn fields_of_the_former_operator_are_taken_over_once() {
     ]);
     observed.workload = Child::Ours(workload(&object));
     assert_eq!(
-        ensure(&observed).workload,
+        standalone_plan(&observed).workload,
         WorkloadStep::Update {
             take_over: Some(1),
             hand_off_replicas: false,
-            take_over_tool_fields: false,
+            take_over_kubectl_helm_fields: false,
         }
     );
     object["metadata"]["managedFields"][0] = json!({"manager": "asya-operator/workload", "operation": "Apply", "fieldsV1": {"f:spec": {}}});
     observed.workload = Child::Ours(workload(&object));
-    assert_eq!(ensure(&observed).workload, UPDATE);
+    assert_eq!(standalone_plan(&observed).workload, UPDATE);
 }
 
 /// FW-22
@@ -38,7 +38,7 @@ fn fields_that_kubectl_wrote_are_taken_over_once_and_only_on_request() {
         .unwrap()
         .push(fields);
     assert_eq!(
-        ensure(&recorded(new(), &object)).workload,
+        standalone_plan(&recorded(new(), &object)).workload,
         WorkloadStep::Keep
     );
     let annotated = json!({"annotations": {"asya.sh/reclaim-fields": "true"}});
@@ -50,12 +50,15 @@ fn fields_that_kubectl_wrote_are_taken_over_once_and_only_on_request() {
     let step = WorkloadStep::Update {
         take_over: None,
         hand_off_replicas: false,
-        take_over_tool_fields: true,
+        take_over_kubectl_helm_fields: true,
     };
-    assert_eq!(ensure(&recorded(requesting(), &object)).workload, step);
+    assert_eq!(
+        standalone_plan(&recorded(requesting(), &object)).workload,
+        step
+    );
     object["metadata"]["annotations"]["asya.sh/reclaimed"] = json!("true");
     assert_eq!(
-        ensure(&recorded(requesting(), &object)).workload,
+        standalone_plan(&recorded(requesting(), &object)).workload,
         WorkloadStep::Keep
     );
 }
@@ -71,7 +74,7 @@ fn replicas_are_restored_only_while_ours_and_handed_over_before_release() {
         observed = recorded(observed, &object);
         observed.previous.inventory[0].fingerprint =
             Some(workload(&object).last.fingerprint.unwrap().to_string());
-        ensure(&observed).workload
+        standalone_plan(&observed).workload
     };
     assert_eq!(by_hpa(&json!({})), UPDATE, "another client scaled it");
     assert_eq!(by_hpa(&scaled), WorkloadStep::Keep, "KEDA scaled it");
@@ -83,9 +86,9 @@ fn replicas_are_restored_only_while_ours_and_handed_over_before_release() {
     let first = WorkloadStep::Update {
         take_over: None,
         hand_off_replicas: true,
-        take_over_tool_fields: false,
+        take_over_kubectl_helm_fields: false,
     };
-    assert_eq!(ensure(&observed).workload, first);
+    assert_eq!(standalone_plan(&observed).workload, first);
 }
 
 /// WRK-8, WRK-3, WRK-4
@@ -109,9 +112,9 @@ fn repeated_drift_is_restored_with_backoff_unless_the_desired_state_changes() {
     };
     let planned = |observed: &Observed| {
         let mut step = plan_workload(observed);
-        let restore = restore::plan_restore(observed, &mut step, None, now());
-        assert_eq!(ensure(observed).workload, step);
-        (step, restore.workload)
+        let drift = drift::plan_drift(observed, &mut step, None, now());
+        assert_eq!(standalone_plan(observed).workload, step);
+        (step, drift.workload)
     };
     let later = waiting("workload-uid", "2026-01-01T00:01:10Z");
     let wait = RestoreTiming::In(Duration::from_secs(10));

@@ -3,10 +3,10 @@ use std::sync::Arc;
 use asya_shared::api::QueueStatus;
 use serde_json::{Value, json};
 
-use super::{ensure, now, recorded};
+use super::{now, recorded, standalone_plan};
 use crate::broker::QueueCheck;
 use crate::reconcile::desired::Mode;
-use crate::reconcile::desired::drain::{Drain, RemainingQueues};
+use crate::reconcile::desired::empty_wait::{EmptyWait, RemainingQueues};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::{Observed, ObservedQueue};
 use crate::reconcile::plan::decision::Plan;
@@ -33,29 +33,36 @@ fn reconcile_once_leaves_a_ready_actor_alone_until_its_spec_changes() {
     let mut drifted = deployment(&once(2));
     drifted["metadata"]["managedFields"] = json!([]);
     let mut observed = recorded(once(2), &drifted);
-    assert!(ensure(&observed).once_completed, "drift is kept");
+    assert!(
+        standalone_plan(&observed).leaves_objects_alone,
+        "drift is kept"
+    );
     observed.workload = Child::NotFound;
     assert!(
-        ensure(&observed).once_completed,
+        standalone_plan(&observed).leaves_objects_alone,
         "a deleted workload is not recreated"
     );
     assert!(
-        !ensure(&once(3)).once_completed,
+        !standalone_plan(&once(3)).leaves_objects_alone,
         "a changed spec is applied once"
     );
-    assert!(!ensure(&was_ready(&json!({}), 2)).once_completed);
+    assert!(!standalone_plan(&was_ready(&json!({}), 2)).leaves_objects_alone);
 
     let mut applied = recorded(once(2), &deployment(&once(2)));
     applied.previous.ready_generation = None;
-    assert!(!ensure(&applied).once_completed, "applied is not ready");
+    assert!(
+        !standalone_plan(&applied).leaves_objects_alone,
+        "applied is not ready"
+    );
     let both = json!({"asya.sh/reconcile": "Once", "asya.sh/paused": "true"});
     assert!(matches!(plan(&was_ready(&both, 2), now()), Plan::Paused(_)));
 }
 
-/// Deletion raises the generation, which must not restart pods that drain the queue (FW-21, QUE-41).
+/// Deletion raises the generation, which must not restart pods that empty the queue (FW-21, QUE-41).
 #[test]
-fn draining_actor_with_reconcile_once_keeps_its_pods_and_recreates_a_missing_workload() {
-    let draining = |generation: i64, ready: Option<i64>| {
+fn actor_that_waits_until_empty_keeps_its_pods_and_recreates_a_missing_workload_with_reconcile_once()
+ {
+    let waiting_until_empty = |generation: i64, ready: Option<i64>| {
         let metadata = json!({
             "annotations": {"asya.sh/reconcile": "Once"},
             "generation": generation,
@@ -65,22 +72,25 @@ fn draining_actor_with_reconcile_once_keeps_its_pods_and_recreates_a_missing_wor
         let mut observed = observed(&actor(&metadata, &spec(&extra), &json!({})));
         observed.queue = ObservedQueue::Verified;
         observed.previous.ready_generation = ready;
-        observed.drain = Some(Drain::Waiting(RemainingQueues::default()));
+        observed.empty_wait = Some(EmptyWait::Waiting(RemainingQueues::default()));
         observed
     };
     for (generation, ready, done) in [(3, Some(2), true), (5, Some(2), true), (3, None, false)] {
-        let observed = recorded(draining(generation, ready), &deployment(&once(2)));
+        let observed = recorded(
+            waiting_until_empty(generation, ready),
+            &deployment(&once(2)),
+        );
         assert_eq!(
-            ensure(&observed).once_completed,
+            standalone_plan(&observed).leaves_objects_alone,
             done,
             "{generation} {ready:?}"
         );
     }
-    let mut gone = draining(3, Some(2));
+    let mut gone = waiting_until_empty(3, Some(2));
     gone.workload = Child::NotFound;
-    let step = ensure(&gone);
+    let step = standalone_plan(&gone);
     assert_eq!(
-        (step.once_completed, step.workload),
+        (step.leaves_objects_alone, step.workload),
         (false, WorkloadStep::Create)
     );
 }
@@ -97,8 +107,8 @@ fn change_of_the_installation_does_not_roll_an_actor_with_reconcile_once() {
         standalone.workload.applied.hash = "of another script".to_owned();
         standalone.workload.template_hash = "of another script".to_owned();
     }
-    let step = ensure(&observed);
-    assert!(step.once_completed);
+    let step = standalone_plan(&observed);
+    assert!(step.leaves_objects_alone);
     assert!(
         matches!(step.workload, WorkloadStep::Update { .. }),
         "it would be rolled out without Once"
@@ -116,7 +126,7 @@ fn reconcile_once_recreates_the_queue_but_never_switches_to_another() {
             name: name.to_owned(),
             ..QueueStatus::default()
         });
-        ensure(&observed).queue.unwrap().step
+        standalone_plan(&observed).queue.unwrap().step
     };
     assert_eq!(queue("asya-a"), QueueStep::Create);
     assert_eq!(queue("asya-ns-a"), QueueStep::Skip);

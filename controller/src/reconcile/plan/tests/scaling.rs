@@ -3,7 +3,7 @@ use asya_shared::inject::Replicas;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use serde_json::{Value, json};
 
-use super::{ensure, new, now, with_spec};
+use super::{new, now, standalone_plan, with_spec};
 use crate::fault::Reason;
 use crate::reconcile::desired::desired;
 use crate::reconcile::model::child::Child;
@@ -53,9 +53,9 @@ fn service_account_exists_only_with_a_role_and_is_never_taken_from_others() {
     );
 
     observed.service_account = Child::Foreign(account("other"));
-    let step = ensure(&observed);
+    let step = standalone_plan(&observed);
     assert_eq!(plan_service_account(&observed), ChildStep::Keep);
-    let WorkloadStep::Refuse(fault) = step.workload else {
+    let WorkloadStep::Blocked(fault) = step.workload else {
         panic!("{:?}", step.workload)
     };
     assert!(
@@ -68,7 +68,7 @@ fn service_account_exists_only_with_a_role_and_is_never_taken_from_others() {
 #[test]
 fn scaling_is_planned_with_the_workload_and_removed_when_it_is_off() {
     let scaled = with_spec(&json!({"scaling": {"enabled": true}}));
-    let Some(ScalingStep::Enabled(plan)) = ensure(&scaled).scaling else {
+    let Some(ScalingStep::Enabled(plan)) = standalone_plan(&scaled).scaling else {
         panic!()
     };
     let apply = ChildStep::Apply { take_over: None };
@@ -76,7 +76,7 @@ fn scaling_is_planned_with_the_workload_and_removed_when_it_is_off() {
 
     let mut off = new();
     off.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
-    let Some(ScalingStep::Disabled(removal)) = ensure(&off).scaling else {
+    let Some(ScalingStep::Disabled(removal)) = standalone_plan(&off).scaling else {
         panic!()
     };
     assert_eq!(removal.scaled_object, ChildStep::Delete("u-so".into()));
@@ -141,7 +141,7 @@ fn replicas_are_left_to_an_autoscaler_of_the_user() {
         &scaled,
     );
     assert!(matches!(
-        ensure(&observed).workload,
+        standalone_plan(&observed).workload,
         WorkloadStep::Update {
             hand_off_replicas: true,
             ..

@@ -44,10 +44,10 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
         since: None,
         limit: None,
         now: Timestamp::UNIX_EPOCH,
-        roll: Some(&template),
+        method: Some(&template),
         objects: &annotated,
         unresolved: None,
-        since_given_up: None,
+        since_last_action: None,
     };
     assert_eq!(decide(&base), UnbindStep::GiveUp);
     let given_up = UnbindInputs {
@@ -82,7 +82,7 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
         "restores the spec"
     );
     let no_target = UnbindInputs {
-        roll: None,
+        method: None,
         objects: &[],
         ..base.clone()
     };
@@ -90,8 +90,8 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
 
     let parent = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
     let just_released = UnbindInputs {
-        roll: Some(&parent),
-        since_given_up: Some(Duration::from_secs(3)),
+        method: Some(&parent),
+        since_last_action: Some(Duration::from_secs(3)),
         ..given_up
     };
     assert!(
@@ -115,15 +115,15 @@ fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
         since: None,
         limit: None,
         now: Timestamp::UNIX_EPOCH,
-        roll: Some(&spec),
+        method: Some(&spec),
         objects: &annotated,
         unresolved: None,
-        since_given_up: None,
+        since_last_action: None,
     };
     assert_eq!(decide(&base), UnbindStep::ChangeValue);
     let changed = UnbindInputs {
         objects: &changed,
-        since_given_up: Some(Duration::from_secs(3)),
+        since_last_action: Some(Duration::from_secs(3)),
         ..base
     };
     assert!(matches!(decide(&changed), UnbindStep::Wait(_)));
@@ -140,7 +140,7 @@ fn annotations_of_an_older_actor_are_kept() {
     let of_older_actor = TargetObject {
         roll_value: Some("x".to_owned()),
         handed_off: true,
-        names_actor: true,
+        has_actor_annotation: true,
         paused: true,
         ..TargetObject::default()
     };
@@ -148,7 +148,7 @@ fn annotations_of_an_older_actor_are_kept() {
         let mut object = of_older_actor.clone();
         object.in_template = in_template;
         object.keep_template_fields_only();
-        assert!(!object.names_actor);
+        assert!(!object.has_actor_annotation);
         decide(&UnbindInputs {
             skip: false,
             pods,
@@ -159,10 +159,10 @@ fn annotations_of_an_older_actor_are_kept() {
             since: None,
             limit: None,
             now: Timestamp::UNIX_EPOCH,
-            roll: None,
+            method: None,
             objects: &[object],
             unresolved: None,
-            since_given_up: None,
+            since_last_action: None,
         })
     };
     assert_eq!(unbind(false, &[]), UnbindStep::Done);
@@ -186,10 +186,10 @@ fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
         since: None,
         limit: None,
         now: Timestamp::UNIX_EPOCH,
-        roll: Some(&template),
+        method: Some(&template),
         objects: &in_place,
         unresolved: None,
-        since_given_up: None,
+        since_last_action: None,
     };
     assert_eq!(decide(&base), UnbindStep::GiveUp);
     let without_pods = UnbindInputs {
@@ -205,7 +205,7 @@ fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
     rolling[0].rolling = true;
     let given_up = UnbindInputs {
         objects: &rolling,
-        since_given_up: Some(Duration::from_secs(1)),
+        since_last_action: Some(Duration::from_secs(1)),
         ..base
     };
     assert!(matches!(decide(&given_up), UnbindStep::Wait(_)));
@@ -227,10 +227,10 @@ fn paused_target_blocks_unbinding_unless_skipped() {
         since: None,
         limit: None,
         now: Timestamp::UNIX_EPOCH,
-        roll: Some(&template),
+        method: Some(&template),
         objects: &paused,
         unresolved: None,
-        since_given_up: None,
+        since_last_action: None,
     };
     assert!(matches!(decide(&base), UnbindStep::Blocked(..)));
     assert_eq!(
@@ -258,10 +258,10 @@ fn handoff_is_removed_even_if_nothing_else_was_written() {
         since: None,
         limit: None,
         now: Timestamp::UNIX_EPOCH,
-        roll: Some(&roll),
+        method: Some(&roll),
         objects: &objects,
         unresolved: None,
-        since_given_up: None,
+        since_last_action: None,
     };
     assert_eq!(decide(&inputs(&pods)), UnbindStep::GiveUp);
     assert_eq!(decide(&inputs(&[])), UnbindStep::GiveUp);
@@ -289,10 +289,10 @@ fn next_pod_is_evicted_only_after_the_last_replacement_is_ready() {
             since: Some(Timestamp::from_second(-since).unwrap()),
             limit: Some(Duration::from_mins(1)),
             now: Timestamp::UNIX_EPOCH,
-            roll: Some(&Roll::Evict),
+            method: Some(&Roll::Evict),
             objects: &plain,
             unresolved: None,
-            since_given_up: None,
+            since_last_action: None,
         })
     };
     let all = Availability {
@@ -357,10 +357,10 @@ fn unresolved_target_blocks_only_if_its_pods_may_have_the_sidecar() {
             since: None,
             limit: None,
             now: Timestamp::UNIX_EPOCH,
-            roll: None,
+            method: None,
             objects: &[],
             unresolved: Some((why, written)),
-            since_given_up: None,
+            since_last_action: None,
         });
         match expected {
             Some(expected) => assert_eq!(step, expected),
@@ -374,7 +374,7 @@ fn unresolved_target_blocks_only_if_its_pods_may_have_the_sidecar() {
 fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
     let parent = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
     let (annotated, plain) = (objects(Some("x")), objects(None));
-    let step = |objects: &[TargetObject], given_up: Option<u64>, scaled_to_zero: bool| {
+    let step = |objects: &[TargetObject], last_action: Option<u64>, scaled_to_zero: bool| {
         decide(&UnbindInputs {
             skip: false,
             pods: &[],
@@ -385,10 +385,10 @@ fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
             since: None,
             limit: None,
             now: Timestamp::UNIX_EPOCH,
-            roll: Some(&parent),
+            method: Some(&parent),
             objects,
             unresolved: None,
-            since_given_up: given_up.map(Duration::from_secs),
+            since_last_action: last_action.map(Duration::from_secs),
         })
     };
     assert_eq!(step(&annotated, None, true), UnbindStep::GiveUp);
@@ -406,7 +406,7 @@ fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
 #[test]
 fn recorded_annotation_is_removed_even_if_the_target_does_not_resolve() {
     let why = Some(("its deploymentMode is ModelMesh", false));
-    let decide = |objects: &[TargetObject], given_up| {
+    let decide = |objects: &[TargetObject], last_action| {
         decide(&UnbindInputs {
             skip: false,
             pods: &[],
@@ -417,17 +417,17 @@ fn recorded_annotation_is_removed_even_if_the_target_does_not_resolve() {
             since: None,
             limit: None,
             now: Timestamp::UNIX_EPOCH,
-            roll: None,
+            method: None,
             objects,
             unresolved: why,
-            since_given_up: given_up,
+            since_last_action: last_action,
         })
     };
     assert_eq!(decide(&objects(Some("x")), None), UnbindStep::GiveUp);
     assert_eq!(decide(&objects(None), None), UnbindStep::Done);
-    let given_up = Some(Duration::from_secs(1));
+    let last_action = Some(Duration::from_secs(1));
     assert_eq!(
-        decide(&objects(Some("x")), given_up),
+        decide(&objects(Some("x")), last_action),
         UnbindStep::Done,
         "owned by another manager"
     );

@@ -40,7 +40,7 @@ fn workload_is_recreated_only_if_allowed_and_with_its_pods_only_if_the_selector_
         let recreation = match inputs(observed).after_invalid_update(&existing, &fields) {
             Recreation::NotNeeded => "NotNeeded",
             Recreation::NotAllowed(fault) => {
-                assert_eq!(fault.retry, Requeue::SlowBackoff);
+                assert_eq!(fault.requeue, Requeue::SlowBackoff);
                 assert!(fault.message.contains("asya.sh/allow-recreate"));
                 "NotAllowed"
             }
@@ -56,16 +56,16 @@ fn workload_is_recreated_only_if_allowed_and_with_its_pods_only_if_the_selector_
 fn deletion_of_a_recreated_workload_is_watched_or_polled() {
     let observed = observed_with(&json!({"asya.sh/allow-recreate": "true"}));
     let mut object = deployment(&observed);
-    let retry = |object: &Value| {
+    let requeue = |object: &Value| {
         let fields = ["spec.serviceName".to_owned()];
         match inputs(&observed).after_invalid_update(&workload(object), &fields) {
-            Recreation::LeavingPods(fault) => fault.retry,
+            Recreation::LeavingPods(fault) => fault.requeue,
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(retry(&object), Requeue::AwaitChange);
+    assert_eq!(requeue(&object), Requeue::AwaitChange);
     object["metadata"]["labels"] = json!({});
-    assert_eq!(retry(&object), Requeue::After(UNWATCHED_POLL_INTERVAL));
+    assert_eq!(requeue(&object), Requeue::After(UNWATCHED_POLL_INTERVAL));
 }
 
 /// SA-3

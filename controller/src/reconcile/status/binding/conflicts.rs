@@ -1,12 +1,13 @@
-//! Reports contention over fields (docs/spec/binding.md, section 7).
+//! Reports contention over the fields of a binding (docs/spec/binding.md, section 7): status, condition `Conflict` and
+//! Events. `../drift.rs` reports the drift of a standalone actor's objects.
 
 use asya_shared::api::AsyncActorStatus;
 use asya_shared::resolve::FindingReason;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::Requeue;
-use crate::reconcile::contention::FieldPurpose;
-use crate::reconcile::contention::history::{self, FieldEvent, purpose_of};
+use crate::reconcile::contention::ContestedPart;
+use crate::reconcile::contention::history::{self, FieldEvent, part_of};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{
@@ -18,7 +19,7 @@ use crate::telemetry::events::EventReason;
 pub(super) struct ConflictReport {
     /// Message of condition `Conflict` while it is true.
     pub(super) message: Option<String>,
-    pub(super) retry: Vec<Requeue>,
+    pub(super) requeues: Vec<Requeue>,
     pub(super) events: Vec<(EventReason, String)>,
 }
 
@@ -52,12 +53,12 @@ pub(super) fn set_binding_conflicts(
     status.conflict_count = Some(history::total_conflicts(&conflicts));
     status.last_conflict_time = history::last_conflict_time(&conflicts);
     let events = history::new_conflicts(previous, &conflicts).filter_map(|entry| {
-        let text = history::entry_message(entry, purpose_of(entry)?, evicts);
+        let text = history::entry_message(entry, part_of(entry)?, evicts);
         Some((EventReason::BindingConflict, text))
     });
     let report = ConflictReport {
         message: history::conflict_message(&conflicts, evicts),
-        retry: requeues(outcome).collect(),
+        requeues: requeues(outcome).collect(),
         events: events.collect(),
     };
     status.conflicts = conflicts;
@@ -85,7 +86,7 @@ fn requeues(outcome: &ActiveOutcome) -> impl Iterator<Item = Requeue> {
 /// When to requeue for the target's pod template.
 fn template_requeue(outcome: &TemplateOutcome) -> Option<Requeue> {
     match outcome {
-        TemplateOutcome::Waiting(_, _, retry) => Some(*retry),
+        TemplateOutcome::Waiting(_, _, requeue) => Some(*requeue),
         TemplateOutcome::Conflict(_) => Some(Requeue::Now),
         TemplateOutcome::NotChecked
         | TemplateOutcome::NotDesired
@@ -97,11 +98,9 @@ fn template_requeue(outcome: &TemplateOutcome) -> Option<Requeue> {
     }
 }
 
-fn field_events(outcome: &ActiveOutcome) -> Vec<(FieldPurpose, FieldEvent)> {
+fn field_events(outcome: &ActiveOutcome) -> Vec<(ContestedPart, FieldEvent)> {
     let roll_event = match &*outcome.rollout {
-        RolloutOutcome::NotNeeded | RolloutOutcome::InjectionVerified => {
-            Some(FieldEvent::NotNeeded)
-        }
+        RolloutOutcome::NotNeeded | RolloutOutcome::InjectionVerified => Some(FieldEvent::Reset),
         RolloutOutcome::Requested(ReplacementMethod::Annotation, ..) => Some(FieldEvent::Written),
         RolloutOutcome::Conflict(conflict) => Some(FieldEvent::Conflict(conflict.clone())),
         RolloutOutcome::NotChecked
@@ -111,19 +110,19 @@ fn field_events(outcome: &ActiveOutcome) -> Vec<(FieldPurpose, FieldEvent)> {
         | RolloutOutcome::Yielded
         | RolloutOutcome::Requested(ReplacementMethod::Eviction, ..) => None,
     };
-    let roll_event = roll_event.map(|event| (FieldPurpose::Roll, event));
+    let roll_event = roll_event.map(|event| (ContestedPart::Roll, event));
     let template_event = match &*outcome.template {
         TemplateOutcome::Applied(_) => Some(FieldEvent::Written),
         TemplateOutcome::Conflict(conflict) => Some(FieldEvent::Conflict(conflict.clone())),
         TemplateOutcome::NotDesired | TemplateOutcome::GivenUp(_) | TemplateOutcome::Refused(_) => {
-            Some(FieldEvent::NotNeeded)
+            Some(FieldEvent::Reset)
         }
         TemplateOutcome::NotChecked
         | TemplateOutcome::InPlace
         | TemplateOutcome::Waiting(..)
         | TemplateOutcome::Yielded => None,
     };
-    let template_event = template_event.map(|event| (FieldPurpose::Template, event));
+    let template_event = template_event.map(|event| (ContestedPart::Template, event));
     let others = outcome.contention.field_events.iter().cloned();
     roll_event
         .into_iter()

@@ -19,8 +19,8 @@ const STALLED_RECHECK: Duration = Duration::from_secs(30);
 /// When to requeue for pods that are being replaced.
 pub(super) fn rollout_retry(outcome: &RolloutOutcome) -> Option<Requeue> {
     match outcome {
-        RolloutOutcome::Waiting(_, _, retry) | RolloutOutcome::Requested(_, _, retry) => {
-            Some(*retry)
+        RolloutOutcome::Waiting(_, _, requeue) | RolloutOutcome::Requested(_, _, requeue) => {
+            Some(*requeue)
         }
         // Readiness of pods that have no sidecar yet is not watched.
         RolloutOutcome::Stalled(_) => Some(Requeue::After(STALLED_RECHECK)),
@@ -42,8 +42,8 @@ pub(super) fn rollout_status(
 ) -> Option<RolloutStatus> {
     let previous = observed.previous.rollout.clone();
     let rollout = observed.rollout();
-    let target_spec_hash = rollout
-        .map(|rollout| rollout.specs_hash.clone())
+    let workload_specs_hash = rollout
+        .map(|rollout| rollout.workload_specs_hash.clone())
         .unwrap_or_default();
     let generation = observed.actor.generation;
     let roll_value = || {
@@ -70,7 +70,7 @@ pub(super) fn rollout_status(
             value: roll_value()?,
             halted: true,
             generation,
-            target_spec_hash,
+            workload_specs_hash,
             ..previous.unwrap_or_default()
         }),
         RolloutOutcome::Requested(method, ..) => {
@@ -94,7 +94,7 @@ pub(super) fn rollout_status(
                 halted: false,
                 stalled: false,
                 generation,
-                target_spec_hash,
+                workload_specs_hash,
             })
         }
     }

@@ -248,19 +248,19 @@ fn binding_is_effective_once_queue_and_script_exist_until_it_is_refused() {
 /// BIND-3: what waits for the binding, or for the result of a probe, goes on at once, and only once.
 #[test]
 fn binding_is_reconciled_again_at_once_after_it_takes_effect_or_its_probe_result_changes() {
-    let retry = |previous: &AsyncActorStatus, probed: ProbeOutcome| {
+    let requeue = |previous: &AsyncActorStatus, probed: ProbeOutcome| {
         let (observed, binding, mut outcome) = bound(&json!({}), previous);
         outcome.probe.outcome = probed;
-        report(&observed, &binding, &outcome, now()).retry
+        report(&observed, &binding, &outcome, now()).requeue
     };
     let status = status_of(&bound(&json!({}), &AsyncActorStatus::default()));
-    assert_ne!(retry(&status, ProbeOutcome::NotRun), Requeue::Now);
-    assert_eq!(retry(&status, ProbeOutcome::Admitted), Requeue::Now);
+    assert_ne!(requeue(&status, ProbeOutcome::NotRun), Requeue::Now);
+    assert_eq!(requeue(&status, ProbeOutcome::Admitted), Requeue::Now);
     let unbound = AsyncActorStatus {
         bound_since: None,
         ..status
     };
-    assert_eq!(retry(&unbound, ProbeOutcome::NotRun), Requeue::Now);
+    assert_eq!(requeue(&unbound, ProbeOutcome::NotRun), Requeue::Now);
 }
 
 /// BIND-48
@@ -387,8 +387,8 @@ fn reverted_template_is_reported_and_requeued() {
         *inputs.2.template = outcome;
         let report = report(&inputs.0, &inputs.1, &inputs.2, now());
         let entry = report.status.conflicts.first();
-        let state = entry.map(|entry| (entry.purpose.clone(), entry.state.clone(), entry.count));
-        (condition(&report.status, "Injected"), report.retry, state)
+        let state = entry.map(|entry| (entry.part.clone(), entry.state.clone(), entry.count));
+        (condition(&report.status, "Injected"), report.requeue, state)
     };
     let entry = |state: &str| Some(("Template".to_owned(), state.to_owned(), 1));
     let conflict = FieldConflict {

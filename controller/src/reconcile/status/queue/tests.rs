@@ -37,7 +37,7 @@ fn report_queues(
     let mut status = observed.previous.clone();
     let report = set_queues(observed, outcome, &mut status);
     let events = report.events.into_iter().map(|(event, _)| event);
-    (status, report.retry, events.collect())
+    (status, report.requeue, events.collect())
 }
 
 fn queue(observed: &Observed, state: QueueState) -> QueueStatus {
@@ -78,7 +78,7 @@ fn retired_queue_is_listed_reported_and_checked_next() {
     let previous = json!({"queue": {"transport": "other", "name": "asya-a", "url": "u", "verifiedGeneration": 1}});
     let mut observed = on("mq", &previous);
     let created = || after(QueueState::Created(ReadyQueue::default()));
-    let (status, retry, events) = report_queues(&observed, &created());
+    let (status, requeue, events) = report_queues(&observed, &created());
     assert_eq!(status.queue.as_ref().unwrap().transport, "mq");
     let listed = &status.retired_queues;
     assert_eq!(
@@ -90,7 +90,7 @@ fn retired_queue_is_listed_reported_and_checked_next() {
         ("other", Some("u"), 1)
     );
     assert_eq!(
-        (retry, events),
+        (requeue, events),
         (
             Some(Requeue::After(Duration::from_secs(1))),
             vec![EventReason::QueueRetired]
@@ -101,19 +101,19 @@ fn retired_queue_is_listed_reported_and_checked_next() {
     let mut later = after(QueueState::Ready(None));
     let minutes = Duration::from_mins(5);
     later.retired.recheck_after = Some(minutes);
-    let (again, retry, events) = report_queues(&observed, &later);
+    let (again, requeue, events) = report_queues(&observed, &later);
     assert_eq!(
         again, status,
         "status is unchanged while the queue holds messages"
     );
-    assert_eq!((retry, events), (Some(Requeue::After(minutes)), vec![]));
+    assert_eq!((requeue, events), (Some(Requeue::After(minutes)), vec![]));
 
     *later.retired = RetiredQueues {
         forgettable: status.retired_queues.clone(),
         recheck_after: None,
     };
-    let (emptied, retry, _) = report_queues(&observed, &later);
-    assert_eq!((emptied.retired_queues, retry), (vec![], None));
+    let (emptied, requeue, _) = report_queues(&observed, &later);
+    assert_eq!((emptied.retired_queues, requeue), (vec![], None));
 
     let kept = after(QueueState::NotChecked);
     assert_eq!(

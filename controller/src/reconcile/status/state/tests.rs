@@ -252,7 +252,7 @@ fn without_workload() -> Vec<Row> {
             .with(|row| row.left_alone = Some(SkipReason::Paused))
             .is(S::Creating, NO, R::Paused),
         row("workload deleted after Once completed")
-            .with(|row| row.left_alone = Some(SkipReason::OnceCompleted))
+            .with(|row| row.left_alone = Some(SkipReason::ReconcileOnceDone))
             .is(S::WorkloadError, NO, R::WorkloadMissing),
         row("workload rejected").child(R::ReconcileError).is(
             S::WorkloadError,

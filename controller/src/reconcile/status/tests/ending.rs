@@ -32,8 +32,8 @@ fn deletion_report(
     let outcome = Outcome::Deleting {
         fault,
         deleted: deleted.to_vec(),
-        retry: Requeue::AwaitChange,
-        given_up: false,
+        requeue: Requeue::AwaitChange,
+        acted: false,
     };
     build(observed, &outcome, at("2026-01-01T00:02:00Z"))
         .unwrap()
@@ -167,7 +167,7 @@ fn workload_being_deleted_is_not_running_and_polled_if_unwatched() {
         let report = report(&observed, active_outcome);
         assert_eq!(report.status.status, Some(State::Updating));
         assert_eq!(
-            report.retry == Requeue::After(UNWATCHED_POLL_INTERVAL),
+            report.requeue == Requeue::After(UNWATCHED_POLL_INTERVAL),
             !is_watched
         );
     }
@@ -196,12 +196,12 @@ fn pods_of_an_unwatched_stopped_workload_are_polled_until_they_are_deleted() {
             stopped: Some(Box::default()),
             ..ActiveOutcome::default()
         };
-        let retry = report(&observed, active_outcome).retry;
+        let requeue = report(&observed, active_outcome).requeue;
         let row = (labelled, observed_generation, pods);
         assert_eq!(
-            retry == Requeue::After(UNWATCHED_POLL_INTERVAL),
+            requeue == Requeue::After(UNWATCHED_POLL_INTERVAL),
             polls,
-            "{row:?}: {retry:?}"
+            "{row:?}: {requeue:?}"
         );
     }
 }

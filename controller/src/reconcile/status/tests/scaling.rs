@@ -30,9 +30,11 @@ fn scaled_actor_reports_its_autoscaler_with_limits_and_health() {
     let enabled = json!({"scaling": {"enabled": true, "minReplicas": 1, "maxReplicas": 7}});
     let mut observed = observed(&actor(&json!({}), &spec(&enabled), &json!({})));
     let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-    let Report { status, retry, .. } = report(&observed, scaled(&observed, &ready));
+    let Report {
+        status, requeue, ..
+    } = report(&observed, scaled(&observed, &ready));
     assert_eq!(
-        (status.status, retry),
+        (status.status, requeue),
         (Some(State::Running), Requeue::AwaitChange)
     );
     assert_eq!(condition(&status, "ScalingReady").1, "ScaledObjectReady");

@@ -12,7 +12,7 @@ use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 #[test]
 fn pods_are_evicted_one_by_one_where_no_annotation_rolls_them() {
     let eviction = || Row {
-        roll: Roll::Evict,
+        method: Roll::Evict,
         ..Row::default()
     };
     assert_eq!(eviction().evicts().as_deref(), Some("b"));
@@ -24,8 +24,8 @@ fn pods_are_evicted_one_by_one_where_no_annotation_rolls_them() {
         Some("b"),
         "OnDelete or partition"
     );
-    let evicting = |matched, total, unready: &[(&str, i64)], since| Row {
-        matched,
+    let evicting = |active, total, unready: &[(&str, i64)], since| Row {
+        active,
         total,
         availability: not_ready(unready),
         outdated: vec![uninjected("a", -50)],
@@ -76,10 +76,10 @@ fn not_ready(pods: &[(&str, i64)]) -> Availability {
 /// ROLL-4 (b), SAFE-11, SAFE-12
 #[test]
 fn no_pod_is_evicted_while_a_replacement_is_missing_or_not_ready() {
-    let evicted = |matched, unready: &[(&str, i64)], since| Row {
-        roll: Roll::Evict,
-        matched,
-        total: matched,
+    let evicted = |active, unready: &[(&str, i64)], since| Row {
+        method: Roll::Evict,
+        active,
+        total: active,
         outdated: vec![uninjected("a", -20_000)],
         availability: not_ready(unready),
         previous: requested(1, since),
@@ -132,7 +132,7 @@ fn no_pod_is_evicted_while_a_replacement_is_missing_or_not_ready() {
 fn stuck_rollout_of_a_controller_is_reported_and_not_repeated() {
     let stuck = |unready: &[(&str, i64)]| {
         Row {
-            matched: 3,
+            active: 3,
             total: 3,
             availability: not_ready(unready),
             previous: requested(1, -700),
@@ -162,7 +162,7 @@ fn unready_pod_with_an_older_sidecar_is_replaced_even_during_a_rollout() {
                 uninjected("b", -20_000),
                 outdated.clone(),
             ],
-            matched: 3,
+            active: 3,
             total: 3,
             availability: not_ready(unready),
             ..Row::default()
@@ -215,7 +215,7 @@ fn outdated_pods_are_evicted_where_a_rollout_would_replace_as_many_current_ones(
         let outdated = (0..outdated).map(|number| uninjected(&number.to_string(), -20_000));
         Row {
             outdated: outdated.collect(),
-            matched: 4,
+            active: 4,
             total: 4,
             ..Row::default()
         }
@@ -232,7 +232,7 @@ fn outdated_pods_are_evicted_where_a_rollout_would_replace_as_many_current_ones(
     let rolling = with(2, true).each_object(|object| object.rolling = true);
     assert_eq!(rolling.waits(), Some(Reason::RolloutInProgress));
     let owner = Row {
-        roll: Roll::Annotate(deployment(), vec!["metadata", "annotations"]),
+        method: Roll::Annotate(deployment(), vec!["metadata", "annotations"]),
         ..with(2, true)
     };
     assert!(

@@ -19,7 +19,7 @@ fn unknown_owner_that_reverts_the_annotation_leads_to_eviction() {
     let yielded = |spec_hash: &str| {
         ContentionState::Yielded(SpecRevision {
             generation: 1,
-            target_spec_hash: spec_hash.to_owned(),
+            spec_hash: spec_hash.to_owned(),
         })
     };
     let evicts = Row {
@@ -97,20 +97,20 @@ fn annotation_removed_while_pods_lack_the_sidecar_is_a_loss_and_rewritten_with_b
 /// CONF-2, CONF-6
 #[test]
 fn annotation_with_too_many_conflicts_is_not_written_until_a_spec_changes() {
-    let yielded = |generation, target_spec_hash| Row {
+    let yielded = |generation, workload_specs_hash| Row {
         contention: ContentionState::Yielded(SpecRevision {
             generation: 1,
-            target_spec_hash: "spec".to_owned(),
+            spec_hash: "spec".to_owned(),
         }),
         generation,
-        target_spec_hash,
+        workload_specs_hash,
         ..Row::default()
     };
     assert_eq!(yielded(1, "spec").decide(), RolloutDecision::Yield);
     assert!(yielded(2, "spec").annotates().is_some(), "actor changed");
     assert!(yielded(1, "other").annotates().is_some(), "target changed");
     let on_restart = Row {
-        rollout: BindingRollout::OnRestart,
+        rollout_policy: BindingRollout::OnRestart,
         ..yielded(1, "spec")
     };
     assert_eq!(

@@ -81,7 +81,7 @@ fn pending_scaled_object_is_reported_and_requeued_once_a_dry_run_passes() {
         let report = report(&inputs.0, &inputs.1, &inputs.2, now());
         let pending = is("Unknown", "NotProven");
         assert_eq!(condition(&report.status, "ScalingReady"), pending);
-        report.retry
+        report.requeue
     };
     assert_ne!(requeue_of(&inputs), Requeue::Now);
     *inputs.2.rollout = RolloutOutcome::InjectionVerified;
@@ -118,6 +118,6 @@ fn napping_target_is_not_requeued_without_a_change() {
         is("True", "ScaledToZero")
     );
     assert_eq!(again.status.status, Some(State::Napping));
-    assert_eq!(again.retry, Requeue::AwaitChange);
+    assert_eq!(again.requeue, Requeue::AwaitChange);
     assert_eq!(again.status, first, "status is unchanged");
 }

@@ -1,10 +1,10 @@
-use super::{ReadyPods, ScalingGateInputs, blocked_by};
+use super::{ReadyPods, ScalingStartInputs, blocked_by};
 
 #[expect(clippy::unnecessary_wraps, reason = "rows hold an Option")]
 fn pods(total: i32, injected: i32, current: i32) -> Option<ReadyPods> {
     Some(ReadyPods {
         total,
-        matched: total,
+        active: total,
         injected,
         current,
     })
@@ -27,7 +27,7 @@ fn scaled_object_waits_for_a_dry_run_and_for_a_ready_pod_with_the_sidecar_if_any
         (false, pods(2, 2, 0), true),
     ] {
         for on_restart in [false, true] {
-            let inputs = ScalingGateInputs {
+            let inputs = ScalingStartInputs {
                 exists: false,
                 injection_verified,
                 ready,
@@ -43,11 +43,11 @@ fn scaled_object_waits_for_a_dry_run_and_for_a_ready_pod_with_the_sidecar_if_any
 #[test]
 fn target_is_not_scaled_between_a_pod_and_its_replacement() {
     for (desired_replicas, blocked) in [(Some(1), true), (Some(0), false), (None, false)] {
-        let inputs = ScalingGateInputs {
+        let inputs = ScalingStartInputs {
             injection_verified: true,
             ready: pods(0, 0, 0),
             desired_replicas,
-            ..ScalingGateInputs::default()
+            ..ScalingStartInputs::default()
         };
         assert_eq!(
             blocked_by(&inputs).is_some(),
@@ -55,16 +55,16 @@ fn target_is_not_scaled_between_a_pod_and_its_replacement() {
             "{desired_replicas:?}"
         );
     }
-    let terminating = ScalingGateInputs {
+    let terminating = ScalingStartInputs {
         injection_verified: true,
         ready: Some(ReadyPods {
             total: 1,
             ..ReadyPods::default()
         }),
-        ..ScalingGateInputs::default()
+        ..ScalingStartInputs::default()
     };
     assert!(blocked_by(&terminating).is_some());
-    let stuck_at_zero = ScalingGateInputs {
+    let stuck_at_zero = ScalingStartInputs {
         desired_replicas: Some(0),
         ..terminating
     };
@@ -74,10 +74,10 @@ fn target_is_not_scaled_between_a_pod_and_its_replacement() {
 /// SAFE-20
 #[test]
 fn message_says_that_scaling_waits_for_a_restart_with_rollout_on_restart() {
-    let inputs = |on_restart| ScalingGateInputs {
+    let inputs = |on_restart| ScalingStartInputs {
         ready: pods(2, 0, 0),
         on_restart,
-        ..ScalingGateInputs::default()
+        ..ScalingStartInputs::default()
     };
     let text = blocked_by(&inputs(true)).unwrap_or_default();
     assert!(text.contains("OnRestart, so restart a pod"), "{text}");
@@ -89,10 +89,10 @@ fn message_says_that_scaling_waits_for_a_restart_with_rollout_on_restart() {
 #[test]
 fn existing_scaled_object_is_never_blocked() {
     for ready in [None, pods(0, 0, 0), pods(2, 0, 0), pods(2, 2, 2)] {
-        let inputs = ScalingGateInputs {
+        let inputs = ScalingStartInputs {
             exists: true,
             ready,
-            ..ScalingGateInputs::default()
+            ..ScalingStartInputs::default()
         };
         assert_eq!(blocked_by(&inputs), None, "{inputs:?}");
     }

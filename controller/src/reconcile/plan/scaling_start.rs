@@ -8,7 +8,7 @@ use crate::reconcile::model::observed::Observed;
 
 /// Inputs to [`blocked_by`].
 #[derive(Clone, Debug, Default)]
-pub struct ScalingGateInputs {
+pub struct ScalingStartInputs {
     /// Our `ScaledObject` exists, perhaps because an earlier version created it sooner than this one would.
     pub exists: bool,
     /// New pods are known to get the actor's current sidecar, by a dry run or from their template.
@@ -27,7 +27,7 @@ pub struct ReadyPods {
     /// All pods, including terminating ones.
     pub total: i32,
     /// Pods that are not terminating.
-    pub matched: i32,
+    pub active: i32,
     /// Ready, with a sidecar of the actor.
     pub injected: i32,
     /// Ready, with the actor's current sidecar.
@@ -38,7 +38,7 @@ impl ReadyPods {
     fn of(counts: &TargetPodCounts) -> Self {
         Self {
             total: counts.total,
-            matched: counts.pods.matched,
+            active: counts.pods.matched,
             injected: counts.ready,
             current: counts.current_ready,
         }
@@ -46,7 +46,7 @@ impl ReadyPods {
 }
 
 /// What the `ScaledObject` waits for; `None` if it may be created.
-pub fn blocked_by(inputs: &ScalingGateInputs) -> Option<&'static str> {
+pub fn blocked_by(inputs: &ScalingStartInputs) -> Option<&'static str> {
     if inputs.exists {
         return None;
     }
@@ -59,7 +59,7 @@ pub fn blocked_by(inputs: &ScalingGateInputs) -> Option<&'static str> {
     let expects_pods = inputs
         .desired_replicas
         .map_or(pods.total > 0, |replicas| replicas > 0);
-    let is_running = pods.matched > 0 || expects_pods;
+    let is_running = pods.active > 0 || expects_pods;
     if !is_running {
         return (!verified).then_some(
             "scaling starts once a dry run has shown that new pods get the sidecar (condition Injected)",
@@ -95,7 +95,7 @@ pub(super) fn of(observed: &Observed, binding: &ObservedBinding) -> Option<&'sta
     );
     let counts =
         pods.map(|pods| TargetPodCounts::of(pods, uid, hash, previous.bound_since.as_ref()));
-    blocked_by(&ScalingGateInputs {
+    blocked_by(&ScalingStartInputs {
         exists: observed.scaling.scaled_object.ours().is_some(),
         injection_verified: observed.is_injection_verified(),
         ready: counts.as_ref().map(ReadyPods::of),

@@ -8,22 +8,22 @@ use crate::record::Key;
 
 /// Required bindings whose entries fail open, set by the task that maintains the webhook configurations.
 #[derive(Debug, Default)]
-pub struct FailOpenRequiredBindings {
+pub struct UnenforcedRequiredBindings {
     /// `None` until set for the first time.
     current: Mutex<Option<BTreeSet<Key>>>,
 }
 
-impl FailOpenRequiredBindings {
+impl UnenforcedRequiredBindings {
     /// Sets the current bindings. Returns the actors that were added or removed; the first time, all of them count as
     /// added.
-    pub fn replace(&self, fail_open_required: BTreeSet<Key>) -> Vec<Key> {
+    pub fn replace(&self, unenforced_required: BTreeSet<Key>) -> Vec<Key> {
         let mut current = self.current.lock();
         let previous = current.take().unwrap_or_default();
         let changed = previous
-            .symmetric_difference(&fail_open_required)
+            .symmetric_difference(&unenforced_required)
             .cloned()
             .collect();
-        *current = Some(fail_open_required);
+        *current = Some(unenforced_required);
         changed
     }
 
@@ -35,22 +35,22 @@ impl FailOpenRequiredBindings {
 
 #[cfg(test)]
 mod tests {
-    use super::FailOpenRequiredBindings;
+    use super::UnenforcedRequiredBindings;
     use crate::record::Key;
 
     /// CFG-7 (c)
     #[test]
     fn only_changed_actors_are_returned() {
         let [a, b, c] = ["a", "b", "c"].map(|name| Key::new("models", name));
-        let fail_open_required = FailOpenRequiredBindings::default();
+        let unenforced_required = UnenforcedRequiredBindings::default();
         let replace =
-            |all: &[&Key]| fail_open_required.replace(all.iter().copied().cloned().collect());
-        assert_eq!(fail_open_required.contains(&a), None);
+            |all: &[&Key]| unenforced_required.replace(all.iter().copied().cloned().collect());
+        assert_eq!(unenforced_required.contains(&a), None);
         assert_eq!(replace(&[&a, &b]), [a.clone(), b.clone()]);
         assert_eq!(replace(&[&a, &b]), []);
         assert_eq!(replace(&[&b, &c]), [a.clone(), c.clone()]);
         assert_eq!(
-            [&a, &b, &c].map(|actor| fail_open_required.contains(actor)),
+            [&a, &b, &c].map(|actor| unenforced_required.contains(actor)),
             [Some(false), Some(true), Some(true)]
         );
     }

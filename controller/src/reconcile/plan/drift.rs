@@ -12,14 +12,14 @@ use serde_json::Value;
 
 use super::steps::{ScalingStep, WorkloadStep};
 use super::{ChildStep, recorded, scaled_object_contention};
-use crate::reconcile::contention::FieldPurpose;
+use crate::reconcile::contention::ContestedPart;
 use crate::reconcile::contention::drift_restore::{self, RestoreTiming, RestoredDrift};
 use crate::reconcile::model::observed::Observed;
 use crate::record::{AppliedRecord, Key, ScaledObject, ScaledObjectRecord};
 
 /// When the drift of each object is restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restore {
+pub struct DriftPlan {
     /// The workload; `None` if it has not drifted, or the desired state has changed.
     pub workload: Option<RestoreTiming>,
     /// Our `ScaledObject`, likewise.
@@ -29,7 +29,7 @@ pub struct Restore {
 /// Drift to restore. Its cause has to be read first, because the restore erases it from `managedFields`.
 #[derive(Debug)]
 pub struct Drift {
-    pub purpose: FieldPurpose,
+    pub part: ContestedPart,
     pub key: Key,
     pub uid: String,
     pub resource: ApiResource,
@@ -39,7 +39,7 @@ pub struct Drift {
     pub desired: Option<Value>,
 }
 
-impl Restore {
+impl DriftPlan {
     /// Time until postponed drift is restored.
     pub fn recheck_after(&self) -> Option<Duration> {
         let all = [self.workload, self.scaled_object].into_iter().flatten();
@@ -68,7 +68,7 @@ fn workload_drift(observed: &Observed) -> Option<Drift> {
     let enforced = matches!(standalone.workload.replicas, Replicas::Enforced(_));
     let only_replicas = enforced && !existing.owns_replicas;
     Some(Drift {
-        purpose: FieldPurpose::Workload,
+        part: ContestedPart::Workload,
         key: observed.key().clone(),
         uid: existing.metadata.uid.to_string(),
         resource: match existing.kind {
@@ -84,7 +84,7 @@ fn scaled_object_drift(observed: &Observed) -> Option<Drift> {
     let existing = observed.scaling.scaled_object.ours()?;
     let desired = observed.scaling_objects()?.ok()?;
     Some(Drift {
-        purpose: FieldPurpose::ScaledObject,
+        part: ContestedPart::ScaledObject,
         key: observed.key().clone(),
         uid: existing.metadata.uid.to_string(),
         resource: ApiResource::erase::<ScaledObject>(&()),
@@ -104,25 +104,25 @@ pub fn only_applied(drifts: Vec<RestoredDrift>, applied: &[InventoryEntry]) -> V
 }
 
 /// Decides, and keeps the steps from applying objects whose restore is postponed.
-pub(super) fn plan_restore(
+pub(super) fn plan_drift(
     observed: &Observed,
     workload: &mut WorkloadStep,
     scaling: Option<&mut ScalingStep>,
     now: Timestamp,
-) -> Restore {
+) -> DriftPlan {
     let entries = &observed.previous.conflicts;
     let drifted_workload = drifted_workload(observed, workload);
     let drifted_scaled_object = drifted_scaled_object(observed, scaling.as_deref());
-    let mut plan = Restore::default();
+    let mut plan = DriftPlan::default();
     if let Some(uid) = drifted_workload {
-        let timing = drift_restore::decide(entries, uid, FieldPurpose::Workload, now);
+        let timing = drift_restore::decide(entries, uid, ContestedPart::Workload, now);
         if timing != RestoreTiming::Now {
             *workload = WorkloadStep::Keep;
         }
         plan.workload = Some(timing);
     }
     if let (Some(uid), Some(ScalingStep::Enabled(step))) = (drifted_scaled_object, scaling) {
-        let timing = drift_restore::decide(entries, uid, FieldPurpose::ScaledObject, now);
+        let timing = drift_restore::decide(entries, uid, ContestedPart::ScaledObject, now);
         if timing != RestoreTiming::Now {
             step.scaled_object = ChildStep::Keep;
         }
@@ -136,7 +136,7 @@ fn drifted_workload<'a>(observed: &'a Observed, step: &WorkloadStep) -> Option<&
     let plain = WorkloadStep::Update {
         take_over: None,
         hand_off_replicas: false,
-        take_over_tool_fields: false,
+        take_over_kubectl_helm_fields: false,
     };
     let (standalone, existing) = (observed.standalone()?, observed.workload.ours()?);
     let (kind, name) = (existing.kind.name(), &existing.metadata.key.name);

@@ -1,4 +1,5 @@
-//! Reports changes by other field managers to the objects of a standalone actor (WRK-8).
+//! Reports drift: changes by other field managers to the objects of a standalone actor, which are restored (WRK-8).
+//! `binding/conflicts.rs` reports the contested fields of a binding.
 
 use asya_shared::api::AsyncActorStatus;
 use k8s_openapi::jiff::Timestamp;
@@ -11,21 +12,21 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::telemetry::events::EventReason;
 
-/// Conflicts, as reported.
-pub(super) struct ConflictReport {
+/// Drift of the actor's objects, as reported.
+pub(super) struct DriftReport {
     /// Condition `Conflict`, which is present while the backoff delays reverting other managers' changes.
     pub(super) condition: ConditionChange,
-    pub(super) retry: Vec<Requeue>,
+    pub(super) requeues: Vec<Requeue>,
     pub(super) events: Vec<(EventReason, String)>,
 }
 
 /// Writes the conflicts, their count and the time of the last one.
-pub(super) fn set_conflicts(
+pub(super) fn set_drift(
     status: &mut AsyncActorStatus,
     observed: &Observed,
     outcome: &ActiveOutcome,
     now: Timestamp,
-) -> ConflictReport {
+) -> DriftReport {
     let (previous, base) = (
         &observed.previous.conflicts,
         observed.deadlines.conflict_backoff,
@@ -44,11 +45,11 @@ pub(super) fn set_conflicts(
     status.conflicts = conflicts;
     let new = message.clone().filter(|_| !contention.restored.is_empty());
     let events = new.map(|text| (EventReason::FieldConflict, text));
-    ConflictReport {
+    DriftReport {
         condition: message.map_or(ConditionChange::Remove(CONFLICT), |text| {
             ConditionChange::Set(CONFLICT, Some(true), Reason::FieldConflict, text)
         }),
-        retry: rechecks.into_iter().flatten().map(Requeue::After).collect(),
+        requeues: rechecks.into_iter().flatten().map(Requeue::After).collect(),
         events: events.into_iter().collect(),
     }
 }

@@ -9,16 +9,16 @@ use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 use crate::reconcile::plan::autoscaler_handoff::HandoffStep;
-use crate::reconcile::plan::decision::Bind;
+use crate::reconcile::plan::decision::BindingPlan;
 use crate::reconcile::plan::order::template_is_due;
 use crate::reconcile::plan::scale_from_zero::ScaleFromZeroStep;
 use crate::record::ActorRecord;
 
 /// Executes the plan of an active binding whose queue is in this state.
-pub(super) async fn bind(
+pub(super) async fn apply_binding(
     context: &Context,
     actor: &ActorRecord,
-    plan: Box<Bind>,
+    plan: Box<BindingPlan>,
     queue: QueueState,
 ) -> Result<ActiveOutcome, Error> {
     let key = &actor.metadata.key;
@@ -27,7 +27,7 @@ pub(super) async fn bind(
         return Ok(active_outcome);
     }
     active_outcome.queue = queue;
-    if !plan.once_completed {
+    if !plan.leaves_objects_alone {
         if let Some(workload) = &plan.actor_annotation {
             foreign_fields::annotate_with_actor(context, key, workload).await?;
         }
@@ -44,7 +44,7 @@ pub(super) async fn bind(
             Err(failed) => active_outcome.fault = Some(failed.fault()?),
         }
     }
-    if plan.once_completed || active_outcome.bindable {
+    if plan.leaves_objects_alone || active_outcome.bindable {
         let handoff = plan.handoff.as_ref().and_then(HandoffStep::value_to_write);
         let (params, rollout) = (&plan.probe_params, plan.rollout);
         let outcome = &mut active_outcome;
@@ -53,7 +53,7 @@ pub(super) async fn bind(
         )
         .await?;
     }
-    if plan.once_completed {
+    if plan.leaves_objects_alone {
         return Ok(active_outcome);
     }
     if let Some(step) = plan.scaling {

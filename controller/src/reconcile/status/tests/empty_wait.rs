@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{at, condition, report, running};
 use crate::broker::Depth;
 use crate::fault::{Fault, Reason, Requeue};
-use crate::reconcile::desired::drain::{Drain, RemainingQueues};
+use crate::reconcile::desired::empty_wait::{EmptyWait, RemainingQueues};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::Outcome;
@@ -16,7 +16,7 @@ use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workl
 use crate::telemetry::events::EventReason;
 
 /// A running actor that is being deleted and waits for its queue to be empty.
-fn draining(policy: &str) -> Observed {
+fn waiting_until_empty(policy: &str) -> Observed {
     let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
     let extra = json!({"queue": {"deletionPolicy": policy}});
     let mut observed = observed(&actor(&deleted, &spec(&extra), &json!({})));
@@ -30,7 +30,7 @@ fn draining(policy: &str) -> Observed {
         queued: 10,
         processing: 2,
     };
-    observed.drain = Some(Drain::Waiting(RemainingQueues {
+    observed.empty_wait = Some(EmptyWait::Waiting(RemainingQueues {
         with_messages: vec![(queue, depth)],
         ..RemainingQueues::default()
     }));
@@ -39,7 +39,7 @@ fn draining(policy: &str) -> Observed {
 
 /// QUE-40, QUE-41, STA-7
 #[test]
-fn draining_actor_reports_message_counts_and_how_to_delete_it_now() {
+fn actor_that_waits_until_its_queue_is_empty_reports_message_counts_and_how_to_delete_it_now() {
     let holds = "queue asya-a on transport mq holds 12 messages (10 waiting, 2 unacknowledged); the actor is ";
     let way_out = "Set spec.queue.deletionPolicy to Retain to delete the actor now and keep the messages, or to \
                Delete to delete them, too";
@@ -47,7 +47,7 @@ fn draining_actor_reports_message_counts_and_how_to_delete_it_now() {
         ("DeleteIfEmpty", "QueueNotEmpty", EventReason::QueueNotEmpty),
         ("Drain", "QueueDraining", EventReason::QueueDraining),
     ] {
-        let mut observed = draining(policy);
+        let mut observed = waiting_until_empty(policy);
         let first = report(&observed, running(&observed));
         assert_eq!(first.status.status, Some(State::Terminating), "{policy}");
         let (status, actual, text) = condition(&first.status, "Ready");
@@ -55,7 +55,7 @@ fn draining_actor_reports_message_counts_and_how_to_delete_it_now() {
         assert!(text.starts_with(holds) && text.ends_with(way_out), "{text}");
         assert!(text.contains("its pods keep consuming"), "{text}");
         assert_eq!(condition(&first.status, "WorkloadReady").0, "True");
-        assert_eq!(first.retry, Requeue::After(Duration::from_secs(15)));
+        assert_eq!(first.requeue, Requeue::After(Duration::from_secs(15)));
         assert_eq!(first.events, [(event, text.to_owned())]);
         observed.previous = first.status.clone();
         let outcome = Outcome::Active(running(&observed));
@@ -67,13 +67,13 @@ fn draining_actor_reports_message_counts_and_how_to_delete_it_now() {
 /// QUE-42, FIN-3
 #[test]
 fn broker_that_cannot_count_is_reported_and_retried() {
-    let mut observed = draining("Drain");
+    let mut observed = waiting_until_empty("Drain");
     let fault = Fault {
         reason: Reason::QueueDeletionFailed,
         message: "no answer".to_owned(),
-        retry: Requeue::Backoff,
+        requeue: Requeue::Backoff,
     };
-    observed.drain = Some(Drain::Waiting(RemainingQueues {
+    observed.empty_wait = Some(EmptyWait::Waiting(RemainingQueues {
         fault: Some(fault),
         ..RemainingQueues::default()
     }));
@@ -82,19 +82,21 @@ fn broker_that_cannot_count_is_reported_and_retried() {
         condition(&report.status, "TransportReady"),
         ("False", "QueueDeletionFailed", "no answer")
     );
-    assert_eq!(report.retry.backoff(), Requeue::Backoff.backoff());
+    assert_eq!(report.requeue.backoff(), Requeue::Backoff.backoff());
 }
 
 /// QUE-42: the webhook injects until the deletion no longer waits, which is revoked when messages arrive.
 #[test]
 fn release_is_recorded_once_and_revoked_when_messages_arrive() {
-    let mut observed = draining("Drain");
-    let waiting = observed.drain.replace(Drain::Confirming(Duration::ZERO));
+    let mut observed = waiting_until_empty("Drain");
+    let waiting = observed
+        .empty_wait
+        .replace(EmptyWait::Confirming(Duration::ZERO));
     let confirming = Outcome::Deleting {
         fault: None,
         deleted: Vec::new(),
-        retry: Requeue::AwaitChange,
-        given_up: false,
+        requeue: Requeue::AwaitChange,
+        acted: false,
     };
     let since = Some(Time(at("2026-01-01T00:02:00Z")));
     let first = build(&observed, &confirming, at("2026-01-01T00:02:00.5Z")).unwrap();
@@ -103,10 +105,10 @@ fn release_is_recorded_once_and_revoked_when_messages_arrive() {
     observed.previous = first.status.clone();
     let later = build(&observed, &confirming, at("2026-01-01T00:02:09Z")).unwrap();
     assert_eq!(later.status, first.status);
-    observed.drain = Some(Drain::Empty);
+    observed.empty_wait = Some(EmptyWait::Empty);
     let released = build(&observed, &confirming, at("2026-01-01T00:02:10Z")).unwrap();
     assert_eq!(released.status.queue_released_since, since);
-    observed.drain = waiting;
+    observed.empty_wait = waiting;
     let revoked = report(&observed, running(&observed));
     assert_eq!(revoked.status.queue_released_since, None);
 }
@@ -127,7 +129,7 @@ fn foreground_deletion_reports_its_effect_on_the_pods() {
             "annotations": {"asya.sh/paused": paused},
         });
         let mut observed = observed(&actor(&metadata, &spec(&json!({})), &json!({})));
-        observed.drain = Some(Drain::Waiting(RemainingQueues::default()));
+        observed.empty_wait = Some(EmptyWait::Waiting(RemainingQueues::default()));
         let status = report(&observed, running(&observed)).status;
         let (_, _, text) = condition(&status, "Ready");
         assert!(text.contains(expected), "{text}");

@@ -12,7 +12,7 @@ use crate::fault::Fault;
 
 /// Progress of a deletion that waits for an empty queue.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Drain {
+pub enum EmptyWait {
     /// A queue holds messages, or may hold some: tear nothing down.
     Waiting(RemainingQueues),
     /// No messages were counted. Counts lag, so the queue must still be empty after this delay. Status records this
@@ -20,15 +20,18 @@ pub enum Drain {
     Confirming(Duration),
     /// There are no messages: tear the actor down.
     Empty,
-    /// The namespace is being deleted, which must not be blocked, so queues that may hold messages are left behind.
-    LeftBehind {
-        namespace_uid: Option<String>,
-        /// The queues left behind.
-        remaining: RemainingQueues,
-    },
+    /// The namespace is being deleted, which must not be blocked, so queues that may hold messages stay at the broker.
+    KeepQueues(KeptQueues),
 }
 
-/// The queues that block the deletion of an actor.
+/// The queues that stay at the broker, because their namespace is being deleted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptQueues {
+    pub namespace_uid: Option<String>,
+    pub queues: RemainingQueues,
+}
+
+/// The queues that hold messages, or may hold some, when their actor is being deleted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RemainingQueues {
     pub with_messages: Vec<(QueueStatus, Depth)>,
@@ -109,26 +112,26 @@ impl Messages {
     }
 }
 
-impl Drain {
-    /// The deletion of a namespace must not be blocked, so queues that may hold messages are left behind.
+impl EmptyWait {
+    /// The deletion of a namespace must not be blocked, so queues that may hold messages stay at the broker.
     pub fn unless_namespace_terminating(self, namespace: Option<&Namespace>) -> Self {
         let metadata = namespace.map(|it| &it.metadata);
         match self {
             Self::Waiting(remaining)
                 if metadata.is_none_or(|it| it.deletion_timestamp.is_some()) =>
             {
-                Self::LeftBehind {
+                Self::KeepQueues(KeptQueues {
                     namespace_uid: metadata.and_then(|it| it.uid.clone()),
-                    remaining,
-                }
+                    queues: remaining,
+                })
             }
-            drain => drain,
+            empty_wait => empty_wait,
         }
     }
 }
 
 /// Inputs to [`decide`].
-pub struct DrainInputs<'a> {
+pub struct EmptyWaitInputs<'a> {
     /// Every queue to delete with the actor.
     pub queues: &'a [QueueCount],
     /// Since when status reports that the deletion no longer waits for the queue.
@@ -139,28 +142,28 @@ pub struct DrainInputs<'a> {
 }
 
 /// Decides for an actor whose namespace is not being deleted.
-pub fn decide(inputs: &DrainInputs<'_>) -> Drain {
+pub fn decide(inputs: &EmptyWaitInputs<'_>) -> EmptyWait {
     let remaining = RemainingQueues::of(inputs.queues);
     // An unreachable broker does not make the deletion wait again: the queue itself is still deleted only if it is
     // empty.
     let has_uncounted = !remaining.uncounted.is_empty() && inputs.released_at.is_none();
     if !remaining.with_messages.is_empty() || has_uncounted {
-        return Drain::Waiting(remaining);
+        return EmptyWait::Waiting(remaining);
     }
     let Some(since) = inputs.released_at else {
-        return Drain::Confirming(inputs.lag);
+        return EmptyWait::Confirming(inputs.lag);
     };
     let ends = since.checked_add(inputs.lag).unwrap_or(Timestamp::MAX);
     match Duration::try_from(ends.duration_since(inputs.now)) {
-        Ok(left) if !left.is_zero() => Drain::Confirming(left),
-        _ => Drain::Empty,
+        Ok(left) if !left.is_zero() => EmptyWait::Confirming(left),
+        _ => EmptyWait::Empty,
     }
 }
 
-/// Whether a target's pods may be replaced to inject the sidecar. Not while the actor is draining and some have it: the
-/// deletion has raised the generation, which would restart an ended rollout.
-pub fn may_replace_pods(drain: Option<&Drain>, injected: i32) -> bool {
-    !matches!(drain, Some(Drain::Waiting(_))) || injected == 0
+/// Whether a target's pods may be replaced to inject the sidecar. Not while the deletion waits until the queue is empty
+/// and some have it: the deletion has raised the generation, which would restart an ended rollout.
+pub fn may_replace_pods(empty_wait: Option<&EmptyWait>, injected: i32) -> bool {
+    !matches!(empty_wait, Some(EmptyWait::Waiting(_))) || injected == 0
 }
 
 impl RemainingQueues {

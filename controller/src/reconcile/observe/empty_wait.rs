@@ -14,11 +14,11 @@ use crate::broker::{BrokerError, QueueCheck, QueueObservation};
 use crate::context::Context;
 use crate::fault::{Error, StepError};
 use crate::reconcile::desired::deletion::{broker_step_error, unusable_transport_fault};
-use crate::reconcile::desired::drain::{
-    CountReport, Drain, DrainInputs, Messages, QueueCount, decide,
+use crate::reconcile::desired::empty_wait::{
+    CountReport, EmptyWait, EmptyWaitInputs, Messages, QueueCount, decide,
 };
 use crate::reconcile::model::known_queues::KnownQueues;
-use crate::reconcile::model::observed::{DeletionPolicy, MemoryUpdates};
+use crate::reconcile::model::observed::{DeletionSettings, MemoryUpdates};
 use crate::record::{ActorRecord, Key};
 
 /// Observes the queues of an actor whose deletion waits until they are empty; returns `None` for any other actor.
@@ -26,10 +26,10 @@ pub(super) async fn observe(
     context: &Context,
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
-    deletion: &DeletionPolicy,
+    deletion: &DeletionSettings,
     queues: &KnownQueues,
     now: Timestamp,
-) -> Result<(Option<Drain>, MemoryUpdates), Error> {
+) -> Result<(Option<EmptyWait>, MemoryUpdates), Error> {
     let mut updates = MemoryUpdates::default();
     if !actor.metadata.deleting
         || !actor.has_finalizer(FINALIZER)
@@ -61,20 +61,20 @@ pub(super) async fn observe(
         });
     }
     let released_at = previous.queue_released_since.as_ref().map(|time| time.0);
-    let drain = decide(&DrainInputs {
+    let empty_wait = decide(&EmptyWaitInputs {
         queues: &counted,
         released_at,
         lag,
         now,
     });
-    if !matches!(drain, Drain::Waiting(_)) {
-        return Ok((Some(drain), updates));
+    if !matches!(empty_wait, EmptyWait::Waiting(_)) {
+        return Ok((Some(empty_wait), updates));
     }
     let namespaces: Api<Namespace> = Api::all(context.client.clone());
     let namespace = namespaces.get_opt(&actor.metadata.key.namespace).await;
     let namespace = namespace.map_err(Error::Api)?;
-    let drain = drain.unless_namespace_terminating(namespace.as_ref());
-    Ok((Some(drain), updates))
+    let empty_wait = empty_wait.unless_namespace_terminating(namespace.as_ref());
+    Ok((Some(empty_wait), updates))
 }
 
 async fn count<'a>(

@@ -5,8 +5,8 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    CountReport, Drain, DrainInputs, Messages, QueueCount, RemainingQueues, decide, format_depth,
-    may_replace_pods,
+    CountReport, EmptyWait, EmptyWaitInputs, KeptQueues, Messages, QueueCount, RemainingQueues,
+    decide, format_depth, may_replace_pods,
 };
 use crate::broker::Depth;
 use crate::broker::depths::Depths;
@@ -37,19 +37,19 @@ fn unknown() -> Messages {
     Messages::Unknown(Fault {
         reason: Reason::QueueDeletionFailed,
         message: "no answer".to_owned(),
-        retry: Requeue::Backoff,
+        requeue: Requeue::Backoff,
     })
 }
 
 /// The decision on queues `a`, `b`, … if the deletion was released this many seconds ago, according to status.
-fn drain_of(messages: &[Messages], released: Option<i64>) -> Drain {
+fn wait_for(messages: &[Messages], released: Option<i64>) -> EmptyWait {
     let names = ["a", "b", "c"].into_iter().map(queue);
     let queues = names.zip(messages).map(|(queue, messages)| QueueCount {
         queue,
         messages: messages.clone(),
     });
     let now = Timestamp::from_second(1000).unwrap();
-    decide(&DrainInputs {
+    decide(&EmptyWaitInputs {
         queues: &queues.collect::<Vec<_>>(),
         released_at: released.map(|ago| Timestamp::from_second(1000 - ago).unwrap()),
         lag: LAG,
@@ -60,16 +60,20 @@ fn drain_of(messages: &[Messages], released: Option<i64>) -> Drain {
 /// QUE-40, QUE-42
 #[test]
 fn actor_is_torn_down_when_its_queues_were_empty_twice_in_a_row() {
-    let confirming = |seconds| Drain::Confirming(Duration::from_secs(seconds));
+    let confirming = |seconds| EmptyWait::Confirming(Duration::from_secs(seconds));
     for (messages, released, expected) in [
         (vec![], None, confirming(10)),
         (vec![holds(0, 0)], None, confirming(10)),
         (vec![holds(0, 0)], Some(4), confirming(6)),
-        (vec![holds(0, 0)], Some(10), Drain::Empty),
-        (vec![Messages::NoQueue, holds(0, 0)], Some(60), Drain::Empty),
+        (vec![holds(0, 0)], Some(10), EmptyWait::Empty),
+        (
+            vec![Messages::NoQueue, holds(0, 0)],
+            Some(60),
+            EmptyWait::Empty,
+        ),
     ] {
         assert_eq!(
-            drain_of(&messages, released),
+            wait_for(&messages, released),
             expected,
             "{messages:?} {released:?}"
         );
@@ -84,9 +88,9 @@ fn actor_is_torn_down_when_its_queues_were_empty_twice_in_a_row() {
         (vec![holds(0, 0), holds(3, 0)], None, full("b", 3, 0)),
         (vec![holds(2, 0)], Some(60), full("a", 2, 0)),
     ] {
-        let expected = Drain::Waiting(expected);
+        let expected = EmptyWait::Waiting(expected);
         assert_eq!(
-            drain_of(&messages, released),
+            wait_for(&messages, released),
             expected,
             "{messages:?} {released:?}"
         );
@@ -97,7 +101,7 @@ fn actor_is_torn_down_when_its_queues_were_empty_twice_in_a_row() {
 #[test]
 fn uncountable_messages_block_deletion_until_release() {
     for messages in [unknown(), Messages::Uncounted] {
-        let Drain::Waiting(remaining) = drain_of(&[holds(0, 0), messages.clone()], None) else {
+        let EmptyWait::Waiting(remaining) = wait_for(&[holds(0, 0), messages.clone()], None) else {
             panic!("{messages:?}")
         };
         assert_eq!(
@@ -105,7 +109,7 @@ fn uncountable_messages_block_deletion_until_release() {
             (vec![], vec![queue("b")])
         );
         assert_eq!(remaining.fault.is_some(), messages == unknown());
-        assert_eq!(drain_of(&[messages], Some(60)), Drain::Empty);
+        assert_eq!(wait_for(&[messages], Some(60)), EmptyWait::Empty);
     }
 }
 
@@ -119,7 +123,7 @@ fn messages_are_reported_by_queue_and_number() {
     ] {
         assert_eq!(format_depth(Depth { queued, processing }), expected);
     }
-    let Drain::Waiting(remaining) = drain_of(&[holds(3, 0), unknown()], None) else {
+    let EmptyWait::Waiting(remaining) = wait_for(&[holds(3, 0), unknown()], None) else {
         panic!()
     };
     assert_eq!(
@@ -128,61 +132,59 @@ fn messages_are_reported_by_queue_and_number() {
     );
 }
 
-fn plan_of(drain: Option<Drain>, metadata: &Value) -> Plan {
+fn plan_of(empty_wait: Option<EmptyWait>, metadata: &Value) -> Plan {
     let mut all = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
     all.as_object_mut()
         .unwrap()
         .extend(metadata.as_object().unwrap().clone());
     let extra = json!({"queue": {"deletionPolicy": "Drain"}});
     let mut observed = observed(&actor(&all, &spec(&extra), &json!({})));
-    observed.drain = drain;
+    observed.empty_wait = empty_wait;
     plan(&observed, Timestamp::from_second(1_767_225_700).unwrap())
 }
 
 /// QUE-40, QUE-41
 #[test]
 fn nothing_is_torn_down_before_the_queue_is_empty() {
-    let waiting = || Some(Drain::Waiting(RemainingQueues::default()));
-    let Plan::Ensure(plan) = plan_of(waiting(), &json!({})) else {
+    let waiting = || Some(EmptyWait::Waiting(RemainingQueues::default()));
+    let Plan::Standalone(plan) = plan_of(waiting(), &json!({})) else {
         panic!("its pods must keep working")
     };
     assert_eq!(plan.finalizers, Finalizers::Keep);
     assert_eq!(plan.workload, WorkloadStep::Create);
     let queue = plan.queue.unwrap();
     assert_eq!(queue.step, QueueStep::Unmanaged, "not queried");
-    let confirming = plan_of(Some(Drain::Confirming(LAG)), &json!({}));
+    let confirming = plan_of(Some(EmptyWait::Confirming(LAG)), &json!({}));
     assert!(matches!(confirming, Plan::AwaitEmpty(wait) if wait == LAG));
-    let remaining = RemainingQueues::default();
-    let namespace_uid = None;
-    let left_behind = Drain::LeftBehind {
-        namespace_uid,
-        remaining,
-    };
-    for drain in [None, Some(Drain::Empty), Some(left_behind)] {
-        let Plan::Delete(plan) = plan_of(drain.clone(), &json!({})) else {
-            panic!("{drain:?}")
+    let kept = EmptyWait::KeepQueues(KeptQueues {
+        namespace_uid: None,
+        queues: RemainingQueues::default(),
+    });
+    for empty_wait in [None, Some(EmptyWait::Empty), Some(kept)] {
+        let Plan::Delete(plan) = plan_of(empty_wait.clone(), &json!({})) else {
+            panic!("{empty_wait:?}")
         };
         assert!(
-            matches!(plan.steps.next, NextPhase::Finish { .. }),
-            "{drain:?}"
+            matches!(plan.steps.next, NextPhase::FinalStep { .. }),
+            "{empty_wait:?}"
         );
     }
 }
 
 /// QUE-41
 #[test]
-fn target_is_rolled_while_draining_only_if_no_pod_is_injected() {
-    let waiting = Drain::Waiting(RemainingQueues::default());
-    for (drain, injected, expected) in [
+fn target_is_rolled_during_the_wait_only_if_no_pod_is_injected() {
+    let waiting = EmptyWait::Waiting(RemainingQueues::default());
+    for (empty_wait, injected, expected) in [
         (None, 0, true),
         (None, 2, true),
         (Some(&waiting), 0, true),
         (Some(&waiting), 1, false),
     ] {
         assert_eq!(
-            may_replace_pods(drain, injected),
+            may_replace_pods(empty_wait, injected),
             expected,
-            "{drain:?} {injected}"
+            "{empty_wait:?} {injected}"
         );
     }
 }
@@ -191,15 +193,17 @@ fn target_is_rolled_while_draining_only_if_no_pod_is_injected() {
 #[test]
 fn garbage_collected_children_are_recreated_once_the_foreground_finalizer_is_removed() {
     let mut finalizers = json!({"finalizers": ["foregroundDeletion", "asya.sh/finalizer"]});
-    let waiting = || Some(Drain::Waiting(RemainingQueues::default()));
+    let waiting = || Some(EmptyWait::Waiting(RemainingQueues::default()));
     let mut plan = plan_of(waiting(), &finalizers);
     let change = plan.take_finalizers();
     assert!(
         matches!(change, Finalizers::RemoveForeground(_)),
         "{change:?}"
     );
-    let Plan::Ensure(ensure) = plan else { panic!() };
-    assert_eq!(ensure.workload, WorkloadStep::Create);
+    let Plan::Standalone(standalone_plan) = plan else {
+        panic!()
+    };
+    assert_eq!(standalone_plan.workload, WorkloadStep::Create);
     let change = plan_of(waiting(), &json!({})).take_finalizers();
     assert_eq!(change, Finalizers::Keep);
 
@@ -210,7 +214,7 @@ fn garbage_collected_children_are_recreated_once_the_foreground_finalizer_is_rem
     let scaling = rest.scaling.as_ref().and_then(|it| it.fault.as_ref());
     assert_eq!((rest.fault, scaling), (None, None));
     assert!(matches!(
-        plan_of(Some(Drain::Empty), &finalizers),
+        plan_of(Some(EmptyWait::Empty), &finalizers),
         Plan::Delete(_)
     ));
 }
@@ -247,28 +251,30 @@ fn message_count_is_exact_when_deletion_begins_and_damped_afterwards() {
 
 /// QUE-44
 #[test]
-fn queue_that_holds_messages_is_left_behind_only_with_its_namespace() {
+fn queue_that_holds_messages_stays_only_if_its_namespace_is_deleted() {
     let namespace =
         |metadata: Value| serde_json::from_value(json!({"metadata": metadata})).unwrap();
     let terminating = namespace(json!({"uid": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}));
     let not_deleted = namespace(json!({"uid": "n"}));
     let remaining = RemainingQueues::default;
-    let left_behind = |uid: Option<&str>| Drain::LeftBehind {
-        namespace_uid: uid.map(str::to_owned),
-        remaining: remaining(),
+    let kept = |uid: Option<&str>| {
+        EmptyWait::KeepQueues(KeptQueues {
+            namespace_uid: uid.map(str::to_owned),
+            queues: remaining(),
+        })
     };
     for (namespace, expected) in [
-        (Some(&not_deleted), Drain::Waiting(remaining())),
-        (Some(&terminating), left_behind(Some("n"))),
-        (None, left_behind(None)),
+        (Some(&not_deleted), EmptyWait::Waiting(remaining())),
+        (Some(&terminating), kept(Some("n"))),
+        (None, kept(None)),
     ] {
         assert_eq!(
-            Drain::Waiting(remaining()).unless_namespace_terminating(namespace),
+            EmptyWait::Waiting(remaining()).unless_namespace_terminating(namespace),
             expected
         );
     }
     assert_eq!(
-        Drain::Empty.unless_namespace_terminating(Some(&terminating)),
-        Drain::Empty
+        EmptyWait::Empty.unless_namespace_terminating(Some(&terminating)),
+        EmptyWait::Empty
     );
 }

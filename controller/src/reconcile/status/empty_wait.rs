@@ -6,7 +6,7 @@ use asya_shared::api::QueueDeletionPolicy;
 
 use super::conditions::ConditionChange;
 use crate::fault::{Reason, Requeue};
-use crate::reconcile::desired::drain::RemainingQueues;
+use crate::reconcile::desired::empty_wait::RemainingQueues;
 use crate::reconcile::model::condition_types::{READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::reported::is_reported;
@@ -17,28 +17,31 @@ use crate::telemetry::events::EventReason;
 const COUNT_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The report of an actor whose deletion waits until its queue is empty.
-pub(super) struct DrainReport {
+pub(super) struct EmptyWaitReport {
     pub(super) conditions: Vec<ConditionChange>,
-    pub(super) retry: Requeue,
+    pub(super) requeue: Requeue,
     pub(super) event: Option<(EventReason, String)>,
 }
 
-pub(super) fn drain_report(observed: &Observed, remaining: &RemainingQueues) -> DrainReport {
+pub(super) fn empty_wait_report(
+    observed: &Observed,
+    remaining: &RemainingQueues,
+) -> EmptyWaitReport {
     let (reason, event) = match observed.deletion.queue {
         QueueDeletionPolicy::Drain => (Reason::QueueDraining, EventReason::QueueDraining),
         _ => (Reason::QueueNotEmpty, EventReason::QueueNotEmpty),
     };
     let text = text(observed, remaining);
-    let mut report = DrainReport {
+    let mut report = EmptyWaitReport {
         conditions: Vec::new(),
-        retry: Requeue::After(COUNT_INTERVAL),
+        requeue: Requeue::After(COUNT_INTERVAL),
         event: (!is_reported(observed, reason)).then(|| (event, text.clone())),
     };
     if let Some(fault) = &remaining.fault {
         let message = fault.message.clone();
         let condition = ConditionChange::Set(TRANSPORT_READY, Some(false), fault.reason, message);
         report.conditions.push(condition);
-        report.retry = report.retry.sooner(fault.retry);
+        report.requeue = report.requeue.sooner(fault.requeue);
     }
     let ready = ConditionChange::Set(READY, Some(false), reason, text);
     report.conditions.push(ready);

@@ -8,19 +8,19 @@ use crate::cluster::rollouts::WorkloadRollouts;
 use crate::context::Context;
 use crate::fault::{Error, StepError};
 use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
-use crate::reconcile::plan::decision::Ensure;
+use crate::reconcile::plan::decision::StandalonePlan;
+use crate::reconcile::plan::drift;
 use crate::reconcile::plan::order::{ends_after_queue, replaces_previous};
-use crate::reconcile::plan::restore;
 use crate::reconcile::plan::rollout_slot::RolloutSlotStep;
 use crate::reconcile::plan::steps::WorkloadStep;
 use crate::reconcile::plan::workload::WorkloadInputs;
 use crate::record::{ActorRecord, Key};
 
 /// Executes the plan of an active actor whose queue is in this state.
-pub(super) async fn ensure(
+pub(super) async fn apply_standalone(
     context: &Context,
     actor: &ActorRecord,
-    mut plan: Box<Ensure>,
+    mut plan: Box<StandalonePlan>,
     queue: QueueState,
 ) -> Result<ActiveOutcome, Error> {
     let mut outcome = std::mem::take(&mut plan.initial);
@@ -56,7 +56,7 @@ pub(super) async fn ensure(
 async fn ensure_children(
     context: &Context,
     key: &Key,
-    mut plan: Box<Ensure>,
+    mut plan: Box<StandalonePlan>,
     outcome: &mut ActiveOutcome,
 ) -> Result<(), Error> {
     let Some(standalone) = plan
@@ -88,7 +88,7 @@ async fn ensure_children(
         let scaled = scaling::scale(context, step, children, config_map, exists, outcome).await;
         outcome.interrupted = scaled.err().map(Box::new);
     }
-    outcome.contention.restored = restore::only_applied(drift, &outcome.applied);
+    outcome.contention.restored = drift::only_applied(drift, &outcome.applied);
     if outcome.interrupted.is_some() {
         return Ok(());
     }
@@ -125,7 +125,7 @@ pub(super) fn acquire_rollout_slot(
 async fn ensure_prerequisites(
     context: &Context,
     Key { namespace, .. }: &Key,
-    plan: &Ensure,
+    plan: &StandalonePlan,
     outcome: &mut ActiveOutcome,
 ) -> Result<(), StepError> {
     if plan.workload.writes() {
