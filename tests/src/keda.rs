@@ -26,6 +26,8 @@ const API_SERVICE: &str = "v1beta1.external.metrics.k8s.io";
 /// An aggregated API needs an endpoint address to count as available, but nothing connects to this one.
 const NOWHERE: &str = "203.0.113.9";
 const START: Duration = Duration::from_mins(1);
+/// An API server deletes a CRD's objects first, and KEDA takes its finalizer from each.
+const REMOVAL: Duration = Duration::from_mins(3);
 
 /// The ports of both processes.
 struct Ports {
@@ -106,7 +108,7 @@ pub(crate) async fn remove_crds(client: &Client) -> Result<()> {
     for name in names {
         ignore_missing(api.delete(name, &DeleteParams::default()).await)?;
     }
-    eventually("KEDA's CRDs are gone", START, async || {
+    eventually("KEDA's CRDs are gone", REMOVAL, async || {
         for name in names {
             check(api.get_opt(name).await?.is_none(), name)?;
         }

@@ -23,7 +23,7 @@ fn earlier_queue_may_be_at_any_other_broker_at_which_queues_are_created() {
     let transports = installation().transports;
     let queue = "asya-a";
     let aws = ("aws", queue, vec![]);
-    let dead = ("dead", queue, vec!["asya-dlq-a"]);
+    let dead = ("dead", queue, vec!["asya-a-dlq"]);
     let (mq, other, twin) = (
         ("mq", queue, vec![]),
         ("other", queue, vec![]),
