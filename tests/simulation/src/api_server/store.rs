@@ -74,9 +74,9 @@ pub struct Deletion {
 /// What a write produced.
 pub type Written = Result<Arc<Value>, Failure>;
 
-/// Objects as they were at one moment. A copy shares them until one of both changes.
+/// Objects as they were at one moment.
 #[derive(Clone, Default)]
-pub struct Objects(Arc<BTreeMap<Arc<Id>, Arc<Value>>>);
+pub struct Objects(BTreeMap<Id, Arc<Value>>);
 
 impl Objects {
     /// An object.
@@ -87,22 +87,13 @@ impl Objects {
 
     /// All objects of a resource, in the order of their names.
     pub fn all(&self, resource: &'static Resource) -> impl Iterator<Item = (&Id, &Arc<Value>)> {
-        let objects = self.0.range(Arc::new(Id::new(resource, "", ""))..);
-        let objects = objects.map(|(id, object)| (&**id, object));
+        let objects = self.0.range(Id::new(resource, "", "")..);
         objects.take_while(move |(id, _)| id.resource == resource)
     }
 
     /// All objects.
     pub fn everything(&self) -> impl Iterator<Item = (&Id, &Arc<Value>)> {
-        self.0.iter().map(|(id, object)| (&**id, object))
-    }
-
-    fn insert(&mut self, id: &Id, object: Arc<Value>) {
-        Arc::make_mut(&mut self.0).insert(Arc::new(id.clone()), object);
-    }
-
-    fn remove(&mut self, id: &Id) {
-        Arc::make_mut(&mut self.0).remove(id);
+        self.0.iter()
     }
 }
 
@@ -207,7 +198,7 @@ impl Store {
     /// # Errors
     /// If one exists.
     pub fn create(&mut self, id: &Id, mut object: Value, writer: &Writer) -> Written {
-        if self.objects.get(id).is_some() {
+        if self.objects.0.contains_key(id) {
             return Err(Failure::already_exists(id));
         }
         managed::normalize(&mut object, schema::is_custom(id.resource));
@@ -376,7 +367,7 @@ impl Store {
 
     /// Removes an object whatever its finalizers say, as the kubelet removes a pod that has ended.
     pub fn remove(&mut self, id: &Id, live: &Arc<Value>) -> Arc<Value> {
-        self.objects.remove(id);
+        self.objects.0.remove(id);
         let mut last = (**live).clone();
         self.record(id, Some(live), &mut last, true)
     }
@@ -403,14 +394,14 @@ impl Store {
                 && id.resource.kind != "Pod"
             {
                 let answer = object.clone();
-                self.objects.remove(id);
+                self.objects.0.remove(id);
                 self.record(id, Some(live), &mut object, true);
                 // With the version that it had.
                 return Arc::new(answer);
             }
         }
         let after = self.record(id, live, &mut object, false);
-        self.objects.insert(id, Arc::clone(&after));
+        self.objects.0.insert(id.clone(), Arc::clone(&after));
         after
     }
 
