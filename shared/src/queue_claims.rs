@@ -1,8 +1,8 @@
 //! Queue names that an actor claims at brokers. If two actors resolved to the same queue, or one to the other's dead
-//! letter queue, they would receive each other's messages (QUE-3, VAL-16). The order of a name's [`Users`] decides
+//! letter queue, they would receive each other's messages (QUE-3, VAL-16). The order of a name's [`Claimants`] decides
 //! which actor owns it.
 
-mod users;
+mod claimants;
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::config::TransportsConfig;
 
-pub use users::{Age, Rank, Users};
+pub use claimants::{Age, Claimants, Rank};
 
 /// Identifies a queue across transports, because two transports may use the same broker.
 pub type BrokerAddress = Arc<str>;

@@ -9,7 +9,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use asya_shared::config::TransportsConfig;
-use asya_shared::queue_claims::{self, Age, BrokerAddress, ClaimKind, ClaimedName, Rank, Users};
+use asya_shared::queue_claims::{
+    self, Age, BrokerAddress, ClaimKind, Claimants, ClaimedName, Rank,
+};
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
 
@@ -34,7 +36,7 @@ pub struct QueueClaims {
 #[derive(Debug, Default)]
 struct Inner {
     claims: HashMap<Key, Claim>,
-    by_address: HashMap<BrokerAddress, Users>,
+    by_address: HashMap<BrokerAddress, Claimants>,
 }
 
 /// Names claimed by one actor.
@@ -127,11 +129,11 @@ impl Claim {
 impl Inner {
     fn put_claim(&mut self, key: &Key, claim: Claim) {
         for name in &claim.names {
-            let users = self
+            let claimants = self
                 .by_address
                 .entry(Arc::clone(&name.address))
                 .or_default();
-            users.insert(name.kind, claim.rank(name), key.clone());
+            claimants.insert(name.kind, claim.rank(name), key.clone());
         }
         self.claims.insert(key.clone(), claim);
     }
@@ -143,9 +145,9 @@ impl Inner {
             return affected;
         };
         for name in &claim.names {
-            if let Some(users) = self.by_address.get_mut(&name.address) {
-                users.remove(name.kind, claim.rank(name), key.clone());
-                if users.is_empty() {
+            if let Some(claimants) = self.by_address.get_mut(&name.address) {
+                claimants.remove(name.kind, claim.rank(name), key.clone());
+                if claimants.is_empty() {
                     self.by_address.remove(&name.address);
                 }
             }
@@ -157,8 +159,8 @@ impl Inner {
     fn competing_actors<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = &'a Key> {
         let claim = self.claims.get(key).into_iter();
         claim.flat_map(|claim| &claim.names).flat_map(move |own| {
-            let users = self.by_address.get(&own.address).into_iter();
-            users.flat_map(move |users| users.competing_users(key, own.kind))
+            let claimants = self.by_address.get(&own.address).into_iter();
+            claimants.flat_map(move |claimants| claimants.competing_claimants(key, own.kind))
         })
     }
 
@@ -171,7 +173,7 @@ impl Inner {
                 let first = self
                     .by_address
                     .get(&name.address)?
-                    .first_competing_user(key, name.kind)?;
+                    .first_competing_claimant(key, name.kind)?;
                 (*first.0 < claim.rank(name)).then_some(first)
             })
             .min()

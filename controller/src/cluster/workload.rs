@@ -147,7 +147,7 @@ impl Workloads {
     ///
     /// # Errors
     /// `Stale` if the entry no longer exists.
-    pub async fn take_over_former_fields(
+    pub async fn take_over_go_operator_fields(
         &self,
         workload: &WorkloadRecord,
         index: usize,

@@ -12,7 +12,7 @@ use asya_shared::api::WorkloadRef;
 use asya_shared::config::{Settings, TransportsConfig};
 use asya_shared::inject::bound::BoundActor;
 use asya_shared::key::Key;
-use asya_shared::queue_claims::{self, Age, BrokerAddress, ClaimedName, Rank, Users};
+use asya_shared::queue_claims::{self, Age, BrokerAddress, Claimants, ClaimedName, Rank};
 use asya_shared::resolve::{ObjectRef, has_incomplete_owners};
 use asya_shared::review::{BindingInputs, bound_actor};
 use clusters::Clusters;
@@ -56,7 +56,7 @@ struct RenderInputs {
 #[derive(Debug, Default)]
 struct Inner {
     actors: HashMap<Key, Entry>,
-    by_name: HashMap<BrokerAddress, Users>,
+    by_name: HashMap<BrokerAddress, Claimants>,
     bindings: HashMap<Box<str>, NamespaceBindings>,
     /// Bindings whose pods depend on `RayCluster`s.
     owners_incomplete: HashSet<Key>,
@@ -186,8 +186,8 @@ impl Index {
             queue_claims::names(transports, (&key.namespace, &key.name), Some(transport), []);
         let inner = &*self.inner.read();
         let claimed = names.iter().filter_map(|name| {
-            let users = inner.by_name.get(&name.address)?;
-            let (rank, user) = users.first_competing_user(key, name.kind)?;
+            let claimants = inner.by_name.get(&name.address)?;
+            let (rank, user) = claimants.first_competing_claimant(key, name.kind)?;
             Some(((rank, user), name))
         });
         let ((_, user), name) = claimed.min_by(|(one, _), (other, _)| one.cmp(other))?;
@@ -337,8 +337,8 @@ impl Inner {
     fn put(&mut self, key: &Key, entry: Entry) {
         self.unindex(key);
         for name in &entry.names {
-            let users = self.by_name.entry(Arc::clone(&name.address)).or_default();
-            users.insert(name.kind, entry.rank(name), key.clone());
+            let claimants = self.by_name.entry(Arc::clone(&name.address)).or_default();
+            claimants.insert(name.kind, entry.rank(name), key.clone());
         }
         let binds = entry.binding.is_some();
         let binding = entry.binding.as_ref();
@@ -361,9 +361,9 @@ impl Inner {
             return;
         };
         for name in &entry.names {
-            if let Some(users) = self.by_name.get_mut(&name.address) {
-                users.remove(name.kind, entry.rank(name), key.clone());
-                if users.is_empty() {
+            if let Some(claimants) = self.by_name.get_mut(&name.address) {
+                claimants.remove(name.kind, entry.rank(name), key.clone());
+                if claimants.is_empty() {
                     self.by_name.remove(&name.address);
                 }
             }

@@ -96,7 +96,9 @@ async fn update(
             .map_err(rejected)?;
     }
     if let Some(index) = take_over {
-        workloads.take_over_former_fields(&existing, index).await?;
+        workloads
+            .take_over_go_operator_fields(&existing, index)
+            .await?;
     }
     if take_over_kubectl_helm_fields {
         workloads.take_over_kubectl_helm_fields(&existing).await?;

@@ -243,7 +243,7 @@ fn has_actor_hash(pod: &PodRecord, hash: Option<&str>) -> bool {
 
 /// Why a labelled pod has no sidecar of this actor; `None` if it has one.
 fn labelled_pod_reason(pod: &PodRecord, uid: &str, since: Option<&Time>) -> Option<String> {
-    let unmarked = || unmarked_pod_reason(pod.created.as_ref(), since);
+    let inferred = || reason_without_annotation(pod.created.as_ref(), since);
     let reason = match &pod.injection {
         Some(injection) if *injection.by == *uid && injection.intact => return None,
         Some(injection) if *injection.by == *uid => REMOVED_BY_OTHER,
@@ -256,7 +256,7 @@ fn labelled_pod_reason(pod: &PodRecord, uid: &str, since: Option<&Time>) -> Opti
             if opts_out {
                 OPTED_OUT
             } else {
-                reported_reason.unwrap_or_else(unmarked)
+                reported_reason.unwrap_or_else(inferred)
             }
         }
     };
@@ -269,13 +269,13 @@ fn uninjected_pod_reason(pod: &UninjectedPodRecord, since: Option<&Time>) -> Str
     }
     let reported_reason = pod.not_injected.as_deref();
     reported_reason
-        .unwrap_or_else(|| unmarked_pod_reason(pod.created.as_ref(), since))
+        .unwrap_or_else(|| reason_without_annotation(pod.created.as_ref(), since))
         .to_owned()
 }
 
 /// Why a pod without any annotation of the webhook has no sidecar. A pod created in the same second as the binding
 /// counts as older: the webhook may not have known the binding yet.
-fn unmarked_pod_reason(created: Option<&Time>, since: Option<&Time>) -> &'static str {
+fn reason_without_annotation(created: Option<&Time>, since: Option<&Time>) -> &'static str {
     let after = created
         .zip(since)
         .is_some_and(|(created, since)| created.0 > since.0);

@@ -24,7 +24,7 @@ pub enum DeletePermission {
     /// It is the desired queue, under the name of another transport that leads to the same broker.
     SameAsDesired,
     /// Another actor owns the name (QUE-3).
-    OwnedBy(Key),
+    HeldBy(Key),
     /// Unreachable: its transport is not usable any more.
     TransportUnusable(TransportUnusable),
 }
@@ -57,7 +57,7 @@ impl KnownQueues {
                     DeletePermission::SameAsDesired
                 }
                 (Err(unusable), _) => DeletePermission::TransportUnusable(unusable),
-                (Ok(_), Some(owner)) => DeletePermission::OwnedBy(owner),
+                (Ok(_), Some(owner)) => DeletePermission::HeldBy(owner),
                 (Ok(transport), None) if transport.queues().auto_create => {
                     DeletePermission::Allowed
                 }

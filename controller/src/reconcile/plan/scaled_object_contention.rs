@@ -1,4 +1,4 @@
-//! Contention over the `ScaledObject` of a binding (CONF-5). That of a standalone actor is left to [`super::restore`].
+//! Contention over the `ScaledObject` of a binding (CONF-5). That of a standalone actor is left to [`super::drift`].
 
 use asya_shared::resolve::ObjectRef;
 use k8s_openapi::jiff::Timestamp;

@@ -50,7 +50,7 @@ fn consumes_others_messages(observed: &Observed) -> bool {
             && workload.last.hash.as_deref() == name_taken.workload_hash.as_deref()
     };
     match &observed.queues.verified {
-        Some(verified) if matches!(verified.permission, DeletePermission::OwnedBy(_)) => true,
+        Some(verified) if matches!(verified.permission, DeletePermission::HeldBy(_)) => true,
         Some(_) => {
             name_taken.covers_main_queue && observed.workload.ours().is_some_and(is_for_taken_queue)
         }

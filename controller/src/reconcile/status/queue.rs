@@ -86,7 +86,7 @@ fn queue_status(observed: &Observed, outcome: &ActiveOutcome) -> Option<QueueSta
     else {
         let verified = observed.queues.verified.as_ref();
         let lost =
-            verified.is_some_and(|known| matches!(known.permission, DeletePermission::OwnedBy(_)));
+            verified.is_some_and(|known| matches!(known.permission, DeletePermission::HeldBy(_)));
         // Its owner may delete it, so verify it again before relying on it.
         return previous.cloned().map(|queue| QueueStatus {
             verified_generation: queue.verified_generation.filter(|_| !lost),

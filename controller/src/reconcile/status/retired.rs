@@ -75,7 +75,7 @@ fn retirement_message(queue: &QueueStatus, outcome: &str) -> String {
 /// Why a queue is kept; `None` if it is deleted as soon as possible.
 fn kept_because(known: &KnownQueue, retains_queues: bool) -> Option<String> {
     match &known.permission {
-        DeletePermission::OwnedBy(owner) => Some(format!("it belongs to {owner}")),
+        DeletePermission::HeldBy(owner) => Some(format!("it belongs to {owner}")),
         DeletePermission::UserManaged => {
             Some("it is kept, because the transport has autoCreate: false".to_owned())
         }

@@ -57,6 +57,9 @@ async fn kaito_leaves_everything_until_its_revision_changes() {
     .await;
 }
 
+/// Up to this minor version, Kubernetes does not look for the volumes that containers of a StatefulSet mount.
+const LENIENT: u32 = 33;
+
 /// SIM-3
 #[tokio::test]
 async fn kaito_stays_refused_while_a_foreign_container_mounts_a_foreign_volume() {
@@ -73,6 +76,10 @@ async fn kaito_stays_refused_while_a_foreign_container_mounts_a_foreign_volume()
         somebody.strategic(STATEFUL_SET, &live, &patch).await?;
         let preset = json!({"inference": {"preset": {"name": "phi-4-mini"}}});
         edit(scenario, WORKSPACE, "phi", &preset).await?;
+        let version = scenario.client().apiserver_version().await?;
+        if version.minor.parse::<u32>().is_ok_and(|minor| minor <= LENIENT) {
+            return owner.rounds(1).await.map(drop);
+        }
         for _ in 0..2 {
             let refused = refusal(owner.rounds(1).await);
             assert_eq!(refused.code, 422, "{}", refused.message);

@@ -55,7 +55,7 @@ async fn stopped_workload_is_reported() {
     });
     observed.desired = Err(Fault::until_change(Reason::QueueConflict, "it is b's"));
     if let Some(verified) = &mut observed.queues.verified {
-        verified.permission = DeletePermission::OwnedBy(Key::new("ns", "b"));
+        verified.permission = DeletePermission::HeldBy(Key::new("ns", "b"));
     }
     let note = note(&observed, object, "WorkloadStopped").await;
     assert!(note.ends_with("gets no pods: it is b's"), "{note}");

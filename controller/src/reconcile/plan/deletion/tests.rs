@@ -368,7 +368,7 @@ fn every_current_and_retired_queue_is_deleted_with_the_actor() {
         expected(&all),
         "verified, retired, unreachable, and created but unrecorded; autoCreate: false is not ours"
     );
-    deleting.queues.retired[0].permission = DeletePermission::OwnedBy(Key::new("b", "a"));
+    deleting.queues.retired[0].permission = DeletePermission::HeldBy(Key::new("b", "a"));
     assert_eq!(
         removed(&deleting),
         expected(&[all[0], all[2], all[3]]),

@@ -85,7 +85,7 @@ fn brokers_are_queried_only_about_queues_that_are_ours_to_delete() {
     unmanaged.queues_managed = false;
     assert!(none(&unmanaged));
     let mut lost = plain("mq", &["other"]);
-    lost.queues.retired[0].permission = DeletePermission::OwnedBy(Key::new("b", "a"));
+    lost.queues.retired[0].permission = DeletePermission::HeldBy(Key::new("b", "a"));
     assert!(none(&lost));
 }
 

@@ -46,7 +46,7 @@ fn name_taken(recorded: Option<(&str, DeletePermission)>) -> Observed {
 }
 
 fn lost() -> DeletePermission {
-    DeletePermission::OwnedBy(Key::new("ns", "b"))
+    DeletePermission::HeldBy(Key::new("ns", "b"))
 }
 
 /// The workloads that are scaled to zero.

@@ -165,7 +165,7 @@ fn queue_owned_by_another_actor_must_be_verified_again() {
         "the actor owns the queue"
     );
     if let Some(verified) = &mut lost.queues.verified {
-        verified.permission = DeletePermission::OwnedBy(Key::new("ns", "b"));
+        verified.permission = DeletePermission::HeldBy(Key::new("ns", "b"));
     }
     let known = queue(&lost, QueueState::NotChecked);
     assert_eq!((&*known.name, known.verified_generation), ("asya-a", None));

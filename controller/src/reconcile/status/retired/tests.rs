@@ -83,7 +83,7 @@ fn queue_that_is_not_ours_to_delete_is_dropped_with_a_message() {
         )
     );
     let mut lost = plain("other", &["dead"]);
-    let owner = DeletePermission::OwnedBy(Key::new("b", "a"));
+    let owner = DeletePermission::HeldBy(Key::new("b", "a"));
     lost.queues.retired[0].permission = owner.clone();
     lost.queues.verified.as_mut().unwrap().permission = owner;
     let report = list(&lost, Some(&queue("mq")), &[]);

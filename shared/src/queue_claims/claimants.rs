@@ -23,15 +23,15 @@ pub struct Rank {
     pub age: Age,
 }
 
-/// The users of one name. Actors that merely share it as their dead letter queue are kept separately: there may be
+/// The claimants of one name. Actors that merely share it as their dead letter queue are kept separately: there may be
 /// thousands of them, and they do not exclude each other.
 #[derive(Debug, Default)]
-pub struct Users {
+pub struct Claimants {
     exclusive: BTreeSet<(Rank, Key)>,
     sharing: BTreeSet<(Rank, Key)>,
 }
 
-impl Users {
+impl Claimants {
     /// Adds an actor with its use of the name.
     pub fn insert(&mut self, kind: ClaimKind, rank: Rank, key: Key) {
         self.group(kind).insert((rank, key));
@@ -49,7 +49,7 @@ impl Users {
     }
 
     /// All other actors whose use of the name excludes this use by `key`.
-    pub fn competing_users<'a>(
+    pub fn competing_claimants<'a>(
         &'a self,
         key: &'a Key,
         kind: ClaimKind,
@@ -61,7 +61,7 @@ impl Users {
 
     /// The competing user with the highest precedence.
     #[must_use]
-    pub fn first_competing_user<'a>(
+    pub fn first_competing_claimant<'a>(
         &'a self,
         key: &Key,
         kind: ClaimKind,
@@ -120,33 +120,33 @@ mod tests {
     /// QUE-3, OPS-23
     #[test]
     fn sharing_a_dead_letter_queue_conflicts_only_with_using_its_name_for_a_queue() {
-        let mut users = Users::default();
+        let mut claimants = Claimants::default();
         let key = |name: &str| Key::new("ns", name);
         for (name, second) in [("a", 3), ("b", 1), ("c", 2)] {
-            users.insert(
+            claimants.insert(
                 ClaimKind::DeadLetters,
                 rank(ClaimPriority::Requested, second),
                 key(name),
             );
         }
         assert_eq!(
-            users.first_competing_user(&key("a"), ClaimKind::DeadLetters),
+            claimants.first_competing_claimant(&key("a"), ClaimKind::DeadLetters),
             None
         );
         assert_eq!(
-            users
-                .competing_users(&key("a"), ClaimKind::DeadLetters)
+            claimants
+                .competing_claimants(&key("a"), ClaimKind::DeadLetters)
                 .count(),
             0
         );
 
-        users.insert(
+        claimants.insert(
             ClaimKind::Queue,
             rank(ClaimPriority::Requested, 9),
             key("d"),
         );
         let first = |name: &str, kind| {
-            let found = users.first_competing_user(&key(name), kind);
+            let found = claimants.first_competing_claimant(&key(name), kind);
             found.map(|(_, user)| user.name.to_string())
         };
         assert_eq!(first("a", ClaimKind::DeadLetters).as_deref(), Some("d"));
@@ -157,53 +157,55 @@ mod tests {
         );
         assert_eq!(first("new", ClaimKind::Retired).as_deref(), Some("b"));
         assert_eq!(
-            users.competing_users(&key("d"), ClaimKind::Queue).count(),
+            claimants
+                .competing_claimants(&key("d"), ClaimKind::Queue)
+                .count(),
             3
         );
         assert_eq!(
-            users
-                .competing_users(&key("b"), ClaimKind::DeadLetters)
+            claimants
+                .competing_claimants(&key("b"), ClaimKind::DeadLetters)
                 .count(),
             1
         );
 
-        users.insert(
+        claimants.insert(
             ClaimKind::Retired,
             rank(ClaimPriority::Retired, 10),
             key("e"),
         );
-        let found = users.first_competing_user(&key("d"), ClaimKind::Queue);
+        let found = claimants.first_competing_claimant(&key("d"), ClaimKind::Queue);
         assert_eq!(
             found.map(|(rank, user)| (rank.priority, &*user.name)),
             Some((ClaimPriority::Retired, "e")),
             "priority precedes age"
         );
 
-        users.remove(
+        claimants.remove(
             ClaimKind::Retired,
             rank(ClaimPriority::Retired, 10),
             key("e"),
         );
-        users.remove(
+        claimants.remove(
             ClaimKind::Queue,
             rank(ClaimPriority::Requested, 9),
             key("d"),
         );
         assert_eq!(
-            users
-                .competing_users(&key("b"), ClaimKind::DeadLetters)
+            claimants
+                .competing_claimants(&key("b"), ClaimKind::DeadLetters)
                 .count(),
             0
         );
         for (name, second) in [("a", 3), ("b", 1), ("c", 2)] {
-            assert!(!users.is_empty());
-            users.remove(
+            assert!(!claimants.is_empty());
+            claimants.remove(
                 ClaimKind::DeadLetters,
                 rank(ClaimPriority::Requested, second),
                 key(name),
             );
         }
-        assert!(users.is_empty());
+        assert!(claimants.is_empty());
     }
 
     /// OPS-23: comparing each of 10,000 with all others would visit 100,000,000. `make bench` measures the time.
@@ -213,14 +215,14 @@ mod tests {
         let keys: Vec<_> = (0..10_000)
             .map(|number| Key::new("ns", &format!("a{number}")))
             .collect();
-        let mut users = Users::default();
+        let mut claimants = Claimants::default();
         let owner = Key::new("ns", "owner");
-        users.insert(ClaimKind::Queue, rank(ClaimPriority::Requested, 1), owner);
+        claimants.insert(ClaimKind::Queue, rank(ClaimPriority::Requested, 1), owner);
         let previous = VISITS.get();
         for key in &keys {
-            users.insert(kind, rank(ClaimPriority::Requested, 2), key.clone());
-            assert_eq!(users.competing_users(key, kind).count(), 1);
-            assert!(users.first_competing_user(key, kind).is_some());
+            claimants.insert(kind, rank(ClaimPriority::Requested, 2), key.clone());
+            assert_eq!(claimants.competing_claimants(key, kind).count(), 1);
+            assert!(claimants.first_competing_claimant(key, kind).is_some());
         }
         let visits = VISITS.get() - previous;
         assert_eq!(visits, 2 * keys.len(), "the owner of the name, twice each");
