@@ -83,10 +83,10 @@ STEP = $(if $(STEP_$@),@echo '[$(STEP_$@)/$(STEPS)] compiling $@')
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  %-15s %s\n' "$$name" "$$text"; done
 
-demo: tools-of-cluster plan-demo asya-cluster programs asya-sidecar ## Start a cluster with the operator, run a first actor, send messages, bind a Deployment, KAITO and KServe, end everything
+demo: tools-of-cluster plan-demo asya-cluster programs asya-sidecar ## Start a cluster with the operator, run a first actor, send messages, bind a Deployment, KAITO and KServe, end everything; ARGS=--stay keeps it
 	@$(BIN)/asya-cluster demo --after $(STEP_asya-sidecar) $(ARGS)
 
-up: tools-of-cluster plan-up asya-cluster programs ## Start a cluster with the operator and leave it running
+up: tools-of-cluster plan-up asya-cluster programs ## Start a cluster with the operator, without sidecars, and leave it running; ARGS="--keda --sqs" adds KEDA and an SQS server
 	@$(BIN)/asya-cluster up $(ARGS)
 
 down: asya-cluster ## End the cluster that `make up` started
@@ -146,7 +146,7 @@ mutants: rust python $(CARGO_MUTANTS) ## Small breaks of the code that no unit t
 simulate: rust ## The controller against an API server, brokers and a clock in memory, with faults; SEEDS=1000 FIRST=0
 	cargo run $(LOCKED) -p asya-simulation -- --seeds $(SEEDS) --first $(FIRST)
 
-test: tools-of-tests plan-test ## Run everything below and print one table
+test: tools-of-tests plan-test ## Run lint, test-scripts, test-runtime, test-unit, test-chart, test-brokers, test-scenarios and test-real, and print one table
 	@python3 .ci/parts.py
 
 lint: rust python $(CARGO_DENY) ## Format, clippy, dependencies, generated CRD and references, links, length of files

@@ -53,7 +53,7 @@ pub(crate) async fn up(with: With) -> Result<ExitCode> {
         return Err(Error::other("another `up` or `down` is at work"));
     }
     if let Some(state) = running(&files) {
-        println!("# a cluster runs already; `asya-cluster down` ends it");
+        println!("# a cluster runs already; `make down` ends it");
         print_addresses(&Cluster::connect(state)?);
         return Ok(ExitCode::SUCCESS);
     }
