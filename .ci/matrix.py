@@ -8,8 +8,7 @@ helm 3 and by helm 4. The last line is `N passed, N failed`.
 import os
 import sys
 
-from counts import Counts
-from parts import Runner, show, table
+from parts import Runner, show, summary
 
 TARGET = "test-core"
 # What selects a version when the parts of a cluster are built (tests/src/build/go.rs).
@@ -40,13 +39,9 @@ def main(arguments):
     if not arguments:
         sys.exit("which versions? For example: make test-matrix MATRIX='1.30/2.16 default/2.16'")
     try:
-        parts = run(Runner(), arguments)
+        return summary(run(Runner(), arguments))
     except ValueError as error:
         sys.exit(str(error))
-    total = sum((part.counts for part in parts), Counts())
-    print("\n" + table(parts))
-    print("%d passed, %d failed" % (total.passed, total.failed))
-    return 0 if total.passed and not total.failed else 1
 
 
 if __name__ == "__main__":

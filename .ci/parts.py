@@ -212,19 +212,22 @@ def run_all(runner, names):
     return [parts[at] for at in sorted(parts)]
 
 
+def summary(parts, note=""):
+    """Prints a table and the sum, and returns the exit code: something passed and nothing failed."""
+    total = sum((part.counts for part in parts), Counts())
+    print("\n%s\n%s%d passed, %d failed" % (table(parts), note, total.passed, total.failed))
+    return 0 if total.passed and not total.failed else 1
+
+
 def main(arguments):
     runner = Runner(brief="--brief" in arguments)
     free = free_gigabytes()
     parts = run_all(runner, [name for name in arguments if name != "--brief"] or ALL)
-    total = sum((part.counts for part in parts), Counts())
     if runner.failures:
         print("\n== what failed")
         for test, lines in runner.failures.items():
             print("\n-- %s\n%s" % (test, "\n".join(lines)))
-    print("\n" + table(parts))
-    print("disk: %.1f GB free before, %.1f GB after" % (free, free_gigabytes()))
-    print("%d passed, %d failed" % (total.passed, total.failed))
-    return 0 if total.passed and not total.failed else 1
+    return summary(parts, "disk: %.1f GB free before, %.1f GB after\n" % (free, free_gigabytes()))
 
 
 if __name__ == "__main__":
