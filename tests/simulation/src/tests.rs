@@ -36,7 +36,7 @@ const FOUND: [u64; 12] = [
     451, 751, 981, 1152, 1409, 2626, 2734, 3183, 4219, 5687, 5965, 7802,
 ];
 
-/// Among the invariants: only the leader writes, and only it asks brokers (FW-16, QUE-21).
+/// Among the invariants: only the leader writes, and only it reads from brokers (FW-16, QUE-21).
 #[test]
 fn hundred_seeds_hold_all_invariants() {
     let threads = std::thread::available_parallelism().map_or(2, NonZero::get);

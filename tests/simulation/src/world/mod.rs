@@ -242,15 +242,17 @@ impl World {
         self.check_leader(process, &id.to_string());
     }
 
-    fn check_leader(&self, process: &Process, what: &str) {
+    fn lease(&self) -> Option<Arc<Value>> {
         let lease = Id::new(&resources::LEASES, HOME, "asya-operator.asya.sh");
-        let lease = self.server.lock().store.get(&lease);
+        self.server.lock().store.get(&lease)
+    }
+
+    fn check_leader(&self, process: &Process, what: &str) {
+        let lease = self.lease();
         let holder = lease
             .as_ref()
             .and_then(|lease| lease["spec"]["holderIdentity"].as_str());
-        let is_leader =
-            holder.is_some_and(|holder| holder.starts_with(&format!("{}_", process.name)));
-        if self.elects && !is_leader {
+        if self.elects && !holder.is_some_and(|holder| is_identity_of(process, holder)) {
             let holder = holder.unwrap_or("nobody");
             self.violation(format!(
                 "{} writes {what}, but {holder} leads",
@@ -259,17 +261,15 @@ impl World {
         }
     }
 
-    /// Only the leader asks brokers (QUE-21). What it has begun may end a moment after its lease.
+    /// Only the leader reads from brokers (QUE-21). A read that has begun may end a moment after the lease.
     fn check_reader(&self, process: &Process, what: &str) {
-        let lease = Id::new(&resources::LEASES, HOME, "asya-operator.asya.sh");
-        let lease = self.server.lock().store.get(&lease);
+        let lease = self.lease();
         let spec = lease.as_ref().map(|lease| &lease["spec"]);
         let text = |field: &str| spec.and_then(|spec| spec[field].as_str());
-        let others = text("holderIdentity")
-            .filter(|holder| !holder.is_empty())
-            .filter(|holder| !holder.starts_with(&format!("{}_", process.name)));
+        let other = text("holderIdentity")
+            .filter(|holder| !holder.is_empty() && !is_identity_of(process, holder));
         let since = text("acquireTime").and_then(|time| time.parse::<Timestamp>().ok());
-        let (Some(holder), Some(since)) = (others, since) else {
+        let (Some(holder), Some(since)) = (other, since) else {
             return;
         };
         let led = Duration::try_from(clock::now().duration_since(since)).unwrap_or_default();
@@ -377,6 +377,11 @@ impl World {
         let retry = denied.then_some(Duration::from_secs(2));
         due.into_iter().chain(retry).min()
     }
+}
+
+/// Whether a process competes for the lease with this identity.
+fn is_identity_of(process: &Process, holder: &str) -> bool {
+    holder.starts_with(&format!("{}_", process.name))
 }
 
 fn install_crd(store: &mut Store, name: &str) {
