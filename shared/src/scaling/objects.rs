@@ -201,7 +201,11 @@ fn scaled_object(inputs: &ScalingInputs<'_>, trigger: &Trigger) -> Value {
         "advanced": advanced(inputs),
         "triggers": [{"type": trigger.kind, "name": TRIGGER_NAME, "metadata": trigger.metadata}],
     });
-    if let Some(seconds) = scaling.initial_cooldown_period {
+    // KEDA's default, which KEDA up to 2.16 removes when it adds its finalizer.
+    if let Some(seconds) = scaling
+        .initial_cooldown_period
+        .filter(|seconds| *seconds > 0)
+    {
         spec["initialCooldownPeriod"] = Value::from(seconds);
     }
     if let Some(fallback) = scaling.fallback {

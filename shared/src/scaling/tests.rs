@@ -168,6 +168,19 @@ fn hpa_name_is_set_only_where_the_default_is_too_long() {
     assert_eq!(hpa_name(&longer), longer);
 }
 
+/// KEDA-1: KEDA 2.16 removes an initial cooldown of 0, so that the operator would have to write it again.
+#[test]
+fn initial_cooldown_of_zero_is_left_out() {
+    for (seconds, written) in [(json!(0), None), (json!(30), Some(json!(30)))] {
+        let object = scaled(&json!({"initialCooldownPeriod": seconds}));
+        let spec = object["spec"].as_object();
+        assert_eq!(
+            spec.and_then(|it| it.get("initialCooldownPeriod")),
+            written.as_ref()
+        );
+    }
+}
+
 /// KEDA-1
 #[test]
 fn zero_is_kept_for_the_cooldown_and_replaced_for_polling() {
