@@ -7,12 +7,14 @@ use tokio::time::Instant;
 
 use crate::api_server::managed::merge_patch;
 use crate::api_server::resources::{self, Resource};
-use crate::api_server::store::{Deletion, Id};
+use crate::api_server::store::{Deletion, Id, Store};
+use crate::clock;
+use crate::expect;
 use crate::plan::{Action, Actor};
 use crate::replicas::Replicas;
 use crate::webhook_replicas::WebhookReplicas;
 use crate::world::targets::{TargetKind, target_name};
-use crate::world::{World, writer};
+use crate::world::{World, rivals, writer};
 
 /// Carries out an action.
 pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, action: &Action) {
@@ -95,6 +97,28 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
             webhooks.current(*replica).cut(Instant::now() + *time);
         }
         Action::Compact => world.server.lock().store.compact(),
+        Action::UninstallKeda { stops_first } => {
+            let mut server = world.server.lock();
+            let mut keda = world.keda.lock();
+            keda.uninstall(&mut server.store, *stops_first);
+        }
+        Action::InstallKeda => {
+            world.keda.lock().install();
+            world.messages.notify_one();
+        }
+        Action::CreateHpa(actor) => {
+            let mut server = world.server.lock();
+            if let Some(workload) = workload_of(&server.store, actor) {
+                rivals::create(&mut server.store, &workload);
+            }
+        }
+        Action::DeleteHpa(actor) => {
+            let mut server = world.server.lock();
+            for name in [actor.1.to_owned(), target_name(actor.1)] {
+                rivals::delete(&mut server.store, actor.0, &name);
+            }
+        }
+        Action::SetClock(seconds) => clock::set_error(*seconds),
     }
 }
 
@@ -124,6 +148,13 @@ pub const PATIENCE: Duration = Duration::from_mins(12);
 
 fn id(resource: &'static Resource, actor: &Actor) -> Id {
     Id::new(resource, actor.0, actor.1)
+}
+
+/// The workload of an actor, its own or its target, if both exist.
+fn workload_of(store: &Store, actor: &Actor) -> Option<Id> {
+    let actor = store.get(&id(&resources::ACTORS, actor))?;
+    let workload = expect::workload_of(&actor);
+    store.get(&workload).map(|_| workload)
 }
 
 fn target(kind: TargetKind, actor: &Actor) -> Id {

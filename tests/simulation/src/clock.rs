@@ -3,20 +3,36 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 /// 2026-01-01T00:00:00Z
 const BEGINNING: i64 = 1_767_225_600;
 
 thread_local! {
+    static WAS_WRONG: Cell<bool> = const { Cell::new(false) };
+    static ERROR: Cell<i16> = const { Cell::new(0) };
     static STARTED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// Starts the clock of the simulation that runs on this thread.
 pub fn start() {
     STARTED.set(Some(Instant::now()));
-    asya_controller::clock::replace(now);
+    ERROR.set(0);
+    WAS_WRONG.set(false);
+    asya_controller::clock::replace(|| now() + SignedDuration::from_secs(ERROR.get().into()));
+}
+
+/// Sets by how many seconds the clocks of the operator's nodes are ahead of the API server's.
+pub fn set_error(seconds: i16) {
+    ERROR.set(seconds);
+    WAS_WRONG.set(true);
+}
+
+/// Whether they have been wrong at any time.
+#[must_use]
+pub fn was_wrong() -> bool {
+    WAS_WRONG.get()
 }
 
 /// Time since the simulation began.

@@ -9,9 +9,9 @@ use crate::api_server::resources::{self, Resource};
 use crate::api_server::store::{Id, Store};
 use crate::broker::Broker;
 use crate::expect_bindings::{BindingExpectations, left_in_targets};
-use crate::world::pods;
 use crate::world::workloads::is_ready;
 use crate::world::{NAMESPACES, World};
+use crate::world::{keda, pods, rivals};
 
 /// What is not as the specs of all actors ask for.
 #[must_use]
@@ -85,6 +85,38 @@ pub fn left_behind(world: &World) -> Vec<String> {
         left.extend(names.map(|name| format!("queue {name} is left at {host}")));
     }
     left
+}
+
+/// The workload that an actor has or binds to, whether it exists or not.
+#[must_use]
+pub fn workload_of(actor: &Value) -> Id {
+    let (metadata, spec) = (&actor["metadata"], &actor["spec"]);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (kind, name) = match &spec["workloadRef"] {
+        Value::Object(target) => (&target["kind"], &target["name"]),
+        _ => (&spec["workload"]["kind"], &metadata["name"]),
+    };
+    let resource = match kind.as_str() {
+        Some("StatefulSet") => &resources::STATEFUL_SETS,
+        _ => &resources::DEPLOYMENTS,
+    };
+    Id::new(resource, &text(&metadata["namespace"]), &text(name))
+}
+
+/// The reasons for which `ScalingReady` must be false.
+#[must_use]
+pub fn scaling_faults(store: &Store, actor: &Value) -> Vec<&'static str> {
+    let spec = &actor["spec"];
+    let scales = spec["scaling"]["enabled"] == true;
+    let sets_replicas = !spec["workload"]["replicas"].is_null();
+    let lacks_keda = scales && !keda::is_installed(store);
+    let has_rival = (scales || sets_replicas) && rivals::exists(store, &workload_of(actor));
+    let faults = [
+        (lacks_keda, "KedaNotInstalled"),
+        (has_rival, "RivalAutoscaler"),
+    ];
+    let faults = faults.into_iter().filter(|(is_there, _)| *is_there);
+    faults.map(|(_, reason)| reason).collect()
 }
 
 fn queue(id: &Id) -> String {
@@ -185,13 +217,15 @@ impl Expectations<'_> {
         }
         let wants = spec["replicas"].as_i64().unwrap_or(1);
         let has = workload["spec"]["replicas"].as_i64().unwrap_or(1);
-        (!self.scales() && has != wants).then(|| format!("{has} replicas instead of {wants}"))
+        let is_scaled = self.scales() || rivals::exists(self.store, &workload_of(self.actor));
+        (!is_scaled && has != wants).then(|| format!("{has} replicas instead of {wants}"))
     }
 
     fn scaling(&self) -> Option<String> {
         let object = self.child(&resources::SCALED_OBJECTS);
         let wants = &self.actor["spec"]["scaling"];
         match (self.scales(), object) {
+            (true, None) if !scaling_faults(self.store, self.actor).is_empty() => None,
             (true, None) => Some("no ScaledObject".to_owned()),
             (false, Some(_)) => Some("a ScaledObject is left".to_owned()),
             (true, Some(object)) => {
@@ -255,8 +289,15 @@ impl Expectations<'_> {
         let conditions = status["conditions"].as_array();
         let mut conditions = conditions.into_iter().flatten();
         let ready = conditions.find(|it| it["type"] == "Ready");
-        if ready.is_none_or(|ready| ready["status"] != "True") {
-            return Some(format!("not ready: {ready:?}"));
+        let ready = ready.map(|it| (it["status"].as_str(), it["reason"].as_str()));
+        let faults = scaling_faults(self.store, self.actor);
+        let is_true = match ready {
+            Some((Some("True"), _)) => faults.is_empty(),
+            Some((Some("False"), Some(reason))) => faults.contains(&reason),
+            _ => false,
+        };
+        if !is_true {
+            return Some(format!("Ready is {ready:?}, faults of scaling: {faults:?}"));
         }
         let (workload, _) = self.kinds();
         let pods = self.store.all(&resources::PODS).map(|(_, pod)| pod);
@@ -270,6 +311,7 @@ impl Expectations<'_> {
         let ready = own.iter().filter(|pod| is_ready(pod)).count();
         let word = status["status"].as_str().unwrap_or_default();
         let is_true = match word {
+            "ScalingError" => !faults.is_empty(),
             "Running" => ready == own.len(),
             "Napping" => own.is_empty(),
             _ => false,

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::api_server::resources::{self, Resource};
 use crate::api_server::store::{Id, Store, owners};
+use crate::expect::scaling_faults;
 use crate::world::World;
 use crate::world::targets::{has_ours, is_target};
 use crate::world::workloads::is_ready;
@@ -120,12 +121,14 @@ impl BindingExpectations<'_> {
         }
         let ready = own.iter().filter(|pod| is_ready(pod)).count();
         let word = status["status"].as_str().unwrap_or_default();
+        let is_faulty = !scaling_faults(self.store, self.actor).is_empty();
         let is_true = match word {
+            "ScalingError" => is_faulty,
             "Running" => ready == own.len(),
             "Napping" => own.is_empty(),
             _ => false,
         };
-        let is_ready = self.condition("Ready").0 == "True";
+        let is_ready = (self.condition("Ready").0 == "True") != is_faulty;
         let may_wait = !is_rolled && injected < own.len();
         if !may_wait && (!is_true || !is_ready) {
             let conditions = &status["conditions"];
@@ -138,7 +141,13 @@ impl BindingExpectations<'_> {
 
     fn scaling(&self, at_zero: bool, current: usize) -> Option<String> {
         let scales = self.actor["spec"]["scaling"]["enabled"] == true;
+        let faults = scaling_faults(self.store, self.actor);
         match (scales, self.scaled_object()) {
+            (true, None) if !faults.is_empty() => {
+                let (status, reason) = self.condition("ScalingReady");
+                let is_told = status == "False" && faults.contains(&reason);
+                (!is_told).then(|| format!("{faults:?}, and ScalingReady is {status}/{reason}"))
+            }
             (false, Some(_)) => Some("a ScaledObject is left".to_owned()),
             // It waits until a pod has the sidecar (SAFE-20).
             (true, None) if at_zero || current > 0 => {

@@ -51,6 +51,19 @@ pub enum Action {
     CutWebhook(usize, Duration),
     /// The API server forgets its history, so that watches must list again.
     Compact,
+    /// Somebody uninstalls KEDA with its CRDs; its operator stops before they are gone, or after.
+    UninstallKeda {
+        /// Whether it stops before.
+        stops_first: bool,
+    },
+    /// Somebody installs KEDA.
+    InstallKeda,
+    /// A user creates an HPA for the workload of an actor, if it exists.
+    CreateHpa(Actor),
+    /// A user deletes it.
+    DeleteHpa(Actor),
+    /// The clocks of the operator's nodes are off by so many seconds from now on.
+    SetClock(i16),
 }
 
 impl fmt::Display for Action {
@@ -100,6 +113,14 @@ impl fmt::Display for Action {
             }
             Self::CutWebhook(replica, time) => write!(f, "w{replica} is cut off for {time:?}"),
             Self::Compact => f.write_str("the API server forgets its history"),
+            Self::UninstallKeda { stops_first: true } => {
+                f.write_str("KEDA stops and is uninstalled")
+            }
+            Self::UninstallKeda { stops_first: false } => f.write_str("KEDA is uninstalled"),
+            Self::InstallKeda => f.write_str("KEDA is installed"),
+            Self::CreateHpa(actor) => write!(f, "a user creates an HPA for {}", name(actor)),
+            Self::DeleteHpa(actor) => write!(f, "a user deletes the HPA for {}", name(actor)),
+            Self::SetClock(seconds) => write!(f, "the operator's clock is off by {seconds} s"),
         }
     }
 }
@@ -115,6 +136,9 @@ pub struct Plan {
     /// When the last action is over, and faults end.
     pub end: Duration,
 }
+
+/// By how many seconds a clock is wrong at most. It is set during a run, so two times may differ by twice as much.
+pub const MOST_WRONG: i16 = 120;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -152,13 +176,61 @@ impl Plan {
             };
             actions.push((at, next));
         }
+        actions.extend(around_the_cluster(
+            &mut seed.about("plan of the cluster"),
+            at,
+        ));
+        let all: Vec<Actor> = actors().into_iter().chain(bindings.actors()).collect();
+        actions.extend(rivals(&mut seed.about("plan of rivals"), &all, at));
+        actions.sort_by_key(|(at, _)| *at);
+        let last = actions.last().map_or(at, |(at, _)| *at);
         Self {
             replicas,
             fault_rate,
             actions,
-            end: at + Duration::from_secs(1),
+            end: last + Duration::from_secs(1),
         }
     }
+}
+
+/// What happens beside the actors, from the beginning to a little after their last action: KEDA comes and goes, and
+/// clocks are wrong.
+fn around_the_cluster(random: &mut Rng, end: Duration) -> Vec<(Duration, Action)> {
+    let mut actions = Vec::new();
+    let end = u64::try_from(end.as_millis()).unwrap_or(u64::MAX);
+    if random.u8(..4) == 0 {
+        let stops_first = random.u8(..3) == 0;
+        let at = delay(random, 0..end);
+        actions.push((at, Action::UninstallKeda { stops_first }));
+        // What waits for its finalizers would never end.
+        if stops_first || random.u8(..3) > 0 {
+            actions.push((at + delay(random, 10..60_000), Action::InstallKeda));
+        }
+    }
+    if random.u8(..4) == 0 {
+        for _ in 0..random.u8(1..4) {
+            actions.push((
+                delay(random, 0..end),
+                Action::SetClock(random.i16(-MOST_WRONG..MOST_WRONG)),
+            ));
+        }
+    }
+    actions
+}
+
+/// In some runs, a user scales an actor's workload by an HPA, perhaps for a while only.
+fn rivals(random: &mut Rng, actors: &[Actor], end: Duration) -> Vec<(Duration, Action)> {
+    if random.u8(..5) > 0 {
+        return Vec::new();
+    }
+    let actor = *pick(random, actors);
+    let end = u64::try_from(end.as_millis()).unwrap_or(u64::MAX);
+    let at = delay(random, 2_000.min(end)..end + 1);
+    let mut actions = vec![(at, Action::CreateHpa(actor))];
+    if random.bool() {
+        actions.push((at + delay(random, 10..40_000), Action::DeleteHpa(actor)));
+    }
+    actions
 }
 
 fn action(random: &mut Rng, replicas: usize) -> Action {

@@ -36,6 +36,11 @@ impl Bindings {
         Self(bound.map(|actor| (actor, *pick(random, &KINDS))).collect())
     }
 
+    /// The actors.
+    pub fn actors(&self) -> impl Iterator<Item = Actor> {
+        self.0.iter().map(|(actor, _)| *actor)
+    }
+
     /// Whether the run has bindings.
     #[must_use]
     pub fn any(&self) -> bool {

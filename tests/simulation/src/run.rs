@@ -10,7 +10,7 @@ use crate::act::{PATIENCE, act, delete_all};
 use crate::clock;
 use crate::expect;
 use crate::faults::{Fault, Faults};
-use crate::plan::Plan;
+use crate::plan::{MOST_WRONG, Plan};
 use crate::randomness::Seed;
 use crate::replicas::Replicas;
 use crate::webhook_replicas::WebhookReplicas;
@@ -132,9 +132,23 @@ async fn eventually(unmet: impl Fn() -> Vec<String>) -> Option<String> {
 
 /// Reports that were due for a moment are written; then every actor is reconciled at least twice without a write.
 async fn settled(world: &World) -> Option<String> {
-    // A binding whose pods are not restarted is reported as not ready after five and after ten minutes.
-    let is_waiting = world.has_bindings_on_restart();
-    sleep(Duration::from_secs(if is_waiting { 660 } else { 150 })).await;
+    // A binding whose pods are not restarted is reported as not ready after five and after ten minutes of a clock that may
+    // have been set back since.
+    // A contended field is forgotten after fifteen.
+    let seconds = match (world.has_contention(), world.has_bindings_on_restart()) {
+        (true, _) => 960,
+        (false, true) => 660,
+        (false, false) => 150,
+    };
+    let set_back = if clock::was_wrong() {
+        2 * MOST_WRONG
+    } else {
+        0
+    };
+    sleep(Duration::from_secs(
+        seconds + u64::from(set_back.unsigned_abs()),
+    ))
+    .await;
     let before = world.writes().len();
     world
         .trace

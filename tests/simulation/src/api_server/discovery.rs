@@ -2,12 +2,17 @@
 
 use serde_json::{Value, json};
 
+use super::crds::Serving;
 use super::resources;
+use super::store::Store;
 
 /// The group, or the resources of its only version; `None` if it is not served.
 #[must_use]
-pub fn answer(group: &str, list_resources: bool) -> Option<Value> {
-    let mut served = resources::in_group(group).peekable();
+pub fn answer(store: &Store, group: &str, list_resources: bool) -> Option<Value> {
+    let served = resources::in_group(group);
+    let mut served = served
+        .filter(|it| store.serving(it) != Serving::Absent)
+        .peekable();
     let version = served.peek()?.version;
     let group_version = format!("{group}/{version}");
     if !list_resources {

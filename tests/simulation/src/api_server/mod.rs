@@ -1,5 +1,6 @@
 //! An API server in memory: as much of a real one as the controller can tell apart.
 
+pub mod crds;
 pub mod discovery;
 pub mod fields;
 mod garbage;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use json_patch::{AddOperation, PatchOperation};
 use serde_json::{Value, json};
 
+use crds::Serving;
 use request::Verb;
 use resources::Resource;
 use selector::Filter;
@@ -33,6 +35,8 @@ pub struct ApiServer {
     pub store: Store,
     /// Largest page of a list, whatever the client asks for; 0 means no limit.
     pub page: usize,
+    /// Whether a server-side apply creates objects whose CRD is being deleted, as up to Kubernetes 1.33.
+    pub applies_while_terminating: bool,
     /// What is left of lists that were begun, by token.
     lists: BTreeMap<String, Remainder>,
 }
@@ -50,6 +54,7 @@ impl ApiServer {
     /// # Errors
     /// If the server refuses it.
     pub fn answer(&mut self, verb: Verb, metadata_only: bool) -> Result<Value, Failure> {
+        self.check_served(&verb)?;
         let of_object = |object: Arc<Value>| Ok(shown(&object, metadata_only));
         match verb {
             Verb::List {
@@ -60,7 +65,7 @@ impl ApiServer {
             } => self.list(resource, &filter, (limit, token), metadata_only),
             Verb::Watch { .. } => Err(Failure::bad_request("a watch is not answered at once")),
             Verb::Discover { group, resources } => {
-                discovery::answer(&group, resources).ok_or_else(Failure::no_such_path)
+                discovery::answer(&self.store, &group, resources).ok_or_else(Failure::no_such_path)
             }
             Verb::Get(id) => of_object(self.store.get(&id).ok_or_else(|| Failure::not_found(&id))?),
             Verb::GetScale(id) => scale::get(&self.store, &id),
@@ -133,6 +138,24 @@ impl ApiServer {
                 self.store.update(&id, object, &writer)
             }
             _ => Err(Failure::no_such_path()),
+        }
+    }
+
+    fn check_served(&self, verb: &Verb) -> Result<(), Failure> {
+        let object = verb.object();
+        let Some(resource) = verb.resource().or(object.map(|id| id.resource)) else {
+            return Ok(());
+        };
+        let is_new = || object.is_some_and(|id| self.store.get(id).is_none());
+        match (self.store.serving(resource), verb) {
+            (Serving::Absent, _) => Err(Failure::no_such_path()),
+            (Serving::Terminating, Verb::Create(..)) => Err(Failure::crd_terminating()),
+            (Serving::Terminating, Verb::Apply(..))
+                if is_new() && !self.applies_while_terminating =>
+            {
+                Err(Failure::crd_terminating())
+            }
+            _ => Ok(()),
         }
     }
 

@@ -44,6 +44,13 @@ impl Failure {
         Self::new(404, "NotFound", message)
     }
 
+    /// Nothing can be created while the CRD is being deleted.
+    #[must_use]
+    pub fn crd_terminating() -> Self {
+        let message = "create not allowed while custom resource definition is terminating";
+        Self::new(405, "MethodNotAllowed", message.to_owned())
+    }
+
     /// An object of that name exists.
     #[must_use]
     pub fn already_exists(id: &Id) -> Self {

@@ -6,15 +6,78 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{status_writer, writer};
+use crate::api_server::crds::Serving;
 use crate::api_server::resources::{self, Resource};
 use crate::api_server::store::{Id, Store};
 use crate::broker::Broker;
 
 const MANAGER: &str = "keda";
+static CRDS: [&Resource; 2] = [
+    &resources::SCALED_OBJECTS,
+    &resources::TRIGGER_AUTHENTICATIONS,
+];
 const FINALIZER: &str = "finalizer.keda.sh";
 
+/// Whether KEDA is meant to be installed, and whether it runs.
+pub struct Keda {
+    is_wanted: bool,
+    runs: bool,
+}
+
+impl Default for Keda {
+    fn default() -> Self {
+        Self {
+            is_wanted: true,
+            runs: true,
+        }
+    }
+}
+
+impl Keda {
+    /// Somebody installs it, or installs it again.
+    pub fn install(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Somebody uninstalls it. Its CRDs are deleted while it still runs and removes its finalizers, or it stops before,
+    /// and they wait for it.
+    pub fn uninstall(&mut self, store: &mut Store, stops_first: bool) {
+        self.is_wanted = false;
+        self.runs = !stops_first;
+        for resource in CRDS {
+            store.delete_crd(resource);
+        }
+    }
+
+    /// One step.
+    pub fn step(&self, store: &mut Store, brokers: &BTreeMap<String, Broker>) {
+        if self.is_wanted {
+            install(store);
+        }
+        store.finish_crds();
+        if self.runs {
+            step(store, brokers);
+            store.finish_crds();
+        }
+    }
+}
+
+/// Installs its CRDs where they are missing.
+pub fn install(store: &mut Store) {
+    for resource in CRDS {
+        store.install_crd(resource);
+    }
+}
+
+/// Whether it can be used.
+#[must_use]
+pub fn is_installed(store: &Store) -> bool {
+    CRDS.iter()
+        .all(|resource| store.serving(resource) == Serving::Served)
+}
+
 /// One step for every `ScaledObject`.
-pub fn step(store: &mut Store, brokers: &BTreeMap<String, Broker>) {
+fn step(store: &mut Store, brokers: &BTreeMap<String, Broker>) {
     let all = store.all(&resources::SCALED_OBJECTS);
     let all: Vec<(Id, Arc<Value>)> = all.map(|(id, it)| (id.clone(), Arc::clone(it))).collect();
     for (id, object) in all {

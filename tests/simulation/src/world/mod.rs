@@ -3,6 +3,7 @@
 pub mod admission;
 pub mod keda;
 pub mod pods;
+pub mod rivals;
 pub mod rules;
 pub mod targets;
 pub mod webhooks;
@@ -12,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
@@ -25,13 +25,13 @@ use crate::api_server::request::Verb;
 use crate::api_server::resources;
 use crate::api_server::store::{Id, Objects, Store};
 use crate::broker::{Broker, Response};
-use crate::clock;
 use crate::faults::Faults;
 use crate::installation::RELEASE;
 use crate::process::Process;
 use crate::randomness::{Seed, delay};
 use crate::trace::Trace;
 
+use keda::Keda;
 use webhooks::Webhooks;
 
 /// Namespaces of actors.
@@ -65,8 +65,12 @@ pub struct World {
     pub trace: Trace,
     /// The replicas of the webhook.
     pub webhooks: Webhooks,
-    /// Notified when messages arrive.
+    /// Notified when something happens outside the API server, such as the arrival of messages.
     pub messages: Notify,
+    /// What became of KEDA.
+    pub keda: Mutex<Keda>,
+    /// Who holds the lease, and since when.
+    leader: Mutex<Option<(String, Instant)>>,
     violations: Mutex<Vec<String>>,
     /// What processes have found when they read an actor, a workload or pods, and when.
     found: Mutex<BTreeMap<String, VecDeque<(Instant, Objects)>>>,
@@ -113,9 +117,8 @@ impl World {
         let _ = server
             .store
             .create(&anchor, json!({"metadata": {}}), &writer("helm"));
-        for crd in ["scaledobjects.keda.sh", "triggerauthentications.keda.sh"] {
-            install_crd(&mut server.store, crd);
-        }
+        server.applies_while_terminating = seed.about("Kubernetes version").bool();
+        keda::install(&mut server.store);
         Self {
             seed,
             elects,
@@ -129,6 +132,8 @@ impl World {
             trace: Trace::default(),
             webhooks: Webhooks::default(),
             messages: Notify::new(),
+            keda: Mutex::default(),
+            leader: Mutex::default(),
             violations: Mutex::default(),
             found: Mutex::default(),
             writes: Mutex::default(),
@@ -184,6 +189,14 @@ impl World {
         let server = self.server.lock();
         let mut actors = server.store.all(&resources::ACTORS);
         actors.any(|(_, actor)| actor["spec"]["binding"]["rollout"] == "OnRestart")
+    }
+
+    /// Whether a status names a field that another manager has written.
+    #[must_use]
+    pub fn has_contention(&self) -> bool {
+        let server = self.server.lock();
+        let mut actors = server.store.all(&resources::ACTORS);
+        actors.any(|(_, actor)| actor["status"]["conflicts"].is_array())
     }
 
     /// Notes what a process finds when it reads an actor, a workload or pods.
@@ -242,16 +255,21 @@ impl World {
         self.check_leader(process, &id.to_string());
     }
 
-    fn lease(&self) -> Option<Arc<Value>> {
+    /// Notes who holds the lease after a write to it.
+    fn note_leader(&self) {
         let lease = Id::new(&resources::LEASES, HOME, "asya-operator.asya.sh");
-        self.server.lock().store.get(&lease)
+        let lease = self.server.lock().store.get(&lease);
+        let holder =
+            lease.and_then(|lease| lease["spec"]["holderIdentity"].as_str().map(str::to_owned));
+        let mut leader = self.leader.lock();
+        if leader.as_ref().map(|(holder, _)| holder) != holder.as_ref() {
+            *leader = holder.map(|holder| (holder, Instant::now()));
+        }
     }
 
     fn check_leader(&self, process: &Process, what: &str) {
-        let lease = self.lease();
-        let holder = lease
-            .as_ref()
-            .and_then(|lease| lease["spec"]["holderIdentity"].as_str());
+        let leader = self.leader.lock();
+        let holder = leader.as_ref().map(|(holder, _)| holder.as_str());
         if self.elects && !holder.is_some_and(|holder| is_identity_of(process, holder)) {
             let holder = holder.unwrap_or("nobody");
             self.violation(format!(
@@ -263,28 +281,27 @@ impl World {
 
     /// Only the leader reads from brokers (QUE-21). A read that has begun may end a moment after the lease.
     fn check_reader(&self, process: &Process, what: &str) {
-        let lease = self.lease();
-        let spec = lease.as_ref().map(|lease| &lease["spec"]);
-        let text = |field: &str| spec.and_then(|spec| spec[field].as_str());
-        let other = text("holderIdentity")
-            .filter(|holder| !holder.is_empty() && !is_identity_of(process, holder));
-        let since = text("acquireTime").and_then(|time| time.parse::<Timestamp>().ok());
-        let (Some(holder), Some(since)) = (other, since) else {
-            return;
-        };
-        let led = Duration::try_from(clock::now().duration_since(since)).unwrap_or_default();
-        if self.elects && led > LAST_READS {
+        let leader = self.leader.lock();
+        let other = leader
+            .as_ref()
+            .filter(|(holder, _)| !holder.is_empty() && !is_identity_of(process, holder));
+        if let Some((holder, since)) = other
+            && self.elects
+            && since.elapsed() > LAST_READS
+        {
             self.violation(format!(
                 "{} reads {what}, but {holder} has led for {} s",
                 process.name,
-                led.as_secs()
+                since.elapsed().as_secs()
             ));
         }
     }
 
     /// Counts a write that changed something.
     pub fn note_write(&self, process: &Process, id: &Id, verb: &str) {
-        if id.resource != &resources::LEASES && !process.is_webhook {
+        if id.resource == &resources::LEASES {
+            self.note_leader();
+        } else if !process.is_webhook {
             self.writes.lock().push(format!("{verb} {id}"));
             self.check_foreign(process, id);
         }
@@ -370,7 +387,8 @@ impl World {
         self.note_kept_queues(store);
         let denied = workloads::step(self, store);
         let mut brokers = self.brokers.lock();
-        keda::step(store, &brokers);
+        self.keda.lock().step(store, &brokers);
+        rivals::step(store);
         let due = pods::step(store, self.seed);
         pods::consume(store, &mut brokers);
         // A workload's controller tries again.
@@ -382,15 +400,4 @@ impl World {
 /// Whether a process competes for the lease with this identity.
 fn is_identity_of(process: &Process, holder: &str) -> bool {
     holder.starts_with(&format!("{}_", process.name))
-}
-
-fn install_crd(store: &mut Store, name: &str) {
-    let id = Id::new(&resources::CRDS, "", name);
-    let _ = store.create(&id, json!({"metadata": {}, "spec": {}}), &writer("helm"));
-    let established = json!([{"type": "Established", "status": "True"}]);
-    if let Some(crd) = store.get(&id) {
-        let mut crd = (*crd).clone();
-        crd["status"] = json!({"conditions": established});
-        let _ = store.update(&id, crd, &status_writer("apiserver"));
-    }
 }

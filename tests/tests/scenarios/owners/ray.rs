@@ -1,5 +1,7 @@
 //! The simulators of `KubeRay` (SIM-6).
 
+use std::time::Duration;
+
 use asya_tests::Result;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::owners::ray::{
@@ -9,7 +11,10 @@ use asya_tests::owners::{Hand, Kind, Owner, crds};
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
-use super::{SOON, edit, owner_of, somebody};
+use super::{edit, owner_of, somebody};
+
+/// The garbage collector looks for new kinds every 30 s, and that of the clusters may just have been installed.
+const COLLECTED: Duration = Duration::from_secs(90);
 
 /// Names of the workers that are not being deleted.
 async fn workers(hand: &Hand) -> Result<Vec<String>> {
@@ -72,23 +77,27 @@ async fn kuberay_makes_a_new_cluster_for_a_new_template_and_switches_when_it_is_
         let _services = owner_of(scenario, RayServices, (RAY_SERVICE, &target)).await?;
         let hand = somebody(scenario);
         let active = async |other_than: &Value| {
-            eventually("a cluster is active, and the only one", SOON, async || {
-                let service = hand
-                    .get(RAY_SERVICE, "summarizer")
-                    .await?
-                    .unwrap_or_default();
-                let active = service["status"]["activeServiceStatus"]["rayClusterName"].clone();
-                check(
-                    active.is_string() && active != *other_than,
-                    &service["status"],
-                )?;
-                let clusters = hand.list(RAY_CLUSTER).await?;
-                let names: Vec<_> = clusters.iter().map(|it| &it["metadata"]["name"]).collect();
-                check(names == [&active], format_args!("{names:?}"))?;
-                let workers = workers(&hand).await?;
-                check(workers.len() == 2, format_args!("{workers:?}"))?;
-                Ok(active)
-            })
+            eventually(
+                "a cluster is active, and the only one",
+                COLLECTED,
+                async || {
+                    let service = hand
+                        .get(RAY_SERVICE, "summarizer")
+                        .await?
+                        .unwrap_or_default();
+                    let active = service["status"]["activeServiceStatus"]["rayClusterName"].clone();
+                    check(
+                        active.is_string() && active != *other_than,
+                        &service["status"],
+                    )?;
+                    let clusters = hand.list(RAY_CLUSTER).await?;
+                    let names: Vec<_> = clusters.iter().map(|it| &it["metadata"]["name"]).collect();
+                    check(names == [&active], format_args!("{names:?}"))?;
+                    let workers = workers(&hand).await?;
+                    check(workers.len() == 2, format_args!("{workers:?}"))?;
+                    Ok(active)
+                },
+            )
             .await
         };
         let first = active(&Value::Null).await?;

@@ -83,10 +83,14 @@ pub(super) fn rollout_status(
             let roll_now = observed.actor.annotations.roll_now;
             let outdated = rollout.map(|rollout| rollout.pod_counts.replaceable(roll_now));
             let replaced = outdated.zip(evicted);
+            // By the API server's clock, too: a pod that exists already is none of the replacements.
+            let newest =
+                outdated.and_then(|it| it.iter().filter_map(|pod| pod.created.as_ref()).max());
             let now = to_the_second(now);
+            let since = newest.map_or(now, |newest| newest.0.max(now));
             Some(RolloutStatus {
                 value,
-                since: Some(Time(now)),
+                since: Some(Time(since)),
                 tries: tries.saturating_add(annotated),
                 pods: rollout.map(|rollout| rollout.pod_counts.pods.matched),
                 uninjected_replacements: replaced

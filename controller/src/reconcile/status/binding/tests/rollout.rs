@@ -8,8 +8,8 @@ use crate::fault::Requeue;
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState};
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
-use crate::reconcile::model::rollout::ObservedRollout;
 use crate::reconcile::model::rollout::TargetObject;
+use crate::reconcile::model::rollout::{ObservedRollout, consecutive_uninjected};
 
 /// Status after a reconcile that requested a replacement; with `came_uninjected`, the last replacement has no sidecar.
 fn status_after_request(
@@ -73,6 +73,35 @@ fn replacements_of_evicted_pods_without_the_sidecar_are_counted_across_reconcile
         0,
         "a rollout by annotation resets the count"
     );
+}
+
+/// ROLL-5: the clock of the operator's node may be behind the API server's.
+#[test]
+fn pod_from_before_the_request_is_no_replacement_whatever_the_clock_says() {
+    let (mut observed, binding, mut active_outcome) =
+        bound(&json!({}), &AsyncActorStatus::default());
+    let mut rollout = ObservedRollout::default();
+    let ahead = Time(now() + std::time::Duration::from_secs(90));
+    rollout.pod_counts.outdated.push(PodToReplace {
+        name: "uninjected".into(),
+        created: Some(ahead.clone()),
+        ..PodToReplace::default()
+    });
+    let outdated = rollout.pod_counts.outdated.clone();
+    observed.binding = Some(ObservedBinding {
+        rollout: Some(rollout),
+        ..ObservedBinding::default()
+    });
+    *active_outcome.rollout = RolloutOutcome::Requested(
+        ReplacementMethod::Eviction,
+        "text".to_owned(),
+        Requeue::AwaitChange,
+    );
+    let rollout = status_of(&(observed, binding, active_outcome))
+        .rollout
+        .unwrap();
+    assert_eq!(rollout.since, Some(ahead));
+    assert_eq!(consecutive_uninjected(&outdated, &rollout), 0);
 }
 
 /// SAFE-19

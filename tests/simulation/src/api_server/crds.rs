@@ -1,0 +1,99 @@
+//! `CustomResourceDefinition`s: what is served while they exist, and how they are deleted.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::managed::Writer;
+use super::resources::{self, Resource};
+use super::rules::finalizers;
+use super::store::{Deletion, Id, Store};
+
+/// The resources that are served only while their CRD exists.
+static DEFINED: [&Resource; 2] = [
+    &resources::SCALED_OBJECTS,
+    &resources::TRIGGER_AUTHENTICATIONS,
+];
+
+const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Whether a resource is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Serving {
+    /// It is.
+    Served,
+    /// Its CRD is being deleted: no object can be created.
+    Terminating,
+    /// It has no CRD.
+    Absent,
+}
+
+impl Store {
+    /// Whether a resource is served.
+    #[must_use]
+    pub fn serving(&self, resource: &'static Resource) -> Serving {
+        if !DEFINED.contains(&resource) {
+            return Serving::Served;
+        }
+        match self.get(&crd_of(resource)) {
+            None => Serving::Absent,
+            Some(crd) if is_deleting(&crd) => Serving::Terminating,
+            Some(_) => Serving::Served,
+        }
+    }
+
+    /// Installs the CRD of a resource, unless it exists.
+    pub fn install_crd(&mut self, resource: &'static Resource) {
+        let id = crd_of(resource);
+        let metadata = json!({"finalizers": [FINALIZER]});
+        let crd = json!({"metadata": metadata, "spec": {}});
+        let Ok(created) = self.create(&id, crd, &writer("helm", false)) else {
+            return;
+        };
+        let mut crd = (*created).clone();
+        crd["status"]["conditions"] = json!([{"type": "Established", "status": "True"}]);
+        let _ = self.update(&id, crd, &writer("kube-apiserver", true));
+    }
+
+    /// Deletes the CRD of a resource, which then waits until it has no objects.
+    pub fn delete_crd(&mut self, resource: &'static Resource) {
+        let _ = self.delete(&crd_of(resource), &Deletion::default());
+    }
+
+    /// Deletes the objects of CRDs that are being deleted, and the CRDs that have none left.
+    pub fn finish_crds(&mut self) {
+        for resource in DEFINED {
+            let id = crd_of(resource);
+            let Some(crd) = self.get(&id).filter(|crd| is_deleting(crd)) else {
+                continue;
+            };
+            let objects = self
+                .all(resource)
+                .filter(|(_, object)| !is_deleting(object));
+            let objects: Vec<Id> = objects.map(|(id, _)| id.clone()).collect();
+            for object in objects {
+                let _ = self.delete(&object, &Deletion::default());
+            }
+            if self.all(resource).next().is_none() && finalizers(&crd).next().is_some() {
+                let mut crd = (*crd).clone();
+                crd["metadata"]["finalizers"] = json!([]);
+                let _ = self.update(&id, crd, &writer("kube-apiserver", false));
+            }
+        }
+    }
+}
+
+fn crd_of(resource: &Resource) -> Id {
+    Id::new(&resources::CRDS, "", &resource.qualified())
+}
+
+fn is_deleting(object: &Arc<Value>) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+}
+
+fn writer(manager: &str, status: bool) -> Writer {
+    Writer {
+        manager: manager.to_owned(),
+        status,
+    }
+}
