@@ -101,6 +101,9 @@ pub struct RolloutStatus {
     /// When a replacement was last requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
+    /// Creation of the newest pod that was then to be replaced. Later pods are replacements.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest_pod: Option<Time>,
     /// How often a replacement was requested in a row.
     pub tries: i32,
     /// Number of pods of the target at the last eviction.

@@ -122,18 +122,27 @@ pub struct ObservedUnbinding {
     pub unresolved: Option<String>,
 }
 
+/// When the newest of these pods was created, by the API server's clock.
+pub fn newest(pods: &[PodToReplace]) -> Option<Time> {
+    pods.iter().filter_map(|pod| pod.created.clone()).max()
+}
+
 /// The number of consecutive replacements, up to the newest, that started without the sidecar since the last request.
 /// Those that have been evicted since are counted in `previous.uninjected_replacements` (ROLL-5).
 pub fn consecutive_uninjected(outdated: &[PodToReplace], previous: &RolloutStatus) -> i32 {
-    let Some(since) = previous.since.as_ref().map(|it| it.0) else {
-        return 0;
-    };
     let is_replacement = |pod: &&PodToReplace| {
-        // Creation timestamps have a resolution of one second. Of pods created in the same second as the request, count
-        // only those that the webhook has injected.
-        let created = pod.created.as_ref().map(|it| it.0);
+        let Some(created) = pod.created.as_ref().map(|it| it.0) else {
+            return false;
+        };
+        if let Some(newest) = &previous.newest_pod {
+            // Both times are the API server's: `since` is not, and clocks differ.
+            return created > newest.0;
+        }
+        // An earlier release requested it. Creation timestamps have a resolution of one second: of pods created in the same
+        // second as the request, count only those that the webhook has injected.
         let was_injected = pod.sidecar == SidecarState::Removed;
-        created.is_some_and(|created| {
+        let since = previous.since.as_ref().map(|it| it.0);
+        since.is_some_and(|since| {
             created > since || (was_injected && created.as_second() == since.as_second())
         })
     };

@@ -189,6 +189,7 @@ fn requested(tries: i32, since: i64) -> Option<RolloutStatus> {
     Some(RolloutStatus {
         value: DESIRED_HASH.to_owned(),
         since: Some(Time(at(since))),
+        newest_pod: None,
         tries,
         pods: Some(2),
         uninjected_replacements: 0,

@@ -10,7 +10,7 @@ use crate::fault::Requeue;
 use crate::reconcile::model::bound_pods::actor_hash;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{ActiveOutcome, ReplacementMethod, RolloutOutcome};
-use crate::reconcile::model::rollout::consecutive_uninjected;
+use crate::reconcile::model::rollout::{consecutive_uninjected, newest};
 use crate::reconcile::status_time::to_the_second;
 
 /// Requeue interval for a replacement that is not ready.
@@ -83,14 +83,12 @@ pub(super) fn rollout_status(
             let roll_now = observed.actor.annotations.roll_now;
             let outdated = rollout.map(|rollout| rollout.pod_counts.replaceable(roll_now));
             let replaced = outdated.zip(evicted);
-            // By the API server's clock, too: a pod that exists already is none of the replacements.
-            let newest =
-                outdated.and_then(|it| it.iter().filter_map(|pod| pod.created.as_ref()).max());
+            let newest_pod = outdated.and_then(newest);
             let now = to_the_second(now);
-            let since = newest.map_or(now, |newest| newest.0.max(now));
             Some(RolloutStatus {
                 value,
-                since: Some(Time(since)),
+                since: Some(Time(now)),
+                newest_pod,
                 tries: tries.saturating_add(annotated),
                 pods: rollout.map(|rollout| rollout.pod_counts.pods.matched),
                 uninjected_replacements: replaced

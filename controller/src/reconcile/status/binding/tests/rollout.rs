@@ -1,6 +1,7 @@
 use asya_shared::api::AsyncActorStatus;
 use asya_shared::resolve::Roll;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::{bound, now, observed_target, status_of};
@@ -75,33 +76,40 @@ fn replacements_of_evicted_pods_without_the_sidecar_are_counted_across_reconcile
     );
 }
 
-/// ROLL-5: the clock of the operator's node may be behind the API server's.
+/// ROLL-5: the clock of the operator's node may be ahead of the API server's, or behind.
 #[test]
-fn pod_from_before_the_request_is_no_replacement_whatever_the_clock_says() {
-    let (mut observed, binding, mut active_outcome) =
-        bound(&json!({}), &AsyncActorStatus::default());
-    let mut rollout = ObservedRollout::default();
-    let ahead = Time(now() + std::time::Duration::from_secs(90));
-    rollout.pod_counts.outdated.push(PodToReplace {
-        name: "uninjected".into(),
-        created: Some(ahead.clone()),
+fn replacements_are_the_pods_newer_than_those_to_be_replaced_whatever_the_clock_says() {
+    let pod = |created: Timestamp| PodToReplace {
+        created: Some(Time(created)),
+        sidecar: SidecarState::Missing,
         ..PodToReplace::default()
-    });
-    let outdated = rollout.pod_counts.outdated.clone();
-    observed.binding = Some(ObservedBinding {
-        rollout: Some(rollout),
-        ..ObservedBinding::default()
-    });
-    *active_outcome.rollout = RolloutOutcome::Requested(
-        ReplacementMethod::Eviction,
-        "text".to_owned(),
-        Requeue::AwaitChange,
-    );
-    let rollout = status_of(&(observed, binding, active_outcome))
-        .rollout
-        .unwrap();
-    assert_eq!(rollout.since, Some(ahead));
-    assert_eq!(consecutive_uninjected(&outdated, &rollout), 0);
+    };
+    for skew in [-90, 90].map(SignedDuration::from_secs) {
+        let old = pod(now() + skew);
+        let (mut observed, binding, mut active_outcome) =
+            bound(&json!({}), &AsyncActorStatus::default());
+        let mut rollout = ObservedRollout::default();
+        rollout.pod_counts.outdated.push(old.clone());
+        observed.binding = Some(ObservedBinding {
+            rollout: Some(rollout),
+            ..ObservedBinding::default()
+        });
+        *active_outcome.rollout = RolloutOutcome::Requested(
+            ReplacementMethod::Eviction,
+            "text".to_owned(),
+            Requeue::AwaitChange,
+        );
+        let status = status_of(&(observed, binding, active_outcome));
+        let rollout = status.rollout.unwrap();
+        assert_eq!(
+            consecutive_uninjected(&[old.clone()], &rollout),
+            0,
+            "{skew}"
+        );
+        let replacement = pod(now() + skew + SignedDuration::from_secs(1));
+        let count = consecutive_uninjected(&[old, replacement], &rollout);
+        assert_eq!(count, 1, "{skew}");
+    }
 }
 
 /// SAFE-19
