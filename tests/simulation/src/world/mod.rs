@@ -4,6 +4,7 @@ pub mod admission;
 pub mod keda;
 pub mod pods;
 pub mod rules;
+pub mod sqs;
 pub mod targets;
 pub mod webhooks;
 pub mod workloads;
@@ -24,7 +25,9 @@ use crate::api_server::managed::Writer;
 use crate::api_server::request::Verb;
 use crate::api_server::resources;
 use crate::api_server::store::{Id, Objects, Store};
-use crate::broker::{Broker, Response};
+use crate::broker::Broker;
+use crate::broker::rabbitmq::Response;
+use crate::broker::sqs::REGIONS;
 use crate::clock;
 use crate::faults::Faults;
 use crate::installation::RELEASE;
@@ -40,8 +43,11 @@ pub const NAMESPACES: [&str; 2] = ["team-a", "team-b"];
 /// The operator's namespace.
 pub const HOME: &str = "asya-system";
 
-/// Hosts of the brokers, which are also the names of the transports.
+/// Hosts of the `RabbitMQ` brokers, which are also the names of the transports.
 pub const BROKERS: [&str; 2] = ["east", "west"];
+
+/// Name of the Secret with the access key for SQS.
+pub const ACCESS_KEY: &str = "aws";
 
 /// Within this time of verifying something, the operator may act upon it.
 const VERIFIED: Duration = Duration::from_secs(3);
@@ -57,7 +63,7 @@ pub struct World {
     pub elects: bool,
     /// The API server.
     pub server: Mutex<ApiServer>,
-    /// The brokers, by host.
+    /// The brokers, by host or region, which is the name of their transport.
     pub brokers: Mutex<BTreeMap<String, Broker>>,
     /// What goes wrong.
     pub faults: Faults,
@@ -113,6 +119,9 @@ impl World {
         let _ = server
             .store
             .create(&anchor, json!({"metadata": {}}), &writer("helm"));
+        let access_key = Id::new(&resources::SECRETS, HOME, ACCESS_KEY);
+        let secret = json!({"metadata": {}, "data": {"id": "aWQ=", "secret": "c2VjcmV0"}});
+        let _ = server.store.create(&access_key, secret, &writer("kubectl"));
         for crd in ["scaledobjects.keda.sh", "triggerauthentications.keda.sh"] {
             install_crd(&mut server.store, crd);
         }
@@ -122,8 +131,10 @@ impl World {
             server: Mutex::new(server),
             brokers: Mutex::new(
                 BROKERS
-                    .map(|host| (host.to_owned(), Broker::default()))
-                    .into(),
+                    .iter()
+                    .chain(&REGIONS)
+                    .map(|name| ((*name).to_owned(), Broker::new(name)))
+                    .collect(),
             ),
             faults,
             trace: Trace::default(),
@@ -308,7 +319,7 @@ impl World {
             self.check_queue_deletion(process, host, (queue, url.query().unwrap_or_default()));
         }
         let mut brokers = self.brokers.lock();
-        let Some(broker) = brokers.get_mut(host) else {
+        let Some(Broker::Rabbitmq(broker)) = brokers.get_mut(host) else {
             return (404, Value::Null);
         };
         let before = (*method != Method::GET).then(|| broker.clone());
@@ -355,9 +366,10 @@ impl World {
             }
             if retains || spec["deletionPolicy"] == "Orphan" {
                 let queue = format!("asya-{}", id.name);
+                let hosts = BROKERS.iter().chain(&REGIONS);
                 self.kept
                     .lock()
-                    .extend(BROKERS.map(|host| (host.to_owned(), queue.clone())));
+                    .extend(hosts.map(|host| ((*host).to_owned(), queue.clone())));
             }
         }
     }

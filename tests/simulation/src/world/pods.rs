@@ -75,19 +75,18 @@ pub fn queue_of(pod: &Value) -> Option<(String, String)> {
             .and_then(|it| it["value"].as_str())
     };
     let actor = variable("ASYA_ACTOR_NAME")?;
-    Some((
-        variable("ASYA_RABBITMQ_HOST")?.to_owned(),
-        format!("asya-{actor}"),
-    ))
+    // Regions of SQS are the names of their transports.
+    let host = variable("ASYA_RABBITMQ_HOST").or_else(|| variable("ASYA_AWS_REGION"))?;
+    Some((host.to_owned(), format!("asya-{actor}")))
 }
 
 /// Ready pods take the messages of their queues.
 pub fn consume(store: &Store, brokers: &mut BTreeMap<String, Broker>) {
     for (_, pod) in store.all(&resources::PODS).filter(|(_, pod)| is_ready(pod)) {
-        let queue = queue_of(pod);
-        let queue = queue.and_then(|(host, queue)| brokers.get_mut(&host)?.queues.get_mut(&queue));
-        if let Some(queue) = queue {
-            queue.messages = 0;
+        if let Some((host, queue)) = queue_of(pod)
+            && let Some(broker) = brokers.get_mut(&host)
+        {
+            broker.consume(&queue);
         }
     }
 }

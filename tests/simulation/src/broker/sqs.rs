@@ -1,0 +1,349 @@
+//! SQS in memory, as its JSON protocol shows it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+/// Its regions, which are also the names of the transports. Only the queues of the second one have dead letter queues
+/// of their own.
+pub const REGIONS: [&str; 2] = ["eu-north-1", "eu-south-1"];
+
+/// What the name of a dead letter queue ends with.
+pub const DLQ_SUFFIX: &str = "-dlq";
+
+/// For so long the name of a deleted queue cannot be used again.
+const DELETED_RECENTLY: Duration = Duration::from_mins(1);
+
+/// For so long counts of messages may be out of date.
+pub const LAG: Duration = Duration::from_mins(1);
+
+const ACCOUNT: &str = "123456789012";
+
+/// The account's queues in one region.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sqs {
+    region: String,
+    queues: BTreeMap<String, Queue>,
+    /// When queues were deleted.
+    deleted: BTreeMap<String, Instant>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Queue {
+    attributes: BTreeMap<String, String>,
+    tags: BTreeMap<String, String>,
+    messages: u64,
+    /// Earlier numbers of messages, and until when each was right.
+    earlier: VecDeque<(Instant, u64)>,
+}
+
+/// An error of the service.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// HTTP status.
+    pub status: u16,
+    /// Code of the JSON protocol.
+    pub code: &'static str,
+    /// Code of the former query protocol, which a header carries.
+    pub query_code: &'static str,
+    message: String,
+}
+
+impl Failure {
+    fn new(code: &'static str, query_code: &'static str, message: String) -> Self {
+        Self {
+            status: 400,
+            code,
+            query_code,
+            message,
+        }
+    }
+
+    fn absent() -> Self {
+        Self::new(
+            "QueueDoesNotExist",
+            "AWS.SimpleQueueService.NonExistentQueue",
+            "The specified queue does not exist.".to_owned(),
+        )
+    }
+
+    fn deleted_recently() -> Self {
+        Self::new(
+            "QueueDeletedRecently",
+            "AWS.SimpleQueueService.QueueDeletedRecently",
+            "You must wait 60 seconds after deleting a queue before you can create another with the same name."
+                .to_owned(),
+        )
+    }
+
+    fn invalid(message: String) -> Self {
+        Self::new("InvalidAttributeValue", "InvalidParameterValue", message)
+    }
+
+    /// SQS refuses calls above its limits with 403.
+    #[must_use]
+    pub fn throttled() -> Self {
+        Self {
+            status: 403,
+            ..Self::new(
+                "RequestThrottled",
+                "RequestThrottled",
+                "Request is throttled.".to_owned(),
+            )
+        }
+    }
+
+    /// An error of the service itself.
+    #[must_use]
+    pub fn internal() -> Self {
+        Self {
+            status: 503,
+            ..Self::new("ServiceUnavailable", "ServiceUnavailable", String::new())
+        }
+    }
+
+    /// The body of the response.
+    #[must_use]
+    pub fn body(&self) -> Value {
+        json!({"__type": format!("com.amazonaws.sqs#{}", self.code), "message": self.message})
+    }
+}
+
+impl Sqs {
+    /// An account without queues.
+    #[must_use]
+    pub fn new(region: &str) -> Self {
+        Self {
+            region: region.to_owned(),
+            queues: BTreeMap::new(),
+            deleted: BTreeMap::new(),
+        }
+    }
+
+    /// Answers a call. Counts are shown as they were `age` ago.
+    ///
+    /// # Errors
+    /// As the service does.
+    pub fn answer(
+        &mut self,
+        operation: &str,
+        input: &Value,
+        age: Duration,
+    ) -> Result<Value, Failure> {
+        match operation {
+            "CreateQueue" => self.create(input),
+            "GetQueueUrl" => {
+                let name = text(&input["QueueName"]);
+                self.queue(name)?;
+                Ok(json!({"QueueUrl": self.url(name)}))
+            }
+            "GetQueueAttributes" => {
+                let name = name(input);
+                let mut attributes = self.queue(name)?.shown(age);
+                attributes["QueueArn"] = self.arn(name).into();
+                Ok(json!({"Attributes": attributes}))
+            }
+            "ListQueueTags" => Ok(json!({"Tags": self.queue(name(input))?.tags})),
+            "SetQueueAttributes" => {
+                let attributes = self.checked(&input["Attributes"])?;
+                let queue = self.queue_mut(name(input))?;
+                queue.attributes.extend(attributes);
+                // A policy is removed by setting an empty one.
+                queue.attributes.retain(|_, value| !value.is_empty());
+                Ok(json!({}))
+            }
+            "TagQueue" => {
+                self.queue_mut(name(input))?
+                    .tags
+                    .extend(strings(&input["Tags"]));
+                Ok(json!({}))
+            }
+            "DeleteQueue" => {
+                self.queue(name(input))?;
+                self.remove(name(input));
+                Ok(json!({}))
+            }
+            _ => Err(Failure::new(
+                "UnsupportedOperation",
+                "AWS.SimpleQueueService.UnsupportedOperation",
+                format!("the simulation does not know {operation}"),
+            )),
+        }
+    }
+
+    fn create(&mut self, input: &Value) -> Result<Value, Failure> {
+        let name = text(&input["QueueName"]);
+        let attributes = self.checked(&input["Attributes"])?;
+        if let Some(queue) = self.queues.get(name) {
+            let is_same =
+                |(key, value): (&String, &String)| queue.attributes.get(key) == Some(value);
+            if !attributes.iter().all(is_same) {
+                return Err(Failure::new(
+                    "QueueNameExists",
+                    "QueueAlreadyExists",
+                    "A queue already exists with the same name and a different value for an attribute."
+                        .to_owned(),
+                ));
+            }
+        } else {
+            let deleted = self.deleted.get(name);
+            if deleted.is_some_and(|at| at.elapsed() < DELETED_RECENTLY) {
+                return Err(Failure::deleted_recently());
+            }
+            let defaults = [
+                ("VisibilityTimeout", "30"),
+                ("MessageRetentionPeriod", "345600"),
+            ];
+            let defaults = defaults.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            let queue = Queue {
+                attributes: defaults.into_iter().chain(attributes).collect(),
+                tags: strings(&input["tags"]),
+                ..Queue::default()
+            };
+            self.queues.insert(name.to_owned(), queue);
+        }
+        Ok(json!({"QueueUrl": self.url(name)}))
+    }
+
+    /// The attributes of a call, if they are valid.
+    fn checked(&self, attributes: &Value) -> Result<BTreeMap<String, String>, Failure> {
+        let attributes = strings(attributes);
+        let policy = attributes.get("RedrivePolicy").filter(|it| !it.is_empty());
+        if let Some(policy) = policy {
+            let parsed: Value = serde_json::from_str(policy).unwrap_or_default();
+            let target = text(&parsed["deadLetterTargetArn"]);
+            if !self.queues.keys().any(|name| self.arn(name) == target) {
+                return Err(Failure::invalid(format!(
+                    "Value {policy} for parameter RedrivePolicy is invalid. Reason: Dead letter target does not exist."
+                )));
+            }
+        }
+        Ok(attributes)
+    }
+
+    fn queue(&self, name: &str) -> Result<&Queue, Failure> {
+        self.queues.get(name).ok_or_else(Failure::absent)
+    }
+
+    fn queue_mut(&mut self, name: &str) -> Result<&mut Queue, Failure> {
+        self.queues.get_mut(name).ok_or_else(Failure::absent)
+    }
+
+    fn url(&self, name: &str) -> String {
+        let region = &self.region;
+        format!("https://sqs.{region}.amazonaws.com/{ACCOUNT}/{name}")
+    }
+
+    fn arn(&self, name: &str) -> String {
+        format!("arn:aws:sqs:{}:{ACCOUNT}:{name}", self.region)
+    }
+
+    /// The names of its queues.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.queues.keys().map(String::as_str)
+    }
+
+    /// The messages in a queue, if it exists.
+    #[must_use]
+    pub fn messages(&self, name: &str) -> Option<u64> {
+        Some(self.queues.get(name)?.messages)
+    }
+
+    /// The fewest messages that a queue has held for this long, if it exists.
+    #[must_use]
+    pub fn messages_for(&self, name: &str, time: Duration) -> Option<u64> {
+        let queue = self.queues.get(name)?;
+        let earlier = queue.earlier.iter();
+        let recent = earlier.filter(|(until, _)| until.elapsed() < time);
+        let counts = recent.map(|(_, count)| *count).chain([queue.messages]);
+        counts.min()
+    }
+
+    /// Messages arrive or are received.
+    pub fn set_messages(&mut self, name: &str, messages: u64) {
+        let Some(queue) = self.queues.get_mut(name) else {
+            return;
+        };
+        if queue.messages != messages {
+            queue.earlier.push_back((Instant::now(), queue.messages));
+            queue.messages = messages;
+        }
+    }
+
+    /// Removes a queue with its messages.
+    pub fn remove(&mut self, name: &str) {
+        if self.queues.remove(name).is_some() {
+            self.deleted.insert(name.to_owned(), Instant::now());
+        }
+    }
+
+    /// Namespace and name of the actor that a queue is tagged for.
+    #[must_use]
+    pub fn owner_of(&self, name: &str) -> Option<(String, String)> {
+        let tags = &self.queues.get(name)?.tags;
+        let tag = |key: &str| tags.get(key).cloned();
+        Some((tag("asya.sh/namespace")?, tag("asya.sh/actor")?))
+    }
+
+    /// Whether the tags say that a queue is a dead letter queue.
+    #[must_use]
+    pub fn is_dlq(&self, name: &str) -> bool {
+        let queue = self.queues.get(name);
+        let kind = queue.and_then(|queue| queue.tags.get("asya.sh/type"));
+        kind.is_some_and(|kind| kind == "dlq")
+    }
+
+    /// What is not as an actor's queue should be: messages must not become visible again while they are processed
+    /// (SQS-3), and must go to the dead letter queue in the end (SQS-6).
+    #[must_use]
+    pub fn problem(&self, name: &str) -> Option<String> {
+        let queue = self.queues.get(name)?;
+        let attribute = |key: &str| queue.attributes.get(key).map_or("", String::as_str);
+        if attribute("VisibilityTimeout") != "600" {
+            return Some(format!("has attributes {:?}", queue.attributes));
+        }
+        let policy: Value = serde_json::from_str(attribute("RedrivePolicy")).unwrap_or_default();
+        let target = policy["deadLetterTargetArn"].as_str();
+        let has_dlq = target.is_some_and(|target| self.names().any(|it| self.arn(it) == target));
+        let is_wanted = self.region == REGIONS[1];
+        (has_dlq != is_wanted).then(|| format!("has dead letter queue {target:?}"))
+    }
+}
+
+impl Queue {
+    /// Its attributes, with counts as they were `age` ago.
+    fn shown(&self, age: Duration) -> Value {
+        let mut earlier = self.earlier.iter();
+        let then = earlier.find(|(until, _)| until.elapsed() < age);
+        let messages = then.map_or(self.messages, |(_, count)| *count);
+        let mut shown = json!(self.attributes);
+        shown["ApproximateNumberOfMessages"] = messages.to_string().into();
+        shown["ApproximateNumberOfMessagesDelayed"] = "0".into();
+        shown["ApproximateNumberOfMessagesNotVisible"] = "0".into();
+        shown
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// The name of the queue that a call is about.
+#[must_use]
+pub fn name(input: &Value) -> &str {
+    let url = text(&input["QueueUrl"]);
+    let in_url = url.rsplit('/').next().filter(|name| !name.is_empty());
+    in_url.unwrap_or_else(|| text(&input["QueueName"]))
+}
+
+fn strings(object: &Value) -> BTreeMap<String, String> {
+    let fields = object.as_object().into_iter().flatten();
+    fields
+        .map(|(key, value)| (key.clone(), text(value).to_owned()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;
