@@ -140,7 +140,7 @@ impl SqsLink {
             sleep(latency.there).await;
             return refused;
         }
-        let age = self.age_of_counts(name);
+        let age = self.age(name);
         let (send, receive) = oneshot::channel();
         let (world, process) = (Arc::clone(world), Arc::clone(process));
         tokio::spawn(async move {
@@ -159,8 +159,8 @@ impl SqsLink {
         response(answer)
     }
 
-    /// How old the counts are that a call shows: mostly a little, now and then as much as they may be.
-    fn age_of_counts(&self, name: &str) -> Duration {
+    /// How old the state is that a read shows: mostly a little, now and then as much as they may be.
+    fn age(&self, name: &str) -> Duration {
         let mut random = self.world.seed.about(("age", name));
         if random.u8(..4) == 0 {
             delay(&mut random, 0..60_000).min(LAG)

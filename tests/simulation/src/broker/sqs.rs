@@ -16,7 +16,10 @@ pub const DLQ_SUFFIX: &str = "-dlq";
 /// For so long the name of a deleted queue cannot be used again.
 const DELETED_RECENTLY: Duration = Duration::from_mins(1);
 
-/// For so long counts of messages may be out of date.
+/// For so long a new queue may not be found.
+const CREATION: Duration = Duration::from_secs(1);
+
+/// For so long counts of messages may be out of date, and deleted queues may still be found.
 pub const LAG: Duration = Duration::from_mins(1);
 
 const ACCOUNT: &str = "123456789012";
@@ -26,12 +29,13 @@ const ACCOUNT: &str = "123456789012";
 pub struct Sqs {
     region: String,
     queues: BTreeMap<String, Queue>,
-    /// When queues were deleted.
-    deleted: BTreeMap<String, Instant>,
+    /// Queues that were deleted, and when.
+    deleted: BTreeMap<String, (Instant, Queue)>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Queue {
+    created: Instant,
     attributes: BTreeMap<String, String>,
     tags: BTreeMap<String, String>,
     messages: u64,
@@ -122,7 +126,7 @@ impl Sqs {
         }
     }
 
-    /// Answers a call. Counts are shown as they were `age` ago.
+    /// Answers a call. A read shows counts and queues as they were up to `age` ago.
     ///
     /// # Errors
     /// As the service does.
@@ -136,16 +140,16 @@ impl Sqs {
             "CreateQueue" => self.create(input),
             "GetQueueUrl" => {
                 let name = text(&input["QueueName"]);
-                self.queue(name)?;
+                self.seen(name, age)?;
                 Ok(json!({"QueueUrl": self.url(name)}))
             }
             "GetQueueAttributes" => {
                 let name = name(input);
-                let mut attributes = self.queue(name)?.shown(age);
+                let mut attributes = self.seen(name, age)?.shown(age);
                 attributes["QueueArn"] = self.arn(name).into();
                 Ok(json!({"Attributes": attributes}))
             }
-            "ListQueueTags" => Ok(json!({"Tags": self.queue(name(input))?.tags})),
+            "ListQueueTags" => Ok(json!({"Tags": self.seen(name(input), age)?.tags})),
             "SetQueueAttributes" => {
                 let attributes = self.checked(&input["Attributes"])?;
                 let queue = self.queue_mut(name(input))?;
@@ -161,7 +165,7 @@ impl Sqs {
                 Ok(json!({}))
             }
             "DeleteQueue" => {
-                self.queue(name(input))?;
+                self.queue_mut(name(input))?;
                 self.remove(name(input));
                 Ok(json!({}))
             }
@@ -189,7 +193,7 @@ impl Sqs {
             }
         } else {
             let deleted = self.deleted.get(name);
-            if deleted.is_some_and(|at| at.elapsed() < DELETED_RECENTLY) {
+            if deleted.is_some_and(|(at, _)| at.elapsed() < DELETED_RECENTLY) {
                 return Err(Failure::deleted_recently());
             }
             let defaults = [
@@ -198,9 +202,11 @@ impl Sqs {
             ];
             let defaults = defaults.map(|(key, value)| (key.to_owned(), value.to_owned()));
             let queue = Queue {
+                created: Instant::now(),
                 attributes: defaults.into_iter().chain(attributes).collect(),
                 tags: strings(&input["tags"]),
-                ..Queue::default()
+                messages: 0,
+                earlier: VecDeque::new(),
             };
             self.queues.insert(name.to_owned(), queue);
         }
@@ -223,8 +229,14 @@ impl Sqs {
         Ok(attributes)
     }
 
-    fn queue(&self, name: &str) -> Result<&Queue, Failure> {
-        self.queues.get(name).ok_or_else(Failure::absent)
+    /// A queue as a read shows it.
+    fn seen(&self, name: &str, age: Duration) -> Result<&Queue, Failure> {
+        let is_old = |queue: &&Queue| queue.created.elapsed() >= age.min(CREATION);
+        let live = self.queues.get(name).filter(is_old);
+        let deleted = self.deleted.get(name);
+        let deleted = deleted.filter(|(at, _)| at.elapsed() < age.min(LAG));
+        let found = live.or(deleted.map(|(_, queue)| queue));
+        found.ok_or_else(Failure::absent)
     }
 
     fn queue_mut(&mut self, name: &str) -> Result<&mut Queue, Failure> {
@@ -274,8 +286,9 @@ impl Sqs {
 
     /// Removes a queue with its messages.
     pub fn remove(&mut self, name: &str) {
-        if self.queues.remove(name).is_some() {
-            self.deleted.insert(name.to_owned(), Instant::now());
+        if let Some(queue) = self.queues.remove(name) {
+            self.deleted
+                .insert(name.to_owned(), (Instant::now(), queue));
         }
     }
 

@@ -41,7 +41,7 @@ impl Call {
 }
 
 impl World {
-    /// SQS acts upon a call of the controller; it shows counts as they were `age` ago.
+    /// SQS acts upon a call of the controller; a read shows what was `age` ago.
     ///
     /// # Errors
     /// As the service does.

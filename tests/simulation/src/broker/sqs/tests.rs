@@ -82,6 +82,31 @@ async fn redrive_policy_names_an_existing_queue() {
     assert!(sqs.problem("q").is_some());
 }
 
+/// AWS: requests may still find a deleted queue for a minute, and do not find a new one for a second.
+#[tokio::test(start_paused = true)]
+async fn reads_may_show_what_was_a_moment_ago() {
+    let mut sqs = Sqs::new(REGIONS[0]);
+    let finds = |sqs: &mut Sqs, age: Duration| {
+        let lookup = sqs.answer("ListQueueTags", &url("q"), age);
+        lookup.is_ok()
+    };
+    create(&mut sqs, "q", &json!({})).unwrap();
+    assert!(finds(&mut sqs, NOW));
+    assert!(!finds(&mut sqs, LAG));
+    advance(Duration::from_secs(1)).await;
+    assert!(finds(&mut sqs, LAG));
+    call(&mut sqs, "DeleteQueue", &url("q")).unwrap();
+    advance(Duration::from_secs(59)).await;
+    assert!(!finds(&mut sqs, NOW));
+    assert!(finds(&mut sqs, LAG));
+    assert_eq!(
+        call(&mut sqs, "TagQueue", &url("q")),
+        Err("QueueDoesNotExist")
+    );
+    advance(Duration::from_secs(1)).await;
+    assert!(!finds(&mut sqs, LAG));
+}
+
 /// QUE-42: counts lag.
 #[tokio::test(start_paused = true)]
 async fn counts_may_be_a_minute_old() {
