@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use crate::api_server::managed::merge_patch;
 use crate::api_server::resources::{self, Resource};
 use crate::api_server::store::{Deletion, Id};
+use crate::clock;
 use crate::plan::{Action, Actor};
 use crate::replicas::Replicas;
 use crate::webhook_replicas::WebhookReplicas;
@@ -83,7 +84,8 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
             if let Some(host) = host_of(world, actor)
                 && let Some(broker) = world.brokers.lock().get_mut(&host)
             {
-                broker.remove(&queue(actor));
+                let mut random = world.seed.about(("lost", actor, clock::elapsed()));
+                broker.lose(&queue(actor), &mut random);
             }
         }
         Action::Crash(replica, calls) => replicas.current(*replica).crash_after(*calls),

@@ -3,9 +3,9 @@
 use asya_controller::Args;
 use serde_json::{Map, Value, json};
 
-use crate::broker::sqs::{DLQ_SUFFIX, REGIONS};
+use crate::broker::sqs::{DLQ_SUFFIX, TRANSPORTS, location};
 use crate::process::Process;
-use crate::world::{ACCESS_KEY, BROKERS, HOME};
+use crate::world::{BROKERS, HOME};
 
 /// Name of the release, with which the names of its objects begin.
 pub const RELEASE: &str = "asya";
@@ -19,20 +19,21 @@ fn transports() -> Value {
             json!({"type": "rabbitmq", "enabled": true, "config": config}),
         )
     });
-    let sqs = REGIONS.map(|region| (region.to_owned(), sqs(region)));
+    let sqs = TRANSPORTS.map(|name| (name.to_owned(), sqs(name)));
     json!({"transports": rabbitmq.into_iter().chain(sqs).collect::<Map<_, _>>()})
 }
 
 /// With an endpoint and an access key, no environment of the process matters.
-fn sqs(region: &str) -> Value {
-    let key = |key: &str| json!({"name": ACCESS_KEY, "key": key});
+fn sqs(name: &str) -> Value {
+    let (region, secret) = location(name);
+    let key = |key: &str| json!({"name": secret, "key": key});
     let mut config = json!({
         "region": region,
         "endpoint": format!("https://sqs.{region}.amazonaws.com"),
         "credentials": {"accessKeyIdSecretRef": key("id"), "secretAccessKeySecretRef": key("secret")},
         "queues": {"autoCreate": true},
     });
-    if region == REGIONS[1] {
+    if name == TRANSPORTS[1] {
         let dlq = json!({"enabled": true, "name": format!("{{queue}}{DLQ_SUFFIX}")});
         config["queues"]["dlq"] = dlq;
     }

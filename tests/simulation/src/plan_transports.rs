@@ -1,6 +1,6 @@
 //! Which brokers a run uses: RabbitMQ, SQS, or one of each.
 
-use crate::broker::sqs::REGIONS;
+use crate::broker::sqs::TRANSPORTS;
 use crate::plan::Action;
 use crate::randomness::{Seed, pick};
 use crate::world::BROKERS;
@@ -9,13 +9,15 @@ use crate::world::BROKERS;
 pub fn assign<'a>(seed: Seed, actions: impl Iterator<Item = &'a mut Action>) {
     let mut random = seed.about("transports");
     let [east, west] = BROKERS;
-    let [north, south] = REGIONS;
+    let [north, south, other] = TRANSPORTS;
     let pairs = [
         [east, west],
         [east, north],
         [south, west],
         [north, south],
         [south, north],
+        [other, north],
+        [west, other],
     ];
     let pair = *pick(&mut random, &pairs);
     for action in actions {

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use crate::broker::sqs::{Failure, LAG};
+use crate::broker::sqs::{Failure, LAG, transport};
 use crate::faults::Fault;
 use crate::process::Process;
 use crate::randomness::{Seed, delay};
@@ -83,11 +83,14 @@ fn broken(why: &'static str) -> ConnectorError {
 
 fn parse(request: &HttpRequest) -> Option<Call> {
     let url: Url = request.uri().parse().ok()?;
-    let region = url.host_str()?.split('.').nth(1)?.to_owned();
+    let region = url.host_str()?.split('.').nth(1)?;
+    let signature = request.headers().get("authorization")?;
+    let (_, key) = signature.split_once("Credential=")?;
+    let key = key.split('/').next()?;
     let target = request.headers().get("x-amz-target")?;
     let input = serde_json::from_slice(request.body().bytes()?).ok()?;
     Some(Call {
-        region,
+        transport: transport(region, key),
         operation: target.strip_prefix("AmazonSQS.")?.to_owned(),
         input,
     })

@@ -3,6 +3,7 @@
 pub mod rabbitmq;
 pub mod sqs;
 
+use fastrand::Rng;
 use rabbitmq::Rabbitmq;
 use sqs::Sqs;
 
@@ -10,7 +11,7 @@ use sqs::Sqs;
 pub enum Broker {
     /// One `RabbitMQ`.
     Rabbitmq(Rabbitmq),
-    /// One region of SQS.
+    /// One region of an account at SQS.
     Sqs(Sqs),
 }
 
@@ -18,7 +19,7 @@ impl Broker {
     /// An empty broker for the transport of that name.
     #[must_use]
     pub fn new(transport: &str) -> Self {
-        if sqs::REGIONS.contains(&transport) {
+        if sqs::TRANSPORTS.contains(&transport) {
             Self::Sqs(Sqs::new(transport))
         } else {
             Self::Rabbitmq(Rabbitmq::default())
@@ -51,7 +52,10 @@ impl Broker {
 
     /// All messages of a queue are received.
     pub fn consume(&mut self, queue: &str) {
-        self.set_messages(queue, 0);
+        match self {
+            Self::Rabbitmq(_) => self.set_messages(queue, 0),
+            Self::Sqs(broker) => broker.consume(queue),
+        }
     }
 
     fn set_messages(&mut self, queue: &str, messages: u64) {
@@ -63,6 +67,17 @@ impl Broker {
             }
             Self::Sqs(broker) => broker.set_messages(queue, messages),
         }
+    }
+
+    /// Somebody deletes a queue, or its dead letter queue.
+    pub fn lose(&mut self, queue: &str, random: &mut Rng) {
+        let dlq = format!("{queue}{}", sqs::DLQ_SUFFIX);
+        let has_dlq = self.messages(&dlq).is_some();
+        self.remove(if has_dlq && random.bool() {
+            &dlq
+        } else {
+            queue
+        });
     }
 
     /// Removes a queue with its messages.
@@ -82,13 +97,16 @@ impl Broker {
         }
     }
 
-    /// The queue of an actor with which this queue must go: itself, or the one whose dead letters it takes.
+    /// The queue of an actor with which this queue must go: itself, or the one whose dead letters it takes. Dead letters
+    /// may have been left.
     #[must_use]
     pub fn actors_queue(&self, queue: &str) -> Option<String> {
         if let Self::Sqs(broker) = self
             && broker.is_dlq(queue)
         {
-            return queue.strip_suffix(sqs::DLQ_SUFFIX).map(str::to_owned);
+            let of_queue = queue.strip_suffix(sqs::DLQ_SUFFIX);
+            let of_queue = of_queue.filter(|_| !broker.was_used(queue));
+            return of_queue.map(str::to_owned);
         }
         self.owner_of(queue).map(|_| queue.to_owned())
     }

@@ -6,9 +6,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// Its regions, which are also the names of the transports. Only the queues of the second one have dead letter queues
-/// of their own.
-pub const REGIONS: [&str; 2] = ["eu-north-1", "eu-south-1"];
+use crate::world::ACCESS_KEY;
+
+/// Its transports: two regions of one account, by their names, and the first region of another account. Only the queues
+/// of the second one have dead letter queues.
+pub const TRANSPORTS: [&str; 3] = ["eu-north-1", "eu-south-1", "eu-north-1-other"];
+
+/// What the names of transports of the other account end with, and of the Secret with its access key.
+pub const OTHER: &str = "-other";
 
 /// What the name of a dead letter queue ends with.
 pub const DLQ_SUFFIX: &str = "-dlq";
@@ -22,12 +27,27 @@ const CREATION: Duration = Duration::from_secs(1);
 /// For so long counts of messages may be out of date, and deleted queues may still be found.
 pub const LAG: Duration = Duration::from_mins(1);
 
-const ACCOUNT: &str = "123456789012";
+/// Region and access key of a transport.
+#[must_use]
+pub fn location(transport: &str) -> (&str, String) {
+    match transport.strip_suffix(OTHER) {
+        Some(region) => (region, format!("{ACCESS_KEY}{OTHER}")),
+        None => (transport, ACCESS_KEY.to_owned()),
+    }
+}
 
-/// The account's queues in one region.
+/// The transport with this region and access key.
+#[must_use]
+pub fn transport(region: &str, key: &str) -> String {
+    let other = if key.ends_with(OTHER) { OTHER } else { "" };
+    format!("{region}{other}")
+}
+
+/// An account's queues in one region.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sqs {
     region: String,
+    account: &'static str,
     queues: BTreeMap<String, Queue>,
     /// Queues that were deleted, and when.
     deleted: BTreeMap<String, (Instant, Queue)>,
@@ -116,11 +136,18 @@ impl Failure {
 }
 
 impl Sqs {
-    /// An account without queues.
+    /// A transport without queues.
     #[must_use]
-    pub fn new(region: &str) -> Self {
+    pub fn new(transport: &str) -> Self {
+        let (region, key) = location(transport);
+        let is_other = key.ends_with(OTHER);
         Self {
             region: region.to_owned(),
+            account: if is_other {
+                "210987654321"
+            } else {
+                "123456789012"
+            },
             queues: BTreeMap::new(),
             deleted: BTreeMap::new(),
         }
@@ -244,12 +271,14 @@ impl Sqs {
     }
 
     fn url(&self, name: &str) -> String {
-        let region = &self.region;
-        format!("https://sqs.{region}.amazonaws.com/{ACCOUNT}/{name}")
+        let Self {
+            region, account, ..
+        } = self;
+        format!("https://sqs.{region}.amazonaws.com/{account}/{name}")
     }
 
     fn arn(&self, name: &str) -> String {
-        format!("arn:aws:sqs:{}:{ACCOUNT}:{name}", self.region)
+        format!("arn:aws:sqs:{}:{}:{name}", self.region, self.account)
     }
 
     /// The names of its queues.
@@ -282,6 +311,31 @@ impl Sqs {
             queue.earlier.push_back((Instant::now(), queue.messages));
             queue.messages = messages;
         }
+    }
+
+    /// All messages are received. Of several, one is received again and again, and becomes a dead letter.
+    pub fn consume(&mut self, name: &str) {
+        let dlq = self.queues.get(name);
+        let dlq = dlq.filter(|queue| queue.messages > 2);
+        let dlq = dlq.and_then(|queue| self.dlq_of(queue).map(str::to_owned));
+        if let Some(dlq) = dlq {
+            let messages = self.messages(&dlq).unwrap_or_default();
+            self.set_messages(&dlq, messages + 1);
+        }
+        self.set_messages(name, 0);
+    }
+
+    /// The name of a queue's dead letter queue, if there is one.
+    fn dlq_of(&self, queue: &Queue) -> Option<&str> {
+        let target = queue.target();
+        self.names().find(|name| self.arn(name) == target)
+    }
+
+    /// Whether a queue has ever held messages.
+    #[must_use]
+    pub fn was_used(&self, name: &str) -> bool {
+        let queue = self.queues.get(name);
+        queue.is_some_and(|queue| !queue.earlier.is_empty())
     }
 
     /// Removes a queue with its messages.
@@ -317,15 +371,22 @@ impl Sqs {
         if attribute("VisibilityTimeout") != "600" {
             return Some(format!("has attributes {:?}", queue.attributes));
         }
-        let policy: Value = serde_json::from_str(attribute("RedrivePolicy")).unwrap_or_default();
-        let target = policy["deadLetterTargetArn"].as_str();
-        let has_dlq = target.is_some_and(|target| self.names().any(|it| self.arn(it) == target));
-        let is_wanted = self.region == REGIONS[1];
+        let target = queue.target();
+        let has_dlq = self.dlq_of(queue).is_some();
+        let is_wanted = self.region == TRANSPORTS[1];
         (has_dlq != is_wanted).then(|| format!("has dead letter queue {target:?}"))
     }
 }
 
 impl Queue {
+    /// The ARN of its dead letter queue.
+    fn target(&self) -> String {
+        let policy = self.attributes.get("RedrivePolicy");
+        let policy = policy.and_then(|policy| serde_json::from_str::<Value>(policy).ok());
+        let target = policy.map(|policy| text(&policy["deadLetterTargetArn"]).to_owned());
+        target.unwrap_or_default()
+    }
+
     /// Its attributes, with counts as they were `age` ago.
     fn shown(&self, age: Duration) -> Value {
         let mut earlier = self.earlier.iter();

@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use reqwest::{Method, Url};
@@ -27,7 +29,7 @@ use crate::api_server::resources;
 use crate::api_server::store::{Id, Objects, Store};
 use crate::broker::Broker;
 use crate::broker::rabbitmq::Response;
-use crate::broker::sqs::REGIONS;
+use crate::broker::sqs::{OTHER, TRANSPORTS};
 use crate::clock;
 use crate::faults::Faults;
 use crate::installation::RELEASE;
@@ -46,7 +48,7 @@ pub const HOME: &str = "asya-system";
 /// Hosts of the `RabbitMQ` brokers, which are also the names of the transports.
 pub const BROKERS: [&str; 2] = ["east", "west"];
 
-/// Name of the Secret with the access key for SQS.
+/// An access key for SQS, and the Secret that holds it.
 pub const ACCESS_KEY: &str = "aws";
 
 /// Within this time of verifying something, the operator may act upon it.
@@ -63,7 +65,7 @@ pub struct World {
     pub elects: bool,
     /// The API server.
     pub server: Mutex<ApiServer>,
-    /// The brokers, by host or region, which is the name of their transport.
+    /// The brokers, by the names of their transports.
     pub brokers: Mutex<BTreeMap<String, Broker>>,
     /// What goes wrong.
     pub faults: Faults,
@@ -119,9 +121,12 @@ impl World {
         let _ = server
             .store
             .create(&anchor, json!({"metadata": {}}), &writer("helm"));
-        let access_key = Id::new(&resources::SECRETS, HOME, ACCESS_KEY);
-        let secret = json!({"metadata": {}, "data": {"id": "aWQ=", "secret": "c2VjcmV0"}});
-        let _ = server.store.create(&access_key, secret, &writer("kubectl"));
+        for name in [ACCESS_KEY, &format!("{ACCESS_KEY}{OTHER}")] {
+            let id = Id::new(&resources::SECRETS, HOME, name);
+            let data = json!({"id": STANDARD.encode(name), "secret": STANDARD.encode("secret")});
+            let secret = json!({"metadata": {}, "data": data});
+            let _ = server.store.create(&id, secret, &writer("kubectl"));
+        }
         for crd in ["scaledobjects.keda.sh", "triggerauthentications.keda.sh"] {
             install_crd(&mut server.store, crd);
         }
@@ -132,7 +137,7 @@ impl World {
             brokers: Mutex::new(
                 BROKERS
                     .iter()
-                    .chain(&REGIONS)
+                    .chain(&TRANSPORTS)
                     .map(|name| ((*name).to_owned(), Broker::new(name)))
                     .collect(),
             ),
@@ -366,7 +371,7 @@ impl World {
             }
             if retains || spec["deletionPolicy"] == "Orphan" {
                 let queue = format!("asya-{}", id.name);
-                let hosts = BROKERS.iter().chain(&REGIONS);
+                let hosts = BROKERS.iter().chain(&TRANSPORTS);
                 self.kept
                     .lock()
                     .extend(hosts.map(|host| ((*host).to_owned(), queue.clone())));

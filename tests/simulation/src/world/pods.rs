@@ -11,7 +11,7 @@ use super::status_writer;
 use super::workloads::is_ready;
 use crate::api_server::resources;
 use crate::api_server::store::{Id, Store};
-use crate::broker::Broker;
+use crate::broker::{Broker, sqs};
 use crate::clock;
 use crate::randomness::{Seed, delay};
 
@@ -75,9 +75,14 @@ pub fn queue_of(pod: &Value) -> Option<(String, String)> {
             .and_then(|it| it["value"].as_str())
     };
     let actor = variable("ASYA_ACTOR_NAME")?;
-    // Regions of SQS are the names of their transports.
-    let host = variable("ASYA_RABBITMQ_HOST").or_else(|| variable("ASYA_AWS_REGION"))?;
-    Some((host.to_owned(), format!("asya-{actor}")))
+    let rabbitmq = variable("ASYA_RABBITMQ_HOST").map(str::to_owned);
+    let host = rabbitmq.or_else(|| {
+        let mut all = sidecar["env"].as_array()?.iter();
+        let key = all.find(|it| it["name"] == "AWS_ACCESS_KEY_ID")?;
+        let secret = key["valueFrom"]["secretKeyRef"]["name"].as_str()?;
+        Some(sqs::transport(variable("ASYA_AWS_REGION")?, secret))
+    })?;
+    Some((host, format!("asya-{actor}")))
 }
 
 /// Ready pods take the messages of their queues.

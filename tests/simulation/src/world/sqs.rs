@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::World;
 use super::rules::QueueRemoval;
 use crate::broker::Broker;
-use crate::broker::sqs::{DLQ_SUFFIX, Failure, LAG, REGIONS, name};
+use crate::broker::sqs::{DLQ_SUFFIX, Failure, LAG, TRANSPORTS, name};
 use crate::process::Process;
 
 /// A count of messages was made at most this long before a deletion that follows from it, besides the lag of counts: it
@@ -17,8 +17,8 @@ const COUNTED: Duration = Duration::from_secs(30);
 
 /// A call.
 pub struct Call {
-    /// The region that is called.
-    pub region: String,
+    /// The transport by which it comes.
+    pub transport: String,
     /// What is to be done.
     pub operation: String,
     /// With what.
@@ -28,7 +28,7 @@ pub struct Call {
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let queue = name(&self.input);
-        write!(f, "{} {}/{queue}", self.operation, self.region)
+        write!(f, "{} {}/{queue}", self.operation, self.transport)
     }
 }
 
@@ -60,7 +60,7 @@ impl World {
             self.check_sqs_deletion(process, call);
         }
         let mut brokers = self.brokers.lock();
-        let Some(Broker::Sqs(sqs)) = brokers.get_mut(&call.region) else {
+        let Some(Broker::Sqs(sqs)) = brokers.get_mut(&call.transport) else {
             return Err(Failure::internal());
         };
         let before = call.writes().then(|| sqs.clone());
@@ -82,7 +82,7 @@ impl World {
     fn check_sqs_deletion(&self, process: &Process, call: &Call) {
         let queue = name(&call.input);
         let brokers = self.brokers.lock();
-        let Some(Broker::Sqs(sqs)) = brokers.get(&call.region) else {
+        let Some(Broker::Sqs(sqs)) = brokers.get(&call.transport) else {
             return;
         };
         let Some(messages) = sqs.messages_for(queue, LAG + COUNTED) else {
@@ -94,14 +94,14 @@ impl World {
         drop(brokers);
         if !is_dlq {
             let removal = QueueRemoval {
-                host: &call.region,
+                host: &call.transport,
                 queue,
                 messages,
                 owner,
             };
             return self.check_queue_removal(process, removal);
         }
-        let is_shared = call.region != REGIONS[1];
+        let is_shared = call.transport != TRANSPORTS[1];
         if is_shared || is_used || messages > 0 {
             self.violation(format!(
                 "{} deletes dead letter queue {queue} with {messages} messages; shared: {is_shared}, used: {is_used}",

@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::advance;
 
-use super::{LAG, REGIONS, Sqs};
+use super::{LAG, Sqs, TRANSPORTS};
 
 const NOW: Duration = Duration::ZERO;
 
@@ -19,7 +19,7 @@ fn create(sqs: &mut Sqs, name: &str, attributes: &Value) -> Result<Value, &'stat
 }
 
 fn url(name: &str) -> Value {
-    json!({"QueueUrl": format!("https://sqs.{}.amazonaws.com/123456789012/{name}", REGIONS[0])})
+    json!({"QueueUrl": format!("https://sqs.{}.amazonaws.com/123456789012/{name}", TRANSPORTS[0])})
 }
 
 fn count(sqs: &mut Sqs, name: &str, age: Duration) -> Value {
@@ -31,7 +31,7 @@ fn count(sqs: &mut Sqs, name: &str, age: Duration) -> Value {
 /// SQS-8
 #[tokio::test(start_paused = true)]
 async fn queue_of_that_name_is_compared() {
-    let mut sqs = Sqs::new(REGIONS[0]);
+    let mut sqs = Sqs::new(TRANSPORTS[0]);
     let lookup = call(&mut sqs, "GetQueueUrl", &json!({"QueueName": "q"}));
     assert_eq!(lookup, Err("QueueDoesNotExist"));
     let created = create(&mut sqs, "q", &json!({"VisibilityTimeout": "600"}));
@@ -46,7 +46,7 @@ async fn queue_of_that_name_is_compared() {
 /// SQS-8
 #[tokio::test(start_paused = true)]
 async fn deleted_name_is_refused_for_a_minute() {
-    let mut sqs = Sqs::new(REGIONS[0]);
+    let mut sqs = Sqs::new(TRANSPORTS[0]);
     create(&mut sqs, "q", &json!({})).unwrap();
     assert_eq!(call(&mut sqs, "DeleteQueue", &url("q")), Ok(json!({})));
     assert_eq!(
@@ -63,10 +63,10 @@ async fn deleted_name_is_refused_for_a_minute() {
     assert!(create(&mut sqs, "q", &json!({})).is_ok());
 }
 
-/// SQS-4, SQS-6: a dead letter queue must exist first, and an empty policy removes one.
+/// SQS-4, SQS-6: a dead letter queue must exist first, takes messages, and is given up by an empty policy.
 #[tokio::test(start_paused = true)]
 async fn redrive_policy_names_an_existing_queue() {
-    let mut sqs = Sqs::new(REGIONS[1]);
+    let mut sqs = Sqs::new(TRANSPORTS[1]);
     let policy = json!({"deadLetterTargetArn": sqs.arn("q-dlq"), "maxReceiveCount": 3});
     let attributes = json!({"RedrivePolicy": policy.to_string(), "VisibilityTimeout": "600"});
     assert_eq!(
@@ -76,6 +76,12 @@ async fn redrive_policy_names_an_existing_queue() {
     create(&mut sqs, "q-dlq", &json!({})).unwrap();
     create(&mut sqs, "q", &attributes).unwrap();
     assert_eq!(sqs.problem("q"), None);
+    sqs.set_messages("q", 3);
+    sqs.consume("q");
+    assert_eq!(
+        (sqs.messages("q"), sqs.messages("q-dlq")),
+        (Some(0), Some(1))
+    );
     let mut input = url("q");
     input["Attributes"] = json!({"RedrivePolicy": ""});
     call(&mut sqs, "SetQueueAttributes", &input).unwrap();
@@ -85,7 +91,7 @@ async fn redrive_policy_names_an_existing_queue() {
 /// AWS: requests may still find a deleted queue for a minute, and do not find a new one for a second.
 #[tokio::test(start_paused = true)]
 async fn reads_may_show_what_was_a_moment_ago() {
-    let mut sqs = Sqs::new(REGIONS[0]);
+    let mut sqs = Sqs::new(TRANSPORTS[0]);
     let finds = |sqs: &mut Sqs, age: Duration| {
         let lookup = sqs.answer("ListQueueTags", &url("q"), age);
         lookup.is_ok()
@@ -110,7 +116,7 @@ async fn reads_may_show_what_was_a_moment_ago() {
 /// QUE-42: counts lag.
 #[tokio::test(start_paused = true)]
 async fn counts_may_be_a_minute_old() {
-    let mut sqs = Sqs::new(REGIONS[0]);
+    let mut sqs = Sqs::new(TRANSPORTS[0]);
     create(&mut sqs, "q", &json!({})).unwrap();
     advance(Duration::from_secs(10)).await;
     sqs.set_messages("q", 2);
