@@ -18,7 +18,7 @@ use crate::app::args::Args;
 use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
 use crate::broker::health::{CheckIntervals, QueueRechecks};
-use crate::broker::http_client::{self, BuildHttpClient};
+use crate::broker::http_client::{self, BuildHttpClients};
 use crate::broker::queue_claims::QueueClaims;
 use crate::broker::retired_queue_schedule::RetiredQueueSchedule;
 use crate::broker::unrecorded_queues::UnrecordedQueues;
@@ -46,7 +46,7 @@ pub struct Connections {
     /// Only for the lease, so that a burst of writes cannot delay a renewal.
     lease: Client,
     api_server: ConnectToApiServer,
-    management_apis: BuildHttpClient,
+    brokers: BuildHttpClients,
 }
 
 /// Makes the client for everything except the lease. Its writes pass the fence, and are counted.
@@ -61,20 +61,20 @@ impl Connections {
         Ok(Self {
             lease: client::unfenced(config.clone())?,
             api_server: Box::new(move |fence, writes| client::fenced(config, fence, writes)),
-            management_apis: http_client::over_network(),
+            brokers: http_client::over_network(),
         })
     }
 
     /// Connections that do not use the network: all requests to the API server go through `api_server`, all to brokers
-    /// through clients that `management_apis` makes.
+    /// through clients that `brokers` makes.
     #[must_use]
-    pub fn in_process(api_server: Client, management_apis: BuildHttpClient) -> Self {
+    pub fn in_process(api_server: Client, brokers: BuildHttpClients) -> Self {
         Self {
             lease: api_server.clone(),
             api_server: Box::new(move |fence, writes| {
                 Ok(client::fenced_in_process(api_server, fence, writes))
             }),
-            management_apis,
+            brokers,
         }
     }
 }
@@ -179,7 +179,7 @@ impl Replica {
                 fence.clone(),
                 Arc::clone(&metrics),
                 usize::from(args.max_concurrent_reconciles),
-                connections.management_apis,
+                connections.brokers,
             ),
             runtime_script: RuntimeScript::new(script, namespace),
             impersonation,

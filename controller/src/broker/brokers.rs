@@ -11,7 +11,7 @@ use kube::Client;
 
 use super::credential_reloading_client::CredentialReloadingClient;
 use super::health::{QueueObserver, QueueResults};
-use super::http_client::BuildHttpClient;
+use super::http_client::BuildHttpClients;
 use super::pool::Pool;
 use super::{Count, QueueClient, QueueObservation};
 use crate::cluster::fence::Fence;
@@ -23,14 +23,14 @@ pub struct Brokers(Arc<Pool>);
 
 impl Brokers {
     /// Reads credentials through `client`. Every call that changes a broker passes `fence`, and a hanging broker
-    /// occupies at most half of the reconcile `workers`. `build_http_client` reaches the management APIs.
+    /// occupies at most half of the reconcile `workers`. `build_http_clients` reaches the brokers.
     pub fn new(
         client: Client,
         operator_namespace: &str,
         fence: Fence,
         metrics: Arc<Metrics>,
         workers: usize,
-        build_http_client: BuildHttpClient,
+        build_http_clients: BuildHttpClients,
     ) -> Self {
         let pool = Pool::new(
             client,
@@ -38,7 +38,7 @@ impl Brokers {
             fence,
             metrics,
             workers,
-            build_http_client,
+            build_http_clients,
         );
         Self(Arc::new(pool))
     }

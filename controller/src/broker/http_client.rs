@@ -1,8 +1,11 @@
-//! The HTTP client behind a management API.
+//! The HTTP clients behind management APIs and the AWS SDK.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_sdk_sqs::config::SharedHttpClient;
+use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+use aws_smithy_http_client::tls::{Provider, TlsContext};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use reqwest::header::RETRY_AFTER;
@@ -57,10 +60,33 @@ pub enum NoResponse {
 pub type BuildHttpClient =
     Arc<dyn Fn(ClientBuilder) -> reqwest::Result<Arc<dyn HttpClient>> + Send + Sync>;
 
+/// Makes the client of one SQS endpoint, with its TLS settings if it has any; `None` is the SDK's own client.
+pub type BuildSqsHttpClient =
+    Arc<dyn Fn(Option<TlsContext>) -> Option<SharedHttpClient> + Send + Sync>;
+
+/// Makes the clients of all brokers.
+#[derive(Clone)]
+pub struct BuildHttpClients {
+    /// For `RabbitMQ`'s management APIs.
+    pub management_api: BuildHttpClient,
+    /// For SQS.
+    pub sqs: BuildSqsHttpClient,
+}
+
 /// Makes clients that use the network.
 #[must_use]
-pub fn over_network() -> BuildHttpClient {
-    Arc::new(|settings| Ok(Arc::new(settings.build()?)))
+pub fn over_network() -> BuildHttpClients {
+    BuildHttpClients {
+        management_api: Arc::new(|settings| Ok(Arc::new(settings.build()?))),
+        sqs: Arc::new(|tls| tls.map(https_client)),
+    }
+}
+
+fn https_client(tls: TlsContext) -> SharedHttpClient {
+    aws_smithy_http_client::Builder::new()
+        .tls_provider(Provider::Rustls(CryptoMode::AwsLc))
+        .tls_context(tls)
+        .build_https()
 }
 
 impl HttpClient for reqwest::Client {

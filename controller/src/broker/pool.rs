@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::cluster::ClusterIdentity;
 use super::credentials::Credentials;
-use super::http_client::BuildHttpClient;
+use super::http_client::BuildHttpClients;
 use super::limiter::BrokerLimiter;
 use super::rabbitmq::{Login, Rabbitmq};
 use super::sqs::{self, Keys, Sqs};
@@ -29,7 +29,7 @@ pub(super) struct Pool {
     fence: Fence,
     metrics: Arc<Metrics>,
     workers: usize,
-    build_http_client: BuildHttpClient,
+    build_http_clients: BuildHttpClients,
     clients: Mutex<HashMap<Identity, Used>>,
     limiters: Mutex<HashMap<String, Arc<BrokerLimiter>>>,
 }
@@ -49,7 +49,7 @@ impl Pool {
         fence: Fence,
         metrics: Arc<Metrics>,
         workers: usize,
-        build_http_client: BuildHttpClient,
+        build_http_clients: BuildHttpClients,
     ) -> Self {
         Self {
             cluster: ClusterIdentity::new(client.clone()),
@@ -57,7 +57,7 @@ impl Pool {
             fence,
             metrics,
             workers,
-            build_http_client,
+            build_http_clients,
             clients: Mutex::default(),
             limiters: Mutex::default(),
         }
@@ -122,7 +122,7 @@ impl Pool {
             login,
             cluster,
             self.limiter(name),
-            &self.build_http_client,
+            &self.build_http_clients.management_api,
         )?;
         Ok(self.get_or_insert(identity, Arc::new(client)))
     }
@@ -159,7 +159,15 @@ impl Pool {
         }
         let cluster = self.cluster.uid().await?;
         let login = sqs::Login { keys, ca };
-        let client = Sqs::connect(name, config.clone(), login, cluster, self.limiter(name)).await?;
+        let client = Sqs::connect(
+            name,
+            config.clone(),
+            login,
+            cluster,
+            self.limiter(name),
+            &self.build_http_clients.sqs,
+        )
+        .await?;
         Ok(self.get_or_insert(identity, Arc::new(client)))
     }
 

@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use responses::SqsResponse;
 
 use super::empty_confirmations::EmptyConfirmations;
+use super::http_client::BuildSqsHttpClient;
 use super::limiter::{self, BrokerLimiter, Operation};
 use super::{
     BrokerError, BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome,
@@ -73,8 +74,9 @@ impl Sqs {
         login: Login,
         cluster: Arc<str>,
         limiter: Arc<BrokerLimiter>,
+        build: &BuildSqsHttpClient,
     ) -> Result<Self, BrokerError> {
-        let (sdk, region) = connect::connect(transport, &config, login, &limiter).await?;
+        let (sdk, region) = connect::connect(transport, &config, login, &limiter, build).await?;
         let address = config
             .endpoint
             .clone()

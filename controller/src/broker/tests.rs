@@ -77,7 +77,7 @@ async fn client_of(
                 login,
                 cluster,
                 limiter,
-                &over_network(),
+                &over_network().management_api,
             )?)
         }
         TransportKind::Sqs(config) => {
@@ -89,7 +89,17 @@ async fn client_of(
                 keys: Some(keys),
                 ca: None,
             };
-            Arc::new(Sqs::connect("t", config.clone(), login, cluster, limiter).await?)
+            Arc::new(
+                Sqs::connect(
+                    "t",
+                    config.clone(),
+                    login,
+                    cluster,
+                    limiter,
+                    &over_network().sqs,
+                )
+                .await?,
+            )
         }
     })
 }

@@ -40,9 +40,8 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
         Action::Publish(actor, messages) => {
             if let Some(host) = host_of(world, actor)
                 && let Some(broker) = world.brokers.lock().get_mut(&host)
-                && let Some(queue) = broker.queues.get_mut(&queue(actor))
             {
-                queue.messages += messages;
+                broker.publish(&queue(actor), *messages);
                 world.messages.notify_one();
             }
         }
@@ -86,7 +85,8 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
             if let Some(host) = host_of(world, actor)
                 && let Some(broker) = world.brokers.lock().get_mut(&host)
             {
-                broker.remove(&queue(actor));
+                let mut random = world.seed.about(("lost", actor, clock::elapsed()));
+                broker.lose(&queue(actor), &mut random);
             }
         }
         Action::Crash(replica, calls) => replicas.current(*replica).crash_after(*calls),
@@ -125,8 +125,8 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
 /// Deletes all actors, and empties the queues that would hold that up.
 pub fn delete_all(world: &World) {
     for broker in world.brokers.lock().values_mut() {
-        for queue in broker.queues.values_mut() {
-            queue.messages = 0;
+        for queue in broker.names() {
+            broker.consume(&queue);
         }
     }
     let actors: Vec<Id> = {

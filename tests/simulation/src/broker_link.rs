@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_controller::http_client::{
-    BuildHttpClient, HttpClient, HttpRequest, HttpResponse, NoResponse,
+    BuildHttpClient, BuildHttpClients, HttpClient, HttpRequest, HttpResponse, NoResponse,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -15,6 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::faults::Fault;
 use crate::process::Process;
+use crate::sqs_link;
 use crate::world::World;
 
 /// Longer than any slow call of a simulation.
@@ -22,7 +23,14 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes the clients of a process.
 #[must_use]
-pub fn clients(world: &Arc<World>, process: &Arc<Process>) -> BuildHttpClient {
+pub fn clients(world: &Arc<World>, process: &Arc<Process>) -> BuildHttpClients {
+    BuildHttpClients {
+        management_api: management_apis(world, process),
+        sqs: sqs_link::clients(world, process),
+    }
+}
+
+fn management_apis(world: &Arc<World>, process: &Arc<Process>) -> BuildHttpClient {
     let (world, process) = (Arc::clone(world), Arc::clone(process));
     Arc::new(move |_| {
         Ok(Arc::new(BrokerLink {

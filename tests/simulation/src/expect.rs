@@ -79,9 +79,11 @@ pub fn left_behind(world: &World) -> Vec<String> {
     left.extend(left_in_targets(world, &server.store));
     for (host, broker) in world.brokers.lock().iter() {
         // A queue whose declaration got no response may be untagged. It is kept, and an Event says so (QUE-34).
-        let names = broker.queues.keys();
-        let names =
-            names.filter(|name| !world.keeps(host, name) && broker.owner_of(name).is_some());
+        let names = broker.names().into_iter();
+        let names = names.filter(|name| {
+            let actors = broker.actors_queue(name);
+            actors.is_some_and(|queue| !world.keeps(host, &queue))
+        });
         left.extend(names.map(|name| format!("queue {name} is left at {host}")));
     }
     left
@@ -126,8 +128,8 @@ fn queue(id: &Id) -> String {
 fn messages(brokers: &BTreeMap<String, Broker>, id: &Id) -> u64 {
     let queues = brokers
         .values()
-        .filter_map(|broker| broker.queues.get(&queue(id)));
-    queues.map(|queue| queue.messages).sum()
+        .filter_map(|broker| broker.messages(&queue(id)));
+    queues.sum()
 }
 
 struct Expectations<'a> {
@@ -244,7 +246,7 @@ impl Expectations<'_> {
         let name = queue(self.id);
         let policy = self.actor["spec"]["queue"]["deletionPolicy"].as_str();
         for (host, broker) in self.brokers {
-            let found = broker.queues.get(&name);
+            let found = broker.messages(&name);
             if self.actor["spec"]["transport"] != **host {
                 // Which pods a missing target has is not known for certain, so its retired queues wait (SAFE-29).
                 if self.waits_for_target() {
@@ -257,7 +259,7 @@ impl Expectations<'_> {
                 if keeps_pods && pods.any(|pod| pods::queue_of(pod) == source) {
                     continue;
                 }
-                let is_empty = found.is_some_and(|queue| queue.messages == 0);
+                let is_empty = found == Some(0);
                 if is_empty && policy == Some("Delete") && !self.world.keeps(host, &name) {
                     return Some(format!("a retired queue is left at {host}"));
                 }
@@ -266,9 +268,8 @@ impl Expectations<'_> {
             if found.is_none() {
                 return Some(format!("no queue at {host}"));
             }
-            let routes = broker.routes_to(&name);
-            if !routes.contains(&name) || !routes.contains(&self.id.name) {
-                return Some(format!("the queue at {host} is reached by {routes:?} only"));
+            if let Some(problem) = broker.problem(&name, &self.id.name) {
+                return Some(format!("the queue at {host} {problem}"));
             }
         }
         None

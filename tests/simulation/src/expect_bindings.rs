@@ -8,6 +8,7 @@ use crate::api_server::resources::{self, Resource};
 use crate::api_server::store::{Id, Store, owners};
 use crate::expect::scaling_faults;
 use crate::world::World;
+use crate::world::pods::queue_of;
 use crate::world::targets::{has_ours, is_target};
 use crate::world::workloads::is_ready;
 
@@ -176,10 +177,7 @@ impl BindingExpectations<'_> {
         let runtime = container(pod, "asya-runtime");
         let has_version =
             runtime.is_some_and(|it| variable(it, "VERSION").as_ref() == Some(version));
-        let sidecar = container(pod, "asya-sidecar");
-        let has_transport = sidecar.is_some_and(|it| {
-            variable(it, "ASYA_RABBITMQ_HOST").as_ref() == Some(&spec["transport"])
-        });
+        let has_transport = queue_of(pod).is_some_and(|(host, _)| spec["transport"] == *host);
         self.is_injected(pod) && has_version && has_transport
     }
 }

@@ -3,6 +3,7 @@
 use asya_controller::Args;
 use serde_json::{Map, Value, json};
 
+use crate::broker::sqs::{DLQ_SUFFIX, TRANSPORTS, location};
 use crate::process::Process;
 use crate::world::{BROKERS, HOME};
 
@@ -11,14 +12,32 @@ pub const RELEASE: &str = "asya";
 const SERVICE: &str = "asya-webhook";
 
 fn transports() -> Value {
-    let transports = BROKERS.map(|host| {
+    let rabbitmq = BROKERS.map(|host| {
         let config = json!({"host": host, "queues": {"autoCreate": true}});
         (
             host.to_owned(),
             json!({"type": "rabbitmq", "enabled": true, "config": config}),
         )
     });
-    json!({"transports": Map::from_iter(transports)})
+    let sqs = TRANSPORTS.map(|name| (name.to_owned(), sqs(name)));
+    json!({"transports": rabbitmq.into_iter().chain(sqs).collect::<Map<_, _>>()})
+}
+
+/// With an endpoint and an access key, no environment of the process matters.
+fn sqs(name: &str) -> Value {
+    let (region, secret) = location(name);
+    let key = |key: &str| json!({"name": secret, "key": key});
+    let mut config = json!({
+        "region": region,
+        "endpoint": format!("https://sqs.{region}.amazonaws.com"),
+        "credentials": {"accessKeyIdSecretRef": key("id"), "secretAccessKeySecretRef": key("secret")},
+        "queues": {"autoCreate": true},
+    });
+    if name == TRANSPORTS[1] {
+        let dlq = json!({"enabled": true, "name": format!("{{queue}}{DLQ_SUFFIX}")});
+        config["queues"]["dlq"] = dlq;
+    }
+    json!({"type": "sqs", "enabled": true, "config": config})
 }
 
 /// The flags of a replica of the controller.

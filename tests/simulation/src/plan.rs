@@ -7,6 +7,7 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 
 use crate::plan_bindings::Bindings;
+use crate::plan_transports;
 use crate::randomness::{Seed, delay, pick};
 use crate::world::targets::TargetKind;
 use crate::world::{BROKERS, NAMESPACES};
@@ -176,6 +177,7 @@ impl Plan {
             };
             actions.push((at, next));
         }
+        plan_transports::assign(seed, actions.iter_mut().map(|(_, action)| action));
         actions.extend(around_the_cluster(
             &mut seed.about("plan of the cluster"),
             at,

@@ -10,14 +10,14 @@ use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region};
 use aws_sdk_sqs::Client;
-use aws_sdk_sqs::config::{Credentials, SharedHttpClient};
-use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
-use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore};
+use aws_sdk_sqs::config::Credentials;
+use aws_smithy_http_client::tls::{TlsContext, TrustStore};
 use tokio::time::timeout;
 
 use crate::broker::BrokerError;
 use crate::broker::ca_bundle::certificates;
 use crate::broker::error::{CALL_TIMEOUT, CONNECT_TIMEOUT};
+use crate::broker::http_client::BuildSqsHttpClient;
 use crate::broker::limiter::{BrokerLimiter, Labelled, Operation};
 
 /// Region for servers other than AWS when none is configured.
@@ -46,10 +46,11 @@ pub async fn connect(
     config: &SqsConfig,
     login: Login,
     limiter: &BrokerLimiter,
+    build: &BuildSqsHttpClient,
 ) -> Result<(Client, Region), BrokerError> {
     let Login { keys, ca } = login;
-    let http_client = match ca {
-        Some(ca) => Some(https_client(transport, &ca)?),
+    let tls = match ca {
+        Some(ca) => Some(tls_context(transport, &ca)?),
         None => None,
     };
     let region = match configured_region(config).await {
@@ -75,12 +76,12 @@ pub async fn connect(
     }
     // The bundle applies to SQS only, not to the endpoints that provide AWS credentials.
     let mut client = aws_sdk_sqs::config::Builder::from(&loader.load().await);
-    client.set_http_client(http_client);
+    client.set_http_client(build(tls));
     Ok((Client::from_conf(client.build()), region))
 }
 
-/// Builds the HTTP client. The SDK assumes that the bundle is valid.
-fn https_client(transport: &str, ca: &str) -> Result<SharedHttpClient, BrokerError> {
+/// The TLS settings that trust a bundle. The SDK assumes that it is valid.
+fn tls_context(transport: &str, ca: &str) -> Result<TlsContext, BrokerError> {
     let invalid = |reason: &dyn std::fmt::Display| {
         BrokerError::PrerequisiteMissing(format!(
             "transport {transport:?}: caSecretRef is not a usable CA bundle: {reason}"
@@ -89,12 +90,7 @@ fn https_client(transport: &str, ca: &str) -> Result<SharedHttpClient, BrokerErr
     certificates(ca).map_err(|reason| invalid(&reason))?;
     let store = TrustStore::default().with_pem_certificate(ca);
     let context = TlsContext::builder().with_trust_store(store).build();
-    let context = context.map_err(|error| invalid(&error))?;
-    let provider = Provider::Rustls(CryptoMode::AwsLc);
-    Ok(aws_smithy_http_client::Builder::new()
-        .tls_provider(provider)
-        .tls_context(context)
-        .build_https())
+    context.map_err(|error| invalid(&error))
 }
 
 /// The region, if known without a network call.
@@ -191,7 +187,7 @@ mod tests {
     fn bundle_without_certificates_is_rejected() {
         let wrong = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         for ca in ["", "no PEM", wrong] {
-            let result = https_client("t", ca);
+            let result = tls_context("t", ca);
             assert!(
                 matches!(&result, Err(BrokerError::PrerequisiteMissing(text)) if text.contains("caSecretRef")),
                 "{result:?}"

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::broker::Brokers;
-use crate::broker::http_client::BuildHttpClient;
+use crate::broker::http_client::{BuildHttpClient, BuildHttpClients};
 
 /// An API server with Secrets, and a broker that accepts one password.
 #[derive(Default)]
@@ -102,9 +102,9 @@ async fn start(secrets: &[(&str, &str)], password: &str) -> (Shared, Brokers, Tr
     tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
     let address = format!("http://127.0.0.1:{port}");
     let counted = Arc::clone(&fixture);
-    let build_http_client: BuildHttpClient = Arc::new(move |settings| {
+    let management_api: BuildHttpClient = Arc::new(move |settings| {
         counted.clients.fetch_add(1, Ordering::Relaxed);
-        over_network()(settings)
+        (over_network().management_api)(settings)
     });
     let kube = Client::try_from(Config::new(address.parse().unwrap())).unwrap();
     let brokers = Brokers::new(
@@ -113,7 +113,10 @@ async fn start(secrets: &[(&str, &str)], password: &str) -> (Shared, Brokers, Tr
         Fence::open(),
         Arc::default(),
         32,
-        build_http_client,
+        BuildHttpClients {
+            management_api,
+            ..over_network()
+        },
     );
     let config = json!({
         "host": "127.0.0.1", "management": {"port": port},

@@ -44,6 +44,7 @@ async fn call_without_credentials_of_the_transport() {
         SqsLogin::default(),
         HERE.into(),
         limiter,
+        &over_network().sqs,
     )
     .await
     .unwrap();

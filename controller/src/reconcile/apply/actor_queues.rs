@@ -11,7 +11,7 @@ use asya_shared::transport::ownership::QueueOwner;
 
 use crate::broker::{BrokerError, DeleteIfEmptyOutcome, QueueClient};
 use crate::context::Context;
-use crate::reconcile::plan::queue_removal::{is_as_created, is_untagged};
+use crate::reconcile::plan::queue_removal::{is_removable, is_untagged};
 use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
 
@@ -61,7 +61,7 @@ impl<'a> ActorQueues<'a> {
     ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
         let mut removed = self.delete_if_empty(&queue.name).await?;
         if let Some(created) = unrecorded.filter(|_| is_untagged(&removed))
-            && is_as_created(self.client.observe(created).await)?
+            && is_removable(self.client.observe(created).await)?
         {
             self.client.update(created).await?;
             removed = self.delete_if_empty(&queue.name).await?;

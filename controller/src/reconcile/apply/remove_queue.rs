@@ -15,7 +15,7 @@ use crate::reconcile::desired::deletion;
 use crate::reconcile::model::outcome::Outcome;
 use crate::reconcile::plan::deletion::{Deletion, QueueRemoval};
 use crate::reconcile::plan::queue_removal::{
-    AfterRemoval, RemovalProgress, after_removal, after_tagged_removal, is_as_created, is_untagged,
+    AfterRemoval, RemovalProgress, after_removal, after_tagged_removal, is_removable, is_untagged,
 };
 use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
@@ -94,7 +94,7 @@ async fn remove_queue(
     let queue = &removal.queue;
     let unrecorded = plan.desired_queue.as_ref().filter(|_| !removal.recorded);
     if let Some(desired) = unrecorded
-        && !is_as_created(queues.client.observe(desired).await)?
+        && !is_removable(queues.client.observe(desired).await)?
     {
         return Ok(RemovalProgress::Done);
     }

@@ -17,15 +17,19 @@ pub enum RemovalProgress {
     Recheck(Duration),
 }
 
-/// Whether a queue that status does not name is ours, because it matches what we would have created.
+/// Whether a queue that status does not name may be deleted as ours, because it matches what we would have created. One
+/// that does not exist may have left dead letter queues: they are created before it, and deleted after it.
 ///
 /// # Errors
 /// When the broker cannot be queried.
-pub fn is_as_created(observed: Result<QueueObservation, BrokerError>) -> Result<bool, BrokerError> {
+pub fn is_removable(observed: Result<QueueObservation, BrokerError>) -> Result<bool, BrokerError> {
     match observed {
         Ok(queue) => Ok(matches!(
             queue.check,
-            QueueCheck::Ready(_) | QueueCheck::Drifted | QueueCheck::Untagged
+            QueueCheck::Ready(_)
+                | QueueCheck::Drifted
+                | QueueCheck::Untagged
+                | QueueCheck::NotFound
         )),
         Err(BrokerError::QueueNameTaken(_)) => Ok(false),
         Err(error) => Err(error),
@@ -74,7 +78,7 @@ mod tests {
     use asya_shared::transport::ownership::DeletionRefusal;
 
     use super::{
-        AfterRemoval, RemovalProgress, after_removal, after_tagged_removal, is_as_created,
+        AfterRemoval, RemovalProgress, after_removal, after_tagged_removal, is_removable,
         is_untagged,
     };
     use crate::broker::{BrokerError, DeleteIfEmptyOutcome, QueueCheck, QueueObservation};
@@ -111,16 +115,18 @@ mod tests {
         }
     }
 
-    /// FIN-4
+    /// FIN-4, QUE-14
     #[test]
-    fn unrecorded_queue_is_ours_only_if_it_matches_what_we_create() {
-        let is_ours = |check| {
+    fn unrecorded_queue_is_ours_if_it_matches_what_we_create_or_has_left_dead_letters() {
+        let may_be_deleted = |check| {
             let depth = None;
-            is_as_created(Ok(QueueObservation { check, depth })).unwrap()
+            is_removable(Ok(QueueObservation { check, depth })).unwrap()
         };
-        assert!(is_ours(QueueCheck::Drifted) && is_ours(QueueCheck::Untagged));
-        assert!(!is_ours(QueueCheck::NotFound));
+        assert!(may_be_deleted(QueueCheck::Drifted) && may_be_deleted(QueueCheck::Untagged));
+        assert!(may_be_deleted(QueueCheck::NotFound));
+        let (desired, found) = ("durable=true".to_owned(), "durable=false".to_owned());
+        assert!(!may_be_deleted(QueueCheck::Mismatch { desired, found }));
         let name_taken = Err(BrokerError::QueueNameTaken("another's".to_owned()));
-        assert!(!is_as_created(name_taken).unwrap());
+        assert!(!is_removable(name_taken).unwrap());
     }
 }

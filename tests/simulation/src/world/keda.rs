@@ -148,8 +148,7 @@ fn wanted_replicas(object: &Value, actor: &str, brokers: &BTreeMap<String, Broke
     let queue = format!("asya-{actor}");
     let messages = brokers
         .values()
-        .filter_map(|broker| broker.queues.get(&queue))
-        .map(|queue| queue.messages);
+        .filter_map(|broker| broker.messages(&queue));
     let busy = i64::from(messages.sum::<u64>() > 0);
     let least = limit("minReplicaCount", 0);
     busy.max(least)

@@ -5,6 +5,7 @@ pub mod keda;
 pub mod pods;
 pub mod rivals;
 pub mod rules;
+pub mod sqs;
 pub mod targets;
 pub mod webhooks;
 pub mod workloads;
@@ -13,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
@@ -24,7 +27,9 @@ use crate::api_server::managed::Writer;
 use crate::api_server::request::Verb;
 use crate::api_server::resources;
 use crate::api_server::store::{Id, Objects, Store};
-use crate::broker::{Broker, Response};
+use crate::broker::Broker;
+use crate::broker::rabbitmq::Response;
+use crate::broker::sqs::{OTHER, TRANSPORTS};
 use crate::faults::Faults;
 use crate::installation::RELEASE;
 use crate::process::Process;
@@ -40,8 +45,11 @@ pub const NAMESPACES: [&str; 2] = ["team-a", "team-b"];
 /// The operator's namespace.
 pub const HOME: &str = "asya-system";
 
-/// Hosts of the brokers, which are also the names of the transports.
+/// Hosts of the `RabbitMQ` brokers, which are also the names of the transports.
 pub const BROKERS: [&str; 2] = ["east", "west"];
+
+/// An access key for SQS, and the Secret that holds it.
+pub const ACCESS_KEY: &str = "aws";
 
 /// Within this time of verifying something, the operator may act upon it.
 const VERIFIED: Duration = Duration::from_secs(3);
@@ -57,7 +65,7 @@ pub struct World {
     pub elects: bool,
     /// The API server.
     pub server: Mutex<ApiServer>,
-    /// The brokers, by host.
+    /// The brokers, by the names of their transports.
     pub brokers: Mutex<BTreeMap<String, Broker>>,
     /// What goes wrong.
     pub faults: Faults,
@@ -119,14 +127,22 @@ impl World {
             .create(&anchor, json!({"metadata": {}}), &writer("helm"));
         server.applies_while_terminating = seed.about("Kubernetes version").bool();
         keda::install(&mut server.store);
+        for name in [ACCESS_KEY, &format!("{ACCESS_KEY}{OTHER}")] {
+            let id = Id::new(&resources::SECRETS, HOME, name);
+            let data = json!({"id": STANDARD.encode(name), "secret": STANDARD.encode("secret")});
+            let secret = json!({"metadata": {}, "data": data});
+            let _ = server.store.create(&id, secret, &writer("kubectl"));
+        }
         Self {
             seed,
             elects,
             server: Mutex::new(server),
             brokers: Mutex::new(
                 BROKERS
-                    .map(|host| (host.to_owned(), Broker::default()))
-                    .into(),
+                    .iter()
+                    .chain(&TRANSPORTS)
+                    .map(|name| ((*name).to_owned(), Broker::new(name)))
+                    .collect(),
             ),
             faults,
             trace: Trace::default(),
@@ -325,7 +341,7 @@ impl World {
             self.check_queue_deletion(process, host, (queue, url.query().unwrap_or_default()));
         }
         let mut brokers = self.brokers.lock();
-        let Some(broker) = brokers.get_mut(host) else {
+        let Some(Broker::Rabbitmq(broker)) = brokers.get_mut(host) else {
             return (404, Value::Null);
         };
         let before = (*method != Method::GET).then(|| broker.clone());
@@ -372,9 +388,10 @@ impl World {
             }
             if retains || spec["deletionPolicy"] == "Orphan" {
                 let queue = format!("asya-{}", id.name);
+                let hosts = BROKERS.iter().chain(&TRANSPORTS);
                 self.kept
                     .lock()
-                    .extend(BROKERS.map(|host| (host.to_owned(), queue.clone())));
+                    .extend(hosts.map(|host| ((*host).to_owned(), queue.clone())));
             }
         }
     }

@@ -11,7 +11,7 @@ use super::status_writer;
 use super::workloads::is_ready;
 use crate::api_server::resources;
 use crate::api_server::store::{Id, Store};
-use crate::broker::Broker;
+use crate::broker::{Broker, sqs};
 use crate::clock;
 use crate::randomness::{Seed, delay};
 
@@ -75,19 +75,23 @@ pub fn queue_of(pod: &Value) -> Option<(String, String)> {
             .and_then(|it| it["value"].as_str())
     };
     let actor = variable("ASYA_ACTOR_NAME")?;
-    Some((
-        variable("ASYA_RABBITMQ_HOST")?.to_owned(),
-        format!("asya-{actor}"),
-    ))
+    let rabbitmq = variable("ASYA_RABBITMQ_HOST").map(str::to_owned);
+    let host = rabbitmq.or_else(|| {
+        let mut all = sidecar["env"].as_array()?.iter();
+        let key = all.find(|it| it["name"] == "AWS_ACCESS_KEY_ID")?;
+        let secret = key["valueFrom"]["secretKeyRef"]["name"].as_str()?;
+        Some(sqs::transport(variable("ASYA_AWS_REGION")?, secret))
+    })?;
+    Some((host, format!("asya-{actor}")))
 }
 
 /// Ready pods take the messages of their queues.
 pub fn consume(store: &Store, brokers: &mut BTreeMap<String, Broker>) {
     for (_, pod) in store.all(&resources::PODS).filter(|(_, pod)| is_ready(pod)) {
-        let queue = queue_of(pod);
-        let queue = queue.and_then(|(host, queue)| brokers.get_mut(&host)?.queues.get_mut(&queue));
-        if let Some(queue) = queue {
-            queue.messages = 0;
+        if let Some((host, queue)) = queue_of(pod)
+            && let Some(broker) = brokers.get_mut(&host)
+        {
+            broker.consume(&queue);
         }
     }
 }

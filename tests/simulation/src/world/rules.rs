@@ -11,6 +11,18 @@ use crate::process::Process;
 /// Marks objects that the controller must leave alone.
 pub const FOREIGN: &str = "example.com/foreign";
 
+/// A queue that is about to be deleted.
+pub(super) struct QueueRemoval<'a> {
+    /// Host or region of its broker.
+    pub host: &'a str,
+    /// Its name.
+    pub queue: &'a str,
+    /// The messages that would be lost, as far as the operator can know of them.
+    pub messages: u64,
+    /// Namespace and name of the actor that it is marked for.
+    pub owner: Option<(String, String)>,
+}
+
 impl World {
     /// Objects of others stay as they are.
     pub(super) fn check_foreign(&self, process: &Process, id: &Id) {
@@ -31,13 +43,30 @@ impl World {
         (queue, query): (&str, &str),
     ) {
         let brokers = self.brokers.lock();
-        let Some((messages, owner)) = brokers
-            .get(host)
-            .and_then(|broker| Some((broker.queues.get(queue)?.messages, broker.owner_of(queue))))
-        else {
+        let broker = brokers.get(host);
+        let found = broker.and_then(|it| Some((it.messages(queue)?, it.owner_of(queue))));
+        drop(brokers);
+        let Some((messages, owner)) = found else {
             return;
         };
-        drop(brokers);
+        let keeps_messages = query.contains("if-empty");
+        let removal = QueueRemoval {
+            host,
+            queue,
+            messages: if keeps_messages { 0 } else { messages },
+            owner,
+        };
+        self.check_queue_removal(process, removal);
+    }
+
+    /// Same, on any broker.
+    pub(super) fn check_queue_removal(&self, process: &Process, removal: QueueRemoval<'_>) {
+        let QueueRemoval {
+            host,
+            queue,
+            messages,
+            owner,
+        } = removal;
         let text = format!("deletes queue {queue} at {host}, ");
         let Some((namespace, name)) = owner else {
             let name = &process.name;
@@ -67,7 +96,7 @@ impl World {
                 Some("which its actor uses".to_owned())
             } else if policy == "Retain" {
                 Some("which its policy retains".to_owned())
-            } else if keeps_messages && messages > 0 && !query.contains("if-empty") {
+            } else if keeps_messages && messages > 0 {
                 Some(format!(
                     "which holds {messages} messages, with policy {policy}"
                 ))

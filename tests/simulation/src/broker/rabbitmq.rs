@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// A broker.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Broker {
+pub struct Rabbitmq {
     exchanges: BTreeSet<String>,
     /// Its queues.
     pub queues: BTreeMap<String, Queue>,
@@ -39,7 +39,7 @@ fn done(is_new: bool) -> Response {
     (if is_new { 201 } else { 204 }, Value::Null)
 }
 
-impl Broker {
+impl Rabbitmq {
     /// Answers a request to the management API.
     pub fn answer(&mut self, method: &Method, url: &Url, body: Option<&Value>) -> Response {
         let path: Vec<String> = url

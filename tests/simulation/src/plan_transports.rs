@@ -1,0 +1,35 @@
+//! Which brokers a run uses: RabbitMQ, SQS, or one of each.
+
+use crate::broker::sqs::TRANSPORTS;
+use crate::plan::Action;
+use crate::randomness::{Seed, pick};
+use crate::world::BROKERS;
+
+/// Gives the two transports of a plan other names in most runs.
+pub fn assign<'a>(seed: Seed, actions: impl Iterator<Item = &'a mut Action>) {
+    let mut random = seed.about("transports");
+    let [east, west] = BROKERS;
+    let [north, south, other] = TRANSPORTS;
+    let pairs = [
+        [east, west],
+        [east, north],
+        [south, west],
+        [north, south],
+        [south, north],
+        [other, north],
+        [west, other],
+    ];
+    let pair = *pick(&mut random, &pairs);
+    for action in actions {
+        let (Action::Create(_, spec) | Action::Update(_, spec)) = action else {
+            continue;
+        };
+        let Some(transport) = spec.get_mut("transport") else {
+            continue;
+        };
+        let place = BROKERS.iter().position(|name| transport == name);
+        if let Some(place) = place {
+            *transport = pair[place].into();
+        }
+    }
+}
