@@ -199,3 +199,52 @@ async fn apply_crd(client: Client) {
         delay = (delay * 2).min(Duration::from_mins(1));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::app::operator::tests::operator;
+    use crate::cluster::fence::Fence;
+
+    /// How a leader ends whose work never does, and after how many seconds, if it is told to stop after these delays.
+    async fn ending(delays: &[u64]) -> (Ending, u64) {
+        let operator = operator();
+        let client = operator.context.client.clone();
+        let _never_ready = operator.readiness.check("watch");
+        let leadership = Leadership {
+            elects: false,
+            candidate: Candidate {
+                client: client.clone(),
+                namespace: "asya-system".to_owned(),
+                name: "asya-operator".to_owned(),
+                identity: "a".to_owned(),
+                fence: Fence::open(),
+            },
+            leader_tasks: LeaderTasks {
+                manages_crd: false,
+                certificates: None,
+                webhook_configs: None,
+            },
+            client,
+            operator,
+        };
+        let (started, mut delays) = (Instant::now(), delays.iter());
+        let stop_requested = async || match delays.next() {
+            Some(delay) => sleep(Duration::from_secs(*delay)).await,
+            None => pending().await,
+        };
+        let ending = leadership.run_until_stopped(stop_requested).await;
+        (ending.unwrap(), started.elapsed().as_secs())
+    }
+
+    /// FW-16
+    #[tokio::test(start_paused = true)]
+    async fn stopping_leader_waits_ten_seconds_for_its_work_or_until_it_is_told_again() {
+        assert_eq!(ending(&[5]).await, (Ending::Stopped, 15));
+        assert_eq!(ending(&[5, 3]).await, (Ending::Aborted, 8));
+    }
+}

@@ -1,10 +1,11 @@
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{ObjectList, WatchEvent};
 use serde_json::{Value, json};
 
 use super::{
-    ActorRecord, ConfigMapRecord, Enqueue, Key, PodRecord, ProblemClass, Projected, Record,
-    TypedWorkload,
+    ActorRecord, ChildRecord, ConfigMapRecord, Enqueue, HpaRecord, Key, PodRecord, ProblemClass,
+    Projected, QuotaRecord, Record, ScaledObjectRecord, TypedWorkload, UninjectedPodRecord,
 };
 
 fn decode<R: Record>(object: &Value) -> R {
@@ -412,4 +413,34 @@ fn pod_readiness_follows_its_condition() {
         "a pod that has not started is not unready"
     );
     assert!(with("Failed", "False").finished && with("Succeeded", "False").finished);
+}
+
+/// OPS-8 (a): of the API server's list of fields, which may be longer than the object, at most a hash is kept.
+#[test]
+fn records_keep_no_managed_fields() {
+    fn kept<R: Record>() -> String {
+        let entry = json!({
+            "manager": "manager-of-fields", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:spec": {"f:field-of-manager": {}}},
+        });
+        let object = json!({"metadata": metadata(&json!({"managedFields": [entry]})), "spec": {}});
+        let projected: Projected<R> = serde_json::from_str(&object.to_string()).unwrap();
+        format!("{projected:?}")
+    }
+    for kept in [
+        kept::<ActorRecord>(),
+        kept::<ChildRecord<ServiceAccount>>(),
+        kept::<ConfigMapRecord>(),
+        kept::<HpaRecord>(),
+        kept::<PodRecord>(),
+        kept::<QuotaRecord>(),
+        kept::<ScaledObjectRecord>(),
+        kept::<TypedWorkload<Deployment>>(),
+        kept::<UninjectedPodRecord>(),
+    ] {
+        assert!(
+            !kept.contains("of-fields") && !kept.contains("of-manager"),
+            "{kept}"
+        );
+    }
 }

@@ -66,9 +66,14 @@ async fn failures(api: Api<DynamicObject>) -> Vec<u32> {
 
 #[tokio::test(start_paused = true)]
 async fn event_that_cannot_be_decoded_leads_to_another_list() {
-    let lists = Arc::new(AtomicUsize::new(0));
-    failures(api(&lists, &[(0, StatusCode::OK, UNDECODABLE)])).await;
-    assert_eq!(lists.load(Ordering::Relaxed), 2);
+    for watch in [
+        &[(0, StatusCode::OK, UNDECODABLE)],
+        &[(0, StatusCode::OK, "not JSON")],
+    ] {
+        let lists = Arc::new(AtomicUsize::new(0));
+        failures(api(&lists, watch)).await;
+        assert_eq!(lists.load(Ordering::Relaxed), 2, "{watch:?}");
+    }
     let lists = Arc::new(AtomicUsize::new(0));
     failures(api(&lists, &[(0, StatusCode::OK, "")])).await;
     assert_eq!(lists.load(Ordering::Relaxed), 1, "a watch that only ended");

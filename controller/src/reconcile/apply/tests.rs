@@ -179,6 +179,27 @@ async fn queue_is_kept_if_the_actor_has_changed_at_the_api_server() {
     }
 }
 
+/// QUE-30: the plan keeps the queue, but the spec that the watch has not reported yet may not.
+#[tokio::test]
+async fn actor_that_keeps_its_queue_is_not_let_go_if_it_has_changed_at_the_api_server() {
+    let deleting = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+    let context = context_with(|request| {
+        let changed = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "generation": 7});
+        let current = actor(&changed, &spec(&json!({})), &json!({}));
+        (request == format!("GET {ACTOR}")).then_some((200, current))
+    });
+    let retained = spec(&json!({"queue": {"deletionPolicy": "Retain"}}));
+    let status = json!({"queue": {"transport": "mq", "name": "asya-a"}});
+    let observed = observed(&actor(&deleting, &retained, &status));
+    let plan = plan(&observed, Timestamp::now());
+    assert!(plan.is_final_step(), "{plan:?}");
+    let result = apply(&context, &observed.actor, plan).await;
+    assert!(
+        matches!(result, Err(Error::Stale("the actor"))),
+        "{result:?}"
+    );
+}
+
 /// SAFE-15, ROLL-4 (c)
 #[tokio::test]
 async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() {

@@ -145,3 +145,22 @@ async fn pods_are_replaced_only_after_a_dry_run_shows_that_new_pods_get_the_side
         );
     }
 }
+
+/// ROLL-2 (b, i): nothing can show that new pods of such a target get the sidecar.
+#[tokio::test]
+async fn target_whose_pods_cannot_be_dry_run_keeps_its_pods() {
+    let mut observed = bound(None);
+    let rollout = observed.binding.as_mut().unwrap().rollout.as_mut();
+    rollout.unwrap().probe_pod = None;
+    let step = RolloutDecision::Act(RolloutAction::Annotate("v".to_owned()));
+    let (context, mut outcome) = (context_with(NO_RESPONSE), ActiveOutcome::default());
+    match before(&context, &observed, &step, &mut outcome).await {
+        Err(RolloutOutcome::Waiting(Reason::ProbeFailed, text, _)) => {
+            assert!(
+                text.contains("restart the target's pods yourself"),
+                "{text}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+}

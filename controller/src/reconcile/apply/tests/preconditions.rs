@@ -38,6 +38,28 @@ async fn deletion_names_the_uid_of_the_object() {
     assert_eq!(bodies[0].pointer("/preconditions/uid"), Some(&json!("7")));
 }
 
+/// FW-23 (b)
+#[tokio::test]
+async fn orphaned_object_loses_only_our_owner_reference_and_only_if_none_has_changed() {
+    let owner = |kind: &str, uid: &str| json!({"apiVersion": "example.com/v1", "kind": kind, "name": "a", "uid": uid});
+    let owners = json!([owner("Other", "another"), owner("AsyncActor", "actor-uid")]);
+    let (context, bodies) = recording_context(json!({
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {
+            "name": "asya-a", "namespace": "ns", "uid": "7", "resourceVersion": "5", "ownerReferences": owners,
+        },
+    }));
+    let key = Key::new("ns", "asya-a");
+    let orphaned = context.service_accounts.orphan(&key, "7", "actor-uid");
+    assert!(orphaned.await.is_ok());
+    let patch = json!([
+        {"op": "test", "path": "/metadata/uid", "value": "7"},
+        {"op": "test", "path": "/metadata/ownerReferences", "value": owners},
+        {"op": "remove", "path": "/metadata/ownerReferences/1"},
+    ]);
+    assert_eq!(*bodies.lock(), [patch]);
+}
+
 /// ROLL-4 (c)
 #[tokio::test]
 async fn accepted_eviction_resets_the_backoff_of_rejected_ones() {

@@ -1,10 +1,11 @@
-use asya_shared::resolve::{ObjectRef, Related, Resolution, Roll, resolver};
+use asya_shared::resolve::{GroupKind, ObjectRef, Related, Resolution, Roll, Target, resolver};
 use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use super::{availability, observe, ray_clusters, ray_workers};
 use crate::reconcile::model::rollout::TargetObject;
-use crate::reconcile::tests::fixtures::context;
+use crate::reconcile::tests::fixtures::{context, context_with};
 use crate::record::Key;
 
 fn pod(name: &str, cluster: &str, extra: &Value) -> Pod {
@@ -46,32 +47,41 @@ fn availability_counts_ready_and_unready_pods_but_not_terminating_ones() {
     assert_eq!((observed.active, observed.has_terminating), (0, true));
 }
 
-/// SAFE-11
-#[test]
-fn ray_service_takes_its_worker_count_from_its_clusters() {
-    let cluster = json!({
+/// The `RayCluster` of `RayService` `llm`, which wants three workers.
+fn cluster() -> Value {
+    json!({
         "apiVersion": "ray.io/v1", "kind": "RayCluster",
         "metadata": {
             "name": "llm-abcde", "uid": "c", "labels": {"ray.io/originated-from-cr-name": "llm"},
             "ownerReferences": [{"apiVersion": "ray.io/v1", "kind": "RayService", "name": "llm", "uid": "s", "controller": true}],
         },
         "status": {"desiredWorkerReplicas": 3},
-    });
-    assert_eq!(ray_workers(&cluster), Some(3));
+    })
+}
+
+/// That `RayService`.
+fn ray_service() -> Target {
     let service = json!({
         "apiVersion": "ray.io/v1", "kind": "RayService", "metadata": {"name": "llm", "uid": "s"},
         "spec": {"rayClusterConfig": {"workerGroupSpecs": [{"groupName": "w"}]}},
     });
     let mut related = Related::default();
-    let kind = asya_shared::resolve::GroupKind {
+    let kind = GroupKind {
         group: "ray.io",
         kind: "RayCluster",
     };
-    related.objects.insert(kind, vec![cluster]);
-    let target = match resolver("ray.io", "RayService").resolve(&service, &related) {
-        Resolution::Found(target) => target,
+    related.objects.insert(kind, vec![cluster()]);
+    match resolver("ray.io", "RayService").resolve(&service, &related) {
+        Resolution::Found(target) => *target,
         other => panic!("{other:?}"),
-    };
+    }
+}
+
+/// SAFE-11
+#[test]
+fn ray_service_takes_its_worker_count_from_its_clusters() {
+    assert_eq!(ray_workers(&cluster()), Some(3));
+    let target = ray_service();
     assert_eq!(target.roll, Roll::Evict);
     let names: Vec<_> = ray_clusters(&target, &[])
         .map(|it| it.name.clone())
@@ -85,6 +95,25 @@ fn ray_service_takes_its_worker_count_from_its_clusters() {
         });
     let known: Vec<_> = known.collect();
     assert_eq!(ray_clusters(&target, &known).count(), 0);
+}
+
+/// SAFE-11: a worker that does not exist yet is missing.
+#[tokio::test]
+async fn ray_service_should_have_the_workers_that_its_clusters_want() {
+    let context = context_with(|request| match request {
+        "GET /api/v1/namespaces/ns/pods" => Some((200, json!({"metadata": {}, "items": []}))),
+        "GET /apis/ray.io/v1/namespaces/ns/rayclusters/llm-abcde" => Some((200, cluster())),
+        _ => None,
+    });
+    let kind = GroupVersionKind::gvk("ray.io", "v1", "RayCluster");
+    let resource = ApiResource::from_gvk(&kind);
+    context
+        .bindings
+        .kinds
+        .serve("ray.io", "RayCluster", resource);
+    let observed = observe(&context, &Key::new("ns", "a"), &ray_service(), &[]).await;
+    let (availability, _) = observed.unwrap();
+    assert_eq!(availability.desired_replicas, Some(3));
 }
 
 /// SAFE-10: an evicted pod stays listed and is not ready.
