@@ -64,7 +64,7 @@ impl Store {
     pub fn finish_crds(&mut self) {
         for resource in DEFINED {
             let id = crd_of(resource);
-            let Some(crd) = self.get(&id).filter(|crd| is_deleting(crd)) else {
+            let Some(crd) = self.get(&id).filter(is_deleting) else {
                 continue;
             };
             let objects = self
