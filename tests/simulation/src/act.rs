@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::act_owners;
 use crate::api_server::managed::merge_patch;
 use crate::api_server::resources::{self, Resource};
 use crate::api_server::store::{Deletion, Id};
@@ -42,6 +43,32 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
             {
                 queue.messages += messages;
                 world.messages.notify_one();
+            }
+        }
+        Action::CreateTarget(actor, TargetKind::Owned(owner), replicas) => {
+            let id = target(TargetKind::Owned(*owner), actor);
+            act_owners::create(world, *owner, &id, *replicas);
+        }
+        Action::ChangeTarget(actor, TargetKind::Owned(owner), version) => {
+            let id = target(TargetKind::Owned(*owner), actor);
+            act_owners::set_version(world, *owner, &id, *version);
+        }
+        Action::ScaleTarget(actor, TargetKind::Owned(owner), replicas) => {
+            let id = target(TargetKind::Owned(*owner), actor);
+            act_owners::set_replicas(world, *owner, &id, *replicas);
+        }
+        Action::DeleteTarget(actor, TargetKind::Owned(owner)) => {
+            let id = target(TargetKind::Owned(*owner), actor);
+            act_owners::delete(world, *owner, &id);
+        }
+        Action::CrashOwner(owner, calls) => {
+            if let Some(process) = world.owners.current(*owner) {
+                process.crash_after(*calls);
+            }
+        }
+        Action::CutOwner(owner, time) => {
+            if let Some(process) = world.owners.current(*owner) {
+                process.cut(Instant::now() + *time);
             }
         }
         Action::CreateTarget(actor, kind, replicas) => {

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::api_server::resources::{self, Resource};
+use crate::api_server::resources;
 use crate::api_server::store::{Id, Store, owners};
+use crate::expect_owners;
 use crate::world::World;
+use crate::world::owners::kind::is_bindable;
 use crate::world::targets::{has_ours, is_target};
 use crate::world::workloads::is_ready;
 
@@ -45,12 +47,7 @@ impl BindingExpectations<'_> {
 
     fn target(&self) -> Option<Arc<Value>> {
         let target = &self.actor["spec"]["workloadRef"];
-        let resource: &'static Resource = match target["kind"].as_str() {
-            Some("StatefulSet") => &resources::STATEFUL_SETS,
-            _ => &resources::DEPLOYMENTS,
-        };
-        let name = target["name"].as_str().unwrap_or_default();
-        self.store.get(&Id::new(resource, &self.id.namespace, name))
+        expect_owners::workload(self.store, &self.id.namespace, target)
     }
 
     fn condition(&self, name: &str) -> (&str, &str) {
@@ -93,7 +90,8 @@ impl BindingExpectations<'_> {
         let uid = &target["metadata"]["uid"];
         let pods = self.store.all(&resources::PODS).map(|(_, pod)| pod);
         let own = pods.filter(|pod| {
-            owners(pod).any(|owner| owner["uid"] == *uid)
+            is_bindable(pod)
+                && owners(pod).any(|owner| owner["uid"] == *uid)
                 && pod["metadata"]["deletionTimestamp"].is_null()
         });
         let own: Vec<_> = own.collect();
@@ -116,6 +114,10 @@ impl BindingExpectations<'_> {
             ));
         }
         if let Some(unmet) = self.scaling(own.is_empty(), current) {
+            return Some(unmet);
+        }
+        let is_scaled = self.scaled_object().is_some();
+        if let Some(unmet) = expect_owners::too_few(self.store, target, is_scaled) {
             return Some(unmet);
         }
         let ready = own.iter().filter(|pod| is_ready(pod)).count();

@@ -1,5 +1,6 @@
 //! What happens in a run, besides the faults of single calls: all of it follows from the seed.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -7,7 +8,9 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 
 use crate::plan_bindings::Bindings;
+use crate::plan_owners::Owned;
 use crate::randomness::{Seed, delay, pick};
+use crate::world::owners::OwnerKind;
 use crate::world::targets::TargetKind;
 use crate::world::{BROKERS, NAMESPACES};
 
@@ -49,6 +52,10 @@ pub enum Action {
     CrashWebhook(usize, u64),
     /// A replica of the webhook loses its network.
     CutWebhook(usize, Duration),
+    /// An owner of targets crashes after so many further calls of its own.
+    CrashOwner(OwnerKind, u64),
+    /// An owner of targets loses its network.
+    CutOwner(OwnerKind, Duration),
     /// The API server forgets its history, so that watches must list again.
     Compact,
 }
@@ -99,6 +106,10 @@ impl fmt::Display for Action {
                 write!(f, "w{replica} will crash after {calls} calls")
             }
             Self::CutWebhook(replica, time) => write!(f, "w{replica} is cut off for {time:?}"),
+            Self::CrashOwner(owner, calls) => {
+                write!(f, "{owner:?} will crash after {calls} calls")
+            }
+            Self::CutOwner(owner, time) => write!(f, "{owner:?} is cut off for {time:?}"),
             Self::Compact => f.write_str("the API server forgets its history"),
         }
     }
@@ -112,6 +123,8 @@ pub struct Plan {
     pub fault_rate: f64,
     /// When, and what.
     pub actions: Vec<(Duration, Action)>,
+    /// The owners of targets that run, each in one namespace.
+    pub owners: BTreeSet<(OwnerKind, &'static str)>,
     /// When the last action is over, and faults end.
     pub end: Duration,
 }
@@ -152,10 +165,15 @@ impl Plan {
             };
             actions.push((at, next));
         }
+        let owned = Owned::new(&mut seed.about("owners"));
+        actions.extend(owned.actions(&mut seed.about("actions on owned targets")));
+        actions.sort_by_key(|(at, _)| *at);
+        let at = actions.last().map_or(at, |(last, _)| at.max(*last));
         Self {
             replicas,
             fault_rate,
             actions,
+            owners: owned.owners(),
             end: at + Duration::from_secs(1),
         }
     }

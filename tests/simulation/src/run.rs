@@ -73,6 +73,7 @@ async fn run_plan(options: &Options) -> Report {
         plan.end,
     );
     let world = Arc::new(World::new(seed, plan.replicas > 1, faults));
+    world.start_owners(&plan.owners);
     let controllers = tokio::spawn(Arc::clone(&world).run_controllers());
     let replicas = Arc::new(Replicas::new(plan.replicas));
     replicas.start(&world);

@@ -2,12 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::resources;
+use super::resources::{self, Resource};
+use super::store::{Id, Store};
 
 /// The group, or the resources of its only version; `None` if it is not served.
 #[must_use]
-pub fn answer(group: &str, list_resources: bool) -> Option<Value> {
-    let mut served = resources::in_group(group).peekable();
+pub fn answer(store: &Store, group: &str, list_resources: bool) -> Option<Value> {
+    let all = resources::in_group(group);
+    let mut served = all.filter(|it| is_served(store, it)).peekable();
     let version = served.peek()?.version;
     let group_version = format!("{group}/{version}");
     if !list_resources {
@@ -26,4 +28,15 @@ pub fn answer(group: &str, list_resources: bool) -> Option<Value> {
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version,
         "resources": resources.collect::<Vec<_>>(),
     }))
+}
+
+/// The kinds of owners are served while they have a CRD.
+fn is_served(store: &Store, resource: &'static Resource) -> bool {
+    let of_owner = [
+        &resources::INFERENCE_SERVICES,
+        &resources::RAY_CLUSTERS,
+        &resources::WORKSPACES,
+    ];
+    let crd = Id::new(&resources::CRDS, "", &resource.qualified());
+    !of_owner.contains(&resource) || store.get(&crd).is_some()
 }

@@ -12,6 +12,7 @@ pub mod schema;
 pub mod selector;
 pub mod status;
 pub mod store;
+mod strategic;
 pub mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 
 use request::Verb;
 use resources::Resource;
+use schema::Schema;
 use selector::Filter;
 use status::Failure;
 use store::{Id, Store, Written};
@@ -60,7 +62,7 @@ impl ApiServer {
             } => self.list(resource, &filter, (limit, token), metadata_only),
             Verb::Watch { .. } => Err(Failure::bad_request("a watch is not answered at once")),
             Verb::Discover { group, resources } => {
-                discovery::answer(&group, resources).ok_or_else(Failure::no_such_path)
+                discovery::answer(&self.store, &group, resources).ok_or_else(Failure::no_such_path)
             }
             Verb::Get(id) => of_object(self.store.get(&id).ok_or_else(|| Failure::not_found(&id))?),
             Verb::GetScale(id) => scale::get(&self.store, &id),
@@ -109,8 +111,11 @@ impl ApiServer {
 
     fn write(&mut self, verb: Verb) -> Written {
         match verb {
-            Verb::Create(id, object, writer) => {
+            Verb::Create(mut id, object, writer) => {
                 self.check_namespace(&id)?;
+                if let Some(prefix) = request::generated(&object) {
+                    id.name = format!("{prefix}{:05}", self.store.version());
+                }
                 self.store.create(&id, object, &writer)
             }
             Verb::Update(id, object, writer) => self.store.update(&id, object, &writer),
@@ -122,6 +127,12 @@ impl ApiServer {
                 let live = self.store.get(&id).ok_or_else(|| Failure::not_found(&id))?;
                 let mut object = (*live).clone();
                 managed::merge_patch(&mut object, &patch);
+                self.store.update(&id, object, &writer)
+            }
+            Verb::StrategicPatch(id, patch, writer) => {
+                let live = self.store.get(&id).ok_or_else(|| Failure::not_found(&id))?;
+                let mut object = (*live).clone();
+                strategic::patch(&mut object, &patch, Schema::of(id.resource));
                 self.store.update(&id, object, &writer)
             }
             Verb::JsonPatch(id, patch, writer) => {

@@ -1,7 +1,9 @@
 //! Everything outside the controller: API server, brokers, and the controllers and users beside it.
 
 pub mod admission;
+pub mod hpa;
 pub mod keda;
+pub mod owners;
 pub mod pods;
 pub mod rules;
 pub mod targets;
@@ -32,6 +34,7 @@ use crate::process::Process;
 use crate::randomness::{Seed, delay};
 use crate::trace::Trace;
 
+use owners::Owners;
 use webhooks::Webhooks;
 
 /// Namespaces of actors.
@@ -65,6 +68,8 @@ pub struct World {
     pub trace: Trace,
     /// The replicas of the webhook.
     pub webhooks: Webhooks,
+    /// The controllers that own targets.
+    pub owners: Owners,
     /// Notified when messages arrive.
     pub messages: Notify,
     violations: Mutex<Vec<String>>,
@@ -128,6 +133,7 @@ impl World {
             faults,
             trace: Trace::default(),
             webhooks: Webhooks::default(),
+            owners: Owners::default(),
             messages: Notify::new(),
             violations: Mutex::default(),
             found: Mutex::default(),
@@ -351,7 +357,10 @@ impl World {
                 let name = targets::target_name(&id.name);
                 let resources = [&resources::DEPLOYMENTS, &resources::STATEFUL_SETS];
                 let targets = resources.map(|resource| Id::new(resource, &id.namespace, &name));
-                self.sidecars_kept.lock().extend(targets);
+                let owned = owners::kind::places(&id.namespace, &name);
+                self.sidecars_kept
+                    .lock()
+                    .extend(targets.into_iter().chain(owned));
             }
             if retains || spec["deletionPolicy"] == "Orphan" {
                 let queue = format!("asya-{}", id.name);
@@ -371,6 +380,7 @@ impl World {
         let denied = workloads::step(self, store);
         let mut brokers = self.brokers.lock();
         keda::step(store, &brokers);
+        hpa::step(store);
         let due = pods::step(store, self.seed);
         pods::consume(store, &mut brokers);
         // A workload's controller tries again.
