@@ -51,7 +51,7 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
         }
         Action::ChangeTarget(actor, TargetKind::Owned(owner), version) => {
             let id = target(TargetKind::Owned(*owner), actor);
-            act_owners::set_version(world, *owner, &id, *version);
+            act_owners::change(world, *owner, &id, *version);
         }
         Action::ScaleTarget(actor, TargetKind::Owned(owner), replicas) => {
             let id = target(TargetKind::Owned(*owner), actor);
@@ -60,6 +60,10 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
         Action::DeleteTarget(actor, TargetKind::Owned(owner)) => {
             let id = target(TargetKind::Owned(*owner), actor);
             act_owners::delete(world, *owner, &id);
+        }
+        Action::DeleteWorkload(actor, owner) => {
+            let id = target(TargetKind::Owned(*owner), actor);
+            act_owners::delete_workload(world, *owner, &id);
         }
         Action::CrashOwner(owner, calls) => {
             if let Some(process) = world.owners.current(*owner) {

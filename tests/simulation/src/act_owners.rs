@@ -10,7 +10,7 @@ use crate::world::{World, writer};
 /// A user creates a target, unless it exists.
 pub fn create(world: &World, owner: OwnerKind, id: &Id, replicas: u8) {
     let object = owner.object(&id.name, replicas, 1);
-    if owner == OwnerKind::Argo {
+    if owner.syncs() {
         let mut manifests = world.owners.manifests.lock();
         manifests.entry(id.clone()).or_insert(object);
         return world.owners.committed.notify_one();
@@ -22,22 +22,20 @@ pub fn create(world: &World, owner: OwnerKind, id: &Id, replicas: u8) {
         .create(id, object, &writer("user"));
 }
 
-/// A user wants another version of the model.
-pub fn set_version(world: &World, owner: OwnerKind, id: &Id, version: u8) {
-    change(world, owner, id, |object| {
-        owner.set_version(object, version)
-    });
+/// A user changes a target.
+pub fn change(world: &World, owner: OwnerKind, id: &Id, version: u8) {
+    edit(world, owner, id, |object| owner.change(object, version));
 }
 
 /// A user wants another number of pods.
 pub fn set_replicas(world: &World, owner: OwnerKind, id: &Id, replicas: u8) {
-    change(world, owner, id, |object| {
+    edit(world, owner, id, |object| {
         owner.set_replicas(object, replicas)
     });
     // Of these the workload itself is scaled, unless the queue does.
     let scaled = match owner {
         OwnerKind::Kaito | OwnerKind::Argo => owner.workload(id),
-        OwnerKind::Kserve | OwnerKind::Ray => None,
+        OwnerKind::Kserve | OwnerKind::Ray | OwnerKind::Replace => None,
     };
     let is_scaled = |id: &Id| {
         let server = world.server.lock();
@@ -53,7 +51,7 @@ pub fn set_replicas(world: &World, owner: OwnerKind, id: &Id, replicas: u8) {
 
 /// A user deletes a target.
 pub fn delete(world: &World, owner: OwnerKind, id: &Id) {
-    if owner == OwnerKind::Argo {
+    if owner.syncs() {
         world.owners.manifests.lock().remove(id);
         world.owners.committed.notify_one();
     } else {
@@ -61,8 +59,15 @@ pub fn delete(world: &World, owner: OwnerKind, id: &Id) {
     }
 }
 
-fn change(world: &World, owner: OwnerKind, id: &Id, change: impl FnOnce(&mut Value)) {
-    if owner != OwnerKind::Argo {
+/// Somebody deletes what the owner has made of a target.
+pub fn delete_workload(world: &World, owner: OwnerKind, id: &Id) {
+    if let Some(id) = owner.workload(id) {
+        let _ = world.server.lock().store.delete(&id, &Deletion::default());
+    }
+}
+
+fn edit(world: &World, owner: OwnerKind, id: &Id, change: impl FnOnce(&mut Value)) {
+    if !owner.syncs() {
         return update(world, id, change);
     }
     if let Some(manifest) = world.owners.manifests.lock().get_mut(id) {

@@ -25,9 +25,10 @@ struct Flags {
     #[arg(long, default_value_t = 2)]
     threads: usize,
 
-    /// Only seeds whose runs have owners of targets.
-    #[arg(long)]
-    owners: bool,
+    /// Only seeds whose runs have an owner of targets: any, or the one with this name (Kserve, Kaito, Ray, Argo,
+    /// Replace).
+    #[arg(long, num_args = 0..=1, default_missing_value = "")]
+    owner: Option<String>,
 
     /// Prints the trace of the first seed, even if it passes.
     #[arg(long)]
@@ -51,7 +52,14 @@ fn main() -> ExitCode {
             ..Options::default()
         }));
     }
-    let is_wanted = |seed: &u64| !flags.owners || !Plan::new(Seed(*seed)).owners.is_empty();
+    let is_wanted = |seed: &u64| match &flags.owner {
+        Some(name) => {
+            let owners = Plan::new(Seed(*seed)).owners;
+            let mut names = owners.iter().map(|(owner, _)| format!("{owner:?}"));
+            names.any(|it| it.starts_with(name))
+        }
+        None => true,
+    };
     let seeds = (flags.first..flags.first + flags.seeds).filter(is_wanted);
     let seeds: Vec<u64> = seeds.collect();
     let failing = failing(&seeds, flags.threads, flags.failures);

@@ -52,6 +52,8 @@ pub enum Action {
     CrashWebhook(usize, u64),
     /// A replica of the webhook loses its network.
     CutWebhook(usize, Duration),
+    /// Somebody deletes what an owner has made of an actor's target.
+    DeleteWorkload(Actor, OwnerKind),
     /// An owner of targets crashes after so many further calls of its own.
     CrashOwner(OwnerKind, u64),
     /// An owner of targets loses its network.
@@ -106,6 +108,13 @@ impl fmt::Display for Action {
                 write!(f, "w{replica} will crash after {calls} calls")
             }
             Self::CutWebhook(replica, time) => write!(f, "w{replica} is cut off for {time:?}"),
+            Self::DeleteWorkload(actor, owner) => {
+                write!(
+                    f,
+                    "somebody deletes the workload that {owner:?} has made of {}",
+                    name(actor)
+                )
+            }
             Self::CrashOwner(owner, calls) => {
                 write!(f, "{owner:?} will crash after {calls} calls")
             }

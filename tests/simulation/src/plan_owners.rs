@@ -17,9 +17,15 @@ use crate::world::{BROKERS, NAMESPACES};
 pub struct Owned(Vec<(Actor, OwnerKind)>);
 
 /// Actors whose names no others have.
-fn all() -> [(Actor, OwnerKind); 1] {
-    let [first, _] = NAMESPACES;
-    [((first, "k"), OwnerKind::Kserve)]
+fn all() -> [(Actor, OwnerKind); 5] {
+    let [first, second] = NAMESPACES;
+    [
+        ((first, "k"), OwnerKind::Kserve),
+        ((second, "w"), OwnerKind::Kaito),
+        ((second, "r"), OwnerKind::Ray),
+        ((first, "g"), OwnerKind::Argo),
+        ((second, "h"), OwnerKind::Replace),
+    ]
 }
 
 impl Owned {
@@ -60,7 +66,7 @@ impl Owned {
         for _ in 0..if self.0.is_empty() {
             0
         } else {
-            random.usize(2..9)
+            random.usize(4..14)
         } {
             at += delay(random, 10..15_000);
             actions.push((at, self.action(random)));
@@ -71,17 +77,18 @@ impl Owned {
     fn action(&self, random: &mut Rng) -> Action {
         let (actor, owner) = *pick(random, &self.0);
         let kind = TargetKind::Owned(owner);
-        match random.u8(..20) {
+        match random.u8(..21) {
             0..=1 => Action::CreateTarget(actor, kind, random.u8(..4)),
-            2..=5 => Action::ChangeTarget(actor, kind, random.u8(1..4)),
+            2..=5 => Action::ChangeTarget(actor, kind, random.u8(1..8)),
             6..=7 => Action::ScaleTarget(actor, kind, random.u8(..4)),
             8 => Action::DeleteTarget(actor, kind),
             9 => Action::Create(actor, spec(random, &actor, owner)),
             10..=13 => Action::Update(actor, change(random, owner)),
             14..=15 => Action::Delete(actor),
             16 => Action::Publish(actor, random.u64(1..5)),
-            17..=18 => Action::CrashOwner(owner, random.u64(..12)),
-            _ => Action::CutOwner(owner, delay(random, 500..40_000)),
+            17 => Action::DeleteWorkload(actor, owner),
+            18..=19 => Action::CrashOwner(owner, random.u64(..12)),
+            _ => Action::CutOwner(owner, delay(random, 500..200_000)),
         }
     }
 }
@@ -98,15 +105,24 @@ fn spec(random: &mut Rng, actor: &Actor, owner: OwnerKind) -> Value {
         "binding": binding(random, owner),
         "queue": {"deletionPolicy": pick(random, &["Delete", "Delete", "Retain", "DeleteIfEmpty", "Drain"])},
     });
-    if owner != OwnerKind::Ray && random.bool() {
+    // The owner's kind says where the model listens.
+    if !owner.syncs() && random.bool() {
+        spec["runtime"]["targetURL"] = Value::Null;
+    }
+    if is_scalable(owner) && random.bool() {
         spec["scaling"] = scaling(random);
     }
     spec
 }
 
+/// Nobody lets the queue scale what has no `/scale`, or whose manifest says how many pods it has.
+fn is_scalable(owner: OwnerKind) -> bool {
+    !matches!(owner, OwnerKind::Ray | OwnerKind::Replace)
+}
+
 /// Only a target without an owner in the cluster lets its pod template be written (BIND-17, BIND-18).
 fn binding(random: &mut Rng, owner: OwnerKind) -> Value {
-    if owner == OwnerKind::Argo && random.u8(..3) > 0 {
+    if owner.syncs() && random.u8(..3) > 0 {
         return json!({"strategy": "Template", "rollout": null, "required": null});
     }
     json!({
@@ -119,7 +135,7 @@ fn change(random: &mut Rng, owner: OwnerKind) -> Value {
     match random.u8(..7) {
         0..=1 => json!({"runtime": runtime(random)}),
         2 => json!({"scaling": null}),
-        3..=4 if owner != OwnerKind::Ray => json!({"scaling": scaling(random)}),
+        3..=4 if is_scalable(owner) => json!({"scaling": scaling(random)}),
         5 => json!({"binding": binding(random, owner)}),
         _ => json!({"transport": pick(random, &BROKERS)}),
     }

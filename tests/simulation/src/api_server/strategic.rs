@@ -50,3 +50,6 @@ fn patch_item(list: &mut Value, item: &Value, (key, schema): (&str, Schema)) {
         (None, true) => {}
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -184,12 +184,19 @@ impl World {
         self.sidecars_kept.lock().contains(target)
     }
 
-    /// Whether a binding leaves its pods as they are until they are restarted.
+    /// Whether a binding leaves its pods as they are until they are restarted, or has given in to another writer.
     #[must_use]
     pub fn has_bindings_on_restart(&self) -> bool {
         let server = self.server.lock();
         let mut actors = server.store.all(&resources::ACTORS);
-        actors.any(|(_, actor)| actor["spec"]["binding"]["rollout"] == "OnRestart")
+        let has_given_in = |actor: &Value| {
+            let conflicts = actor["status"]["conflicts"].as_array();
+            let mut conflicts = conflicts.into_iter().flatten();
+            conflicts.any(|it| it["state"] == "Stopped")
+        };
+        actors.any(|(_, actor)| {
+            actor["spec"]["binding"]["rollout"] == "OnRestart" || has_given_in(actor)
+        })
     }
 
     /// Notes what a process finds when it reads an actor, a workload or pods.

@@ -135,6 +135,15 @@ fn is_handoff(key: &str, value: &Value) -> bool {
     key == AUTOSCALER_CLASS && value == "external"
 }
 
+/// Annotations without the class.
+#[must_use]
+pub fn without_handoff(annotations: &Value) -> Value {
+    let all = annotations.as_object().into_iter().flatten();
+    let kept = all.filter(|(key, value)| !is_handoff(key, value));
+    kept.map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
 /// Whether the operator has left something in an object.
 #[must_use]
 pub fn has_ours(object: &Value) -> bool {

@@ -18,13 +18,15 @@ pub const TRACKED: &str = "argocd.argoproj.io/instance";
 pub struct GitOps {
     world: Weak<World>,
     namespace: &'static str,
+    how: Sync,
 }
 
 impl GitOps {
-    pub fn new(world: &Arc<World>, namespace: &'static str) -> Self {
+    pub fn new(world: &Arc<World>, namespace: &'static str, how: Sync) -> Self {
         Self {
             world: Arc::downgrade(world),
             namespace,
+            how,
         }
     }
 
@@ -59,7 +61,7 @@ impl Rule for GitOps {
 
     async fn reconcile(&self, hand: &Hand) -> Result<()> {
         for manifest in self.manifests() {
-            Argo::new(manifest, Sync::Apply).reconcile(hand).await?;
+            Argo::new(manifest, self.how).reconcile(hand).await?;
         }
         for live in hand.list(Kind::DEPLOYMENT).await? {
             let name = live["metadata"]["name"].as_str().unwrap_or_default();

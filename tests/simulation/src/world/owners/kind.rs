@@ -1,7 +1,7 @@
 //! What users create for each owner, and how they change it.
 
 use asya_owners::kaito::{UPGRADE, workspace};
-use asya_owners::kserve::{deployment_of, inference_service};
+use asya_owners::kserve::{AUTOSCALER_CLASS, STOP, deployment_of, inference_service};
 use asya_owners::ray::ray_cluster;
 use serde_json::{Value, json};
 
@@ -9,6 +9,9 @@ use super::git::TRACKED;
 use crate::api_server::resources::{self, Resource};
 use crate::api_server::store::Id;
 use crate::world::targets::{TARGET, TargetKind};
+
+/// Annotation of what is replaced by its manifest.
+pub const REPLACED: &str = "example.com/replaced";
 
 /// An owner of targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +24,8 @@ pub enum OwnerKind {
     Ray,
     /// Argo CD, which syncs a Deployment with a manifest (SIM-7).
     Argo,
+    /// Argo CD that replaces a Deployment by its manifest, so that nothing of others stays (SIM-7).
+    Replace,
 }
 
 impl OwnerKind {
@@ -31,7 +36,7 @@ impl OwnerKind {
             Self::Kserve => Some(&resources::INFERENCE_SERVICES),
             Self::Kaito => Some(&resources::WORKSPACES),
             Self::Ray => Some(&resources::RAY_CLUSTERS),
-            Self::Argo => None,
+            Self::Argo | Self::Replace => None,
         }
     }
 
@@ -49,7 +54,7 @@ impl OwnerKind {
             Self::Kserve => at(&resources::DEPLOYMENTS, &deployment_of(&target.name)),
             Self::Kaito => at(&resources::STATEFUL_SETS, &target.name),
             Self::Ray => None,
-            Self::Argo => at(&resources::DEPLOYMENTS, &target.name),
+            Self::Argo | Self::Replace => at(&resources::DEPLOYMENTS, &target.name),
         }
     }
 
@@ -60,11 +65,14 @@ impl OwnerKind {
             Self::Kserve => inference_service(name, &json!({})),
             Self::Kaito => workspace(name, "phi"),
             Self::Ray => ray_cluster(name, 1),
-            Self::Argo => {
+            Self::Argo | Self::Replace => {
                 let mut object = TargetKind::Deployment.object(name, replicas, version);
                 object["metadata"]["name"] = name.into();
                 object["metadata"]["labels"][TRACKED] = name.into();
-                if let Some(spec) = object["spec"].as_object_mut() {
+                if self == Self::Replace {
+                    object["metadata"]["annotations"][REPLACED] = "true".into();
+                }
+                if let (Self::Argo, Some(spec)) = (self, object["spec"].as_object_mut()) {
                     // Whoever lets the queue scale leaves them out.
                     spec.remove("replicas");
                 }
@@ -73,17 +81,23 @@ impl OwnerKind {
         };
         object["metadata"]["labels"][TARGET] = "true".into();
         self.set_replicas(&mut object, replicas);
-        self.set_version(&mut object, version);
+        self.change(&mut object, version);
         object
     }
 
-    /// A user wants another version of the model.
-    pub fn set_version(self, object: &mut Value, version: u8) {
+    /// A user wants another version of the model, or something else that only this owner knows.
+    pub fn change(self, object: &mut Value, version: u8) {
         let image = Value::from(format!("model:{version}"));
+        let annotations = &mut object["metadata"]["annotations"];
         match self {
+            Self::Kserve if version == 4 => toggle(annotations, STOP, "true"),
+            Self::Kserve if version == 5 => toggle(annotations, AUTOSCALER_CLASS, "none"),
+            Self::Kserve if version == 6 => toggle(annotations, AUTOSCALER_CLASS, "hpa"),
+            // KServe copies it to the pods.
+            Self::Kserve if version == 7 => toggle(annotations, "example.com/note", "hello"),
             Self::Kserve => object["spec"]["predictor"]["containers"][0]["image"] = image,
-            // Every third change is one of the base image, which replaces the whole pod template.
-            Self::Kaito if version == 3 => {
+            // Another base image, which replaces the whole pod template.
+            Self::Kaito if version >= 5 => {
                 let label = &mut object["metadata"]["labels"][UPGRADE];
                 let next = if *label == "second" {
                     "third"
@@ -99,7 +113,7 @@ impl OwnerKind {
                 let group = &mut object["spec"]["workerGroupSpecs"][0];
                 group["template"]["spec"]["containers"][0]["image"] = image;
             }
-            Self::Argo => {
+            Self::Argo | Self::Replace => {
                 object["spec"]["template"]["spec"]["containers"][0]["image"] = image;
             }
         }
@@ -113,8 +127,26 @@ impl OwnerKind {
                 object["spec"]["predictor"]["maxReplicas"] = (replicas.max(1) + 2).into();
             }
             Self::Ray => object["spec"]["workerGroupSpecs"][0]["replicas"] = replicas.into(),
+            Self::Replace => object["spec"]["replicas"] = replicas.into(),
             Self::Kaito | Self::Argo => {}
         }
+    }
+}
+
+/// Sets an annotation, or removes it if it has this value.
+fn toggle(annotations: &mut Value, key: &str, value: &str) {
+    annotations[key] = if annotations[key] == value {
+        Value::Null
+    } else {
+        value.into()
+    };
+}
+
+impl OwnerKind {
+    /// Whether users commit manifests instead of creating objects.
+    #[must_use]
+    pub fn syncs(self) -> bool {
+        self.resource().is_none()
     }
 }
 
@@ -132,9 +164,9 @@ pub fn wanted_pods(workload: &Value) -> u64 {
     if workload["kind"] != "RayCluster" {
         return workload["spec"]["replicas"].as_u64().unwrap_or(1);
     }
-    let groups = workload["spec"]["workerGroupSpecs"].as_array();
-    let of_group = |group: &Value| group["replicas"].as_u64().unwrap_or(1);
-    groups.into_iter().flatten().map(of_group).sum()
+    // As far as its owner has told.
+    let wanted = &workload["status"]["desiredWorkerReplicas"];
+    wanted.as_u64().unwrap_or_default()
 }
 
 /// Whether a pod of a workload may be bound: the head of a Ray cluster never is.

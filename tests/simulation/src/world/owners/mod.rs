@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use asya_owners::argo::Sync;
 use asya_owners::kaito::Kaito;
 use asya_owners::kserve::Kserve;
 use asya_owners::ray::RayClusters;
@@ -60,8 +61,10 @@ impl World {
                 OwnerKind::Kserve => tokio::spawn(world.own(*kind, namespace, Kserve)),
                 OwnerKind::Kaito => tokio::spawn(world.own(*kind, namespace, Kaito)),
                 OwnerKind::Ray => tokio::spawn(world.own(*kind, namespace, RayClusters)),
-                OwnerKind::Argo => {
-                    let rule = GitOps::new(&world, namespace);
+                OwnerKind::Argo | OwnerKind::Replace => {
+                    let replaces = *kind == OwnerKind::Replace;
+                    let how = if replaces { Sync::Replace } else { Sync::Apply };
+                    let rule = GitOps::new(&world, namespace, how);
                     tokio::spawn(world.own(*kind, namespace, rule))
                 }
             };
