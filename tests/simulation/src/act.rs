@@ -18,6 +18,9 @@ use crate::world::{World, writer};
 /// Carries out an action.
 pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, action: &Action) {
     world.trace.add("PLAN", action);
+    if act_owners::act(world, action) {
+        return;
+    }
     match action {
         Action::Create(actor, spec) => {
             let mut spec = spec.clone();
@@ -43,36 +46,6 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
             {
                 queue.messages += messages;
                 world.messages.notify_one();
-            }
-        }
-        Action::CreateTarget(actor, TargetKind::Owned(owner), replicas) => {
-            let id = target(TargetKind::Owned(*owner), actor);
-            act_owners::create(world, *owner, &id, *replicas);
-        }
-        Action::ChangeTarget(actor, TargetKind::Owned(owner), version) => {
-            let id = target(TargetKind::Owned(*owner), actor);
-            act_owners::change(world, *owner, &id, *version);
-        }
-        Action::ScaleTarget(actor, TargetKind::Owned(owner), replicas) => {
-            let id = target(TargetKind::Owned(*owner), actor);
-            act_owners::set_replicas(world, *owner, &id, *replicas);
-        }
-        Action::DeleteTarget(actor, TargetKind::Owned(owner)) => {
-            let id = target(TargetKind::Owned(*owner), actor);
-            act_owners::delete(world, *owner, &id);
-        }
-        Action::DeleteWorkload(actor, owner) => {
-            let id = target(TargetKind::Owned(*owner), actor);
-            act_owners::delete_workload(world, *owner, &id);
-        }
-        Action::CrashOwner(owner, calls) => {
-            if let Some(process) = world.owners.current(*owner) {
-                process.crash_after(*calls);
-            }
-        }
-        Action::CutOwner(owner, time) => {
-            if let Some(process) = world.owners.current(*owner) {
-                process.cut(Instant::now() + *time);
             }
         }
         Action::CreateTarget(actor, kind, replicas) => {
@@ -126,6 +99,8 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
             webhooks.current(*replica).cut(Instant::now() + *time);
         }
         Action::Compact => world.server.lock().store.compact(),
+        // Done above.
+        Action::DeleteWorkload(..) | Action::CrashOwner(..) | Action::CutOwner(..) => {}
     }
 }
 

@@ -1,14 +1,55 @@
 //! What users do with targets that have owners.
 
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::api_server::resources;
 use crate::api_server::store::{Deletion, Id};
+use crate::plan::{Action, Actor};
 use crate::world::owners::OwnerKind;
+use crate::world::targets::{TargetKind, target_name};
 use crate::world::{World, writer};
 
+/// Carries out an action on a target that has an owner, or on an owner. Returns whether it is one.
+pub fn act(world: &World, action: &Action) -> bool {
+    let target =
+        |owner: OwnerKind, actor: &Actor| Id::new(owner.target(), actor.0, &target_name(actor.1));
+    match action {
+        Action::CreateTarget(actor, TargetKind::Owned(owner), replicas) => {
+            create(world, *owner, &target(*owner, actor), *replicas);
+        }
+        Action::ChangeTarget(actor, TargetKind::Owned(owner), version) => {
+            let id = target(*owner, actor);
+            edit(world, *owner, &id, |object| owner.change(object, *version));
+        }
+        Action::ScaleTarget(actor, TargetKind::Owned(owner), replicas) => {
+            set_replicas(world, *owner, &target(*owner, actor), *replicas);
+        }
+        Action::DeleteTarget(actor, TargetKind::Owned(owner)) => {
+            delete(world, *owner, &target(*owner, actor));
+        }
+        Action::DeleteWorkload(actor, owner) => {
+            if let Some(id) = owner.workload(&target(*owner, actor)) {
+                let _ = world.server.lock().store.delete(&id, &Deletion::default());
+            }
+        }
+        Action::CrashOwner(owner, calls) => {
+            if let Some(process) = world.owners.current(*owner) {
+                process.crash_after(*calls);
+            }
+        }
+        Action::CutOwner(owner, time) => {
+            if let Some(process) = world.owners.current(*owner) {
+                process.cut(Instant::now() + *time);
+            }
+        }
+        _ => return false,
+    }
+    true
+}
+
 /// A user creates a target, unless it exists.
-pub fn create(world: &World, owner: OwnerKind, id: &Id, replicas: u8) {
+fn create(world: &World, owner: OwnerKind, id: &Id, replicas: u8) {
     let object = owner.object(&id.name, replicas, 1);
     if owner.syncs() {
         let mut manifests = world.owners.manifests.lock();
@@ -22,15 +63,10 @@ pub fn create(world: &World, owner: OwnerKind, id: &Id, replicas: u8) {
         .create(id, object, &writer("user"));
 }
 
-/// A user changes a target.
-pub fn change(world: &World, owner: OwnerKind, id: &Id, version: u8) {
-    edit(world, owner, id, |object| owner.change(object, version));
-}
-
 /// A user wants another number of pods.
-pub fn set_replicas(world: &World, owner: OwnerKind, id: &Id, replicas: u8) {
+fn set_replicas(world: &World, owner: OwnerKind, id: &Id, replicas: u8) {
     edit(world, owner, id, |object| {
-        owner.set_replicas(object, replicas)
+        owner.set_replicas(object, replicas);
     });
     // Of these the workload itself is scaled, unless the queue does.
     let scaled = match owner {
@@ -50,19 +86,12 @@ pub fn set_replicas(world: &World, owner: OwnerKind, id: &Id, replicas: u8) {
 }
 
 /// A user deletes a target.
-pub fn delete(world: &World, owner: OwnerKind, id: &Id) {
+fn delete(world: &World, owner: OwnerKind, id: &Id) {
     if owner.syncs() {
         world.owners.manifests.lock().remove(id);
         world.owners.committed.notify_one();
     } else {
         let _ = world.server.lock().store.delete(id, &Deletion::default());
-    }
-}
-
-/// Somebody deletes what the owner has made of a target.
-pub fn delete_workload(world: &World, owner: OwnerKind, id: &Id) {
-    if let Some(id) = owner.workload(id) {
-        let _ = world.server.lock().store.delete(&id, &Deletion::default());
     }
 }
 

@@ -134,8 +134,15 @@ async fn eventually(unmet: impl Fn() -> Vec<String>) -> Option<String> {
 /// Reports that were due for a moment are written; then every actor is reconciled at least twice without a write.
 async fn settled(world: &World) -> Option<String> {
     // A binding whose pods are not restarted is reported as not ready after five and after ten minutes.
-    let is_waiting = world.has_bindings_on_restart();
-    sleep(Duration::from_secs(if is_waiting { 660 } else { 150 })).await;
+    let seconds = if world.has_conflicts() {
+        // So is one that gives in to another writer, which takes five minutes.
+        1_000
+    } else if world.has_bindings_on_restart() {
+        660
+    } else {
+        150
+    };
+    sleep(Duration::from_secs(seconds)).await;
     let before = world.writes().len();
     world
         .trace

@@ -184,19 +184,20 @@ impl World {
         self.sidecars_kept.lock().contains(target)
     }
 
-    /// Whether a binding leaves its pods as they are until they are restarted, or has given in to another writer.
+    /// Whether a binding leaves its pods as they are until they are restarted.
     #[must_use]
     pub fn has_bindings_on_restart(&self) -> bool {
         let server = self.server.lock();
         let mut actors = server.store.all(&resources::ACTORS);
-        let has_given_in = |actor: &Value| {
-            let conflicts = actor["status"]["conflicts"].as_array();
-            let mut conflicts = conflicts.into_iter().flatten();
-            conflicts.any(|it| it["state"] == "Stopped")
-        };
-        actors.any(|(_, actor)| {
-            actor["spec"]["binding"]["rollout"] == "OnRestart" || has_given_in(actor)
-        })
+        actors.any(|(_, actor)| actor["spec"]["binding"]["rollout"] == "OnRestart")
+    }
+
+    /// Whether another writer reverts, or has reverted, what an actor writes into its target.
+    #[must_use]
+    pub fn has_conflicts(&self) -> bool {
+        let server = self.server.lock();
+        let mut actors = server.store.all(&resources::ACTORS);
+        actors.any(|(_, actor)| actor["status"]["conflicts"].is_array())
     }
 
     /// Notes what a process finds when it reads an actor, a workload or pods.

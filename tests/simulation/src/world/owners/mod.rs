@@ -140,8 +140,8 @@ impl World {
                     id.namespace == namespace
                         && kinds.iter().any(|it| it.plural == id.resource.plural)
                 };
-                let changes = server.store.changes_after(seen);
-                let is_watched = changes.map_or(true, |all| all.iter().any(|it| of_rule(&it.id)));
+                let since = server.store.changes_after(seen);
+                let is_watched = since.map_or(true, |all| all.iter().any(|it| of_rule(&it.id)));
                 (server.store.version(), is_watched)
             };
             seen = version;
