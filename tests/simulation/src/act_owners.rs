@@ -54,7 +54,7 @@ fn create(world: &World, owner: OwnerKind, id: &Id, replicas: u8) {
     if owner.syncs() {
         let mut manifests = world.owners.manifests.lock();
         manifests.entry(id.clone()).or_insert(object);
-        return world.owners.committed.notify_one();
+        return world.owners.committed.notify_waiters();
     }
     let _ = world
         .server
@@ -89,7 +89,7 @@ fn set_replicas(world: &World, owner: OwnerKind, id: &Id, replicas: u8) {
 fn delete(world: &World, owner: OwnerKind, id: &Id) {
     if owner.syncs() {
         world.owners.manifests.lock().remove(id);
-        world.owners.committed.notify_one();
+        world.owners.committed.notify_waiters();
     } else {
         let _ = world.server.lock().store.delete(id, &Deletion::default());
     }
@@ -101,7 +101,7 @@ fn edit(world: &World, owner: OwnerKind, id: &Id, change: impl FnOnce(&mut Value
     }
     if let Some(manifest) = world.owners.manifests.lock().get_mut(id) {
         change(manifest);
-        world.owners.committed.notify_one();
+        world.owners.committed.notify_waiters();
     }
 }
 

@@ -88,7 +88,7 @@ impl Owned {
             16 => Action::Publish(actor, random.u64(1..5)),
             17 => Action::DeleteWorkload(actor, owner),
             18..=19 => Action::CrashOwner(owner, random.u64(..12)),
-            _ => Action::CutOwner(owner, delay(random, 500..200_000)),
+            _ => Action::CutOwner(owner, delay(random, 500..40_000)),
         }
     }
 }

@@ -88,6 +88,10 @@ async fn run_plan(options: &Options) -> Report {
     }
     sleep_until(began + plan.end).await;
     world.trace.add("PLAN", "no more actions and faults");
+    if !plan.owners.is_empty() {
+        // Until the owner that was cut off or crashed last writes again.
+        sleep(Duration::from_secs(60)).await;
+    }
     let problem = check(&world).await;
     if let Some(problem) = problem {
         world.violation(problem);

@@ -311,7 +311,7 @@ fn target_is_scaled_up_once_after_scaling_ends() {
     assert_eq!(off(&json!({}), 0, false), None, "not scaled by the queue");
 }
 
-/// SO-6: seed 32 of the simulation, in which a user lets KServe's HPA scale an InferenceService without pods.
+/// SO-6: seed 32 of the simulation, in which a user lets the HPA of an `InferenceService` scale it at 0 pods.
 #[test]
 fn target_without_pods_is_scaled_up_once_its_owner_decides_who_scales() {
     let scale_from_zero = |scale: Scale, exists: bool| {
