@@ -65,6 +65,15 @@ impl Error {
     }
 }
 
+impl From<asya_owners::error::Error> for Error {
+    fn from(error: asya_owners::error::Error) -> Self {
+        match error {
+            asya_owners::error::Error::Kubernetes(error) => Self::Kubernetes(error),
+            asya_owners::error::Error::Json(error) => Self::Json(error),
+        }
+    }
+}
+
 /// Adds context to I/O errors.
 pub(crate) trait Trying<T> {
     /// Adds the operation that failed.

@@ -18,8 +18,10 @@ pub mod unbinding;
 use std::sync::Arc;
 
 use asya_shared::api::{AdoptionPolicy, AsyncActorStatus, QueueStatus, WorkloadKind};
+use asya_shared::config::TransportsConfig;
 use asya_shared::inject::service_account_name;
 use asya_shared::scaling::{ScalingObjects, TriggerError, trigger_authentication_name};
+use asya_shared::transport::ActorQueue;
 use k8s_openapi::jiff::Timestamp;
 
 use super::model::binding::ObservedBinding;
@@ -275,10 +277,8 @@ fn known_queues(
     };
     let unrecorded = &context.unrecorded_queues;
     unrecorded.add_possible(key, || match desired {
-        Ok(desired) if may_have_moved(actor, previous) => {
-            desired.queues_elsewhere(actor, transports)
-        }
-        _ => Vec::new(),
+        Ok(desired) => possible_queues(desired, actor, previous, transports),
+        Err(_) => Vec::new(),
     });
     let unrecorded = match actor.metadata.deleting {
         _ if deletion.retains_queue => Vec::new(),
@@ -287,6 +287,26 @@ fn known_queues(
         false => unrecorded.of(key),
     };
     KnownQueues::from_status(previous, &unrecorded, desired, transports, owner_of)
+}
+
+/// The queues of which no status tells and which an earlier process may have created: the desired one, which this
+/// process adds only once it has found it, and those on other transports.
+fn possible_queues(
+    desired: &Desired,
+    actor: &ActorRecord,
+    previous: &AsyncActorStatus,
+    transports: &TransportsConfig,
+) -> Vec<(QueueStatus, ActorQueue)> {
+    let queue = desired.queue_with_dead_letters();
+    let verified = previous.queue.as_ref();
+    let is_recorded = verified.is_some_and(|verified| verified.is_same_queue(&queue));
+    let is_possible = desired.transport.queues().auto_create && !is_recorded;
+    let mut possible = Vec::new();
+    possible.extend(is_possible.then(|| (queue, desired.queue_of(actor))));
+    if may_have_moved(actor, previous) {
+        possible.extend(desired.queues_elsewhere(actor, transports));
+    }
+    possible
 }
 
 /// Whether the actor may have had a queue on another transport of which no status tells: its spec has changed since the

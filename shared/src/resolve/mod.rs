@@ -366,6 +366,12 @@ pub fn pods_by(resolver: &dyn Resolver, name: &str, status: Option<&ResolvedTarg
 }
 
 impl Target {
+    /// The object that a queue scales, or scaled before its user or owner decided otherwise.
+    #[must_use]
+    pub fn scaled(&self) -> &ObjectRef {
+        self.scale.object().unwrap_or(&self.workload)
+    }
+
     /// The target as stored in status, from which [`pods_of`] reads it back.
     #[must_use]
     pub fn to_status(&self, namespace: &str) -> ResolvedTarget {

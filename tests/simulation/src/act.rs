@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::act_owners;
 use crate::api_server::managed::merge_patch;
 use crate::api_server::resources::{self, Resource};
 use crate::api_server::store::{Deletion, Id, Store};
@@ -19,6 +20,9 @@ use crate::world::{World, rivals, writer};
 /// Carries out an action.
 pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, action: &Action) {
     world.trace.add("PLAN", action);
+    if act_owners::act(world, action) {
+        return;
+    }
     match action {
         Action::Create(actor, spec) => {
             let mut spec = spec.clone();
@@ -97,6 +101,19 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
             webhooks.current(*replica).cut(Instant::now() + *time);
         }
         Action::Compact => world.server.lock().store.compact(),
+        Action::UninstallKeda { .. }
+        | Action::InstallKeda
+        | Action::CreateHpa(_)
+        | Action::DeleteHpa(_)
+        | Action::SetClock(_) => act_on_cluster(world, action),
+        // Done above.
+        Action::DeleteWorkload(..) | Action::CrashOwner(..) | Action::CutOwner(..) => {}
+    }
+}
+
+/// Carries out what happens beside actors and targets.
+fn act_on_cluster(world: &World, action: &Action) {
+    match action {
         Action::UninstallKeda { stops_first } => {
             let mut server = world.server.lock();
             let mut keda = world.keda.lock();
@@ -119,6 +136,7 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
             }
         }
         Action::SetClock(seconds) => clock::set_error(*seconds),
+        _ => {}
     }
 }
 

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::api_server::resources::{self, Resource};
+use crate::api_server::resources;
 use crate::api_server::store::{Id, Store, owners};
 use crate::expect::scaling_faults;
+use crate::expect_owners;
 use crate::world::World;
+use crate::world::owners::kind::is_bindable;
 use crate::world::pods::queue_of;
-use crate::world::targets::{has_ours, is_target};
+use crate::world::targets::{has_ours, is_target, without_handoff};
 use crate::world::workloads::is_ready;
 
 /// A binding and what the API server knows of it.
@@ -40,6 +42,10 @@ impl BindingExpectations<'_> {
             )];
         }
         match self.target() {
+            // Its owner takes from it what is ours, and the operator has given in.
+            Some(target) if expect_owners::is_replaced(&target) && self.has_given_in() => {
+                Vec::new()
+            }
             Some(target) => self.bound(&target).into_iter().collect(),
             None => self.unbound().into_iter().collect(),
         }
@@ -47,12 +53,7 @@ impl BindingExpectations<'_> {
 
     fn target(&self) -> Option<Arc<Value>> {
         let target = &self.actor["spec"]["workloadRef"];
-        let resource: &'static Resource = match target["kind"].as_str() {
-            Some("StatefulSet") => &resources::STATEFUL_SETS,
-            _ => &resources::DEPLOYMENTS,
-        };
-        let name = target["name"].as_str().unwrap_or_default();
-        self.store.get(&Id::new(resource, &self.id.namespace, name))
+        expect_owners::workload(self.store, &self.id.namespace, target)
     }
 
     fn condition(&self, name: &str) -> (&str, &str) {
@@ -72,8 +73,23 @@ impl BindingExpectations<'_> {
         self.store.get(&id)
     }
 
+    fn has_given_in(&self) -> bool {
+        let conflicts = self.actor["status"]["conflicts"].as_array();
+        let mut conflicts = conflicts.into_iter().flatten();
+        self.condition("Conflict") == ("True", "BindingConflict")
+            && conflicts.any(|it| it["state"] == "Stopped" && it["losses"] == 5)
+    }
+
     fn unbound(&self) -> Option<String> {
         let resolved = self.condition("TargetResolved");
+        let target = &self.actor["spec"]["workloadRef"];
+        if expect_owners::is_stopped(self.store, &self.id.namespace, target) {
+            let word = &self.actor["status"]["status"];
+            let is_told = resolved == ("False", "TargetStopped") && word == "Napping";
+            return (!is_told || self.scaled_object().is_some()).then(|| {
+                format!("its user has stopped the target; {resolved:?}, STATUS is {word}")
+            });
+        }
         if resolved != ("False", "TargetNotFound") {
             return Some(format!(
                 "there is no target, and TargetResolved is {resolved:?}"
@@ -95,7 +111,8 @@ impl BindingExpectations<'_> {
         let uid = &target["metadata"]["uid"];
         let pods = self.store.all(&resources::PODS).map(|(_, pod)| pod);
         let own = pods.filter(|pod| {
-            owners(pod).any(|owner| owner["uid"] == *uid)
+            is_bindable(pod)
+                && owners(pod).any(|owner| owner["uid"] == *uid)
                 && pod["metadata"]["deletionTimestamp"].is_null()
         });
         let own: Vec<_> = own.collect();
@@ -117,7 +134,12 @@ impl BindingExpectations<'_> {
                 "{current} of {matched} pods are current: {conditions}"
             ));
         }
-        if let Some(unmet) = self.scaling(own.is_empty(), current) {
+        let class = expect_owners::class_of_user(self.store, target);
+        if let Some(unmet) = self.scaling(class.as_deref(), own.is_empty(), current) {
+            return Some(unmet);
+        }
+        let is_scaled = self.scaled_object().is_some();
+        if let Some(unmet) = expect_owners::too_few(self.store, target, is_scaled) {
             return Some(unmet);
         }
         let ready = own.iter().filter(|pod| is_ready(pod)).count();
@@ -131,6 +153,10 @@ impl BindingExpectations<'_> {
         };
         let is_ready = (self.condition("Ready").0 == "True") != is_faulty;
         let may_wait = !is_rolled && injected < own.len();
+        let is_refused = class.is_some() && self.actor["spec"]["scaling"]["enabled"] == true;
+        if is_refused {
+            return (word != "ScalingError").then(|| format!("STATUS is {word}"));
+        }
         if !may_wait && (!is_true || !is_ready) {
             let conditions = &status["conditions"];
             return Some(format!(
@@ -140,10 +166,18 @@ impl BindingExpectations<'_> {
         None
     }
 
-    fn scaling(&self, at_zero: bool, current: usize) -> Option<String> {
+    fn scaling(&self, class: Option<&str>, at_zero: bool, current: usize) -> Option<String> {
         let scales = self.actor["spec"]["scaling"]["enabled"] == true;
         let faults = scaling_faults(self.store, self.actor);
         match (scales, self.scaled_object()) {
+            (true, None) if class.is_some() => {
+                let condition = self.condition("ScalingReady");
+                (condition != ("False", "ScalingNotSupported"))
+                    .then(|| format!("its user lets {class:?} scale: {condition:?}"))
+            }
+            (true, Some(_)) if class.is_some() => {
+                Some(format!("its user lets {class:?} scale, and the queue does"))
+            }
             (true, None) if !faults.is_empty() => {
                 let (status, reason) = self.condition("ScalingReady");
                 let is_told = status == "False" && faults.contains(&reason);
@@ -195,11 +229,12 @@ pub fn left_in_targets(world: &World, store: &Store) -> Vec<String> {
     for (id, target) in store.everything().filter(|(_, object)| is_target(object)) {
         let keeps_sidecars = world.keeps_sidecars(id);
         let checked = if keeps_sidecars {
-            &target["metadata"]["annotations"]
+            // KServe would restart the pods if the class were taken away.
+            without_handoff(&target["metadata"]["annotations"])
         } else {
-            &**target
+            (**target).clone()
         };
-        if has_ours(checked) {
+        if has_ours(&checked) {
             left.push(format!("{id} has something of ours: {target}"));
         }
         let uid = &target["metadata"]["uid"];

@@ -5,17 +5,20 @@
 //! seed, and the same seed gives the same run.
 
 pub mod act;
+pub mod act_owners;
 pub mod api_server;
 pub mod broker;
 pub mod broker_link;
 pub mod clock;
 pub mod expect;
 pub mod expect_bindings;
+pub mod expect_owners;
 pub mod faults;
 pub mod installation;
 pub mod link;
 pub mod plan;
 pub mod plan_bindings;
+pub mod plan_owners;
 pub mod plan_transports;
 pub mod process;
 pub mod randomness;

@@ -251,11 +251,14 @@ fn act(
     let (name, object) = (verb.name(), verb.object().cloned());
     let writes = verb.writes() && !dry_run;
     let what = verb.resource().map_or("", |resource| resource.plural);
-    if let Some(id) = object.as_ref().filter(|_| writes) {
+    let is_ours = !process.is_owner;
+    if let Some(id) = object.as_ref().filter(|_| writes && is_ours) {
         world.check_writer(process, id);
         world.check_disruption(process, &verb);
     }
-    world.note_read(process, &verb);
+    if is_ours {
+        world.note_read(process, &verb);
+    }
     let earlier = object.as_ref().filter(|_| writes);
     let earlier = earlier.and_then(|id| world.server.lock().store.get(id));
     let (before, answer, after) = {
@@ -280,10 +283,12 @@ fn act(
     match object {
         Some(id) => {
             if writes && before != after {
-                world.note_write(process, &id, name);
+                if is_ours {
+                    world.note_write(process, &id, name);
+                }
                 let live = world.server.lock().store.get(&id).unwrap_or_default();
                 if let Some(earlier) = earlier {
-                    if is_target(&earlier) {
+                    if is_ours && is_target(&earlier) {
                         world.check_target(process, &id, (&earlier, &live));
                     }
                     result.push_str(&changes(&earlier, &live));

@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
+use asya_simulation::plan::Plan;
+use asya_simulation::randomness::Seed;
 use asya_simulation::run::{Options, Report, run};
 use asya_simulation::seeds::failing;
 use asya_simulation::shrink::shrink;
@@ -22,6 +24,11 @@ struct Flags {
     /// Threads, each with a seed of its own at a time.
     #[arg(long, default_value_t = 2)]
     threads: usize,
+
+    /// Only seeds whose runs have an owner of targets: any, or the one with this name (Kserve, Kaito, Ray, Argo,
+    /// Replace).
+    #[arg(long, num_args = 0..=1, default_missing_value = "")]
+    owner: Option<String>,
 
     /// Prints the trace of the first seed, even if it passes.
     #[arg(long)]
@@ -45,12 +52,21 @@ fn main() -> ExitCode {
             ..Options::default()
         }));
     }
-    let seeds: Vec<u64> = (flags.first..flags.first + flags.seeds).collect();
+    let is_wanted = |seed: &u64| match &flags.owner {
+        Some(name) => {
+            let owners = Plan::new(Seed(*seed)).owners;
+            let mut names = owners.iter().map(|(owner, _)| format!("{owner:?}"));
+            names.any(|it| it.starts_with(name))
+        }
+        None => true,
+    };
+    let seeds = (flags.first..flags.first + flags.seeds).filter(is_wanted);
+    let seeds: Vec<u64> = seeds.collect();
     let failing = failing(&seeds, flags.threads, flags.failures);
     let seconds = started.elapsed().as_secs_f64();
     println!(
         "{} seeds in {seconds:.1} s, {} failed",
-        flags.seeds,
+        seeds.len(),
         failing.len()
     );
     let Some((seed, report)) = failing.into_iter().next() else {

@@ -1,5 +1,6 @@
 //! What happens in a run, besides the faults of single calls: all of it follows from the seed.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -7,8 +8,10 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 
 use crate::plan_bindings::Bindings;
+use crate::plan_owners::Owned;
 use crate::plan_transports;
 use crate::randomness::{Seed, delay, pick};
+use crate::world::owners::OwnerKind;
 use crate::world::targets::TargetKind;
 use crate::world::{BROKERS, NAMESPACES};
 
@@ -50,6 +53,12 @@ pub enum Action {
     CrashWebhook(usize, u64),
     /// A replica of the webhook loses its network.
     CutWebhook(usize, Duration),
+    /// Somebody deletes what an owner has made of an actor's target.
+    DeleteWorkload(Actor, OwnerKind),
+    /// An owner of targets crashes after so many further calls of its own.
+    CrashOwner(OwnerKind, u64),
+    /// An owner of targets loses its network.
+    CutOwner(OwnerKind, Duration),
     /// The API server forgets its history, so that watches must list again.
     Compact,
     /// Somebody uninstalls KEDA with its CRDs; its operator stops before they are gone, or after.
@@ -113,6 +122,17 @@ impl fmt::Display for Action {
                 write!(f, "w{replica} will crash after {calls} calls")
             }
             Self::CutWebhook(replica, time) => write!(f, "w{replica} is cut off for {time:?}"),
+            Self::DeleteWorkload(actor, owner) => {
+                write!(
+                    f,
+                    "somebody deletes the workload that {owner:?} has made of {}",
+                    name(actor)
+                )
+            }
+            Self::CrashOwner(owner, calls) => {
+                write!(f, "{owner:?} will crash after {calls} calls")
+            }
+            Self::CutOwner(owner, time) => write!(f, "{owner:?} is cut off for {time:?}"),
             Self::Compact => f.write_str("the API server forgets its history"),
             Self::UninstallKeda { stops_first: true } => {
                 f.write_str("KEDA stops and is uninstalled")
@@ -134,6 +154,8 @@ pub struct Plan {
     pub fault_rate: f64,
     /// When, and what.
     pub actions: Vec<(Duration, Action)>,
+    /// The owners of targets that run, each in one namespace.
+    pub owners: BTreeSet<(OwnerKind, &'static str)>,
     /// When the last action is over, and faults end.
     pub end: Duration,
 }
@@ -178,6 +200,8 @@ impl Plan {
             actions.push((at, next));
         }
         plan_transports::assign(seed, actions.iter_mut().map(|(_, action)| action));
+        let owned = Owned::new(&mut seed.about("owners"));
+        actions.extend(owned.actions(&mut seed.about("actions on owned targets")));
         actions.extend(around_the_cluster(
             &mut seed.about("plan of the cluster"),
             at,
@@ -185,12 +209,13 @@ impl Plan {
         let all: Vec<Actor> = actors().into_iter().chain(bindings.actors()).collect();
         actions.extend(rivals(&mut seed.about("plan of rivals"), &all, at));
         actions.sort_by_key(|(at, _)| *at);
-        let last = actions.last().map_or(at, |(at, _)| *at);
+        let at = actions.last().map_or(at, |(last, _)| at.max(*last));
         Self {
             replicas,
             fault_rate,
             actions,
-            end: last + Duration::from_secs(1),
+            owners: owned.owners(),
+            end: at + Duration::from_secs(1),
         }
     }
 }

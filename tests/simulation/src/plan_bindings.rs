@@ -81,12 +81,12 @@ impl Bindings {
     }
 }
 
-fn runtime(random: &mut Rng) -> Value {
+pub(crate) fn runtime(random: &mut Rng) -> Value {
     let version = random.u8(1..4).to_string();
     json!({"targetURL": "http://127.0.0.1:8000", "env": [{"name": "VERSION", "value": version}]})
 }
 
-fn scaling(random: &mut Rng) -> Value {
+pub(crate) fn scaling(random: &mut Rng) -> Value {
     let least = random.u8(..2);
     json!({"enabled": true, "minReplicas": least, "maxReplicas": least + random.u8(1..4)})
 }

@@ -14,6 +14,8 @@ const CATCH_UP: Duration = Duration::from_secs(30);
 pub struct Process {
     /// Whether it is a replica of the webhook, which never leads and writes only Events.
     pub is_webhook: bool,
+    /// Whether it is the controller of an owner of targets, which is not the operator's.
+    pub is_owner: bool,
     /// Its name, which begins the identity with which it competes for the lease.
     pub name: String,
     /// Cancelled when it crashes or exits.
@@ -33,6 +35,15 @@ impl Process {
         Self::of(name, false)
     }
 
+    /// A controller that owns targets.
+    #[must_use]
+    pub fn owner(name: String) -> Self {
+        Self {
+            is_owner: true,
+            ..Self::of(name, false)
+        }
+    }
+
     /// A replica of the webhook.
     #[must_use]
     pub fn webhook(name: String) -> Self {
@@ -42,6 +53,7 @@ impl Process {
     fn of(name: String, is_webhook: bool) -> Self {
         Self {
             is_webhook,
+            is_owner: false,
             name,
             death: CancellationToken::new(),
             stop: CancellationToken::new(),

@@ -73,6 +73,7 @@ async fn run_plan(options: &Options) -> Report {
         plan.end,
     );
     let world = Arc::new(World::new(seed, plan.replicas > 1, faults));
+    world.start_owners(&plan.owners);
     let controllers = tokio::spawn(Arc::clone(&world).run_controllers());
     let replicas = Arc::new(Replicas::new(plan.replicas));
     replicas.start(&world);
@@ -87,6 +88,10 @@ async fn run_plan(options: &Options) -> Report {
     }
     sleep_until(began + plan.end).await;
     world.trace.add("PLAN", "no more actions and faults");
+    if !plan.owners.is_empty() {
+        // Until the owner that was cut off or crashed last writes again.
+        sleep(Duration::from_secs(60)).await;
+    }
     let problem = check(&world).await;
     if let Some(problem) = problem {
         world.violation(problem);
@@ -134,9 +139,9 @@ async fn eventually(unmet: impl Fn() -> Vec<String>) -> Option<String> {
 async fn settled(world: &World) -> Option<String> {
     // A binding whose pods are not restarted is reported as not ready after five and after ten minutes of a clock that may
     // have been set back since.
-    // A contended field is forgotten after fifteen.
-    let seconds = match (world.has_contention(), world.has_bindings_on_restart()) {
-        (true, _) => 960,
+    // A field that another manager reverts is forgotten after fifteen.
+    let seconds = match (world.has_conflicts(), world.has_bindings_on_restart()) {
+        (true, _) => 1_000,
         (false, true) => 660,
         (false, false) => 150,
     };

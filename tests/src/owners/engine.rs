@@ -1,6 +1,5 @@
 //! Runs a rule: on watch events, at its ticks, and when a scenario requests it.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +10,10 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
-use super::{Hand, Kind, Write};
 use crate::error::{Error, Result};
 use crate::scenario::Scenario;
+use asya_owners::error::Error as RuleError;
+use asya_owners::{Hand, Kind, Rule, Write};
 
 /// Events come in bursts; wait this long, so that a burst causes a single reconcile.
 const GATHERED: Duration = Duration::from_millis(40);
@@ -24,23 +24,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const MOST_LOST: u32 = 50;
 /// Pause before a broken watch is restarted.
 const REWATCH: Duration = Duration::from_millis(500);
-
-/// A simulated controller's behavior in its namespace.
-pub trait Rule: Send + Sync + 'static {
-    /// The field manager of its writes.
-    fn manager(&self) -> &'static str;
-
-    /// The kinds whose events trigger a reconcile.
-    fn watches(&self) -> Vec<Kind>;
-
-    /// How often it reconciles without an event.
-    fn tick(&self) -> Duration {
-        Duration::from_secs(10)
-    }
-
-    /// Reconciles everything that it owns once, and writes what differs from the desired state.
-    fn reconcile(&self, hand: &Hand) -> impl Future<Output = Result<()>> + Send;
-}
 
 /// A simulated controller that runs in a scenario's namespace; it stops when dropped.
 pub struct Owner {
@@ -151,8 +134,8 @@ async fn run(rule: impl Rule, hand: Hand, mut questions: mpsc::Receiver<Asked>) 
 }
 
 /// A conflict with another writer: like controllers, reconcile again without reporting an error.
-fn is_lost_update(error: &Error) -> bool {
-    matches!(error, Error::Kubernetes(kube::Error::Api(status)) if status.is_conflict())
+fn is_lost_update(error: &RuleError) -> bool {
+    matches!(error, RuleError::Kubernetes(kube::Error::Api(status)) if status.is_conflict())
 }
 
 async fn look(rule: &impl Rule, hand: &Hand, rounds: usize) -> Result<()> {
@@ -161,7 +144,7 @@ async fn look(rule: &impl Rule, hand: &Hand, rounds: usize) -> Result<()> {
         while let Err(error) = rule.reconcile(hand).await {
             lost += 1;
             if !is_lost_update(&error) || lost >= MOST_LOST {
-                return Err(error);
+                return Err(error.into());
             }
         }
     }

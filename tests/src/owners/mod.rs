@@ -1,45 +1,17 @@
-//! The writes of the controllers of systems that actors bind to: the simulators SIM-1 to SIM-9 of
-//! `docs/spec/binding.md`, section 9.
+//! The controllers of systems that actors bind to, as scenarios run them.
 //!
-//! Each [`Rule`] reverts exactly what its system reverts, and keeps what that keeps. [`Owner`] runs a rule in a
-//! namespace, under its own field manager, at every watch event and every tick, and records its writes. The objects
-//! that the rules read are of the systems' own kinds; [`crds::install`] installs their CRDs.
-//!
-//! | file | system |
-//! |---|---|
-//! | [`kserve`] | KServe's `InferenceService`, deployment mode Standard (SIM-1) |
-//! | [`llmisvc`] | KServe's `LLMInferenceService` (SIM-2) |
-//! | [`kaito`] | KAITO's `Workspace` (SIM-3) |
-//! | [`inference_set`] | KAITO's `InferenceSet`, which creates Workspaces |
-//! | [`knative`] | Knative Serving, since 1.22 and up to 1.20, and its autoscaler (SIM-4) |
-//! | [`leader_worker_set`] | `LeaderWorkerSet`, leaders without workers |
-//! | [`seldon`], [`seldon2`], [`yatai`] | Seldon Core 1 and 2, Yatai (SIM-5) |
-//! | [`ray`] | `KubeRay`'s `RayCluster` and `RayService` (SIM-6) |
-//! | [`argo`] | Argo CD with self-heal (SIM-7) |
-//! | [`reverter`] | a tool that reverts restarts (SIM-8) |
-//! | [`stripper`] | a webhook that removes the sidecar (SIM-9) |
+//! What each of them writes is a [`Rule`] of the crate `asya-owners` (SIM-1 to SIM-8 of `docs/spec/binding.md`, section
+//! 9), which the simulation runs, too. [`Owner`] runs a rule in a namespace, under its own field manager, at every watch
+//! event and every tick, and records its writes. The objects that the rules read are of the systems' own kinds;
+//! [`crds::install`] installs their CRDs. [`stripper`] is a webhook that removes the sidecar (SIM-9).
 
-pub mod argo;
 pub mod crds;
 mod engine;
-mod hand;
-pub mod inference_set;
-pub mod kaito;
-mod kind;
-pub mod knative;
-pub mod kserve;
-mod last_applied;
-pub mod leader_worker_set;
-pub mod llmisvc;
-mod merge;
-pub mod ray;
-pub mod reverter;
-pub mod seldon;
-pub mod seldon2;
 pub mod stripper;
-mod workload;
-pub mod yatai;
 
-pub use engine::{Owner, Rule};
-pub use hand::{Hand, Verb, Write};
-pub use kind::Kind;
+pub use asya_owners::error::{Error, Result};
+pub use asya_owners::{
+    Hand, Kind, Rule, Verb, Write, argo, inference_set, kaito, knative, kserve, leader_worker_set,
+    llmisvc, ray, reverter, seldon, seldon2, yatai,
+};
+pub use engine::Owner;

@@ -43,7 +43,8 @@ async fn owner_of(
 pub(crate) async fn edit(scenario: &Scenario, kind: Kind, name: &str, patch: &Value) -> Result<()> {
     let somebody = somebody(scenario);
     let live = somebody.get(kind, name).await?.unwrap_or_default();
-    somebody.merge(kind, &live, patch).await.map(drop)
+    somebody.merge(kind, &live, patch).await?;
+    Ok(())
 }
 
 /// Adds a foreign entry to each part of a workload, at the end of lists.
@@ -76,7 +77,8 @@ async fn intrude(scenario: &Scenario, kind: Kind, name: &str) -> Result<()> {
         &mut pod["volumes"],
         json!({"name": "foreign", "emptyDir": {}}),
     );
-    somebody.put(kind, &live).await.map(drop)
+    somebody.put(kind, &live).await?;
+    Ok(())
 }
 
 /// Which foreign entries are left.

@@ -145,9 +145,11 @@ async fn running_pod(
     key: &Key,
     pods: &BoundPods,
 ) -> Result<Option<Value>, Error> {
-    let uninjected = pods.uninjected.iter().map(|pod| &pod.metadata);
-    let labelled = pods.labelled.iter().map(|pod| &pod.metadata);
-    let Some(metadata) = uninjected.chain(labelled).find(|it| !it.deleting) else {
+    let uninjected = pods.uninjected.iter().map(|pod| (false, &pod.metadata));
+    let labelled = pods.labelled.iter().map(|pod| (true, &pod.metadata));
+    let live = uninjected.chain(labelled).filter(|(_, it)| !it.deleting);
+    // Always the same one, whatever the order of the store.
+    let Some((_, metadata)) = live.min_by_key(|(labelled, it)| (*labelled, &it.key.name)) else {
         return Ok(None);
     };
     let api: Api<Pod> = Api::namespaced(context.client.clone(), &key.namespace);

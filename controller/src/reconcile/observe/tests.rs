@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::api::{RollAnnotation, WorkloadKind};
+use asya_shared::config::TransportsConfig;
 use asya_shared::resolve::resolver;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ApiResource;
@@ -9,7 +10,7 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::queue::classify_failure;
-use super::{binding, desired_kind, may_have_moved, scaled_kinds, split_pods};
+use super::{binding, desired_kind, may_have_moved, possible_queues, scaled_kinds, split_pods};
 use crate::binding::LabelledPods;
 use crate::broker::BrokerError;
 use crate::broker::health::QueueRechecks;
@@ -78,6 +79,27 @@ fn actor_may_have_moved_if_its_spec_changed_since_its_queue_was_verified() {
         let observed = observed(&actor(&metadata, &spec(&json!({})), &status));
         let may_have = may_have_moved(&observed.actor, &observed.previous);
         assert_eq!(may_have, moved, "generation {generation}, {status}");
+    }
+}
+
+/// QUE-13: seed 3183 of the simulation with owners, in which a new process sees the transport before its change, and
+/// cannot read the queue there.
+#[test]
+fn desired_queue_of_which_no_status_tells_may_exist() {
+    let transports = TransportsConfig::default();
+    let queue = |name: &str| json!({"queue": {"name": name, "transport": "mq"}});
+    for (status, is_possible) in [
+        (json!({}), true),
+        (queue("other"), true),
+        (queue("asya-a"), false),
+    ] {
+        let observed = observed(&actor(&json!({}), &spec(&json!({})), &status));
+        let desired = observed.desired.as_ref().unwrap();
+        let (actor, previous) = (&observed.actor, &observed.previous);
+        let possible = possible_queues(desired, actor, previous, &transports);
+        let names: Vec<_> = possible.iter().map(|(it, _)| &*it.name).collect();
+        let expected = if is_possible { vec!["asya-a"] } else { vec![] };
+        assert_eq!(names, expected, "{status}");
     }
 }
 

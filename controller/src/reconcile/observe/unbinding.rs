@@ -86,7 +86,7 @@ pub(super) async fn observe(
         }
         if context.bindings.older_actor(key).is_none() {
             unbinding.roll = Some(target.roll.clone());
-            unbinding.scaled = target.scale.object().cloned();
+            unbinding.scaled = Some(target.scaled().clone());
         } else {
             unbinding
                 .objects
@@ -127,7 +127,7 @@ impl ObservedUnbinding {
             TargetLookup::NotSynced => return Ok(false),
             _ => return Ok(true),
         };
-        self.scaled = target.scale.object().cloned();
+        self.scaled = Some(target.scaled().clone());
         let key = &actor.metadata.key;
         if context.bindings.older_actor(key).is_none() {
             let (objects, _) = read_target_objects(context, key, &target).await?;

@@ -8,8 +8,8 @@ use k8s_openapi::api::autoscaling::v1::Scale;
 use super::autoscaler_handoff::{handoff_of, is_due};
 use super::probe::{ProbeStep, plan_probe};
 use super::rollout::inputs::RolloutDecision;
-use super::scaling::ScalingTeardown;
 use super::steps::{ScaleFromZero, ScalingStep};
+use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 
 /// When to scale up a target that no autoscaler scales any more.
@@ -41,14 +41,10 @@ pub(super) fn plan_scale_from_zero(
     scaling: Option<&ScalingStep>,
     rollout: Option<&RolloutDecision>,
 ) -> Option<ScaleFromZeroStep> {
-    let ScalingStep::Disabled(ScalingTeardown {
-        completed: true, ..
-    }) = scaling?
-    else {
+    if !has_ended(observed, scaling?) {
         return None;
-    };
-    let resolved = observed.resolved()?;
-    let scale_up = plan_scale_up(observed, resolved.target.scale.object()?)?;
+    }
+    let scale_up = plan_scale_up(observed, observed.resolved()?.target.scaled())?;
     let probe_result = observed.probe_result();
     let inputs = ScaleFromZeroInputs {
         handoff: handoff_of(observed),
@@ -57,6 +53,19 @@ pub(super) fn plan_scale_from_zero(
         runs_probe: plan_probe(observed) == ProbeStep::Run,
     };
     Some(decide(&inputs, scale_up))
+}
+
+/// Whether KEDA no longer scales the target: scaling is off or not possible any more, or another manager has taken the
+/// handoff back (CONF-3).
+fn has_ended(observed: &Observed, scaling: &ScalingStep) -> bool {
+    match scaling {
+        ScalingStep::Disabled(teardown) | ScalingStep::Blocked(teardown, _) => teardown.completed,
+        ScalingStep::Enabled(plan) => {
+            plan.fault.is_some()
+                && matches!(observed.scaling.scaled_object, Child::NotFound)
+                && handoff_of(observed).is_some_and(|handoff| !handoff.is_set)
+        }
+    }
 }
 
 /// Decides for one target.

@@ -10,9 +10,12 @@ use super::rules::finalizers;
 use super::store::{Deletion, Id, Store};
 
 /// The resources that are served only while their CRD exists.
-static DEFINED: [&Resource; 2] = [
+static DEFINED: [&Resource; 5] = [
+    &resources::INFERENCE_SERVICES,
+    &resources::RAY_CLUSTERS,
     &resources::SCALED_OBJECTS,
     &resources::TRIGGER_AUTHENTICATIONS,
+    &resources::WORKSPACES,
 ];
 
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";

@@ -13,6 +13,7 @@ pub mod schema;
 pub mod selector;
 pub mod status;
 pub mod store;
+mod strategic;
 pub mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -24,6 +25,7 @@ use serde_json::{Value, json};
 use crds::Serving;
 use request::Verb;
 use resources::Resource;
+use schema::Schema;
 use selector::Filter;
 use status::Failure;
 use store::{Id, Store, Written};
@@ -114,8 +116,11 @@ impl ApiServer {
 
     fn write(&mut self, verb: Verb) -> Written {
         match verb {
-            Verb::Create(id, object, writer) => {
+            Verb::Create(mut id, object, writer) => {
                 self.check_namespace(&id)?;
+                if let Some(prefix) = request::generated(&object) {
+                    id.name = format!("{prefix}{:05}", self.store.version());
+                }
                 self.store.create(&id, object, &writer)
             }
             Verb::Update(id, object, writer) => self.store.update(&id, object, &writer),
@@ -127,6 +132,12 @@ impl ApiServer {
                 let live = self.store.get(&id).ok_or_else(|| Failure::not_found(&id))?;
                 let mut object = (*live).clone();
                 managed::merge_patch(&mut object, &patch);
+                self.store.update(&id, object, &writer)
+            }
+            Verb::StrategicPatch(id, patch, writer) => {
+                let live = self.store.get(&id).ok_or_else(|| Failure::not_found(&id))?;
+                let mut object = (*live).clone();
+                strategic::patch(&mut object, &patch, Schema::of(id.resource));
                 self.store.update(&id, object, &writer)
             }
             Verb::JsonPatch(id, patch, writer) => {

@@ -67,6 +67,8 @@ pub enum Verb {
     Apply(Id, Value, Writer, bool),
     /// Applies a JSON merge patch.
     MergePatch(Id, Value, Writer),
+    /// Applies a strategic merge patch.
+    StrategicPatch(Id, Value, Writer),
     /// Applies a JSON patch.
     JsonPatch(Id, Value, Writer),
     /// Deletes an object.
@@ -102,6 +104,7 @@ impl Verb {
             | Self::Update(id, ..)
             | Self::Apply(id, ..)
             | Self::MergePatch(id, ..)
+            | Self::StrategicPatch(id, ..)
             | Self::JsonPatch(id, ..)
             | Self::Delete(id, _)
             | Self::Evict(id, _)
@@ -134,6 +137,7 @@ impl Verb {
             Self::Apply(..) => "apply",
             Self::MergePatch(_, _, writer) if writer.status => "merge patch status",
             Self::MergePatch(..) => "merge patch",
+            Self::StrategicPatch(..) => "strategic merge patch",
             Self::JsonPatch(..) => "JSON patch",
             Self::Delete(..) => "delete",
             Self::Evict(..) => "evict",
@@ -201,12 +205,18 @@ impl Request {
     }
 }
 
-/// The name of a new object. A generated one is unique only among dry runs, which store nothing.
+/// The name of a new object. A generated one is unique only among dry runs; what is stored gets another one.
 fn name_of(object: &Value) -> String {
-    let text = |field: &str| object["metadata"][field].as_str();
-    let generated = || text("generateName").map(|prefix| format!("{prefix}x4k2d"));
-    let name = text("name").map(str::to_owned);
+    let generated = || generated(object).map(|prefix| format!("{prefix}x4k2d"));
+    let name = object["metadata"]["name"].as_str().map(str::to_owned);
     name.or_else(generated).unwrap_or_default()
+}
+
+/// With what the name begins that the server is to generate.
+#[must_use]
+pub fn generated(object: &Value) -> Option<&str> {
+    let text = |field: &str| object["metadata"][field].as_str();
+    text("generateName").filter(|_| text("name").is_none())
 }
 
 fn deletion(options: &Value) -> Deletion {
@@ -247,6 +257,9 @@ fn write(
         }
         (&Method::PATCH, Some("application/merge-patch+json")) => {
             Verb::MergePatch(id, json(body)?, writer)
+        }
+        (&Method::PATCH, Some("application/strategic-merge-patch+json")) => {
+            Verb::StrategicPatch(id, json(body)?, writer)
         }
         (&Method::PATCH, Some("application/json-patch+json")) => {
             Verb::JsonPatch(id, json(body)?, writer)

@@ -93,6 +93,11 @@ pub static HPAS: Resource = Resource {
         ("horizontalpodautoscalers", "HorizontalPodAutoscaler"),
     )
 };
+/// KServe's `InferenceService`s.
+pub static INFERENCE_SERVICES: Resource = reconciled(
+    ("serving.kserve.io", "v1beta1"),
+    ("inferenceservices", "InferenceService"),
+);
 /// `Lease`s.
 pub static LEASES: Resource = resource(("coordination.k8s.io", "v1"), ("leases", "Lease"));
 /// `LimitRange`s.
@@ -117,6 +122,8 @@ pub static PODS: Resource = Resource {
     status: true,
     ..resource(CORE, ("pods", "Pod"))
 };
+/// `KubeRay`'s `RayCluster`s.
+pub static RAY_CLUSTERS: Resource = reconciled(("ray.io", "v1"), ("rayclusters", "RayCluster"));
 /// `ResourceQuota`s.
 pub static RESOURCE_QUOTAS: Resource = Resource {
     status: true,
@@ -140,8 +147,11 @@ pub static VALIDATING_WEBHOOKS: Resource = admission((
     "ValidatingWebhookConfiguration",
 ));
 
+/// KAITO's `Workspace`s.
+pub static WORKSPACES: Resource = reconciled(("kaito.sh", "v1beta1"), ("workspaces", "Workspace"));
+
 /// All of them.
-static ALL: [&Resource; 21] = [
+static ALL: [&Resource; 24] = [
     &ACTORS,
     &CLUSTER_ROLES,
     &CONFIG_MAPS,
@@ -150,12 +160,14 @@ static ALL: [&Resource; 21] = [
     &EVENTS,
     &CORE_EVENTS,
     &HPAS,
+    &INFERENCE_SERVICES,
     &LEASES,
     &LIMIT_RANGES,
     &MUTATING_WEBHOOKS,
     &NAMESPACES,
     &POD_DISRUPTION_BUDGETS,
     &PODS,
+    &RAY_CLUSTERS,
     &RESOURCE_QUOTAS,
     &SCALED_OBJECTS,
     &SECRETS,
@@ -163,6 +175,7 @@ static ALL: [&Resource; 21] = [
     &STATEFUL_SETS,
     &TRIGGER_AUTHENTICATIONS,
     &VALIDATING_WEBHOOKS,
+    &WORKSPACES,
 ];
 
 /// The resource at this path.

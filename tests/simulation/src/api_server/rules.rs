@@ -89,6 +89,8 @@ pub(super) fn restrict(id: &Id, writer: &Writer, config: &mut Value) {
 
 pub(super) fn keep_system_fields(live: &Value, changed: &mut Value) {
     for field in [
+        "name",
+        "namespace",
         "uid",
         "creationTimestamp",
         "generation",

@@ -52,7 +52,7 @@ impl Schema {
     pub fn of(resource: &Resource) -> Self {
         Self::Struct(match resource.group {
             "asya.sh" => Rules::Actor,
-            "keda.sh" => Rules::Custom,
+            "keda.sh" | "serving.kserve.io" | "kaito.sh" | "ray.io" => Rules::Custom,
             _ if resource.kind == "ServiceAccount" => Rules::ServiceAccount,
             _ => Rules::BuiltIn,
         })

@@ -382,7 +382,9 @@ impl Store {
             let counts = |part: &Value| {
                 let is_deployment = id.resource.kind == "Deployment";
                 let annotations = is_deployment.then(|| part["metadata"]["annotations"].clone());
-                (part["spec"].clone(), annotations)
+                // A Workspace has no `spec`.
+                let fields = ["resource", "inference"].map(|field| part[field].clone());
+                (part["spec"].clone(), fields, annotations)
             };
             if id.resource.generation && counts(live) != counts(&object) {
                 bump_generation(&mut object);

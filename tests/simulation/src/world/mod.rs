@@ -1,7 +1,9 @@
 //! Everything outside the controller: API server, brokers, and the controllers and users beside it.
 
 pub mod admission;
+pub mod hpa;
 pub mod keda;
+pub mod owners;
 pub mod pods;
 pub mod rivals;
 pub mod rules;
@@ -37,6 +39,7 @@ use crate::randomness::{Seed, delay};
 use crate::trace::Trace;
 
 use keda::Keda;
+use owners::Owners;
 use webhooks::Webhooks;
 
 /// Namespaces of actors.
@@ -73,6 +76,8 @@ pub struct World {
     pub trace: Trace,
     /// The replicas of the webhook.
     pub webhooks: Webhooks,
+    /// The controllers that own targets.
+    pub owners: Owners,
     /// Notified when something happens outside the API server, such as the arrival of messages.
     pub messages: Notify,
     /// What became of KEDA.
@@ -147,6 +152,7 @@ impl World {
             faults,
             trace: Trace::default(),
             webhooks: Webhooks::default(),
+            owners: Owners::default(),
             messages: Notify::new(),
             keda: Mutex::default(),
             leader: Mutex::default(),
@@ -207,9 +213,9 @@ impl World {
         actors.any(|(_, actor)| actor["spec"]["binding"]["rollout"] == "OnRestart")
     }
 
-    /// Whether a status names a field that another manager has written.
+    /// Whether another writer reverts, or has reverted, what an actor writes into its target.
     #[must_use]
-    pub fn has_contention(&self) -> bool {
+    pub fn has_conflicts(&self) -> bool {
         let server = self.server.lock();
         let mut actors = server.store.all(&resources::ACTORS);
         actors.any(|(_, actor)| actor["status"]["conflicts"].is_array())
@@ -384,7 +390,10 @@ impl World {
                 let name = targets::target_name(&id.name);
                 let resources = [&resources::DEPLOYMENTS, &resources::STATEFUL_SETS];
                 let targets = resources.map(|resource| Id::new(resource, &id.namespace, &name));
-                self.sidecars_kept.lock().extend(targets);
+                let owned = owners::kind::places(&id.namespace, &name);
+                self.sidecars_kept
+                    .lock()
+                    .extend(targets.into_iter().chain(owned));
             }
             if retains || spec["deletionPolicy"] == "Orphan" {
                 let queue = format!("asya-{}", id.name);
@@ -405,7 +414,7 @@ impl World {
         let denied = workloads::step(self, store);
         let mut brokers = self.brokers.lock();
         self.keda.lock().step(store, &brokers);
-        rivals::step(store);
+        hpa::step(store);
         let due = pods::step(store, self.seed);
         pods::consume(store, &mut brokers);
         // A workload's controller tries again.

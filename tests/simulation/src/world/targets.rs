@@ -1,9 +1,12 @@
 //! Workloads that users own, and to which actors bind.
 
+use asya_owners::kserve::AUTOSCALER_CLASS;
 use serde_json::{Map, Value, json};
 
 use super::World;
 use super::admission::Review;
+use super::owners::OwnerKind;
+use super::owners::kind::{is_bindable, wanted_pods};
 use super::workloads::is_ready;
 use crate::api_server::request::Verb;
 use crate::api_server::resources::{self, Resource};
@@ -25,6 +28,8 @@ pub enum TargetKind {
     StatefulSet,
     /// A `StatefulSet` whose pods its user deletes.
     OnDelete,
+    /// What this owner reconciles.
+    Owned(OwnerKind),
 }
 
 impl TargetKind {
@@ -34,12 +39,16 @@ impl TargetKind {
         match self {
             Self::Deployment | Self::Recreate => &resources::DEPLOYMENTS,
             Self::StatefulSet | Self::OnDelete => &resources::STATEFUL_SETS,
+            Self::Owned(owner) => owner.target(),
         }
     }
 
     /// A workload with this name, number of pods and version of its model.
     #[must_use]
     pub fn object(self, name: &str, replicas: u8, version: u8) -> Value {
+        if let Self::Owned(owner) = self {
+            return owner.object(name, replicas, version);
+        }
         let labels = json!({"app": name});
         let container = json!({
             "name": "model", "image": format!("model:{version}"), "ports": [{"containerPort": 8000}],
@@ -56,7 +65,7 @@ impl TargetKind {
             },
         });
         let (field, strategy) = match self {
-            Self::Deployment => ("strategy", "RollingUpdate"),
+            Self::Deployment | Self::Owned(_) => ("strategy", "RollingUpdate"),
             Self::Recreate => ("strategy", "Recreate"),
             Self::StatefulSet => ("updateStrategy", "RollingUpdate"),
             Self::OnDelete => ("updateStrategy", "OnDelete"),
@@ -72,10 +81,11 @@ pub fn target_name(actor: &str) -> String {
     format!("model-{actor}")
 }
 
-/// Whether an object is a target.
+/// Whether an object is a target, or what an owner makes of one. Its pods, which may have the same label, are not.
 #[must_use]
 pub fn is_target(object: &Value) -> bool {
-    object["metadata"]["labels"][TARGET] == "true"
+    let is_owned = || owners(object).any(|it| it["kind"] == "Workspace");
+    object["kind"] != "Pod" && (object["metadata"]["labels"][TARGET] == "true" || is_owned())
 }
 
 /// An object without what the operator may write into it, and without what changes with every write.
@@ -101,7 +111,7 @@ fn strip(value: &Value) -> Value {
         Value::Object(fields) => {
             let fields = fields
                 .iter()
-                .filter(|(key, _)| !key.starts_with("asya.sh/"));
+                .filter(|(key, value)| !key.starts_with("asya.sh/") && !is_handoff(key, value));
             let fields = fields.map(|(key, value)| (key.clone(), strip(value)));
             Value::Object(
                 fields
@@ -120,6 +130,20 @@ fn strip(value: &Value) -> Value {
     }
 }
 
+/// No user sets this class of autoscaler (SO-5).
+fn is_handoff(key: &str, value: &Value) -> bool {
+    key == AUTOSCALER_CLASS && value == "external"
+}
+
+/// Annotations without the class.
+#[must_use]
+pub fn without_handoff(annotations: &Value) -> Value {
+    let all = annotations.as_object().into_iter().flatten();
+    let kept = all.filter(|(key, value)| !is_handoff(key, value));
+    kept.map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
 /// Whether the operator has left something in an object.
 #[must_use]
 pub fn has_ours(object: &Value) -> bool {
@@ -127,7 +151,11 @@ pub fn has_ours(object: &Value) -> bool {
     if let Some(metadata) = plain["metadata"].as_object_mut() {
         metadata.remove("managedFields");
     }
-    plain.to_string().contains("asya.sh/") || plain.to_string().contains("\"asya-")
+    let text = plain.to_string();
+    let handoff = format!("\"{AUTOSCALER_CLASS}\":\"external\"");
+    ["asya.sh/", "\"asya-", &handoff]
+        .iter()
+        .any(|ours| text.contains(ours))
 }
 
 impl World {
@@ -167,9 +195,10 @@ impl World {
             let mut all = objects.everything().map(|(_, object)| object);
             let workload = all.find(|it| it["metadata"]["uid"] == *uid)?;
             let pods = objects.all(&resources::PODS).map(|(_, pod)| pod);
-            let own = pods.filter(|pod| owners(pod).any(|owner| owner["uid"] == *uid));
+            let own = pods
+                .filter(|pod| is_bindable(pod) && owners(pod).any(|owner| owner["uid"] == *uid));
             let serving = own.filter(|pod| is_serving(pod)).count() as u64;
-            let wanted = workload["spec"]["replicas"].as_u64().unwrap_or(1);
+            let wanted = wanted_pods(workload);
             (serving < wanted).then(|| format!("while {serving} of {wanted} pods are ready"))
         });
     }

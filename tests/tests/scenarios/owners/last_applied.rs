@@ -17,7 +17,8 @@ async fn swap_image(hand: &Hand, deployment: &str) -> asya_tests::Result<()> {
     let name = &live["spec"]["template"]["spec"]["containers"][0]["name"];
     let other = json!([{"name": name, "image": "other:1"}]);
     let patch = json!({"spec": {"template": {"spec": {"containers": other}}}});
-    hand.strategic(DEPLOYMENT, &live, &patch).await.map(drop)
+    hand.strategic(DEPLOYMENT, &live, &patch).await?;
+    Ok(())
 }
 
 /// SIM-5

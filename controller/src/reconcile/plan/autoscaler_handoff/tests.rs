@@ -13,6 +13,7 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
 use crate::reconcile::plan::ChildStep;
 use crate::reconcile::plan::rollout::inputs::{RolloutAction, RolloutDecision};
+use crate::reconcile::plan::scale_from_zero::plan_scale_from_zero;
 use crate::reconcile::plan::scaling::{ScalingPlan, ScalingTeardown};
 use crate::reconcile::plan::steps::ScalingStep;
 use crate::reconcile::tests::fixtures::{actor, observed};
@@ -185,6 +186,31 @@ fn handoff_is_written_with_a_due_rollout_or_when_none_is_needed() {
         now(),
     );
     assert_eq!(step, None);
+}
+
+/// SO-6, CONF-3
+#[test]
+fn target_without_pods_is_scaled_up_once_its_handoff_is_reverted() {
+    let status = json!({"scaledObjectRef": {"kind": "ScaledObject", "name": "a"}});
+    let reverted = scaled(Some(super::reverted_fault(&handoff(false))));
+    for (is_set, exists, scaling, is_scaled_up) in [
+        (false, false, &reverted, true),
+        (false, true, &reverted, false),
+        (true, false, &reverted, false),
+        (false, false, &scaled(None), false),
+    ] {
+        let mut observed = handed_off(is_set, &status);
+        if exists {
+            observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
+        }
+        let no_rollout = Some(&RolloutDecision::NotNeeded);
+        let step = plan_scale_from_zero(&observed, Some(scaling), no_rollout);
+        assert_eq!(
+            step.is_some(),
+            is_scaled_up,
+            "{is_set}, {exists}, {scaling:?}"
+        );
+    }
 }
 
 /// CONF-3

@@ -311,6 +311,42 @@ fn target_is_scaled_up_once_after_scaling_ends() {
     assert_eq!(off(&json!({}), 0, false), None, "not scaled by the queue");
 }
 
+/// SO-6: seed 32 of the simulation, in which a user lets the HPA of an `InferenceService` scale it at 0 pods.
+#[test]
+fn target_without_pods_is_scaled_up_once_its_owner_decides_who_scales() {
+    let scale_from_zero = |scale: Scale, exists: bool| {
+        let target = Target {
+            scale,
+            ..deployment()
+        };
+        let mut observed = scaling(Ok(target));
+        let previous = json!({"scaledObjectRef": {"kind": "ScaledObject", "name": "a"}});
+        observed.previous = serde_json::from_value(previous).unwrap();
+        if exists {
+            observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
+        }
+        match plan(&observed, Timestamp::UNIX_EPOCH) {
+            Plan::Binding(plan) => plan.scale_from_zero,
+            other => panic!("{other:?}"),
+        }
+    };
+    let refused = || {
+        Scale::Refused(asya_shared::resolve::Finding::new(
+            asya_shared::resolve::FindingReason::ScalingNotSupported,
+            "its owner scales it",
+        ))
+    };
+    assert_eq!(
+        scale_from_zero(refused(), true),
+        None,
+        "KEDA still scales it"
+    );
+    let Some(ScaleFromZeroStep::Now(scale_up)) = scale_from_zero(refused(), false) else {
+        panic!()
+    };
+    assert_eq!((&*scale_up.object.name, scale_up.replicas), ("web", 1));
+}
+
 /// KEDA-8
 #[test]
 fn scaled_object_is_deleted_when_scaling_is_switched_off() {

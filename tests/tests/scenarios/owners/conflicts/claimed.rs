@@ -8,7 +8,7 @@ use asya_tests::eventually::{check, eventually};
 use asya_tests::owners::kserve::{
     AUTOSCALER_CLASS, INFERENCE_SERVICE, Kserve, deployment_of, inference_service,
 };
-use asya_tests::owners::{Hand, Kind, Owner, Rule};
+use asya_tests::owners::{self, Hand, Kind, Owner, Rule};
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ impl Rule for ClassRemover {
         Duration::from_secs(1)
     }
 
-    async fn reconcile(&self, hand: &Hand) -> Result<()> {
+    async fn reconcile(&self, hand: &Hand) -> owners::Result<()> {
         for live in hand.list(INFERENCE_SERVICE).await? {
             let annotations = &live["metadata"]["annotations"];
             if annotations[AUTOSCALER_CLASS].is_string() {

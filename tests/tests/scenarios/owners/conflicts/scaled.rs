@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asya_tests::Result;
 use asya_tests::eventually::{check, eventually};
-use asya_tests::owners::{Hand, Kind, Owner, Rule};
+use asya_tests::owners::{self, Hand, Kind, Owner, Rule};
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
@@ -73,7 +73,7 @@ impl Rule for Meddler {
         Duration::from_secs(1)
     }
 
-    async fn reconcile(&self, hand: &Hand) -> Result<()> {
+    async fn reconcile(&self, hand: &Hand) -> owners::Result<()> {
         for live in hand.list(SCALED_OBJECT).await? {
             if live["spec"]["maxReplicaCount"] != 99 {
                 let patch = json!({"spec": {"maxReplicaCount": 99}});
@@ -141,7 +141,7 @@ impl Rule for Scaler {
         Duration::from_secs(1)
     }
 
-    async fn reconcile(&self, hand: &Hand) -> Result<()> {
+    async fn reconcile(&self, hand: &Hand) -> owners::Result<()> {
         for live in hand.list(Kind::DEPLOYMENT).await? {
             if live["spec"]["replicas"] != 4 {
                 hand.merge(Kind::DEPLOYMENT, &live, &json!({"spec": {"replicas": 4}}))

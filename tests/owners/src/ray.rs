@@ -96,8 +96,8 @@ impl Rule for RayClusters {
             }
             let ready = pods.iter().filter(|pod| is_ready(pod)).count();
             let state = if ready == wanted { "ready" } else { "" };
-            hand.status(RAY_CLUSTER, &cluster, &json!({"state": state}))
-                .await?;
+            let status = json!({"state": state, "desiredWorkerReplicas": wanted - 1});
+            hand.status(RAY_CLUSTER, &cluster, &status).await?;
         }
         Ok(())
     }

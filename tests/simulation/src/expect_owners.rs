@@ -1,0 +1,89 @@
+//! What must hold of targets that have owners.
+
+use std::sync::Arc;
+
+use asya_owners::kserve::{AUTOSCALER_CLASS, STOP};
+use serde_json::Value;
+
+use crate::api_server::resources;
+use crate::api_server::store::{Id, Store, owners};
+use crate::world::owners::kind::{REPLACED, owner_of_kind};
+
+/// What makes the pods of a target: its workload, or itself. `None` if it does not exist.
+#[must_use]
+pub fn workload(store: &Store, namespace: &str, target: &Value) -> Option<Arc<Value>> {
+    let text = |field: &str| target[field].as_str().unwrap_or_default();
+    let name = text("name");
+    if let Some(owner) = owner_of_kind(text("kind")) {
+        let id = Id::new(owner.target(), namespace, name);
+        let live = store.get(&id)?;
+        return match owner.workload(&id) {
+            Some(workload) => store.get(&workload),
+            None => Some(live),
+        };
+    }
+    let resource = match text("kind") {
+        "StatefulSet" => &resources::STATEFUL_SETS,
+        _ => &resources::DEPLOYMENTS,
+    };
+    store.get(&Id::new(resource, namespace, name))
+}
+
+/// Whether its user has stopped a target.
+#[must_use]
+pub fn is_stopped(store: &Store, namespace: &str, target: &Value) -> bool {
+    let name = target["name"].as_str().unwrap_or_default();
+    let service = Id::new(&resources::INFERENCE_SERVICES, namespace, name);
+    let service = store.get(&service);
+    target["kind"] == resources::INFERENCE_SERVICES.kind
+        && service.is_some_and(|it| it["metadata"]["annotations"][STOP] == "true")
+}
+
+/// The `InferenceService` of a Deployment.
+fn service_of(store: &Store, workload: &Value) -> Option<Arc<Value>> {
+    let mut owners = owners(workload).filter(|it| it["kind"] == "InferenceService");
+    let name = owners.next()?["name"].as_str()?;
+    let namespace = workload["metadata"]["namespace"].as_str()?;
+    store.get(&Id::new(&resources::INFERENCE_SERVICES, namespace, name))
+}
+
+/// The class of autoscaler that a user has set, so that the queue must not scale.
+#[must_use]
+pub fn class_of_user(store: &Store, workload: &Value) -> Option<String> {
+    let service = service_of(store, workload)?;
+    let class = service["metadata"]["annotations"][AUTOSCALER_CLASS].as_str();
+    class
+        .filter(|class| *class != "external")
+        .map(str::to_owned)
+}
+
+/// Whether a workload has fewer pods than its owner alone would give it: those that the owner's HPA asks for, which is
+/// there unless the queue scales.
+#[must_use]
+pub fn too_few(store: &Store, workload: &Value, is_scaled: bool) -> Option<String> {
+    let service = service_of(store, workload)?;
+    let metadata = &workload["metadata"];
+    let text = |field: &str| metadata[field].as_str().unwrap_or_default();
+    let hpa = Id::new(&resources::HPAS, text("namespace"), text("name"));
+    let hpa = store.get(&hpa);
+    let least = match (class_of_user(store, workload).as_deref(), &hpa) {
+        (Some("none"), _) => &service["spec"]["predictor"]["minReplicas"],
+        (_, Some(_)) if is_scaled => {
+            return Some("the owner's HPA scales it, and the queue does".to_owned());
+        }
+        (_, None) if !is_scaled => {
+            return Some("neither the owner's HPA scales it, nor does the queue".to_owned());
+        }
+        (_, Some(hpa)) => &hpa["spec"]["minReplicas"],
+        (_, None) => return None,
+    };
+    let replicas = &workload["spec"]["replicas"];
+    (replicas.as_u64().unwrap_or(1) < least.as_u64().unwrap_or(1))
+        .then(|| format!("{replicas} replicas, but its owner alone would give it {least}"))
+}
+
+/// Whether the owner of a workload replaces it by a manifest.
+#[must_use]
+pub fn is_replaced(workload: &Value) -> bool {
+    workload["metadata"]["annotations"][REPLACED] == "true"
+}

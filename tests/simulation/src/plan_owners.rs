@@ -1,0 +1,142 @@
+//! The part of a plan that is about targets with owners: its actions happen beside all others.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use fastrand::Rng;
+use serde_json::{Value, json};
+
+use crate::plan::{Action, Actor};
+use crate::plan_bindings::{runtime, scaling};
+use crate::randomness::{delay, pick};
+use crate::world::owners::OwnerKind;
+use crate::world::targets::{TargetKind, target_name};
+use crate::world::{BROKERS, NAMESPACES};
+
+/// Actors whose targets have owners, in a run.
+pub struct Owned(Vec<(Actor, OwnerKind)>);
+
+/// Actors whose names no others have.
+fn all() -> [(Actor, OwnerKind); 5] {
+    let [first, second] = NAMESPACES;
+    [
+        ((first, "k"), OwnerKind::Kserve),
+        ((second, "w"), OwnerKind::Kaito),
+        ((second, "r"), OwnerKind::Ray),
+        ((first, "g"), OwnerKind::Argo),
+        ((second, "h"), OwnerKind::Replace),
+    ]
+}
+
+impl Owned {
+    /// None in two thirds of all runs.
+    pub fn new(random: &mut Rng) -> Self {
+        let mut all = all().to_vec();
+        let count = [0, 0, 0, 0, 1, 2][random.usize(..6)];
+        while all.len() > count {
+            all.remove(random.usize(..all.len()));
+        }
+        Self(all)
+    }
+
+    /// The owners that run, each in one namespace.
+    #[must_use]
+    pub fn owners(&self) -> BTreeSet<(OwnerKind, &'static str)> {
+        let owners = self.0.iter();
+        owners.map(|(actor, owner)| (*owner, actor.0)).collect()
+    }
+
+    /// What happens, and when.
+    pub fn actions(&self, random: &mut Rng) -> Vec<(Duration, Action)> {
+        let mut actions = Vec::new();
+        let mut at = Duration::from_secs(1);
+        for (actor, owner) in &self.0 {
+            let mut both = [
+                Action::CreateTarget(*actor, TargetKind::Owned(*owner), random.u8(..4)),
+                Action::Create(*actor, spec(random, actor, *owner)),
+            ];
+            if random.bool() {
+                both.reverse();
+            }
+            for action in both {
+                actions.push((at, action));
+                at += delay(random, 0..6_000);
+            }
+        }
+        for _ in 0..if self.0.is_empty() {
+            0
+        } else {
+            random.usize(4..14)
+        } {
+            at += delay(random, 10..15_000);
+            actions.push((at, self.action(random)));
+        }
+        actions
+    }
+
+    fn action(&self, random: &mut Rng) -> Action {
+        let (actor, owner) = *pick(random, &self.0);
+        let kind = TargetKind::Owned(owner);
+        match random.u8(..21) {
+            0..=1 => Action::CreateTarget(actor, kind, random.u8(..4)),
+            2..=5 => Action::ChangeTarget(actor, kind, random.u8(1..8)),
+            6..=7 => Action::ScaleTarget(actor, kind, random.u8(..4)),
+            8 => Action::DeleteTarget(actor, kind),
+            9 => Action::Create(actor, spec(random, &actor, owner)),
+            10..=13 => Action::Update(actor, change(random, owner)),
+            14..=15 => Action::Delete(actor),
+            16 => Action::Publish(actor, random.u64(1..5)),
+            17 => Action::DeleteWorkload(actor, owner),
+            18..=19 => Action::CrashOwner(owner, random.u64(..12)),
+            _ => Action::CutOwner(owner, delay(random, 500..40_000)),
+        }
+    }
+}
+
+fn spec(random: &mut Rng, actor: &Actor, owner: OwnerKind) -> Value {
+    let target = owner.target();
+    let target = json!({
+        "apiVersion": target.api_version(), "kind": target.kind, "name": target_name(actor.1),
+    });
+    let mut spec = json!({
+        "transport": pick(random, &BROKERS),
+        "workloadRef": target,
+        "runtime": runtime(random),
+        "binding": binding(random, owner),
+        "queue": {"deletionPolicy": pick(random, &["Delete", "Delete", "Retain", "DeleteIfEmpty", "Drain"])},
+    });
+    // The owner's kind says where the model listens.
+    if !owner.syncs() && random.bool() {
+        spec["runtime"]["targetURL"] = Value::Null;
+    }
+    if is_scalable(owner) && random.bool() {
+        spec["scaling"] = scaling(random);
+    }
+    spec
+}
+
+/// Nobody lets the queue scale what has no `/scale`, or whose manifest says how many pods it has.
+fn is_scalable(owner: OwnerKind) -> bool {
+    !matches!(owner, OwnerKind::Ray | OwnerKind::Replace)
+}
+
+/// Only a target without an owner in the cluster lets its pod template be written (BIND-17, BIND-18).
+fn binding(random: &mut Rng, owner: OwnerKind) -> Value {
+    if owner.syncs() && random.u8(..3) > 0 {
+        return json!({"strategy": "Template", "rollout": null, "required": null});
+    }
+    json!({
+        "strategy": null,
+        "rollout": pick(random, &["Always", "Always", "OnRestart"]), "required": random.u8(..4) == 0,
+    })
+}
+
+fn change(random: &mut Rng, owner: OwnerKind) -> Value {
+    match random.u8(..7) {
+        0..=1 => json!({"runtime": runtime(random)}),
+        2 => json!({"scaling": null}),
+        3..=4 if is_scalable(owner) => json!({"scaling": scaling(random)}),
+        5 => json!({"binding": binding(random, owner)}),
+        _ => json!({"transport": pick(random, &BROKERS)}),
+    }
+}

@@ -1,0 +1,75 @@
+//! Argo CD with self-heal (SIM-7): it syncs Deployments with what users have committed, and prunes the others.
+
+use std::sync::{Arc, Weak};
+
+use asya_owners::argo::{Argo, Sync};
+use asya_owners::error::Result;
+use asya_owners::{Hand, Kind, Rule};
+use serde_json::Value;
+
+use super::World;
+use crate::api_server::resources;
+use crate::api_server::store::Id;
+
+/// Label of what Argo CD has created.
+pub const TRACKED: &str = "argocd.argoproj.io/instance";
+
+/// Argo CD in one namespace.
+pub struct GitOps {
+    world: Weak<World>,
+    namespace: &'static str,
+    how: Sync,
+}
+
+impl GitOps {
+    pub fn new(world: &Arc<World>, namespace: &'static str, how: Sync) -> Self {
+        Self {
+            world: Arc::downgrade(world),
+            namespace,
+            how,
+        }
+    }
+
+    /// What is committed for a Deployment.
+    fn manifest(&self, name: &str) -> Option<Value> {
+        let id = Id::new(&resources::DEPLOYMENTS, self.namespace, name);
+        let world = self.world.upgrade()?;
+        let manifests = world.owners.manifests.lock();
+        manifests.get(&id).cloned()
+    }
+
+    fn manifests(&self) -> Vec<Value> {
+        let Some(world) = self.world.upgrade() else {
+            return Vec::new();
+        };
+        let manifests = world.owners.manifests.lock();
+        let own = manifests
+            .iter()
+            .filter(|(id, _)| id.namespace == self.namespace);
+        own.map(|(_, manifest)| manifest.clone()).collect()
+    }
+}
+
+impl Rule for GitOps {
+    fn manager(&self) -> &'static str {
+        "argocd-controller"
+    }
+
+    fn watches(&self) -> Vec<Kind> {
+        vec![Kind::DEPLOYMENT]
+    }
+
+    async fn reconcile(&self, hand: &Hand) -> Result<()> {
+        for manifest in self.manifests() {
+            Argo::new(manifest, self.how).reconcile(hand).await?;
+        }
+        for live in hand.list(Kind::DEPLOYMENT).await? {
+            let name = live["metadata"]["name"].as_str().unwrap_or_default();
+            let is_tracked = live["metadata"]["labels"][TRACKED].is_string();
+            if is_tracked && self.manifest(name).is_none() {
+                hand.delete(Kind::DEPLOYMENT, &live).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,187 @@
+//! What users create for each owner, and how they change it.
+
+use asya_owners::kaito::{UPGRADE, workspace};
+use asya_owners::kserve::{AUTOSCALER_CLASS, STOP, deployment_of, inference_service};
+use asya_owners::ray::ray_cluster;
+use serde_json::{Value, json};
+
+use super::git::TRACKED;
+use crate::api_server::resources::{self, Resource};
+use crate::api_server::store::Id;
+use crate::world::targets::{TARGET, TargetKind};
+
+/// Annotation of what is replaced by its manifest.
+pub const REPLACED: &str = "example.com/replaced";
+
+/// An owner of targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OwnerKind {
+    /// KServe, whose `InferenceService`s have Deployments (SIM-1).
+    Kserve,
+    /// KAITO, whose Workspaces have `StatefulSet`s (SIM-3).
+    Kaito,
+    /// `KubeRay`, whose `RayCluster`s have bare pods (SIM-6).
+    Ray,
+    /// Argo CD, which syncs a Deployment with a manifest (SIM-7).
+    Argo,
+    /// Argo CD that replaces a Deployment by its manifest, so that nothing of others stays (SIM-7).
+    Replace,
+}
+
+impl OwnerKind {
+    /// What users create; `None` if that is not an object of the cluster.
+    #[must_use]
+    pub fn resource(self) -> Option<&'static Resource> {
+        match self {
+            Self::Kserve => Some(&resources::INFERENCE_SERVICES),
+            Self::Kaito => Some(&resources::WORKSPACES),
+            Self::Ray => Some(&resources::RAY_CLUSTERS),
+            Self::Argo | Self::Replace => None,
+        }
+    }
+
+    /// Kind of the object to which actors bind.
+    #[must_use]
+    pub fn target(self) -> &'static Resource {
+        self.resource().unwrap_or(&resources::DEPLOYMENTS)
+    }
+
+    /// The workload of a target; `None` if its pods have none.
+    #[must_use]
+    pub fn workload(self, target: &Id) -> Option<Id> {
+        let at = |resource, name: &str| Some(Id::new(resource, &target.namespace, name));
+        match self {
+            Self::Kserve => at(&resources::DEPLOYMENTS, &deployment_of(&target.name)),
+            Self::Kaito => at(&resources::STATEFUL_SETS, &target.name),
+            Self::Ray => None,
+            Self::Argo | Self::Replace => at(&resources::DEPLOYMENTS, &target.name),
+        }
+    }
+
+    /// A target with this name, number of pods and version of its model.
+    #[must_use]
+    pub fn object(self, name: &str, replicas: u8, version: u8) -> Value {
+        let mut object = match self {
+            Self::Kserve => inference_service(name, &json!({})),
+            Self::Kaito => workspace(name, "phi"),
+            Self::Ray => ray_cluster(name, 1),
+            Self::Argo | Self::Replace => {
+                let mut object = TargetKind::Deployment.object(name, replicas, version);
+                object["metadata"]["name"] = name.into();
+                object["metadata"]["labels"][TRACKED] = name.into();
+                if self == Self::Replace {
+                    object["metadata"]["annotations"][REPLACED] = "true".into();
+                }
+                if let (Self::Argo, Some(spec)) = (self, object["spec"].as_object_mut()) {
+                    // Whoever lets the queue scale leaves them out.
+                    spec.remove("replicas");
+                }
+                object
+            }
+        };
+        object["metadata"]["labels"][TARGET] = "true".into();
+        self.set_replicas(&mut object, replicas);
+        self.change(&mut object, version);
+        object
+    }
+
+    /// A user wants another version of the model, or something else that only this owner knows.
+    pub fn change(self, object: &mut Value, version: u8) {
+        let image = Value::from(format!("model:{version}"));
+        let annotations = &mut object["metadata"]["annotations"];
+        match self {
+            Self::Kserve if version == 4 => toggle(annotations, STOP, "true"),
+            Self::Kserve if version == 5 => toggle(annotations, AUTOSCALER_CLASS, "none"),
+            Self::Kserve if version == 6 => toggle(annotations, AUTOSCALER_CLASS, "hpa"),
+            // KServe copies it to the pods.
+            Self::Kserve if version == 7 => toggle(annotations, "example.com/note", "hello"),
+            Self::Kserve => object["spec"]["predictor"]["containers"][0]["image"] = image,
+            // Another base image, which replaces the whole pod template.
+            Self::Kaito if version >= 5 => {
+                let label = &mut object["metadata"]["labels"][UPGRADE];
+                let next = if *label == "second" {
+                    "third"
+                } else {
+                    "second"
+                };
+                *label = next.into();
+            }
+            Self::Kaito => {
+                object["inference"]["preset"]["name"] = format!("phi-{version}").into();
+            }
+            Self::Ray => {
+                let group = &mut object["spec"]["workerGroupSpecs"][0];
+                group["template"]["spec"]["containers"][0]["image"] = image;
+            }
+            Self::Argo | Self::Replace => {
+                object["spec"]["template"]["spec"]["containers"][0]["image"] = image;
+            }
+        }
+    }
+
+    /// A user wants another number of pods. KAITO's Workspaces say nothing about it, nor do manifests.
+    pub fn set_replicas(self, object: &mut Value, replicas: u8) {
+        match self {
+            Self::Kserve => {
+                object["spec"]["predictor"]["minReplicas"] = replicas.max(1).into();
+                object["spec"]["predictor"]["maxReplicas"] = (replicas.max(1) + 2).into();
+            }
+            Self::Ray => object["spec"]["workerGroupSpecs"][0]["replicas"] = replicas.into(),
+            Self::Replace => object["spec"]["replicas"] = replicas.into(),
+            Self::Kaito | Self::Argo => {}
+        }
+    }
+}
+
+/// Sets an annotation, or removes it if it has this value.
+fn toggle(annotations: &mut Value, key: &str, value: &str) {
+    annotations[key] = if annotations[key] == value {
+        Value::Null
+    } else {
+        value.into()
+    };
+}
+
+impl OwnerKind {
+    /// Whether users commit manifests instead of creating objects.
+    #[must_use]
+    pub fn syncs(self) -> bool {
+        self.resource().is_none()
+    }
+}
+
+/// The owner that reconciles objects of this kind.
+#[must_use]
+pub fn owner_of_kind(kind: &str) -> Option<OwnerKind> {
+    let all = [OwnerKind::Kserve, OwnerKind::Kaito, OwnerKind::Ray];
+    all.into_iter()
+        .find(|owner| owner.resource().is_some_and(|it| it.kind == kind))
+}
+
+/// How many pods a workload wants that may be bound.
+#[must_use]
+pub fn wanted_pods(workload: &Value) -> u64 {
+    if workload["kind"] != "RayCluster" {
+        return workload["spec"]["replicas"].as_u64().unwrap_or(1);
+    }
+    // As far as its owner has told.
+    let wanted = &workload["status"]["desiredWorkerReplicas"];
+    wanted.as_u64().unwrap_or_default()
+}
+
+/// Whether a pod of a workload may be bound: the head of a Ray cluster never is.
+#[must_use]
+pub fn is_bindable(pod: &Value) -> bool {
+    pod["metadata"]["labels"]["ray.io/node-type"] != "head"
+}
+
+/// Where the targets of an actor, and what owners make of them, may be.
+#[must_use]
+pub fn places(namespace: &str, name: &str) -> Vec<Id> {
+    let own = [OwnerKind::Kserve, OwnerKind::Kaito, OwnerKind::Ray];
+    let of_owner = |owner: OwnerKind| {
+        let target = Id::new(owner.target(), namespace, name);
+        owner.workload(&target).into_iter().chain([target])
+    };
+    own.into_iter().flat_map(of_owner).collect()
+}

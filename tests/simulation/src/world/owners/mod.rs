@@ -1,0 +1,159 @@
+//! Owners of targets: controllers of other systems, each with the write rule that scenarios run on a real API server
+//! (`asya-owners`, SIM-1 to SIM-7). Their calls fail, and they crash, as the operator's do.
+
+pub mod crds;
+mod git;
+pub mod kind;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use asya_owners::argo::Sync;
+use asya_owners::kaito::Kaito;
+use asya_owners::kserve::Kserve;
+use asya_owners::ray::RayClusters;
+use asya_owners::{Hand, Rule};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use super::World;
+use crate::api_server::store::Id;
+use crate::link;
+use crate::process::Process;
+use crate::randomness::delay;
+use git::GitOps;
+pub use kind::OwnerKind;
+
+/// How often an owner reconciles although nothing has changed.
+const RESYNC: Duration = Duration::from_mins(1);
+
+/// The owners of a run.
+#[derive(Default)]
+pub struct Owners {
+    /// The process of each that was started last.
+    current: Mutex<BTreeMap<OwnerKind, Arc<Process>>>,
+    /// What users have committed for Argo CD.
+    pub manifests: Mutex<BTreeMap<Id, Value>>,
+    /// Notified when they commit.
+    pub committed: Notify,
+}
+
+impl Owners {
+    /// The process of an owner that was started last, if it runs in this simulation.
+    #[must_use]
+    pub fn current(&self, kind: OwnerKind) -> Option<Arc<Process>> {
+        self.current.lock().get(&kind).cloned()
+    }
+}
+
+impl World {
+    /// Starts these owners, each for one namespace.
+    pub fn start_owners(self: &Arc<Self>, owners: &BTreeSet<(OwnerKind, &'static str)>) {
+        for (kind, _) in owners {
+            crds::install(&mut self.server.lock().store, *kind);
+        }
+        for (kind, namespace) in owners {
+            let (world, namespace) = (Arc::clone(self), *namespace);
+            match kind {
+                OwnerKind::Kserve => tokio::spawn(world.own(*kind, namespace, Kserve)),
+                OwnerKind::Kaito => tokio::spawn(world.own(*kind, namespace, Kaito)),
+                OwnerKind::Ray => tokio::spawn(world.own(*kind, namespace, RayClusters)),
+                OwnerKind::Argo | OwnerKind::Replace => {
+                    let replaces = *kind == OwnerKind::Replace;
+                    let how = if replaces { Sync::Replace } else { Sync::Apply };
+                    let rule = GitOps::new(&world, namespace, how);
+                    tokio::spawn(world.own(*kind, namespace, rule))
+                }
+            };
+        }
+    }
+
+    /// Runs an owner, and runs it again a while after it has crashed.
+    async fn own(self: Arc<Self>, kind: OwnerKind, namespace: &'static str, rule: impl Rule) {
+        for incarnation in 1_u32.. {
+            let process = Arc::new(Process::owner(format!("{kind:?}.{incarnation}")));
+            let current = Arc::clone(&process);
+            self.owners.current.lock().insert(kind, current);
+            self.trace.add(&process.name, "starts");
+            tokio::select! {
+                biased;
+                () = process.death.cancelled() => {}
+                () = self.reconcile_forever(&process, namespace, &rule) => {}
+            }
+            self.trace.add(&process.name, "has ended: crashed");
+            let mut random = self.seed.about(("restart", &process.name));
+            sleep(delay(&mut random, 500..20_000)).await;
+        }
+    }
+
+    async fn reconcile_forever(
+        self: &Arc<Self>,
+        process: &Arc<Process>,
+        namespace: &str,
+        rule: &impl Rule,
+    ) {
+        let client = link::client(self, process);
+        let hand = Hand::new(client, namespace, rule.manager()).silent();
+        let changed = self.server.lock().store.subscribe();
+        let mut seen = 0;
+        let mut failures = 0_u32;
+        for round in 0_u64.. {
+            let mut random = self.seed.about(("owner", &process.name, round));
+            // Now and then an owner is slow.
+            let is_slow = self.faults.active() && random.u8(..8) == 0;
+            sleep(delay(
+                &mut random,
+                if is_slow { 500..9_000 } else { 40..400 },
+            ))
+            .await;
+            let version = self.server.lock().store.version();
+            if let Err(error) = rule.reconcile(&hand).await {
+                self.trace
+                    .add(&process.name, format_args!("failed: {error}"));
+                failures += 1;
+                sleep(Duration::from_millis(500) * failures.min(8)).await;
+                continue;
+            }
+            (failures, seen) = (0, seen.max(version));
+            seen = self.next_change(&changed, rule, namespace, seen).await;
+        }
+    }
+
+    /// Waits until an object that the rule watches is of another version than this one.
+    async fn next_change(
+        &self,
+        changed: &Notify,
+        rule: &impl Rule,
+        namespace: &str,
+        mut seen: u64,
+    ) -> u64 {
+        let resync = sleep(RESYNC);
+        tokio::pin!(resync);
+        loop {
+            let (version, is_watched) = {
+                let server = self.server.lock();
+                let kinds = rule.watches();
+                let of_rule = |id: &Id| {
+                    id.namespace == namespace
+                        && kinds.iter().any(|it| it.plural == id.resource.plural)
+                };
+                let since = server.store.changes_after(seen);
+                let is_watched = since.map_or(true, |all| all.iter().any(|it| of_rule(&it.id)));
+                (server.store.version(), is_watched)
+            };
+            seen = version;
+            if is_watched {
+                return seen;
+            }
+            tokio::select! {
+                biased;
+                () = &mut resync => return seen,
+                () = changed.notified() => {}
+                () = self.owners.committed.notified() => return seen,
+            }
+        }
+    }
+}
