@@ -102,7 +102,7 @@ fn replacements_are_the_pods_newer_than_those_to_be_replaced_whatever_the_clock_
         let status = status_of(&(observed, binding, active_outcome));
         let rollout = status.rollout.unwrap();
         assert_eq!(
-            consecutive_uninjected(&[old.clone()], &rollout),
+            consecutive_uninjected(std::slice::from_ref(&old), &rollout),
             0,
             "{skew}"
         );
