@@ -90,7 +90,7 @@ async fn run_plan(options: &Options) -> Report {
     world.trace.add("PLAN", "no more actions and faults");
     if !plan.owners.is_empty() {
         // Until the owner that was cut off or crashed last writes again.
-        sleep(Duration::from_secs(60)).await;
+        sleep(Duration::from_mins(1)).await;
     }
     let problem = check(&world).await;
     if let Some(problem) = problem {
