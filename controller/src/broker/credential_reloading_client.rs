@@ -94,12 +94,13 @@ impl QueueClient for CredentialReloadingClient {
         &'a self,
         queue: &'a str,
         owner: &'a QueueOwner,
+        generation: i64,
     ) -> BrokerResponse<'a, DeleteIfEmptyOutcome> {
         async move {
             self.call(
                 CallStage::Initial,
                 &(queue, owner),
-                |client, (queue, owner)| client.delete_if_empty(queue, owner),
+                |client, (queue, owner)| client.delete_if_empty(queue, owner, generation),
             )
             .await
         }

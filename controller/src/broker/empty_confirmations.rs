@@ -9,10 +9,10 @@ use tokio::time::Instant;
 /// A first observation expires after this many times the lag.
 const MAX_AGE_FACTOR: u32 = 6;
 
-/// When queues were first observed empty.
+/// When queues were first observed empty, and for which generation of their actors.
 pub struct EmptyConfirmations {
     lag: Duration,
-    empty_since: Mutex<HashMap<String, Instant>>,
+    empty_since: Mutex<HashMap<String, (i64, Instant)>>,
 }
 
 impl EmptyConfirmations {
@@ -25,12 +25,17 @@ impl EmptyConfirmations {
     }
 
     /// Records that the queue appears empty. Returns how long until another observation confirms it; `None` if this one
-    /// does.
-    pub fn observe_empty(&self, queue: &str) -> Option<Duration> {
+    /// does. Another `generation` of the actor starts over: in between, the queue may have been in use again.
+    pub fn observe_empty(&self, queue: &str, generation: i64) -> Option<Duration> {
         let now = Instant::now();
         let mut empty_since = self.empty_since.lock();
-        empty_since.retain(|_, first| now - *first <= self.lag * MAX_AGE_FACTOR);
-        let first = *empty_since.entry(queue.to_owned()).or_insert(now);
+        empty_since.retain(|_, (_, first)| now - *first <= self.lag * MAX_AGE_FACTOR);
+        let entry = empty_since.entry(queue.to_owned());
+        let (observed_for, first) = entry.or_insert((generation, now));
+        if *observed_for != generation {
+            (*observed_for, *first) = (generation, now);
+        }
+        let first = *first;
         let remaining = self.lag.saturating_sub(now - first);
         if remaining.is_zero() {
             empty_since.remove(queue);
@@ -52,34 +57,42 @@ mod tests {
 
     use super::*;
 
-    /// RMQ-6
+    /// RMQ-6, QUE-13
     #[tokio::test(start_paused = true)]
     async fn queue_counts_as_empty_after_two_spaced_observations() {
         let seconds = Duration::from_secs;
         let confirmations = EmptyConfirmations::new(seconds(10));
-        assert_eq!(confirmations.observe_empty("q"), Some(seconds(10)));
+        assert_eq!(confirmations.observe_empty("q", 1), Some(seconds(10)));
         sleep(seconds(4)).await;
-        assert_eq!(confirmations.observe_empty("q"), Some(seconds(6)));
-        assert_eq!(confirmations.observe_empty("other"), Some(seconds(10)));
+        assert_eq!(confirmations.observe_empty("q", 1), Some(seconds(6)));
+        assert_eq!(confirmations.observe_empty("other", 1), Some(seconds(10)));
         sleep(seconds(6)).await;
-        assert_eq!(confirmations.observe_empty("q"), None);
+        assert_eq!(confirmations.observe_empty("q", 1), None);
         assert_eq!(
-            confirmations.observe_empty("q"),
+            confirmations.observe_empty("q", 1),
             Some(seconds(10)),
             "a confirmation starts over"
         );
         sleep(seconds(10)).await;
         confirmations.forget("q");
         assert_eq!(
-            confirmations.observe_empty("q"),
+            confirmations.observe_empty("q", 1),
             Some(seconds(10)),
             "a message arrived in between"
         );
         sleep(seconds(61)).await;
         assert_eq!(
-            confirmations.observe_empty("q"),
+            confirmations.observe_empty("q", 1),
             Some(seconds(10)),
             "the first observation has expired"
         );
+        sleep(seconds(10)).await;
+        assert_eq!(
+            confirmations.observe_empty("q", 2),
+            Some(seconds(10)),
+            "the actor may have used the queue in between"
+        );
+        sleep(seconds(10)).await;
+        assert_eq!(confirmations.observe_empty("q", 2), None);
     }
 }

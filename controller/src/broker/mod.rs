@@ -133,11 +133,13 @@ pub trait QueueClient: Send + Sync {
         owner: &'a QueueOwner,
     ) -> BrokerResponse<'a, DeleteOutcome>;
 
-    /// Deletes a queue of `owner`, or its dead letter queue, unless it holds messages (QUE-13, QUE-14).
+    /// Deletes a queue of `owner`, or its dead letter queue, unless it holds messages (QUE-13, QUE-14). Where counts lag,
+    /// it takes two calls for the same `generation` of the actor: an earlier one may have used the queue since.
     fn delete_if_empty<'a>(
         &'a self,
         queue: &'a str,
         owner: &'a QueueOwner,
+        generation: i64,
     ) -> BrokerResponse<'a, DeleteIfEmptyOutcome>;
 
     /// Observes many queues with as few calls as the broker allows. Results keep their order.

@@ -396,8 +396,9 @@ impl QueueClient for Sqs {
         &'a self,
         queue: &'a str,
         owner: &'a QueueOwner,
+        generation: i64,
     ) -> BrokerResponse<'a, DeleteIfEmptyOutcome> {
-        self.delete_if_empty(queue, owner).boxed()
+        self.delete_if_empty(queue, owner, generation).boxed()
     }
 
     fn observe_many<'a>(

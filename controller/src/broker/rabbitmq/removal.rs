@@ -48,6 +48,7 @@ impl Rabbitmq {
         &self,
         queue: &str,
         owner: &QueueOwner,
+        generation: i64,
     ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
         let Some(found) = self.find(queue).await? else {
             return Ok(DeleteIfEmptyOutcome::Deleted);
@@ -70,7 +71,7 @@ impl Rabbitmq {
                 DeleteIfEmptyOutcome::InUse
             });
         }
-        if let Some(remaining) = self.empty_confirmations.observe_empty(queue) {
+        if let Some(remaining) = self.empty_confirmations.observe_empty(queue, generation) {
             return Ok(DeleteIfEmptyOutcome::Recheck(remaining));
         }
         if self.holds_a_message(queue).await? {

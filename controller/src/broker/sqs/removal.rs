@@ -38,6 +38,7 @@ impl Sqs {
         &self,
         name: &str,
         owner: &QueueOwner,
+        generation: i64,
     ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
         let Some(found) = self.find(name).await? else {
             return Ok(DeleteIfEmptyOutcome::Deleted);
@@ -50,7 +51,7 @@ impl Sqs {
             self.empty_confirmations.forget(name);
             return Ok(DeleteIfEmptyOutcome::InUse);
         }
-        if let Some(remaining) = self.empty_confirmations.observe_empty(name) {
+        if let Some(remaining) = self.empty_confirmations.observe_empty(name, generation) {
             return Ok(DeleteIfEmptyOutcome::Recheck(remaining));
         }
         self.remove(name, &found.url).await?;

@@ -46,7 +46,10 @@ async fn belongs_to_the_cluster_that_created_it(real: &Real) {
     assert_eq!(there.delete(name, &owner(&queue)).await, not_owned);
     for name in [name, dlq] {
         let not_owned = Ok(DeleteIfEmptyOutcome::NotOwned(of_cluster(HERE)));
-        assert_eq!(there.delete_if_empty(name, &owner(&queue)).await, not_owned);
+        assert_eq!(
+            there.delete_if_empty(name, &owner(&queue), 1).await,
+            not_owned
+        );
     }
     assert!(
         serves(&check_of(&here, &queue).await),
@@ -80,12 +83,12 @@ async fn belongs_to_the_cluster_that_created_it(real: &Real) {
         there.delete(name, &owner(&queue)).await,
         Ok(DeleteOutcome::Deleted)
     );
-    let mut outcome = there.delete_if_empty(dlq, &owner(&queue)).await.unwrap();
+    let mut outcome = there.delete_if_empty(dlq, &owner(&queue), 1).await.unwrap();
     if real.kind == "rabbitmq"
         && let DeleteIfEmptyOutcome::Recheck(wait) = outcome
     {
         sleep(wait).await;
-        outcome = there.delete_if_empty(dlq, &owner(&queue)).await.unwrap();
+        outcome = there.delete_if_empty(dlq, &owner(&queue), 1).await.unwrap();
     }
     assert!(
         matches!(
@@ -165,7 +168,7 @@ async fn existing_rabbitmq_queue_is_marked_once_and_a_foreign_one_is_never_delet
         "even if a status names it"
     );
     let kept = Ok(DeleteIfEmptyOutcome::NotOwned(DeletionRefusal::Untagged));
-    assert_eq!(client.delete_if_empty(name, &owner(&queue)).await, kept);
+    assert_eq!(client.delete_if_empty(name, &owner(&queue), 1).await, kept);
 
     for key in [&queue.names.actor, &queue.names.queue] {
         let path = format!("bindings/%2F/e/{exchange}/q/{name}");

@@ -144,7 +144,7 @@ async fn queue_lifecycle(real: &Real) {
     assert_eq!(depths, [Ok(Count::Messages(three))]);
 
     let kept = client
-        .delete_if_empty(&queue.names.queue, &owner(&queue))
+        .delete_if_empty(&queue.names.queue, &owner(&queue), 1)
         .await;
     assert_eq!(kept, Ok(DeleteIfEmptyOutcome::InUse));
     for _ in 0..2 {
@@ -153,7 +153,7 @@ async fn queue_lifecycle(real: &Real) {
         assert_eq!(check_of(&client, &queue).await, QueueCheck::NotFound);
     }
     let deleted = client
-        .delete_if_empty(&queue.names.queue, &owner(&queue))
+        .delete_if_empty(&queue.names.queue, &owner(&queue), 1)
         .await;
     assert_eq!(
         deleted,

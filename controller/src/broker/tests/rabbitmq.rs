@@ -158,15 +158,15 @@ async fn only_an_empty_queue_of_any_type_is_deleted_if_empty() {
         client.create(&queue).await.unwrap();
         // The broker has not updated its counts yet, so only a get returns the message.
         real.send(&queue, 1).await;
-        let mut outcome = client.delete_if_empty(name, &owner).await.unwrap();
+        let mut outcome = client.delete_if_empty(name, &owner, 1).await.unwrap();
         if let DeleteIfEmptyOutcome::Recheck(delay) = outcome {
             sleep(delay).await;
-            outcome = client.delete_if_empty(name, &owner).await.unwrap();
+            outcome = client.delete_if_empty(name, &owner, 1).await.unwrap();
         }
         assert_eq!(outcome, DeleteIfEmptyOutcome::InUse, "{kind}");
         until_queued(&client, &queue, 1).await;
         assert_eq!(
-            client.delete_if_empty(name, &owner).await,
+            client.delete_if_empty(name, &owner, 1).await,
             Ok(DeleteIfEmptyOutcome::InUse),
             "{kind}"
         );
@@ -174,7 +174,7 @@ async fn only_an_empty_queue_of_any_type_is_deleted_if_empty() {
         let contents = format!("queues/%2F/{name}/contents");
         call(&real.config, Method::DELETE, &contents, &Value::Null).await;
         until_queued(&client, &queue, 0).await;
-        let first = client.delete_if_empty(name, &owner).await.unwrap();
+        let first = client.delete_if_empty(name, &owner, 1).await.unwrap();
         if kind == "quorum" {
             assert_eq!(
                 first,
@@ -183,7 +183,7 @@ async fn only_an_empty_queue_of_any_type_is_deleted_if_empty() {
             assert!(serves(&check_of(&client, &queue).await));
             sleep(Duration::from_secs(10)).await;
             assert_eq!(
-                client.delete_if_empty(name, &owner).await,
+                client.delete_if_empty(name, &owner, 1).await,
                 Ok(DeleteIfEmptyOutcome::Deleted)
             );
         } else {

@@ -49,7 +49,9 @@ impl<'a> ActorQueues<'a> {
         &self,
         queue: &str,
     ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
-        self.client.delete_if_empty(queue, &self.owner).await
+        let generation = self.actor.generation;
+        let deletion = self.client.delete_if_empty(queue, &self.owner, generation);
+        deletion.await
     }
 
     /// Deletes an empty retired queue together with its dead letter queues. `unrecorded` is what it was to be created as,
