@@ -45,8 +45,11 @@ impl Store {
         }
     }
 
-    /// Installs the CRD of a resource, unless it exists.
+    /// Installs the CRD of a resource, unless it exists or the resource needs none.
     pub fn install_crd(&mut self, resource: &'static Resource) {
+        if !DEFINED.contains(&resource) {
+            return;
+        }
         let id = crd_of(resource);
         let metadata = json!({"finalizers": [FINALIZER]});
         let crd = json!({"metadata": metadata, "spec": {}});

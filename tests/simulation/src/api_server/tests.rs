@@ -4,6 +4,7 @@ use super::ApiServer;
 use super::managed::Writer;
 use super::request::Verb;
 use super::resources;
+use super::status::Failure;
 use super::store::{Deletion, Id};
 
 pub(super) fn writer(manager: &str) -> Writer {
@@ -16,6 +17,7 @@ pub(super) fn writer(manager: &str) -> Writer {
 /// A server with a namespace, and the place of a `ConfigMap` there.
 pub(super) fn server() -> (ApiServer, Id) {
     let mut server = ApiServer::default();
+    server.store.install_crd(&resources::SCALED_OBJECTS);
     let namespace = Id::new(&resources::NAMESPACES, "", "ns");
     let created = server
         .store
@@ -142,4 +144,34 @@ fn dependents_go_with_their_owner() {
     assert!(server.store.delete(&id, &Deletion::default()).is_ok());
     assert!(server.store.collect_garbage());
     assert_eq!(server.store.get(&dependent), None);
+}
+
+/// As `docs/kubernetes-facts.md`, section 9, says of Kubernetes 1.36 and of 1.33 and older.
+#[test]
+fn crd_that_is_deleted_takes_no_new_object_and_goes_with_its_last() {
+    for applies in [false, true] {
+        let (mut server, _) = server();
+        server.applies_while_terminating = applies;
+        let [old, new] = ["old", "new"].map(|name| Id::new(&resources::SCALED_OBJECTS, "ns", name));
+        let config = json!({"metadata": {"finalizers": ["example.com/keep"]}, "spec": {}});
+        let apply = |server: &mut ApiServer, id: &Id, config: &Value| {
+            let verb = Verb::Apply(id.clone(), config.clone(), writer("one"), true);
+            server.answer(verb, false)
+        };
+        assert!(apply(&mut server, &old, &config).is_ok());
+        server.store.delete_crd(&resources::SCALED_OBJECTS);
+        server.store.finish_crds();
+        let created = apply(&mut server, &new, &json!({"spec": {}}));
+        assert_eq!(created.is_ok(), applies, "{created:?}");
+        server.store.finish_crds();
+        assert!(
+            server.answer(Verb::Get(old.clone()), false).is_ok(),
+            "has a finalizer"
+        );
+        let released = json!({"metadata": {"finalizers": []}, "spec": {}});
+        assert!(apply(&mut server, &old, &released).is_ok());
+        server.store.finish_crds();
+        let gone = server.answer(Verb::Get(old), false);
+        assert_eq!(gone, Err(Failure::no_such_path()));
+    }
 }

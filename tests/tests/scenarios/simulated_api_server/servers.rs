@@ -40,6 +40,7 @@ impl Server {
     /// A simulated server with these objects of the kind.
     pub fn simulated(kind: &Kind, namespace: &str, names: &[String]) -> Self {
         let mut server = ApiServer::default();
+        server.store.install_crd(kind.resource);
         let writer = Writer {
             manager: "cluster".to_owned(),
             status: false,
