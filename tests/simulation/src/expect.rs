@@ -252,8 +252,12 @@ impl Expectations<'_> {
                 if self.waits_for_target() {
                     continue;
                 }
-                // A binding that restarts no pod keeps the queue from which its pods still receive.
-                let keeps_pods = self.actor["spec"]["binding"]["rollout"] == "OnRestart";
+                // A binding that restarts no pod keeps the queue from which its pods still receive. So does one that has
+                // given in to another writer.
+                let conflicts = self.actor["status"]["conflicts"].as_array();
+                let mut conflicts = conflicts.into_iter().flatten();
+                let keeps_pods = self.actor["spec"]["binding"]["rollout"] == "OnRestart"
+                    || conflicts.any(|it| it["state"] == "Stopped");
                 let source = Some((host.clone(), name.clone()));
                 let mut pods = self.store.all(&resources::PODS).map(|(_, pod)| pod);
                 if keeps_pods && pods.any(|pod| pods::queue_of(pod) == source) {
