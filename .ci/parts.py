@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -22,10 +23,12 @@ from failures import Failures
 
 # Quick ones first.
 ALL = ("lint", "test-scripts", "test-runtime", "test-unit", "test-chart", "test-brokers", "test-scenarios", "test-real")
+# Waits for brokers more than it computes, as real pods wait for theirs, and times what others slow down: it runs beside what follows this part.
+AFTER = {"test-brokers": "test-scenarios"}
 # Need another commit to upgrade from, and the files of a release.
 BY_HAND = {"test-core", "test-matrix", "test-nightly", "test-upgrade", "test-krew", "test-release"}
 # Of these one at a time runs beside the others: they occupy one processor and time nothing. What they print comes when they have ended.
-BESIDE = {"test-scripts", "test-runtime", "test-chart"}
+BESIDE = {"test-scripts", "test-runtime", "test-chart", *AFTER}
 # Far more than a part needs on a slow machine that builds everything first.
 MINUTES = {name: 30 if name in BESIDE else 150 for name in ALL}
 # What a part that is ended gets to clean up after itself.
@@ -109,16 +112,20 @@ class Runner:
         self.brief = brief
         self.failures = {}
         self.running = set()
+        self.stopped = False
         for number in (signal.SIGINT, signal.SIGTERM):
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self.stop)
 
     def stop(self, number, _):
+        self.stopped = True
         for part in list(self.running):
             part.send(number)
         raise KeyboardInterrupt
 
     def run(self, name, show, step=""):
+        if self.stopped:
+            raise KeyboardInterrupt
         started = time.monotonic()
         counter, failures = Counter(), Failures()
         part = Running(name)
@@ -190,10 +197,17 @@ def free_gigabytes():
 def run_all(runner, names):
     """The parts in the order of their names."""
     parts, shown = {}, set()
+    over = {name: threading.Event() for name in names}
     steps = ["[%d/%d] " % (at, len(names)) for at in range(1, len(names) + 1)]
     pool = ThreadPoolExecutor(max_workers=1)
     try:
-        beside = {at: pool.submit(runner.run_quietly, name, steps[at]) for at, name in enumerate(names) if name in BESIDE}
+        def run_beside(at, name):
+            earlier = over.get(AFTER.get(name))
+            if earlier:
+                earlier.wait()
+            return runner.run_quietly(name, steps[at])
+
+        beside = {at: pool.submit(run_beside, at, name) for at, name in enumerate(names) if name in BESIDE}
 
         def collect(wanted):
             for at, future in beside.items():
@@ -205,9 +219,12 @@ def run_all(runner, names):
         for at, name in enumerate(names):
             if at not in beside:
                 parts[at] = runner.run(name, show, steps[at])
+                over[name].set()
                 collect(lambda future: future.done())
         collect(lambda _: True)
     finally:
+        for event in over.values():
+            event.set()
         pool.shutdown(cancel_futures=True)
     return [parts[at] for at in sorted(parts)]
 

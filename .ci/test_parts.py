@@ -48,6 +48,16 @@ meets:
 	@touch main; for n in $$(seq 50); do test -e beside && echo '2 passed, 0 failed' && exit 0; sleep 0.2; done; exit 1
 """
 
+# The second waits until the first is over, and then for the third.
+FOLLOWING = """
+test-scenarios:
+	@sleep 0.5; touch over; echo '1 passed, 0 failed'
+test-brokers:
+	@test -e over || exit 1; touch beside; for n in $$(seq 50); do test -e main && echo '2 passed, 0 failed' && exit 0; sleep 0.2; done; exit 1
+test-real:
+	@touch main; for n in $$(seq 50); do test -e beside && echo '4 passed, 0 failed' && exit 0; sleep 0.2; done; exit 1
+"""
+
 
 def counts(text):
     counter = Counter()
@@ -109,6 +119,10 @@ class Running(unittest.TestCase):
         self.assertEqual((done.stdout.splitlines()[-1], done.returncode), ("3 passed, 0 failed", 0))
         self.assertIn("\n== [1/2] test-chart\n1 passed, 0 failed\n", done.stdout)
         self.assertEqual([row.split()[0] for row in done.stdout.splitlines()[-4:-2]], ["test-chart", "meets"])
+
+    def test_part_that_others_slow_down_waits_for_the_quiet_ones(self):
+        done = self.run_parts("test-brokers", "test-scenarios", "test-real", makefile=FOLLOWING)
+        self.assertEqual((done.stdout.splitlines()[-1], done.returncode), ("7 passed, 0 failed", 0))
 
     def test_failures_are_repeated_at_the_end(self):
         done = self.run_parts("failing", "good")
