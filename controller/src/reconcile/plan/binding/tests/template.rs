@@ -1,0 +1,150 @@
+//! What an actor writes into the pod template of its target.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{bound, deployment};
+use crate::binding::OwnedTemplateFields;
+use crate::fault::{Fault, Reason};
+use crate::reconcile::model::binding::{ObservedBinding, Resolved, TemplateActor};
+use crate::reconcile::model::bound_pods::{PodToReplace, TargetPodCounts};
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::rollout::ObservedRollout;
+use crate::reconcile::model::template_handoff::{OlderActor, TemplateHandoff};
+use crate::reconcile::plan::decision::Plan;
+use crate::reconcile::plan::plan;
+use crate::reconcile::plan::rollout::inputs::RolloutDecision;
+use crate::reconcile::plan::template::TemplateStep;
+use crate::reconcile::tests::fixtures::{actor, observed};
+
+/// BIND-45
+#[test]
+fn actor_that_may_not_bind_gives_up_its_template_fields() {
+    let fault = Fault::until_change(Reason::AlreadyBound, "by another");
+    let mut observed = bound(&json!({}), Err(fault));
+    let template = |observed: &Observed| match plan(observed, Timestamp::UNIX_EPOCH) {
+        Plan::Binding(plan) => plan.template,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(template(&observed), TemplateStep::NotDesired);
+    let workload = deployment().workload;
+    observed.binding.as_mut().unwrap().template_handoff = Some(TemplateHandoff::InTemplate {
+        workload: workload.clone(),
+        owned: false,
+        older_actor: OlderActor {
+            injects: true,
+            ..OlderActor::default()
+        },
+        pod: None,
+    });
+    assert_eq!(template(&observed), TemplateStep::GiveUp(workload, None));
+}
+
+/// BIND-3, BIND-23, BIND-50
+#[test]
+fn template_gets_the_sidecar_once_bound_with_a_known_model_url() {
+    let template = |runtime: &Value, since: Option<&str>| {
+        let spec = json!({
+            "transport": "mq", "binding": {"strategy": "Template"}, "runtime": runtime,
+            "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        });
+        let mut observed = observed(&actor(&json!({}), &spec, &json!({})));
+        let resolved = Resolved {
+            target: deployment(),
+            replicas: Some(1),
+            spec_hash: "spec".into(),
+            owned_template_fields: None,
+        };
+        observed.binding = Some(ObservedBinding {
+            target: Some(Ok(Box::new(resolved))),
+            ..ObservedBinding::default()
+        });
+        observed.previous = serde_json::from_value(json!({"boundSince": since})).unwrap();
+        match plan(&observed, Timestamp::UNIX_EPOCH) {
+            Plan::Binding(plan) => plan.template,
+            other => panic!("{other:?}"),
+        }
+    };
+    let url = json!({"targetURL": "http://127.0.0.1:8000"});
+    let since = Some("2026-01-01T00:00:00Z");
+    assert_eq!(template(&url, since), TemplateStep::Apply);
+    assert_eq!(template(&url, None), TemplateStep::NotDesired);
+    assert_eq!(template(&json!({}), since), TemplateStep::NotDesired);
+}
+
+/// BIND-45, BIND-50
+#[test]
+fn template_fields_of_another_actor_are_not_ours() {
+    let template = |actor: Option<&str>| {
+        let mut observed = bound(&json!({}), Ok(deployment()));
+        let ownership = OwnedTemplateFields {
+            fingerprint: "fields".to_owned(),
+            actor: actor.map(Box::from),
+        };
+        let resolved = observed.binding.as_mut().unwrap().target.as_mut().unwrap();
+        resolved.as_mut().unwrap().owned_template_fields = Some(ownership);
+        let previous =
+            json!({"uid": "web-uid", "hash": "", "target": "spec", "fingerprint": "fields"});
+        observed.previous = serde_json::from_value(json!({"template": previous})).unwrap();
+        match plan(&observed, Timestamp::UNIX_EPOCH) {
+            Plan::Binding(plan) => plan.template,
+            other => panic!("{other:?}"),
+        }
+    };
+    let give_up = TemplateStep::GiveUp(deployment().workload, None);
+    let own = &bound(&json!({}), Ok(deployment())).actor.metadata.uid;
+    assert_eq!(template(Some(own)), give_up, "no longer desired");
+    assert_eq!(template(None), give_up, "no annotation names the owner");
+    assert_eq!(template(Some("of-another")), TemplateStep::NotDesired);
+}
+
+/// BIND-45
+#[test]
+fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
+    let rollout = |actor: Option<&str>, template_actor| {
+        let mut observed = bound(&json!({}), Ok(deployment()));
+        observed.previous.bound_since = Some(Time(Timestamp::UNIX_EPOCH));
+        let binding = observed.binding.as_mut().unwrap();
+        let resolved = binding.target.as_mut().unwrap().as_mut().unwrap();
+        resolved.owned_template_fields = actor.map(|actor| OwnedTemplateFields {
+            fingerprint: "fields".to_owned(),
+            actor: Some(actor.into()),
+        });
+        binding.template_actor = template_actor;
+        binding.rollout = Some(ObservedRollout {
+            pod_counts: TargetPodCounts {
+                total: 1,
+                outdated: vec![PodToReplace::default()],
+                ..TargetPodCounts::default()
+            },
+            has_slot: true,
+            ..ObservedRollout::default()
+        });
+        match plan(&observed, Timestamp::UNIX_EPOCH) {
+            Plan::Binding(plan) => plan.rollout.unwrap().decision,
+            other => panic!("{other:?}"),
+        }
+    };
+    let is_waiting = |rollout: &RolloutDecision| matches!(rollout, RolloutDecision::Wait(Reason::RolloutWaiting, text, _) if text.contains("the sidecar of"));
+    let owner = |paused| TemplateActor {
+        name: "other".into(),
+        paused,
+    };
+    for (template_actor, text) in [
+        (Some(owner(false)), "the sidecar of AsyncActor other;"),
+        (Some(owner(true)), "AsyncActor other, which is paused"),
+        (None, "no longer exists"),
+    ] {
+        let decision = rollout(Some("of-another"), template_actor);
+        assert!(is_waiting(&decision), "{decision:?}");
+        assert!(format!("{decision:?}").contains(text), "{decision:?}");
+    }
+    for actor in [
+        None,
+        Some(&*bound(&json!({}), Ok(deployment())).actor.metadata.uid),
+    ] {
+        let decision = rollout(actor, None);
+        assert!(!is_waiting(&decision), "{decision:?}");
+    }
+}
