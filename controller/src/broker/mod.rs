@@ -133,8 +133,8 @@ pub trait QueueClient: Send + Sync {
         owner: &'a QueueOwner,
     ) -> BrokerResponse<'a, DeleteOutcome>;
 
-    /// Deletes a queue of `owner`, or its dead letter queue, unless it holds messages (QUE-13, QUE-14). Where counts lag,
-    /// it takes two calls for the same `generation` of the actor: an earlier one may have used the queue since.
+    /// Deletes a queue of `owner`, or its dead letter queue, unless it holds messages (QUE-13, QUE-14). Where counts
+    /// lag, it takes two calls for the same `generation` of the actor: an earlier one may have used the queue since.
     fn delete_if_empty<'a>(
         &'a self,
         queue: &'a str,

@@ -137,9 +137,8 @@ async fn eventually(unmet: impl Fn() -> Vec<String>) -> Option<String> {
 
 /// Reports that were due for a moment are written; then every actor is reconciled at least twice without a write.
 async fn settled(world: &World) -> Option<String> {
-    // A binding whose pods are not restarted is reported as not ready after five and after ten minutes of a clock that may
-    // have been set back since.
-    // A field that another manager reverts is forgotten after fifteen.
+    // A binding whose pods are not restarted is reported as not ready after five and after ten minutes of a clock that
+    // may have been set back since. A field that another manager reverts is forgotten after fifteen.
     let seconds = match (world.has_conflicts(), world.has_bindings_on_restart()) {
         (true, _) => 1_000,
         (false, true) => 660,

@@ -54,8 +54,8 @@ impl<'a> ActorQueues<'a> {
         deletion.await
     }
 
-    /// Deletes an empty retired queue together with its dead letter queues. `unrecorded` is what it was to be created as,
-    /// if no status has named it as verified: its creation may have been interrupted before it was tagged.
+    /// Deletes an empty retired queue together with its dead letter queues. `unrecorded` is what it was to be created
+    /// as, if no status has named it as verified: its creation may have been interrupted before it was tagged.
     pub(super) async fn delete_retired(
         &self,
         queue: &QueueStatus,

@@ -138,8 +138,8 @@ pub fn consecutive_uninjected(outdated: &[PodToReplace], previous: &RolloutStatu
             // Both times are the API server's: `since` is not, and clocks differ.
             return created > newest.0;
         }
-        // An earlier release requested it. Creation timestamps have a resolution of one second: of pods created in the same
-        // second as the request, count only those that the webhook has injected.
+        // An earlier release requested it. Creation timestamps have a resolution of one second: of pods created in the
+        // same second as the request, count only those that the webhook has injected.
         let was_injected = pod.sidecar == SidecarState::Removed;
         let since = previous.since.as_ref().map(|it| it.0);
         since.is_some_and(|since| {

@@ -97,8 +97,8 @@ impl Broker {
         }
     }
 
-    /// The queue of an actor with which this queue must go: itself, or the one whose dead letters it takes. Dead letters
-    /// may have been left.
+    /// The queue of an actor with which this queue must go: itself, or the one whose dead letters it takes. Dead
+    /// letters may have been left.
     #[must_use]
     pub fn actors_queue(&self, queue: &str) -> Option<String> {
         if let Self::Sqs(broker) = self

@@ -380,8 +380,8 @@ impl World {
         }
     }
 
-    /// A queue outlives its actor with policy Retain, and with pods that outlive it. With rollout `OnRestart` the sidecars
-    /// then stay as well (BIND-43).
+    /// A queue outlives its actor with policy Retain, and with pods that outlive it. With rollout `OnRestart` the
+    /// sidecars then stay as well (BIND-43).
     fn note_kept_queues(&self, store: &Store) {
         for (id, actor) in store.all(&resources::ACTORS) {
             let spec = &actor["spec"];
