@@ -37,7 +37,7 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
                 .store
                 .create(&id(&resources::ACTORS, actor), object, &writer("user"));
         }
-        Action::Update(actor, patch) => change(world, &id(&resources::ACTORS, actor), |object| {
+        Action::Update(actor, patch) => update(world, &id(&resources::ACTORS, actor), |object| {
             merge_patch(&mut object["spec"], patch);
         }),
         Action::Delete(actor) => delete(world, &id(&resources::ACTORS, actor)),
@@ -56,7 +56,7 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
             let _ = server.store.create(&id, object, &writer("user"));
         }
         Action::ChangeTarget(actor, kind, version) => {
-            change(world, &target(*kind, actor), |object| {
+            update(world, &target(*kind, actor), |object| {
                 let containers = &mut object["spec"]["template"]["spec"]["containers"];
                 containers[0]["image"] = format!("model:{version}").into();
             });
@@ -64,7 +64,7 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
         Action::ScaleTarget(actor, kind, replicas) => {
             let scaled = Id::new(&resources::SCALED_OBJECTS, actor.0, actor.1);
             if world.server.lock().store.get(&scaled).is_none() {
-                change(world, &target(*kind, actor), |object| {
+                update(world, &target(*kind, actor), |object| {
                     object["spec"]["replicas"] = (*replicas).into();
                 });
             }
@@ -80,7 +80,7 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
             delete(world, &Id::new(resource, actor.0, name));
         }
         Action::ChangeChild(actor) => {
-            change(world, &id(&resources::DEPLOYMENTS, actor), |object| {
+            update(world, &id(&resources::DEPLOYMENTS, actor), |object| {
                 object["spec"]["template"]["spec"]["containers"][0]["image"] =
                     "changed:by-hand".into();
             });
@@ -196,7 +196,8 @@ fn delete(world: &World, id: &Id) {
     let _ = world.server.lock().store.delete(id, &Deletion::default());
 }
 
-fn change(world: &World, id: &Id, change: impl FnOnce(&mut Value)) {
+/// A user updates an object, if it exists.
+pub fn update(world: &World, id: &Id, change: impl FnOnce(&mut Value)) {
     let mut server = world.server.lock();
     let Some(live) = server.store.get(id) else {
         return;

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::act::update;
 use crate::api_server::resources;
 use crate::api_server::store::{Deletion, Id};
 use crate::plan::{Action, Actor};
@@ -103,14 +104,4 @@ fn edit(world: &World, owner: OwnerKind, id: &Id, change: impl FnOnce(&mut Value
         change(manifest);
         world.owners.committed.notify_waiters();
     }
-}
-
-fn update(world: &World, id: &Id, change: impl FnOnce(&mut Value)) {
-    let mut server = world.server.lock();
-    let Some(live) = server.store.get(id) else {
-        return;
-    };
-    let mut object = (*live).clone();
-    change(&mut object);
-    let _ = server.store.update(id, object, &writer("user"));
 }
