@@ -173,7 +173,7 @@ fn write_certificates(folder: &Path) -> Result<()> {
 
 /// Starts a program again after a Go panic, as a kubelet would: KEDA 2.16 dereferences null when it reads a
 /// `ScaledObject` from its cache before its own status of it.
-const RESTART: &str = r#"while "$0" "$@"; [ $? = 2 ]; do :; done"#;
+const RESTART: &str = r#"while setpriv --pdeathsig KILL -- "$0" "$@"; [ $? = 2 ]; do :; done"#;
 
 fn spec(name: &str, bin: &Path, cluster: &Cluster) -> Spec {
     let folder = cluster.folder();

@@ -40,7 +40,7 @@ pub(crate) async fn start(
     configuration.push_str(&tls(host, management_tls_port, tls_port, &home));
     write(&home.join("rabbitmq.conf"), &configuration)?;
 
-    // RabbitMQ would otherwise start an epmd that outlives it.
+    // RabbitMQ would otherwise start an epmd that outlives it, even when ours is killed a moment before RabbitMQ.
     let epmd = Spec::new("epmd", epmd_program()?)
         .log(folder.join("epmd.log"))
         .env("HOME", home.display())
@@ -63,6 +63,7 @@ pub(crate) async fn start(
         .env("LC_ALL", "C.UTF-8")
         // Makes the start script exec the server instead of waiting for it.
         .env("RUNNING_UNDER_SYSTEMD", "true")
+        .env("ERL_FLAGS", "-start_epmd false")
         .env("ERL_EPMD_PORT", epmd_port)
         .env("ERL_EPMD_ADDRESS", "127.0.0.1")
         .env("RABBITMQ_NODENAME", "rabbit@localhost")
