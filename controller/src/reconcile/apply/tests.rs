@@ -1,4 +1,5 @@
 mod autoscaler_handoff;
+mod empty_queues;
 mod events;
 mod impersonation;
 mod preconditions;

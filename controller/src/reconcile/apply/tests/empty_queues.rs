@@ -1,0 +1,73 @@
+//! Deletion of empty queues.
+
+use std::future::pending;
+use std::sync::Arc;
+
+use asya_shared::transport::ActorQueue;
+use asya_shared::transport::ownership::QueueOwner;
+use futures::FutureExt;
+use parking_lot::Mutex;
+use serde_json::json;
+
+use crate::broker::{
+    BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome, QueueClient,
+    QueueObservation, ReadyQueue,
+};
+use crate::reconcile::apply::actor_queues::ActorQueues;
+use crate::reconcile::tests::fixtures::{actor, context, observed, spec};
+
+/// Records the generations for which empty queues are to be deleted, and answers nothing else.
+#[derive(Default)]
+struct Recorder(Mutex<Vec<i64>>);
+
+impl QueueClient for Recorder {
+    fn observe<'a>(&'a self, _: &'a ActorQueue) -> BrokerResponse<'a, QueueObservation> {
+        pending().boxed()
+    }
+
+    fn create<'a>(&'a self, _: &'a ActorQueue) -> BrokerResponse<'a, ReadyQueue> {
+        pending().boxed()
+    }
+
+    fn update<'a>(&'a self, _: &'a ActorQueue) -> BrokerResponse<'a, ReadyQueue> {
+        pending().boxed()
+    }
+
+    fn delete<'a>(&'a self, _: &'a str, _: &'a QueueOwner) -> BrokerResponse<'a, DeleteOutcome> {
+        pending().boxed()
+    }
+
+    fn delete_if_empty<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a QueueOwner,
+        generation: i64,
+    ) -> BrokerResponse<'a, DeleteIfEmptyOutcome> {
+        self.0.lock().push(generation);
+        async { Ok(DeleteIfEmptyOutcome::Deleted) }.boxed()
+    }
+
+    fn observe_many<'a>(&'a self, _: &'a [ActorQueue]) -> BrokerResponses<'a, QueueObservation> {
+        pending().boxed()
+    }
+
+    fn depths<'a>(&'a self, _: &'a [String]) -> BrokerResponses<'a, Count> {
+        pending().boxed()
+    }
+}
+
+/// QUE-13
+#[tokio::test]
+async fn queue_is_counted_as_empty_for_the_generation_of_its_actor() {
+    let context = context();
+    let recorder = Arc::new(Recorder::default());
+    for generation in [3, 4] {
+        let metadata = json!({"generation": generation});
+        let observed = observed(&actor(&metadata, &spec(&json!({})), &json!({})));
+        let transport = &observed.desired.as_ref().unwrap().transport;
+        let mut queues = ActorQueues::new(&context, &observed.actor, transport);
+        queues.client = recorder.clone();
+        queues.delete_if_empty("asya-a").await.unwrap();
+    }
+    assert_eq!(*recorder.0.lock(), [3, 4]);
+}
