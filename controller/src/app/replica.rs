@@ -60,7 +60,7 @@ impl Connections {
     pub(super) fn over_network(config: Config) -> kube::Result<Self> {
         Ok(Self {
             lease: client::unfenced(config.clone())?,
-            api_server: Box::new(move |fence, writes| client::fenced(config, fence, writes)),
+            api_server: Box::new(move |fence, writes| client::fenced(&config, fence, writes)),
             brokers: http_client::over_network(),
         })
     }

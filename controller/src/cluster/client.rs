@@ -3,25 +3,46 @@
 use std::time::Duration;
 
 use http::Request;
-use kube::client::{Body, ClientBuilder};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::retry::RetryPolicy;
+use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
 use prometheus_client::metrics::counter::Counter;
-use tower::Layer;
+use tower::retry::RetryLayer;
+use tower::{BoxError, Layer, ServiceBuilder};
 
-use super::fence::{Fence, FenceLayer, FencedExecutor};
+use super::fence::{Fence, FenceLayer, FencedConnector};
 
 /// Longer than a watch lasts ([`super::watch`]): a connection that receives nothing for this long is dead.
 pub const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Builds a client whose writes all pass the fence; `writes` counts them.
+/// Builds a client whose writes all pass the fence; `writes` counts them. Its layers are those of kube's own client,
+/// whose connections cannot be fenced.
 ///
 /// # Errors
 /// If the configuration's credentials or certificates are unusable.
-pub fn fenced(config: Config, fence: &Fence, writes: Counter) -> kube::Result<Client> {
-    let layer = FenceLayer::new(fence.clone(), writes);
-    let connections = FencedExecutor(fence.clone());
-    let builder = ClientBuilder::try_from((config, connections))?;
-    Ok(builder.with_layer(&layer).build())
+pub fn fenced(config: &Config, fence: &Fence, writes: Counter) -> kube::Result<Client> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    let fenced = FencedConnector::new(tcp, fence.clone());
+    let mut connector =
+        TimeoutConnector::new(config.rustls_https_connector_with_connector(fenced)?);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    let retry = config.default_retry.then(RetryPolicy::server_retry);
+    let service = ServiceBuilder::new()
+        .layer(FenceLayer::new(fence.clone(), writes))
+        .layer(config.base_uri_layer())
+        .option_layer(retry.map(RetryLayer::new))
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(HttpClient::builder(TokioExecutor::new()).build(connector));
+    Ok(Client::new(service, config.default_namespace.clone()))
 }
 
 /// Puts a client that needs no connections behind the fence; `writes` counts its writes.

@@ -2,11 +2,14 @@
 //!
 //! Every write passes it: to the API server through [`FenceLayer`], to a broker through [`Fence::guard`]. It compares
 //! the local monotonic clock with the lease's deadline before each step of the call, so that a process suspended past
-//! the deadline sends nothing when it resumes. [`FencedExecutor`] holds back data that a connection to the API server
-//! has buffered but not sent.
+//! the deadline sends nothing when it resumes. [`FencedConnector`] holds back what a connection to the API server has
+//! buffered but not sent.
 
+mod connection;
 #[cfg(test)]
 mod tests;
+
+pub use connection::FencedConnector;
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -15,7 +18,6 @@ use std::task::{Context, Poll};
 
 use futures::future::{BoxFuture, FutureExt};
 use http::{Method, Request};
-use hyper::rt::Executor;
 use kube::client::Body;
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::watch;
@@ -198,31 +200,6 @@ impl Fence {
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {}
             }
         }
-    }
-}
-
-/// Runs the connections of an API server client. They run on tasks of their own, where an aborted call may leave unsent
-/// data, so they stop immediately once leadership is lost.
-#[derive(Clone, Debug)]
-pub struct FencedExecutor(pub Fence);
-
-impl<F> Executor<F> for FencedExecutor
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    fn execute(&self, connection: F) {
-        let fence = self.0.clone();
-        tokio::spawn(async move {
-            let mut connection = pin!(connection);
-            poll_fn(|context| {
-                if fence.has_expired() {
-                    Poll::Ready(())
-                } else {
-                    connection.as_mut().poll(context)
-                }
-            })
-            .await;
-        });
     }
 }
 
