@@ -46,11 +46,10 @@ CORE := crd:: standalone:: binding:: bad_objects:: deletion:: keda:: scaling:: s
 # Programs and chart of the commit that is upgraded.
 FORMER := $(dir $(BIN))former
 
-# Scenarios that run at a time: most of them wait for something most of the time.
+# Scenarios that run at a time: most of them wait for something most of the time. Those on the shared cluster start all at once and wait for their
+# turns (tests/src/turn.rs), and others run on clusters of their own meanwhile.
 SCENARIOS := $(shell expr 3 '*' $$(nproc))
-# All start at once and wait for their turns (tests/src/turn.rs): so many on the shared cluster at a time, besides those on clusters of their own.
-SLOTS := $(shell expr 2 '*' $$(nproc))
-IN_TURN := RUST_TEST_THREADS=1000 ASYA_TEST_SLOTS=$(SLOTS) $(BIN)/asya-cluster run --sqs --keda -- python3 .ci/progress.py cargo test $(LOCKED) --workspace --test scenarios --
+IN_TURN := RUST_TEST_THREADS=1000 ASYA_TEST_SLOTS=$(SCENARIOS) $(BIN)/asya-cluster run --sqs --keda -- python3 .ci/progress.py cargo test $(LOCKED) --workspace --test scenarios --
 # On real pods, which need the processors themselves.
 REAL_SCENARIOS := $(shell expr 3 '*' $$(nproc))
 

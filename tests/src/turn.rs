@@ -2,13 +2,15 @@
 //!
 //! The test harness starts them all at once, each on a thread of its own, and each waits here for its turn:
 //!
-//! - Some run at a time on the shared cluster, and some on clusters of their own. What waits for minutes and does little
-//!   meanwhile takes no turn.
+//! - Some run at a time on the shared cluster, and some on clusters of their own, those first that took longest when
+//!   they last ran. What waits for minutes and does little meanwhile takes no turn.
 //! - What is timed comes last, when all others have ended: alone, because a latency on a busy machine means nothing. A
 //!   scenario of which only a part is timed waits there for the end of the others, without its turn.
 //! - Clusters for what is timed on them start after that, since they would disturb it.
 //!
 //! No cluster starts during a measurement, since that is what costs most.
+
+mod durations;
 
 use std::io::Write;
 use std::sync::LazyLock;
@@ -67,6 +69,25 @@ async fn none_left(counter: &watch::Sender<usize>) {
     let _ = counter.subscribe().wait_for(|count| *count == 0).await;
 }
 
+/// `ASYA_TEST_SLOTS`: how many run at a time on the shared cluster if all tests are started at once.
+fn slots() -> Option<usize> {
+    std::env::var("ASYA_TEST_SLOTS").ok()?.parse().ok()
+}
+
+/// Waits until this test may queue for a turn. Turns are given in the order of the queue.
+async fn in_order() {
+    if slots().is_some() {
+        let rank = durations::rank(&test_name());
+        let place = Duration::from_millis(rank.try_into().unwrap_or(u64::MAX));
+        sleep_until((AGENDA.started + START + place).into()).await;
+    }
+}
+
+/// The test harness names threads after their tests.
+fn test_name() -> String {
+    std::thread::current().name().unwrap_or_default().to_owned()
+}
+
 fn processors() -> usize {
     available_parallelism().map_or(2, usize::from)
 }
@@ -80,12 +101,10 @@ pub(crate) struct Shared {
 
 /// Waits for permission to run on the shared cluster. `ASYA_TEST_SLOTS` sets how many have it at a time.
 pub(crate) async fn shared_cluster() -> Shared {
-    static TURNS: LazyLock<Semaphore> = LazyLock::new(|| {
-        let slots = std::env::var("ASYA_TEST_SLOTS").ok();
-        let slots = slots.and_then(|slots| slots.parse().ok());
-        Semaphore::new(slots.unwrap_or(3 * processors()).max(1))
-    });
+    static TURNS: LazyLock<Semaphore> =
+        LazyLock::new(|| Semaphore::new(slots().unwrap_or(3 * processors()).max(1)));
     let pending = Counted::among(&AGENDA.pending);
+    in_order().await;
     let permit = TURNS.acquire().await.ok();
     Shared {
         _permit: permit,
@@ -105,6 +124,7 @@ pub struct OwnCluster {
 /// are idle most of the time.
 pub async fn own_cluster() -> OwnCluster {
     let pending = Counted::among(&AGENDA.pending);
+    in_order().await;
     OwnCluster {
         _permit: permission_for_a_cluster().await,
         _pending: Some(pending),
@@ -187,10 +207,9 @@ impl Stopwatch {
 
 impl Drop for Stopwatch {
     fn drop(&mut self) {
-        // The test harness names threads after their tests.
-        let thread = std::thread::current();
-        let (seconds, name) = (self.0.elapsed().as_secs_f64(), thread.name());
-        let line = format!("{seconds:6.1} s  {}\n", name.unwrap_or_default());
+        let (seconds, name) = (self.0.elapsed().as_secs_f64(), test_name());
+        durations::record(&name, seconds);
+        let line = format!("{seconds:6.1} s  {name}\n");
         // Written to stderr directly, since the output of `print!` is captured.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }

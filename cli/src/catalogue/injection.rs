@@ -138,4 +138,11 @@ pub const ENTRIES: &[Entry] = &[
         "Look for another admission webhook or controller that rewrites containers.",
         BINDING,
     ),
+    entry_of(
+        "NotInTemplate",
+        "With spec.binding.strategy Template: the pod was created from a pod template without the sidecar.",
+        "Its workload replaces the pod while a rollout is in progress. If condition Conflict is True, another writer removes \
+         the sidecar from the template: give up one of the two, or use strategy Pod.",
+        BINDING,
+    ),
 ];

@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use asya_shared::api::{NotInjected, PodCounts};
+use asya_shared::api::{BindingStrategy, NotInjected, PodCounts};
 use asya_shared::inject::bound::InjectionReason;
 use asya_shared::inject::bound::missing::{
-    REMOVED_BY_OTHER, STARTED_BEFORE_BINDING, WEBHOOK_UNAVAILABLE, is_fixed_by_replacement,
+    NOT_IN_TEMPLATE, REMOVED_BY_OTHER, STARTED_BEFORE_BINDING, WEBHOOK_UNAVAILABLE,
+    is_fixed_by_replacement,
 };
 use asya_shared::names::label;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::fault::Reason;
+use crate::reconcile::desired::DesiredBinding;
 use crate::reconcile::model::condition_types::Injected;
 use crate::record::{Metadata, PodRecord, UninjectedPodRecord};
 
@@ -153,7 +155,24 @@ impl<'a> PodCounter<'a> {
 
 impl TargetPodCounts {
     /// Counts `pods` for the actor with this uid, which has been bound since `since`.
-    pub fn of(pods: &BoundPods, uid: &str, hash: Option<&str>, since: Option<&Time>) -> Self {
+    pub fn of(pods: &BoundPods, uid: &str, bound: &DesiredBinding, since: Option<&Time>) -> Self {
+        Self::count(
+            pods,
+            uid,
+            bound.strategy,
+            bound.injected_hash.as_deref(),
+            since,
+        )
+    }
+
+    fn count(
+        pods: &BoundPods,
+        uid: &str,
+        strategy: BindingStrategy,
+        hash: Option<&str>,
+        since: Option<&Time>,
+    ) -> Self {
+        let unmarked = |created: Option<&Time>| reason_without_annotation(strategy, created, since);
         let mut counter = PodCounter::default();
         for pod in &pods.labelled {
             if !counter.add_pod(&pod.metadata) {
@@ -161,7 +180,7 @@ impl TargetPodCounts {
             }
             counter.counted.injected_for_any_uid +=
                 i32::from(has_actor_hash(pod, actor_hash(hash)));
-            match labelled_pod_reason(pod, uid, since) {
+            match labelled_pod_reason(pod, uid, unmarked) {
                 None => counter.add_injected(pod, hash),
                 Some(reason) => {
                     counter.add_uninjected(&pod.metadata, pod.created.as_ref(), reason);
@@ -170,7 +189,7 @@ impl TargetPodCounts {
         }
         for pod in &pods.uninjected {
             if counter.add_pod(&pod.metadata) {
-                let reason = uninjected_pod_reason(pod, since);
+                let reason = uninjected_pod_reason(pod, unmarked);
                 counter.add_uninjected(&pod.metadata, pod.created.as_ref(), reason);
             }
         }
@@ -242,8 +261,11 @@ fn has_actor_hash(pod: &PodRecord, hash: Option<&str>) -> bool {
 }
 
 /// Why a labelled pod has no sidecar of this actor; `None` if it has one.
-fn labelled_pod_reason(pod: &PodRecord, uid: &str, since: Option<&Time>) -> Option<String> {
-    let inferred = || reason_without_annotation(pod.created.as_ref(), since);
+fn labelled_pod_reason(
+    pod: &PodRecord,
+    uid: &str,
+    unmarked: impl Fn(Option<&Time>) -> &'static str,
+) -> Option<String> {
     let reason = match &pod.injection {
         Some(injection) if *injection.by == *uid && injection.intact => return None,
         Some(injection) if *injection.by == *uid => REMOVED_BY_OTHER,
@@ -256,33 +278,40 @@ fn labelled_pod_reason(pod: &PodRecord, uid: &str, since: Option<&Time>) -> Opti
             if opts_out {
                 OPTED_OUT
             } else {
-                reported_reason.unwrap_or_else(inferred)
+                reported_reason.unwrap_or_else(|| unmarked(pod.created.as_ref()))
             }
         }
     };
     Some(reason.to_owned())
 }
 
-fn uninjected_pod_reason(pod: &UninjectedPodRecord, since: Option<&Time>) -> String {
+fn uninjected_pod_reason(
+    pod: &UninjectedPodRecord,
+    unmarked: impl Fn(Option<&Time>) -> &'static str,
+) -> String {
     if pod.opts_out() {
         return OPTED_OUT.to_owned();
     }
     let reported_reason = pod.not_injected.as_deref();
     reported_reason
-        .unwrap_or_else(|| reason_without_annotation(pod.created.as_ref(), since))
+        .unwrap_or_else(|| unmarked(pod.created.as_ref()))
         .to_owned()
 }
 
 /// Why a pod without any annotation of the webhook has no sidecar. A pod created in the same second as the binding
 /// counts as older: the webhook may not have known the binding yet.
-fn reason_without_annotation(created: Option<&Time>, since: Option<&Time>) -> &'static str {
+fn reason_without_annotation(
+    strategy: BindingStrategy,
+    created: Option<&Time>,
+    since: Option<&Time>,
+) -> &'static str {
     let after = created
         .zip(since)
         .is_some_and(|(created, since)| created.0 > since.0);
-    if after {
-        WEBHOOK_UNAVAILABLE
-    } else {
-        STARTED_BEFORE_BINDING
+    match strategy {
+        _ if !after => STARTED_BEFORE_BINDING,
+        BindingStrategy::Pod => WEBHOOK_UNAVAILABLE,
+        BindingStrategy::Template => NOT_IN_TEMPLATE,
     }
 }
 

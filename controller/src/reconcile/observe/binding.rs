@@ -86,10 +86,10 @@ pub(super) async fn observe(
         .constraints
         .limits(&actor.metadata.key.namespace);
     let uid = &actor.metadata.uid;
-    let hash = bound.injected_hash.as_deref();
+    let since = previous.bound_since.as_ref();
     let counted = pods
         .as_ref()
-        .map(|pods| TargetPodCounts::of(pods, uid, hash, previous.bound_since.as_ref()));
+        .map(|pods| TargetPodCounts::of(pods, uid, bound, since));
     let mut probe = counted.as_ref().and_then(|counted| {
         let (target, limits) = (target.as_deref(), limits.as_ref());
         observe_probe(context, actor, bound, previous, target, counted, limits)

@@ -85,16 +85,10 @@ pub fn blocked_by(inputs: &ScalingStartInputs) -> Option<&'static str> {
 pub(super) fn of(observed: &Observed, binding: &ObservedBinding) -> Option<&'static str> {
     let bound = observed.bound()?;
     let previous = &observed.previous;
-    let pods = binding
-        .pods
-        .as_ref()
-        .filter(|_| previous.bound_since.is_some());
-    let (uid, hash) = (
-        &*observed.actor.metadata.uid,
-        bound.injected_hash.as_deref(),
-    );
-    let counts =
-        pods.map(|pods| TargetPodCounts::of(pods, uid, hash, previous.bound_since.as_ref()));
+    let since = previous.bound_since.as_ref();
+    let pods = binding.pods.as_ref().filter(|_| since.is_some());
+    let uid = &*observed.actor.metadata.uid;
+    let counts = pods.map(|pods| TargetPodCounts::of(pods, uid, bound, since));
     blocked_by(&ScalingStartInputs {
         exists: observed.scaling.scaled_object.ours().is_some(),
         injection_verified: observed.is_injection_verified(),

@@ -279,7 +279,7 @@ async fn sidecar_is_removed_when_an_older_actor_binds_the_template() {
     .await;
 }
 
-/// CONF-1, CONF-8, CONF-10
+/// CONF-1, CONF-8, CONF-10, BIND-7
 #[tokio::test]
 async fn reverted_template_is_written_five_times() {
     Scenario::run("template-replaced", async |scenario| {
@@ -316,7 +316,24 @@ async fn reverted_template_is_written_five_times() {
         owner.rounds(10).await?;
         let hand = somebody(scenario);
         assert_eq!(names(&template(&hand).await?["spec"]), ["model"]);
-        pods_have(&hand, &["model"]).await
+        pods_have(&hand, &["model"]).await?;
+
+        // The webhook leaves its pods alone, so it is not to blame for them.
+        let pods = hand.list(Kind::POD).await?;
+        hand.delete(Kind::POD, &pods[0]).await?;
+        status_is(
+            scenario,
+            &name,
+            "its replacement is counted",
+            SOON,
+            |status| {
+                let reasons = status["pods"]["reasons"].as_array();
+                let mut reasons = reasons.into_iter().flatten().map(|it| &it["reason"]);
+                status["pods"]["matched"] == 2 && reasons.any(|it| it == "NotInTemplate")
+            },
+        )
+        .await?;
+        Ok(())
     })
     .await;
 }

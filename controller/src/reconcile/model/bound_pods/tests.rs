@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use asya_shared::api::BindingStrategy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
@@ -54,15 +55,36 @@ fn count(
     labelled: Vec<Arc<PodRecord>>,
     uninjected: Vec<Arc<UninjectedPodRecord>>,
 ) -> TargetPodCounts {
-    TargetPodCounts::of(
+    TargetPodCounts::count(
         &BoundPods {
             labelled,
             uninjected,
         },
         UID,
+        BindingStrategy::Pod,
         Some("a.b"),
         Some(&since()),
     )
+}
+
+/// BIND-7: the webhook leaves pods of a binding with strategy Template alone.
+#[test]
+fn pods_of_a_template_without_the_sidecar_are_not_blamed_on_the_webhook() {
+    for (created, reason) in [(BEFORE, "StartedBeforeBinding"), (AFTER, "NotInTemplate")] {
+        let pods = BoundPods {
+            labelled: vec![],
+            uninjected: vec![uninjected_pod("p", created, &json!({}))],
+        };
+        let counted = TargetPodCounts::count(
+            &pods,
+            UID,
+            BindingStrategy::Template,
+            Some("a.b"),
+            Some(&since()),
+        );
+        let reasons: Vec<_> = counted.pods.reasons.iter().map(|it| &*it.reason).collect();
+        assert_eq!(reasons, [reason]);
+    }
 }
 
 /// BIND-7, BIND-8
@@ -155,7 +177,13 @@ fn pod_with_our_annotations_and_both_containers_is_injected() {
         labelled: vec![injected_pod("p", UID, &BOTH, &[])],
         uninjected: vec![],
     };
-    let other = TargetPodCounts::of(&pods, UID, Some("c.b"), Some(&since()));
+    let other = TargetPodCounts::count(
+        &pods,
+        UID,
+        BindingStrategy::Pod,
+        Some("c.b"),
+        Some(&since()),
+    );
     assert_eq!((other.pods.injected, other.pods.outdated), (1, 1));
 }
 
@@ -172,7 +200,8 @@ fn either_hash_outdates_a_pod_but_only_the_actor_hash_or_roll_now_replaces_it() 
         ("other.b", 1, 1, 1),
         ("other.other", 1, 1, 1),
     ] {
-        let counted = TargetPodCounts::of(&pods, UID, Some(hash), Some(&since()));
+        let counted =
+            TargetPodCounts::count(&pods, UID, BindingStrategy::Pod, Some(hash), Some(&since()));
         assert_eq!(counted.pods.outdated, outdated, "{hash}");
         let replaceable = [false, true].map(|roll_now| counted.replaceable(roll_now).len());
         assert_eq!(replaceable, [replaced, replaced_by_roll_now], "{hash}");
@@ -271,7 +300,8 @@ fn pods_with_the_current_actor_hash_are_counted_for_any_actor() {
     };
     for hash in [Some("other.b"), None] {
         assert_eq!(
-            TargetPodCounts::of(&pods, UID, hash, Some(&since())).injected_for_any_uid,
+            TargetPodCounts::count(&pods, UID, BindingStrategy::Pod, hash, Some(&since()))
+                .injected_for_any_uid,
             0,
             "{hash:?}"
         );

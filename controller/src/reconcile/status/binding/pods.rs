@@ -27,10 +27,10 @@ pub(super) fn count_pods(
     desired: Option<i32>,
     now: Timestamp,
 ) -> Option<ListedPods> {
-    let hash = observed.bound()?.injected_hash.as_deref();
+    let bound = observed.bound()?;
     let pods = binding.pods.as_ref()?;
     let injected = injected_pods(observed, pods);
-    let counts = TargetPodCounts::of(pods, &observed.actor.metadata.uid, hash, since);
+    let counts = TargetPodCounts::of(pods, &observed.actor.metadata.uid, bound, since);
     Some(ListedPods {
         health: Pods::count(&injected, None, now),
         desired: desired.unwrap_or(counts.total),
