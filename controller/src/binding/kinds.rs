@@ -274,9 +274,14 @@ impl Kinds {
     /// Marks a kind as served.
     #[cfg(test)]
     pub fn serve(&self, group: &'static str, kind: &'static str, resource: ApiResource) {
+        self.set(group, kind, KindAvailability::Served(Arc::new(resource)));
+    }
+
+    #[cfg(test)]
+    pub fn set(&self, group: &'static str, kind: &'static str, availability: KindAvailability) {
         let kind = Kind::from(GroupKind { group, kind });
         self.track(&kind);
-        self.record_result(&kind, Ok(KindAvailability::Served(Arc::new(resource))));
+        self.record_result(&kind, Ok(availability));
     }
 
     /// Makes the kinds of the CRD's group due after it was added, changed or deleted.

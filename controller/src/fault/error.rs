@@ -139,8 +139,8 @@ fn result(object: &str, status: &Status) -> Fault {
     }
 }
 
-/// The API server returns 500 for a value of the wrong type in the pod template, which has no schema. Only the text
-/// distinguishes that from a server failure.
+/// The API server returns 500 for a value of the wrong type in the pod template, which has no schema, and for the
+/// eviction of a pod that two budgets select. Only the text distinguishes that from a server failure.
 fn is_rejection(status: &Status) -> bool {
     match status.code {
         429 => false,
@@ -149,6 +149,7 @@ fn is_rejection(status: &Status) -> bool {
             "failed to create typed patch object",
             "failed to convert new object",
             "failed to convert patched object",
+            "This pod has more than one PodDisruptionBudget",
         ]
         .iter()
         .any(|text| status.message.starts_with(text)),

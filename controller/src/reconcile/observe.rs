@@ -100,7 +100,11 @@ pub async fn observe(
     let controller = other.as_ref().map(|it| it.metadata.controller.as_ref());
     let is_orphaned = controller.is_some_and(|controller| !is_controlled_by(controller, &actor));
     let orphaned = other.as_ref().filter(|_| is_orphaned).map(|it| it.kind);
-    let (pods, orphaned_pods) = split_pods(workload_pods(context, &actor), orphaned);
+    let (pods, orphaned_pods) = if owns_workload {
+        split_pods(workload_pods(context, &actor), orphaned)
+    } else {
+        (Vec::new(), pods_of_earlier_bindings(context, &actor))
+    };
     let failures = &context.creation_failures;
     let creation_failure = workload.ours();
     let creation_failure =
@@ -317,12 +321,19 @@ fn may_have_moved(actor: &ActorRecord, previous: &AsyncActorStatus) -> bool {
     actor.generation > 1 && verified != Some(actor.generation)
 }
 
-/// The pods of the actor's workload; none for a binding. The owner must match too, because a standalone pod may carry
-/// copied labels (STA-1).
+/// Pods with the sidecar of an earlier binding of this name, which its deletion left (BIND-43, BIND-44): they receive
+/// from the queue of this one.
+fn pods_of_earlier_bindings(context: &Context, actor: &ActorRecord) -> Vec<Arc<PodRecord>> {
+    let mut pods = context.stores.pods.of_actor(&actor.metadata.key);
+    pods.retain(|pod| {
+        let injection = pod.injection.as_ref().filter(|it| it.intact);
+        !pod.finished && injection.is_some_and(|it| *it.by != *actor.metadata.uid)
+    });
+    pods
+}
+
+/// The pods of the actor's workload. The owner must match too, because a standalone pod may carry copied labels (STA-1).
 fn workload_pods(context: &Context, actor: &ActorRecord) -> Vec<Arc<PodRecord>> {
-    if actor.binds_to.is_some() {
-        return Vec::new();
-    }
     let name = &actor.metadata.key.name;
     let mut pods = context.stores.pods.of_actor(&actor.metadata.key);
     pods.retain(|pod| {

@@ -114,7 +114,8 @@ pub struct AsyncActorStatus {
     /// Workload whose pods process the messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_ref: Option<ObjectReference>,
-    /// KEDA's ScaledObject for this actor; absent while scaling is off.
+    /// KEDA's ScaledObject for this actor; absent while scaling is off. A binding keeps it while its target may still be
+    /// at the 0 replicas that the queue has set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaled_object_ref: Option<ObjectReference>,
     /// The actor's queue at the broker.

@@ -8,8 +8,8 @@ use kube::Api;
 
 use crate::broker::{Count, Depth, QueueClient};
 use crate::context::Context;
-use crate::fault::{Fault, Reason, Requeue};
-use crate::reconcile::desired::empty_wait::{KeptQueues, format_depth};
+use crate::fault::{Error, Fault, Reason, Requeue};
+use crate::reconcile::desired::empty_wait::{EmptyWait, KeptQueues, RemainingQueues, format_depth};
 use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
 
@@ -68,6 +68,28 @@ pub(super) fn report_kept_queues(
     );
     let uid = kept.namespace_uid.as_deref();
     publish_on_namespace(context, actor, uid, EventReason::QueueKept, &text);
+}
+
+/// Keeps a queue that is still in use, and reports that, if the actor's namespace is being deleted.
+pub(super) async fn keep_in_terminating_namespace(
+    context: &Context,
+    actor: &ActorRecord,
+    policy: QueueDeletionPolicy,
+    queue: &QueueStatus,
+) -> Result<bool, Error> {
+    let namespaces: Api<Namespace> = Api::all(context.client.clone());
+    let namespace = namespaces.get_opt(&actor.metadata.key.namespace).await;
+    let namespace = namespace.map_err(Error::Api)?;
+    let queues = RemainingQueues {
+        uncounted: vec![queue.clone()],
+        ..RemainingQueues::default()
+    };
+    let wait = EmptyWait::Empty.unless_namespace_terminating(queues, namespace.as_ref());
+    let EmptyWait::KeepQueues(kept) = wait else {
+        return Ok(false);
+    };
+    report_kept_queues(context, actor, policy, &kept);
+    Ok(true)
 }
 
 /// Records the Event on the Namespace, because none can be created inside a terminating namespace, nor would it

@@ -31,9 +31,12 @@ pub(super) async fn delete_queues(
     for removal in queues {
         match delete_queue(context, actor, plan, removal).await {
             Ok(RemovalProgress::Done) => {}
-            // Messages have arrived in the meantime: the next reconcile counts them.
+            // Messages have arrived in the meantime, which the next reconcile counts, or something else consumes.
             Ok(RemovalProgress::InUse) => {
-                blocker = blocker.or(Some(messages::not_empty_fault(&removal.queue.name)));
+                let (policy, queue) = (plan.queue_policy, &removal.queue);
+                if !messages::keep_in_terminating_namespace(context, actor, policy, queue).await? {
+                    blocker = blocker.or(Some(messages::not_empty_fault(&queue.name)));
+                }
             }
             // The broker's counts lag: keep the queue until it is known to be empty.
             Ok(RemovalProgress::Recheck(delay)) => wait = wait.max(Some(delay)),
@@ -69,9 +72,13 @@ async fn delete_queue(
         .map_err(|unusable| deletion::unusable_transport_fault(&problem, &unusable))?;
     let orphaned = &plan.orphaned_pods;
     if let Some(pod) = orphaned_pods::find_receiver(context, actor, orphaned, transport).await? {
+        let remedy = match &actor.binds_to {
+            None => "delete that pod's workload",
+            Some(_) => "restart that pod, which removes the sidecar",
+        };
         let text = format!(
             "queue {} on transport {} is kept: pod {pod}, which an earlier actor of this name left, receives from it; \
-             delete that pod's workload, then the queue at the broker",
+             {remedy}, then delete the queue at the broker",
             queue.name, queue.transport
         );
         context.events.publish(actor, EventReason::QueueLeft, &text);

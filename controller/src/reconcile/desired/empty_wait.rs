@@ -113,20 +113,21 @@ impl Messages {
 }
 
 impl EmptyWait {
-    /// The deletion of a namespace must not be blocked, so queues that may hold messages stay at the broker.
-    pub fn unless_namespace_terminating(self, namespace: Option<&Namespace>) -> Self {
+    /// The deletion of a namespace must not be blocked, so its queues that may hold messages stay at the broker: also
+    /// those that were empty before their broker went, which can no longer be deleted.
+    pub fn unless_namespace_terminating(
+        self,
+        remaining: RemainingQueues,
+        namespace: Option<&Namespace>,
+    ) -> Self {
         let metadata = namespace.map(|it| &it.metadata);
-        match self {
-            Self::Waiting(remaining)
-                if metadata.is_none_or(|it| it.deletion_timestamp.is_some()) =>
-            {
-                Self::KeepQueues(KeptQueues {
-                    namespace_uid: metadata.and_then(|it| it.uid.clone()),
-                    queues: remaining,
-                })
-            }
-            empty_wait => empty_wait,
+        if metadata.is_some_and(|it| it.deletion_timestamp.is_none()) {
+            return self;
         }
+        Self::KeepQueues(KeptQueues {
+            namespace_uid: metadata.and_then(|it| it.uid.clone()),
+            queues: remaining,
+        })
     }
 }
 
@@ -143,11 +144,10 @@ pub struct EmptyWaitInputs<'a> {
 
 /// Decides for an actor whose namespace is not being deleted.
 pub fn decide(inputs: &EmptyWaitInputs<'_>) -> EmptyWait {
-    let remaining = RemainingQueues::of(inputs.queues);
     // An unreachable broker does not make the deletion wait again: the queue itself is still deleted only if it is
     // empty.
-    let has_uncounted = !remaining.uncounted.is_empty() && inputs.released_at.is_none();
-    if !remaining.with_messages.is_empty() || has_uncounted {
+    let waits = |it: &RemainingQueues| !it.with_messages.is_empty() || inputs.released_at.is_none();
+    if let Some(remaining) = RemainingQueues::of(inputs.queues).filter(waits) {
         return EmptyWait::Waiting(remaining);
     }
     let Some(since) = inputs.released_at else {
@@ -167,7 +167,8 @@ pub fn may_replace_pods(empty_wait: Option<&EmptyWait>, injected: i32) -> bool {
 }
 
 impl RemainingQueues {
-    fn of(queues: &[QueueCount]) -> Self {
+    /// `None` if all queues are known to be empty.
+    pub fn of(queues: &[QueueCount]) -> Option<Self> {
         let mut remaining = Self::default();
         for QueueCount { queue, messages } in queues {
             match messages {
@@ -182,7 +183,7 @@ impl RemainingQueues {
                 }
             }
         }
-        remaining
+        Some(remaining).filter(|it| *it != Self::default())
     }
 
     /// Describes what they hold, for messages.

@@ -59,8 +59,9 @@ pub struct Observed {
     pub known_pods: Vec<Arc<PodRecord>>,
     /// Pods of its workload, in standalone mode.
     pub pods: Vec<Arc<PodRecord>>,
-    /// Pods of a workload of the other kind that an earlier actor of this name left (FW-23). They may still consume from
-    /// its queue, but say nothing about this actor's workload.
+    /// Pods that an earlier actor of this name left: those of a workload of the other kind (FW-23), and those with the
+    /// sidecar of an earlier binding. They may still consume from its queue, but say nothing about this actor's
+    /// workload.
     pub orphaned_pods: Vec<Arc<PodRecord>>,
     pub queue: ObservedQueue,
     /// When this observation began. It does not clear queue rechecks that were requested later.

@@ -108,8 +108,8 @@ pub struct ObservedUnbinding {
     pub has_terminating: bool,
     /// The target is scaled to zero.
     pub scaled_to_zero: bool,
-    /// Availability of the target's pods.
-    pub availability: Availability,
+    /// Availability of the target's pods; `None` if they are not needed or the target does not exist.
+    pub availability: Option<Availability>,
     /// How the target's pods are replaced.
     pub roll: Option<Roll>,
     /// The object that the queue scaled, if it could.
@@ -118,8 +118,23 @@ pub struct ObservedUnbinding {
     pub objects: Vec<TargetObject>,
     /// Objects that still carry our annotation, but are not known to belong to the target any more.
     pub stale_objects: Vec<ObjectRef>,
-    /// Why the target's pods cannot be determined.
-    pub unresolved: Option<String>,
+    pub unresolved: Option<Unresolved>,
+}
+
+/// Why a target's pods cannot be determined.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unresolved {
+    Target(String),
+    /// Its kind may not be read, so what we wrote there cannot be found either; the text has the missing rule.
+    Forbidden(String),
+}
+
+impl Unresolved {
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Target(text) | Self::Forbidden(text) => text,
+        }
+    }
 }
 
 /// When the newest of these pods was created, by the API server's clock.

@@ -318,7 +318,7 @@ fn kind_fault(target: &ObjectId, availability: &KindAvailability) -> Fault {
 }
 
 /// Needs no retry: the watch of kinds retries, and enqueues the actor once the kind is readable.
-fn forbidden_fault(kind: &Kind, rule: &str) -> Fault {
+pub(super) fn forbidden_fault(kind: &Kind, rule: &str) -> Fault {
     Fault::until_change(
         Reason::KindForbidden,
         format!(

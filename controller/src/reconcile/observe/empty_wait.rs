@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asya_shared::api::{AsyncActorStatus, QueueStatus};
-use asya_shared::config::{QueueNames, Transport, TransportKind};
+use asya_shared::config::{QueueNames, TransportKind};
 use asya_shared::names::FINALIZER;
 use asya_shared::transport::ActorQueue;
 use k8s_openapi::api::core::v1::Namespace;
@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::fault::{Error, StepError};
 use crate::reconcile::desired::deletion::{broker_step_error, unusable_transport_fault};
 use crate::reconcile::desired::empty_wait::{
-    CountReport, EmptyWait, EmptyWaitInputs, Messages, QueueCount, decide,
+    CountReport, EmptyWait, EmptyWaitInputs, Messages, QueueCount, RemainingQueues, decide,
 };
 use crate::reconcile::model::known_queues::KnownQueues;
 use crate::reconcile::model::observed::{DeletionSettings, MemoryUpdates};
@@ -42,11 +42,12 @@ pub(super) async fn observe(
         actor.annotations.skip_queue_deletion || !context.installation.queues_managed;
     let (mut counted, mut lag) = (Vec::new(), Duration::ZERO);
     for (queue, _) in queues.to_delete().filter(|_| !keeps_queues) {
-        let (messages, transport_lag) = match count(context, actor, queue).await {
-            Ok((messages, transport)) => (messages, count_lag(transport)),
-            Err(error) => (Messages::Unknown(error.fault()?), Duration::ZERO),
+        let messages = match count(context, actor, queue).await {
+            Ok(messages) => messages,
+            Err(error) => Messages::Unknown(error.fault()?),
         };
-        lag = lag.max(transport_lag);
+        // Also if this count failed: it confirms nothing.
+        lag = lag.max(count_lag(context, &queue.transport));
         let report = CountReport::of(previous, queue);
         if let (Messages::Known(depth), Some(reset)) = (&messages, report.recording(&messages)) {
             updates.depths.push((*depth, reset));
@@ -67,21 +68,21 @@ pub(super) async fn observe(
         lag,
         now,
     });
-    if !matches!(empty_wait, EmptyWait::Waiting(_)) {
+    let Some(remaining) = RemainingQueues::of(&counted) else {
         return Ok((Some(empty_wait), updates));
-    }
+    };
     let namespaces: Api<Namespace> = Api::all(context.client.clone());
     let namespace = namespaces.get_opt(&actor.metadata.key.namespace).await;
     let namespace = namespace.map_err(Error::Api)?;
-    let empty_wait = empty_wait.unless_namespace_terminating(namespace.as_ref());
+    let empty_wait = empty_wait.unless_namespace_terminating(remaining, namespace.as_ref());
     Ok((Some(empty_wait), updates))
 }
 
-async fn count<'a>(
-    context: &'a Context,
+async fn count(
+    context: &Context,
     actor: &ActorRecord,
     queue: &QueueStatus,
-) -> Result<(Messages, &'a Transport), StepError> {
+) -> Result<Messages, StepError> {
     let failure = format!("the messages in queue {} cannot be counted", queue.name);
     let transports = &context.installation.transports;
     let transport = transports
@@ -101,22 +102,24 @@ async fn count<'a>(
         adopts: actor.annotations.adopts().map(str::to_owned),
     };
     let client = context.brokers.client(transport, namespace);
-    let messages = match client.observe(&actor_queue).await {
+    match client.observe(&actor_queue).await {
         Ok(QueueObservation {
             check: QueueCheck::NotFound,
             ..
         })
-        | Err(BrokerError::QueueNameTaken(_)) => Messages::NoQueue,
-        Ok(QueueObservation { depth, .. }) => depth.map_or(Messages::Uncounted, Messages::Known),
-        Err(error) => return Err(broker_step_error(&failure, &error)),
-    };
-    Ok((messages, transport))
+        | Err(BrokerError::QueueNameTaken(_)) => Ok(Messages::NoQueue),
+        Ok(QueueObservation { depth, .. }) => {
+            Ok(depth.map_or(Messages::Uncounted, Messages::Known))
+        }
+        Err(error) => Err(broker_step_error(&failure, &error)),
+    }
 }
 
-/// How far a broker's counts lag behind (RMQ-6).
-fn count_lag(transport: &Transport) -> Duration {
-    match transport.kind {
-        TransportKind::Rabbitmq(_) => Duration::from_secs(10),
-        TransportKind::Sqs(_) => Duration::from_mins(1),
+/// How far a broker's counts lag behind (RMQ-6). That of an unknown transport is the longest.
+fn count_lag(context: &Context, transport: &str) -> Duration {
+    let transport = context.installation.transports.usable(transport).ok();
+    match transport.map(|transport| &transport.kind) {
+        Some(TransportKind::Rabbitmq(_)) => Duration::from_secs(10),
+        Some(TransportKind::Sqs(_)) | None => Duration::from_mins(1),
     }
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use asya_shared::api::{RollAnnotation, WorkloadKind};
+use asya_shared::api::{BindingRollout, RollAnnotation, WorkloadKind};
 use asya_shared::config::TransportsConfig;
 use asya_shared::resolve::resolver;
 use k8s_openapi::jiff::Timestamp;
@@ -10,15 +10,19 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::queue::classify_failure;
-use super::{binding, desired_kind, may_have_moved, possible_queues, scaled_kinds, split_pods};
-use crate::binding::LabelledPods;
+use super::unbinding;
+use super::{
+    binding, desired_kind, may_have_moved, pods_of_earlier_bindings, possible_queues, scaled_kinds,
+    split_pods,
+};
+use crate::binding::{KindAvailability, LabelledPods};
 use crate::broker::BrokerError;
 use crate::broker::health::QueueRechecks;
 use crate::cluster::watch::WatchSink;
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::model::observed::QueueNameTaken;
-use crate::reconcile::model::observed::{Observed, ObservedQueue};
-use crate::reconcile::model::rollout::ObservedUnbinding;
+use crate::reconcile::model::observed::{DeletionSettings, Observed, ObservedQueue};
+use crate::reconcile::model::rollout::{ObservedUnbinding, Unresolved};
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, record, spec};
 use crate::record::{HpaRecord, Key, PodRecord, Projected, UninjectedPodRecord};
 
@@ -280,6 +284,73 @@ async fn finished_pod_with_a_sidecar_is_ignored() {
         .map(|it| &*it.metadata.key.name)
         .collect();
     assert_eq!(names, ["runs"]);
+}
+
+/// BIND-44: what we wrote to a target whose kind may not be read is still there.
+#[tokio::test]
+async fn actor_whose_targets_kind_may_not_be_read_is_not_deleted_as_if_it_were_gone() {
+    fn namespace(request: &str) -> Option<(u16, Value)> {
+        request
+            .starts_with("GET /api/v1/namespaces/ns")
+            .then(|| (200, json!({"metadata": {"name": "ns"}})))
+    }
+    let context = context_with(namespace);
+    let target =
+        json!({"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "name": "m"});
+    let spec = json!({"transport": "mq", "workloadRef": target});
+    let actor = observed(&actor(&json!({}), &spec, &json!({}))).actor;
+    context.bindings.refresh(&actor.metadata.key, Some(&actor));
+    let settings = DeletionSettings::of(&actor);
+    let observe = async || {
+        let rollout = BindingRollout::Always;
+        unbinding::observe(&context, &actor, &settings, rollout, &[])
+            .await
+            .unwrap()
+            .unwrap()
+    };
+    let kinds = &context.bindings.kinds;
+    let rule = KindAvailability::Forbidden("- apiGroups: [serving.kserve.io]".into());
+    kinds.set("serving.kserve.io", "InferenceService", rule);
+    let Some(Unresolved::Forbidden(text)) = observe().await.unresolved else {
+        panic!("it may not be read");
+    };
+    assert!(text.contains("- apiGroups: [serving.kserve.io]"), "{text}");
+    let not_installed = KindAvailability::NotInstalled;
+    kinds.set("serving.kserve.io", "InferenceService", not_installed);
+    assert_eq!(observe().await.unresolved, None, "it is gone");
+}
+
+/// BIND-43: a sidecar without a queue fails its pod.
+#[tokio::test]
+async fn pods_with_the_sidecar_of_an_earlier_binding_may_receive_from_the_queue() {
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let binding_spec = json!({"transport": "mq", "workloadRef": target});
+    let (context, observed) = (
+        context(),
+        observed(&actor(&json!({}), &binding_spec, &json!({}))),
+    );
+    let labelled_pods = LabelledPods::new(&context.stores.pods, &context.bindings);
+    for (name, uid, container, phase) in [
+        ("own", "actor-uid", "asya-sidecar", "Running"),
+        ("earlier", "earlier-uid", "asya-sidecar", "Running"),
+        ("ended", "earlier-uid", "asya-sidecar", "Failed"),
+        ("copied-annotation", "earlier-uid", "model", "Running"),
+    ] {
+        let pod = json!({
+            "metadata": {
+                "name": name, "namespace": "ns", "uid": name, "resourceVersion": "1",
+                "labels": {"asya.sh/asya": "a"}, "annotations": {"asya.sh/injected-by": uid},
+            },
+            "spec": {"containers": [{"name": "asya-runtime"}, {"name": container}]},
+            "status": {"phase": phase},
+        });
+        let pod: Projected<PodRecord> = serde_json::from_str(&pod.to_string()).unwrap();
+        labelled_pods.apply(&None, &pod);
+    }
+    labelled_pods.init_done(&None);
+    let pods = pods_of_earlier_bindings(&context, &observed.actor);
+    let names: Vec<_> = pods.iter().map(|it| &*it.metadata.key.name).collect();
+    assert_eq!(names, ["earlier"]);
 }
 
 /// SAFE-19

@@ -7,14 +7,14 @@ use kube::Api;
 use serde_json::Value;
 
 use super::availability;
+use super::binding::forbidden_fault;
 use super::rollout::read_target_objects;
-use crate::binding::{OwnedTemplateFields, TargetState};
+use crate::binding::{KindAvailability, OwnedTemplateFields, TargetState};
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState};
 use crate::reconcile::model::observed::DeletionSettings;
-use crate::reconcile::model::rollout::ObservedUnbinding;
-use crate::reconcile::model::rollout::TargetObject;
+use crate::reconcile::model::rollout::{ObservedUnbinding, TargetObject, Unresolved};
 use crate::record::{ActorRecord, Key};
 
 /// Observes the pods of an actor being deleted; returns `None` while that is not possible yet.
@@ -60,8 +60,8 @@ pub(super) async fn observe(
     let target = match look_up_target(context, actor).await? {
         TargetLookup::NotSynced => return Ok(None),
         TargetLookup::NotFound => None,
-        TargetLookup::Unresolved(message) => {
-            unbinding.unresolved = Some(message);
+        TargetLookup::Unresolved(unresolved) => {
+            unbinding.unresolved = Some(unresolved);
             None
         }
         TargetLookup::Stopped(object) => {
@@ -81,8 +81,9 @@ pub(super) async fn observe(
         }
         // Only needed if pods may be evicted.
         if !unbinding.pods.is_empty() {
-            (unbinding.availability, _) =
+            let (availability, _) =
                 availability::observe(context, key, &target, &unbinding.objects).await?;
+            unbinding.availability = Some(availability);
         }
         if context.bindings.older_actor(key).is_none() {
             unbinding.roll = Some(target.roll.clone());
@@ -213,7 +214,7 @@ enum TargetLookup {
     /// The target exists, but has no workload because its user stopped it.
     Stopped(ObjectRef),
     /// The target exists, but its pods cannot be determined, for this reason.
-    Unresolved(String),
+    Unresolved(Unresolved),
     /// The target, the fields of its pod template that we own, and its desired replicas.
     Found(Box<Target>, Option<OwnedTemplateFields>, Option<i32>),
 }
@@ -227,6 +228,13 @@ async fn look_up_target(context: &Context, actor: &ActorRecord) -> Result<Target
     let state = bindings.read_target(&context.client, &target);
     Ok(match state.await.map_err(Error::Api)? {
         TargetState::NotSynced => TargetLookup::NotSynced,
+        // An older actor, which binds the target, waits for the rule.
+        TargetState::KindUnavailable(KindAvailability::Forbidden(rule))
+            if bindings.older_actor(key).is_none() =>
+        {
+            let fault = forbidden_fault(&target.kind, &rule);
+            TargetLookup::Unresolved(Unresolved::Forbidden(fault.message))
+        }
         TargetState::NotFound | TargetState::KindUnavailable(_) => TargetLookup::NotFound,
         TargetState::Present(snapshot) => match &snapshot.resolution {
             Resolution::Found(target) => TargetLookup::Found(
@@ -252,7 +260,7 @@ async fn look_up_target(context: &Context, actor: &ActorRecord) -> Result<Target
                     })
                 }),
             Resolution::Waiting(finding) | Resolution::Refused(finding) => {
-                TargetLookup::Unresolved(finding.message.clone())
+                TargetLookup::Unresolved(Unresolved::Target(finding.message.clone()))
             }
         },
     })

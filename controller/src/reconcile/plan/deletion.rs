@@ -17,7 +17,7 @@ use super::unbind::{self, UnbindParams, UnbindStep};
 use crate::reconcile::desired::empty_wait::{EmptyWait, KeptQueues};
 use crate::reconcile::model::child::unwatched_poll_interval;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::rollout::UNBOUND;
+use crate::reconcile::model::rollout::{UNBOUND, Unresolved};
 use crate::record::{
     ChildRecord, PodRecord, ScaledObjectRecord, TriggerAuthentication, WorkloadRecord,
 };
@@ -252,8 +252,11 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
     // Objects in `rollAnnotations` are read even if the target does not resolve.
     let requested =
         rollout.filter(|rollout| rollout.value != UNBOUND && previous.roll_annotations.is_empty());
-    let written =
-        requested.is_some() || previous.handoff_uid.is_some() || previous.template.is_some();
+    let written = requested.is_some()
+        || previous.handoff_uid.is_some()
+        || previous.template.is_some()
+        || (matches!(unbinding.unresolved, Some(Unresolved::Forbidden(_)))
+            && previous.bound_since.is_some());
     let last_action = rollout.filter(|rollout| rollout.value == UNBOUND);
     let previous_pods = last_action.and_then(|it| it.pods);
     let acted_at = last_action.and_then(|it| it.since.as_ref()).map(|it| it.0);
@@ -264,14 +267,17 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
         pods: &unbinding.pods,
         has_terminating: unbinding.has_terminating,
         scaled_to_zero: unbinding.scaled_to_zero && scale_up_after_unbinding(observed).is_some(),
-        availability: &unbinding.availability,
+        availability: unbinding.availability.as_ref(),
         previous_pods,
         since: acted_at.or(deleted_at),
         limit: observed.progress_limit(),
         now,
         method: unbinding.roll.as_ref(),
         objects: &unbinding.objects,
-        unresolved: unbinding.unresolved.as_deref().map(|why| (why, written)),
+        unresolved: unbinding
+            .unresolved
+            .as_ref()
+            .map(|why| (why.text(), written)),
         since_last_action,
     })
 }

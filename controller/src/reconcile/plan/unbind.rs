@@ -16,6 +16,8 @@ use crate::reconcile::model::rollout::{Availability, TargetObject, UNBOUND};
 const OWNER_START_DELAY: Duration = Duration::from_secs(30);
 /// A rollout that has not started by then is no longer expected.
 const ROLLOUT_START_LIMIT: Duration = Duration::from_mins(10);
+/// By then the garbage collector has usually deleted the pods of a deleted target.
+const GARBAGE_COLLECTION_LIMIT: Duration = Duration::from_secs(30);
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -30,7 +32,8 @@ pub struct UnbindInputs<'a> {
     pub has_terminating: bool,
     /// The queue has scaled the target to zero; it is scaled up after unbinding (SO-6).
     pub scaled_to_zero: bool,
-    pub availability: &'a Availability,
+    /// Availability of the target's pods; `None` if the target does not exist.
+    pub availability: Option<&'a Availability>,
     /// Number of pods of the target at the last eviction.
     pub previous_pods: Option<i32>,
     /// Time of the last action, or of the actor's deletion.
@@ -173,19 +176,41 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     if annotated && !only_new_values_roll {
         return UnbindStep::GiveUp;
     }
-    if is_starting || inputs.has_terminating || inputs.availability.has_terminating {
+    if is_starting || inputs.has_terminating {
         return UnbindStep::Wait(PROGRESS_INTERVAL);
     }
-    one_by_one(inputs)
+    match inputs.availability {
+        None => without_target(inputs),
+        Some(availability) if availability.has_terminating => UnbindStep::Wait(PROGRESS_INTERVAL),
+        Some(availability) => one_by_one(inputs, availability),
+    }
+}
+
+/// Pods of a target that no longer exists usually go with it. Those that stay are not evicted: nothing says whether a
+/// controller would replace them, nor how many may be missing.
+fn without_target(inputs: &UnbindInputs<'_>) -> UnbindStep {
+    let waited = inputs.since.map(|since| inputs.now.duration_since(since));
+    let waited = waited.and_then(|it| Duration::try_from(it).ok());
+    match inputs.pods.first() {
+        Some(pod) if waited.is_none_or(|it| it > GARBAGE_COLLECTION_LIMIT) => {
+            let text = format!(
+                "the target does not exist any more, and pod {} still has the sidecar; replace or remove the pod as \
+                 its owner",
+                pod.name
+            );
+            UnbindStep::Blocked(text, RECHECK_INTERVAL)
+        }
+        _ => UnbindStep::Wait(PROGRESS_INTERVAL),
+    }
 }
 
 /// Evicts an unready pod at once: its replacement, without the sidecar, cannot be worse. Evicts a ready pod only while
 /// all others are ready (SAFE-11).
-fn one_by_one(inputs: &UnbindInputs<'_>) -> UnbindStep {
+fn one_by_one(inputs: &UnbindInputs<'_>, availability: &Availability) -> UnbindStep {
     let evicting = evict::EvictionInputs {
         candidates: inputs.pods,
-        availability: inputs.availability,
-        active: inputs.availability.active,
+        availability,
+        active: availability.active,
         previous_pods: inputs.previous_pods,
         requested_at: inputs.since,
         limit: inputs.limit,

@@ -59,9 +59,11 @@ pub(super) fn binding_report(
     let injected = injected_report(observed, binding, outcome, counts, probed, is_bound);
     let desired = pods.as_ref().map(|it| it.desired);
     let scaling = set_scaling(status, observed, outcome, |_| desired, now);
-    if observed.scaling.scaled_object.ours().is_some() || outcome.awaits_scale_up {
-        // Keep the reference until the target has pods: it may have to be scaled up once the `ScaledObject` is deleted
-        // (SO-6).
+    let may_be_at_zero = target.is_none_or(|it| it.map_or(true, |it| it.replicas == Some(0)));
+    if observed.scaling.scaled_object.ours().is_some() || outcome.awaits_scale_up || may_be_at_zero
+    {
+        // Keep the reference until the target has pods: it may have to be scaled up once nothing scales it any more
+        // (SO-6), also if KEDA has been removed since.
         let reference = status.scaled_object_ref.take();
         status.scaled_object_ref = reference.or(previous.scaled_object_ref.clone());
     }

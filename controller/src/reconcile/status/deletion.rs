@@ -121,7 +121,9 @@ fn last_action_status(observed: &Observed, now: Timestamp) -> RolloutStatus {
     RolloutStatus {
         value: UNBOUND.to_owned(),
         since: Some(Time(now)),
-        pods: unbinding.map(|it| it.availability.active),
+        pods: unbinding
+            .and_then(|it| it.availability.as_ref())
+            .map(|it| it.active),
         ..RolloutStatus::default()
     }
 }

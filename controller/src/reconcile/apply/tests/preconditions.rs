@@ -79,10 +79,19 @@ async fn rejected_eviction_frees_the_slot_unless_the_pod_is_gone_or_changed() {
         let status = json!({"kind": "Status", "status": "Failure", "reason": reason, "code": code});
         (code, status)
     }
-    let cases: [(&str, Responses, bool); 4] = [
+    fn two_budgets() -> (u16, serde_json::Value) {
+        // As Kubernetes 1.36 answers.
+        let text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+        (
+            500,
+            json!({"kind": "Status", "status": "Failure", "message": text, "code": 500}),
+        )
+    }
+    let cases: [(&str, Responses, bool); 5] = [
         ("requested", |_| Some(rejected("NotFound", 404)), false),
         ("stale", |_| Some(rejected("Conflict", 409)), false),
         ("waiting", |_| Some(rejected("Forbidden", 403)), true),
+        ("waiting", |_| Some(two_budgets()), true),
         ("failed", |_| Some(rejected("InternalError", 500)), true),
     ];
     for (expected, responses, frees_slot) in cases {

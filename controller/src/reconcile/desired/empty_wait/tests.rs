@@ -269,12 +269,31 @@ fn queue_that_holds_messages_stays_only_if_its_namespace_is_deleted() {
         (None, kept(None)),
     ] {
         assert_eq!(
-            EmptyWait::Waiting(remaining()).unless_namespace_terminating(namespace),
+            EmptyWait::Waiting(remaining()).unless_namespace_terminating(remaining(), namespace),
             expected
         );
     }
+}
+
+/// QUE-45: the broker went with the namespace after the queue had been empty.
+#[test]
+fn queue_whose_broker_goes_with_its_namespace_does_not_hold_it_up() {
+    let terminating: k8s_openapi::api::core::v1::Namespace = serde_json::from_value(
+        json!({"metadata": {"uid": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+    )
+    .unwrap();
+    let wait = wait_for(&[unknown()], Some(60));
     assert_eq!(
-        EmptyWait::Empty.unless_namespace_terminating(Some(&terminating)),
-        EmptyWait::Empty
+        wait,
+        EmptyWait::Empty,
+        "it was empty, and is deleted only if it still is"
     );
+    let count = |messages| QueueCount {
+        queue: queue("q"),
+        messages,
+    };
+    let remaining = RemainingQueues::of(&[count(unknown())]).unwrap();
+    let wait = wait.unless_namespace_terminating(remaining, Some(&terminating));
+    assert!(matches!(wait, EmptyWait::KeepQueues(_)), "{wait:?}");
+    assert_eq!(RemainingQueues::of(&[count(Messages::NoQueue)]), None);
 }

@@ -16,8 +16,7 @@ use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::rollout::ObservedUnbinding;
-use crate::reconcile::model::rollout::TargetObject;
+use crate::reconcile::model::rollout::{ObservedUnbinding, TargetObject, Unresolved};
 use crate::reconcile::plan::ChildStep;
 use crate::reconcile::plan::scaling::ScalingTeardown;
 use crate::reconcile::tests::fixtures::{
@@ -376,6 +375,26 @@ fn every_current_and_retired_queue_is_deleted_with_the_actor() {
     );
     deleting.deletion.retains_queue = true;
     assert_eq!(removed(&deleting), expected(&[]), "Retain applies to all");
+}
+
+/// BIND-44
+#[test]
+fn deletion_waits_for_the_right_to_read_the_kind_of_a_target_that_was_bound() {
+    let unbind = |status: &Value| {
+        let metadata = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
+        let mut observed = deleting_with_status(status, &metadata, &json!({}));
+        observed.binding = Some(ObservedBinding {
+            unbinding: Some(ObservedUnbinding {
+                unresolved: Some(Unresolved::Forbidden("add this rule".to_owned())),
+                ..ObservedUnbinding::default()
+            }),
+            ..ObservedBinding::default()
+        });
+        deletion(&observed).unbind
+    };
+    let blocked = unbind(&json!({"boundSince": "2026-01-01T00:00:00Z"}));
+    assert!(matches!(blocked, UnbindStep::Blocked(..)), "{blocked:?}");
+    assert_eq!(unbind(&json!({})), UnbindStep::Done, "nothing was written");
 }
 
 /// SAFE-33, RUN-2, FW-23 (a)

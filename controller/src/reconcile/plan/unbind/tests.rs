@@ -39,7 +39,7 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
         pods: &pods,
         has_terminating: false,
         scaled_to_zero: false,
-        availability: &ALL_READY,
+        availability: Some(&ALL_READY),
         previous_pods: None,
         since: None,
         limit: None,
@@ -81,12 +81,6 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
         UnbindStep::GiveUp,
         "restores the spec"
     );
-    let no_target = UnbindInputs {
-        method: None,
-        objects: &[],
-        ..base.clone()
-    };
-    assert_eq!(decide(&no_target), UnbindStep::Evict(pod("b")));
 
     let parent = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
     let just_released = UnbindInputs {
@@ -100,6 +94,39 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
     );
 }
 
+/// BIND-44, SAFE-11: nobody may replace the pods of a target that is gone.
+#[test]
+fn pods_of_a_target_that_is_gone_are_not_evicted() {
+    let pods = [pod("a"), pod("b")];
+    let deleted = Timestamp::UNIX_EPOCH;
+    let decide = |seconds: i64| {
+        decide(&UnbindInputs {
+            skip: false,
+            pods: &pods,
+            has_terminating: false,
+            scaled_to_zero: false,
+            availability: None,
+            previous_pods: Some(0),
+            since: Some(deleted),
+            limit: None,
+            now: deleted + Duration::from_secs(seconds.unsigned_abs()),
+            method: None,
+            objects: &[],
+            unresolved: None,
+            since_last_action: None,
+        })
+    };
+    assert_eq!(
+        decide(1),
+        UnbindStep::Wait(super::PROGRESS_INTERVAL),
+        "the garbage collector deletes them"
+    );
+    let UnbindStep::Blocked(text, _) = decide(31) else {
+        panic!("{:?}", decide(31));
+    };
+    assert!(text.contains("pod a still has the sidecar"), "{text}");
+}
+
 /// BIND-43: the key of an `LLMInferenceService`
 #[test]
 fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
@@ -110,7 +137,7 @@ fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
         pods: &pods,
         has_terminating: false,
         scaled_to_zero: false,
-        availability: &ALL_READY,
+        availability: Some(&ALL_READY),
         previous_pods: None,
         since: None,
         limit: None,
@@ -154,7 +181,7 @@ fn annotations_of_an_older_actor_are_kept() {
             pods,
             has_terminating: false,
             scaled_to_zero: false,
-            availability: &ALL_READY,
+            availability: Some(&ALL_READY),
             previous_pods: None,
             since: None,
             limit: None,
@@ -181,7 +208,7 @@ fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
         pods: &pods,
         has_terminating: false,
         scaled_to_zero: false,
-        availability: &ALL_READY,
+        availability: Some(&ALL_READY),
         previous_pods: None,
         since: None,
         limit: None,
@@ -222,7 +249,7 @@ fn paused_target_blocks_unbinding_unless_skipped() {
         pods: &pods,
         has_terminating: false,
         scaled_to_zero: false,
-        availability: &ALL_READY,
+        availability: Some(&ALL_READY),
         previous_pods: None,
         since: None,
         limit: None,
@@ -253,7 +280,7 @@ fn handoff_is_removed_even_if_nothing_else_was_written() {
         pods,
         has_terminating: false,
         scaled_to_zero: false,
-        availability: &ALL_READY,
+        availability: Some(&ALL_READY),
         previous_pods: None,
         since: None,
         limit: None,
@@ -284,7 +311,7 @@ fn next_pod_is_evicted_only_after_the_last_replacement_is_ready() {
             pods: &pods,
             has_terminating: false,
             scaled_to_zero: false,
-            availability,
+            availability: Some(availability),
             previous_pods: Some(3),
             since: Some(Timestamp::from_second(-since).unwrap()),
             limit: Some(Duration::from_mins(1)),
@@ -352,7 +379,7 @@ fn unresolved_target_blocks_only_if_its_pods_may_have_the_sidecar() {
             pods,
             has_terminating,
             scaled_to_zero: false,
-            availability: &ALL_READY,
+            availability: Some(&ALL_READY),
             previous_pods: None,
             since: None,
             limit: None,
@@ -380,7 +407,7 @@ fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
             pods: &[],
             has_terminating: false,
             scaled_to_zero,
-            availability: &ALL_READY,
+            availability: Some(&ALL_READY),
             previous_pods: None,
             since: None,
             limit: None,
@@ -412,7 +439,7 @@ fn recorded_annotation_is_removed_even_if_the_target_does_not_resolve() {
             pods: &[],
             has_terminating: false,
             scaled_to_zero: false,
-            availability: &ALL_READY,
+            availability: Some(&ALL_READY),
             previous_pods: None,
             since: None,
             limit: None,

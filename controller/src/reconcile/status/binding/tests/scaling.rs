@@ -67,6 +67,38 @@ fn scaling_of_a_target_is_reported_only_while_it_is_on() {
     assert_eq!(off.scaling_mode, Some(ScalingMode::Manual));
 }
 
+/// SO-6, SAFE-24: KEDA has been removed while the target was at 0, so no `ScaledObject` is left to tell who scaled it.
+#[test]
+fn target_that_the_queue_scaled_is_remembered_until_it_has_replicas() {
+    let previous = json!({"scaledObjectRef": {"kind": "ScaledObject", "name": "a"}});
+    let previous: AsyncActorStatus = serde_json::from_value(previous).unwrap();
+    let not_installed = || Fault::until_change(Reason::KedaNotInstalled, "install it");
+    let gone = || Fault::until_change(Reason::TargetNotFound, "gone");
+    for (enabled, replicas, remembered) in [
+        (true, Ok(Some(0)), true),
+        (true, Ok(Some(2)), false),
+        (true, Err(gone()), true),
+        (false, Err(gone()), true),
+        (false, Ok(Some(1)), false),
+        (false, Ok(None), false),
+    ] {
+        let mut inputs = bound(&json!({"scaling": {"enabled": enabled}}), &previous);
+        match (&replicas, &mut inputs.1.target) {
+            (Ok(replicas), Some(Ok(target))) => target.replicas = *replicas,
+            (Err(fault), target) => *target = Some(Err(fault.clone())),
+            _ => panic!("the target is resolved"),
+        }
+        inputs.2.scaling = enabled.then(|| {
+            Box::new(ScalingOutcome {
+                fault: Some(not_installed()),
+                ..ScalingOutcome::default()
+            })
+        });
+        let reference = status_of(&inputs).scaled_object_ref;
+        assert_eq!(reference.is_some(), remembered, "{enabled} {replicas:?}");
+    }
+}
+
 /// SAFE-20
 #[test]
 fn pending_scaled_object_is_reported_and_requeued_once_a_dry_run_passes() {
