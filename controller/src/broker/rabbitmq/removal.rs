@@ -1,6 +1,7 @@
 //! Deletes queues whose owner tag names the actor, and only those (RMQ-6, QUE-34).
 
 use asya_shared::transport::ownership::QueueOwner;
+use asya_shared::transport::rabbitmq::FoundQueue;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -57,9 +58,7 @@ impl Rabbitmq {
             self.empty_confirmations.forget(queue);
             return Ok(DeleteIfEmptyOutcome::NotOwned(refusal));
         }
-        let in_use =
-            found.consumers > 0 || depth_of(&found).unwrap_or_default() != Depth::default();
-        if in_use {
+        if may_be_in_use(&found) {
             self.empty_confirmations.forget(queue);
             return Ok(DeleteIfEmptyOutcome::InUse);
         }
@@ -99,10 +98,57 @@ impl Rabbitmq {
     }
 }
 
+/// Whether something may use the queue. Counts may be missing; then the broker itself must check that it is empty,
+/// which it does for classic queues only.
+fn may_be_in_use(found: &FoundQueue) -> bool {
+    let is_empty = match depth_of(found) {
+        Some(depth) => depth == Depth::default(),
+        None => found.supports_delete_if_empty(),
+    };
+    found.consumers > 0 || !is_empty
+}
+
 /// Whether a delete condition was not met. RabbitMQ returns HTTP 400 for other reasons too, such as while a node is
 /// down (QUE-38).
 fn is_in_use(reason: &str) -> bool {
     ["not empty", "in use"]
         .iter()
         .any(|rejection| reason.contains(rejection))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::may_be_in_use;
+
+    /// QUE-13: a message that a consumer holds is in no count that could be read otherwise.
+    #[test]
+    fn quorum_queue_without_counts_may_be_in_use() {
+        let queue = |kind: &str, counts: &Value| {
+            let mut queue = json!({"name": "asya-a", "type": kind, "durable": true});
+            queue
+                .as_object_mut()
+                .unwrap()
+                .extend(counts.as_object().unwrap().clone());
+            may_be_in_use(&serde_json::from_value(queue).unwrap())
+        };
+        let counts = |ready: u64, unacknowledged: u64, consumers: u64| {
+            json!({
+                "messages": ready + unacknowledged, "messages_ready": ready,
+                "messages_unacknowledged": unacknowledged, "consumers": consumers,
+            })
+        };
+        for kind in ["classic", "quorum"] {
+            assert!(!queue(kind, &counts(0, 0, 0)));
+            assert!(queue(kind, &counts(1, 0, 0)));
+            assert!(queue(kind, &counts(0, 1, 0)));
+            assert!(queue(kind, &counts(0, 0, 1)));
+        }
+        assert!(queue("quorum", &json!({})));
+        assert!(
+            !queue("classic", &json!({})),
+            "deleted on the condition that it is empty"
+        );
+    }
 }

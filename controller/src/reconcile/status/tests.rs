@@ -473,6 +473,12 @@ fn pod_counts_alone_are_written_once_the_youngest_pod_is_ten_seconds_old() {
     let second = Duration::from_secs(1);
     assert_eq!(wait(&observed, "2026-01-01T00:01:09Z"), Some(second));
     assert_eq!(wait(&observed, "2026-01-01T00:01:10Z"), None, "old enough");
+    let ahead = "2026-01-01T00:00:00Z";
+    assert_eq!(
+        wait(&observed, ahead),
+        Some(10 * second),
+        "the API server's clock is ahead"
+    );
 
     observed.previous.status = Some(State::Running);
     assert_eq!(

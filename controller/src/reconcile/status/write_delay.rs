@@ -20,9 +20,9 @@ pub(super) fn delay(
 ) -> Option<Duration> {
     let created = of_new_actor(observed, status).or_else(|| of_new_pod(observed, status))?;
     let due = created.checked_add(START_TIME).ok()?;
-    Duration::try_from(due.duration_since(now))
-        .ok()
-        .filter(|wait| !wait.is_zero())
+    // By the API server's clock, which may be ahead.
+    let wait = Duration::try_from(due.duration_since(now)).ok()?;
+    Some(wait.min(START_TIME)).filter(|wait| !wait.is_zero())
 }
 
 /// When the actor was created, if no status reports it yet and it only waits for its turn at the broker (OPS-22).
