@@ -3,6 +3,8 @@
 //! Dry-runs a pod first: a template whose pods the API server rejects would leave its workload in the middle of a
 //! rollout (SAFE-39), and after a handoff, pods must get the older actor's sidecar (BIND-45).
 
+use std::time::Duration;
+
 use asya_shared::names::manager;
 use serde_json::Value;
 use tracing::debug;
@@ -16,7 +18,9 @@ use crate::fault::{Error, Reason, Requeue};
 use crate::reconcile::model::outcome::TemplateOutcome;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::plan::template::write::{self, TemplateParams, probe_failed};
-use crate::reconcile::plan::template::{TemplateStep, after_handoff_probe, await_other_actor};
+use crate::reconcile::plan::template::{
+    HANDOFF_RECHECK, HandoffProbe, TemplateStep, await_other_actor,
+};
 use crate::record::Key;
 
 /// Executes the planned step.
@@ -37,15 +41,8 @@ pub(super) async fn template(
             Ok(TemplateOutcome::NotChecked)
         }
         (TemplateStep::HandOff(workload, probe), _) => {
-            let (client, namespace) = (&context.client, &actor.namespace);
-            let expected = (&*probe.uid, Some(&*probe.actor_hash));
-            // An error must not block the rest of the plan; the dry run is repeated soon.
-            let outcome = dry_run::run(client, namespace, &probe.pod, expected, true).await;
-            if let Err(waiting) =
-                after_handoff_probe(matches!(outcome, Ok(DryRunOutcome::Admitted)))
-            {
-                debug!(?outcome, "the pod template is not handed off yet");
-                return Ok(waiting);
+            if let Some(wait) = handoff_wait(context, actor, &probe).await {
+                return Ok(await_other_actor(wait));
             }
             give_up_template(context, actor, &workload).await?;
             Ok(TemplateOutcome::GivenUp(None))
@@ -65,6 +62,35 @@ pub(super) async fn template(
             TemplateOutcome::CONFLICT_MESSAGE,
             Requeue::After(wait),
         )),
+    }
+}
+
+/// Dry-runs a pod of the workload, unless the schedule forbids it now. Returns how long to wait; `None` if new pods get
+/// the sidecar of the actor that binds the target.
+async fn handoff_wait(context: &Context, actor: &Key, probe: &HandoffProbe) -> Option<Duration> {
+    let schedule = &context.bindings.probe_schedule;
+    let next = schedule.next_probe(actor);
+    if next.wait.is_some() {
+        return next.wait;
+    }
+    let expected = (&*probe.uid, Some(&*probe.actor_hash));
+    let (client, namespace) = (&context.client, &actor.namespace);
+    match dry_run::run(client, namespace, &probe.pod, expected, true).await {
+        Ok(DryRunOutcome::Admitted) => {
+            schedule.record_admitted(actor);
+            None
+        }
+        Ok(DryRunOutcome::Failed(failure)) => {
+            debug!(?failure, "the pod template is not handed off yet");
+            // The other actor's status may be newer than what the webhook has read.
+            let webhook_may_lag = next.failed.is_none();
+            Some(schedule.record_failure(actor, failure, webhook_may_lag))
+        }
+        // An error must not block the rest of the plan.
+        Err(error) => {
+            debug!(%error, "the pod template is not handed off yet");
+            Some(HANDOFF_RECHECK)
+        }
     }
 }
 

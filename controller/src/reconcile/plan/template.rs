@@ -225,19 +225,6 @@ pub fn decide(inputs: &TemplateInputs<'_>) -> TemplateStep {
     }
 }
 
-/// Allows a younger actor to give up its fields once a dry run has shown that new pods get the sidecar of the actor
-/// that binds the target.
-///
-/// # Errors
-/// The outcome to report until then.
-pub fn after_handoff_probe(verified: bool) -> Result<(), TemplateOutcome> {
-    if verified {
-        Ok(())
-    } else {
-        Err(await_other_actor(HANDOFF_RECHECK))
-    }
-}
-
 pub fn await_other_actor(wait: Duration) -> TemplateOutcome {
     let text = "another actor's sidecar takes precedence";
     write::waiting(Reason::AlreadyBound, text, Requeue::After(wait))
