@@ -8,6 +8,22 @@ from helm import CHART, NAME, TESTS, helm
 WITHOUT_WEBHOOK = {"webhook": {"enabled": False}}
 
 
+# Keys whose values name something, in whatever object.
+NAMES = {"name", "namespace", "serviceAccountName", "app.kubernetes.io/name", "app.kubernetes.io/instance"}
+
+
+def names_in(value):
+    """The values of all these keys, whatever their depth."""
+    if isinstance(value, list):
+        for each in value:
+            yield from names_in(each)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if key in NAMES:
+                yield each
+            yield from names_in(each)
+
+
 class Objects(ChartCase):
     @classmethod
     def setUpClass(cls):
@@ -145,9 +161,6 @@ class Objects(ChartCase):
 
     def test_names_of_digits_stay_texts(self):
         """OPS-10: a label, a name or a namespace that is a number is refused by the API server."""
-        numbers = lambda value: [each for key, one in value.items() for each in numbers(one)] + [
-            key for key, one in value.items() if key in ("name", "namespace", "serviceAccountName", "app.kubernetes.io/name", "app.kubernetes.io/instance")
-            and not isinstance(one, (str, dict))] if isinstance(value, dict) else [each for one in value for each in numbers(one)] if isinstance(value, list) else []
         everything = {
             "nameOverride": "123", "networkPolicy": {"enabled": True, "metricsFrom": [{"podSelector": {}}]}, "podDisruptionBudget": {"enabled": True},
             "metrics": {kind: {"enabled": True} for kind in ("serviceMonitor", "prometheusRule", "dashboard")},
@@ -156,7 +169,7 @@ class Objects(ChartCase):
         }
         for release, name in (("1", "1-123"), ("123", "123")):
             objects = self.helm.parse(self.helm.text(everything, release, "123"))
-            self.assertEqual(numbers(objects), [], release)
+            self.assertEqual([each for each in names_in(objects) if not isinstance(each, (str, dict))], [], release)
             deployment = next(each for each in objects if (each["kind"], each["metadata"]["name"]) == ("Deployment", name))
             self.assertEqual(deployment["metadata"]["namespace"], "123")
             labels = {"app.kubernetes.io/name": "123", "app.kubernetes.io/instance": release}
