@@ -75,7 +75,7 @@ class Descriptions(unittest.TestCase):
             (references.PAGES["labels"].page, names, "    /// On an actor: the IAM role of its pods (SA-1).\n", "", "ROLE_ARN"),
             (metrics.page, "controller/src/telemetry/metrics.rs", '"Actors that cannot be decoded"', '""', "undecodable_objects"),
             (metrics.page, "controller/src/telemetry/metrics.rs", "    /// Labels: `transport`.\n", "", "transport_up"),
-            (values.page, values.VALUES, "  # -- Image tag; empty means the chart's appVersion.\n  tag:", "  other:", "image.other"),
+            (values.page, values.VALUES, "  # -- When kubelets pull it: Always, IfNotPresent or Never.\n  pullPolicy:", "  other:", "image.other"),
             (values.page, values.VALUES, 'logLevel: info', 'logLevel: info\nnew: ""', "new"),
             (api.page, api.CRD, "description: Configures the actor's queue.\n", "minimum: 1\n", "spec.queue"),
             (references.PAGES["flags"].page, "controller/src/app/args.rs", "    /// Address that serves /metrics.\n", "", "--metrics-bind-address"),

@@ -12,6 +12,32 @@ LABELS = "sidecar/src/metrics/labels.rs"
 CODES = "wire/src/envelope.rs"
 TYPES = {"Counter": "counter", "Gauge": "gauge", "Histogram": "histogram", "Histograms": "histogram", "Info": "info"}
 SUFFIXES = {"counter": "_total", "info": "_info"}
+SCRAPING = (
+    "The chart scrapes no sidecars. Their pods have the label `asya.sh/actor`. Standalone pods name the port, `asya-metrics` (8080). Bound pods name none, "
+    "because other controllers read the ports of their pods: the sidecar listens on 18080 or, if the pod uses that port, on the next free one, which "
+    "`ASYA_METRICS_ADDR` in its container says. With the Prometheus Operator (no test has tried this one; its second endpoint finds sidecars on 18080 "
+    "only, by IPv4):"
+)
+PODMONITOR = """\
+```yaml
+apiVersion: monitoring.coreos.com/v1
+kind: PodMonitor
+metadata: {name: asya-sidecars, namespace: asya-system}
+spec:
+  namespaceSelector: {any: true}
+  selector:
+    matchExpressions: [{key: asya.sh/actor, operator: Exists}]
+  podMetricsEndpoints:
+    - port: asya-metrics
+    - relabelings:
+        - action: keep
+          sourceLabels: [__meta_kubernetes_pod_container_name, __meta_kubernetes_pod_container_port_number]
+          regex: asya-sidecar;
+        - action: replace
+          sourceLabels: [__meta_kubernetes_pod_ip]
+          targetLabel: __address__
+          replacement: "$1:18080"
+```"""
 CALL = re.compile(r"(?:(\w+)(?:: |\s*=\s*))?\b(add|register|all\.register)\(")
 
 
@@ -38,6 +64,8 @@ def page():
         listed(metric for path in WEBHOOK for metric in of_operator(path)),
         "## Of asya-sidecar",
         markdown.prose("Address `ASYA_METRICS_ADDR`; the prefix `asya_actor` is `ASYA_METRICS_NAMESPACE`. Label `queue` is the actor's name, as in the former sidecar."),
+        markdown.prose(SCRAPING),
+        PODMONITOR,
         listed(of_sidecar()),
         "### Codes of errors",
         "Values of label `reason` of `asya_actor_messages_failed_total`, and of `error` in messages to error-end.",

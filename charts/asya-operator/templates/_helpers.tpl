@@ -14,8 +14,8 @@
 {{- end }}
 
 {{- define "asya-operator.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "asya-operator.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "asya-operator.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "asya-operator.labels" -}}
@@ -64,7 +64,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{/* The webhook's pods must not carry the controller's labels: selectors of earlier releases would take them for its own. */}}
 {{- define "asya-operator.webhook.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "asya-operator.name" . | trunc 55 | trimSuffix "-" }}-webhook
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "asya-operator.webhook.labels" -}}
@@ -90,10 +90,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- end }}
 
-{{/* The image of asya-sidecar beside the operator's: same registry and tag. */}}
+{{/* The image of asya-sidecar beside the operator's: same registry and tag, without the digest, which is the operator's. */}}
 {{- define "asya-operator.sidecarImage" -}}
 {{- $folder := dir .Values.image.repository }}
-{{- $tag := .Values.image.tag | default .Chart.AppVersion }}
+{{- $tag := .Values.image.tag | splitList "@" | first | default .Chart.AppVersion }}
 {{- if eq $folder "." }}{{ printf "asya-sidecar:%s" $tag }}{{ else }}{{ printf "%s/asya-sidecar:%s" $folder $tag }}{{ end }}
 {{- end }}
 
@@ -137,6 +137,46 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- end }}
 
+{{/* Labels of pods of either program: what selects them stays, whatever podLabels say. */}}
+{{- define "asya-operator.podLabels" -}}
+{{- $selector := include (printf "asya-operator.%sselectorLabels" .program) .root | fromYaml }}
+{{- merge (dict) $selector (.root.Values.podLabels | default dict) | toYaml }}
+{{- end }}
+
+{{/* The labels by which the pod of `helm test` is found. */}}
+{{- define "asya-operator.ready.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "asya-operator.name" . | trunc 57 | trimSuffix "-" }}-ready
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end }}
+
+{{/* What lets `helm test` ask for readiness where a policy names other sources; without sources, all are allowed. */}}
+{{- define "asya-operator.ready.ingress" -}}
+{{- if .Values.networkPolicy.metricsFrom }}
+- ports: # `helm test`
+    - port: {{ .Values.health.port }}
+  from:
+    - podSelector:
+        matchLabels:
+          {{- include "asya-operator.ready.selectorLabels" . | nindent 10 }}
+{{- end }}
+{{- end }}
+
+{{/* Refuses what the schema cannot compare, or only without a reason. */}}
+{{- define "asya-operator.refusals" -}}
+{{- range .Values.env }}
+{{- if or (hasPrefix "ASYA_" .name) (has .name (list "POD_NAME" "POD_NAMESPACE")) }}
+{{- fail (printf "env names %s, which the chart itself sets, from its other values" .name) }}
+{{- end }}
+{{- end }}
+{{- $health := int .Values.health.port }}
+{{- if and .Values.metrics.enabled (eq (int .Values.metrics.port) $health) }}
+{{- fail (printf "metrics.port and health.port are both %d: a pod cannot serve both on one port" $health) }}
+{{- end }}
+{{- if and .Values.webhook.enabled (eq (int .Values.webhook.port) $health) }}
+{{- fail (printf "webhook.port and health.port are both %d: a pod cannot serve both on one port" $health) }}
+{{- end }}
+{{- end }}
+
 {{/* Replicas of the webhook. */}}
 {{- define "asya-operator.webhook.replicas" -}}
 {{- ternary 3 .Values.webhook.replicaCount .Values.ha.enabled }}
@@ -145,7 +185,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{/* Where pods of either program may run. */}}
 {{- define "asya-operator.scheduling" -}}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector:

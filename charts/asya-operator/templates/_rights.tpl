@@ -66,10 +66,20 @@ Rights in the namespaces of actors: everywhere, or in each of controller.watchNa
 {{- end }}
 {{- end }}
 
-{{/* The Secrets that the transports name: read by name, never listed. */}}
+{{/*
+The Secrets that the operator itself reads: by name, never listed. Of those that the transports name, urlSecretRef and
+RabbitMQ's caSecretRef are for sidecars alone.
+*/}}
 {{- define "asya-operator.secretRules" }}
-{{- $transports := fromJson (include "asya-operator.transports" .) }}
-{{- with include "asya-operator.secretNames" $transports | trim | splitList " " | compact | uniq | sortAlpha }}
+{{- $names := "" }}
+{{- range $transport := fromJson (include "asya-operator.transports" .) }}
+{{- $config := omit ($transport.config | default dict) "urlSecretRef" }}
+{{- if eq ($transport.type | default "") "rabbitmq" }}
+{{- $config = omit $config "caSecretRef" }}
+{{- end }}
+{{- $names = print $names (include "asya-operator.secretNames" $config) }}
+{{- end }}
+{{- with $names | trim | splitList " " | compact | uniq | sortAlpha }}
 - apiGroups: [""]
   resources: [secrets]
   resourceNames: {{ toJson . }}

@@ -11,6 +11,7 @@ import tempfile
 TESTS = pathlib.Path(__file__).resolve().parent
 CHART = TESTS.parent
 NAME = "asya-operator"
+NAMESPACE = "asya-system"
 KUBERNETES = "1.33.0"
 
 
@@ -68,11 +69,12 @@ class Helm:
             raise Refused(answer.stderr + answer.stdout)
         return answer.stdout
 
-    def text(self, values=None, release=NAME):
+    def text(self, values=None, release=NAME, namespace=NAMESPACE):
         """What the chart renders; values is an object, or the path of a values file."""
-        key = (release, json.dumps(values, sort_keys=True, default=str))
+        key = (release, namespace, json.dumps(values, sort_keys=True, default=str))
         if key not in self._text:
-            self._text[key] = self._with_values(values, "template", release, str(CHART), "--kube-version", KUBERNETES)
+            command = ("template", release, str(CHART), "--kube-version", KUBERNETES)
+            self._text[key] = self._with_values(values, *command, namespace=namespace)
         return self._text[key]
 
     def notes(self, values=None):
@@ -88,13 +90,13 @@ class Helm:
     def lint(self, values=None):
         return self._with_values(values, "lint", "--strict", str(CHART), "--kube-version", KUBERNETES)
 
-    def _with_values(self, values, *command):
+    def _with_values(self, values, *command, namespace=NAMESPACE):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             if not isinstance(values, (str, pathlib.Path)):
                 json.dump(values or {}, file)
                 file.flush()
                 values = file.name
-            return self.run(*command, "--namespace", "asya-system", "--values", str(values))
+            return self.run(*command, "--namespace", namespace, "--values", str(values))
 
     def objects(self, values=None, release=NAME):
         """The rendered objects by (kind, name)."""

@@ -8,6 +8,22 @@ from helm import CHART, NAME, TESTS, helm
 WITHOUT_WEBHOOK = {"webhook": {"enabled": False}}
 
 
+# Keys whose values name something, in whatever object.
+NAMES = {"name", "namespace", "serviceAccountName", "app.kubernetes.io/name", "app.kubernetes.io/instance"}
+
+
+def names_in(value):
+    """The values of all these keys, whatever their depth."""
+    if isinstance(value, list):
+        for each in value:
+            yield from names_in(each)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if key in NAMES:
+                yield each
+            yield from names_in(each)
+
+
 class Objects(ChartCase):
     @classmethod
     def setUpClass(cls):
@@ -143,6 +159,25 @@ class Objects(ChartCase):
         self.assertIn(("Deployment", "mine-asya-operator"), self.helm.objects(release="mine"))
         self.assertIn(("Deployment", "my-asya-operator"), self.helm.objects(release="my-asya-operator"))
 
+    def test_names_of_digits_stay_texts(self):
+        """OPS-10: a label, a name or a namespace that is a number is refused by the API server."""
+        everything = {
+            "nameOverride": "123", "networkPolicy": {"enabled": True, "metricsFrom": [{"podSelector": {}}]}, "podDisruptionBudget": {"enabled": True},
+            "metrics": {kind: {"enabled": True} for kind in ("serviceMonitor", "prometheusRule", "dashboard")},
+            "webhook": {"certManager": {"enabled": True}}, "priorityClassName": "123", "runtime": {"namespace": "7"},
+            "controller": {"watchNamespaces": ["8"]}, "transports": {"mq": {**RABBITMQ, "config": {"host": "a", "passwordSecretRef": {"name": "9", "key": "b"}}}},
+        }
+        for release, name in (("1", "1-123"), ("123", "123")):
+            objects = self.helm.parse(self.helm.text(everything, release, "123"))
+            self.assertEqual([each for each in names_in(objects) if not isinstance(each, (str, dict))], [], release)
+            deployment = next(each for each in objects if (each["kind"], each["metadata"]["name"]) == ("Deployment", name))
+            self.assertEqual(deployment["metadata"]["namespace"], "123")
+            labels = {"app.kubernetes.io/name": "123", "app.kubernetes.io/instance": release}
+            self.assertEqual(deployment["spec"]["selector"]["matchLabels"], labels)
+            self.assertEqual(deployment["spec"]["template"]["spec"]["priorityClassName"], "123")
+            (rule,) = [rule for each in objects if each["kind"] == "Role" and each["metadata"]["namespace"] == "8" for rule in each["rules"] if rule["resources"] == ["secrets"]]
+            self.assertEqual(rule["resourceNames"], ["9"])
+
     def test_lint_finds_nothing(self):
         self.helm.lint()
         self.helm.lint(TESTS / "compat-values.yaml")
@@ -256,6 +291,18 @@ class Objects(ChartCase):
         secrets = {rule for rule in self.rules(self.helm.objects(transports)) if rule[1] == "secrets"}
         self.assertEqual(secrets, {("", "secrets", "get", ("aws", "login"))})
         self.assertNotIn("secrets", {rule[1] for rule in self.rules(self.default)})
+
+    def test_secrets_that_only_sidecars_read_are_out_of_reach(self):
+        """SEC-10"""
+        reference = lambda name: {"name": name, "key": "k"}
+        config = {"host": "rabbitmq", "passwordSecretRef": reference("password"), "urlSecretRef": reference("url"), "caSecretRef": reference("amqp-ca"),
+                  "management": {"caSecretRef": reference("management-ca")}}
+        transports = {"mq": {**RABBITMQ, "config": config}, "sqs": {**SQS, "config": {"region": "eu-west-1", "caSecretRef": reference("sqs-ca")}}}
+        secrets = {rule for rule in self.rules(self.helm.objects({"transports": transports})) if rule[1] == "secrets"}
+        self.assertEqual(secrets, {("", "secrets", "get", ("management-ca", "password", "sqs-ca"))})
+        config = {"host": "rabbitmq", "urlSecretRef": reference("url")}
+        rules = self.rules(self.helm.objects({"transports": {"mq": {**RABBITMQ, "config": config}}}))
+        self.assertNotIn("secrets", {rule[1] for rule in rules})
 
     def test_service_accounts_are_written_only_where_a_transport_can_have_roles(self):
         """SEC-11"""

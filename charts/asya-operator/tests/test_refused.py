@@ -13,6 +13,14 @@ REFUSED = [
     ("image.repository", ""),
     ("imagePullSecrets", ["pull"]),
     ("nodeSelector", {"gpu": True}),
+    ("nameOverride", "Asya Operator"),
+    ("nameOverride", 123),
+    ("fullnameOverride", "asya_operator"),
+    ("fullnameOverride", "1-asya"),
+    ("podLabels", {"team": 7}),
+    ("podLabels", {"team": "a b"}),
+    ("env", [{"value": "a"}]),
+    ("env", [{"name": "A", "value": 1}]),
     ("logLevel", "verbose"),
     ("leaderElection.enabled", "yes"),
     ("controller.maxConcurrentReconciles", 0),
@@ -122,7 +130,7 @@ class Refusals(ChartCase):
 
     def assert_refused_at(self, path, values):
         # Helm says `at '/a/b': …`; an item of an array or of a free map counts as the place of the whole.
-        self.assertRegex(self.refusal(values), r"at '/%s(/\w+)?'" % path.replace(".", "/"))
+        self.assertRegex(self.refusal(values), r"at '/%s(/\w+)*'" % path.replace(".", "/"))
 
     def test_bad_value_is_refused_by_its_path(self):
         """OPS-11, RUN-5: runtime.source github is refused."""
@@ -169,6 +177,17 @@ class Refusals(ChartCase):
     def test_second_replica_needs_leader_election(self):
         self.assert_refused_at("replicaCount", {"leaderElection": {"enabled": False}, "replicaCount": 2})
         self.helm.text({"leaderElection": {"enabled": False}, "replicaCount": 1})
+
+    def test_variables_of_the_chart_are_refused(self):
+        for name in ("ASYA_GATEWAY_URL", "POD_NAME", "POD_NAMESPACE"):
+            self.assertIn("env names %s, which the chart itself sets" % name, self.refusal({"env": [{"name": name, "value": "a"}]}))
+
+    def test_one_port_for_two_purposes_is_refused(self):
+        for path in ("metrics.port", "webhook.port"):
+            self.assertIn("%s and health.port are both 8081" % path, self.refusal(at(path, 8081)))
+        self.helm.text({"metrics": {"enabled": False, "port": 8081}})
+        self.helm.text({"webhook": {"enabled": False, "port": 8081}})
+        self.helm.text({"metrics": {"port": 9443}})
 
     def test_service_monitor_needs_metrics(self):
         """OPS-10: there would be nothing to scrape."""

@@ -45,6 +45,8 @@ OTHER = {
     "rbac.guard": (False, None),
     "rbac.aggregate": (False, None),
     "podAnnotations": ({"a": "b"}, "spec.template.metadata.annotations.a", "b"),
+    "podLabels": ({"a": "b"}, "spec.template.metadata.labels.a", "b"),
+    "env": ([{"name": "A", "value": "b"}], "$A", "b"),
     "podSecurityContext.runAsNonRoot": (False, SPEC + ".securityContext.runAsNonRoot"),
     "podSecurityContext.runAsUser": (7, SPEC + ".securityContext.runAsUser"),
     "podSecurityContext.runAsGroup": (7, SPEC + ".securityContext.runAsGroup"),
@@ -195,6 +197,36 @@ class Values(ChartCase):
         annotated = self.helm.objects({"serviceAccount": {"annotations": {"a": "b"}}})
         self.assertEqual(annotated["ServiceAccount", NAME]["metadata"]["annotations"], {"a": "b"})
         self.assertNotIn("ServiceAccount", {kind for kind, _ in self.helm.objects({"serviceAccount": {"create": False}})})
+
+    def test_default_sidecar_has_the_tag_without_the_operators_digest(self):
+        """OPS-10: under that digest there is no sidecar."""
+        digest = "@sha256:" + "0" * 64
+        for tag, wanted in (("9" + digest, "9"), (digest, "0.1.0"), ("9", "9"), ("", "0.1.0")):
+            deployment = self.deployment({"image": {"repository": "a.b/asya-operator", "tag": tag}})
+            self.assertEqual(self.look(deployment, "$ASYA_OWN_SIDECAR_IMAGE"), "a.b/asya-sidecar:" + wanted)
+            self.assertEqual(self.look(deployment, MANAGER + ".image"), "a.b/asya-operator:" + (tag or "0.1.0"))
+
+    def test_labels_of_pods_leave_what_selects_them(self):
+        for name in (NAME, NAME + "-webhook"):
+            given = {"app.kubernetes.io/name": "other", "team": "platform"}
+            deployment = self.deployment({"podLabels": given}, name=name)
+            self.assertEqual(deployment["spec"]["template"]["metadata"]["labels"], {**deployment["spec"]["selector"]["matchLabels"], "team": "platform"})
+
+    def test_variables_follow_those_of_the_chart(self):
+        variable = {"name": "A", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}
+        for name in (NAME, NAME + "-webhook"):
+            env = lambda values: self.deployment(values, name=name)["spec"]["template"]["spec"]["containers"][0]["env"]
+            self.assertEqual(env({"env": [variable]}), env({}) + [variable])
+
+    def test_replicas_of_the_controller_are_spread_over_nodes_where_possible(self):
+        """OPS-9: one replica keeps its pod template."""
+        place = SPEC + ".topologySpreadConstraints"
+        self.assertIsNone(self.look(self.default["Deployment", NAME], place))
+        deployment = self.deployment({"replicaCount": 2})
+        self.assertEqual(self.look(deployment, place), [{
+            "topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", "matchLabelKeys": ["pod-template-hash"],
+            "labelSelector": deployment["spec"]["selector"],
+        }])
 
     def test_metrics_can_be_switched_off(self):
         """OPS-10: metrics.enabled"""

@@ -28,6 +28,8 @@ ARRIVES = {
     "affinity": ({"nodeAffinity": {}}, "spec.template.spec.affinity"),
     "priorityClassName": ("high", "spec.template.spec.priorityClassName"),
     "podAnnotations": ({"a": "b"}, "spec.template.metadata.annotations.a", "b"),
+    "podLabels": ({"a": "b"}, "spec.template.metadata.labels.a", "b"),
+    "env": ([{"name": "A", "value": "b"}], "$A", "b"),
     "webhook.clientCA": ("-----BEGIN CERTIFICATE-----\nabc", "$ASYA_WEBHOOK_CLIENT_CA"),
     "gatewayURL": ("http://gateway", "$ASYA_GATEWAY_URL"),
     "sidecar.image": ("sidecar:7", "$ASYA_SIDECAR_IMAGE"),
@@ -158,10 +160,25 @@ class Webhook(ChartCase):
         servers, scrapers = [{"ipBlock": {"cidr": "10.0.0.0/28"}}], [{"podSelector": {"matchLabels": {"a": "b"}}}]
         values = {"networkPolicy": {"enabled": True, "reviewsFrom": servers, "metricsFrom": scrapers}}
         objects = self.helm.objects(values)
-        reviews, health = objects["NetworkPolicy", WEBHOOK]["spec"]["ingress"]
+        reviews, health, tests = objects["NetworkPolicy", WEBHOOK]["spec"]["ingress"]
         self.assertEqual((reviews["from"], health["from"]), (servers, scrapers))
-        (metrics,) = objects["NetworkPolicy", NAME]["spec"]["ingress"]
+        metrics, tests_too = objects["NetworkPolicy", NAME]["spec"]["ingress"]
         self.assertEqual(metrics["from"], scrapers)
+        self.assertEqual(tests, tests_too)
+
+    def test_network_policy_admits_helm_test_to_readiness(self):
+        """CFG-11"""
+        values = {"networkPolicy": {"enabled": True, "metricsFrom": [{"ipBlock": {"cidr": "10.0.0.0/28"}}]}}
+        objects = self.helm.objects(values)
+        for name in (NAME, WEBHOOK):
+            tests = objects["NetworkPolicy", name]["spec"]["ingress"][-1]
+            self.assertEqual([each["port"] for each in tests["ports"]], [8081])
+            ((_, selector),) = [(key, each) for peer in tests["from"] for key, each in peer.items()]
+            labels = objects["Pod", NAME + "-ready"]["metadata"]["labels"]
+            self.assertTrue(selector["matchLabels"] and selector["matchLabels"].items() <= labels.items())
+        # Nothing of `helm test` asks the controller without its Service.
+        without = self.helm.objects({**values, "metrics": {"enabled": False}})
+        self.assertEqual(len(without["NetworkPolicy", NAME]["spec"]["ingress"]), 1)
 
     def test_without_the_webhook_nothing_of_it_is_left(self):
         objects = self.helm.objects({"webhook": {"enabled": False}, "networkPolicy": {"enabled": True}, "ha": {"enabled": True}})
