@@ -29,7 +29,7 @@ mod tests;
 use crate::api::AsyncActorSpec;
 use crate::config::TransportsConfig;
 
-pub use annotations::{CONTROL_ANNOTATIONS, annotations};
+pub use annotations::{CONTROL_ANNOTATIONS, annotations, is_switched_on};
 pub use decode::decode;
 pub use namespace::{cross_namespace_violation, excluded_namespace_violation};
 pub use target::target_already_bound;
