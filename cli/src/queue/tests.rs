@@ -8,6 +8,7 @@ use super::look::look;
 use super::memory::Memory;
 use super::message::compose;
 use super::send::{Outcome, Wait, send};
+use crate::answer::Answer;
 use crate::output::Format;
 
 fn names() -> Names {
@@ -221,4 +222,20 @@ async fn consumers_of_an_end_keep_their_messages() {
         notes.contains("there is no queue asya-error-end"),
         "{notes}"
     );
+}
+
+#[tokio::test]
+async fn message_that_was_sent_is_reported_even_if_it_cannot_be_followed() {
+    let mut broker = Memory::with(&[("asya-embed", &[]), ("asya-happy-end", &[])]);
+    broker.tells = Some(2);
+    let found = sent(&mut broker, true).await;
+    assert_eq!((&*found.id, &*found.queue), ("1", "asya-embed"));
+    assert_eq!(found.outcome, Outcome::NotSeen);
+    assert_eq!(found.outcome.answer(), Answer::Unknown);
+    let notes = found.notes.join("\n");
+    assert!(
+        notes.contains("following it failed: the connection was lost"),
+        "{notes}"
+    );
+    assert_eq!(broker.bodies("asya-embed").len(), 1);
 }
