@@ -119,6 +119,7 @@ const RULES: &[(&str, Rule)] = &[
     ("BIND-17", binding::template_fits_the_kind),
     ("BIND-18", binding::template_has_no_options),
     ("SEC-15", sidecar::is_not_privileged),
+    ("BIND-26", sidecar::is_not_root_in_bound_pods),
     ("BIND-19", runtime::target_url_is_plain),
     ("BIND-19", runtime::handler_is_dotted),
     ("BIND-19", runtime::env_is_not_reserved),
