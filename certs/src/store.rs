@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use asya_shared::names::{MANAGED_BY, annotation, label, manager};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::api::PostParams;
+use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, Client};
 
 use crate::bundle::Bundle;
@@ -161,6 +161,12 @@ impl Store {
             ..PostParams::default()
         };
         let written = match previous {
+            Some(previous) if is_locked(previous, &secret) => {
+                match self.delete(name, previous).await {
+                    Ok(()) => self.api.create(&params, &as_new(secret)).await,
+                    Err(error) => Err(error),
+                }
+            }
             Some(_) => self.api.replace(name, &params, &secret).await,
             None => self.api.create(&params, &secret).await,
         };
@@ -174,6 +180,36 @@ impl Store {
             }
             other => WriteError::Api(other),
         })
+    }
+
+    /// Deletes a Secret if it is still as it was read.
+    async fn delete(&self, name: &str, previous: &TlsSecret) -> kube::Result<()> {
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: previous.metadata.uid.clone(),
+            resource_version: previous.metadata.resource_version.clone(),
+        });
+        self.api.delete(name, &params).await.map(drop)
+    }
+}
+
+/// Whether the API server refuses this change because the Secret is immutable. Metadata can still change.
+fn is_locked(previous: &TlsSecret, secret: &TlsSecret) -> bool {
+    previous.immutable == Some(true) && previous.data != secret.data
+}
+
+/// The Secret without what identifies the deleted one. It is mutable: otherwise each renewal would delete it.
+fn as_new(secret: TlsSecret) -> TlsSecret {
+    TlsSecret {
+        metadata: ObjectMeta {
+            name: secret.metadata.name,
+            namespace: secret.metadata.namespace,
+            labels: secret.metadata.labels,
+            annotations: secret.metadata.annotations,
+            owner_references: secret.metadata.owner_references,
+            ..ObjectMeta::default()
+        },
+        immutable: None,
+        ..secret
     }
 }
 

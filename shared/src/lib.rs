@@ -6,6 +6,7 @@ pub mod api;
 pub mod applied;
 pub mod backoff;
 pub mod config;
+pub mod event;
 pub mod hash;
 pub mod inject;
 pub mod key;

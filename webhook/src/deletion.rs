@@ -8,6 +8,7 @@ use std::sync::Arc;
 use asya_shared::admission::CRD_NAME;
 use asya_shared::api::QueueDeletionPolicy;
 use asya_shared::names::{FINALIZER, GROUP, annotation};
+use asya_shared::validate::is_switched_on;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -70,7 +71,7 @@ struct Metadata<'a> {
 impl Metadata<'_> {
     fn is_enabled(&self, name: &str) -> bool {
         let value = self.annotations.as_ref().and_then(|all| all.get(name));
-        value.is_some_and(|value| !value.is_empty() && value != "false")
+        is_switched_on(value.map(AsRef::as_ref))
     }
 }
 

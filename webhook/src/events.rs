@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use asya_shared::event;
 use asya_shared::names::GROUP;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -21,8 +22,6 @@ const QUEUE_CAPACITY: usize = 1024;
 const MIN_INTERVAL: Duration = Duration::from_mins(1);
 /// Number of remembered objects and reasons; beyond it, Events may repeat sooner.
 const MAX_REMEMBERED: usize = 8192;
-/// Maximum length of the object's name in an Event's name, which leaves room for the suffix within 253 characters.
-const MAX_NAME_LENGTH: usize = 220;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 const REPORTER: &str = "asya-webhook";
@@ -118,7 +117,7 @@ pub fn channel(client: Client, instance: &str) -> (Events, Writer) {
     let (sender, receiver) = mpsc::channel(QUEUE_CAPACITY);
     let writer = Writer {
         client,
-        instance: instance.to_owned(),
+        instance: event::instance(instance).to_owned(),
         receiver,
         last: HashMap::new(),
     };
@@ -162,13 +161,13 @@ impl Writer {
         let (namespace, now) = (pod_event.namespace.to_string(), Timestamp::now());
         let event = Event {
             metadata: ObjectMeta {
-                name: Some(name_of(&regarding.name, now)),
+                name: Some(event::name(&regarding.name, now.as_nanosecond())),
                 namespace: Some(namespace.clone()),
                 ..ObjectMeta::default()
             },
             action: Some("Inject".to_owned()),
             event_time: Some(MicroTime(now)),
-            note: Some(pod_event.text.clone()),
+            note: Some(event::note(&pod_event.text)),
             reason: Some(pod_event.event_reason.reason().to_owned()),
             regarding: Some(ObjectReference {
                 api_version: Some(regarding.api_version.into()),
@@ -192,12 +191,6 @@ impl Writer {
             Err(_) => debug!("Event not written in time"),
         }
     }
-}
-
-/// Names Events as other reporters do. `generateName` would not work, because its prefix must not end with a dot.
-fn name_of(object: &str, now: Timestamp) -> String {
-    let object: String = object.chars().take(MAX_NAME_LENGTH).collect();
-    format!("{object}.{:x}", now.as_nanosecond())
 }
 
 #[cfg(test)]

@@ -273,7 +273,7 @@ class Objects(ChartCase):
         expected |= {("policy", "poddisruptionbudgets", verb, ()) for verb in ("get", "list", "watch")}
         self.assertEqual(self.rules(self.default) - self.rules(self.alone), expected)
         names = (NAME + "-webhook-tls", NAME + "-webhook-tls-authority")
-        secret = {("", "secrets", verb, names) for verb in ("get", "list", "watch", "update")}
+        secret = {("", "secrets", verb, names) for verb in ("get", "list", "watch", "update", "delete")}
         secret.add(("", "secrets", "create", ()))
         dry_run = {("asya.sh", "asyncactors", "create", ())}
         self.assertEqual(self.rules(self.default, "Role") - self.rules(self.alone, "Role"), secret | dry_run)

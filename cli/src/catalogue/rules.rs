@@ -215,6 +215,12 @@ pub const ENTRIES: &[Entry] = &[
         BINDING,
     ),
     entry_of(
+        "BIND-26",
+        "In the pods of a binding, the sidecar and asya-runtime never run as root.",
+        "Set another user in spec.sidecar.securityContext.runAsUser, or remove the field.",
+        BINDING,
+    ),
+    entry_of(
         "BIND-45",
         "Two actors would bind one target.",
         "Choose another target for one of them.",

@@ -2,6 +2,7 @@
 
 use asya_shared::api::QueueDeletionPolicy;
 use asya_shared::names::annotation;
+use asya_shared::validate::is_switched_on;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -95,7 +96,7 @@ pub fn plan(action: Action, actor: &Value, now: Timestamp) -> Result<Plan, Failu
 /// Both annotations pause an actor (FW-21).
 fn resume(actor: &Value) -> Plan {
     let mut steps = Vec::new();
-    if annotation_of(actor, annotation::PAUSED).is_some_and(|value| value != "false") {
+    if is_switched_on(annotation_of(actor, annotation::PAUSED)) {
         steps.extend(annotate(actor, annotation::PAUSED, None));
     }
     if annotation_of(actor, annotation::RECONCILE) == Some("Paused") {
@@ -180,8 +181,7 @@ fn queue_afterwards(actor: &Value, keep_queue: bool) -> String {
     let policy = QueueDeletionPolicy::from_raw(Some(&actor["spec"]["queue"]));
     let count = |field: &str| status[field].as_i64().unwrap_or_default();
     let messages = count("queuedMessages") + count("processingMessages");
-    let is_skipped =
-        annotation_of(actor, annotation::SKIP_QUEUE_DELETION).is_some_and(|value| value != "false");
+    let is_skipped = is_switched_on(annotation_of(actor, annotation::SKIP_QUEUE_DELETION));
     match policy {
         _ if keep_queue || is_skipped => format!("{queue} stays, with about {messages} messages"),
         QueueDeletionPolicy::Retain => format!("{queue} stays, with about {messages} messages"),
@@ -337,6 +337,16 @@ mod tests {
                 queue_afterwards(&actor(&json!({}), &spec), keep_queue),
                 text
             );
+        }
+    }
+
+    /// FW-21: templates may render an annotation empty.
+    #[test]
+    fn empty_annotation_does_not_keep_the_queue() {
+        for (value, stays) in [("", false), ("false", false), ("true", true)] {
+            let annotations = json!({"asya.sh/skip-queue-deletion": value});
+            let text = queue_afterwards(&actor(&annotations, &json!({})), false);
+            assert_eq!(text.contains(" stays"), stays, "{value}: {text}");
         }
     }
 

@@ -17,6 +17,8 @@ pub struct ApiFailure {
     pub rejection: Option<String>,
     /// Someone else wrote the object meanwhile, so the request has to start from what is stored now.
     pub is_conflict: bool,
+    /// The API server knows the user and refuses the request.
+    pub is_forbidden: bool,
 }
 
 impl ApiFailure {
@@ -29,6 +31,7 @@ impl ApiFailure {
             _ => None,
         };
         let is_conflict = matches!(&error, kube::Error::Api(status) if status.code == 409);
+        let is_forbidden = matches!(&error, kube::Error::Api(status) if status.code == 403);
         let text = match error {
             kube::Error::Api(status) => of_response(action, status.code, &status.message),
             kube::Error::Auth(error) => {
@@ -48,6 +51,7 @@ impl ApiFailure {
             text,
             rejection,
             is_conflict,
+            is_forbidden,
         }
     }
 }

@@ -220,6 +220,7 @@ mod tests {
                 text: "you may not create pods".to_owned(),
                 rejection: rejection.map(str::to_owned),
                 is_conflict: false,
+                is_forbidden: false,
             })
         };
         assert!(Verdict::of(&failure(None)).is_unknown());

@@ -73,7 +73,7 @@ pub async fn access(
     args: &BrokerArgs,
 ) -> Result<Access, Failure> {
     let transport = actor["spec"]["transport"].as_str().unwrap_or_default();
-    let (configured, notes) = match configured(cluster, transport).await {
+    let (configured, mut notes) = match configured(cluster, transport).await {
         Ok(found) => (Some(found), Vec::new()),
         Err(why) if args.address.is_some() => (None, vec![format!("only flags count: {why}")]),
         Err(why) => {
@@ -83,6 +83,7 @@ pub async fn access(
         }
     };
     let names = names(&cluster.namespace, name, actor, configured.as_ref());
+    notes.extend(note_of_recorded(&names, actor, configured.as_ref()));
     let secrets = Secrets {
         cluster,
         namespace: &cluster.namespace,
@@ -136,7 +137,8 @@ async fn configured(cluster: &Cluster, transport: &str) -> Result<Transport, Fai
     found.cloned().map_err(|why| Failure::new(why.to_string()))
 }
 
-/// The names that the actor's status has; where it has none, those that follow from the configuration.
+/// The names that the actor's status has; where it has none, those that follow from the configuration. The dead letter
+/// queue is the configured one: the status also keeps the names of former ones (QUE-14).
 pub fn names(namespace: &str, name: &str, actor: &Value, transport: Option<&Transport>) -> Names {
     let reported = status_of(actor).queue;
     let transport_name = actor["spec"]["transport"].as_str().unwrap_or_default();
@@ -148,7 +150,7 @@ pub fn names(namespace: &str, name: &str, actor: &Value, transport: Option<&Tran
         let sibling = |end: &str| format!("{stem}{end}");
         return Names {
             transport: transport_name.to_owned(),
-            dlq: reported.and_then(own_dead_letters),
+            dlq: reported.and_then(|it| recorded_dead_letters(&it)),
             actor: route_name(&queue).to_owned(),
             happy_end: sibling(HAPPY_END),
             error_end: sibling(ERROR_END),
@@ -157,32 +159,60 @@ pub fn names(namespace: &str, name: &str, actor: &Value, transport: Option<&Tran
     };
     let of = |actor: &str| transport.names_of(namespace, actor);
     let own = of(name);
-    let (queue, own_dlq) = match reported {
-        Some(it) if it.transport == transport.name => (it.name.clone(), own_dead_letters(it)),
-        _ => (own.queue, None),
-    };
+    let reported = reported.filter(|it| it.transport == transport.name);
+    let queue = reported.as_ref().map_or(own.queue, |it| it.name.clone());
+    let dlq = &transport.queues().dlq;
+    let configured = dlq.enabled.then(|| DeadLetters {
+        queue: dlq.name_for(&queue),
+        shared: dlq.is_shared(),
+    });
     Names {
         transport: transport_name.to_owned(),
         queue,
-        dlq: own_dlq.or_else(|| {
-            own.dlq.map(|queue| DeadLetters {
-                queue,
-                shared: transport.queues().dlq.is_shared(),
-            })
-        }),
+        dlq: configured.or_else(|| reported.and_then(|it| recorded_dead_letters(&it))),
         actor: own.actor,
         happy_end: of(HAPPY_END).queue,
         error_end: of(ERROR_END).queue,
     }
 }
 
-/// The dead letter queue that belongs to this queue alone.
-fn own_dead_letters(queue: QueueStatus) -> Option<DeadLetters> {
-    let queue = queue.dead_letters.into_iter().next()?;
+/// One of the dead letter queues that belong, or belonged, to this queue alone: if there are several, the one with
+/// RabbitMQ's default name, because their order tells nothing.
+fn recorded_dead_letters(queue: &QueueStatus) -> Option<DeadLetters> {
+    let usual = format!("{}-dlq", queue.name);
+    let all = &queue.dead_letters;
+    let recorded = all.iter().find(|it| **it == usual).or(all.first())?;
     Some(DeadLetters {
-        queue,
+        queue: recorded.clone(),
         shared: false,
     })
+}
+
+/// Says that the dead letter queue is one that the status records, and may be a former one.
+fn note_of_recorded(
+    names: &Names,
+    actor: &Value,
+    configured: Option<&Transport>,
+) -> Option<String> {
+    let reported = status_of(actor).queue?;
+    let used = &names.dlq.as_ref()?.queue;
+    let of_several = (reported.dead_letters.len() > 1).then(|| {
+        let all = reported.dead_letters.join(", ");
+        format!("; status.queue.deadLetters names several: {all}")
+    });
+    match configured {
+        Some(transport) if transport.queues().dlq.enabled => None,
+        Some(transport) => Some(format!(
+            "transport {} configures no dead letter queue (queues.dlq.enabled); {used} is a former one of the actor{}",
+            transport.name,
+            of_several.unwrap_or_default()
+        )),
+        None => of_several.map(|several| {
+            format!(
+                "the dead letter queue of the configuration is unknown; this is {used}{several}"
+            )
+        }),
+    }
 }
 
 async fn rabbitmq(
@@ -295,7 +325,7 @@ mod tests {
             (
                 &reported,
                 Some(&configured),
-                ["asya-m-e", "d", "m-e", "asya-m-happy-end"],
+                ["asya-m-e", "asya-m-e-dlq", "m-e", "asya-m-happy-end"],
             ),
             (
                 &queue(&Value::Null),
@@ -317,6 +347,44 @@ mod tests {
             let dlq = found.dlq.as_ref().map_or("", |it| &it.queue);
             let found = [&*found.queue, dlq, &*found.actor, &*found.happy_end];
             assert_eq!(found, expected, "{actor}");
+        }
+    }
+    /// QUE-14: the status keeps the names of former dead letter queues.
+    #[test]
+    fn configured_dead_letter_queue_comes_before_recorded_ones() {
+        let (enabled, off) = (json!({"dlq": {"enabled": true}}), json!({}));
+        let named = json!({"dlq": {"enabled": true, "name": "{queue}-dead"}});
+        let shared = json!({"dlq": {"enabled": true, "name": "dead"}});
+        let (one, several) = (&["asya-e-old"][..], &["a-old", "asya-e-dlq"][..]);
+        for (recorded, queues, expected, note) in [
+            (one, Some(&enabled), Some(("asya-e-dlq", false)), ""),
+            (several, Some(&named), Some(("asya-e-dead", false)), ""),
+            (several, Some(&shared), Some(("dead", true)), ""),
+            (
+                one,
+                Some(&off),
+                Some(("asya-e-old", false)),
+                "transport mq configures no dead letter queue (queues.dlq.enabled); asya-e-old is a former one of the \
+                 actor",
+            ),
+            (&[], Some(&off), None, ""),
+            (one, None, Some(("asya-e-old", false)), ""),
+            (
+                several,
+                None,
+                Some(("asya-e-dlq", false)),
+                "the dead letter queue of the configuration is unknown; this is asya-e-dlq; status.queue.deadLetters \
+                 names several: a-old, asya-e-dlq",
+            ),
+        ] {
+            let queue = json!({"transport": "mq", "name": "asya-e", "deadLetters": recorded});
+            let actor = json!({"spec": {"transport": "mq"}, "status": {"queue": queue}});
+            let configured = queues.map(transport);
+            let found = names("m", "e", &actor, configured.as_ref());
+            let dlq = found.dlq.as_ref().map(|it| (&*it.queue, it.shared));
+            assert_eq!(dlq, expected, "{recorded:?} {queues:?}");
+            let said = note_of_recorded(&found, &actor, configured.as_ref());
+            assert_eq!(said.unwrap_or_default(), note, "{recorded:?} {queues:?}");
         }
     }
 }

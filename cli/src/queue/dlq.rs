@@ -89,8 +89,8 @@ async fn each<B: Broker>(
     );
     let result = result.await;
     outcome.others = others.len() as u64;
-    put_back(broker, &dlq.queue, others).await?;
-    result.map(|()| outcome).map_err(|why| {
+    let returned = put_back(broker, &dlq.queue, others).await.map(drop);
+    result.and(returned).map(|()| outcome).map_err(|why| {
         let done = outcome.done;
         Failure::new(format!(
             "{why}; done before that: {done}, the others are still in {}",

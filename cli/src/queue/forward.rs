@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::answer::Failure;
-use crate::cluster::{Cluster, is_ready, resource};
+use crate::cluster::{ApiFailure, Cluster, is_ready, resource};
 
 /// A listener on the loopback address whose connections lead to a pod. Dropping it ends them.
 pub struct Forward {
@@ -24,37 +24,90 @@ impl Drop for Forward {
     }
 }
 
-/// Forwards a port if the host is a Service of the cluster.
+/// The way to a host.
+#[derive(Default)]
+pub struct Way {
+    /// `None`: connect directly.
+    pub forward: Option<Forward>,
+    /// Permissions that port-forwards lacked.
+    denied: Vec<String>,
+}
+
+impl Way {
+    /// Adds to why the host could not be reached why no port-forward leads to it.
+    pub fn explained(&self, why: Failure) -> Failure {
+        if self.denied.is_empty() {
+            return why;
+        }
+        let denied = self.denied.join("; ");
+        Failure::new(format!("{why}; there was no port-forward: {denied}"))
+    }
+}
+
+/// Why no port-forward leads to a Service.
+enum Obstacle {
+    /// The user lacks a permission. The broker may be reachable all the same.
+    Denied(String),
+    Failed(Failure),
+}
+
+impl From<ApiFailure> for Obstacle {
+    fn from(failure: ApiFailure) -> Self {
+        if failure.is_forbidden {
+            Self::Denied(failure.text)
+        } else {
+            Self::Failed(failure.into())
+        }
+    }
+}
+
+/// Forwards a port if the host is a Service of the cluster to which the user may open a port-forward.
 ///
 /// # Errors
-/// If the Service has no ready pod, or may not be read.
-pub async fn forward(
-    cluster: &Arc<Cluster>,
-    host: &str,
-    port: u16,
-) -> Result<Option<Forward>, Failure> {
+/// If the Service has no ready pod, or the API server fails.
+pub async fn forward(cluster: &Arc<Cluster>, host: &str, port: u16) -> Result<Way, Failure> {
     let namespaces = [&*cluster.operator_namespace, &*cluster.namespace];
+    let mut way = Way::default();
     for (namespace, name) in services(host, namespaces) {
-        let kind = resource::<Service>();
-        let found = cluster.get(&kind, Some(&namespace), &name).await?;
-        let Some(service) = found else {
-            continue;
-        };
-        let Some(selector) = selector(&service) else {
-            continue;
-        };
-        let params = ListParams::default().labels(&selector);
-        let kind = resource::<Pod>();
-        let pods = cluster.list_with(&kind, Some(&namespace), params).await?;
-        let target = pods.iter().find_map(|pod| target(&service, port, pod));
-        let Some((pod, port)) = target else {
-            return Err(Failure::new(format!(
-                "Service {namespace}/{name} has no ready pod with port {port}; check the broker, or pass --address"
-            )));
-        };
-        return listen(cluster, namespace, pod, port).await.map(Some);
+        match to_service(cluster, &namespace, &name, port).await {
+            Ok(None) => {}
+            Ok(forward) => {
+                way.forward = forward;
+                break;
+            }
+            Err(Obstacle::Denied(why)) => way.denied.push(why),
+            Err(Obstacle::Failed(why)) => return Err(why),
+        }
     }
-    Ok(None)
+    Ok(way)
+}
+
+/// Forwards a port of a Service; `None` if it does not exist, or has no pods of its own.
+async fn to_service(
+    cluster: &Arc<Cluster>,
+    namespace: &str,
+    name: &str,
+    port: u16,
+) -> Result<Option<Forward>, Obstacle> {
+    let kind = resource::<Service>();
+    let Some(service) = cluster.get(&kind, Some(namespace), name).await? else {
+        return Ok(None);
+    };
+    let Some(selector) = selector(&service) else {
+        return Ok(None);
+    };
+    let params = ListParams::default().labels(&selector);
+    let kind = resource::<Pod>();
+    let pods = cluster.list_with(&kind, Some(namespace), params).await?;
+    let target = pods.iter().find_map(|pod| target(&service, port, pod));
+    let Some((pod, port)) = target else {
+        return Err(Obstacle::Failed(Failure::new(format!(
+            "Service {namespace}/{name} has no ready pod with port {port}; check the broker, or pass --address"
+        ))));
+    };
+    listen(cluster, namespace.to_owned(), pod, port)
+        .await
+        .map(Some)
 }
 
 async fn listen(
@@ -62,11 +115,12 @@ async fn listen(
     namespace: String,
     pod: String,
     port: u16,
-) -> Result<Forward, Failure> {
-    let failed = |error: std::io::Error| Failure::new(format!("cannot listen: {error}"));
+) -> Result<Forward, Obstacle> {
+    let failed =
+        |error: std::io::Error| Obstacle::Failed(Failure::new(format!("cannot listen: {error}")));
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    // The first forward is opened here, so that a missing permission is the error.
+    // The first forward is opened here, so that a missing permission is known before anything connects.
     let mut first = Some(cluster.port_forward(&namespace, &pod, port).await?);
     let cluster = Arc::clone(cluster);
     let accepting = tokio::spawn(async move {
@@ -133,6 +187,11 @@ fn named_port(pod: &Value, name: &str) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
     use serde_json::json;
 
     use super::*;
@@ -190,5 +249,47 @@ mod tests {
             );
         }
         assert_eq!(target(&service, 5672, &pod("False")), None);
+    }
+    /// A cluster that answers each read with this status, and records its path.
+    fn answering(code: u16, asked: &Arc<Mutex<Vec<String>>>) -> Arc<Cluster> {
+        let asked = Arc::clone(asked);
+        let answer = move |request: Request<Body>| {
+            asked.lock().unwrap().push(request.uri().path().to_owned());
+            let status = json!({
+                "kind": "Status", "status": "Failure", "code": code,
+                "message": "services \"mq\" is forbidden: User \"a\" cannot get resource \"services\"",
+            });
+            let body = Body::from(status.to_string().into_bytes());
+            let response = Response::builder().status(code).body(body);
+            async move { response.map_err(tower::BoxError::from) }
+        };
+        Arc::new(Cluster::of(Client::new(
+            tower::service_fn(answer),
+            "models",
+        )))
+    }
+
+    #[tokio::test]
+    async fn missing_permission_for_a_service_leaves_the_other_candidates_and_a_direct_connection()
+    {
+        let asked = Arc::default();
+        let way = forward(&answering(403, &asked), "mq", 5672).await.unwrap();
+        assert!(way.forward.is_none());
+        let paths = ["asya-system", "models"]
+            .map(|namespace| format!("/api/v1/namespaces/{namespace}/services/mq"));
+        assert_eq!(*asked.lock().unwrap(), paths);
+        let text = way.explained(Failure::new("cannot reach it")).to_string();
+        assert!(
+            text.starts_with(
+                "cannot reach it; there was no port-forward: you may not get services"
+            ),
+            "{text}"
+        );
+    }
+
+    #[tokio::test]
+    async fn api_server_that_fails_is_an_error() {
+        let failed = forward(&answering(500, &Arc::default()), "mq", 5672).await;
+        assert!(failed.is_err());
     }
 }

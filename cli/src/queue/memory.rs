@@ -23,6 +23,8 @@ pub struct Memory {
     pub limit: Option<u64>,
     /// Copies that the broker accepts before it fails.
     pub accepts: Option<usize>,
+    /// How often the broker tells the size of a queue before it fails.
+    pub tells: Option<usize>,
     /// Whether it moves dead letters itself.
     pub moves: bool,
     /// Where a message that is sent arrives, in place of the actor's queue.
@@ -71,6 +73,11 @@ impl Broker for Memory {
     type Handle = Stored;
 
     async fn size(&mut self, queue: &str) -> Result<Option<Size>, Failure> {
+        if let Some(tells) = &mut self.tells {
+            *tells = tells
+                .checked_sub(1)
+                .ok_or_else(|| Failure::new("the connection was lost"))?;
+        }
         let consumers = self.consumers;
         Ok(self.queues.get(queue).map(|it| Size {
             waiting: it.len() as u64,

@@ -52,14 +52,15 @@ pub async fn open(
             ca,
             credentials,
         } => {
-            let forwarded = forward(cluster, host, *port).await?;
-            let address = forwarded.as_ref().map(|it| it.address);
+            let way = forward(cluster, host, *port).await?;
+            let address = way.forward.as_ref().map(|it| it.address);
             let trust = ca.as_deref().map_or(Trust::System, Trust::Bundle);
             let connecting = connect(host, *port, address, tls.then_some(trust));
             let stream = tokio::time::timeout(timeout, connecting).await;
-            let stream = stream.map_err(|_| unreachable(host, *port, &"no answer"))??;
+            let stream = stream.unwrap_or_else(|_| Err(unreachable(host, *port, &"no answer")));
+            let stream = stream.map_err(|why| way.explained(why))?;
             let broker = RabbitMq::open(stream, credentials, limit, timeout).await?;
-            Ok(Open::RabbitMq(broker, forwarded))
+            Ok(Open::RabbitMq(broker, way.forward))
         }
         Server::Sqs(account) => {
             let mut account = account.clone();
@@ -87,7 +88,7 @@ async fn forwarded_endpoint(
     let Ok(port) = port.parse() else {
         return Ok(None);
     };
-    let forwarded = forward(cluster, host, port).await?;
+    let forwarded = forward(cluster, host, port).await?.forward;
     if let Some(forward) = &forwarded {
         account.endpoint = Some(format!("http://{}/{path}", forward.address));
     }

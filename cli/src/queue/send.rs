@@ -73,7 +73,7 @@ pub struct Wait {
 /// Sends a message, and follows it.
 ///
 /// # Errors
-/// If the actor's queue does not exist, or the broker fails.
+/// If the actor's queue does not exist, or the broker fails before it has stored the message.
 pub async fn send<B: Broker>(
     broker: &mut B,
     names: &Names,
@@ -95,8 +95,14 @@ pub async fn send<B: Broker>(
         notes: Vec::new(),
     };
     if let Some(wait) = wait {
-        follow(broker, &mut sent, &mut ends, wait).await?;
+        let followed = follow(broker, &mut sent, &mut ends, wait).await;
         sent.notes = ends.into_iter().filter_map(|end| end.note).collect();
+        // The broker has stored the message: after a failure, a script would send it again.
+        if let Err(why) = followed {
+            sent.outcome = Outcome::NotSeen;
+            let note = format!("the broker has stored the message, but following it failed: {why}");
+            sent.notes.push(note);
+        }
     }
     Ok(sent)
 }

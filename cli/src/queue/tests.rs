@@ -8,6 +8,7 @@ use super::look::look;
 use super::memory::Memory;
 use super::message::compose;
 use super::send::{Outcome, Wait, send};
+use crate::answer::Answer;
 use crate::output::Format;
 
 fn names() -> Names {
@@ -139,6 +140,20 @@ async fn redrive_that_fails_loses_nothing_and_says_how_far_it_came() {
 }
 
 #[tokio::test]
+async fn failure_to_put_back_what_belongs_to_others_says_how_many_were_moved() {
+    let (mine, other) = (message("1", "embed"), message("2", "chat"));
+    let mut broker = Memory::with(&[("asya-embed", &[]), ("dlq", &[&*mine, &*other])]);
+    // With this limit, those of others are put back as copies, of which the broker accepts none.
+    (broker.limit, broker.accepts) = (Some(1), Some(1));
+    let failed = redrive(&mut broker, &names(), &dlq(true), None).await;
+    let text = failed.unwrap_err().to_string();
+    assert!(text.contains("done before that: 1"), "{text}");
+    broker.disconnect();
+    assert_eq!(broker.bodies("asya-embed"), [&*mine]);
+    assert_eq!(broker.bodies("dlq"), [&*other]);
+}
+
+#[tokio::test]
 async fn redrive_obeys_its_maximum_and_uses_what_the_broker_can_do() {
     let bodies = ["1", "2", "3"];
     for (moves, max, expected) in [(true, None, 3), (true, Some(2), 2), (false, Some(0), 0_u32)] {
@@ -207,4 +222,20 @@ async fn consumers_of_an_end_keep_their_messages() {
         notes.contains("there is no queue asya-error-end"),
         "{notes}"
     );
+}
+
+#[tokio::test]
+async fn message_that_was_sent_is_reported_even_if_it_cannot_be_followed() {
+    let mut broker = Memory::with(&[("asya-embed", &[]), ("asya-happy-end", &[])]);
+    broker.tells = Some(2);
+    let found = sent(&mut broker, true).await;
+    assert_eq!((&*found.id, &*found.queue), ("1", "asya-embed"));
+    assert_eq!(found.outcome, Outcome::NotSeen);
+    assert_eq!(found.outcome.answer(), Answer::Unknown);
+    let notes = found.notes.join("\n");
+    assert!(
+        notes.contains("following it failed: the connection was lost"),
+        "{notes}"
+    );
+    assert_eq!(broker.bodies("asya-embed").len(), 1);
 }

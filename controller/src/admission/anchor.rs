@@ -2,7 +2,6 @@
 //! (CFG-1, AVL-5).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use asya_shared::admission::Anchor;
 use asya_shared::names::manager;
@@ -12,9 +11,9 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
 
-use crate::cluster::store::{Scope, Store};
-use crate::cluster::watch::{Selector, Watch, WatchSink};
-use crate::record::{AnchorRecord, Enqueue, Key, Projected};
+use super::listed_store::ListedStore;
+use crate::cluster::watch::{Selector, Watch};
+use crate::record::{AnchorRecord, Key};
 use crate::telemetry::health::Readiness;
 use crate::telemetry::metrics::Metrics;
 
@@ -23,13 +22,7 @@ pub(super) struct AnchorCache {
     client: Client,
     name: String,
     namespace: String,
-    store: Arc<ListedStore>,
-}
-
-#[derive(Default)]
-struct ListedStore {
-    store: Store<AnchorRecord>,
-    listed: AtomicBool,
+    store: Arc<ListedStore<AnchorRecord>>,
 }
 
 impl AnchorCache {
@@ -58,7 +51,7 @@ impl AnchorCache {
     }
 
     pub(super) fn is_listed(&self) -> bool {
-        self.store.listed.load(Ordering::Acquire)
+        self.store.is_listed()
     }
 
     /// Returns the anchor, or `None` if it is missing or being deleted. An anchor that Helm created first gets the
@@ -103,29 +96,5 @@ impl AnchorCache {
             .patch_metadata(&self.name, &params, &Patch::Apply(&object))
             .await
             .map(drop)
-    }
-}
-
-impl WatchSink<AnchorRecord> for ListedStore {
-    fn init(&self, scope: &Scope) {
-        self.store.init(scope);
-    }
-
-    fn apply(&self, scope: &Scope, projected: &Projected<AnchorRecord>) -> Vec<Enqueue> {
-        self.store.apply(scope, projected)
-    }
-
-    fn delete(&self, scope: &Scope, projected: &Projected<AnchorRecord>) -> Vec<Enqueue> {
-        self.store.delete(scope, projected)
-    }
-
-    /// The first list triggers a reconcile even if it is empty.
-    fn init_done(&self, scope: &Scope) -> Vec<Enqueue> {
-        let deleted = self.store.init_done(scope);
-        let first = !self.listed.swap(true, Ordering::AcqRel);
-        deleted
-            .into_iter()
-            .chain(first.then_some(Enqueue::AllActors))
-            .collect()
     }
 }

@@ -1,26 +1,35 @@
-//! Publishes what only the controller knows to the webhook, in one `ConfigMap` that is written only when the facts
-//! change (ADM-7).
+//! Publishes what only the controller knows to the webhook, in one `ConfigMap` that is written only when it does not
+//! hold the facts (ADM-7).
 
 use std::sync::Arc;
 
 use asya_certs::ca_bundle::CaBundle;
 use asya_shared::admission::Anchor;
-use asya_shared::admission::facts::WebhookFacts;
+use asya_shared::admission::facts::{FACTS_KEY, WebhookFacts};
 use asya_shared::names::{MANAGED_BY, label, manager};
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
+use tokio::time::Instant;
+use tracing::info;
 
-/// Writer of the facts `ConfigMap`.
+use super::listed_store::ListedStore;
+use super::restore_backoff::RestoreBackoff;
+use super::webhook_configs::ObjectOutcome;
+use crate::cluster::watch::{Selector, Watch};
+use crate::record::{Key, Projected, WebhookFactsRecord};
+use crate::telemetry::health::Readiness;
+use crate::telemetry::metrics::Metrics;
+
+/// The facts `ConfigMap`: the cache that a watch fills, and the operator's writes to it.
 pub(super) struct FactsConfigMap {
     client: Client,
     namespace: String,
     name: String,
-    /// Facts that the `ConfigMap` is known to hold, and the uid of the anchor that owns it.
+    store: Arc<ListedStore<WebhookFactsRecord>>,
+    /// Facts that this process has published, and the uid of the anchor that owns them.
     published: Option<(WebhookFacts, String)>,
-    /// Facts that the `ConfigMap` held before this process's first write; `None` until it has been read.
-    initial: Option<WebhookFacts>,
+    restore_backoff: RestoreBackoff,
 }
 
 impl FactsConfigMap {
@@ -29,31 +38,47 @@ impl FactsConfigMap {
             client,
             namespace: namespace.to_owned(),
             name: format!("{release}-webhook-facts"),
+            store: Arc::default(),
             published: None,
-            initial: None,
+            restore_backoff: RestoreBackoff::default(),
         }
+    }
+
+    pub(super) fn watch(&self, metrics: &Arc<Metrics>) -> Watch<WebhookFactsRecord> {
+        Watch {
+            api: Api::namespaced(self.client.clone(), &self.namespace),
+            scope: Some(self.namespace.as_str().into()),
+            selector: Selector {
+                fields: Some(format!("metadata.name={}", self.name).into()),
+                ..Selector::default()
+            },
+            served: None,
+            sink: self.store.clone(),
+            check: Readiness::default().check("webhook facts"),
+            metrics: Arc::clone(metrics),
+        }
+    }
+
+    pub(super) fn is_listed(&self) -> bool {
+        self.store.is_listed()
     }
 
     /// CAs published last, by this process or by the previous leader.
-    ///
-    /// # Errors
-    /// If the API server rejects the request or fails.
-    pub(super) async fn published_cas(&mut self) -> Result<&[String], String> {
-        if self.initial.is_none() {
-            let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
-            let existing = api.get_opt(&self.name).await;
-            let existing = existing.map_err(|error| format!("ConfigMap {}: {error}", self.name))?;
-            let data = existing
-                .and_then(|existing| existing.data)
-                .unwrap_or_default();
-            self.initial = Some(WebhookFacts::read(&data));
+    pub(super) fn published_cas(&self) -> Vec<String> {
+        if let Some((facts, _)) = &self.published {
+            return facts.trusted.clone();
         }
-        let published = self.published.as_ref().map(|(facts, _)| facts);
-        let facts = published.or(self.initial.as_ref());
-        Ok(facts.map(|facts| &*facts.trusted).unwrap_or_default())
+        let existing = self.existing();
+        let facts =
+            existing.and_then(|existing| existing.facts.as_deref().map(WebhookFacts::parse));
+        facts.unwrap_or_default().trusted
     }
 
-    /// Writes the facts if the `ConfigMap` holds different ones.
+    fn existing(&self) -> Option<Arc<WebhookFactsRecord>> {
+        self.store.store.get(&Key::new(&self.namespace, &self.name))
+    }
+
+    /// Writes the facts if the `ConfigMap` does not hold them, or has lost its owner.
     ///
     /// # Errors
     /// If the API server rejects the request or fails.
@@ -61,20 +86,21 @@ impl FactsConfigMap {
         &mut self,
         facts: WebhookFacts,
         anchor: &Anchor,
-    ) -> Result<(), String> {
+    ) -> Result<ObjectOutcome, String> {
+        let data = facts.to_data();
+        let is_current = self.existing().is_some_and(|existing| {
+            existing.facts.as_deref() == data.get(FACTS_KEY).map(String::as_str)
+                && existing.owners.iter().any(|uid| **uid == *anchor.uid)
+        });
         let desired = Some((facts, anchor.uid.clone()));
-        if self.published == desired {
-            return Ok(());
+        let is_restore = self.published == desired;
+        if is_current {
+            self.published = desired;
+            return Ok(ObjectOutcome::Unchanged);
         }
-        let data = desired.as_ref().map(|(facts, _)| facts.to_data());
-        let failed = |error: kube::Error| format!("ConfigMap {}: {error}", self.name);
-        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
-        if self.published.is_none() {
-            let existing = api.get_opt(&self.name).await.map_err(failed)?;
-            if existing.and_then(|existing| existing.data) == data {
-                self.published = desired;
-                return Ok(());
-            }
+        let now = Instant::now();
+        if is_restore && let Some(at) = self.restore_backoff.not_before(&self.name, now) {
+            return Ok(ObjectOutcome::Deferred(at));
         }
         let object = json!({
             "apiVersion": "v1",
@@ -90,13 +116,22 @@ impl FactsConfigMap {
             },
             "data": data,
         });
+        let api: Api<Projected<WebhookFactsRecord>> =
+            Api::namespaced(self.client.clone(), &self.namespace);
         let params = PatchParams::apply(manager::ADMISSION).force();
-        let patch = Patch::Apply(&object);
-        api.patch(&self.name, &params, &patch)
-            .await
-            .map_err(failed)?;
+        let written = api.patch(&self.name, &params, &Patch::Apply(&object)).await;
+        let written = written.map_err(|error| format!("ConfigMap {}: {error}", self.name))?;
+        // The watch may lag, and the former content must not count as a change by another client.
+        self.store.store.apply_response(&written);
         self.published = desired;
-        Ok(())
+        if is_restore {
+            self.restore_backoff.record_restore(&self.name, now);
+            info!(
+                name = self.name,
+                "ConfigMap restored: another client changed or deleted it"
+            );
+        }
+        Ok(ObjectOutcome::Written)
     }
 }
 

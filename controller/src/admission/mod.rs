@@ -2,7 +2,7 @@
 //! only.
 //!
 //! [`asya_shared::admission`] renders the desired configurations. This module decides when to apply them: when a
-//! binding, a trusted CA, the anchor or one of the configurations changes. In a steady state it sends no reads and no
+//! binding, a trusted CA, the anchor, the facts or one of the configurations changes. In a steady state it sends no reads and no
 //! writes.
 
 mod anchor;
@@ -11,6 +11,7 @@ mod ca_propagation;
 mod facts;
 pub mod flags;
 mod injection_probe;
+mod listed_store;
 mod restore_backoff;
 mod webhook_configs;
 
@@ -165,16 +166,21 @@ impl WebhookConfigManager {
             move |_| changed.notify_one()
         };
         let name = "watch of webhook configurations";
-        let (mutating, validating, anchors) = (
+        let (mutating, validating, anchors, facts) = (
             self.mutating.watch(metrics).run(notify()),
             self.validating.watch(metrics).run(notify()),
             self.anchors.watch(metrics).run(notify()),
+            self.facts.watch(metrics).run(notify()),
         );
         watches.spawn(self.tasks.run_forever(name, mutating));
         watches.spawn(self.tasks.run_forever(name, validating));
         watches.spawn(
             self.tasks
                 .run_forever("watch of the webhook anchor", anchors),
+        );
+        watches.spawn(
+            self.tasks
+                .run_forever("watch of the webhook's facts", facts),
         );
         let mut ca_bundle = self.trust.desired();
         let mut next_reconcile = Instant::now();
@@ -248,7 +254,7 @@ impl WebhookConfigManager {
         let result = self.apply_all(&settings, &mut applied).await;
         // Publish facts after the objects are restored: the webhook need not learn of an entry that another client
         // changed for a moment.
-        applied.requeue_at(self.publish_facts(&settings.anchor).await?);
+        self.publish_facts(&settings.anchor, &mut applied).await?;
         let Some(bindings) = result? else {
             return Ok(NOT_SYNCED_RETRY.min(applied.wait()));
         };
@@ -300,19 +306,25 @@ impl WebhookConfigManager {
         Ok(Some(bindings))
     }
 
-    /// Publishes what the webhook cannot observe itself. Returns when further facts are due.
-    async fn publish_facts(&mut self, anchor: &Anchor) -> Result<Option<Instant>, String> {
+    /// Publishes what the webhook cannot observe itself.
+    async fn publish_facts(
+        &mut self,
+        anchor: &Anchor,
+        applied: &mut ApplySummary,
+    ) -> Result<(), String> {
+        if !self.facts.is_listed() {
+            return Ok(());
+        }
         // Wait until every kind has been discovered; facts published earlier would have to be rewritten at once.
         let Some(unreadable) = self.context.bindings.kinds.unreadable() else {
-            return Ok(None);
+            return Ok(());
         };
         let in_every_bundle = facts::cas_in_every_bundle(&self.bundles());
-        let (previous, now) = (self.facts.published_cas().await?, Instant::now());
         let trusted = self.ca_propagation.publishable(
             &in_every_bundle,
-            previous,
+            &self.facts.published_cas(),
             self.plan.propagation_time,
-            now,
+            Instant::now(),
         );
         let facts = WebhookFacts {
             trusted: trusted.fingerprints,
@@ -320,8 +332,9 @@ impl WebhookConfigManager {
             unreadable,
             replicas: self.plan.replicas,
         };
-        self.facts.publish(facts, anchor).await?;
-        Ok(trusted.next_due)
+        applied.add(self.facts.publish(facts, anchor).await?);
+        applied.requeue_at(trusted.next_due);
+        Ok(())
     }
 
     /// Every `caBundle` of the cached configurations.

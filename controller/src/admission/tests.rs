@@ -10,9 +10,10 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::app::operator::Operator;
 use crate::app::operator::tests::operator;
 use crate::cluster::watch::Watch;
-use crate::record::{Projected, Record};
+use crate::record::{Enqueue, Projected, Record, WebhookFactsRecord};
 
 /// An empty API server that accepts and records every write.
 fn server(written: &Arc<Mutex<Vec<Value>>>) -> Client {
@@ -28,8 +29,9 @@ fn server(written: &Arc<Mutex<Vec<Value>>>) -> Client {
             } else {
                 let mut object: Value = serde_json::from_slice(&body)?;
                 object["metadata"]["uid"] = json!("uid");
-                object["metadata"]["resourceVersion"] = json!("2");
-                written.lock().unwrap().push(object.clone());
+                let mut written = written.lock().unwrap();
+                written.push(object.clone());
+                object["metadata"]["resourceVersion"] = json!(format!("{}0", written.len()));
                 (200, object)
             };
             let body = Body::from(response.to_string().into_bytes());
@@ -50,15 +52,13 @@ fn list<R: Record>(watch: &Watch<R>, objects: &[Value]) {
     watch.sink.init_done(&None);
 }
 
-/// ADM-25
-#[tokio::test(start_paused = true)]
-async fn trusted_cas_are_published_after_a_corrupted_entry_is_restored() {
-    let (written, operator, trust) = (Arc::default(), operator(), Trust::default());
-    let names = vec!["asya-webhook.asya-system.svc".to_owned()];
-    let ca = Ca::new(&mint::Settings::with_defaults(names), Timestamp::now()).unwrap();
-    let bundle = CaBundle::read(ca.certificate.pem().as_bytes());
-    let expected: Vec<_> = bundle.fingerprints().map(|ca| ca.to_string()).collect();
-    trust.want(bundle);
+/// A manager with an anchor, no bindings and every kind discovered; its validating configuration is `validator`.
+fn manager(
+    operator: &Operator,
+    trust: Trust,
+    written: &Arc<Mutex<Vec<Value>>>,
+    validator: &[Value],
+) -> WebhookConfigManager {
     let plan = WebhookConfigPlan {
         release: "asya".to_owned(),
         namespace: "asya-system".to_owned(),
@@ -66,43 +66,137 @@ async fn trusted_cas_are_published_after_a_corrupted_entry_is_restored() {
         replicas: None,
         propagation_time: Duration::from_secs(30),
     };
-    let mut manager = WebhookConfigManager::new(
+    let manager = WebhookConfigManager::new(
         plan,
         trust,
-        server(&written),
+        server(written),
         Arc::clone(&operator.context),
         operator.queue.clone(),
         operator.tasks.clone(),
     );
     let metrics = &operator.context.metrics;
-    let metadata = |name: &str| json!({"name": name, "uid": name, "resourceVersion": "1"});
-    let anchor = json!({"metadata": metadata("asya-webhook-anchor")});
+    let anchor = json!({"metadata": metadata("asya-webhook-anchor", 1)});
     list(&manager.anchors.watch(metrics), &[anchor]);
-    let corrupted = json!({
-        "metadata": metadata("asya-validator"),
-        "webhooks": [{
-            "name": "actors.asya.sh", "clientConfig": {"caBundle": "c3BvaWxlZA=="},
-            "sideEffects": "None", "admissionReviewVersions": ["v1"],
-        }],
-    });
-    list(&manager.validating.watch(metrics), &[corrupted]);
+    list(&manager.validating.watch(metrics), validator);
     list(&manager.mutating.watch(metrics), &[]);
+    list(&manager.facts.watch(metrics), &[]);
     // Facts are published only once every kind has been discovered.
     for GroupKind { group, kind } in known_kinds() {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
         let kinds = &operator.context.bindings.kinds;
         kinds.serve(group, kind, resource);
     }
+    manager
+}
+
+fn metadata(name: &str, version: u32) -> Value {
+    json!({"name": name, "uid": name, "resourceVersion": version.to_string()})
+}
+
+/// A trusted CA, and its fingerprints.
+fn trusted() -> (Trust, Vec<String>) {
+    let names = vec!["asya-webhook.asya-system.svc".to_owned()];
+    let ca = Ca::new(&mint::Settings::with_defaults(names), Timestamp::now()).unwrap();
+    let bundle = CaBundle::read(ca.certificate.pem().as_bytes());
+    let fingerprints = bundle.fingerprints().map(|ca| ca.to_string()).collect();
+    let trust = Trust::default();
+    trust.want(bundle);
+    (trust, fingerprints)
+}
+
+fn kinds_of(written: &Mutex<Vec<Value>>) -> Vec<String> {
+    let mut written = written.lock().unwrap();
+    let kinds = written.drain(..);
+    kinds
+        .map(|object| object["kind"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// ADM-25
+#[tokio::test(start_paused = true)]
+async fn trusted_cas_are_published_after_a_corrupted_entry_is_restored() {
+    let (written, operator, (trust, expected)) = (Arc::default(), operator(), trusted());
+    let corrupted = json!({
+        "metadata": metadata("asya-validator", 1),
+        "webhooks": [{
+            "name": "actors.asya.sh", "clientConfig": {"caBundle": "c3BvaWxlZA=="},
+            "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        }],
+    });
+    let mut manager = manager(&operator, trust, &written, &[corrupted]);
     manager.try_reconcile().await.unwrap();
-    let written = written.lock().unwrap();
-    let kinds: Vec<_> = written
-        .iter()
-        .map(|object| object["kind"].as_str().unwrap())
-        .collect();
-    assert_eq!(kinds, ["ValidatingWebhookConfiguration", "ConfigMap"]);
-    let published = written[1]["data"].to_string();
+    let published = written.lock().unwrap()[1]["data"].to_string();
+    assert_eq!(
+        kinds_of(&written),
+        ["ValidatingWebhookConfiguration", "ConfigMap"]
+    );
     assert!(
         expected.iter().all(|ca| published.contains(ca)),
         "{published}"
     );
+}
+
+/// ADM-7, CFG-9
+#[tokio::test(start_paused = true)]
+async fn facts_that_were_deleted_or_edited_are_published_again() {
+    let (written, operator, (trust, _)) = (Arc::default(), operator(), trusted());
+    let mut manager = manager(&operator, trust, &written, &[]);
+    manager.try_reconcile().await.unwrap();
+    let published = written.lock().unwrap().last().cloned().unwrap();
+    assert_eq!(kinds_of(&written).last().unwrap(), "ConfigMap");
+    manager.try_reconcile().await.unwrap();
+    assert!(kinds_of(&written).is_empty(), "no writes at rest");
+
+    let sink = manager.facts.watch(&operator.context.metrics).sink;
+    let observed = |version: u32, facts: &str, owners: &Value| {
+        let mut metadata = metadata("asya-webhook-facts", version);
+        metadata["uid"] = json!("uid");
+        metadata["namespace"] = json!("asya-system");
+        metadata["ownerReferences"] = owners.clone();
+        let object = json!({"metadata": metadata, "data": {"facts.json": facts, "note": "of another client"}});
+        let observed: Projected<WebhookFactsRecord> =
+            serde_json::from_str(&object.to_string()).unwrap();
+        observed
+    };
+    let owners = &published["metadata"]["ownerReferences"];
+    let facts = published["data"]["facts.json"].as_str().unwrap();
+    let changed = sink.delete(&None, &observed(100, facts, owners));
+    assert_eq!(changed, [Enqueue::AllActors], "the deletion is observed");
+    manager.try_reconcile().await.unwrap();
+    assert_eq!(kinds_of(&written), ["ConfigMap"], "deleted");
+    sink.apply(&None, &observed(200, facts, owners));
+    manager.try_reconcile().await.unwrap();
+    assert!(
+        kinds_of(&written).is_empty(),
+        "entries of others are no drift"
+    );
+    sink.apply(&None, &observed(300, "{}", owners));
+    manager.try_reconcile().await.unwrap();
+    assert_eq!(kinds_of(&written), ["ConfigMap"], "edited");
+    sink.apply(&None, &observed(400, facts, &json!([])));
+    manager.try_reconcile().await.unwrap();
+    assert_eq!(kinds_of(&written), ["ConfigMap"], "without its owner");
+}
+
+/// CFG-9, ADM-24
+#[tokio::test(start_paused = true)]
+async fn facts_that_another_client_keeps_editing_are_restored_at_increasing_intervals() {
+    let (written, operator, (trust, _)) = (Arc::default(), operator(), trusted());
+    let mut manager = manager(&operator, trust, &written, &[]);
+    manager.try_reconcile().await.unwrap();
+    kinds_of(&written);
+    let sink = manager.facts.watch(&operator.context.metrics).sink;
+    let end = Instant::now() + Duration::from_hours(1);
+    let mut version = 1000;
+    while Instant::now() < end {
+        version += 1;
+        let mut metadata = metadata("asya-webhook-facts", version);
+        metadata["namespace"] = json!("asya-system");
+        let edited = json!({"metadata": metadata, "data": {"facts.json": "{}"}}).to_string();
+        sink.apply(&None, &serde_json::from_str(&edited).unwrap());
+        let wait = manager.try_reconcile().await.unwrap();
+        tokio::time::sleep(wait.min(Duration::from_secs(10))).await;
+    }
+    let writes = kinds_of(&written).len();
+    assert!((10..=25).contains(&writes), "{writes}");
 }

@@ -18,14 +18,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::info;
 
+use super::listed_store::ListedStore;
 use super::restore_backoff::RestoreBackoff;
 use crate::cluster::patch::{replace, test};
-use crate::cluster::store::{Scope, Store};
-use crate::cluster::watch::{Selector, Watch, WatchSink};
+use crate::cluster::watch::{Selector, Watch};
 use crate::context::Context;
-use crate::record::{
-    Configuration, Content, Enqueue, Key, Metadata, Projected, Record, WebhookConfigurationRecord,
-};
+use crate::record::{Configuration, Content, Key, Metadata, Projected, WebhookConfigurationRecord};
 use crate::telemetry::events::EventReason;
 use crate::telemetry::health::Readiness;
 use crate::telemetry::metrics::Metrics;
@@ -38,16 +36,10 @@ pub(super) struct WebhookConfigs<K> {
     client: Client,
     /// Prefix of the configurations' names.
     release: String,
-    store: Arc<ListedStore<K>>,
+    store: Arc<ListedStore<WebhookConfigurationRecord<K>>>,
     /// Content last applied, by name.
     applied: Mutex<BTreeMap<String, Content>>,
     restore_backoff: Mutex<RestoreBackoff>,
-}
-
-/// Sink of the watch: the store, and whether its first list is complete.
-struct ListedStore<K> {
-    store: Store<WebhookConfigurationRecord<K>>,
-    listed: std::sync::atomic::AtomicBool,
 }
 
 /// Desired state of an object.
@@ -118,10 +110,7 @@ where
         Self {
             client,
             release: release.to_owned(),
-            store: Arc::new(ListedStore {
-                store: Store::default(),
-                listed: false.into(),
-            }),
+            store: Arc::default(),
             applied: Mutex::default(),
             restore_backoff: Mutex::default(),
         }
@@ -143,7 +132,7 @@ where
     }
 
     pub(super) fn is_listed(&self) -> bool {
-        self.store.listed.load(std::sync::atomic::Ordering::Acquire)
+        self.store.is_listed()
     }
 
     /// Names of the objects of this release.
@@ -291,41 +280,6 @@ fn reference<K: Resource<DynamicType = ()>>(metadata: &Metadata) -> ObjectRefere
         name: Some(metadata.key.name.to_string()),
         uid: Some(metadata.uid.to_string()),
         ..ObjectReference::default()
-    }
-}
-
-impl<K> WatchSink<WebhookConfigurationRecord<K>> for ListedStore<K>
-where
-    WebhookConfigurationRecord<K>: Record,
-{
-    fn init(&self, scope: &Scope) {
-        self.store.init(scope);
-    }
-
-    fn apply(
-        &self,
-        scope: &Scope,
-        projected: &Projected<WebhookConfigurationRecord<K>>,
-    ) -> Vec<Enqueue> {
-        self.store.apply(scope, projected)
-    }
-
-    fn delete(
-        &self,
-        scope: &Scope,
-        projected: &Projected<WebhookConfigurationRecord<K>>,
-    ) -> Vec<Enqueue> {
-        self.store.delete(scope, projected)
-    }
-
-    /// The first list triggers a reconcile even if it is empty.
-    fn init_done(&self, scope: &Scope) -> Vec<Enqueue> {
-        let deleted = self.store.init_done(scope);
-        let first = !self.listed.swap(true, std::sync::atomic::Ordering::AcqRel);
-        deleted
-            .into_iter()
-            .chain(first.then_some(Enqueue::AllActors))
-            .collect()
     }
 }
 

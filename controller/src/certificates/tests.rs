@@ -326,6 +326,38 @@ async fn first_ca_waits_until_the_trusted_cas_are_known() {
     );
 }
 
+/// CERT-5
+#[tokio::test]
+async fn immutable_secret_is_replaced_by_a_mutable_one_when_its_data_must_change() {
+    let (server, trust) = (Server::default(), known());
+    let ca = new_ca(DAY);
+    let mut due = secret_of(&ca, 25 * DAY);
+    due.immutable = Some(true);
+    due.metadata.uid = Some("first".to_owned());
+    due.metadata.labels = Some([("team".to_owned(), "ml".to_owned())].into());
+    server.put(Some(due.clone()));
+    let mut manager = manager(&server, &trust);
+    assert_eq!(manager.reconcile(true).await, manager.plan.check_interval);
+    let written = server.secret();
+    assert_ne!(
+        written.data.get(LEAF),
+        due.data.get(LEAF),
+        "a new certificate"
+    );
+    assert_eq!(current_ca(&written), ca.certificate.fingerprint);
+    assert_eq!(written.metadata.labels, due.metadata.labels);
+    assert_eq!((written.immutable, written.metadata.uid), (None, None));
+
+    // One that needs no change stays.
+    let mut good = secret_of(&ca, DAY);
+    good.immutable = Some(true);
+    server.put(Some(good));
+    let writes = server.state().writes;
+    manager.reconcile(true).await;
+    assert_eq!(server.state().writes, writes);
+    assert_eq!(server.secret().immutable, Some(true));
+}
+
 /// CERT-7
 #[tokio::test]
 async fn with_cert_manager_nothing_is_written_and_old_cas_stay_trusted() {

@@ -214,9 +214,9 @@ impl Record for ActorRecord {
             let value = raw.metadata.annotations.get(name);
             value.is_some_and(|value| value == expected)
         };
-        let is_set = |name| {
+        let is_on = |name| {
             let value = raw.metadata.annotations.get(name);
-            value.is_some_and(|value| !value.is_empty() && value != "false")
+            validate::is_switched_on(value.map(AsRef::as_ref))
         };
         let unknown = validate::annotations(|name| {
             let value = raw.metadata.annotations.get(name);
@@ -231,7 +231,7 @@ impl Record for ActorRecord {
                 paused: equals(annotation::PAUSED, "true")
                     || equals(annotation::RECONCILE, "Paused"),
                 once: equals(annotation::RECONCILE, "Once"),
-                skip_queue_deletion: is_set(annotation::SKIP_QUEUE_DELETION),
+                skip_queue_deletion: is_on(annotation::SKIP_QUEUE_DELETION),
                 reclaim_fields: equals(annotation::RECLAIM_FIELDS, "true"),
                 allow_recreate: equals(annotation::ALLOW_RECREATE, "true"),
                 roll_now: raw.metadata.annotation(annotation::ROLL_NOW).is_some(),

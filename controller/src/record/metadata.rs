@@ -136,6 +136,11 @@ impl RawMetadata<'_> {
         self.owner_references.iter().any(|owner| owner.kind == kind)
     }
 
+    /// Uids of all owners.
+    pub fn owners(&self) -> impl Iterator<Item = &str> {
+        self.owner_references.iter().map(|owner| &*owner.uid)
+    }
+
     /// Value of an annotation.
     pub fn annotation(&self, name: &str) -> Option<Box<str>> {
         self.annotations

@@ -22,6 +22,7 @@ mod scale_target;
 mod scaled_object;
 mod uninjected_pod;
 mod webhook_configuration;
+mod webhook_facts;
 mod workload;
 
 use std::borrow::Cow;
@@ -50,6 +51,7 @@ pub use scale_target::ScaleTarget;
 pub use scaled_object::{KedaReady, ScaledObjectRecord};
 pub use uninjected_pod::{Labels, TargetPod, UninjectedPodRecord};
 pub use webhook_configuration::{Configuration, Content, WebhookConfigurationRecord};
+pub use webhook_facts::WebhookFactsRecord;
 pub use workload::{ReplicaFailure, TypedWorkload, WorkloadRecord, is_kubectl_or_helm};
 
 /// Actors to enqueue when an object changes.

@@ -4,6 +4,7 @@ mod series;
 
 use std::sync::Arc;
 
+use asya_shared::event;
 use asya_shared::names::{GROUP, MANAGED_BY};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -120,13 +121,6 @@ impl EventReason {
     }
 }
 
-/// Longest note and longest reporting instance that the API server accepts, in bytes.
-const LONGEST_NOTE: usize = 1024;
-const LONGEST_INSTANCE: usize = 128;
-
-/// Longest part of an object's name in the name of an Event, in bytes; leaves room for a time.
-const LONGEST_PREFIX: usize = 200;
-
 /// Writes Events; a repeated one increments the count of its series.
 #[derive(Clone)]
 pub struct Events {
@@ -140,7 +134,7 @@ impl Events {
     pub fn new(client: Client, instance: &str) -> Self {
         Self {
             client,
-            instance: clipped(instance, LONGEST_INSTANCE).into(),
+            instance: event::instance(instance).into(),
             series: Arc::default(),
         }
     }
@@ -165,9 +159,10 @@ impl Events {
         let series_key = SeriesKey {
             actor: regarding.uid.as_deref().unwrap_or_default().into(),
             reason,
-            text: shortened(note).into(),
+            text: event::note(note).into(),
         };
-        let name = name(regarding.name.as_deref().unwrap_or_default(), now);
+        let object = regarding.name.as_deref().unwrap_or_default();
+        let name = event::name(object, now.as_nanosecond());
         let decision = self.with(|series| series.next(&series_key, &name, now));
         let write = match decision {
             WriteDecision::Drop => {
@@ -247,51 +242,4 @@ impl Events {
 enum Write {
     Create,
     Increment { name: String, count: i32 },
-}
-
-fn name(actor: &str, now: Timestamp) -> String {
-    // Clipping may leave a trailing character that a name must not end with.
-    let prefix = clipped(actor, LONGEST_PREFIX).trim_end_matches(['.', '-']);
-    format!("{prefix}.{:x}", now.as_nanosecond())
-}
-
-fn shortened(text: &str) -> String {
-    const REST: &str = " …";
-    if text.len() <= LONGEST_NOTE {
-        return text.to_owned();
-    }
-    format!("{}{REST}", clipped(text, LONGEST_NOTE - REST.len()))
-}
-
-/// Longest prefix of `text` of at most `max_bytes` bytes.
-fn clipped(text: &str, max_bytes: usize) -> &str {
-    &text[..text.floor_char_boundary(max_bytes)]
-}
-
-#[cfg(test)]
-mod tests {
-    use k8s_openapi::jiff::Timestamp;
-
-    use super::{LONGEST_NOTE, name, shortened};
-
-    /// OPS-7
-    #[test]
-    fn long_notes_and_names_are_truncated_to_valid_events() {
-        assert_eq!(shortened("short"), "short");
-        let exact = "x".repeat(LONGEST_NOTE);
-        assert_eq!(shortened(&exact), exact);
-        for letter in ["x", "ü", "语", "🦀"] {
-            let short = shortened(&letter.repeat(LONGEST_NOTE + 1));
-            assert!(short.len() <= LONGEST_NOTE && short.len() > LONGEST_NOTE - 8);
-            assert!(short.ends_with(" …"), "truncation is marked");
-        }
-        let now = Timestamp::from_second(1).unwrap();
-        assert_eq!(name("echo", now), "echo.3b9aca00");
-        let long = format!("{}.b{}", "a".repeat(199), "c".repeat(52));
-        assert_eq!(
-            name(&long, now),
-            format!("{}.3b9aca00", "a".repeat(199)),
-            "no empty label in the name"
-        );
-    }
 }

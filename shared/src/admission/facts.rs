@@ -49,9 +49,15 @@ impl WebhookFacts {
     /// Reads the facts from the data of the `ConfigMap`; defaults if they cannot be parsed.
     #[must_use]
     pub fn read(data: &BTreeMap<String, String>) -> Self {
-        let text = data.get(FACTS_KEY);
-        text.and_then(|text| serde_json::from_str(text).ok())
+        data.get(FACTS_KEY)
+            .map(|text| Self::parse(text))
             .unwrap_or_default()
+    }
+
+    /// Reads the facts from the entry of the `ConfigMap`; defaults if they cannot be parsed.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        serde_json::from_str(text).unwrap_or_default()
     }
 }
 

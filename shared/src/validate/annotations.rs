@@ -16,6 +16,13 @@ pub const CONTROL_ANNOTATIONS: [(&str, &[&str]); 6] = [
 
 const SWITCH: &[&str] = &["true", "false"];
 
+/// Whether an annotation that is true or false is on. An unknown value counts as on, so that an actor whose queue is to
+/// stay does not lose it to a typing error.
+#[must_use]
+pub fn is_switched_on(value: Option<&str>) -> bool {
+    value.is_some_and(|value| !value.is_empty() && value != "false")
+}
+
 /// Annotations with an unknown value; `value_of` looks up an annotation.
 pub fn annotations<'a>(value_of: impl Fn(&str) -> Option<&'a str>) -> Vec<Violation> {
     let unknown = CONTROL_ANNOTATIONS
@@ -48,7 +55,7 @@ fn one_of(values: &[&str]) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::annotations;
+    use super::{annotations, is_switched_on};
     use crate::validate::joined;
 
     /// FW-21, VAC-1
@@ -82,5 +89,18 @@ mod tests {
             (name == "asya.sh/paused").then_some(&*long)
         }));
         assert!(found.len() < 300, "{found}");
+    }
+    /// FW-21, FIN-4
+    #[test]
+    fn empty_switch_is_off_and_an_unknown_value_is_on() {
+        for (value, on) in [
+            (None, false),
+            (Some(""), false),
+            (Some("false"), false),
+            (Some("true"), true),
+            (Some("yes"), true),
+        ] {
+            assert_eq!(is_switched_on(value), on, "{value:?}");
+        }
     }
 }

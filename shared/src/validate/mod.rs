@@ -29,7 +29,7 @@ mod tests;
 use crate::api::AsyncActorSpec;
 use crate::config::TransportsConfig;
 
-pub use annotations::{CONTROL_ANNOTATIONS, annotations};
+pub use annotations::{CONTROL_ANNOTATIONS, annotations, is_switched_on};
 pub use decode::decode;
 pub use namespace::{cross_namespace_violation, excluded_namespace_violation};
 pub use target::target_already_bound;
@@ -119,6 +119,7 @@ const RULES: &[(&str, Rule)] = &[
     ("BIND-17", binding::template_fits_the_kind),
     ("BIND-18", binding::template_has_no_options),
     ("SEC-15", sidecar::is_not_privileged),
+    ("BIND-26", sidecar::is_not_root_in_bound_pods),
     ("BIND-19", runtime::target_url_is_plain),
     ("BIND-19", runtime::handler_is_dotted),
     ("BIND-19", runtime::env_is_not_reserved),

@@ -27,6 +27,20 @@ pub(super) fn is_not_privileged(subject: &Subject<'_>, found: &mut Violations) {
     }
 }
 
+/// The runtime runs as the same user, because only the socket's owner can use it, and never as root: the kubelet would
+/// start none of its containers (BIND-26).
+pub(super) fn is_not_root_in_bound_pods(subject: &Subject<'_>, found: &mut Violations) {
+    let sidecar = subject.spec.sidecar.as_ref();
+    let context = sidecar.and_then(|it| it.security_context.as_ref());
+    if subject.spec.workload_ref.is_some() && context.is_some_and(|it| it["runAsUser"] == 0) {
+        found.add(
+            format!("{PATH}.runAsUser"),
+            "in the pods of a binding, the sidecar and asya-runtime run as the same user, and never as root; set \
+             another user, or remove the field",
+        );
+    }
+}
+
 fn privileged_fields(context: &Value) -> Vec<&'static str> {
     let is_true = |field: &str| context[field] == true;
     let adds = context["capabilities"]["add"].as_array();

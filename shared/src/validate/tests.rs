@@ -429,3 +429,24 @@ fn privileged_sidecars_are_refused_unless_the_installation_allows_them() {
         assert_eq!(allowed, [], "{context}");
     }
 }
+
+/// BIND-26
+#[test]
+fn sidecar_of_a_binding_must_not_run_as_root() {
+    let mut bound = spec("rabbitmq", &template(&json!({})));
+    bound.workload = None;
+    bound.workload_ref =
+        serde_json::from_value(json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"}))
+            .unwrap();
+    let refused = "spec.sidecar.securityContext.runAsUser: in the pods of a binding, the sidecar and asya-runtime run \
+                   as the same user, and never as root; set another user, or remove the field";
+    let mut standalone = spec("rabbitmq", &template(&json!({})));
+    for (user, is_refused) in [(0, true), (7, false)] {
+        let sidecar = json!({"securityContext": {"runAsUser": user}});
+        bound.sidecar = Some(serde_json::from_value(sidecar).unwrap());
+        standalone.sidecar.clone_from(&bound.sidecar);
+        let expected: &[&str] = if is_refused { &[refused] } else { &[] };
+        assert_eq!(checked(&bound), expected, "{user}");
+        assert_eq!(checked(&standalone), [""; 0], "{user}");
+    }
+}

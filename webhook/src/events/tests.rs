@@ -99,3 +99,22 @@ async fn events_beyond_the_queue_capacity_are_dropped() {
     }
     assert_eq!(writer.receiver.len(), QUEUE_CAPACITY);
 }
+
+/// OBS-2
+#[tokio::test(start_paused = true)]
+async fn long_texts_and_names_become_events_that_the_api_server_accepts() {
+    let fake = Fake::default();
+    let instance = "p".repeat(253);
+    let (events, writer) = channel(fake.client(&LastResponse::default()), &instance);
+    tokio::spawn(writer.run());
+    let mut event = pod_event("phi", PodEventReason::InjectionDenied, "Denied");
+    event.text = "ü".repeat(1024);
+    event.owner = None;
+    event.actor.name = format!("{}.b", "a".repeat(199)).into();
+    events.publish(event);
+    let written = written(&fake).await;
+    let length = |field: &str| written[0][field].as_str().unwrap().len();
+    assert!(length("note") <= 1024 && length("reportingInstance") <= 128);
+    let name = written[0]["metadata"]["name"].as_str().unwrap();
+    assert!(!name.contains(".."), "{name}");
+}

@@ -131,6 +131,19 @@ impl State {
                 None => failure(404),
             };
         }
+        if *method == Method::DELETE {
+            let stored = &self.secrets[name].metadata;
+            let params: serde_json::Value = serde_json::from_slice(body).unwrap();
+            let expected =
+                serde_json::json!({"uid": stored.uid, "resourceVersion": stored.resource_version});
+            if params["preconditions"] != expected {
+                return failure(409);
+            }
+            self.store(name, None);
+            return Response::new(Body::from(
+                br#"{"kind": "Status", "status": "Success"}"#.to_vec(),
+            ));
+        }
         let new: TlsSecret = serde_json::from_slice(body).unwrap();
         let name = new.metadata.name.clone().unwrap_or_default();
         let outcome = if name == SECRET {
@@ -148,6 +161,10 @@ impl State {
             Some(_) if *method == Method::POST => return failure(409),
             None if *method == Method::PUT => return failure(404),
             Some(stored) if version(stored) != version(&new) => return failure(409),
+            Some(stored) if stored.immutable == Some(true) && stored.data != new.data => {
+                return failure(422);
+            }
+            None if version(&new).is_some() => return failure(422),
             _ => {}
         }
         self.writes += usize::from(name == SECRET);

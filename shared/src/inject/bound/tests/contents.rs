@@ -365,3 +365,11 @@ fn rendering_is_deterministic() {
     };
     assert_eq!(patch(), patch());
 }
+
+/// BIND-26: the kubelet would refuse to start a runtime that must not be root and is.
+#[test]
+fn sidecar_that_is_to_run_as_root_is_not_injected() {
+    let root = json!({"sidecar": {"securityContext": {"runAsUser": 0}}});
+    let (actor, pod) = (Binding::new(&root).actor(), pod(&json!({})));
+    assert_eq!(review(&actor, &pod).reason, InjectionReason::ActorUnusable);
+}
