@@ -31,7 +31,7 @@ fn an_error_that_is_too_large_loses_its_traceback_and_then_its_payload() {
     };
     let all = kept(Keep::All);
     assert_eq!(all["details"]["traceback"], traceback);
-    let cut = kept(Keep::LessTraceback);
+    let cut = kept(Keep::LessText);
     let rest = cut["details"]["traceback"].as_str().expect("a traceback");
     assert!(
         rest.len() <= 64 << 10 && rest.ends_with("last") && !rest.starts_with("first"),
@@ -52,6 +52,73 @@ fn an_error_that_is_too_large_loses_its_traceback_and_then_its_payload() {
     assert_eq!(
         json_of(&too_large[0])["payload"],
         json!({"error": "message_too_large", "original_size": 4096, "original_payload": {"a": 1}})
+    );
+}
+
+/// SC-83
+#[test]
+fn an_error_that_is_too_large_is_reduced_until_only_its_beginning_is_left() {
+    let source = json!({
+        "id": "1", "route": {"actors": ["foo", "bar"], "current": 0}, "headers": {"h": "x".repeat(100_000)},
+        "payload": "x".repeat(100_000),
+    })
+    .to_string();
+    let text = format!("first{}last", "ü".repeat(50_000));
+    let reply = json!([{"error": text, "details": {"message": text, "type": "x".repeat(100_000)}}])
+        .to_string();
+    let mut refused = Refused::default();
+    let mut sizes = Vec::new();
+    let mut last = String::new();
+    loop {
+        let state = DeliveryState {
+            refused,
+            ..DeliveryState::default()
+        };
+        last.clone_from(
+            &sent(
+                &rules(),
+                source.as_bytes(),
+                Outcome::Replied(reply.as_bytes()),
+                &state,
+            )[0],
+        );
+        sizes.push(last.len() / 1000);
+        match refused.and(Kind::ErrorEnd, last.len()) {
+            Some(next) => refused = next,
+            None => break,
+        }
+    }
+    // All, less of error and message, no payload, no details, no headers.
+    assert_eq!(sizes, [500, 332, 232, 116, 16]);
+    let error = json_of(&last)["payload"]["error"].clone();
+    let error = error.as_str().expect("a text");
+    assert!(
+        error.starts_with("firstü") && error.len() <= 16 << 10,
+        "{}",
+        error.len()
+    );
+    assert_eq!(json_of(&last)["id"], "1");
+}
+
+/// SC-83
+#[test]
+fn the_sidecars_own_text_is_reduced_as_well() {
+    let source =
+        json!({"id": "1", "route": {"actors": ["x".repeat(100_000)], "current": 0}}).to_string();
+    let state = DeliveryState {
+        refused: Refused {
+            result: None,
+            keep: Keep::LessText,
+        },
+        ..DeliveryState::default()
+    };
+    let sent = &sent(&rules(), source.as_bytes(), Outcome::Received, &state)[0];
+    let error = json_of(sent)["payload"]["error"].clone();
+    let error = error.as_str().expect("a text");
+    assert!(
+        error.starts_with("Route mismatch") && error.len() <= 16 << 10,
+        "{}",
+        error.len()
     );
 }
 
@@ -115,7 +182,7 @@ fn messages_that_are_too_large_go_to_error_end_in_reduced_form() {
             Kind::ErrorEnd,
             Refused {
                 result: Some(7),
-                keep: Keep::LessTraceback,
+                keep: Keep::LessText,
             },
         ),
         (
@@ -123,6 +190,20 @@ fn messages_that_are_too_large_go_to_error_end_in_reduced_form() {
             Refused {
                 result: Some(7),
                 keep: Keep::NoPayload,
+            },
+        ),
+        (
+            Kind::ErrorEnd,
+            Refused {
+                result: Some(7),
+                keep: Keep::NoDetails,
+            },
+        ),
+        (
+            Kind::ErrorEnd,
+            Refused {
+                result: Some(7),
+                keep: Keep::NoHeaders,
             },
         ),
     ] {
