@@ -440,3 +440,30 @@ async fn the_call_of_a_lost_delivery_finishes_and_its_result_is_discarded() {
     );
     bench.stop(engine).await;
 }
+
+/// SC-31, SC-43
+#[tokio::test(start_paused = true)]
+async fn calls_of_lost_deliveries_reduce_the_demand_until_they_finish() {
+    let mut bench = Bench::new();
+    bench.settings.concurrency = 2;
+    bench.runtime.set(Readiness::Ready { concurrency: 2 });
+    for id in ["1", "2"] {
+        let takes = Script::Takes(Duration::from_mins(1));
+        bench.runtime.script_once(id, takes);
+    }
+    bench.broker.put(OWN, [message(1)]);
+    let engine = bench.start();
+    sleep(Duration::from_secs(1)).await;
+    bench.broker.put(OWN, [message(2)]);
+    sleep(Duration::from_secs(1)).await;
+    bench.broker.cut();
+    sleep(Duration::from_secs(50)).await;
+    assert_eq!(
+        bench.broker.messages(OWN).len(),
+        2,
+        "other pods can process them"
+    );
+    bench.emptied().await;
+    assert_eq!(bench.ids_in(NEXT), ["1", "2"]);
+    bench.stop(engine).await;
+}
