@@ -1,14 +1,16 @@
 //! Composes outgoing messages from slices of received ones (SC-60, SC-62 to SC-67).
 
-use asya_wire::envelope::{DETAILS, TRACEBACK};
+use asya_wire::envelope::{DETAILS, MESSAGE, TRACEBACK};
 use asya_wire::{ERROR_END, envelope};
 use base64::Engine as _;
 
 use crate::digest;
 use crate::envelope::{Element, Message};
 
-/// Length to which the traceback of a too large message is truncated (SC-83), in bytes.
+/// Lengths to which the texts of a too large message are truncated (SC-83), in bytes. The end of a traceback says most,
+/// and the beginning of other texts.
 const LONGEST_TRACEBACK: usize = 64 << 10;
+const LONGEST_TEXT: usize = 16 << 10;
 
 /// Members of an envelope, each as raw JSON.
 struct Parts<'a> {
@@ -115,10 +117,28 @@ pub enum Keep {
     /// Everything.
     #[default]
     All,
-    /// The traceback is truncated.
-    LessTraceback,
-    /// The traceback is truncated and the payload omitted.
+    /// The error and the message and traceback of its details are truncated.
+    LessText,
+    /// In addition, the payload is omitted.
     NoPayload,
+    /// In addition, the details are omitted.
+    NoDetails,
+    /// In addition, the headers are omitted.
+    NoHeaders,
+}
+
+impl Keep {
+    /// The next step; `None` if nothing is left to omit.
+    #[must_use]
+    pub fn less(self) -> Option<Self> {
+        match self {
+            Self::All => Some(Self::LessText),
+            Self::LessText => Some(Self::NoPayload),
+            Self::NoPayload => Some(Self::NoDetails),
+            Self::NoDetails => Some(Self::NoHeaders),
+            Self::NoHeaders => None,
+        }
+    }
 }
 
 /// The message that reports a failed source to error-end (SC-66, SC-67).
@@ -135,7 +155,9 @@ pub fn failed(body: &[u8], source: Option<&Message<'_>>, error: &Error<'_>, keep
         route: source
             .and_then(|source| source.route)
             .unwrap_or(&default_route),
-        headers: source.and_then(|source| source.headers),
+        headers: source
+            .filter(|_| keep < Keep::NoHeaders)
+            .and_then(|source| source.headers),
         payload: &payload_of_failed(body, source, error, keep),
     }
     .join()
@@ -148,21 +170,17 @@ fn payload_of_failed(
     keep: Keep,
 ) -> String {
     let mut payload = vec![b'{'];
-    // The handler's code is already JSON; the sidecar's own are plain text.
-    let code = if error.text.starts_with('"') {
-        error.text.to_owned()
-    } else {
-        quoted(error.text)
-    };
-    member(&mut payload, envelope::ERROR, Some(&code));
-    let own_details = error
-        .message
-        .map(|text| format!("{{\"message\":{}}}", quoted(text)));
-    let cut = (keep > Keep::All)
-        .then(|| error.details.and_then(with_less_traceback))
-        .flatten();
-    let details = cut.as_deref().or(error.details).or(own_details.as_deref());
-    member(&mut payload, DETAILS, details);
+    member(&mut payload, envelope::ERROR, Some(&code_of(error, keep)));
+    if keep < Keep::NoDetails {
+        let own = error
+            .message
+            .map(|text| format!("{{\"{MESSAGE}\":{}}}", quoted(text)));
+        let details = error.details.or(own.as_deref());
+        let cut = details
+            .filter(|_| keep > Keep::All)
+            .and_then(with_less_text);
+        member(&mut payload, DETAILS, cut.as_deref().or(details));
+    }
     let size = error.original_size.map(|size| size.to_string());
     member(&mut payload, "original_size", size.as_deref());
     if keep < Keep::NoPayload {
@@ -185,18 +203,41 @@ fn payload_of_failed(
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-/// The details with only the end of a long traceback; `None` if they are not an object or short enough.
-fn with_less_traceback(details: &str) -> Option<String> {
+/// The code or text of the error, as JSON. The handler's is JSON already; the sidecar's own are plain text.
+fn code_of(error: &Error<'_>, keep: Keep) -> String {
+    let is_json = error.text.starts_with('"');
+    if keep == Keep::All || error.text.len() <= LONGEST_TEXT {
+        return if is_json {
+            error.text.to_owned()
+        } else {
+            quoted(error.text)
+        };
+    }
+    let written = is_json.then(|| serde_json::from_str::<String>(error.text).ok());
+    let text = written.flatten();
+    quoted(beginning(text.as_deref().unwrap_or(error.text)))
+}
+
+fn beginning(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LONGEST_TEXT)]
+}
+
+/// The details with only the beginning of a long message and the end of a long traceback; `None` if they are no object or
+/// short enough.
+fn with_less_text(details: &str) -> Option<String> {
     let mut details: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(details).ok()?;
-    let traceback = details.get_mut(TRACEBACK)?;
-    let text = traceback.as_str()?;
-    if text.len() <= LONGEST_TRACEBACK {
-        return None;
+    let mut is_cut = false;
+    if let Some(serde_json::Value::String(message)) = details.get_mut(MESSAGE) {
+        is_cut |= message.len() > LONGEST_TEXT;
+        message.truncate(message.floor_char_boundary(LONGEST_TEXT));
     }
-    let from = text.ceil_char_boundary(text.len() - LONGEST_TRACEBACK);
-    *traceback = text[from..].into();
-    serde_json::to_string(&details).ok()
+    if let Some(serde_json::Value::String(traceback)) = details.get_mut(TRACEBACK) {
+        is_cut |= traceback.len() > LONGEST_TRACEBACK;
+        let from = traceback.len().saturating_sub(LONGEST_TRACEBACK);
+        traceback.drain(..traceback.ceil_char_boundary(from));
+    }
+    is_cut.then(|| serde_json::to_string(&details).ok())?
 }
 
 /// Encodes text as a JSON string.

@@ -187,20 +187,12 @@ impl Refused {
     /// Records that the broker refused a message as too large; `None` if it cannot be reduced any further.
     #[must_use]
     pub fn and(self, kind: Kind, size: usize) -> Option<Self> {
-        match (kind, self.keep) {
-            (Kind::Routing | Kind::HappyEnd, keep) => Some(Self {
+        match kind {
+            Kind::Routing | Kind::HappyEnd => Some(Self {
                 result: Some(size),
-                keep,
-            }),
-            (Kind::ErrorEnd, Keep::All) => Some(Self {
-                keep: Keep::LessTraceback,
                 ..self
             }),
-            (Kind::ErrorEnd, Keep::LessTraceback) => Some(Self {
-                keep: Keep::NoPayload,
-                ..self
-            }),
-            (Kind::ErrorEnd, Keep::NoPayload) => None,
+            Kind::ErrorEnd => self.keep.less().map(|keep| Self { keep, ..self }),
         }
     }
 }

@@ -215,7 +215,9 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
                         context.timed_out_calls.fetch_add(1, Ordering::Relaxed);
                         context.runtime.call_timed_out();
                     }
-                    CallError::Ended | CallError::TooLarge(_) => {}
+                    // The next call, also a retry of this one, waits until the runtime is back.
+                    CallError::Ended => context.runtime.recheck(),
+                    CallError::TooLarge(_) => {}
                 }
                 CallResult::Failed(error)
             }

@@ -139,6 +139,9 @@ async fn run(config: Config) -> io::Result<Exit> {
                 queue: parts.config.rules.queues.of(&parts.config.rules.actor),
                 actor: parts.config.rules.actor.clone(),
                 runtime_timeout: parts.config.runtime.timeout,
+                is_end: parts.config.rules.end.is_some(),
+                slots: parts.config.runtime.concurrency,
+                lookahead: parts.config.lookahead,
             };
             let broker = RabbitMq::start(&settings, events, parts.metrics.broker.clone());
             parts.run_with(broker, received).await

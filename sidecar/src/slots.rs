@@ -4,7 +4,7 @@
 mod tests;
 mod waiting;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,6 +68,8 @@ pub struct Engine<B, R> {
     waiting: Waiting,
     flows: JoinSet<()>,
     in_flight: HashMap<Id, (Receipt, Instant)>,
+    /// Flows of lost deliveries. Their calls are finished, and occupy slots until then.
+    lost: HashSet<Id>,
     blocked: bool,
     panics: Vec<Instant>,
     warned: bool,
@@ -94,6 +96,7 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
             waiting: Waiting::default(),
             flows: JoinSet::new(),
             in_flight: HashMap::new(),
+            lost: HashSet::new(),
             blocked: false,
             panics: Vec::new(),
             warned: false,
@@ -261,8 +264,8 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
             self.context.broker.demand(Demand::default());
             return;
         }
-        let slots = self.slots.count();
-        let lookahead = self.lookahead.limit(slots);
+        let lookahead = self.lookahead.limit(self.slots.count());
+        let slots = self.slots.count().saturating_sub(self.lost.len());
         self.context.broker.demand(Demand { slots, lookahead });
         if lookahead == 0 && self.lookahead.is_adaptive() && !self.blocked && !self.slots.has_free()
         {
@@ -297,6 +300,9 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
                 self.health.set_broker(false);
                 self.waiting
                     .take_matching(|delivery| delivery.receipt.is_lost());
+                let lost = self.in_flight.iter();
+                let lost = lost.filter(|(_, (receipt, _))| receipt.is_lost());
+                self.lost = lost.map(|(id, _)| *id).collect();
             }
             Event::Blocked(blocked) => self.blocked = blocked,
             Event::Delivered(delivery) => {
@@ -321,6 +327,7 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
             Err(error) => error.id(),
         };
         let receipt = self.in_flight.remove(&id).map(|(receipt, _)| receipt);
+        self.lost.remove(&id);
         self.count_active();
         if done.is_err_and(|error| error.is_panic()) {
             self.panicked(receipt);

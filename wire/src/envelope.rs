@@ -20,6 +20,8 @@ pub const PAYLOAD: &str = "payload";
 pub const ERROR: &str = "error";
 /// Next to [`ERROR`]: message, type and traceback of the exception.
 pub const DETAILS: &str = "details";
+/// In [`DETAILS`]: the exception's text.
+pub const MESSAGE: &str = "message";
 /// In [`DETAILS`]: the exception's stack.
 pub const TRACEBACK: &str = "traceback";
 

@@ -129,6 +129,10 @@ fn handler_failed(case: &Case<'_>, source: &Message<'_>, failure: &Failure<'_>) 
 
 /// The runtime terminated while processing the message (SC-49, SC-52).
 fn crashed(case: &Case<'_>, source: &Message<'_>) -> Decision {
+    // The pod is stopping, and with it the runtime, so it is not the message's fault (SC-82).
+    if case.state.stopping {
+        return requeue(Reason::Shutdown);
+    }
     let retries_left = match case.state.deliveries {
         Deliveries::First => case.rules.crash_retries > 0,
         Deliveries::Before(times) => times < case.rules.crash_retries,

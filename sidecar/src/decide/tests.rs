@@ -2,13 +2,12 @@
 
 mod bodies;
 mod conformance;
+mod sizes;
 
 pub(super) use super::testing::rules;
 use super::{
-    Action, Decision, Deliveries, DeliveryState, EndActor, Kind, Outcome, Refused, Rules, Verdict,
-    decide,
+    Action, Decision, Deliveries, DeliveryState, EndActor, Kind, Outcome, Rules, Verdict, decide,
 };
-use crate::compose::Keep;
 
 pub(super) const FOO: &str =
     r#"{"id":"1","route":{"actors":["foo","bar"],"current":0},"payload":{"a":1}}"#;
@@ -283,7 +282,7 @@ fn a_reply_follows_its_routes_or_goes_to_error_end_as_a_whole() {
     );
 }
 
-/// SC-48, SC-49, SC-51, SC-52, SC-71
+/// SC-48, SC-49, SC-51, SC-52, SC-71, SC-82
 #[test]
 fn a_message_without_a_reply_is_requeued_only_if_retryable() {
     let crashed = "error error-end, acknowledge: failed runtime_crashed crashed";
@@ -311,6 +310,14 @@ fn a_message_without_a_reply_is_requeued_only_if_retryable() {
             ended("SC-49 used up", Deliveries::Before(1), false, crashed),
             ended("SC-49 classic", Deliveries::Redelivered, false, crashed),
             ended("SC-52", Deliveries::Before(9), true, back),
+            Row {
+                state: DeliveryState {
+                    deliveries: Deliveries::Redelivered,
+                    stopping: true,
+                    ..DeliveryState::default()
+                },
+                ..row("SC-82", FOO, Outcome::Ended, "requeue Shutdown: Open")
+            },
         ],
     );
     let none = Rules {
@@ -397,6 +404,13 @@ fn an_end_actor_routes_nothing_and_makes_three_attempts() {
             ),
             tried("SC-70 shutdown", error, 0, true, "requeue Shutdown: Open"),
             tried(
+                "SC-70 shutdown",
+                Outcome::Ended,
+                2,
+                true,
+                "requeue Shutdown: Open",
+            ),
+            tried(
                 "SC-90",
                 Outcome::NotReported,
                 0,
@@ -412,81 +426,4 @@ fn an_end_actor_routes_nothing_and_makes_three_attempts() {
             ),
         ],
     );
-}
-
-/// SC-83
-#[test]
-fn messages_that_are_too_large_go_to_error_end_in_reduced_form() {
-    let small = Rules {
-        max_message_size: 10,
-        ..rules()
-    };
-    let too_large = "error error-end, acknowledge: failed message_too_large";
-    check(
-        &small,
-        &[
-            row("SC-83 incoming", FOO, Outcome::Received, too_large),
-            row(
-                "SC-83 not JSON either",
-                "0123456789a",
-                Outcome::Received,
-                too_large,
-            ),
-        ],
-    );
-    let refused = DeliveryState {
-        refused: Refused {
-            result: Some(99),
-            keep: Keep::All,
-        },
-        ..DeliveryState::default()
-    };
-    check(
-        &rules(),
-        &[
-            row(
-                "SC-83 reply",
-                FOO,
-                Outcome::ReplyTooLarge(1 << 30),
-                too_large,
-            ),
-            Row {
-                state: refused,
-                ..row(
-                    "SC-83 result",
-                    FOO,
-                    Outcome::Replied(TO_BAR.as_bytes()),
-                    too_large,
-                )
-            },
-        ],
-    );
-    let mut refused = Refused::default();
-    for (kind, expected) in [
-        (
-            Kind::Routing,
-            Refused {
-                result: Some(7),
-                keep: Keep::All,
-            },
-        ),
-        (
-            Kind::ErrorEnd,
-            Refused {
-                result: Some(7),
-                keep: Keep::LessTraceback,
-            },
-        ),
-        (
-            Kind::ErrorEnd,
-            Refused {
-                result: Some(7),
-                keep: Keep::NoPayload,
-            },
-        ),
-    ] {
-        refused = refused.and(kind, 7).expect("smaller");
-        assert_eq!(refused, expected);
-    }
-    assert_eq!(refused.and(Kind::ErrorEnd, 7), None);
 }

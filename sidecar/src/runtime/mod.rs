@@ -13,7 +13,7 @@ pub trait Runtime: Send + Sync + 'static {
     /// Whether it is available, as far as is known without connecting to it.
     fn is_available(&self) -> bool;
 
-    /// Requests a readiness check after the runtime did not accept a message.
+    /// Requests a readiness check after the runtime did not accept a message, or terminated while processing one.
     fn recheck(&self);
 
     /// Reports that a call timed out and its connection was closed, upon which the runtime exits.

@@ -19,7 +19,7 @@ use crate::config;
 const WAITING: Duration = Duration::from_millis(40);
 /// Poll interval while ready; every dispatch checks as well.
 const READY: Duration = Duration::from_millis(250);
-/// Delay before a runtime that did not accept a message is checked again, which prevents a hot loop (SC-77).
+/// Delay before a runtime that did not accept a message or crashed is checked again, which prevents a hot loop (SC-77).
 const RECHECK_DELAY: Duration = Duration::from_millis(100);
 /// How long the runtime may take to exit after a call timed out (SC-52).
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -304,6 +304,21 @@ async fn an_end_actor_makes_three_attempts_and_then_rejects() {
     bench.stop(engine).await;
 }
 
+/// SC-13, SC-70: the attempts count although the runtime takes longer to restart than the pause between them.
+#[tokio::test(start_paused = true)]
+async fn an_end_actors_message_that_kills_its_runtime_is_rejected_after_three_attempts() {
+    let mut bench = Bench::new();
+    bench.rules.end = Some(decide::EndActor::Other);
+    bench.runtime.restarts_in(Duration::from_secs(30));
+    bench.runtime.script("1", Script::Fails(CallError::Ended));
+    bench.broker.put(OWN, [message(1)]);
+    let engine = bench.start();
+    bench.emptied().await;
+    assert_eq!(bench.runtime.calls_of("1"), 3);
+    assert_eq!(bench.broker.rejected()[0].delivered, 1, "never requeued");
+    bench.stop(engine).await;
+}
+
 /// SC-15, SC-78, SC-79, SC-81
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_finishes_running_calls_and_requeues_the_rest() {
@@ -423,5 +438,32 @@ async fn the_call_of_a_lost_delivery_finishes_and_its_result_is_discarded() {
         0,
         "a runtime whose connection is closed exits"
     );
+    bench.stop(engine).await;
+}
+
+/// SC-31, SC-43
+#[tokio::test(start_paused = true)]
+async fn calls_of_lost_deliveries_reduce_the_demand_until_they_finish() {
+    let mut bench = Bench::new();
+    bench.settings.concurrency = 2;
+    bench.runtime.set(Readiness::Ready { concurrency: 2 });
+    for id in ["1", "2"] {
+        let takes = Script::Takes(Duration::from_mins(1));
+        bench.runtime.script_once(id, takes);
+    }
+    bench.broker.put(OWN, [message(1)]);
+    let engine = bench.start();
+    sleep(Duration::from_secs(1)).await;
+    bench.broker.put(OWN, [message(2)]);
+    sleep(Duration::from_secs(1)).await;
+    bench.broker.cut();
+    sleep(Duration::from_secs(50)).await;
+    assert_eq!(
+        bench.broker.messages(OWN).len(),
+        2,
+        "other pods can process them"
+    );
+    bench.emptied().await;
+    assert_eq!(bench.ids_in(NEXT), ["1", "2"]);
     bench.stop(engine).await;
 }

@@ -18,13 +18,16 @@ use tokio_util::task::TaskTracker;
 use self::connect::Connector;
 use super::demand::{self, DemandSender};
 use super::{Broker, Demand, Event, Publication, Receipt, Refusal, Settlement};
-use crate::config;
+use crate::config::{self, Lookahead};
 use crate::metrics::BrokerMetrics;
 
 /// How long a failed message is held before it is requeued (SC-77).
 const REQUEUE_DELAY: Duration = Duration::from_secs(1);
 /// Margin of the consumer timeout over the runtime timeout (SC-32).
 const CONSUMER_TIMEOUT_MARGIN: Duration = Duration::from_mins(10);
+/// An end actor's handler is tried three times, with pauses of 5 s in all (SC-70).
+const END_ATTEMPTS: u32 = 3;
+const END_PAUSES: Duration = Duration::from_secs(5);
 /// Up to this timeout the broker's default of 30 minutes suffices.
 const MAX_FOR_BROKER_DEFAULT: Duration = Duration::from_mins(20);
 
@@ -49,6 +52,12 @@ pub struct Settings {
     pub actor: String,
     /// Timeout of a runtime call.
     pub runtime_timeout: Duration,
+    /// Whether the actor is an end actor.
+    pub is_end: bool,
+    /// Open requests at the runtime.
+    pub slots: usize,
+    /// Prefetch policy.
+    pub lookahead: Lookahead,
 }
 
 impl RabbitMq {
@@ -62,7 +71,6 @@ impl RabbitMq {
         let (settlements, to_settle) = mpsc::unbounded_channel();
         let (publications, to_publish) = mpsc::unbounded_channel();
         let closing = CancellationToken::new();
-        let needed = settings.runtime_timeout + CONSUMER_TIMEOUT_MARGIN;
         let connector = |metrics| {
             Connector::new(
                 settings.broker.clone(),
@@ -74,7 +82,7 @@ impl RabbitMq {
         let consumer = consumers::Session {
             connector: connector(metrics.clone()),
             queue: settings.queue.clone(),
-            timeout: (needed > MAX_FOR_BROKER_DEFAULT).then_some(needed),
+            timeout: consumer_timeout(settings),
             demand: wanted,
             settlements: to_settle,
             events: events.clone(),
@@ -99,6 +107,30 @@ impl RabbitMq {
             connections,
         }
     }
+}
+
+/// How long a delivery may stay unsettled, where the broker's default is too short (SC-32).
+fn consumer_timeout(settings: &Settings) -> Option<Duration> {
+    let processing = if settings.is_end {
+        settings
+            .runtime_timeout
+            .saturating_mul(END_ATTEMPTS)
+            .saturating_add(END_PAUSES)
+    } else {
+        settings.runtime_timeout
+    };
+    // With `auto`, no message waits behind a long call.
+    let prefetched = match settings.lookahead {
+        Lookahead::Auto => 0,
+        Lookahead::Fixed(count) => count,
+        Lookahead::InFlight(count) => count.saturating_sub(settings.slots),
+    };
+    let rounds = 1 + prefetched.div_ceil(settings.slots.max(1));
+    let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
+    let needed = processing
+        .saturating_mul(rounds)
+        .saturating_add(CONSUMER_TIMEOUT_MARGIN);
+    (needed > MAX_FOR_BROKER_DEFAULT).then_some(needed)
 }
 
 impl Broker for RabbitMq {
@@ -135,5 +167,71 @@ impl Broker for RabbitMq {
     async fn close(&self) {
         self.closing.cancel();
         self.connections.wait().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use super::{Settings, consumer_timeout};
+    use crate::config::{Config, Lookahead, Transport};
+
+    /// SC-32, SC-70
+    #[test]
+    fn the_consumer_timeout_covers_all_attempts_and_calls_that_a_prefetched_message_waits_for() {
+        use Lookahead::{Auto, Fixed, InFlight};
+        let environment = BTreeMap::from([("ASYA_ACTOR_NAME".to_owned(), "foo".to_owned())]);
+        let Ok(Config {
+            transport: Transport::RabbitMq(broker),
+            ..
+        }) = Config::read(&environment)
+        else {
+            panic!("settings for RabbitMQ");
+        };
+        let minutes = |count: u64| Some(Duration::from_mins(count));
+        for (timeout, is_end, slots, lookahead, expected) in [
+            (5, false, 1, Auto, None),
+            (10, false, 1, Auto, None),
+            (11, false, 1, Auto, minutes(21)),
+            // 10 min fit into the default, three times 10 min do not.
+            (
+                10,
+                true,
+                1,
+                Auto,
+                minutes(40).map(|most| most + Duration::from_secs(5)),
+            ),
+            (3, true, 1, Auto, None),
+            (5, false, 1, Fixed(0), None),
+            (5, false, 1, Fixed(4), minutes(35)),
+            (5, false, 8, Fixed(8), None),
+            (6, false, 8, Fixed(9), minutes(28)),
+            (
+                10,
+                true,
+                2,
+                Fixed(1),
+                minutes(70).map(|most| most + Duration::from_secs(10)),
+            ),
+            (20, false, 8, InFlight(1), minutes(30)),
+            (20, false, 8, InFlight(16), minutes(50)),
+        ] {
+            let settings = Settings {
+                broker: broker.clone(),
+                queue: "asya-foo".to_owned(),
+                actor: "foo".to_owned(),
+                runtime_timeout: Duration::from_mins(timeout),
+                is_end,
+                slots,
+                lookahead,
+            };
+            assert_eq!(
+                consumer_timeout(&settings),
+                expected,
+                "{timeout} min, {is_end}, {slots}, {lookahead:?}"
+            );
+        }
     }
 }

@@ -12,17 +12,24 @@ pub(super) enum Change {
     CancelLast,
 }
 
+/// Up to this many, consumers are added however little they add.
+const FEW: usize = 8;
+/// With more, one is added for at least this part of their prefetch.
+const SHARE: usize = 4;
+
 /// The next change on the way to `wanted` messages in flight.
 ///
-/// `orphaned` is the number of unsettled messages of cancelled consumers, which count until they are settled. While
-/// there are any, a consumer is added only if none is left, which bounds the number of consumers.
+/// `orphaned` is the number of unsettled messages of cancelled consumers, which count until they are settled. As they are
+/// settled, each makes room for one more message. A consumer for each would be many consumers, so a part of the room is
+/// left unused until there is enough of it, or no orphan is left.
 pub(super) fn change(wanted: usize, orphaned: usize, prefetches: &[usize]) -> Change {
     let allowed: usize = prefetches.iter().sum();
     if allowed + orphaned > wanted && !prefetches.is_empty() {
         return Change::CancelLast;
     }
     let missing = wanted.saturating_sub(allowed + orphaned);
-    if missing > 0 && (orphaned == 0 || prefetches.is_empty()) {
+    let is_worth_it = orphaned == 0 || prefetches.len() < FEW || missing > allowed / SHARE;
+    if missing > 0 && is_worth_it {
         return Change::Add(missing);
     }
     Change::None
@@ -48,8 +55,16 @@ mod tests {
             (1, 0, &[], Change::Add(1)),
             // Lookahead is enabled while a message of a cancelled consumer is unsettled.
             (17, 1, &[], Change::Add(16)),
+            (17, 1, &[15], Change::Add(1)),
             (17, 1, &[16], Change::None),
             (17, 0, &[16], Change::Add(1)),
+            // An orphan that is processed for hours keeps no other slot idle.
+            (8, 7, &[], Change::Add(1)),
+            (8, 6, &[1], Change::Add(1)),
+            (8, 1, &[1; 6], Change::Add(1)),
+            (8, 1, &[1; 7], Change::None),
+            (64, 40, &[2; 8], Change::Add(8)),
+            (64, 44, &[2; 8], Change::None),
             // Demand drops to zero.
             (0, 3, &[8, 1], Change::CancelLast),
             (0, 3, &[], Change::None),
@@ -71,16 +86,34 @@ mod tests {
             let mut prefetches: Vec<usize> = (0..random.usize(0..4))
                 .map(|_| random.usize(1..20))
                 .collect();
-            for _ in 0..50 {
+            for _ in 0..100 {
                 match change(wanted, orphaned, &prefetches) {
                     Change::Add(prefetch) => prefetches.push(prefetch),
                     Change::CancelLast => drop(prefetches.pop()),
                     Change::None if orphaned == 0 => break,
                     Change::None => orphaned -= 1,
                 }
-                assert!(prefetches.len() <= 5, "{prefetches:?}");
+                assert!(prefetches.len() <= 16, "{prefetches:?}");
             }
             assert_eq!(prefetches.iter().sum::<usize>(), wanted);
         }
+    }
+
+    /// SC-31
+    #[test]
+    fn orphans_that_are_settled_one_by_one_leave_few_slots_idle_and_few_consumers() {
+        let (wanted, mut prefetches) = (256, Vec::new());
+        for orphaned in (0..wanted).rev() {
+            while let Change::Add(prefetch) = change(wanted, orphaned, &prefetches) {
+                prefetches.push(prefetch);
+            }
+            let allowed: usize = prefetches.iter().sum();
+            assert!(
+                allowed * 5 >= (wanted - orphaned) * 4,
+                "{orphaned}: {prefetches:?}"
+            );
+        }
+        assert_eq!(prefetches.iter().sum::<usize>(), wanted);
+        assert!(prefetches.len() <= 24, "{prefetches:?}");
     }
 }

@@ -13,7 +13,7 @@ use crate::broker::{Event, Publication, Refusal};
 use crate::config::{Publish, RabbitMq};
 use crate::metrics::BrokerMetrics;
 
-/// A publication that is not confirmed in time is sent again on a new connection (SC-28).
+/// If the broker confirms nothing for this long, what is unconfirmed is sent again on a new connection (SC-28).
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum length of an AMQP short string, in bytes.
 const MAX_NAME_LENGTH: usize = 255;
@@ -99,7 +99,7 @@ impl Publisher {
                 PublishStep::Request(request) => self.unconfirmed.push(request),
                 PublishStep::ConfirmTimeout => {
                     return Some(format!(
-                        "a publication was not confirmed within {} s",
+                        "no publication was confirmed for {} s",
                         CONFIRM_TIMEOUT.as_secs()
                     ));
                 }
@@ -114,9 +114,9 @@ impl Publisher {
     async fn next(&mut self, connection: &mut Connection) -> PublishStep {
         let late = self
             .unconfirmed
-            .oldest()
+            .silent_since()
             .filter(|_| !self.blocked)
-            .map(|sent| sent + CONFIRM_TIMEOUT);
+            .map(|since| since + CONFIRM_TIMEOUT);
         let far = || Instant::now() + CONFIRM_TIMEOUT;
         tokio::select! {
             biased;

@@ -29,6 +29,8 @@ pub(super) struct Unconfirmed<T> {
     waiting: VecDeque<T>,
     sent: BTreeMap<u64, Sent<T>>,
     last: u64,
+    /// When the broker last confirmed anything.
+    heard: Option<Instant>,
     /// Number of publications to send one at a time, since one of them made the broker close the channel.
     suspects: usize,
 }
@@ -39,6 +41,7 @@ impl<T> Default for Unconfirmed<T> {
             waiting: VecDeque::new(),
             sent: BTreeMap::new(),
             last: 0,
+            heard: None,
             suspects: 0,
         }
     }
@@ -97,6 +100,7 @@ impl<T> Unconfirmed<T> {
         multiple: bool,
         stored: bool,
     ) -> Vec<(T, Result<(), Refusal>)> {
+        self.heard = Some(Instant::now());
         let settled = if multiple {
             let rest = self.sent.split_off(&(number + 1));
             std::mem::replace(&mut self.sent, rest)
@@ -138,9 +142,11 @@ impl<T> Unconfirmed<T> {
         self.waiting.pop_front()
     }
 
-    /// When the oldest unconfirmed publication was sent.
-    pub(super) fn oldest(&self) -> Option<Instant> {
-        self.sent.values().map(|sent| sent.at).min()
+    /// Since when the broker has owed a confirm and sent none. A broker that works through many publications is slow, not
+    /// silent.
+    pub(super) fn silent_since(&self) -> Option<Instant> {
+        let (_, oldest) = self.sent.first_key_value()?;
+        Some(self.heard.map_or(oldest.at, |heard| heard.max(oldest.at)))
     }
 
     /// Restarts the confirm timeouts, which do not run while the connection is blocked.
@@ -152,6 +158,10 @@ impl<T> Unconfirmed<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::time::{Instant, advance};
+
     use super::{Address, Unconfirmed};
     use crate::broker::Refusal;
 
@@ -229,6 +239,31 @@ mod tests {
             .map(|(request, _)| request)
             .collect();
         assert_eq!(order, ["b", "c", "d"]);
+    }
+
+    /// SC-28
+    #[tokio::test(start_paused = true)]
+    async fn a_confirm_is_late_only_if_the_broker_has_confirmed_nothing_meanwhile() {
+        let second = Duration::from_secs(1);
+        let mut all = with(&["a", "b"]);
+        assert_eq!(all.silent_since(), Some(Instant::now()));
+        advance(20 * second).await;
+        all.push("c");
+        send(&mut all);
+        assert_eq!(all.silent_since(), Some(Instant::now() - 20 * second));
+        all.confirmed(1, false, true);
+        advance(20 * second).await;
+        assert_eq!(
+            all.silent_since(),
+            Some(Instant::now() - 20 * second),
+            "b was sent 40 s ago, but a was confirmed 20 s ago"
+        );
+        all.confirmed(3, true, true);
+        assert_eq!(all.silent_since(), None);
+        advance(60 * second).await;
+        all.push("d");
+        send(&mut all);
+        assert_eq!(all.silent_since(), Some(Instant::now()));
     }
 
     /// SC-30

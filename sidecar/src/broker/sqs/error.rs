@@ -5,6 +5,8 @@ use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 
 use crate::broker::Refusal;
 
+const CONTENT_TOO_LARGE: u16 = 413;
+
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
@@ -17,6 +19,11 @@ pub(super) enum Failure {
 }
 
 pub(super) fn classify<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> Failure {
+    let raw = error.raw_response();
+    // In plain text, so there is no error code.
+    if raw.is_some_and(|response| response.status().as_u16() == CONTENT_TOO_LARGE) {
+        return Failure::Refused(Refusal::TooLarge);
+    }
     let SdkError::ServiceError(response) = error else {
         return Failure::Transient(describe(error));
     };

@@ -15,9 +15,11 @@ use super::error::{Failure, classify, refusal};
 use crate::broker::{Publication, Refusal};
 use crate::digest;
 
-/// Limits of SQS for a batch: messages, and total bytes of their bodies.
+/// Messages in a batch.
 const BATCH: usize = 10;
-const BATCH_BYTES: usize = 1 << 20;
+/// Limit of SQS for the body of a message, and for all bodies of a batch together. Above it, SQS may close the connection
+/// while it receives the body, which looks like a transient failure.
+const MAX_BYTES: usize = 1 << 20;
 /// Maximum concurrent requests.
 const CONCURRENT_REQUESTS: usize = 16;
 const INITIAL_DELAY: Duration = Duration::from_millis(200);
@@ -92,7 +94,7 @@ pub(super) fn batches(pending: Vec<Request>) -> Vec<Vec<Vec<Request>>> {
 
 fn has_room(batch: &[Request], request: &Request) -> bool {
     let bytes = |request: &Request| request.publication.body.len();
-    batch.len() < BATCH && batch.iter().map(bytes).sum::<usize>() + bytes(request) <= BATCH_BYTES
+    batch.len() < BATCH && batch.iter().map(bytes).sum::<usize>() + bytes(request) <= MAX_BYTES
 }
 
 async fn send_in_order(shared: Arc<Shared>, open: Arc<Semaphore>, batches: Vec<Vec<Request>>) {
@@ -165,9 +167,12 @@ fn warn(why: &str) {
 }
 
 async fn send_one(shared: &Shared, publication: &Publication) -> Result<(), Failure> {
-    let url = shared.queues.url(&publication.queue).await?;
     let body = String::from_utf8_lossy(&publication.body);
     let body = without_noncharacters(&body);
+    if body.len() > MAX_BYTES {
+        return Err(Failure::Refused(Refusal::TooLarge));
+    }
+    let url = shared.queues.url(&publication.queue).await?;
     let is_fifo = publication.queue.ends_with(FIFO);
     let request = |sqs: &Client| {
         sqs.send_message()

@@ -3,10 +3,14 @@
 use serde_json::{Value, json};
 
 use super::{FOO, rules};
-use crate::compose::Keep;
-use crate::decide::{Action, DeliveryState, Outcome, Refused, Rules, decide};
+use crate::decide::{Action, DeliveryState, Outcome, Rules, decide};
 
-fn sent(rules: &Rules, body: &[u8], outcome: Outcome<'_>, state: &DeliveryState) -> Vec<String> {
+pub(super) fn sent(
+    rules: &Rules,
+    body: &[u8],
+    outcome: Outcome<'_>,
+    state: &DeliveryState,
+) -> Vec<String> {
     let decision = decide(rules, body, outcome, state);
     let bodies = decision
         .actions
@@ -27,7 +31,7 @@ fn replied(body: &str, reply: &str) -> Vec<String> {
     )
 }
 
-fn json_of(body: &str) -> Value {
+pub(super) fn json_of(body: &str) -> Value {
     serde_json::from_str(body).expect(body)
 }
 
@@ -169,53 +173,5 @@ fn a_message_without_a_usable_id_gets_a_derived_one_and_keeps_its_body() {
             .as_str()
             .expect("an id")
             .starts_with("unparsable-")
-    );
-}
-
-/// SC-83
-#[test]
-fn an_error_that_is_too_large_loses_its_traceback_and_then_its_payload() {
-    let traceback = format!("first{}last", "ü".repeat(50_000));
-    let reply =
-        json!([{"error": "processing_error", "details": {"message": "m", "traceback": traceback}}])
-            .to_string();
-    let kept = |keep| {
-        let state = DeliveryState {
-            refused: Refused { result: None, keep },
-            ..DeliveryState::default()
-        };
-        json_of(
-            &sent(
-                &rules(),
-                FOO.as_bytes(),
-                Outcome::Replied(reply.as_bytes()),
-                &state,
-            )[0],
-        )["payload"]
-            .clone()
-    };
-    let all = kept(Keep::All);
-    assert_eq!(all["details"]["traceback"], traceback);
-    let cut = kept(Keep::LessTraceback);
-    let rest = cut["details"]["traceback"].as_str().expect("a traceback");
-    assert!(
-        rest.len() <= 64 << 10 && rest.ends_with("last") && !rest.starts_with("first"),
-        "{}",
-        rest.len()
-    );
-    assert_eq!(
-        (&cut["details"]["message"], &cut["original_payload"]),
-        (&json!("m"), &json!({"a": 1}))
-    );
-    assert_eq!(kept(Keep::NoPayload).get("original_payload"), None);
-    let too_large = sent(
-        &rules(),
-        FOO.as_bytes(),
-        Outcome::ReplyTooLarge(4096),
-        &DeliveryState::default(),
-    );
-    assert_eq!(
-        json_of(&too_large[0])["payload"],
-        json!({"error": "message_too_large", "original_size": 4096, "original_payload": {"a": 1}})
     );
 }

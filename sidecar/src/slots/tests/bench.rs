@@ -24,7 +24,7 @@ use crate::slots::{Engine, Exit, Settings};
 
 /// Default duration of a call.
 const CALL: Duration = Duration::from_millis(5);
-/// Restart time of a runtime that crashed or exited after a timeout.
+/// Default restart time of a runtime that crashed or exited after a timeout.
 const RESTART: Duration = Duration::from_millis(300);
 /// How long a test waits for its messages.
 const PATIENCE: Duration = Duration::from_hours(1);
@@ -61,6 +61,9 @@ struct State {
     most_open: usize,
     timed_out_calls: usize,
     broken_off: usize,
+    restart: Option<Duration>,
+    /// When the runtime that crashed is back. Until then it refuses calls, but only a check finds that out.
+    back_at: Option<Instant>,
 }
 
 impl FakeRuntime {
@@ -116,6 +119,11 @@ impl FakeRuntime {
         self.state.lock().broken_off
     }
 
+    /// Sets how long a restart takes.
+    pub(super) fn restarts_in(&self, time: Duration) {
+        self.state.lock().restart = Some(time);
+    }
+
     fn begin(&self, id: &str) -> Script {
         let mut state = self.state.lock();
         state.calls.push(id.to_owned());
@@ -128,13 +136,25 @@ impl FakeRuntime {
             .unwrap_or(Script::Takes(CALL))
     }
 
-    fn restart(&self) {
+    fn crash(&self) {
+        let mut state = self.state.lock();
+        state.back_at = Some(Instant::now() + state.restart.unwrap_or(RESTART));
+    }
+
+    fn is_down(&self) -> bool {
+        let back_at = self.state.lock().back_at;
+        back_at.is_some_and(|back| Instant::now() < back)
+    }
+
+    /// A check, which finds a runtime that is up, or back, after its restart time.
+    fn check(&self) {
         let now = *self.readiness.borrow();
         if let Readiness::Ready { .. } = now {
             self.set(Readiness::Waiting);
             let this = self.clone();
+            let restart = this.state.lock().restart.unwrap_or(RESTART);
             tokio::spawn(async move {
-                sleep(RESTART).await;
+                sleep(restart).await;
                 this.set(now);
             });
         }
@@ -157,6 +177,9 @@ impl Drop for Open<'_> {
 
 impl Runtime for FakeRuntime {
     async fn call(&self, request: Bytes) -> Result<Bytes, CallError> {
+        if self.is_down() {
+            return Err(CallError::NotRead);
+        }
         let message: Value = serde_json::from_slice(&request).unwrap_or_default();
         let script = self.begin(message["id"].as_str().unwrap_or_default());
         let mut open = Open {
@@ -178,7 +201,7 @@ impl Runtime for FakeRuntime {
             _ => result,
         };
         if result == Err(CallError::Ended) {
-            self.restart();
+            self.crash();
         }
         result.map(|reply| reply.to_string().into())
     }
@@ -188,12 +211,12 @@ impl Runtime for FakeRuntime {
     }
 
     fn recheck(&self) {
-        self.restart();
+        self.check();
     }
 
     fn call_timed_out(&self) {
         self.state.lock().timed_out_calls += 1;
-        self.restart();
+        self.check();
     }
 }
 

@@ -241,6 +241,41 @@ async fn a_refused_batch_is_sent_one_by_one() {
     );
 }
 
+/// SC-83
+#[tokio::test]
+async fn a_request_refused_with_413_is_too_large_even_without_an_error_code() {
+    let fake = Fake::start(|seen| {
+        let is_large = seen.messages().contains(&"1".to_owned());
+        Some(if is_large {
+            (413, json!("Request Entity Too Large"))
+        } else {
+            stored(seen, &[])
+        })
+    })
+    .await;
+    let results = publish(&sender(&fake), fan_out("asya-bar", 3)).await;
+    assert_eq!(results, [Ok(()), Err(Refusal::TooLarge), Ok(())]);
+}
+
+/// SC-83: SQS may close the connection while the body is being sent, which looks like a lost connection.
+#[tokio::test]
+async fn a_body_above_a_mebibyte_is_refused_without_a_request() {
+    let fake = Fake::start(|seen| Some(stored(seen, &[]))).await;
+    let body = |body: String| Publication {
+        body: body.into(),
+        ..publication("asya-bar", 0, Some("m"), None)
+    };
+    for (publication, expected) in [
+        (body("x".repeat(1 << 20)), Ok(())),
+        (body("x".repeat((1 << 20) + 1)), Err(Refusal::TooLarge)),
+        // Each takes twice the bytes once it is escaped.
+        (body("\u{fffe}".repeat(200 << 10)), Err(Refusal::TooLarge)),
+    ] {
+        assert_eq!(publish(&sender(&fake), vec![publication]).await, [expected]);
+    }
+    assert_eq!(fake.seen(&SENDING).len(), 1);
+}
+
 /// SC-39
 #[tokio::test]
 async fn batches_stay_below_a_mebibyte() {
