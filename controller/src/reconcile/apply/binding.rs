@@ -7,7 +7,7 @@ use super::template::template;
 use super::{foreign_fields, scale_from_zero, scaling};
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
+use crate::reconcile::model::outcome::{ActiveOutcome, QueueState, ScalingByQueue};
 use crate::reconcile::plan::autoscaler_handoff::HandoffStep;
 use crate::reconcile::plan::decision::BindingPlan;
 use crate::reconcile::plan::order::template_is_due;
@@ -79,10 +79,12 @@ pub(super) async fn apply_binding(
             if let Err(failed) = scaled {
                 let fault = failed.fault()?;
                 active_outcome.fault = active_outcome.fault.or(Some(fault));
-                active_outcome.awaits_scale_up = true;
+                active_outcome.scaling_by_queue = ScalingByQueue::AwaitsScaleUp;
             }
         }
-        Some(ScaleFromZeroStep::Later) => active_outcome.awaits_scale_up = true,
+        Some(ScaleFromZeroStep::Later) => {
+            active_outcome.scaling_by_queue = ScalingByQueue::AwaitsScaleUp;
+        }
         None => {}
     }
     Ok(active_outcome)

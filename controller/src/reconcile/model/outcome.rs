@@ -89,6 +89,17 @@ impl Outcome {
     }
 }
 
+/// Whether the queue scales the target of a binding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScalingByQueue {
+    #[default]
+    Off,
+    /// It does, or will again once a `ScaledObject` may exist, such as when KEDA is back.
+    Continues,
+    /// It no longer does. The target must be scaled up from zero, but has no pods yet (SO-6).
+    AwaitsScaleUp,
+}
+
 /// The state after reconciling an active actor.
 #[derive(Debug, Default)]
 pub struct ActiveOutcome {
@@ -103,8 +114,8 @@ pub struct ActiveOutcome {
     pub postponed: bool,
     /// The scaling objects; `None` while scaling is off.
     pub scaling: Option<Box<ScalingOutcome>>,
-    /// The target is no longer autoscaled and must be scaled up from zero, but has no pods yet (SO-6).
-    pub awaits_scale_up: bool,
+    /// Whether the queue scales the target of a binding.
+    pub scaling_by_queue: ScalingByQueue,
     /// Deadline for KEDA to finish deleting the `ScaledObject` of a workload that is no longer scaled.
     pub keda_deadline: Option<Timestamp>,
     /// The error that ended the reconcile before its plan was complete. The work done until then is still reported.

@@ -15,7 +15,7 @@ use super::replicas::plan_replicas;
 use super::retired;
 use super::rollout::params::{PlannedRollout, RolloutParams};
 use super::rollout::plan_rollout;
-use super::scale_from_zero::plan_scale_from_zero;
+use super::scale_from_zero::{self, plan_scale_from_zero};
 use super::scaled_object_contention::{ContestedField, plan_scaled_object_contention};
 use super::scaling_children::ScalingChildren;
 use super::steps::ScalingStep;
@@ -30,7 +30,10 @@ pub(super) fn plan_binding(observed: &Observed, now: Timestamp) -> Plan {
     let mut scaling = plan_scaling_step(observed, now);
     if observed.actor.annotations.paused {
         let fault = scaling.as_ref().and_then(ScalingStep::fault);
-        return Plan::Paused(Box::new(ActiveOutcome::initial(observed, fault)));
+        return Plan::Paused(Box::new(ActiveOutcome {
+            scaling_by_queue: scale_from_zero::by_queue(observed, scaling.as_ref()),
+            ..ActiveOutcome::initial(observed, fault)
+        }));
     }
     let history = observed.contention_history();
     let history = history.as_ref();
@@ -61,6 +64,8 @@ pub(super) fn plan_binding(observed: &Observed, now: Timestamp) -> Plan {
             ..BindingPlan::only(observed, scaling)
         }
     };
+    // Known only now: the handoff may have set a fault.
+    plan.initial.scaling_by_queue = scale_from_zero::by_queue(observed, plan.scaling.as_ref());
     plan.add_params(observed);
     Plan::Binding(Box::new(plan))
 }

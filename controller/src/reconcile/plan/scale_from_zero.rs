@@ -11,6 +11,7 @@ use super::rollout::inputs::RolloutDecision;
 use super::steps::{ScaleFromZero, ScalingStep};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::ScalingByQueue;
 
 /// When to scale up a target that no autoscaler scales any more.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +54,19 @@ pub(super) fn plan_scale_from_zero(
         runs_probe: plan_probe(observed) == ProbeStep::Run,
     };
     Some(decide(&inputs, scale_up))
+}
+
+/// Whether the queue scales the target or will again, so that the target may have to be scaled up when that ends, even
+/// if KEDA has been uninstalled meanwhile.
+pub(super) fn by_queue(observed: &Observed, scaling: Option<&ScalingStep>) -> ScalingByQueue {
+    match scaling {
+        Some(step @ ScalingStep::Enabled(_)) if !has_ended(observed, step) => {
+            ScalingByQueue::Continues
+        }
+        Some(_) => ScalingByQueue::Off,
+        // The target cannot be read now.
+        None => ScalingByQueue::Continues,
+    }
 }
 
 /// Whether KEDA no longer scales the target: scaling is off or not possible any more, or another manager has taken the

@@ -31,7 +31,7 @@ use super::transport::TransportSummary;
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::reconcile::model::outcome::{ActiveOutcome, ScalingByQueue};
 use crate::reconcile::status_time::to_the_second;
 
 /// Requeue interval for a target to be scaled up, in case no watch reports that its owner has acted.
@@ -59,9 +59,11 @@ pub(super) fn binding_report(
     let injected = injected_report(observed, binding, outcome, counts, probed, is_bound);
     let desired = pods.as_ref().map(|it| it.desired);
     let scaling = set_scaling(status, observed, outcome, |_| desired, now);
-    if observed.scaling.scaled_object.ours().is_some() || outcome.awaits_scale_up {
-        // Keep the reference until the target has pods: it may have to be scaled up once the `ScaledObject` is deleted
-        // (SO-6).
+    if observed.scaling.scaled_object.ours().is_some()
+        || outcome.scaling_by_queue != ScalingByQueue::Off
+    {
+        // Keep the reference until scaling has ended and the target has pods: it may have to be scaled up then, even if
+        // the `ScaledObject` has been gone for long, with KEDA (SO-6).
         let reference = status.scaled_object_ref.take();
         status.scaled_object_ref = reference.or(previous.scaled_object_ref.clone());
     }
@@ -101,7 +103,7 @@ pub(super) fn binding_report(
     status.injection = injection;
     let rechecks = [
         outcome.probe.next_probe_in,
-        outcome.awaits_scale_up.then_some(SCALE_UP_RECHECK),
+        (outcome.scaling_by_queue == ScalingByQueue::AwaitsScaleUp).then_some(SCALE_UP_RECHECK),
     ];
     ModeReport {
         state: decision.state,

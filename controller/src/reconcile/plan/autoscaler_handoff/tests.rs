@@ -104,6 +104,7 @@ fn now() -> Timestamp {
 #[test]
 fn handoff_is_written_with_a_due_rollout_or_when_none_is_needed() {
     let competing = || Fault::until_change(Reason::RivalAutoscaler, "theirs");
+    let uninstalled = || Fault::until_change(Reason::KedaNotInstalled, "install it");
     let wait = RolloutDecision::Wait(Reason::RolloutWaiting, String::new(), <_>::default());
     let annotate = RolloutDecision::Act(RolloutAction::Annotate("v".to_owned()));
     let (on, off) = (|| scaled(None), || unscaled(true));
@@ -156,6 +157,12 @@ fn handoff_is_written_with_a_due_rollout_or_when_none_is_needed() {
         (
             true,
             on(),
+            Some(&RolloutDecision::NotNeeded),
+            Some(HandoffStep::Set(FieldDecision::Keep)),
+        ),
+        (
+            true,
+            scaled(Some(uninstalled())),
             Some(&RolloutDecision::NotNeeded),
             Some(HandoffStep::Set(FieldDecision::Keep)),
         ),

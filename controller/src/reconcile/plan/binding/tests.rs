@@ -1,5 +1,7 @@
 mod template;
 
+use std::sync::Arc;
+
 use asya_shared::resolve::{Related, Resolution, Scale, Target, resolver};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -10,6 +12,7 @@ use crate::reconcile::model::bound_pods::BoundPods;
 use crate::reconcile::model::bound_pods::PodToReplace;
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::ScalingByQueue;
 use crate::reconcile::model::rollout::ObservedRollout;
 use crate::reconcile::observe::binding::target_scaling;
 use crate::reconcile::plan::decision::Plan;
@@ -308,6 +311,40 @@ fn target_is_scaled_up_once_after_scaling_ends() {
     assert_eq!((&*step.object.name, step.replicas), ("web", 1));
     assert_eq!(scale_up(&scaled, 3).replicas, 3);
     assert_eq!(off(&json!({}), 0, false), None, "not scaled by the queue");
+}
+
+/// SO-5, SO-6: seed 1636 of the simulation, in which KEDA is uninstalled while a target is at 0.
+#[test]
+fn scaling_goes_on_while_keda_is_uninstalled_until_it_is_switched_off() {
+    let continues = |observed: &Observed| match plan(observed, Timestamp::UNIX_EPOCH) {
+        Plan::Binding(plan) => plan.initial.scaling_by_queue == ScalingByQueue::Continues,
+        Plan::Paused(initial) => initial.scaling_by_queue == ScalingByQueue::Continues,
+        other => panic!("{other:?}"),
+    };
+    let mut uninstalled = scaling(Ok(deployment()));
+    uninstalled.scaling.installed = false;
+    assert!(continues(&uninstalled));
+    Arc::make_mut(&mut uninstalled.actor).annotations.paused = true;
+    assert!(continues(&uninstalled));
+    let unreadable = Fault::until_change(Reason::KindForbidden, "");
+    assert!(continues(&scaling(Err(unreadable))));
+
+    let deleted = Fault::until_change(Reason::TargetNotFound, "");
+    assert!(
+        !continues(&scaling(Err(deleted))),
+        "another target may come"
+    );
+    let off = bound(&json!({"enabled": false}), Ok(deployment()));
+    assert!(!continues(&off));
+    let finding = asya_shared::resolve::Finding::new(
+        asya_shared::resolve::FindingReason::ScalingNotSupported,
+        "its owner scales it",
+    );
+    let refused = Target {
+        scale: Scale::Refused(finding),
+        ..deployment()
+    };
+    assert!(!continues(&scaling(Ok(refused))));
 }
 
 /// SO-6: seed 32 of the simulation, in which a user lets the HPA of an `InferenceService` scale it at 0 pods.

@@ -12,7 +12,8 @@ use crate::reconcile::model::binding::{ObservedBinding, Resolved};
 use crate::reconcile::model::bound_pods::BoundPods;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{
-    ActiveOutcome, ProbeOutcome, QueueState, RolloutOutcome, ScalingOutcome, TemplateOutcome,
+    ActiveOutcome, ProbeOutcome, QueueState, RolloutOutcome, ScalingByQueue, ScalingOutcome,
+    TemplateOutcome,
 };
 use crate::reconcile::status::active::active_report;
 use crate::reconcile::status::common::Report;

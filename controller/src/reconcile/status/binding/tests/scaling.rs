@@ -67,6 +67,23 @@ fn scaling_of_a_target_is_reported_only_while_it_is_on() {
     assert_eq!(off.scaling_mode, Some(ScalingMode::Manual));
 }
 
+/// SO-6
+#[test]
+fn scaled_object_is_remembered_while_keda_is_uninstalled() {
+    let previous = json!({"scaledObjectRef": {"kind": "ScaledObject", "name": "a"}});
+    let previous: AsyncActorStatus = serde_json::from_value(previous).unwrap();
+    let mut inputs = bound(&json!({"scaling": {"enabled": true}}), &previous);
+    inputs.2.scaling = Some(Box::new(ScalingOutcome {
+        fault: Some(Fault::until_change(Reason::KedaNotInstalled, "install it")),
+        ..ScalingOutcome::default()
+    }));
+    inputs.2.scaling_by_queue = ScalingByQueue::Continues;
+    let uninstalled = status_of(&inputs);
+    assert_eq!(uninstalled.scaled_object_ref, previous.scaled_object_ref);
+    inputs.2.scaling_by_queue = ScalingByQueue::Off;
+    assert_eq!(status_of(&inputs).scaled_object_ref, None);
+}
+
 /// SAFE-20
 #[test]
 fn pending_scaled_object_is_reported_and_requeued_once_a_dry_run_passes() {
