@@ -158,17 +158,32 @@ fn least(predictor: &Value) -> Value {
     predictor.get("minReplicas").cloned().unwrap_or(json!(1))
 }
 
-/// Creates an HPA unless the class says otherwise.
+/// Keeps an HPA within the user's limits, unless the class says otherwise: as `checkHPAExist` of KServe's
+/// `hpa_reconciler.go` decides.
 async fn scaling(hand: &Hand, service: &Value) -> Result<()> {
     let hpa = deployment_of(name(service));
     let live = hand.get(Kind::HPA, &hpa).await?;
     match (class(service), live) {
-        (Some("external"), Some(live)) if is_of(&live, service) => {
+        // Only what it has created itself.
+        (Some("external" | "none"), Some(live)) if is_of(&live, service) => {
             hand.delete(Kind::HPA, &live).await
         }
         (None | Some("hpa"), None) => {
             let spec = &service["spec"]["predictor"];
             autoscaler(hand, (INFERENCE_SERVICE, service), &hpa, spec).await
+        }
+        (None | Some("hpa"), Some(mut live)) => {
+            let mut has_changed = false;
+            for field in ["minReplicas", "maxReplicas"] {
+                let wanted = service["spec"]["predictor"].get(field);
+                let wanted = wanted.cloned().unwrap_or(json!(1));
+                has_changed |= live["spec"][field] != wanted;
+                live["spec"][field] = wanted;
+            }
+            if has_changed {
+                hand.put(Kind::HPA, &live).await?;
+            }
+            Ok(())
         }
         _ => Ok(()),
     }

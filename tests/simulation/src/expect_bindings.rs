@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::api_server::resources;
 use crate::api_server::store::{Id, Store, owners};
 use crate::expect::scaling_faults;
-use crate::expect_owners;
+use crate::expect_owners::{self, QueueScaling};
 use crate::world::World;
 use crate::world::owners::kind::is_bindable;
 use crate::world::pods::queue_of;
@@ -138,8 +138,7 @@ impl BindingExpectations<'_> {
         if let Some(unmet) = self.scaling(class.as_deref(), own.is_empty(), current) {
             return Some(unmet);
         }
-        let is_scaled = self.scaled_object().is_some();
-        if let Some(unmet) = expect_owners::too_few(self.store, target, is_scaled) {
+        if let Some(unmet) = expect_owners::too_few(self.store, target, self.queue_scaling()) {
             return Some(unmet);
         }
         let ready = own.iter().filter(|pod| is_ready(pod)).count();
@@ -190,6 +189,16 @@ impl BindingExpectations<'_> {
                 Some(format!("no ScaledObject: {condition:?}"))
             }
             _ => None,
+        }
+    }
+
+    fn queue_scaling(&self) -> QueueScaling {
+        if self.scaled_object().is_some() {
+            QueueScaling::Active
+        } else if scaling_faults(self.store, self.actor).contains(&"KedaNotInstalled") {
+            QueueScaling::WithoutKeda
+        } else {
+            QueueScaling::Inactive
         }
     }
 
@@ -244,6 +253,11 @@ pub fn left_in_targets(world: &World, store: &Store) -> Vec<String> {
         let injected =
             own.filter(|(_, pod)| !keeps_sidecars && container(pod, "asya-sidecar").is_some());
         left.extend(injected.map(|(id, _)| format!("{id} still has the sidecar")));
+        if !keeps_sidecars {
+            // Nothing scales up from 0 what the queue has scaled there (SO-6).
+            let too_few = expect_owners::too_few(store, target, QueueScaling::Inactive);
+            left.extend(too_few.map(|why| format!("{id}: {why}")));
+        }
     }
     left
 }

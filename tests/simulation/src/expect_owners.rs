@@ -57,10 +57,25 @@ pub fn class_of_user(store: &Store, workload: &Value) -> Option<String> {
         .map(str::to_owned)
 }
 
+fn is_external(service: &Value) -> bool {
+    service["metadata"]["annotations"][AUTOSCALER_CLASS] == "external"
+}
+
+/// Whether the queue scales a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueScaling {
+    /// There is a `ScaledObject`.
+    Active,
+    /// There is none, and none may be, because KEDA is not installed.
+    WithoutKeda,
+    /// There is none.
+    Inactive,
+}
+
 /// Whether a workload has fewer pods than its owner alone would give it: those that the owner's HPA asks for, which is
-/// there unless the queue scales.
+/// there unless the queue scales, or did so until KEDA was uninstalled.
 #[must_use]
-pub fn too_few(store: &Store, workload: &Value, is_scaled: bool) -> Option<String> {
+pub fn too_few(store: &Store, workload: &Value, scaling: QueueScaling) -> Option<String> {
     let service = service_of(store, workload)?;
     let metadata = &workload["metadata"];
     let text = |field: &str| metadata[field].as_str().unwrap_or_default();
@@ -68,14 +83,16 @@ pub fn too_few(store: &Store, workload: &Value, is_scaled: bool) -> Option<Strin
     let hpa = store.get(&hpa);
     let least = match (class_of_user(store, workload).as_deref(), &hpa) {
         (Some("none"), _) => &service["spec"]["predictor"]["minReplicas"],
-        (_, Some(_)) if is_scaled => {
+        (_, Some(_)) if scaling == QueueScaling::Active => {
             return Some("the owner's HPA scales it, and the queue does".to_owned());
         }
-        (_, None) if !is_scaled => {
+        (_, Some(hpa)) => &hpa["spec"]["minReplicas"],
+        (_, None) if scaling == QueueScaling::Active => return None,
+        // The number that KEDA set last stays (SO-5), and the status says why, which is checked there.
+        (_, None) if scaling == QueueScaling::WithoutKeda && is_external(&service) => return None,
+        (_, None) => {
             return Some("neither the owner's HPA scales it, nor does the queue".to_owned());
         }
-        (_, Some(hpa)) => &hpa["spec"]["minReplicas"],
-        (_, None) => return None,
     };
     let replicas = &workload["spec"]["replicas"];
     (replicas.as_u64().unwrap_or(1) < least.as_u64().unwrap_or(1))

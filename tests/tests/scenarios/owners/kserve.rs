@@ -88,6 +88,16 @@ async fn kserve_creates_an_hpa_unless_scaled_externally() {
         edit(scenario, INFERENCE_SERVICE, "iris", &none).await?;
         owner.rounds(1).await?;
         assert!(somebody.get(Kind::HPA, &name).await?.is_some());
+        let limits = json!({"spec": {"predictor": {"minReplicas": 1, "maxReplicas": 3}}});
+        edit(scenario, INFERENCE_SERVICE, "iris", &limits).await?;
+        owner.rounds(1).await?;
+        let hpa = somebody.get(Kind::HPA, &name).await?.unwrap();
+        let limits = (&hpa["spec"]["minReplicas"], &hpa["spec"]["maxReplicas"]);
+        assert_eq!(limits, (&json!(1), &json!(3)));
+        let fixed = json!({"metadata": {"annotations": {AUTOSCALER_CLASS: "none"}}});
+        edit(scenario, INFERENCE_SERVICE, "iris", &fixed).await?;
+        owner.rounds(1).await?;
+        assert_eq!(somebody.get(Kind::HPA, &name).await?, None);
         Ok(())
     })
     .await;
