@@ -90,13 +90,16 @@ impl Client {
     /// Posts JSON and returns the status of the response.
     ///
     /// # Errors
-    /// If the server cannot be reached or does not respond in time.
+    /// If the server cannot be reached or does not respond in time; [`io::ErrorKind::InvalidInput`] if the request cannot
+    /// be built, for example because its path is too long.
     pub async fn post(
         &mut self,
         path: &str,
         headers: &[(String, Secret)],
         body: Bytes,
     ) -> io::Result<u16> {
+        let uri = Uri::try_from(self.endpoint.target(path));
+        let uri = uri.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let kept = self
             .connection
             .take_if(|connection| !connection.is_closed());
@@ -104,13 +107,13 @@ impl Client {
             if let Some(mut connection) = kept
                 && connection.ready().await.is_ok()
                 && let Ok(status) = self
-                    .request(&mut connection, path, headers, body.clone())
+                    .request(&mut connection, &uri, headers, body.clone())
                     .await
             {
                 return Ok((status, connection));
             }
             let mut connection = self.connect().await?;
-            let status = self.request(&mut connection, path, headers, body).await?;
+            let status = self.request(&mut connection, &uri, headers, body).await?;
             Ok::<_, io::Error>((status, connection))
         });
         let (status, connection) = status.await??;
@@ -121,11 +124,10 @@ impl Client {
     async fn request(
         &self,
         connection: &mut SendRequest<Full<Bytes>>,
-        path: &str,
+        uri: &Uri,
         headers: &[(String, Secret)],
         body: Bytes,
     ) -> io::Result<u16> {
-        let uri = self.endpoint.target(path);
         let mut request = Request::post(uri)
             .header(HOST, &self.endpoint.authority)
             .header(CONTENT_TYPE, "application/json");
