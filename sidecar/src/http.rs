@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::config::Secret;
+use crate::lookup::Lookup;
 use crate::tls;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,8 +28,7 @@ const MAX_RESPONSE: usize = 64 << 10;
 /// A server and the base path of requests.
 #[derive(Clone)]
 pub struct Endpoint {
-    host: String,
-    port: u16,
+    lookup: Lookup,
     authority: String,
     base: String,
     tls: Option<Arc<ClientConfig>>,
@@ -53,9 +53,9 @@ impl Endpoint {
             .unwrap_or_default()
             .trim_matches(['[', ']'])
             .to_owned();
+        let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
         Ok(Self {
-            host,
-            port: uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
+            lookup: Lookup::new(host, port),
             authority: uri.authority().map(ToString::to_string).unwrap_or_default(),
             base: uri.path().trim_end_matches('/').to_owned(),
             tls: if is_tls {
@@ -149,15 +149,18 @@ impl Client {
     }
 
     async fn connect(&self) -> io::Result<SendRequest<Full<Bytes>>> {
-        let Endpoint {
-            host, port, tls, ..
-        } = &self.endpoint;
-        let stream = TcpStream::connect((host.as_str(), *port)).await?;
+        let Endpoint { lookup, tls, .. } = &self.endpoint;
+        let addresses = lookup.addresses().await?;
+        if addresses.is_empty() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let stream = TcpStream::connect(addresses.as_slice()).await?;
         stream.set_nodelay(true)?;
         match tls {
             None => open(stream).await,
             Some(config) => {
-                let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
+                let name =
+                    ServerName::try_from(lookup.host().to_owned()).map_err(io::Error::other)?;
                 open(
                     TlsConnector::from(config.clone())
                         .connect(name, stream)
