@@ -90,8 +90,8 @@ impl Client {
     /// Posts JSON and returns the status of the response.
     ///
     /// # Errors
-    /// If the server cannot be reached or does not respond in time; [`io::ErrorKind::InvalidInput`] if the request cannot
-    /// be built, for example because its path is too long.
+    /// If the server cannot be reached or does not respond in time; [`io::ErrorKind::InvalidInput`] if the request
+    /// cannot be built, for example because its path is too long.
     pub async fn post(
         &mut self,
         path: &str,
