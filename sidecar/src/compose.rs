@@ -222,8 +222,8 @@ fn beginning(text: &str) -> &str {
     &text[..text.floor_char_boundary(LONGEST_TEXT)]
 }
 
-/// The details with only the beginning of a long message and the end of a long traceback; `None` if they are no object or
-/// short enough.
+/// The details with only the beginning of a long message and the end of a long traceback; `None` if they are no object
+/// or short enough.
 fn with_less_text(details: &str) -> Option<String> {
     let mut details: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(details).ok()?;

@@ -5,6 +5,7 @@ mod reports;
 #[cfg(test)]
 mod tests;
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -45,6 +46,15 @@ pub struct Report {
     kind: ReportKind,
     path: String,
     body: Bytes,
+    /// `None` before the first attempt.
+    retry: Option<Retry>,
+}
+
+/// When a final report is sent again, and until when.
+#[derive(Clone, Copy, Debug)]
+struct Retry {
+    due: Instant,
+    until: Instant,
 }
 
 /// The kind of report; the metric label.
@@ -59,7 +69,7 @@ enum ReportKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SendResult {
     Accepted,
-    /// Rejected by the gateway; not retryable.
+    /// Rejected by the gateway, or impossible to send; not retryable.
     Refused,
     /// The gateway was unreachable or failed.
     Failed,
@@ -160,6 +170,7 @@ impl Gateway {
             kind: ReportKind::Final,
             path,
             body: report.into(),
+            retry: None,
         };
         let sent = send(&mut client, &report, ATTEMPTS).await;
         self.count(&report, sent);
@@ -178,6 +189,7 @@ impl Gateway {
             kind,
             path,
             body: body.into(),
+            retry: None,
         };
         let queue = if kind == ReportKind::Final {
             &self.finals
@@ -213,6 +225,7 @@ async fn send(client: &mut Client, report: &Report, tries: usize) -> SendResult 
         }
         result = match client.post(&report.path, &[], report.body.clone()).await {
             Ok(200..=299) => SendResult::Accepted,
+            Err(error) if error.kind() == ErrorKind::InvalidInput => SendResult::Refused,
             Ok(500..) | Err(_) => SendResult::Failed,
             Ok(_) => SendResult::Refused,
         };
@@ -256,16 +269,24 @@ impl Worker {
         self.finish();
     }
 
+    /// A report that fails waits for its next attempt behind the others, which may succeed.
     async fn send_finals(mut self) {
-        while let Some(report) = self.queue.next().await {
-            let until = Instant::now() + FINAL_RETRY_PERIOD;
-            let sent = loop {
-                let sent = send(&mut self.client, &report, ATTEMPTS).await;
-                if sent != SendResult::Failed || Instant::now() >= until || self.queue.is_closed() {
-                    break sent;
+        while let Some(mut report) = self.queue.next().await {
+            let started = Instant::now();
+            let until = report
+                .retry
+                .map_or(started + FINAL_RETRY_PERIOD, |retry| retry.until);
+            let sent = send(&mut self.client, &report, ATTEMPTS).await;
+            let now = Instant::now();
+            if sent == SendResult::Failed && now < until && !self.queue.is_closed() {
+                let due = now + FINAL_RETRY_DELAY;
+                report.retry = Some(Retry { due, until });
+                if let Some(dropped) = self.queue.push(report) {
+                    self.metrics.reported(dropped.kind.label(), "dropped");
                 }
-                sleep(FINAL_RETRY_DELAY).await;
-            };
+                self.queue.done();
+                continue;
+            }
             if sent != SendResult::Accepted {
                 tracing::warn!(
                     result = sent.label(),
@@ -312,5 +333,10 @@ impl SendResult {
 impl Report {
     fn is_progress(&self) -> bool {
         self.kind == ReportKind::Progress
+    }
+
+    /// When it is sent again; `None`: at once.
+    fn due(&self) -> Option<Instant> {
+        self.retry.map(|retry| retry.due)
     }
 }

@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::config::Secret;
+use crate::lookup::Lookup;
 use crate::tls;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,8 +28,7 @@ const MAX_RESPONSE: usize = 64 << 10;
 /// A server and the base path of requests.
 #[derive(Clone)]
 pub struct Endpoint {
-    host: String,
-    port: u16,
+    lookup: Lookup,
     authority: String,
     base: String,
     tls: Option<Arc<ClientConfig>>,
@@ -53,9 +53,9 @@ impl Endpoint {
             .unwrap_or_default()
             .trim_matches(['[', ']'])
             .to_owned();
+        let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
         Ok(Self {
-            host,
-            port: uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
+            lookup: Lookup::new(host, port),
             authority: uri.authority().map(ToString::to_string).unwrap_or_default(),
             base: uri.path().trim_end_matches('/').to_owned(),
             tls: if is_tls {
@@ -90,13 +90,16 @@ impl Client {
     /// Posts JSON and returns the status of the response.
     ///
     /// # Errors
-    /// If the server cannot be reached or does not respond in time.
+    /// If the server cannot be reached or does not respond in time; [`io::ErrorKind::InvalidInput`] if the request
+    /// cannot be built, for example because its path is too long.
     pub async fn post(
         &mut self,
         path: &str,
         headers: &[(String, Secret)],
         body: Bytes,
     ) -> io::Result<u16> {
+        let uri = Uri::try_from(self.endpoint.target(path));
+        let uri = uri.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let kept = self
             .connection
             .take_if(|connection| !connection.is_closed());
@@ -104,13 +107,13 @@ impl Client {
             if let Some(mut connection) = kept
                 && connection.ready().await.is_ok()
                 && let Ok(status) = self
-                    .request(&mut connection, path, headers, body.clone())
+                    .request(&mut connection, &uri, headers, body.clone())
                     .await
             {
                 return Ok((status, connection));
             }
             let mut connection = self.connect().await?;
-            let status = self.request(&mut connection, path, headers, body).await?;
+            let status = self.request(&mut connection, &uri, headers, body).await?;
             Ok::<_, io::Error>((status, connection))
         });
         let (status, connection) = status.await??;
@@ -121,11 +124,10 @@ impl Client {
     async fn request(
         &self,
         connection: &mut SendRequest<Full<Bytes>>,
-        path: &str,
+        uri: &Uri,
         headers: &[(String, Secret)],
         body: Bytes,
     ) -> io::Result<u16> {
-        let uri = self.endpoint.target(path);
         let mut request = Request::post(uri)
             .header(HOST, &self.endpoint.authority)
             .header(CONTENT_TYPE, "application/json");
@@ -147,15 +149,18 @@ impl Client {
     }
 
     async fn connect(&self) -> io::Result<SendRequest<Full<Bytes>>> {
-        let Endpoint {
-            host, port, tls, ..
-        } = &self.endpoint;
-        let stream = TcpStream::connect((host.as_str(), *port)).await?;
+        let Endpoint { lookup, tls, .. } = &self.endpoint;
+        let addresses = lookup.addresses().await?;
+        if addresses.is_empty() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let stream = TcpStream::connect(addresses.as_slice()).await?;
         stream.set_nodelay(true)?;
         match tls {
             None => open(stream).await,
             Some(config) => {
-                let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
+                let name =
+                    ServerName::try_from(lookup.host().to_owned()).map_err(io::Error::other)?;
                 open(
                     TlsConnector::from(config.clone())
                         .connect(name, stream)

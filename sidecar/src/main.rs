@@ -14,6 +14,7 @@ mod gateway;
 mod http;
 mod logs;
 mod lookahead;
+mod lookup;
 mod metrics;
 mod probes;
 mod runtime;
@@ -69,10 +70,11 @@ fn main() -> ExitCode {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    // One blocking thread, for DNS lookups.
+    // For DNS lookups: one thread each for the broker, the gateway and the collector of spans, so that none waits for a
+    // lookup of another that gets no answer. They exist only while they are needed.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(1)
+        .max_blocking_threads(3)
         .build();
     match runtime.and_then(|runtime| run_to_end(runtime, run(config))) {
         Ok(Exit::Stopped) => ExitCode::SUCCESS,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 
 use super::Report;
 
@@ -44,20 +45,30 @@ impl Queue {
         dropped
     }
 
-    /// The next report; `None` once the queue is closed and empty.
+    /// The next report that is due, or any once the queue is closed; `None` once it is closed and empty.
     pub(super) async fn next(&self) -> Option<Report> {
         loop {
-            {
+            let due = {
                 let mut state = self.state.lock();
-                if let Some(report) = state.reports.pop_front() {
+                let (closed, now) = (state.closed, Instant::now());
+                let is_due = |report: &Report| closed || report.due().is_none_or(|due| due <= now);
+                if let Some(next) = state.reports.iter().position(is_due) {
                     state.sending = true;
-                    return Some(report);
+                    return state.reports.remove(next);
                 }
-                if state.closed {
+                if closed {
                     return None;
                 }
+                state.reports.iter().filter_map(Report::due).min()
+            };
+            let due = async {
+                sleep_until(due?).await;
+                Some(())
+            };
+            tokio::select! {
+                () = self.changed.notified() => {}
+                Some(()) = due => {}
             }
-            self.changed.notified().await;
         }
     }
 

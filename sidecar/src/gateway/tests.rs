@@ -14,37 +14,45 @@ use crate::config;
 use crate::decide::{EndActor, Rules};
 use crate::metrics::Metrics;
 
-/// A gateway that responds with these statuses, repeating the last one.
+/// A gateway.
 struct Fake {
     url: String,
     requests: Arc<Mutex<Vec<(String, Value)>>>,
 }
 
 impl Fake {
+    /// One that responds with these statuses, repeating the last one.
     async fn start(statuses: &[u16]) -> Self {
+        let mut statuses = statuses.to_vec();
+        statuses.reverse();
+        Self::answering(move |_| {
+            let status = if statuses.len() > 1 {
+                statuses.pop()
+            } else {
+                statuses.first().copied()
+            };
+            status.unwrap_or(200)
+        })
+        .await
+    }
+
+    /// One whose status depends on the path.
+    async fn answering(mut status: impl FnMut(&str) -> u16 + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
         let url = format!(
             "http://{}/base/",
             listener.local_addr().expect("an address")
         );
         let requests: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
-        let (seen, mut statuses) = (requests.clone(), statuses.to_vec());
-        statuses.reverse();
+        let seen = requests.clone();
         tokio::spawn(async move {
             loop {
                 let (mut stream, _) = listener.accept().await.expect("a connection");
                 let mut buffer = Vec::new();
                 while let Some((path, body)) = request(&mut stream, &mut buffer).await {
+                    let status = status(&path);
                     seen.lock().push((path, body));
-                    let status = if statuses.len() > 1 {
-                        statuses.pop()
-                    } else {
-                        statuses.first().copied()
-                    };
-                    let answer = format!(
-                        "HTTP/1.1 {} x\r\ncontent-length: 2\r\n\r\nok",
-                        status.unwrap_or(200)
-                    );
+                    let answer = format!("HTTP/1.1 {status} x\r\ncontent-length: 2\r\n\r\nok");
                     stream
                         .write_all(answer.as_bytes())
                         .await
@@ -230,6 +238,75 @@ async fn a_required_final_report_holds_its_message_until_accepted() {
     );
 }
 
+/// A message with this id.
+fn end_message(id: &str) -> Vec<u8> {
+    json!({"id": id, "route": {"actors": ["foo"], "current": 0}, "payload": 1})
+        .to_string()
+        .into_bytes()
+}
+
+/// SC-89, SC-90
+#[tokio::test]
+async fn a_final_report_that_always_fails_delays_no_other() {
+    let fake = Fake::answering(|path| if path.contains("bad") { 500 } else { 200 }).await;
+    let gateway = gateway(&fake.url, false);
+    let end = rules(Some(EndActor::Happy));
+    for id in ["bad", "good"] {
+        assert!(gateway.ended(&end, &end_message(id), b"[]").await);
+    }
+    let seen = fake.saw(6).await;
+    assert_eq!(seen[4].0, "/base/envelopes/bad/final");
+    assert_eq!(seen[5].0, "/base/envelopes/good/final");
+    let seen = fake.saw(7).await;
+    assert_eq!(seen[6].0, "/base/envelopes/bad/final", "it is retried");
+}
+
+/// SC-89, SC-90
+#[tokio::test]
+async fn a_report_that_cannot_be_sent_is_refused_at_once() {
+    let fake = Fake::start(&[200]).await;
+    let end = rules(Some(EndActor::Happy));
+    let too_long = end_message(&"x".repeat(70_000));
+    let started = Instant::now();
+    assert!(!gateway(&fake.url, true).ended(&end, &too_long, b"[]").await);
+    let gateway = gateway(&fake.url, false);
+    assert!(gateway.ended(&end, &too_long, b"[]").await);
+    assert!(gateway.ended(&end, &end_message("good"), b"[]").await);
+    let seen = fake.saw(1).await;
+    assert_eq!(seen[0].0, "/base/envelopes/good/final");
+    assert!(
+        started.elapsed() < Duration::from_millis(700),
+        "it is not retried"
+    );
+}
+
+/// SC-90
+#[tokio::test(start_paused = true)]
+async fn a_report_is_not_retried_before_its_time_and_others_are_sent_meanwhile() {
+    let queue = super::queue::Queue::default();
+    let now = Instant::now();
+    let report = |path: &str, after| Report {
+        kind: super::ReportKind::Final,
+        path: path.to_owned(),
+        body: bytes::Bytes::new(),
+        retry: Some(super::Retry {
+            due: now + Duration::from_secs(after),
+            until: now + Duration::from_mins(10),
+        }),
+    };
+    queue.push(report("later", 5));
+    queue.push(report("first", 0));
+    let next = async || queue.next().await.map(|report| report.path);
+    assert_eq!(next().await.as_deref(), Some("first"));
+    assert_eq!(next().await.as_deref(), Some("later"));
+    assert_eq!(now.elapsed().as_secs(), 5);
+    queue.push(report("last", 60));
+    queue.close();
+    assert_eq!(next().await.as_deref(), Some("last"), "the last attempt");
+    assert_eq!(next().await, None);
+    assert_eq!(now.elapsed().as_secs(), 5);
+}
+
 /// SC-89
 #[tokio::test]
 async fn a_full_queue_drops_the_oldest_progress_and_the_exit_waits_a_second() {
@@ -238,6 +315,7 @@ async fn a_full_queue_drops_the_oldest_progress_and_the_exit_waits_a_second() {
         kind,
         path: number.to_string(),
         body: bytes::Bytes::new(),
+        retry: None,
     };
     assert!(queue.push(report(super::ReportKind::Child, 0)).is_none());
     for number in 1..1024 {

@@ -9,12 +9,14 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::CallError;
 
 /// Growth increment of the reply buffer, in bytes. The announced length is not trusted for allocation.
 const CHUNK: usize = 16 << 10;
+/// Delay before another attempt to connect if too many connections wait to be accepted.
+const BACKLOG_DELAY: Duration = Duration::from_millis(5);
 
 /// Where the runtime listens, and its limits.
 #[derive(Clone, Debug)]
@@ -32,13 +34,18 @@ impl Socket {
     /// # Errors
     /// If there is no reply; the error says how far the runtime got.
     pub async fn call(&self, request: &[u8]) -> Result<Bytes, CallError> {
+        let deadline = Instant::now() + self.timeout;
+        let connection = timeout_at(deadline, connection(&self.path)).await;
+        let Ok(Ok(connection)) = connection else {
+            return Err(CallError::NotRead);
+        };
         let exchange = async {
-            let mut stream = send(&self.path, request)
+            let mut stream = send(connection, request)
                 .await
                 .map_err(|_| CallError::NotRead)?;
             read(&mut stream, self.largest).await
         };
-        timeout(self.timeout, exchange)
+        timeout_at(deadline, exchange)
             .await
             .unwrap_or(Err(CallError::TimedOut))
     }
@@ -50,15 +57,24 @@ impl Socket {
     }
 }
 
-/// Connects, and writes length and request with vectored writes. A request that the socket's buffer takes at once needs
-/// no wait for writability, so the runtime has it one turn of the event loop sooner than with [`UnixStream::connect`].
-async fn send(path: &Path, request: &[u8]) -> io::Result<UnixStream> {
+/// Connects, and waits while too many connections wait to be accepted: the runtime is busy, not gone.
+async fn connection(path: &Path) -> io::Result<BlockingStream> {
+    loop {
+        match open(path) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => sleep(BACKLOG_DELAY).await,
+            result => return result,
+        }
+    }
+}
+
+/// Writes length and request with vectored writes. A request that the socket's buffer takes at once needs no wait for
+/// writability, so the runtime has it one turn of the event loop sooner than with [`UnixStream::connect`].
+async fn send(mut stream: BlockingStream, request: &[u8]) -> io::Result<UnixStream> {
     let length = u32::try_from(request.len())
         .map_err(io::Error::other)?
         .to_be_bytes();
     let mut slices = [IoSlice::new(&length), IoSlice::new(request)];
     let mut slices = slices.as_mut_slice();
-    let mut stream = open(path)?;
     match stream.write_vectored(slices) {
         Ok(written) => IoSlice::advance_slices(&mut slices, written),
         Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -74,7 +90,8 @@ async fn send(path: &Path, request: &[u8]) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// A connection in nonblocking mode. Never waits: if too many wait to be accepted, it fails.
+/// A connection in nonblocking mode. Never waits: if too many wait to be accepted, it fails with
+/// [`ErrorKind::WouldBlock`].
 fn open(path: &Path) -> io::Result<BlockingStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

@@ -142,8 +142,8 @@ impl<T> Unconfirmed<T> {
         self.waiting.pop_front()
     }
 
-    /// Since when the broker has owed a confirm and sent none. A broker that works through many publications is slow, not
-    /// silent.
+    /// Since when the broker has owed a confirm and sent none. A broker that works through many publications is slow,
+    /// not silent.
     pub(super) fn silent_since(&self) -> Option<Instant> {
         let (_, oldest) = self.sent.first_key_value()?;
         Some(self.heard.map_or(oldest.at, |heard| heard.max(oldest.at)))

@@ -69,7 +69,7 @@ impl Api {
     {
         match request(&self.sdk).await {
             Err(error) if error::is_expired(&error) => {
-                self.credentials.invalidate().await;
+                self.credentials.invalidate();
                 request(&self.sdk).await
             }
             result => result,

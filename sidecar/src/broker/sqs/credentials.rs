@@ -13,10 +13,16 @@ use aws_config::web_identity_token::WebIdentityTokenCredentialsProvider;
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::future::ProvideCredentials as Provided;
 use aws_credential_types::provider::{ProvideCredentials, Result};
-use tokio::sync::{Mutex, OnceCell};
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout};
 
 /// How long before their expiry credentials are renewed.
 const RENEWED_BEFORE: Duration = Duration::from_mins(5);
+/// How long a renewal may take while the credentials are valid.
+const RENEWAL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause after a failed renewal.
+const RENEWAL_PAUSE: Duration = Duration::from_secs(10);
 
 /// A provider that caches credentials. The SDK's own cache keeps them until they expire, even when AWS has rejected
 /// them as expired, so it is switched off.
@@ -26,6 +32,9 @@ pub(super) struct CachedCredentials(Arc<Cache>);
 struct Cache {
     source: Box<dyn ProvideCredentials>,
     current: Mutex<Option<Credentials>>,
+    /// Held while new credentials are obtained, so that concurrent requests obtain them once. When they may be renewed
+    /// again.
+    renewal: Arc<tokio::sync::Mutex<Instant>>,
 }
 
 impl CachedCredentials {
@@ -33,31 +42,60 @@ impl CachedCredentials {
         Self(Arc::new(Cache {
             source: Box::new(source),
             current: Mutex::default(),
+            renewal: Arc::new(tokio::sync::Mutex::new(Instant::now())),
         }))
     }
 
     /// Drops the cached credentials, so that the next request obtains new ones.
-    pub(super) async fn invalidate(&self) {
-        self.0.current.lock().await.take();
+    pub(super) fn invalidate(&self) {
+        self.0.current.lock().take();
     }
 
     async fn get(&self) -> Result {
-        // Held while new credentials are obtained, so that concurrent requests obtain them once.
-        let mut current = self.0.current.lock().await;
-        let now = SystemTime::now();
-        if let Some(credentials) = &*current
-            && expires_after(credentials, now + RENEWED_BEFORE)
-        {
-            return Ok(credentials.clone());
+        if let Some(credentials) = self.0.valid() {
+            if !expires_after(&credentials, SystemTime::now() + RENEWED_BEFORE) {
+                self.renew();
+            }
+            return Ok(credentials);
         }
-        match self.0.source.provide_credentials().await {
-            Ok(credentials) => Ok(current.insert(credentials).clone()),
-            // Keep using valid credentials while their source is unavailable.
-            Err(error) => match &*current {
-                Some(credentials) if expires_after(credentials, now) => Ok(credentials.clone()),
-                _ => Err(error),
-            },
+        let _renewal = self.0.renewal.lock().await;
+        match self.0.valid() {
+            Some(credentials) => Ok(credentials),
+            None => self.0.obtain().await,
         }
+    }
+
+    /// Renews the credentials in the background: no request waits for their source while they are valid.
+    fn renew(&self) {
+        let Ok(mut renewal) = self.0.renewal.clone().try_lock_owned() else {
+            return;
+        };
+        if Instant::now() < *renewal {
+            return;
+        }
+        let cache = self.0.clone();
+        tokio::spawn(async move {
+            let renewed = timeout(RENEWAL_TIMEOUT, cache.obtain()).await;
+            if !matches!(renewed, Ok(Ok(_))) {
+                tracing::warn!(
+                    "SQS: cannot renew the credentials; they are used until they expire"
+                );
+                *renewal = Instant::now() + RENEWAL_PAUSE;
+            }
+        });
+    }
+}
+
+impl Cache {
+    fn valid(&self) -> Option<Credentials> {
+        let current = self.current.lock();
+        let is_valid = |credentials: &&Credentials| expires_after(credentials, SystemTime::now());
+        current.as_ref().filter(is_valid).cloned()
+    }
+
+    async fn obtain(&self) -> Result {
+        let credentials = self.source.provide_credentials().await?;
+        Ok(self.current.lock().insert(credentials).clone())
     }
 }
 

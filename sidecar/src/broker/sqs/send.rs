@@ -17,8 +17,8 @@ use crate::digest;
 
 /// Messages in a batch.
 const BATCH: usize = 10;
-/// Limit of SQS for the body of a message, and for all bodies of a batch together. Above it, SQS may close the connection
-/// while it receives the body, which looks like a transient failure.
+/// Limit of SQS for the body of a message, and for all bodies of a batch together. Above it, SQS may close the
+/// connection while it receives the body, which looks like a transient failure.
 const MAX_BYTES: usize = 1 << 20;
 /// Maximum concurrent requests.
 const CONCURRENT_REQUESTS: usize = 16;

@@ -2,16 +2,21 @@
 
 mod fuzz;
 
+use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
 
-use super::{CallError, Socket};
+use super::{CallError, Socket, open};
 
 const REQUEST: &[u8] = b"{\"id\":\"1\"}";
 
@@ -165,6 +170,58 @@ async fn an_unread_request_is_reported_as_not_read() {
         Err(CallError::NotRead),
         "the runtime terminated during the write"
     );
+}
+
+/// A listener with as many connections as may wait to be accepted, and these connections.
+fn full_listener(place: &Place) -> (UnixListener, Vec<BlockingStream>) {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let listener = listener.expect("a socket");
+    bind(
+        &listener,
+        &SocketAddrUnix::new(&place.path).expect("an address"),
+    )
+    .expect("bound");
+    listen(&listener, 0).expect("listening");
+    let waiting = std::iter::from_fn(|| open(&place.path).ok()).collect();
+    let listener = UnixListener::from_std(listener.into());
+    (listener.expect("a listener"), waiting)
+}
+
+/// SC-48
+#[tokio::test]
+async fn a_call_waits_while_too_many_connections_wait_to_be_accepted() {
+    let place = Place::new();
+    let (listener, waiting) = full_listener(&place);
+    let socket = place.socket();
+    let call = tokio::spawn(async move { socket.call(REQUEST).await });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    for _ in waiting {
+        listener.accept().await.expect("one that waits");
+    }
+    let accepted = timeout(Duration::from_secs(5), listener.accept()).await;
+    let (mut stream, _) = accepted.expect("in time").expect("the call");
+    request(&mut stream).await;
+    stream.write_all(b"\0\0\0\x02[]").await.expect("a reply");
+    assert_eq!(
+        call.await.expect("a call"),
+        Ok(Bytes::from_static(b"[]")),
+        "the runtime is only busy"
+    );
+}
+
+/// SC-48, SC-51
+#[tokio::test]
+async fn a_call_that_never_connects_was_not_read() {
+    let place = Place::new();
+    let _full = full_listener(&place);
+    let socket = Socket {
+        timeout: Duration::from_millis(100),
+        ..place.socket()
+    };
+    let started = Instant::now();
+    assert_eq!(socket.call(REQUEST).await, Err(CallError::NotRead));
+    assert!(started.elapsed() >= socket.timeout);
 }
 
 /// SC-49

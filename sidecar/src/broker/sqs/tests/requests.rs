@@ -11,6 +11,7 @@ use aws_credential_types::provider::{ProvideCredentials, Result};
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::fake::{Fake, Seen, error, stored};
@@ -63,7 +64,12 @@ impl ProvideCredentials for Source {
     where
         Self: 'a,
     {
-        Provided::ready(self.next())
+        match self.next() {
+            Ok(credentials) if credentials.access_key_id() == "HANGS" => {
+                Provided::new(std::future::pending())
+            }
+            result => Provided::ready(result),
+        }
     }
 }
 
@@ -157,16 +163,8 @@ async fn credentials_are_renewed_before_they_expire_and_used_until_then() {
     for (keys, lifetime, expected) in [
         (&["A", "B"][..], None, ["A", "A", "A"]),
         (&["A", "B"], Some(Duration::from_mins(6)), ["A", "A", "A"]),
-        (
-            &["A", "B", "C"],
-            Some(Duration::from_mins(4)),
-            ["A", "B", "C"],
-        ),
-        (
-            &["A", "", "B"],
-            Some(Duration::from_mins(4)),
-            ["A", "A", "B"],
-        ),
+        // The request that finds them about to expire still has the old ones.
+        (&["A", "B"], Some(Duration::from_mins(4)), ["A", "A", "B"]),
         (&["A", "", "B"], Some(Duration::ZERO), ["A", "", "B"]),
     ] {
         let credentials = CachedCredentials::new(Source {
@@ -177,7 +175,35 @@ async fn credentials_are_renewed_before_they_expire_and_used_until_then() {
             let found = credentials.provide_credentials().await;
             let found = found.as_ref().map_or("", Credentials::access_key_id);
             assert_eq!(found, key, "{keys:?} {lifetime:?}");
+            yield_now().await;
         }
+    }
+}
+
+/// SC-35
+#[tokio::test(start_paused = true)]
+async fn a_hanging_or_failing_source_delays_no_request_while_the_credentials_are_valid() {
+    let source = Source {
+        lifetime: Some(Duration::from_mins(4)),
+        ..Source::new(&["A", "HANGS", "", "B"])
+    };
+    let credentials = CachedCredentials::new(source.clone());
+    for (after, key, asked) in [
+        (0, "A", 1),
+        (0, "A", 2),
+        (4, "A", 2),
+        // Timed out 5 s after it began, and tried again 10 s later.
+        (10, "A", 2),
+        (2, "A", 3),
+        (9, "A", 3),
+        (2, "A", 4),
+        (0, "B", 5),
+    ] {
+        sleep(Duration::from_secs(after)).await;
+        let found = timeout(Duration::ZERO, credentials.provide_credentials()).await;
+        let found = found.expect("at once").expect("credentials");
+        yield_now().await;
+        assert_eq!((found.access_key_id(), source.asked()), (key, asked));
     }
 }
 
