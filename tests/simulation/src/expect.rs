@@ -22,11 +22,16 @@ pub fn unmet(world: &World) -> Vec<String> {
     let mut unmet = Vec::new();
     for (id, actor) in store.all(&resources::ACTORS) {
         if actor["metadata"]["deletionTimestamp"].is_string() {
-            // It waits, as it should, for messages that nobody takes.
+            // It waits, as it should, for messages that nobody takes. KEDA starts pods that take them.
             let policy = &actor["spec"]["queue"]["deletionPolicy"];
             let waits =
                 (policy == "DeleteIfEmpty" || policy == "Drain") && messages(&brokers, id) > 0;
-            if !waits {
+            let is_scaled = store.get(&Id::new(
+                &resources::SCALED_OBJECTS,
+                &id.namespace,
+                &id.name,
+            ));
+            if !waits || is_scaled.is_some() {
                 unmet.push(format!("{id} is still being deleted: {}", actor["status"]));
             }
             continue;
