@@ -107,7 +107,11 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
         | Action::DeleteHpa(_)
         | Action::SetClock(_) => act_on_cluster(world, action),
         // Done above.
-        Action::DeleteWorkload(..) | Action::CrashOwner(..) | Action::CutOwner(..) => {}
+        Action::DeleteWorkload(..)
+        | Action::CrashOwner(..)
+        | Action::CutOwner(..)
+        | Action::Forbid(_)
+        | Action::Allow(_) => {}
     }
 }
 

@@ -34,6 +34,12 @@ pub fn act(world: &World, action: &Action) -> bool {
                 let _ = world.server.lock().store.delete(&id, &Deletion::default());
             }
         }
+        Action::Forbid(owner) => {
+            world.forbidden.lock().insert(owner.target().plural);
+        }
+        Action::Allow(owner) => {
+            world.forbidden.lock().remove(owner.target().plural);
+        }
         Action::CrashOwner(owner, calls) => {
             if let Some(process) = world.owners.current(*owner) {
                 process.crash_after(*calls);

@@ -21,7 +21,7 @@ use tower::BoxError;
 
 use crate::api_server::managed::Writer;
 use crate::api_server::request::{Request, Verb};
-use crate::api_server::resources;
+use crate::api_server::resources::{self, Resource};
 use crate::api_server::status::Failure;
 use crate::api_server::store::Id;
 use crate::api_server::watch::Watch;
@@ -196,6 +196,9 @@ impl Call {
             Some(Fault::Unreachable) => return Err(broken()),
             _ => {}
         }
+        if let Some(forbidden) = forbidden(&self.world, &self.process, resource) {
+            return Ok(answered(Err(forbidden)));
+        }
         let mut random = self.world.seed.about(("cut", &call));
         let is_cut = self.world.faults.active() && random.u8(..4) == 0;
         let waker = self.world.server.lock().store.subscribe();
@@ -233,6 +236,12 @@ fn path(parts: &Parts) -> String {
     format!("{}?{}", parts.uri.path(), selectors.join("&"))
 }
 
+/// Why the process may not use the resource.
+fn forbidden(world: &World, process: &Process, resource: &Resource) -> Option<Failure> {
+    let is_forbidden = !process.is_owner && world.forbidden.lock().contains(resource.plural);
+    is_forbidden.then(|| Failure::forbidden(resource))
+}
+
 /// The server acts upon a call.
 fn act(
     world: &World,
@@ -247,6 +256,13 @@ fn act(
     } = request;
     if let Some(id) = verb.object().filter(|_| fault == Some(Fault::Touched)) {
         touch(world, id);
+    }
+    let resource = verb.object().map(|id| id.resource).or(verb.resource());
+    if let Some(failure) = resource.and_then(|it| forbidden(world, process, it)) {
+        let what = resource.map_or("", |it| it.plural);
+        let text = format_args!("{} {what}: 403 {}", verb.name(), failure.message);
+        world.trace.add(&process.name, text);
+        return Err(failure);
     }
     let (name, object) = (verb.name(), verb.object().cloned());
     let writes = verb.writes() && !dry_run;

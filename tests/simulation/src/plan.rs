@@ -61,6 +61,10 @@ pub enum Action {
     CutOwner(OwnerKind, Duration),
     /// The API server forgets its history, so that watches must list again.
     Compact,
+    /// Somebody takes the operator's rights on the kind of an owner's targets away.
+    Forbid(OwnerKind),
+    /// Somebody gives them back.
+    Allow(OwnerKind),
     /// Somebody uninstalls KEDA with its CRDs; its operator stops before they are gone, or after.
     UninstallKeda {
         /// Whether it stops before.
@@ -133,6 +137,8 @@ impl fmt::Display for Action {
                 write!(f, "{owner:?} will crash after {calls} calls")
             }
             Self::CutOwner(owner, time) => write!(f, "{owner:?} is cut off for {time:?}"),
+            Self::Forbid(owner) => write!(f, "the operator may not use targets of {owner:?}"),
+            Self::Allow(owner) => write!(f, "the operator may use targets of {owner:?}"),
             Self::Compact => f.write_str("the API server forgets its history"),
             Self::UninstallKeda { stops_first: true } => {
                 f.write_str("KEDA stops and is uninstalled")
@@ -202,6 +208,7 @@ impl Plan {
         plan_transports::assign(seed, actions.iter_mut().map(|(_, action)| action));
         let owned = Owned::new(&mut seed.about("owners"));
         actions.extend(owned.actions(&mut seed.about("actions on owned targets")));
+        actions.extend(owned.rights(&mut seed.about("rights on owned targets")));
         actions.extend(around_the_cluster(
             &mut seed.about("plan of the cluster"),
             at,

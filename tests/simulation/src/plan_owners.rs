@@ -74,6 +74,20 @@ impl Owned {
         actions
     }
 
+    /// In a quarter of the runs with owners, the operator may not use the targets of one for a while.
+    pub fn rights(&self, random: &mut Rng) -> Vec<(Duration, Action)> {
+        let mut owners = self.0.iter().map(|(_, owner)| *owner);
+        let Some(owner) = owners.find(|owner| !owner.syncs()) else {
+            return Vec::new();
+        };
+        if random.u8(..4) > 0 {
+            return Vec::new();
+        }
+        let at = delay(random, 2_000..60_000);
+        let until = at + delay(random, 5_000..150_000);
+        vec![(at, Action::Forbid(owner)), (until, Action::Allow(owner))]
+    }
+
     fn action(&self, random: &mut Rng) -> Action {
         let (actor, owner) = *pick(random, &self.0);
         let kind = TargetKind::Owned(owner);

@@ -88,6 +88,7 @@ async fn run_plan(options: &Options) -> Report {
     }
     sleep_until(began + plan.end).await;
     world.trace.add("PLAN", "no more actions and faults");
+    world.forbidden.lock().clear();
     if !plan.owners.is_empty() {
         // Until the owner that was cut off or crashed last writes again.
         sleep(Duration::from_mins(1)).await;

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::resources::Resource;
 use super::store::Id;
 
 /// An error of the API server.
@@ -42,6 +43,13 @@ impl Failure {
     pub fn no_such_path() -> Self {
         let message = "the server could not find the requested resource".to_owned();
         Self::new(404, "NotFound", message)
+    }
+
+    /// The client has no right to do that.
+    #[must_use]
+    pub fn forbidden(resource: &Resource) -> Self {
+        let message = format!("{} is forbidden", resource.qualified());
+        Self::new(403, "Forbidden", message)
     }
 
     /// Nothing can be created while the CRD is being deleted.

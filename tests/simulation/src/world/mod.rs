@@ -82,6 +82,8 @@ pub struct World {
     pub messages: Notify,
     /// What became of KEDA.
     pub keda: Mutex<Keda>,
+    /// What the operator has no right to, because a value of the chart is off.
+    pub forbidden: Mutex<BTreeSet<&'static str>>,
     /// Who holds the lease, and since when.
     leader: Mutex<Option<(String, Instant)>>,
     violations: Mutex<Vec<String>>,
@@ -155,6 +157,7 @@ impl World {
             owners: Owners::default(),
             messages: Notify::new(),
             keda: Mutex::default(),
+            forbidden: Mutex::default(),
             leader: Mutex::default(),
             violations: Mutex::default(),
             found: Mutex::default(),
