@@ -248,6 +248,8 @@ async fn chart_grants_exactly_the_rights_that_ordered_writes_need() {
         let mut both: BTreeSet<_> = both.into_iter().flatten().collect();
         // Rotations of the webhook's CA, which other scenarios cover.
         both.insert(right("asya.sh", "asyncactors", "create"));
+        // An immutable Secret, which unit tests cover.
+        both.insert(right("", "secrets", "delete"));
         assert_eq!(granted(role.rules), both, "made once, then replaced");
         Ok(())
     })
