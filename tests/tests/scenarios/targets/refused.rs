@@ -372,8 +372,7 @@ async fn sidecar_that_pod_security_refuses_costs_the_target_no_pod() {
         twins.comply().await?;
         enforce_restricted(scenario).await?;
         let mut actor = bound_actor(&name, "web");
-        actor["spec"]["sidecar"] =
-            json!({"securityContext": {"runAsNonRoot": false, "runAsUser": 0}});
+        actor["spec"]["sidecar"] = json!({"securityContext": {"runAsNonRoot": false}});
         nothing_gets_worse(scenario, &name, &actor).await?;
         required_pods_are_refused_in_our_name(scenario, &name).await
     })
