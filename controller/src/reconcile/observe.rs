@@ -13,6 +13,7 @@ mod queue;
 pub mod queue_name_taken;
 pub mod rollout;
 mod shared_target;
+mod target_faults;
 pub mod unbinding;
 
 use std::sync::Arc;

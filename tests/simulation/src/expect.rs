@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::api_server::crds::Serving;
 use crate::api_server::resources::{self, Resource};
 use crate::api_server::store::{Id, Store};
 use crate::broker::Broker;
@@ -26,12 +27,10 @@ pub fn unmet(world: &World) -> Vec<String> {
             let policy = &actor["spec"]["queue"]["deletionPolicy"];
             let waits =
                 (policy == "DeleteIfEmpty" || policy == "Drain") && messages(&brokers, id) > 0;
-            let is_scaled = store.get(&Id::new(
-                &resources::SCALED_OBJECTS,
-                &id.namespace,
-                &id.name,
-            ));
-            if !waits || is_scaled.is_some() {
+            let is_scaled = actor["spec"]["scaling"]["enabled"] == true
+                && actor["spec"]["workload"].is_object()
+                && store.serving(&resources::SCALED_OBJECTS) == Serving::Served;
+            if !waits || is_scaled {
                 unmet.push(format!("{id} is still being deleted: {}", actor["status"]));
             }
             continue;

@@ -10,7 +10,7 @@ use crate::act::{PATIENCE, act, delete_all};
 use crate::clock;
 use crate::expect;
 use crate::faults::{Fault, Faults};
-use crate::plan::{MOST_WRONG, Plan};
+use crate::plan::{Action, MOST_WRONG, Plan};
 use crate::randomness::Seed;
 use crate::replicas::Replicas;
 use crate::webhook_replicas::WebhookReplicas;
@@ -92,6 +92,11 @@ async fn run_plan(options: &Options) -> Report {
     if !plan.owners.is_empty() {
         // Until the owner that was cut off or crashed last writes again.
         sleep(Duration::from_mins(1)).await;
+    }
+    let lost_rights = |(_, action): &(_, Action)| matches!(action, Action::Forbid(_));
+    if plan.actions.iter().any(lost_rights) {
+        // The operator asks every five minutes whether it may read the kind again.
+        sleep(Duration::from_mins(6)).await;
     }
     let problem = check(&world).await;
     if let Some(problem) = problem {

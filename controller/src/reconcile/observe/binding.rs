@@ -9,9 +9,9 @@ use asya_shared::resolve::{
 };
 
 use super::rollout::{self, RolloutQuery};
+use super::target_faults::{already_bound_fault, forbidden_fault, kind_fault, unindexed_fault};
 use super::{shared_target, unbinding};
-use crate::binding::kinds::Kind;
-use crate::binding::{KindAvailability, ObjectId, TargetSnapshot, TargetState};
+use crate::binding::{TargetSnapshot, TargetState};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};
 use crate::reconcile::contention::ContestedPart;
@@ -291,55 +291,6 @@ fn chain(snapshot: &TargetSnapshot) -> Vec<Box<str>> {
         chain.extend(below.filter(|uid| **uid != *snapshot.uid).map(Box::from));
     }
     chain
-}
-
-/// Fault for a kind that cannot be read (RES-6).
-fn kind_fault(target: &ObjectId, availability: &KindAvailability) -> Fault {
-    let kind = &target.kind;
-    match availability {
-        KindAvailability::Forbidden(rule) => forbidden_fault(kind, rule),
-        KindAvailability::NotNamespaced => Fault::until_change(
-            Reason::UnsupportedTarget,
-            format!(
-                "spec.workloadRef: {kind} is cluster-scoped and cannot be bound; bind the namespaced object that \
-                 creates the pods"
-            ),
-        ),
-        KindAvailability::NotInstalled
-        | KindAvailability::Unknown
-        | KindAvailability::Served(_) => Fault::until_change(
-            Reason::KindNotInstalled,
-            format!(
-                "spec.workloadRef: the API server does not serve {kind}; the actor binds once its \
-                 CustomResourceDefinition is installed"
-            ),
-        ),
-    }
-}
-
-/// Needs no retry: the watch of kinds retries, and enqueues the actor once the kind is readable.
-pub(super) fn forbidden_fault(kind: &Kind, rule: &str) -> Fault {
-    Fault::until_change(
-        Reason::KindForbidden,
-        format!(
-            "spec.workloadRef: the operator may not read {kind}; add this rule to its ClusterRole:\n{}",
-            rule.trim_end()
-        ),
-    )
-}
-
-/// Rare: the index is updated from the watch of actors, which also triggers the reconcile.
-fn unindexed_fault() -> Fault {
-    Fault::until_change(Reason::TargetNotReady, "spec.workloadRef cannot be read")
-}
-
-/// Fault for a target that an older actor binds (BIND-45).
-fn already_bound_fault(target: &ObjectId, owner: &str) -> Fault {
-    let (kind, name) = (target.kind.group_kind().kind, &target.key.name);
-    let text = format!(
-        "spec.workloadRef: {kind}/{name} is already bound by AsyncActor {owner}; choose another target, or set that actor's queue.deletionPolicy to Retain, which keeps its queue and messages, and delete it"
-    );
-    Fault::until_change(Reason::AlreadyBound, text)
 }
 
 pub(super) fn target_pods(

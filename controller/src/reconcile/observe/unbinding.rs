@@ -7,8 +7,8 @@ use kube::Api;
 use serde_json::Value;
 
 use super::availability;
-use super::binding::forbidden_fault;
 use super::rollout::read_target_objects;
+use super::target_faults::forbidden_fault;
 use crate::binding::{KindAvailability, OwnedTemplateFields, TargetState};
 use crate::context::Context;
 use crate::fault::Error;
