@@ -247,15 +247,16 @@ async fn only_workloads_targeted_by_a_user_autoscaler_count_as_scaled() {
     );
 }
 
+fn bound_to_web() -> Observed {
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let spec = json!({"transport": "mq", "workloadRef": target});
+    observed(&actor(&json!({}), &spec, &json!({})))
+}
+
 /// SAFE-10, SAFE-18
 #[tokio::test]
 async fn finished_pod_with_a_sidecar_is_ignored() {
-    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
-    let binding_spec = json!({"transport": "mq", "workloadRef": target});
-    let (context, observed) = (
-        context(),
-        observed(&actor(&json!({}), &binding_spec, &json!({}))),
-    );
+    let (context, observed) = (context(), bound_to_web());
     let labelled_pods = LabelledPods::new(&context.stores.pods, &context.bindings);
     WatchSink::<UninjectedPodRecord>::init_done(&*context.bindings, &None);
     for (name, phase) in [
@@ -323,12 +324,7 @@ async fn actor_whose_targets_kind_may_not_be_read_is_not_deleted_as_if_it_were_g
 /// BIND-43: a sidecar without a queue fails its pod.
 #[tokio::test]
 async fn pods_with_the_sidecar_of_an_earlier_binding_may_receive_from_the_queue() {
-    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
-    let binding_spec = json!({"transport": "mq", "workloadRef": target});
-    let (context, observed) = (
-        context(),
-        observed(&actor(&json!({}), &binding_spec, &json!({}))),
-    );
+    let (context, observed) = (context(), bound_to_web());
     let labelled_pods = LabelledPods::new(&context.stores.pods, &context.bindings);
     for (name, uid, container, phase) in [
         ("own", "actor-uid", "asya-sidecar", "Running"),
