@@ -26,7 +26,7 @@ use state::BindingStateInputs;
 use target::set_target;
 
 use super::common::ModeReport;
-use super::scaling::set_scaling;
+use super::scaling::{remembered_reference, set_scaling};
 use super::transport::TransportSummary;
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::binding::ObservedBinding;
@@ -65,7 +65,7 @@ pub(super) fn binding_report(
         // Keep the reference until the target has pods: it may have to be scaled up once nothing scales it any more
         // (SO-6), also if KEDA has been removed since.
         let reference = status.scaled_object_ref.take();
-        status.scaled_object_ref = reference.or(previous.scaled_object_ref.clone());
+        status.scaled_object_ref = reference.or_else(|| remembered_reference(observed));
     }
     set_target(status, observed, binding, pods.as_ref());
     let decision = state::decide(&BindingStateInputs {

@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::common::Report;
 use super::conditions::Conditions;
 use super::inventory;
+use super::scaling::remembered_reference;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::desired::empty_wait::EmptyWait;
 use crate::reconcile::model::condition_types::{READY, TRANSPORT_READY};
@@ -90,6 +91,10 @@ pub(super) fn deletion_status(
     };
     if acted {
         status.rollout = Some(last_action_status(observed, now));
+    }
+    if observed.binding.is_some() {
+        // The target is scaled up once the `ScaledObject` is gone (SO-6).
+        status.scaled_object_ref = remembered_reference(observed);
     }
     let mut conditions = Conditions::of(observed, now);
     if let Some(fault) = blocked.queue {

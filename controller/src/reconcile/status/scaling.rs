@@ -1,6 +1,6 @@
 //! Scaling in the status.
 
-use asya_shared::api::{AsyncActorStatus, ScalingMode};
+use asya_shared::api::{AsyncActorStatus, ObjectReference, ScalingMode};
 use asya_shared::scaling::{KEDA_GROUP, KEDA_VERSION};
 use k8s_openapi::jiff::Timestamp;
 
@@ -114,6 +114,18 @@ fn set_fields(status: &mut AsyncActorStatus, observed: &Observed, outcome: &Acti
         .scaling
         .as_ref()
         .and_then(|it| it.scaled_object.as_ref());
+    status.scaled_object_ref = scaled_object.map(|_| scaled_object_reference(observed));
+}
+
+fn scaled_object_reference(observed: &Observed) -> ObjectReference {
     let version = format!("{KEDA_GROUP}/{KEDA_VERSION}");
-    status.scaled_object_ref = scaled_object.map(|_| reference(observed, &version, "ScaledObject"));
+    reference(observed, &version, "ScaledObject")
+}
+
+/// What says that the queue has scaled the target (SO-6): what status says, or the `ScaledObject` itself, whose status
+/// write may have been lost.
+pub(super) fn remembered_reference(observed: &Observed) -> Option<ObjectReference> {
+    let scaled_object = observed.scaling.scaled_object.ours();
+    let existing = scaled_object.map(|_| scaled_object_reference(observed));
+    observed.previous.scaled_object_ref.clone().or(existing)
 }

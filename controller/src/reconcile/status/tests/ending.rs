@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::{active_actor, at, condition, report, running};
 use crate::fault::{Error, Fault, Reason, Requeue};
+use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::child::UNWATCHED_POLL_INTERVAL;
 use crate::reconcile::model::observed::Observed;
@@ -11,6 +12,7 @@ use crate::reconcile::model::outcome::{ActiveOutcome, Outcome};
 use crate::reconcile::retries::{is_reported, outcome_of_error};
 use crate::reconcile::status::build;
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
+use crate::scaling::tests::fixtures::scaled_object;
 
 /// An actor being deleted whose Deployment exists; `deleting` says whether that is being deleted, too.
 fn terminating(deleting: bool) -> Observed {
@@ -43,6 +45,28 @@ fn deletion_report(
 fn phases(status: &AsyncActorStatus) -> Vec<&str> {
     let phases = status.inventory.iter().map(|entry| entry.phase.as_deref());
     phases.map(Option::unwrap_or_default).collect()
+}
+
+/// SO-6: seed 5135 of the simulation. No status has named the `ScaledObject`: their writes had conflicts until the actor
+/// was deleted.
+#[test]
+fn scaled_object_of_a_deleted_binding_is_remembered_once_it_is_gone() {
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let metadata = json!({"deletionTimestamp": "2026-01-01T00:01:30Z"});
+    let spec = json!({"transport": "mq", "workloadRef": target});
+    let mut observed = observed(&actor(&metadata, &spec, &json!({})));
+    observed.binding = Some(ObservedBinding::default());
+    assert_eq!(
+        deletion_report(&observed, None, &[]).scaled_object_ref,
+        None
+    );
+    observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
+    let status = deletion_report(&observed, None, &["ScaledObject"]);
+    assert!(status.scaled_object_ref.is_some());
+    observed.scaling.scaled_object = Child::NotFound;
+    observed.previous = status.clone();
+    let gone = deletion_report(&observed, None, &[]);
+    assert_eq!(gone.scaled_object_ref, status.scaled_object_ref);
 }
 
 /// FW-25, FIN-2
