@@ -101,11 +101,7 @@ pub async fn observe(
     let controller = other.as_ref().map(|it| it.metadata.controller.as_ref());
     let is_orphaned = controller.is_some_and(|controller| !is_controlled_by(controller, &actor));
     let orphaned = other.as_ref().filter(|_| is_orphaned).map(|it| it.kind);
-    let (pods, orphaned_pods) = if owns_workload {
-        split_pods(workload_pods(context, &actor), orphaned)
-    } else {
-        (Vec::new(), pods_of_earlier_bindings(context, &actor))
-    };
+    let (pods, orphaned_pods) = pods_of(context, &actor, orphaned);
     let failures = &context.creation_failures;
     let creation_failure = workload.ours();
     let creation_failure =
@@ -320,6 +316,19 @@ fn may_have_moved(actor: &ActorRecord, previous: &AsyncActorStatus) -> bool {
     let verified = previous.queue.as_ref();
     let verified = verified.and_then(|queue| queue.verified_generation);
     actor.generation > 1 && verified != Some(actor.generation)
+}
+
+/// The pods of the actor's workload, and those that an earlier actor of its name left; an `orphaned` workload is one of
+/// that actor.
+fn pods_of(
+    context: &Context,
+    actor: &ActorRecord,
+    orphaned: Option<WorkloadKind>,
+) -> (Vec<Arc<PodRecord>>, Vec<Arc<PodRecord>>) {
+    if actor.binds_to.is_some() {
+        return (Vec::new(), pods_of_earlier_bindings(context, actor));
+    }
+    split_pods(workload_pods(context, actor), orphaned)
 }
 
 /// Pods with the sidecar of an earlier binding of this name, which its deletion left (BIND-43, BIND-44): they receive

@@ -9,7 +9,7 @@ use kube::Api;
 use crate::broker::{Count, Depth, QueueClient};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason, Requeue};
-use crate::reconcile::desired::empty_wait::{EmptyWait, KeptQueues, RemainingQueues, format_depth};
+use crate::reconcile::desired::empty_wait::{KeptQueues, RemainingQueues, format_depth};
 use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
 
@@ -84,12 +84,11 @@ pub(super) async fn keep_in_terminating_namespace(
         uncounted: vec![queue.clone()],
         ..RemainingQueues::default()
     };
-    let wait = EmptyWait::Empty.unless_namespace_terminating(queues, namespace.as_ref());
-    let EmptyWait::KeepQueues(kept) = wait else {
-        return Ok(false);
-    };
-    report_kept_queues(context, actor, policy, &kept);
-    Ok(true)
+    let kept = KeptQueues::of_terminating(namespace.as_ref(), queues);
+    if let Some(kept) = &kept {
+        report_kept_queues(context, actor, policy, kept);
+    }
+    Ok(kept.is_some())
 }
 
 /// Records the Event on the Namespace, because none can be created inside a terminating namespace, nor would it

@@ -112,21 +112,15 @@ impl Messages {
     }
 }
 
-impl EmptyWait {
-    /// The deletion of a namespace must not be blocked, so its queues that may hold messages stay at the broker: also
-    /// those that were empty before their broker went, which can no longer be deleted.
-    pub fn unless_namespace_terminating(
-        self,
-        remaining: RemainingQueues,
-        namespace: Option<&Namespace>,
-    ) -> Self {
+impl KeptQueues {
+    /// Keeps the queues if the namespace is being deleted or gone, which must not be blocked: those that may hold
+    /// messages, and those whose broker went with the namespace, so that they cannot be deleted.
+    pub fn of_terminating(namespace: Option<&Namespace>, queues: RemainingQueues) -> Option<Self> {
         let metadata = namespace.map(|it| &it.metadata);
-        if metadata.is_some_and(|it| it.deletion_timestamp.is_none()) {
-            return self;
-        }
-        Self::KeepQueues(KeptQueues {
+        let is_terminating = metadata.is_none_or(|it| it.deletion_timestamp.is_some());
+        is_terminating.then(|| Self {
             namespace_uid: metadata.and_then(|it| it.uid.clone()),
-            queues: remaining,
+            queues,
         })
     }
 }

@@ -15,7 +15,8 @@ use crate::context::Context;
 use crate::fault::{Error, StepError};
 use crate::reconcile::desired::deletion::{broker_step_error, unusable_transport_fault};
 use crate::reconcile::desired::empty_wait::{
-    CountReport, EmptyWait, EmptyWaitInputs, Messages, QueueCount, RemainingQueues, decide,
+    CountReport, EmptyWait, EmptyWaitInputs, KeptQueues, Messages, QueueCount, RemainingQueues,
+    decide,
 };
 use crate::reconcile::model::known_queues::KnownQueues;
 use crate::reconcile::model::observed::{DeletionSettings, MemoryUpdates};
@@ -74,8 +75,11 @@ pub(super) async fn observe(
     let namespaces: Api<Namespace> = Api::all(context.client.clone());
     let namespace = namespaces.get_opt(&actor.metadata.key.namespace).await;
     let namespace = namespace.map_err(Error::Api)?;
-    let empty_wait = empty_wait.unless_namespace_terminating(remaining, namespace.as_ref());
-    Ok((Some(empty_wait), updates))
+    let kept = KeptQueues::of_terminating(namespace.as_ref(), remaining);
+    Ok((
+        Some(kept.map_or(empty_wait, EmptyWait::KeepQueues)),
+        updates,
+    ))
 }
 
 async fn count(

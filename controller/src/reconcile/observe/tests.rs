@@ -12,14 +12,16 @@ use serde_json::{Value, json};
 use super::queue::classify_failure;
 use super::unbinding;
 use super::{
-    binding, desired_kind, may_have_moved, pods_of_earlier_bindings, possible_queues, scaled_kinds,
-    split_pods,
+    binding, desired_kind, empty_wait, known_queues, may_have_moved, pods_of, possible_queues,
+    scaled_kinds, split_pods,
 };
 use crate::binding::{KindAvailability, LabelledPods};
 use crate::broker::BrokerError;
 use crate::broker::health::QueueRechecks;
 use crate::cluster::watch::WatchSink;
+use crate::context::Context;
 use crate::fault::{Fault, Reason, Requeue};
+use crate::reconcile::desired::empty_wait::EmptyWait;
 use crate::reconcile::model::observed::QueueNameTaken;
 use crate::reconcile::model::observed::{DeletionSettings, Observed, ObservedQueue};
 use crate::reconcile::model::rollout::{ObservedUnbinding, Unresolved};
@@ -344,8 +346,9 @@ async fn pods_with_the_sidecar_of_an_earlier_binding_may_receive_from_the_queue(
         labelled_pods.apply(&None, &pod);
     }
     labelled_pods.init_done(&None);
-    let pods = pods_of_earlier_bindings(&context, &observed.actor);
-    let names: Vec<_> = pods.iter().map(|it| &*it.metadata.key.name).collect();
+    let (pods, left) = pods_of(&context, &observed.actor, None);
+    assert!(pods.is_empty(), "no workload is its own");
+    let names: Vec<_> = left.iter().map(|it| &*it.metadata.key.name).collect();
     assert_eq!(names, ["earlier"]);
 }
 
@@ -396,4 +399,43 @@ async fn annotation_recorded_in_status_is_found_on_an_object_outside_the_target(
         assert_eq!(values, expected, "{name} {uid} {path}");
         assert_eq!(unbinding.stale_objects.len(), expected.len());
     }
+}
+
+/// QUE-42: the API server has no Secret with the broker's password, so the second count fails.
+#[tokio::test]
+async fn count_that_fails_does_not_shorten_the_wait_for_a_second_one() {
+    let metadata = json!({
+        "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["asya.sh/finalizer"],
+    });
+    let queue = json!({"transport": "mq", "name": "asya-a", "verifiedGeneration": 2});
+    let status = json!({"queue": queue, "queueReleasedSince": "2026-01-01T00:00:00Z"});
+    let extra = json!({"queue": {"deletionPolicy": "Drain"}});
+    let observed = observed(&actor(&metadata, &spec(&extra), &status));
+    let (actor, previous) = (&observed.actor, &observed.previous);
+    let context = context_with(|_| {
+        let status =
+            json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
+        Some((404, status))
+    });
+    // Otherwise the namespace counts as gone.
+    let context = Context {
+        client: context_with(|_| Some((200, json!({"metadata": {"name": "ns"}})))).client,
+        ..context
+    };
+    let deletion = DeletionSettings::of(actor);
+    let queues = known_queues(
+        &context,
+        actor,
+        previous,
+        Err(&Fault::until_change(Reason::QueueConflict, "")),
+        &deletion,
+    );
+    let wait = async |now: &str| {
+        let now = now.parse().unwrap();
+        let observing = empty_wait::observe(&context, actor, previous, &deletion, &queues, now);
+        observing.await.unwrap().0
+    };
+    let nine_seconds = Some(EmptyWait::Confirming(Duration::from_secs(9)));
+    assert_eq!(wait("2026-01-01T00:00:01Z").await, nine_seconds);
+    assert_eq!(wait("2026-01-01T00:00:10Z").await, Some(EmptyWait::Empty));
 }

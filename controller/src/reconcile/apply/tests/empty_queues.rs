@@ -3,18 +3,20 @@
 use std::future::pending;
 use std::sync::Arc;
 
+use asya_shared::api::{QueueDeletionPolicy, QueueStatus};
 use asya_shared::transport::ActorQueue;
 use asya_shared::transport::ownership::QueueOwner;
 use futures::FutureExt;
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::broker::{
     BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome, QueueClient,
     QueueObservation, ReadyQueue,
 };
 use crate::reconcile::apply::actor_queues::ActorQueues;
-use crate::reconcile::tests::fixtures::{actor, context, observed, spec};
+use crate::reconcile::apply::messages;
+use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
 
 /// Records the generations for which empty queues are to be deleted, and answers nothing else.
 #[derive(Default)]
@@ -70,4 +72,26 @@ async fn queue_is_counted_as_empty_for_the_generation_of_its_actor() {
         queues.delete_if_empty("asya-a").await.unwrap();
     }
     assert_eq!(*recorder.0.lock(), [3, 4]);
+}
+
+/// QUE-45: something else consumes from the queue, so the broker does not delete it.
+#[tokio::test]
+async fn queue_that_is_in_use_stays_only_if_the_namespace_is_being_deleted() {
+    fn active(request: &str) -> Option<(u16, Value)> {
+        let namespace = json!({"metadata": {"name": "ns", "uid": "n"}});
+        (request == "GET /api/v1/namespaces/ns").then_some((200, namespace))
+    }
+    fn terminating(request: &str) -> Option<(u16, Value)> {
+        let (code, mut namespace) = active(request)?;
+        namespace["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        Some((code, namespace))
+    }
+    type Responses = fn(&str) -> Option<(u16, Value)>;
+    let actor = observed(&actor(&json!({}), &spec(&json!({})), &json!({}))).actor;
+    for (responses, stays) in [(active as Responses, false), (terminating, true)] {
+        let context = context_with(responses);
+        let (policy, queue) = (QueueDeletionPolicy::Drain, QueueStatus::default());
+        let kept = messages::keep_in_terminating_namespace(&context, &actor, policy, &queue).await;
+        assert_eq!(kept.unwrap(), stays);
+    }
 }

@@ -258,20 +258,17 @@ fn queue_that_holds_messages_stays_only_if_its_namespace_is_deleted() {
     let not_deleted = namespace(json!({"uid": "n"}));
     let remaining = RemainingQueues::default;
     let kept = |uid: Option<&str>| {
-        EmptyWait::KeepQueues(KeptQueues {
+        Some(KeptQueues {
             namespace_uid: uid.map(str::to_owned),
             queues: remaining(),
         })
     };
     for (namespace, expected) in [
-        (Some(&not_deleted), EmptyWait::Waiting(remaining())),
+        (Some(&not_deleted), None),
         (Some(&terminating), kept(Some("n"))),
         (None, kept(None)),
     ] {
-        assert_eq!(
-            EmptyWait::Waiting(remaining()).unless_namespace_terminating(remaining(), namespace),
-            expected
-        );
+        assert_eq!(KeptQueues::of_terminating(namespace, remaining()), expected);
     }
 }
 
@@ -293,7 +290,6 @@ fn queue_whose_broker_goes_with_its_namespace_does_not_hold_it_up() {
         messages,
     };
     let remaining = RemainingQueues::of(&[count(unknown())]).unwrap();
-    let wait = wait.unless_namespace_terminating(remaining, Some(&terminating));
-    assert!(matches!(wait, EmptyWait::KeepQueues(_)), "{wait:?}");
+    assert!(KeptQueues::of_terminating(Some(&terminating), remaining).is_some());
     assert_eq!(RemainingQueues::of(&[count(Messages::NoQueue)]), None);
 }
