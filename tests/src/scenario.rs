@@ -20,7 +20,7 @@ use crate::eventually::{NotYet, check, eventually};
 use crate::operator;
 use crate::process::{self, Spec};
 use crate::real;
-use crate::turn::{self, Beside, Shared, Stopwatch};
+use crate::turn::{self, Shared, Stopwatch, Timed};
 
 /// A limit for kubectl, since `kubectl delete` waits for finalizers without one. Longer than any intended wait.
 const KUBECTL: Duration = Duration::from_mins(4);
@@ -38,9 +38,9 @@ enum Turn {
     /// Nothing: it has its own cluster, is timed as a whole, or takes no turns.
     None,
     /// Its turn on the shared cluster.
-    Shared(#[expect(dead_code, reason = "held until it is dropped")] Shared),
-    /// It has been timed, and ends after all others.
-    Last(#[expect(dead_code, reason = "held until it is dropped")] Beside),
+    Shared(Shared),
+    /// It is being timed, or has been and ends after all others.
+    Last(Timed),
 }
 
 impl Scenario {
@@ -71,7 +71,21 @@ impl Scenario {
         Self::run_on(shared_cluster(), name, body).await;
     }
 
-    /// Like [`Self::run`], after all other scenarios and without any on the cluster: for measurements.
+    /// Like [`Self::run`], after all other scenarios, beside a few that are timed as well: a latency on a busy machine
+    /// means nothing.
+    ///
+    /// # Panics
+    /// When the body fails or panics.
+    pub async fn run_timed<F>(name: &str, body: F)
+    where
+        F: AsyncFnOnce(&Self) -> Result<()>,
+    {
+        let _timed = turn::timed_at_the_end().await;
+        let _stopwatch = Stopwatch::start();
+        Self::run_on(shared_cluster(), name, body).await;
+    }
+
+    /// Like [`Self::run`], after all other scenarios and without any on the cluster: for what others would notice.
     ///
     /// # Panics
     /// When the body fails or panics.
@@ -167,24 +181,27 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Runs a part of [`Self::run`] while no other scenario does: for limits of a requirement, which mean nothing on a
-    /// busy machine. The scenario continues after all others.
+    /// Runs a part of [`Self::run`] when all others have ended: for limits of a requirement, which mean nothing on a
+    /// busy machine. The scenario continues there.
     ///
     /// # Errors
     /// Those of the part.
-    pub async fn alone<T>(&self, part: impl AsyncFnOnce() -> Result<T>) -> Result<T> {
-        // Given up first: the measurement would wait for this very scenario.
-        let turn = std::mem::replace(&mut *self.turn.lock().await, Turn::None);
-        let takes_turns = !matches!(turn, Turn::None);
+    pub async fn timed<T>(&self, part: impl AsyncFnOnce() -> Result<T>) -> Result<T> {
+        let mut turn = self.turn.lock().await;
+        *turn = match std::mem::replace(&mut *turn, Turn::None) {
+            Turn::Shared(shared) => {
+                // Given up first: all would wait for this very scenario.
+                drop(shared);
+                Turn::Last(turn::timed_at_the_end().await)
+            }
+            Turn::Last(timed) => Turn::Last(timed),
+            Turn::None => {
+                let _timed = turn::timed().await;
+                return part().await;
+            }
+        };
         drop(turn);
-        if !takes_turns {
-            let _quiet = turn::quiet().await;
-            return part().await;
-        }
-        let quiet = turn::quiet_at_the_end().await;
-        let outcome = part().await;
-        *self.turn.lock().await = Turn::Last(quiet.end());
-        outcome
+        part().await
     }
 
     /// The cluster that the scenario runs on.

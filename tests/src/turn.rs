@@ -4,8 +4,9 @@
 //!
 //! - Some run at a time on the shared cluster, and some on clusters of their own, those first that took longest when
 //!   they last ran. What waits for minutes and does little meanwhile takes no turn.
-//! - What is timed comes last, when all others have ended: alone, because a latency on a busy machine means nothing. A
-//!   scenario of which only a part is timed waits there for the end of the others, without its turn.
+//! - What is timed comes last, when all others have ended, because a latency on a busy machine means nothing: few at a
+//!   time, since they wait most of the time, or alone. A scenario of which only a part is timed waits there for the end
+//!   of the others, without its turn.
 //! - Clusters for what is timed on them start after that, since they would disturb it.
 //!
 //! No cluster starts during a measurement, since that is what costs most.
@@ -13,11 +14,13 @@
 mod durations;
 
 use std::io::Write;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, Weak};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore, SemaphorePermit, watch};
+use tokio::sync::{
+    Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore, SemaphorePermit, watch,
+};
 use tokio::time::sleep_until;
 
 /// Scenarios in progress are readers, a measurement is the writer. The lock is fair: readers queue behind a waiting
@@ -150,49 +153,72 @@ async fn permission_for_a_cluster() -> Option<SemaphorePermit<'static>> {
 
 /// A measurement in progress, until this is dropped.
 pub struct Quiet {
-    guard: RwLockWriteGuard<'static, ()>,
-    timed: Option<Counted>,
-}
-
-impl Quiet {
-    /// Ends the measurement, without a wait for those that are still to come.
-    pub(crate) fn end(self) -> Beside {
-        Beside {
-            _guard: self.guard.downgrade(),
-            _timed: self.timed,
-        }
-    }
+    _guard: RwLockWriteGuard<'static, ()>,
+    _timed: Option<Counted>,
 }
 
 /// Waits until no scenario uses the shared cluster and no cluster starts, so that nothing disturbs a measurement.
 pub async fn quiet() -> Quiet {
     Quiet {
-        guard: QUIET.write().await,
-        timed: None,
+        _guard: QUIET.write().await,
+        _timed: None,
     }
 }
 
-/// The same for a scenario of which all, or the rest, is timed: it comes last.
+/// The same for a scenario that no other may run beside: it comes last.
 pub(crate) async fn quiet_at_the_end() -> Quiet {
     let timed = Counted::among(&AGENDA.timed);
     after_all_others().await;
     Quiet {
-        timed: Some(timed),
+        _timed: Some(timed),
         ..quiet().await
+    }
+}
+
+/// A measurement that a few others may run beside, until this is dropped.
+pub struct Timed {
+    _permit: Option<SemaphorePermit<'static>>,
+    _window: Arc<RwLockWriteGuard<'static, ()>>,
+    _timed: Option<Counted>,
+}
+
+/// Waits until nothing but a few other measurements runs: each occupies a processor for a seventh of its time.
+pub async fn timed() -> Timed {
+    static TURNS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(processors() + 1));
+    static WINDOW: Mutex<Weak<RwLockWriteGuard<'static, ()>>> = Mutex::const_new(Weak::new());
+    let permit = TURNS.acquire().await.ok();
+    let mut current = WINDOW.lock().await;
+    let window = match current.upgrade() {
+        Some(window) => window,
+        None => Arc::new(QUIET.write().await),
+    };
+    *current = Arc::downgrade(&window);
+    Timed {
+        _permit: permit,
+        _window: window,
+        _timed: None,
+    }
+}
+
+/// The same for a scenario of which all, or the rest, is timed: it comes last.
+pub(crate) async fn timed_at_the_end() -> Timed {
+    let counted = Counted::among(&AGENDA.timed);
+    after_all_others().await;
+    Timed {
+        _timed: Some(counted),
+        ..timed().await
     }
 }
 
 /// Work that must not run during a measurement, until this is dropped.
 pub struct Beside {
     _guard: RwLockReadGuard<'static, ()>,
-    _timed: Option<Counted>,
 }
 
 /// Waits until no measurement is in progress.
 pub async fn beside_others() -> Beside {
     Beside {
         _guard: QUIET.read().await,
-        _timed: None,
     }
 }
 

@@ -232,7 +232,7 @@ async fn recreated_target_is_bound_again() {
         assert_eq!(status["status"], "Creating");
         let mut before: Option<String> = None;
         for _ in 0..2 {
-            let bound = scenario.alone(async || {
+            let bound = scenario.timed(async || {
                 let made = create(scenario, target, 1).await?;
                 let status = status_is(scenario, &name, "it is bound", BOUND_WITHIN, |status| {
                     status["resolvedTarget"]["uid"] == json!(made.metadata.uid)
@@ -302,7 +302,7 @@ async fn target_is_bound_by_one_actor_until_that_is_deleted() {
         assert_eq!(status["boundSince"], Value::Null);
         let message = status["conditions"].to_string();
         assert!(message.contains(&first), "{message}");
-        let bound = scenario.alone(async || {
+        let bound = scenario.timed(async || {
             scenario.kubectl(&["delete", "asya", &first]).await?;
             scenario.actor_gone(&first, SOON).await?;
             status_is(scenario, &second, "now it is", BOUND_WITHIN, |status| {

@@ -173,7 +173,7 @@ async fn target_with_another_autoscaler_or_deleted_target_is_not_scaled() {
                 && status["readyReplicas"] == 1
         })
         .await?;
-        let follows = scenario.alone(async || {
+        let follows = scenario.timed(async || {
             hpas.delete("theirs", &DeleteParams::default()).await?;
             eventually("our ScaledObject follows", FOLLOWS_WITHIN, async || {
                 let found = ours.get_opt(&name).await?;

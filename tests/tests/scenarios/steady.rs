@@ -253,7 +253,7 @@ fn image(deployment: &Deployment, container: &str) -> Option<String> {
 /// WRK-3, WRK-4
 #[tokio::test]
 async fn drift_of_a_workload_is_repaired() {
-    Scenario::run_alone("rival", async |scenario| {
+    Scenario::run_timed("rival", async |scenario| {
         let name = scenario.name("kept");
         let deployment = format!("deployment/{name}");
         scenario.apply(&minimal_actor(&name)).await?;
@@ -323,7 +323,7 @@ async fn drift_of_a_workload_is_repaired() {
 /// RUN-2
 #[tokio::test]
 async fn drift_of_the_runtime_script_is_repaired() {
-    Scenario::run_alone("script", async |scenario| {
+    Scenario::run_timed("script", async |scenario| {
         let name = scenario.name("scripted");
         scenario.apply(&minimal_actor(&name)).await?;
         scenario.actor_status(&name, "Running", SOON).await?;

@@ -163,7 +163,7 @@ async fn unknown_kind_is_bound_once_installed_and_readable() {
         assert_eq!(status.await?["status"], "Creating");
 
         let forbidden = waits("KindForbidden");
-        let status = scenario.alone(async || {
+        let status = scenario.timed(async || {
             thing.install(scenario).await?;
             status_is(
                 scenario,
@@ -186,7 +186,7 @@ async fn unknown_kind_is_bound_once_installed_and_readable() {
             waits("TargetNotFound"),
         )
         .await?;
-        let bound = scenario.alone(async || {
+        let bound = scenario.timed(async || {
             let workload = thing.make(scenario, "it").await?;
             status_is(scenario, &name, "it is bound", BOUND_WITHIN, |status| {
                 status["resolvedTarget"]["uid"] == workload && status["pods"]["matched"] == 2
@@ -248,7 +248,7 @@ async fn workload_bound_through_its_owner_cannot_be_bound_directly() {
             |status| condition(status, "TargetResolved") == ("False", "AlreadyBound"),
         )
         .await?;
-        let bound = scenario.alone(async || {
+        let bound = scenario.timed(async || {
             scenario.kubectl(&["delete", "asya", &first]).await?;
             scenario.actor_gone(&first, SOON).await?;
             status_is(

@@ -17,7 +17,7 @@ use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::operator::unvalidated;
 use asya_tests::scenario::Scenario;
-use asya_tests::turn::{own_cluster_to_time, quiet};
+use asya_tests::turn::{own_cluster_to_time, timed};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -53,10 +53,10 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Runs the scenario of one value, alone on the cluster: latencies measured on a busy machine mean nothing.
+    /// Runs the scenario of one value when the machine is not busy.
     async fn run(state: &'static str, body: impl AsyncFnOnce(&Case<'_>) -> Result<()>) {
         let _ended = Ended::of(state);
-        Scenario::run_alone(&state.to_lowercase(), async |scenario| {
+        Scenario::run_timed(&state.to_lowercase(), async |scenario| {
             let witness = Witness::start(&scenario.actors()).await?;
             body(&Case { scenario, witness }).await
         })
@@ -83,7 +83,7 @@ impl Case<'_> {
         let mut cluster = RunningCluster::start(options).await.unwrap();
         cluster.start_operator(unvalidated()).await.unwrap();
         let its_own = Ok((*cluster).clone());
-        let _quiet = quiet().await;
+        let _timed = timed().await;
         Scenario::run_on(its_own, &state.to_lowercase(), async |scenario| {
             let witness = Witness::start(&scenario.actors()).await?;
             body(&Case { scenario, witness }, &mut cluster).await

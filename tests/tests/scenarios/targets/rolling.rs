@@ -136,7 +136,7 @@ async fn running_deployment_is_rolled_once_and_restored() {
         );
         one_annotation_was_written(scenario, (&name, &after), mark).await?;
 
-        let told = scenario.alone(async || {
+        let told = scenario.timed(async || {
             replace_one(scenario).await?;
             status_is(scenario, &name, "that is told", TOLD_WITHIN, injected).await
         });
