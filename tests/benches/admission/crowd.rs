@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// The maximum number of concurrent creates.
 const CREATIONS: usize = 32;
 /// The number of namespaces over which bindings are spread.
-const NAMESPACES: usize = 20;
+pub const NAMESPACES: usize = 200;
 
 /// The actors that the webhook watches.
 pub struct Crowd {
@@ -20,8 +20,14 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// Creates this many actors, of which `bindings` bind a Deployment each; bindings are created last.
-    pub async fn create(cluster: &Cluster, actors: usize, bindings: usize) -> Result<Self> {
+    /// Creates this many actors, of which `bindings` bind a Deployment each, `required` of them so that no pod starts
+    /// without the sidecar; bindings are created last.
+    pub async fn create(
+        cluster: &Cluster,
+        actors: usize,
+        bindings: usize,
+        required: usize,
+    ) -> Result<Self> {
         let crowd = Self { bindings };
         let namespaces: Api<Namespace> = Api::all(cluster.client());
         for number in 0..NAMESPACES {
@@ -35,7 +41,7 @@ impl Crowd {
             .map(|number| (namespace_of(number), standalone(number)));
         all(cluster, others, false).await?;
         let bound = (0..bindings).map(|number| {
-            let actor = binding(number, &target_of(number));
+            let actor = binding(number, &target_of(number), number < required);
             (namespace_of(number), actor)
         });
         all(cluster, bound, true).await?;
@@ -67,11 +73,12 @@ fn standalone(number: usize) -> Value {
     })
 }
 
-fn binding(number: usize, target: &str) -> Value {
+fn binding(number: usize, target: &str, required: bool) -> Value {
     json!({
         "apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "metadata": {"name": format!("bound-{number}")},
         "spec": {
             "transport": "rabbitmq", "runtime": {"targetURL": "http://127.0.0.1:8000"},
+            "binding": {"required": required},
             "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": target},
         },
     })

@@ -1,8 +1,10 @@
-//! Benchmarks the webhook (OBS-4 (a, b, c, d)): the in-process cost of a review, compared with a handler that decodes
-//! full types and diffs them, and the performance of a replica under load over TLS while it watches many actors. Run by
-//! `make bench`.
+//! Benchmarks the webhook (OBS-4 (a, b, c, d), AVL-2 (e)): the in-process cost of a review, compared with a handler that
+//! decodes full types and diffs them, the performance of a replica under load over TLS while it watches many actors, and
+//! its start; and how soon the controller applies the webhook configurations of many bindings (CFG-7 (e)). Run by `make
+//! bench`.
 
 mod burst;
+mod configurations;
 mod crowd;
 mod handler;
 mod load;
@@ -70,7 +72,7 @@ async fn measure(args: &Args) -> Result<()> {
     let cluster = RunningCluster::start(Options::default()).await?;
     let operator = Operator::install(&cluster, json!({"webhook": {"replicaCount": 1}})).await?;
     let controller = operator.start("bench").await?;
-    let webhook = Webhook::start(&operator).await?;
+    let mut webhook = Webhook::start(&operator).await?;
     for told in burst::measure(&cluster, args.pods).await? {
         println!("{told}");
     }
@@ -81,7 +83,7 @@ async fn measure(args: &Args) -> Result<()> {
     let replica = Replica::of(&cluster, replica).await?;
     println!("one actor: {}", replica.memory()?);
 
-    let crowd = Crowd::create(&cluster, args.actors, args.bindings).await?;
+    let crowd = Crowd::create(&cluster, args.actors, args.bindings, 0).await?;
     replica.knows(&crowd).await?;
     println!(
         "{} actors, {} of them bindings: {}",
@@ -98,5 +100,8 @@ async fn measure(args: &Args) -> Result<()> {
         println!("{}", replica.under_load(&crowd, rate, lasts).await?);
     }
     println!("after all that: {}", replica.memory()?);
+    println!("{}", configurations::start_to_ready(&mut webhook).await?);
+    drop(cluster);
+    println!("{}", configurations::applied().await?);
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! The figures of docs/architecture.md, section 8, measured on a separate cluster. A crowd of actors is created at once
-//! for the operator, and an equal one for a bare client that only sends the same writes. Run by `make bench`.
+//! The figures of docs/architecture.md, section 8, and OPS-8 (d), measured on a separate cluster. A crowd of actors is
+//! created at once for the operator, and an equal one for a bare client that only sends the same writes. Run by `make
+//! bench`.
 
 mod bare;
 mod crowd;

@@ -45,6 +45,8 @@ pub struct Row {
     pub writes: usize,
     /// The rejected ones among the writes.
     pub refused: usize,
+    /// The most writes that were received within one second.
+    pub peak: usize,
     /// The writes by kind, with their number and times.
     pub kinds: Vec<Kind>,
     /// Processor seconds of the writer; `None` for the bare client, which runs in this process.
@@ -172,6 +174,7 @@ impl<'a> Bench<'a> {
             settled: last(&|write| write.user == self.user),
             writes: ours.len(),
             refused: ours.iter().filter(|write| write.code >= 400).count(),
+            peak: peak(ours.iter().map(|write| since(write.time)).collect()),
             kinds: kinds(&ours, since),
             cpu,
             parts: PARTS.into_iter().zip(used).collect(),
@@ -199,6 +202,14 @@ impl<'a> Bench<'a> {
         })
         .await
     }
+}
+
+/// The most of these times, in seconds, within one second.
+fn peak(mut times: Vec<f64>) -> usize {
+    times.sort_by(f64::total_cmp);
+    let begins = times.iter().enumerate();
+    let within = begins.map(|(at, begin)| times.partition_point(|time| *time < begin + 1.0) - at);
+    within.max().unwrap_or_default()
 }
 
 fn kinds(writes: &[&Write], since: impl Fn(Timestamp) -> f64) -> Vec<Kind> {

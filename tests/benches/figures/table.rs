@@ -5,8 +5,8 @@ use crate::measure::Row;
 /// Renders a line per measurement, and a comparison after each pair.
 pub fn render(rows: &[Row]) -> String {
     let mut lines = vec![
-        "| actors | by | created s | applied s | settled s | writes per actor | refused | its CPU s | CPU s of others |".to_owned(),
-        "|---|---|---|---|---|---|---|---|---|".to_owned(),
+        "| actors | by | created s | applied s | settled s | writes per actor | refused | most writes in 1 s | its CPU s | CPU s of others |".to_owned(),
+        "|---|---|---|---|---|---|---|---|---|---|".to_owned(),
     ];
     let mut bare: Option<&Row> = None;
     for row in rows {
@@ -47,7 +47,7 @@ fn line(row: &Row) -> String {
         .map(|(part, seconds)| format!("{part} {seconds:.1}"))
         .collect();
     format!(
-        "| {} | {} | {:.1} | {:.1} | {:.1} | {:.2} | {} | {cpu} | {} |",
+        "| {} | {} | {:.1} | {:.1} | {:.1} | {:.2} | {} | {} | {cpu} | {} |",
         row.actors,
         row.who,
         row.created,
@@ -55,6 +55,7 @@ fn line(row: &Row) -> String {
         row.settled,
         per_actor(row),
         row.refused,
+        row.peak,
         parts.join(", "),
     )
 }
@@ -63,7 +64,7 @@ fn line(row: &Row) -> String {
 fn comparison(bare: &Row, operator: &Row) -> String {
     let ratio = |bare: f64, operator: f64| format!("**{:.0} %**", 100.0 * bare / operator);
     format!(
-        "| {} | rate of the operator | | {} | {} | | | | |",
+        "| {} | rate of the operator | | {} | {} | | | | | |",
         operator.actors,
         ratio(bare.applied, operator.applied),
         ratio(bare.settled, operator.settled),

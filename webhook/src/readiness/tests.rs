@@ -11,7 +11,7 @@ use crate::facts::SharedFacts;
 use crate::index::{Index, LastResponse};
 use crate::testing::installation;
 
-/// AVL-2 (b, c), AVL-3
+/// AVL-2 (b, c, d), AVL-3
 #[test]
 fn ready_with_actors_facts_and_a_trusted_leaf_until_stopped() {
     let names = vec!["asya-webhook.asya-system.svc".to_owned()];
