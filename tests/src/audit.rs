@@ -164,10 +164,13 @@ impl Audit {
         let text = self.text(mark)?;
         // The last line may be incomplete.
         let complete = text.rfind('\n').map_or("", |end| &text[..end]);
-        complete
+        let writes = complete
             .lines()
-            .map(|line| Ok(serde_json::from_str::<Line>(line)?.into()))
-            .collect()
+            .map(|line| Ok(serde_json::from_str::<Line>(line)?.into()));
+        let mut writes: Vec<Write> = writes.collect::<Result<_>>()?;
+        // Logged in the order of the responses. A write that another one caused may have been answered first.
+        writes.sort_by_key(|write| write.time);
+        Ok(writes)
     }
 }
 

@@ -26,23 +26,27 @@ pub async fn applied() -> Result<String> {
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(cluster.client());
     let controller = operator.start("crowd").await?;
     let ready = Instant::now();
-    let sizes = eventually("the configurations hold all bindings", PATIENCE, async || {
-        let found = configurations.list(&ListParams::default()).await;
-        let found = found.map_err(NotYet::new)?.items;
-        let entries: Vec<_> = found
-            .iter()
-            .flat_map(|it| it.webhooks.iter().flatten())
-            .collect();
-        let held = held(&entries);
-        check(
-            held == (required, crowd::NAMESPACES),
-            format_args!("{held:?}"),
-        )?;
-        let sizes = found
-            .iter()
-            .map(|it| serde_json::to_vec(it).map(|bytes| bytes.len() / 1024));
-        sizes.collect::<Result<Vec<_>, _>>().map_err(NotYet::new)
-    })
+    let sizes = eventually(
+        "the configurations hold all bindings",
+        PATIENCE,
+        async || {
+            let found = configurations.list(&ListParams::default()).await;
+            let found = found.map_err(NotYet::new)?.items;
+            let entries: Vec<_> = found
+                .iter()
+                .flat_map(|it| it.webhooks.iter().flatten())
+                .collect();
+            let held = held(&entries);
+            check(
+                held == (required, crowd::NAMESPACES),
+                format_args!("{held:?}"),
+            )?;
+            let sizes = found
+                .iter()
+                .map(|it| serde_json::to_vec(it).map(|bytes| bytes.len() / 1024));
+            sizes.collect::<Result<Vec<_>, _>>().map_err(NotYet::new)
+        },
+    )
     .await?;
     let took = ready.elapsed();
     controller.stop().await?;

@@ -254,6 +254,8 @@ fn api_server_spec(bin: &Path, folder: &Path, etcd_port: u16, port: u16, real: b
         ]
         .map(|(flag, name)| format!("--{flag}={}", file(name))),
     )
+    // Megabytes. Tests read the log by offset, so it must not be rotated.
+    .arg("--audit-log-maxsize=10000")
 }
 
 fn controller_manager(bin: &Path, folder: &Path, kubeconfig: &Path, port: u16) -> Spec {

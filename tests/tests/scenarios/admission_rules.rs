@@ -13,6 +13,7 @@ use asya_tests::cluster::{Cluster, Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::{Instance, Launch, Operator};
 use asya_tests::scenario::Scenario;
+use asya_tests::turn::{own_cluster_to_time, timed};
 use asya_tests::{Error, Result};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhook, MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
@@ -26,7 +27,6 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::binding::{bound_actor, condition, model, status_is};
-use crate::own_cluster;
 use crate::steady::Writes;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -73,7 +73,7 @@ struct Stage {
     cluster: Cluster,
     webhook: Listener,
     operator: Operator,
-    _instance: Instance,
+    instance: Instance,
 }
 
 impl Stage {
@@ -90,7 +90,7 @@ impl Stage {
             cluster: cluster.clone(),
             webhook,
             operator,
-            _instance: instance,
+            instance,
         })
     }
 
@@ -148,12 +148,13 @@ fn names(entries: &[MutatingWebhook]) -> BTreeSet<&str> {
 /// CFG-1 to CFG-5, CFG-8 to CFG-10, AVL-5, VAC-8
 #[tokio::test]
 async fn webhook_configurations_follow_bindings_and_their_anchor() {
-    let _turn = own_cluster().await;
+    let _turn = own_cluster_to_time().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    let _timed = timed().await;
     Scenario::run_on(Ok(cluster.clone()), "rules", async |scenario| {
-        let stage = Stage::set(&cluster).await?;
+        let mut stage = Stage::set(&cluster).await?;
         without_a_binding_nothing_is_asked(&stage, scenario).await?;
-        let required = entries_follow_bindings(&stage, scenario).await?;
+        let required = entries_follow_bindings(&mut stage, scenario).await?;
         nothing_is_written_at_rest(&stage).await?;
         edits_and_deletions_are_healed(&stage).await?;
         last_binding_takes_the_entries_away(&stage, scenario, &required).await?;
@@ -204,7 +205,7 @@ async fn without_a_binding_nothing_is_asked(stage: &Stage, scenario: &Scenario) 
 }
 
 /// Returns the name of the actor whose binding is required.
-async fn entries_follow_bindings(stage: &Stage, scenario: &Scenario) -> Result<String> {
+async fn entries_follow_bindings(stage: &mut Stage, scenario: &Scenario) -> Result<String> {
     let (optional, required) = (scenario.name("may"), scenario.name("must"));
     scenario.apply(&bound_actor(&optional, "web")).await?;
     let applied = Instant::now();
@@ -232,9 +233,13 @@ async fn entries_follow_bindings(stage: &Stage, scenario: &Scenario) -> Result<S
         check(stage.webhook.calls() > before, "not asked")
     })
     .await?;
+    // It would send dry runs of the target's pods.
+    stage.instance.stop().await?;
     let before = stage.webhook.calls();
     deployment(scenario, "unbound-too", 5).await?;
     assert_eq!(stage.webhook.calls(), before, "pods that nobody binds");
+    stage.instance.restart().await?;
+    stage.instance.wait_ready().await?;
 
     let mut actor = bound_actor(&required, "needed");
     actor["spec"]["binding"] = json!({"required": true});

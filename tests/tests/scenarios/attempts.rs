@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asya_tests::cluster::{Options, RunningCluster};
-use asya_tests::eventually::{NotYet, eventually};
+use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::{Operator, RABBITMQ_SECRET};
 use asya_tests::ports;
 use asya_tests::scenario::Scenario;
@@ -55,8 +55,12 @@ async fn exhausted_retries_resume_only_on_an_event() {
         .await?;
         let message = told["message"].as_str().unwrap_or_default();
         assert!(message.starts_with("BrokerUnreachable: "), "{message}");
-        let given_up = instance.metric(GIVEN_UP).await?;
-        assert!(given_up > 0.0, "the last attempt was not counted");
+        let given_up = eventually("the last attempt is counted", SOON, async || {
+            let given_up = instance.metric(GIVEN_UP).await.map_err(NotYet::new)?;
+            check(given_up > 0.0, given_up)?;
+            Ok(given_up)
+        })
+        .await?;
 
         // Takes longer than the backoff of all attempts together.
         scenario.apply(&minimal_actor("another")).await?;

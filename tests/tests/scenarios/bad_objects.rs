@@ -406,6 +406,12 @@ async fn unreachable_webhook_is_reported_until_it_is_removed() {
         }))?;
         let policies = Api::<ValidatingWebhookConfiguration>::all(scenario.client());
         policies.create(&PostParams::default(), &policy).await?;
+        eventually("the policy is in force", SOON, async || {
+            let create = ["create", "deployment", "probe", "--image=probe", "--dry-run=server"];
+            let created = scenario.kubectl(&create).await;
+            check(created.is_err(), "a Deployment is admitted")
+        })
+        .await?;
         scenario.apply(&minimal_actor(&name)).await?;
         let told = scenario.actor_status(&name, "WorkloadError", SOON).await;
         policies.delete(scenario.namespace(), &DeleteParams::default()).await?;

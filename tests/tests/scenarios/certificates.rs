@@ -14,14 +14,13 @@ use asya_tests::cluster::{Cluster, Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::{Instance, Launch, Operator};
 use asya_tests::scenario::Scenario;
+use asya_tests::turn::{own_cluster_to_time, timed};
 use asya_tests::{Error, Result};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::json;
-
-use crate::own_cluster;
 
 /// The chart's name for it.
 const SERVICE: &str = "asya-operator-webhook";
@@ -205,13 +204,14 @@ fn put_leaf(data: &mut Data, ca: &Ca, settings: &Settings, made: Timestamp) {
 /// CERT-1, CERT-2, CERT-3, CERT-5, CERT-8
 #[tokio::test]
 async fn damaged_webhook_certificates_are_repaired() {
-    let _turn = own_cluster().await;
+    let _turn = own_cluster_to_time().await;
     let options = Options {
         rabbitmq: false,
         nodes: 1,
         ..Options::default()
     };
     let cluster = RunningCluster::start(options).await.unwrap();
+    let _timed = timed().await;
     Scenario::run_on(Ok(cluster.clone()), "certificates", async |_| {
         let stage = Stage::set(&cluster).await?;
         let first = stage.start("first", &[]).await?;

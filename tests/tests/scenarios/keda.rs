@@ -16,7 +16,7 @@ use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::scaling::condition;
-use crate::steady::besides_lists;
+use crate::steady::{Writes, besides_lists};
 use crate::{api, apply_all, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
@@ -154,6 +154,11 @@ async fn hundred_actors_wait_for_keda_rest_without_writes_and_outlive_it() {
         eprintln!("{writes} writes to scale {ACTORS} actors once KEDA is there");
         assert!(writes <= 5 * ACTORS, "{writes} writes");
         every_form_is_accepted(scenario).await?;
+        let rest_of_statuses = Writes {
+            audit: audit.clone(),
+            user: &user,
+        };
+        rest_of_statuses.end().await?;
 
         let rabbitmq = cluster.rabbitmq()?;
         let broker = rabbitmq.access_log();
@@ -198,7 +203,11 @@ async fn keda_can_be_installed_and_removed_while_the_cluster_runs() {
     let names = served(&cluster).await;
     assert!(names.contains("scaledobjects.keda.sh"), "{names}");
     cluster.remove_keda().await.unwrap();
-    assert_eq!(served(&cluster).await, "");
+    let gone = eventually("KEDA's API group is gone", SOON, async || {
+        let left = served(&cluster).await;
+        check(left.is_empty(), left)
+    });
+    gone.await.unwrap();
     let kubectl = ["create", "namespace", "after"];
     cluster.kubectl(&kubectl).await.unwrap();
     let kubectl = ["delete", "namespace", "after", "--timeout=30s"];

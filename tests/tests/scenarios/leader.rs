@@ -7,6 +7,7 @@ use asya_tests::cluster::{Cluster, Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::{Instance, Operator};
 use asya_tests::scenario::Scenario;
+use asya_tests::turn::{own_cluster_to_time, timed};
 use asya_tests::{Error, Result};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -181,8 +182,9 @@ async fn frozen_leader_writes_nothing_after_handover() {
 /// FW-11, FW-16
 #[tokio::test]
 async fn stopped_leader_hands_over_at_once() {
-    let _turn = own_cluster().await;
+    let _turn = own_cluster_to_time().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    let _timed = timed().await;
     Scenario::run_on(Ok(cluster.clone()), "handover", async |scenario| {
         let pair = Pair::start(cluster.clone()).await?;
         let (names, actors) = work(scenario, "work", 40);
@@ -221,8 +223,9 @@ async fn stopped_leader_hands_over_at_once() {
 /// FW-11
 #[tokio::test]
 async fn killed_leader_is_replaced_within_twelve_seconds() {
-    let _turn = own_cluster().await;
+    let _turn = own_cluster_to_time().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    let _timed = timed().await;
     Scenario::run_on(Ok(cluster.clone()), "killed", async |scenario| {
         let pair = Pair::start(cluster.clone()).await?;
         let (before, actors) = work(scenario, "before", 5);

@@ -115,7 +115,7 @@ async fn ctrl_c_leaves_nothing() {
     assert_all_parts_run(&run.state);
     signal(run.child.id(), Signal::INT);
     assert_eq!(run.child.wait().unwrap().code(), Some(130));
-    assert_eq!(processes_of(&run.state.folder), Vec::<String>::new());
+    nothing_is_left_of(&run.state).await;
     assert!(!run.state.folder.exists());
 }
 
@@ -191,6 +191,6 @@ async fn killed_api_server_restarts_with_its_data() {
     assert!(namespaces.contains("kept"), "{namespaces}");
     let state = cluster.state().clone();
     drop(cluster);
-    assert_eq!(processes_of(&state.folder), Vec::<String>::new());
+    nothing_is_left_of(&state).await;
     assert!(!state.folder.exists());
 }

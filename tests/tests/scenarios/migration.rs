@@ -40,7 +40,10 @@ async fn rolled(scenario: &Scenario, image: &str) -> Result<()> {
     eventually(format_args!("pods with {image} run"), SOON, async || {
         let sidecar = sidecar(scenario).await?;
         check(sidecar["image"] == image, &sidecar["image"])?;
-        let status = deployments.get(NAME).await?.status.unwrap_or_default();
+        let found = deployments.get(NAME).await?;
+        let status = found.status.unwrap_or_default();
+        let seen = status.observed_generation == found.metadata.generation;
+        check(seen, "counts of another generation")?;
         let counts = [
             status.replicas,
             status.updated_replicas,
@@ -78,10 +81,19 @@ async fn leave(scenario: &Scenario, queue: &str) -> Result<(Value, Deployment)> 
 /// Rollback: the Go operator writes whole objects, by PUT.
 async fn take_back(scenario: &Scenario, mut theirs: Value) -> Result<()> {
     let deployments = scenario.api::<Deployment>();
-    let live = deployments.get(NAME).await?;
-    theirs["metadata"]["resourceVersion"] = json!(live.resource_version());
-    let theirs = serde_json::from_value(theirs)?;
-    deployments.replace(NAME, &as_the_former(), &theirs).await?;
+    // The Deployment's controller may write at the same time.
+    eventually(
+        "the former operator's write is accepted",
+        SOON,
+        async || {
+            let live = deployments.get(NAME).await?;
+            theirs["metadata"]["resourceVersion"] = json!(live.resource_version());
+            let theirs = serde_json::from_value(theirs.clone()).map_err(NotYet::new)?;
+            deployments.replace(NAME, &as_the_former(), &theirs).await?;
+            Ok(())
+        },
+    )
+    .await?;
     rolled(scenario, "asya-sidecar:old").await?;
     let stands = scenario.actors().get(NAME).await?;
     assert_eq!(stands.finalizers(), ["asya.sh/finalizer"]);

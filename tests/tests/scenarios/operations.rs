@@ -69,7 +69,13 @@ async fn log_is_json_without_secrets_keeps_known_texts_and_is_silent_about_actor
                 .filter(|line| line["span"]["namespace"] == scenario.namespace())
                 .collect::<Vec<_>>()
         };
-        let before = about();
+        let mut before = about();
+        eventually("the log is at rest", SOON, async || {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let last = std::mem::replace(&mut before, about());
+            check(last == before, "it was written")
+        })
+        .await?;
         // A reconcile with nothing to do but to observe the generation, which proves that it ran.
         let mut again = minimal_actor(&name);
         again["spec"]["timeout"] = json!({"progress": 700});

@@ -14,6 +14,7 @@ use kube::api::{DeleteParams, PostParams};
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::steady::Writes;
 use crate::{all_running, apply_all, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -89,6 +90,12 @@ async fn retired_queue_stays_until_empty_or_its_actor_is_deleted() {
             assert!(sqs.url(queue).await?.is_some(), "no queue at SQS");
         }
         scenario.event("QueueRetired", SOON).await?;
+        let user = operator.user();
+        let status_after_the_event = Writes {
+            audit: cluster.audit(),
+            user: &user,
+        };
+        status_after_the_event.end().await?;
 
         let (audit, log) = (cluster.audit(), rabbitmq.access_log());
         let (writes, calls) = (audit.mark().await?, log.mark()?);
@@ -101,7 +108,7 @@ async fn retired_queue_stays_until_empty_or_its_actor_is_deleted() {
             check(looks >= LOOKS, format_args!("{looks} looks"))
         })
         .await?;
-        let mut written = audit.writes_since(writes, &operator.user()).await?;
+        let mut written = audit.writes_since(writes, &user).await?;
         written.retain(|write| write.resource == "asyncactors");
         assert_eq!(written, [], "nothing changed");
         for queue in &queues {

@@ -84,7 +84,7 @@ const HELD_BACK: SignedDuration = SignedDuration::from_secs(8);
 
 /// Actors that got their turn at the broker, and with it their workload, so late on a busy machine that a status was
 /// written before.
-async fn late_actors(scenario: &Scenario, writes: &[Write]) -> Result<usize> {
+pub(crate) async fn late_actors(scenario: &Scenario, writes: &[Write]) -> Result<usize> {
     let is_late = |actor: &DynamicObject| {
         let is_its_workload = |write: &&Write| {
             write.resource == "deployments" && Some(&write.name) == actor.metadata.name.as_ref()
@@ -101,7 +101,7 @@ async fn late_actors(scenario: &Scenario, writes: &[Write]) -> Result<usize> {
 }
 
 /// Pods that became ready so late, on a busy machine, that the status was written with their counts before.
-async fn late_pods(cluster: &Cluster, scenario: &Scenario) -> Result<usize> {
+pub(crate) async fn late_pods(cluster: &Cluster, scenario: &Scenario) -> Result<usize> {
     let pods: Api<Pod> = Api::namespaced(cluster.client(), scenario.namespace());
     let is_late = |pod: &Pod| {
         let created = pod.metadata.creation_timestamp.as_ref();

@@ -26,7 +26,7 @@ pub(super) async fn of(operator: &Operator) -> Result<()> {
         }
         Ok(secret)
     };
-    let mut secret = read().await?;
+    let secret = read().await?;
     let current_ca = |bundle: &Bundle| {
         bundle
             .current_ca
@@ -35,11 +35,15 @@ pub(super) async fn of(operator: &Operator) -> Result<()> {
             .ok()
     };
     let before = current_ca(&secret.bundle());
-    // Without its key a CA cannot sign, so it is replaced.
-    secret.data.set(CA_KEY, "lost");
-    secrets
-        .replace(SECRET, &PostParams::default(), &secret)
-        .await?;
+    // Without its key a CA cannot sign, so it is replaced. The operator may write at the same time.
+    eventually("the key is lost", WAIT, async || {
+        let mut secret = read().await?;
+        secret.data.set(CA_KEY, "lost");
+        let params = PostParams::default();
+        secrets.replace(SECRET, &params, &secret).await?;
+        Ok(())
+    })
+    .await?;
     eventually("a new CA signs", WAIT, async || {
         let bundle = read().await?.bundle();
         let issuer = bundle.leaf.as_ref().ok().and_then(|it| it.issuer.as_ref());

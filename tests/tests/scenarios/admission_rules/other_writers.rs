@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
-use asya_tests::eventually::{always, check, eventually};
+use asya_tests::eventually::{NotYet, always, check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::Api;
@@ -78,7 +78,12 @@ async fn added_terms_are_kept_and_contention_backs_off() {
             check(entry["timeoutSeconds"] == 5, &entry)
         })
         .await?;
-        assert_eq!(ours(mark).await?, 1, "the terms alone cost no write");
+        let written = eventually("the write is in the log", SOON, async || {
+            let written = ours(mark).await.map_err(NotYet::new)?;
+            check(written > 0, written)?;
+            Ok(written)
+        });
+        assert_eq!(written.await?, 1, "the terms alone cost no write");
         edit(
             &validators,
             "namespaceSelector",

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use asya_tests::Result;
 use asya_tests::error::Error;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
@@ -236,6 +236,19 @@ async fn quota_without_room_for_the_sidecar_is_shown_before_it_matters() {
         assert_eq!(refused["restart"]["pods"], 0, "{refused:#}");
         assert_eq!(refused["server"]["answer"], "admitted", "{refused:#}");
         quotas.delete("tight", &DeleteParams::default()).await?;
+        eventually("the quota is no longer in force", SOON, async || {
+            let requests = json!({"requests": {"memory": "4Gi"}});
+            let container = json!({"name": "large", "image": "large:1", "resources": requests});
+            let pod = json!({"metadata": {"name": "large"}, "spec": {"containers": [container]}});
+            let pod = serde_json::from_value(pod).map_err(NotYet::new)?;
+            let dry_run = PostParams {
+                dry_run: true,
+                ..PostParams::default()
+            };
+            scenario.api::<Pod>().create(&dry_run, &pod).await?;
+            Ok(())
+        })
+        .await?;
         let admitted = preview(scenario, &actor, 0).await?;
         assert_eq!(admitted["restart"]["pods"], 2, "{admitted:#}");
         Ok(())

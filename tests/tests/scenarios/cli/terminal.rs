@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use asya_tests::Result;
 use asya_tests::error::Error;
@@ -77,6 +77,20 @@ impl Terminal {
         seen.rsplit_once(CLEAR).map_or(seen, |(_, screen)| screen)
     }
 
+    /// All that it has written. Only for a program that has ended.
+    async fn all(&mut self) -> Result<String> {
+        eventually("all output is read", SOON, async || {
+            loop {
+                match self.output.try_recv() {
+                    Ok(bytes) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
+                    Err(TryRecvError::Disconnected) => return Ok(self.seen.clone()),
+                    Err(TryRecvError::Empty) => return Err(NotYet::new("the terminal is open")),
+                }
+            }
+        })
+        .await
+    }
+
     async fn ended(&mut self) -> Result<Option<i32>> {
         let child = &mut self.child;
         let status = eventually("the program has ended", MINUTE, async || {
@@ -134,12 +148,7 @@ pub async fn fits_at(
 ) -> Result<String> {
     let mut terminal = Terminal::start(scenario, columns, args)?;
     let ended = terminal.ended().await?;
-    let text = eventually("all output is read", SOON, async || {
-        let text = plain(terminal.seen());
-        check(text.ends_with('\n'), &text)?;
-        Ok(text)
-    })
-    .await?;
+    let text = plain(&terminal.all().await?);
     println!(
         "$ kubectl asya {} # {columns} columns\n{text}",
         args.join(" ")

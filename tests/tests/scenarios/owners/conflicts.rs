@@ -229,7 +229,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-fn has_sidecar(spec: &Value) -> bool {
+pub(super) fn has_sidecar(spec: &Value) -> bool {
     let containers = spec["containers"].as_array();
     containers.is_some_and(|all| all.iter().any(|it| it["name"] == "asya-sidecar"))
 }

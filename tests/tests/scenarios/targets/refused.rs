@@ -118,23 +118,35 @@ async fn required_pods_are_refused_in_our_name(scenario: &Scenario, name: &str) 
     .await
 }
 
+/// Creates a quota, and waits until its controller has counted: admission refuses every pod until then.
+async fn is_in_force(scenario: &Scenario, quota: &ResourceQuota) -> Result<()> {
+    let quotas = scenario.api::<ResourceQuota>();
+    let made = quotas.create(&PostParams::default(), quota).await?;
+    let name = made.metadata.name.unwrap_or_default();
+    eventually("the quota is in force", SOON, async || {
+        let status = quotas.get(&name).await?.status.unwrap_or_default();
+        check(status.hard.is_some(), format_args!("{status:?}"))
+    })
+    .await
+}
+
 /// SAFE-1, SAFE-6, SAFE-8
 #[tokio::test]
 async fn quota_without_room_for_the_sidecar_costs_the_target_no_pod() {
     Scenario::run("refused-quota", async |scenario| {
         let name = scenario.name("quota");
-        // Three pods for each Deployment, and twice as many during rollouts: terminating pods still count.
+        // Far more than three pods for each Deployment and twice as many during rollouts: terminating pods still count,
+        // and ended ones until the quota's controller counts again.
         let quota: ResourceQuota = serde_json::from_value(json!({
-            "metadata": {"name": "tight"}, "spec": {"hard": {"limits.memory": "3Gi"}},
+            "metadata": {"name": "tight"}, "spec": {"hard": {"limits.memory": "12Gi"}},
         }))?;
-        let quotas = scenario.api::<ResourceQuota>();
-        quotas.create(&PostParams::default(), &quota).await?;
+        is_in_force(scenario, &quota).await?;
         let twins = Twins { scenario };
         twins.make(&json!({"limits": {"memory": "256Mi"}})).await?;
         let mut actor = bound_actor(&name, "web");
         // Exceeds the whole quota, so no state of the target leaves room for it.
         actor["spec"]["sidecar"] =
-            json!({"resources": {"limits": {"memory": "4Gi"}, "requests": {"memory": "32Mi"}}});
+            json!({"resources": {"limits": {"memory": "16Gi"}, "requests": {"memory": "32Mi"}}});
         nothing_gets_worse(scenario, &name, &actor).await?;
         required_pods_are_refused_in_our_name(scenario, &name).await?;
         Ok(())
@@ -182,8 +194,7 @@ async fn quota_on_limits_is_met_where_the_target_has_limits() {
         let quota: ResourceQuota = serde_json::from_value(json!({
             "metadata": {"name": "wide"}, "spec": {"hard": {"limits.memory": "64Gi", "limits.cpu": "100"}},
         }))?;
-        let quotas = scenario.api::<ResourceQuota>();
-        quotas.create(&PostParams::default(), &quota).await?;
+        is_in_force(scenario, &quota).await?;
         let limits = json!({"requests": {"memory": "64Mi"}, "limits": {"memory": "256Mi", "cpu": "1"}});
         let twins = Twins { scenario };
         twins.make(&limits).await?;
