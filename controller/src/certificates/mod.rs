@@ -56,6 +56,14 @@ pub struct CertificatePlan {
     pub check_interval: Duration,
 }
 
+/// CAs that the configurations trusted before the Secret was replaced by one without any of them, such as a restored
+/// backup.
+struct SupersededCas {
+    cas: CaBundle,
+    /// When every API server trusts the new CAs, and every replica has had the time to serve a certificate of theirs.
+    until: Instant,
+}
+
 /// The leader's certificate task.
 pub struct CertificateManager {
     plan: CertificatePlan,
@@ -70,6 +78,8 @@ pub struct CertificateManager {
     started: Instant,
     /// Since when only the unreachable webhook has kept the next CA from signing.
     unreachable_since: Option<Instant>,
+    /// What the webhook's replicas may still serve.
+    superseded: Option<SupersededCas>,
     failures: u32,
     /// The last message, which is not logged again.
     last_message: Option<String>,
@@ -88,6 +98,7 @@ impl CertificateManager {
             is_current: false,
             started: Instant::now(),
             unreachable_since: None,
+            superseded: None,
             failures: 0,
             last_message: None,
         }
@@ -134,7 +145,8 @@ impl CertificateManager {
         match self.try_reconcile(stale).await {
             Ok(wait) => {
                 self.failures = 0;
-                wait
+                let superseded = self.superseded.as_ref();
+                superseded.map_or(wait, |it| wait.min(it.until - Instant::now()))
             }
             Err(reason) => {
                 self.failures += 1;
@@ -264,7 +276,7 @@ impl CertificateManager {
         remaining.unwrap_or(interval).min(interval)
     }
 
-    fn request_trust(&self, cas: &[Certificate], now: Timestamp) {
+    fn request_trust(&mut self, cas: &[Certificate], now: Timestamp) {
         // An unreadable bundle will be repaired; until then, leave the trusted CAs unchanged.
         if cas.is_empty() {
             return;
@@ -276,9 +288,22 @@ impl CertificateManager {
                 self.trust
                     .want(bundle.merged_with(&self.trust.trusted_anywhere(), now));
             }
-        } else {
-            self.trust.want(bundle);
+            return;
         }
+        let trusted = self.trust.desired().borrow().clone().unwrap_or_default();
+        let is_replaced = !trusted.certificates().is_empty()
+            && !trusted.certificates().iter().any(|ca| cas.contains(ca));
+        if is_replaced {
+            self.superseded = Some(SupersededCas {
+                cas: trusted,
+                until: Instant::now() + 2 * self.plan.settings.propagation_delay,
+            });
+        }
+        self.superseded
+            .take_if(|superseded| superseded.until <= Instant::now());
+        let superseded = self.superseded.as_ref();
+        let superseded = superseded.map_or(&[][..], |it| it.cas.certificates());
+        self.trust.want(bundle.merged_with(superseded, now));
     }
 
     /// Only cert-manager can repair what it issues, so log the fault.

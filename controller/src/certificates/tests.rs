@@ -102,6 +102,29 @@ async fn secret_is_owned_by_the_anchor_and_not_created_without_one() {
     assert_eq!(uids(&server), ["second"]);
 }
 
+/// CERT-5: replicas of the webhook serve the former certificate until they have read the new one.
+#[tokio::test(start_paused = true)]
+async fn cas_of_a_secret_that_was_replaced_stay_trusted_until_the_new_ones_are_served() {
+    let (server, trust) = (Server::default(), known());
+    let mut manager = manager(&server, &trust);
+    manager.reconcile(true).await;
+    let former = server.secret().bundle().cas;
+    let restored = secret_of(&new_ca(DAY), DAY);
+    server.put_in_one(restored.clone());
+    let cas = restored.bundle().cas;
+
+    let propagation = settings().propagation_delay;
+    let wait = manager.reconcile(true).await;
+    assert_eq!(requested(&trust), [former, cas.clone()].concat());
+    assert!(wait <= 2 * propagation, "{wait:?}");
+    advance(propagation).await;
+    manager.reconcile(false).await;
+    assert_eq!(requested(&trust).len(), 2);
+    advance(propagation).await;
+    manager.reconcile(false).await;
+    assert_eq!(requested(&trust), cas);
+}
+
 /// CERT-1
 #[tokio::test]
 async fn missing_secret_is_created_once() {
@@ -155,12 +178,14 @@ async fn concurrent_write_is_kept_and_nothing_is_created_twice() {
     let other = secret_of(&new_ca(DAY), DAY);
     for previous in [None, Some(secret_of(&new_ca(DAY), 40 * DAY))] {
         let (server, trust) = (Server::default(), known());
+        let former = previous.as_ref().map(|it| it.bundle().cas);
         server.put(previous);
         server.next_write(WriteOutcome::PrecededBy(Box::new(Some(other.clone()))));
         manager(&server, &trust).reconcile(true).await;
         assert_eq!(server.secret().data, other.data);
         assert_eq!(server.state().writes, 0);
-        assert_eq!(requested(&trust), other.bundle().cas);
+        let trusted = [former.unwrap_or_default(), other.bundle().cas].concat();
+        assert_eq!(requested(&trust), trusted);
     }
 }
 
