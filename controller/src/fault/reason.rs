@@ -267,9 +267,11 @@ pub enum Reason {
     /// Remedy: none.
     RolloutInProgress,
     /// Pods are not replaced yet: a `PodDisruptionBudget` allows none, `binding.maxRollouts` targets are being replaced
-    /// already, or the target's rollout is paused.
+    /// already, the target's rollout is paused, or replaced pods came back without the sidecar because a replica of the
+    /// webhook had not read the latest status of the actor.
     ///
-    /// Remedy: see the message; a paused rollout has to be resumed.
+    /// Remedy: see the message; a paused rollout has to be resumed. After reviews by a webhook that was behind, the
+    /// rollout continues by itself within 30 s.
     RolloutWaiting,
     /// Replaced pods came back without the sidecar, or did not become ready in time, so no further pod is replaced.
     ///

@@ -22,6 +22,11 @@ const EXAMPLES: usize = 3;
 
 const OPTED_OUT: &str = InjectionReason::OptedOut.as_str();
 const SPEC_CONFLICT: &str = InjectionReason::SpecConflict.as_str();
+/// Reasons for which the webhook leaves the sidecar out until it reads that a dry run has passed (SAFE-1).
+const WITHHELD: [&str; 2] = [
+    InjectionReason::NotProved.as_str(),
+    InjectionReason::ProbeRejected.as_str(),
+];
 
 /// A pod whose sidecar does not have the current actor hash. Its replacement would.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,6 +45,8 @@ pub enum SidecarState {
     Outdated,
     /// It has no sidecar.
     Missing,
+    /// The webhook left the sidecar out, because it had not read yet that a dry run has passed (SAFE-1).
+    Withheld,
     /// The webhook injected the sidecar, but something removed it later.
     Removed,
 }
@@ -119,10 +126,10 @@ impl<'a> PodCounter<'a> {
 
     fn add_uninjected(&mut self, metadata: &'a Metadata, created: Option<&Time>, reason: String) {
         if is_fixed_by_replacement(&reason) {
-            let sidecar = if reason == REMOVED_BY_OTHER {
-                SidecarState::Removed
-            } else {
-                SidecarState::Missing
+            let sidecar = match &*reason {
+                REMOVED_BY_OTHER => SidecarState::Removed,
+                reason if WITHHELD.contains(&reason) => SidecarState::Withheld,
+                _ => SidecarState::Missing,
             };
             let pod = outdated_pod(metadata, created, sidecar);
             self.counted.outdated.push(pod.clone());

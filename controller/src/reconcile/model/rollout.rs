@@ -142,31 +142,38 @@ pub fn newest(pods: &[PodToReplace]) -> Option<Time> {
     pods.iter().filter_map(|pod| pod.created.clone()).max()
 }
 
+/// Whether a pod was created after the last request to replace pods.
+pub fn is_replacement(pod: &PodToReplace, previous: &RolloutStatus) -> bool {
+    let Some(created) = pod.created.as_ref().map(|it| it.0) else {
+        return false;
+    };
+    if let Some(newest) = &previous.newest_pod {
+        // Both times are the API server's: `since` is not, and clocks differ.
+        return created > newest.0;
+    }
+    // An earlier release requested it. Creation timestamps have a resolution of one second: of pods created in the same
+    // second as the request, count only those that the webhook has injected.
+    let was_injected = pod.sidecar == SidecarState::Removed;
+    let since = previous.since.as_ref().map(|it| it.0);
+    since.is_some_and(|since| {
+        created > since || (was_injected && created.as_second() == since.as_second())
+    })
+}
+
 /// The number of consecutive replacements, up to the newest, that started without the sidecar since the last request.
 /// Those that have been evicted since are counted in `previous.uninjected_replacements` (ROLL-5).
 pub fn consecutive_uninjected(outdated: &[PodToReplace], previous: &RolloutStatus) -> i32 {
-    let is_replacement = |pod: &&PodToReplace| {
-        let Some(created) = pod.created.as_ref().map(|it| it.0) else {
-            return false;
-        };
-        if let Some(newest) = &previous.newest_pod {
-            // Both times are the API server's: `since` is not, and clocks differ.
-            return created > newest.0;
-        }
-        // An earlier release requested it. Creation timestamps have a resolution of one second: of pods created in the
-        // same second as the request, count only those that the webhook has injected.
-        let was_injected = pod.sidecar == SidecarState::Removed;
-        let since = previous.since.as_ref().map(|it| it.0);
-        since.is_some_and(|since| {
-            created > since || (was_injected && created.as_second() == since.as_second())
-        })
-    };
-    let mut replacements: Vec<_> = outdated.iter().filter(is_replacement).collect();
+    let replacements = outdated.iter().filter(|pod| is_replacement(pod, previous));
+    let mut replacements: Vec<_> = replacements.collect();
     replacements.sort_by_key(|pod| pod.created.as_ref().map(|it| it.0));
     let uninjected = replacements.iter().rev();
-    let uninjected = uninjected
-        .take_while(|pod| pod.sidecar != SidecarState::Outdated)
-        .count();
+    let uninjected = uninjected.take_while(|pod| pod.sidecar != SidecarState::Outdated);
+    let (withheld, others) = uninjected.fold((0, 0), |(withheld, others), pod| match pod.sidecar {
+        SidecarState::Withheld => (1, others),
+        _ => (withheld, others + 1),
+    });
+    // One replica of the webhook that is behind may have reviewed all from which it withheld the sidecar.
+    let uninjected: usize = withheld + others;
     match i32::try_from(uninjected).unwrap_or(i32::MAX) {
         0 => 0,
         uninjected => uninjected.saturating_add(previous.uninjected_replacements),

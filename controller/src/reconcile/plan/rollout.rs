@@ -7,6 +7,7 @@ mod halt;
 pub mod inputs;
 mod one_by_one;
 pub mod params;
+mod stale_webhook;
 
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use asya_shared::roll::requires_eviction;
 use halt::halted;
 use k8s_openapi::jiff::Timestamp;
 use one_by_one::Evictions;
+use stale_webhook::wait_for_webhook;
 
 use crate::fault::Reason;
 use crate::reconcile::contention::history::ContentionHistory;
@@ -128,10 +130,12 @@ pub fn decide(inputs: &RolloutInputs<'_>) -> RolloutDecision {
         ));
     }
     let evictions = Evictions::new(inputs, previous);
-    if requires_evictions(inputs) {
-        return evictions.decision;
-    }
-    check_conflict(inputs, previous).unwrap_or_else(|| annotate(inputs, previous, evictions))
+    let decision = if requires_evictions(inputs) {
+        evictions.decision
+    } else {
+        check_conflict(inputs, previous).unwrap_or_else(|| annotate(inputs, previous, evictions))
+    };
+    wait_for_webhook(inputs, previous, &decision).unwrap_or(decision)
 }
 
 /// The decision if our annotation was reverted; `None` if the rollout may continue (CONF-2).

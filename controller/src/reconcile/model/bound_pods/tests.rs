@@ -4,7 +4,7 @@ use asya_shared::api::BindingStrategy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
-use super::{BoundPods, TargetPodCounts, remedy};
+use super::{BoundPods, SidecarState, TargetPodCounts, remedy};
 use crate::fault::Reason;
 use crate::reconcile::model::condition_types::Injected;
 use crate::reconcile::tests::fixtures::record;
@@ -160,6 +160,20 @@ fn every_pod_without_a_sidecar_is_counted_under_a_reason() {
         vec![uninjected_pod("p", AFTER, &skipped("SpecConflict"))],
     );
     assert_eq!(conflict.injected_condition().reason, Reason::SpecConflict);
+}
+
+/// ROLL-5, SAFE-1
+#[test]
+fn pods_from_which_the_webhook_withheld_the_sidecar_differ_from_those_that_lack_it() {
+    for (reason, sidecar) in [
+        ("NotProved", SidecarState::Withheld),
+        ("ProbeRejected", SidecarState::Withheld),
+        ("StartedBeforeBinding", SidecarState::Missing),
+    ] {
+        let skipped = json!({"annotations": {"asya.sh/not-injected": reason}});
+        let counted = count(vec![], vec![uninjected_pod("p", AFTER, &skipped)]);
+        assert_eq!(counted.outdated[0].sidecar, sidecar, "{reason}");
+    }
 }
 
 /// BIND-8

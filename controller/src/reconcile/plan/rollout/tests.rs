@@ -16,6 +16,7 @@ use crate::reconcile::model::rollout::consecutive_uninjected;
 
 mod one_by_one;
 mod reverted;
+mod stale_webhook;
 
 const DESIRED_HASH: &str = "0123456789abcdef";
 

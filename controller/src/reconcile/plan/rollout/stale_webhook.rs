@@ -1,0 +1,50 @@
+//! Waits for a replica of the webhook that is behind (ROLL-5).
+
+use std::time::Duration;
+
+use asya_shared::api::RolloutStatus;
+
+use super::inputs::{RolloutAction, RolloutDecision, RolloutInputs};
+use crate::fault::Reason;
+use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState};
+use crate::reconcile::model::rollout::is_replacement;
+
+/// How far a replica that reaches the API server may be behind: it ends a watch without events after 20 s, and starts
+/// the next one within 10 s.
+const MAX_LAG: Duration = Duration::from_secs(30);
+
+/// Postpones the replacement of further pods if earlier replacements were reviewed by a replica that was behind:
+/// another one could be reviewed by the same replica.
+pub(super) fn wait_for_webhook(
+    inputs: &RolloutInputs<'_>,
+    previous: Option<&RolloutStatus>,
+    decision: &RolloutDecision,
+) -> Option<RolloutDecision> {
+    let previous = previous?;
+    match decision {
+        RolloutDecision::Act(RolloutAction::Annotate(_)) => {}
+        RolloutDecision::Act(RolloutAction::Evict(pod)) if !is_broken(inputs, previous, pod) => {}
+        _ => return None,
+    }
+    let was_behind = |pod: &PodToReplace| {
+        matches!(pod.sidecar, SidecarState::Withheld | SidecarState::Outdated)
+            && is_replacement(pod, previous)
+    };
+    if !inputs.outdated.iter().any(was_behind) {
+        return None;
+    }
+    let remaining = MAX_LAG.checked_sub(inputs.elapsed(Some(previous))?)?;
+    (!remaining.is_zero()).then(|| {
+        let text = "pods were replaced, but a replica of the webhook that had not read the latest status of the actor \
+                    did not give them the current sidecar; waiting until every replica has read it";
+        RolloutDecision::Wait(Reason::RolloutWaiting, text.to_owned(), remaining)
+    })
+}
+
+/// Whether a pod may not get ready because of its older sidecar, which a replacement would fix (SAFE-13).
+fn is_broken(inputs: &RolloutInputs<'_>, previous: &RolloutStatus, pod: &PodToReplace) -> bool {
+    let mut unready = inputs.availability.unready.iter();
+    pod.sidecar == SidecarState::Outdated
+        && !is_replacement(pod, previous)
+        && unready.any(|unready| unready.uid == pod.uid)
+}
