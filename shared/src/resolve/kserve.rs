@@ -99,9 +99,11 @@ impl InferenceService {
                 "{itself}: status.deploymentMode {other} is unknown; create a new InferenceService with annotation \
                  {DEPLOYMENT_MODE}: Standard"
             ))),
-            None => Err(waiting(format!(
-                "{itself}: status.deploymentMode is empty; waiting for KServe to set it"
-            ))),
+            None => Err(unless_stopped_and_empty(
+                &service,
+                related,
+                format!("{itself}: status.deploymentMode is empty; waiting for KServe to set it"),
+            )),
         }
     }
 
@@ -149,17 +151,19 @@ impl InferenceService {
         let adapter = adapter(service)?;
         let path = ["status", "components", PREDICTOR, "latestReadyRevision"];
         let Some(revision) = service.text(&path)? else {
-            return Err(waiting(format!(
+            let text = format!(
                 "{itself}: status.components.predictor.latestReadyRevision is empty; waiting for the first ready \
                  Revision"
-            )));
+            );
+            return Err(unless_stopped_and_empty(service, related, text));
         };
         let services = related.owned_by(SERVICE, service.uid);
         let made = services.filter_map(|it| knative::deployment_of(it.object, revision, related));
         let Some((below, _)) = made.into_iter().next() else {
-            return Err(waiting(format!(
+            let text = format!(
                 "{itself} has no Deployment for Revision/{revision} yet; waiting for Knative to create it"
-            )));
+            );
+            return Err(unless_stopped_and_empty(service, related, text));
         };
         let unresolved = self.unresolved_pods(service.name());
         let of_a_revision = Requirement {
@@ -200,6 +204,18 @@ pub(super) fn unless_stopped(service: &Fields<'_>, otherwise: Resolution) -> Res
             "{itself}: annotation {STOP} is true, so it has no pods, and messages wait in the queue; remove the annotation to start it"
         ),
     ))
+}
+
+/// Waits for what does not say where the workload is, unless nothing has been created and the user has stopped the
+/// service.
+fn unless_stopped_and_empty(service: &Fields<'_>, related: &Related, text: String) -> Resolution {
+    let otherwise = waiting(text);
+    let mut kinds = [DEPLOYMENT, SERVICE].into_iter();
+    if kinds.any(|kind| related.owned_by(kind, service.uid).next().is_some()) {
+        otherwise
+    } else {
+        unless_stopped(service, otherwise)
+    }
 }
 
 fn not_created_yet(service: &ObjectRef) -> Resolution {

@@ -385,3 +385,29 @@ fn stopped_service_is_reported_once_its_workload_is_deleted() {
     };
     assert_eq!(finding.reason, FindingReason::TargetNotReady);
 }
+
+/// SAFE-24
+#[test]
+fn stopped_service_is_reported_whatever_its_mode_and_before_kserve_has_set_one() {
+    let stop = json!({"metadata": {"annotations": {"serving.kserve.io/stop": "true"}}});
+    let no_mode = with(inference_service("Standard"), &json!({"status": null}));
+    let (on_knative, all) = on_knative("Knative");
+    let no_revision = with(on_knative.clone(), &json!({"status": {"components": null}}));
+    for service in [&no_mode, &on_knative, &no_revision] {
+        let reason = |service: &Value, related: &[&Value]| match resolve(service, related) {
+            Resolution::Waiting(finding) => finding.reason,
+            other => panic!("{other:?}"),
+        };
+        let stopped = with(service.clone(), &stop);
+        assert_eq!(reason(&stopped, &[]), FindingReason::TargetStopped);
+        assert_eq!(reason(service, &[]), FindingReason::TargetNotReady);
+    }
+    let own = deployment(&no_mode, "iris-predictor", "predictor");
+    let knative_service = all.iter().find(|it| it["kind"] == "Service").unwrap();
+    for (service, made) in [(no_mode, &own), (no_revision, knative_service)] {
+        let Resolution::Waiting(finding) = resolve(&with(service, &stop), &[made]) else {
+            panic!("its workload is not known")
+        };
+        assert_eq!(finding.reason, FindingReason::TargetNotReady);
+    }
+}
