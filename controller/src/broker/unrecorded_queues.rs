@@ -27,6 +27,8 @@ struct Unrecorded {
     created: ActorQueue,
     /// Whether this process has created or found it; otherwise an earlier process may have.
     exists: bool,
+    /// How often its broker has failed when asked about it.
+    failures: u32,
 }
 
 impl UnrecordedQueues {
@@ -39,6 +41,7 @@ impl UnrecordedQueues {
             status,
             created,
             exists: true,
+            failures: 0,
         });
     }
 
@@ -59,6 +62,7 @@ impl UnrecordedQueues {
                 status,
                 created,
                 exists: false,
+                failures: 0,
             });
         }
     }
@@ -71,6 +75,22 @@ impl UnrecordedQueues {
     /// The queues of an actor that exist, as its status would name them.
     pub fn existing_of(&self, actor: &Key) -> Vec<QueueStatus> {
         self.matching(actor, |queue| queue.exists)
+    }
+
+    /// The queues of an actor that an earlier process may have created, as its status would name them.
+    pub fn possible_of(&self, actor: &Key) -> Vec<QueueStatus> {
+        self.matching(actor, |queue| !queue.exists)
+    }
+
+    /// Records that a queue's broker has failed; returns how often it has.
+    pub fn record_failure(&self, actor: &Key, queue: &QueueStatus) -> u32 {
+        let mut inner = self.0.lock();
+        let queues = inner.queues.get_mut(actor).into_iter().flatten();
+        let unrecorded = queues.filter(|it| it.status.is_same_queue(queue)).last();
+        unrecorded.map_or(u32::MAX, |it| {
+            it.failures = it.failures.saturating_add(1);
+            it.failures
+        })
     }
 
     fn matching(&self, actor: &Key, matches: impl Fn(&Unrecorded) -> bool) -> Vec<QueueStatus> {

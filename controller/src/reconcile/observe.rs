@@ -281,13 +281,14 @@ fn known_queues(
         Ok(desired) => possible_queues(desired, actor, previous, transports),
         Err(_) => Vec::new(),
     });
-    let unrecorded = match actor.metadata.deleting {
-        _ if deletion.retains_queue => Vec::new(),
+    let (existing, possible) = match actor.metadata.deleting {
+        _ if deletion.retains_queue => (Vec::new(), Vec::new()),
         // A queue that only may exist must not hold the deletion while its broker is unreachable.
-        true => unrecorded.existing_of(key),
-        false => unrecorded.of(key),
+        true => (unrecorded.existing_of(key), unrecorded.possible_of(key)),
+        false => (unrecorded.of(key), Vec::new()),
     };
-    KnownQueues::from_status(previous, &unrecorded, desired, transports, owner_of)
+    let unrecorded = (&*existing, &*possible);
+    KnownQueues::from_status(previous, unrecorded, desired, transports, owner_of)
 }
 
 /// The queues of which no status tells and which an earlier process may have created: the desired one, which this

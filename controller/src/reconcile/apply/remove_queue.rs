@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use asya_shared::api::QueueStatus;
-use asya_shared::config::Transport;
+use tracing::debug;
 
 use super::actor_queues::ActorQueues;
 use super::{messages, orphaned_pods};
@@ -13,9 +13,10 @@ use crate::context::Context;
 use crate::fault::{Error, Fault, Requeue, StepError};
 use crate::reconcile::desired::deletion;
 use crate::reconcile::model::outcome::Outcome;
-use crate::reconcile::plan::deletion::{Deletion, QueueRemoval};
+use crate::reconcile::plan::deletion::{Deletion, QueueEvidence, QueueRemoval};
 use crate::reconcile::plan::queue_removal::{
-    AfterRemoval, RemovalProgress, after_removal, after_tagged_removal, is_removable, is_untagged,
+    AfterRemoval, RemovalProgress, after_possible_removal, after_removal, after_tagged_removal,
+    is_removable, is_untagged,
 };
 use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
@@ -84,22 +85,24 @@ async fn delete_queue(
         context.events.publish(actor, EventReason::QueueLeft, &text);
         return Ok(RemovalProgress::Done);
     }
-    remove_queue(context, actor, plan, removal, transport)
+    let queues = ActorQueues::new(context, actor, transport);
+    if removal.evidence == QueueEvidence::Possible {
+        return Ok(remove_possible_queue(&queues, queue).await);
+    }
+    remove_queue(&queues, plan, removal)
         .await
         .map_err(|error| deletion::broker_step_error(&problem, &error))
 }
 
 /// Returns `InUse` for a queue that must be empty and is not, or `Recheck` while that is uncertain.
 async fn remove_queue(
-    context: &Context,
-    actor: &ActorRecord,
+    queues: &ActorQueues<'_>,
     plan: &Deletion,
     removal: &QueueRemoval,
-    transport: &Transport,
 ) -> Result<RemovalProgress, BrokerError> {
-    let queues = ActorQueues::new(context, actor, transport);
     let queue = &removal.queue;
-    let unrecorded = plan.desired_queue.as_ref().filter(|_| !removal.recorded);
+    let is_desired = removal.evidence == QueueEvidence::Desired;
+    let unrecorded = plan.desired_queue.as_ref().filter(|_| is_desired);
     if let Some(desired) = unrecorded
         && !is_removable(queues.client.observe(desired).await)?
     {
@@ -108,7 +111,7 @@ async fn remove_queue(
     let removed = if plan.queue_policy.waits_until_empty() {
         queues.delete_if_empty(&queue.name).await?
     } else {
-        delete_with_messages(&queues, queue).await?
+        delete_with_messages(queues, queue).await?
     };
     let next = match unrecorded.filter(|_| is_untagged(&removed)) {
         Some(desired) => {
@@ -128,6 +131,25 @@ async fn remove_queue(
         }
         AfterRemoval::Wait(progress) => Ok(progress),
     }
+}
+
+/// Deletes what an earlier process may have created, if it is empty. Anything else stays: nothing shows that it ever was
+/// the actor's.
+async fn remove_possible_queue(queues: &ActorQueues<'_>, queue: &QueueStatus) -> RemovalProgress {
+    let (unrecorded, key) = (
+        &queues.context.unrecorded_queues,
+        &queues.actor.metadata.key,
+    );
+    let created = unrecorded.created_as(key, queue);
+    let removed = queues.delete_retired(queue, created.as_ref()).await;
+    if let Err(error) = &removed {
+        debug!(queue = queue.name, transport = queue.transport, %error, "cannot look up a queue that may exist");
+    }
+    let progress = after_possible_removal(removed, || unrecorded.record_failure(key, queue));
+    if progress == RemovalProgress::Done {
+        unrecorded.remove(key, queue);
+    }
+    progress
 }
 
 async fn delete_with_messages(

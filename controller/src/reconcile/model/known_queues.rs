@@ -38,14 +38,18 @@ pub struct KnownQueues {
     pub desired: Option<KnownQueue>,
     /// Retired queues (QUE-13).
     pub retired: Vec<KnownQueue>,
+    /// Queues that an earlier process may have created for an actor that is being deleted, on transports that it has
+    /// left.
+    pub possible: Vec<QueueStatus>,
 }
 
 impl KnownQueues {
     /// Reads them from status; `owner_of` returns the other actor that owns a name, if any. Of the `unrecorded` queues,
-    /// which the operator has created and no status names, those that the actor no longer uses are retired.
+    /// which the operator has created and no status names, those that the actor no longer uses are retired; the same
+    /// holds for the `possible` ones, which it may have created.
     pub fn from_status(
         status: &AsyncActorStatus,
-        unrecorded: &[QueueStatus],
+        (unrecorded, possible): (&[QueueStatus], &[QueueStatus]),
         desired: Result<&Desired, &Fault>,
         transports: &TransportsConfig,
         owner_of: impl Fn(&QueueStatus) -> Option<Key>,
@@ -72,14 +76,17 @@ impl KnownQueues {
             all.any(|it| it.is_same_queue(queue))
         };
         // Only what is certainly the actor's: no status has ever said so.
-        let forgotten = unrecorded
-            .iter()
-            .filter(|queue| !is_known(queue))
-            .map(known);
-        let forgotten = forgotten.filter(|queue| queue.permission == DeletePermission::Allowed);
-        let retired = status.retired_queues.iter().map(known).chain(forgotten);
+        let forgotten = |queues: &[QueueStatus]| -> Vec<KnownQueue> {
+            let forgotten = queues.iter().filter(|queue| !is_known(queue)).map(known);
+            forgotten
+                .filter(|queue| queue.permission == DeletePermission::Allowed)
+                .collect()
+        };
+        let possible = forgotten(possible).into_iter();
+        let retired = status.retired_queues.iter().map(known);
         Self {
-            retired: retired.collect(),
+            possible: possible.map(|known| known.queue).collect(),
+            retired: retired.chain(forgotten(unrecorded)).collect(),
             desired: desired
                 .as_ref()
                 .filter(|queue| verified.is_none_or(|verified| !verified.is_same_queue(queue)))

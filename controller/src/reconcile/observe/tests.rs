@@ -1,3 +1,5 @@
+mod ending;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -147,12 +147,23 @@ pub enum NextPhase {
     Finalized,
 }
 
-/// A queue to delete, with its messages.
+/// A queue to delete.
 #[derive(Debug, PartialEq)]
 pub struct QueueRemoval {
     pub queue: QueueStatus,
-    /// Whether status names the queue. If not, it is ours only if it matches what we would have created.
-    pub recorded: bool,
+    pub evidence: QueueEvidence,
+}
+
+/// What shows that a queue is the actor's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueEvidence {
+    /// Status names it, or this process has created it: it is deleted with its messages.
+    Recorded,
+    /// The spec asks for it: it is ours only if it matches what we would have created.
+    Desired,
+    /// An earlier process may have created it on another transport (QUE-13): it is ours only if it is empty as well, and
+    /// its broker holds no deletion.
+    Possible,
 }
 
 impl Deletion {
@@ -324,10 +335,19 @@ fn queues_to_delete(observed: &Observed) -> Vec<QueueRemoval> {
     {
         return Vec::new();
     }
-    let all = observed.queues.to_delete();
-    all.map(|(queue, recorded)| QueueRemoval {
+    let known = observed.queues.to_delete().map(|(queue, recorded)| {
+        let evidence = if recorded {
+            QueueEvidence::Recorded
+        } else {
+            QueueEvidence::Desired
+        };
+        (queue, evidence)
+    });
+    let possible = observed.queues.possible.iter();
+    let all = known.chain(possible.map(|queue| (queue, QueueEvidence::Possible)));
+    all.map(|(queue, evidence)| QueueRemoval {
         queue: queue.clone(),
-        recorded,
+        evidence,
     })
     .collect()
 }

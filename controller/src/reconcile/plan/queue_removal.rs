@@ -71,6 +71,27 @@ pub fn after_tagged_removal(removed: DeleteIfEmptyOutcome) -> AfterRemoval {
     }
 }
 
+/// How often the broker of a queue that only may exist may fail, and the delay before it is asked again.
+const MAX_FAILURES: u32 = 3;
+const RETRY_AFTER: Duration = Duration::from_secs(10);
+
+/// Decides for a queue that an earlier process may have created (QUE-13); `record_failure` returns how often its broker
+/// has failed.
+pub fn after_possible_removal(
+    removed: Result<DeleteIfEmptyOutcome, BrokerError>,
+    record_failure: impl FnOnce() -> u32,
+) -> RemovalProgress {
+    match removed {
+        Ok(DeleteIfEmptyOutcome::Recheck(delay)) => RemovalProgress::Recheck(delay),
+        Ok(_) => RemovalProgress::Done,
+        Err(error) => match error.limiter_delay() {
+            Some(delay) => RemovalProgress::Recheck(delay),
+            None if record_failure() < MAX_FAILURES => RemovalProgress::Recheck(RETRY_AFTER),
+            None => RemovalProgress::Done,
+        },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -78,8 +99,8 @@ mod tests {
     use asya_shared::transport::ownership::DeletionRefusal;
 
     use super::{
-        AfterRemoval, RemovalProgress, after_removal, after_tagged_removal, is_removable,
-        is_untagged,
+        AfterRemoval, RemovalProgress, after_possible_removal, after_removal, after_tagged_removal,
+        is_removable, is_untagged,
     };
     use crate::broker::{BrokerError, DeleteIfEmptyOutcome, QueueCheck, QueueObservation};
 
@@ -128,5 +149,31 @@ mod tests {
         assert!(!may_be_deleted(QueueCheck::Mismatch { desired, found }));
         let name_taken = Err(BrokerError::QueueNameTaken("another's".to_owned()));
         assert!(!is_removable(name_taken).unwrap());
+    }
+
+    /// QUE-13
+    #[test]
+    fn queue_that_only_may_exist_holds_the_deletion_neither_for_messages_nor_for_a_broker_that_is_down()
+     {
+        let second = Duration::from_secs(1);
+        let untagged = DeleteIfEmptyOutcome::NotOwned(DeletionRefusal::Untagged);
+        for (removed, expected) in [
+            (DeleteIfEmptyOutcome::Deleted, RemovalProgress::Done),
+            (untagged, RemovalProgress::Done),
+            (DeleteIfEmptyOutcome::InUse, RemovalProgress::Done),
+            (
+                DeleteIfEmptyOutcome::Recheck(second),
+                RemovalProgress::Recheck(second),
+            ),
+        ] {
+            assert_eq!(after_possible_removal(Ok(removed), || 9), expected);
+        }
+        let after = |failures| {
+            let silent = BrokerError::Unreachable("no answer".to_owned());
+            after_possible_removal(Err(silent), || failures)
+        };
+        assert!(matches!(after(1), RemovalProgress::Recheck(_)));
+        assert!(matches!(after(2), RemovalProgress::Recheck(_)));
+        assert_eq!(after(3), RemovalProgress::Done);
     }
 }

@@ -211,7 +211,13 @@ pub(crate) fn observed(actor: &Value) -> Observed {
     let desired = desired(&installation(), &actor, &previous, &[]);
     let transports = installation().transports;
     Observed {
-        queues: KnownQueues::from_status(&previous, &[], desired.as_deref(), &transports, |_| None),
+        queues: KnownQueues::from_status(
+            &previous,
+            (&[], &[]),
+            desired.as_deref(),
+            &transports,
+            |_| None,
+        ),
         desired,
         queue_name_taken: None,
         deletion: DeletionSettings::of(&actor),

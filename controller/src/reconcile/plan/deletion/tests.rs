@@ -9,8 +9,8 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    AccountRemoval, DeletionSteps, NextPhase, QueueRemoval, ScalingRemoval, SharedConfigMapAction,
-    UnbindStep, WorkloadRemoval, plan_deletion, plan_deletion_steps,
+    AccountRemoval, DeletionSteps, NextPhase, QueueEvidence, QueueRemoval, ScalingRemoval,
+    SharedConfigMapAction, UnbindStep, WorkloadRemoval, plan_deletion, plan_deletion_steps,
 };
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::child::Child;
@@ -58,7 +58,7 @@ fn finish(queue: Option<&str>) -> DeletionSteps {
             verified_generation: Some(2),
             ..QueueStatus::default()
         },
-        recorded: true,
+        evidence: QueueEvidence::Recorded,
     });
     DeletionSteps {
         scaling: ScalingRemoval::Delete(unscaled()),
@@ -78,8 +78,11 @@ fn removed(observed: &Observed) -> Vec<(String, bool)> {
         panic!()
     };
     let each = queues.into_iter();
-    each.map(|removal| (removal.queue.transport, removal.recorded))
-        .collect()
+    each.map(|removal| {
+        let recorded = removal.evidence == QueueEvidence::Recorded;
+        (removal.queue.transport, recorded)
+    })
+    .collect()
 }
 
 fn wait(workloads: Vec<WorkloadRemoval>, seconds: Option<u64>) -> DeletionSteps {

@@ -55,7 +55,8 @@ fn created_queue_that_no_status_names_is_retired_unless_it_may_be_in_use() {
         let (desired, transports) = (observed.desired.as_deref(), installation().transports);
         let owner_of = |_: &QueueStatus| owner.clone();
         let status = &observed.previous;
-        let queues = KnownQueues::from_status(status, &created, desired, &transports, owner_of);
+        let unrecorded = (&created[..], &[][..]);
+        let queues = KnownQueues::from_status(status, unrecorded, desired, &transports, owner_of);
         let retired = queues.retired.into_iter();
         retired
             .map(|known| known.queue.transport)
