@@ -11,7 +11,7 @@ use crate::expect_owners::{self, QueueScaling};
 use crate::world::World;
 use crate::world::owners::kind::is_bindable;
 use crate::world::pods::queue_of;
-use crate::world::targets::{has_ours, is_target, without_handoff};
+use crate::world::targets::{has_ours, is_target, without_kept};
 use crate::world::workloads::is_ready;
 
 /// A binding and what the API server knows of it.
@@ -238,8 +238,7 @@ pub fn left_in_targets(world: &World, store: &Store) -> Vec<String> {
     for (id, target) in store.everything().filter(|(_, object)| is_target(object)) {
         let keeps_sidecars = world.keeps_sidecars(id);
         let checked = if keeps_sidecars {
-            // KServe would restart the pods if the class were taken away.
-            without_handoff(&target["metadata"]["annotations"])
+            without_kept(&target["metadata"]["annotations"])
         } else {
             (**target).clone()
         };

@@ -30,8 +30,14 @@ pub(super) async fn observe(
     // A sidecar without a queue fails the model's pod, so it may stay only if the queue is retained.
     let may_keep_sidecar = rollout == BindingRollout::OnRestart && deletion.retains_queue;
     let opted_out = actor.annotations.skip_unbind || deletion.orphans;
-    if opted_out || may_keep_sidecar {
-        match unbinding.find_actor_annotation(context, actor).await {
+    let lookup = look_up_target(context, actor).await;
+    // A stopped target has no pods, and when it is started again, nobody would scale it (SAFE-24).
+    let is_stopped = matches!(lookup, Ok(TargetLookup::Stopped(_)));
+    if opted_out || (may_keep_sidecar && !is_stopped) {
+        match unbinding
+            .find_actor_annotation(context, actor, lookup)
+            .await
+        {
             // The user opted out of unbinding, so a target that cannot be read must not block the deletion.
             Err(_) | Ok(false) if opted_out => {}
             Ok(false) => return Ok(None),
@@ -57,7 +63,7 @@ pub(super) async fn observe(
             });
         }
     }
-    let target = match look_up_target(context, actor).await? {
+    let target = match lookup? {
         TargetLookup::NotSynced => return Ok(None),
         TargetLookup::NotFound => None,
         TargetLookup::Unresolved(unresolved) => {
@@ -122,8 +128,9 @@ impl ObservedUnbinding {
         &mut self,
         context: &Context,
         actor: &ActorRecord,
+        lookup: Result<TargetLookup, Error>,
     ) -> Result<bool, Error> {
-        let target = match look_up_target(context, actor).await? {
+        let target = match lookup? {
             TargetLookup::Found(target, ..) => target,
             TargetLookup::NotSynced => return Ok(false),
             _ => return Ok(true),

@@ -17,6 +17,9 @@ use crate::process::Process;
 /// Label of workloads to which actors bind.
 pub const TARGET: &str = "example.com/target";
 
+/// The annotation by which the operator rolls pods.
+const ROLL: &str = "asya.sh/roll";
+
 /// How the pods of a target are replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetKind {
@@ -135,12 +138,14 @@ fn is_handoff(key: &str, value: &Value) -> bool {
     key == AUTOSCALER_CLASS && value == "external"
 }
 
-/// Annotations without the class.
+/// Annotations without those that stay with the sidecars: KServe would restart the pods if one were taken away
+/// (BIND-43).
 #[must_use]
-pub fn without_handoff(annotations: &Value) -> Value {
+pub fn without_kept(annotations: &Value) -> Value {
     let all = annotations.as_object().into_iter().flatten();
-    let kept = all.filter(|(key, value)| !is_handoff(key, value));
-    kept.map(|(key, value)| (key.clone(), value.clone()))
+    let others = all.filter(|(key, value)| *key != ROLL && !is_handoff(key, value));
+    others
+        .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
 }
 

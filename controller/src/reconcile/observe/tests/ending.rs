@@ -1,10 +1,15 @@
-//! What an actor that is being deleted still has at the broker.
+//! What an actor that is being deleted still has at the broker and in its target.
 
+use asya_shared::api::BindingRollout;
+use kube::api::ApiResource;
+use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use crate::reconcile::observe::known_queues;
+use crate::binding::KindAvailability;
+use crate::reconcile::model::observed::DeletionSettings;
+use crate::reconcile::observe::{known_queues, unbinding};
 use crate::reconcile::plan::deletion::{NextPhase, plan_deletion_steps};
-use crate::reconcile::tests::fixtures::{actor, context, observed, spec};
+use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
 
 /// QUE-13: seed 3803 of the simulation, in which the operator crashed before a status named the queue.
 #[tokio::test]
@@ -36,4 +41,60 @@ async fn queue_of_which_no_status_tells_is_looked_up_on_other_transports_before_
     );
     let retain = json!({"queue": {"deletionPolicy": "Retain"}});
     assert!(looked_up(2, &retain).is_empty());
+}
+
+/// SAFE-24, BIND-43
+#[tokio::test]
+async fn annotations_on_a_stopped_target_are_given_up_although_sidecars_may_stay() {
+    fn stopped(request: &str) -> Option<(u16, Value)> {
+        let path = "GET /apis/serving.kserve.io/v1beta1/namespaces/ns/inferenceservices/m";
+        let fields =
+            json!({"f:metadata": {"f:annotations": {"f:serving.kserve.io/autoscalerClass": {}}}});
+        let annotations = json!({
+            "serving.kserve.io/stop": "true", "serving.kserve.io/autoscalerClass": "external", "asya.sh/roll": "hash",
+        });
+        let service = json!({
+            "apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService",
+            "metadata": {
+                "name": "m", "namespace": "ns", "uid": "m-uid", "resourceVersion": "1", "annotations": annotations,
+                "managedFields": [{"manager": "asya-operator/parent", "operation": "Apply", "fieldsV1": fields}],
+            },
+            "status": {"deploymentMode": "Standard"},
+        });
+        (request == path).then_some((200, service))
+    }
+    let context = context_with(stopped);
+    let kinds = &context.bindings.kinds;
+    let kind = GroupVersionKind::gvk("serving.kserve.io", "v1beta1", "InferenceService");
+    kinds.serve(
+        "serving.kserve.io",
+        "InferenceService",
+        ApiResource::from_gvk(&kind),
+    );
+    kinds.set("apps", "Deployment", KindAvailability::NotInstalled);
+    for kind in ["Service", "Configuration", "Revision"] {
+        kinds.set("serving.knative.dev", kind, KindAvailability::NotInstalled);
+    }
+    let target =
+        json!({"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "name": "m"});
+    let spec = json!({
+        "transport": "mq", "workloadRef": target, "binding": {"rollout": "OnRestart"},
+        "queue": {"deletionPolicy": "Retain"},
+    });
+    for (annotations, opts_out) in [
+        (json!({}), false),
+        (json!({"asya.sh/skip-unbind": "true"}), true),
+    ] {
+        let metadata = json!({"annotations": annotations});
+        let actor = observed(&actor(&metadata, &spec, &json!({}))).actor;
+        context.bindings.refresh(&actor.metadata.key, Some(&actor));
+        let settings = DeletionSettings::of(&actor);
+        let rollout = BindingRollout::OnRestart;
+        let unbinding = unbinding::observe(&context, &actor, &settings, rollout, &[]).await;
+        let unbinding = unbinding.unwrap().unwrap();
+        assert_eq!(unbinding.skip, opts_out);
+        let handed_off = unbinding.stale_objects.iter().map(ToString::to_string);
+        let expected = (!opts_out).then_some("InferenceService/m".to_owned());
+        assert_eq!(handed_off.collect::<Vec<_>>(), Vec::from_iter(expected));
+    }
 }
