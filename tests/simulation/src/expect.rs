@@ -230,8 +230,11 @@ impl Expectations<'_> {
     fn scaling(&self) -> Option<String> {
         let object = self.child(&resources::SCALED_OBJECTS);
         let wants = &self.actor["spec"]["scaling"];
+        let faults = scaling_faults(self.store, self.actor);
         match (self.scales(), object) {
-            (true, None) if !scaling_faults(self.store, self.actor).is_empty() => None,
+            (true, None) if !faults.is_empty() => None,
+            // KEDA's admission webhook refuses changes beside another HPA (KEDA-9).
+            (true, Some(_)) if faults.contains(&"RivalAutoscaler") => None,
             (true, None) => Some("no ScaledObject".to_owned()),
             (false, Some(_)) => Some("a ScaledObject is left".to_owned()),
             (true, Some(object)) => {
