@@ -60,6 +60,18 @@ pub fn unmet(world: &World) -> Vec<String> {
     unmet
 }
 
+/// The actors whose deletion waits, with the number of messages in their queues.
+#[must_use]
+pub fn waiting_deletions(world: &World) -> Vec<(Id, u64)> {
+    let server = world.server.lock();
+    let brokers = world.brokers.lock();
+    let actors = server.store.all(&resources::ACTORS);
+    let deleting = actors.filter(|(_, it)| it["metadata"]["deletionTimestamp"].is_string());
+    deleting
+        .map(|(id, _)| (id.clone(), messages(&brokers, id)))
+        .collect()
+}
+
 /// What is left although there is no actor any more.
 #[must_use]
 pub fn left_behind(world: &World) -> Vec<String> {

@@ -116,8 +116,16 @@ async fn run_plan(options: &Options) -> Report {
 
 /// Waits for what is expected of a cluster that is left alone, and then of one without actors.
 async fn check(world: &World) -> Option<String> {
-    if let Some(unmet) = eventually(|| expect::unmet(world)).await {
-        return Some(format!("does not converge: {unmet}"));
+    loop {
+        if let Some(unmet) = eventually(|| expect::unmet(world)).await {
+            return Some(format!("does not converge: {unmet}"));
+        }
+        let waiting = expect::waiting_deletions(world);
+        sleep(until_reported(world)).await;
+        if expect::waiting_deletions(world) == waiting {
+            break;
+        }
+        // The pods of its target have begun to take the messages for which a deletion waited.
     }
     if let Some(problem) = settled(world).await {
         return Some(problem);
@@ -141,8 +149,8 @@ async fn eventually(unmet: impl Fn() -> Vec<String>) -> Option<String> {
     }
 }
 
-/// Reports that were due for a moment are written; then every actor is reconciled at least twice without a write.
-async fn settled(world: &World) -> Option<String> {
+/// How long it takes until reports that are due for a moment are written.
+fn until_reported(world: &World) -> Duration {
     // A binding whose pods are not restarted is reported as not ready after five and after ten minutes of a clock that
     // may have been set back since. A field that another manager reverts is forgotten after fifteen.
     let seconds = match (world.has_conflicts(), world.has_bindings_on_restart()) {
@@ -155,10 +163,11 @@ async fn settled(world: &World) -> Option<String> {
     } else {
         0
     };
-    sleep(Duration::from_secs(
-        seconds + u64::from(set_back.unsigned_abs()),
-    ))
-    .await;
+    Duration::from_secs(seconds + u64::from(set_back.unsigned_abs()))
+}
+
+/// Every actor is reconciled at least twice without a write.
+async fn settled(world: &World) -> Option<String> {
     let before = world.writes().len();
     world
         .trace
