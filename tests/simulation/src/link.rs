@@ -62,14 +62,18 @@ fn broken() -> BoxError {
 }
 
 fn response(code: u16, body: &Value, retry_after: Option<u32>) -> Response<ResponseBody> {
-    let text = body.to_string().into_bytes();
-    let body = Full::new(Bytes::from(text)).map_err(|never: Infallible| match never {});
+    let body = Full::new(Bytes::from(bytes(body))).map_err(|never: Infallible| match never {});
     let mut response = Response::new(body.boxed_unsync());
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or_default();
     if let Some(seconds) = retry_after {
         response.headers_mut().insert("retry-after", seconds.into());
     }
     response
+}
+
+fn bytes(value: &Value) -> Vec<u8> {
+    // A map of strings to values cannot fail.
+    serde_json::to_vec(value).unwrap_or_default()
 }
 
 fn answered(answer: Result<Value, Failure>) -> Response<ResponseBody> {
@@ -201,7 +205,7 @@ impl Call {
         }
         let mut random = self.world.seed.about(("cut", &call));
         let is_cut = self.world.faults.active() && random.u8(..4) == 0;
-        let waker = self.world.server.lock().store.subscribe();
+        let waker = self.world.server.lock().store.subscribe(Some(resource));
         let stream = WatchStream {
             watch: Watch {
                 resource,
@@ -398,8 +402,11 @@ impl WatchStream {
             let event = stream.next().await;
             stream.world.seed.seed_jitter((&stream.call, stream.events));
             let event = event?;
-            let frame =
-                event.map(|event| hyper::body::Frame::data(Bytes::from(format!("{event}\n"))));
+            let frame = event.map(|event| {
+                let mut line = bytes(&event);
+                line.push(b'\n');
+                hyper::body::Frame::data(Bytes::from(line))
+            });
             Some((frame, stream))
         })
         .boxed()
@@ -441,7 +448,10 @@ impl WatchStream {
                         return Some(Err(io::ErrorKind::ConnectionReset.into()));
                     }
                     if self.bookmarks {
-                        return Some(Ok(self.watch.bookmark()));
+                        // Changes of other resources count, too.
+                        let last = self.watch.next(&self.world.server.lock().store);
+                        let last = last.ok().flatten();
+                        return Some(Ok(last.unwrap_or_else(|| self.watch.bookmark())));
                     }
                 }
             }

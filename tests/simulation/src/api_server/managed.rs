@@ -112,8 +112,8 @@ pub fn apply(
     if !force && !conflicts.is_empty() {
         return Err(Conflicts(conflicts));
     }
-    let unchanged = before
-        .filter(|entry| entry.fields == applied && without_fields(&merged) == without_fields(live));
+    let unchanged =
+        before.filter(|entry| entry.fields == applied && equal_without_fields(&merged, live));
     entries.push(Entry {
         writer: writer.clone(),
         applies: true,
@@ -238,14 +238,28 @@ fn sort(entries: &mut [Entry]) {
     });
 }
 
-/// An object without its `managedFields`, which change with every write.
+/// Whether two objects are equal but for their `managedFields`, which change with every write.
 #[must_use]
-pub fn without_fields(object: &Value) -> Value {
-    let mut object = object.clone();
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        metadata.remove("managedFields");
-    }
-    object
+pub fn equal_without_fields(one: &Value, other: &Value) -> bool {
+    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else {
+        return one == other;
+    };
+    let rest = |metadata: &Value| {
+        let fields = metadata.as_object().into_iter().flatten();
+        fields
+            .filter(|(field, _)| *field != "managedFields")
+            .count()
+    };
+    let metadata_is_equal = |one: &Value, other: &Value| {
+        let fields = one.as_object().into_iter().flatten();
+        let mut fields = fields.filter(|(field, _)| *field != "managedFields");
+        rest(one) == rest(other) && fields.all(|(field, value)| other.get(field) == Some(value))
+    };
+    one.len() == other.len()
+        && one.iter().all(|(field, value)| match other.get(field) {
+            Some(also) if field == "metadata" => metadata_is_equal(value, also),
+            also => also == Some(value),
+        })
 }
 
 /// Sets in `live` what `config` has.

@@ -1,7 +1,9 @@
 //! The resources that the simulated API server serves.
 
+use std::cmp::Ordering;
+
 /// A resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 pub struct Resource {
     /// API group; empty for the core group.
     pub group: &'static str,
@@ -17,6 +19,36 @@ pub struct Resource {
     pub status: bool,
     /// Whether the server counts changes of the spec in `metadata.generation`.
     pub generation: bool,
+}
+
+impl Resource {
+    /// Which one it is. There is only one value for each resource.
+    fn key(&self) -> (&str, &str) {
+        (self.group, self.plural)
+    }
+}
+
+impl PartialEq for Resource {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Resource {}
+
+impl Ord for Resource {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if self == other {
+            return Ordering::Equal;
+        }
+        self.key().cmp(&other.key())
+    }
+}
+
+impl PartialOrd for Resource {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 const fn resource(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::managed::{self, Writer, without_fields};
+use super::managed::{self, Writer, equal_without_fields};
 use super::resources::{self, Resource};
 use super::rules::{
     bump_generation, check_metadata, check_preconditions, check_version, fill_in, finalizers,
@@ -75,8 +75,10 @@ pub struct Deletion {
 pub type Written = Result<Arc<Value>, Failure>;
 
 /// Objects as they were at one moment.
+///
+/// Shared until the next write, since processes keep what they have found.
 #[derive(Clone, Default)]
-pub struct Objects(BTreeMap<Id, Arc<Value>>);
+pub struct Objects(Arc<BTreeMap<Id, Arc<Value>>>);
 
 impl Objects {
     /// An object.
@@ -106,7 +108,8 @@ pub struct Store {
     compacted: u64,
     uids: u64,
     changes: Vec<Change>,
-    wakers: Vec<Arc<Notify>>,
+    /// Who is notified, and about which resource; `None` is any.
+    wakers: Vec<(Option<&'static Resource>, Arc<Notify>)>,
     /// During a dry run nobody is notified.
     is_silent: bool,
 }
@@ -185,11 +188,12 @@ impl Store {
         self.compacted = self.version;
     }
 
-    /// Is notified about every change.
-    pub fn subscribe(&mut self) -> Arc<Notify> {
+    /// Is notified about every change of a resource, or of any.
+    pub fn subscribe(&mut self, resource: Option<&'static Resource>) -> Arc<Notify> {
         let waker = Arc::new(Notify::new());
-        self.wakers.retain(|waker| Arc::strong_count(waker) > 1);
-        self.wakers.push(Arc::clone(&waker));
+        self.wakers
+            .retain(|(_, waker)| Arc::strong_count(waker) > 1);
+        self.wakers.push((resource, Arc::clone(&waker)));
         waker
     }
 
@@ -367,26 +371,25 @@ impl Store {
 
     /// Removes an object whatever its finalizers say, as the kubelet removes a pod that has ended.
     pub fn remove(&mut self, id: &Id, live: &Arc<Value>) -> Arc<Value> {
-        self.objects.0.remove(id);
+        Arc::make_mut(&mut self.objects.0).remove(id);
         let mut last = (**live).clone();
         self.record(id, Some(live), &mut last, true)
     }
 
     fn commit(&mut self, id: &Id, live: Option<&Arc<Value>>, mut object: Value) -> Arc<Value> {
         if let Some(live) = live {
-            if without_fields(live) == without_fields(&object)
+            if equal_without_fields(live, &object)
                 && live["metadata"]["managedFields"] == object["metadata"]["managedFields"]
             {
                 return Arc::clone(live);
             }
-            let counts = |part: &Value| {
-                let is_deployment = id.resource.kind == "Deployment";
-                let annotations = is_deployment.then(|| part["metadata"]["annotations"].clone());
-                // A Workspace has no `spec`.
-                let fields = ["resource", "inference"].map(|field| part[field].clone());
-                (part["spec"].clone(), fields, annotations)
-            };
-            if id.resource.generation && counts(live) != counts(&object) {
+            let is_deployment = id.resource.kind == "Deployment";
+            // A Workspace has no `spec`.
+            let counts = ["spec", "resource", "inference"];
+            let is_counted = counts.iter().any(|field| live[field] != object[field])
+                || is_deployment
+                    && live["metadata"]["annotations"] != object["metadata"]["annotations"];
+            if id.resource.generation && is_counted {
                 bump_generation(&mut object);
             }
             let metadata = &object["metadata"];
@@ -396,14 +399,14 @@ impl Store {
                 && id.resource.kind != "Pod"
             {
                 let answer = object.clone();
-                self.objects.0.remove(id);
+                Arc::make_mut(&mut self.objects.0).remove(id);
                 self.record(id, Some(live), &mut object, true);
                 // With the version that it had.
                 return Arc::new(answer);
             }
         }
         let after = self.record(id, live, &mut object, false);
-        self.objects.0.insert(id.clone(), Arc::clone(&after));
+        Arc::make_mut(&mut self.objects.0).insert(id.clone(), Arc::clone(&after));
         after
     }
 
@@ -426,7 +429,11 @@ impl Store {
         });
         // Nobody watches leases, and they change all the time.
         if id.resource != &resources::LEASES && !self.is_silent {
-            self.wakers.iter().for_each(|waker| waker.notify_one());
+            let wakers = self
+                .wakers
+                .iter()
+                .filter(|(resource, _)| resource.is_none_or(|it| it == id.resource));
+            wakers.for_each(|(_, waker)| waker.notify_one());
         }
         after
     }

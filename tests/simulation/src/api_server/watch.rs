@@ -52,13 +52,11 @@ impl Watch {
             (true, true) => "MODIFIED",
             (true, false) => "DELETED",
         };
-        let mut object = (*change.after).clone();
         // An object that goes is shown as it was, with the version at which it went.
-        if let Some(last) = change.before.as_ref().filter(|_| kind == "DELETED") {
-            object = (**last).clone();
-            object["metadata"]["resourceVersion"] = change.version.to_string().into();
-        }
-        Some(json!({"type": kind, "object": shown(&object, self.metadata_only)}))
+        let last = change.before.as_ref().filter(|_| kind == "DELETED");
+        let mut object = shown(last.unwrap_or(&change.after), self.metadata_only);
+        object["metadata"]["resourceVersion"] = change.version.to_string().into();
+        Some(json!({"type": kind, "object": object}))
     }
 
     /// An event that only tells how far the watch has come.

@@ -368,7 +368,7 @@ impl World {
 
     /// Runs the other controllers of the cluster, forever.
     pub async fn run_controllers(self: Arc<Self>) {
-        let changed = self.server.lock().store.subscribe();
+        let changed = self.server.lock().store.subscribe(None);
         for round in 0_u64.. {
             let mut random = self.seed.about(("controllers", round));
             sleep(delay(&mut random, 20..400)).await;

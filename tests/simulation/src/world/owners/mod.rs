@@ -97,7 +97,7 @@ impl World {
     ) {
         let client = link::client(self, process);
         let hand = Hand::new(client, namespace, rule.manager()).silent();
-        let changed = self.server.lock().store.subscribe();
+        let changed = self.server.lock().store.subscribe(None);
         let mut seen = 0;
         let mut failures = 0_u32;
         for round in 0_u64.. {
