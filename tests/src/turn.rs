@@ -179,7 +179,7 @@ pub(crate) async fn quiet_at_the_end() -> Quiet {
 pub struct Timed {
     _permit: Option<SemaphorePermit<'static>>,
     _window: Arc<RwLockWriteGuard<'static, ()>>,
-    _timed: Option<Counted>,
+    _counted: Option<Counted>,
 }
 
 /// Waits until nothing but a few other measurements runs: each occupies a processor for a seventh of its time.
@@ -196,7 +196,7 @@ pub async fn timed() -> Timed {
     Timed {
         _permit: permit,
         _window: window,
-        _timed: None,
+        _counted: None,
     }
 }
 
@@ -205,7 +205,7 @@ pub(crate) async fn timed_at_the_end() -> Timed {
     let counted = Counted::among(&AGENDA.timed);
     after_all_others().await;
     Timed {
-        _timed: Some(counted),
+        _counted: Some(counted),
         ..timed().await
     }
 }

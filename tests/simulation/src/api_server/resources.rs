@@ -78,11 +78,9 @@ const fn reconciled(
     }
 }
 
-const fn cluster_scoped(resource: Resource) -> Resource {
-    Resource {
-        namespaced: false,
-        ..resource
-    }
+const fn cluster_scoped(mut resource: Resource) -> Resource {
+    resource.namespaced = false;
+    resource
 }
 
 /// Configurations of admission: cluster-scoped, without a status.
