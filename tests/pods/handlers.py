@@ -1,5 +1,6 @@
 """Handlers of tests."""
 
+import contextlib
 import os
 import socket
 import threading
@@ -7,6 +8,10 @@ import time
 
 lock = threading.Lock()
 in_flight = 0
+calls = 0
+# As many calls as tests of `counted` allow at a time. The first ones wait for each other, however slowly they begin.
+together = threading.Barrier(32)
+PATIENCE_SECONDS = 60
 
 
 def shout(payload):
@@ -27,10 +32,15 @@ def hang(_payload):
 
 def counted(_payload):
     """Takes a second, and says how many calls were in progress when it began."""
-    global in_flight
+    global in_flight, calls
     with lock:
         in_flight += 1
         highest = in_flight
+        calls += 1
+        is_early = calls <= together.parties
+    if is_early:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            together.wait(PATIENCE_SECONDS)
     begun = time.time()
     time.sleep(1)
     with lock:

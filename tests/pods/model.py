@@ -1,5 +1,6 @@
 """A model's server for tests: the protocols of OpenAI and of KServe, and answers that tell what was asked. Port: the first argument."""
 
+import contextlib
 import http.server
 import json
 import os
@@ -14,8 +15,10 @@ NAME = os.environ.get("MODEL", "parrot")
 HOST = os.environ.get("HOST", "")
 # How long a response takes, in seconds.
 SECONDS = float(os.environ.get("SECONDS", "0"))
-# Whether answers say how many requests were in progress, and when.
-MEASURES = "MEASURES" in os.environ
+# If set, answers say how many requests were in progress, and when. The first ones, as many as it says, wait for each
+# other, however slowly they begin.
+MEASURES = int(os.environ.get("MEASURES", "0"))
+PATIENCE_SECONDS = 60
 # Whether SIGTERM aborts requests in progress.
 ENDS_AT_ONCE = "ENDS_AT_ONCE" in os.environ
 
@@ -45,6 +48,8 @@ ANSWERS = (
 class Server(http.server.BaseHTTPRequestHandler):
     lock = threading.Lock()
     in_flight = 0
+    requests = 0
+    together = threading.Barrier(max(MEASURES, 1))
 
     def do_GET(self):
         known = {"/health": {}, "/v2/health/ready": {}, "/v1/models": {"data": [{"id": NAME}], "models": [NAME]}}
@@ -57,7 +62,13 @@ class Server(http.server.BaseHTTPRequestHandler):
                 print("asked", flush=True)
                 with Server.lock:
                     Server.in_flight += 1
-                    measured = {"in_flight": Server.in_flight, "begun": time.time()}
+                    measured = {"in_flight": Server.in_flight}
+                    Server.requests += 1
+                    is_early = Server.requests <= MEASURES
+                if is_early:
+                    with contextlib.suppress(threading.BrokenBarrierError):
+                        Server.together.wait(PATIENCE_SECONDS)
+                measured["begun"] = time.time()
                 time.sleep(SECONDS)
                 with Server.lock:
                     Server.in_flight -= 1

@@ -70,7 +70,7 @@ async fn bound_model_serves_as_many_requests_at_a_time_as_its_actor_allows() {
     Scenario::run("batching", async |scenario| {
         let (name, next) = (scenario.name("chat"), scenario.name("chat-next"));
         let mut server = model("model", 8000);
-        let env = json!([{"name": "SECONDS", "value": "1"}, {"name": "MEASURES", "value": "1"}]);
+        let env = json!([{"name": "SECONDS", "value": "1"}, {"name": "MEASURES", "value": CONCURRENCY.to_string()}]);
         server["spec"]["template"]["spec"]["containers"][0]["env"] = env;
         scenario.apply(&server).await?;
         let target = ("apps/v1", "Deployment", "model");

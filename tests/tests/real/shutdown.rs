@@ -308,7 +308,7 @@ async fn native_sidecar_terminates_after_the_runtime() {
         // Keep the Pod object until the test has read its container statuses.
         template["metadata"] = json!({"finalizers": ["example.com/hold"]});
         // A container that is slow to terminate: the sidecar must wait for it, while the runtime exits at once.
-        let lingers = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: (time.sleep(3), sys.exit(0)))\nsignal.pause()";
+        let lingers = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: (time.sleep(7), sys.exit(0)))\nsignal.pause()";
         let helper = json!({"name": "lingers", "image": PYTHON_IMAGE, "args": ["-c", lingers]});
         template["spec"]["containers"].as_array_mut().unwrap().push(helper);
         run(scenario, &[native]).await?;
