@@ -202,9 +202,9 @@ test-release: rust go python test-krew programs asya-sidecar harness ## Install 
 
 test-brokers: tools-of-tests cluster asya-sidecar ## Tests of the brokers' clients and of the sidecar, on real brokers
 	$(BIN)/asya-cluster run --sqs --no-operator -- cargo test $(LOCKED) --workspace --lib -- --ignored broker::tests::
-	RUST_TEST_THREADS=$(SCENARIOS) cargo test $(LOCKED) --workspace --test sidecar -- --skip faults::
-	@# Alone, since it measures how soon messages flow again.
-	cargo test $(LOCKED) --workspace --test sidecar -- faults::
+	RUST_TEST_THREADS=$(SCENARIOS) cargo test $(LOCKED) --workspace --test sidecar -- --skip faults:: --skip timed::
+	@# What is timed: one at a time.
+	RUST_TEST_THREADS=1 cargo test $(LOCKED) --workspace --test sidecar -- faults:: timed::
 
 test-scripts: python ## Tests of the scripts in .ci/, image/, release/, tests/box/ and tests/pods/
 	python3 -m unittest discover -s .ci

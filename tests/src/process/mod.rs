@@ -160,6 +160,19 @@ impl Process {
         }
     }
 
+    /// Waits for the process to exit by itself.
+    ///
+    /// # Errors
+    /// When it has not exited in time.
+    pub async fn ends(&self, timeout: Duration) -> Result<ExitStatus> {
+        let ended = tokio::time::timeout(timeout, self.wait()).await;
+        ended.map_err(|_| Error::Timeout {
+            what: format!("{} ended", self.spec.name),
+            timeout,
+            last: self.last_lines(20),
+        })
+    }
+
     /// Kills the process (SIGKILL) and waits for it to exit.
     pub async fn kill(&self) {
         self.signal(Signal::KILL);
@@ -172,15 +185,11 @@ impl Process {
     /// When the process has not exited in time; it is killed in that case.
     pub async fn stop(&self, timeout: Duration) -> Result<ExitStatus> {
         self.signal(Signal::TERM);
-        if let Ok(status) = tokio::time::timeout(timeout, self.wait()).await {
-            return Ok(status);
+        let ended = self.ends(timeout).await;
+        if ended.is_err() {
+            self.kill().await;
         }
-        self.kill().await;
-        Err(Error::Timeout {
-            what: format!("{} ended after SIGTERM", self.spec.name),
-            timeout,
-            last: self.last_lines(20),
-        })
+        ended
     }
 
     /// The last lines of the log.

@@ -354,7 +354,7 @@ async fn unbound_queue_is_deleted_with_its_actor() {
         let name = scenario.name("half");
         let queue = format!("asya-{name}");
         scenario.apply(&minimal_actor(&name)).await?;
-        instance.process().wait().await;
+        instance.process().ends(CONVERGED).await?;
         let rabbitmq = cluster.rabbitmq()?;
         assert!(rabbitmq.queue(&queue).await?.is_some());
         let bindings = rabbitmq.bindings(&queue).await?;

@@ -7,4 +7,5 @@ mod rig;
 mod shutdown;
 mod sqs;
 mod start;
+mod timed;
 mod traces;

@@ -1,13 +1,13 @@
 //! Messages through RabbitMQ.
 
-use std::time::Duration;
-
 use asya_tests::error::Result;
 use asya_tests::eventually::{check, eventually};
 use reqwest::Method;
 use serde_json::json;
 
-use crate::rig::{Actor, QUORUM, SOON, declare, is_empty, message, put, shared_rabbitmq, take};
+use crate::rig::{
+    Actor, LATER, QUORUM, SOON, declare, has_none, leaves_none, message, put, shared_rabbitmq, take,
+};
 
 /// SC-23, SC-24, SC-27, SC-47, SC-60, SC-62 to SC-66, RUN-11, RUN-12, RUN-13
 #[tokio::test]
@@ -67,10 +67,8 @@ async fn messages_go_from_queue_to_runtime_and_on_to_where_the_reply_leads() -> 
             (&json!("processing_error"), &json!("it"))
         );
         assert_eq!(failed["details"]["message"], "no <it>");
-        for actor in ["echo", "several", "fails"] {
-            is_empty(&broker, actor).await?;
-        }
-        for (actor, _, _) in &running {
+        for (actor, sidecar, _) in &running {
+            leaves_none(sidecar, &broker, &actor.name).await?;
             actor.tells_no_secret()?;
         }
     }
@@ -90,7 +88,7 @@ async fn an_end_actor_takes_anything_and_sends_nothing() -> Result<()> {
         ("ASYA_ENABLE_VALIDATION", "false"),
     ];
     let actor = Actor::on_rabbitmq(&broker, "error-end")?.with(&end);
-    let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("end").await?);
+    let (sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("end").await?);
     put(
         &broker,
         "error-end",
@@ -98,14 +96,13 @@ async fn an_end_actor_takes_anything_and_sends_nothing() -> Result<()> {
     )
     .await?;
     actor.is_called(2).await?;
-    is_empty(&broker, "error-end").await?;
     put(&broker, "error-end", ["not JSON".to_owned()]).await?;
     let rejected = eventually("it is rejected after three attempts", SOON, async || {
         let found = broker.messages("asya-dlq", 1, false).await?;
         check(!found.is_empty(), "not yet").map(|()| found)
     });
     assert_eq!(rejected.await?, ["not JSON"]);
-    Ok(())
+    leaves_none(&sidecar, &broker, "error-end").await
 }
 
 /// SC-26, SC-76
@@ -114,14 +111,14 @@ async fn a_result_without_a_queue_waits_in_the_queue_of_its_source() -> Result<(
     let broker = shared_rabbitmq().await?;
     declare(&broker, QUORUM, &["foo", "error-end"]).await?;
     let actor = Actor::on_rabbitmq(&broker, "foo")?;
-    let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
+    let (sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
     put(&broker, "foo", [message("1", &["foo", "late"], json!(1))]).await?;
     actor.is_called(1).await?;
     declare(&broker, QUORUM, &["late"]).await?;
     assert_eq!(take(&broker, "late", 1).await?[0]["id"], "1");
     assert_eq!(actor.calls()?.len(), 1, "the same result is sent again");
-    is_empty(&broker, "foo").await?;
-    is_empty(&broker, "error-end").await
+    leaves_none(&sidecar, &broker, "foo").await?;
+    has_none(&broker, "error-end").await
 }
 
 /// SC-25, SC-27
@@ -209,7 +206,7 @@ async fn a_result_that_the_broker_finds_too_large_is_told_to_error_end() -> Resu
     let broker = shared_rabbitmq().await?;
     declare(&broker, "classic", &["large", "bar", "error-end"]).await?;
     let actor = Actor::on_rabbitmq(&broker, "large")?.with(&[("ASYA_MAX_MESSAGE_SIZE", "512Mi")]);
-    let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("large").await?);
+    let (sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("large").await?);
     // RabbitMQ 3.8 to 3.13 accepts 128 MiB, later releases less.
     put(
         &broker,
@@ -223,48 +220,13 @@ async fn a_result_that_the_broker_finds_too_large_is_told_to_error_end() -> Resu
         [message("small", &["large", "bar"], json!(10))],
     )
     .await?;
-    let told = take(&broker, "error-end", 1).await?;
+    let told = broker.take("asya-error-end", 1, LATER).await?;
     assert_eq!(
         (&told[0]["id"], &told[0]["payload"]["error"]),
         (&json!("large"), &json!("message_too_large"))
     );
     assert_eq!(take(&broker, "bar", 1).await?[0]["id"], "small");
-    is_empty(&broker, "large").await
-}
-
-/// SC-85
-#[tokio::test]
-async fn sixty_megabytes_pass_while_probes_answer() -> Result<()> {
-    let broker = shared_rabbitmq().await?;
-    declare(&broker, "classic", &["large", "digest", "bar", "error-end"]).await?;
-    let (large, digest) = (
-        Actor::on_rabbitmq(&broker, "large")?,
-        Actor::on_rabbitmq(&broker, "digest")?,
-    );
-    let _first = (large.sidecar().await?, large.runtime("large").await?);
-    let _second = (digest.sidecar().await?, digest.runtime("digest").await?);
-    digest.is_ready().await?;
-    put(
-        &broker,
-        "large",
-        [message("1", &["large", "digest", "bar"], json!(60 << 20))],
-    )
-    .await?;
-    let probing = async {
-        loop {
-            let answered =
-                tokio::time::timeout(Duration::from_secs(1), digest.page("/healthz")).await;
-            assert!(answered.is_ok_and(|page| page.is_ok_and(|(status, _)| status == 200)));
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    let found = tokio::select! {
-        found = take(&broker, "bar", 1) => found?,
-        () = probing => unreachable!("it never ends"),
-    };
-    // SHA-256 of the same number of x.
-    assert_eq!(found[0]["payload"].as_str().map(str::len), Some(64));
-    is_empty(&broker, "error-end").await
+    leaves_none(&sidecar, &broker, "large").await
 }
 
 /// SC-42, SC-91
@@ -347,30 +309,5 @@ async fn a_message_whose_queue_is_deleted_meanwhile_is_still_finished() -> Resul
     declare(&broker, "classic", &["foo"]).await?;
     put(&broker, "foo", [message("2", &["foo", "bar"], json!(0))]).await?;
     assert_eq!(take(&broker, "bar", 1).await?[0]["id"], "2");
-    Ok(())
-}
-
-/// SC-90, SC-86, SC-89, SC-11
-#[tokio::test]
-async fn a_gateway_that_is_away_holds_nothing_up() -> Result<()> {
-    let broker = shared_rabbitmq().await?;
-    declare(&broker, "classic", &["foo", "bar"]).await?;
-    let actor =
-        Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_GATEWAY_URL", "http://127.0.0.1:1")]);
-    let (sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
-    put(
-        &broker,
-        "foo",
-        (0..20).map(|n| message(&n.to_string(), &["foo", "bar"], json!(n))),
-    )
-    .await?;
-    assert_eq!(take(&broker, "bar", 20).await?.len(), 20);
-    let stopping = std::time::Instant::now();
-    assert_eq!(sidecar.stop(Duration::from_secs(10)).await?.code(), Some(0));
-    assert!(
-        stopping.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        stopping.elapsed()
-    );
     Ok(())
 }

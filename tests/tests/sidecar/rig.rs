@@ -4,16 +4,20 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use asya_amqp::{Connection, Login, Purpose};
 use asya_tests::error::{Error, Result};
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{check, eventually};
 use asya_tests::process::{Folder, Process, Spec};
 use asya_tests::rabbitmq::{self, OPERATOR_PASSWORD, RabbitMq};
 use asya_tests::{install_crypto_provider, ports, sqs};
 use serde_json::{Value, json};
+use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 
 /// Timeout for fast operations on a busy machine.
 pub const SOON: Duration = Duration::from_secs(20);
+/// Timeout for thousands of messages, or for a hundred megabytes.
+pub const LATER: Duration = Duration::from_mins(2);
 /// Quorum queues count deliveries.
 pub const QUORUM: &str = "quorum";
 
@@ -69,6 +73,7 @@ pub struct Actor {
     env: Vec<(String, String)>,
     starts: AtomicU32,
     port: u16,
+    client: reqwest::Client,
 }
 
 impl Actor {
@@ -99,13 +104,17 @@ impl Actor {
 
     /// An actor without a broker.
     pub fn new(name: &str) -> Result<Self> {
+        install_crypto_provider();
         let port = ports::free()?;
+        // A sidecar that was started again has closed the connections.
+        let client = reqwest::Client::builder().pool_max_idle_per_host(0);
         let actor = Self {
             name: name.to_owned(),
             folder: Folder::create("sidecar-actor")?,
             env: Vec::new(),
             starts: AtomicU32::new(0),
             port,
+            client: client.build()?,
         };
         std::fs::write(actor.calls_file(), "").map_err(Error::other)?;
         let folder = actor.folder.path().display().to_string();
@@ -193,7 +202,8 @@ impl Actor {
 
     /// Status and body of a page of the sidecar.
     pub async fn page(&self, path: &str) -> Result<(u16, String)> {
-        let answer = reqwest::get(format!("http://127.0.0.1:{}{path}", self.port)).await?;
+        let url = format!("http://127.0.0.1:{}{path}", self.port);
+        let answer = self.client.get(url).send().await?;
         Ok((answer.status().as_u16(), answer.text().await?))
     }
 
@@ -281,13 +291,41 @@ pub async fn take(broker: &RabbitMq, actor: &str, count: usize) -> Result<Vec<Va
     broker.take(&format!("asya-{actor}"), count, SOON).await
 }
 
-/// Waits until an actor's queue is empty, with nothing in flight.
-pub async fn is_empty(broker: &RabbitMq, actor: &str) -> Result<()> {
-    eventually(format!("the queue of {actor} is empty"), SOON, async || {
-        let queue = broker.queue(&format!("asya-{actor}")).await?;
-        let queue = queue.ok_or_else(|| NotYet::new("no queue"))?;
-        let left = (queue.messages_ready, queue.messages_unacknowledged);
-        check(left == (Some(0), Some(0)), format!("{left:?}"))
-    })
-    .await
+/// An actor's queue has no messages. The counts of the management API would be seconds old.
+pub async fn has_none(broker: &RabbitMq, actor: &str) -> Result<()> {
+    let found = broker.messages(&format!("asya-{actor}"), 10, true).await?;
+    assert_eq!(found, [""; 0], "{actor}");
+    Ok(())
+}
+
+/// Ends a sidecar, which has acknowledged every message: the broker would have the others again.
+pub async fn leaves_none(sidecar: &Process, broker: &RabbitMq, actor: &str) -> Result<()> {
+    assert_eq!(sidecar.stop(SOON).await?.code(), Some(0), "{actor}");
+    has_none(broker, actor).await
+}
+
+/// The ids of messages.
+pub fn ids(messages: &[Value]) -> Vec<&str> {
+    messages
+        .iter()
+        .filter_map(|message| message["id"].as_str())
+        .collect()
+}
+
+/// Logs in over AMQP, which a server allows after its management API answers.
+pub async fn log_in(broker: &RabbitMq) -> Result<()> {
+    let state = broker.state();
+    let stream = TcpStream::connect((state.host.as_str(), state.port))
+        .await
+        .map_err(Error::other)?;
+    let login = Login {
+        user: &state.user,
+        password: OPERATOR_PASSWORD,
+        vhost: &state.vhost,
+        product: "asya-tests",
+        name: "test",
+    };
+    let opened = Connection::open(Box::new(stream), &login, Purpose::Publish);
+    opened.await.map_err(Error::other)?.close().await;
+    Ok(())
 }

@@ -1,16 +1,15 @@
-//! SIGTERM, SIGKILL, and a broker that becomes unavailable.
+//! SIGTERM, SIGKILL, and runtimes that die.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use asya_tests::error::Result;
-use asya_tests::eventually::{check, eventually};
-use asya_tests::install_crypto_provider;
-use asya_tests::process::{Folder, Process};
-use asya_tests::rabbitmq::{self, RabbitMq};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::rig::{Actor, QUORUM, SOON, declare, is_empty, message, put, shared_rabbitmq, take};
+use crate::rig::{
+    Actor, LATER, QUORUM, SOON, declare, has_none, ids, leaves_none, message, put, shared_rabbitmq,
+    take,
+};
 
 /// SC-33, SC-78, SC-81
 #[tokio::test]
@@ -22,47 +21,16 @@ async fn results_that_come_after_sigterm_are_sent_and_acknowledged() -> Result<(
     put(
         &broker,
         "foo",
-        (0..4).map(|n| message(&n.to_string(), &["foo", "bar"], json!(1.5))),
+        (0..4).map(|n| message(&n.to_string(), &["foo", "bar"], json!(6))),
     )
     .await?;
     actor.is_called(1).await?;
-    let status = sidecar.stop(Duration::from_secs(10)).await?;
+    let status = sidecar.stop(Duration::from_secs(20)).await?;
     assert_eq!(status.code(), Some(0), "{}", actor.logs()?);
     assert_eq!(take(&broker, "bar", 1).await?[0]["id"], "0");
     let left = broker.messages("asya-foo", 10, true).await?;
     assert_eq!((left.len(), actor.calls()?.len()), (3, 1));
     actor.tells_no_secret()
-}
-
-/// SC-79
-#[tokio::test]
-async fn an_idle_sidecar_ends_at_once_in_every_state() -> Result<()> {
-    let broker = shared_rabbitmq().await?;
-    declare(&broker, "classic", &["foo"]).await?;
-    let waiting = Actor::on_rabbitmq(&broker, "foo")?;
-    let ready = Actor::on_rabbitmq(&broker, "foo")?;
-    let away = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_RABBITMQ_PORT", "1")]);
-    let _runtime = ready.runtime("echo").await?;
-    for (actor, takes_messages) in [(&waiting, false), (&ready, true), (&away, false)] {
-        let sidecar = actor.sidecar().await?;
-        eventually("probes answer", SOON, async || {
-            check(actor.page("/healthz").await?.0 == 200, "")
-        })
-        .await?;
-        if takes_messages {
-            actor.is_ready().await?;
-        }
-        let started = Instant::now();
-        let status = sidecar.stop(Duration::from_secs(10)).await?;
-        assert_eq!(status.code(), Some(0));
-        assert!(
-            started.elapsed() < Duration::from_millis(600),
-            "{:?}: {}",
-            started.elapsed(),
-            actor.logs()?
-        );
-    }
-    Ok(())
 }
 
 /// SC-72, SC-73, SC-76, SC-84
@@ -87,102 +55,14 @@ async fn a_killed_sidecar_loses_nothing_and_doubles_no_more_than_was_in_flight()
         runtime.kill().await;
         kills += 1;
     }
-    let _last = (actor.sidecar().await?, actor.runtime("echo").await?);
-    let found = take(&broker, "bar", MESSAGES).await?;
-    is_empty(&broker, "foo").await?;
+    let (last, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
+    let found = broker.take("asya-bar", MESSAGES, LATER).await?;
+    leaves_none(&last, &broker, "foo").await?;
     let found = found.len() + broker.messages("asya-bar", 1000, false).await?.len();
     let ids: BTreeSet<String> = actor.calls()?.into_iter().collect();
     assert_eq!(ids.len(), MESSAGES);
     assert!(found <= MESSAGES + kills * 17, "{found}");
-    is_empty(&broker, "error-end").await
-}
-
-/// SC-20, SC-21, SC-29, SC-72
-#[tokio::test]
-async fn a_broker_that_comes_back_is_consumed_from_again() -> Result<()> {
-    install_crypto_provider();
-    let folder = Folder::create("sidecar-own-rabbitmq")?;
-    let (broker, mut parts) = rabbitmq::serve(folder.path()).await?;
-    // Not a quorum queue: a new one may be unavailable for a minute after its server is killed (RabbitMQ 3.10).
-    declare(&broker, "classic", &["foo", "bar"]).await?;
-    let actor = Actor::on_rabbitmq(&broker, "foo")?;
-    let (sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
-    put(&broker, "foo", [message("1", &["foo", "bar"], json!(1))]).await?;
-    assert_eq!(take(&broker, "bar", 1).await?[0]["id"], "1");
-    let server = parts.pop().expect("a server");
-    let spec = server.spec().clone();
-    server.kill().await;
-    eventually("the loss is noticed", SOON, async || {
-        check(actor.page("/readyz").await?.0 == 503, "ready")
-    })
-    .await?;
-    assert_eq!(
-        actor.page("/healthz").await?.0,
-        200,
-        "a restart would not help"
-    );
-    let server = Process::start(spec).await?;
-    eventually("RabbitMQ answers", Duration::from_mins(1), async || {
-        Ok(broker.queues().await.map(drop)?)
-    })
-    .await?;
-    let back = Instant::now();
-    actor.is_ready().await?;
-    assert!(
-        back.elapsed() < Duration::from_secs(7),
-        "{:?}",
-        back.elapsed()
-    );
-    put(&broker, "foo", [message("2", &["foo", "bar"], json!(2))]).await?;
-    // The first one may be redelivered: a broker that is killed forgets acknowledgements that it has not written yet.
-    let mut found = take(&broker, "bar", 1).await?;
-    if ids(&found) == ["1"] {
-        found = take(&broker, "bar", 1).await?;
-    }
-    assert!(ids(&found).contains(&"2"), "{found:?}");
-    assert!(sidecar.exited().is_none());
-    blocked(&broker, &server, &actor).await
-}
-
-/// SC-29: a resource alarm delays publications, and loses none.
-async fn blocked(broker: &RabbitMq, server: &Process, actor: &Actor) -> Result<()> {
-    rabbitmq::control(server, &["set_vm_memory_high_watermark", "0.0000001"]).await?;
-    // RabbitMQ blocks a connection only once it publishes.
-    put(
-        broker,
-        "foo",
-        (3..13).map(|n| message(&n.to_string(), &["foo", "bar"], json!(n))),
-    )
-    .await
-    .ok();
-    eventually("the alarm is told", SOON, async || {
-        check(
-            actor
-                .page("/metrics")
-                .await?
-                .1
-                .contains("asya_actor_broker_blocked 1"),
-            "not blocked",
-        )
-    })
-    .await?;
-    let calls = actor.calls()?.len();
-    rabbitmq::control(server, &["set_vm_memory_high_watermark", "0.4"]).await?;
-    eventually("the alarm is over", SOON, async || {
-        check(
-            actor
-                .page("/metrics")
-                .await?
-                .1
-                .contains("asya_actor_broker_blocked 0"),
-            "blocked",
-        )
-    })
-    .await?;
-    assert!(calls < 2 + 10, "not all are handed over: {calls}");
-    let found = take(broker, "bar", 10).await?;
-    assert_eq!(found.len(), 10, "none came twice: {found:?}");
-    Ok(())
+    has_none(&broker, "error-end").await
 }
 
 /// SC-49, SC-51, SC-82
@@ -191,7 +71,7 @@ async fn a_runtime_that_dies_or_hangs_costs_the_message_that_it_had_and_no_other
     let broker = shared_rabbitmq().await?;
     declare(&broker, QUORUM, &["foo", "bar", "error-end"]).await?;
     let actor = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_RUNTIME_TIMEOUT", "1s")]);
-    let _sidecar = actor.sidecar().await?;
+    let sidecar = actor.sidecar().await?;
     put(
         &broker,
         "foo",
@@ -200,7 +80,7 @@ async fn a_runtime_that_dies_or_hangs_costs_the_message_that_it_had_and_no_other
     .await?;
     for _ in 0..2 {
         let runtime = actor.runtime("dies").await?;
-        assert_eq!(runtime.wait().await.code(), Some(137));
+        assert_eq!(runtime.ends(SOON).await?.code(), Some(137));
     }
     let crashed = take(&broker, "error-end", 1).await?;
     assert_eq!(
@@ -220,7 +100,7 @@ async fn a_runtime_that_dies_or_hangs_costs_the_message_that_it_had_and_no_other
     .await?;
     let runtime = actor.runtime("slow").await?;
     assert_eq!(
-        runtime.wait().await.code(),
+        runtime.ends(SOON).await?.code(),
         Some(1),
         "it ends itself when it is hung up"
     );
@@ -231,21 +111,16 @@ async fn a_runtime_that_dies_or_hangs_costs_the_message_that_it_had_and_no_other
     );
     let _runtime = actor.runtime("slow").await?;
     assert_eq!(ids(&take(&broker, "bar", 1).await?), ["next"]);
-    is_empty(&broker, "foo").await?;
-    is_empty(&broker, "error-end").await
-}
-
-fn ids(messages: &[Value]) -> Vec<&str> {
-    messages
-        .iter()
-        .filter_map(|message| message["id"].as_str())
-        .collect()
+    leaves_none(&sidecar, &broker, "foo").await?;
+    has_none(&broker, "error-end").await
 }
 
 /// SC-48, SC-76, SC-82
 #[tokio::test]
 async fn restarts_of_both_containers_under_load_fail_no_message() -> Result<()> {
-    const MESSAGES: usize = 1800;
+    const RESTARTS: usize = 5;
+    const EACH: usize = 300;
+    const MESSAGES: usize = (RESTARTS + 1) * EACH;
     let broker = shared_rabbitmq().await?;
     for queue in ["asya-dlq", "asya-bar", "asya-error-end"] {
         broker.declare(queue, json!({})).await?;
@@ -254,14 +129,13 @@ async fn restarts_of_both_containers_under_load_fail_no_message() -> Result<()> 
         "x-queue-type": QUORUM, "x-delivery-limit": 3, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "asya-dlq",
     });
     broker.declare("asya-foo", limited).await?;
-    put(
-        &broker,
-        "foo",
-        (0..MESSAGES).map(|n| message(&n.to_string(), &["foo", "bar"], json!(n))),
-    )
-    .await?;
+    let some = |round: usize| {
+        (round * EACH..(round + 1) * EACH)
+            .map(|n| message(&n.to_string(), &["foo", "bar"], json!(n)))
+    };
     let actor = Actor::on_rabbitmq(&broker, "foo")?;
-    for _restart in 0..5 {
+    for restart in 0..RESTARTS {
+        put(&broker, "foo", some(restart)).await?;
         let (sidecar, runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
         actor.is_called(actor.calls()?.len() + 10).await?;
         // The kubelet signals both containers at once.
@@ -274,17 +148,18 @@ async fn restarts_of_both_containers_under_load_fail_no_message() -> Result<()> 
             actor.logs()?
         );
     }
-    let _last = (actor.sidecar().await?, actor.runtime("echo").await?);
-    let found = take(&broker, "bar", MESSAGES).await?;
+    put(&broker, "foo", some(RESTARTS)).await?;
+    let (last, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
+    let found = broker.take("asya-bar", MESSAGES, LATER).await?;
     let different: BTreeSet<&str> = ids(&found).into_iter().collect();
     assert_eq!(
         (found.len(), different.len()),
         (MESSAGES, MESSAGES),
         "nothing is lost, nothing came twice"
     );
-    is_empty(&broker, "foo").await?;
-    for queue in ["asya-error-end", "asya-dlq"] {
-        assert_eq!(broker.messages(queue, 10, true).await?, [""; 0], "{queue}");
+    leaves_none(&last, &broker, "foo").await?;
+    for queue in ["error-end", "dlq"] {
+        has_none(&broker, queue).await?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use asya_tests::eventually::{always, check, eventually};
 use asya_tests::rabbitmq::OPERATOR_PASSWORD;
 use serde_json::{Value, json};
 
-use crate::rig::{Actor, SOON, declare, is_empty, message, put, shared_rabbitmq, take};
+use crate::rig::{Actor, SOON, declare, has_none, message, put, shared_rabbitmq, take};
 
 /// SC-5, SC-7
 #[tokio::test]
@@ -20,7 +20,7 @@ async fn a_wrong_setting_ends_it_with_two_and_one_line() -> Result<()> {
         ("ASYA_RUNTIME_TIMEOUT", "300"),
         ("ASYA_RABBITMQ_PORT", "tcp://10.0.0.1:5672"),
     ]);
-    let status = actor.sidecar().await?.wait().await;
+    let status = actor.sidecar().await?.ends(SOON).await?;
     let log = actor.logs()?;
     assert_eq!(status.code(), Some(2), "{log}");
     assert!(
@@ -72,7 +72,7 @@ async fn no_message_leaves_its_queue_while_the_runtime_is_away() -> Result<()> {
     .await?;
     let _runtime = actor.runtime("echo").await?;
     assert_eq!(take(&broker, "bar", 30).await?.len(), 30);
-    is_empty(&broker, "error-end").await?;
+    has_none(&broker, "error-end").await?;
     actor.tells_no_secret()
 }
 
@@ -82,7 +82,7 @@ async fn a_runtime_that_does_not_start_in_time_ends_it_with_one() -> Result<()> 
     let broker = shared_rabbitmq().await?;
     let actor =
         Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_RUNTIME_READY_TIMEOUT", "300ms")]);
-    let status = actor.sidecar().await?.wait().await;
+    let status = actor.sidecar().await?.ends(SOON).await?;
     assert_eq!(status.code(), Some(1), "{}", actor.logs()?);
     assert_eq!(actor.logs()?.matches("did not become ready").count(), 1);
     Ok(())
@@ -239,7 +239,7 @@ async fn it_starts_with_whatever_environment_the_operator_gives_it() -> Result<(
                 actor = actor.with(&[(name, value)]);
             }
             // 1: the runtime is missing, as intended; 2 would be an invalid configuration.
-            let status = actor.sidecar().await?.wait().await;
+            let status = actor.sidecar().await?.ends(SOON).await?;
             assert_eq!(status.code(), Some(1), "{values:?}: {}", actor.logs()?);
             assert!(
                 !actor.logs()?.contains("unknown variable, ignored"),

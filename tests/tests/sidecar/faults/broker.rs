@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::setup::{Queues, Setup};
-use crate::rig::Actor;
+use crate::rig::{Actor, log_in};
 
 /// A publication that is not confirmed by then may or may not have been stored.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -201,7 +201,7 @@ impl Broker {
         self.server.lock().await.signal(signal);
     }
 
-    /// Kills the server and restarts it after a while. On return its management API responds.
+    /// Kills the server and restarts it after a while. On return its management API responds, and it accepts logins.
     pub async fn kill(&self, down: Duration) -> Result<()> {
         let rabbitmq = self.rabbitmq()?;
         let mut server = self.server.lock().await;
@@ -210,7 +210,8 @@ impl Broker {
         sleep(down).await;
         *server = Arc::new(Process::start(spec).await?);
         eventually("RabbitMQ answers", Duration::from_mins(2), async || {
-            Ok(rabbitmq.queues().await.map(drop)?)
+            rabbitmq.queues().await?;
+            Ok(log_in(rabbitmq).await?)
         })
         .await
     }

@@ -150,6 +150,17 @@ impl Pod {
         })
     }
 
+    /// Whether every connection of the sidecar to its broker is established.
+    async fn is_connected(&self) -> bool {
+        let page = self.actor.page("/metrics").await;
+        let text = page.map(|(_, text)| text).unwrap_or_default();
+        let mut gauges = text
+            .lines()
+            .filter(|line| line.starts_with("asya_actor_broker_connected{"))
+            .peekable();
+        gauges.peek().is_some() && gauges.all(|line| line.ends_with(" 1"))
+    }
+
     /// Length of the handler's call log, in bytes.
     pub fn calls_length(&self) -> u64 {
         std::fs::metadata(self.actor.calls_file()).map_or(0, |file| file.len())
@@ -181,6 +192,15 @@ impl Pods {
             pod.actor.is_ready().await?;
         }
         Ok(Self(pods))
+    }
+
+    pub async fn are_connected(&self) -> bool {
+        for pod in &self.0 {
+            if !pod.is_connected().await {
+                return false;
+            }
+        }
+        true
     }
 
     pub fn calls_lengths(&self) -> Vec<u64> {
