@@ -41,6 +41,8 @@ enum List {
     Failing,
     /// It arrived.
     Complete,
+    /// There is none: the kind is not served.
+    NotServed,
 }
 
 /// Names that a relist in progress has not returned yet.
@@ -107,15 +109,19 @@ impl<R: Record> Store<R> {
     }
 
     /// Stores the response to one of the operator's writes, unless the watch is already past it or does not cover the
-    /// object (its namespace may have been dropped meanwhile): no event would report its later changes.
+    /// object (its namespace may have been dropped meanwhile, or its kind removed): no event would report its later
+    /// changes.
     pub fn apply_response(&self, projected: &Projected<R>) {
         if !projected.record.is_watched() {
             return;
         }
         let mut inner = self.inner.lock();
         let metadata = projected.record.metadata();
-        let mut watched = inner.lists.keys();
-        if !inner.lists.is_empty() && !watched.any(|scope| is_in(scope, &metadata.key.namespace)) {
+        let mut lists = inner.lists.iter();
+        let covers = |(scope, list): (&Scope, &List)| {
+            *list != List::NotServed && is_in(scope, &metadata.key.namespace)
+        };
+        if !inner.lists.is_empty() && !lists.any(covers) {
             return;
         }
         let newest = [&None, &Some(Arc::clone(&metadata.key.namespace))]
@@ -184,7 +190,10 @@ impl<R: Record> Store<R> {
     /// Drops all objects of a kind that is no longer served; its next list is the first one again. Returns what to
     /// enqueue.
     pub fn kind_removed(&self, scope: &Scope) -> Vec<Enqueue> {
-        self.inner.lock().lists.remove(scope);
+        self.inner
+            .lock()
+            .lists
+            .insert(scope.clone(), List::NotServed);
         self.init(scope);
         self.init_done(scope)
     }
@@ -209,7 +218,7 @@ impl<R: Record> Store<R> {
         let is_listed = |(scope, list): (&Scope, &List)| match list {
             List::Complete => true,
             List::Failing => scope.is_some(),
-            List::Pending => false,
+            List::Pending | List::NotServed => false,
         };
         !inner.lists.is_empty() && inner.lists.iter().all(is_listed)
     }

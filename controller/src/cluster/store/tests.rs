@@ -249,3 +249,21 @@ fn store_is_synced_once_no_first_list_is_pending() {
     store.list_completed(&None);
     assert!(store.is_synced());
 }
+
+/// KEDA-7: the response to a write may arrive after the kind was removed, of which no event reports more.
+#[test]
+fn response_to_a_write_is_ignored_while_its_kind_is_not_served() {
+    let store = Store::<PodRecord>::default();
+    let all = None;
+    store.list_pending(&all);
+    store.list_completed(&all);
+    store.kind_removed(&all);
+    store.apply_response(&pod("p", "a", "u", 8, true));
+    assert_eq!(store.len(), 0);
+    assert!(!store.is_synced() && !store.has_pending_lists() && !store.is_listed("ns"));
+
+    store.list_pending(&all);
+    store.apply_response(&pod("p", "a", "u", 9, true));
+    assert_eq!(store.len(), 1);
+    assert!(store.list_completed(&all), "it is the first one again");
+}
