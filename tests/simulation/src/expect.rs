@@ -282,6 +282,15 @@ impl Expectations<'_> {
                 if keeps_pods && pods.any(|pod| pods::queue_of(pod) == source) {
                     continue;
                 }
+                let dead_letters = broker.messages(&format!("{name}-dlq"));
+                let retired = self.actor["status"]["retiredQueues"].as_array();
+                let mut retired = retired.into_iter().flatten();
+                let is_listed = retired.any(|it| it["transport"] == **host && it["name"] == name);
+                if is_listed && found.is_none() && dead_letters.unwrap_or_default() == 0 {
+                    return Some(format!(
+                        "a retired queue that is gone from {host} is listed"
+                    ));
+                }
                 let is_empty = found == Some(0);
                 if is_empty && policy == Some("Delete") && !self.world.keeps(host, &name) {
                     return Some(format!("a retired queue is left at {host}"));
