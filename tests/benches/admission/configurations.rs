@@ -22,6 +22,8 @@ pub async fn applied() -> Result<String> {
     let (count, required) = (1_000, 100);
     let cluster = RunningCluster::start(Options::default()).await?;
     let operator = Operator::install(&cluster, json!({})).await?;
+    // Its first start installs the CRD.
+    operator.start("first").await?.stop().await?;
     Crowd::create(&cluster, count, count, required).await?;
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(cluster.client());
     let controller = operator.start("crowd").await?;
