@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::Operator;
 use asya_tests::webhook::Webhook;
-use asya_tests::{Error, Result};
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
 use kube::Api;
 use kube::api::ListParams;
@@ -80,12 +80,8 @@ pub async fn start_to_ready(webhook: &mut Webhook) -> Result<String> {
     webhook.kill().await?;
     let began = Instant::now();
     webhook.fill().await?;
-    let took = began.elapsed();
-    if webhook.replicas().is_empty() {
-        return Err(Error::other("no replica was started"));
-    }
     Ok(format!(
         "a replica that watches all of them: ready {:.2} s after its start",
-        took.as_secs_f64()
+        began.elapsed().as_secs_f64()
     ))
 }

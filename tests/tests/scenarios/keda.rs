@@ -154,11 +154,12 @@ async fn hundred_actors_wait_for_keda_rest_without_writes_and_outlive_it() {
         eprintln!("{writes} writes to scale {ACTORS} actors once KEDA is there");
         assert!(writes <= 5 * ACTORS, "{writes} writes");
         every_form_is_accepted(scenario).await?;
-        let rest_of_statuses = Writes {
+        let writes = Writes {
             audit: audit.clone(),
             user: &user,
         };
-        rest_of_statuses.end().await?;
+        // Statuses that were held back.
+        writes.end().await?;
 
         let rabbitmq = cluster.rabbitmq()?;
         let broker = rabbitmq.access_log();

@@ -91,11 +91,12 @@ async fn retired_queue_stays_until_empty_or_its_actor_is_deleted() {
         }
         scenario.event("QueueRetired", SOON).await?;
         let user = operator.user();
-        let status_after_the_event = Writes {
+        let writes = Writes {
             audit: cluster.audit(),
             user: &user,
         };
-        status_after_the_event.end().await?;
+        // The status is written after the Event.
+        writes.end().await?;
 
         let (audit, log) = (cluster.audit(), rabbitmq.access_log());
         let (writes, calls) = (audit.mark().await?, log.mark()?);

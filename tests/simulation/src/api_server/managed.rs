@@ -244,22 +244,18 @@ pub fn equal_without_fields(one: &Value, other: &Value) -> bool {
     let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else {
         return one == other;
     };
-    let rest = |metadata: &Value| {
-        let fields = metadata.as_object().into_iter().flatten();
-        fields
-            .filter(|(field, _)| *field != "managedFields")
-            .count()
-    };
-    let metadata_is_equal = |one: &Value, other: &Value| {
-        let fields = one.as_object().into_iter().flatten();
-        let mut fields = fields.filter(|(field, _)| *field != "managedFields");
-        rest(one) == rest(other) && fields.all(|(field, value)| other.get(field) == Some(value))
-    };
     one.len() == other.len()
         && one.iter().all(|(field, value)| match other.get(field) {
-            Some(also) if field == "metadata" => metadata_is_equal(value, also),
+            Some(also) if field == "metadata" => {
+                compared_metadata(value).eq(compared_metadata(also))
+            }
             also => also == Some(value),
         })
+}
+
+fn compared_metadata(metadata: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    let fields = metadata.as_object().into_iter().flatten();
+    fields.filter(|(field, _)| *field != "managedFields")
 }
 
 /// Sets in `live` what `config` has.
