@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 
 use crate::binding::Bindings;
+use crate::binding::ended::EndedBindings;
 use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
 use crate::broker::depths::Depths;
@@ -62,6 +63,8 @@ pub struct Context {
     pub queue_claims: QueueClaims,
     /// Which actor binds which target.
     pub bindings: Arc<Bindings>,
+    /// Bindings whose actor is gone.
+    pub ended_bindings: EndedBindings,
     /// Limits concurrent rollouts of bound targets.
     pub rollout_slots: RolloutSlots,
     /// Limits concurrent rollouts of our own workloads when the installation changes.

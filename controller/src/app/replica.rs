@@ -15,6 +15,7 @@ use super::operator::Operator;
 use super::watches::Watches;
 use super::worker::RequeuePolicy;
 use crate::app::args::Args;
+use crate::binding::ended::EndedBindings;
 use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
 use crate::broker::health::{CheckIntervals, QueueRechecks};
@@ -160,6 +161,7 @@ impl Replica {
             installation: installation(args, transports, settings, &script),
             queue_claims: QueueClaims::default(),
             bindings: Arc::default(),
+            ended_bindings: EndedBindings::default(),
             rollout_slots: RolloutSlots::new(usize::from(args.max_rollouts)),
             workload_rollouts: WorkloadRollouts::new(usize::from(args.max_workload_rollouts)),
             queue_rechecks: QueueRechecks::default(),

@@ -3,6 +3,7 @@
 
 mod constraints;
 pub mod dry_run;
+pub mod ended;
 pub mod index;
 pub mod kinds;
 mod labelled_pods;

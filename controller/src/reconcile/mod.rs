@@ -4,6 +4,7 @@ mod apply;
 mod cache_sync;
 mod contention;
 mod desired;
+mod ended_binding;
 mod injection;
 mod model;
 mod observe;
@@ -27,7 +28,8 @@ use crate::work_queue::Attempt;
 pub use apply::shared;
 pub use contention::history::part_of;
 
-/// Moves one actor a step closer to its spec. Returns when to requeue; `None` if the actor no longer exists.
+/// Moves one actor a step closer to its spec. Returns when to requeue; `None` if the actor no longer exists
+/// and nothing of it is left.
 ///
 /// A fault of the actor, its workload or its broker is not an error but a state, reported in its conditions. On the
 /// `last` attempt, a fault that will not be retried says so.
@@ -43,8 +45,9 @@ pub async fn reconcile(
         return Ok(Some(requeue));
     }
     let Some(mut observed) = observe::observe(context, key, clock::now()).await? else {
+        let requeue = ended_binding::remove_late_sidecar(context, key, clock::now()).await?;
         context.forget(key);
-        return Ok(None);
+        return Ok(requeue);
     };
     remember_observed(context, &observed);
     let now = clock::now();
@@ -107,5 +110,10 @@ fn remember_outcome(context: &Context, observed: &Observed, outcome: &Outcome) {
     };
     if forgets_depth {
         context.depths.forget(key);
+    }
+    if matches!(outcome, Outcome::Finalized)
+        && let Some(ended) = ended_binding::of(observed, clock::now())
+    {
+        context.ended_bindings.record(key, ended);
     }
 }

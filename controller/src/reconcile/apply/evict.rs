@@ -14,7 +14,11 @@ use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
 use crate::reconcile::plan::evict::backoff;
 use crate::record::Key;
 
-pub(super) async fn evict(
+/// Requests the eviction.
+///
+/// # Errors
+/// When the API server fails, or the pod has been replaced.
+pub async fn evict(
     context: &Context,
     key: &Key,
     pod: &PodToReplace,

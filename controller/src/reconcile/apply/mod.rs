@@ -6,7 +6,7 @@ mod binding;
 mod child;
 mod contention;
 mod delete;
-mod evict;
+pub mod evict;
 mod finalizer;
 mod foreign_fields;
 mod messages;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tracing::{debug, info};
 
 use super::actor_queues::ActorQueues;
-use super::verify_unchanged::verify_before_queue_deletion;
+use super::verify_unchanged::{verify_pods_known, verify_unchanged};
 use crate::broker::DeleteIfEmptyOutcome;
 use crate::broker::health::RecheckReason;
 use crate::context::Context;
@@ -34,7 +34,8 @@ pub(super) async fn check(
         checked.recheck_after = Some(wait);
         return Ok(checked);
     }
-    verify_before_queue_deletion(context, actor, &known_pods).await?;
+    verify_unchanged(context, actor).await?;
+    verify_pods_known(context, &actor.metadata.key, &known_pods).await?;
     let (count, mut sooner) = (queues.len(), None);
     for queue in queues {
         let Ok(transport) = context.installation.transports.usable(&queue.transport) else {

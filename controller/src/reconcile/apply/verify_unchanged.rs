@@ -1,5 +1,5 @@
 //! Verifies with the API server what a plan assumed, before a step that cannot be undone: while a watch is down, the
-//! store may lack `deletionPolicy: Retain`, the annotation that keeps the queue, or a pod that receives from it.
+//! store may lack `deletionPolicy: Retain`, the annotation that keeps the queue, or a pod with the actor's sidecar.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,18 +12,7 @@ use crate::context::Context;
 use crate::fault::Error;
 use crate::record::{ActorRecord, Key, PodRecord, Projected, UNFINISHED};
 
-/// Fails if the actor has changed or has a pod that the plan did not know. The next reconcile plans with what was just
-/// read, even if the watch is still behind.
-pub(super) async fn verify_before_queue_deletion(
-    context: &Context,
-    planned: &ActorRecord,
-    known_pods: &[Arc<PodRecord>],
-) -> Result<(), Error> {
-    verify_unchanged(context, planned).await?;
-    verify_pods_known(context, &planned.metadata.key, known_pods).await
-}
-
-/// Fails if the actor has changed.
+/// Fails if the actor has changed. The next reconcile plans with what was just read, even if the watch is still behind.
 pub(super) async fn verify_unchanged(
     context: &Context,
     planned: &ActorRecord,
@@ -48,8 +37,8 @@ pub(super) async fn verify_unchanged(
     }
 }
 
-/// Fails if the actor has a pod that the plan did not know.
-async fn verify_pods_known(
+/// Fails if the actor has a pod that the plan did not know. The next reconcile plans with it.
+pub(super) async fn verify_pods_known(
     context: &Context,
     actor: &Key,
     known: &[Arc<PodRecord>],

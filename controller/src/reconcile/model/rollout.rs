@@ -1,7 +1,7 @@
 //! The observed state of a rollout of a target's pods, and what an actor being deleted still has in them.
 
 use asya_shared::api::RolloutStatus;
-use asya_shared::resolve::{ObjectRef, Roll};
+use asya_shared::resolve::{ObjectRef, Roll, Target};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
 
@@ -110,6 +110,8 @@ pub struct ObservedUnbinding {
     pub scaled_to_zero: bool,
     /// Availability of the target's pods; `None` if they are not needed or the target does not exist.
     pub availability: Option<Availability>,
+    /// The target, unless it does not exist or cannot be resolved.
+    pub target: Option<Box<Target>>,
     /// How the target's pods are replaced.
     pub roll: Option<Roll>,
     /// The object that the queue scaled, if it could.

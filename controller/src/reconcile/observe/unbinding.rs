@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::availability;
 use super::rollout::read_target_objects;
 use super::target_faults::forbidden_fault;
+use crate::binding::ended::EndedBinding;
 use crate::binding::{KindAvailability, OwnedTemplateFields, TargetState};
 use crate::context::Context;
 use crate::fault::Error;
@@ -46,23 +47,7 @@ pub(super) async fn observe(
         unbinding.skip = true;
         return Ok(Some(unbinding));
     }
-    for pod in context.stores.pods.of_actor(key) {
-        let injection = pod.injection.as_ref();
-        let is_ours = injection.is_some_and(|injection| *injection.by == *actor.metadata.uid);
-        if pod.finished || !is_ours {
-            continue;
-        }
-        if pod.metadata.deleting {
-            unbinding.has_terminating = true;
-        } else {
-            unbinding.pods.push(PodToReplace {
-                name: pod.metadata.key.name.as_ref().into(),
-                uid: pod.metadata.uid.clone(),
-                created: pod.created.clone(),
-                sidecar: SidecarState::Outdated,
-            });
-        }
-    }
+    (unbinding.pods, unbinding.has_terminating) = injected_pods(context, key, &actor.metadata.uid);
     let target = match lookup? {
         TargetLookup::NotSynced => return Ok(None),
         TargetLookup::NotFound => None,
@@ -85,12 +70,7 @@ pub(super) async fn observe(
         for target_object in &mut unbinding.objects {
             target_object.in_template = owns_template && target_object.object == target.workload;
         }
-        // Only needed if pods may be evicted.
-        if !unbinding.pods.is_empty() {
-            let (availability, _) =
-                availability::observe(context, key, &target, &unbinding.objects).await?;
-            unbinding.availability = Some(availability);
-        }
+        unbinding.read_availability(context, key, &target).await?;
         if context.bindings.older_actor(key).is_none() {
             unbinding.roll = Some(target.roll.clone());
             unbinding.scaled = Some(target.scaled().clone());
@@ -103,6 +83,7 @@ pub(super) async fn observe(
                 .iter_mut()
                 .for_each(TargetObject::keep_template_fields_only);
         }
+        unbinding.target = Some(target);
     }
     // An older actor has annotated the same objects, and removes its annotation itself.
     if context.bindings.older_actor(key).is_none() {
@@ -121,7 +102,62 @@ pub(super) async fn observe(
     Ok(Some(unbinding))
 }
 
+/// Observes the pods that got the sidecar of a binding after its actor was gone; `None` if there are none.
+pub async fn observe_late(
+    context: &Context,
+    key: &Key,
+    ended: &EndedBinding,
+) -> Result<Option<ObservedUnbinding>, Error> {
+    let (pods, has_terminating) = injected_pods(context, key, &ended.actor_uid);
+    if pods.is_empty() {
+        return Ok(None);
+    }
+    let mut unbinding = ObservedUnbinding {
+        pods,
+        has_terminating,
+        objects: read_target_objects(context, key, &ended.target).await?.0,
+        ..ObservedUnbinding::default()
+    };
+    unbinding
+        .read_availability(context, key, &ended.target)
+        .await?;
+    Ok(Some(unbinding))
+}
+
+/// The pods with the actor's sidecar that are not terminating, and whether another one is.
+fn injected_pods(context: &Context, key: &Key, actor_uid: &str) -> (Vec<PodToReplace>, bool) {
+    let mut pods = context.stores.pods.of_actor(key);
+    pods.retain(|pod| {
+        let injection = pod.injection.as_ref();
+        !pod.finished && injection.is_some_and(|injection| *injection.by == *actor_uid)
+    });
+    let (terminating, active): (Vec<_>, Vec<_>) =
+        pods.into_iter().partition(|pod| pod.metadata.deleting);
+    let active = active.into_iter().map(|pod| PodToReplace {
+        name: pod.metadata.key.name.as_ref().into(),
+        uid: pod.metadata.uid.clone(),
+        created: pod.created.clone(),
+        sidecar: SidecarState::Outdated,
+    });
+    (active.collect(), !terminating.is_empty())
+}
+
 impl ObservedUnbinding {
+    /// Reads the availability of the target's pods if some of them may be evicted.
+    async fn read_availability(
+        &mut self,
+        context: &Context,
+        key: &Key,
+        target: &Target,
+    ) -> Result<(), Error> {
+        if !self.pods.is_empty() {
+            let (availability, _) =
+                availability::observe(context, key, target, &self.objects).await?;
+            self.availability = Some(availability);
+        }
+        Ok(())
+    }
+
     /// Finds what is undone even if the sidecars stay: the number of replicas, and the annotation that names the actor
     /// (BIND-47). Returns `false` while the caches have not synced.
     async fn find_actor_annotation(

@@ -38,8 +38,9 @@ pub struct Deletion {
     /// The actor's queue as we would have created it; `None` if its spec is invalid.
     pub desired_queue: Option<ActorQueue>,
     pub queue_policy: QueueDeletionPolicy,
-    /// The actor's pods, which no longer receive from the queue.
-    pub known_pods: Vec<Arc<PodRecord>>,
+    /// The actor's pods, which no longer receive from the queue: the last step is taken only if there are no others.
+    /// `None` if no pod matters to it.
+    pub known_pods: Option<Vec<Arc<PodRecord>>>,
     /// Pods that an earlier actor of this name left, and that may receive from the queue.
     pub orphaned_pods: Vec<Arc<PodRecord>>,
     /// Keep the objects and the queue (FW-23).
@@ -63,6 +64,9 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
         ScalingRemoval::Orphan => ScalingTeardown::default(),
     };
     let desired = observed.desired.as_deref().ok();
+    let deletes_queue =
+        matches!(&steps.next, NextPhase::FinalStep { queues } if !queues.is_empty());
+    let known_pods = (deletes_queue || removes_sidecars(observed)).then_some(&observed.known_pods);
     Deletion {
         unbind_params: UnbindParams::new(observed, &steps.unbind),
         steps,
@@ -72,7 +76,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
         service_account: observed.service_account.ours().cloned(),
         desired_queue: desired.map(|desired| desired.queue_of(actor)),
         queue_policy: observed.deletion.queue,
-        known_pods: observed.known_pods.clone(),
+        known_pods: known_pods.cloned(),
         orphaned_pods: observed.orphaned_pods.clone(),
         orphans: observed.deletion.orphans,
         keeps_shared: observed.deletion.orphans || keeps_template_fields(observed),
@@ -83,6 +87,13 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
         },
         finalizer_removal: FinalizerPatch::removing(actor, FINALIZER),
     }
+}
+
+/// Whether the actor may only go once no pod has its sidecar (BIND-43).
+fn removes_sidecars(observed: &Observed) -> bool {
+    let binding = observed.binding.as_ref();
+    let unbinding = binding.and_then(|it| it.unbinding.as_ref());
+    unbinding.is_some_and(|it| !it.skip)
 }
 
 /// Whether an actor being deleted leaves its fields in the target's pod template, so that future pods mount the shared

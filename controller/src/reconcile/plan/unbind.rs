@@ -10,7 +10,7 @@ use crate::fault::Reason;
 use crate::reconcile::model::bound_pods::PodToReplace;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::reported::is_reported;
-use crate::reconcile::model::rollout::{Availability, TargetObject, UNBOUND};
+use crate::reconcile::model::rollout::{Availability, ObservedUnbinding, TargetObject, UNBOUND};
 
 /// How long the controller of an owner, such as an operator, may take to start a rollout.
 const OWNER_START_DELAY: Duration = Duration::from_secs(30);
@@ -20,6 +20,8 @@ const ROLLOUT_START_LIMIT: Duration = Duration::from_mins(10);
 const GARBAGE_COLLECTION_LIMIT: Duration = Duration::from_secs(30);
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// A webhook replica that is behind may inject the replacement of an evicted pod as well.
+const LATE_EVICTION_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Inputs to [`decide`].
 #[derive(Clone, Debug)]
@@ -183,6 +185,39 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
         None => without_target(inputs),
         Some(availability) if availability.has_terminating => UnbindStep::Wait(PROGRESS_INTERVAL),
         Some(availability) => one_by_one(inputs, availability),
+    }
+}
+
+/// The next pod to evict of those that got the sidecar when its actor was already gone: nothing of ours is left whose
+/// removal would replace them.
+pub fn late_eviction(
+    unbinding: &ObservedUnbinding,
+    last_eviction: Option<Timestamp>,
+    now: Timestamp,
+) -> Option<PodToReplace> {
+    let is_recent =
+        |last: Timestamp| now.duration_since(last).unsigned_abs() < LATE_EVICTION_INTERVAL;
+    if last_eviction.is_some_and(is_recent) {
+        return None;
+    }
+    let step = decide(&UnbindInputs {
+        skip: false,
+        pods: &unbinding.pods,
+        has_terminating: unbinding.has_terminating,
+        scaled_to_zero: false,
+        availability: unbinding.availability.as_ref(),
+        previous_pods: None,
+        since: last_eviction,
+        limit: None,
+        now,
+        method: None,
+        objects: &unbinding.objects,
+        unresolved: None,
+        since_last_action: Some(Duration::MAX),
+    });
+    match step {
+        UnbindStep::Evict(pod) => Some(pod),
+        _ => None,
     }
 }
 

@@ -4,10 +4,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use asya_shared::config::{Settings, TransportsConfig};
+use asya_shared::resolve::{Related, Resolution, Target, resolver};
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::binding::ended::EndedBindings;
 use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
 use crate::broker::depths::ReportedDepth;
@@ -125,6 +127,7 @@ pub(crate) fn context_of(client: kube::Client) -> Context {
         config_maps: ConfigMaps::new(&impersonation),
         queue_claims: QueueClaims::default(),
         bindings: Arc::default(),
+        ended_bindings: EndedBindings::default(),
         rollout_slots: RolloutSlots::new(1),
         workload_rollouts: WorkloadRollouts::new(1),
         brokers,
@@ -308,4 +311,16 @@ pub(crate) fn pod(name: &str, template_hash: &str) -> Arc<PodRecord> {
         },
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
     }))
+}
+
+/// The resolved target `Deployment/web` in namespace `ns`.
+pub fn target() -> Target {
+    let object = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "ns", "uid": "web-uid"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
+    });
+    match resolver("apps", "Deployment").resolve(&object, &Related::default()) {
+        Resolution::Found(target) => *target,
+        other => panic!("{other:?}"),
+    }
 }

@@ -1,6 +1,6 @@
 mod template;
 
-use asya_shared::resolve::{Related, Resolution, Scale, Target, resolver};
+use asya_shared::resolve::{Scale, Target};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -19,23 +19,11 @@ use crate::reconcile::plan::scaling::ScalingPlan;
 use crate::reconcile::plan::steps::ScalingStep;
 use crate::reconcile::plan::template::TemplateStep;
 use crate::reconcile::plan::{ChildStep, plan};
-use crate::reconcile::tests::fixtures::{actor, observed, record, verified_status};
+use crate::reconcile::tests::fixtures::{actor, observed, record, target, verified_status};
 use crate::record::{ActorRecord, UninjectedPodRecord};
 use crate::scaling::tests::fixtures::{hpa, scaled_object};
 
 const APPLY: ChildStep = ChildStep::Apply { take_over: None };
-
-fn deployment() -> Target {
-    let object = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "ns", "uid": "web-uid"},
-        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
-    });
-    let resolver = resolver("apps", "Deployment");
-    match resolver.resolve(&object, &Related::default()) {
-        Resolution::Found(target) => *target,
-        other => panic!("{other:?}"),
-    }
-}
 
 /// Actor `ns/a`, which binds this target and scales it.
 fn scaling(target: Result<Target, Fault>) -> Observed {
@@ -86,7 +74,7 @@ fn enabled(observed: &Observed) -> ScalingPlan {
 /// SO-1, SO-2
 #[test]
 fn scaled_object_is_created_for_the_workload_of_the_target() {
-    let observed = scaling(Ok(deployment()));
+    let observed = scaling(Ok(target()));
     let plan = enabled(&observed);
     assert_eq!((plan.scaled_object, plan.fault), (APPLY, None));
     let objects = observed.scaling_objects().unwrap().unwrap();
@@ -111,7 +99,7 @@ fn scaled_object_is_created_for_the_workload_of_the_target() {
 fn first_scaled_object_waits_until_pods_have_the_sidecar() {
     let uninjected = json!({"metadata": {"name": "p", "namespace": "ns", "uid": "p", "resourceVersion": "1", "creationTimestamp": "1970-01-01T00:00:00Z"}});
     let serving = || {
-        let mut observed = scaling(Ok(deployment()));
+        let mut observed = scaling(Ok(target()));
         let pods = observed.binding.as_mut().unwrap().pods.as_mut().unwrap();
         pods.uninjected = vec![record::<UninjectedPodRecord>(&uninjected)];
         observed
@@ -124,10 +112,10 @@ fn first_scaled_object_waits_until_pods_have_the_sidecar() {
             .contains("a Ready pod of the target has the sidecar")
     );
 
-    let mut unverified = scaling(Ok(deployment()));
+    let mut unverified = scaling(Ok(target()));
     unverified.previous.injection = None;
     assert_eq!(enabled(&unverified).scaled_object, ChildStep::Wait);
-    let mut unlisted = scaling(Ok(deployment()));
+    let mut unlisted = scaling(Ok(target()));
     unlisted.binding.as_mut().unwrap().pods = None;
     assert_eq!(enabled(&unlisted).scaled_object, ChildStep::Wait);
 
@@ -142,7 +130,7 @@ fn first_scaled_object_waits_until_pods_have_the_sidecar() {
 /// SAFE-20, KEDA-9
 #[test]
 fn scaling_fault_takes_precedence_over_what_scaling_waits_for() {
-    let mut observed = scaling(Ok(deployment()));
+    let mut observed = scaling(Ok(target()));
     observed.previous.conditions.clear();
     observed.scaling.installed = false;
     let plan = enabled(&observed);
@@ -156,7 +144,7 @@ fn scaling_fault_takes_precedence_over_what_scaling_waits_for() {
 #[test]
 fn binding_with_reconcile_once_leaves_its_target_alone_after_it_was_ready() {
     let planned = |ready: Option<i64>| {
-        let mut target = deployment();
+        let mut target = target();
         target.server.url = Some("http://127.0.0.1:8000".to_owned());
         let mut observed = scaling(Ok(target));
         let mut actor = ActorRecord::clone(&observed.actor);
@@ -209,7 +197,7 @@ fn binding_with_reconcile_once_leaves_its_target_alone_after_it_was_ready() {
 /// SO-8
 #[test]
 fn scaled_object_is_retargeted_in_place_to_a_new_workload() {
-    let mut observed = scaling(Ok(deployment()));
+    let mut observed = scaling(Ok(target()));
     let previous = json!({"spec": {"scaleTargetRef": {"name": "web-of-before"}}});
     observed.scaling.scaled_object = Child::Ours(scaled_object(&previous));
     let plan = enabled(&observed);
@@ -220,7 +208,7 @@ fn scaled_object_is_retargeted_in_place_to_a_new_workload() {
 #[test]
 fn competing_autoscaler_on_the_same_object_is_a_fault() {
     let hpa_on = |name: &str| {
-        let mut observed = scaling(Ok(deployment()));
+        let mut observed = scaling(Ok(target()));
         let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": name});
         let competing = json!({"metadata": {"name": "theirs", "ownerReferences": []}, "spec": {"scaleTargetRef": target}});
         observed.scaling.hpas = vec![hpa(&competing)];
@@ -242,7 +230,7 @@ fn competing_autoscaler_on_the_same_object_is_a_fault() {
 /// SO-4
 #[test]
 fn unscalable_target_loses_its_scaled_object_with_a_reason() {
-    let mut target = deployment();
+    let mut target = target();
     assert!(target.scale.object().is_some());
     target.scale = Scale::Refused(asya_shared::resolve::Finding::new(
         asya_shared::resolve::FindingReason::ScalingNotSupported,
@@ -287,7 +275,7 @@ fn target_is_scaled_up_once_after_scaling_ends() {
     let off = |status: &Value, min: i32, exists: bool| {
         let mut observed = bound(
             &json!({"enabled": false, "minReplicas": min, "maxReplicas": 9}),
-            Ok(deployment()),
+            Ok(target()),
         );
         observed.previous = serde_json::from_value(status.clone()).unwrap();
         if exists {
@@ -314,10 +302,7 @@ fn target_is_scaled_up_once_after_scaling_ends() {
 #[test]
 fn target_without_pods_is_scaled_up_once_its_owner_decides_who_scales() {
     let scale_from_zero = |scale: Scale, exists: bool| {
-        let target = Target {
-            scale,
-            ..deployment()
-        };
+        let target = Target { scale, ..target() };
         let mut observed = scaling(Ok(target));
         let previous = json!({"scaledObjectRef": {"kind": "ScaledObject", "name": "a"}});
         observed.previous = serde_json::from_value(previous).unwrap();
@@ -349,7 +334,7 @@ fn target_without_pods_is_scaled_up_once_its_owner_decides_who_scales() {
 /// KEDA-8
 #[test]
 fn scaled_object_is_deleted_when_scaling_is_switched_off() {
-    let mut observed = bound(&json!({"enabled": false}), Ok(deployment()));
+    let mut observed = bound(&json!({"enabled": false}), Ok(target()));
     observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
     let Some(ScalingStep::Disabled(removal)) = step(&observed) else {
         panic!()
@@ -372,10 +357,10 @@ fn workload_is_annotated_once_and_a_custom_resource_never() {
         }
     };
     let web = Some("Deployment/web".to_owned());
-    assert_eq!(annotated(deployment(), None), web);
-    assert_eq!(annotated(deployment(), Some("of-before")), web);
-    assert_eq!(annotated(deployment(), Some("web-uid")), None);
-    let mut group = deployment();
+    assert_eq!(annotated(target(), None), web);
+    assert_eq!(annotated(target(), Some("of-before")), web);
+    assert_eq!(annotated(target(), Some("web-uid")), None);
+    let mut group = target();
     group.workload.kind = "RayCluster".to_owned();
     group.workload.api_version = "ray.io/v1".to_owned();
     assert_eq!(annotated(group, None), None);

@@ -400,6 +400,36 @@ fn deletion_waits_for_the_right_to_read_the_kind_of_a_target_that_was_bound() {
     assert_eq!(unbind(&json!({})), UnbindStep::Done, "nothing was written");
 }
 
+/// FIN-2, BIND-43: a watch that is behind must not hide a pod that still has the sidecar, nor one that receives from the
+/// queue.
+#[test]
+fn last_step_requires_that_no_other_pod_exists_if_one_would_matter() {
+    let requires = |retains_queue: bool, unbinding: Option<bool>| {
+        let mut observed = deleting(&json!({}), &json!({}));
+        observed.deletion.retains_queue = retains_queue;
+        observed.binding = unbinding.map(|skip| ObservedBinding {
+            unbinding: Some(ObservedUnbinding {
+                skip,
+                ..ObservedUnbinding::default()
+            }),
+            ..ObservedBinding::default()
+        });
+        plan_deletion(&observed, now()).known_pods.is_some()
+    };
+    let (standalone, skipped, unbound) = (None, Some(true), Some(false));
+    for (retains_queue, unbinding, expected) in [
+        (false, standalone, true),
+        (true, standalone, false),
+        (false, skipped, true),
+        (true, skipped, false),
+        (false, unbound, true),
+        (true, unbound, true),
+    ] {
+        let actual = requires(retains_queue, unbinding);
+        assert_eq!(actual, expected, "{retains_queue} {unbinding:?}");
+    }
+}
+
 /// SAFE-33, RUN-2, FW-23 (a)
 #[test]
 fn shared_config_maps_outlive_the_last_actor_while_something_needs_them() {

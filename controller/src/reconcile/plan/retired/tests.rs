@@ -1,7 +1,6 @@
 use std::sync::Arc;
 
 use asya_shared::api::QueueStatus;
-use asya_shared::resolve::{Related, Resolution, Target, resolver};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -12,7 +11,7 @@ use crate::reconcile::model::known_queues::{DeletePermission, KnownQueues};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::plan;
-use crate::reconcile::tests::fixtures::{actor, installation, observed, pod, record, spec};
+use crate::reconcile::tests::fixtures::{actor, installation, observed, pod, record, spec, target};
 use crate::record::{Key, PodRecord};
 
 pub(in crate::reconcile) fn queue(transport: &str) -> QueueStatus {
@@ -160,17 +159,6 @@ fn retired_queue_of_a_binding_is_deleted_once_no_sidecar_consumes_from_it() {
     assert_eq!(queried(Some(vec!["current", "older.platform"])), 0);
     assert_eq!(queried(Some(vec!["current"])), 1);
     assert_eq!(queried(Some(vec![])), 1, "scaled to zero");
-}
-
-fn target() -> Target {
-    let object = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "ns", "uid": "web-uid"},
-        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
-    });
-    match resolver("apps", "Deployment").resolve(&object, &Related::default()) {
-        Resolution::Found(target) => *target,
-        other => panic!("{other:?}"),
-    }
 }
 
 /// QUE-13

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{bound, deployment};
+use super::bound;
 use crate::binding::OwnedTemplateFields;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::binding::{ObservedBinding, Resolved, TemplateActor};
@@ -16,7 +16,7 @@ use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::plan;
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
 use crate::reconcile::plan::template::TemplateStep;
-use crate::reconcile::tests::fixtures::{actor, observed};
+use crate::reconcile::tests::fixtures::{actor, observed, target};
 
 /// BIND-45
 #[test]
@@ -28,7 +28,7 @@ fn actor_that_may_not_bind_gives_up_its_template_fields() {
         other => panic!("{other:?}"),
     };
     assert_eq!(template(&observed), TemplateStep::NotDesired);
-    let workload = deployment().workload;
+    let workload = target().workload;
     observed.binding.as_mut().unwrap().template_handoff = Some(TemplateHandoff::InTemplate {
         workload: workload.clone(),
         owned: false,
@@ -51,7 +51,7 @@ fn template_gets_the_sidecar_once_bound_with_a_known_model_url() {
         });
         let mut observed = observed(&actor(&json!({}), &spec, &json!({})));
         let resolved = Resolved {
-            target: deployment(),
+            target: target(),
             replicas: Some(1),
             spec_hash: "spec".into(),
             owned_template_fields: None,
@@ -77,7 +77,7 @@ fn template_gets_the_sidecar_once_bound_with_a_known_model_url() {
 #[test]
 fn template_fields_of_another_actor_are_not_ours() {
     let template = |actor: Option<&str>| {
-        let mut observed = bound(&json!({}), Ok(deployment()));
+        let mut observed = bound(&json!({}), Ok(target()));
         let ownership = OwnedTemplateFields {
             fingerprint: "fields".to_owned(),
             actor: actor.map(Box::from),
@@ -92,8 +92,8 @@ fn template_fields_of_another_actor_are_not_ours() {
             other => panic!("{other:?}"),
         }
     };
-    let give_up = TemplateStep::GiveUp(deployment().workload, None);
-    let own = &bound(&json!({}), Ok(deployment())).actor.metadata.uid;
+    let give_up = TemplateStep::GiveUp(target().workload, None);
+    let own = &bound(&json!({}), Ok(target())).actor.metadata.uid;
     assert_eq!(template(Some(own)), give_up, "no longer desired");
     assert_eq!(template(None), give_up, "no annotation names the owner");
     assert_eq!(template(Some("of-another")), TemplateStep::NotDesired);
@@ -103,7 +103,7 @@ fn template_fields_of_another_actor_are_not_ours() {
 #[test]
 fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
     let rollout = |actor: Option<&str>, template_actor| {
-        let mut observed = bound(&json!({}), Ok(deployment()));
+        let mut observed = bound(&json!({}), Ok(target()));
         observed.previous.bound_since = Some(Time(Timestamp::UNIX_EPOCH));
         let binding = observed.binding.as_mut().unwrap();
         let resolved = binding.target.as_mut().unwrap().as_mut().unwrap();
@@ -142,7 +142,7 @@ fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
     }
     for actor in [
         None,
-        Some(&*bound(&json!({}), Ok(deployment())).actor.metadata.uid),
+        Some(&*bound(&json!({}), Ok(target())).actor.metadata.uid),
     ] {
         let decision = rollout(actor, None);
         assert!(!is_waiting(&decision), "{decision:?}");

@@ -1,0 +1,55 @@
+//! Removes the sidecar of a binding from pods that got it when its actor was already gone, because a webhook replica did
+//! not know that yet (BIND-43).
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use tracing::info;
+
+use super::apply::evict::evict;
+use super::model::observed::Observed;
+use super::model::outcome::RolloutOutcome;
+use super::{observe, plan};
+use crate::binding::ended::EndedBinding;
+use crate::context::Context;
+use crate::fault::{Error, Requeue};
+use crate::record::Key;
+
+/// Requeue interval while pods have the sidecar: they wait for each other, and no event of other pods wakes an actor
+/// that is gone.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What to remember of a binding whose actor is gone; `None` if its pods may keep the sidecar.
+pub(super) fn of(observed: &Observed, now: Timestamp) -> Option<EndedBinding> {
+    let unbinding = observed.binding.as_ref()?.unbinding.as_ref()?;
+    let target = unbinding.target.as_ref().filter(|_| !unbinding.skip)?;
+    Some(EndedBinding {
+        actor_uid: observed.actor.metadata.uid.clone(),
+        target: (**target).clone(),
+        ended_at: now,
+    })
+}
+
+/// Evicts the next pod with the sidecar of an actor that is gone. Returns when to check again; `None` once no pod has it.
+///
+/// # Errors
+/// When the API server fails.
+pub(super) async fn remove_late_sidecar(
+    context: &Context,
+    key: &Key,
+    now: Timestamp,
+) -> Result<Option<Requeue>, Error> {
+    let Some((ended, last_eviction)) = context.ended_bindings.get(key, now) else {
+        return Ok(None);
+    };
+    let Some(unbinding) = observe::unbinding::observe_late(context, key, &ended).await? else {
+        return Ok(None);
+    };
+    if let Some(pod) = plan::unbind::late_eviction(&unbinding, last_eviction, now)
+        && let RolloutOutcome::Requested(..) = evict(context, key, &pod).await?
+    {
+        context.ended_bindings.evicted(key, now);
+        info!(pod = %pod.name, "evicted: it got the sidecar when the actor was already deleted");
+    }
+    Ok(Some(Requeue::After(RECHECK_INTERVAL)))
+}
