@@ -114,7 +114,7 @@ impl<'a> ActorQueues<'a> {
 
     /// The queue's own dead letter queues, without shared ones and names that belong to another actor's queue. Owners
     /// are looked up only now, because an actor may have claimed a name since this one was observed (QUE-14).
-    fn dead_letters_of(&self, queue: &QueueStatus) -> Vec<String> {
+    pub(super) fn dead_letters_of(&self, queue: &QueueStatus) -> Vec<String> {
         let Self {
             context, transport, ..
         } = self;

@@ -1,15 +1,16 @@
-//! Deletes retired queues once they are empty (QUE-13).
+//! Deletes retired queues once they are empty, and forgets those that never existed (QUE-13).
 //!
 //! Decides here whether a check is due: the schedule is in memory and changes with each broker response.
 
 use std::time::Duration;
 
+use asya_shared::api::QueueStatus;
 use tracing::{debug, info};
 
 use super::actor_queues::ActorQueues;
 use super::verify_unchanged::{verify_pods_known, verify_unchanged};
-use crate::broker::DeleteIfEmptyOutcome;
 use crate::broker::health::RecheckReason;
+use crate::broker::{Count, DeleteIfEmptyOutcome};
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::outcome::RetiredQueues;
@@ -25,8 +26,12 @@ pub(super) async fn check(
 ) -> Result<RetiredQueues, Error> {
     let key = &actor.metadata.key;
     let mut checked = RetiredQueues::default();
-    let RetiredCheck { queues, known_pods } = planned;
-    if queues.is_empty() {
+    let RetiredCheck {
+        queues,
+        possible,
+        known_pods,
+    } = planned;
+    if queues.is_empty() && possible.is_empty() {
         return Ok(checked);
     }
     let wait = context.retired_queue_schedule.wait(key);
@@ -34,9 +39,11 @@ pub(super) async fn check(
         checked.recheck_after = Some(wait);
         return Ok(checked);
     }
-    verify_unchanged(context, actor).await?;
-    verify_pods_known(context, &actor.metadata.key, &known_pods).await?;
-    let (count, mut sooner) = (queues.len(), None);
+    if !queues.is_empty() {
+        verify_unchanged(context, actor).await?;
+        verify_pods_known(context, &actor.metadata.key, &known_pods).await?;
+    }
+    let (count, mut sooner) = (queues.len() + possible.len(), None);
     for queue in queues {
         let Ok(transport) = context.installation.transports.usable(&queue.transport) else {
             continue;
@@ -73,6 +80,11 @@ pub(super) async fn check(
             },
         }
     }
+    for queue in possible {
+        if is_absent(context, actor, &queue).await {
+            checked.forgettable.push(queue);
+        }
+    }
     for queue in &checked.forgettable {
         context.unrecorded_queues.remove(key, queue);
     }
@@ -89,6 +101,20 @@ pub(super) async fn check(
         }
     }
     Ok(checked)
+}
+
+/// Whether neither the queue nor a dead letter queue of it exists: those are created first.
+async fn is_absent(context: &Context, actor: &ActorRecord, queue: &QueueStatus) -> bool {
+    let Ok(transport) = context.installation.transports.usable(&queue.transport) else {
+        return false;
+    };
+    let queues = ActorQueues::new(context, actor, transport);
+    let mut names = queues.dead_letters_of(queue);
+    names.push(queue.name.clone());
+    let counts = queues.client.depths(&names).await;
+    counts
+        .iter()
+        .all(|count| matches!(count, Ok(Count::NotFound)))
 }
 
 fn earlier(known: Option<Duration>, delay: Duration) -> Duration {

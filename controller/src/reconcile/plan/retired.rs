@@ -10,32 +10,50 @@ use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
 use crate::record::PodRecord;
 
-/// Retired queues to delete if they are empty.
+/// What to ask the brokers about retired queues.
 #[derive(Debug, Default)]
 pub struct RetiredCheck {
+    /// Queues to delete if they are empty.
     pub queues: Vec<QueueStatus>,
-    /// The actor's pods, which do not consume from them.
+    /// Queues that no status has named as verified, and so may never have been created. While pods may consume from
+    /// them, they are only looked up.
+    pub possible: Vec<QueueStatus>,
+    /// The actor's pods, which do not consume from the queues to delete.
     pub known_pods: Vec<Arc<PodRecord>>,
 }
 
 /// Plans the check of the retired queues.
 pub fn plan_check(observed: &Observed) -> RetiredCheck {
-    let queues = queues_to_check(observed);
-    let known_pods = if queues.is_empty() {
-        Vec::new()
+    let mut queues = deletable_queues(observed);
+    if all_pods_current(observed) || all_sidecars_current(observed) {
+        let known_pods = if queues.is_empty() {
+            Vec::new()
+        } else {
+            observed.known_pods.clone()
+        };
+        RetiredCheck {
+            queues,
+            known_pods,
+            ..RetiredCheck::default()
+        }
     } else {
-        observed.known_pods.clone()
-    };
-    RetiredCheck { queues, known_pods }
+        queues.retain(|queue| queue.verified_hash.is_none() && queue.url.is_none());
+        RetiredCheck {
+            possible: queues,
+            ..RetiredCheck::default()
+        }
+    }
 }
 
-/// The retired queues to query at their brokers now: those that we may delete, once no pod of an earlier template can
-/// still consume from them.
-pub(in crate::reconcile) fn queues_to_check(observed: &Observed) -> Vec<QueueStatus> {
+/// The retired queues that we may delete.
+fn deletable_queues(observed: &Observed) -> Vec<QueueStatus> {
     let Ok(desired) = &observed.desired else {
         return Vec::new();
     };
-    if !may_delete(observed) {
+    if !observed.queues_managed
+        || observed.deletion.retains_queue
+        || observed.actor.annotations.skip_queue_deletion
+    {
         return Vec::new();
     }
     let desired = desired.queue();
@@ -46,13 +64,6 @@ pub(in crate::reconcile) fn queues_to_check(observed: &Observed) -> Vec<QueueSta
         })
         .map(|known| known.queue.clone())
         .collect()
-}
-
-fn may_delete(observed: &Observed) -> bool {
-    observed.queues_managed
-        && !observed.deletion.retains_queue
-        && !observed.actor.annotations.skip_queue_deletion
-        && (all_pods_current(observed) || all_sidecars_current(observed))
 }
 
 fn all_pods_current(observed: &Observed) -> bool {

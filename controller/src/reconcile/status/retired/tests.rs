@@ -4,7 +4,7 @@ use serde_json::json;
 use super::{RetiredReport, list};
 use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::plan::retired::queues_to_check;
+use crate::reconcile::plan::retired::plan_check;
 use crate::reconcile::plan::retired::tests::{moved, plain, queue, transports};
 use crate::reconcile::tests::fixtures::{actor, observed, spec};
 use crate::record::Key;
@@ -105,7 +105,7 @@ fn renaming_a_transport_retires_no_queue() {
         let report = list(observed, Some(&queue("mq")), &[]);
         (
             report == RetiredReport::default(),
-            queues_to_check(observed).is_empty(),
+            plan_check(observed).queues.is_empty(),
         )
     };
     assert_eq!(same(&plain("twin", &[])), (true, true));
