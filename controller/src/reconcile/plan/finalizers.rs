@@ -41,25 +41,28 @@ pub struct FinalizerPatch {
 }
 
 impl FinalizerPatch {
-    fn new(actor: &ActorRecord, change: [PatchOperation; 2]) -> Self {
-        let uid = test(&["metadata", "uid"], json!(actor.metadata.uid));
+    fn new(actor: &ActorRecord, change: PatchOperation) -> Self {
+        // The API server stores no list rather than an empty one.
+        let list = match actor.finalizers.as_slice() {
+            [] => Value::Null,
+            finalizers => json!(finalizers),
+        };
         Self {
             actor: actor.metadata.key.clone(),
-            operations: [uid].into_iter().chain(change).collect(),
+            operations: vec![
+                test(&["metadata", "uid"], json!(actor.metadata.uid)),
+                test(&["metadata", "finalizers"], list),
+                change,
+            ],
         }
     }
 
     /// Adds ours.
     pub fn adding(actor: &ActorRecord) -> Self {
-        let list = ["metadata", "finalizers"];
         let change = if actor.finalizers.is_empty() {
-            [test(&list, Value::Null), add(&list, json!([FINALIZER]))]
+            add(&["metadata", "finalizers"], json!([FINALIZER]))
         } else {
-            let end = ["metadata", "finalizers", "-"];
-            [
-                test(&list, json!(actor.finalizers)),
-                add(&end, json!(FINALIZER)),
-            ]
+            add(&["metadata", "finalizers", "-"], json!(FINALIZER))
         };
         Self::new(actor, change)
     }
@@ -70,9 +73,8 @@ impl FinalizerPatch {
             .finalizers
             .iter()
             .position(|known| **known == *finalizer)?;
-        let list = test(&["metadata", "finalizers"], json!(actor.finalizers));
         let removal = remove(&["metadata", "finalizers", &index.to_string()]);
-        Some(Self::new(actor, [list, removal]))
+        Some(Self::new(actor, removal))
     }
 }
 
