@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use asya_shared::api::{BindingRollout, RolloutStatus};
 use asya_shared::resolve::{FindingReason, Roll};
-use asya_shared::roll::requires_eviction;
 use halt::halted;
 use k8s_openapi::jiff::Timestamp;
 use one_by_one::Evictions;
@@ -21,9 +20,7 @@ use stale_webhook::wait_for_webhook;
 
 use crate::fault::Reason;
 use crate::reconcile::contention::history::ContentionHistory;
-use crate::reconcile::contention::{
-    ContentionState, ContestedPart, FieldDecision, FieldView, SpecRevision,
-};
+use crate::reconcile::contention::{ContestedPart, FieldDecision, FieldView, SpecRevision};
 use crate::reconcile::desired::empty_wait::may_replace_pods;
 use crate::reconcile::model::binding::TemplateActor;
 use crate::reconcile::model::bound_pods::actor_hash;
@@ -130,7 +127,7 @@ pub fn decide(inputs: &RolloutInputs<'_>) -> RolloutDecision {
         ));
     }
     let evictions = Evictions::new(inputs, previous);
-    let decision = if requires_evictions(inputs) {
+    let decision = if evictions.are_required {
         evictions.decision
     } else {
         check_conflict(inputs, previous).unwrap_or_else(|| annotate(inputs, previous, evictions))
@@ -171,18 +168,6 @@ fn check_conflict(
         )),
         FieldDecision::Yield => Some(RolloutDecision::Yield),
     }
-}
-
-/// Whether to evict pods, which is the only way left if an unknown controller reverts the annotation.
-fn requires_evictions(inputs: &RolloutInputs<'_>) -> bool {
-    let yielded = matches!(inputs.contention, ContentionState::Yielded(revision) if *revision == inputs.revision());
-    let is_template = matches!(inputs.method, Roll::AnnotateTemplate(_));
-    let reverted = is_template && inputs.unknown_owner && yielded;
-    reverted
-        || requires_eviction(
-            inputs.method,
-            inputs.objects.iter().map(|it| it.by_eviction),
-        )
 }
 
 fn annotate(

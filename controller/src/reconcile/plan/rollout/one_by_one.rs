@@ -1,15 +1,19 @@
 //! Replaces pods one by one, by eviction (ROLL-4, ROLL-6).
 
 use asya_shared::api::RolloutStatus;
+use asya_shared::resolve::Roll;
 use asya_shared::roll;
 
 use super::inputs::{RolloutAction, RolloutDecision, RolloutInputs};
+use crate::reconcile::contention::ContentionState;
 use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState};
 use crate::reconcile::plan::evict::{EvictionBlocker, EvictionInputs};
 
 /// Evictions that are possible for a target now.
 #[derive(Debug)]
 pub(super) struct Evictions {
+    /// Nothing but eviction replaces the pods.
+    pub are_required: bool,
     /// Eviction, which replaces only outdated pods, is cheaper than a rollout, which would replace at least as many
     /// current ones. Only if the target's own update strategy also removes a pod before its replacement is ready
     /// (SAFE-17).
@@ -36,6 +40,7 @@ impl Evictions {
         let blocker = all.blocker();
         let overdue = blocker.as_ref().filter(|it| it.readiness_overdue);
         Self {
+            are_required: are_required(inputs),
             are_cheaper: are_cheaper(inputs),
             unready_outdated_pod: unready.filter(|_| blocker.is_none()),
             stalled: overdue.map(|blocker| stalled(&all, blocker)),
@@ -76,6 +81,15 @@ fn stalled(evicting: &EvictionInputs<'_>, blocker: &EvictionBlocker) -> RolloutD
         blocker.text,
         evicting.limit_text()
     ))
+}
+
+/// Whether to evict pods, which is the only way left if an unknown controller reverts the annotation.
+fn are_required(inputs: &RolloutInputs<'_>) -> bool {
+    let yielded = matches!(inputs.contention, ContentionState::Yielded(revision) if *revision == inputs.revision());
+    let is_template = matches!(inputs.method, Roll::AnnotateTemplate(_));
+    let reverted = is_template && inputs.unknown_owner && yielded;
+    let by_eviction = inputs.objects.iter().map(|it| it.by_eviction);
+    reverted || roll::requires_eviction(inputs.method, by_eviction)
 }
 
 fn are_cheaper(inputs: &RolloutInputs<'_>) -> bool {
