@@ -3,6 +3,7 @@
 pub mod autoscaler_handoff;
 mod binding;
 pub mod child;
+pub mod contested_fields;
 pub mod decision;
 pub mod deletion;
 pub mod drift;

@@ -10,7 +10,7 @@ use crate::fault::{Error, OwnedField, StepError};
 use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::plan::autoscaler_handoff::{HandoffStep, HandoffWrite, after_rollout};
-use crate::reconcile::plan::decision::ContestedFields;
+use crate::reconcile::plan::contested_fields::ContestedFields;
 
 /// Path of the annotations of the object itself.
 const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];

@@ -27,8 +27,9 @@ pub(super) async fn apply_binding(
         return Ok(active_outcome);
     }
     active_outcome.queue = queue;
+    let target = plan.target;
     if !plan.leaves_objects_alone {
-        if let Some(workload) = &plan.actor_annotation {
+        if let Some(workload) = &target.actor_annotation {
             foreign_fields::annotate_with_actor(context, key, workload).await?;
         }
         let script = &context.runtime_script;
@@ -36,8 +37,8 @@ pub(super) async fn apply_binding(
         match script {
             Ok(()) => {
                 active_outcome.bindable = active_outcome.queue.is_usable();
-                if template_is_due(&plan.template, &active_outcome) {
-                    let (step, params) = (plan.template, plan.template_params);
+                if template_is_due(&target.template, &active_outcome) {
+                    let (step, params) = (target.template, target.template_params);
                     active_outcome.template = Box::new(template(context, key, step, params).await?);
                 }
             }
@@ -45,13 +46,11 @@ pub(super) async fn apply_binding(
         }
     }
     if plan.leaves_objects_alone || active_outcome.bindable {
-        let handoff = plan.handoff.as_ref().and_then(HandoffStep::value_to_write);
-        let (params, rollout) = (&plan.probe_params, plan.rollout);
+        let handoff = target.handoff.as_ref();
+        let handoff = handoff.and_then(HandoffStep::value_to_write);
+        let (params, step, rollout) = (&plan.probe.params, plan.probe.step, plan.rollout);
         let outcome = &mut active_outcome;
-        probe_and_roll_out(
-            context, actor, params, plan.probe, rollout, handoff, outcome,
-        )
-        .await?;
+        probe_and_roll_out(context, actor, params, step, rollout, handoff, outcome).await?;
     }
     if plan.leaves_objects_alone {
         return Ok(active_outcome);
@@ -62,18 +61,18 @@ pub(super) async fn apply_binding(
         let scaled = scaling::scale(context, step, children, config_map, true, outcome).await;
         match scaled {
             Ok(()) => {
-                let (fields, scaled_object) = (&plan.contested, plan.scaled_object_contention);
-                let replicas = plan.replicas_contention;
+                let (fields, scaled_object) = (&plan.contested, target.scaled_object_contention);
+                let replicas = target.replicas_contention;
                 record_scaling(context, fields, scaled_object, replicas, outcome).await?;
             }
             Err(error) => active_outcome.interrupted = Some(Box::new(error)),
         }
     }
-    if let Some(handoff) = plan.handoff.filter(|_| active_outcome.bindable) {
+    if let Some(handoff) = target.handoff.filter(|_| active_outcome.bindable) {
         let (namespace, fields) = (&key.namespace, &plan.contested);
         write_handoff(context, namespace, handoff, fields, &mut active_outcome).await?;
     }
-    match &plan.scale_from_zero {
+    match &target.scale_from_zero {
         Some(ScaleFromZeroStep::Now(scale_up)) => {
             let scaled = scale_from_zero::scale_up(context, &key.namespace, scale_up).await;
             if let Err(failed) = scaled {

@@ -21,10 +21,9 @@ use crate::reconcile::contention::field_manager::{
 };
 use crate::reconcile::contention::history::{FieldConflict, FieldEvent};
 use crate::reconcile::model::outcome::ActiveOutcome;
-use crate::reconcile::plan::decision::ContestedFields;
+use crate::reconcile::plan::contested_fields::{ContestedField, ContestedFields};
 use crate::reconcile::plan::drift::Drift;
 use crate::reconcile::plan::replicas::{self, REPLICAS};
-use crate::reconcile::plan::scaled_object_contention::ContestedField;
 use crate::record::{AppliedRecord, Key, ScaledObject, ScaledObjectRecord};
 
 /// Path of the pod template in a workload.

@@ -8,23 +8,23 @@ use asya_shared::resolve::ObjectRef;
 use k8s_openapi::api::core::v1::ServiceAccount;
 
 use crate::fault::Fault;
-use crate::reconcile::contention::{FieldDecision, SpecRevision};
+use crate::reconcile::contention::FieldDecision;
 use crate::reconcile::desired::Desired;
 use crate::reconcile::model::child::ChildOwnership;
 use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::reconcile::plan::child::PlannedChild;
+use crate::reconcile::plan::contested_fields::ContestedFields;
 use crate::reconcile::plan::finalizers::Finalizers;
 use crate::reconcile::plan::queue::QueuePlan;
 use crate::reconcile::plan::retired::RetiredCheck;
 use crate::reconcile::plan::rollout::params::PlannedRollout;
 use crate::reconcile::plan::rollout_slot::RolloutSlotStep;
-use crate::reconcile::plan::scaled_object_contention::ContestedField;
 use crate::reconcile::plan::scaling_children::ScalingChildren;
 use crate::reconcile::plan::steps::{ScalingStep, WorkloadStep};
 use crate::reconcile::plan::{
     autoscaler_handoff, deletion, drift, probe, scale_from_zero, template,
 };
-use crate::record::{ChildRecord, Key, WorkloadRecord};
+use crate::record::{ChildRecord, WorkloadRecord};
 
 #[derive(Debug)]
 pub enum Plan {
@@ -132,6 +132,20 @@ pub struct BindingPlan {
     pub scaling_children: ScalingChildren,
     /// How the fields below that other managers contest are recorded.
     pub contested: ContestedFields,
+    pub target: TargetSteps,
+    /// Dry run of a pod with the sidecar.
+    pub probe: probe::PlannedProbe,
+    /// Rollout of pods that started before the binding; `None` while it cannot be decided.
+    pub rollout: Option<PlannedRollout>,
+    /// Return the actor's rollout slot: the target is known, and no rollout is planned.
+    pub frees_slot: bool,
+    /// Retired queues to delete if they are empty.
+    pub retired: RetiredCheck,
+}
+
+/// The steps for the target of a binding and its contested fields; none while they are left alone.
+#[derive(Debug, Default)]
+pub struct TargetSteps {
     /// Contention over our `ScaledObject`; `None` while it is unknown what to scale.
     pub scaled_object_contention: Option<FieldDecision>,
     /// Contention over the target's number of pods.
@@ -145,26 +159,4 @@ pub struct BindingPlan {
     pub handoff: Option<autoscaler_handoff::HandoffStep>,
     /// A workload that is bound for the first time, to annotate with the name of the actor (BIND-47).
     pub actor_annotation: Option<ObjectRef>,
-    /// Dry run of a pod with the sidecar.
-    pub probe: probe::ProbeStep,
-    pub probe_params: probe::ProbeParams,
-    /// Rollout of pods that started before the binding; `None` while it cannot be decided.
-    pub rollout: Option<PlannedRollout>,
-    /// Return the actor's rollout slot: the target is known, and no rollout is planned.
-    pub frees_slot: bool,
-    /// Retired queues to delete if they are empty.
-    pub retired: RetiredCheck,
-}
-
-/// The contested fields of a binding.
-#[derive(Debug)]
-pub struct ContestedFields {
-    /// The `ScaledObject`, which has the actor's name.
-    pub scaled_object_key: Key,
-    /// The current revision of the specs.
-    pub revision: SpecRevision,
-    pub scaled_object: ContestedField,
-    /// `None` while the target is not resolved.
-    pub replicas: Option<ContestedField>,
-    pub handoff: ContestedField,
 }

@@ -45,16 +45,27 @@ pub enum ProbeStep {
     Wait(Duration),
 }
 
+/// A step with the parameters for its execution.
+#[derive(Debug)]
+pub struct PlannedProbe {
+    pub step: ProbeStep,
+    pub params: ProbeParams,
+}
+
 /// Plans whether to make a dry run of a pod of the target.
-pub(super) fn plan_probe(observed: &Observed) -> ProbeStep {
+pub(super) fn plan_probe(observed: &Observed) -> PlannedProbe {
     let probe = observed.binding.as_ref().and_then(|it| it.probe.as_ref());
-    probe.map_or(ProbeStep::Skip, |probe| {
+    let step = probe.map_or(ProbeStep::Skip, |probe| {
         decide(ProbeInputs {
             needed: probe.needed,
             requested: probe.next_probe.requested,
             wait: probe.next_probe.wait,
         })
-    })
+    });
+    PlannedProbe {
+        step,
+        params: ProbeParams::new(observed),
+    }
 }
 
 /// Decides for one binding.
@@ -99,6 +110,7 @@ pub enum StepReadiness {
 
 impl ProbeParams {
     pub fn new(observed: &Observed) -> Self {
+        let has_all_pods = has_all_pods(observed);
         let previous = &observed.previous;
         let hash = observed.bound().and_then(|it| it.injected_hash.as_deref());
         let pod = observed.probe_pod();
@@ -109,7 +121,7 @@ impl ProbeParams {
             uid: observed.actor.metadata.uid.clone(),
             actor_hash: actor_hash(hash).map(str::to_owned),
             pod: pod.and_then(|pod| serde_json::from_value(pod.clone()).ok()),
-            has_all_pods: has_all_pods(observed),
+            has_all_pods,
             probe_result: observed.probe_result(),
             webhook: observed.webhook,
             probe_result_since,
@@ -264,7 +276,7 @@ fn no_webhook() -> RolloutOutcome {
 }
 
 /// Whether the target has all its desired pods, as far as their number is known.
-pub fn has_all_pods(observed: &Observed) -> bool {
+fn has_all_pods(observed: &Observed) -> bool {
     let desired = observed.resolved().and_then(|it| it.replicas);
     let pods = observed.binding.as_ref().and_then(|it| it.pods.as_ref());
     let from_rollout = observed.rollout().map(|it| it.pod_counts.pods.matched);

@@ -6,7 +6,7 @@ use asya_shared::resolve::{AutoscalerHandoff, ObjectRef};
 use k8s_openapi::api::autoscaling::v1::Scale;
 
 use super::autoscaler_handoff::{handoff_of, is_due};
-use super::probe::{ProbeStep, plan_probe};
+use super::probe::{PlannedProbe, ProbeStep};
 use super::rollout::inputs::RolloutDecision;
 use super::steps::{ScaleFromZero, ScalingStep};
 use crate::reconcile::model::child::Child;
@@ -40,17 +40,17 @@ pub(super) fn plan_scale_from_zero(
     observed: &Observed,
     scaling: Option<&ScalingStep>,
     rollout: Option<&RolloutDecision>,
+    probe: &PlannedProbe,
 ) -> Option<ScaleFromZeroStep> {
     if !has_ended(observed, scaling?) {
         return None;
     }
     let scale_up = plan_scale_up(observed, observed.resolved()?.target.scaled())?;
-    let probe_result = observed.probe_result();
     let inputs = ScaleFromZeroInputs {
         handoff: handoff_of(observed),
         rollout,
-        probe_result: probe_result.as_ref(),
-        runs_probe: plan_probe(observed) == ProbeStep::Run,
+        probe_result: probe.params.probe_result.as_ref(),
+        runs_probe: probe.step == ProbeStep::Run,
     };
     Some(decide(&inputs, scale_up))
 }

@@ -164,7 +164,7 @@ async fn pod_templates_are_written_as_the_applier_and_probed_as_the_operator() {
         ..ObservedBinding::default()
     });
     let hash = observed.bound().and_then(|it| it.injected_hash.clone());
-    let inputs = TemplateParams::new(&observed);
+    let inputs = TemplateParams::new(&observed, true);
     let (context, writes) = impersonating(&hash.unwrap());
     let written = template::template(&context, observed.key(), TemplateStep::Apply, inputs);
     let written = written.await.unwrap();

@@ -12,6 +12,7 @@ use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
 use crate::reconcile::plan::ChildStep;
+use crate::reconcile::plan::probe::plan_probe;
 use crate::reconcile::plan::rollout::inputs::{RolloutAction, RolloutDecision};
 use crate::reconcile::plan::scale_from_zero::plan_scale_from_zero;
 use crate::reconcile::plan::scaling::{ScalingPlan, ScalingTeardown};
@@ -204,7 +205,8 @@ fn target_without_pods_is_scaled_up_once_its_handoff_is_reverted() {
             observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
         }
         let no_rollout = Some(&RolloutDecision::NotNeeded);
-        let step = plan_scale_from_zero(&observed, Some(scaling), no_rollout);
+        let step =
+            plan_scale_from_zero(&observed, Some(scaling), no_rollout, &plan_probe(&observed));
         assert_eq!(
             step.is_some(),
             is_scaled_up,

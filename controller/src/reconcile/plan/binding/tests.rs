@@ -172,19 +172,23 @@ fn binding_with_reconcile_once_leaves_its_target_alone_after_it_was_ready() {
     let previous = planned(Some(1));
     assert!(
         !previous.leaves_objects_alone
-            && previous.actor_annotation.is_some()
-            && previous.scaled_object_contention.is_some()
+            && previous.target.actor_annotation.is_some()
+            && previous.target.scaled_object_contention.is_some()
     );
     let done = planned(Some(2));
     assert!(done.leaves_objects_alone);
     assert_eq!(
-        (&done.actor_annotation, &done.handoff, &done.scale_from_zero),
+        (
+            &done.target.actor_annotation,
+            &done.target.handoff,
+            &done.target.scale_from_zero
+        ),
         (&None, &None, &None)
     );
-    assert_eq!(done.template, TemplateStep::default());
+    assert_eq!(done.target.template, TemplateStep::default());
     assert!(
-        done.scaled_object_contention.is_none()
-            && done.replicas_contention.is_none()
+        done.target.scaled_object_contention.is_none()
+            && done.target.replicas_contention.is_none()
             && done.retired.queues.is_empty()
     );
     assert!(matches!(
@@ -282,7 +286,7 @@ fn target_is_scaled_up_once_after_scaling_ends() {
             observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
         }
         match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Binding(plan) => plan.scale_from_zero,
+            Plan::Binding(plan) => plan.target.scale_from_zero,
             other => panic!("{other:?}"),
         }
     };
@@ -310,7 +314,7 @@ fn target_without_pods_is_scaled_up_once_its_owner_decides_who_scales() {
             observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
         }
         match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Binding(plan) => plan.scale_from_zero,
+            Plan::Binding(plan) => plan.target.scale_from_zero,
             other => panic!("{other:?}"),
         }
     };
@@ -352,7 +356,7 @@ fn workload_is_annotated_once_and_a_custom_resource_never() {
         );
         observed.previous = serde_json::from_value(json!({"resolvedTarget": previous})).unwrap();
         match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Binding(plan) => plan.actor_annotation.map(|it| it.to_string()),
+            Plan::Binding(plan) => plan.target.actor_annotation.map(|it| it.to_string()),
             other => panic!("{other:?}"),
         }
     };

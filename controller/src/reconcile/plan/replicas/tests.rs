@@ -26,7 +26,7 @@ fn hpa_for(target: &str, desired: i32) -> Value {
 
 fn planned(observed: &Observed, now: i64) -> FieldDecision {
     match plan(observed, at(now)) {
-        Plan::Binding(plan) => plan.replicas_contention.unwrap(),
+        Plan::Binding(plan) => plan.target.replicas_contention.unwrap(),
         other => panic!("{other:?}"),
     }
 }

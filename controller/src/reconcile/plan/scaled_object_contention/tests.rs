@@ -88,7 +88,7 @@ fn planned(observed: &Observed, now: Timestamp) -> (FieldDecision, ChildStep) {
         Some(ScalingStep::Enabled(plan)) => plan.scaled_object,
         other => panic!("{other:?}"),
     };
-    (plan.scaled_object_contention.unwrap(), step)
+    (plan.target.scaled_object_contention.unwrap(), step)
 }
 
 /// A conflict in status, last at 1000.

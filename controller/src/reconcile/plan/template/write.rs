@@ -19,7 +19,6 @@ use crate::reconcile::model::bound_pods::actor_hash;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::TemplateOutcome;
 use crate::reconcile::model::rollout::TargetObject;
-use crate::reconcile::plan::probe::has_all_pods;
 use crate::record::applied_by;
 
 /// Requeue intervals: no watch reports that a rollout has ended, or that a workload was resumed.
@@ -51,7 +50,7 @@ pub struct TemplateParams {
 }
 
 impl TemplateParams {
-    pub fn new(observed: &Observed) -> Option<Self> {
+    pub fn new(observed: &Observed, has_all_pods: bool) -> Option<Self> {
         let (bound, resolved) = (observed.bound()?, observed.resolved()?);
         let (actor, target) = (&observed.actor, &resolved.target);
         let limits = observed.binding.as_ref()?.limits.as_ref();
@@ -67,7 +66,7 @@ impl TemplateParams {
             limits: limits.map(|limits| limits.iter().map(ToString::to_string).collect()),
             overwrites_other: ownership.is_some_and(|it| !it.may_belong_to(&actor.metadata.uid)),
             probe_metadata: ProbeMetadata::of(&target.pods, integration),
-            has_all_pods: has_all_pods(observed),
+            has_all_pods,
         })
     }
 

@@ -24,7 +24,7 @@ fn actor_that_may_not_bind_gives_up_its_template_fields() {
     let fault = Fault::until_change(Reason::AlreadyBound, "by another");
     let mut observed = bound(&json!({}), Err(fault));
     let template = |observed: &Observed| match plan(observed, Timestamp::UNIX_EPOCH) {
-        Plan::Binding(plan) => plan.template,
+        Plan::Binding(plan) => plan.target.template,
         other => panic!("{other:?}"),
     };
     assert_eq!(template(&observed), TemplateStep::NotDesired);
@@ -62,7 +62,7 @@ fn template_gets_the_sidecar_once_bound_with_a_known_model_url() {
         });
         observed.previous = serde_json::from_value(json!({"boundSince": since})).unwrap();
         match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Binding(plan) => plan.template,
+            Plan::Binding(plan) => plan.target.template,
             other => panic!("{other:?}"),
         }
     };
@@ -88,7 +88,7 @@ fn template_fields_of_another_actor_are_not_ours() {
             json!({"uid": "web-uid", "hash": "", "target": "spec", "fingerprint": "fields"});
         observed.previous = serde_json::from_value(json!({"template": previous})).unwrap();
         match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Binding(plan) => plan.template,
+            Plan::Binding(plan) => plan.target.template,
             other => panic!("{other:?}"),
         }
     };

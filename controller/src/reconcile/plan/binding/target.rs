@@ -1,0 +1,58 @@
+//! Plans the steps for the target of a binding.
+
+use asya_shared::resolve::{GroupKind, ObjectRef};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::reconcile::contention::history::ContentionHistory;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::plan::autoscaler_handoff::plan_handoff;
+use crate::reconcile::plan::decision::TargetSteps;
+use crate::reconcile::plan::probe::PlannedProbe;
+use crate::reconcile::plan::replicas::plan_replicas;
+use crate::reconcile::plan::rollout::inputs::RolloutDecision;
+use crate::reconcile::plan::scale_from_zero::plan_scale_from_zero;
+use crate::reconcile::plan::scaled_object_contention::plan_scaled_object_contention;
+use crate::reconcile::plan::steps::ScalingStep;
+use crate::reconcile::plan::template::write::TemplateParams;
+use crate::reconcile::plan::template::{TemplateStep, plan_template};
+
+/// Plans them, and changes `scaling` where another manager contests its fields.
+pub(super) fn plan_target_steps(
+    observed: &Observed,
+    history: Option<&ContentionHistory<'_>>,
+    mut scaling: Option<&mut ScalingStep>,
+    rollout: Option<&RolloutDecision>,
+    probe: &PlannedProbe,
+    now: Timestamp,
+) -> TargetSteps {
+    let actor_annotation = plan_actor_annotation(observed);
+    let contention = plan_scaled_object_contention(observed, history, scaling.as_deref_mut(), now);
+    let handoff = plan_handoff(observed, history, scaling.as_deref_mut(), rollout, now);
+    let scaling = scaling.as_deref();
+    let template = plan_template(observed, history, now).unwrap_or_default();
+    TargetSteps {
+        scaled_object_contention: contention,
+        replicas_contention: plan_replicas(observed, history, scaling, now),
+        scale_from_zero: plan_scale_from_zero(observed, scaling, rollout, probe),
+        template_params: match template {
+            TemplateStep::Apply | TemplateStep::RecordConflict => {
+                TemplateParams::new(observed, probe.params.has_all_pods)
+            }
+            _ => None,
+        },
+        template,
+        handoff,
+        actor_annotation,
+    }
+}
+
+/// Annotates each workload once, even if the annotation is removed later. Only a `Deployment` or `StatefulSet`, because
+/// a custom resource may propagate annotations to its pods (BIND-47).
+fn plan_actor_annotation(observed: &Observed) -> Option<ObjectRef> {
+    let workload = &observed.resolved()?.target.workload;
+    let GroupKind { group, kind } = workload.group_kind();
+    let previous = observed.previous.resolved_target.as_ref();
+    let is_known = previous.is_some_and(|target| target.uid == workload.uid);
+    let is_supported = group == "apps" && matches!(kind, "Deployment" | "StatefulSet");
+    (is_supported && !is_known).then(|| workload.clone())
+}
