@@ -196,7 +196,7 @@ impl Gateway {
         } else {
             &self.progress
         };
-        if let Some(dropped) = queue.push(report) {
+        for dropped in queue.push(report) {
             self.metrics.reported(dropped.kind.label(), "dropped");
         }
     }
@@ -281,7 +281,7 @@ impl Worker {
             if sent == SendResult::Failed && now < until && !self.queue.is_closed() {
                 let due = now + FINAL_RETRY_DELAY;
                 report.retry = Some(Retry { due, until });
-                if let Some(dropped) = self.queue.push(report) {
+                for dropped in self.queue.push(report) {
                     self.metrics.reported(dropped.kind.label(), "dropped");
                 }
                 self.queue.done();

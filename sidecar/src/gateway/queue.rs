@@ -9,6 +9,8 @@ use tokio::time::{Instant, sleep_until};
 use super::Report;
 
 const CAPACITY: usize = 1024;
+/// Maximum size of all bodies together: a final report has the payload of its message. One larger report fits alone.
+pub(super) const MAX_BYTES: usize = 16 << 20;
 
 /// A single-consumer queue.
 #[derive(Default)]
@@ -20,25 +22,34 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct State {
     reports: VecDeque<Report>,
+    /// Of all bodies together.
+    bytes: usize,
     /// A report was taken and is being sent.
     sending: bool,
     closed: bool,
 }
 
+impl State {
+    fn take(&mut self, index: usize) -> Option<Report> {
+        let report = self.reports.remove(index)?;
+        self.bytes -= report.body.len();
+        Some(report)
+    }
+}
+
 impl Queue {
-    /// Adds a report; returns the report dropped in its favour if the queue is full.
-    pub(super) fn push(&self, report: Report) -> Option<Report> {
+    /// Adds a report; returns the reports dropped in its favour if the queue is full.
+    pub(super) fn push(&self, report: Report) -> Vec<Report> {
         let mut state = self.state.lock();
-        let dropped = if state.reports.len() < CAPACITY {
-            None
-        } else {
-            let oldest = state
-                .reports
-                .iter()
-                .position(Report::is_progress)
-                .unwrap_or(0);
-            state.reports.remove(oldest)
-        };
+        let mut dropped = Vec::new();
+        while state.reports.len() >= CAPACITY || state.bytes + report.body.len() > MAX_BYTES {
+            let oldest = state.reports.iter().position(Report::is_progress);
+            let Some(oldest) = state.take(oldest.unwrap_or(0)) else {
+                break;
+            };
+            dropped.push(oldest);
+        }
+        state.bytes += report.body.len();
         state.reports.push_back(report);
         drop(state);
         self.changed.notify_one();
@@ -54,7 +65,7 @@ impl Queue {
                 let is_due = |report: &Report| closed || report.due().is_none_or(|due| due <= now);
                 if let Some(next) = state.reports.iter().position(is_due) {
                     state.sending = true;
-                    return state.reports.remove(next);
+                    return state.take(next);
                 }
                 if closed {
                     return None;

@@ -307,6 +307,32 @@ async fn a_report_is_not_retried_before_its_time_and_others_are_sent_meanwhile()
     assert_eq!(now.elapsed().as_secs(), 5);
 }
 
+/// SC-84, SC-89: the reports of a gateway that is down must not fill the memory.
+#[tokio::test]
+async fn a_queue_of_large_reports_drops_the_oldest() {
+    const MAX: usize = super::queue::MAX_BYTES;
+    let queue = super::queue::Queue::default();
+    let push = |number: usize, size: usize| {
+        let dropped = queue.push(Report {
+            kind: super::ReportKind::Final,
+            path: number.to_string(),
+            body: vec![0; size].into(),
+            retry: None,
+        });
+        let paths = dropped.into_iter().map(|report| report.path);
+        paths.collect::<Vec<_>>()
+    };
+    for number in 0..4 {
+        assert!(push(number, MAX / 4).is_empty());
+    }
+    assert_eq!(push(4, MAX / 4), ["0"]);
+    assert_eq!(queue.next().await.expect("a report").path, "1");
+    assert!(push(5, MAX / 4).is_empty(), "one was taken");
+    assert_eq!(push(6, MAX / 2), ["2", "3"]);
+    assert_eq!(push(7, 2 * MAX), ["4", "5", "6"], "it fits alone");
+    assert_eq!(push(8, 1), ["7"]);
+}
+
 /// SC-89
 #[tokio::test]
 async fn a_full_queue_drops_the_oldest_progress_and_the_exit_waits_a_second() {
@@ -317,21 +343,17 @@ async fn a_full_queue_drops_the_oldest_progress_and_the_exit_waits_a_second() {
         body: bytes::Bytes::new(),
         retry: None,
     };
-    assert!(queue.push(report(super::ReportKind::Child, 0)).is_none());
+    assert!(queue.push(report(super::ReportKind::Child, 0)).is_empty());
     for number in 1..1024 {
         assert!(
             queue
                 .push(report(super::ReportKind::Progress, number))
-                .is_none()
+                .is_empty()
         );
     }
-    assert_eq!(
-        queue
-            .push(report(super::ReportKind::Child, 9999))
-            .expect("one is dropped")
-            .path,
-        "1"
-    );
+    let dropped = queue.push(report(super::ReportKind::Child, 9999));
+    assert_eq!(dropped.len(), 1);
+    assert_eq!(dropped[0].path, "1");
     assert_eq!(queue.next().await.expect("a report").path, "0");
 
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
