@@ -14,7 +14,7 @@ use super::properties::Properties;
 use super::protocol::id;
 use super::reader::Reader;
 use super::stream::Stream;
-use super::writer::{Outgoing, Writer};
+use super::writer::{Outgoing, Progress, Writer};
 
 /// How long to wait for `connection.close-ok` (SC-33).
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -24,6 +24,7 @@ const GOODBYE: Duration = Duration::from_secs(2);
 pub struct Connection {
     outgoing: UnboundedSender<Outgoing>,
     events: UnboundedReceiver<Event>,
+    progress: Progress,
     reader: JoinHandle<()>,
     writer: JoinHandle<()>,
 }
@@ -58,15 +59,18 @@ impl Connection {
             events: event_sender,
             answers: outgoing.clone(),
         };
+        let progress = Progress::new();
         let writer = Writer {
             stream: write,
             frame_max: agreed.frame_max,
             idle: agreed.heartbeat / 2,
             outgoing: to_write,
+            progress: progress.clone(),
         };
         Ok(Self {
             outgoing,
             events,
+            progress,
             reader: tokio::spawn(reader.run()),
             writer: tokio::spawn(writer.run()),
         })
@@ -76,6 +80,12 @@ impl Connection {
     pub async fn event(&mut self) -> Event {
         let lost = || Event::Lost("connection lost".to_owned());
         self.events.recv().await.unwrap_or_else(lost)
+    }
+
+    /// When the broker last took a part of what is sent to it; heartbeats do not count.
+    #[must_use]
+    pub fn last_written(&self) -> Instant {
+        self.progress.last()
     }
 
     /// Starts a consumer with its own prefetch; `timeout` is its consumer timeout.

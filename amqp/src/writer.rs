@@ -1,13 +1,15 @@
 //! Writes frames, coalescing small ones, and sends heartbeats when idle.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::yield_now;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::encode::{frame, head};
 use super::protocol::{CHANNEL, FRAME_END, FRAME_OVERHEAD, kind};
@@ -38,6 +40,31 @@ impl Outgoing {
     }
 }
 
+/// When the peer last took something other than a heartbeat.
+#[derive(Clone, Debug)]
+pub(super) struct Progress {
+    opened: Instant,
+    milliseconds: Arc<AtomicU64>,
+}
+
+impl Progress {
+    pub(super) fn new() -> Self {
+        Self {
+            opened: Instant::now(),
+            milliseconds: Arc::default(),
+        }
+    }
+
+    pub(super) fn last(&self) -> Instant {
+        self.opened + Duration::from_millis(self.milliseconds.load(Ordering::Relaxed))
+    }
+
+    fn made(&self) {
+        let milliseconds = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.milliseconds.store(milliseconds, Ordering::Relaxed);
+    }
+}
+
 /// The sending half of a connection.
 pub(super) struct Writer<W> {
     pub(super) stream: W,
@@ -45,6 +72,7 @@ pub(super) struct Writer<W> {
     /// Idle time after which a heartbeat is sent.
     pub(super) idle: Duration,
     pub(super) outgoing: UnboundedReceiver<Outgoing>,
+    pub(super) progress: Progress,
 }
 
 impl<W: AsyncWrite + Unpin> Writer<W> {
@@ -60,7 +88,12 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
             match timeout(self.idle, self.outgoing.recv()).await {
                 Ok(Some(first)) => self.add(&mut batch, first).await?,
                 Ok(None) => return Ok(()),
-                Err(_) => batch.extend_from_slice(&frame(kind::HEARTBEAT, 0, &[])),
+                Err(_) => {
+                    let heartbeat = frame(kind::HEARTBEAT, 0, &[]);
+                    self.stream.write_all(&heartbeat).await?;
+                    self.stream.flush().await?;
+                    continue;
+                }
             }
             // Everything else that can run goes first: the runtime gets its next message before a broker its last
             // result, and what the others send shares this write.
@@ -73,6 +106,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
             }
             self.stream.write_all(&batch).await?;
             self.stream.flush().await?;
+            self.progress.made();
             batch.clear();
             batch.shrink_to(BATCH);
         }
@@ -89,6 +123,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
                 self.stream.write_all(batch).await?;
                 batch.clear();
                 self.stream.write_all(part).await?;
+                self.progress.made();
             }
             batch.push(FRAME_END);
         }

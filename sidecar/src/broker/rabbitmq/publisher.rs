@@ -13,7 +13,7 @@ use crate::broker::{Event, Publication, Refusal};
 use crate::config::{Publish, RabbitMq};
 use crate::metrics::BrokerMetrics;
 
-/// If the broker confirms nothing for this long, what is unconfirmed is sent again on a new connection (SC-28).
+/// If the broker confirms nothing and takes nothing for this long, what is unconfirmed is sent again on a new connection (SC-28).
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum length of an AMQP short string, in bytes.
 const MAX_NAME_LENGTH: usize = 255;
@@ -98,6 +98,10 @@ impl Publisher {
                 }
                 PublishStep::Request(request) => self.unconfirmed.push(request),
                 PublishStep::ConfirmTimeout => {
+                    // The broker may have taken a part of them meanwhile.
+                    if self.confirm_deadline(&connection) > Some(Instant::now()) {
+                        continue;
+                    }
                     return Some(format!(
                         "no publication was confirmed for {} s",
                         CONFIRM_TIMEOUT.as_secs()
@@ -112,11 +116,7 @@ impl Publisher {
     }
 
     async fn next(&mut self, connection: &mut Connection) -> PublishStep {
-        let late = self
-            .unconfirmed
-            .silent_since()
-            .filter(|_| !self.blocked)
-            .map(|since| since + CONFIRM_TIMEOUT);
+        let late = self.confirm_deadline(connection);
         let far = || Instant::now() + CONFIRM_TIMEOUT;
         tokio::select! {
             biased;
@@ -125,6 +125,12 @@ impl Publisher {
             () = self.connector.closing() => PublishStep::Closing,
             () = sleep_until(late.unwrap_or_else(far)), if late.is_some() => PublishStep::ConfirmTimeout,
         }
+    }
+
+    /// When the broker must have confirmed something. A large publication may take longer to reach it.
+    fn confirm_deadline(&self, connection: &Connection) -> Option<Instant> {
+        let since = self.unconfirmed.silent_since().filter(|_| !self.blocked)?;
+        Some(since.max(connection.last_written()) + CONFIRM_TIMEOUT)
     }
 
     /// Sends the pending publications.
@@ -251,3 +257,6 @@ fn complete(request: Request, result: Result<(), Refusal>) {
     // The receiver is gone if the source delivery was lost.
     let _ = request.reply.send(result);
 }
+
+#[cfg(test)]
+mod tests;

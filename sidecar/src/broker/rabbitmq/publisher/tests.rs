@@ -1,0 +1,155 @@
+//! A publishing connection to a scripted broker, with a virtual clock.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use asya_amqp::{Connection, Login, Purpose};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{CONFIRM_TIMEOUT, Publisher, Request};
+use crate::broker::rabbitmq::connect::Connector;
+use crate::broker::{Origin, Publication};
+use crate::config::{Config, Transport};
+use crate::metrics::BrokerMetrics;
+
+/// What the connection holds that the broker has not read.
+const BUFFER: usize = 64 << 10;
+
+/// A frame of type `kind` with this payload.
+fn frame(kind: u8, channel: u16, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("a small payload");
+    let mut frame = vec![kind];
+    frame.extend(channel.to_be_bytes());
+    frame.extend(length.to_be_bytes());
+    frame.extend(payload);
+    frame.push(0xCE);
+    frame
+}
+
+/// A method without arguments other than these bytes.
+fn method(channel: u16, class: u16, method: u16, arguments: &[u8]) -> Vec<u8> {
+    let ids = [class.to_be_bytes(), method.to_be_bytes()].concat();
+    frame(1, channel, &[&ids, arguments].concat())
+}
+
+/// A login, and the broker's end of the connection.
+async fn connected() -> (Connection, DuplexStream) {
+    let (ours, mut theirs) = duplex(BUFFER);
+    let login = Login {
+        user: "me",
+        password: "secret",
+        vhost: "/",
+        product: "asya-sidecar",
+        name: "a name",
+    };
+    let start = [
+        &[0, 9][..],
+        &[0; 4],
+        &5_u32.to_be_bytes(),
+        b"PLAIN",
+        &[0; 4],
+    ]
+    .concat();
+    let tune = [&[0, 0][..], &4096_u32.to_be_bytes(), &[0, 30]].concat();
+    for answer in [
+        method(0, 10, 10, &start),
+        method(0, 10, 30, &tune),
+        method(0, 10, 41, &[0]),
+        method(1, 20, 11, &[0; 4]),
+    ] {
+        theirs.write_all(&answer).await.expect("sent");
+    }
+    let connection = Connection::open(Box::new(ours), &login, Purpose::Publish).await;
+    (connection.expect("a connection"), theirs)
+}
+
+/// A publisher, and the channel for its requests.
+fn publisher() -> (Publisher, mpsc::UnboundedSender<Request>) {
+    let environment = BTreeMap::from([("ASYA_ACTOR_NAME".to_owned(), "foo".to_owned())]);
+    let Ok(Config {
+        transport: Transport::RabbitMq(settings),
+        ..
+    }) = Config::read(&environment)
+    else {
+        panic!("settings for RabbitMQ");
+    };
+    let metrics = BrokerMetrics::default();
+    let closing = CancellationToken::new();
+    let connector = Connector::new(settings.clone(), "foo", closing, metrics.clone());
+    let (requests, to_publish) = mpsc::unbounded_channel();
+    let (events, _) = mpsc::unbounded_channel();
+    let publisher = Publisher::new(connector, &settings, to_publish, events, metrics);
+    (publisher, requests)
+}
+
+fn request(
+    size: usize,
+) -> (
+    Request,
+    oneshot::Receiver<Result<(), crate::broker::Refusal>>,
+) {
+    let (reply, result) = oneshot::channel();
+    let publication = Publication {
+        queue: "asya-bar".to_owned(),
+        id: "1".to_owned(),
+        body: vec![b'x'; size].into(),
+        origin: Origin::default(),
+        index: 0,
+    };
+    (Request { publication, reply }, result)
+}
+
+/// Reads for this long, at most `BUFFER` bytes a second, and sends heartbeats.
+async fn read_slowly(broker: &mut DuplexStream, time: Duration) {
+    let until = Instant::now() + time;
+    let mut buffer = vec![0; BUFFER];
+    while Instant::now() < until {
+        let _ = timeout(Duration::from_millis(1), broker.read(&mut buffer)).await;
+        let _ = broker.write_all(&frame(8, 0, &[])).await;
+        sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// SC-28, SC-85: it would be sent again for ever.
+#[tokio::test(start_paused = true)]
+async fn a_publication_that_takes_long_to_reach_the_broker_is_not_sent_again() {
+    let (connection, mut broker) = connected().await;
+    let (mut publisher, requests) = publisher();
+    let (request, result) = request(100 * BUFFER);
+    requests.send(request).expect("a publisher");
+    let confirmed = async {
+        read_slowly(&mut broker, Duration::from_mins(2)).await;
+        let ack = [&1_u64.to_be_bytes()[..], &[0]].concat();
+        let sent = broker.write_all(&method(1, 60, 80, &ack)).await;
+        sent.expect("a connection");
+        result.await
+    };
+    tokio::select! {
+        biased;
+        confirmed = confirmed => assert_eq!(confirmed, Ok(Ok(()))),
+        why = publisher.serve(connection) => panic!("{why:?}"),
+    }
+}
+
+/// SC-28
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_confirms_nothing_is_left_half_a_minute_after_it_has_everything() {
+    for size in [10, 10 * BUFFER] {
+        let (connection, mut broker) = connected().await;
+        let (mut publisher, requests) = publisher();
+        let (request, _result) = request(size);
+        requests.send(request).expect("a publisher");
+        let started = Instant::now();
+        tokio::select! {
+            why = publisher.serve(connection) => {
+                assert_eq!(why.as_deref(), Some("no publication was confirmed for 30 s"));
+            }
+            () = read_slowly(&mut broker, Duration::from_mins(2)) => panic!("not left"),
+        }
+        let late = started.elapsed().saturating_sub(CONFIRM_TIMEOUT);
+        assert!(late < Duration::from_secs(12), "{late:?}");
+    }
+}
