@@ -9,7 +9,7 @@ use std::time::Duration;
 use asya_wire::envelope::code;
 use bytes::Bytes;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::store::store;
@@ -23,6 +23,10 @@ use crate::metrics::Metrics;
 use crate::runtime::{CallError, Readiness, Runtime};
 use crate::slot::Slot;
 use crate::trace::{Span, Tracer};
+
+/// How long a crash that would fail its message waits for SIGTERM, which may reach the runtime first: always if the
+/// sidecar is native, by chance otherwise (SC-82).
+const SIGTERM_DELAY: Duration = Duration::from_secs(2);
 
 /// State shared by all messages.
 pub struct Context<B, R> {
@@ -104,13 +108,15 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
         let mut slot = Some(slot);
         let mut answer = CallResult::NotCalled;
         loop {
-            self.state.stopping = self.context.stopping.is_cancelled();
-            let decision = decide(
-                &self.context.rules,
-                &self.request,
-                outcome(&answer),
-                &self.state,
-            );
+            let mut decision = self.decide(&answer);
+            let is_crash = matches!(answer, CallResult::Failed(CallError::Ended));
+            if is_crash && matches!(decision.verdict, Verdict::Failed(_)) {
+                slot.take();
+                // Whether it stops or not, the message is not called again.
+                let stopping = self.context.stopping.cancelled();
+                let _ = timeout(SIGTERM_DELAY, stopping).await;
+                decision = self.decide(&answer);
+            }
             let next = tokio::select! {
                 biased;
                 () = receipt.lost() => {
@@ -126,6 +132,16 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
                 NextStep::Retry => {}
             }
         }
+    }
+
+    fn decide(&mut self, answer: &CallResult) -> Decision {
+        self.state.stopping = self.context.stopping.is_cancelled();
+        decide(
+            &self.context.rules,
+            &self.request,
+            outcome(answer),
+            &self.state,
+        )
     }
 
     async fn execute(

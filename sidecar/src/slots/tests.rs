@@ -400,6 +400,28 @@ async fn an_unresponsive_broker_delays_the_exit_by_a_second() {
     assert_eq!(stopped.elapsed().as_secs(), 28);
 }
 
+/// SC-82: with a native sidecar, the runtime is killed first at the end of a pod's grace period.
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_terminates_just_before_the_sidecar_is_stopped_has_not_crashed() {
+    for end in [None, Some(decide::EndActor::Error)] {
+        let mut bench = Bench::new();
+        (bench.rules.end, bench.rules.crash_retries) = (end, 0);
+        bench.runtime.script("1", Script::Fails(CallError::Ended));
+        bench.broker.put(OWN, [message(1)]);
+        let engine = bench.start();
+        let calls = if end.is_some() { 3 } else { 1 };
+        while bench.runtime.calls() < calls {
+            sleep(Duration::from_millis(1)).await;
+        }
+        sleep(Duration::from_millis(500)).await;
+        let stopped = Instant::now();
+        assert_eq!(bench.stop(engine).await, Exit::Stopped);
+        assert!(stopped.elapsed() < Duration::from_millis(300));
+        let failed = (bench.ids_in(&error_end()), bench.broker.rejected().len());
+        assert_eq!((failed, bench.broker.left()), ((vec![], 0), 1), "{end:?}");
+    }
+}
+
 /// SC-101
 #[tokio::test(start_paused = true)]
 async fn a_panic_requeues_its_message_and_five_in_a_minute_terminate_the_process() {
