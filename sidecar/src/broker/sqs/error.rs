@@ -34,7 +34,7 @@ pub(super) fn classify<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse
     );
     match refusal(code, message) {
         Some(refusal) => Failure::Refused(refusal),
-        None if status == 403 && !is_credential_error(code) => {
+        None if status == 403 && !is_credential_error(code) && !is_throttled(code) => {
             Failure::Refused(Refusal::Forbidden(code.to_owned()))
         }
         None => Failure::Transient(describe(error)),
@@ -43,6 +43,9 @@ pub(super) fn classify<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse
 
 /// Maps an error code to a refusal; `None` for transient errors.
 pub(super) fn refusal(code: &str, message: &str) -> Option<Refusal> {
+    if is_key_unusable(code) {
+        return Some(Refusal::Forbidden(code.to_owned()));
+    }
     // Codes of the query protocol are prefixed, those of the JSON protocol are not.
     let code = code.rsplit(['.', '#']).next().unwrap_or(code);
     match code {
@@ -53,11 +56,23 @@ pub(super) fn refusal(code: &str, message: &str) -> Option<Refusal> {
         {
             Some(Refusal::TooLarge)
         }
-        "InvalidMessageContents" | "UnsupportedOperation" | "KmsAccessDenied" => {
+        "InvalidMessageContents" | "UnsupportedOperation" => {
             Some(Refusal::Forbidden(code.to_owned()))
         }
         _ => None,
     }
+}
+
+/// Whether the key of an encrypted queue cannot be used until someone changes it or its policy. The codes are
+/// `KMS.AccessDeniedException` in the query protocol and `KmsAccessDenied` in the JSON protocol, for example.
+fn is_key_unusable(code: &str) -> bool {
+    let name = code.rsplit('#').next().unwrap_or(code);
+    (name.starts_with("KMS.") || name.starts_with("Kms")) && !is_throttled(name)
+}
+
+/// SQS answers some of these with 403.
+fn is_throttled(code: &str) -> bool {
+    code.contains("Throttl")
 }
 
 /// Whether AWS rejected the credentials as expired.

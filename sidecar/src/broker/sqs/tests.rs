@@ -123,6 +123,17 @@ fn permanent_errors_are_distinguished_from_transient_ones() {
             "The receipt handle has expired",
             None,
         ),
+        (
+            "KMS.AccessDeniedException",
+            "",
+            Some(Refusal::Forbidden("KMS.AccessDeniedException".to_owned())),
+        ),
+        (
+            "KmsDisabled",
+            "",
+            Some(Refusal::Forbidden("KmsDisabled".to_owned())),
+        ),
+        ("KMS.ThrottlingException", "", None),
         ("Throttling", "", None),
         ("InternalError", "", None),
     ] {

@@ -267,6 +267,25 @@ async fn a_refused_batch_is_sent_one_by_one() {
     );
 }
 
+/// SC-39: the message would go back to its queue after 10 s, and its handler would run again.
+#[tokio::test]
+async fn a_throttled_request_is_repeated_although_sqs_answers_it_with_403() {
+    let mut is_first = true;
+    let fake = Fake::start(move |seen| {
+        Some(if std::mem::take(&mut is_first) {
+            (403, error("RequestThrottled").1)
+        } else {
+            stored(seen, &[])
+        })
+    })
+    .await;
+    assert_eq!(
+        publish(&sender(&fake), fan_out("asya-bar", 1)).await,
+        [Ok(())]
+    );
+    assert_eq!(fake.seen(&SENDING).len(), 2);
+}
+
 /// SC-83
 #[tokio::test]
 async fn a_request_refused_with_413_is_too_large_even_without_an_error_code() {
