@@ -36,10 +36,12 @@ impl Deletions {
         Self(deletions)
     }
 
-    /// Deletes a message, retrying until SQS confirms the deletion or the visibility timeout expires.
+    /// Deletes a message, retrying until SQS confirms the deletion or the visibility timeout expires. One that has
+    /// expired is no reason not to try: until the message is received again, SQS still deletes it.
     pub(super) async fn delete(&self, shared: &Shared, number: u64) {
         let mut delay = INITIAL_DELAY;
-        while let Some(lease) = shared.leases.get(number).filter(|lease| !lease.is_lost()) {
+        while let Some(lease) = shared.leases.get(number) {
+            let is_lost = lease.is_lost();
             let (deleted, result) = oneshot::channel();
             // The task ends only with the process.
             let _ = self.0.send(Deletion {
@@ -47,7 +49,7 @@ impl Deletions {
                 handle: lease.handle,
                 deleted,
             });
-            if result.await == Ok(true) {
+            if result.await == Ok(true) || is_lost {
                 break;
             }
             sleep(delay).await;
