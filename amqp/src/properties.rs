@@ -163,6 +163,23 @@ mod tests {
         assert_eq!(properties.without_deliveries(), plain);
     }
 
+    /// SC-100: the delivery would end the connection, and come again with the next one.
+    #[test]
+    fn nested_arrays_do_not_hide_the_delivery_count() {
+        let array = |inner: &[u8]| {
+            let length = u32::try_from(inner.len()).unwrap().to_be_bytes();
+            [&b"A"[..], &length, inner].concat()
+        };
+        let nested = (0..100).fold(Vec::new(), |inner, _| array(&inner));
+        let headers = nested
+            .into_iter()
+            .fold(Arguments::default().short_text("nested"), Arguments::octet);
+        let all = encoded(&headers.entry_number(DELIVERY_COUNT, 3));
+        let read = ReadProperties::few(&mut Values::new(&all)).unwrap();
+        assert_eq!(read.count, Some(3));
+        assert_eq!(Properties::parse(&all).unwrap().deliveries(), Some(3));
+    }
+
     #[test]
     fn headers_that_break_off_are_rejected() {
         let whole = encoded(&Arguments::default().entry_number("n", 1));
