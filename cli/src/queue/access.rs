@@ -10,13 +10,17 @@ use super::rabbitmq::Credentials;
 pub use super::secret::Secrets;
 use super::secret::password;
 use super::sqs::Account;
-use crate::actor::status_of;
+use crate::actor::{condition, status_of};
 use crate::answer::Failure;
 use crate::args::queue::{Address, BrokerArgs};
 use crate::cluster::Cluster;
 use crate::installation::Installation;
 
 const DEFAULT_USER: &str = "guest";
+/// Where the limit of deliveries is not known, what was delivered before may not be delivered again.
+const UNKNOWN_LIMIT: u64 = 1;
+/// The reason of an actor whose queue is another one's (QUE-3).
+const CONFLICT: &str = "QueueConflict";
 
 /// Names of an actor's queues, and of those where its messages end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,13 +69,15 @@ pub struct Access {
 /// Finds out how to reach the queues of an actor. Flags come before what the operator is configured with.
 ///
 /// # Errors
-/// If the address is not known, or the credentials may not be read, and no flag replaces them.
+/// If the queue is another actor's, or if the address is not known, or the credentials may not be read, and no flag
+/// replaces them.
 pub async fn access(
     cluster: &Cluster,
     name: &str,
     actor: &Value,
     args: &BrokerArgs,
 ) -> Result<Access, Failure> {
+    must_own_queue(name, actor)?;
     let transport = actor["spec"]["transport"].as_str().unwrap_or_default();
     let (configured, mut notes) = match configured(cluster, transport).await {
         Ok(found) => (Some(found), Vec::new()),
@@ -105,18 +111,32 @@ pub async fn access(
             )));
         }
     };
-    let limit = kind.and_then(|kind| match kind {
-        TransportKind::Rabbitmq(config) if config.queues.dlq.enabled => {
+    let limit = match kind {
+        Some(TransportKind::Rabbitmq(config)) if config.queues.dlq.enabled => {
             Some(config.queues.dlq.max_retry_count.into())
         }
-        _ => None,
-    });
+        Some(_) => None,
+        None => Some(UNKNOWN_LIMIT),
+    };
     Ok(Access {
         names,
         server,
         limit,
         notes,
     })
+}
+
+/// An actor whose queue name another one has taken would lead to the other's messages.
+fn must_own_queue(name: &str, actor: &Value) -> Result<(), Failure> {
+    let status = status_of(actor);
+    let ready = condition(&status, "TransportReady");
+    match ready.filter(|it| it.status == "False" && it.reason == CONFLICT) {
+        Some(conflict) => Err(Failure::new(format!(
+            "AsyncActor {name} has no queue of its own ({CONFLICT}): {}",
+            conflict.message
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// The broker of a transport, as the operator is configured.
@@ -302,6 +322,9 @@ async fn sqs(
 #[cfg(test)]
 mod tests {
     use asya_shared::config::TransportsConfig;
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
     use serde_json::json;
 
     use super::*;
@@ -386,5 +409,50 @@ mod tests {
             let said = note_of_recorded(&found, &actor, configured.as_ref());
             assert_eq!(said.unwrap_or_default(), note, "{recorded:?} {queues:?}");
         }
+    }
+
+    /// Reaches a broker by flags alone: the API server has nothing.
+    async fn by_flags(actor: &Value) -> Result<Access, Failure> {
+        let answer = |_: Request<Body>| {
+            let status =
+                json!({"kind": "Status", "status": "Failure", "code": 404, "message": "not found"});
+            let body = Body::from(status.to_string().into_bytes());
+            let response = Response::builder().status(404).body(body);
+            async move { response.map_err(tower::BoxError::from) }
+        };
+        let cluster = Cluster::of(Client::new(tower::service_fn(answer), "m"));
+        let args = BrokerArgs {
+            address: Some(Address::Amqp {
+                tls: None,
+                host: "mq".to_owned(),
+                port: None,
+            }),
+            ..BrokerArgs::default()
+        };
+        access(&cluster, "e", actor, &args).await
+    }
+
+    /// QUE-3: its names are those of the other actor's queues.
+    #[tokio::test]
+    async fn queue_of_another_actor_is_left_alone() {
+        let actor = |reason: &str| {
+            let condition = json!({
+                "type": "TransportReady", "status": "False", "reason": reason,
+                "message": "queue asya-e is in use by n/e", "lastTransitionTime": "2026-11-23T11:00:00Z",
+            });
+            json!({"spec": {"transport": "mq"}, "status": {"conditions": [condition]}})
+        };
+        let refused = by_flags(&actor("QueueConflict")).await.unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "AsyncActor e has no queue of its own (QueueConflict): queue asya-e is in use by n/e"
+        );
+        assert!(by_flags(&actor("BrokerUnreachable")).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn without_the_configuration_each_look_may_be_the_last() {
+        let actor = json!({"spec": {"transport": "mq"}, "status": {"queue": {"transport": "mq", "name": "asya-e"}}});
+        assert_eq!(by_flags(&actor).await.unwrap().limit, Some(1));
     }
 }

@@ -96,7 +96,7 @@ impl Look {
         }
         if self.relocated > 0 {
             notes.push(format!(
-                "{} of them went to the end of {queue}, as new messages: with one more delivery, the broker would \
+                "{} of them went to the end of {queue}, as new messages: with one more delivery, the broker might \
                  dead-letter or drop them",
                 self.relocated
             ));
