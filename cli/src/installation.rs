@@ -157,28 +157,25 @@ async fn read_facts(cluster: &Cluster, deployment: &OperatorDeployment) -> Optio
 
 impl OperatorDeployment {
     /// The Deployment, if it is one of the operator's: its container has the transports.
-    fn of(deployment: &Value) -> Option<Self> {
+    pub fn of(deployment: &Value) -> Option<Self> {
         let spec = &deployment["spec"];
         let pod = &spec["template"]["spec"];
-        let containers = pod["containers"].as_array()?;
-        containers.iter().find_map(|container| {
-            let variables = variables(container);
-            variables.contains_key(TRANSPORTS).then(|| Self {
-                name: deployment["metadata"]["name"]
-                    .as_str()
-                    .unwrap_or_default()
-                    .to_owned(),
-                image: container["image"].as_str().unwrap_or_default().to_owned(),
-                desired: spec["replicas"].as_i64().unwrap_or(1),
-                ready: deployment["status"]["readyReplicas"].as_i64().unwrap_or(0),
-                variables,
-                args: texts(&container["args"]),
-                service_account: pod["serviceAccountName"]
-                    .as_str()
-                    .unwrap_or("default")
-                    .to_owned(),
-                config_map: config_map(pod),
-            })
+        let (container, variables) = program(pod)?;
+        Some(Self {
+            name: deployment["metadata"]["name"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+            image: container["image"].as_str().unwrap_or_default().to_owned(),
+            desired: spec["replicas"].as_i64().unwrap_or(1),
+            ready: deployment["status"]["readyReplicas"].as_i64().unwrap_or(0),
+            variables,
+            args: texts(&container["args"]),
+            service_account: pod["serviceAccountName"]
+                .as_str()
+                .unwrap_or("default")
+                .to_owned(),
+            config_map: config_map(pod),
         })
     }
 
@@ -197,6 +194,21 @@ impl OperatorDeployment {
         let (_, tag) = self.image.rsplit_once(':')?;
         Some(tag).filter(|tag| !tag.contains('/'))
     }
+}
+
+/// Whether a pod runs one of the operator's programs.
+pub fn is_operator(pod: &Value) -> bool {
+    program(&pod["spec"]).is_some()
+}
+
+/// The container of the operator's program in the spec of a pod, and its variables: it has the transports.
+fn program(pod: &Value) -> Option<(&Value, BTreeMap<String, String>)> {
+    let mut containers = pod["containers"].as_array()?.iter();
+    containers.find_map(|container| {
+        let variables = variables(container);
+        let is_program = variables.contains_key(TRANSPORTS);
+        is_program.then_some((container, variables))
+    })
 }
 
 fn config_map(pod: &Value) -> Option<String> {

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::archive::Files;
 use super::redact;
 use crate::cluster::{ApiFailure, Cluster, resource};
-use crate::installation;
+use crate::installation::{self, OperatorDeployment};
 
 const GROUP: &str = "asya.sh";
 const SIDECAR: &str = "asya-sidecar";
@@ -65,16 +65,16 @@ async fn operator(cluster: &Cluster, bundle: &mut Bundle) {
         let is_ours = |it: &Value| it.to_string().contains(GROUP);
         bundle.list(&format!("webhooks/{}", kind.plural), found, is_ours);
     }
-    for kind in [
-        resource::<Deployment>(),
-        resource::<Lease>(),
-        resource::<Event>(),
-    ] {
+    let found = cluster.list(&resource::<Deployment>(), namespace).await;
+    // Other programs may run in this namespace, such as brokers and actors.
+    let is_ours = |it: &Value| OperatorDeployment::of(it).is_some();
+    bundle.list("operator/deployments", found, is_ours);
+    for kind in [resource::<Lease>(), resource::<Event>()] {
         let found = cluster.list(&kind, namespace).await;
         bundle.list(&format!("operator/{}", kind.plural), found, |_| true);
     }
     let pods = cluster.list(&resource::<Pod>(), namespace).await;
-    for pod in &bundle.list("operator/pods", pods, |_| true) {
+    for pod in &bundle.list("operator/pods", pods, installation::is_operator) {
         telemetry(cluster, &cluster.operator_namespace, pod, bundle).await;
     }
 }
@@ -212,4 +212,55 @@ fn metrics_port(container: &Value) -> Option<u16> {
     let named = |name: &str| ports.iter().find(|it| it["name"] == *name);
     let port = named("metrics").or_else(|| named("health"))?;
     u16::try_from(port["containerPort"].as_u64()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+
+    use super::*;
+
+    /// The operator may share its namespace with brokers, or with actors.
+    #[tokio::test]
+    async fn only_the_operators_own_pods_give_their_logs() {
+        let answer = |request: Request<Body>| {
+            let path = request.uri().path().to_owned();
+            let operator = json!({"name": "manager", "env": [{"name": "ASYA_TRANSPORT_CONFIG", "value": "{}"}]});
+            let spec = |container: &Value| json!({"containers": [container]});
+            let (own, other) = (spec(&operator), spec(&json!({"name": "handler"})));
+            let items = if path.ends_with("/deployments") {
+                let of = |name: &str, spec: &Value| json!({"metadata": {"name": name}, "spec": {"template": {"spec": spec}}});
+                json!([of("operator", &own), of("database", &other)])
+            } else if path.ends_with("/pods") {
+                let of =
+                    |name: &str, spec: &Value| json!({"metadata": {"name": name}, "spec": spec});
+                json!([of("operator-0", &own), of("database-0", &other)])
+            } else {
+                json!([])
+            };
+            let list = json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items});
+            let body = Body::from(list.to_string().into_bytes());
+            let response = Response::builder().body(body);
+            async move { response.map_err(tower::BoxError::from) }
+        };
+        let cluster = Cluster::of(Client::new(tower::service_fn(answer), "m"));
+        let mut bundle = Bundle::default();
+        operator(&cluster, &mut bundle).await;
+        let paths: Vec<&str> = bundle.files.iter().map(|it| &*it.0).collect();
+        assert!(
+            paths
+                .iter()
+                .any(|it| it.contains("logs/asya-system/operator-0/manager")),
+            "{paths:?}"
+        );
+        let texts: Vec<String> = bundle
+            .files
+            .iter()
+            .map(|it| format!("{}\n{}", it.0, it.1))
+            .collect();
+        let texts = texts.join("\n");
+        assert!(!texts.contains("database"), "{texts}");
+    }
 }
