@@ -56,7 +56,7 @@ pub trait Broker {
         to: &str,
     ) -> Result<(), Failure>;
 
-    /// Removes a message.
+    /// Removes a message. The broker has processed that once it answers the next request.
     async fn remove(
         &mut self,
         queue: &str,
@@ -66,8 +66,8 @@ pub trait Broker {
     /// Sends a message; returns once the broker has stored it.
     async fn send(&mut self, queue: &str, id: &str, body: Bytes) -> Result<(), Failure>;
 
-    /// Removes all messages that no consumer holds.
-    async fn purge(&mut self, queue: &str) -> Result<(), Failure>;
+    /// Removes all messages that no consumer holds; returns how many, where the broker tells.
+    async fn purge(&mut self, queue: &str) -> Result<Option<u64>, Failure>;
 
     /// Lets the broker itself move all dead letters to `queue`; `None` if it has no such function, otherwise how many
     /// it moved.

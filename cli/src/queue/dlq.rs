@@ -43,10 +43,12 @@ pub async fn redrive<B: Broker>(
     {
         return Ok(Outcome { done, others: 0 });
     }
-    each(broker, names, dlq, max, Each::Redrive).await
+    let waiting = waiting(broker, dlq).await?;
+    each(broker, names, dlq, (waiting, max), Each::Redrive).await
 }
 
-/// Deletes an actor's dead letters; `count` is what the user has consented to.
+/// Deletes an actor's dead letters: no more than `count`, to which the user has consented, and which may be fewer than
+/// there are by then.
 ///
 /// # Errors
 /// As [`redrive`].
@@ -57,24 +59,31 @@ pub async fn purge<B: Broker>(
     max: Option<u64>,
     count: u64,
 ) -> Result<Outcome, Failure> {
-    if dlq.shared || max.is_some() {
-        return each(broker, names, dlq, max, Each::Delete).await;
+    let waiting = waiting(broker, dlq).await?;
+    if dlq.shared || max.is_some() || waiting > count {
+        let looked = waiting.min(count);
+        return each(broker, names, dlq, (looked, max), Each::Delete).await;
     }
-    broker.purge(&dlq.queue).await?;
+    let deleted = broker.purge(&dlq.queue).await?;
     Ok(Outcome {
-        done: count,
+        done: deleted.unwrap_or(count),
         others: 0,
     })
 }
 
+async fn waiting<B: Broker>(broker: &mut B, dlq: &DeadLetters) -> Result<u64, Failure> {
+    let size = broker.size(&dlq.queue).await?;
+    Ok(size.unwrap_or_default().waiting)
+}
+
+/// Looks at the next `waiting` dead letters, until `max` of them are done.
 async fn each<B: Broker>(
     broker: &mut B,
     names: &Names,
     dlq: &DeadLetters,
-    max: Option<u64>,
+    (waiting, max): (u64, Option<u64>),
     action: Each,
 ) -> Result<Outcome, Failure> {
-    let size = broker.size(&dlq.queue).await?.unwrap_or_default();
     let mut outcome = Outcome::default();
     // Those of others are held until the end: put back before, they would come again.
     let mut others = Vec::new();
@@ -82,7 +91,7 @@ async fn each<B: Broker>(
         broker,
         names,
         dlq,
-        (size.waiting, max),
+        (waiting, max),
         action,
         &mut outcome,
         &mut others,
@@ -119,6 +128,7 @@ async fn some<B: Broker>(
         if taken.is_empty() {
             break;
         }
+        let mut deleted = 0;
         for delivery in taken {
             looked += 1;
             if !belongs(names, dlq, &delivery) {
@@ -126,10 +136,20 @@ async fn some<B: Broker>(
                 continue;
             }
             match action {
-                Each::Redrive => broker.relocate(&dlq.queue, delivery, &names.queue).await?,
-                Each::Delete => broker.remove(&dlq.queue, delivery).await?,
+                Each::Redrive => {
+                    broker.relocate(&dlq.queue, delivery, &names.queue).await?;
+                    outcome.done += 1;
+                }
+                Each::Delete => {
+                    broker.remove(&dlq.queue, delivery).await?;
+                    deleted += 1;
+                }
             }
-            outcome.done += 1;
+        }
+        if deleted > 0 {
+            // The answer tells that the broker has processed the deletions.
+            self::waiting(broker, dlq).await?;
+            outcome.done += deleted;
         }
     }
     Ok(())

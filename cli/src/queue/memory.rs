@@ -29,6 +29,11 @@ pub struct Memory {
     pub moves: bool,
     /// Where a message that is sent arrives, in place of the actor's queue.
     pub delivers_to: Option<String>,
+    /// Messages that others hold, where the broker tells.
+    pub processing: Option<u64>,
+    /// Whether the connection breaks once a message is removed.
+    pub is_lost_after_removals: bool,
+    is_lost: bool,
     held: Vec<(String, Stored)>,
 }
 
@@ -78,10 +83,13 @@ impl Broker for Memory {
                 .checked_sub(1)
                 .ok_or_else(|| Failure::new("the connection was lost"))?;
         }
-        let consumers = self.consumers;
+        if self.is_lost {
+            return Err(Failure::new("the connection was lost"));
+        }
+        let (consumers, processing) = (self.consumers, self.processing);
         Ok(self.queues.get(queue).map(|it| Size {
             waiting: it.len() as u64,
-            processing: None,
+            processing,
             consumers: Some(consumers),
         }))
     }
@@ -126,6 +134,7 @@ impl Broker for Memory {
 
     async fn remove(&mut self, _: &str, delivery: Delivery<Stored>) -> Result<(), Failure> {
         self.settle(&delivery.handle);
+        self.is_lost = self.is_lost_after_removals;
         Ok(())
     }
 
@@ -144,9 +153,9 @@ impl Broker for Memory {
         Ok(())
     }
 
-    async fn purge(&mut self, queue: &str) -> Result<(), Failure> {
-        self.queue(queue).clear();
-        Ok(())
+    async fn purge(&mut self, queue: &str) -> Result<Option<u64>, Failure> {
+        let all = std::mem::take(self.queue(queue));
+        Ok(Some(all.len() as u64))
     }
 
     async fn move_all(&mut self, dlq: &str, queue: &str) -> Result<Option<u64>, Failure> {

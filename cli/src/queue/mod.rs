@@ -166,6 +166,7 @@ async fn act<B: Broker>(
     let size = size.ok_or_else(|| missing(&dlq.queue))?;
     let max = args.max.map(|max| max as u64);
     let mut report = DlqReport::new(args.action, names, dlq);
+    report.held = size.processing.unwrap_or_default();
     match args.action {
         DlqAction::List => {
             let count = args.max.unwrap_or(LISTED);

@@ -200,10 +200,10 @@ impl Broker for RabbitMq {
         self.confirmed(queue).await
     }
 
-    async fn purge(&mut self, queue: &str) -> Result<(), Failure> {
+    async fn purge(&mut self, queue: &str) -> Result<Option<u64>, Failure> {
         self.connection.purge(queue);
         match self.answer().await? {
-            Event::Purged(_) => Ok(()),
+            Event::Purged(count) => Ok(Some(count.into())),
             event => Err(unexpected(event, queue)),
         }
     }

@@ -61,6 +61,9 @@ pub struct DlqReport {
     pub messages: Vec<MessageRow>,
     #[serde(flatten)]
     pub outcome: Option<Done>,
+    /// Dead letters that others hold, where the broker tells.
+    #[serde(skip)]
+    pub held: u64,
     #[serde(skip)]
     action: DlqAction,
 }
@@ -73,6 +76,7 @@ impl DlqReport {
             waiting: None,
             messages: Vec::new(),
             outcome: None,
+            held: 0,
             action,
         }
     }
@@ -123,6 +127,10 @@ pub fn dead_letters(report: &DlqReport, width: Option<usize>) -> String {
         String::new()
     };
     let text = match report.action {
+        _ if done == 0 && others == 0 && report.held > 0 => format!(
+            "nothing was done: others hold the messages of {dlq} now: {}; try again in a minute",
+            report.held
+        ),
         _ if done == 0 && others == 0 => format!("nothing to do: {dlq} has no messages"),
         DlqAction::Purge => format!("messages deleted from {dlq}: {done}{left}"),
         _ => format!("messages moved from {dlq} to {queue}: {done}{left}"),

@@ -227,10 +227,10 @@ impl Broker for Sqs {
         sent.map(drop).map_err(|error| failure(queue, &error))
     }
 
-    async fn purge(&mut self, queue: &str) -> Result<(), Failure> {
+    async fn purge(&mut self, queue: &str) -> Result<Option<u64>, Failure> {
         let request = self.client.purge_queue().queue_url(self.url(queue).await?);
         let purged = request.send().await;
-        purged.map(drop).map_err(|error| failure(queue, &error))
+        purged.map(|_| None).map_err(|error| failure(queue, &error))
     }
 
     async fn move_all(&mut self, dlq: &str, queue: &str) -> Result<Option<u64>, Failure> {

@@ -2,13 +2,19 @@
 
 use std::time::Duration;
 
+use clap::Parser;
+
 use super::access::{DeadLetters, Names};
+use super::act;
 use super::dlq::{Outcome as Done, purge, redrive};
 use super::look::look;
 use super::memory::Memory;
 use super::message::compose;
+use super::render::dead_letters;
 use super::send::{Outcome, Wait, send};
 use crate::answer::Answer;
+use crate::args::queue::DlqArgs;
+use crate::args::{Cli, Command};
 use crate::output::Format;
 
 fn names() -> Names {
@@ -238,4 +244,67 @@ async fn message_that_was_sent_is_reported_even_if_it_cannot_be_followed() {
         "{notes}"
     );
     assert_eq!(broker.bodies("asya-embed").len(), 1);
+}
+
+/// The user has consented to two; a third came while they were asked.
+#[tokio::test]
+async fn purge_deletes_no_more_than_what_was_consented_to() {
+    for shared in [false, true] {
+        let mine = message("1", "embed");
+        let mut broker = Memory::with(&[("dlq", &[&*mine, &*mine, &*mine])]);
+        let done = purge(&mut broker, &names(), &dlq(shared), None, 2).await;
+        assert_eq!(done.unwrap(), Done { done: 2, others: 0 });
+        assert_eq!(broker.bodies("dlq"), [&*mine]);
+    }
+}
+
+/// Another program may have taken some meanwhile.
+#[tokio::test]
+async fn purge_says_how_many_the_broker_has_deleted() {
+    let mut broker = Memory::with(&[("dlq", &["1", "2"])]);
+    let done = purge(&mut broker, &names(), &dlq(false), None, 5).await;
+    assert_eq!(done.unwrap(), Done { done: 2, others: 0 });
+}
+
+#[tokio::test]
+async fn deletion_counts_only_once_the_broker_has_processed_it() {
+    let mine = message("1", "embed");
+    let mut broker = Memory::with(&[("dlq", &[&*mine])]);
+    broker.is_lost_after_removals = true;
+    let failed = purge(&mut broker, &names(), &dlq(true), None, 1).await;
+    let text = failed.unwrap_err().to_string();
+    assert!(text.contains("done before that: 0"), "{text}");
+}
+
+fn dlq_args(action: &str) -> DlqArgs {
+    let args = ["kubectl-asya", "dlq", "embed", action, "--yes"];
+    match Cli::parse_from(args).command {
+        Command::Dlq(args) => args,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A look that was interrupted hides messages on SQS for a while.
+#[tokio::test]
+async fn messages_that_others_hold_are_not_reported_as_none() {
+    for (action, held, expected) in [
+        ("redrive", 0, "nothing to do: dlq has no messages\n"),
+        ("purge", 0, "nothing to do: dlq has no messages\n"),
+        (
+            "redrive",
+            3,
+            "nothing was done: others hold the messages of dlq now: 3; try again in a minute\n",
+        ),
+        (
+            "purge",
+            3,
+            "nothing was done: others hold the messages of dlq now: 3; try again in a minute\n",
+        ),
+    ] {
+        let mut broker = Memory::with(&[("asya-embed", &[]), ("dlq", &[])]);
+        broker.processing = Some(held);
+        let args = dlq_args(action);
+        let done = act(&mut broker, &names(), &dlq(false), &args).await;
+        assert_eq!(dead_letters(&done.unwrap().0, None), expected, "{action}");
+    }
 }
