@@ -29,6 +29,8 @@ pub struct RabbitMq {
     /// Publications on this channel.
     published: u64,
     limit: u64,
+    /// Why the broker takes no messages now.
+    blocked: Option<String>,
 }
 
 /// Identifies a delivery.
@@ -72,6 +74,7 @@ impl RabbitMq {
             connection,
             timeout,
             published: 0,
+            blocked: None,
             limit: limit.map_or(DEFAULT_LIMIT, |limit| limit.min(DEFAULT_LIMIT)),
         })
     }
@@ -81,22 +84,28 @@ impl RabbitMq {
         self.connection.close().await;
     }
 
-    /// The next event that answers a request.
+    /// The next event that answers a request. A broker that blocks the connection may answer all the same: it takes the
+    /// message that comes first.
     async fn answer(&mut self) -> Result<Event, Failure> {
         loop {
             let event = tokio::time::timeout(self.timeout, self.connection.event()).await;
-            match event.map_err(|_| Failure::timed_out(self.timeout))? {
+            match event.map_err(|_| self.no_answer())? {
                 Event::Lost(why) => {
                     return Err(Failure::new(format!("connection to RabbitMQ: {why}")));
                 }
-                Event::Blocked(why) => {
-                    return Err(Failure::new(format!(
-                        "RabbitMQ accepts no messages now: {why}"
-                    )));
-                }
-                Event::Unblocked => {}
+                Event::Blocked(why) => self.blocked = Some(why),
+                Event::Unblocked => self.blocked = None,
                 event => return Ok(event),
             }
+        }
+    }
+
+    fn no_answer(&self) -> Failure {
+        match &self.blocked {
+            Some(why) => Failure::new(format!(
+                "RabbitMQ accepts no messages now: {why}; it may still store the last one"
+            )),
+            None => Failure::timed_out(self.timeout),
         }
     }
 
@@ -232,5 +241,67 @@ fn unexpected(event: Event, queue: &str) -> Failure {
             Failure::new(format!("RabbitMQ, queue {queue}: {code} {text}"))
         }
         _ => Failure::new(format!("RabbitMQ, queue {queue}: an unexpected answer")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncWriteExt, DuplexStream};
+
+    use super::*;
+
+    /// A method's frame.
+    fn frame(channel: u16, method: (u16, u16), arguments: &[u8]) -> Vec<u8> {
+        let mut payload = [method.0.to_be_bytes(), method.1.to_be_bytes()].concat();
+        payload.extend_from_slice(arguments);
+        let mut frame = vec![1];
+        frame.extend_from_slice(&channel.to_be_bytes());
+        frame.extend_from_slice(&u32::try_from(payload.len()).unwrap().to_be_bytes());
+        frame.extend_from_slice(&payload);
+        frame.push(0xCE);
+        frame
+    }
+
+    /// A connection to a broker that runs out of memory and then answers with `frames`.
+    async fn blocked(frames: &[u8]) -> (RabbitMq, DuplexStream) {
+        let (near, mut far) = tokio::io::duplex(1 << 16);
+        let start = [&[0, 9, 0, 0, 0, 0, 0, 0, 0, 5][..], b"PLAIN", &[0; 4]].concat();
+        let tune = [&[0, 1][..], &131_072_u32.to_be_bytes(), &[0, 60]].concat();
+        let script = [
+            frame(0, (10, 10), &start),
+            frame(0, (10, 30), &tune),
+            frame(0, (10, 41), &[0]),
+            frame(1, (20, 11), &[0; 4]),
+            frame(1, (85, 11), &[]),
+            frame(0, (10, 60), b"\x03low"),
+            frames.to_vec(),
+        ];
+        far.write_all(&script.concat()).await.unwrap();
+        let credentials = Credentials {
+            user: "u".to_owned(),
+            password: "p".to_owned(),
+            vhost: "/".to_owned(),
+        };
+        let timeout = Duration::from_millis(200);
+        let broker = RabbitMq::open(Box::new(near), &credentials, None, timeout).await;
+        (broker.unwrap(), far)
+    }
+
+    /// A broker blocks a connection only after it has taken the message that comes first.
+    #[tokio::test]
+    async fn message_that_a_blocked_broker_confirms_is_sent() {
+        let confirmed = frame(1, (60, 80), &[0, 0, 0, 0, 0, 0, 0, 1, 0]);
+        let (mut broker, _far) = blocked(&confirmed).await;
+        assert_eq!(broker.send("q", "1", Bytes::new()).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn message_that_a_blocked_broker_does_not_confirm_may_still_be_stored() {
+        let (mut broker, _far) = blocked(&[]).await;
+        let failed = broker.send("q", "1", Bytes::new()).await.unwrap_err();
+        assert_eq!(
+            failed.to_string(),
+            "RabbitMQ accepts no messages now: low; it may still store the last one"
+        );
     }
 }
