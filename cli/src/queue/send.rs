@@ -193,6 +193,10 @@ async fn search<B: Broker>(
         .iter()
         .find(|it| Envelope::read(&it.body).id.as_deref() == Some(id));
     let row = found.map(|it| MessageRow::new(it, with_payload));
-    put_back(broker, queue, taken).await?;
-    Ok(row)
+    // If that fails, the broker itself puts them back: the message was found all the same.
+    let returned = put_back(broker, queue, taken).await;
+    match row {
+        Some(row) => Ok(Some(row)),
+        None => returned.map(|_| None),
+    }
 }

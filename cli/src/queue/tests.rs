@@ -276,6 +276,19 @@ async fn deletion_counts_only_once_the_broker_has_processed_it() {
     assert!(text.contains("done before that: 0"), "{text}");
 }
 
+#[tokio::test]
+async fn message_that_was_found_is_reported_even_if_it_cannot_be_put_back() {
+    let queues: [(&str, &[&str]); 2] = [("asya-embed", &[]), ("asya-happy-end", &[])];
+    let mut broker = Memory::with(&queues);
+    broker.delivers_to = Some("asya-happy-end".to_owned());
+    // With this limit, it is put back as a copy, which the broker does not accept.
+    (broker.limit, broker.accepts) = (Some(1), Some(1));
+    let found = sent(&mut broker, true).await;
+    assert_eq!(found.outcome, Outcome::Succeeded);
+    broker.disconnect();
+    assert_eq!(broker.bodies("asya-happy-end").len(), 1);
+}
+
 fn dlq_args(action: &str) -> DlqArgs {
     let args = ["kubectl-asya", "dlq", "embed", action, "--yes"];
     match Cli::parse_from(args).command {
