@@ -153,9 +153,9 @@ pub fn sent(sent: &Sent, width: Option<usize>) -> String {
     let message = sent.message.as_ref();
     let failed = message.filter(|_| sent.outcome == Outcome::Failed);
     let error = failed.and_then(|it| it.error.as_ref());
-    parts.extend(error.map(|error| format!("error: {error}")));
+    parts.extend(error.map(|error| format!("error: {}", harmless(error))));
     let payload = message.and_then(|it| it.payload.as_ref());
-    parts.extend(payload.map(Payload::text));
+    parts.extend(payload.map(shown));
     parts.iter().map(|line| lines(line, width)).collect()
 }
 
@@ -168,20 +168,43 @@ fn lines(text: &str, width: Option<usize>) -> String {
         .collect()
 }
 
+/// A payload, whose line breaks between fields stay.
+fn shown(payload: &Payload) -> String {
+    let text = payload.text();
+    let lines: Vec<String> = text.lines().map(harmless).collect();
+    lines.join("\n")
+}
+
+/// A text of a message, whose control characters would command the terminal.
+fn harmless(text: &str) -> String {
+    let letters = text.chars().map(|letter| match letter {
+        '\t' => " ".to_owned(),
+        _ if letter.is_control() => letter.escape_default().to_string(),
+        _ => letter.to_string(),
+    });
+    letters.collect()
+}
+
 /// A table of messages. Columns that are empty for all of them are left out.
 fn messages(rows: &[MessageRow], width: Option<usize>) -> String {
     type Column = (&'static str, fn(&MessageRow) -> String);
     let columns: [Column; 7] = [
-        ("ID", |row| row.id.clone().unwrap_or_else(|| "-".to_owned())),
+        ("ID", |row| {
+            row.id.as_deref().map_or_else(|| "-".to_owned(), harmless)
+        }),
         ("DELIVERIES", |row| {
             row.deliveries.map_or_else(String::new, |it| it.to_string())
         }),
         ("BYTES", |row| row.bytes.to_string()),
-        ("FROM", |row| row.source.clone().unwrap_or_default()),
-        ("ERROR", |row| row.error.clone().unwrap_or_default()),
-        ("ROUTE", |row| route(&row.route, row.current)),
+        ("FROM", |row| {
+            harmless(row.source.as_deref().unwrap_or_default())
+        }),
+        ("ERROR", |row| {
+            harmless(row.error.as_deref().unwrap_or_default())
+        }),
+        ("ROUTE", |row| harmless(&route(&row.route, row.current))),
         ("PAYLOAD", |row| {
-            row.payload.as_ref().map_or_else(String::new, Payload::text)
+            row.payload.as_ref().map_or_else(String::new, shown)
         }),
     ];
     let used = columns.into_iter();
@@ -198,6 +221,7 @@ fn messages(rows: &[MessageRow], width: Option<usize>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::broker::Delivery;
     use super::*;
 
     fn text(action: DlqAction, done: u64, others: u64) -> String {
@@ -243,5 +267,22 @@ mod tests {
         ] {
             assert_eq!(text(action, done, others), expected, "{action:?}");
         }
+    }
+
+    /// Whoever may send a message must not command the terminal of whoever looks at it.
+    #[test]
+    fn control_characters_of_messages_do_not_reach_the_terminal() {
+        let body = r#"{"id":"a\u001b[2J\nb","route":{"actors":["x\u009b1m"],"current":0},"payload":{"error":"e\r\u0007"}}"#;
+        let delivery = Delivery {
+            handle: (),
+            deliveries: None,
+            source: None,
+            body: body.into(),
+        };
+        let row = MessageRow::new(&delivery, true);
+        let text = messages(&[row], None);
+        let is_odd = |letter: char| letter.is_control() && letter != '\n';
+        assert!(!text.contains(is_odd), "{text:?}");
+        assert_eq!(text.lines().count(), 2, "{text}");
     }
 }
