@@ -94,12 +94,20 @@ pub fn plan(action: Action, actor: &Value, now: Timestamp) -> Result<Plan, Failu
 }
 
 /// Both annotations pause an actor (FW-21).
+fn is_paused(actor: &Value) -> bool {
+    is_switched_on(annotation_of(actor, annotation::PAUSED)) || reconciles_paused(actor)
+}
+
+fn reconciles_paused(actor: &Value) -> bool {
+    annotation_of(actor, annotation::RECONCILE) == Some("Paused")
+}
+
 fn resume(actor: &Value) -> Plan {
     let mut steps = Vec::new();
     if is_switched_on(annotation_of(actor, annotation::PAUSED)) {
         steps.extend(annotate(actor, annotation::PAUSED, None));
     }
-    if annotation_of(actor, annotation::RECONCILE) == Some("Paused") {
+    if reconciles_paused(actor) {
         steps.extend(annotate(actor, annotation::RECONCILE, None));
     }
     Plan {
@@ -114,19 +122,24 @@ fn roll(actor: &Value, now: Timestamp) -> Result<Plan, Failure> {
         "kubectl rollout restart replaces the pods of its own workload",
     )?;
     let name = actor["metadata"]["name"].as_str().unwrap_or_default();
+    let waits =
+        format!("the actor is paused: no pod is replaced until `kubectl asya resume {name}`");
     Ok(Plan {
         steps: annotate(
             actor,
             annotation::ROLL_NOW,
             Some(&now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
         ),
-        consequences: vec![
+        consequences: [
             outdated(actor),
             format!(
                 "the annotation stays in effect until `kubectl annotate asya {name} {}-`",
                 annotation::ROLL_NOW
             ),
-        ],
+        ]
+        .into_iter()
+        .chain(is_paused(actor).then_some(waits))
+        .collect(),
     })
 }
 
@@ -347,6 +360,23 @@ mod tests {
             let annotations = json!({"asya.sh/skip-queue-deletion": value});
             let text = queue_afterwards(&actor(&annotations, &json!({})), false);
             assert_eq!(text.contains(" stays"), stays, "{value}: {text}");
+        }
+    }
+
+    /// FW-21: the operator writes nothing for a paused actor.
+    #[test]
+    fn roll_of_a_paused_actor_says_that_it_waits() {
+        let spec = json!({"workloadRef": {"kind": "Deployment"}});
+        let waits = "the actor is paused: no pod is replaced until `kubectl asya resume embed`";
+        for (annotations, expected) in [
+            (json!({}), false),
+            (json!({"asya.sh/paused": "false"}), false),
+            (json!({"asya.sh/paused": "true"}), true),
+            (json!({"asya.sh/reconcile": "Paused"}), true),
+        ] {
+            let planned = roll(&actor(&annotations, &spec), Timestamp::UNIX_EPOCH).unwrap();
+            let says = planned.consequences.iter().any(|it| it == waits);
+            assert_eq!(says, expected, "{:?}", planned.consequences);
         }
     }
 
