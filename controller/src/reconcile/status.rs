@@ -48,7 +48,7 @@ pub async fn report(
     let Some(report) = build(observed, outcome, now) else {
         return Ok(Requeue::AwaitChange);
     };
-    if let Some(wait) = write_delay::delay(observed, &report.status, now) {
+    if let Some(wait) = write_delay::delay(observed, outcome, &report.status, now) {
         return Ok(report.requeue.sooner(Requeue::After(wait)));
     }
     if let Some((reason, text)) = event_of_new_condition(&observed.previous, &report.status) {

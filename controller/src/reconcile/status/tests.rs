@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::common::Report;
 use super::{build, write_delay};
+use crate::broker::{QueueCheck, ReadyQueue};
 use crate::fault::Error;
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::apply::inventory_entry;
@@ -413,15 +414,17 @@ fn new_actor_that_waits_for_a_slow_broker_has_no_status_for_ten_seconds() {
     let metadata = json!({"creationTimestamp": "2026-01-01T00:01:00Z"});
     let mut observed = observed(&actor(&metadata, &spec(&json!({})), &json!({})));
     let requeue = Requeue::After(Duration::from_secs(1));
-    observed.queue = ObservedQueue::Unconfirmed(requeue);
-    let waiting = ActiveOutcome {
-        queue: QueueState::Unconfirmed(requeue),
+    let outcome = |queue| ActiveOutcome {
+        queue,
         ..ActiveOutcome::default()
     };
-    let status = report(&observed, waiting).status;
+    // The look at the queue got its turn, its creation did not.
+    observed.queue = ObservedQueue::Checked(QueueCheck::NotFound);
+    let status = report(&observed, outcome(QueueState::Unconfirmed(requeue))).status;
     assert_eq!(status.status, Some(State::Creating));
+    let waiting = Outcome::Active(outcome(QueueState::Unconfirmed(requeue)));
     let wait = |observed: &Observed, status: &AsyncActorStatus, time| {
-        write_delay::delay(observed, status, at(time))
+        write_delay::delay(observed, &waiting, status, at(time))
     };
     let second = Duration::from_secs(1);
     let (early, late) = ("2026-01-01T00:01:09Z", "2026-01-01T00:01:10Z");
@@ -436,9 +439,9 @@ fn new_actor_that_waits_for_a_slow_broker_has_no_status_for_ten_seconds() {
         None,
         "a fault is reported at once"
     );
-    observed.queue = ObservedQueue::Verified;
-    assert_eq!(wait(&observed, &status, early), None, "the queue is known");
-    observed.queue = ObservedQueue::Unconfirmed(requeue);
+    let created = Outcome::Active(outcome(QueueState::Created(ReadyQueue::default())));
+    let wait_after_creation = write_delay::delay(&observed, &created, &status, at(early));
+    assert_eq!(wait_after_creation, None, "the queue is known");
     observed.previous.observed_generation = Some(1);
     assert_eq!(wait(&observed, &status, early), None, "it has a status");
 }
@@ -460,7 +463,9 @@ fn pod_counts_alone_are_written_once_the_youngest_pod_is_ten_seconds_old() {
         pending_replicas: Some(0),
         ..current.clone()
     };
-    let wait = |observed: &Observed, time| write_delay::delay(observed, &current, at(time));
+    let outcome = Outcome::Active(ActiveOutcome::default());
+    let wait =
+        |observed: &Observed, time| write_delay::delay(observed, &outcome, &current, at(time));
     assert_eq!(
         wait(&observed, "2026-01-01T00:01:00Z"),
         None,

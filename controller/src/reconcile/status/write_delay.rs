@@ -6,7 +6,8 @@ use std::time::Duration;
 use asya_shared::api::{AsyncActorStatus, State};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::reconcile::model::observed::{Observed, ObservedQueue};
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::{Outcome, QueueState};
 
 /// Time from the creation of a pod or actor, which has second precision, until its status is written. Most pods have
 /// started by then, so that a new actor's status is written once at the start and once when it runs.
@@ -15,10 +16,12 @@ const START_TIME: Duration = Duration::from_secs(10);
 /// How long to hold the status back; `None` if there is nothing to wait for.
 pub(super) fn delay(
     observed: &Observed,
+    outcome: &Outcome,
     status: &AsyncActorStatus,
     now: Timestamp,
 ) -> Option<Duration> {
-    let created = of_new_actor(observed, status).or_else(|| of_new_pod(observed, status))?;
+    let created =
+        of_new_actor(observed, outcome, status).or_else(|| of_new_pod(observed, status))?;
     let due = created.checked_add(START_TIME).ok()?;
     // By the API server's clock, which may be ahead.
     let wait = Duration::try_from(due.duration_since(now)).ok()?;
@@ -26,9 +29,17 @@ pub(super) fn delay(
 }
 
 /// When the actor was created, if no status reports it yet and it only waits for its turn at the broker (OPS-22).
-fn of_new_actor(observed: &Observed, status: &AsyncActorStatus) -> Option<Timestamp> {
+fn of_new_actor(
+    observed: &Observed,
+    outcome: &Outcome,
+    status: &AsyncActorStatus,
+) -> Option<Timestamp> {
     let is_new = observed.previous == AsyncActorStatus::default();
-    let waits = matches!(observed.queue, ObservedQueue::Unconfirmed(_));
+    // The creation of the queue waits for its turn as well as the look at it.
+    let waits = matches!(
+        outcome,
+        Outcome::Active(active) if matches!(active.queue, QueueState::Unconfirmed(_))
+    );
     let is_creating = status.status == Some(State::Creating);
     let created = observed.actor.created.as_ref()?.0;
     (is_new && waits && is_creating).then_some(created)

@@ -1,13 +1,13 @@
+mod late;
+
 use std::time::Duration;
 
 use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::jiff::Timestamp;
 
-use super::{
-    RECHECK_INTERVAL, TargetObject, UNBOUND, UnbindInputs, UnbindStep, decide, late_eviction,
-};
+use super::{RECHECK_INTERVAL, TargetObject, UNBOUND, UnbindInputs, UnbindStep, decide};
 use crate::reconcile::model::bound_pods::PodToReplace;
-use crate::reconcile::model::rollout::{Availability, ObservedUnbinding, UnreadyPod};
+use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 
 static ALL_READY: Availability = Availability {
     active: 2,
@@ -459,43 +459,5 @@ fn recorded_annotation_is_removed_even_if_the_target_does_not_resolve() {
         decide(&objects(Some("x")), last_action),
         UnbindStep::Done,
         "owned by another manager"
-    );
-}
-
-/// BIND-43: a webhook replica that was cut off injected the sidecar of an actor that was gone.
-#[test]
-fn pods_that_got_the_sidecar_late_are_evicted_one_in_thirty_seconds() {
-    let unbinding = ObservedUnbinding {
-        pods: vec![pod("a"), pod("b")],
-        availability: Some(ALL_READY.clone()),
-        // Written by another actor that binds the target now.
-        objects: objects(Some("x")),
-        ..ObservedUnbinding::default()
-    };
-    let now = Timestamp::UNIX_EPOCH;
-    let evicted = |unbinding: &ObservedUnbinding, seconds_ago: Option<u64>| {
-        let last = seconds_ago.map(|seconds| now - Duration::from_secs(seconds));
-        late_eviction(unbinding, last, now)
-    };
-    assert_eq!(evicted(&unbinding, None), Some(pod("b")));
-    assert_eq!(
-        evicted(&unbinding, Some(29)),
-        None,
-        "the replica may still be behind"
-    );
-    assert_eq!(evicted(&unbinding, Some(30)), Some(pod("b")));
-    let mut one_starting = unbinding;
-    one_starting.availability = Some(Availability {
-        unready: vec![UnreadyPod {
-            name: "c".into(),
-            uid: "c".into(),
-            created: None,
-        }],
-        ..ALL_READY.clone()
-    });
-    assert_eq!(
-        evicted(&one_starting, None),
-        None,
-        "another pod is not ready"
     );
 }
