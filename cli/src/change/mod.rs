@@ -74,7 +74,7 @@ async fn carry_out(
     for line in shown.iter().chain(&consequences) {
         eprintln!("  {line}");
     }
-    if !dry_run && !consent.yes && !confirmed("Write this?") {
+    if !dry_run && !consent.yes && !confirmed("Write this?").await {
         return Err(Failure::new(
             "nothing was written; confirm with y, or pass --yes",
         ));

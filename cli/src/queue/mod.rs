@@ -185,7 +185,7 @@ async fn act<B: Broker>(
             report.outcome = Some(if waiting == 0 {
                 dlq::Outcome::default()
             } else {
-                consent(names, dlq, waiting, args)?;
+                consent(names, dlq, waiting, args).await?;
                 dlq::purge(broker, names, dlq, max, waiting).await?
             });
             Ok((report, Vec::new()))
@@ -194,7 +194,12 @@ async fn act<B: Broker>(
 }
 
 /// Says what is deleted, and asks.
-fn consent(names: &Names, dlq: &DeadLetters, waiting: u64, args: &DlqArgs) -> Result<(), Failure> {
+async fn consent(
+    names: &Names,
+    dlq: &DeadLetters,
+    waiting: u64,
+    args: &DlqArgs,
+) -> Result<(), Failure> {
     let (actor, queue) = (&names.actor, &dlq.queue);
     let at_most = args
         .max
@@ -207,7 +212,7 @@ fn consent(names: &Names, dlq: &DeadLetters, waiting: u64, args: &DlqArgs) -> Re
         format!("messages in {queue}: {waiting}; they are DELETED{at_most}")
     };
     eprintln!("{what}");
-    if args.yes || confirmed("Delete them?") {
+    if args.yes || confirmed("Delete them?").await {
         return Ok(());
     }
     Err(Failure::new(
