@@ -128,7 +128,7 @@ pub fn dead_letters(report: &DlqReport, width: Option<usize>) -> String {
     };
     let text = match report.action {
         _ if done == 0 && others == 0 && report.held > 0 => format!(
-            "nothing was done: others hold the messages of {dlq} now: {}; try again in a minute",
+            "nothing was done: other consumers hold the messages of {dlq} now: {}; try again in a minute",
             report.held
         ),
         _ if done == 0 && others == 0 => format!("nothing to do: {dlq} has no messages"),
@@ -153,7 +153,7 @@ pub fn sent(sent: &Sent, width: Option<usize>) -> String {
     let message = sent.message.as_ref();
     let failed = message.filter(|_| sent.outcome == Outcome::Failed);
     let error = failed.and_then(|it| it.error.as_ref());
-    parts.extend(error.map(|error| format!("error: {}", harmless(error))));
+    parts.extend(error.map(|error| format!("error: {}", escaped(error))));
     let payload = message.and_then(|it| it.payload.as_ref());
     parts.extend(payload.map(shown));
     parts.iter().map(|line| lines(line, width)).collect()
@@ -171,12 +171,12 @@ fn lines(text: &str, width: Option<usize>) -> String {
 /// A payload, whose line breaks between fields stay.
 fn shown(payload: &Payload) -> String {
     let text = payload.text();
-    let lines: Vec<String> = text.lines().map(harmless).collect();
+    let lines: Vec<String> = text.lines().map(escaped).collect();
     lines.join("\n")
 }
 
-/// A text of a message, whose control characters would command the terminal.
-fn harmless(text: &str) -> String {
+/// A text of a message, with its control characters escaped: they would command the terminal.
+fn escaped(text: &str) -> String {
     let letters = text.chars().map(|letter| match letter {
         '\t' => " ".to_owned(),
         _ if letter.is_control() => letter.escape_default().to_string(),
@@ -190,19 +190,19 @@ fn messages(rows: &[MessageRow], width: Option<usize>) -> String {
     type Column = (&'static str, fn(&MessageRow) -> String);
     let columns: [Column; 7] = [
         ("ID", |row| {
-            row.id.as_deref().map_or_else(|| "-".to_owned(), harmless)
+            row.id.as_deref().map_or_else(|| "-".to_owned(), escaped)
         }),
         ("DELIVERIES", |row| {
             row.deliveries.map_or_else(String::new, |it| it.to_string())
         }),
         ("BYTES", |row| row.bytes.to_string()),
         ("FROM", |row| {
-            harmless(row.source.as_deref().unwrap_or_default())
+            escaped(row.source.as_deref().unwrap_or_default())
         }),
         ("ERROR", |row| {
-            harmless(row.error.as_deref().unwrap_or_default())
+            escaped(row.error.as_deref().unwrap_or_default())
         }),
-        ("ROUTE", |row| harmless(&route(&row.route, row.current))),
+        ("ROUTE", |row| escaped(&route(&row.route, row.current))),
         ("PAYLOAD", |row| {
             row.payload.as_ref().map_or_else(String::new, shown)
         }),

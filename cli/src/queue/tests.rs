@@ -306,12 +306,12 @@ async fn messages_that_others_hold_are_not_reported_as_none() {
         (
             "redrive",
             3,
-            "nothing was done: others hold the messages of dlq now: 3; try again in a minute\n",
+            "nothing was done: other consumers hold the messages of dlq now: 3; try again in a minute\n",
         ),
         (
             "purge",
             3,
-            "nothing was done: others hold the messages of dlq now: 3; try again in a minute\n",
+            "nothing was done: other consumers hold the messages of dlq now: 3; try again in a minute\n",
         ),
     ] {
         let mut broker = Memory::with(&[("asya-embed", &[]), ("dlq", &[])]);

@@ -56,7 +56,7 @@ impl EndedBindings {
         Some((Arc::clone(&entry.binding), entry.last_eviction))
     }
 
-    pub fn evicted(&self, actor: &Key, now: Timestamp) {
+    pub fn record_eviction(&self, actor: &Key, now: Timestamp) {
         if let Some(entry) = self.0.lock().get_mut(actor) {
             entry.last_eviction = Some(now);
         }
@@ -91,7 +91,7 @@ mod tests {
             ended_at,
         };
         ended.record(&a, binding(at(0)));
-        ended.evicted(&a, at(60));
+        ended.record_eviction(&a, at(60));
         let last_eviction = ended.get(&a, at(600)).and_then(|(_, last)| last);
         assert_eq!(last_eviction, Some(at(60)));
         assert!(ended.get(&a, at(601)).is_none());

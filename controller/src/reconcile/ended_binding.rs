@@ -48,7 +48,7 @@ pub(super) async fn remove_late_sidecar(
     if let Some(pod) = plan::unbind::late_eviction(&unbinding, last_eviction, now)
         && let RolloutOutcome::Requested(..) = evict(context, key, &pod).await?
     {
-        context.ended_bindings.evicted(key, now);
+        context.ended_bindings.record_eviction(key, now);
         info!(pod = %pod.name, "evicted: it got the sidecar when the actor was already deleted");
     }
     Ok(Some(Requeue::After(RECHECK_INTERVAL)))
