@@ -112,6 +112,15 @@ impl Operator {
         }
     }
 
+    /// Enqueues the actors that have waited longest for a rollout slot that is free now.
+    fn enqueue_next_rollouts(&self) {
+        let bound = self.context.rollout_slots.dequeue_waiting(clock::now());
+        let standalone = self.context.workload_rollouts.dequeue_waiting();
+        for next in bound.into_iter().chain(standalone) {
+            self.enqueue(WorkItem::Actor(next));
+        }
+    }
+
     /// Drops the records and claims of namespaces that are no longer watched.
     pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) {
         let context = &self.context;
@@ -212,9 +221,7 @@ impl Operator {
                 if let Some(actor) = actor {
                     operator.refresh_indexes(&actor);
                 }
-                for waiting in operator.context.workload_rollouts.dequeue_waiting() {
-                    operator.enqueue(WorkItem::Actor(waiting));
-                }
+                operator.enqueue_next_rollouts();
                 outcome
             }
         };

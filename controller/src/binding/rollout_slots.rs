@@ -4,7 +4,7 @@
 //! it until its rollout has ended or the slot expires. Targets share these slots. The operator's own workloads share
 //! those of [`crate::cluster::rollouts`] (SAFE-36).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
@@ -25,6 +25,8 @@ struct Inner {
     by_actor: HashMap<Key, Timestamp>,
     /// Consecutive rejected evictions.
     rejections: HashMap<Key, u32>,
+    /// Actors that wait for a slot, the longest first.
+    waiting: VecDeque<Key>,
 }
 
 impl RolloutSlots {
@@ -39,28 +41,63 @@ impl RolloutSlots {
 
     /// Whether the actor holds a slot or can take one.
     pub fn can_acquire(&self, actor: &Key, now: Timestamp) -> bool {
-        let inner = self.inner.lock();
-        let held = inner.by_actor.iter().filter(|(_, until)| **until > now);
-        let held: Vec<_> = held.map(|(key, _)| key).collect();
-        let in_namespace = held.iter().filter(|key| key.namespace == actor.namespace);
-        held.contains(&actor)
-            || (held.len() < self.max && in_namespace.count() < self.max_per_namespace)
+        let holders = self.inner.lock().holders(now);
+        holders.contains(actor) || self.is_free(&holders, actor)
     }
 
     /// Takes a slot until `until`, even beyond the limit, because a write cannot be undone.
     pub fn acquire(&self, actor: &Key, until: Timestamp) {
-        self.inner.lock().by_actor.insert(actor.clone(), until);
+        let mut inner = self.inner.lock();
+        inner.leave(actor);
+        inner.by_actor.insert(actor.clone(), until);
     }
 
     /// Returns the actor's slot.
     pub fn return_slot(&self, actor: &Key) {
-        self.inner.lock().by_actor.remove(actor);
+        self.inner.lock().leave(actor);
+    }
+
+    /// Queues an actor until [`Self::dequeue_waiting`] returns it. An actor that is queued keeps its place.
+    pub fn wait(&self, actor: &Key) {
+        let mut inner = self.inner.lock();
+        inner.by_actor.remove(actor);
+        if !inner.waiting.contains(actor) {
+            inner.waiting.push_back(actor.clone());
+        }
+    }
+
+    /// Removes and returns the actors that have waited longest, one per free slot, to be enqueued now. If another actor
+    /// takes a slot first, they wait again.
+    pub fn dequeue_waiting(&self, now: Timestamp) -> Vec<Key> {
+        let mut inner = self.inner.lock();
+        if inner.waiting.is_empty() {
+            return Vec::new();
+        }
+        let mut holders = inner.holders(now);
+        let (mut next, mut still_waiting) = (Vec::new(), VecDeque::new());
+        for actor in inner.waiting.drain(..) {
+            if self.is_free(&holders, &actor) {
+                holders.insert(actor.clone());
+                next.push(actor);
+            } else {
+                still_waiting.push_back(actor);
+            }
+        }
+        inner.waiting = still_waiting;
+        next
+    }
+
+    fn is_free(&self, holders: &HashSet<Key>, actor: &Key) -> bool {
+        let in_namespace = holders
+            .iter()
+            .filter(|key| key.namespace == actor.namespace);
+        holders.len() < self.max && in_namespace.count() < self.max_per_namespace
     }
 
     /// Records a rejected eviction and returns the slot. Returns the number of consecutive rejections before it.
     pub fn eviction_rejected(&self, actor: &Key) -> u32 {
         let mut inner = self.inner.lock();
-        inner.by_actor.remove(actor);
+        inner.leave(actor);
         let times = inner.rejections.entry(actor.clone()).or_default();
         *times = times.saturating_add(1);
         *times - 1
@@ -74,8 +111,22 @@ impl RolloutSlots {
     /// Drops the actor's state once no pod of its target has to be replaced.
     pub fn forget(&self, actor: &Key) {
         let mut inner = self.inner.lock();
-        inner.by_actor.remove(actor);
+        inner.leave(actor);
         inner.rejections.remove(actor);
+    }
+}
+
+impl Inner {
+    /// The actors whose slot has not expired.
+    fn holders(&self, now: Timestamp) -> HashSet<Key> {
+        let held = self.by_actor.iter().filter(|(_, until)| **until > now);
+        held.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Neither holds nor waits for a slot.
+    fn leave(&mut self, actor: &Key) {
+        self.by_actor.remove(actor);
+        self.waiting.retain(|waiting| waiting != actor);
     }
 }
 
@@ -131,5 +182,48 @@ mod tests {
         assert!(slots.can_acquire(&other, at(0)));
         slots.acquire(&other, at(10));
         assert!(!slots.can_acquire(&Key::new("third", "d"), at(0)));
+    }
+
+    /// SAFE-15, SAFE-16
+    #[test]
+    fn waiting_actors_are_dequeued_in_order_as_slots_become_free() {
+        let slots = RolloutSlots::new(3);
+        let [holder, next_holder, first, second, third] =
+            ["a", "b", "c", "d", "e"].map(|name| Key::new("ns", name));
+        let other = Key::new("other", "f");
+        let dequeued = |now| slots.dequeue_waiting(at(now));
+        slots.acquire(&holder, at(10));
+        slots.acquire(&next_holder, at(20));
+        for waiting in [&first, &second, &first, &third, &other] {
+            slots.wait(waiting);
+        }
+        assert_eq!(
+            dequeued(0),
+            [other],
+            "the namespace of the others has no slot left"
+        );
+        assert_eq!(dequeued(0), []);
+        assert_eq!(dequeued(10), [&first].map(Key::clone), "a slot has expired");
+        slots.wait(&first);
+        slots.return_slot(&next_holder);
+        assert_eq!(
+            dequeued(10),
+            [second, third],
+            "the first waits again, behind them"
+        );
+        assert_eq!(dequeued(10), [&first].map(Key::clone));
+
+        slots.acquire(&holder, at(30));
+        slots.acquire(&next_holder, at(30));
+        slots.wait(&first);
+        slots.forget(&holder);
+        slots.forget(&first);
+        assert_eq!(dequeued(10), [], "it needs no slot any more");
+        slots.wait(&next_holder);
+        assert_eq!(
+            dequeued(10),
+            [next_holder],
+            "an actor that waits holds no slot"
+        );
     }
 }

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
@@ -136,4 +137,28 @@ async fn admitted_dry_run_enqueues_all_actors_waiting_for_the_webhook() {
     probes.record_admitted(&first);
     operator.refresh_indexes(&first);
     assert_eq!(queued(), 1, "the other actor that waits");
+}
+
+/// SAFE-15, SAFE-36
+#[tokio::test]
+async fn next_actors_are_enqueued_when_a_rollout_ends() {
+    let operator = operator();
+    operator.start_leading();
+    let context = &operator.context;
+    let [bound, waiting, workload, waiting_workload] =
+        ["a", "b", "c", "d"].map(|name| Key::new("ns", name));
+    context.rollout_slots.acquire(&bound, Timestamp::MAX);
+    context.rollout_slots.wait(&waiting);
+    assert!(context.workload_rollouts.begin(&workload));
+    assert!(!context.workload_rollouts.begin(&waiting_workload));
+    let queued = || operator.queue.sizes().ready;
+    let before = queued();
+    operator.enqueue_next_rollouts();
+    assert_eq!(queued(), before, "no slot is free");
+    context.rollout_slots.return_slot(&bound);
+    context.workload_rollouts.forget(&workload);
+    operator.enqueue_next_rollouts();
+    assert_eq!(queued(), before + 2);
+    operator.enqueue_next_rollouts();
+    assert_eq!(queued(), before + 2, "none is waiting any more");
 }

@@ -5,6 +5,7 @@ use asya_shared::names::annotation;
 use super::contention::read_manager;
 use super::evict::evict;
 use super::foreign_fields::{TargetAnnotations, roll_path, write_annotations};
+use crate::cluster::rollouts::FALLBACK_REQUEUE;
 use crate::context::Context;
 use crate::fault::{Error, Requeue};
 use crate::reconcile::contention::field_manager::Segment;
@@ -26,6 +27,7 @@ pub(super) async fn roll_out(
     match params.slot {
         Some(SlotChange::ReturnAndReset) => context.rollout_slots.forget(key),
         Some(SlotChange::Return) => context.rollout_slots.return_slot(key),
+        Some(SlotChange::Wait) => context.rollout_slots.wait(key),
         Some(SlotChange::Acquire(until)) => context.rollout_slots.acquire(key, until),
         None => {}
     }
@@ -37,6 +39,7 @@ pub(super) async fn roll_out(
         RolloutDecision::Wait(reason, text, wait) => {
             Ok(RolloutOutcome::Waiting(reason, text, Requeue::After(wait)))
         }
+        RolloutDecision::AwaitSlot => Ok(RolloutOutcome::await_slot(FALLBACK_REQUEUE)),
         RolloutDecision::Halted(text) => Ok(RolloutOutcome::Halted(text)),
         RolloutDecision::Stalled(text) => Ok(RolloutOutcome::Stalled(text)),
         RolloutDecision::Yield => Ok(RolloutOutcome::Yielded),

@@ -233,6 +233,7 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
         // A rollout that another controller started.
         (Some(300), false, wait(in_progress), None),
         (Some(300), true, wait(waiting), None),
+        (Some(300), true, RolloutDecision::AwaitSlot, None),
         (
             Some(300),
             true,

@@ -289,6 +289,17 @@ impl RolloutOutcome {
             Requeue::After(Duration::from_secs(2)),
         )
     }
+
+    /// No rollout slot is free. The actor is enqueued when one is; `fallback` is in case that is missed.
+    pub fn await_slot(fallback: Duration) -> Self {
+        let text =
+            "the maximum number of targets is being rolled out; waiting for one of them to finish";
+        Self::Waiting(
+            Reason::RolloutWaiting,
+            text.to_owned(),
+            Requeue::After(fallback),
+        )
+    }
 }
 
 /// How a pod replacement was triggered.

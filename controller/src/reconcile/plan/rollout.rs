@@ -222,7 +222,7 @@ fn annotate(
         ));
     }
     if !inputs.has_slot {
-        return RolloutDecision::wait_for_slot();
+        return RolloutDecision::AwaitSlot;
     }
     let values = inputs
         .objects

@@ -73,7 +73,7 @@ pub fn decide(inputs: &ScaleFromZeroInputs<'_>, scale_up: ScaleFromZero) -> Scal
     let handoff_changes = inputs.handoff.is_some_and(|handoff| {
         if handoff.is_set {
             // The annotation is removed in this reconcile, or once another rollout has ended.
-            is_due(inputs.rollout) || matches!(inputs.rollout, Some(RolloutDecision::Wait(..)))
+            is_due(inputs.rollout) || inputs.rollout.is_some_and(RolloutDecision::is_waiting)
         } else {
             !handoff.is_propagated
         }

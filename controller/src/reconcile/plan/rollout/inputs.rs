@@ -13,7 +13,7 @@ use crate::reconcile::model::rollout::{Availability, TargetObject};
 
 /// Requeue delay for the progress of a rollout, which no watch reports.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
-/// Requeue delay for a disruption budget or a slot.
+/// Requeue delay for a disruption budget.
 pub const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Inputs to [`super::decide`].
@@ -71,6 +71,8 @@ pub enum RolloutDecision {
     NotNeeded,
     /// Wait: pods are being replaced, or must not be replaced yet.
     Wait(Reason, String, Duration),
+    /// Wait for a rollout slot (ROLL-2).
+    AwaitSlot,
     /// See [`RolloutOutcome::Halted`].
     Halted(String),
     /// See [`RolloutOutcome::Stalled`].
@@ -106,10 +108,8 @@ impl RolloutDecision {
         )
     }
 
-    pub fn wait_for_slot() -> Self {
-        Self::wait(
-            "the maximum number of targets is being rolled out; waiting for one of them to finish",
-        )
+    pub fn is_waiting(&self) -> bool {
+        matches!(self, Self::Wait(..) | Self::AwaitSlot)
     }
 }
 

@@ -64,7 +64,7 @@ fn decide(
             "{}, so no pod is evicted until that has changed",
             blocker.text
         )),
-        None if !inputs.has_slot => RolloutDecision::wait_for_slot(),
+        None if !inputs.has_slot => RolloutDecision::AwaitSlot,
         None => evicting
             .next_candidate()
             .map_or(RolloutDecision::NotNeeded, |pod| {

@@ -44,6 +44,8 @@ pub enum SlotChange {
     ReturnAndReset,
     /// Return it while the rollout waits.
     Return,
+    /// Wait for one.
+    Wait,
     /// Get or keep it until this time.
     Acquire(Timestamp),
 }
@@ -83,6 +85,7 @@ fn slot_change(
             slot_expiry(observed, now).map_or(SlotChange::Return, SlotChange::Acquire)
         }
         RolloutDecision::Wait(..) | RolloutDecision::Stalled(_) => SlotChange::Return,
+        RolloutDecision::AwaitSlot => SlotChange::Wait,
         RolloutDecision::Act(RolloutAction::VerifyInjection) => return None,
         RolloutDecision::Act(RolloutAction::Annotate(_) | RolloutAction::Evict(_)) => {
             let until = now.checked_add(slot_time(observed));

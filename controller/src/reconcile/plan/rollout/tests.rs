@@ -138,6 +138,7 @@ impl Row {
                 assert!(!text.is_empty() && !wait.is_zero());
                 Some(reason)
             }
+            RolloutDecision::AwaitSlot => Some(Reason::RolloutWaiting),
             _ => None,
         }
     }
