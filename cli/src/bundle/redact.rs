@@ -4,7 +4,9 @@ use serde_json::{Map, Value};
 
 const REDACTED: &str = "REDACTED";
 /// Words in names of fields, flags and variables whose values may be secret, in lower case and without separators.
-const SECRET_WORDS: [&str; 9] = [
+const SECRET_WORDS: [&str; 11] = [
+    "authorization",
+    "bearer",
     "password",
     "passwd",
     "passphrase",
@@ -18,8 +20,9 @@ const SECRET_WORDS: [&str; 9] = [
 /// Variables with this prefix are settings of Asya, which refer to Secrets by name.
 const SETTINGS: &str = "ASYA_";
 
-/// Removes from an object what may be secret: values of variables, annotations that hold whole objects, values of
-/// fields and flags that are named like secrets, and user names and passwords in URLs.
+/// Removes from an object what may be secret: values of variables and of probes' HTTP headers, annotations that hold
+/// whole objects, values of fields and flags that are named like secrets, scripts that name one, and user names and
+/// passwords in URLs.
 pub fn object(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -40,6 +43,11 @@ fn field(name: &str, value: &mut Value) {
         ("env", Value::Array(variables)) => {
             for variable in variables.iter_mut().filter_map(Value::as_object_mut) {
                 variable_value(variable);
+            }
+        }
+        ("httpHeaders", Value::Array(headers)) => {
+            for header in headers.iter_mut().filter_map(Value::as_object_mut) {
+                header.insert("value".to_owned(), Value::from(REDACTED));
             }
         }
         ("args" | "command", Value::Array(items)) => flags(items),
@@ -66,7 +74,7 @@ fn variable_value(variable: &mut Map<String, Value>) {
     }
 }
 
-/// Flags as `--password=VALUE` and as `--password VALUE`.
+/// Flags as `--password=VALUE` and as `--password VALUE`, and scripts, as of `sh -c`.
 fn flags(items: &mut [Value]) {
     let mut is_next = false;
     for item in items {
@@ -75,7 +83,9 @@ fn flags(items: &mut [Value]) {
             REDACTED.clone_into(text);
             continue;
         }
-        if let Some((flag, _)) = text.split_once('=') {
+        if text.contains(char::is_whitespace) && is_secret(text) {
+            REDACTED.clone_into(text);
+        } else if let Some((flag, _)) = text.split_once('=') {
             if is_secret(flag) {
                 *text = format!("{flag}={REDACTED}");
             }
@@ -141,7 +151,9 @@ mod tests {
             },
             "spec": {
                 "containers": [{
-                    "args": ["--password=hunter2", "--api-key", SECRET, "--port=80", "amqp://u:hunter2@mq:1/v"],
+                    "command": ["sh", "-c", "TOKEN=hunter2 exec serve", "serve --port 80"],
+                    "livenessProbe": {"httpGet": {"httpHeaders": [{"name": "X-Key", "value": SECRET}]}},
+                    "args": ["--header", "Authorization: hunter2", "--password=hunter2", "--api-key", SECRET, "--port=80", "amqp://u:hunter2@mq:1/v"],
                     "env": [
                         {"name": "DB", "value": SECRET},
                         {"name": "ASYA_RABBITMQ_PASSWORD", "value": SECRET},
@@ -158,6 +170,8 @@ mod tests {
         assert!(!text.contains(SECRET), "{text}");
         for kept in [
             "app.handle",
+            "\"serve --port 80\"",
+            "X-Key",
             "\"kept\":\"yes\"",
             "--port=80",
             "secretKeyRef",
