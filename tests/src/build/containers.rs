@@ -24,7 +24,7 @@ pub(super) async fn ensure() -> Result<PathBuf> {
     packages::ensure(
         "containerd",
         &PACKAGES,
-        "containerd",
+        Some("containerd"),
         || -> Option<PathBuf> {
             let programs = ["containerd", "ctr", "runc", "nft", "conntrack"];
             let there = |name: &&str| {

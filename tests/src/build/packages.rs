@@ -7,14 +7,14 @@ use crate::error::{Error, Result};
 use crate::process::{self, Spec};
 
 /// Returns the result of `find`, after installing these packages if it returns nothing. `service` is the service that a
-/// package starts although the harness does not need it.
+/// package starts although the harness does not need it, if it starts one.
 ///
 /// # Errors
 /// When the packages are missing and cannot be installed: one line that names them.
 pub(super) async fn ensure<T>(
     what: &str,
     packages: &[&str],
-    service: &str,
+    service: Option<&str>,
     find: impl Fn() -> Option<T>,
 ) -> Result<T> {
     if let Some(found) = find() {
@@ -34,7 +34,7 @@ pub(super) async fn ensure<T>(
     }
     // The entry is empty; its lock keeps two harnesses from installing at the same time.
     let entry = cache::entry(
-        service,
+        packages.first().copied().unwrap_or(what),
         "package",
         &format!("{what}, that is: installing {list} (once; about 1 minute)"),
         async |_| {
@@ -53,7 +53,9 @@ pub(super) async fn ensure<T>(
                     Error::Missing(format!("{what} is missing, and not to be had: {error}"))
                 })?;
             }
-            if Path::new("/run/systemd/system").exists() {
+            if let Some(service) = service
+                && Path::new("/run/systemd/system").exists()
+            {
                 let systemctl = Spec::new("systemctl", "systemctl").inherit_env();
                 process::output(systemctl.args(["disable", "--now", service])).await?;
             }

@@ -129,6 +129,8 @@ fn configuration(host: &str, port: u16, management_port: u16, access_log: &Path)
         "default_user_tags.administrator = true".to_owned(),
         // How often the management API's queue depths are updated; the default is 5 s.
         "collect_statistics_interval = 1000".to_owned(),
+        // What 3.13 and earlier accept; 4.0 and later only 16 MiB unless configured.
+        "max_message_size = 134217728".to_owned(),
         "log.console = true".to_owned(),
         "log.file = false".to_owned(),
         String::new(),

@@ -207,7 +207,7 @@ async fn a_result_that_the_broker_finds_too_large_is_told_to_error_end() -> Resu
     declare(&broker, "classic", &["large", "bar", "error-end"]).await?;
     let actor = Actor::on_rabbitmq(&broker, "large")?.with(&[("ASYA_MAX_MESSAGE_SIZE", "512Mi")]);
     let (sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("large").await?);
-    // RabbitMQ 3.8 to 3.13 accepts 128 MiB, later releases less.
+    // The broker accepts 128 MiB.
     put(
         &broker,
         "large",
