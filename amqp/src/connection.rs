@@ -16,6 +16,10 @@ use super::reader::Reader;
 use super::stream::Stream;
 use super::writer::{Outgoing, Progress, Writer};
 
+/// The consumer argument by which a broker redelivers what is not settled in time, in milliseconds. Since RabbitMQ 4.3.2,
+/// classic queues refuse it.
+pub const CONSUMER_TIMEOUT: &str = "x-consumer-timeout";
+
 /// How long to wait for `connection.close-ok` (SC-33).
 const GOODBYE: Duration = Duration::from_secs(2);
 
@@ -95,7 +99,7 @@ impl Connection {
         let arguments = match timeout {
             Some(timeout) => {
                 let milliseconds = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX);
-                Arguments::default().entry_number("x-consumer-timeout", milliseconds)
+                Arguments::default().entry_number(CONSUMER_TIMEOUT, milliseconds)
             }
             None => Arguments::default(),
         };
@@ -125,13 +129,21 @@ impl Connection {
         ));
     }
 
-    /// Rejects a delivery, with or without requeue.
-    pub fn refuse(&self, tag: u64, requeue: bool) {
+    /// Returns a delivery to the queue without having tried to process it. Since RabbitMQ 4.3, a quorum queue does not
+    /// count this as a failure.
+    pub fn requeue(&self, tag: u64) {
         const REQUEUE: u8 = 2;
-        let bits = if requeue { REQUEUE } else { 0 };
         self.send(of_channel(
             id::NACK,
-            &Arguments::default().long_long(tag).octet(bits),
+            &Arguments::default().long_long(tag).octet(REQUEUE),
+        ));
+    }
+
+    /// Rejects a delivery whose processing failed, with or without requeue. A quorum queue counts this.
+    pub fn reject(&self, tag: u64, requeue: bool) {
+        self.send(of_channel(
+            id::REJECT,
+            &Arguments::default().long_long(tag).octet(requeue.into()),
         ));
     }
 

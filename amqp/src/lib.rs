@@ -20,7 +20,7 @@ mod table;
 mod tests;
 mod writer;
 
-pub use connection::{Closing, Connection};
+pub use connection::{CONSUMER_TIMEOUT, Closing, Connection};
 pub use handshake::{Login, OpenError, Purpose};
 pub use method::Event;
 pub use properties::Properties;

@@ -3,9 +3,12 @@
 use super::protocol::Malformed;
 use super::table::{Values, entries, number_in};
 
+/// Earlier deliveries; where the queue sets [`ACQUIRED_COUNT`] as well, only failed ones.
 const DELIVERY_COUNT: &str = "x-delivery-count";
+/// Earlier deliveries, since RabbitMQ 4.3.
+const ACQUIRED_COUNT: &str = "x-acquired-count";
 /// Headers by which a queue counts deliveries; they are wrong in any other queue.
-const COUNTS: [&str; 2] = [DELIVERY_COUNT, "x-acquired-count"];
+const COUNTS: [&str; 2] = [DELIVERY_COUNT, ACQUIRED_COUNT];
 const CONTENT_TYPE: u16 = 1 << 15;
 const CONTENT_ENCODING: u16 = 1 << 14;
 const HEADERS: u16 = 1 << 13;
@@ -54,7 +57,8 @@ impl Properties {
     #[must_use]
     pub fn deliveries(&self) -> Option<u64> {
         let entries = entries(&self.headers).ok()?;
-        let count = entries.iter().find(|entry| entry.key == DELIVERY_COUNT)?;
+        let of_key = |key| entries.iter().find(|entry| entry.key == key);
+        let count = of_key(ACQUIRED_COUNT).or_else(|| of_key(DELIVERY_COUNT))?;
         u64::try_from(count.number()?).ok()
     }
 
@@ -110,8 +114,7 @@ impl ReadProperties {
             }
         }
         if has(HEADERS) {
-            let count = number_in(values.long_bytes()?, DELIVERY_COUNT)?;
-            properties.count = count.and_then(|count| u64::try_from(count).ok());
+            properties.count = failures(values.long_bytes()?)?;
         }
         for flag in [DELIVERY_MODE, PRIORITY] {
             if has(flag) {
@@ -127,6 +130,19 @@ impl ReadProperties {
             properties.message_id = Some(values.short_text()?);
         }
         Ok(properties)
+    }
+}
+
+/// Number of failed deliveries, or of all earlier ones if the queue does not tell them apart; `None` if it counts none.
+fn failures(headers: &[u8]) -> Result<Option<u64>, Malformed> {
+    let number = |key| {
+        let number = number_in(headers, key)?;
+        Ok(number.and_then(|number| u64::try_from(number).ok()))
+    };
+    let count = number(DELIVERY_COUNT)?;
+    match count {
+        None | Some(0) => Ok(number(ACQUIRED_COUNT)?.map(|_| 0)),
+        Some(_) => Ok(count),
     }
 }
 
@@ -178,6 +194,32 @@ mod tests {
         let read = ReadProperties::few(&mut Values::new(&all)).unwrap();
         assert_eq!(read.count, Some(3));
         assert_eq!(Properties::parse(&all).unwrap().deliveries(), Some(3));
+    }
+
+    /// SC-34
+    #[test]
+    fn only_failed_deliveries_count_where_the_queue_tells_them_apart() {
+        for (failed, acquired, expected) in [
+            (None, None, None),
+            (Some(0), None, None),
+            (Some(2), None, Some(2)),
+            (None, Some(3), Some(0)),
+            (Some(0), Some(3), Some(0)),
+            (Some(2), Some(3), Some(2)),
+        ] {
+            let counts = [(DELIVERY_COUNT, failed), (ACQUIRED_COUNT, acquired)];
+            let headers = counts
+                .into_iter()
+                .filter_map(|(key, count)| Some((key, count?)))
+                .fold(Arguments::default(), |headers, (key, count)| {
+                    headers.entry_number(key, count)
+                });
+            let all = encoded(&headers);
+            let read = ReadProperties::few(&mut Values::new(&all)).unwrap();
+            assert_eq!(read.count, expected, "{failed:?} {acquired:?}");
+            let earlier = acquired.or(failed).map(|count: i64| count.unsigned_abs());
+            assert_eq!(Properties::parse(&all).unwrap().deliveries(), earlier);
+        }
     }
 
     #[test]

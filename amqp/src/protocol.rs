@@ -56,6 +56,7 @@ pub(super) mod id {
     pub(crate) const GET_OK: (u16, u16) = (60, 71);
     pub(crate) const GET_EMPTY: (u16, u16) = (60, 72);
     pub(crate) const ACK: (u16, u16) = (60, 80);
+    pub(crate) const REJECT: (u16, u16) = (60, 90);
     pub(crate) const NACK: (u16, u16) = (60, 120);
     pub(crate) const SELECT: (u16, u16) = (85, 10);
     pub(crate) const SELECT_OK: (u16, u16) = (85, 11);

@@ -247,14 +247,15 @@ fn raw(kind: u8, arguments: &Arguments) -> Vec<u8> {
 async fn closing_waits_until_the_broker_has_processed_everything_sent() {
     let (connection, mut peer) = connected(Purpose::Consume).await;
     connection.acknowledge(1, false);
-    connection.refuse(2, true);
+    connection.requeue(2);
+    connection.reject(3, true);
     let broker = async {
         for (expected, answer) in [
             (id::CHANNEL_CLOSE, Some(id::CHANNEL_CLOSE_OK)),
             (id::CLOSE, Some(id::CLOSE_OK)),
         ] {
             let mut method = peer.method().await.0;
-            while matches!(method, id::ACK | id::NACK) {
+            while matches!(method, id::ACK | id::NACK | id::REJECT) {
                 method = peer.method().await.0;
             }
             assert_eq!(method, expected);

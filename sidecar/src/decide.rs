@@ -106,6 +106,17 @@ pub enum Reason {
     Panicked,
 }
 
+impl Reason {
+    /// Whether processing the message failed, which counts towards the queue's delivery limit (SC-34).
+    #[must_use]
+    pub fn is_failure(self) -> bool {
+        match self {
+            Self::Crashed | Self::PublishFailed | Self::Panicked => true,
+            Self::NotRead | Self::Shutdown | Self::Waited => false,
+        }
+    }
+}
+
 /// A message to publish.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OutgoingMessage {

@@ -358,6 +358,8 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
         let now = reason == Reason::Shutdown || context.stopping.is_cancelled();
         let settlement = if now {
             Settlement::RequeueNow
+        } else if reason.is_failure() {
+            Settlement::RequeueFailed
         } else {
             Settlement::Requeue
         };

@@ -347,7 +347,10 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
         let context = self.context.clone();
         self.flows.spawn(async move {
             sleep(context.broker.requeue_delay()).await;
-            context.broker.settle(&receipt, Settlement::Requeue).await;
+            context
+                .broker
+                .settle(&receipt, Settlement::RequeueFailed)
+                .await;
         });
     }
 

@@ -182,7 +182,7 @@ impl Broker for RabbitMq {
     }
 
     async fn put_back(&mut self, _: &str, delivery: Delivery<Tag>) -> Result<(), Failure> {
-        self.connection.refuse(delivery.handle.tag, true);
+        self.connection.requeue(delivery.handle.tag);
         Ok(())
     }
 

@@ -249,7 +249,7 @@ impl State {
         match settlement {
             Settlement::Acknowledge => {}
             Settlement::Reject => self.rejected.push(message),
-            Settlement::Requeue | Settlement::RequeueNow => {
+            Settlement::RequeueFailed | Settlement::Requeue | Settlement::RequeueNow => {
                 self.queues
                     .entry(self.consumed.clone())
                     .or_default()

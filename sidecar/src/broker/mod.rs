@@ -110,9 +110,11 @@ impl Receipt {
 pub enum Settlement {
     /// Remove it from the queue.
     Acknowledge,
-    /// Return it to the queue, with the broker's redelivery delay if it supports one.
+    /// Return it to the queue because processing it failed, with the broker's redelivery delay if it supports one.
+    RequeueFailed,
+    /// Return it to the queue unprocessed, with the broker's redelivery delay if it supports one.
     Requeue,
-    /// Return it to the queue without delay.
+    /// Return it to the queue unprocessed and without delay.
     RequeueNow,
     /// Dead-letter it, where the broker supports that.
     Reject,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asya_amqp::{Connection, Purpose};
+use asya_amqp::{CONSUMER_TIMEOUT, Connection, Purpose};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
@@ -18,12 +18,36 @@ use crate::metrics::BrokerMetrics;
 pub(super) struct Session {
     pub(super) connector: Connector,
     pub(super) queue: String,
-    /// Consumer timeout, where the broker's default is too short.
-    pub(super) timeout: Option<Duration>,
+    pub(super) timeout: ConsumerTimeout,
     pub(super) demand: watch::Receiver<Demand>,
     pub(super) settlements: mpsc::UnboundedReceiver<(Receipt, Settlement)>,
     pub(super) events: mpsc::UnboundedSender<Event>,
     pub(super) metrics: BrokerMetrics,
+}
+
+/// Consumer timeout, where the broker's default is too short (SC-32).
+pub(super) struct ConsumerTimeout {
+    needed: Option<Duration>,
+    /// The queue refused the argument: since RabbitMQ 4.3, classic queues have no consumer timeout.
+    refused: bool,
+}
+
+impl ConsumerTimeout {
+    pub(super) fn new(needed: Option<Duration>) -> Self {
+        Self {
+            needed,
+            refused: false,
+        }
+    }
+
+    fn argument(&self) -> Option<Duration> {
+        self.needed.filter(|_| !self.refused)
+    }
+
+    /// Leaves the argument out from now on if it is the reason why the channel was closed.
+    fn channel_closed(&mut self, text: &str) {
+        self.refused |= self.needed.is_some() && text.contains(CONSUMER_TIMEOUT);
+    }
 }
 
 /// State of one connection.
@@ -141,7 +165,7 @@ impl Session {
                 consuming.added += 1;
                 let name = format!("asya-{}", consuming.added);
                 let prefetch = u16::try_from(prefetch).unwrap_or(u16::MAX);
-                connection.consume(&self.queue, &name, prefetch, self.timeout);
+                connection.consume(&self.queue, &name, prefetch, self.timeout.argument());
                 consuming.consumers.push(Consumer {
                     name,
                     prefetch: prefetch.into(),
@@ -184,11 +208,14 @@ impl Session {
                 consuming.changing = false;
                 // Messages of a deleted queue are not redelivered, so finish those in flight first (SC-21).
                 consuming.queue_is_gone = true;
+                // The next queue of this name may have another type.
+                self.timeout.refused = false;
                 let why = self.queue_is_gone();
                 self.connector.log_once(Purpose::Consume, &why);
                 self.emit(Event::Disconnected);
             }
             asya_amqp::Event::ChannelClosed { code, text } => {
+                self.timeout.channel_closed(&text);
                 return Err(format!(
                     "cannot consume queue {}: {code} {text}",
                     self.queue
@@ -251,10 +278,9 @@ impl Consuming {
         }
         match settlement {
             Settlement::Acknowledge => {}
-            Settlement::Requeue | Settlement::RequeueNow => {
-                connection.refuse(receipt.number, true);
-            }
-            Settlement::Reject => connection.refuse(receipt.number, false),
+            Settlement::Requeue | Settlement::RequeueNow => connection.requeue(receipt.number),
+            Settlement::RequeueFailed => connection.reject(receipt.number, true),
+            Settlement::Reject => connection.reject(receipt.number, false),
         }
     }
 
@@ -277,10 +303,11 @@ impl Consuming {
     }
 }
 
-/// Quorum queues count deliveries; classic queues only set the `redelivered` flag (SC-34).
+/// Quorum queues count deliveries, since RabbitMQ 4.3 only failed ones; classic queues only set the `redelivered` flag
+/// (SC-34).
 fn deliveries(redelivered: bool, count: Option<u64>) -> Deliveries {
     match count {
-        None | Some(0) if redelivered => Deliveries::Redelivered,
+        None if redelivered => Deliveries::Redelivered,
         None | Some(0) => Deliveries::First,
         Some(count) => Deliveries::Before(u32::try_from(count).unwrap_or(u32::MAX)),
     }
@@ -288,17 +315,29 @@ fn deliveries(redelivered: bool, count: Option<u64>) -> Deliveries {
 
 #[cfg(test)]
 mod tests {
-    use super::{Deliveries, deliveries};
+    use std::time::Duration;
+
+    use super::{ConsumerTimeout, Deliveries, deliveries};
+
+    /// SC-32
+    #[test]
+    fn consumer_timeout_is_left_out_once_the_queue_has_refused_it() {
+        let needed = Some(Duration::from_hours(1));
+        let mut timeout = ConsumerTimeout::new(needed);
+        timeout.channel_closed("no queue 'asya-foo' in vhost '/'");
+        assert_eq!(timeout.argument(), needed);
+        timeout.channel_closed("invalid arg 'x-consumer-timeout' for queue 'asya-foo'");
+        assert_eq!(timeout.argument(), None);
+    }
 
     /// SC-34
     #[test]
-    fn a_delivery_is_first_only_without_count_and_redelivered_flag() {
+    fn a_delivery_is_first_if_it_was_not_redelivered_or_none_before_it_failed() {
         for (redelivered, count, expected) in [
             (false, None, Deliveries::First),
             (false, Some(0), Deliveries::First),
             (true, None, Deliveries::Redelivered),
-            // The queue does not count requeues.
-            (true, Some(0), Deliveries::Redelivered),
+            (true, Some(0), Deliveries::First),
             (true, Some(3), Deliveries::Before(3)),
         ] {
             assert_eq!(deliveries(redelivered, count), expected);

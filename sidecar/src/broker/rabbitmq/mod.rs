@@ -82,7 +82,7 @@ impl RabbitMq {
         let consumer = consumers::Session {
             connector: connector(metrics.clone()),
             queue: settings.queue.clone(),
-            timeout: consumer_timeout(settings),
+            timeout: consumers::ConsumerTimeout::new(consumer_timeout(settings)),
             demand: wanted,
             settlements: to_settle,
             events: events.clone(),

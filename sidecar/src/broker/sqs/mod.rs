@@ -132,7 +132,7 @@ impl Broker for Sqs {
             match settlement {
                 Settlement::Acknowledge => deletions.delete(&shared, number).await,
                 Settlement::RequeueNow => shared.make_visible(number, |_| 0).await,
-                Settlement::Requeue | Settlement::Reject => {
+                Settlement::RequeueFailed | Settlement::Requeue | Settlement::Reject => {
                     shared.make_visible(number, redelivery_delay).await;
                 }
             }
