@@ -19,6 +19,8 @@ use crate::installation::Installation;
 const DEFAULT_USER: &str = "guest";
 /// Where the limit of deliveries is not known, what was delivered before may not be delivered again.
 const UNKNOWN_LIMIT: u64 = 1;
+/// The limit of a quorum queue of RabbitMQ 4.0 and later that has no other.
+const DEFAULT_LIMIT: u64 = 20;
 /// The reason of an actor whose queue is another one's (QUE-3).
 const CONFLICT: &str = "QueueConflict";
 
@@ -111,19 +113,25 @@ pub async fn access(
             )));
         }
     };
-    let limit = match kind {
-        Some(TransportKind::Rabbitmq(config)) if config.queues.dlq.enabled => {
-            Some(config.queues.dlq.max_retry_count.into())
-        }
-        Some(_) => None,
-        None => Some(UNKNOWN_LIMIT),
-    };
     Ok(Access {
         names,
         server,
-        limit,
+        limit: delivery_limit(kind),
         notes,
     })
+}
+
+/// After how many deliveries the broker dead-letters or drops a message; `None` if never. `kind` is the transport's
+/// configuration, if it is known.
+fn delivery_limit(kind: Option<&TransportKind>) -> Option<u64> {
+    match kind {
+        Some(TransportKind::Rabbitmq(config)) if config.queues.dlq.enabled => {
+            Some(config.queues.dlq.max_retry_count.into())
+        }
+        Some(TransportKind::Rabbitmq(_)) => Some(DEFAULT_LIMIT),
+        Some(TransportKind::Sqs(_)) => None,
+        None => Some(UNKNOWN_LIMIT),
+    }
 }
 
 /// An actor whose queue name another one has taken would lead to the other's messages.

@@ -93,6 +93,11 @@ impl Receipt {
         }
     }
 
+    /// Identifies the delivery within this process.
+    fn key(&self) -> (u64, u64) {
+        (self.generation, self.number)
+    }
+
     /// Whether the connection of the delivery is lost, so that the broker redelivers the message in any case.
     #[must_use]
     pub fn is_lost(&self) -> bool {
@@ -118,6 +123,14 @@ pub enum Settlement {
     RequeueNow,
     /// Dead-letter it, where the broker supports that.
     Reject,
+}
+
+impl Settlement {
+    /// Whether the broker delivers the message again.
+    #[must_use]
+    pub fn is_requeue(self) -> bool {
+        matches!(self, Self::RequeueFailed | Self::Requeue | Self::RequeueNow)
+    }
 }
 
 /// A message to publish.

@@ -194,6 +194,26 @@ impl RabbitMq {
         } else {
             "ack_requeue_false"
         };
+        self.messages_by(queue, count, mode).await
+    }
+
+    /// Rejects the first message of a queue, which a quorum queue counts as a failed delivery, and puts it back.
+    ///
+    /// # Errors
+    /// When the request fails.
+    pub async fn reject(&self, queue: &str) -> Result<()> {
+        eventually(
+            format!("a message is in {queue}"),
+            Duration::from_secs(10),
+            async || {
+                let found = self.messages_by(queue, 1, "reject_requeue_true").await?;
+                check(!found.is_empty(), "none is")
+            },
+        )
+        .await
+    }
+
+    async fn messages_by(&self, queue: &str, count: usize, mode: &str) -> Result<Vec<String>> {
         let body = json!({"count": count, "ackmode": mode, "encoding": "auto"});
         let request = self
             .request(Method::POST, &["queues", self.vhost(), queue, "get"])?

@@ -311,3 +311,24 @@ async fn a_message_whose_queue_is_deleted_meanwhile_is_still_finished() -> Resul
     assert_eq!(take(&broker, "bar", 1).await?[0]["id"], "2");
     Ok(())
 }
+
+/// SC-34
+#[tokio::test]
+async fn a_message_that_the_broker_would_drop_goes_to_the_end_of_its_queue() -> Result<()> {
+    // The default of RabbitMQ 4.0 and later.
+    const LIMIT: usize = 20;
+    let broker = shared_rabbitmq().await?;
+    let limited = json!({"x-queue-type": QUORUM, "x-delivery-limit": LIMIT});
+    broker.declare("asya-foo", limited).await?;
+    put(&broker, "foo", [message("1", &["foo", "bar"], json!(1))]).await?;
+    for _ in 0..LIMIT {
+        broker.reject("asya-foo").await?;
+    }
+    let actor = Actor::on_rabbitmq(&broker, "foo")?;
+    let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
+    // Its result cannot be stored, so it is returned once more.
+    actor.is_called(2).await?;
+    declare(&broker, "classic", &["bar"]).await?;
+    assert_eq!(take(&broker, "bar", 1).await?[0]["id"], "1");
+    Ok(())
+}

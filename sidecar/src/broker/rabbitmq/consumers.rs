@@ -8,6 +8,7 @@ use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
 use super::connect::{Connector, name};
+use super::exhausted::Exhausted;
 use super::prefetch::{Change, change};
 use super::unacknowledged::{Acknowledgement, Unacknowledged};
 use crate::broker::{Delivery, Demand, Event, Origin, Receipt, Settlement};
@@ -18,6 +19,7 @@ use crate::metrics::BrokerMetrics;
 pub(super) struct Session {
     pub(super) connector: Connector,
     pub(super) queue: String,
+    pub(super) exhausted: Exhausted,
     pub(super) timeout: ConsumerTimeout,
     pub(super) demand: watch::Receiver<Demand>,
     pub(super) settlements: mpsc::UnboundedReceiver<(Receipt, Settlement)>,
@@ -88,6 +90,7 @@ impl Session {
             self.metrics.set_connected(name(Purpose::Consume), true);
             let why = self.serve(connection, &mut consuming).await;
             consuming.lost.cancel();
+            self.exhausted.clear();
             self.metrics.set_connected(name(Purpose::Consume), false);
             self.emit(Event::Disconnected);
             let Some(why) = why else { return };
@@ -193,6 +196,7 @@ impl Session {
                 consuming.unacknowledged.delivered(tag, consumer);
                 let receipt = Receipt::new(consuming.generation, tag, consuming.lost.clone());
                 let deliveries = deliveries(redelivered, count);
+                self.exhausted.delivered(&receipt, count, &body);
                 self.emit(Event::Delivered(Delivery {
                     receipt,
                     body,

@@ -3,6 +3,7 @@
 
 mod connect;
 mod consumers;
+mod exhausted;
 mod prefetch;
 mod publisher;
 mod stream;
@@ -11,13 +12,15 @@ mod unconfirmed;
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::connect::Connector;
+use self::exhausted::Exhausted;
 use super::demand::{self, DemandSender};
-use super::{Broker, Demand, Event, Publication, Receipt, Refusal, Settlement};
+use super::{Broker, Demand, Event, Origin, Publication, Receipt, Refusal, Settlement};
 use crate::config::{self, Lookahead};
 use crate::metrics::BrokerMetrics;
 
@@ -37,6 +40,9 @@ pub struct RabbitMq {
     demand: DemandSender,
     settlements: mpsc::UnboundedSender<(Receipt, Settlement)>,
     publications: mpsc::UnboundedSender<publisher::Request>,
+    /// The queue that is consumed.
+    queue: String,
+    exhausted: Exhausted,
     closing: CancellationToken,
     /// One task per connection.
     connections: TaskTracker,
@@ -70,6 +76,7 @@ impl RabbitMq {
         let (demand, wanted) = demand::channel();
         let (settlements, to_settle) = mpsc::unbounded_channel();
         let (publications, to_publish) = mpsc::unbounded_channel();
+        let exhausted = Exhausted::default();
         let closing = CancellationToken::new();
         let connector = |metrics| {
             Connector::new(
@@ -82,6 +89,7 @@ impl RabbitMq {
         let consumer = consumers::Session {
             connector: connector(metrics.clone()),
             queue: settings.queue.clone(),
+            exhausted: exhausted.clone(),
             timeout: consumers::ConsumerTimeout::new(consumer_timeout(settings)),
             demand: wanted,
             settlements: to_settle,
@@ -103,8 +111,28 @@ impl RabbitMq {
             demand,
             settlements,
             publications,
+            queue: settings.queue.clone(),
+            exhausted,
             closing,
             connections,
+        }
+    }
+}
+
+impl RabbitMq {
+    fn send(&self, receipt: Receipt, settlement: Settlement) {
+        // The consumer task ends only at shutdown.
+        let _ = self.settlements.send((receipt, settlement));
+    }
+
+    /// A copy of a message for the end of the queue that is consumed.
+    fn relocated(&self, body: Bytes) -> Publication {
+        Publication {
+            queue: self.queue.clone(),
+            id: String::new(),
+            body,
+            origin: Origin::default(),
+            index: 0,
         }
     }
 }
@@ -155,9 +183,27 @@ impl Broker for RabbitMq {
         receipt: &Receipt,
         settlement: Settlement,
     ) -> impl Future<Output = ()> + Send + 'static {
-        // The consumer task ends only at shutdown.
-        let _ = self.settlements.send((receipt.clone(), settlement));
-        std::future::ready(())
+        let exhausted = self.exhausted.take(receipt);
+        let relocating = exhausted.filter(|_| settlement.is_requeue()).map(|body| {
+            tracing::warn!(
+                "a message was returned so often that the broker may drop it; it goes to the end of its queue"
+            );
+            (self.clone(), receipt.clone(), self.publish(self.relocated(body)))
+        });
+        if relocating.is_none() {
+            self.send(receipt.clone(), settlement);
+        }
+        async move {
+            if let Some((broker, receipt, relocating)) = relocating {
+                let stored = relocating.await.is_ok();
+                let settlement = if stored {
+                    Settlement::Acknowledge
+                } else {
+                    settlement
+                };
+                broker.send(receipt, settlement);
+            }
+        }
     }
 
     fn requeue_delay(&self) -> Duration {
