@@ -179,8 +179,8 @@ test-matrix: tools-of-tests programs asya-sidecar kubectl-asya harness ## The co
 test-nightly: tools-of-tests programs asya-sidecar kubectl-asya harness ## What takes hours: all real pods, other versions, 10,000 seeds, fuzzing
 	ASYA_REQUIRE_REAL=1 $(MAKE) --no-print-directory test-real ALL=1
 	$(MAKE) --no-print-directory test-matrix
-	ASYA_TEST_RABBITMQ=4.0 $(MAKE) --no-print-directory test-brokers
-	ASYA_TEST_RABBITMQ=4.3 $(MAKE) --no-print-directory test-brokers
+	ASYA_TEST_RABBITMQ_VERSION=4.0 $(MAKE) --no-print-directory test-brokers
+	ASYA_TEST_RABBITMQ_VERSION=4.3 $(MAKE) --no-print-directory test-brokers
 	$(MAKE) --no-print-directory simulate SEEDS=10000
 	$(MAKE) --no-print-directory fuzz
 

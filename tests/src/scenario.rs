@@ -2,6 +2,8 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -18,7 +20,7 @@ use crate::cluster::{Cluster, State};
 use crate::error::{Error, Result, Trying};
 use crate::eventually::{NotYet, check, eventually};
 use crate::operator;
-use crate::process::{self, Spec};
+use crate::process::{self, Folder, Spec};
 use crate::real;
 use crate::turn::{self, Shared, Stopwatch, Timed};
 
@@ -31,6 +33,7 @@ pub struct Scenario {
     namespace: String,
     suffix: String,
     turn: Mutex<Turn>,
+    folder: OnceLock<Folder>,
 }
 
 /// What a scenario holds while others may run on the cluster, but no measurement.
@@ -167,6 +170,7 @@ impl Scenario {
             namespace,
             suffix,
             turn: Mutex::new(turn),
+            folder: OnceLock::new(),
         };
         // Without its `ServiceAccount`, pods are rejected and controllers back off.
         eventually(
@@ -220,6 +224,18 @@ impl Scenario {
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.namespace
+    }
+
+    /// A temporary folder of this scenario's own.
+    ///
+    /// # Errors
+    /// When it cannot be created.
+    pub fn folder(&self) -> Result<&Path> {
+        if let Some(folder) = self.folder.get() {
+            return Ok(folder);
+        }
+        let folder = Folder::create("scenario")?;
+        Ok(self.folder.get_or_init(|| folder))
     }
 
     /// A name that no other scenario uses, since scenarios share the broker's queues.

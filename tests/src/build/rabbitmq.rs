@@ -7,7 +7,7 @@ use crate::error::{Error, Result, Trying};
 use crate::process::{self, Spec};
 
 /// Selects another version than the distribution's.
-const VERSION: &str = "ASYA_TEST_RABBITMQ";
+const VERSION: &str = "ASYA_TEST_RABBITMQ_VERSION";
 /// Other versions, and the Debian releases that have them.
 const RELEASES: [(&str, &str); 2] = [("4.0", "trixie"), ("4.3", "sid")];
 

@@ -61,9 +61,11 @@ async fn bundle_has_what_support_needs_and_no_secret() {
         scenario.apply(&actor).await?;
         scenario.actor_status(&name, "Running", SOON).await?;
 
-        let folder = std::env::temp_dir().join(scenario.namespace());
-        std::fs::create_dir_all(&folder).map_err(Error::other)?;
-        let file = folder.join("bundle.tar.gz").display().to_string();
+        let file = scenario
+            .folder()?
+            .join("bundle.tar.gz")
+            .display()
+            .to_string();
         let written = asya(scenario, &["bundle", "--output", &file]).await?;
         assert_eq!(written.code, Some(0), "{}", written.err);
         let names = unpacked(&file, "-tzf").await?;
@@ -91,7 +93,7 @@ async fn bundle_has_what_support_needs_and_no_secret() {
         }
         let refused = asya(scenario, &["bundle", "--output", "/nonexistent/b.tar.gz"]).await?;
         assert_eq!(refused.code, Some(2), "{}", refused.err);
-        std::fs::remove_dir_all(&folder).map_err(Error::other)
+        Ok(())
     })
     .await;
 }

@@ -127,7 +127,7 @@ async fn every_command_answers_as_a_table_and_as_json() {
         let script = asya(scenario, completion.0).await?;
         assert_eq!(script.code, Some(0), "{}", script.err);
         assert!(script.out.contains("kubectl-asya"), "{}", script.out);
-        let folder = std::env::temp_dir().join(scenario.namespace()).join("man");
+        let folder = scenario.folder()?.join("man");
         let folder = folder.display().to_string();
         let pages = asya(scenario, &["man", &folder]).await?;
         assert_eq!(pages.code, Some(0), "{}", pages.err);

@@ -2,7 +2,6 @@
 
 mod kinds;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use asya_tests::Result;
@@ -25,9 +24,7 @@ const UNREACHABLE: &str = concat!(
 
 /// A manifest that `preview` can read.
 pub fn written(scenario: &Scenario, actor: &Value) -> Result<String> {
-    let folder: PathBuf = std::env::temp_dir().join(scenario.namespace());
-    std::fs::create_dir_all(&folder).map_err(Error::other)?;
-    let file = folder.join("actor.json");
+    let file = scenario.folder()?.join("actor.json");
     std::fs::write(&file, actor.to_string()).map_err(Error::other)?;
     Ok(file.display().to_string())
 }

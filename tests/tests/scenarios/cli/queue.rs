@@ -130,8 +130,7 @@ async fn flags_replace_the_secret(
     let address = format!("{}:{}", state.host, state.port);
     let missing = ends(scenario, 2, &["queue", name, "--user", "reader"]).await?;
     assert!(missing.err.contains("--password-file"), "{}", missing.err);
-    let folder = std::env::temp_dir().join(scenario.namespace());
-    std::fs::create_dir_all(&folder).map_err(Error::other)?;
+    let folder = scenario.folder()?;
     for (password, code) in [("secret word\n", 0), ("wrong", 2)] {
         let file = folder.join("password");
         std::fs::write(&file, password).map_err(Error::other)?;
@@ -149,7 +148,6 @@ async fn flags_replace_the_secret(
         let ended = ends(scenario, code, &args).await?;
         assert!(!ended.err.contains("secret word"), "{}", ended.err);
     }
-    std::fs::remove_dir_all(&folder).map_err(Error::other)?;
     let nowhere = ends(scenario, 2, &["queue", name, "--address", "127.0.0.1:1"]).await?;
     assert!(
         nowhere.err.contains("cannot reach RabbitMQ"),
