@@ -136,8 +136,8 @@ fn refusal(actors: &[RemainingActor], rollback: &str) -> Option<String> {
     let _ = write!(
         text,
         ". Without the operator neither they nor their namespaces can be deleted. First decide about their queues: \
-         spec.queue.deletionPolicy Retain keeps queue and messages, Drain processes the messages first. Then delete \
-         the actors, and uninstall again. {}",
+         spec.queue.deletionPolicy Retain keeps queue and messages, Drain processes the messages first, while the \
+         queues that they go to exist. Then delete the actors, happy-end and error-end last, and uninstall again. {}",
         ways_out(rollback)
     );
     Some(text)

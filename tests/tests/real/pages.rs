@@ -101,14 +101,17 @@ impl<'a> User<'a> {
         process::output(shell).await
     }
 
-    /// Uninstalls what earlier scenarios installed.
+    /// Uninstalls what earlier scenarios installed, and keeps none of their queues.
     async fn start_anew(&self) -> Result<()> {
-        for command in Page::read("docs/install.md")?.commands("Uninstall") {
-            self.run(&command).await?;
+        for command in [
+            "kubectl delete asyncactors --all --all-namespaces",
+            "helm uninstall asya-operator --namespace asya-system",
+            "kubectl delete customresourcedefinition asyncactors.asya.sh",
+            "kubectl delete namespace asya-system --timeout=90s",
+        ] {
+            self.run(command).await?;
         }
-        self.run("kubectl delete namespace asya-system --timeout=90s")
-            .await
-            .map(drop)
+        Ok(())
     }
 }
 
@@ -182,7 +185,13 @@ async fn install(scenario: &Scenario, user: &User<'_>) -> Result<()> {
         results[0]["payload"],
         json!({"hello": sent["payload"]["name"]})
     );
+    let kept = "asya-happy-end";
+    cluster.rabbitmq()?.publish("", kept, "{}").await?;
     user.follow("Uninstall").await?;
+    // What the page keeps, and what its actor has drained.
+    assert_eq!(cluster.rabbitmq()?.messages(kept, 9, false).await?, ["{}"]);
+    assert!(cluster.rabbitmq()?.queue("asya-hello").await?.is_none());
+    cluster.rabbitmq()?.delete_queue(kept).await?;
     user.run("kubectl delete namespace demo --wait=false")
         .await
         .map(drop)
