@@ -69,12 +69,11 @@ MINUTES ?= 10
 NAME ?=
 
 # Steps of `make demo`: those that the prerequisites below print, before the demo's own.
-demo: STEPS := 12
+demo: STEPS := 11
 demo: STEP_asya-cluster := 1
-demo: STEP_asya-controller := 2
-demo: STEP_asya-webhook := 3
-demo: STEP_asya-sidecar := 4
-STEP = $(if $(STEP_$@),@echo '[$(STEP_$@)/$(STEPS)] compiling $@')
+demo: STEP_programs := 2
+demo: STEP_asya-sidecar := 3
+STEP = $(if $(STEP_$@),@echo '[$(STEP_$@)/$(STEPS)] compiling $(patsubst programs,$(PROGRAMS),$@)')
 
 .PHONY: help demo up down build image release docs docs-reference bench bench-sidecar faults fuzz mutants simulate test lint test-unit test-runtime test-chart test-brokers test-scenarios test-real test-core test-matrix test-nightly test-upgrade test-krew test-release
 .PHONY: test-scripts requirements programs asya-cluster cluster harness kubectl-asya rust python go tools-of-cluster tools-of-tests plan-demo plan-up plan-test
@@ -92,7 +91,7 @@ down: asya-cluster ## End the cluster that `make up` started
 	@$(BIN)/asya-cluster down
 
 build: rust ## Build both programs for release: target/release/asya-controller, target/release/asya-webhook
-	$(PROGRAMS:%=cargo build --release $(LOCKED) -p % &&) true
+	cargo build --release $(LOCKED) $(PROGRAMS:%=-p %)
 
 image: rust python ## Image archives, without an engine: target/image/asya-operator.tar, asya-sidecar.tar; IMAGE=NAME:TAG SIDECAR_IMAGE=NAME:TAG
 	cargo build --release $(LOCKED) $(PROGRAMS:%=-p %)
@@ -188,7 +187,7 @@ test-upgrade: tools-of-tests programs harness ## Upgrade 50 actors and 10 bindin
 	@test -n "$(FROM)" || { echo 'FROM is missing: make test-upgrade FROM=COMMIT' >&2; exit 1; }
 	rm -rf $(FORMER)/source && mkdir -p $(FORMER)/source $(FORMER)/bin
 	git archive $(FROM) | tar -x -C $(FORMER)/source
-	cd $(FORMER)/source && $(foreach it,$(PROGRAMS),CARGO_TARGET_DIR=$(FORMER)/target cargo build --locked -p $(it) && cp $(FORMER)/target/debug/$(it) $(FORMER)/bin/ &&) true
+	cd $(FORMER)/source && CARGO_TARGET_DIR=$(FORMER)/target cargo build --locked $(PROGRAMS:%=-p %) && cp $(PROGRAMS:%=$(FORMER)/target/debug/%) $(FORMER)/bin/
 	rm -rf $(FORMER)/chart && cp -r $(FORMER)/source/charts/asya-operator $(FORMER)/chart
 	ASYA_UPGRADE_FROM=$(FORMER) $(BIN)/asya-cluster run --sqs --keda -- cargo test $(LOCKED) --workspace --test scenarios -- --ignored --nocapture upgrade::
 
@@ -218,10 +217,12 @@ test-scripts: python ## Tests of the scripts in .ci/, image/, release/, tests/bo
 requirements: python ## Requirements in docs/spec/ that no test names; ONLY="VAL POD-1..POD-4"
 	@python3 .ci/requirements.py $(ONLY)
 
-# Each program is built by itself, so that what is tested has the features of what is shipped.
-programs: rust $(PROGRAMS)
+# Built as for the images, so that what is tested has the features of what is shipped: both in one call, which compiles their dependencies once.
+programs: rust
+	$(STEP)
+	cargo build $(LOCKED) $(PROGRAMS:%=-p %)
 
-$(PROGRAMS) asya-sidecar kubectl-asya:
+asya-sidecar kubectl-asya:
 	$(STEP)
 	cargo build $(LOCKED) -p $@
 
