@@ -331,7 +331,7 @@ pub fn bin_folder() -> Result<PathBuf> {
         .find(|folder| PROGRAMS.iter().all(|name| folder.join(name).exists()))
         .ok_or_else(|| {
             Error::Missing(format!(
-                "asya-controller and asya-webhook are not built: run `cargo build -p asya-controller && cargo build -p asya-webhook`, or set {BIN_VARIABLE} to their folder"
+                "asya-controller and asya-webhook are not built: run `make programs`, or set {BIN_VARIABLE} to their folder"
             ))
         })
 }

@@ -54,7 +54,7 @@ pub(crate) async fn up(with: With) -> Result<ExitCode> {
     }
     if let Some(state) = running(&files) {
         println!("# a cluster runs already; `make down` ends it");
-        print_addresses(&Cluster::connect(state)?);
+        print_addresses(&Cluster::connect(state)?, &["default"]);
         return Ok(ExitCode::SUCCESS);
     }
     with.build(|_| ()).await?;
@@ -85,7 +85,7 @@ pub(crate) async fn up(with: With) -> Result<ExitCode> {
     })
     .await?;
     if let Ok(state) = state {
-        print_addresses(&Cluster::connect(state)?);
+        print_addresses(&Cluster::connect(state)?, &["default"]);
         return Ok(ExitCode::SUCCESS);
     }
     let log = std::fs::read(&files.log).unwrap_or_default();

@@ -21,6 +21,9 @@ use crate::{With, print_addresses};
 const NAMESPACE: &str = "demo";
 const ACTOR: &str = include_str!("demo/actor.yaml");
 const BINDING: &str = include_str!("demo/binding.yaml");
+/// What the steps above would not show.
+const LIMITS: &str = "  \
+  # Nothing runs in fake pods: a message that you send stays in its queue, and `kubectl logs` and `exec` fail.";
 const CONTAINERS: &str = "custom-columns=POD:.metadata.name,CONTAINERS:.spec.containers[*].name";
 
 /// `before`: steps that whoever starts the demo has announced already.
@@ -37,6 +40,11 @@ pub(crate) async fn demo(stay: bool, before: usize) -> Result<ExitCode> {
     with.build(|_| progress.step()).await?;
     progress.step();
     progress.say("starting etcd, Kubernetes and RabbitMQ on loopback ports");
+    tokio::spawn(async {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            println!("\nending the cluster");
+        }
+    });
     let mut cluster = RunningCluster::start(with.options()).await?;
     let values = cluster.folder().join("values.json");
     progress.say(&format!(
@@ -62,9 +70,16 @@ pub(crate) async fn demo(stay: bool, before: usize) -> Result<ExitCode> {
     }
     if stay {
         println!("\nThe cluster stays until Ctrl-C. In another terminal:");
-        print_addresses(&cluster);
+        print_addresses(&cluster, &["default", NAMESPACE]);
         println!("{}", next_steps());
-        return Err(cluster.death().await);
+        let error = cluster.death().await;
+        let operator = ["get", "deployment/asya-operator", "--namespace=asya-system"];
+        if cluster.kubectl(&operator).await.is_err() {
+            progress.say("the operator is no longer installed: ending the cluster");
+            return Ok(ExitCode::SUCCESS);
+        }
+        cluster.keep_logs();
+        return Err(error);
     }
     println!(
         "\n`make demo ARGS=--stay` keeps the cluster. There you can try:\n{}",
@@ -180,14 +195,12 @@ async fn show_binding(cluster: &RunningCluster, progress: &Progress) -> Result<(
     let entry = "--for=jsonpath={.webhooks[0].name}=generic.inject.asya.sh";
     let configuration = "mutatingwebhookconfiguration/asya-operator-injector";
     kubectl(&["wait", configuration, entry, "--timeout=60s"]).await?;
-    progress.say("from now on new pods come with the sidecar:");
-    progress.say(&command("rollout restart deployment/model"));
-    kubectl(&["rollout", "restart", "deployment/model"]).await?;
+    progress.say("new pods get the sidecar, so the operator now replaces these, by one rollout of the Deployment:");
     kubectl(&[
         "wait",
         "asya/chat",
         "--for=condition=Injected",
-        "--timeout=60s",
+        "--timeout=120s",
     ])
     .await?;
     kubectl(&["rollout", "status", "deployment/model", "--timeout=60s"]).await?;
@@ -221,12 +234,12 @@ fn next_steps() -> String {
     let steps = [
         ("get asya hello -o yaml", "status, conditions and inventory"),
         ("explain asya.spec", "every field"),
-        ("get pods -l app=model -o yaml", "what the sidecar is given"),
+        ("get pods -l app=model -o yaml", "what sidecars are given"),
         ("scale asya hello --replicas 3", "three pods"),
         ("delete asya hello", "queue and pods go with it"),
     ];
     let lines = steps.map(|(args, what)| format!("  {:<48}# {what}", command(args)));
-    lines.join("\n")
+    format!("{}\n{LIMITS}", lines.join("\n"))
 }
 
 #[cfg(test)]
@@ -237,7 +250,8 @@ mod tests {
     #[test]
     fn commands_that_are_printed_name_the_namespace() {
         for line in next_steps().lines() {
-            assert!(line.starts_with("  kubectl -n demo "), "{line}");
+            let is_step = line.starts_with("  kubectl -n demo ");
+            assert!(is_step || line == LIMITS, "{line}");
         }
         let sources = [
             include_str!("demo.rs"),

@@ -174,8 +174,8 @@ async fn build_parts(names: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints how to reach a cluster.
-fn print_addresses(cluster: &Cluster) {
+/// Prints how to reach a cluster, and the namespaces that have the broker's Secret.
+fn print_addresses(cluster: &Cluster, namespaces: &[&str]) {
     let State {
         kubeconfig,
         control_plane,
@@ -186,11 +186,17 @@ fn print_addresses(cluster: &Cluster) {
         ..
     } = cluster.state();
     println!("export KUBECONFIG={}", kubeconfig.display());
-    println!(
-        "export PATH={}:{}:$PATH",
-        control_plane.display(),
-        tools.display()
-    );
+    let plugin = asya_tests::operator::bin_folder()
+        .ok()
+        .filter(|bin| bin.join("kubectl-asya").exists());
+    let folders = [control_plane, tools].into_iter().chain(&plugin);
+    let folders: Vec<_> = folders.map(|it| it.display().to_string()).collect();
+    println!("export PATH={}:$PATH", folders.join(":"));
+    if plugin.is_none() {
+        println!(
+            "# `kubectl asya` needs `cargo build -p kubectl-asya`, and target/debug in the PATH"
+        );
+    }
     if let Some(rabbitmq) = rabbitmq {
         let (host, user) = (&rabbitmq.host, asya_tests::rabbitmq::ADMIN);
         println!("# RabbitMQ: amqp://{user}:{user}@{host}:{}", rabbitmq.port);
@@ -201,7 +207,8 @@ fn print_addresses(cluster: &Cluster) {
     }
     if operator.is_some() && rabbitmq.is_some() {
         println!(
-            "# Actors with transport rabbitmq run in namespace default, which has its Secret."
+            "# Actors with transport rabbitmq can run where its Secret is: namespace {}",
+            namespaces.join(", ")
         );
     }
     if let Some(url) = sqs {

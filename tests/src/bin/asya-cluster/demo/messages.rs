@@ -12,9 +12,8 @@ use futures::future::try_join_all;
 use serde_json::{Value, json};
 
 use super::progress::Progress;
-use super::{NAMESPACE, manifest, print_lines};
+use super::{NAMESPACE, manifest};
 
-const HANDLERS: &str = include_str!("hello.py");
 const ROUTE: &str = include_str!("route.yaml");
 const ENDS: &str = include_str!("ends.yaml");
 const SOON: Duration = Duration::from_secs(30);
@@ -23,11 +22,8 @@ const IN_FLIGHT: usize = 8;
 
 /// Shows a chain, a fan-out and an error, on the processes of three pods.
 pub(super) async fn show_routes(cluster: &RunningCluster, progress: &Progress) -> Result<()> {
-    let handlers = cluster.folder().join("handlers");
-    std::fs::create_dir_all(&handlers).map_err(Error::other)?;
-    std::fs::write(handlers.join("hello.py"), HANDLERS).map_err(Error::other)?;
-    progress.say("hello.py, which the image of the next actors contains:");
-    print_lines(HANDLERS);
+    progress
+        .say("two more actors, with other functions of hello.py, and those where messages end:");
     let route = manifest(cluster, progress, "route.yaml", ROUTE)?;
     let ends = manifest(cluster, progress, "ends.yaml", ENDS)?;
     for file in [route, ends] {
@@ -47,13 +43,9 @@ pub(super) async fn show_routes(cluster: &RunningCluster, progress: &Progress) -
         .await?;
     progress.say("Running, but nothing runs in a fake pod. So asya-runtime and asya-sidecar of these pods run as processes here, with the pods' environment:",
     );
-    let surroundings = Surroundings {
-        handlers: Some(&handlers),
-        ..Surroundings::default()
-    };
     let start = async |actor: &str| {
         let selector = format!("asya.sh/actor={actor}");
-        let pod = PodProcess::start(cluster, NAMESPACE, &selector, surroundings);
+        let pod = PodProcess::start(cluster, NAMESPACE, &selector, Surroundings::default());
         let pod = Box::pin(pod).await?;
         println!("         | pod {}", pod.name());
         Ok::<_, Error>(pod)
@@ -64,7 +56,9 @@ pub(super) async fn show_routes(cluster: &RunningCluster, progress: &Progress) -
     let shown = shout.while_alive(split.while_alive(shown));
     hello.while_alive(shown).await?;
     tokio::try_join!(hello.stop(), shout.stop(), split.stop())?;
-    progress.say("the processes of these pods have ended");
+    progress.say(
+        "the processes of these pods have ended; from now on their messages stay in the queues",
+    );
     Ok(())
 }
 

@@ -1,11 +1,11 @@
 //! What the demo prints as it goes on: numbered steps, and lines with the time below them.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::time::Instant;
 
 /// The steps, in order.
 const STEPS: [&str; 8] = [
-    "RabbitMQ",
+    "RabbitMQ: that of the installed package",
     "etcd, the control plane of Kubernetes, kubectl",
     "kwok and helm",
     "a cluster with the operator",
@@ -17,7 +17,8 @@ const STEPS: [&str; 8] = [
 
 /// How far the demo is.
 pub(super) struct Progress {
-    started: Instant,
+    /// When the first line was printed: what is built before takes as long as it takes.
+    started: OnceCell<Instant>,
     /// Steps that were taken before the demo's own.
     before: usize,
     taken: Cell<usize>,
@@ -26,7 +27,7 @@ pub(super) struct Progress {
 impl Progress {
     pub(super) fn after(before: usize) -> Self {
         Self {
-            started: Instant::now(),
+            started: OnceCell::new(),
             before,
             taken: Cell::new(0),
         }
@@ -45,9 +46,10 @@ impl Progress {
         format!("[{number}/{all}] {step}")
     }
 
-    /// Says what happens in this step.
+    /// Says what happens in this step, and how long after the first such line.
     pub(super) fn say(&self, what: &str) {
-        println!("{:>6.1} s  {what}", self.started.elapsed().as_secs_f32());
+        let started = self.started.get_or_init(Instant::now);
+        println!("{:>6.1} s  {what}", started.elapsed().as_secs_f32());
     }
 }
 
@@ -59,7 +61,7 @@ mod tests {
     fn steps_are_numbered_after_those_before() {
         let progress = Progress::after(3);
         let steps: Vec<String> = STEPS.iter().map(|_| progress.next()).collect();
-        assert_eq!(steps[0], "[4/11] RabbitMQ");
+        assert_eq!(steps[0], "[4/11] RabbitMQ: that of the installed package");
         assert_eq!(steps[7], "[11/11] KEDA, and models of KAITO and KServe");
     }
 }
