@@ -2,6 +2,8 @@
 
 use std::io::{IsTerminal, Write};
 
+use crate::answer::Failure;
+
 /// Asks the user; without a terminal, the answer is no. Waits on a thread of its own, so that connections to brokers
 /// keep sending heartbeats however long the user thinks.
 pub async fn confirmed(question: &str) -> bool {
@@ -10,6 +12,16 @@ pub async fn confirmed(question: &str) -> bool {
     }
     eprint!("{question} [y/N] ");
     tokio::task::spawn_blocking(read_yes).await.unwrap_or(false)
+}
+
+/// What to answer to a user who has not consented; `done` says to what.
+pub fn refused(done: &str) -> Failure {
+    let how = if std::io::stdin().is_terminal() {
+        "confirm with y, or pass --yes"
+    } else {
+        "standard input is no terminal to ask at, so pass --yes"
+    };
+    Failure::new(format!("nothing was {done}; {how}"))
 }
 
 fn read_yes() -> bool {

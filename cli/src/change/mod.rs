@@ -14,7 +14,7 @@ use plan::{Plan, Step};
 use crate::answer::{Answer, Failure, Report};
 use crate::args::{ChangeArgs, ConsentArgs, DryRun, UnbindArgs};
 use crate::cluster::{Cluster, Connection, resource};
-use crate::consent::confirmed;
+use crate::consent::{confirmed, refused};
 use crate::output::Format;
 
 /// Changes an annotation or field of an actor.
@@ -75,9 +75,7 @@ async fn carry_out(
         eprintln!("  {line}");
     }
     if !dry_run && !consent.yes && !confirmed("Write this?").await {
-        return Err(Failure::new(
-            "nothing was written; confirm with y, or pass --yes",
-        ));
+        return Err(refused("written"));
     }
     for step in &steps {
         write(cluster, name, actor, step, dry_run).await?;

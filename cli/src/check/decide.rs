@@ -125,8 +125,14 @@ pub fn installed(observed: &Observed, now: Timestamp) -> Vec<Check> {
     if !is_elsewhere {
         checks.push(actors::transports(observed));
     }
-    checks.extend(actors::actors(&observed.actors, now));
-    checks.extend(actors::queues(observed));
+    let queues = actors::queues(observed);
+    let mut actors = actors::actors(&observed.actors, now);
+    if queues.iter().any(|it| it.result == CheckResult::Failed) {
+        // Nothing is wrong by what actors report, but by what the broker does.
+        actors.retain(|it| it.result != CheckResult::Ok);
+    }
+    checks.extend(actors);
+    checks.extend(queues);
     checks
 }
 

@@ -34,7 +34,7 @@ use crate::actor::status_of;
 use crate::answer::{Answer, Failure, Report};
 use crate::args::queue::{BrokerArgs, DlqAction, DlqArgs, QueueArgs, SendArgs};
 use crate::cluster::Connection;
-use crate::consent::confirmed;
+use crate::consent::{confirmed, refused};
 use crate::output::terminal_width;
 use crate::watch::Watched;
 
@@ -215,9 +215,7 @@ async fn consent(
     if args.yes || confirmed("Delete them?").await {
         return Ok(());
     }
-    Err(Failure::new(
-        "nothing was deleted; confirm with y, or pass --yes",
-    ))
+    Err(refused("deleted"))
 }
 
 /// Sends a message to an actor. Exit code 1: it failed; 2: it was not seen at its end.

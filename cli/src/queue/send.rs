@@ -95,8 +95,14 @@ pub async fn send<B: Broker>(
         notes: Vec::new(),
     };
     if let Some(wait) = wait {
-        let followed = follow(broker, &mut sent, &mut ends, wait).await;
-        sent.notes = ends.into_iter().filter_map(|end| end.note).collect();
+        let mut followed = follow(broker, &mut sent, &mut ends, wait).await;
+        if followed.is_ok() && sent.outcome == Outcome::NotSeen {
+            followed = whereabouts(broker, &names.queue)
+                .await
+                .map(|note| sent.notes.push(note));
+        }
+        sent.notes
+            .extend(ends.into_iter().filter_map(|end| end.note));
         // The broker has stored the message: after a failure, a script would send it again.
         if let Err(why) = followed {
             sent.outcome = Outcome::NotSeen;
@@ -156,6 +162,28 @@ async fn follow<B: Broker>(
         }
         sleep(POLL).await;
     }
+}
+
+/// Where a message may be that has not been seen at its end.
+async fn whereabouts<B: Broker>(broker: &mut B, queue: &str) -> Result<String, Failure> {
+    let Some(size) = broker.size(queue).await? else {
+        return Ok(format!("there is no queue {queue} any more"));
+    };
+    let waiting = match size.waiting {
+        0 => {
+            return Ok(format!(
+                "no message waits in {queue}: this one is being processed, or was"
+            ));
+        }
+        1 => "1 message waits".to_owned(),
+        count => format!("{count} messages wait"),
+    };
+    Ok(match size.consumers {
+        Some(0) => {
+            format!("{waiting} in {queue}, which has no consumers: no sidecar receives them")
+        }
+        _ => format!("{waiting} in {queue}, this one perhaps among them"),
+    })
 }
 
 /// Looks for the message if there is a new one that nobody is about to take.

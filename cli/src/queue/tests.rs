@@ -231,6 +231,49 @@ async fn consumers_of_an_end_keep_their_messages() {
 }
 
 #[tokio::test]
+async fn message_that_is_not_seen_is_said_to_wait_for_somebody_who_receives_it() {
+    for (waiting, consumers, delivers_to, note) in [
+        (
+            &[][..],
+            0,
+            None,
+            "1 message waits in asya-embed, which has no consumers",
+        ),
+        (
+            &["old"],
+            0,
+            None,
+            "2 messages wait in asya-embed, which has no consumers",
+        ),
+        (
+            &[],
+            2,
+            None,
+            "1 message waits in asya-embed, this one perhaps",
+        ),
+        (
+            &[],
+            2,
+            Some("asya-next"),
+            "no message waits in asya-embed: this one is being processed",
+        ),
+    ] {
+        let ends: [(&str, &[&str]); 4] = [
+            ("asya-embed", waiting),
+            ("asya-next", &[]),
+            ("asya-happy-end", &[]),
+            ("asya-error-end", &[]),
+        ];
+        let mut broker = Memory::with(&ends);
+        broker.consumers = consumers;
+        broker.delivers_to = delivers_to.map(str::to_owned);
+        let found = sent(&mut broker, true).await;
+        assert_eq!(found.outcome, Outcome::NotSeen);
+        assert!(found.notes[0].starts_with(note), "{:?}", found.notes);
+    }
+}
+
+#[tokio::test]
 async fn message_that_was_sent_is_reported_even_if_it_cannot_be_followed() {
     let mut broker = Memory::with(&[("asya-embed", &[]), ("asya-happy-end", &[])]);
     broker.tells = Some(2);

@@ -301,12 +301,18 @@ fn messages_that_nobody_receives_and_dead_letters_are_found() {
         findings(&observed),
         ["ASYA-NoConsumers", "ASYA-DeadLetters"]
     );
+    let says_all_is_well = |observed: &Observed| {
+        let checks = installed(observed, now());
+        checks.iter().any(|it| it.subject == "actors")
+    };
+    assert!(!says_all_is_well(&observed), "an actor has a finding");
     observed.queues = vec![(name(), state(0, true)), (name(), state(0, true))];
     assert_eq!(
         findings(&observed),
         ["ASYA-DeadLetters"],
         "a shared queue is reported once"
     );
+    assert!(says_all_is_well(&observed), "dead letters are a warning");
     let checks = installed(&observed, now());
     let found = checks.iter().find(|it| it.id.is_some()).unwrap();
     assert_eq!(
