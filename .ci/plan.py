@@ -167,7 +167,7 @@ def plan(goal, missing):
     total = duration(sum(part.seconds for part in missing))
     beside = "; the demo begins while the last one is being built" if goal == "demo" and missing[-1].name == "keda" and len(missing) > 1 else ""
     lines.append("  %7s  in all, roughly%s." % (total, beside))
-    return lines + ["The tests, with the programs that they compile, take an hour and more."] * (goal == "test")
+    return lines + ["The tests, with the programs that they compile, take an hour and more, and all in all some 30 GB of disk."] * (goal == "test")
 
 
 def space(needed, free):
