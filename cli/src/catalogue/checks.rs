@@ -168,7 +168,7 @@ pub const ENTRIES: &[Entry] = &[
     entry_of(
         "NoConsumers",
         "Messages wait in the actor's queue, and none of its running pods receives them.",
-        "`kubectl asya why actor/NAME` says whether its pods have the sidecar; the log of their container asya-sidecar says why it receives nothing.",
+        "`kubectl asya trace NAME` shows whether its pods have the sidecar; the log of their container asya-sidecar says why it receives nothing.",
         RUNBOOKS,
     ),
     entry_of(
