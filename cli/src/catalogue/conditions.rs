@@ -54,8 +54,8 @@ pub const ENTRIES: &[Entry] = &[
     ),
     entry_of(
         "CredentialsMissing",
-        "The Secret with the broker's credentials, or a key of it, is missing.",
-        "Create the Secret that the message names, in the operator's namespace.",
+        "The Secret with the broker's credentials, or a key of it, is missing; on SQS without keys, the operator has no AWS credentials.",
+        "Create the Secret in the actor's namespace, where sidecars read it, or give the operator's ServiceAccount a role; the message says which.",
         STANDALONE,
     ),
     entry_of(
@@ -360,7 +360,7 @@ pub const ENTRIES: &[Entry] = &[
     ),
     entry_of(
         "RolloutHalted",
-        "Replaced pods came back without the sidecar, so no further pod is replaced.",
+        "Replaced pods came back without the sidecar or not ready, so no further pod is replaced.",
         "Find out why with `kubectl asya why POD`; then change the actor or its target, or run `kubectl asya roll NAME`.",
         BINDING,
     ),

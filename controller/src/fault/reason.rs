@@ -276,7 +276,8 @@ pub enum Reason {
     /// Replaced pods came back without the sidecar, or did not become ready in time, so no further pod is replaced.
     ///
     /// Remedy: find out what removes the sidecar, usually another admission webhook, or why the replacement is not
-    /// ready. The rollout resumes when that pod is ready, or when the spec of the actor or of the target changes.
+    /// ready. The rollout resumes when that pod is ready, when the spec of the actor or of the target changes, or when
+    /// the actor is annotated with `asya.sh/roll-now`.
     RolloutHalted,
     /// Dry runs of new pods come back without the sidecar, so no pod is replaced.
     ///
