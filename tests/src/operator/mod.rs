@@ -315,7 +315,8 @@ fn ignore_existing<T>(created: kube::Result<T>) -> Result<()> {
     }
 }
 
-/// Returns the folder of our binaries: `$ASYA_BIN_DIR`, else the release or debug folder of cargo's target folder.
+/// Returns the folder of our binaries: `$ASYA_BIN_DIR`, else the release or debug folder of cargo's target folder,
+/// whichever was built last.
 ///
 /// # Errors
 /// When the binaries are not built: one line with the command that builds them.
@@ -324,11 +325,18 @@ pub fn bin_folder() -> Result<PathBuf> {
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"),
         PathBuf::from,
     );
+    let has_programs = |folder: &PathBuf| PROGRAMS.iter().all(|name| folder.join(name).exists());
+    let built = |folder: &PathBuf| folder.join(PROGRAMS[0]).metadata()?.modified();
     std::env::var_os(BIN_VARIABLE)
         .map(PathBuf::from)
-        .into_iter()
-        .chain([target.join("release"), target.join("debug")])
-        .find(|folder| PROGRAMS.iter().all(|name| folder.join(name).exists()))
+        .filter(has_programs)
+        .or_else(|| {
+            // Others may be of an older tree.
+            [target.join("release"), target.join("debug")]
+                .into_iter()
+                .filter(has_programs)
+                .max_by_key(|folder| built(folder).ok())
+        })
         .ok_or_else(|| {
             Error::Missing(format!(
                 "asya-controller and asya-webhook are not built: run `make programs`, or set {BIN_VARIABLE} to their folder"
