@@ -30,6 +30,7 @@ struct State {
     queues: BTreeMap<String, VecDeque<Stored>>,
     missing: Vec<String>,
     rejected: Vec<Stored>,
+    failed: usize,
     in_flight: BTreeMap<u64, Stored>,
     most_in_flight: usize,
     demand: Demand,
@@ -163,6 +164,11 @@ impl Memory {
             .into()
     }
 
+    /// How often a message was requeued because processing it failed.
+    pub fn failed(&self) -> usize {
+        self.state.lock().failed
+    }
+
     /// The rejected messages.
     pub fn rejected(&self) -> Vec<Stored> {
         self.state.lock().rejected.clone()
@@ -246,6 +252,7 @@ impl State {
         let Some(message) = self.in_flight.remove(&receipt.number) else {
             return;
         };
+        self.failed += usize::from(settlement == Settlement::RequeueFailed);
         match settlement {
             Settlement::Acknowledge => {}
             Settlement::Reject => self.rejected.push(message),

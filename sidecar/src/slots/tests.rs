@@ -147,7 +147,7 @@ async fn nothing_is_dispatched_or_requeued_while_the_broker_is_blocked() {
     bench.stop(engine).await;
 }
 
-/// SC-26, SC-77
+/// SC-26, SC-34, SC-77
 #[tokio::test(start_paused = true)]
 async fn a_missing_queue_causes_at_most_six_calls_a_minute_and_no_loss() {
     let bench = Bench::new();
@@ -162,6 +162,7 @@ async fn a_missing_queue_causes_at_most_six_calls_a_minute_and_no_loss() {
     );
     bench.broker.set_missing(NEXT, false);
     bench.emptied().await;
+    assert_eq!(bench.broker.failed(), bench.runtime.calls() - 1);
     assert_eq!(bench.ids_in(NEXT), ["1"]);
     bench.stop(engine).await;
 }
@@ -204,7 +205,7 @@ async fn a_result_that_is_too_large_is_reported_to_error_end() {
     bench.stop(engine).await;
 }
 
-/// SC-48, SC-49, SC-77
+/// SC-34, SC-48, SC-49, SC-77
 #[tokio::test(start_paused = true)]
 async fn a_message_is_retried_once_after_a_runtime_crash() {
     let bench = Bench::new();
@@ -229,6 +230,7 @@ async fn a_message_is_retried_once_after_a_runtime_crash() {
         (bench.runtime.calls_of("1"), bench.runtime.calls_of("2")),
         (2, 2)
     );
+    assert_eq!(bench.broker.failed(), 2, "the third was not read");
     bench.stop(engine).await;
 }
 
