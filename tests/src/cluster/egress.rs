@@ -4,12 +4,15 @@
 //! Routes are files in `routes/`, so that a scenario can set them from another process than the one that runs the
 //! cluster.
 
+mod readiness;
+
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::ListParams;
 use kube::{Api, Client};
@@ -27,8 +30,8 @@ const LAG: Duration = Duration::from_secs(1);
 pub struct Backend {
     /// `127.0.0.1:PORT`.
     pub address: String,
-    /// Readiness URL, probed before a connection: like an endpoint, a backend is used only while this URL returns 200,
-    /// and for [`LAG`] after. Without it, the backend is always used.
+    /// Readiness URL: like an endpoint, a backend is used only while this URL returns 200, and for [`LAG`] after. Without
+    /// it, the backend is always used.
     pub ready: Option<String>,
 }
 
@@ -167,12 +170,14 @@ async fn resolve(target: &str, folder: &Path, client: Option<Client>) -> Result<
     let route =
         std::fs::read(route_file(folder, &namespace, &service, port)).map_err(|_| unknown())?;
     let backends: Vec<Backend> = serde_json::from_slice(&route)?;
-    let mut ready = Vec::new();
-    for backend in backends {
-        if is_ready(&backend).await {
-            ready.push(backend.address);
-        }
-    }
+    let probes = backends.iter().map(|backend| async {
+        let ready = match &backend.ready {
+            Some(url) => readiness::is_ready(url, folder).await,
+            None => true,
+        };
+        ready.then(|| backend.address.clone())
+    });
+    let mut ready: Vec<_> = join_all(probes).await.into_iter().flatten().collect();
     if ready.is_empty() {
         return Err(Error::Other(format!("no process behind {target} is ready")));
     }
@@ -216,31 +221,6 @@ async fn by_cluster_ip(
         KNOWN.put(&name, found.clone());
     }
     Ok(found)
-}
-
-async fn is_ready(backend: &Backend) -> bool {
-    static READY: Recent<()> = Recent::new();
-    static CLIENT: LazyLock<Option<reqwest::Client>> = LazyLock::new(|| crate::http_client().ok());
-    /// One probe at a time, like a kubelet: a burst of probes exceeds what the probed port admits.
-    static ASKING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-    let Some(url) = &backend.ready else {
-        return true;
-    };
-    if READY.get(url).is_some() {
-        return true;
-    }
-    let _turn = ASKING.lock().await;
-    if READY.get(url).is_some() {
-        return true;
-    }
-    let Some(client) = &*CLIENT else { return false };
-    // A long timeout: a kubelet retries twice before it considers a probe failed.
-    let asked = client.get(url).timeout(Duration::from_secs(5)).send().await;
-    let ready = asked.is_ok_and(|answer| answer.status() == 200);
-    if ready {
-        READY.put(url, ());
-    }
-    ready
 }
 
 /// A cache of results that are younger than [`LAG`].

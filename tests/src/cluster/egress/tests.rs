@@ -1,4 +1,5 @@
 use std::path::Path;
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
@@ -6,6 +7,7 @@ use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::{Backend, listen, set_route};
 use crate::process::Folder;
@@ -80,4 +82,26 @@ async fn service_without_ready_backend_is_unavailable() {
         log.contains("nothing is routed to other.system.svc:443"),
         "{log}"
     );
+}
+
+#[tokio::test]
+async fn hanging_probe_of_a_backend_does_not_prevent_connections_to_another() {
+    let folder = Folder::create("egress").unwrap();
+    let (_client, client) = watch::channel(None);
+    let _egress = listen(&folder, client, false).unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let hanging = Backend {
+        address: "127.0.0.1:1".to_owned(),
+        ready: Some(format!("http://{}/readyz", silent.local_addr().unwrap())),
+    };
+    let backends = [hanging, backend("ready", StatusCode::OK).await];
+    set_route(&folder, "system", "webhook", 443, &backends).unwrap();
+    // The first connection finds out.
+    for limit in [10, 3, 3] {
+        let answer = connect(&folder, "webhook.system.svc:443");
+        let answer = timeout(Duration::from_secs(limit), answer).await.unwrap();
+        assert!(answer.ends_with("\r\n\r\nready"), "{answer}");
+    }
+    let log = std::fs::read_to_string(folder.join("egress.log")).unwrap();
+    assert!(log.contains("probe of http://"), "{log}");
 }
