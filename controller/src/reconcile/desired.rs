@@ -2,7 +2,7 @@
 
 mod binding;
 pub mod deletion;
-pub mod empty_wait;
+pub mod drain;
 pub mod scaling;
 mod standalone;
 

@@ -1,4 +1,4 @@
-//! Reconciles one actor: observe, plan, apply, report.
+//! Reconciles one actor: observe, plan, apply, status.
 
 mod apply;
 mod cache_sync;
@@ -53,6 +53,7 @@ pub async fn reconcile(
     let now = clock::now();
     let plan = plan::plan(&observed, now);
     if plan.is_final_step() {
+        // Another finalizer may hold the actor for long after ours is removed, and no reconcile would report it then.
         status::report_deletion(context, &mut observed, now).await?;
     }
     let mut outcome = match apply::apply(context, &observed.actor, plan).await {

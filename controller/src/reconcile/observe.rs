@@ -1,14 +1,19 @@
 //! Observes the cluster: reads the stores, and queries the broker if the state of the queue is not known.
 //!
-//! It changes nothing but subscriptions. `Bindings::{register_target, set_pod_match, set_scale_target}` register what
-//! the actor depends on before that is read, so that no change in between is missed and, if two actors bind one target
-//! at the same time, at least one observes the other (BIND-45). Everything else that later reconciles should know is
-//! returned as data, in [`MemoryUpdates`](crate::reconcile::model::observed::MemoryUpdates).
+//! It writes nothing to the API server or a broker. In memory, it changes only what a read needs or shows at once:
+//!
+//! - `Bindings::{register_target, set_pod_match, set_scale_target}` register what the actor depends on before that is
+//!   read, so that no change in between is missed and, if two actors bind one target at the same time, at least one
+//!   observes the other (BIND-45). `binding/reading.rs` remembers the kinds and the target that it has found.
+//! - `UnrecordedQueues::add_possible` lists the queues that an earlier process may have created, before one is looked up.
+//!
+//! Everything else that later reconciles should know is returned as data, in
+//! [`MemoryUpdates`](crate::reconcile::model::observed::MemoryUpdates).
 
 mod availability;
 pub mod binding;
 mod child;
-mod empty_wait;
+mod drain;
 mod queue;
 pub mod queue_name_taken;
 pub mod rollout;
@@ -32,7 +37,7 @@ use child::child;
 use queue_name_taken::desired_unless_name_taken;
 
 use super::desired::Desired;
-use super::desired::empty_wait::EmptyWait;
+use super::desired::drain::DrainState;
 use crate::cluster::store::Store;
 use crate::context::Context;
 use crate::fault::{Error, Fault};
@@ -64,12 +69,12 @@ pub async fn observe(
     let name_taken = queue_name_taken.as_ref();
     let mut deletion = DeletionSettings::of(&actor);
     let queues = known_queues(context, &actor, &previous, desired.as_deref(), &deletion);
-    let (empty_wait, updates) =
-        empty_wait::observe(context, &actor, &previous, &deletion, &queues, now).await?;
-    if matches!(empty_wait, Some(EmptyWait::KeepQueues(_))) {
+    let (drain, updates) =
+        drain::observe(context, &actor, &previous, &deletion, &queues, now).await?;
+    if matches!(drain, Some(DrainState::KeepQueues(_))) {
         deletion.retains_queue = true;
     }
-    let receives_messages = receives_messages(&actor, empty_wait.as_ref());
+    let receives_messages = receives_messages(&actor, drain.as_ref());
     let to_ensure = desired.as_deref().ok().filter(|_| receives_messages);
     let ownership = ChildOwnership {
         // Do not adopt objects only to delete them.
@@ -139,7 +144,7 @@ pub async fn observe(
         webhook: context.installation.webhook,
         deadlines: context.installation.deadlines,
         deletion,
-        empty_wait,
+        drain,
         leading_since: context.leading_since.get().copied().unwrap_or(now),
         memory_updates: updates,
         queue_name_taken,
@@ -272,7 +277,7 @@ fn known_queues(
 ) -> KnownQueues {
     let (claims, transports) = (&context.queue_claims, &context.installation.transports);
     let key = &actor.metadata.key;
-    let owner_of = |queue: &QueueStatus| {
+    let holder_of = |queue: &QueueStatus| {
         let address = (&*queue.transport, &*queue.name);
         claims.queue_name_holder_for(transports, address, key)
     };
@@ -283,12 +288,12 @@ fn known_queues(
     });
     let (existing, possible) = match actor.metadata.deleting {
         _ if deletion.retains_queue => (Vec::new(), Vec::new()),
-        // A queue that only may exist must not hold the deletion while its broker is unreachable.
+        // A queue that may not exist must not block the deletion while its broker is unreachable.
         true => (unrecorded.existing_of(key), unrecorded.possible_of(key)),
         false => (unrecorded.of(key), Vec::new()),
     };
     let unrecorded = (&*existing, &*possible);
-    KnownQueues::from_status(previous, unrecorded, desired, transports, owner_of)
+    KnownQueues::from_status(previous, unrecorded, desired, transports, holder_of)
 }
 
 /// The queues of which no status tells and which an earlier process may have created: the desired one, which this

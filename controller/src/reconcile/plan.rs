@@ -32,7 +32,7 @@ pub mod workload;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::desired::empty_wait::EmptyWait;
+use super::desired::drain::DrainState;
 use super::model::observed::Observed;
 use crate::reconcile::plan::decision::Plan;
 
@@ -40,11 +40,11 @@ pub use child::{ChildStep, is_unchanged, not_owned, plan_child, recorded};
 
 /// Plans a reconcile of one actor.
 pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
-    match &observed.empty_wait {
+    match &observed.drain {
         _ if !observed.actor.metadata.deleting => {}
-        Some(EmptyWait::Waiting(_)) => {}
-        Some(EmptyWait::Confirming(wait)) => return Plan::AwaitEmpty(*wait),
-        Some(EmptyWait::Empty | EmptyWait::KeepQueues(_)) | None => {
+        Some(DrainState::Waiting(_)) => {}
+        Some(DrainState::Confirming(wait)) => return Plan::AwaitEmpty(*wait),
+        Some(DrainState::Empty | DrainState::KeepQueues(_)) | None => {
             return Plan::Delete(Box::new(deletion::plan_deletion(observed, now)));
         }
     }

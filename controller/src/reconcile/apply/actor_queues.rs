@@ -1,4 +1,6 @@
 //! Deletion of an actor's queues on one transport.
+//!
+//! Chooses calls and Events here, because only the broker's response to one call determines the next.
 
 use std::sync::Arc;
 use std::time::Duration;

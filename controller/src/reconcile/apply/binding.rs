@@ -10,7 +10,7 @@ use crate::fault::Error;
 use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 use crate::reconcile::plan::autoscaler_handoff::HandoffStep;
 use crate::reconcile::plan::decision::BindingPlan;
-use crate::reconcile::plan::order::template_is_due;
+use crate::reconcile::plan::order::{is_bindable, rolls_out, template_is_due};
 use crate::reconcile::plan::scale_from_zero::ScaleFromZeroStep;
 use crate::record::ActorRecord;
 
@@ -36,7 +36,7 @@ pub(super) async fn apply_binding(
         let script = script.ensure(&context.config_maps, &key.namespace).await;
         match script {
             Ok(()) => {
-                active_outcome.bindable = active_outcome.queue.is_usable();
+                active_outcome.bindable = is_bindable(&active_outcome.queue);
                 if template_is_due(&target.template, &active_outcome) {
                     let (step, params) = (target.template, target.template_params);
                     active_outcome.template = Box::new(template(context, key, step, params).await?);
@@ -45,7 +45,7 @@ pub(super) async fn apply_binding(
             Err(failed) => active_outcome.fault = Some(failed.fault()?),
         }
     }
-    if plan.leaves_objects_alone || active_outcome.bindable {
+    if rolls_out(plan.leaves_objects_alone, &active_outcome) {
         let handoff = target.handoff.as_ref();
         let handoff = handoff.and_then(HandoffStep::value_to_write);
         let (params, step, rollout) = (&plan.probe.params, plan.probe.step, plan.rollout);

@@ -1,4 +1,6 @@
 //! Evicts a pod, so that its controller replaces it (ROLL-4).
+//!
+//! Decides here what happens to the rollout slot, because only the API server's response says whether the pod goes.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::Eviction;
@@ -39,10 +41,7 @@ pub async fn evict(
         Err(error) if Conflict::of(&error).is_some() => Err(Error::Stale("a pod")),
         Err(kube::Error::Api(status)) if status.code == 429 => {
             let wait = backoff(context.rollout_slots.eviction_rejected(key));
-            let text = format!(
-                "the operator may not evict pod {}: {}",
-                pod.name, status.message
-            );
+            let text = format!("pod {} cannot be evicted yet: {}", pod.name, status.message);
             Ok(RolloutOutcome::Waiting(
                 Reason::RolloutWaiting,
                 text,

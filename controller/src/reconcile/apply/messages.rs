@@ -1,4 +1,7 @@
 //! Handles messages left in the queue of an actor being deleted (QUE-44, QUE-45).
+//!
+//! Reads the namespace here, and not when observing: once it terminates, which may be now, Events can be created only
+//! outside it, and a queue that is still in use no longer blocks the deletion.
 
 use std::time::Duration;
 
@@ -9,7 +12,7 @@ use kube::Api;
 use crate::broker::{Count, Depth, QueueClient};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason, Requeue};
-use crate::reconcile::desired::empty_wait::{KeptQueues, RemainingQueues, format_depth};
+use crate::reconcile::desired::drain::{KeptQueues, RemainingQueues, format_depth};
 use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
 

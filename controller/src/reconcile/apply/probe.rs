@@ -2,7 +2,7 @@
 //! injects any (SAFE-1); another before each rollout step verifies that new pods are injected (ROLL-2).
 //!
 //! Asks the schedule here whether a dry run is due, because all actors share it: another actor's probe may just have
-//! shown that the webhook is back.
+//! shown that the webhook is back. For the same reason, a rollout that a dry run blocks returns its slot at once.
 
 use asya_shared::inject::bound::ProbeResult;
 

@@ -1,4 +1,4 @@
-//! Reconciles a queue.
+//! Executes the queue step.
 
 use crate::context::Context;
 use crate::reconcile::model::outcome::QueueState;

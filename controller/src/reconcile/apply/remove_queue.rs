@@ -1,5 +1,9 @@
 //! Deletes the queues of an actor being deleted, with their dead letter queues, if the owner tag at the broker names
 //! the actor (QUE-34).
+//!
+//! Chooses calls here, because only the broker's response to one determines the next; `plan::queue_removal` decides what
+//! follows each response. Whether a queue in use blocks the deletion depends on the namespace, which may have begun to
+//! terminate since it was observed.
 
 use std::time::Duration;
 
@@ -13,10 +17,10 @@ use crate::context::Context;
 use crate::fault::{Error, Fault, Requeue, StepError};
 use crate::reconcile::desired::deletion;
 use crate::reconcile::model::outcome::Outcome;
-use crate::reconcile::plan::deletion::{Deletion, QueueEvidence, QueueRemoval};
+use crate::reconcile::plan::deletion::{Deletion, QueueEvidence, QueueMessages, QueueRemoval};
 use crate::reconcile::plan::queue_removal::{
     AfterRemoval, RemovalProgress, after_possible_removal, after_removal, after_tagged_removal,
-    is_removable, is_untagged,
+    is_failure, is_removable, is_untagged,
 };
 use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
@@ -102,18 +106,17 @@ async fn remove_queue(
 ) -> Result<RemovalProgress, BrokerError> {
     let queue = &removal.queue;
     let is_desired = removal.evidence == QueueEvidence::Desired;
-    let unrecorded = plan.desired_queue.as_ref().filter(|_| is_desired);
-    if let Some(desired) = unrecorded
+    let unconfirmed = plan.desired_queue.as_ref().filter(|_| is_desired);
+    if let Some(desired) = unconfirmed
         && !is_removable(queues.client.observe(desired).await)?
     {
         return Ok(RemovalProgress::Done);
     }
-    let removed = if plan.queue_policy.waits_until_empty() {
-        queues.delete_if_empty(&queue.name).await?
-    } else {
-        delete_with_messages(queues, queue).await?
+    let removed = match plan.queue_messages {
+        QueueMessages::Keep => queues.delete_if_empty(&queue.name).await?,
+        QueueMessages::Delete => delete_with_messages(queues, queue).await?,
     };
-    let next = match unrecorded.filter(|_| is_untagged(&removed)) {
+    let next = match unconfirmed.filter(|_| is_untagged(&removed)) {
         Some(desired) => {
             queues.client.update(desired).await?;
             after_tagged_removal(queues.delete_if_empty(&desired.names.queue).await?)
@@ -145,7 +148,11 @@ async fn remove_possible_queue(queues: &ActorQueues<'_>, queue: &QueueStatus) ->
     if let Err(error) = &removed {
         debug!(queue = queue.name, transport = queue.transport, %error, "cannot look up a queue that may exist");
     }
-    let progress = after_possible_removal(removed, || unrecorded.record_failure(key, queue));
+    let failures = match &removed {
+        Err(error) if is_failure(error) => unrecorded.record_failure(key, queue),
+        Ok(_) | Err(_) => 0,
+    };
+    let progress = after_possible_removal(removed, failures);
     if progress == RemovalProgress::Done {
         unrecorded.remove(key, queue);
     }

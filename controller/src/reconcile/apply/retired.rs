@@ -1,6 +1,7 @@
 //! Deletes retired queues once they are empty, and forgets those that never existed (QUE-13).
 //!
-//! Decides here whether a check is due: the schedule is in memory and changes with each broker response.
+//! Decides here whether a check is due: the schedule is in memory and changes with each broker response. That response
+//! alone also determines what is reported and forgotten.
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
 //! Reconciles the runtime script, the workload and its scaling.
+//!
+//! Postpones the workload's update here if there is no rollout slot: all actors share the slots, and another one may have
+//! taken the last since this reconcile was planned (SAFE-36).
 
 use super::child::{apply_child, delete_child};
 use super::stop::stop;
@@ -10,7 +13,7 @@ use crate::fault::{Error, StepError};
 use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 use crate::reconcile::plan::decision::StandalonePlan;
 use crate::reconcile::plan::drift;
-use crate::reconcile::plan::order::{ends_after_queue, replaces_previous};
+use crate::reconcile::plan::order::{ends_after_queue, removes_service_account, replaces_previous};
 use crate::reconcile::plan::rollout_slot::RolloutSlotStep;
 use crate::reconcile::plan::steps::WorkloadStep;
 use crate::reconcile::plan::workload::WorkloadInputs;
@@ -98,7 +101,7 @@ async fn ensure_children(
     {
         context.workloads.delete(&previous).await?;
     }
-    if outcome.fault.is_none() {
+    if removes_service_account(outcome) {
         delete_child(&context.service_accounts, &plan.service_account).await?;
     }
     Ok(())

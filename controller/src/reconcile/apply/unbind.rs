@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::fault::{Error, Fault, Reason, Requeue};
 use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::model::outcome::{Outcome, RolloutOutcome};
-use crate::reconcile::model::rollout::UNBOUND;
+use crate::reconcile::model::rollout::UNBIND_MARKER;
 use crate::reconcile::plan::unbind::{UnbindParams, UnbindStep};
 use crate::record::{ActorRecord, Key};
 use crate::telemetry::events::EventReason;
@@ -42,7 +42,10 @@ pub(super) async fn unbind(
         }
         UnbindStep::Blocked(text, wait) => return Ok(Some(blocked(text, Requeue::After(*wait)))),
         UnbindStep::GiveUp => (give_up(context, key, params, None).await?, true),
-        UnbindStep::ChangeValue => (give_up(context, key, params, Some(UNBOUND)).await?, true),
+        UnbindStep::ChangeValue => (
+            give_up(context, key, params, Some(UNBIND_MARKER)).await?,
+            true,
+        ),
         UnbindStep::Evict(pod) => {
             let evicted = evict(context, key, pod).await?;
             let acted = matches!(evicted, RolloutOutcome::Requested(..));

@@ -72,12 +72,8 @@ async fn update(
     step: WorkloadStep,
     existing: Option<Arc<WorkloadRecord>>,
 ) -> Result<Option<Arc<WorkloadRecord>>, StepError> {
-    let (take_over, hand_off_replicas, take_over_kubectl_helm_fields) = match step {
-        WorkloadStep::Update {
-            take_over,
-            hand_off_replicas,
-            take_over_kubectl_helm_fields,
-        } => (take_over, hand_off_replicas, take_over_kubectl_helm_fields),
+    let update = match step {
+        WorkloadStep::Update(update) => update,
         WorkloadStep::Blocked(fault) => return Err(fault.into()),
         WorkloadStep::Keep | WorkloadStep::Create => return Ok(None),
     };
@@ -85,22 +81,22 @@ async fn update(
         return Ok(None);
     };
     let (workloads, successor) = (&context.workloads, &inputs.ownership.actor.metadata.uid);
-    if let Some(owner) = existing.metadata.other_owner(successor) {
+    if let Some(owner) = &update.previous_owner {
         workloads.reparent(&existing, owner, successor).await?;
     }
     let rejected = |error| StepError::of_write(&describe(inputs), error);
-    if hand_off_replicas {
+    if update.hand_off_replicas {
         workloads
             .hand_off_replicas(&existing)
             .await
             .map_err(rejected)?;
     }
-    if let Some(index) = take_over {
+    if let Some(index) = update.take_over {
         workloads
             .take_over_go_operator_fields(&existing, index)
             .await?;
     }
-    if take_over_kubectl_helm_fields {
+    if update.take_over_kubectl_helm_fields {
         workloads.take_over_kubectl_helm_fields(&existing).await?;
     }
     let object = &inputs.standalone.workload.applied.object;

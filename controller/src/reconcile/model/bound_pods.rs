@@ -46,7 +46,7 @@ pub enum SidecarState {
     /// It has no sidecar.
     Missing,
     /// The webhook left the sidecar out, because it had not read yet that a dry run has passed (SAFE-1).
-    Withheld,
+    NotInjectedYet,
     /// The webhook injected the sidecar, but something removed it later.
     Removed,
 }
@@ -128,7 +128,7 @@ impl<'a> PodCounter<'a> {
         if is_fixed_by_replacement(&reason) {
             let sidecar = match &*reason {
                 REMOVED_BY_OTHER => SidecarState::Removed,
-                reason if WITHHELD.contains(&reason) => SidecarState::Withheld,
+                reason if WITHHELD.contains(&reason) => SidecarState::NotInjectedYet,
                 _ => SidecarState::Missing,
             };
             let pod = outdated_pod(metadata, created, sidecar);

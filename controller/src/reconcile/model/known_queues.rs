@@ -21,9 +21,9 @@ pub enum DeletePermission {
     Allowed,
     /// Its transport sets `autoCreate: false`, so users create and delete its queues (QUE-7).
     UserManaged,
-    /// It is the desired queue, under the name of another transport that leads to the same broker.
+    /// It is the desired queue, under the name of another transport that points to the same broker.
     SameAsDesired,
-    /// Another actor owns the name (QUE-3).
+    /// Another actor holds the name (QUE-3).
     HeldBy(Key),
     /// Unreachable: its transport is not usable any more.
     TransportUnusable(TransportUnusable),
@@ -44,24 +44,24 @@ pub struct KnownQueues {
 }
 
 impl KnownQueues {
-    /// Reads them from status; `owner_of` returns the other actor that owns a name, if any. Of the `unrecorded` queues,
+    /// Reads them from status; `holder_of` returns the other actor that holds a name, if any. Of the `unrecorded` queues,
     /// which the operator has created and no status names, those that the actor no longer uses are retired; the same
-    /// holds for the `possible` ones, which it may have created.
+    /// goes for the `possible` ones, which it may have created.
     pub fn from_status(
         status: &AsyncActorStatus,
         (unrecorded, possible): (&[QueueStatus], &[QueueStatus]),
         desired: Result<&Desired, &Fault>,
         transports: &TransportsConfig,
-        owner_of: impl Fn(&QueueStatus) -> Option<Key>,
+        holder_of: impl Fn(&QueueStatus) -> Option<Key>,
     ) -> Self {
         let known = |queue: &QueueStatus| KnownQueue {
             queue: queue.clone(),
-            permission: match (transports.usable(&queue.transport), owner_of(queue)) {
+            permission: match (transports.usable(&queue.transport), holder_of(queue)) {
                 _ if desired.is_ok_and(|desired| is_renamed(queue, desired, transports)) => {
                     DeletePermission::SameAsDesired
                 }
                 (Err(unusable), _) => DeletePermission::TransportUnusable(unusable),
-                (Ok(_), Some(owner)) => DeletePermission::HeldBy(owner),
+                (Ok(_), Some(holder)) => DeletePermission::HeldBy(holder),
                 (Ok(transport), None) if transport.queues().auto_create => {
                     DeletePermission::Allowed
                 }
@@ -75,7 +75,7 @@ impl KnownQueues {
             let mut all = recorded().chain(&desired);
             all.any(|it| it.is_same_queue(queue))
         };
-        // Only what is certainly the actor's: no status has ever said so.
+        // No status shows that these are the actor's, so keep only what we may delete.
         let forgotten = |queues: &[QueueStatus]| -> Vec<KnownQueue> {
             let forgotten = queues.iter().filter(|queue| !is_known(queue)).map(known);
             forgotten
@@ -95,11 +95,11 @@ impl KnownQueues {
         }
     }
 
-    /// The queues to delete with the actor, and whether status names them (FIN-4). An unreachable queue is included,
-    /// because it holds the deletion (FIN-3).
+    /// The queues to delete with the actor (FIN-4), and whether it is known that the actor has had each: status names it,
+    /// or this process has created it. An unreachable queue is included, because it blocks the deletion (FIN-3).
     pub fn to_delete(&self) -> impl Iterator<Item = (&QueueStatus, bool)> {
-        let recorded = self.verified.iter().chain(&self.retired);
-        let all = recorded
+        let confirmed = self.verified.iter().chain(&self.retired);
+        let all = confirmed
             .map(|known| (known, true))
             .chain(self.desired.iter().map(|known| (known, false)));
         all.filter(|(known, _)| {
@@ -108,7 +108,7 @@ impl KnownQueues {
                 DeletePermission::Allowed | DeletePermission::TransportUnusable(_)
             )
         })
-        .map(|(known, recorded)| (&known.queue, recorded))
+        .map(|(known, confirmed)| (&known.queue, confirmed))
     }
 }
 
@@ -138,7 +138,7 @@ pub fn has_different_address(one: &QueueStatus, other: &QueueStatus) -> bool {
     matches!((path(one), path(other)), (Some(one), Some(other)) if one != other)
 }
 
-/// Whether two transports lead to the same queue, by the address recorded once both were used. Their configurations may
+/// Whether two transports point to the same queue, by the address recorded once both were used. Their configurations may
 /// not show it: the account may be named in only one of them.
 pub fn has_same_address(one: &QueueStatus, other: &QueueStatus) -> bool {
     one.url.is_some() && one.url == other.url

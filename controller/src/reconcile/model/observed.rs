@@ -25,7 +25,7 @@ use crate::context::Deadlines;
 use crate::fault::{Fault, Requeue};
 use crate::pods::creation_failures::PodCreationFailure;
 use crate::reconcile::contention::history::ContentionHistory;
-use crate::reconcile::desired::empty_wait::EmptyWait;
+use crate::reconcile::desired::drain::DrainState;
 use crate::reconcile::desired::{Desired, DesiredBinding, Standalone};
 use crate::record::{
     ActorRecord, ChildRecord, HpaRecord, Key, PodRecord, ScaledObjectRecord, TriggerAuthentication,
@@ -79,7 +79,7 @@ pub struct Observed {
     /// The objects that deletion keeps and removes.
     pub deletion: DeletionSettings,
     /// The state of a deletion that requires an empty queue (`deletionPolicy` `Drain` or `DeleteIfEmpty`).
-    pub empty_wait: Option<EmptyWait>,
+    pub drain: Option<DrainState>,
     /// When this process became the leader.
     pub leading_since: Timestamp,
     /// Updates of the memory that later reconciles use.
@@ -211,7 +211,7 @@ impl Observed {
 
     /// Whether the actor's pods should receive messages.
     pub fn receives_messages(&self) -> bool {
-        receives_messages(&self.actor, self.empty_wait.as_ref())
+        receives_messages(&self.actor, self.drain.as_ref())
     }
 
     /// Whether a dry run showed that the API server admits pods with the sidecar of the current spec (SAFE-1). Strategy
@@ -297,8 +297,8 @@ impl Observed {
 
 /// Whether the actor's pods should receive messages: also during deletion, while it waits until its queue is empty
 /// (QUE-41). [`ActorRecord::receives_messages`] tells the same from status.
-pub fn receives_messages(actor: &ActorRecord, empty_wait: Option<&EmptyWait>) -> bool {
-    !actor.metadata.deleting || matches!(empty_wait, Some(EmptyWait::Waiting(_)))
+pub fn receives_messages(actor: &ActorRecord, drain: Option<&DrainState>) -> bool {
+    !actor.metadata.deleting || matches!(drain, Some(DrainState::Waiting(_)))
 }
 
 /// Whether to leave the actor alone because it has been ready once with this spec, even if its objects change or

@@ -263,7 +263,7 @@ pub enum RolloutOutcome {
     /// Blocked, or already in progress.
     Waiting(Reason, String, Requeue),
     /// Replacements do not get the sidecar, or are not created: no further pod is replaced until the spec of the actor
-    /// or its target changes (ROLL-5).
+    /// or its target changes, or the user asks for it by `asya.sh/roll-now` (ROLL-5).
     Halted(String),
     /// The last replacement is not ready after its time limit. The rollout continues by itself once it is (SAFE-13).
     Stalled(String),
@@ -278,7 +278,7 @@ pub enum RolloutOutcome {
 
 impl RolloutOutcome {
     /// Reported from a conflict until the annotation is written again or the operator stops writing it.
-    pub const CONFLICT_MESSAGE: &str = "another client reverted the annotation that restarts the target's pods; the \
+    pub const CONFLICT_MESSAGE: &str = "another field manager owns or changed the annotation that restarts the target's pods; the \
          operator writes it again after a delay (condition Conflict says who)";
 
     pub fn requested(method: ReplacementMethod) -> Self {
@@ -333,7 +333,7 @@ pub enum TemplateOutcome {
 
 impl TemplateOutcome {
     /// Reported from a conflict until our fields are applied again or the operator stops applying them.
-    pub const CONFLICT_MESSAGE: &str = "another client reverted Asya's fields in the target's pod template; the \
+    pub const CONFLICT_MESSAGE: &str = "another field manager owns or changed Asya's fields in the target's pod template; the \
          operator writes them again after a delay (condition Conflict says what and by whom)";
 }
 

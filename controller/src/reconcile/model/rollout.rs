@@ -1,7 +1,9 @@
 //! The observed state of a rollout of a target's pods, and what an actor being deleted still has in them.
 
 use asya_shared::api::RolloutStatus;
-use asya_shared::resolve::{ObjectRef, Roll, Target};
+use asya_shared::names::{annotation, manager};
+use asya_shared::resolve::{ObjectRef, Roll, Target, is_handed_off, template};
+use asya_shared::roll::{UpdateStrategy, requests_gpus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
 
@@ -11,7 +13,7 @@ use super::bound_pods::{PodToReplace, SidecarState, TargetPodCounts};
 pub const TEMPLATE_ANNOTATIONS: [&str; 4] = ["spec", "template", "metadata", "annotations"];
 
 /// Written in place of the actor's hash where removing the annotation would not trigger a rollout.
-pub const UNBOUND: &str = "unbound";
+pub const UNBIND_MARKER: &str = "unbound";
 
 /// The state that a rollout decision needs.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +69,41 @@ pub struct TargetObject {
 }
 
 impl TargetObject {
+    /// Reads an object; `annotated` is the path of the annotations that contain ours.
+    pub fn from_body(object: &ObjectRef, body: &Value, annotated: Option<&[&str]>) -> Self {
+        let number = |path: &str| body.pointer(path).and_then(Value::as_i64);
+        let roll_value = annotated.and_then(|path| {
+            let mut node = body;
+            for key in path {
+                node = node.get(key)?;
+            }
+            node.get(annotation::ROLL)?.as_str().map(str::to_owned)
+        });
+        let strategy = UpdateStrategy::of(object, body);
+        let kind = object.group_kind();
+        let desired = match (kind.group, kind.kind) {
+            ("ray.io", "RayCluster") => ray_workers(body),
+            _ => strategy.desired_replicas,
+        };
+        Self {
+            object: object.clone(),
+            roll_value,
+            requests_gpus: template(body).is_some_and(requests_gpus),
+            handed_off: is_handed_off(body),
+            has_actor_annotation: is_written_by(body, manager::BINDING),
+            ready: number("/status/readyReplicas")
+                .and_then(|number| number.try_into().ok())
+                .unwrap_or(0),
+            rolling: strategy.rolling,
+            desired_replicas: desired,
+            deletes_pod_first: strategy.deletes_pod_first,
+            paused: strategy.paused,
+            reduces_ready: strategy.reduces_ready,
+            by_eviction: strategy.by_eviction,
+            ..Self::default()
+        }
+    }
+
     /// Ignores the annotations, which are those of the older actor that binds this target: only our fields of the pod
     /// template are ours to give up (BIND-45).
     pub fn keep_template_fields_only(&mut self) {
@@ -75,6 +112,19 @@ impl TargetObject {
         self.has_actor_annotation = false;
         self.paused &= self.in_template;
     }
+}
+
+/// Whether the field manager `manager` owns fields of an object.
+fn is_written_by(body: &Value, manager: &str) -> bool {
+    let entries = body.pointer("/metadata/managedFields");
+    let mut entries = entries.and_then(Value::as_array).into_iter().flatten();
+    entries.any(|entry| entry["manager"] == manager)
+}
+
+/// Number of workers that a `RayCluster` should have.
+pub fn ray_workers(cluster: &Value) -> Option<i32> {
+    let workers = cluster.pointer("/status/desiredWorkerReplicas")?.as_i64()?;
+    workers.try_into().ok()
 }
 
 /// Availability of a target's pods.
@@ -171,7 +221,7 @@ pub fn consecutive_uninjected(outdated: &[PodToReplace], previous: &RolloutStatu
     let uninjected = replacements.iter().rev();
     let uninjected = uninjected.take_while(|pod| pod.sidecar != SidecarState::Outdated);
     let (withheld, others) = uninjected.fold((0, 0), |(withheld, others), pod| match pod.sidecar {
-        SidecarState::Withheld => (1, others),
+        SidecarState::NotInjectedYet => (1, others),
         _ => (withheld, others + 1),
     });
     // One replica of the webhook that is behind may have reviewed all from which it withheld the sidecar.

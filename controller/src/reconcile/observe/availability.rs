@@ -7,12 +7,10 @@ use asya_shared::resolve::{Controller, GroupKind, ObjectRef, PodMatch, Target};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
-use serde_json::Value;
 
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::model::rollout::TargetObject;
-use crate::reconcile::model::rollout::{Availability, UnreadyPod};
+use crate::reconcile::model::rollout::{Availability, TargetObject, UnreadyPod, ray_workers};
 use crate::record::{Key, UNFINISHED};
 
 /// Lists the target's pods: their availability, and the UIDs of those that are not terminating.
@@ -62,12 +60,6 @@ fn ray_clusters<'a>(
         .iter()
         .filter(move |object| object.group_kind() == kind);
     clusters.filter(|cluster| !objects.iter().any(|known| known.object == **cluster))
-}
-
-/// Number of workers that a `RayCluster` should have.
-pub(super) fn ray_workers(cluster: &Value) -> Option<i32> {
-    let workers = cluster.pointer("/status/desiredWorkerReplicas")?.as_i64()?;
-    workers.try_into().ok()
 }
 
 fn availability(pods: &[Pod], expected: &PodMatch) -> Availability {

@@ -3,17 +3,16 @@
 
 use asya_shared::api::BindingRollout;
 use asya_shared::hash;
-use asya_shared::names::{annotation, manager};
 use asya_shared::probe::{ProbeMetadata, from_running_pod, minimal_pod, pod_without_sidecar};
-use asya_shared::resolve::{Integration, ObjectRef, Roll, Target, is_handed_off, template};
-use asya_shared::roll::{self, UpdateStrategy, requests_gpus};
+use asya_shared::resolve::{Integration, ObjectRef, Roll, Target};
+use asya_shared::roll;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use super::availability::{self, ray_workers};
+use super::availability;
 use crate::binding::spec::comparable;
 use crate::clock;
 use crate::context::Context;
@@ -171,50 +170,6 @@ async fn exhausted_budget(
     };
     let budgets: Vec<Value> = budgets.iter().map(|budget| json!(budget)).collect();
     Ok(roll::exhausted_budget(&budgets, pod).map(str::to_owned))
-}
-
-impl TargetObject {
-    /// Reads an object; `annotated` is the path of the annotations that contain ours.
-    pub fn from_body(object: &ObjectRef, body: &Value, annotated: Option<&[&str]>) -> Self {
-        let number = |path: &str| body.pointer(path).and_then(Value::as_i64);
-        let roll_value = annotated.and_then(|path| {
-            let mut node = body;
-            for key in path {
-                node = node.get(key)?;
-            }
-            node.get(annotation::ROLL)?.as_str().map(str::to_owned)
-        });
-        let strategy = UpdateStrategy::of(object, body);
-        let kind = object.group_kind();
-        let desired = match (kind.group, kind.kind) {
-            ("ray.io", "RayCluster") => ray_workers(body),
-            _ => strategy.desired_replicas,
-        };
-        Self {
-            object: object.clone(),
-            roll_value,
-            requests_gpus: template(body).is_some_and(requests_gpus),
-            handed_off: is_handed_off(body),
-            has_actor_annotation: is_written_by(body, manager::BINDING),
-            ready: number("/status/readyReplicas")
-                .and_then(|number| number.try_into().ok())
-                .unwrap_or(0),
-            rolling: strategy.rolling,
-            desired_replicas: desired,
-            deletes_pod_first: strategy.deletes_pod_first,
-            paused: strategy.paused,
-            reduces_ready: strategy.reduces_ready,
-            by_eviction: strategy.by_eviction,
-            ..Self::default()
-        }
-    }
-}
-
-/// Whether the field manager `manager` owns fields of an object.
-fn is_written_by(body: &Value, manager: &str) -> bool {
-    let entries = body.pointer("/metadata/managedFields");
-    let mut entries = entries.and_then(Value::as_array).into_iter().flatten();
-    entries.any(|entry| entry["manager"] == manager)
 }
 
 #[cfg(test)]

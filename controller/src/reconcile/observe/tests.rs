@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::queue::classify_failure;
 use super::unbinding;
 use super::{
-    binding, desired_kind, empty_wait, known_queues, may_have_moved, pods_of, possible_queues,
+    binding, desired_kind, drain, known_queues, may_have_moved, pods_of, possible_queues,
     scaled_kinds, split_pods,
 };
 use crate::binding::{KindAvailability, LabelledPods};
@@ -23,7 +23,7 @@ use crate::broker::health::QueueRechecks;
 use crate::cluster::watch::WatchSink;
 use crate::context::Context;
 use crate::fault::{Fault, Reason, Requeue};
-use crate::reconcile::desired::empty_wait::EmptyWait;
+use crate::reconcile::desired::drain::DrainState;
 use crate::reconcile::model::observed::QueueNameTaken;
 use crate::reconcile::model::observed::{DeletionSettings, Observed, ObservedQueue};
 use crate::reconcile::model::rollout::{ObservedUnbinding, Unresolved};
@@ -434,10 +434,10 @@ async fn count_that_fails_does_not_shorten_the_wait_for_a_second_one() {
     );
     let wait = async |now: &str| {
         let now = now.parse().unwrap();
-        let observing = empty_wait::observe(&context, actor, previous, &deletion, &queues, now);
+        let observing = drain::observe(&context, actor, previous, &deletion, &queues, now);
         observing.await.unwrap().0
     };
-    let nine_seconds = Some(EmptyWait::Confirming(Duration::from_secs(9)));
+    let nine_seconds = Some(DrainState::Confirming(Duration::from_secs(9)));
     assert_eq!(wait("2026-01-01T00:00:01Z").await, nine_seconds);
-    assert_eq!(wait("2026-01-01T00:00:10Z").await, Some(EmptyWait::Empty));
+    assert_eq!(wait("2026-01-01T00:00:10Z").await, Some(DrainState::Empty));
 }

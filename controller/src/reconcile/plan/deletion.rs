@@ -14,10 +14,10 @@ use super::scaling::{ScalingTeardown, plan_removal};
 use super::scaling_children::ScalingChildren;
 use super::steps::{ScaleFromZero, ScalingStep};
 use super::unbind::{self, UnbindParams, UnbindStep};
-use crate::reconcile::desired::empty_wait::{EmptyWait, KeptQueues};
+use crate::reconcile::desired::drain::{DrainState, KeptQueues};
 use crate::reconcile::model::child::unwatched_poll_interval;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::rollout::{UNBOUND, Unresolved};
+use crate::reconcile::model::rollout::{UNBIND_MARKER, Unresolved};
 use crate::record::{
     ChildRecord, PodRecord, ScaledObjectRecord, TriggerAuthentication, WorkloadRecord,
 };
@@ -38,6 +38,7 @@ pub struct Deletion {
     /// The actor's queue as we would have created it; `None` if its spec is invalid.
     pub desired_queue: Option<ActorQueue>,
     pub queue_policy: QueueDeletionPolicy,
+    pub queue_messages: QueueMessages,
     /// The actor's pods, which no longer receive from the queue: the last step is taken only if there are no others.
     /// `None` if no pod matters to it.
     pub known_pods: Option<Vec<Arc<PodRecord>>>,
@@ -76,13 +77,18 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
         service_account: observed.service_account.ours().cloned(),
         desired_queue: desired.map(|desired| desired.queue_of(actor)),
         queue_policy: observed.deletion.queue,
+        queue_messages: if observed.deletion.queue.waits_until_empty() {
+            QueueMessages::Keep
+        } else {
+            QueueMessages::Delete
+        },
         known_pods: known_pods.cloned(),
         orphaned_pods: observed.orphaned_pods.clone(),
         orphans: observed.deletion.orphans,
         keeps_shared: observed.deletion.orphans || keeps_template_fields(observed),
         ignores_workload_pods: actor.binds_to.is_none(),
-        kept_queues: match &observed.empty_wait {
-            Some(EmptyWait::KeepQueues(queues)) => Some(queues.clone()),
+        kept_queues: match &observed.drain {
+            Some(DrainState::KeepQueues(queues)) => Some(queues.clone()),
             _ => None,
         },
         finalizer_removal: FinalizerPatch::removing(actor, FINALIZER),
@@ -158,6 +164,15 @@ pub enum NextPhase {
     Finalized,
 }
 
+/// What happens to the messages of the queues to delete (QUE-44).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueMessages {
+    /// A queue is deleted only if it is empty.
+    Keep,
+    /// They are deleted with their queue, and reported.
+    Delete,
+}
+
 /// A queue to delete.
 #[derive(Debug, PartialEq)]
 pub struct QueueRemoval {
@@ -168,12 +183,12 @@ pub struct QueueRemoval {
 /// What shows that a queue is the actor's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueEvidence {
-    /// Status names it, or this process has created it: it is deleted with its messages.
-    Recorded,
+    /// Status names it, or this process has created it.
+    Confirmed,
     /// The spec asks for it: it is ours only if it matches what we would have created.
     Desired,
-    /// An earlier process may have created it on another transport (QUE-13): it is ours only if it is empty as well, and
-    /// its broker holds no deletion.
+    /// An earlier process may have created it on another transport (QUE-13): it is ours only if it is empty as well. The
+    /// deletion does not wait for its broker.
     Possible,
 }
 
@@ -272,14 +287,14 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
     let previous = &observed.previous;
     let rollout = previous.rollout.as_ref();
     // Objects in `rollAnnotations` are read even if the target does not resolve.
-    let requested =
-        rollout.filter(|rollout| rollout.value != UNBOUND && previous.roll_annotations.is_empty());
+    let requested = rollout
+        .filter(|rollout| rollout.value != UNBIND_MARKER && previous.roll_annotations.is_empty());
     let written = requested.is_some()
         || previous.handoff_uid.is_some()
         || previous.template.is_some()
         || (matches!(unbinding.unresolved, Some(Unresolved::Forbidden(_)))
             && previous.bound_since.is_some());
-    let last_action = rollout.filter(|rollout| rollout.value == UNBOUND);
+    let last_action = rollout.filter(|rollout| rollout.value == UNBIND_MARKER);
     let previous_pods = last_action.and_then(|it| it.pods);
     let acted_at = last_action.and_then(|it| it.since.as_ref()).map(|it| it.0);
     let since_last_action = acted_at.and_then(|time| now.duration_since(time).try_into().ok());
@@ -346,9 +361,9 @@ fn queues_to_delete(observed: &Observed) -> Vec<QueueRemoval> {
     {
         return Vec::new();
     }
-    let known = observed.queues.to_delete().map(|(queue, recorded)| {
-        let evidence = if recorded {
-            QueueEvidence::Recorded
+    let known = observed.queues.to_delete().map(|(queue, confirmed)| {
+        let evidence = if confirmed {
+            QueueEvidence::Confirmed
         } else {
             QueueEvidence::Desired
         };

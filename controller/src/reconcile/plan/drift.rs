@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::ApiResource;
 use serde_json::Value;
 
-use super::steps::{ScalingStep, WorkloadStep};
+use super::steps::{ScalingStep, WorkloadStep, WorkloadUpdate};
 use super::{ChildStep, recorded, scaled_object_contention};
 use crate::reconcile::contention::ContestedPart;
 use crate::reconcile::contention::drift_restore::{self, RestoreTiming, RestoredDrift};
@@ -133,11 +133,7 @@ pub(super) fn plan_drift(
 
 /// UID of the workload if it was applied with the current desired content and has drifted since.
 fn drifted_workload<'a>(observed: &'a Observed, step: &WorkloadStep) -> Option<&'a str> {
-    let plain = WorkloadStep::Update {
-        take_over: None,
-        hand_off_replicas: false,
-        take_over_kubectl_helm_fields: false,
-    };
+    let plain = WorkloadStep::Update(WorkloadUpdate::default());
     let (standalone, existing) = (observed.standalone()?, observed.workload.ours()?);
     let (kind, name) = (existing.kind.name(), &existing.metadata.key.name);
     let applied = recorded(&observed.previous.inventory, kind, name)?;

@@ -29,11 +29,26 @@ pub fn replaces_previous(kind: WorkloadKind, active_outcome: &ActiveOutcome) -> 
     active_outcome.workload.is_some() && scaled
 }
 
+/// Whether to delete a `ServiceAccount` that the spec no longer needs: pods that were not updated may still use it.
+pub fn removes_service_account(active_outcome: &ActiveOutcome) -> bool {
+    active_outcome.fault.is_none()
+}
+
 /// Whether to check the retired queues. Not after a fault: pods that were not updated, of a workload or of a bound
 /// target, may still consume from them.
 pub fn checks_retired(active_outcome: &ActiveOutcome, binds: bool) -> bool {
     let bound = active_outcome.bindable && active_outcome.interrupted.is_none();
     active_outcome.fault.is_none() && (!binds || bound)
+}
+
+/// Whether to inject pods of the target from now on.
+pub fn is_bindable(queue: &QueueState) -> bool {
+    queue.is_usable()
+}
+
+/// Whether to dry-run pods and to roll out. An actor whose objects are left alone still reports its pods.
+pub fn rolls_out(leaves_objects_alone: bool, active_outcome: &ActiveOutcome) -> bool {
+    leaves_objects_alone || active_outcome.bindable
 }
 
 /// Whether to write the target's pod template: without a usable queue, only to give up our fields.

@@ -71,22 +71,27 @@ pub fn after_tagged_removal(removed: DeleteIfEmptyOutcome) -> AfterRemoval {
     }
 }
 
-/// How often the broker of a queue that only may exist may fail, and the delay before it is asked again.
+/// How often the broker of a queue that an earlier process may have created may fail, and the delay between attempts.
 const MAX_FAILURES: u32 = 3;
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// Decides for a queue that an earlier process may have created (QUE-13); `record_failure` returns how often its broker
-/// has failed.
+/// Whether the broker failed. A call that our own limiter delayed has not reached it.
+pub fn is_failure(error: &BrokerError) -> bool {
+    error.limiter_delay().is_none()
+}
+
+/// Decides for a queue that an earlier process may have created (QUE-13). `failures` is how often its broker has failed,
+/// including this time.
 pub fn after_possible_removal(
     removed: Result<DeleteIfEmptyOutcome, BrokerError>,
-    record_failure: impl FnOnce() -> u32,
+    failures: u32,
 ) -> RemovalProgress {
     match removed {
         Ok(DeleteIfEmptyOutcome::Recheck(delay)) => RemovalProgress::Recheck(delay),
         Ok(_) => RemovalProgress::Done,
         Err(error) => match error.limiter_delay() {
             Some(delay) => RemovalProgress::Recheck(delay),
-            None if record_failure() < MAX_FAILURES => RemovalProgress::Recheck(RETRY_AFTER),
+            None if failures < MAX_FAILURES => RemovalProgress::Recheck(RETRY_AFTER),
             None => RemovalProgress::Done,
         },
     }
@@ -100,7 +105,7 @@ mod tests {
 
     use super::{
         AfterRemoval, RemovalProgress, after_possible_removal, after_removal, after_tagged_removal,
-        is_removable, is_untagged,
+        is_failure, is_removable, is_untagged,
     };
     use crate::broker::{BrokerError, DeleteIfEmptyOutcome, QueueCheck, QueueObservation};
 
@@ -166,11 +171,12 @@ mod tests {
                 RemovalProgress::Recheck(second),
             ),
         ] {
-            assert_eq!(after_possible_removal(Ok(removed), || 9), expected);
+            assert_eq!(after_possible_removal(Ok(removed), 9), expected);
         }
         let after = |failures| {
             let silent = BrokerError::Unreachable("no answer".to_owned());
-            after_possible_removal(Err(silent), || failures)
+            assert!(is_failure(&silent));
+            after_possible_removal(Err(silent), failures)
         };
         assert!(matches!(after(1), RemovalProgress::Recheck(_)));
         assert!(matches!(after(2), RemovalProgress::Recheck(_)));

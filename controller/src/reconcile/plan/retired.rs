@@ -96,7 +96,7 @@ fn all_sidecars_current(observed: &Observed) -> bool {
 /// The next steps after a check of retired queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AfterCheck {
-    /// Verify the actor's queue again: two addresses may lead to the same broker, so the deleted queue may have been
+    /// Verify the actor's queue again: two addresses may point to the same broker, so the deleted queue may have been
     /// the desired one.
     pub rechecks_queue: bool,
     pub schedule: NextCheck,

@@ -21,7 +21,7 @@ use stale_webhook::wait_for_webhook;
 use crate::fault::Reason;
 use crate::reconcile::contention::history::ContentionHistory;
 use crate::reconcile::contention::{ContestedPart, FieldDecision, FieldView, SpecRevision};
-use crate::reconcile::desired::empty_wait::may_replace_pods;
+use crate::reconcile::desired::drain::may_replace_pods;
 use crate::reconcile::model::binding::TemplateActor;
 use crate::reconcile::model::bound_pods::actor_hash;
 use crate::reconcile::model::observed::Observed;
@@ -34,9 +34,9 @@ use crate::reconcile::plan::rollout::inputs::{
 /// How long the controller of a workload, or that of its owner, may take to start replacing pods.
 const START_DELAY: Duration = Duration::from_secs(5);
 const OWNER_START_DELAY: Duration = Duration::from_secs(30);
-/// Two restarts without effect within this time end the attempts, as do [`MAX_TRIES`] in any time (ROLL-5).
+/// Halt after a second attempt without effect if the last one was this recent, or after [`MAX_ATTEMPTS`] (ROLL-5).
 const RETRY_WINDOW: Duration = Duration::from_mins(1);
-const MAX_TRIES: i32 = 5;
+const MAX_ATTEMPTS: i32 = 5;
 
 /// Plans the rollout of the target's pods; `None` while too little is known, or while the actor's deletion waits until
 /// its queue is empty.
@@ -47,7 +47,7 @@ pub(super) fn plan_rollout(
 ) -> Option<RolloutDecision> {
     let (bound, rollout, resolved) = (observed.bound()?, observed.rollout()?, observed.resolved()?);
     let counts = &rollout.pod_counts;
-    if !may_replace_pods(observed.empty_wait.as_ref(), counts.pods.injected) {
+    if !may_replace_pods(observed.drain.as_ref(), counts.pods.injected) {
         return None;
     }
     if resolved
@@ -127,7 +127,7 @@ pub fn decide(inputs: &RolloutInputs<'_>) -> RolloutDecision {
         ));
     }
     let evictions = Evictions::new(inputs, previous);
-    let decision = if evictions.are_required {
+    let decision = if evictions.required {
         evictions.decision
     } else {
         check_conflict(inputs, previous).unwrap_or_else(|| annotate(inputs, previous, evictions))
@@ -195,7 +195,7 @@ fn annotate(
             .stalled
             .unwrap_or_else(RolloutDecision::in_progress);
     }
-    if evictions.are_cheaper {
+    if evictions.preferred {
         return evictions.decision;
     }
     if let Some(wait) = wait_for_ready(inputs) {
@@ -205,7 +205,7 @@ fn annotate(
     let is_recent = inputs
         .elapsed(previous)
         .is_some_and(|elapsed| elapsed < RETRY_WINDOW);
-    if (tries >= 2 && is_recent) || tries >= MAX_TRIES {
+    if (tries >= 2 && is_recent) || tries >= MAX_ATTEMPTS {
         return RolloutDecision::Halted(format!(
             "no more pods are replaced: after annotation asya.sh/roll was written {tries} times, the target still has \
              pods without the current sidecar; check the reasons in status.pods, then restart its pods yourself, or set \

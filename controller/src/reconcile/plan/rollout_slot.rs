@@ -11,13 +11,7 @@ fn is_installation_rollout(observed: &Observed, step: &WorkloadStep) -> bool {
     else {
         return false;
     };
-    let is_update = matches!(
-        step,
-        WorkloadStep::Update {
-            take_over: None,
-            ..
-        }
-    );
+    let is_update = matches!(step, WorkloadStep::Update(update) if update.take_over.is_none());
     let replaces_pods = existing
         .template_hash
         .as_deref()

@@ -37,16 +37,22 @@ pub enum WorkloadStep {
     Keep,
     /// It does not exist: apply it once the queue exists (QUE-4).
     Create,
-    Update {
-        /// Take over the Go operator's fields first: the index of its `managedFields` entry (WRK-7).
-        take_over: Option<usize>,
-        /// Hand `spec.replicas` off to a separate field manager first (WRK-3).
-        hand_off_replicas: bool,
-        /// Take over the fields that kubectl or Helm wrote first (FW-22).
-        take_over_kubectl_helm_fields: bool,
-    },
+    Update(WorkloadUpdate),
     /// It cannot be provided now.
     Blocked(Fault),
+}
+
+/// What the update of a workload begins with, before the desired state is applied.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WorkloadUpdate {
+    /// Replace this owner, an earlier actor of the same name (FW-23).
+    pub previous_owner: Option<Box<str>>,
+    /// Take over the Go operator's fields: the index of its `managedFields` entry (WRK-7).
+    pub take_over: Option<usize>,
+    /// Hand `spec.replicas` off to a separate field manager (WRK-3).
+    pub hand_off_replicas: bool,
+    /// Take over the fields that kubectl or Helm wrote (FW-22).
+    pub take_over_kubectl_helm_fields: bool,
 }
 
 #[derive(Debug, PartialEq)]
@@ -61,14 +67,14 @@ pub enum ScalingStep {
 
 impl WorkloadStep {
     pub fn writes(&self) -> bool {
-        matches!(self, Self::Create | Self::Update { .. })
+        matches!(self, Self::Create | Self::Update(_))
     }
 
     /// Why the workload is not as desired.
     pub fn fault(&self) -> Option<Fault> {
         match self {
             Self::Blocked(fault) => Some(fault.clone()),
-            Self::Keep | Self::Create | Self::Update { .. } => None,
+            Self::Keep | Self::Create | Self::Update(_) => None,
         }
     }
 }

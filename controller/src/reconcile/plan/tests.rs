@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::decision::{Plan, StandalonePlan};
 use super::finalizers::Finalizers;
 use super::plan;
-use super::steps::{QueueStep, WorkloadStep};
+use super::steps::{QueueStep, WorkloadStep, WorkloadUpdate};
 use crate::broker::{BrokerError, QueueCheck, ReadyQueue};
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::child::Child;
@@ -14,11 +14,12 @@ use crate::reconcile::tests::fixtures::{
     actor, deployment, observed, spec, stateful_set, workload,
 };
 
-const UPDATE: WorkloadStep = WorkloadStep::Update {
+const UPDATE: WorkloadStep = WorkloadStep::Update(WorkloadUpdate {
+    previous_owner: None,
     take_over: None,
     hand_off_replicas: false,
     take_over_kubectl_helm_fields: false,
-};
+});
 
 mod conditions;
 mod fields;

@@ -10,7 +10,9 @@ use crate::fault::Reason;
 use crate::reconcile::model::bound_pods::PodToReplace;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::reported::is_reported;
-use crate::reconcile::model::rollout::{Availability, ObservedUnbinding, TargetObject, UNBOUND};
+use crate::reconcile::model::rollout::{
+    Availability, ObservedUnbinding, TargetObject, UNBIND_MARKER,
+};
 
 /// How long the controller of an owner, such as an operator, may take to start a rollout.
 const OWNER_START_DELAY: Duration = Duration::from_secs(30);
@@ -141,13 +143,13 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     let only_new_values_roll =
         matches!(inputs.method, Some(Roll::Annotate(_, path)) if path.first() == Some(&"spec"));
     // Our fields were given up first, so a value that remains later belongs to another field manager.
-    let has_reacted = inputs
+    let fields_given_up = inputs
         .since_last_action
         .is_some_and(|elapsed| !only_new_values_roll || elapsed > ROLLOUT_START_LIMIT);
     let has_ours = |object: &TargetObject| {
         object.roll_value.is_some() || object.in_template || object.handed_off
     };
-    let annotated = !has_reacted && inputs.objects.iter().any(has_ours);
+    let annotated = !fields_given_up && inputs.objects.iter().any(has_ours);
     let is_starting = inputs
         .since_last_action
         .is_some_and(|elapsed| elapsed < OWNER_START_DELAY)
@@ -171,7 +173,7 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     let is_changed = inputs
         .objects
         .iter()
-        .any(|object| object.roll_value.as_deref() == Some(UNBOUND));
+        .any(|object| object.roll_value.as_deref() == Some(UNBIND_MARKER));
     if annotated && only_new_values_roll && !is_changed {
         return UnbindStep::ChangeValue;
     }

@@ -10,7 +10,7 @@ use crate::fault::{Fault, Reason, Requeue, StepError};
 use crate::reconcile::desired::Standalone;
 use crate::reconcile::model::child::{Child, ChildOwnership, unwatched_poll_interval};
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::plan::steps::WorkloadStep;
+use crate::reconcile::plan::steps::{WorkloadStep, WorkloadUpdate};
 use crate::record::WorkloadRecord;
 
 /// The desired state that an existing workload is compared with.
@@ -73,7 +73,7 @@ impl WorkloadInputs<'_> {
         match self.step(existing) {
             WorkloadStep::Create => Err(rejection),
             WorkloadStep::Blocked(fault) => Err(fault.into()),
-            step @ (WorkloadStep::Keep | WorkloadStep::Update { .. }) => Ok(step),
+            step @ (WorkloadStep::Keep | WorkloadStep::Update(_)) => Ok(step),
         }
     }
 
@@ -116,11 +116,15 @@ impl WorkloadInputs<'_> {
     fn update(&self, workload: &WorkloadRecord) -> WorkloadStep {
         let take_over = workload.last.go_operator_entry;
         let owned = workload.owns_replicas || take_over.is_some();
-        WorkloadStep::Update {
+        WorkloadStep::Update(WorkloadUpdate {
+            previous_owner: workload
+                .metadata
+                .other_owner(&self.ownership.actor.metadata.uid)
+                .map(Into::into),
             take_over,
             hand_off_replicas: owned && !self.enforces_replicas(),
             take_over_kubectl_helm_fields: self.takes_over_kubectl_helm_fields(workload),
-        }
+        })
     }
 
     fn enforces_replicas(&self) -> bool {

@@ -6,13 +6,13 @@ use k8s_openapi::jiff::Timestamp;
 use super::binding::binding_report;
 use super::common::{ModeReport, Report};
 use super::conditions::set_conditions;
-use super::empty_wait::empty_wait_report;
+use super::drain::drain_report;
 use super::inventory::inventory;
 use super::queue::set_queues;
 use super::standalone::standalone_report;
 use super::transport::summarize_transport;
 use crate::fault::Requeue;
-use crate::reconcile::desired::empty_wait::EmptyWait;
+use crate::reconcile::desired::drain::DrainState;
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::ActiveOutcome;
@@ -43,20 +43,15 @@ pub(super) fn active_report(
     let changes = transport.condition.into_iter().chain(conditions.changes);
     conditions.changes = changes.collect();
     status.status = Some(state);
-    let empty_wait = match &observed.empty_wait {
-        Some(EmptyWait::Waiting(remaining)) => Some(empty_wait_report(observed, remaining)),
+    let drain = match &observed.drain {
+        Some(DrainState::Waiting(remaining)) => Some(drain_report(observed, remaining)),
         _ => None,
     };
-    let (overrides, empty_wait_requeue, empty_wait_event) =
-        empty_wait.map_or_else(Default::default, |empty_wait| {
-            (
-                empty_wait.conditions,
-                Some(empty_wait.requeue),
-                empty_wait.event,
-            )
-        });
+    let (overrides, drain_requeue, drain_event) = drain.map_or_else(Default::default, |drain| {
+        (drain.conditions, Some(drain.requeue), drain.event)
+    });
     set_conditions(&mut status, observed, outcome, conditions, overrides, now);
-    if empty_wait_requeue.is_some() {
+    if drain_requeue.is_some() {
         status.status = Some(State::Terminating);
     }
     let faults = [
@@ -71,11 +66,11 @@ pub(super) fn active_report(
             .chain(recheck.map(Requeue::After))
             .chain(outcome.queue.requeue())
             .chain(queues.requeue)
-            .chain(empty_wait_requeue)
+            .chain(drain_requeue)
             .fold(requeue, Requeue::sooner),
         events: (queues.events.into_iter())
             .chain(events)
-            .chain(empty_wait_event)
+            .chain(drain_event)
             .collect(),
         status,
     }

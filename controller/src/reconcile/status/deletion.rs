@@ -9,11 +9,11 @@ use super::conditions::Conditions;
 use super::inventory;
 use super::scaling::remembered_reference;
 use crate::fault::{Fault, Reason};
-use crate::reconcile::desired::empty_wait::EmptyWait;
+use crate::reconcile::desired::drain::DrainState;
 use crate::reconcile::model::condition_types::{READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::Outcome;
-use crate::reconcile::model::rollout::UNBOUND;
+use crate::reconcile::model::rollout::UNBIND_MARKER;
 use crate::reconcile::status_time::to_the_second;
 
 /// What blocks the deletion.
@@ -105,7 +105,7 @@ pub(super) fn deletion_status(
         None => (Reason::Terminating, "the actor is being deleted"),
     };
     conditions.set(READY, Some(false), reason, text);
-    if matches!(observed.empty_wait, Some(EmptyWait::Confirming(_))) {
+    if matches!(observed.drain, Some(DrainState::Confirming(_))) {
         // Second precision, as stored.
         let since = to_the_second(now);
         status.queue_released_since.get_or_insert(Time(since));
@@ -124,7 +124,7 @@ fn last_action_status(observed: &Observed, now: Timestamp) -> RolloutStatus {
     let unbinding = binding.and_then(|it| it.unbinding.as_ref());
     let now = to_the_second(now);
     RolloutStatus {
-        value: UNBOUND.to_owned(),
+        value: UNBIND_MARKER.to_owned(),
         since: Some(Time(now)),
         pods: unbinding
             .and_then(|it| it.availability.as_ref())

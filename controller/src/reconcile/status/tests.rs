@@ -1,4 +1,4 @@
-mod empty_wait;
+mod drain;
 mod ending;
 mod once;
 mod paused;

@@ -224,7 +224,7 @@ pub(crate) fn observed(actor: &Value) -> Observed {
         desired,
         queue_name_taken: None,
         deletion: DeletionSettings::of(&actor),
-        empty_wait: None,
+        drain: None,
         recheck_sequence: Sequence::default(),
         leading_since: Timestamp::UNIX_EPOCH,
         previous,

@@ -166,8 +166,8 @@ fn every_pod_without_a_sidecar_is_counted_under_a_reason() {
 #[test]
 fn pods_from_which_the_webhook_withheld_the_sidecar_differ_from_those_that_lack_it() {
     for (reason, sidecar) in [
-        ("NotProved", SidecarState::Withheld),
-        ("ProbeRejected", SidecarState::Withheld),
+        ("NotProved", SidecarState::NotInjectedYet),
+        ("ProbeRejected", SidecarState::NotInjectedYet),
         ("StartedBeforeBinding", SidecarState::Missing),
     ] {
         let skipped = json!({"annotations": {"asya.sh/not-injected": reason}});

@@ -3,8 +3,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use super::{availability, observe, ray_clusters, ray_workers};
+use super::{availability, observe, ray_clusters};
 use crate::reconcile::model::rollout::TargetObject;
+use crate::reconcile::model::rollout::ray_workers;
 use crate::reconcile::tests::fixtures::{context, context_with};
 use crate::record::Key;
 

@@ -58,7 +58,7 @@ fn finish(queue: Option<&str>) -> DeletionSteps {
             verified_generation: Some(2),
             ..QueueStatus::default()
         },
-        evidence: QueueEvidence::Recorded,
+        evidence: QueueEvidence::Confirmed,
     });
     DeletionSteps {
         scaling: ScalingRemoval::Delete(unscaled()),
@@ -79,7 +79,7 @@ fn removed(observed: &Observed) -> Vec<(String, bool)> {
     };
     let each = queues.into_iter();
     each.map(|removal| {
-        let recorded = removal.evidence == QueueEvidence::Recorded;
+        let recorded = removal.evidence == QueueEvidence::Confirmed;
         (removal.queue.transport, recorded)
     })
     .collect()

@@ -13,11 +13,11 @@ use crate::reconcile::plan::evict::{EvictionBlocker, EvictionInputs};
 #[derive(Debug)]
 pub(super) struct Evictions {
     /// Nothing but eviction replaces the pods.
-    pub are_required: bool,
+    pub required: bool,
     /// Eviction, which replaces only outdated pods, is cheaper than a rollout, which would replace at least as many
     /// current ones. Only if the target's own update strategy also removes a pod before its replacement is ready
     /// (SAFE-17).
-    pub are_cheaper: bool,
+    pub preferred: bool,
     /// A pod that may be unready because of its older sidecar. Its replacement gets the current one from any
     /// controller, so evict it even if a rollout is stuck on it (SAFE-13).
     pub unready_outdated_pod: Option<PodToReplace>,
@@ -40,8 +40,8 @@ impl Evictions {
         let blocker = all.blocker();
         let overdue = blocker.as_ref().filter(|it| it.readiness_overdue);
         Self {
-            are_required: are_required(inputs),
-            are_cheaper: are_cheaper(inputs),
+            required: required(inputs),
+            preferred: preferred(inputs),
             unready_outdated_pod: unready.filter(|_| blocker.is_none()),
             stalled: overdue.map(|blocker| stalled(&all, blocker)),
             decision: decide(inputs, &all, blocker.as_ref()),
@@ -84,7 +84,7 @@ fn stalled(evicting: &EvictionInputs<'_>, blocker: &EvictionBlocker) -> RolloutD
 }
 
 /// Whether to evict pods, which is the only way left if an unknown controller reverts the annotation.
-fn are_required(inputs: &RolloutInputs<'_>) -> bool {
+fn required(inputs: &RolloutInputs<'_>) -> bool {
     let yielded = matches!(inputs.contention, ContentionState::Yielded(revision) if *revision == inputs.revision());
     let is_template = matches!(inputs.method, Roll::AnnotateTemplate(_));
     let reverted = is_template && inputs.unknown_owner && yielded;
@@ -92,7 +92,7 @@ fn are_required(inputs: &RolloutInputs<'_>) -> bool {
     reverted || roll::requires_eviction(inputs.method, by_eviction)
 }
 
-fn are_cheaper(inputs: &RolloutInputs<'_>) -> bool {
+fn preferred(inputs: &RolloutInputs<'_>) -> bool {
     let outdated = i32::try_from(inputs.outdated.len()).unwrap_or(i32::MAX);
     let reduces_ready = inputs.objects.iter().map(|it| it.reduces_ready);
     roll::eviction_is_cheaper(inputs.method, reduces_ready, (outdated, inputs.active))

@@ -1,4 +1,4 @@
-//! Waits for a replica of the webhook that is behind (ROLL-5).
+//! Waits for a stale replica of the webhook (ROLL-5).
 
 use std::time::Duration;
 
@@ -27,8 +27,10 @@ pub(super) fn wait_for_webhook(
         _ => return None,
     }
     let was_behind = |pod: &PodToReplace| {
-        matches!(pod.sidecar, SidecarState::Withheld | SidecarState::Outdated)
-            && is_replacement(pod, previous)
+        matches!(
+            pod.sidecar,
+            SidecarState::NotInjectedYet | SidecarState::Outdated
+        ) && is_replacement(pod, previous)
     };
     if !inputs.outdated.iter().any(was_behind) {
         return None;

@@ -17,15 +17,30 @@ fn fields_of_the_go_operator_are_taken_over_once() {
     observed.workload = Child::Ours(workload(&object));
     assert_eq!(
         standalone_plan(&observed).workload,
-        WorkloadStep::Update {
+        WorkloadStep::Update(WorkloadUpdate {
             take_over: Some(1),
-            hand_off_replicas: false,
-            take_over_kubectl_helm_fields: false,
-        }
+            ..WorkloadUpdate::default()
+        })
     );
     object["metadata"]["managedFields"][0] = json!({"manager": "asya-operator/workload", "operation": "Apply", "fieldsV1": {"f:spec": {}}});
     observed.workload = Child::Ours(workload(&object));
     assert_eq!(standalone_plan(&observed).workload, UPDATE);
+}
+
+/// D13 (architecture, section 6)
+#[test]
+fn workload_of_an_earlier_actor_of_this_name_gets_the_new_owner_first() {
+    let mut observed = new();
+    let mut object = deployment(&observed);
+    object["metadata"]["ownerReferences"][0]["uid"] = json!("earlier");
+    observed.workload = Child::Ours(workload(&object));
+    assert_eq!(
+        standalone_plan(&observed).workload,
+        WorkloadStep::Update(WorkloadUpdate {
+            previous_owner: Some("earlier".into()),
+            ..WorkloadUpdate::default()
+        })
+    );
 }
 
 /// FW-22
@@ -47,11 +62,10 @@ fn fields_that_kubectl_wrote_are_taken_over_once_and_only_on_request() {
         observed.queue = ObservedQueue::Verified;
         observed
     };
-    let step = WorkloadStep::Update {
-        take_over: None,
-        hand_off_replicas: false,
+    let step = WorkloadStep::Update(WorkloadUpdate {
         take_over_kubectl_helm_fields: true,
-    };
+        ..WorkloadUpdate::default()
+    });
     assert_eq!(
         standalone_plan(&recorded(requesting(), &object)).workload,
         step
@@ -83,11 +97,10 @@ fn replicas_are_restored_only_while_ours_and_handed_over_before_release() {
     let mut object = deployment(&observed);
     object["metadata"]["annotations"]["asya.sh/applied-hash"] = json!("before scaling was on");
     observed = recorded(observed, &object);
-    let first = WorkloadStep::Update {
-        take_over: None,
+    let first = WorkloadStep::Update(WorkloadUpdate {
         hand_off_replicas: true,
-        take_over_kubectl_helm_fields: false,
-    };
+        ..WorkloadUpdate::default()
+    });
     assert_eq!(standalone_plan(&observed).workload, first);
 }
 

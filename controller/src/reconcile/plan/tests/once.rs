@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{now, recorded, standalone_plan};
 use crate::broker::QueueCheck;
 use crate::reconcile::desired::Mode;
-use crate::reconcile::desired::empty_wait::{EmptyWait, RemainingQueues};
+use crate::reconcile::desired::drain::{DrainState, RemainingQueues};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::{Observed, ObservedQueue};
 use crate::reconcile::plan::decision::Plan;
@@ -72,7 +72,7 @@ fn actor_that_waits_until_empty_keeps_its_pods_and_recreates_a_missing_workload_
         let mut observed = observed(&actor(&metadata, &spec(&extra), &json!({})));
         observed.queue = ObservedQueue::Verified;
         observed.previous.ready_generation = ready;
-        observed.empty_wait = Some(EmptyWait::Waiting(RemainingQueues::default()));
+        observed.drain = Some(DrainState::Waiting(RemainingQueues::default()));
         observed
     };
     for (generation, ready, done) in [(3, Some(2), true), (5, Some(2), true), (3, None, false)] {
@@ -110,7 +110,7 @@ fn change_of_the_installation_does_not_roll_an_actor_with_reconcile_once() {
     let step = standalone_plan(&observed);
     assert!(step.leaves_objects_alone);
     assert!(
-        matches!(step.workload, WorkloadStep::Update { .. }),
+        matches!(step.workload, WorkloadStep::Update(_)),
         "it would be rolled out without Once"
     );
 }

@@ -142,9 +142,6 @@ fn replicas_are_left_to_an_autoscaler_of_the_user() {
     );
     assert!(matches!(
         standalone_plan(&observed).workload,
-        WorkloadStep::Update {
-            hand_off_replicas: true,
-            ..
-        }
+        WorkloadStep::Update(update) if update.hand_off_replicas
     ));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::jiff::Timestamp;
 
-use super::{RECHECK_INTERVAL, TargetObject, UNBOUND, UnbindInputs, UnbindStep, decide};
+use super::{RECHECK_INTERVAL, TargetObject, UNBIND_MARKER, UnbindInputs, UnbindStep, decide};
 use crate::reconcile::model::bound_pods::PodToReplace;
 use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 
@@ -133,7 +133,7 @@ fn pods_of_a_target_that_is_gone_are_not_evicted() {
 #[test]
 fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
     let spec = Roll::Annotate(ObjectRef::default(), vec!["spec", "annotations"]);
-    let (pods, annotated, changed) = ([pod("a")], objects(Some("x")), objects(Some(UNBOUND)));
+    let (pods, annotated, changed) = ([pod("a")], objects(Some("x")), objects(Some(UNBIND_MARKER)));
     let base = UnbindInputs {
         skip: false,
         pods: &pods,

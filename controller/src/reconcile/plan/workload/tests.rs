@@ -81,7 +81,7 @@ fn rejected_creation_continues_with_our_own_object_only() {
     let existing = workload(&object);
     assert_eq!(reason(Child::Foreign(existing.clone())), Reason::NotOwned);
     let step = after(Child::Ours(existing)).unwrap();
-    assert!(matches!(step, WorkloadStep::Update { .. }), "{step:?}");
+    assert!(matches!(step, WorkloadStep::Update(_)), "{step:?}");
     object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let step = after(Child::Ours(workload(&object))).unwrap();
     assert_eq!(step, WorkloadStep::Keep, "its deletion is awaited");

@@ -48,8 +48,8 @@ fn wait_of(row: &Row) -> Option<Duration> {
 fn rollout_is_tried_again_when_every_replica_of_the_webhook_knows_that_a_dry_run_has_passed() {
     let withheld = || {
         vec![
-            replacement("a", -9, SidecarState::Withheld),
-            replacement("b", -8, SidecarState::Withheld),
+            replacement("a", -9, SidecarState::NotInjectedYet),
+            replacement("b", -8, SidecarState::NotInjectedYet),
         ]
     };
     let older = || vec![replacement("a", -9, SidecarState::Outdated)];
@@ -87,7 +87,7 @@ fn next_pod_is_evicted_when_every_replica_of_the_webhook_knows_that_a_dry_run_ha
     let withheld = || {
         vec![
             uninjected("a", -20_000),
-            replacement("b", -9, SidecarState::Withheld),
+            replacement("b", -9, SidecarState::NotInjectedYet),
         ]
     };
     assert_eq!(
@@ -109,7 +109,7 @@ fn next_pod_is_evicted_when_every_replica_of_the_webhook_knows_that_a_dry_run_ha
         ..evicted(outdated, -10, 0)
     };
     let older = replacement("a", -20_000, SidecarState::Outdated);
-    let newer = replacement("b", -9, SidecarState::Withheld);
+    let newer = replacement("b", -9, SidecarState::NotInjectedYet);
     assert_eq!(
         unready(vec![older, newer.clone()]).evicts().as_deref(),
         Some("a"),

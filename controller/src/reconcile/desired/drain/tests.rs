@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    CountReport, EmptyWait, EmptyWaitInputs, KeptQueues, Messages, QueueCount, RemainingQueues,
+    CountReport, DrainInputs, DrainState, KeptQueues, Messages, QueueCount, RemainingQueues,
     decide, format_depth, may_replace_pods,
 };
 use crate::broker::Depth;
@@ -42,14 +42,14 @@ fn unknown() -> Messages {
 }
 
 /// The decision on queues `a`, `b`, … if the deletion was released this many seconds ago, according to status.
-fn wait_for(messages: &[Messages], released: Option<i64>) -> EmptyWait {
+fn wait_for(messages: &[Messages], released: Option<i64>) -> DrainState {
     let names = ["a", "b", "c"].into_iter().map(queue);
     let queues = names.zip(messages).map(|(queue, messages)| QueueCount {
         queue,
         messages: messages.clone(),
     });
     let now = Timestamp::from_second(1000).unwrap();
-    decide(&EmptyWaitInputs {
+    decide(&DrainInputs {
         queues: &queues.collect::<Vec<_>>(),
         released_at: released.map(|ago| Timestamp::from_second(1000 - ago).unwrap()),
         lag: LAG,
@@ -60,16 +60,16 @@ fn wait_for(messages: &[Messages], released: Option<i64>) -> EmptyWait {
 /// QUE-40, QUE-42
 #[test]
 fn actor_is_torn_down_when_its_queues_were_empty_twice_in_a_row() {
-    let confirming = |seconds| EmptyWait::Confirming(Duration::from_secs(seconds));
+    let confirming = |seconds| DrainState::Confirming(Duration::from_secs(seconds));
     for (messages, released, expected) in [
         (vec![], None, confirming(10)),
         (vec![holds(0, 0)], None, confirming(10)),
         (vec![holds(0, 0)], Some(4), confirming(6)),
-        (vec![holds(0, 0)], Some(10), EmptyWait::Empty),
+        (vec![holds(0, 0)], Some(10), DrainState::Empty),
         (
             vec![Messages::NoQueue, holds(0, 0)],
             Some(60),
-            EmptyWait::Empty,
+            DrainState::Empty,
         ),
     ] {
         assert_eq!(
@@ -88,7 +88,7 @@ fn actor_is_torn_down_when_its_queues_were_empty_twice_in_a_row() {
         (vec![holds(0, 0), holds(3, 0)], None, full("b", 3, 0)),
         (vec![holds(2, 0)], Some(60), full("a", 2, 0)),
     ] {
-        let expected = EmptyWait::Waiting(expected);
+        let expected = DrainState::Waiting(expected);
         assert_eq!(
             wait_for(&messages, released),
             expected,
@@ -101,7 +101,8 @@ fn actor_is_torn_down_when_its_queues_were_empty_twice_in_a_row() {
 #[test]
 fn uncountable_messages_block_deletion_until_release() {
     for messages in [unknown(), Messages::Uncounted] {
-        let EmptyWait::Waiting(remaining) = wait_for(&[holds(0, 0), messages.clone()], None) else {
+        let DrainState::Waiting(remaining) = wait_for(&[holds(0, 0), messages.clone()], None)
+        else {
             panic!("{messages:?}")
         };
         assert_eq!(
@@ -109,7 +110,7 @@ fn uncountable_messages_block_deletion_until_release() {
             (vec![], vec![queue("b")])
         );
         assert_eq!(remaining.fault.is_some(), messages == unknown());
-        assert_eq!(wait_for(&[messages], Some(60)), EmptyWait::Empty);
+        assert_eq!(wait_for(&[messages], Some(60)), DrainState::Empty);
     }
 }
 
@@ -123,7 +124,7 @@ fn messages_are_reported_by_queue_and_number() {
     ] {
         assert_eq!(format_depth(Depth { queued, processing }), expected);
     }
-    let EmptyWait::Waiting(remaining) = wait_for(&[holds(3, 0), unknown()], None) else {
+    let DrainState::Waiting(remaining) = wait_for(&[holds(3, 0), unknown()], None) else {
         panic!()
     };
     assert_eq!(
@@ -132,21 +133,21 @@ fn messages_are_reported_by_queue_and_number() {
     );
 }
 
-fn plan_of(empty_wait: Option<EmptyWait>, metadata: &Value) -> Plan {
+fn plan_of(drain: Option<DrainState>, metadata: &Value) -> Plan {
     let mut all = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
     all.as_object_mut()
         .unwrap()
         .extend(metadata.as_object().unwrap().clone());
     let extra = json!({"queue": {"deletionPolicy": "Drain"}});
     let mut observed = observed(&actor(&all, &spec(&extra), &json!({})));
-    observed.empty_wait = empty_wait;
+    observed.drain = drain;
     plan(&observed, Timestamp::from_second(1_767_225_700).unwrap())
 }
 
 /// QUE-40, QUE-41
 #[test]
 fn nothing_is_torn_down_before_the_queue_is_empty() {
-    let waiting = || Some(EmptyWait::Waiting(RemainingQueues::default()));
+    let waiting = || Some(DrainState::Waiting(RemainingQueues::default()));
     let Plan::Standalone(plan) = plan_of(waiting(), &json!({})) else {
         panic!("its pods must keep working")
     };
@@ -154,19 +155,19 @@ fn nothing_is_torn_down_before_the_queue_is_empty() {
     assert_eq!(plan.workload, WorkloadStep::Create);
     let queue = plan.queue.unwrap();
     assert_eq!(queue.step, QueueStep::Unmanaged, "not queried");
-    let confirming = plan_of(Some(EmptyWait::Confirming(LAG)), &json!({}));
+    let confirming = plan_of(Some(DrainState::Confirming(LAG)), &json!({}));
     assert!(matches!(confirming, Plan::AwaitEmpty(wait) if wait == LAG));
-    let kept = EmptyWait::KeepQueues(KeptQueues {
+    let kept = DrainState::KeepQueues(KeptQueues {
         namespace_uid: None,
         queues: RemainingQueues::default(),
     });
-    for empty_wait in [None, Some(EmptyWait::Empty), Some(kept)] {
-        let Plan::Delete(plan) = plan_of(empty_wait.clone(), &json!({})) else {
-            panic!("{empty_wait:?}")
+    for drain in [None, Some(DrainState::Empty), Some(kept)] {
+        let Plan::Delete(plan) = plan_of(drain.clone(), &json!({})) else {
+            panic!("{drain:?}")
         };
         assert!(
             matches!(plan.steps.next, NextPhase::FinalStep { .. }),
-            "{empty_wait:?}"
+            "{drain:?}"
         );
     }
 }
@@ -174,17 +175,17 @@ fn nothing_is_torn_down_before_the_queue_is_empty() {
 /// QUE-41
 #[test]
 fn target_is_rolled_during_the_wait_only_if_no_pod_is_injected() {
-    let waiting = EmptyWait::Waiting(RemainingQueues::default());
-    for (empty_wait, injected, expected) in [
+    let waiting = DrainState::Waiting(RemainingQueues::default());
+    for (drain, injected, expected) in [
         (None, 0, true),
         (None, 2, true),
         (Some(&waiting), 0, true),
         (Some(&waiting), 1, false),
     ] {
         assert_eq!(
-            may_replace_pods(empty_wait, injected),
+            may_replace_pods(drain, injected),
             expected,
-            "{empty_wait:?} {injected}"
+            "{drain:?} {injected}"
         );
     }
 }
@@ -193,7 +194,7 @@ fn target_is_rolled_during_the_wait_only_if_no_pod_is_injected() {
 #[test]
 fn garbage_collected_children_are_recreated_once_the_foreground_finalizer_is_removed() {
     let mut finalizers = json!({"finalizers": ["foregroundDeletion", "asya.sh/finalizer"]});
-    let waiting = || Some(EmptyWait::Waiting(RemainingQueues::default()));
+    let waiting = || Some(DrainState::Waiting(RemainingQueues::default()));
     let mut plan = plan_of(waiting(), &finalizers);
     let change = plan.take_finalizers();
     assert!(
@@ -214,7 +215,7 @@ fn garbage_collected_children_are_recreated_once_the_foreground_finalizer_is_rem
     let scaling = rest.scaling.as_ref().and_then(|it| it.fault.as_ref());
     assert_eq!((rest.fault, scaling), (None, None));
     assert!(matches!(
-        plan_of(Some(EmptyWait::Empty), &finalizers),
+        plan_of(Some(DrainState::Empty), &finalizers),
         Plan::Delete(_)
     ));
 }
@@ -282,7 +283,7 @@ fn queue_whose_broker_goes_with_its_namespace_does_not_hold_it_up() {
     let wait = wait_for(&[unknown()], Some(60));
     assert_eq!(
         wait,
-        EmptyWait::Empty,
+        DrainState::Empty,
         "it was empty, and is deleted only if it still is"
     );
     let count = |messages| QueueCount {

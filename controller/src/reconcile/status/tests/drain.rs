@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{at, condition, report, running};
 use crate::broker::Depth;
 use crate::fault::{Fault, Reason, Requeue};
-use crate::reconcile::desired::empty_wait::{EmptyWait, RemainingQueues};
+use crate::reconcile::desired::drain::{DrainState, RemainingQueues};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::Outcome;
@@ -30,7 +30,7 @@ fn waiting_until_empty(policy: &str) -> Observed {
         queued: 10,
         processing: 2,
     };
-    observed.empty_wait = Some(EmptyWait::Waiting(RemainingQueues {
+    observed.drain = Some(DrainState::Waiting(RemainingQueues {
         with_messages: vec![(queue, depth)],
         ..RemainingQueues::default()
     }));
@@ -73,7 +73,7 @@ fn broker_that_cannot_count_is_reported_and_retried() {
         message: "no answer".to_owned(),
         requeue: Requeue::Backoff,
     };
-    observed.empty_wait = Some(EmptyWait::Waiting(RemainingQueues {
+    observed.drain = Some(DrainState::Waiting(RemainingQueues {
         fault: Some(fault),
         ..RemainingQueues::default()
     }));
@@ -90,8 +90,8 @@ fn broker_that_cannot_count_is_reported_and_retried() {
 fn release_is_recorded_once_and_revoked_when_messages_arrive() {
     let mut observed = waiting_until_empty("Drain");
     let waiting = observed
-        .empty_wait
-        .replace(EmptyWait::Confirming(Duration::ZERO));
+        .drain
+        .replace(DrainState::Confirming(Duration::ZERO));
     let confirming = Outcome::Deleting {
         fault: None,
         deleted: Vec::new(),
@@ -105,10 +105,10 @@ fn release_is_recorded_once_and_revoked_when_messages_arrive() {
     observed.previous = first.status.clone();
     let later = build(&observed, &confirming, at("2026-01-01T00:02:09Z")).unwrap();
     assert_eq!(later.status, first.status);
-    observed.empty_wait = Some(EmptyWait::Empty);
+    observed.drain = Some(DrainState::Empty);
     let released = build(&observed, &confirming, at("2026-01-01T00:02:10Z")).unwrap();
     assert_eq!(released.status.queue_released_since, since);
-    observed.empty_wait = waiting;
+    observed.drain = waiting;
     let revoked = report(&observed, running(&observed));
     assert_eq!(revoked.status.queue_released_since, None);
 }
@@ -129,7 +129,7 @@ fn foreground_deletion_reports_its_effect_on_the_pods() {
             "annotations": {"asya.sh/paused": paused},
         });
         let mut observed = observed(&actor(&metadata, &spec(&json!({})), &json!({})));
-        observed.empty_wait = Some(EmptyWait::Waiting(RemainingQueues::default()));
+        observed.drain = Some(DrainState::Waiting(RemainingQueues::default()));
         let status = report(&observed, running(&observed)).status;
         let (_, _, text) = condition(&status, "Ready");
         assert!(text.contains(expected), "{text}");

@@ -6,7 +6,7 @@ use asya_shared::api::QueueDeletionPolicy;
 
 use super::conditions::ConditionChange;
 use crate::fault::{Reason, Requeue};
-use crate::reconcile::desired::empty_wait::RemainingQueues;
+use crate::reconcile::desired::drain::RemainingQueues;
 use crate::reconcile::model::condition_types::{READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::reported::is_reported;
@@ -23,10 +23,7 @@ pub(super) struct EmptyWaitReport {
     pub(super) event: Option<(EventReason, String)>,
 }
 
-pub(super) fn empty_wait_report(
-    observed: &Observed,
-    remaining: &RemainingQueues,
-) -> EmptyWaitReport {
+pub(super) fn drain_report(observed: &Observed, remaining: &RemainingQueues) -> EmptyWaitReport {
     let (reason, event) = match observed.deletion.queue {
         QueueDeletionPolicy::Drain => (Reason::QueueDraining, EventReason::QueueDraining),
         _ => (Reason::QueueNotEmpty, EventReason::QueueNotEmpty),

@@ -1,4 +1,7 @@
 //! Counts the messages of an actor that is deleted only once its queues are empty.
+//!
+//! Calls the pure `desired::drain::decide` here and not in *plan*, because what else is observed depends on it: an
+//! actor that still waits receives messages like any other.
 
 use std::time::Duration;
 
@@ -14,9 +17,8 @@ use crate::broker::{BrokerError, QueueCheck, QueueObservation};
 use crate::context::Context;
 use crate::fault::{Error, StepError};
 use crate::reconcile::desired::deletion::{broker_step_error, unusable_transport_fault};
-use crate::reconcile::desired::empty_wait::{
-    CountReport, EmptyWait, EmptyWaitInputs, KeptQueues, Messages, QueueCount, RemainingQueues,
-    decide,
+use crate::reconcile::desired::drain::{
+    CountReport, DrainInputs, DrainState, KeptQueues, Messages, QueueCount, RemainingQueues, decide,
 };
 use crate::reconcile::model::known_queues::KnownQueues;
 use crate::reconcile::model::observed::{DeletionSettings, MemoryUpdates};
@@ -30,7 +32,7 @@ pub(super) async fn observe(
     deletion: &DeletionSettings,
     queues: &KnownQueues,
     now: Timestamp,
-) -> Result<(Option<EmptyWait>, MemoryUpdates), Error> {
+) -> Result<(Option<DrainState>, MemoryUpdates), Error> {
     let mut updates = MemoryUpdates::default();
     if !actor.metadata.deleting
         || !actor.has_finalizer(FINALIZER)
@@ -63,23 +65,20 @@ pub(super) async fn observe(
         });
     }
     let released_at = previous.queue_released_since.as_ref().map(|time| time.0);
-    let empty_wait = decide(&EmptyWaitInputs {
+    let drain = decide(&DrainInputs {
         queues: &counted,
         released_at,
         lag,
         now,
     });
     let Some(remaining) = RemainingQueues::of(&counted) else {
-        return Ok((Some(empty_wait), updates));
+        return Ok((Some(drain), updates));
     };
     let namespaces: Api<Namespace> = Api::all(context.client.clone());
     let namespace = namespaces.get_opt(&actor.metadata.key.namespace).await;
     let namespace = namespace.map_err(Error::Api)?;
     let kept = KeptQueues::of_terminating(namespace.as_ref(), remaining);
-    Ok((
-        Some(kept.map_or(empty_wait, EmptyWait::KeepQueues)),
-        updates,
-    ))
+    Ok((Some(kept.map_or(drain, DrainState::KeepQueues)), updates))
 }
 
 async fn count(

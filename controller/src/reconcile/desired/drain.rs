@@ -10,9 +10,9 @@ use crate::broker::Depth;
 use crate::broker::depths::ReportedDepth;
 use crate::fault::Fault;
 
-/// Progress of a deletion that waits for an empty queue.
+/// Progress of a deletion that waits until the queue is drained.
 #[derive(Clone, Debug, PartialEq)]
-pub enum EmptyWait {
+pub enum DrainState {
     /// A queue holds messages, or may hold some: tear nothing down.
     Waiting(RemainingQueues),
     /// No messages were counted. Counts lag, so the queue must still be empty after this delay. Status records this
@@ -126,7 +126,7 @@ impl KeptQueues {
 }
 
 /// Inputs to [`decide`].
-pub struct EmptyWaitInputs<'a> {
+pub struct DrainInputs<'a> {
     /// Every queue to delete with the actor.
     pub queues: &'a [QueueCount],
     /// Since when status reports that the deletion no longer waits for the queue.
@@ -137,27 +137,27 @@ pub struct EmptyWaitInputs<'a> {
 }
 
 /// Decides for an actor whose namespace is not being deleted.
-pub fn decide(inputs: &EmptyWaitInputs<'_>) -> EmptyWait {
+pub fn decide(inputs: &DrainInputs<'_>) -> DrainState {
     // An unreachable broker does not make the deletion wait again: the queue itself is still deleted only if it is
     // empty.
     let waits = |it: &RemainingQueues| !it.with_messages.is_empty() || inputs.released_at.is_none();
     if let Some(remaining) = RemainingQueues::of(inputs.queues).filter(waits) {
-        return EmptyWait::Waiting(remaining);
+        return DrainState::Waiting(remaining);
     }
     let Some(since) = inputs.released_at else {
-        return EmptyWait::Confirming(inputs.lag);
+        return DrainState::Confirming(inputs.lag);
     };
     let ends = since.checked_add(inputs.lag).unwrap_or(Timestamp::MAX);
     match Duration::try_from(ends.duration_since(inputs.now)) {
-        Ok(left) if !left.is_zero() => EmptyWait::Confirming(left),
-        _ => EmptyWait::Empty,
+        Ok(left) if !left.is_zero() => DrainState::Confirming(left),
+        _ => DrainState::Empty,
     }
 }
 
 /// Whether a target's pods may be replaced to inject the sidecar. Not while the deletion waits until the queue is empty
 /// and some have it: the deletion has raised the generation, which would restart an ended rollout.
-pub fn may_replace_pods(empty_wait: Option<&EmptyWait>, injected: i32) -> bool {
-    !matches!(empty_wait, Some(EmptyWait::Waiting(_))) || injected == 0
+pub fn may_replace_pods(drain: Option<&DrainState>, injected: i32) -> bool {
+    !matches!(drain, Some(DrainState::Waiting(_))) || injected == 0
 }
 
 impl RemainingQueues {
