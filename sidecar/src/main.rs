@@ -1,7 +1,7 @@
 //! Moves messages between an actor's queue and the runtime's Unix socket in the same pod.
 //!
-//! `config` reads the settings, `slots` schedules messages, `flow` is the lifecycle of one message, and `decide` is the
-//! pure function behind it. `broker` and `runtime` are the two ends.
+//! `config` reads the settings, `scheduler` schedules messages, `message_task` is the lifecycle of one message, and
+//! `decide` is the pure function behind it. `broker` and `runtime` are the two ends.
 
 mod broker;
 mod compose;
@@ -9,17 +9,17 @@ mod config;
 mod decide;
 mod digest;
 mod envelope;
-mod flow;
 mod gateway;
 mod http;
 mod logs;
 mod lookahead;
 mod lookup;
+mod message_task;
 mod metrics;
 mod probes;
 mod runtime;
+mod scheduler;
 mod slot;
-mod slots;
 mod time;
 mod tls;
 mod trace;
@@ -38,13 +38,13 @@ use tokio_util::sync::CancellationToken;
 use crate::broker::Event;
 use crate::broker::rabbitmq::{self, RabbitMq};
 use crate::config::{Config, Transport};
-use crate::flow::Context;
 use crate::gateway::Gateway;
+use crate::message_task::Context;
 use crate::metrics::Metrics;
 use crate::probes::Health;
 use crate::runtime::Readiness;
 use crate::runtime::ready::SocketRuntime;
-use crate::slots::{Engine, Exit, Settings};
+use crate::scheduler::{Exit, Scheduler, Settings};
 use crate::trace::Tracer;
 
 /// Exit code for an invalid configuration (SC-5).
@@ -197,7 +197,7 @@ impl Parts {
             lookahead: self.config.lookahead,
             grace_period: self.config.grace_period,
         };
-        let end = Engine::new(context.clone(), settings, self.health, events)
+        let end = Scheduler::new(context.clone(), settings, self.health, events)
             .run()
             .await;
         if let Some(gateway) = &context.gateway {

@@ -28,7 +28,7 @@ impl Slot {
     pub fn start_call(&mut self) {
         let now = Instant::now();
         self.call = Some(now);
-        // The engine outlives its slots.
+        // The scheduler outlives its slots.
         let _ = self.events.send(SlotEvent::Called(self.number, now));
     }
 

@@ -232,7 +232,7 @@ impl Publisher {
             self.unconfirmed.resend_all();
             return;
         }
-        let Some(request) = self.unconfirmed.isolate_culprit() else {
+        let Some(request) = self.unconfirmed.find_rejected() else {
             return;
         };
         let refusal = match code {

@@ -30,9 +30,9 @@ pub(super) struct Unconfirmed<T> {
     sent: BTreeMap<u64, Sent<T>>,
     last: u64,
     /// When the broker last confirmed anything.
-    heard: Option<Instant>,
-    /// Number of publications to send one at a time, since one of them made the broker close the channel.
-    suspects: usize,
+    last_confirm: Option<Instant>,
+    /// How many publications to send one at a time, because one of them made the broker close the channel.
+    resend_singly: usize,
 }
 
 impl<T> Default for Unconfirmed<T> {
@@ -41,8 +41,8 @@ impl<T> Default for Unconfirmed<T> {
             waiting: VecDeque::new(),
             sent: BTreeMap::new(),
             last: 0,
-            heard: None,
-            suspects: 0,
+            last_confirm: None,
+            resend_singly: 0,
         }
     }
 }
@@ -59,7 +59,7 @@ impl<T> Unconfirmed<T> {
 
     /// The next publication that may be sent now.
     pub(super) fn next(&mut self) -> Option<T> {
-        if self.suspects > 0 && !self.sent.is_empty() {
+        if self.resend_singly > 0 && !self.sent.is_empty() {
             return None;
         }
         self.waiting.pop_front()
@@ -81,7 +81,7 @@ impl<T> Unconfirmed<T> {
 
     /// Skips a publication whose source delivery is lost.
     pub(super) fn skipped(&mut self) {
-        self.suspects = self.suspects.saturating_sub(1);
+        self.resend_singly = self.resend_singly.saturating_sub(1);
     }
 
     /// Marks a publication as returned. `basic.return` precedes the confirm and the broker processes in order, so it is
@@ -100,14 +100,14 @@ impl<T> Unconfirmed<T> {
         multiple: bool,
         stored: bool,
     ) -> Vec<(T, Result<(), Refusal>)> {
-        self.heard = Some(Instant::now());
+        self.last_confirm = Some(Instant::now());
         let settled = if multiple {
             let rest = self.sent.split_off(&(number + 1));
             std::mem::replace(&mut self.sent, rest)
         } else {
             self.sent.remove_entry(&number).into_iter().collect()
         };
-        self.suspects = self.suspects.saturating_sub(settled.len());
+        self.resend_singly = self.resend_singly.saturating_sub(settled.len());
         let result = |sent: &Sent<T>| match (stored, sent.returned) {
             (_, true) => Err(Refusal::NoQueue),
             (true, false) => Ok(()),
@@ -132,13 +132,13 @@ impl<T> Unconfirmed<T> {
 
     /// The broker closed the channel because of a publication. Returns it if it was the only one; otherwise all are
     /// sent again one at a time until it is identified.
-    pub(super) fn isolate_culprit(&mut self) -> Option<T> {
-        self.suspects = self.sent.len();
+    pub(super) fn find_rejected(&mut self) -> Option<T> {
+        self.resend_singly = self.sent.len();
         self.resend_all();
-        if self.suspects != 1 {
+        if self.resend_singly != 1 {
             return None;
         }
-        self.suspects = 0;
+        self.resend_singly = 0;
         self.waiting.pop_front()
     }
 
@@ -146,7 +146,10 @@ impl<T> Unconfirmed<T> {
     /// not silent.
     pub(super) fn silent_since(&self) -> Option<Instant> {
         let (_, oldest) = self.sent.first_key_value()?;
-        Some(self.heard.map_or(oldest.at, |heard| heard.max(oldest.at)))
+        Some(
+            self.last_confirm
+                .map_or(oldest.at, |confirm| confirm.max(oldest.at)),
+        )
     }
 
     /// Restarts the confirm timeouts, which do not run while the connection is blocked.
@@ -271,11 +274,11 @@ mod tests {
     async fn the_publication_that_closes_the_channel_is_isolated() {
         let mut all = with(&["a", "large", "c"]);
         all.push("d");
-        assert_eq!(all.isolate_culprit(), None);
+        assert_eq!(all.find_rejected(), None);
         assert_eq!(send(&mut all), 1);
         assert_eq!(all.confirmed(1, false, true), [("a", Ok(()))]);
         assert_eq!(send(&mut all), 1);
-        assert_eq!(all.isolate_culprit(), Some("large"));
+        assert_eq!(all.find_rejected(), Some("large"));
         assert_eq!(send(&mut all), 2);
     }
 
@@ -285,7 +288,7 @@ mod tests {
         let mut all = with(&["a"]);
         all.confirmed(1, false, true);
         all.push("b");
-        assert_eq!(all.isolate_culprit(), None);
+        assert_eq!(all.find_rejected(), None);
         assert_eq!(send(&mut all), 1);
     }
 }

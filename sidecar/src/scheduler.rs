@@ -16,8 +16,8 @@ use self::waiting::Waiting;
 use crate::broker::{Broker, Delivery, Demand, Event, Receipt, Settlement};
 use crate::config::Lookahead;
 use crate::decide::{Deliveries, Reason};
-use crate::flow::{Context, Flow};
 use crate::lookahead::{LONG_CALL, LookaheadPolicy};
+use crate::message_task::{Context, MessageTask};
 use crate::probes::Health;
 use crate::runtime::{Readiness, Runtime};
 use crate::slot::{SlotEvent, Slots};
@@ -45,7 +45,7 @@ pub enum Exit {
     Panics,
 }
 
-/// The settings of the engine.
+/// The settings of the scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Maximum open requests at the runtime.
@@ -57,7 +57,7 @@ pub struct Settings {
 }
 
 /// Dispatches messages to the runtime until the process exits.
-pub struct Engine<B, R> {
+pub struct Scheduler<B, R> {
     context: Arc<Context<B, R>>,
     settings: Settings,
     health: Arc<Health>,
@@ -66,9 +66,9 @@ pub struct Engine<B, R> {
     slots: Slots,
     lookahead: LookaheadPolicy,
     waiting: Waiting,
-    flows: JoinSet<()>,
+    tasks: JoinSet<()>,
     in_flight: HashMap<Id, (Receipt, Instant)>,
-    /// Flows of lost deliveries. Their calls are finished, and occupy slots until then.
+    /// Tasks of lost deliveries. Their calls are finished, and occupy slots until then.
     lost: HashSet<Id>,
     blocked: bool,
     panics: Vec<Instant>,
@@ -77,8 +77,8 @@ pub struct Engine<B, R> {
     end: Option<Exit>,
 }
 
-impl<B: Broker, R: Runtime> Engine<B, R> {
-    /// Creates an engine; dispatching starts with [`Self::run`].
+impl<B: Broker, R: Runtime> Scheduler<B, R> {
+    /// Creates a scheduler; dispatching starts with [`Self::run`].
     pub fn new(
         context: Arc<Context<B, R>>,
         settings: Settings,
@@ -94,7 +94,7 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
             slots: Slots::default(),
             lookahead: LookaheadPolicy::new(settings.lookahead),
             waiting: Waiting::default(),
-            flows: JoinSet::new(),
+            tasks: JoinSet::new(),
             in_flight: HashMap::new(),
             lost: HashSet::new(),
             blocked: false,
@@ -131,14 +131,14 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
             biased;
             () = self.context.stopping.cancelled() => self.end = Some(Exit::Stopped),
             Some(event) = self.slots.event() => self.slot_changed(event),
-            Some(done) = self.flows.join_next_with_id() => self.flow_ended(done),
+            Some(done) = self.tasks.join_next_with_id() => self.task_ended(done),
             Some(event) = self.events.recv() => self.broker_event(event),
             Ok(()) = self.readiness.changed() => self.update_readiness(),
             () = sleep_until(deadline) => {}
         }
     }
 
-    /// When the engine must wake up even without an event.
+    /// When the scheduler must wake up even without an event.
     fn deadline(&self) -> Instant {
         let waiting_is_reclaimable = self.lookahead.is_adaptive() && self.lookahead.limit(1) > 0;
         let long_call = self
@@ -244,8 +244,8 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
             self.context.metrics.waited(idle);
         }
         let receipt = delivery.receipt.clone();
-        let flow = Flow::new(self.context.clone(), delivery);
-        let handle = self.flows.spawn(flow.run(slot));
+        let task = MessageTask::new(self.context.clone(), delivery);
+        let handle = self.tasks.spawn(task.run(slot));
         self.in_flight
             .insert(handle.id(), (receipt, Instant::now()));
         self.count_active();
@@ -284,7 +284,7 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
                     .context
                     .broker
                     .settle(&delivery.receipt, Settlement::RequeueNow);
-                self.flows.spawn(settled);
+                self.tasks.spawn(settled);
             }
         }
     }
@@ -321,7 +321,7 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
         }
     }
 
-    fn flow_ended(&mut self, done: Result<(Id, ()), JoinError>) {
+    fn task_ended(&mut self, done: Result<(Id, ()), JoinError>) {
         let id = match &done {
             Ok((id, ())) => *id,
             Err(error) => error.id(),
@@ -345,7 +345,7 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
         let Some(receipt) = receipt else { return };
         self.context.metrics.requeued(Reason::Panicked);
         let context = self.context.clone();
-        self.flows.spawn(async move {
+        self.tasks.spawn(async move {
             sleep(context.broker.requeue_delay()).await;
             context
                 .broker
@@ -368,13 +368,13 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
             let next_tick = self.next_tick;
             tokio::select! {
                 biased;
-                done = self.flows.join_next_with_id() => match done {
-                    Some(done) => self.flow_ended(done),
+                done = self.tasks.join_next_with_id() => match done {
+                    Some(done) => self.task_ended(done),
                     None => break,
                 },
                 Some(event) = self.events.recv() => self.broker_event(event),
                 () = sleep_until(deadline) => {
-                    self.flows.abort_all();
+                    self.tasks.abort_all();
                     break;
                 }
                 () = sleep_until(next_tick) => {}

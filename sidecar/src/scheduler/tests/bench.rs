@@ -1,4 +1,4 @@
-//! Test bench of the engine: an in-memory sidecar.
+//! Test bench of the scheduler: an in-memory sidecar.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use tokio_util::sync::CancellationToken;
 use crate::broker::memory::Memory;
 use crate::config::Lookahead;
 use crate::decide::{self, Rules};
-use crate::flow::Context;
+use crate::message_task::Context;
 use crate::metrics::Metrics;
 use crate::probes::Health;
 use crate::runtime::{CallError, Readiness, Runtime};
-use crate::slots::{Engine, Exit, Settings};
+use crate::scheduler::{Exit, Scheduler, Settings};
 
 /// Default duration of a call.
 const CALL: Duration = Duration::from_millis(5);
@@ -265,19 +265,19 @@ impl Bench {
             stopping: self.stopping.clone(),
             timed_out_calls: AtomicU64::new(0),
         };
-        let engine = Engine::new(Arc::new(context), self.settings, self.health.clone(), told);
-        tokio::spawn(engine.run())
+        let scheduler = Scheduler::new(Arc::new(context), self.settings, self.health.clone(), told);
+        tokio::spawn(scheduler.run())
     }
 
     /// SIGTERM.
-    pub(super) async fn stop(&self, engine: JoinHandle<Exit>) -> Exit {
+    pub(super) async fn stop(&self, scheduler: JoinHandle<Exit>) -> Exit {
         self.stopping.cancel();
-        engine.await.expect("an end")
+        scheduler.await.expect("an end")
     }
 
     /// Kills the sidecar and starts another.
-    pub(super) fn kill(&self, engine: &JoinHandle<Exit>) -> JoinHandle<Exit> {
-        engine.abort();
+    pub(super) fn kill(&self, scheduler: &JoinHandle<Exit>) -> JoinHandle<Exit> {
+        scheduler.abort();
         self.broker.disconnect();
         self.start()
     }

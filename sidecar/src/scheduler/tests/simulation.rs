@@ -11,7 +11,7 @@ use super::bench::{Bench, Script, message};
 use crate::broker::Refusal;
 use crate::config::Lookahead;
 use crate::runtime::{CallError, Readiness};
-use crate::slots::Exit;
+use crate::scheduler::Exit;
 
 const MESSAGES: usize = 3;
 
@@ -86,10 +86,10 @@ fn run(slots: usize, lookahead: usize, plan: [(u64, Fault); 2]) -> Found {
         bench.settings.lookahead = Lookahead::Fixed(lookahead);
         bench.runtime.set(Readiness::Ready { concurrency: slots });
         bench.broker.put("asya-foo", (0..MESSAGES).map(message));
-        let mut engine = bench.start();
+        let mut scheduler = bench.start();
         for (after, fault) in plan {
             sleep(Duration::from_millis(after)).await;
-            engine = strike(&bench, engine, fault);
+            scheduler = strike(&bench, scheduler, fault);
         }
         sleep(Duration::from_secs(2)).await;
         bench.broker.set_missing("asya-bar", false);
@@ -104,7 +104,7 @@ fn run(slots: usize, lookahead: usize, plan: [(u64, Fault); 2]) -> Found {
         {
             *copies.entry(id).or_default() += 1;
         }
-        assert_eq!(bench.stop(engine).await, Exit::Stopped);
+        assert_eq!(bench.stop(scheduler).await, Exit::Stopped);
         Found {
             copies,
             errors: errors.len(),
@@ -112,9 +112,9 @@ fn run(slots: usize, lookahead: usize, plan: [(u64, Fault); 2]) -> Found {
     })
 }
 
-fn strike(bench: &Bench, engine: JoinHandle<Exit>, fault: Fault) -> JoinHandle<Exit> {
+fn strike(bench: &Bench, scheduler: JoinHandle<Exit>, fault: Fault) -> JoinHandle<Exit> {
     match fault {
-        Fault::Kill => return bench.kill(&engine),
+        Fault::Kill => return bench.kill(&scheduler),
         Fault::Cut => bench.broker.cut(),
         Fault::NoConfirmation => bench.broker.lose_a_confirm(),
         Fault::Nack => bench.broker.refuse([Refusal::Nacked]),
@@ -123,7 +123,7 @@ fn strike(bench: &Bench, engine: JoinHandle<Exit>, fault: Fault) -> JoinHandle<E
         Fault::NotRead => bench.runtime.script_next(Script::Fails(CallError::NotRead)),
         Fault::Blocked => bench.broker.set_blocked(true),
     }
-    engine
+    scheduler
 }
 
 fn check(found: &Found, plan: [(u64, Fault); 2], in_flight: usize) {

@@ -24,8 +24,8 @@ use crate::runtime::{CallError, Readiness, Runtime};
 use crate::slot::Slot;
 use crate::trace::{Span, Tracer};
 
-/// How long a crash that would fail its message waits for SIGTERM, which may reach the runtime first: always if the
-/// sidecar is native, by chance otherwise (SC-82).
+/// How long to wait for SIGTERM before a crash of the runtime fails the message: SIGTERM may reach the runtime first. It
+/// always does if the sidecar is native (SC-82).
 const SIGTERM_DELAY: Duration = Duration::from_secs(2);
 
 /// State shared by all messages.
@@ -49,8 +49,8 @@ pub struct Context<B, R> {
     pub timed_out_calls: AtomicU64,
 }
 
-/// A message being processed.
-pub struct Flow<B, R> {
+/// The processing of one message.
+pub struct MessageTask<B, R> {
     context: Arc<Context<B, R>>,
     delivery: Delivery,
     /// The request to the runtime.
@@ -76,7 +76,7 @@ enum NextStep {
     Retry,
 }
 
-impl<B: Broker, R: Runtime> Flow<B, R> {
+impl<B: Broker, R: Runtime> MessageTask<B, R> {
     /// Starts the lifecycle of a delivered message.
     pub fn new(context: Arc<Context<B, R>>, delivery: Delivery) -> Self {
         let state = DeliveryState {
@@ -112,7 +112,7 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
             let is_crash = matches!(answer, CallResult::Failed(CallError::Ended));
             if is_crash && matches!(decision.verdict, Verdict::Failed(_)) {
                 slot.take();
-                // Whether it stops or not, the message is not called again.
+                // Either way, the runtime is not called again for this message.
                 let stopping = self.context.stopping.cancelled();
                 let _ = timeout(SIGTERM_DELAY, stopping).await;
                 decision = self.decide(&answer);

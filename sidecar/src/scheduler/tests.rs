@@ -1,4 +1,4 @@
-//! The engine with an in-memory broker and runtime, and a virtual clock.
+//! The scheduler with an in-memory broker and runtime, and a virtual clock.
 
 mod bench;
 mod simulation;
@@ -29,7 +29,7 @@ async fn no_message_is_consumed_while_the_runtime_is_unavailable() {
     let bench = Bench::new();
     bench.runtime.set(Readiness::Waiting);
     bench.broker.put(OWN, (0..100).map(message));
-    let engine = bench.start();
+    let scheduler = bench.start();
     sleep(Duration::from_mins(2)).await;
     assert_eq!(
         (bench.broker.left(), bench.broker.most_in_flight()),
@@ -38,7 +38,7 @@ async fn no_message_is_consumed_while_the_runtime_is_unavailable() {
     bench.runtime.set(Readiness::Ready { concurrency: 1 });
     bench.emptied().await;
     assert_eq!(bench.ids_in(NEXT).len(), 100);
-    assert_eq!(bench.stop(engine).await, Exit::Stopped);
+    assert_eq!(bench.stop(scheduler).await, Exit::Stopped);
 }
 
 /// SC-42
@@ -51,10 +51,10 @@ async fn open_requests_never_exceed_the_slots() {
             concurrency: serves,
         });
         bench.broker.put(OWN, (0..50).map(message));
-        let engine = bench.start();
+        let scheduler = bench.start();
         bench.emptied().await;
         assert_eq!(bench.runtime.most_open(), most);
-        assert_eq!(bench.stop(engine).await, Exit::Stopped);
+        assert_eq!(bench.stop(scheduler).await, Exit::Stopped);
     }
 }
 
@@ -65,11 +65,11 @@ async fn a_single_slot_preserves_message_order() {
         let mut bench = Bench::new();
         bench.settings.lookahead = lookahead;
         bench.broker.put(OWN, (0..200).map(message));
-        let engine = bench.start();
+        let scheduler = bench.start();
         bench.emptied().await;
         let expected: Vec<String> = (0..200).map(|number| number.to_string()).collect();
         assert_eq!(bench.ids_in(NEXT), expected, "{lookahead:?}");
-        bench.stop(engine).await;
+        bench.stop(scheduler).await;
     }
 }
 
@@ -86,10 +86,10 @@ async fn lookahead_hides_confirm_latency() {
         }
         bench.broker.put(OWN, (0..500).map(message));
         let started = Instant::now();
-        let engine = bench.start();
+        let scheduler = bench.start();
         bench.emptied().await;
         took.push(started.elapsed());
-        bench.stop(engine).await;
+        bench.stop(scheduler).await;
     }
     assert!(took[1] < took[0].mul_f64(0.7), "{took:?}");
 }
@@ -100,7 +100,7 @@ async fn messages_queued_behind_a_long_call_are_requeued() {
     let mut bench = Bench::new();
     bench.settings.lookahead = Lookahead::Auto;
     bench.broker.put(OWN, (0..60).map(message));
-    let engine = bench.start();
+    let scheduler = bench.start();
     bench.emptied().await;
     bench
         .runtime
@@ -120,7 +120,7 @@ async fn messages_queued_behind_a_long_call_are_requeued() {
     );
     bench.emptied().await;
     assert_eq!(bench.ids_in(NEXT).len(), 70);
-    bench.stop(engine).await;
+    bench.stop(scheduler).await;
 }
 
 /// SC-29
@@ -128,7 +128,7 @@ async fn messages_queued_behind_a_long_call_are_requeued() {
 async fn nothing_is_dispatched_or_requeued_while_the_broker_is_blocked() {
     let mut bench = Bench::new();
     bench.settings.lookahead = Lookahead::Fixed(3);
-    let engine = bench.start();
+    let scheduler = bench.start();
     sleep(Duration::from_millis(10)).await;
     bench.broker.set_blocked(true);
     bench.broker.put(OWN, (0..10).map(message));
@@ -144,7 +144,7 @@ async fn nothing_is_dispatched_or_requeued_while_the_broker_is_blocked() {
     bench.broker.set_blocked(false);
     bench.emptied().await;
     assert_eq!(bench.ids_in(NEXT).len(), 10);
-    bench.stop(engine).await;
+    bench.stop(scheduler).await;
 }
 
 /// SC-26, SC-34, SC-77
@@ -153,7 +153,7 @@ async fn a_missing_queue_causes_at_most_six_calls_a_minute_and_no_loss() {
     let bench = Bench::new();
     bench.broker.set_missing(NEXT, true);
     bench.broker.put(OWN, [message(1)]);
-    let engine = bench.start();
+    let scheduler = bench.start();
     sleep(Duration::from_mins(5)).await;
     assert!(
         (10..=30).contains(&bench.runtime.calls()),
@@ -164,7 +164,7 @@ async fn a_missing_queue_causes_at_most_six_calls_a_minute_and_no_loss() {
     bench.emptied().await;
     assert_eq!(bench.broker.failed(), bench.runtime.calls() - 1);
     assert_eq!(bench.ids_in(NEXT), ["1"]);
-    bench.stop(engine).await;
+    bench.stop(scheduler).await;
 }
 
 /// SC-28, SC-75
@@ -174,13 +174,13 @@ async fn only_unconfirmed_messages_of_a_fan_out_are_retried() {
     bench.runtime.script("1", Script::Reply(fan_out(5)));
     bench.broker.refuse([Refusal::Nacked, Refusal::NoQueue]);
     bench.broker.put(OWN, [message(1)]);
-    let engine = bench.start();
+    let scheduler = bench.start();
     bench.emptied().await;
     let mut ids = bench.ids_in(NEXT);
     ids.sort();
     assert_eq!(ids, ["1", "1-1", "1-2", "1-3", "1-4"]);
     assert_eq!(bench.runtime.calls(), 1);
-    bench.stop(engine).await;
+    bench.stop(scheduler).await;
 }
 
 fn fan_out(count: usize) -> Value {
@@ -196,13 +196,13 @@ async fn a_result_that_is_too_large_is_reported_to_error_end() {
         .broker
         .refuse([Refusal::TooLarge, Refusal::TooLarge, Refusal::TooLarge]);
     bench.broker.put(OWN, [message(1)]);
-    let engine = bench.start();
+    let scheduler = bench.start();
     bench.emptied().await;
     let sent = bench.payloads_in(&error_end());
     assert_eq!(sent[0]["error"], "message_too_large");
     assert_eq!(sent[0].get("original_payload"), None);
     assert!(bench.ids_in(NEXT).is_empty());
-    bench.stop(engine).await;
+    bench.stop(scheduler).await;
 }
 
 /// SC-34, SC-48, SC-49, SC-77
@@ -217,7 +217,7 @@ async fn a_message_is_retried_once_after_a_runtime_crash() {
         .runtime
         .script_once("3", Script::Fails(CallError::NotRead));
     bench.broker.put(OWN, (1..4).map(message));
-    let engine = bench.start();
+    let scheduler = bench.start();
     bench.emptied().await;
     let mut ids = bench.ids_in(NEXT);
     ids.sort();
@@ -231,7 +231,7 @@ async fn a_message_is_retried_once_after_a_runtime_crash() {
         (2, 2)
     );
     assert_eq!(bench.broker.failed(), 2, "the third was not read");
-    bench.stop(engine).await;
+    bench.stop(scheduler).await;
 }
 
 /// SC-51, SC-52
@@ -249,12 +249,12 @@ async fn a_timeout_yields_one_message_in_error_end_and_spares_other_calls() {
         Script::FailsAfter(Duration::from_secs(11), CallError::Ended),
     );
     bench.broker.put(OWN, (1..3).map(message));
-    let engine = bench.start();
+    let scheduler = bench.start();
     bench.emptied().await;
     assert_eq!(bench.ids_in(&error_end()), ["1"]);
     assert_eq!(bench.ids_in(NEXT), ["2"]);
     assert_eq!(bench.runtime.timed_out_calls(), 1);
-    bench.stop(engine).await;
+    bench.stop(scheduler).await;
 }
 
 /// SC-12, SC-17, SC-52
@@ -265,9 +265,9 @@ async fn a_runtime_that_never_starts_or_never_exits_terminates_the_process() {
         (Readiness::Stuck, Exit::RuntimeStuck),
     ] {
         let bench = Bench::new();
-        let engine = bench.start();
+        let scheduler = bench.start();
         bench.runtime.set(readiness);
-        assert_eq!(engine.await.expect("an end"), expected);
+        assert_eq!(scheduler.await.expect("an end"), expected);
     }
 }
 
@@ -286,7 +286,7 @@ async fn an_end_actor_makes_three_attempts_and_then_rejects() {
         .broker
         .put(OWN, [message(1), message(2), "no JSON".to_owned()]);
     let started = Instant::now();
-    let engine = bench.start();
+    let scheduler = bench.start();
     bench.emptied().await;
     assert_eq!(
         (
@@ -303,7 +303,7 @@ async fn an_end_actor_makes_three_attempts_and_then_rejects() {
         started.elapsed()
     );
     assert!(bench.ids_in(&error_end()).is_empty());
-    bench.stop(engine).await;
+    bench.stop(scheduler).await;
 }
 
 /// SC-13, SC-70: the attempts count although the runtime takes longer to restart than the pause between them.
@@ -314,11 +314,11 @@ async fn an_end_actors_message_that_kills_its_runtime_is_rejected_after_three_at
     bench.runtime.restarts_in(Duration::from_secs(30));
     bench.runtime.script("1", Script::Fails(CallError::Ended));
     bench.broker.put(OWN, [message(1)]);
-    let engine = bench.start();
+    let scheduler = bench.start();
     bench.emptied().await;
     assert_eq!(bench.runtime.calls_of("1"), 3);
     assert_eq!(bench.broker.rejected()[0].delivered, 1, "never requeued");
-    bench.stop(engine).await;
+    bench.stop(scheduler).await;
 }
 
 /// SC-15, SC-78, SC-79, SC-81
@@ -330,7 +330,7 @@ async fn a_shutdown_finishes_running_calls_and_requeues_the_rest() {
         .runtime
         .script("0", Script::Takes(Duration::from_secs(20)));
     bench.broker.put(OWN, (0..10).map(message));
-    let engine = bench.start();
+    let scheduler = bench.start();
     sleep(Duration::from_secs(1)).await;
     let stopped = Instant::now();
     let health = bench.health.clone();
@@ -338,7 +338,7 @@ async fn a_shutdown_finishes_running_calls_and_requeues_the_rest() {
         sleep(Duration::from_secs(15)).await;
         health.is_alive()
     });
-    assert_eq!(bench.stop(engine).await, Exit::Stopped);
+    assert_eq!(bench.stop(scheduler).await, Exit::Stopped);
     assert_eq!(stopped.elapsed().as_secs(), 19);
     assert!(is_alive.await.expect("an answer"), "SC-15");
     assert_eq!(
@@ -355,10 +355,10 @@ async fn an_idle_process_exits_at_once_in_every_state() {
         let bench = Bench::new();
         bench.runtime.set(readiness);
         bench.broker.set_missing(NEXT, true);
-        let engine = bench.start();
+        let scheduler = bench.start();
         sleep(Duration::from_secs(1)).await;
         let stopped = Instant::now();
-        bench.stop(engine).await;
+        bench.stop(scheduler).await;
         assert!(
             stopped.elapsed() < Duration::from_millis(300),
             "{:?}",
@@ -375,10 +375,10 @@ async fn unfinished_messages_are_requeued_at_the_end_of_the_grace_period() {
         .runtime
         .script("0", Script::Takes(Duration::from_hours(1)));
     bench.broker.put(OWN, [message(0)]);
-    let engine = bench.start();
+    let scheduler = bench.start();
     sleep(Duration::from_secs(1)).await;
     let stopped = Instant::now();
-    assert_eq!(bench.stop(engine).await, Exit::Stopped);
+    assert_eq!(bench.stop(scheduler).await, Exit::Stopped);
     assert_eq!(stopped.elapsed().as_secs(), 27);
     assert_eq!(bench.broker.left(), 1);
 }
@@ -394,11 +394,11 @@ async fn an_unresponsive_broker_delays_the_exit_by_a_second() {
         bench.runtime.script(&id.to_string(), takes);
     }
     bench.broker.put(OWN, (0..8).map(message));
-    let engine = bench.start();
+    let scheduler = bench.start();
     sleep(Duration::from_secs(1)).await;
     bench.broker.hang();
     let stopped = Instant::now();
-    assert_eq!(bench.stop(engine).await, Exit::Stopped);
+    assert_eq!(bench.stop(scheduler).await, Exit::Stopped);
     assert_eq!(stopped.elapsed().as_secs(), 28);
 }
 
@@ -410,14 +410,14 @@ async fn a_runtime_that_terminates_just_before_the_sidecar_is_stopped_has_not_cr
         (bench.rules.end, bench.rules.crash_retries) = (end, 0);
         bench.runtime.script("1", Script::Fails(CallError::Ended));
         bench.broker.put(OWN, [message(1)]);
-        let engine = bench.start();
+        let scheduler = bench.start();
         let calls = if end.is_some() { 3 } else { 1 };
         while bench.runtime.calls() < calls {
             sleep(Duration::from_millis(1)).await;
         }
         sleep(Duration::from_millis(500)).await;
         let stopped = Instant::now();
-        assert_eq!(bench.stop(engine).await, Exit::Stopped);
+        assert_eq!(bench.stop(scheduler).await, Exit::Stopped);
         assert!(stopped.elapsed() < Duration::from_millis(300));
         let failed = (bench.ids_in(&error_end()), bench.broker.rejected().len());
         assert_eq!((failed, bench.broker.left()), ((vec![], 0), 1), "{end:?}");
@@ -430,14 +430,14 @@ async fn a_panic_requeues_its_message_and_five_in_a_minute_terminate_the_process
     let bench = Bench::new();
     bench.runtime.script_once("1", Script::Panics);
     bench.broker.put(OWN, (0..3).map(message));
-    let engine = bench.start();
+    let scheduler = bench.start();
     bench.emptied().await;
     let mut ids = bench.ids_in(NEXT);
     ids.sort();
     assert_eq!(ids, ["0", "1", "2"]);
     bench.runtime.script("9", Script::Panics);
     bench.broker.put(OWN, [message(9)]);
-    assert_eq!(engine.await.expect("an end"), Exit::Panics);
+    assert_eq!(scheduler.await.expect("an end"), Exit::Panics);
     assert_eq!(bench.broker.left(), 1);
 }
 
@@ -449,7 +449,7 @@ async fn the_call_of_a_lost_delivery_finishes_and_its_result_is_discarded() {
         .runtime
         .script_once("1", Script::Takes(Duration::from_secs(1)));
     bench.broker.put(OWN, [message(1)]);
-    let engine = bench.start();
+    let scheduler = bench.start();
     sleep(Duration::from_millis(500)).await;
     bench.broker.cut();
     bench.emptied().await;
@@ -462,7 +462,7 @@ async fn the_call_of_a_lost_delivery_finishes_and_its_result_is_discarded() {
         0,
         "a runtime whose connection is closed exits"
     );
-    bench.stop(engine).await;
+    bench.stop(scheduler).await;
 }
 
 /// SC-31, SC-43
@@ -476,7 +476,7 @@ async fn calls_of_lost_deliveries_reduce_the_demand_until_they_finish() {
         bench.runtime.script_once(id, takes);
     }
     bench.broker.put(OWN, [message(1)]);
-    let engine = bench.start();
+    let scheduler = bench.start();
     sleep(Duration::from_secs(1)).await;
     bench.broker.put(OWN, [message(2)]);
     sleep(Duration::from_secs(1)).await;
@@ -489,5 +489,5 @@ async fn calls_of_lost_deliveries_reduce_the_demand_until_they_finish() {
     );
     bench.emptied().await;
     assert_eq!(bench.ids_in(NEXT), ["1", "2"]);
-    bench.stop(engine).await;
+    bench.stop(scheduler).await;
 }
