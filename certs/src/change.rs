@@ -41,7 +41,7 @@ pub fn apply_step(
     };
     match step {
         Step::Keep | Step::Await => return Ok(None),
-        Step::Mint(_) => {
+        Step::Create(_) => {
             let new = Ca::new(settings, now)?;
             let previous = bundle.cas.iter().chain(applied);
             change.switch_ca(&new, previous, settings, now)?;
@@ -63,7 +63,7 @@ pub fn apply_step(
             Some(Ok(next)) => change.switch_ca(next, &bundle.cas, settings, now)?,
             _ => return Ok(None),
         },
-        Step::Retire => {
+        Step::RemoveOldCas => {
             let needed = needed_cas(bundle, settings, now);
             if needed.len() <= 1 {
                 change.since = None;

@@ -43,7 +43,7 @@ pub enum Step {
     /// Nothing to do.
     Keep,
     /// Create a new CA and leaf: no stored leaf can be served and no stored CA can sign.
-    Mint(BundleFault),
+    Create(BundleFault),
     /// Issue a new leaf from the same CA.
     Renew(RenewalReason),
     /// Store the next CA in the Secret (CERT-4 (1)).
@@ -55,14 +55,14 @@ pub enum Step {
     /// Make the next CA the current one and immediately issue a leaf from it (CERT-4 (4)).
     Switch,
     /// Remove CAs whose leaves are no longer in use, and an unusable next CA (CERT-4 (5)).
-    Retire,
+    RemoveOldCas,
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Keep => f.write_str("nothing to do"),
-            Self::Mint(fault) => write!(f, "new CA and certificate: {fault}"),
+            Self::Create(fault) => write!(f, "new CA and certificate: {fault}"),
             Self::Renew(reason) => write!(f, "new certificate: {reason}"),
             Self::Prepare(reason) => write!(f, "next CA created: {reason}"),
             Self::TrustNext => f.write_str("next CA added to the bundle"),
@@ -70,7 +70,9 @@ impl fmt::Display for Step {
             Self::Switch => {
                 f.write_str("certificate issued by the next CA, which is now the current one")
             }
-            Self::Retire => f.write_str("CAs that are no longer used removed from the bundle"),
+            Self::RemoveOldCas => {
+                f.write_str("CAs that are no longer used removed from the bundle")
+            }
         }
     }
 }
@@ -95,7 +97,7 @@ pub fn decide(
         (Err(fault), Ok(_), _) => return Step::Renew(RenewalReason::Fault(fault)),
         // Clients that trust the next CA need no new one.
         (Err(_), Err(_), Some(Ok(_))) => return Step::Switch,
-        (Err(fault), Err(_), _) => return Step::Mint(fault),
+        (Err(fault), Err(_), _) => return Step::Create(fault),
     };
     let renewal = current_ca.as_ref().is_ok_and(|ca| {
         is_due(leaf, settings, now) && ca.leaf_expiry(settings, now) > leaf.not_after
@@ -110,8 +112,10 @@ pub fn decide(
         _ if renewal => Step::Renew(RenewalReason::Due),
         (Some(Ok(_)), _) => Step::Await,
         (_, Some(reason)) => Step::Prepare(reason),
-        (Some(Err(_)), None) => Step::Retire,
-        (None, None) if needed_cas(bundle, settings, now).len() < bundle.cas.len() => Step::Retire,
+        (Some(Err(_)), None) => Step::RemoveOldCas,
+        (None, None) if needed_cas(bundle, settings, now).len() < bundle.cas.len() => {
+            Step::RemoveOldCas
+        }
         (None, None) => Step::Keep,
     }
 }

@@ -127,7 +127,7 @@ fn rotation_survives_leader_changes_and_every_leaf_is_trusted() {
                 "Keep",
                 "Renew(Due)",
                 "Keep",
-                "Retire",
+                "RemoveOldCas",
                 "Keep"
             ],
             "leader change after {leader_change_after}"
@@ -197,7 +197,7 @@ fn unusable_next_ca_is_removed() {
             .with(NEXT_CA, "x")
             .with(NEXT_CA_KEY, "x"),
     );
-    assert_eq!(world.step(), Step::Retire);
+    assert_eq!(world.step(), Step::RemoveOldCas);
     assert_eq!(world.step(), Step::Keep);
     assert_eq!(
         (world.data.get(NEXT_CA), world.data.get(NEXT_CA_KEY)),
@@ -209,7 +209,7 @@ fn unusable_next_ca_is_removed() {
 #[test]
 fn missing_secret_is_created_in_full() {
     let mut world = World::new(SecretBuilder::default());
-    assert!(matches!(world.step(), Step::Mint(_)));
+    assert!(matches!(world.step(), Step::Create(_)));
     let bundle = world.bundle();
     let leaf = bundle.leaf.unwrap();
     let current_ca = bundle.current_ca.unwrap().certificate;
@@ -280,7 +280,7 @@ fn clock_set_back_does_not_shrink_the_bundle() {
     let ca = new_ca(now());
     let mut world = World::new(SecretBuilder::usual(&ca, now()));
     world.now = ago(DAY);
-    assert!(matches!(world.step(), Step::Mint(_)));
+    assert!(matches!(world.step(), Step::Create(_)));
     let bundle = world.bundle();
     assert!(bundle.cas.contains(&ca.certificate));
     assert_eq!(world.step(), Step::Keep);

@@ -53,7 +53,7 @@ fn every_fault_is_repaired_and_a_usable_ca_is_kept() {
         (valid(), Step::Keep),
         (
             SecretBuilder::default(),
-            Step::Mint(BundleFault::Missing(LEAF)),
+            Step::Create(BundleFault::Missing(LEAF)),
         ),
         // Only the leaf is unusable: the same CA issues a new one.
         (valid().without(LEAF), renew(BundleFault::Missing(LEAF))),
@@ -98,40 +98,43 @@ fn every_fault_is_repaired_and_a_usable_ca_is_kept() {
         // Both are unusable: start over.
         (
             valid().without(CA_BUNDLE),
-            Step::Mint(BundleFault::Untrusted),
+            Step::Create(BundleFault::Untrusted),
         ),
         (
             valid().with(CA_BUNDLE, "x"),
-            Step::Mint(BundleFault::Untrusted),
+            Step::Create(BundleFault::Untrusted),
         ),
         (
             valid().trusting(&[&other.certificate]),
-            Step::Mint(BundleFault::Untrusted),
+            Step::Create(BundleFault::Untrusted),
         ),
         (
             valid().with(CA_KEY, "x").with(LEAF_KEY, "x"),
-            Step::Mint(BundleFault::Unreadable(LEAF_KEY)),
+            Step::Create(BundleFault::Unreadable(LEAF_KEY)),
         ),
         // Everything has expired, or a clock was set back by more than the age of the CA.
         (
             SecretBuilder::usual(&new_ca(ago(400 * DAY)), ago(380 * DAY)),
-            Step::Mint(BundleFault::Expired(LEAF)),
+            Step::Create(BundleFault::Expired(LEAF)),
         ),
         (
             SecretBuilder::usual(&new_ca(hence(DAY)), hence(DAY)),
-            Step::Mint(BundleFault::NotYetValid(LEAF)),
+            Step::Create(BundleFault::NotYetValid(LEAF)),
         ),
         // The next CA is unusable, and no next CA is due.
-        (valid().with(NEXT_CA, "x"), Step::Retire),
-        (valid().next(&other).without(NEXT_CA_KEY), Step::Retire),
+        (valid().with(NEXT_CA, "x"), Step::RemoveOldCas),
+        (
+            valid().next(&other).without(NEXT_CA_KEY),
+            Step::RemoveOldCas,
+        ),
         // A CA that is no longer needed.
         (
             SecretBuilder::usual(&old, now()).trusting(&[&other.certificate, &old.certificate]),
-            Step::Retire,
+            Step::RemoveOldCas,
         ),
         (
             valid().trusting(&[&expired.certificate, &ca.certificate]),
-            Step::Retire,
+            Step::RemoveOldCas,
         ),
     ];
     for (number, (secret, expected)) in cases.into_iter().enumerate() {
@@ -149,7 +152,7 @@ fn prepared_ca_takes_over_before_another_is_created() {
         .with(CA_KEY, "x");
     assert_eq!(step(&broken), Step::Switch);
     let unusable = broken.with(NEXT_CA_KEY, "x");
-    assert_eq!(step(&unusable), Step::Mint(BundleFault::Unreadable(LEAF)));
+    assert_eq!(step(&unusable), Step::Create(BundleFault::Unreadable(LEAF)));
 }
 
 /// CERT-1
@@ -254,7 +257,7 @@ fn each_step_of_a_rotation_is_decided_from_the_secret() {
             &switched,
             Some(last_needed),
             None,
-            Step::Retire,
+            Step::RemoveOldCas,
         ),
         (
             "unknown time of the switch: since the new CA was issued",
@@ -286,7 +289,7 @@ fn each_step_of_a_rotation_is_decided_from_the_secret() {
     );
     let renewed = switched.leaf_of(&next, hence(29 * DAY));
     let later = decided(&renewed, None, None, hence(30 * DAY));
-    assert_eq!(later, Step::Retire);
+    assert_eq!(later, Step::RemoveOldCas);
 }
 
 /// CERT-4

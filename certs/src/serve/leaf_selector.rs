@@ -12,7 +12,7 @@ use crate::bundle::{BundleFault, Leaf};
 use crate::certificate::Fingerprint;
 use crate::time::between;
 
-/// A leaf this close to its expiry is replaced even if the CA of the next one may not be trusted yet (CERT-7).
+/// A leaf this close to its expiry is replaced even if the CA of the next one might not be trusted yet (CERT-7).
 const LAST_RESORT: Duration = Duration::from_hours(1);
 
 /// The CAs that the API servers trust.

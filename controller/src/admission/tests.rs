@@ -100,7 +100,7 @@ fn trusted() -> (Trust, Vec<String>) {
     let bundle = CaBundle::read(ca.certificate.pem().as_bytes());
     let fingerprints = bundle.fingerprints().map(|ca| ca.to_string()).collect();
     let trust = Trust::default();
-    trust.want(bundle);
+    trust.set_desired(bundle);
     (trust, fingerprints)
 }
 

@@ -104,7 +104,7 @@ impl CertificateFlags {
                 ..Settings::with_defaults(names.filter(|name| !name.is_empty()).collect())
             },
             by_cert_manager: self.webhook_cert_manager,
-            reach_deadline: self.webhook_ca_patience,
+            reachability_deadline: self.webhook_ca_patience,
             check_interval: self.webhook_certificate_check,
         }))
     }

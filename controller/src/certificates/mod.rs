@@ -4,7 +4,7 @@
 //! webhook configurations trust, and at an interval, by the wall clock. In a steady state it reads and writes nothing.
 
 pub mod flags;
-mod reach;
+mod reachability;
 #[cfg(test)]
 mod tests;
 pub mod trust;
@@ -30,13 +30,13 @@ use self::trust::{AnchorState, Trust};
 
 /// A rotation takes five writes; more than this at a time is a bug.
 const MAX_WRITES: usize = 8;
-/// Half of the delay after a first failure.
+/// Initial backoff, doubled before the first retry.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_mins(1));
 /// How long to wait, before creating a CA from nothing, to learn which one the configurations trust.
 const TRUST_DISCOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Interval between attempts to reach the webhook.
-const REACH_RETRY: Duration = Duration::from_secs(10);
+const REACHABILITY_RETRY: Duration = Duration::from_secs(10);
 
 /// How the certificates are managed.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ pub struct CertificatePlan {
     pub by_cert_manager: bool,
     /// Maximum time that the next CA waits while the API server does not reach the webhook. The current CA is valid for
     /// longer, but a webhook that cannot be called, or validates nothing, must not delay the rotation past its expiry.
-    pub reach_deadline: Duration,
+    pub reachability_deadline: Duration,
     /// Interval between checks of the clock.
     pub check_interval: Duration,
 }
@@ -74,9 +74,9 @@ pub struct CertificateManager {
     stored: Stored,
     /// Whether `stored` is up to date.
     is_current: bool,
-    /// When this task started: what the configurations trust takes a moment to be discovered.
+    /// When this task started: it takes a moment to learn which CAs the configurations trust.
     started: Instant,
-    /// Since when only the unreachable webhook has kept the next CA from signing.
+    /// Since when only webhook reachability has blocked the next CA.
     unreachable_since: Option<Instant>,
     /// What the webhook's replicas may still serve.
     superseded: Option<SupersededCas>,
@@ -179,12 +179,14 @@ impl CertificateManager {
             };
             let unknown =
                 !self.trust.is_known() && self.started.elapsed() < TRUST_DISCOVERY_TIMEOUT;
-            if matches!(step, Step::Mint(_)) && unknown {
+            if matches!(step, Step::Create(_)) && unknown {
                 return Ok(TRUST_DISCOVERY_TIMEOUT.saturating_sub(self.started.elapsed()));
             }
-            if step == Step::Switch && self.has_valid_leaf(&bundle, now) && !self.is_reached().await
+            if step == Step::Switch
+                && self.has_valid_leaf(&bundle, now)
+                && !self.is_reachable().await
             {
-                return Ok(REACH_RETRY.min(self.plan.reach_deadline));
+                return Ok(REACHABILITY_RETRY.min(self.plan.reachability_deadline));
             }
             let trusted = self.trust.trusted_anywhere();
             let settings = &self.plan.settings;
@@ -230,17 +232,18 @@ impl CertificateManager {
 
     /// Whether a dry run shows that the API server reaches the webhook with the CAs it trusts now, or the deadline for
     /// that has passed. Without any webhook configuration there is no caller (CERT-4 (3)).
-    async fn is_reached(&mut self) -> bool {
+    async fn is_reachable(&mut self) -> bool {
         if self.trust.has_no_bundles() {
             return true;
         }
-        let Err(reason) = reach::check_webhook_reachable(&self.client, &self.plan.namespace).await
+        let Err(reason) =
+            reachability::check_webhook_reachable(&self.client, &self.plan.namespace).await
         else {
             self.unreachable_since = None;
             return true;
         };
         let since = *self.unreachable_since.get_or_insert_with(Instant::now);
-        if since.elapsed() < self.plan.reach_deadline {
+        if since.elapsed() < self.plan.reachability_deadline {
             self.warn_once(&format!(
                 "waiting to use the next CA: the API server does not reach the webhook: {reason}"
             ));
@@ -286,7 +289,7 @@ impl CertificateManager {
             // Old CAs can be kept only once they are known.
             if self.trust.is_known() {
                 self.trust
-                    .want(bundle.merged_with(&self.trust.trusted_anywhere(), now));
+                    .set_desired(bundle.merged_with(&self.trust.trusted_anywhere(), now));
             }
             return;
         }
@@ -303,7 +306,7 @@ impl CertificateManager {
             .take_if(|superseded| superseded.until <= Instant::now());
         let superseded = self.superseded.as_ref();
         let superseded = superseded.map_or(&[][..], |it| it.cas.certificates());
-        self.trust.want(bundle.merged_with(superseded, now));
+        self.trust.set_desired(bundle.merged_with(superseded, now));
     }
 
     /// Only cert-manager can repair what it issues, so log the fault.

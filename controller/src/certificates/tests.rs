@@ -23,7 +23,7 @@ fn manager(server: &Server, trust: &Trust) -> CertificateManager {
         secret: "asya-webhook-tls".to_owned(),
         settings: settings(),
         by_cert_manager: false,
-        reach_deadline: Duration::from_mins(10),
+        reachability_deadline: Duration::from_mins(10),
         check_interval: Duration::from_mins(1),
     };
     CertificateManager::new(plan, trust.clone(), server.client())
@@ -293,7 +293,7 @@ async fn next_ca_signs_after_a_dry_run_reached_the_webhook() {
         assert_eq!(current_ca(&server.secret()) != old, reached);
         assert_eq!(server.state().tries, 1);
         if !reached {
-            assert_eq!(wait, REACH_RETRY);
+            assert_eq!(wait, REACHABILITY_RETRY);
             server.state().webhook = Webhook::Refuses;
             manager.reconcile(false).await;
             assert_ne!(

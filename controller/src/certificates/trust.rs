@@ -17,7 +17,7 @@ use tokio::time::Instant;
 pub struct Trust {
     desired: Arc<watch::Sender<Option<CaBundle>>>,
     /// When `desired` last changed; `None` before the first time.
-    wanted_since: Arc<Mutex<Option<Instant>>>,
+    desired_since: Arc<Mutex<Option<Instant>>>,
     found: Arc<watch::Sender<Option<ObservedTrust>>>,
     /// The owner of the configurations and of the Secret; `None` until it is known.
     anchor: Arc<watch::Sender<Option<AnchorState>>>,
@@ -126,12 +126,12 @@ impl Trust {
 /// For the task that manages the certificates.
 impl Trust {
     /// Requires every `caBundle` to hold this bundle.
-    pub(crate) fn want(&self, bundle: CaBundle) {
+    pub(crate) fn set_desired(&self, bundle: CaBundle) {
         self.desired.send_if_modified(|previous| {
             let is_new = previous.as_ref() != Some(&bundle);
             if is_new {
                 *previous = Some(bundle);
-                *lock(&self.wanted_since) = Some(Instant::now());
+                *lock(&self.desired_since) = Some(Instant::now());
             }
             is_new
         });
@@ -160,7 +160,7 @@ impl Trust {
         let everywhere = observed.everywhere.as_ref();
         let trusted = everywhere.is_none_or(|all| cas.iter().all(|it| all.contains(it)));
         let since =
-            lock(&self.wanted_since).map_or(observed.since, |since| since.max(observed.since));
+            lock(&self.desired_since).map_or(observed.since, |since| since.max(observed.since));
         trusted.then(|| since.elapsed())
     }
 
@@ -239,10 +239,10 @@ mod tests {
             [Some(Duration::ZERO), Some(Duration::ZERO), None]
         );
         advance(second).await;
-        trust.want([a.clone(), b.clone()].into_iter().collect());
+        trust.set_desired([a.clone(), b.clone()].into_iter().collect());
         advance(second).await;
         assert_eq!(trusted_for(&trust), [Some(second), Some(second), None]);
-        trust.want([a.clone(), b.clone()].into_iter().collect());
+        trust.set_desired([a.clone(), b.clone()].into_iter().collect());
         assert_eq!(
             trusted_for(&trust),
             [Some(second), Some(second), None],
