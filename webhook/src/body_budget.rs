@@ -33,12 +33,12 @@ struct Entry {
     size: usize,
     /// When the body was registered.
     since: Instant,
-    evicted: CancellationToken,
+    shed: CancellationToken,
 }
 
-/// The body was evicted, because its client uses the most memory.
+/// The body was shed: its request is refused to free memory, because its client uses the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Evicted;
+pub struct Shed;
 
 impl BodyBudget {
     /// Creates a budget of `max_bytes` bytes.
@@ -58,7 +58,7 @@ impl BodyBudget {
 
     /// Registers a body before its first bytes arrive.
     pub fn register(&self, peer: IpAddr) -> BodyReservation {
-        let evicted = CancellationToken::new();
+        let shed = CancellationToken::new();
         let mut table = self.0.table.lock();
         table.last += 1;
         let id = table.last;
@@ -66,34 +66,34 @@ impl BodyBudget {
             peer,
             size: 0,
             since: Instant::now(),
-            evicted: evicted.clone(),
+            shed: shed.clone(),
         };
         table.bodies.insert(id, entry);
         drop(table);
         BodyReservation {
             inner: Arc::clone(&self.0),
             id,
-            evicted,
+            shed,
         }
     }
 }
 
 impl Table {
-    /// Reserves `more` bytes for a body. Without room, evicts bodies of heavier clients and returns false, or fails if
-    /// this body is the one to evict.
-    fn reserve(&mut self, id: u64, more: usize, max_bytes: usize) -> Result<bool, Evicted> {
-        let is_active = |entry: &Entry| !entry.evicted.is_cancelled();
+    /// Reserves `more` bytes for a body. Without room, sheds bodies of heavier clients and returns false, or fails if
+    /// this body is the one to shed.
+    fn reserve(&mut self, id: u64, more: usize, max_bytes: usize) -> Result<bool, Shed> {
+        let is_active = |entry: &Entry| !entry.shed.is_cancelled();
         if self.bodies.get(&id).is_none_or(|entry| !is_active(entry)) {
-            return Err(Evicted);
+            return Err(Shed);
         }
         if self.used + more <= max_bytes {
             self.used += more;
             self.bodies.entry(id).and_modify(|entry| entry.size += more);
             return Ok(true);
         }
-        // An evicted body holds its memory until its request is completed.
-        let evicted = self.bodies.values().filter(|entry| !is_active(entry));
-        let mut remaining = self.used - evicted.map(|entry| entry.size).sum::<usize>();
+        // A shed body holds its memory until its request is completed.
+        let shed = self.bodies.values().filter(|entry| !is_active(entry));
+        let mut remaining = self.used - shed.map(|entry| entry.size).sum::<usize>();
         while remaining + more > max_bytes {
             let shares = self.bodies.iter().filter(|(_, entry)| is_active(entry));
             let shares: Vec<_> = shares
@@ -101,10 +101,10 @@ impl Table {
                 .collect();
             let share = eviction_candidate(&shares)
                 .filter(|share| share.key != id)
-                .ok_or(Evicted)?;
+                .ok_or(Shed)?;
             remaining -= share.size;
             if let Some(entry) = self.bodies.get(&share.key) {
-                entry.evicted.cancel();
+                entry.shed.cancel();
             }
         }
         Ok(false)
@@ -127,15 +127,15 @@ impl Entry {
 pub struct BodyReservation {
     inner: Arc<Inner>,
     id: u64,
-    evicted: CancellationToken,
+    shed: CancellationToken,
 }
 
 impl BodyReservation {
     /// Reserves `more` bytes, waiting for room if necessary.
     ///
     /// # Errors
-    /// If this body is evicted.
-    pub async fn reserve(&self, more: usize) -> Result<(), Evicted> {
+    /// If this body is shed.
+    pub async fn reserve(&self, more: usize) -> Result<(), Shed> {
         loop {
             let freed = self.inner.freed.notified();
             tokio::pin!(freed);
@@ -151,14 +151,14 @@ impl BodyReservation {
             }
             tokio::select! {
                 () = freed => {}
-                () = self.evicted.cancelled() => return Err(Evicted),
+                () = self.shed.cancelled() => return Err(Shed),
             }
         }
     }
 
-    /// Waits until the body is evicted.
-    pub async fn evicted(&self) {
-        self.evicted.cancelled().await;
+    /// Waits until the body is shed.
+    pub async fn wait_until_shed(&self) {
+        self.shed.cancelled().await;
     }
 }
 

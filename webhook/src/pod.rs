@@ -20,7 +20,7 @@ const SERVED: Served = Served {
 
 /// HTTP status codes of denials.
 const FORBIDDEN: u16 = 403;
-const UNREADABLE: u16 = 422;
+const UNPROCESSABLE_ENTITY: u16 = 422;
 
 /// Reviews the creation of pods.
 pub struct PodReviewer {
@@ -68,7 +68,7 @@ impl PodReviewer {
 fn unreadable(path: EndpointPath) -> ReviewOutcome {
     let response = match path {
         EndpointPath::RequiredPods => AdmissionResponse::denied(
-            UNREADABLE,
+            UNPROCESSABLE_ENTITY,
             "asya-webhook: cannot decode the pod, which must not start without the sidecar",
         ),
         _ => path.fallback_response("cannot decode the pod"),

@@ -17,7 +17,7 @@ use http_body_util::BodyExt;
 use tokio::time::timeout;
 use tracing::error;
 
-use crate::body_budget::{BodyBudget, BodyReservation, Evicted};
+use crate::body_budget::{BodyBudget, BodyReservation, Shed};
 use crate::events::PodEvent;
 use crate::metrics::{Metrics, ReviewLabels};
 use crate::outcome::{EndpointPath, ReviewOutcome, ReviewReason, ReviewResult, operation};
@@ -112,7 +112,7 @@ impl<H: ReviewHandler> ReviewServer<H> {
         let received = async {
             tokio::select! {
                 biased;
-                () = memory.evicted() => Err(busy(Evicted)),
+                () = memory.wait_until_shed() => Err(busy(Shed)),
                 read = read(body, length, &memory) => read,
             }
         };
@@ -200,7 +200,7 @@ fn too_large() -> Rejection {
     Rejection::bad_request(StatusCode::PAYLOAD_TOO_LARGE, text)
 }
 
-fn busy(_: Evicted) -> Rejection {
+fn busy(_: Shed) -> Rejection {
     let text = "too many bytes of reviews in flight";
     Rejection::new(StatusCode::SERVICE_UNAVAILABLE, ReviewReason::Busy, text)
 }

@@ -19,11 +19,11 @@ async fn heaviest_client_is_evicted_and_memory_is_counted_once() {
     let mut reservation = Box::pin(review.reserve(20));
     assert!(
         reservation.as_mut().now_or_never().is_none(),
-        "the evicted body still holds its memory"
+        "the shed body still holds its memory"
     );
-    assert!(large.evicted().now_or_never().is_some());
-    assert_eq!(large.reserve(1).await, Err(Evicted));
-    assert!(small.evicted().now_or_never().is_none());
+    assert!(large.wait_until_shed().now_or_never().is_some());
+    assert_eq!(large.reserve(1).await, Err(Shed));
+    assert!(small.wait_until_shed().now_or_never().is_none());
     drop(large);
     reservation.await.unwrap();
     assert_eq!(budget.used(), 50);
@@ -39,10 +39,10 @@ async fn large_reviews_of_a_client_are_evicted_before_its_small_ones() {
     large.reserve(90).await.unwrap();
     review.reserve(10).await.unwrap();
     // The requesting body would itself be the largest.
-    assert_eq!(large.reserve(1).await, Err(Evicted));
+    assert_eq!(large.reserve(1).await, Err(Shed));
     let mut reservation = Box::pin(review.reserve(10));
     assert!(reservation.as_mut().now_or_never().is_none());
-    assert!(large.evicted().now_or_never().is_some());
+    assert!(large.wait_until_shed().now_or_never().is_some());
     drop(large);
     reservation.await.unwrap();
     assert_eq!(budget.used(), 20);
@@ -63,7 +63,7 @@ async fn released_memory_is_given_to_waiting_bodies() {
     assert!(second_reservation.as_mut().now_or_never().is_none());
     assert_eq!(
         third.reserve(80).await,
-        Err(Evicted),
+        Err(Shed),
         "the body itself is the largest"
     );
     let mut reservation = Box::pin(third.reserve(45));

@@ -39,7 +39,7 @@ pub struct Index {
     /// Configuration that actors are validated against and rendered with.
     pub installation: Installation,
     inner: RwLock<Inner>,
-    /// Locked by every writer, so that no binding is rendered from stale inputs.
+    /// Locked by every writer that renders or removes bindings, so that none is rendered from stale inputs.
     inputs: Mutex<RenderInputs>,
     /// Whether a binding needs a watch of `RayCluster`s.
     clusters_needed: signal::Sender<bool>,
@@ -139,8 +139,8 @@ fn render(actor: &Actor, installation: &Installation, inputs: &RenderInputs) -> 
 }
 
 impl Binding {
-    /// Whether `target` is the binding's own target, or an object of the namespace that it resolves through.
-    fn reaches(&self, target: &WorkloadRef) -> bool {
+    /// Whether `target` is the binding's own target, or in the chain of objects that it resolves through.
+    fn has_in_chain(&self, target: &WorkloadRef) -> bool {
         let bound = &self.target;
         let is_target = bound.group() == target.group()
             && (&bound.kind, &bound.name) == (&target.kind, &target.name);
@@ -179,7 +179,7 @@ impl Index {
     }
 
     /// Returns another actor that claims one of the queue names that `key` would claim on a transport, and the name; of
-    /// several, the owner (VAC-4).
+    /// several, the holder (VAC-4).
     pub fn taken_queue_name(&self, key: &Key, transport: &str) -> Option<(Key, String)> {
         let transports = &self.installation.transports;
         let names =
@@ -187,11 +187,11 @@ impl Index {
         let inner = &*self.inner.read();
         let claimed = names.iter().filter_map(|name| {
             let claimants = inner.by_name.get(&name.address)?;
-            let (rank, user) = claimants.first_competing_claimant(key, name.kind)?;
-            Some(((rank, user), name))
+            let (rank, claimant) = claimants.first_competing_claimant(key, name.kind)?;
+            Some(((rank, claimant), name))
         });
-        let ((_, user), name) = claimed.min_by(|(one, _), (other, _)| one.cmp(other))?;
-        Some((user.clone(), name.queue.to_string()))
+        let ((_, claimant), name) = claimed.min_by(|(one, _), (other, _)| one.cmp(other))?;
+        Some((claimant.clone(), name.queue.to_string()))
     }
 
     /// Returns the oldest other actor in the namespace that binds `target` (VAC-4).
@@ -201,8 +201,8 @@ impl Index {
         let others = bindings.keys.iter().filter(|other| *other != key);
         let others = others.filter_map(|other| {
             let entry = inner.actors.get(other)?;
-            let reaches = entry.binding.as_ref()?.reaches(target);
-            reaches.then_some((&entry.age, other))
+            let is_bound = entry.binding.as_ref()?.has_in_chain(target);
+            is_bound.then_some((&entry.age, other))
         });
         others.min().map(|(_, other)| other.clone())
     }

@@ -244,7 +244,7 @@ async fn large_bodies_beyond_the_budget_are_refused_and_reviews_are_answered() {
         count(StatusCode::SERVICE_UNAVAILABLE),
     );
     assert_eq!(completed + refused, 40);
-    // There is room for four, of which one may be evicted.
+    // There is room for four, of which one may be shed.
     assert!((3..40).contains(&completed), "{completed}");
     let text = metrics.text().unwrap();
     assert!(text.contains(r#"reason="Busy""#), "{text}");
