@@ -119,7 +119,7 @@ pub async fn deployments(cluster: &Cluster) -> Result<Vec<OperatorDeployment>, F
 /// The namespaces that an operator is in.
 ///
 /// # Errors
-/// If the Deployments of all namespaces may not be listed.
+/// If the user lacks permission to list the Deployments of all namespaces.
 pub async fn elsewhere(cluster: &Cluster) -> Result<Vec<String>, Failure> {
     let all = cluster.list(&resource::<Deployment>(), None).await?;
     let of_operators = all.iter().filter(|it| OperatorDeployment::of(it).is_some());

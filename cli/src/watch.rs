@@ -68,8 +68,8 @@ enum Change {
     Failed(String),
 }
 
-/// Prints what `answer` returns, and again after each change of `watched`, until Ctrl-C or until nobody reads it. Without
-/// `watched`, returns it.
+/// Prints what `answer` returns, and again after each change of `watched`, until Ctrl-C or until nobody reads it.
+/// Without `watched`, returns it.
 ///
 /// # Errors
 /// If there is no first answer. Later failures are notes.
@@ -139,7 +139,8 @@ fn changes<'a>(cluster: &Cluster, watched: Vec<Watched>) -> BoxStream<'a, Change
     stream::select_all(streams).boxed()
 }
 
-/// Waits for a change, and until no more follow at once. Keeps the first failure: a watch that fails is tried again.
+/// Waits for a change, and until no more follow immediately. Keeps the first failure: a watch that fails is tried
+/// again.
 async fn settled(changes: &mut BoxStream<'_, Change>, failures: &mut Vec<String>) {
     let mut is_due = false;
     loop {

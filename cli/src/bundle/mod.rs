@@ -12,7 +12,7 @@ use crate::answer::{Answer, Failure, Report};
 use crate::args::BundleArgs;
 use crate::cluster::Connection;
 
-/// Writes the archive; what the user may not read is missing in it, and noted.
+/// Writes the archive; what the user has no permission to read is missing in it, and noted.
 ///
 /// # Errors
 /// If the cluster cannot be reached, or the file not be written.

@@ -103,7 +103,7 @@ pub const ENTRIES: &[Entry] = &[
     ),
     entry_of(
         "NotAuthorized",
-        "The operator may not write an object of the actor.",
+        "The operator is not permitted to write an object of the actor.",
         "Grant the permission that the message names.",
         STANDALONE,
     ),
@@ -298,7 +298,7 @@ pub const ENTRIES: &[Entry] = &[
     ),
     entry_of(
         "KindForbidden",
-        "The operator may not read the target's kind.",
+        "The operator is not permitted to read the target's kind.",
         "Add the rule in the message to the controller's ClusterRole, or enable the kind in binding.kinds of the chart.",
         BINDING,
     ),

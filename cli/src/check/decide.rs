@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::gather::{Observed, Prerequisites, Read};
-use super::rights::Needed;
+use super::permissions::Needed;
 use crate::answer::Answer;
 use crate::catalogue;
 use crate::installation::{self, OperatorDeployment};
@@ -117,7 +117,7 @@ pub fn installed(observed: &Observed, now: Timestamp) -> Vec<Check> {
     // Where there is no operator, nothing else of it can be there: one finding says so.
     let is_elsewhere = observed.deployments.is_ok() && controller.is_none();
     if !is_elsewhere {
-        checks.extend(operator_rights(observed));
+        checks.extend(operator_permissions(observed));
         checks.push(leader(&observed.lease, now));
         checks.extend(webhook::checks(observed, now));
     }
@@ -150,8 +150,8 @@ pub fn before_installing(found: &Prerequisites) -> Vec<Check> {
         Ok(None) => Check::ok("CRD", "not installed yet"),
         Err(why) => Check::unknown("CRD", why),
     });
-    for (right, has) in &found.rights {
-        let action = right.to_string();
+    for (permission, has) in &found.permissions {
+        let action = permission.to_string();
         checks.push(match has {
             Ok(true) => Check::ok("permission", action),
             Ok(false) => Check::failed(
@@ -275,19 +275,19 @@ fn replicas(subject: &str, deployment: &OperatorDeployment, down: &str, degraded
 }
 
 /// Whether the operator's programs may do what they have to.
-fn operator_rights(observed: &Observed) -> Option<Check> {
+fn operator_permissions(observed: &Observed) -> Option<Check> {
     let subject = "operator permissions";
-    let rights = match &observed.operator_rights {
-        Ok(rights) => rights,
+    let permissions = match &observed.operator_permissions {
+        Ok(permissions) => permissions,
         Err(why) => return Some(Check::unknown(subject, why)),
     };
-    let missing = rights.iter().filter(|(_, has)| !has);
+    let missing = permissions.iter().filter(|(_, has)| !has);
     let missing: Vec<String> = missing.map(|(needed, _)| lacks(needed)).collect();
-    if rights.is_empty() {
+    if permissions.is_empty() {
         return None;
     }
     Some(if missing.is_empty() {
-        Check::ok(subject, format!("all {} are granted", rights.len()))
+        Check::ok(subject, format!("all {} are granted", permissions.len()))
     } else {
         let detail = format!("Missing: {}.", missing.join(", "));
         Check::failed(subject, "OperatorPermissionMissing", &detail)
@@ -301,7 +301,7 @@ fn lacks(needed: &Needed) -> String {
     let rest: String = name.chain(namespace).collect();
     format!(
         "ServiceAccount {}: {}{rest}",
-        needed.service_account, needed.right
+        needed.service_account, needed.permission
     )
 }
 

@@ -1,4 +1,4 @@
-//! Reads what the checks need. What the user may not read is recorded as such, and the other checks go on.
+//! Reads what the checks need. What the user has no permission to read is recorded as such, and the other checks go on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use super::rights::{self, Needed};
+use super::permissions::{self, Needed};
 use crate::answer::Failure;
-use crate::cluster::{ApiFailure, Cluster, Right, resource};
+use crate::cluster::{ApiFailure, Cluster, Permission, resource};
 use crate::installation::{self, Installation, OperatorDeployment, TLS_SECRET};
-use crate::queue::{self, OfActor};
+use crate::queue::{self, ActorQueueState};
 
 const WEBHOOK_SERVICE: &str = "--webhook-service=";
 /// Key of the namespaces whose actors the controller manages.
@@ -46,7 +46,7 @@ pub struct Observed {
     /// Namespaces with an operator, if this one has none.
     pub elsewhere: Read<Vec<String>>,
     /// Whether the operator has each permission that it needs.
-    pub operator_rights: Read<Vec<(Needed, bool)>>,
+    pub operator_permissions: Read<Vec<(Needed, bool)>>,
     pub lease: Read<Option<Value>>,
     pub validating_configurations: Read<Vec<Value>>,
     pub mutating_configurations: Read<Vec<Value>>,
@@ -58,8 +58,8 @@ pub struct Observed {
     pub review: Review,
     pub installation: Read<Installation>,
     pub actors: Read<Vec<Value>>,
-    /// The actors' queues as their brokers report them, as far as these were reached.
-    pub queues: Vec<OfActor>,
+    /// The actors' queues, for the brokers that could be reached.
+    pub queues: Vec<ActorQueueState>,
     /// The queues that are missing there, with the reason.
     pub notes: Vec<String>,
 }
@@ -70,8 +70,8 @@ pub struct Prerequisites {
     pub version: String,
     pub crd: Read<Option<Value>>,
     pub keda: Read<bool>,
-    /// Whether the user has each right that an installation takes.
-    pub rights: Vec<(Right, Read<bool>)>,
+    /// Whether the user has each permission that an installation takes.
+    pub permissions: Vec<(Permission, Read<bool>)>,
 }
 
 /// The answer to a dry run of an actor that breaks a rule of the webhook and none of the CRD.
@@ -84,8 +84,8 @@ pub enum Review {
     Unknown(String),
 }
 
-/// Cluster-wide objects that the installation of the chart creates.
-const RIGHTS: [Right; 5] = [
+/// To create the cluster-wide objects of the chart.
+const INSTALL_PERMISSIONS: [Permission; 5] = [
     create("apiextensions.k8s.io", "customresourcedefinitions"),
     create("rbac.authorization.k8s.io", "clusterroles"),
     create("rbac.authorization.k8s.io", "clusterrolebindings"),
@@ -96,8 +96,8 @@ const RIGHTS: [Right; 5] = [
     create("apps", "deployments"),
 ];
 
-const fn create(group: &'static str, resource: &'static str) -> Right {
-    Right {
+const fn create(group: &'static str, resource: &'static str) -> Permission {
+    Permission {
         verb: "create",
         group,
         resource,
@@ -127,9 +127,9 @@ pub async fn installed(cluster: &Arc<Cluster>, timeout: Duration) -> Result<Obse
     );
     let deployments = deployments.map_err(|failure| failure.to_string());
     let found = deployments.as_deref().unwrap_or_default();
-    let (elsewhere, operator_rights, serving_secret, endpoints, (queues, notes)) = futures::join!(
+    let (elsewhere, operator_permissions, serving_secret, endpoints, (queues, notes)) = futures::join!(
         elsewhere(cluster, found),
-        operator_rights(cluster, found),
+        operator_permissions(cluster, found),
         serving_secret(cluster, found),
         endpoints(cluster, found),
         queues(
@@ -146,7 +146,7 @@ pub async fn installed(cluster: &Arc<Cluster>, timeout: Duration) -> Result<Obse
         operator_namespace: cluster.operator_namespace.clone(),
         deployments,
         elsewhere,
-        operator_rights,
+        operator_permissions,
         lease: lease.map_err(text),
         validating_configurations: validating.map_err(text),
         mutating_configurations: mutating.map_err(text),
@@ -177,7 +177,7 @@ async fn queues(
     installation: Option<&Installation>,
     actors: &[Value],
     timeout: Duration,
-) -> (Vec<OfActor>, Vec<String>) {
+) -> (Vec<ActorQueueState>, Vec<String>) {
     match installation {
         Some(installation) => queue::states(cluster, installation, actors, timeout).await,
         None => (Vec::new(), Vec::new()),
@@ -185,7 +185,7 @@ async fn queues(
 }
 
 /// Whether the operator has each permission that it needs.
-async fn operator_rights(
+async fn operator_permissions(
     cluster: &Cluster,
     deployments: &[OperatorDeployment],
 ) -> Read<Vec<(Needed, bool)>> {
@@ -193,11 +193,11 @@ async fn operator_rights(
         Some(controller) => watched_namespaces(cluster, controller).await?,
         None => return Ok(Vec::new()),
     };
-    let needed = rights::needed(deployments, &cluster.operator_namespace, &watched);
+    let needed = permissions::needed(deployments, &cluster.operator_namespace, &watched);
     let answers = needed.into_iter().map(async |needed| {
         let (namespace, name) = (needed.namespace.as_deref(), needed.name.as_deref());
         let may = cluster
-            .operator_may(&needed.service_account, needed.right, namespace, name)
+            .operator_may(&needed.service_account, needed.permission, namespace, name)
             .await;
         may.map(|may| (needed.clone(), may)).map_err(text)
     });
@@ -269,15 +269,15 @@ async fn endpoints(cluster: &Cluster, deployments: &[OperatorDeployment]) -> Rea
 /// If the API server cannot be reached.
 pub async fn before_installing(cluster: &Cluster) -> Result<Prerequisites, Failure> {
     let version = cluster.version().await?;
-    let mut rights = Vec::new();
-    for right in RIGHTS {
-        rights.push((right, cluster.may(right).await.map_err(text)));
+    let mut permissions = Vec::new();
+    for permission in INSTALL_PERMISSIONS {
+        permissions.push((permission, cluster.may(permission).await.map_err(text)));
     }
     Ok(Prerequisites {
         version,
         crd: crd(cluster, CRD_NAME).await,
         keda: crd(cluster, KEDA_CRD).await.map(|it| it.is_some()),
-        rights,
+        permissions,
     })
 }
 

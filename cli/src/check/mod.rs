@@ -2,8 +2,8 @@
 
 mod decide;
 mod gather;
+mod permissions;
 mod render;
-mod rights;
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! Permissions that the operator's programs need in every installation. The chart grants them, and more where values ask
-//! for it.
+//! Permissions that the operator's programs need in every installation. The chart grants them, and more where values
+//! ask for it.
 
 use asya_shared::names::LEASE;
 
-use crate::cluster::Right;
+use crate::cluster::Permission;
 use crate::installation::{self, OperatorDeployment, TLS_SECRET};
 
 /// Group, resource and verbs.
@@ -63,15 +63,15 @@ const OF_WEBHOOK: [Rule; 1] = [("asya.sh", "asyncactors", READ)];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Needed {
     pub service_account: String,
-    pub right: Right,
+    pub permission: Permission,
     /// All namespaces if absent.
     pub namespace: Option<String>,
     /// Any name if absent.
     pub name: Option<String>,
 }
 
-/// Rights that the programs of these Deployments need. `watched` are the namespaces of actors: all of them if there are
-/// none.
+/// Permissions that the programs of these Deployments need. `watched` are the namespaces of actors: all of them if
+/// there are none.
 pub fn needed(deployments: &[OperatorDeployment], home: &str, watched: &[String]) -> Vec<Needed> {
     let mut all = Vec::new();
     let webhook = installation::webhook(deployments);
@@ -118,7 +118,7 @@ fn add(
     for (group, resource, verbs) in rules {
         all.extend(verbs.iter().map(|verb| Needed {
             service_account: of.service_account.clone(),
-            right: Right {
+            permission: Permission {
                 verb,
                 group,
                 resource,
@@ -144,7 +144,7 @@ mod tests {
     fn namespaces_of(all: &[Needed], resource: &str) -> Vec<Option<String>> {
         let of_it = all
             .iter()
-            .filter(|it| it.right.resource == resource && it.right.verb == "list");
+            .filter(|it| it.permission.resource == resource && it.permission.verb == "list");
         of_it.map(|it| it.namespace.clone()).collect()
     }
 

@@ -88,7 +88,7 @@ impl Connection {
             config.map_err(|error| failure::unusable(&error, args.kubeconfig.as_deref()))?;
         config.connect_timeout = Some(args.timeout);
         config.read_timeout = read_timeout;
-        // A user who waits sees the error at once, and repeats the command if it is worth it.
+        // A user who waits sees the error immediately, and repeats the command if it is worth it.
         config.default_retry = false;
         let server = config.cluster_url.to_string();
         let namespace = config.default_namespace.clone();
@@ -121,7 +121,7 @@ impl Connection {
 
 /// A permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Right {
+pub struct Permission {
     pub verb: &'static str,
     /// Empty for the core group.
     pub group: &'static str,
@@ -129,7 +129,7 @@ pub struct Right {
     pub resource: &'static str,
 }
 
-impl Right {
+impl Permission {
     /// `namespace` and `name`: all of them if absent.
     fn attributes(self, namespace: Option<&str>, name: Option<&str>) -> ResourceAttributes {
         let (resource, subresource) = match self.resource.split_once('/') {
@@ -148,7 +148,7 @@ impl Right {
     }
 }
 
-impl fmt::Display for Right {
+impl fmt::Display for Permission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dot = if self.group.is_empty() { "" } else { "." };
         write!(f, "{} {}{dot}{}", self.verb, self.resource, self.group)
@@ -299,10 +299,10 @@ impl Cluster {
     }
 
     /// Whether the user may do this in all namespaces, according to the API server.
-    pub async fn may(&self, right: Right) -> Result<bool, ApiFailure> {
+    pub async fn may(&self, permission: Permission) -> Result<bool, ApiFailure> {
         let review = SelfSubjectAccessReview {
             spec: SelfSubjectAccessReviewSpec {
-                resource_attributes: Some(right.attributes(None, None)),
+                resource_attributes: Some(permission.attributes(None, None)),
                 ..SelfSubjectAccessReviewSpec::default()
             },
             ..SelfSubjectAccessReview::default()
@@ -319,7 +319,7 @@ impl Cluster {
     pub async fn operator_may(
         &self,
         service_account: &str,
-        right: Right,
+        permission: Permission,
         namespace: Option<&str>,
         name: Option<&str>,
     ) -> Result<bool, ApiFailure> {
@@ -333,7 +333,7 @@ impl Cluster {
             spec: SubjectAccessReviewSpec {
                 user: Some(format!("system:serviceaccount:{home}:{service_account}")),
                 groups: Some(groups.into()),
-                resource_attributes: Some(right.attributes(namespace, name)),
+                resource_attributes: Some(permission.attributes(namespace, name)),
                 ..SubjectAccessReviewSpec::default()
             },
             ..SubjectAccessReview::default()
@@ -427,7 +427,7 @@ impl Cluster {
         ))
     }
 
-    /// That the chosen namespace does not exist; `None` if it does, or may not be read.
+    /// That the chosen namespace does not exist; `None` if it does, or cannot be read.
     pub async fn missing_namespace(&self) -> Option<Failure> {
         let namespace = &self.namespace;
         let found = self.get(&resource::<Namespace>(), None, namespace).await;

@@ -47,7 +47,7 @@ impl Pods {
         actor_hash(&self.after.pod).filter(|_| self.is_injected())
     }
 
-    /// Both hashes of new pods, which roll pods at once (ROLL-8).
+    /// Both hashes of new pods, which roll pods immediately (ROLL-8).
     pub fn full_hash(&self) -> Option<&str> {
         self.after.pod["metadata"]["annotations"][annotation::INJECTED_HASH].as_str()
     }

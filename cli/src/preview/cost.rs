@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::restart::{Replacer, Restart};
+use super::restart::{ReplacedBy, Restart};
 
 /// Pods and accelerators that a change occupies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -24,8 +24,8 @@ pub struct Cost {
 
 /// The cost of a restart of pods that hold so many GPUs each.
 pub fn of_restart(restart: &Restart, gpus_per_pod: i64) -> Cost {
-    let pods = i64::try_from(restart.of).unwrap_or(i64::MAX);
-    let replaces = restart.by != Replacer::None && restart.pods > 0;
+    let pods = i64::try_from(restart.total).unwrap_or(i64::MAX);
+    let replaces = restart.by != ReplacedBy::None && restart.pods > 0;
     let part = |number: i32| if replaces { i64::from(number) } else { 0 };
     let max = pods.saturating_add(part(restart.surge));
     Cost {
@@ -58,15 +58,15 @@ mod tests {
     #[test]
     fn surge_holds_more_gpus_and_eviction_holds_none() {
         for (by, pods, surge, unavailable, expected) in [
-            (Replacer::Workload, 4, 1, 1, (1, 3, 8, 10)),
-            (Replacer::Operator, 2, 0, 1, (1, 3, 8, 8)),
-            (Replacer::Workload, 4, 0, 4, (1, 0, 8, 8)),
-            (Replacer::None, 0, 0, 0, (0, 4, 8, 8)),
+            (ReplacedBy::Workload, 4, 1, 1, (1, 3, 8, 10)),
+            (ReplacedBy::Operator, 2, 0, 1, (1, 3, 8, 8)),
+            (ReplacedBy::Workload, 4, 0, 4, (1, 0, 8, 8)),
+            (ReplacedBy::None, 0, 0, 0, (0, 4, 8, 8)),
         ] {
             let restart = Restart {
                 by,
                 pods,
-                of: 4,
+                total: 4,
                 surge,
                 unavailable,
                 ..Restart::default()

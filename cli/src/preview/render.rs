@@ -147,10 +147,12 @@ fn diff(text: &mut String, change: &Change, width: Option<usize>) {
 }
 
 fn restart(details: &mut Table, restart: &Restart) {
-    let Restart { pods, of, text, .. } = restart;
+    let Restart {
+        pods, total, text, ..
+    } = restart;
     details.row([
         "restarts".to_owned(),
-        format!("{pods} of {of} pods: {text}"),
+        format!("{pods} of {total} pods: {text}"),
     ]);
     if restart.pods > 0 {
         let (row, names) = if restart.order.is_empty() {

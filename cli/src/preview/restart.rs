@@ -2,18 +2,21 @@
 
 use asya_shared::api::BindingRollout;
 use asya_shared::resolve::{ObjectRef, Roll};
-use asya_shared::roll::{UpdateStrategy, eviction_is_cheaper, next_to_evict, requires_eviction};
+use asya_shared::roll::{
+    UpdateStrategy, eviction_spares_most_pods, next_to_evict, requires_eviction,
+};
 use serde::Serialize;
 
 /// Pods that are replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Restart {
-    pub by: Replacer,
+    pub by: ReplacedBy,
     /// Pods that are replaced.
     pub pods: usize,
-    /// Pods that there are.
-    pub of: usize,
+    /// All pods.
+    #[serde(rename = "of")]
+    pub total: usize,
     /// Pods beyond the desired number at a time.
     pub surge: i32,
     /// Pods of the desired number that are not ready at a time.
@@ -32,14 +35,14 @@ pub struct Restart {
 impl Restart {
     /// Whether an annotation that the operator writes makes a controller replace the pods.
     pub fn is_by_annotation(&self) -> bool {
-        self.pods > 0 && matches!(self.by, Replacer::Workload | Replacer::Owner)
+        self.pods > 0 && matches!(self.by, ReplacedBy::Workload | ReplacedBy::Owner)
     }
 }
 
 /// The component that replaces pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Replacer {
+pub enum ReplacedBy {
     /// Nobody.
     #[default]
     None,
@@ -86,7 +89,7 @@ pub struct RestartInputs<'a> {
 pub fn of_binding(inputs: &RestartInputs<'_>) -> Restart {
     let outdated: Vec<&PodState> = inputs.pods.iter().filter(|it| !it.is_current).collect();
     let none = |text: &str| Restart {
-        of: inputs.pods.len(),
+        total: inputs.pods.len(),
         text: text.to_owned(),
         ..Restart::default()
     };
@@ -116,7 +119,7 @@ pub fn of_binding(inputs: &RestartInputs<'_>) -> Restart {
     } else {
         by_controller(inputs)
     };
-    restart.of = inputs.pods.len();
+    restart.total = inputs.pods.len();
     restart.waits = waits(inputs, restart.by);
     restart
 }
@@ -129,7 +132,7 @@ pub fn of_template(workload: &Workload, pods: &[PodState]) -> Restart {
     } = workload.strategy;
     if paused {
         return Restart {
-            of: pods.len(),
+            total: pods.len(),
             text: format!(
                 "{}: spec.paused is true, so no pod is replaced; resume the rollout",
                 workload.object
@@ -149,9 +152,9 @@ fn is_by_eviction(inputs: &RestartInputs<'_>, outdated: usize) -> bool {
     let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
     let reduces_ready = inputs.workloads.iter().map(|it| it.strategy.reduces_ready);
     let counts = (count(outdated), count(inputs.pods.len()));
-    let by_eviction = inputs.workloads.iter().map(|it| it.strategy.by_eviction);
-    requires_eviction(inputs.roll, by_eviction)
-        || eviction_is_cheaper(inputs.roll, reduces_ready, counts)
+    let needs_eviction = inputs.workloads.iter().map(|it| it.strategy.needs_eviction);
+    requires_eviction(inputs.roll, needs_eviction)
+        || eviction_spares_most_pods(inputs.roll, reduces_ready, counts)
 }
 
 fn by_eviction(inputs: &RestartInputs<'_>, outdated: &[&PodState]) -> Restart {
@@ -164,13 +167,13 @@ fn by_eviction(inputs: &RestartInputs<'_>, outdated: &[&PodState]) -> Restart {
     }
     let why = match inputs.roll {
         Roll::Evict => "nothing else rolls the target's pods",
-        _ if inputs.workloads.iter().any(|it| it.strategy.by_eviction) => {
-            "the target's own update strategy would replace none of them, or all at once"
+        _ if inputs.workloads.iter().any(|it| it.strategy.needs_eviction) => {
+            "the target's own update strategy would replace none of them, or all together"
         }
         _ => "most pods have the current sidecar already",
     };
     Restart {
-        by: Replacer::Operator,
+        by: ReplacedBy::Operator,
         pods: order.len(),
         unavailable: 1,
         names: order.clone(),
@@ -186,11 +189,11 @@ fn by_controller(inputs: &RestartInputs<'_>) -> Restart {
     match inputs.roll {
         Roll::Annotate(object, _) => {
             let mut restart = rollout(inputs.workloads, inputs.pods);
-            restart.by = Replacer::Owner;
+            restart.by = ReplacedBy::Owner;
             restart.order.clear();
             restart.order_rule = Some(format!("as the controller of {object} chooses"));
             restart.text = format!(
-                "annotation asya.sh/roll on {object} makes its controller replace all pods, as its kind does"
+                "annotation asya.sh/roll on {object} makes its controller replace all pods, according to its kind"
             );
             restart
         }
@@ -221,23 +224,26 @@ fn rollout(workloads: &[Workload], pods: &[PodState]) -> Restart {
     let names = names.join(", ");
     let text = if recreates {
         format!(
-            "{names} deletes all of its pods at once, and then creates new ones (strategy Recreate)"
+            "{names} deletes all of its pods together, and then creates new ones (strategy Recreate)"
         )
     } else if ordered {
         format!(
-            "{names} replaces one pod at a time, the last one first, each once the one before is ready"
+            "{names} replaces one pod at a time, highest ordinal first, each after the previous one is ready"
         )
     } else {
-        let fewer = match unavailable {
-            0 => "no fewer ready".to_owned(),
-            _ => format!("up to {unavailable} fewer ready"),
+        let extra = match surge {
+            0 => "no extra pod".to_owned(),
+            1 => "up to 1 extra pod".to_owned(),
+            _ => format!("up to {surge} extra pods"),
         };
-        format!(
-            "{names} replaces its pods in a rolling update: up to {surge} more than desired at a time, {fewer}"
-        )
+        let fewer = match unavailable {
+            0 => "none unavailable".to_owned(),
+            _ => format!("up to {unavailable} unavailable"),
+        };
+        format!("{names} replaces its pods in a rolling update: {extra}, {fewer}")
     };
     let order_rule = if recreates {
-        Some("all at once".to_owned())
+        Some("all together".to_owned())
     } else if ordered {
         None
     } else {
@@ -248,12 +254,12 @@ fn rollout(workloads: &[Workload], pods: &[PodState]) -> Restart {
     };
     Restart {
         by: if workloads.is_empty() {
-            Replacer::Owner
+            ReplacedBy::Owner
         } else {
-            Replacer::Workload
+            ReplacedBy::Workload
         },
         pods: pods.len(),
-        of: pods.len(),
+        total: pods.len(),
         surge,
         unavailable,
         names: pods.iter().map(|it| it.name.clone()).collect(),
@@ -265,7 +271,7 @@ fn rollout(workloads: &[Workload], pods: &[PodState]) -> Restart {
 }
 
 fn is_recreated(workload: &Workload) -> bool {
-    workload.object.group_kind().kind == "Deployment" && workload.strategy.by_eviction
+    workload.object.group_kind().kind == "Deployment" && workload.strategy.needs_eviction
 }
 
 /// The number at the end of a pod's name.
@@ -273,7 +279,7 @@ fn ordinal(name: &str) -> Option<u64> {
     name.rsplit_once('-')?.1.parse().ok()
 }
 
-fn waits(inputs: &RestartInputs<'_>, by: Replacer) -> Vec<String> {
+fn waits(inputs: &RestartInputs<'_>, by: ReplacedBy) -> Vec<String> {
     let mut waits = Vec::new();
     for workload in inputs.workloads.iter().filter(|it| it.strategy.rolling) {
         waits.push(format!("{} is replacing pods now", workload.object));
@@ -281,20 +287,20 @@ fn waits(inputs: &RestartInputs<'_>, by: Replacer) -> Vec<String> {
     let reduces_ready = inputs.workloads.iter().any(|it| it.strategy.reduces_ready);
     if let Some(budget) = inputs
         .budget
-        .filter(|_| by == Replacer::Operator || reduces_ready)
+        .filter(|_| by == ReplacedBy::Operator || reduces_ready)
     {
         waits.push(format!(
             "PodDisruptionBudget {budget} allows no disruption now"
         ));
     }
-    let deletes_first = by == Replacer::Workload
+    let deletes_first = by == ReplacedBy::Workload
         && inputs
             .workloads
             .iter()
             .any(|it| it.strategy.deletes_pod_first);
     let unready = inputs.pods.iter().filter(|it| !it.ready);
     let unready = unready.filter(|it| deletes_first || it.is_current);
-    if by == Replacer::Operator || deletes_first {
+    if by == ReplacedBy::Operator || deletes_first {
         waits.extend(unready.map(|it| format!("pod {} is not ready", it.name)));
     }
     waits

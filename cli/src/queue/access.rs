@@ -17,7 +17,7 @@ use crate::cluster::Cluster;
 use crate::installation::Installation;
 
 const DEFAULT_USER: &str = "guest";
-/// Where the limit of deliveries is not known, what was delivered before may not be delivered again.
+/// Where the limit of deliveries is not known, what was delivered before might not be delivered again.
 const UNKNOWN_LIMIT: u64 = 1;
 /// The limit of a quorum queue of RabbitMQ 4.0 and later that has no other.
 const DEFAULT_LIMIT: u64 = 20;
@@ -71,8 +71,8 @@ pub struct Access {
 /// Finds out how to reach the queues of an actor. Flags come before what the operator is configured with.
 ///
 /// # Errors
-/// If the queue is another actor's, or if the address is not known, or the credentials may not be read, and no flag
-/// replaces them.
+/// If the queue is another actor's, or if the address is not known, or the user lacks permission to read the
+/// credentials, and no flag replaces them.
 pub async fn access(
     cluster: &Cluster,
     name: &str,
@@ -150,7 +150,7 @@ fn must_own_queue(name: &str, actor: &Value) -> Result<(), Failure> {
 /// The broker of a transport, as the operator is configured.
 ///
 /// # Errors
-/// If its credentials may not be read.
+/// If the user lacks permission to read its credentials.
 pub async fn server(secrets: &Secrets<'_>, transport: &Transport) -> Result<Server, Failure> {
     let args = BrokerArgs::default();
     match &transport.kind {

@@ -38,7 +38,7 @@ use crate::consent::{confirmed, refused};
 use crate::output::terminal_width;
 use crate::watch::Watched;
 
-pub use state::{OfActor, QueueFinding, QueueState, state, states};
+pub use state::{ActorQueueState, QueueFinding, QueueState, state, states};
 
 /// Dead letters that are listed unless more are asked for.
 const LISTED: usize = 20;

@@ -1,5 +1,5 @@
-//! What brokers say of actors' queues, for commands that show more than queues: whatever the broker does not tell is
-//! left out, in little time.
+//! What brokers report about actors' queues, for commands that show more than queues. It must not take long: what a
+//! broker does not report in time is left out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,9 +20,10 @@ use crate::catalogue;
 use crate::cluster::Cluster;
 use crate::installation::Installation;
 
-/// Brokers get at most this long, and at most this part of the time for the whole command.
-const LONGEST: Duration = Duration::from_secs(5);
-const PART: u32 = 3;
+/// The timeout of brokers is the command's timeout divided by this, so that time is left for the rest.
+const TIMEOUT_DIVISOR: u32 = 3;
+/// Maximum timeout of brokers.
+const MAX_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An actor's queues at the broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -31,7 +32,7 @@ pub struct QueueState {
     pub queue: String,
     /// Messages that wait for a consumer; `None` if the broker has no such queue.
     pub waiting: Option<u64>,
-    /// Consumers, where the broker tells.
+    /// Consumers, if reported.
     pub consumers: Option<u64>,
     pub dead_letter_queue: Option<String>,
     pub dead_letters: Option<u64>,
@@ -52,7 +53,7 @@ pub struct QueueFinding {
 }
 
 /// An actor as `namespace/name`, and its queues.
-pub type OfActor = (String, QueueState);
+pub type ActorQueueState = (String, QueueState);
 
 impl QueueState {
     async fn read<B: Broker>(broker: &mut B, names: &Names) -> Result<Self, Failure> {
@@ -79,8 +80,8 @@ impl QueueState {
             .collect()
     }
 
-    /// Messages that wait beside pods that could process them. A pod that starts consumes soon; without pods, scaling
-    /// starts some.
+    /// Messages that wait while pods exist that could process them. A pod that starts consumes soon; without pods,
+    /// scaling starts some.
     fn no_consumers(&self, actor: &Value) -> Option<QueueFinding> {
         let status = status_of(actor);
         let without_sidecar = status
@@ -121,7 +122,7 @@ fn finding(name: &'static str, is_failure: bool, text: &str) -> QueueFinding {
 /// The queues of an actor as the broker reports them; `None` if it has none yet.
 ///
 /// # Errors
-/// If the broker cannot be reached, or its credentials may not be read.
+/// If the broker cannot be reached, or the user lacks permission to read its credentials.
 pub async fn state(
     cluster: &Arc<Cluster>,
     actor: &Value,
@@ -148,14 +149,14 @@ pub async fn state(
     state.unwrap_or_else(|_| Err(silent(limit))).map(Some)
 }
 
-/// What the brokers say of the queues of actors of any namespace, through one connection for each transport; and what
-/// is missing.
+/// What the brokers report about the queues of actors of any namespace, through one connection for each transport; and
+/// what is missing.
 pub async fn states(
     cluster: &Arc<Cluster>,
     installation: &Installation,
     actors: &[Value],
     timeout: Duration,
-) -> (Vec<OfActor>, Vec<String>) {
+) -> (Vec<ActorQueueState>, Vec<String>) {
     let mut of_transport: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
     for actor in actors {
         if let Some(queue) = status_of(actor).queue {
@@ -195,7 +196,7 @@ async fn ask(
     transport: &Transport,
     actors: &[&Value],
     limit: Duration,
-    found: &mut Vec<OfActor>,
+    found: &mut Vec<ActorQueueState>,
 ) -> Result<(), Failure> {
     let namespace = actors
         .first()
@@ -219,7 +220,7 @@ async fn read_all<B: Broker>(
     broker: &mut B,
     transport: &Transport,
     actors: &[&Value],
-    found: &mut Vec<OfActor>,
+    found: &mut Vec<ActorQueueState>,
 ) -> Result<(), Failure> {
     for actor in actors {
         let text = |field: &str| actor["metadata"][field].as_str().unwrap_or_default();
@@ -232,7 +233,7 @@ async fn read_all<B: Broker>(
 }
 
 fn limit(timeout: Duration) -> Duration {
-    (timeout / PART).min(LONGEST)
+    (timeout / TIMEOUT_DIVISOR).min(MAX_TIMEOUT)
 }
 
 fn silent(limit: Duration) -> Failure {
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_without_consumers_are_found_beside_pods_that_run() {
+    fn messages_without_consumers_are_found_while_pods_run() {
         let state = |waiting, consumers| QueueState {
             queue: "asya-embed".to_owned(),
             waiting: Some(waiting),

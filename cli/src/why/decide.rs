@@ -26,7 +26,7 @@ const RULES: [&str; 9] = [
     "actor and pod are usable",
     "the pod has the sidecar already",
     "the pod has an older sidecar",
-    "names and the model's URL are clear",
+    "no name conflicts; model URL is known",
     "the API server admits such pods",
     "the pod gets the sidecar",
 ];
@@ -57,7 +57,7 @@ pub enum Outcome {
     NotInjected,
     /// It is rejected, because the sidecar is required.
     Rejected,
-    /// It cannot be told without the operator's settings.
+    /// Cannot be determined without the operator's settings.
     Unknown,
 }
 
@@ -152,7 +152,7 @@ pub fn explain(question: &Question<'_>) -> Explanation {
     }
 }
 
-/// Of a pod of an actor's own workload.
+/// Explains a pod of the actor's own workload.
 fn own_pod(mut explanation: Explanation, owner: &KnownActor, namespace: &str) -> Explanation {
     let rule = explanation.rule;
     let decisive = explanation.rules.iter_mut().find(|it| it.number == rule);

@@ -28,8 +28,8 @@ pub struct UpdateStrategy {
     pub paused: bool,
     /// A rollout may reduce the number of ready pods.
     pub reduces_ready: bool,
-    /// Its pods are replaced by eviction, because its own rollout would replace none or all at once (ROLL-6).
-    pub by_eviction: bool,
+    /// The operator must evict its pods, because its own rollout would replace none of them, or all together (ROLL-6).
+    pub needs_eviction: bool,
     /// Its controller deletes a pod before it creates the replacement, even while other pods are not ready.
     pub deletes_pod_first: bool,
     /// Pods that a rollout may create beyond the desired number.
@@ -57,11 +57,11 @@ impl UpdateStrategy {
                 let max_unavailable = of_update("maxUnavailable");
                 strategy.rolling = unobserved || updated < replicas || total > updated;
                 strategy.paused = body.pointer("/spec/paused") == Some(&Value::Bool(true));
-                // Its own rollout would delete all pods at once; evictions replace them one by one (SAFE-14).
-                strategy.by_eviction = text("/spec/strategy/type") == Some("Recreate");
+                // Its own rollout would delete all pods together; evictions replace them one by one (SAFE-14).
+                strategy.needs_eviction = text("/spec/strategy/type") == Some("Recreate");
                 strategy.reduces_ready =
-                    strategy.by_eviction || rounded_down(max_unavailable, replicas) >= 1;
-                if !strategy.by_eviction {
+                    strategy.needs_eviction || rounded_down(max_unavailable, replicas) >= 1;
+                if !strategy.needs_eviction {
                     strategy.max_surge = count(rounded_up(of_update("maxSurge"), replicas));
                     // The Deployment controller lets one pod be unavailable if a rollout could not proceed otherwise.
                     let min = i64::from(strategy.max_surge == 0);
@@ -71,10 +71,10 @@ impl UpdateStrategy {
             }
             ("apps", "StatefulSet") => {
                 let partition = number("/spec/updateStrategy/rollingUpdate/partition").unwrap_or(0);
-                strategy.by_eviction =
+                strategy.needs_eviction =
                     text("/spec/updateStrategy/type") == Some("OnDelete") || partition > 0;
                 strategy.rolling = unobserved
-                    || (!strategy.by_eviction
+                    || (!strategy.needs_eviction
                         && text("/status/currentRevision") != text("/status/updateRevision")
                         && updated < replicas);
                 strategy.reduces_ready = true;
@@ -128,22 +128,22 @@ fn rounded_up(field: Option<&Value>, replicas: i64) -> i64 {
     }
 }
 
-/// Whether only the operator replaces pods one by one, by eviction (ROLL-6). `by_eviction` is that of each workload's
-/// [`UpdateStrategy`].
+/// Whether only the operator replaces pods one by one, by eviction (ROLL-6). `needs_eviction` is that of each
+/// workload's [`UpdateStrategy`].
 #[must_use]
-pub fn requires_eviction(roll: &Roll, mut by_eviction: impl Iterator<Item = bool>) -> bool {
+pub fn requires_eviction(roll: &Roll, mut needs_eviction: impl Iterator<Item = bool>) -> bool {
     match roll {
         Roll::Evict => true,
-        Roll::AnnotateTemplate(_) => by_eviction.any(|it| it),
+        Roll::AnnotateTemplate(_) => needs_eviction.any(|it| it),
         Roll::Annotate(..) => false,
     }
 }
 
-/// Whether eviction, which replaces only outdated pods, is cheaper than a rollout, which would replace at least as many
-/// current ones. Only if the target's own update strategy also removes a pod before its replacement is ready (SAFE-17):
+/// Whether eviction, which replaces only outdated pods, spares at least as many current ones, which a rollout would
+/// replace, too. Only if the target's own update strategy also removes a pod before its replacement is ready (SAFE-17):
 /// `reduces_ready` says so of each workload.
 #[must_use]
-pub fn eviction_is_cheaper(
+pub fn eviction_spares_most_pods(
     roll: &Roll,
     mut reduces_ready: impl ExactSizeIterator<Item = bool>,
     (outdated, matched): (i32, i32),

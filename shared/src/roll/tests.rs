@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    UpdateStrategy, eviction_is_cheaper, gpus, next_to_evict, requests_gpus, rounded_down,
+    UpdateStrategy, eviction_spares_most_pods, gpus, next_to_evict, requests_gpus, rounded_down,
 };
 use crate::resolve::{ObjectRef, Roll};
 
@@ -37,7 +37,7 @@ fn percentages_are_rounded_down() {
 #[test]
 fn update_strategy_says_how_many_pods_come_and_go() {
     let update = |surge: Value, unavailable: Value| json!({"replicas": 4, "strategy": {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}});
-    for (kind, spec, surge, unavailable, by_eviction) in [
+    for (kind, spec, surge, unavailable, needs_eviction) in [
         ("Deployment", json!({"replicas": 4}), 1, 1, false),
         ("Deployment", json!({"replicas": 1}), 1, 0, false),
         (
@@ -68,8 +68,8 @@ fn update_strategy_says_how_many_pods_come_and_go() {
     ] {
         let found = strategy(kind, &spec);
         assert_eq!(
-            (found.max_surge, found.max_unavailable, found.by_eviction),
-            (surge, unavailable, by_eviction),
+            (found.max_surge, found.max_unavailable, found.needs_eviction),
+            (surge, unavailable, needs_eviction),
             "{kind} {spec}"
         );
     }
@@ -79,7 +79,7 @@ fn update_strategy_says_how_many_pods_come_and_go() {
 
 /// SAFE-17
 #[test]
-fn eviction_is_cheaper_only_where_most_pods_are_current() {
+fn eviction_is_preferred_only_where_most_pods_are_current() {
     let template = Roll::AnnotateTemplate(Vec::new());
     for (roll, reduces_ready, outdated, matched, expected) in [
         (&template, &[true][..], 1, 3, true),
@@ -89,7 +89,8 @@ fn eviction_is_cheaper_only_where_most_pods_are_current() {
         (&template, &[], 1, 3, false),
         (&Roll::Evict, &[true], 1, 3, false),
     ] {
-        let found = eviction_is_cheaper(roll, reduces_ready.iter().copied(), (outdated, matched));
+        let found =
+            eviction_spares_most_pods(roll, reduces_ready.iter().copied(), (outdated, matched));
         assert_eq!(
             found, expected,
             "{roll:?} {reduces_ready:?} {outdated} {matched}"

@@ -8,9 +8,9 @@ use k8s_openapi::ByteString;
 use serde_json::json;
 
 use super::super::gather::{Prerequisites, Review};
-use super::super::rights;
+use super::super::permissions;
 use super::*;
-use crate::cluster::Right;
+use crate::cluster::Permission;
 use crate::installation::Installation;
 use crate::queue::QueueState;
 
@@ -83,7 +83,7 @@ fn healthy() -> Observed {
             "--tls-names=asya-operator-webhook.asya-system.svc",
         ],
     );
-    let needed = rights::needed(std::slice::from_ref(&controller), "asya-system", &[]);
+    let needed = permissions::needed(std::slice::from_ref(&controller), "asya-system", &[]);
     let (served, trusted) = certificate(NAME, 1);
     Observed {
         version: "v1.33.2".to_owned(),
@@ -97,7 +97,7 @@ fn healthy() -> Observed {
         lease: Ok(Some(json!({"spec": {
             "holderIdentity": "asya-operator-0", "renewTime": "2026-11-23T11:59:58.000000Z", "leaseDurationSeconds": 10,
         }}))),
-        operator_rights: Ok(needed.into_iter().map(|it| (it, true)).collect()),
+        operator_permissions: Ok(needed.into_iter().map(|it| (it, true)).collect()),
         validating_configurations: Ok(vec![json!({"webhooks": [{
             "name": VALIDATION, "failurePolicy": "Ignore", "clientConfig": {"caBundle": trusted},
             "rules": [{"apiGroups": ["asya.sh"], "resources": ["asyncactors"], "operations": ["CREATE", "UPDATE"]}],
@@ -214,7 +214,7 @@ const FAULTS: &[(Fault, &str)] = &[
     ),
     (|it| it.serving_secret = Ok(None), "CertificateInvalid"),
     (
-        |it| it.operator_rights.as_mut().unwrap()[0].1 = false,
+        |it| it.operator_permissions.as_mut().unwrap()[0].1 = false,
         "OperatorPermissionMissing",
     ),
     (|it| it.review = Review::Admitted, "WebhookUnreachable"),
@@ -451,7 +451,7 @@ fn what_may_not_be_read_is_unknown_and_the_rest_is_checked() {
 
 #[test]
 fn missing_right_is_a_finding_before_installing() {
-    let right = |resource| Right {
+    let permission = |resource| Permission {
         verb: "create",
         group: "apps",
         resource,
@@ -460,9 +460,9 @@ fn missing_right_is_a_finding_before_installing() {
         version: "v1.33.0".to_owned(),
         crd: Ok(None),
         keda: Ok(true),
-        rights: vec![
-            (right("deployments"), Ok(true)),
-            (right("daemonsets"), Ok(false)),
+        permissions: vec![
+            (permission("deployments"), Ok(true)),
+            (permission("daemonsets"), Ok(false)),
         ],
     });
     let found: Vec<_> = checks.iter().map(|it| (it.result, &*it.detail)).collect();

@@ -4,7 +4,7 @@ use super::*;
 use crate::lint::{Rules, lint};
 use crate::manifests::{Manifest, Manifests};
 use crate::preview::render;
-use crate::preview::restart::Replacer;
+use crate::preview::restart::ReplacedBy;
 use crate::why::testing::{actor, installation};
 
 fn preview_of(object: &Value) -> Preview {
@@ -136,9 +136,9 @@ fn page_says_what_happens_what_it_costs_and_what_is_wrong() {
         diff: "+ line of a diff\n".to_owned(),
     });
     let restart = Restart {
-        by: Replacer::Operator,
+        by: ReplacedBy::Operator,
         pods: 2,
-        of: 2,
+        total: 2,
         unavailable: 1,
         order: vec!["phi-b".to_owned(), "phi-a".to_owned()],
         text: "one at a time".to_owned(),

@@ -60,7 +60,7 @@ fn update_strategy_decides_who_replaces_pods_and_in_which_order() {
             &template(),
             "Deployment",
             &four,
-            Replacer::Workload,
+            ReplacedBy::Workload,
             &[][..],
             1,
             1,
@@ -69,7 +69,7 @@ fn update_strategy_decides_who_replaces_pods_and_in_which_order() {
             &template(),
             "Deployment",
             &surge,
-            Replacer::Workload,
+            ReplacedBy::Workload,
             &[],
             2,
             0,
@@ -78,7 +78,7 @@ fn update_strategy_decides_who_replaces_pods_and_in_which_order() {
             &template(),
             "Deployment",
             &recreate,
-            Replacer::Operator,
+            ReplacedBy::Operator,
             evicted,
             0,
             1,
@@ -87,7 +87,7 @@ fn update_strategy_decides_who_replaces_pods_and_in_which_order() {
             &template(),
             "StatefulSet",
             &four,
-            Replacer::Workload,
+            ReplacedBy::Workload,
             &["phi-10", "phi-2", "phi-1", "phi-0"],
             0,
             1,
@@ -96,12 +96,12 @@ fn update_strategy_decides_who_replaces_pods_and_in_which_order() {
             &Roll::Evict,
             "ReplicaSet",
             &four,
-            Replacer::Operator,
+            ReplacedBy::Operator,
             evicted,
             0,
             1,
         ),
-        (&owner, "Deployment", &four, Replacer::Owner, &[], 1, 1),
+        (&owner, "Deployment", &four, ReplacedBy::Owner, &[], 1, 1),
     ] {
         let found = restart(roll, &[workload(kind, spec)], &pods(&OLD));
         let names: Vec<&str> = found.order.iter().map(String::as_str).collect();
@@ -153,8 +153,8 @@ fn few_outdated_pods_are_evicted_instead_of_replacing_all() {
         &mixed,
     );
     assert_eq!(
-        (found.by, found.pods, found.of),
-        (Replacer::Operator, 1, 3),
+        (found.by, found.pods, found.total),
+        (ReplacedBy::Operator, 1, 3),
         "{}",
         found.text
     );
@@ -162,7 +162,7 @@ fn few_outdated_pods_are_evicted_instead_of_replacing_all() {
     let found = restart(&template(), &[workload("Deployment", &surge)], &mixed);
     assert_eq!(
         (found.by, found.pods),
-        (Replacer::Workload, 3),
+        (ReplacedBy::Workload, 3),
         "{}",
         found.text
     );
@@ -214,7 +214,7 @@ fn pods_stay_where_nothing_has_to_or_may_be_replaced() {
         let found = of_binding(&inputs);
         assert_eq!(
             (found.by, found.pods),
-            (Replacer::None, 0),
+            (ReplacedBy::None, 0),
             "{}",
             found.text
         );

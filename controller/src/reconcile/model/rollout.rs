@@ -99,7 +99,7 @@ impl TargetObject {
             deletes_pod_first: strategy.deletes_pod_first,
             paused: strategy.paused,
             reduces_ready: strategy.reduces_ready,
-            by_eviction: strategy.by_eviction,
+            by_eviction: strategy.needs_eviction,
             ..Self::default()
         }
     }

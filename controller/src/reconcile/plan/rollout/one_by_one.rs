@@ -95,7 +95,7 @@ fn required(inputs: &RolloutInputs<'_>) -> bool {
 fn preferred(inputs: &RolloutInputs<'_>) -> bool {
     let outdated = i32::try_from(inputs.outdated.len()).unwrap_or(i32::MAX);
     let reduces_ready = inputs.objects.iter().map(|it| it.reduces_ready);
-    roll::eviction_is_cheaper(inputs.method, reduces_ready, (outdated, inputs.active))
+    roll::eviction_spares_most_pods(inputs.method, reduces_ready, (outdated, inputs.active))
 }
 
 fn eviction_inputs<'a>(
