@@ -335,7 +335,7 @@ impl Report {
         self.kind == ReportKind::Progress
     }
 
-    /// When it is sent again; `None`: at once.
+    /// When it is sent again; `None`: immediately.
     fn due(&self) -> Option<Instant> {
         self.retry.map(|retry| retry.due)
     }

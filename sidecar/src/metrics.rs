@@ -1,4 +1,4 @@
-//! Metrics, compatible with the former sidecar in names, labels and buckets (SC-91 to SC-93).
+//! Metrics, compatible with the Go sidecar in names, labels and buckets (SC-91 to SC-93).
 
 mod labels;
 
@@ -137,7 +137,7 @@ impl Metrics {
         Arc::new(metrics)
     }
 
-    /// Metrics that the former sidecar had (SC-91).
+    /// Metrics that the Go sidecar had (SC-91).
     fn register(&mut self) {
         let all = &mut self.registry;
         all.register(
@@ -192,7 +192,7 @@ impl Metrics {
         );
     }
 
-    /// Metrics that the former sidecar did not have (SC-93).
+    /// Metrics that the Go sidecar did not have (SC-93).
     fn register_new(&mut self) {
         let all = &mut self.registry;
         all.register(

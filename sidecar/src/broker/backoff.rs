@@ -36,7 +36,7 @@ impl ReconnectBackoff {
             *self = Self::default();
         } else if uptime >= MAX_DELAY {
             // A broker that keeps accepting connections is not in an outage, even if they break. Connections that end
-            // at once do not count: that is how a missing queue shows.
+            // immediately do not count: that is how a missing queue shows.
             self.failing_since = None;
         }
         let now = Instant::now();

@@ -174,7 +174,7 @@ impl Memory {
         self.state.lock().rejected.clone()
     }
 
-    /// The highest number of messages that were in flight at once.
+    /// The highest number of messages that were in flight at the same time.
     pub fn most_in_flight(&self) -> usize {
         self.state.lock().most_in_flight
     }

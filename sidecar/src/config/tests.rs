@@ -302,7 +302,7 @@ fn secrets_have_no_text_form() {
 
 /// SC-31, SC-44
 #[test]
-fn the_former_sidecars_prefetch_replaces_the_lookahead() {
+fn the_go_sidecars_prefetch_replaces_the_lookahead() {
     assert_eq!(
         config(&[(env::LOOKAHEAD, "8")]).lookahead,
         Lookahead::Fixed(8)

@@ -171,7 +171,7 @@ impl Case<'_> {
         }))
     }
 
-    /// Reports an error to error-end as text, as the former sidecar did.
+    /// Reports an error to error-end as text, as the Go sidecar did.
     fn refuse(&self, source: Option<&Message<'_>>, reason: &'static str, text: &str) -> Decision {
         let fault = Fault {
             reason,

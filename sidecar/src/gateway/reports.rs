@@ -1,4 +1,4 @@
-//! Report bodies, with the field names and texts of the former sidecar.
+//! Report bodies, with the field names and texts of the Go sidecar.
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};

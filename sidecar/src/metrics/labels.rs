@@ -1,4 +1,4 @@
-//! Metric labels. `queue` is the actor's name, as in the former sidecar.
+//! Metric labels. `queue` is the actor's name, as in the Go sidecar.
 
 use prometheus_client::encoding::EncodeLabelSet;
 

@@ -67,7 +67,7 @@ async fn connection(path: &Path) -> io::Result<BlockingStream> {
     }
 }
 
-/// Writes length and request with vectored writes. A request that the socket's buffer takes at once needs no wait for
+/// Writes length and request with vectored writes. A request that fits into the socket's buffer needs no wait for
 /// writability, so the runtime has it one turn of the event loop sooner than with [`UnixStream::connect`].
 async fn send(mut stream: BlockingStream, request: &[u8]) -> io::Result<UnixStream> {
     let length = u32::try_from(request.len())

@@ -1,6 +1,6 @@
-//! Deliveries that the broker waits for: those that are unsettled, and those whose acknowledgements wait to share a frame
-//! and a write. Each one by itself costs the sidecar and the broker a system call and, on a quorum queue, the broker an
-//! entry of its log (SC-102).
+//! Deliveries that the broker waits for: those that are unsettled, and those whose acknowledgements wait to share a
+//! frame and a write. Each one by itself costs the sidecar and the broker a system call and, on a quorum queue, the
+//! broker an entry of its log (SC-102).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -53,12 +53,13 @@ impl Unacknowledged {
         self.unsettled.values()
     }
 
-    /// Whether so many acknowledgements wait that they are sent at once. `prefetch` is that of all consumers together.
+    /// Whether so many acknowledgements wait that they are sent immediately. `prefetch` is that of all consumers
+    /// together.
     pub(super) fn is_share_of(&self, prefetch: usize) -> bool {
         !self.done.is_empty() && self.done.len() >= prefetch / SHARE
     }
 
-    /// When the acknowledgements are sent at the latest; `None` if there are none.
+    /// The latest time at which the acknowledgements are sent; `None` if there are none.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.since.map(|since| since + DELAY)
     }

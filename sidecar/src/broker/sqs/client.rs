@@ -128,8 +128,8 @@ impl Queues {
     }
 }
 
-/// Replaces scheme and host of a queue URL by those of the endpoint, which may not be reachable under the name that the
-/// server reports.
+/// Replaces scheme and host of a queue URL by those of the endpoint, which might not be reachable under the name that
+/// the server reports.
 pub(super) fn at_endpoint(endpoint: Option<&str>, url: &str) -> String {
     let path = url
         .split_once("://")

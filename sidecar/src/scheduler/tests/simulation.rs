@@ -17,7 +17,7 @@ const MESSAGES: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// kill -9 of the sidecar; the next one starts at once.
+    /// kill -9 of the sidecar; the next one starts immediately.
     Kill,
     /// The broker drops the consuming connection.
     Cut,

@@ -201,7 +201,7 @@ async fn a_hanging_or_failing_source_delays_no_request_while_the_credentials_are
     ] {
         sleep(Duration::from_secs(after)).await;
         let found = timeout(Duration::ZERO, credentials.provide_credentials()).await;
-        let found = found.expect("at once").expect("credentials");
+        let found = found.expect("immediately").expect("credentials");
         yield_now().await;
         assert_eq!((found.access_key_id(), source.asked()), (key, asked));
     }

@@ -29,7 +29,7 @@ fn replies() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// What the bytes mean, read at once.
+/// What the bytes mean, read in one piece.
 fn expected(bytes: &[u8]) -> Result<Bytes, CallError> {
     let (length, body) = bytes.split_first_chunk().ok_or(CallError::Ended)?;
     let length = u32::from_be_bytes(*length) as usize;
