@@ -1,5 +1,6 @@
-//! Code shared by the controller, the webhook and the CRD generator: API types, validation rules, names, transport
-//! configuration and the contents of pods. Everything here is pure: no client, no async runtime, no clock.
+//! Code shared by the controller, the webhook, `kubectl-asya`, the other crates of the operator and the tests: API
+//! types, validation rules, names, transport configuration and the contents of pods. Everything here is pure: no
+//! client, no async runtime, no clock.
 
 pub mod admission;
 pub mod api;

@@ -3,7 +3,7 @@
 /// API group of `AsyncActor`.
 pub const GROUP: &str = "asya.sh";
 
-/// Finalizer that keeps an actor until its queue has been deleted (FIN-1).
+/// Finalizer that keeps an actor until its clean-up is done (FIN-1).
 pub const FINALIZER: &str = "asya.sh/finalizer";
 
 /// Value of `app.kubernetes.io/managed-by` on objects that the operator creates.
@@ -49,7 +49,7 @@ pub mod annotation {
     pub const SKIP_QUEUE_DELETION: &str = "asya.sh/skip-queue-deletion";
     /// On an actor: UID of namespace `kube-system` of the other cluster whose queue it adopts (QUE-33).
     pub const ADOPT_QUEUE_FROM: &str = "asya.sh/adopt-queue-from";
-    /// On an actor: `"true"` takes ownership, once, of fields of its workload that kubectl or Helm manage (FW-22).
+    /// On an actor: `"true"` takes over, once, fields of its workload that kubectl or Helm manage (FW-22).
     pub const RECLAIM_FIELDS: &str = "asya.sh/reclaim-fields";
     /// On a workload that the operator created: `"true"` once the fields have been reclaimed.
     pub const RECLAIMED: &str = "asya.sh/reclaimed";
@@ -68,7 +68,7 @@ pub mod annotation {
     pub const PROBE: &str = "asya.sh/probe";
     /// On the object that creates a binding's pods: a new value makes its controller roll them (ROLL-3).
     pub const ROLL: &str = "asya.sh/roll";
-    /// On an actor: replaces every outdated pod at once, whatever `binding.rollout` says (ROLL-8).
+    /// On an actor: replaces every outdated pod immediately, whatever `binding.rollout` says (ROLL-8).
     pub const ROLL_NOW: &str = "asya.sh/roll-now";
     /// On another controller's workload: the actor that binds it, for information only (BIND-47).
     pub const MANAGED_BY: &str = "asya.sh/managed-by";
@@ -119,7 +119,7 @@ pub mod manager {
     pub const BINDING: &str = "asya-operator/binding";
     /// The webhook configurations.
     pub const ADMISSION: &str = "asya-operator/admission";
-    /// The field manager of the former operator, which was written in Go (WRK-7).
+    /// The field manager of the Go operator (WRK-7).
     pub const GO_OPERATOR: &str = "manager";
     /// `spec.replicas` while its ownership is handed off (WRK-3).
     pub const REPLICAS_HANDOFF: &str = "asya-operator/handover";
@@ -189,5 +189,5 @@ pub use asya_wire::{ERROR_END, HAPPY_END};
 /// (FW-27).
 pub const IMPERSONATED_SERVICE_ACCOUNT: &str = "asya-applier";
 
-/// The leader election Lease (OPS-1). The former operator uses the same name, so the two never lead at the same time.
+/// The leader election Lease (OPS-1). The Go operator uses the same name, so the two never lead at the same time.
 pub const LEASE: &str = "asya-operator.asya.sh";

@@ -1,6 +1,6 @@
 //! Queue names that an actor claims at brokers. If two actors resolved to the same queue, or one to the other's dead
 //! letter queue, they would receive each other's messages (QUE-3, VAL-16). The order of a name's [`Claimants`] decides
-//! which actor owns it.
+//! which actor holds it.
 
 mod claimants;
 
@@ -50,7 +50,7 @@ impl ClaimKind {
     }
 }
 
-/// How strong an actor's claim to a name is. The smallest value owns the name.
+/// How strong an actor's claim to a name is. The smallest value holds the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClaimPriority {
     /// The actor has left the queue, which still holds its messages (QUE-13).

@@ -35,7 +35,7 @@ pub enum Reason {
     ///
     /// Remedy: create the queue at the broker, or set `queues.autoCreate: true` for the transport.
     QueueMissing,
-    /// The existing queue differs from the configuration in a property that the operator cannot or may not change; the
+    /// The existing queue differs from the configuration in a property that the operator cannot or must not change; the
     /// message shows what was found and what was desired.
     ///
     /// Remedy: adapt the transport's configuration to the queue. A RabbitMQ queue cannot be changed: delete it at the
@@ -228,7 +228,7 @@ pub enum Reason {
     ///
     /// Remedy: install its `CustomResourceDefinition`, or correct `apiVersion` and `kind`.
     KindNotInstalled,
-    /// The operator may not read objects of this kind.
+    /// The operator is not permitted to read objects of this kind.
     ///
     /// Remedy: set the kind's switch in `binding.kinds` to true, or add the rule in the message to the operator's
     /// `ClusterRole`.

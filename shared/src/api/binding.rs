@@ -9,7 +9,7 @@ use super::{EnvVar, Resources, messages};
 /// References the object whose pods the actor binds to, in the actor's namespace.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-// BIND-14. The version may change, the group may not.
+// BIND-14. The version may change, the group must not.
 #[x_kube(validation = Rule::new(
     "self.kind == oldSelf.kind && self.name == oldSelf.name && self.apiVersion.split('/')[0] == oldSelf.apiVersion.split('/')[0]"
 ).message(messages::TARGET_IMMUTABLE))]

@@ -34,8 +34,8 @@ pub enum QueueDeletionPolicy {
 }
 
 impl QueueDeletionPolicy {
-    /// Reads the raw `spec.queue` of an actor whose spec may not decode as a whole. A value that this version does not
-    /// know keeps the queue, because deleted messages cannot be restored.
+    /// Reads the raw `spec.queue` of an actor whose spec might not decode as a whole. A value that this version does
+    /// not know keeps the queue, because deleted messages cannot be restored.
     #[must_use]
     pub fn from_raw(queue: Option<&Value>) -> Self {
         match queue.and_then(|queue| queue.get("deletionPolicy")) {

@@ -57,7 +57,7 @@ pub struct Scaling {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advanced: Option<AdvancedScaling>,
     /// Scaling behavior of the HorizontalPodAutoscaler: scaleUp, scaleDown or both, with the same fields. Each of the
-    /// two replaces the operator's default. Default scaleUp: at once, 10 pods or 100 % per 15 s, whichever is more.
+    /// two replaces the operator's default. Default scaleUp: immediately, 10 pods or 100 % per 15 s, whichever is more.
     /// Default scaleDown: after 300 s of lower load, 1 pod or 50 % per 60 s, whichever is more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::optional_object")]

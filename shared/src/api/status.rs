@@ -114,8 +114,8 @@ pub struct AsyncActorStatus {
     /// Workload whose pods process the messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_ref: Option<ObjectReference>,
-    /// KEDA's ScaledObject for this actor; absent while scaling is off. A binding keeps it while its target may still be
-    /// at the 0 replicas that the queue has set.
+    /// KEDA's ScaledObject for this actor; absent while scaling is off. A binding keeps it while its target may still
+    /// be at the 0 replicas that the queue has set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaled_object_ref: Option<ObjectReference>,
     /// The actor's queue at the broker.
@@ -246,7 +246,7 @@ pub struct ObjectReference {
     /// API version of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
-    /// Kind of the object. The former operator left it out where the field implies it.
+    /// Kind of the object. The Go operator left it out where the field implies it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
     /// Name of the object.

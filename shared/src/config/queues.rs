@@ -12,7 +12,7 @@ const QUEUE: &str = "{queue}";
 pub struct QueuesConfig {
     /// Whether the operator creates, changes and deletes queues (QUE-7).
     pub auto_create: bool,
-    /// Accepted without effect: queues are never recreated (QUE-6).
+    /// Accepted without effect: an existing queue is never replaced (QUE-6).
     pub force_recreate: bool,
     /// Template of queue names.
     pub name_template: Template,

@@ -73,7 +73,7 @@ pub(super) fn container(inputs: &SidecarInputs<'_>) -> Value {
     container
 }
 
-/// Whether the sidecar is known to answer probes: other images may not, and users may move or switch off the listener
+/// Whether the sidecar is known to answer probes: other images might not, and users may move or switch off the listener
 /// (POD-1).
 fn has_own_probes(inputs: &SidecarInputs<'_>) -> bool {
     let moves_listener = |entry: &EnvVar| {

@@ -14,7 +14,7 @@ use self::tests::count_visit;
 /// Creation time and UID of an actor. Of two actors created in the same second, the one with the smaller UID is older.
 pub type Age = Arc<(Timestamp, Box<str>)>;
 
-/// Precedence of a user. The smallest rank owns the name: the stronger claim first, then the older actor.
+/// Precedence of a claimant. The smallest rank holds the name: the stronger claim first, then the older actor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     /// How strong the actor's claim is.
@@ -55,11 +55,11 @@ impl Claimants {
         kind: ClaimKind,
     ) -> impl Iterator<Item = &'a Key> {
         self.groups(kind)
-            .flat_map(|group| members(group).map(|(_, user)| user))
-            .filter(move |user| *user != key)
+            .flat_map(|group| members(group).map(|(_, claimant)| claimant))
+            .filter(move |claimant| *claimant != key)
     }
 
-    /// The competing user with the highest precedence.
+    /// The competing claimant with the highest precedence.
     #[must_use]
     pub fn first_competing_claimant<'a>(
         &'a self,
@@ -67,9 +67,9 @@ impl Claimants {
         kind: ClaimKind,
     ) -> Option<(&'a Rank, &'a Key)> {
         self.groups(kind)
-            .filter_map(|group| members(group).find(|(_, user)| user != key))
+            .filter_map(|group| members(group).find(|(_, claimant)| claimant != key))
             .min()
-            .map(|(rank, user)| (rank, user))
+            .map(|(rank, claimant)| (rank, claimant))
     }
 
     fn group(&mut self, kind: ClaimKind) -> &mut BTreeSet<(Rank, Key)> {
@@ -147,7 +147,7 @@ mod tests {
         );
         let first = |name: &str, kind| {
             let found = claimants.first_competing_claimant(&key(name), kind);
-            found.map(|(_, user)| user.name.to_string())
+            found.map(|(_, claimant)| claimant.name.to_string())
         };
         assert_eq!(first("a", ClaimKind::DeadLetters).as_deref(), Some("d"));
         assert_eq!(
@@ -176,7 +176,7 @@ mod tests {
         );
         let found = claimants.first_competing_claimant(&key("d"), ClaimKind::Queue);
         assert_eq!(
-            found.map(|(rank, user)| (rank.priority, &*user.name)),
+            found.map(|(rank, claimant)| (rank.priority, &*claimant.name)),
             Some((ClaimPriority::Retired, "e")),
             "priority precedes age"
         );
@@ -216,8 +216,8 @@ mod tests {
             .map(|number| Key::new("ns", &format!("a{number}")))
             .collect();
         let mut claimants = Claimants::default();
-        let owner = Key::new("ns", "owner");
-        claimants.insert(ClaimKind::Queue, rank(ClaimPriority::Requested, 1), owner);
+        let holder = Key::new("ns", "holder");
+        claimants.insert(ClaimKind::Queue, rank(ClaimPriority::Requested, 1), holder);
         let previous = VISITS.get();
         for key in &keys {
             claimants.insert(kind, rank(ClaimPriority::Requested, 2), key.clone());
@@ -225,6 +225,6 @@ mod tests {
             assert!(claimants.first_competing_claimant(key, kind).is_some());
         }
         let visits = VISITS.get() - previous;
-        assert_eq!(visits, 2 * keys.len(), "the owner of the name, twice each");
+        assert_eq!(visits, 2 * keys.len(), "the holder of the name, twice each");
     }
 }

@@ -109,7 +109,7 @@ pub fn trigger_authentication_name(actor: &str) -> String {
     format!("{actor}-trigger-auth")
 }
 
-/// Name of a transport's `ConfigMap`. A transport may have any name, an object may not.
+/// Name of a transport's `ConfigMap`. A transport can have any name, an object cannot.
 #[must_use]
 pub fn transport_config_map_name(transport: &str) -> String {
     let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
