@@ -7,12 +7,12 @@ use asya_shared::api::QueueDeletionPolicy;
 use asya_shared::transport::ActorQueue;
 
 use super::operator::Operator;
-use crate::broker::health::{Actors, CheckedQueue, RecheckReason, TransportQueues};
+use crate::broker::health::{CheckedQueue, QueueSource, RecheckReason, TransportQueues};
 use crate::context::Context;
 use crate::reconcile::work_item::WorkItem;
 use crate::record::{ActorRecord, Key};
 
-impl Actors for Operator {
+impl QueueSource for Operator {
     fn queues(&self) -> Vec<TransportQueues> {
         let Context {
             installation,
@@ -98,7 +98,7 @@ impl Operator {
                 // Whether an actor with `DeleteIfEmpty` may be deleted depends on the message count in its status.
                 has_replicas: actor.status_view.desired_replicas > 0
                     || actor.queue_policy == QueueDeletionPolicy::DeleteIfEmpty,
-                reconciles: !actor.annotations.paused,
+                is_paused: actor.annotations.paused,
             },
         ))
     }

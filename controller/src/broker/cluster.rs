@@ -29,8 +29,8 @@ impl ClusterIdentity {
     /// The uid of namespace `kube-system`.
     ///
     /// # Errors
-    /// `PrerequisiteMissing` if the operator may not read the namespace, `Unreachable` if the API server does not
-    /// respond.
+    /// `PrerequisiteMissing` if the operator is not permitted to read the namespace, `Unreachable` if the API server
+    /// does not respond.
     pub async fn uid(&self) -> Result<Arc<str>, BrokerError> {
         self.uid.get_or_try_init(|| self.read()).await.cloned()
     }

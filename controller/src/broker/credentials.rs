@@ -103,7 +103,7 @@ impl Credentials {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         let secret = match api.get_opt(&reference.name).await {
             Ok(secret) => secret,
-            // Treat a Secret that the operator may not read as missing.
+            // Treat a Secret that the operator is not permitted to read as missing.
             Err(kube::Error::Api(status)) if status.is_forbidden() => None,
             Err(_) => {
                 let text = format!(

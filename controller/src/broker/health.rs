@@ -17,8 +17,8 @@ use super::depths::Depths;
 use super::{BrokerError, Count, Depth, QueueCheck, QueueObservation};
 use crate::record::Key;
 
-/// Queues per transport that are tagged after one check. After an upgrade none is tagged, and tagging all at once would
-/// be throttled and reported as a broker fault (QUE-35).
+/// Queues per transport that are tagged after one check. After an upgrade none is tagged, and tagging all of them
+/// together would be throttled and reported as a broker fault (QUE-35).
 const TAGGED_PER_CHECK: usize = 500;
 
 /// The queues to check on one transport.
@@ -34,8 +34,8 @@ pub struct CheckedQueue {
     pub queue: ActorQueue,
     /// Whether its actor has replicas, which requires more frequent counts.
     pub has_replicas: bool,
-    /// Whether a recheck enqueues the actor: not if it is paused.
-    pub reconciles: bool,
+    /// Whether its actor is paused, so that a recheck does not enqueue it.
+    pub is_paused: bool,
 }
 
 /// Problem of a queue that was verified before.
@@ -49,8 +49,8 @@ pub enum RecheckReason {
     Unknown(BrokerError),
 }
 
-/// The health check's interface to the rest of the operator.
-pub trait Actors: Send + Sync {
+/// Where the queues to check come from, and where their changes are reported.
+pub trait QueueSource: Send + Sync {
     /// All queues to check now.
     fn queues(&self) -> Vec<TransportQueues>;
     /// Enqueues an actor whose queue no longer matches its last verification: the reconcile must observe the queue.
@@ -64,7 +64,7 @@ pub trait Actors: Send + Sync {
 /// One result per queue.
 pub type QueueResults<T> = Vec<(ActorQueue, Result<T, BrokerError>)>;
 
-/// Queries many queues of a transport at once; results come in any order.
+/// Queries many queues of a transport together; results come in any order.
 pub trait QueueObserver: Send + Sync {
     /// Returns the state of the queues.
     fn observe_many<'a>(
@@ -99,7 +99,7 @@ pub struct HealthCheck<A, S> {
     pub intervals: CheckIntervals,
 }
 
-impl<A: Actors, S: QueueObserver> HealthCheck<A, S> {
+impl<A: QueueSource, S: QueueObserver> HealthCheck<A, S> {
     /// Runs until dropped, when the lease ends.
     pub async fn run(&self) {
         join(self.run_checks(), self.run_counts()).await;
@@ -244,7 +244,7 @@ impl<A: Actors, S: QueueObserver> HealthCheck<A, S> {
 
 /// Actors that are enqueued to check their queues again.
 fn reconciled_actors(transport: &TransportQueues) -> HashSet<Key> {
-    let reconciled = transport.queues.iter().filter(|checked| checked.reconciles);
+    let reconciled = transport.queues.iter().filter(|checked| !checked.is_paused);
     reconciled.map(|checked| key_of(&checked.queue)).collect()
 }
 
@@ -265,7 +265,7 @@ fn key_of(queue: &ActorQueue) -> Key {
     Key::new(&queue.namespace, &queue.actor)
 }
 
-/// Actors whose queue may not match status, so that its last verification is no longer valid (QUE-8).
+/// Actors whose queue might not match status, so that its last verification is no longer valid (QUE-8).
 #[derive(Default)]
 pub struct QueueRechecks {
     actors: Mutex<HashMap<Key, Recheck>>,

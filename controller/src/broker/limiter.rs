@@ -2,8 +2,8 @@
 //!
 //! Each transport has one limiter, shared by its clients. A hanging or slow broker must not hold up reconciles of
 //! actors on other transports. At most [`MAX_CONCURRENT_CALLS`] reconciles, and no more than half of all workers, are
-//! in a call, each bounded by the call's own timeout. Others wait for a permit only while calls still complete, and at
-//! a slow broker only [`WAITING`] of them: the rest are requeued (OPS-22).
+//! in a call, each bounded by the call's own timeout. Others wait for a call permit only while calls still complete,
+//! and at a slow broker only [`WAITING`] of them: the rest are requeued (OPS-22).
 
 mod load;
 
@@ -26,18 +26,18 @@ use crate::telemetry::metrics::Metrics;
 
 /// Maximum concurrent calls to one broker (QUE-9).
 const MAX_CONCURRENT_CALLS: usize = 10;
-/// Stop waiting for a permit when no call has started or ended for this long.
+/// Stop waiting for a call permit when no call has started or ended for this long.
 const STALL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Reconciles that may wait for a permit at a slow broker: enough to start the next call as soon as one ends.
+/// Reconciles that may wait for a call permit at a slow broker: enough to start the next call as soon as one ends.
 const WAITING: usize = 2;
 
 /// The limiter of one transport's broker.
 pub struct BrokerLimiter {
     transport: String,
-    calls: Semaphore,
+    call_permits: Semaphore,
     /// How many reconciles a slow broker may hold, and how many it holds now.
-    permits: usize,
+    reconcile_permits: usize,
     active: AtomicUsize,
     load: Mutex<BrokerLoad>,
     last_progress: Mutex<Instant>,
@@ -75,7 +75,7 @@ impl Operation {
 pub enum CallStage {
     /// It may be rejected.
     Initial,
-    /// It has acquired a permit before and continues its work.
+    /// It has acquired a permit before, and continues its work.
     FollowUp,
 }
 
@@ -102,8 +102,8 @@ impl BrokerLimiter {
     pub fn new(transport: &str, fence: Fence, metrics: Arc<Metrics>) -> Self {
         Self {
             transport: transport.to_owned(),
-            calls: Semaphore::new(MAX_CONCURRENT_CALLS),
-            permits: MAX_CONCURRENT_CALLS + WAITING,
+            call_permits: Semaphore::new(MAX_CONCURRENT_CALLS),
+            reconcile_permits: MAX_CONCURRENT_CALLS + WAITING,
             active: AtomicUsize::new(0),
             load: Mutex::new(BrokerLoad::new(Instant::now())),
             last_progress: Mutex::new(Instant::now()),
@@ -113,31 +113,31 @@ impl BrokerLimiter {
         }
     }
 
-    /// Limits calls and permits to half of `workers`, where that is less.
+    /// Limits permits for calls and for reconciles to half of `workers`, where that is less.
     pub fn for_workers(mut self, workers: usize) -> Self {
         let half = (workers / 2).max(1);
-        self.calls = Semaphore::new(half.min(MAX_CONCURRENT_CALLS));
-        self.permits = half.min(MAX_CONCURRENT_CALLS + WAITING);
+        self.call_permits = Semaphore::new(half.min(MAX_CONCURRENT_CALLS));
+        self.reconcile_permits = half.min(MAX_CONCURRENT_CALLS + WAITING);
         self
     }
 
     /// Acquires a permit for one or more calls of a reconcile. Rejects its first call while the broker is slow and all
-    /// permits are taken. Never rejects a reconcile that has made a call already, so that its work is not left half
-    /// done.
+    /// reconcile permits are taken. Never rejects a reconcile that has made a call already, so that its work is not
+    /// left half done.
     ///
     /// # Errors
     /// `LimiterFull`, with the delay before the retry.
     pub fn acquire(self: &Arc<Self>, stage: CallStage) -> Result<ReconcilePermit, BrokerError> {
         let now = Instant::now();
         let mut load = lock(&self.load);
-        let is_full = self.active.load(Ordering::Relaxed) >= self.permits;
+        let is_full = self.active.load(Ordering::Relaxed) >= self.reconcile_permits;
         if stage == CallStage::Initial && is_full && load.is_slow() {
             return Err(BrokerError::LimiterFull(
                 format!(
                     "transport {:?}: the broker is slow, and the maximum number of actors is already waiting for it",
                     self.transport
                 ),
-                load.next_retry_delay(now, self.permits),
+                load.next_retry_delay(now, self.reconcile_permits),
             ));
         }
         self.active.fetch_add(1, Ordering::Relaxed);
@@ -150,14 +150,14 @@ impl BrokerLimiter {
     /// Makes a call, which must have a timeout of its own.
     ///
     /// # Errors
-    /// The error of the call; the last error, without a call, while the circuit is open; and `Busy` when all slots are
-    /// taken and no call completes.
+    /// The error of the call; the last error, without a call, while the circuit is open; and `Busy` when all call
+    /// permits are taken and no call completes.
     pub async fn call<T: Labelled>(
         &self,
         operation: Operation,
         call: impl Future<Output = Result<T, BrokerError>>,
     ) -> Result<T, BrokerError> {
-        let permit = self.permit().await?;
+        let permit = self.call_permit().await?;
         lock(&self.circuit).allow(Instant::now())?;
         let started = Instant::now();
         let result = if operation.writes {
@@ -205,9 +205,9 @@ impl BrokerLimiter {
         self.metrics.transport_up(&self.transport, is_up);
     }
 
-    /// Waits for a permit, as long as calls still complete.
-    async fn permit(&self) -> Result<SemaphorePermit<'_>, BrokerError> {
-        let acquire = self.calls.acquire();
+    /// Waits for the permit of one call, as long as calls still complete.
+    async fn call_permit(&self) -> Result<SemaphorePermit<'_>, BrokerError> {
+        let acquire = self.call_permits.acquire();
         pin!(acquire);
         loop {
             let stalled_at = *lock(&self.last_progress) + STALL_TIMEOUT;

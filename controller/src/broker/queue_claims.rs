@@ -3,7 +3,7 @@
 //! older actor (QUE-3). A retired queue still holds its actor's messages, so no other actor can claim its name, however
 //! old it is (QUE-13).
 //!
-//! Names are compared by broker location, because two transports may point to the same broker.
+//! Names are compared by broker address, because two transports may point to the same broker.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use crate::record::{ActorRecord, Key};
 
-/// The actor that takes precedence for a name that another actor needs.
+/// The actor that holds a name that another actor needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueNameHolder {
     pub key: Key,
@@ -68,7 +68,7 @@ impl QueueClaims {
         affected
     }
 
-    /// Returns the actor that takes precedence over `key` for a name that `key` needs.
+    /// Returns the holder of a name that `key` needs, unless `key` holds it itself.
     pub fn queue_name_holder(&self, key: &Key) -> Option<QueueNameHolder> {
         let inner = self.inner.lock();
         let preceding = |of_queue: bool| {
@@ -77,18 +77,18 @@ impl QueueClaims {
             };
             inner.first_preceding(key, applies)
         };
-        let (owner, of_queue) = match preceding(true) {
-            Some(owner) => (owner, true),
+        let (holder, of_queue) = match preceding(true) {
+            Some(holder) => (holder, true),
             None => (preceding(false)?, false),
         };
         Some(QueueNameHolder {
-            key: owner,
+            key: holder,
             queue: inner.claims.get(key)?.names.first()?.queue.to_string(),
             of_queue,
         })
     }
 
-    /// Returns the actor that takes precedence over `key` for this name, which `key` has or had as a queue.
+    /// Returns the holder of this name, which `key` has or had as a queue, unless `key` holds it itself.
     pub fn queue_name_holder_for(
         &self,
         transports: &TransportsConfig,

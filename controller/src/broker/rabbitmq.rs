@@ -291,7 +291,7 @@ impl Rabbitmq {
 }
 
 impl TopologyState {
-    /// State of a queue that does not exist, or that the operator may not change.
+    /// State of a queue that does not exist, or that the operator must not change.
     const NONE: Self = Self {
         complete: true,
         ownership: Ownership::Ours,

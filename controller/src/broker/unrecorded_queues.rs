@@ -1,6 +1,6 @@
-//! Queues that exist, or may exist, although no status has named them as verified (QUE-13). They would otherwise be left
-//! at the broker for good if that status is lost, or if the actor changes its transport before. Their owner tag may be
-//! missing, because it is written after the queue.
+//! Queues that exist, or may exist, although no status has named them as verified (QUE-13). They would otherwise be
+//! left at the broker for good if that status is lost, or if the actor changes its transport before. Their owner tag
+//! may be missing, because it is written after the queue.
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,14 +25,14 @@ struct Inner {
 struct Unrecorded {
     status: QueueStatus,
     created: ActorQueue,
-    /// Whether this process has created or found it; otherwise an earlier process may have.
-    exists: bool,
+    /// Whether this process was about to create it or has found it; otherwise an earlier process may have created it.
+    added_here: bool,
     /// How often its broker has failed when asked about it.
     failures: u32,
 }
 
 impl UnrecordedQueues {
-    /// Adds a queue, at the latest before it is created.
+    /// Adds a queue that was found, or that is about to be created: a failed call may have created it nonetheless.
     pub fn add(&self, actor: &Key, status: QueueStatus, created: ActorQueue) {
         let mut inner = self.0.lock();
         let queues = inner.queues.entry(actor.clone()).or_default();
@@ -40,7 +40,7 @@ impl UnrecordedQueues {
         queues.push(Unrecorded {
             status,
             created,
-            exists: true,
+            added_here: true,
             failures: 0,
         });
     }
@@ -61,7 +61,7 @@ impl UnrecordedQueues {
             queues.push(Unrecorded {
                 status,
                 created,
-                exists: false,
+                added_here: false,
                 failures: 0,
             });
         }
@@ -72,14 +72,14 @@ impl UnrecordedQueues {
         self.matching(actor, |_| true)
     }
 
-    /// The queues of an actor that exist, as its status would name them.
-    pub fn existing_of(&self, actor: &Key) -> Vec<QueueStatus> {
-        self.matching(actor, |queue| queue.exists)
+    /// The queues of an actor that this process has added, as its status would name them.
+    pub fn added_here(&self, actor: &Key) -> Vec<QueueStatus> {
+        self.matching(actor, |queue| queue.added_here)
     }
 
     /// The queues of an actor that an earlier process may have created, as its status would name them.
     pub fn possible_of(&self, actor: &Key) -> Vec<QueueStatus> {
-        self.matching(actor, |queue| !queue.exists)
+        self.matching(actor, |queue| !queue.added_here)
     }
 
     /// Records that a queue's broker has failed; returns how often it has.
@@ -110,7 +110,7 @@ impl UnrecordedQueues {
     }
 
     /// Drops the queue that `status`, which was stored, names as verified.
-    pub fn recorded(&self, actor: &Key, status: &AsyncActorStatus) {
+    pub fn remove_recorded(&self, actor: &Key, status: &AsyncActorStatus) {
         if let Some(verified) = &status.queue {
             self.remove(actor, verified);
         }
@@ -181,7 +181,7 @@ mod tests {
         for transport in ["east", "west", "north", "west"] {
             unrecorded.add(&key, queue(transport), created(transport));
         }
-        unrecorded.recorded(
+        unrecorded.remove_recorded(
             &key,
             &AsyncActorStatus {
                 queue: Some(queue("north")),
@@ -215,7 +215,7 @@ mod tests {
         };
         unrecorded.add_possible(&key, possible);
         unrecorded.add(&key, queue("west"), created("west"));
-        assert_eq!(unrecorded.existing_of(&key), [queue("west")]);
+        assert_eq!(unrecorded.added_here(&key), [queue("west")]);
         assert_eq!(unrecorded.of(&key), [queue("east"), queue("west")]);
         unrecorded.remove(&key, &queue("east"));
         unrecorded.add_possible(&key, possible);

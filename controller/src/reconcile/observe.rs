@@ -289,7 +289,7 @@ fn known_queues(
     let (existing, possible) = match actor.metadata.deleting {
         _ if deletion.retains_queue => (Vec::new(), Vec::new()),
         // A queue that may not exist must not block the deletion while its broker is unreachable.
-        true => (unrecorded.existing_of(key), unrecorded.possible_of(key)),
+        true => (unrecorded.added_here(key), unrecorded.possible_of(key)),
         false => (unrecorded.of(key), Vec::new()),
     };
     let unrecorded = (&*existing, &*possible);

@@ -20,7 +20,7 @@ struct Fixture {
     missing: Mutex<Vec<String>>,
 }
 
-impl Actors for Arc<Fixture> {
+impl QueueSource for Arc<Fixture> {
     fn queues(&self) -> Vec<TransportQueues> {
         let queues_on = |name: &str| {
             let transport = transport(name);
@@ -28,7 +28,7 @@ impl Actors for Arc<Fixture> {
             let queues = self.names.iter().filter(is_on).map(|actor| CheckedQueue {
                 queue: queue_of(&transport, actor),
                 has_replicas: !actor.ends_with("idle"),
-                reconciles: !actor.ends_with("paused"),
+                is_paused: actor.ends_with("paused"),
             });
             TransportQueues {
                 queues: queues.collect(),

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 /// requeue.
 const SLOW: Duration = Duration::from_millis(250);
 /// Shortest and longest retry delay, before jitter.
-const SHORTEST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(30);
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// Retries scheduled per returned permit: keeps the broker busy even if some permits are returned early.
 const RETRIES_PER_PERMIT: u32 = 2;
 
@@ -51,8 +51,8 @@ impl BrokerLoad {
     pub fn next_retry_delay(&mut self, now: Instant, permits: usize) -> Duration {
         let permits = u32::try_from(permits).unwrap_or(u32::MAX).max(1);
         let interval = self.hold_time.max(self.average) / permits / RETRIES_PER_PERMIT;
-        let longest = now + LONGEST;
-        self.last = (self.last.max(now + SHORTEST) + interval).min(longest);
+        let longest = now + MAX_RETRY_DELAY;
+        self.last = (self.last.max(now + MIN_RETRY_DELAY) + interval).min(longest);
         let wait = self.last - now;
         if self.last == longest {
             // The schedule is full: add jitter, so that the retries do not arrive at the same time.
@@ -95,19 +95,22 @@ mod tests {
         }
         let waits: Vec<_> = (0..100).map(|_| load.next_retry_delay(now, 10)).collect();
         assert!(waits.is_sorted(), "in order: {waits:?}");
-        assert!(waits[0] >= SHORTEST && waits[0] < SHORTEST * 3 / 2);
+        assert!(waits[0] >= MIN_RETRY_DELAY && waits[0] < MIN_RETRY_DELAY * 3 / 2);
         // Ten permits, each held for 5 s: two are returned per second, with two retries each.
         let last = waits[99].as_secs_f64();
         assert!((25.0..27.0).contains(&last), "{last}");
 
         let beyond: Vec<_> = (0..1000).map(|_| load.next_retry_delay(now, 10)).collect();
-        let far = beyond.iter().filter(|wait| **wait > LONGEST).count();
+        let far = beyond
+            .iter()
+            .filter(|wait| **wait > MAX_RETRY_DELAY)
+            .count();
         assert!(far > 300, "spread: {far}");
-        let longest = LONGEST.mul_f64(1.5);
+        let longest = MAX_RETRY_DELAY.mul_f64(1.5);
         assert!(beyond.iter().all(|wait| *wait <= longest), "{beyond:?}");
 
         // The schedule is empty once its last retry is due.
         let later = now + 60_000 * MILLISECOND;
-        assert!(load.next_retry_delay(later, 10) < SHORTEST * 3 / 2);
+        assert!(load.next_retry_delay(later, 10) < MIN_RETRY_DELAY * 3 / 2);
     }
 }

@@ -1,4 +1,4 @@
-//! Observes many queues at once through paged lists (RMQ-6).
+//! Observes many queues together, through paged lists (RMQ-6).
 
 use std::collections::HashMap;
 

@@ -99,7 +99,7 @@ impl QueueBindings {
         tag.evaluate(&tags, adopts)
     }
 
-    /// Why the actor of `tag` may not delete a queue. An untagged queue, from before owner tags existed, must have the
+    /// Why the actor of `tag` must not delete a queue. An untagged queue, from before owner tags existed, must have the
     /// operator's queue bindings: anyone who can write a status could name an arbitrary queue.
     fn deletion_refusal(
         &self,
@@ -203,7 +203,7 @@ impl Rabbitmq {
         Err(self.api.response_error(&what, &response))
     }
 
-    /// Why the actor may not delete a queue; `None` if it may (QUE-34).
+    /// Why the actor must not delete a queue; `None` if it may (QUE-34).
     pub(super) async fn deletion_refusal(
         &self,
         queue: &str,

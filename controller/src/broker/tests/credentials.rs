@@ -28,7 +28,7 @@ struct Fixture {
     logins: Mutex<usize>,
     /// HTTP clients that were built for the broker.
     clients: AtomicUsize,
-    /// The namespace whose Secrets the operator may not read.
+    /// The namespace whose Secrets the operator is not permitted to read.
     forbidden: Mutex<Option<String>>,
     /// Whether the actors' namespace is being deleted.
     terminating: AtomicBool,

@@ -177,7 +177,7 @@ async fn slow_broker_does_not_slow_down_actors_on_another_broker() {
         ratio <= 1.25,
         "{together:?} with the slow broker, {alone:?} without it"
     );
-    // 500 actors with 3 calls of 2.5 s each, 10 at once.
+    // 500 actors with 3 calls of 2.5 s each, 10 at a time.
     assert!(
         slow <= 2 * Duration::from_secs(375),
         "the slow broker is kept busy: {slow:?}"

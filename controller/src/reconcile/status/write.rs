@@ -69,7 +69,7 @@ pub(super) async fn write(
     {
         Ok(response) => {
             context.stores.actors.apply_response(&response);
-            context.unrecorded_queues.recorded(key, status);
+            context.unrecorded_queues.remove_recorded(key, status);
             remove_leftovers(context, &api, &response.record, status).await
         }
         Err(error) => ignore_not_found(error),
