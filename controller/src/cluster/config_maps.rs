@@ -46,8 +46,8 @@ impl ConfigMaps {
         }
     }
 
-    /// Brings a `ConfigMap` to its desired state, with a single write even if 300 actors start at once. Returns whether
-    /// it wrote.
+    /// Brings a `ConfigMap` to its desired state, with a single write even if 300 actors start together. Returns
+    /// whether it wrote.
     ///
     /// # Errors
     /// If the API server rejects the write or fails.

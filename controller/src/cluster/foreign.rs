@@ -34,11 +34,11 @@ pub enum ApplyError {
 }
 
 impl ApplyError {
-    /// The field on which the apply conflicts.
+    /// The field of another manager on which the apply conflicts.
     ///
     /// # Errors
     /// If the apply of `object` failed for another reason.
-    pub fn owned_field(self, object: &str) -> Result<OwnedField, StepError> {
+    pub fn into_conflict(self, object: &str) -> Result<OwnedField, StepError> {
         match self {
             Self::Conflict(owned) => Ok(owned),
             Self::Api(error) => Err(StepError::of_write(object, error)),

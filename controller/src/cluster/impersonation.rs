@@ -1,5 +1,5 @@
 //! The identity that applies children and writes targets: the operator's own or, with `--impersonate`, a
-//! `ServiceAccount` in their namespace with the rights that its users granted (FW-27, SAFE-34).
+//! `ServiceAccount` in their namespace with the permissions that its users granted (FW-27, SAFE-34).
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ impl Impersonation {
     /// also impersonates a missing one (SAFE-34).
     ///
     /// # Errors
-    /// If the API server fails; 403, as for an account without rights, if the account does not exist.
+    /// If the API server fails; 403, as for an account without permissions, if the account does not exist.
     pub async fn writer(&self, namespace: &str) -> Result<Client, kube::Error> {
         if self.impersonates(namespace) && !self.account(namespace).await? {
             let text = format!(

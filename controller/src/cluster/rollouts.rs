@@ -1,5 +1,5 @@
 //! Limits concurrent rollouts of the operator's workloads after the installation, not their actors, has changed: a new
-//! runtime script or sidecar image changes the pod template of every actor at once (SAFE-36). An actor that may roll
+//! runtime script or sidecar image changes the pod template of all actors together (SAFE-36). An actor that may roll
 //! out holds a slot, as a target does (`binding/rollout_slots.rs`).
 
 use std::collections::{HashMap, VecDeque};
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::record::Key;
 
 /// A rollout that takes longer than this stops blocking others, because it may never complete.
-const LONGEST: Duration = Duration::from_mins(10);
+const SLOT_TIMEOUT: Duration = Duration::from_mins(10);
 /// Fallback requeue of a waiting actor, which is enqueued anyway as soon as a rollout completes.
 pub const FALLBACK_REQUEUE: Duration = Duration::from_mins(5);
 
@@ -94,7 +94,7 @@ impl WorkloadRollouts {
 
 impl Inner {
     fn count(&mut self, actor: &Key) {
-        let ends = Instant::now() + LONGEST;
+        let ends = Instant::now() + SLOT_TIMEOUT;
         self.running.entry(actor.clone()).or_insert(ends);
     }
 
@@ -107,7 +107,7 @@ impl Inner {
 mod tests {
     use std::time::Duration;
 
-    use super::{LONGEST, WorkloadRollouts};
+    use super::{SLOT_TIMEOUT, WorkloadRollouts};
     use crate::record::Key;
 
     fn keys<const N: usize>() -> [Key; N] {
@@ -139,10 +139,10 @@ mod tests {
         let rollouts = WorkloadRollouts::new(1);
         let [stuck, next, last] = keys();
         assert!(rollouts.begin(&stuck) && !rollouts.begin(&next));
-        tokio::time::advance(LONGEST / 2).await;
+        tokio::time::advance(SLOT_TIMEOUT / 2).await;
         rollouts.record_state(&stuck, true, false);
         assert_eq!(rollouts.dequeue_waiting(), []);
-        tokio::time::advance(LONGEST / 2).await;
+        tokio::time::advance(SLOT_TIMEOUT / 2).await;
         rollouts.record_state(&stuck, true, false);
         assert_eq!(rollouts.dequeue_waiting(), [&next].map(Key::clone));
         assert!(rollouts.begin(&next) && !rollouts.begin(&last));

@@ -131,7 +131,7 @@ fn result(object: &str, status: &Status) -> Fault {
         reason: Reason::ReconcileError,
         message: format!("{object}: {}", status.message),
         requeue: match status {
-            // A kind is served only shortly after its CRD is created.
+            // A kind is not served until shortly after its CRD is created.
             _ if status.is_not_found() => Requeue::Backoff,
             _ if status.message.contains("exceeded quota") => Requeue::After(QUOTA),
             _ => Requeue::SlowBackoff,

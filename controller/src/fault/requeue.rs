@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// When to reconcile again after a fault.
+/// When to reconcile again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {
-    /// On the next event: the spec, the configuration or another object must change.
+    /// On the next event or resync: the spec, the configuration or another object must change first.
     AwaitChange,
     /// After 30 s to 5 min, because no event is expected.
     SlowBackoff,
@@ -13,9 +13,9 @@ pub enum Requeue {
     Backoff,
     /// Immediately, because stale data was read.
     Now,
-    /// After the delay that the error itself requested.
+    /// After this delay.
     After(Duration),
-    /// With backoff, but after this time at the latest, because something else is due then.
+    /// With backoff, but no later than after this time, because something else is due then.
     BackoffOrAfter(BackoffKind, Duration),
 }
 

@@ -30,10 +30,10 @@ const LEASE_DURATION: Duration = Duration::from_secs(10);
 /// that was sent at the last moment take effect.
 const RENEW_DEADLINE: Duration = Duration::from_secs(7);
 /// Interval between renewals.
-const RENEW: Duration = Duration::from_secs(2);
+const RENEW_INTERVAL: Duration = Duration::from_secs(2);
 /// Timeout of one attempt: half of [`RENEW_DEADLINE`], as in client-go. A busy API server has time to respond, and a
 /// connection that hangs leaves time for another attempt.
-const ATTEMPT: Duration = Duration::from_millis(3500);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(3500);
 /// How often a follower reads the lease, and so the longest delay until it observes a dead leader's last renewal.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Delay after a failed attempt of the leader.
@@ -54,7 +54,7 @@ pub struct Candidate {
 /// How the candidacy ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeadershipEnd {
-    /// Another process leads or may lead: exit at once, without finishing anything.
+    /// Another process leads or may lead: exit immediately, without finishing anything.
     Lost,
     /// Stopped on request; the lease was released if this process held it.
     Released,
@@ -68,8 +68,8 @@ pub fn identity(pod: &str) -> String {
 }
 
 impl Candidate {
-    /// Acquires the lease, calls `acquired`, and holds the lease until it is lost or `shutdown` is cancelled. Releases it
-    /// once every write in flight has ended.
+    /// Acquires the lease, calls `acquired`, and holds the lease until it is lost or `shutdown` is cancelled. Releases
+    /// it once every write in flight has ended.
     pub async fn run(self, shutdown: CancellationToken, acquired: impl FnOnce()) -> LeadershipEnd {
         let mut election = Election {
             api: Api::namespaced(self.client, &self.namespace),
@@ -142,7 +142,7 @@ impl Election {
     async fn campaign(&mut self, shutdown: &CancellationToken) -> Option<Instant> {
         let mut last_failure = String::new();
         loop {
-            let next = match self.attempt(Instant::now() + ATTEMPT).await {
+            let next = match self.attempt(Instant::now() + ATTEMPT_TIMEOUT).await {
                 Ok(AttemptOutcome::Leading { since })
                     if Instant::now() < since + RENEW_DEADLINE =>
                 {
@@ -178,7 +178,7 @@ impl Election {
         fence: &Fence,
         shutdown: &CancellationToken,
     ) -> Result<(), &'static str> {
-        let (mut deadline, mut next) = (since + RENEW_DEADLINE, since + RENEW);
+        let (mut deadline, mut next) = (since + RENEW_DEADLINE, since + RENEW_INTERVAL);
         loop {
             tokio::select! {
                 biased;
@@ -189,9 +189,9 @@ impl Election {
             if now >= deadline {
                 return Err("no renewal succeeded in time");
             }
-            match self.attempt(deadline.min(now + ATTEMPT)).await {
+            match self.attempt(deadline.min(now + ATTEMPT_TIMEOUT)).await {
                 Ok(AttemptOutcome::Leading { since }) => {
-                    (deadline, next) = (since + RENEW_DEADLINE, since + RENEW);
+                    (deadline, next) = (since + RENEW_DEADLINE, since + RENEW_INTERVAL);
                     fence.extend_until(deadline);
                 }
                 Ok(AttemptOutcome::Standby { .. }) => {
@@ -254,7 +254,7 @@ impl Election {
 
     /// Releases the lease if this process still holds it.
     async fn release(&mut self) {
-        match timeout(ATTEMPT, self.try_release()).await {
+        match timeout(ATTEMPT_TIMEOUT, self.try_release()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => warn!(lease = self.name, %error, "the lease was not released"),
             Err(_) => warn!(lease = self.name, "the lease was not released in time"),

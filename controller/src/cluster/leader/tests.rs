@@ -312,7 +312,7 @@ async fn leader_stopping_without_api_server_does_not_wait_for_it() {
     leader.shutdown.cancel();
     let (end, ended_at) = leader.task.await.unwrap();
     assert_eq!(end, LeadershipEnd::Released);
-    assert!(ended_at - stopped_at <= 2 * ATTEMPT);
+    assert!(ended_at - stopped_at <= 2 * ATTEMPT_TIMEOUT);
 }
 
 #[tokio::test(start_paused = true)]

@@ -83,6 +83,6 @@ async fn apply_handoff(
     let applied = apply(context, namespace, owner, manager::OWNER, &body).await;
     let conflict = applied
         .err()
-        .map(|error| error.owned_field(&owner.to_string()));
+        .map(|error| error.into_conflict(&owner.to_string()));
     conflict.transpose()
 }

@@ -61,7 +61,7 @@ pub(super) async fn write_annotations(
         let Err(error) = apply(context, namespace, object, manager, &body).await else {
             continue;
         };
-        let fault = match error.owned_field(&object.to_string()) {
+        let fault = match error.into_conflict(&object.to_string()) {
             Ok(owned) => {
                 return Ok(Some(RolloutOutcome::Conflict(FieldConflict {
                     field: reported_field(owned.field, path),
@@ -130,7 +130,7 @@ async fn apply_if_allowed(
     let Err(error) = apply(context, namespace, object, manager::BINDING, body).await else {
         return Ok(());
     };
-    match error.owned_field(&object.to_string()) {
+    match error.into_conflict(&object.to_string()) {
         Err(StepError::Fault(fault)) => {
             debug!(
                 fault.message,

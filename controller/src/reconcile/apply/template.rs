@@ -177,7 +177,7 @@ fn write_error_outcome(
     params: TemplateParams,
     error: ApplyError,
 ) -> Result<TemplateOutcome, Error> {
-    match error.owned_field(&params.workload.to_string()) {
+    match error.into_conflict(&params.workload.to_string()) {
         Ok(owned) => Ok(params.field_conflict(owned.field, Some(owned.manager))),
         Err(failed) => failed.fault().map(write::refused),
     }
