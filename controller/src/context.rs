@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 
 use crate::binding::Bindings;
-use crate::binding::ended::EndedBindings;
+use crate::binding::deleted::DeletedBindings;
 use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
 use crate::broker::depths::Depths;
@@ -47,7 +47,7 @@ pub struct Context {
     pub leading_since: OnceLock<Timestamp>,
     /// Deployments and `StatefulSet`s of actors.
     pub workloads: Workloads,
-    /// Pods that `StatefulSet`s may not create.
+    /// Pods that `StatefulSet`s cannot create.
     pub creation_failures: Arc<PodCreationFailures>,
     /// Actors' `ServiceAccount`s.
     pub service_accounts: Objects<ChildRecord<ServiceAccount>>,
@@ -59,12 +59,12 @@ pub struct Context {
     pub keda: Keda,
     /// `ConfigMap`s shared by the actors of a namespace.
     pub config_maps: ConfigMaps,
-    /// Which actor owns which queue name.
+    /// Which actor holds which queue name.
     pub queue_claims: QueueClaims,
     /// Which actor binds which target.
     pub bindings: Arc<Bindings>,
-    /// Bindings whose actor is gone.
-    pub ended_bindings: EndedBindings,
+    /// Bindings that were deleted recently.
+    pub deleted_bindings: DeletedBindings,
     /// Limits concurrent rollouts of bound targets.
     pub rollout_slots: RolloutSlots,
     /// Limits concurrent rollouts of our own workloads when the installation changes.

@@ -20,8 +20,8 @@ pub(super) struct PublishableCas {
 
 impl CaPropagation {
     /// `in_every_bundle` are the CAs that every `caBundle` holds now, `previous` those published last, by any leader. A
-    /// new CA is published once it has been in place for `propagation_time`: until then some API server may not have
-    /// observed it. If that leaves none, waiting protects nothing, and all are published at once.
+    /// new CA is published once it has been in place for `propagation_time`: until then some API server might not
+    /// have observed it. If that leaves none, waiting protects nothing, and all are published immediately.
     pub(super) fn publishable(
         &mut self,
         in_every_bundle: &[String],

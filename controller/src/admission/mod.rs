@@ -2,8 +2,8 @@
 //! only.
 //!
 //! [`asya_shared::admission`] renders the desired configurations. This module decides when to apply them: when a
-//! binding, a trusted CA, the anchor, the facts or one of the configurations changes. In a steady state it sends no reads and no
-//! writes.
+//! binding, a trusted CA, the anchor, the facts or one of the configurations changes. In a steady state it sends no
+//! reads and no writes.
 
 mod anchor;
 mod bindings;
@@ -186,8 +186,8 @@ impl WebhookConfigManager {
         let mut next_reconcile = Instant::now();
         loop {
             tokio::select! {
-                // In a fixed order, so that a simulation can be repeated. Results first: there are few, and changes that
-                // never end must not hold them up.
+                // In a fixed order, so that a simulation can be repeated. Results first: there are few, and changes
+                // that never end must not hold them up.
                 biased;
                 finished = self.injection_probes.next() => self.record_probe(finished),
                 () = changed.notified() => sleep(DEBOUNCE).await,
@@ -315,7 +315,7 @@ impl WebhookConfigManager {
         if !self.facts.is_listed() {
             return Ok(());
         }
-        // Wait until every kind has been discovered; facts published earlier would have to be rewritten at once.
+        // Wait until every kind has been discovered; facts published earlier would have to be rewritten immediately.
         let Some(unreadable) = self.context.bindings.kinds.unreadable() else {
             return Ok(());
         };

@@ -56,8 +56,8 @@ fn pause(times: u32) -> Duration {
 mod tests {
     use super::*;
 
-    /// ADM-24: a client that reverts every write at once causes at most 15 writes in the first 20 minutes, then 12 an
-    /// hour.
+    /// ADM-24: a client that reverts every write immediately causes at most 15 writes in the first 20 minutes, then 12
+    /// an hour.
     #[tokio::test(start_paused = true)]
     async fn repeated_reverts_slow_down_to_one_write_in_five_minutes() {
         let (mut backoff, start) = (RestoreBackoff::default(), Instant::now());

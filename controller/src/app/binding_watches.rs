@@ -96,7 +96,7 @@ fn start(operator: &Operator, client: &Client, required: &RequiredWatch) -> Join
 }
 
 /// Warnings about everything except pods. A field selector can match one reason only, and controllers use several for a
-/// pod that they may not create.
+/// pod that they cannot create.
 const CREATION_FAILURES: &str = "type=Warning,involvedObject.kind!=Pod";
 
 /// Watches the constraints that the API server enforces on pods, and the Events about pods that it rejected.

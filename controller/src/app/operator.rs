@@ -105,7 +105,7 @@ impl Operator {
             self.enqueue(WorkItem::Actor(affected));
         }
         for affected in bindings.probe_schedule.take_unblocked() {
-            self.queue.enqueue(WorkItem::Actor(affected));
+            self.enqueue(WorkItem::Actor(affected));
         }
         for affected in queue_claims.refresh(&installation.transports, key, actor.as_deref()) {
             self.enqueue(WorkItem::Actor(affected));
@@ -226,7 +226,7 @@ impl Operator {
             }
         };
         tokio::select! {
-            // In a fixed order, so that a simulation can repeat what they draw at random.
+            // In a fixed order, so that simulations are deterministic.
             biased;
             () = queue.run(run) => {}
             () = health.run() => {}

@@ -15,7 +15,7 @@ use super::operator::Operator;
 use super::watches::Watches;
 use super::worker::RequeuePolicy;
 use crate::app::args::Args;
-use crate::binding::ended::EndedBindings;
+use crate::binding::deleted::DeletedBindings;
 use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
 use crate::broker::health::{CheckIntervals, QueueRechecks};
@@ -161,7 +161,7 @@ impl Replica {
             installation: installation(args, transports, settings, &script),
             queue_claims: QueueClaims::default(),
             bindings: Arc::default(),
-            ended_bindings: EndedBindings::default(),
+            deleted_bindings: DeletedBindings::default(),
             rollout_slots: RolloutSlots::new(usize::from(args.max_rollouts)),
             workload_rollouts: WorkloadRollouts::new(usize::from(args.max_workload_rollouts)),
             queue_rechecks: QueueRechecks::default(),
@@ -308,14 +308,14 @@ fn deadlines(args: &Args) -> Deadlines {
 fn requeue_policy(args: &Args) -> RequeuePolicy {
     RequeuePolicy {
         resync: args.max_reconcile_interval,
-        longest: args.retry_max,
+        max_backoff: args.retry_max,
     }
 }
 
 /// Rate limits of reconciles of one actor and of all (FW-6, FW-8).
 fn queue_settings(args: &Args) -> WorkQueueSettings {
     WorkQueueSettings {
-        gap: args.min_reconcile_interval,
+        min_interval: args.min_reconcile_interval,
         workers: usize::from(args.max_concurrent_reconciles),
         retry: Backoff {
             initial: args.retry_initial,

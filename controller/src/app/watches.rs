@@ -34,7 +34,7 @@ const POD_WARNINGS: &str = "involvedObject.kind=Pod,type=Warning,\
     reason!=BackOff,reason!=Failed,reason!=FailedCreatePodSandBox,\
     reason!=FailedScheduling,reason!=FailedToRetrieveImagePullSecret,reason!=Unhealthy";
 
-/// Warnings about pods that a `StatefulSet` may not create.
+/// Warnings about pods that a `StatefulSet` cannot create.
 const SET_REJECTIONS: &str = "involvedObject.kind=StatefulSet,type=Warning,reason=FailedCreate";
 
 /// The running watches: one per kind, either in each of some namespaces or cluster-wide. Dropping them stops them.

@@ -20,8 +20,8 @@ const SLOW_BACKOFF_BASE: Duration = Duration::from_secs(30);
 pub struct RequeuePolicy {
     /// Resync interval of every actor, with a jitter of 10 %; zero disables it (FW-5).
     pub resync: Duration,
-    /// Longest delay of a retry (FW-6).
-    pub longest: Duration,
+    /// Maximum delay of a retry (FW-6).
+    pub max_backoff: Duration,
 }
 
 /// Processes one work item and returns when to run it again.
@@ -113,7 +113,8 @@ impl RequeuePolicy {
         let after = match failure {
             BackoffKind::Backoff => None,
             BackoffKind::SlowBackoff => {
-                let full = Backoff::new(SLOW_BACKOFF_BASE, self.longest).after(attempt.failures);
+                let full =
+                    Backoff::new(SLOW_BACKOFF_BASE, self.max_backoff).after(attempt.failures);
                 Some(full.mul_f64(0.8 + 0.2 * fastrand::f64()))
             }
         };
@@ -137,7 +138,7 @@ mod tests {
     fn every(resync: u64) -> RequeuePolicy {
         RequeuePolicy {
             resync: Duration::from_secs(resync),
-            longest: Duration::from_mins(5),
+            max_backoff: Duration::from_mins(5),
         }
     }
 

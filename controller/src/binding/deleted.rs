@@ -1,4 +1,4 @@
-//! Bindings whose actor is gone. They are remembered for a while, because a webhook replica whose watch is behind does
+//! Deleted bindings. They are remembered for a while, because a webhook replica whose watch is behind does
 //! not know that the actor is gone, and still injects its sidecar (BIND-43).
 
 use std::collections::HashMap;
@@ -11,31 +11,31 @@ use parking_lot::Mutex;
 
 use crate::record::Key;
 
-/// How long a binding is remembered after its actor is gone.
+/// How long a binding is remembered after its deletion.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
-/// A binding whose actor is gone.
+/// A binding that was deleted.
 #[derive(Debug)]
-pub struct EndedBinding {
+pub struct DeletedBinding {
     pub actor_uid: Box<str>,
-    /// As it was when the actor was deleted.
+    /// As it was at the deletion.
     pub target: Target,
-    pub ended_at: Timestamp,
+    pub deleted_at: Timestamp,
 }
 
-/// The bindings that ended in the last ten minutes.
+/// The bindings that were deleted in the last ten minutes.
 #[derive(Debug, Default)]
-pub struct EndedBindings(Mutex<HashMap<Key, Entry>>);
+pub struct DeletedBindings(Mutex<HashMap<Key, Entry>>);
 
 #[derive(Debug)]
 struct Entry {
-    binding: Arc<EndedBinding>,
+    binding: Arc<DeletedBinding>,
     last_eviction: Option<Timestamp>,
 }
 
-impl EndedBindings {
-    pub fn record(&self, actor: &Key, binding: EndedBinding) {
-        let now = binding.ended_at;
+impl DeletedBindings {
+    pub fn record(&self, actor: &Key, binding: DeletedBinding) {
+        let now = binding.deleted_at;
         let entry = Entry {
             binding: Arc::new(binding),
             last_eviction: None,
@@ -50,7 +50,7 @@ impl EndedBindings {
         &self,
         actor: &Key,
         now: Timestamp,
-    ) -> Option<(Arc<EndedBinding>, Option<Timestamp>)> {
+    ) -> Option<(Arc<DeletedBinding>, Option<Timestamp>)> {
         let all = self.0.lock();
         let entry = all.get(actor).filter(|entry| !entry.is_over(now))?;
         Some((Arc::clone(&entry.binding), entry.last_eviction))
@@ -65,7 +65,7 @@ impl EndedBindings {
 
 impl Entry {
     fn is_over(&self, now: Timestamp) -> bool {
-        now.duration_since(self.binding.ended_at).unsigned_abs() > REMEMBERED
+        now.duration_since(self.binding.deleted_at).unsigned_abs() > REMEMBERED
     }
 }
 
@@ -75,27 +75,27 @@ mod tests {
 
     use k8s_openapi::jiff::Timestamp;
 
-    use super::{EndedBinding, EndedBindings};
+    use super::{DeletedBinding, DeletedBindings};
     use crate::reconcile::tests::fixtures::target;
     use crate::record::Key;
 
     /// BIND-43
     #[test]
     fn bindings_are_remembered_for_ten_minutes() {
-        let ended = EndedBindings::default();
+        let deleted = DeletedBindings::default();
         let (a, b) = (Key::new("ns", "a"), Key::new("ns", "b"));
         let at = |seconds| Timestamp::UNIX_EPOCH + Duration::from_secs(seconds);
-        let binding = |ended_at| EndedBinding {
+        let binding = |deleted_at| DeletedBinding {
             actor_uid: "1".into(),
             target: target(),
-            ended_at,
+            deleted_at,
         };
-        ended.record(&a, binding(at(0)));
-        ended.record_eviction(&a, at(60));
-        let last_eviction = ended.get(&a, at(600)).and_then(|(_, last)| last);
+        deleted.record(&a, binding(at(0)));
+        deleted.record_eviction(&a, at(60));
+        let last_eviction = deleted.get(&a, at(600)).and_then(|(_, last)| last);
         assert_eq!(last_eviction, Some(at(60)));
-        assert!(ended.get(&a, at(601)).is_none());
-        ended.record(&b, binding(at(601)));
-        assert_eq!(ended.0.lock().len(), 1, "the other one is dropped");
+        assert!(deleted.get(&a, at(601)).is_none());
+        deleted.record(&b, binding(at(601)));
+        assert_eq!(deleted.0.lock().len(), 1, "the other one is dropped");
     }
 }

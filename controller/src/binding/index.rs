@@ -65,7 +65,7 @@ struct Inner {
     by_uid: HashMap<Box<str>, BTreeSet<Key>>,
     /// Actors by the owners of their target.
     by_owner: HashMap<ObjectId, BTreeSet<Key>>,
-    /// Actors affected by chain changes since the last refresh.
+    /// Actors affected since the last refresh, because the chain of another actor changed.
     pending: HashSet<Key>,
 }
 
@@ -79,7 +79,7 @@ struct Binding {
     kinds: BTreeSet<Kind>,
     /// Owners of the target.
     owners: Vec<ObjectId>,
-    /// Uids from the target down to its workloads.
+    /// Uids of the chain of ownerReferences from the target down to its workloads.
     chain: Vec<Box<str>>,
 }
 
@@ -148,7 +148,7 @@ impl Index {
         {
             return;
         }
-        inner.leave_chain(actor);
+        inner.remove_from_chain(actor);
         for uid in &chain {
             inner
                 .by_uid
@@ -201,7 +201,7 @@ impl Index {
                 continue;
             }
             changed = true;
-            inner.leave_owners(&actor);
+            inner.remove_from_owners(&actor);
             for owner in owners {
                 let actors = inner.by_owner.entry(owner.clone()).or_default();
                 actors.insert(actor.clone());
@@ -367,8 +367,8 @@ impl Inner {
 
     /// Removes a binding. Returns the other actors that share its target or a workload.
     fn drop_binding(&mut self, key: &Key) -> HashSet<Key> {
-        let mut others: HashSet<Key> = self.leave_chain(key).into_iter().collect();
-        self.leave_owners(key);
+        let mut others: HashSet<Key> = self.remove_from_chain(key).into_iter().collect();
+        self.remove_from_owners(key);
         let Some(binding) = self.bindings.remove(key) else {
             return HashSet::new();
         };
@@ -388,8 +388,8 @@ impl Inner {
         others
     }
 
-    /// Removes the actor from its chain. Returns the actors that shared an object of it.
-    fn leave_chain(&mut self, actor: &Key) -> BTreeSet<Key> {
+    /// Removes the actor from the objects of its chain. Returns the actors that shared one of them.
+    fn remove_from_chain(&mut self, actor: &Key) -> BTreeSet<Key> {
         let Some(binding) = self.bindings.get_mut(actor) else {
             return BTreeSet::new();
         };
@@ -400,7 +400,7 @@ impl Inner {
         others
     }
 
-    fn leave_owners(&mut self, actor: &Key) {
+    fn remove_from_owners(&mut self, actor: &Key) {
         let Some(binding) = self.bindings.get_mut(actor) else {
             return;
         };

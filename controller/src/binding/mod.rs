@@ -2,8 +2,8 @@
 //! label.
 
 mod constraints;
+pub mod deleted;
 pub mod dry_run;
-pub mod ended;
 pub mod index;
 pub mod kinds;
 mod labelled_pods;

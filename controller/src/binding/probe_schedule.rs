@@ -1,5 +1,5 @@
-//! Schedule of each binding's dry runs (SAFE-4, SAFE-5). Kept in memory: a restart repeats only the probes of bindings
-//! that are not verified yet.
+//! Schedule of each binding's probes, which are dry runs of pods (SAFE-4, SAFE-5). Kept in memory: a restart repeats
+//! only the probes of bindings that are not verified yet.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -11,15 +11,15 @@ use tokio::time::Instant;
 use crate::binding::dry_run::ProbeFailure;
 use crate::record::Key;
 
-/// Retry interval while the webhook or its configuration may not have observed the latest status.
+/// Retry interval while the webhook or its configuration might not have observed the latest status.
 const WEBHOOK_LAG_RETRY: Duration = Duration::from_secs(1);
 /// Cluster-wide interval between dry runs while the webhook is not called for pods; all actors whose probe fails for
 /// this reason share it.
 const NOT_CALLED_INTERVAL: Duration = Duration::from_secs(2);
 const MAX_NOT_CALLED_INTERVAL: Duration = Duration::from_mins(1);
-/// Initial backoff after a rejection, doubled with each further one.
-const REJECTED_BACKOFF: Backoff = Backoff::new(Duration::from_secs(30), Duration::from_mins(5));
-/// Minimum interval between probes: a controller emits many Events per second while its pods are rejected.
+/// Initial backoff after a dry run that failed although the webhook was called, doubled with each further one.
+const FAILURE_BACKOFF: Backoff = Backoff::new(Duration::from_secs(30), Duration::from_mins(5));
+/// Minimum interval between dry runs: a controller emits many Events per second while its pods are rejected.
 const MIN_INTERVAL: Duration = Duration::from_secs(2);
 
 /// When an actor's next dry run is due.
@@ -100,7 +100,7 @@ impl ProbeSchedule {
         }
     }
 
-    /// Records a failed dry run. Returns how long to wait: only briefly if `webhook_may_lag`, because the webhook may
+    /// Records a failed dry run. Returns how long to wait: only briefly if `webhook_may_lag`, because the webhook might
     /// not have observed the latest status yet.
     pub fn record_failure(
         &self,
@@ -120,7 +120,7 @@ impl ProbeSchedule {
                 .saturating_mul(others.saturating_add(1))
                 .min(MAX_NOT_CALLED_INTERVAL),
             ProbeFailure::NotInjected(_) | ProbeFailure::Rejected(_) => {
-                let wait = REJECTED_BACKOFF.after(entry.failures);
+                let wait = FAILURE_BACKOFF.after(entry.failures);
                 entry.failures = entry.failures.saturating_add(1);
                 wait
             }

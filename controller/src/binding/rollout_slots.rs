@@ -1,8 +1,8 @@
 //! Cluster-wide limit on concurrent rollouts of targets (ROLL-2, SAFE-15, SAFE-16).
 //!
-//! A *rollout slot* is the right to replace pods: an actor acquires one before its first write or eviction, and holds
-//! it until its rollout has ended or the slot expires. Targets share these slots. The operator's own workloads share
-//! those of [`crate::cluster::rollouts`] (SAFE-36).
+//! A *rollout slot* is the permission to replace pods: an actor acquires one before its first write or eviction, and
+//! holds it until its rollout has ended or the slot expires. Targets share these slots. The operator's own workloads
+//! share those of [`crate::cluster::rollouts`] (SAFE-36).
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -52,8 +52,8 @@ impl RolloutSlots {
         inner.by_actor.insert(actor.clone(), until);
     }
 
-    /// Returns the actor's slot.
-    pub fn return_slot(&self, actor: &Key) {
+    /// Releases the actor's slot.
+    pub fn release(&self, actor: &Key) {
         self.inner.lock().leave(actor);
     }
 
@@ -94,7 +94,7 @@ impl RolloutSlots {
         holders.len() < self.max && in_namespace.count() < self.max_per_namespace
     }
 
-    /// Records a rejected eviction and returns the slot. Returns the number of consecutive rejections before it.
+    /// Records a rejected eviction and releases the slot. Returns the number of consecutive rejections before it.
     pub fn eviction_rejected(&self, actor: &Key) -> u32 {
         let mut inner = self.inner.lock();
         inner.leave(actor);
@@ -154,7 +154,7 @@ mod tests {
         slots.acquire(&a, at(30));
         assert_eq!(available(20), [true, false]);
         assert_eq!(slots.eviction_rejected(&a), 0);
-        assert_eq!(available(20), [true, true], "returned");
+        assert_eq!(available(20), [true, true], "released");
         assert_eq!(
             slots.eviction_rejected(&a),
             1,
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(dequeued(0), []);
         assert_eq!(dequeued(10), [&first].map(Key::clone), "a slot has expired");
         slots.wait(&first);
-        slots.return_slot(&next_holder);
+        slots.release(&next_holder);
         assert_eq!(
             dequeued(10),
             [second, third],

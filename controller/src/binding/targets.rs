@@ -22,7 +22,7 @@ pub struct TargetSnapshot {
     pub spec_hash: Box<str>,
     /// The fields of its pod template that the operator owns (BIND-50).
     pub owned_template_fields: Option<OwnedTemplateFields>,
-    /// A related kind that may not be read, and the missing RBAC rule.
+    /// A related kind that the operator is not permitted to read, and the missing RBAC rule.
     pub forbidden_kind: Option<(Kind, Arc<str>)>,
 }
 

@@ -1,4 +1,4 @@
-//! Pods that a `StatefulSet` may not create, because of a quota for example. A Deployment reports this in a condition,
+//! Pods that a `StatefulSet` cannot create, because of a quota for example. A Deployment reports this in a condition,
 //! a `StatefulSet` only by Events (STA-2).
 //!
 //! Keeps one entry per `StatefulSet`, regardless of the number of Events.
@@ -50,7 +50,7 @@ struct ReportedFailure {
     since: Timestamp,
 }
 
-/// Why a `StatefulSet` may not create its pods.
+/// Why a `StatefulSet` cannot create its pods.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodCreationFailure {
     /// In the form of a Deployment's condition.

@@ -10,7 +10,7 @@ use super::apply::evict::evict;
 use super::model::observed::Observed;
 use super::model::outcome::RolloutOutcome;
 use super::{observe, plan};
-use crate::binding::ended::EndedBinding;
+use crate::binding::deleted::DeletedBinding;
 use crate::context::Context;
 use crate::fault::{Error, Requeue};
 use crate::record::Key;
@@ -20,13 +20,13 @@ use crate::record::Key;
 const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What to remember of a binding whose actor is gone; `None` if its pods may keep the sidecar.
-pub(super) fn of(observed: &Observed, now: Timestamp) -> Option<EndedBinding> {
+pub(super) fn of(observed: &Observed, now: Timestamp) -> Option<DeletedBinding> {
     let unbinding = observed.binding.as_ref()?.unbinding.as_ref()?;
     let target = unbinding.target.as_ref().filter(|_| !unbinding.skip)?;
-    Some(EndedBinding {
+    Some(DeletedBinding {
         actor_uid: observed.actor.metadata.uid.clone(),
         target: (**target).clone(),
-        ended_at: now,
+        deleted_at: now,
     })
 }
 
@@ -39,7 +39,7 @@ pub(super) async fn remove_late_sidecar(
     key: &Key,
     now: Timestamp,
 ) -> Result<Option<Requeue>, Error> {
-    let Some((ended, last_eviction)) = context.ended_bindings.get(key, now) else {
+    let Some((ended, last_eviction)) = context.deleted_bindings.get(key, now) else {
         return Ok(None);
     };
     let Some(unbinding) = observe::unbinding::observe_late(context, key, &ended).await? else {
@@ -48,7 +48,7 @@ pub(super) async fn remove_late_sidecar(
     if let Some(pod) = plan::unbind::late_eviction(&unbinding, last_eviction, now)
         && let RolloutOutcome::Requested(..) = evict(context, key, &pod).await?
     {
-        context.ended_bindings.record_eviction(key, now);
+        context.deleted_bindings.record_eviction(key, now);
         info!(pod = %pod.name, "evicted: it got the sidecar when the actor was already deleted");
     }
     Ok(Some(Requeue::After(RECHECK_INTERVAL)))

@@ -115,6 +115,6 @@ fn remember_outcome(context: &Context, observed: &Observed, outcome: &Outcome) {
     if matches!(outcome, Outcome::Finalized)
         && let Some(ended) = ended_binding::of(observed, clock::now())
     {
-        context.ended_bindings.record(key, ended);
+        context.deleted_bindings.record(key, ended);
     }
 }

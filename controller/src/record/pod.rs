@@ -42,12 +42,12 @@ pub struct PodRecord {
     /// Set if the webhook injected the pod for a binding.
     pub injection: Option<Box<Injection>>,
     /// Set if the actor label comes neither from the webhook nor from one of our workloads.
-    pub uninjected: Option<Box<Uninjected>>,
+    pub unknown_origin: Option<Box<UnknownLabelOrigin>>,
 }
 
-/// Pod with an actor label of unknown origin, such as a copied one.
+/// What is known of a pod whose actor label has an unknown origin, such as a copied one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Uninjected {
+pub struct UnknownLabelOrigin {
     pub labels: Labels,
     /// Why the webhook did not inject the pod.
     pub not_injected: Option<Box<str>>,
@@ -94,7 +94,7 @@ pub enum ProblemClass {
 }
 
 /// Scheduler message fragments that mean an unbound `PersistentVolumeClaim`.
-const UNBOUND: [&str; 3] = [
+const UNBOUND_PVC_MESSAGES: [&str; 3] = [
     "unbound immediate PersistentVolumeClaims",
     "persistentvolumeclaim \"",
     "find available persistent volumes to bind",
@@ -198,7 +198,7 @@ impl Record for PodRecord {
             problem: status.problem(),
             failed_exits: status.failed_exits(),
             injection: raw.injection(),
-            uninjected: raw.uninjected(),
+            unknown_origin: raw.unknown_origin(),
         }
     }
 
@@ -222,7 +222,7 @@ impl PodRecord {
 
     fn labels(&self) -> Option<&Labels> {
         let injected = self.injection.as_ref().map(|it| &it.labels);
-        injected.or_else(|| self.uninjected.as_ref().map(|it| &it.labels))
+        injected.or_else(|| self.unknown_origin.as_ref().map(|it| &it.labels))
     }
 }
 
@@ -234,12 +234,12 @@ impl TargetPod for PodRecord {
 }
 
 impl RawPod<'_> {
-    fn uninjected(&self) -> Option<Box<Uninjected>> {
+    fn unknown_origin(&self) -> Option<Box<UnknownLabelOrigin>> {
         let metadata = &self.metadata;
         let is_known = metadata.annotation(annotation::INJECTED_BY).is_some()
             || metadata.label(label::WORKLOAD).is_some();
         (!is_known).then(|| {
-            Box::new(Uninjected {
+            Box::new(UnknownLabelOrigin {
                 labels: Labels::of(metadata),
                 not_injected: metadata.annotation(annotation::NOT_INJECTED),
             })
@@ -294,7 +294,8 @@ impl<'a> RawStatus<'a> {
             .condition("PodScheduled")
             .filter(|c| c.status == "False" && c.reason == "Unschedulable")?;
         // The scheduler sets no distinct reason for an unbound claim, so match on its message.
-        let is_unbound_volume_claim = UNBOUND.iter().any(|text| condition.message.contains(text));
+        let mut unbound_messages = UNBOUND_PVC_MESSAGES.iter();
+        let is_unbound_volume_claim = unbound_messages.any(|text| condition.message.contains(text));
         let class = if is_unbound_volume_claim {
             ProblemClass::VolumeError
         } else {

@@ -1,7 +1,7 @@
 //! The work queue: decides when each key runs, with a limited number of workers (FW-1, 6, 7, 8).
 //!
 //! - A key runs once at a time; events during its run cause exactly one more.
-//! - The first run starts immediately, later ones at least one [`WorkQueueSettings::gap`] after the previous start.
+//! - The first run starts immediately, later ones at least [`WorkQueueSettings::min_interval`] after the last start.
 //! - A timer is an upper bound: an earlier event replaces it, and only the next run sets a new one.
 //! - A failed run is retried with a backoff per key; a panic counts as a failure of its key alone.
 
@@ -30,7 +30,7 @@ pub use backoff::Backoff;
 #[derive(Clone, Copy, Debug)]
 pub struct WorkQueueSettings {
     /// Minimum time between two starts of one key.
-    pub gap: Duration,
+    pub min_interval: Duration,
     /// Maximum concurrent runs over all keys; 0 counts as 1.
     pub workers: usize,
     /// Backoff of failed runs.
@@ -40,7 +40,7 @@ pub struct WorkQueueSettings {
 impl Default for WorkQueueSettings {
     fn default() -> Self {
         Self {
-            gap: Duration::from_secs(1),
+            min_interval: Duration::from_secs(1),
             workers: 32,
             retry: Backoff::default(),
         }
@@ -61,7 +61,7 @@ pub struct Attempt {
 pub enum RunOutcome {
     /// Nothing to do until an event.
     Done,
-    /// Succeeded; run again after this time at the latest.
+    /// Succeeded; run again no later than after this time.
     RequeueAfter(Duration),
     /// Failed: retry after the key's backoff, or after the error's own delay (FW-28).
     Failed {
@@ -126,7 +126,7 @@ impl<K: Ord + Hash + Clone + Send + Debug + 'static> WorkQueue<K> {
     pub fn with_observer(settings: WorkQueueSettings, observer: Arc<dyn Observer>) -> Self {
         Self {
             shared: Arc::new(Shared {
-                schedule: Mutex::new(Schedule::new(settings.gap, settings.retry)),
+                schedule: Mutex::new(Schedule::new(settings.min_interval, settings.retry)),
                 wake: Notify::new(),
                 workers: settings.workers.max(1),
                 observer,
@@ -134,12 +134,12 @@ impl<K: Ord + Hash + Clone + Send + Debug + 'static> WorkQueue<K> {
         }
     }
 
-    /// Enqueues `key` after an event; it runs as soon as its gap allows.
+    /// Enqueues `key` after an event; it runs as soon as the minimum interval allows.
     pub fn enqueue(&self, key: K) {
         self.enqueue_at(key, Instant::now());
     }
 
-    /// Runs `key` at `when` at the latest; an earlier time already planned is kept.
+    /// Runs `key` no later than at `when`; an earlier time already planned is kept.
     pub fn enqueue_at(&self, key: K, when: Instant) {
         if self.schedule().plan(key, when) {
             self.shared.wake.notify_one();

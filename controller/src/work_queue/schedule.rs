@@ -9,16 +9,16 @@ use tokio::time::Instant;
 use super::{Attempt, Backoff, QueueSizes, RunOutcome};
 
 /// Longer than any process runs; prevents overflows when adding to an `Instant`.
-const LONGEST: Duration = Duration::from_hours(24 * 365);
+const MAX_DELAY: Duration = Duration::from_hours(24 * 365);
 
 /// The schedule of all keys.
 pub(super) struct Schedule<K> {
-    gap: Duration,
+    min_interval: Duration,
     retry: Backoff,
     keys: HashMap<K, KeyState>,
     /// Planned runs of keys that are not running, earliest first.
     due: BTreeSet<(Instant, K)>,
-    /// When to check whether a key's state can be dropped; ordered, because all keys have the same gap.
+    /// When to check whether a key's state can be dropped; ordered, because all keys have the same minimum interval.
     idle: VecDeque<(Instant, K)>,
     in_flight: usize,
     closed: bool,
@@ -65,15 +65,16 @@ impl KeyState {
         }
     }
 
-    fn not_before(&self, when: Instant, gap: Duration) -> Instant {
-        self.last_start.map_or(when, |last| when.max(last + gap))
+    fn not_before(&self, when: Instant, min_interval: Duration) -> Instant {
+        self.last_start
+            .map_or(when, |last| when.max(last + min_interval))
     }
 }
 
 impl<K: Ord + Hash + Clone> Schedule<K> {
-    pub(super) fn new(gap: Duration, retry: Backoff) -> Self {
+    pub(super) fn new(min_interval: Duration, retry: Backoff) -> Self {
         Self {
-            gap: gap.min(LONGEST),
+            min_interval: min_interval.min(MAX_DELAY),
             retry,
             keys: HashMap::new(),
             due: BTreeSet::new(),
@@ -83,13 +84,13 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
         }
     }
 
-    /// Plans a run at `when` at the latest. Returns whether it is now the earliest of all.
+    /// Plans a run no later than at `when`. Returns whether it is now the earliest of all.
     pub(super) fn plan(&mut self, key: K, when: Instant) -> bool {
         if self.closed {
             return false;
         }
         let state = self.keys.entry(key.clone()).or_default();
-        let when = state.not_before(when, self.gap);
+        let when = state.not_before(when, self.min_interval);
         let planned = state.due;
         if planned.is_some_and(|planned| planned.when < when) {
             return false;
@@ -160,7 +161,7 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
             .chain(timer)
             .min_by_key(|(delay, _)| *delay);
         let timer = first.map(|(wait, retry)| Due {
-            when: state.not_before(now + wait.min(LONGEST), self.gap),
+            when: state.not_before(now + wait.min(MAX_DELAY), self.min_interval),
             retry,
         });
         state.due = match (state.due, timer) {
@@ -170,7 +171,7 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
         if let Some(due) = state.due {
             self.due.insert((due.when, key.clone()));
         }
-        self.idle.push_back((now + self.gap, key.clone()));
+        self.idle.push_back((now + self.min_interval, key.clone()));
     }
 
     /// Starts no more runs.
@@ -212,9 +213,9 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
             let idle = |state: &KeyState| {
                 state.due.is_none() && state.run.is_none() && state.failures == 0
             };
-            // A run that started after this entry was added adds another entry, a gap later.
+            // A run that started after this entry was added adds another entry, a minimum interval later.
             let can_be_dropped =
-                |state: &KeyState| idle(state) && state.not_before(now, self.gap) <= now;
+                |state: &KeyState| idle(state) && state.not_before(now, self.min_interval) <= now;
             if self.keys.get(&key).is_some_and(can_be_dropped) {
                 self.keys.remove(&key);
             }

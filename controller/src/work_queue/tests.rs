@@ -14,7 +14,7 @@ const FAILED: RunOutcome = RunOutcome::FAILED;
 /// Gap 1 s, and retries after 1, 2, 4, 8, 10, 10, … s without jitter.
 fn settings() -> WorkQueueSettings {
     WorkQueueSettings {
-        gap: Duration::from_secs(1),
+        min_interval: Duration::from_secs(1),
         workers: 32,
         retry: Backoff {
             initial: Duration::from_secs(1),
@@ -181,7 +181,7 @@ async fn run_repeats_after_its_own_timer() {
     assert_eq!(
         bench.starts("a"),
         [0, 10_000, 11_000],
-        "the gap also applies to timers"
+        "the minimum interval also applies to timers"
     );
 }
 
@@ -259,15 +259,15 @@ async fn worker_limit_holds_and_the_oldest_due_key_runs_first() {
 /// Waking up to drop idle slots while no worker is free would busy-loop.
 #[tokio::test]
 async fn queue_sleeps_while_all_workers_are_busy() {
-    let (gap, now) = (Duration::from_secs(1), Instant::now());
-    let mut schedule = Schedule::new(gap, Backoff::default());
+    let (min_interval, now) = (Duration::from_secs(1), Instant::now());
+    let mut schedule = Schedule::new(min_interval, Backoff::default());
     for key in ["short", "long"] {
         schedule.plan(key, now);
         schedule.start(now).unwrap();
     }
     schedule.finish(&"short", RunOutcome::Done, now);
     assert_eq!(schedule.wake_at(false), None);
-    assert_eq!(schedule.wake_at(true), Some(now + gap));
+    assert_eq!(schedule.wake_at(true), Some(now + min_interval));
 }
 
 /// FW-16
@@ -297,14 +297,14 @@ async fn idle_queue_ends_when_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slot_of_an_idle_key_is_dropped_after_its_gap() {
+async fn slot_of_an_idle_key_is_dropped_after_the_minimum_interval() {
     let bench = Bench::new(settings(), |_, nth| {
         takes(if nth == 0 { 5000 } else { 100 })
     });
     bench.queue.enqueue("a");
     bench.queue.enqueue("b");
     bench.until(5100).await;
-    bench.queue.enqueue("a"); // until 5200; the slot's first gap ends at 6000
+    bench.queue.enqueue("a"); // until 5200; the slot's first interval ends at 6000
     bench.until(6050).await;
     assert_eq!(bench.queue.schedule().keys(), 1);
     bench.queue.enqueue("a");

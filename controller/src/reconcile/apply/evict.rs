@@ -49,7 +49,7 @@ pub async fn evict(
             ))
         }
         Err(error) => {
-            context.rollout_slots.return_slot(key);
+            context.rollout_slots.release(key);
             let subject = format!("eviction of pod {}", pod.name);
             let fault = StepError::of_write(&subject, error).fault()?;
             Ok(RolloutOutcome::Waiting(

@@ -95,7 +95,7 @@ async fn probe(
     active_outcome.probe.next_probe_in = next_probe_in.or(active_outcome.probe.next_probe_in);
     if outcome != RolloutOutcome::InjectionVerified {
         // A rollout that cannot proceed must not block others.
-        context.rollout_slots.return_slot(key);
+        context.rollout_slots.release(key);
     }
     Ok(Some(Err(outcome)))
 }

@@ -28,7 +28,7 @@ pub(super) async fn roll_out(
     let key = &actor.metadata.key;
     match params.slot {
         Some(SlotChange::ReturnAndReset) => context.rollout_slots.forget(key),
-        Some(SlotChange::Return) => context.rollout_slots.return_slot(key),
+        Some(SlotChange::Return) => context.rollout_slots.release(key),
         Some(SlotChange::Wait) => context.rollout_slots.wait(key),
         Some(SlotChange::Acquire(until)) => context.rollout_slots.acquire(key, until),
         None => {}
@@ -62,7 +62,7 @@ pub(super) async fn roll_out(
             let blocked =
                 write_annotations(context, namespace, roll, annotations, params.revision).await?;
             if blocked.is_some() {
-                context.rollout_slots.return_slot(key);
+                context.rollout_slots.release(key);
             }
             Ok(blocked.unwrap_or_else(|| RolloutOutcome::requested(ReplacementMethod::Annotation)))
         }

@@ -279,7 +279,7 @@ fn labelled_pod_reason(
         // The webhook answered, and injected the sidecar of another actor, because it did not know this one yet.
         Some(_) => STARTED_BEFORE_BINDING,
         None => {
-            let uninjected = pod.uninjected.as_ref();
+            let uninjected = pod.unknown_origin.as_ref();
             let opts_out = uninjected.and_then(|it| it.labels.get(label::INJECT)) == Some("false");
             let reported_reason = uninjected.and_then(|it| it.not_injected.as_deref());
             if opts_out {

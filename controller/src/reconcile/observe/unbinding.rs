@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::availability;
 use super::rollout::read_target_objects;
 use super::target_faults::forbidden_fault;
-use crate::binding::ended::EndedBinding;
+use crate::binding::deleted::DeletedBinding;
 use crate::binding::{KindAvailability, OwnedTemplateFields, TargetState};
 use crate::context::Context;
 use crate::fault::Error;
@@ -106,7 +106,7 @@ pub(super) async fn observe(
 pub async fn observe_late(
     context: &Context,
     key: &Key,
-    ended: &EndedBinding,
+    ended: &DeletedBinding,
 ) -> Result<Option<ObservedUnbinding>, Error> {
     let (pods, has_terminating) = injected_pods(context, key, &ended.actor_uid);
     if pods.is_empty() {

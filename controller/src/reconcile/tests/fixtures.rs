@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::binding::ended::EndedBindings;
+use crate::binding::deleted::DeletedBindings;
 use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
 use crate::broker::depths::ReportedDepth;
@@ -127,7 +127,7 @@ pub(crate) fn context_of(client: kube::Client) -> Context {
         config_maps: ConfigMaps::new(&impersonation),
         queue_claims: QueueClaims::default(),
         bindings: Arc::default(),
-        ended_bindings: EndedBindings::default(),
+        deleted_bindings: DeletedBindings::default(),
         rollout_slots: RolloutSlots::new(1),
         workload_rollouts: WorkloadRollouts::new(1),
         brokers,
