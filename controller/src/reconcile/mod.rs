@@ -3,8 +3,8 @@
 mod apply;
 mod cache_sync;
 mod contention;
+mod deleted_binding;
 mod desired;
-mod ended_binding;
 mod injection;
 mod model;
 mod observe;
@@ -45,7 +45,7 @@ pub async fn reconcile(
         return Ok(Some(requeue));
     }
     let Some(mut observed) = observe::observe(context, key, clock::now()).await? else {
-        let requeue = ended_binding::remove_late_sidecar(context, key, clock::now()).await?;
+        let requeue = deleted_binding::remove_leftover_sidecar(context, key, clock::now()).await?;
         context.forget(key);
         return Ok(requeue);
     };
@@ -113,7 +113,7 @@ fn remember_outcome(context: &Context, observed: &Observed, outcome: &Outcome) {
         context.depths.forget(key);
     }
     if matches!(outcome, Outcome::Finalized)
-        && let Some(ended) = ended_binding::of(observed, clock::now())
+        && let Some(ended) = deleted_binding::of(observed, clock::now())
     {
         context.deleted_bindings.record(key, ended);
     }

@@ -27,8 +27,8 @@ pub(super) async fn roll_out(
 ) -> Result<RolloutOutcome, Error> {
     let key = &actor.metadata.key;
     match params.slot {
-        Some(SlotChange::ReturnAndReset) => context.rollout_slots.forget(key),
-        Some(SlotChange::Return) => context.rollout_slots.release(key),
+        Some(SlotChange::ReleaseAndReset) => context.rollout_slots.forget(key),
+        Some(SlotChange::Release) => context.rollout_slots.release(key),
         Some(SlotChange::Wait) => context.rollout_slots.wait(key),
         Some(SlotChange::Acquire(until)) => context.rollout_slots.acquire(key, until),
         None => {}

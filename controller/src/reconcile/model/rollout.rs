@@ -63,7 +63,7 @@ pub struct TargetObject {
     /// A rollout may reduce the number of ready pods.
     pub reduces_ready: bool,
     /// Its pods are replaced by eviction, because its own rollout would replace none or all at once (ROLL-6).
-    pub by_eviction: bool,
+    pub needs_eviction: bool,
     /// Its pods request GPUs.
     pub requests_gpus: bool,
 }
@@ -99,7 +99,7 @@ impl TargetObject {
             deletes_pod_first: strategy.deletes_pod_first,
             paused: strategy.paused,
             reduces_ready: strategy.reduces_ready,
-            by_eviction: strategy.needs_eviction,
+            needs_eviction: strategy.needs_eviction,
             ..Self::default()
         }
     }

@@ -103,23 +103,23 @@ pub(super) async fn observe(
 }
 
 /// Observes the pods that got the sidecar of a binding after its actor was gone; `None` if there are none.
-pub async fn observe_late(
+pub async fn observe_leftover(
     context: &Context,
     key: &Key,
-    ended: &DeletedBinding,
+    deleted: &DeletedBinding,
 ) -> Result<Option<ObservedUnbinding>, Error> {
-    let (pods, has_terminating) = injected_pods(context, key, &ended.actor_uid);
+    let (pods, has_terminating) = injected_pods(context, key, &deleted.actor_uid);
     if pods.is_empty() {
         return Ok(None);
     }
     let mut unbinding = ObservedUnbinding {
         pods,
         has_terminating,
-        objects: read_target_objects(context, key, &ended.target).await?.0,
+        objects: read_target_objects(context, key, &deleted.target).await?.0,
         ..ObservedUnbinding::default()
     };
     unbinding
-        .read_availability(context, key, &ended.target)
+        .read_availability(context, key, &deleted.target)
         .await?;
     Ok(Some(unbinding))
 }

@@ -192,7 +192,7 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
 
 /// The next pod to evict of those that got the sidecar when its actor was already gone: nothing of ours is left whose
 /// removal would replace them.
-pub fn late_eviction(
+pub fn leftover_eviction(
     unbinding: &ObservedUnbinding,
     last_eviction: Option<Timestamp>,
     now: Timestamp,

@@ -61,7 +61,10 @@ fn start(url: &str, folder: &Path) -> Shared<BoxFuture<'static, bool>> {
             let changed = known.last.is_some_and(|(_, was)| was != ready);
             if changed || started.elapsed() > PATIENCE {
                 let (now, elapsed) = (Timestamp::now(), started.elapsed());
-                append(&log, &format!("{now} probe of {target}: {answer:?} after {elapsed:?}\n"));
+                append(
+                    &log,
+                    &format!("{now} probe of {target}: {answer:?} after {elapsed:?}\n"),
+                );
             }
             *known = Known {
                 last: Some((Instant::now(), ready)),

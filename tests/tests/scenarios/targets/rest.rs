@@ -270,8 +270,9 @@ async fn label(scenario: &Scenario, name: &str, round: usize) -> Result<()> {
 /// BIND-60
 #[tokio::test]
 async fn updates_of_unbound_workloads_cause_no_reconcile() {
-    const UNBOUND: usize = 1000;
-    const UPDATES: usize = 20;
+    // A unit test makes the requirement's 20,000 updates. Here, the API server's watches are real.
+    const UNBOUND: usize = 100;
+    const UPDATES: usize = 5;
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "unbound", async |scenario| {

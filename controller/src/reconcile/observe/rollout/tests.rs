@@ -69,7 +69,7 @@ fn rollout_state_is_read_from_the_workload() {
     assert!(!target_object(&deployment(&surge, &none)).reduces_ready);
     let recreate = json!({"strategy": {"type": "Recreate"}});
     let recreate = target_object(&deployment(&recreate, &none));
-    assert!(recreate.reduces_ready && recreate.by_eviction && !stable.by_eviction);
+    assert!(recreate.reduces_ready && recreate.needs_eviction && !stable.needs_eviction);
     assert_eq!(
         (
             stable.desired_replicas,
@@ -81,13 +81,13 @@ fn rollout_state_is_read_from_the_workload() {
 
     let mut set = deployment(&json!({"updateStrategy": {"type": "OnDelete"}}), &none);
     set["kind"] = json!("StatefulSet");
-    assert!(target_object(&set).by_eviction && target_object(&set).deletes_pod_first);
+    assert!(target_object(&set).needs_eviction && target_object(&set).deletes_pod_first);
     assert_eq!(target_object(&set).desired_replicas, Some(4));
     set["spec"]["updateStrategy"] =
         json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}});
-    assert!(target_object(&set).by_eviction);
+    assert!(target_object(&set).needs_eviction);
     set["spec"]["updateStrategy"] = json!({"type": "RollingUpdate"});
-    assert!(!target_object(&set).by_eviction && !target_object(&set).rolling);
+    assert!(!target_object(&set).needs_eviction && !target_object(&set).rolling);
     set["status"] = json!({"observedGeneration": 3, "currentRevision": "a", "updateRevision": "b", "updatedReplicas": 1});
     assert!(target_object(&set).rolling);
 }

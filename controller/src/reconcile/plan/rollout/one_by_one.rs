@@ -88,8 +88,8 @@ fn required(inputs: &RolloutInputs<'_>) -> bool {
     let yielded = matches!(inputs.contention, ContentionState::Yielded(revision) if *revision == inputs.revision());
     let is_template = matches!(inputs.method, Roll::AnnotateTemplate(_));
     let reverted = is_template && inputs.unknown_owner && yielded;
-    let by_eviction = inputs.objects.iter().map(|it| it.by_eviction);
-    reverted || roll::requires_eviction(inputs.method, by_eviction)
+    let needs_eviction = inputs.objects.iter().map(|it| it.needs_eviction);
+    reverted || roll::requires_eviction(inputs.method, needs_eviction)
 }
 
 fn preferred(inputs: &RolloutInputs<'_>) -> bool {

@@ -40,10 +40,10 @@ pub struct RolloutParams {
 /// The change to the actor's rollout slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotChange {
-    /// Return it: no rollout is due, or it has ended. The next one starts with new counters.
-    ReturnAndReset,
-    /// Return it while the rollout waits.
-    Return,
+    /// Release it: no rollout is due, or it has ended. The next one starts with new counters.
+    ReleaseAndReset,
+    /// Release it while the rollout waits.
+    Release,
     /// Wait for one.
     Wait,
     /// Get or keep it until this time.
@@ -80,11 +80,11 @@ fn slot_change(
         RolloutDecision::NotNeeded
         | RolloutDecision::Halted(_)
         | RolloutDecision::RecordConflict(_)
-        | RolloutDecision::Yield => SlotChange::ReturnAndReset,
+        | RolloutDecision::Yield => SlotChange::ReleaseAndReset,
         RolloutDecision::Wait(Reason::RolloutInProgress, ..) => {
-            slot_expiry(observed, now).map_or(SlotChange::Return, SlotChange::Acquire)
+            slot_expiry(observed, now).map_or(SlotChange::Release, SlotChange::Acquire)
         }
-        RolloutDecision::Wait(..) | RolloutDecision::Stalled(_) => SlotChange::Return,
+        RolloutDecision::Wait(..) | RolloutDecision::Stalled(_) => SlotChange::Release,
         RolloutDecision::AwaitSlot => SlotChange::Wait,
         RolloutDecision::Act(RolloutAction::VerifyInjection) => return None,
         RolloutDecision::Act(RolloutAction::Annotate(_) | RolloutAction::Evict(_)) => {

@@ -1,4 +1,4 @@
-mod late;
+mod leftover;
 
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ fn pods_are_evicted_one_by_one_where_no_annotation_rolls_them() {
     assert_eq!(eviction().evicts().as_deref(), Some("b"));
     assert_eq!(
         Row::default()
-            .each_object(|object| object.by_eviction = true)
+            .each_object(|object| object.needs_eviction = true)
             .evicts()
             .as_deref(),
         Some("b"),

@@ -34,18 +34,19 @@ pub(super) fn of(observed: &Observed, now: Timestamp) -> Option<DeletedBinding> 
 ///
 /// # Errors
 /// When the API server fails.
-pub(super) async fn remove_late_sidecar(
+pub(super) async fn remove_leftover_sidecar(
     context: &Context,
     key: &Key,
     now: Timestamp,
 ) -> Result<Option<Requeue>, Error> {
-    let Some((ended, last_eviction)) = context.deleted_bindings.get(key, now) else {
+    let Some((deleted, last_eviction)) = context.deleted_bindings.get(key, now) else {
         return Ok(None);
     };
-    let Some(unbinding) = observe::unbinding::observe_late(context, key, &ended).await? else {
+    let Some(unbinding) = observe::unbinding::observe_leftover(context, key, &deleted).await?
+    else {
         return Ok(None);
     };
-    if let Some(pod) = plan::unbind::late_eviction(&unbinding, last_eviction, now)
+    if let Some(pod) = plan::unbind::leftover_eviction(&unbinding, last_eviction, now)
         && let RolloutOutcome::Requested(..) = evict(context, key, &pod).await?
     {
         context.deleted_bindings.record_eviction(key, now);

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{ALL_READY, objects, pod};
 use crate::reconcile::model::rollout::{Availability, ObservedUnbinding, UnreadyPod};
-use crate::reconcile::plan::unbind::late_eviction;
+use crate::reconcile::plan::unbind::leftover_eviction;
 
 /// BIND-43: a webhook replica that was cut off injected the sidecar of an actor that was gone.
 #[test]
@@ -21,7 +21,7 @@ fn pods_that_got_the_sidecar_late_are_evicted_one_in_thirty_seconds() {
     let now = Timestamp::UNIX_EPOCH;
     let evicted = |unbinding: &ObservedUnbinding, seconds_ago: Option<u64>| {
         let last = seconds_ago.map(|seconds| now - Duration::from_secs(seconds));
-        late_eviction(unbinding, last, now)
+        leftover_eviction(unbinding, last, now)
     };
     assert_eq!(evicted(&unbinding, None), Some(pod("b")));
     assert_eq!(
