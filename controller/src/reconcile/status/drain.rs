@@ -17,19 +17,19 @@ use crate::telemetry::events::EventReason;
 const COUNT_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The report of an actor whose deletion waits until its queue is empty.
-pub(super) struct EmptyWaitReport {
+pub(super) struct DrainReport {
     pub(super) conditions: Vec<ConditionChange>,
     pub(super) requeue: Requeue,
     pub(super) event: Option<(EventReason, String)>,
 }
 
-pub(super) fn drain_report(observed: &Observed, remaining: &RemainingQueues) -> EmptyWaitReport {
+pub(super) fn drain_report(observed: &Observed, remaining: &RemainingQueues) -> DrainReport {
     let (reason, event) = match observed.deletion.queue {
         QueueDeletionPolicy::Drain => (Reason::QueueDraining, EventReason::QueueDraining),
         _ => (Reason::QueueNotEmpty, EventReason::QueueNotEmpty),
     };
     let text = text(observed, remaining);
-    let mut report = EmptyWaitReport {
+    let mut report = DrainReport {
         conditions: Vec::new(),
         requeue: Requeue::After(COUNT_INTERVAL),
         event: (!is_reported(observed, reason)).then(|| (event, text.clone())),
