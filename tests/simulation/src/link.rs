@@ -403,8 +403,10 @@ impl WatchStream {
             stream.world.seed.seed_jitter((&stream.call, stream.events));
             let event = event?;
             let frame = event.map(|event| {
-                let mut line = bytes(&event);
-                line.push(b'\n');
+                // The type comes first, as with a real server. A client cannot decode parts of an object as raw JSON if
+                // it does not know yet by what type it decodes the object.
+                let (kind, object) = (&event["type"], &event["object"]);
+                let line = format!("{{\"type\":{kind},\"object\":{object}}}\n");
                 hyper::body::Frame::data(Bytes::from(line))
             });
             Some((frame, stream))
