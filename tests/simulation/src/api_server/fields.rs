@@ -4,13 +4,17 @@
 //! element of a set. The rules are those of sigs.k8s.io/structured-merge-diff.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
 use super::schema::{ListType, Schema};
 
+/// An element of a path, which many paths share.
+pub type Step = Rc<str>;
+
 /// A path from the root of an object.
-pub type Path = Vec<String>;
+pub type Path = Vec<Step>;
 
 /// A set of fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,10 +40,10 @@ const UNOWNED: [&str; 7] = [
     "f:managedFields",
 ];
 
-fn has_owner(path: &[String]) -> bool {
+fn has_owner(path: &[Step]) -> bool {
     match path {
         [root] => !["f:apiVersion", "f:kind", "f:metadata"].contains(&&**root),
-        [root, field, ..] => root != "f:metadata" || !UNOWNED.contains(&&**field),
+        [root, field, ..] => **root != *"f:metadata" || !UNOWNED.contains(&&**field),
         [] => false,
     }
 }
@@ -66,24 +70,27 @@ pub fn element(list: ListType, item: &Value) -> String {
     }
 }
 
-fn joined(path: &[String], step: String) -> Path {
+/// The path element of a field.
+fn field(name: &str) -> Step {
+    format!("f:{name}").into()
+}
+
+fn joined(path: &[Step], step: Step) -> Path {
     path.iter().cloned().chain([step]).collect()
 }
 
 /// The values below a value, by their path elements; `None` if it has only one owner.
-fn children(value: &Value, schema: Schema) -> Option<Vec<(String, &Value)>> {
+fn children(value: &Value, schema: Schema) -> Option<Vec<(Step, &Value)>> {
     match (value, schema.list()) {
         _ if schema == Schema::Atomic => None,
         (Value::Object(fields), _) => {
-            let children = fields
-                .iter()
-                .map(|(name, value)| (format!("f:{name}"), value));
+            let children = fields.iter().map(|(name, value)| (field(name), value));
             Some(children.collect())
         }
         (Value::Array(items), Some(list)) => Some(
             items
                 .iter()
-                .map(|item| (element(list, item), item))
+                .map(|item| (element(list, item).into(), item))
                 .collect(),
         ),
         _ => None,
@@ -107,7 +114,7 @@ impl Fields {
         fields
     }
 
-    fn collect(&mut self, path: &[String], value: &Value, schema: Schema) {
+    fn collect(&mut self, path: &[Step], value: &Value, schema: Schema) {
         let Some(children) = children(value, schema) else {
             self.0.insert(path.to_vec());
             return;
@@ -152,7 +159,7 @@ impl Fields {
         Self(self.0.intersection(&other.0).cloned().collect())
     }
 
-    fn has_below(&self, path: &[String]) -> bool {
+    fn has_below(&self, path: &[Step]) -> bool {
         let mut from = self.0.range(path.to_vec()..);
         from.find(|it| *it != path)
             .is_some_and(|it| it.starts_with(path))
@@ -164,8 +171,8 @@ impl Fields {
         self.removed_below(&[], value, schema)
     }
 
-    fn removed_below(&self, path: &[String], value: &Value, schema: Schema) -> Option<Value> {
-        let rest = |step: String, child: &Value| {
+    fn removed_below(&self, path: &[Step], value: &Value, schema: Schema) -> Option<Value> {
+        let rest = |step: Step, child: &Value| {
             let path = joined(path, step);
             if self.0.contains(&path) {
                 None
@@ -181,16 +188,15 @@ impl Fields {
             _ if schema == Schema::Atomic => None,
             (Value::Object(fields), _) => {
                 let fields = fields.iter();
-                let fields = fields.filter_map(|(name, child)| {
-                    Some((name.clone(), rest(format!("f:{name}"), child)?))
-                });
+                let fields = fields
+                    .filter_map(|(name, child)| Some((name.clone(), rest(field(name), child)?)));
                 let fields: Map<String, Value> = fields.collect();
                 (!fields.is_empty()).then_some(fields.into())
             }
             (Value::Array(items), Some(list)) => {
                 let items = items.iter();
                 let items: Vec<Value> = items
-                    .filter_map(|item| rest(element(list, item), item))
+                    .filter_map(|item| rest(element(list, item).into(), item))
                     .collect();
                 (!items.is_empty()).then_some(items.into())
             }
@@ -228,7 +234,7 @@ impl Fields {
                 self.0.insert(at.clone());
                 continue;
             }
-            at.push(step.clone());
+            at.push((&**step).into());
             self.read(at, below);
             at.pop();
         }
@@ -236,7 +242,7 @@ impl Fields {
 }
 
 /// Like [`children`]; what is absent has none.
-fn below(value: Option<&Value>, schema: Schema) -> Option<BTreeMap<String, &Value>> {
+fn below(value: Option<&Value>, schema: Schema) -> Option<BTreeMap<Step, &Value>> {
     match value {
         None | Some(Value::Null) => Some(BTreeMap::new()),
         Some(value) => Some(children(value, schema)?.into_iter().collect()),
@@ -250,7 +256,8 @@ impl Comparison {
         let mut comparison = Self::default();
         comparison.compare(&[], (Some(before), Some(after)), schema);
         // Those of Kubernetes itself always have both, perhaps empty.
-        let is_part = |path: &[String]| path == ["f:spec"] || path == ["f:status"];
+        let is_part =
+            |path: &[Step]| matches!(path, [part] if ["f:spec", "f:status"].contains(&&**part));
         let has_owner = |path: &Path| has_owner(path) && !(schema.is_built_in() && is_part(path));
         comparison.changed.0.retain(has_owner);
         comparison.removed.0.retain(has_owner);
@@ -259,7 +266,7 @@ impl Comparison {
 
     fn compare(
         &mut self,
-        path: &[String],
+        path: &[Step],
         (before, after): (Option<&Value>, Option<&Value>),
         schema: Schema,
     ) {
@@ -272,7 +279,7 @@ impl Comparison {
         };
         match (below(before, schema), below(after, schema)) {
             (Some(old), Some(new)) if !old.is_empty() || !new.is_empty() => {
-                let steps: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+                let steps: BTreeSet<&Step> = old.keys().chain(new.keys()).collect();
                 for step in steps {
                     let path = joined(path, step.clone());
                     let values = (old.get(step).copied(), new.get(step).copied());
@@ -289,8 +296,8 @@ impl Comparison {
 
 /// A path as messages show it.
 #[must_use]
-pub fn shown(path: &[String]) -> String {
-    let step = |step: &String| {
+pub fn shown(path: &[Step]) -> String {
+    let step = |step: &Step| {
         if let Some(name) = step.strip_prefix("f:") {
             return format!(".{name}");
         }
@@ -308,13 +315,13 @@ pub fn shown(path: &[String]) -> String {
     path.iter().map(step).collect()
 }
 
-fn insert(at: &mut Map<String, Value>, path: &[String]) {
+fn insert(at: &mut Map<String, Value>, path: &[Step]) {
     let Some((step, rest)) = path.split_first() else {
         at.insert(".".to_owned(), Value::Object(Map::new()));
         return;
     };
     let below = at
-        .entry(step.clone())
+        .entry(&**step)
         .or_insert_with(|| Value::Object(Map::new()));
     if let Value::Object(below) = below {
         insert(below, rest);

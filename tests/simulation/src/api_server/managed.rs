@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::fields::{Comparison, Fields, element, shown};
+use super::fields::{Comparison, Fields, Step, element, shown};
 use super::schema::{ListType, Schema};
 use crate::clock;
 
@@ -94,9 +94,11 @@ pub fn apply(
     entries.retain(|entry| !is_own(entry));
     let mut merged = live.clone();
     merge(&mut merged, config, schema);
-    if let Some(before) = &before {
+    // Nothing goes while the manager still applies all that it applied before.
+    let dropping = before.as_ref();
+    if let Some(before) = dropping.filter(|it| !it.fields.0.is_subset(&applied.0)) {
         let others = entries.iter().flat_map(|entry| &entry.fields.0);
-        let name = ["f:metadata", "f:name"].map(str::to_owned).to_vec();
+        let name = ["f:metadata", "f:name"].map(Step::from).to_vec();
         let owned = others.chain(&applied.0).chain([&name]);
         let owned = Fields(owned.cloned().collect());
         merged = prune(&merged, &before.fields, &owned, schema);

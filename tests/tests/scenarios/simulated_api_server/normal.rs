@@ -11,7 +11,7 @@
 //! - Fields that the real server fills in, with their ownership ([`DEFAULTED`]): the simulated one fills in none, and
 //!   the controller writes and reads none of them.
 
-use asya_simulation::api_server::fields::Fields;
+use asya_simulation::api_server::fields::{Fields, Step};
 use serde_json::{Map, Value, json};
 
 use super::calls::NAMES;
@@ -151,7 +151,7 @@ fn managed_fields(entries: &Value, has_defaults: bool) -> Value {
             text("apiVersion"),
         ]
         .join(" ");
-        let is_defaulted = |path: &[String]| {
+        let is_defaulted = |path: &[Step]| {
             has_defaults
                 && path.iter().any(|step| {
                     step.strip_prefix("f:")
