@@ -206,7 +206,7 @@ pub fn update(world: &World, id: &Id, change: impl FnOnce(&mut Value)) {
     let Some(live) = server.store.get(id) else {
         return;
     };
-    let mut object = (*live).clone();
+    let mut object = live.to_value();
     change(&mut object);
     let _ = server.store.update(id, object, &writer("user"));
 }

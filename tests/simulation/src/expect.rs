@@ -1,11 +1,13 @@
 //! What must hold once users and faults leave the operator alone.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::api_server::crds::Serving;
+use crate::api_server::object::Object;
 use crate::api_server::resources::{self, Resource};
 use crate::api_server::store::{Id, Store};
 use crate::broker::Broker;
@@ -13,6 +15,36 @@ use crate::expect_bindings::{BindingExpectations, left_in_targets};
 use crate::world::workloads::is_ready;
 use crate::world::{NAMESPACES, World};
 use crate::world::{keda, pods, rivals};
+
+/// Something that is not as it should be. It is looked for every second, and shown only if it is still there at the end.
+pub struct Problem {
+    what: String,
+    object: Option<Arc<Object>>,
+}
+
+impl Problem {
+    /// A problem of this object.
+    #[must_use]
+    pub fn of(what: String, object: &Arc<Object>) -> Self {
+        let object = Some(Arc::clone(object));
+        Self { what, object }
+    }
+}
+
+impl From<String> for Problem {
+    fn from(what: String) -> Self {
+        Self { what, object: None }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.object {
+            Some(object) => write!(f, "{}: {object}", self.what),
+            None => f.write_str(&self.what),
+        }
+    }
+}
 
 /// What is not as the specs of all actors ask for.
 #[must_use]
@@ -74,7 +106,7 @@ pub fn waiting_deletions(world: &World) -> Vec<(Id, u64)> {
 
 /// What is left although there is no actor any more.
 #[must_use]
-pub fn left_behind(world: &World) -> Vec<String> {
+pub fn left_behind(world: &World) -> Vec<Problem> {
     let server = world.server.lock();
     let of_operator = |object: &Value| {
         let metadata = &object["metadata"];
@@ -89,8 +121,8 @@ pub fn left_behind(world: &World) -> Vec<String> {
         .filter(|(id, _)| NAMESPACES.contains(&&*id.namespace));
     let left =
         namespaced.filter(|(id, object)| id.resource == &resources::ACTORS || of_operator(object));
-    let mut left: Vec<String> = left
-        .map(|(id, object)| format!("{id} is left: {object}"))
+    let mut left: Vec<Problem> = left
+        .map(|(id, object)| Problem::of(format!("{id} is left"), object))
         .collect();
     left.extend(left_in_targets(world, &server.store));
     for (host, broker) in world.brokers.lock().iter() {
@@ -100,7 +132,7 @@ pub fn left_behind(world: &World) -> Vec<String> {
             let actors = broker.actors_queue(name);
             actors.is_some_and(|queue| !world.keeps(host, &queue))
         });
-        left.extend(names.map(|name| format!("queue {name} is left at {host}")));
+        left.extend(names.map(|name| format!("queue {name} is left at {host}").into()));
     }
     left
 }
@@ -170,7 +202,7 @@ impl Expectations<'_> {
         unmet
     }
 
-    fn child(&self, resource: &'static Resource) -> Option<Arc<Value>> {
+    fn child(&self, resource: &'static Resource) -> Option<Arc<Object>> {
         let id = Id::new(resource, &self.id.namespace, &self.id.name);
         let child = self.store.get(&id)?;
         let mut owners = crate::api_server::store::owners(&child);

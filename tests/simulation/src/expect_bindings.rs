@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::api_server::object::Object;
 use crate::api_server::resources;
 use crate::api_server::store::{Id, Store, owners};
-use crate::expect::scaling_faults;
+use crate::expect::{Problem, scaling_faults};
 use crate::expect_owners::{self, QueueScaling};
 use crate::world::World;
 use crate::world::owners::kind::is_bindable;
@@ -51,7 +52,7 @@ impl BindingExpectations<'_> {
         }
     }
 
-    fn target(&self) -> Option<Arc<Value>> {
+    fn target(&self) -> Option<Arc<Object>> {
         let target = &self.actor["spec"]["workloadRef"];
         expect_owners::workload(self.store, &self.id.namespace, target)
     }
@@ -64,7 +65,7 @@ impl BindingExpectations<'_> {
         (text("status"), text("reason"))
     }
 
-    fn scaled_object(&self) -> Option<Arc<Value>> {
+    fn scaled_object(&self) -> Option<Arc<Object>> {
         let id = Id::new(
             &resources::SCALED_OBJECTS,
             &self.id.namespace,
@@ -233,17 +234,17 @@ fn container<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
 /// Targets, and pods of targets, that are not as their users want them although there is no actor any more. The
 /// sidecars that an actor may leave in its pods stay, with the annotation that rolled them.
 #[must_use]
-pub fn left_in_targets(world: &World, store: &Store) -> Vec<String> {
+pub fn left_in_targets(world: &World, store: &Store) -> Vec<Problem> {
     let mut left = Vec::new();
     for (id, target) in store.everything().filter(|(_, object)| is_target(object)) {
         let keeps_sidecars = world.keeps_sidecars(id);
-        let checked = if keeps_sidecars {
-            without_kept(&target["metadata"]["annotations"])
+        let is_ours = if keeps_sidecars {
+            has_ours(&without_kept(&target["metadata"]["annotations"]))
         } else {
-            (**target).clone()
+            has_ours(target)
         };
-        if has_ours(&checked) {
-            left.push(format!("{id} has something of ours: {target}"));
+        if is_ours {
+            left.push(Problem::of(format!("{id} has something of ours"), target));
         }
         let uid = &target["metadata"]["uid"];
         let own = store
@@ -251,11 +252,11 @@ pub fn left_in_targets(world: &World, store: &Store) -> Vec<String> {
             .filter(|(_, pod)| owners(pod).any(|owner| owner["uid"] == *uid));
         let injected =
             own.filter(|(_, pod)| !keeps_sidecars && container(pod, "asya-sidecar").is_some());
-        left.extend(injected.map(|(id, _)| format!("{id} still has the sidecar")));
+        left.extend(injected.map(|(id, _)| format!("{id} still has the sidecar").into()));
         if !keeps_sidecars {
             // Nothing scales up from 0 what the queue has scaled there (SO-6).
             let too_few = expect_owners::too_few(store, target, QueueScaling::Inactive);
-            left.extend(too_few.map(|why| format!("{id}: {why}")));
+            left.extend(too_few.map(|why| format!("{id}: {why}").into()));
         }
     }
     left

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use asya_owners::kserve::{AUTOSCALER_CLASS, STOP};
 use serde_json::Value;
 
+use crate::api_server::object::Object;
 use crate::api_server::resources;
 use crate::api_server::store::{Id, Store, owners};
 use crate::world::owners::kind::{REPLACED, owner_of_kind};
 
 /// What makes the pods of a target: its workload, or itself. `None` if it does not exist.
 #[must_use]
-pub fn workload(store: &Store, namespace: &str, target: &Value) -> Option<Arc<Value>> {
+pub fn workload(store: &Store, namespace: &str, target: &Value) -> Option<Arc<Object>> {
     let text = |field: &str| target[field].as_str().unwrap_or_default();
     let name = text("name");
     if let Some(owner) = owner_of_kind(text("kind")) {
@@ -40,7 +41,7 @@ pub fn is_stopped(store: &Store, namespace: &str, target: &Value) -> bool {
 }
 
 /// The `InferenceService` of a Deployment.
-fn service_of(store: &Store, workload: &Value) -> Option<Arc<Value>> {
+fn service_of(store: &Store, workload: &Value) -> Option<Arc<Object>> {
     let mut owners = owners(workload).filter(|it| it["kind"] == "InferenceService");
     let name = owners.next()?["name"].as_str()?;
     let namespace = workload["metadata"]["namespace"].as_str()?;

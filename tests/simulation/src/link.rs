@@ -19,12 +19,14 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 use tower::BoxError;
 
+use crate::api_server::answer::Answer;
 use crate::api_server::managed::Writer;
+use crate::api_server::object::encode;
 use crate::api_server::request::{Request, Verb};
 use crate::api_server::resources::{self, Resource};
 use crate::api_server::status::Failure;
 use crate::api_server::store::Id;
-use crate::api_server::watch::Watch;
+use crate::api_server::watch::{self, Watch};
 use crate::faults::Fault;
 use crate::process::Process;
 use crate::randomness::delay;
@@ -61,8 +63,8 @@ fn broken() -> BoxError {
     .into()
 }
 
-fn response(code: u16, body: &Value, retry_after: Option<u32>) -> Response<ResponseBody> {
-    let body = Full::new(Bytes::from(bytes(body))).map_err(|never: Infallible| match never {});
+fn response(code: u16, body: Bytes, retry_after: Option<u32>) -> Response<ResponseBody> {
+    let body = Full::new(body).map_err(|never: Infallible| match never {});
     let mut response = Response::new(body.boxed_unsync());
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or_default();
     if let Some(seconds) = retry_after {
@@ -71,15 +73,10 @@ fn response(code: u16, body: &Value, retry_after: Option<u32>) -> Response<Respo
     response
 }
 
-fn bytes(value: &Value) -> Vec<u8> {
-    // A map of strings to values cannot fail.
-    serde_json::to_vec(value).unwrap_or_default()
-}
-
-fn answered(answer: Result<Value, Failure>) -> Response<ResponseBody> {
+fn answered(answer: Result<Answer, Failure>) -> Response<ResponseBody> {
     match answer {
-        Ok(object) => response(200, &object, None),
-        Err(failure) => response(failure.code, &failure.body(), failure.retry_after),
+        Ok(answer) => response(200, answer.into_bytes(), None),
+        Err(failure) => response(failure.code, encode(&failure.body()), failure.retry_after),
     }
 }
 
@@ -252,7 +249,7 @@ fn act(
     process: &Process,
     request: Request,
     fault: Option<Fault>,
-) -> Result<Value, Failure> {
+) -> Result<Answer, Failure> {
     let Request {
         mut verb,
         metadata_only,
@@ -289,7 +286,7 @@ fn act(
             if dry_run {
                 server.dry_run(verb)
             } else {
-                server.answer(verb, metadata_only)
+                server.respond(verb, metadata_only)
             }
         });
         (before, answer, server.store.version())
@@ -370,7 +367,7 @@ fn touch(world: &World, id: &Id) {
     let Some(live) = server.store.get(id) else {
         return;
     };
-    let mut object = (*live).clone();
+    let mut object = live.to_value();
     let version = object["metadata"]["resourceVersion"].clone();
     object["metadata"]["annotations"]["example.com/touched"] = version;
     let writer = Writer {
@@ -402,19 +399,13 @@ impl WatchStream {
             let event = stream.next().await;
             stream.world.seed.seed_jitter((&stream.call, stream.events));
             let event = event?;
-            let frame = event.map(|event| {
-                // The type comes first, as with a real server. A client cannot decode parts of an object as raw JSON if
-                // it does not know yet by what type it decodes the object.
-                let (kind, object) = (&event["type"], &event["object"]);
-                let line = format!("{{\"type\":{kind},\"object\":{object}}}\n");
-                hyper::body::Frame::data(Bytes::from(line))
-            });
-            Some((frame, stream))
+            Some((event.map(hyper::body::Frame::data), stream))
         })
         .boxed()
     }
 
-    async fn next(&mut self) -> Option<Result<Value, io::Error>> {
+    /// The line of the next event.
+    async fn next(&mut self) -> Option<Result<Bytes, io::Error>> {
         loop {
             if !self.process.can_send().await {
                 return None;
@@ -428,16 +419,14 @@ impl WatchStream {
                     self.events += 1;
                     self.delay().await;
                     if self.process.can_send().await {
-                        return Some(Ok(event));
+                        return Some(Ok(event.line()));
                     }
                     return None;
                 }
                 Ok(None) => {}
                 Err(failure) => {
                     self.over = true;
-                    return Some(Ok(
-                        serde_json::json!({"type": "ERROR", "object": failure.body()}),
-                    ));
+                    return Some(Ok(watch::line("ERROR", &failure.body())));
                 }
             }
             let end = self.cut.map_or(self.end, |cut| cut.min(self.end));
@@ -453,7 +442,8 @@ impl WatchStream {
                         // Changes of other resources count, too.
                         let last = self.watch.next(&self.world.server.lock().store);
                         let last = last.ok().flatten();
-                        return Some(Ok(last.unwrap_or_else(|| self.watch.bookmark())));
+                        let line = last.map_or_else(|| self.watch.bookmark(), |event| event.line());
+                        return Some(Ok(line));
                     }
                 }
             }

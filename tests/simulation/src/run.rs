@@ -1,6 +1,7 @@
 //! Runs one seed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -135,7 +136,7 @@ async fn check(world: &World) -> Option<String> {
     left.map(|left| format!("left behind: {left}"))
 }
 
-async fn eventually(unmet: impl Fn() -> Vec<String>) -> Option<String> {
+async fn eventually<P: Display>(unmet: impl Fn() -> Vec<P>) -> Option<String> {
     let end = Instant::now() + PATIENCE;
     loop {
         let unmet = unmet();
@@ -143,6 +144,7 @@ async fn eventually(unmet: impl Fn() -> Vec<String>) -> Option<String> {
             return None;
         }
         if Instant::now() > end {
+            let unmet: Vec<String> = unmet.iter().map(P::to_string).collect();
             return Some(unmet.join("; "));
         }
         sleep(Duration::from_secs(1)).await;

@@ -309,7 +309,8 @@ fn deletion_returns_the_object_only_while_it_is_there() {
             .unwrap_or_default(),
         metadata_only: false,
     };
-    let event = watch.next(&server.store).ok().flatten().unwrap_or_default();
+    let event = watch.next(&server.store).ok().flatten();
+    let event = event.map(|event| event.value()).unwrap_or_default();
     assert_eq!(event["type"], "DELETED");
     assert_eq!(
         event["object"]["metadata"]["finalizers"],

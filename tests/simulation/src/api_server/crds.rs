@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::managed::Writer;
+use super::object::Object;
 use super::resources::{self, Resource};
 use super::rules::finalizers;
 use super::store::{Deletion, Id, Store};
@@ -56,7 +57,7 @@ impl Store {
         let Ok(created) = self.create(&id, crd, &writer("helm", false)) else {
             return;
         };
-        let mut crd = (*created).clone();
+        let mut crd = created.to_value();
         crd["status"]["conditions"] = json!([{"type": "Established", "status": "True"}]);
         let _ = self.update(&id, crd, &writer("kube-apiserver", true));
     }
@@ -81,7 +82,7 @@ impl Store {
                 let _ = self.delete(&object, &Deletion::default());
             }
             if self.all(resource).next().is_none() && finalizers(&crd).next().is_some() {
-                let mut crd = (*crd).clone();
+                let mut crd = crd.to_value();
                 crd["metadata"]["finalizers"] = json!([]);
                 let _ = self.update(&id, crd, &writer("kube-apiserver", false));
             }
@@ -93,7 +94,7 @@ fn crd_of(resource: &Resource) -> Id {
     Id::new(&resources::CRDS, "", &resource.qualified())
 }
 
-fn is_deleting(object: &Arc<Value>) -> bool {
+fn is_deleting(object: &Arc<Object>) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 

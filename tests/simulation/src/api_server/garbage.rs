@@ -1,10 +1,12 @@
 //! The garbage collector.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::managed::Writer;
+use super::object::Object;
 use super::rules::{FOREGROUND, ORPHAN, finalizers};
 use super::store::{Deletion, Id, Store, owners};
 
@@ -21,15 +23,15 @@ impl Store {
             self.finalize(&id, &live);
             return true;
         }
-        let uids: Vec<&Value> = self
+        let uids: HashSet<Option<&str>> = self
             .everything()
-            .map(|(_, it)| &it["metadata"]["uid"])
+            .map(|(_, it)| it["metadata"]["uid"].as_str())
             .collect();
         let is_garbage = |object: &Value| {
             let mut all = owners(object).peekable();
             all.peek().is_some()
                 && object["metadata"]["deletionTimestamp"].is_null()
-                && all.all(|owner| !uids.contains(&&owner["uid"]))
+                && all.all(|owner| !uids.contains(&owner["uid"].as_str()))
         };
         let garbage = self.everything().find(|(_, object)| is_garbage(object));
         let Some(id) = garbage.map(|(id, _)| id.clone()) else {
@@ -40,7 +42,7 @@ impl Store {
     }
 
     /// What the garbage collector does for an object that is being deleted with one of its finalizers.
-    fn finalize(&mut self, id: &Id, live: &Arc<Value>) {
+    fn finalize(&mut self, id: &Id, live: &Arc<Object>) {
         let uid = &live["metadata"]["uid"];
         let is_dependent = |object: &Value| owners(object).any(|it| it["uid"] == *uid);
         let dependents = self.everything().filter(|(_, object)| is_dependent(object));
@@ -63,11 +65,11 @@ impl Store {
     fn without(
         &mut self,
         id: &Id,
-        live: &Arc<Value>,
+        live: &Arc<Object>,
         list: &str,
         is_meant: impl Fn(&Value) -> bool,
     ) {
-        let mut object = (**live).clone();
+        let mut object = live.to_value();
         if let Some(items) = object["metadata"][list].as_array_mut() {
             items.retain(|item| !is_meant(item));
         }

@@ -1,10 +1,12 @@
 //! An API server in memory: as much of a real one as the controller can tell apart.
 
+pub mod answer;
 pub mod crds;
 pub mod discovery;
 pub mod fields;
 mod garbage;
 pub mod managed;
+pub mod object;
 pub mod request;
 pub mod resources;
 mod rules;
@@ -22,7 +24,9 @@ use std::sync::Arc;
 use json_patch::{AddOperation, PatchOperation};
 use serde_json::{Value, json};
 
+use answer::Answer;
 use crds::Serving;
+use object::{Form, Object};
 use request::Verb;
 use resources::Resource;
 use schema::Schema;
@@ -46,18 +50,27 @@ pub struct ApiServer {
 /// The rest of a list.
 #[derive(Clone)]
 struct Remainder {
-    items: VecDeque<Arc<Value>>,
+    items: VecDeque<Arc<Object>>,
     version: u64,
 }
 
 impl ApiServer {
-    /// Answers a request other than a watch.
+    /// Answers a request other than a watch; the answer is decoded.
     ///
     /// # Errors
     /// If the server refuses it.
     pub fn answer(&mut self, verb: Verb, metadata_only: bool) -> Result<Value, Failure> {
+        self.respond(verb, metadata_only).map(Answer::into_value)
+    }
+
+    /// Answers a request other than a watch.
+    ///
+    /// # Errors
+    /// If the server refuses it.
+    pub fn respond(&mut self, verb: Verb, metadata_only: bool) -> Result<Answer, Failure> {
         self.check_served(&verb)?;
-        let of_object = |object: Arc<Value>| Ok(shown(&object, metadata_only));
+        let of_object = |object| Ok(Answer::Object(object, Form::single(metadata_only)));
+        let of_value = Answer::Value;
         match verb {
             Verb::List {
                 resource,
@@ -67,25 +80,27 @@ impl ApiServer {
             } => self.list(resource, &filter, (limit, token), metadata_only),
             Verb::Watch { .. } => Err(Failure::bad_request("a watch is not answered at once")),
             Verb::Discover { group, resources } => {
-                discovery::answer(&self.store, &group, resources).ok_or_else(Failure::no_such_path)
+                discovery::answer(&self.store, &group, resources)
+                    .map(of_value)
+                    .ok_or_else(Failure::no_such_path)
             }
             Verb::Get(id) => of_object(self.store.get(&id).ok_or_else(|| Failure::not_found(&id))?),
-            Verb::GetScale(id) => scale::get(&self.store, &id),
+            Verb::GetScale(id) => scale::get(&self.store, &id).map(of_value),
             Verb::PatchScale(id, patch, writer) => {
-                scale::patch(&mut self.store, &id, &patch, &writer)
+                scale::patch(&mut self.store, &id, &patch, &writer).map(of_value)
             }
             Verb::Evict(id, deletion) => {
                 self.store.delete(&id, &deletion)?;
-                Ok(
+                Ok(of_value(
                     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
-                )
+                ))
             }
             Verb::Delete(id, deletion) => {
                 let object = self.store.delete(&id, &deletion)?;
                 let is_gone = self.store.get(&id).is_none();
                 // The only kinds of which a deletion returns the object.
                 if is_gone && !["Pod", "ServiceAccount"].contains(&id.resource.kind) {
-                    return Ok(status::success(&id, &object));
+                    return Ok(of_value(status::success(&id, &object)));
                 }
                 of_object(object)
             }
@@ -97,7 +112,7 @@ impl ApiServer {
     ///
     /// # Errors
     /// If the server would refuse it.
-    pub fn dry_run(&mut self, verb: Verb) -> Result<Value, Failure> {
+    pub fn dry_run(&mut self, verb: Verb) -> Result<Answer, Failure> {
         let live = verb.object().and_then(|id| self.store.get(id));
         let is_custom = verb
             .object()
@@ -111,7 +126,7 @@ impl ApiServer {
         });
         object["metadata"]["resourceVersion"] = version;
         managed::normalize(&mut object, is_custom);
-        Ok(object)
+        Ok(object.into())
     }
 
     fn write(&mut self, verb: Verb) -> Written {
@@ -130,19 +145,19 @@ impl ApiServer {
             }
             Verb::MergePatch(id, patch, writer) => {
                 let live = self.store.get(&id).ok_or_else(|| Failure::not_found(&id))?;
-                let mut object = (*live).clone();
+                let mut object = live.to_value();
                 managed::merge_patch(&mut object, &patch);
                 self.store.update(&id, object, &writer)
             }
             Verb::StrategicPatch(id, patch, writer) => {
                 let live = self.store.get(&id).ok_or_else(|| Failure::not_found(&id))?;
-                let mut object = (*live).clone();
+                let mut object = live.to_value();
                 strategic::patch(&mut object, &patch, Schema::of(id.resource));
                 self.store.update(&id, object, &writer)
             }
             Verb::JsonPatch(id, patch, writer) => {
                 let live = self.store.get(&id).ok_or_else(|| Failure::not_found(&id))?;
-                let mut object = (*live).clone();
+                let mut object = live.to_value();
                 let patch: json_patch::Patch = serde_json::from_value(patch)
                     .map_err(|error| Failure::bad_request(&error.to_string()))?;
                 json_patch(&mut object, &patch)?;
@@ -184,7 +199,7 @@ impl ApiServer {
         filter: &Filter,
         (limit, token): (usize, Option<String>),
         metadata_only: bool,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Answer, Failure> {
         let mut rest = match &token {
             // A client may ask for a page again.
             Some(token) => self
@@ -205,7 +220,7 @@ impl ApiServer {
             && let Some(object) = rest.items.pop_front()
         {
             if filter.matches(&object) {
-                items.push(listed(resource, &object, metadata_only));
+                items.push(object);
             }
         }
         let mut metadata = json!({"resourceVersion": rest.version.to_string()});
@@ -217,19 +232,11 @@ impl ApiServer {
             }
             self.lists.insert(next, rest);
         }
-        let (api_version, kind) = if metadata_only {
-            (
-                "meta.k8s.io/v1".to_owned(),
-                "PartialObjectMetadataList".to_owned(),
-            )
-        } else {
-            (resource.api_version(), format!("{}List", resource.kind))
-        };
-        Ok(json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "items": items}))
+        Ok(answer::list(resource, &metadata, &items, metadata_only))
     }
 
     /// The objects of the resource that a list looks at.
-    fn candidates(&self, resource: &'static Resource, filter: &Filter) -> VecDeque<Arc<Value>> {
+    fn candidates(&self, resource: &'static Resource, filter: &Filter) -> VecDeque<Arc<Object>> {
         let objects = self.store.all(resource);
         objects
             .filter(|(id, _)| filter.is_candidate(&id.namespace, &id.name))
@@ -267,28 +274,6 @@ fn json_patch(object: &mut Value, patch: &json_patch::Patch) -> Result<(), Failu
         })?;
     }
     Ok(())
-}
-
-/// An object as a client asked for it.
-fn shown(object: &Value, metadata_only: bool) -> Value {
-    if metadata_only {
-        let metadata = &object["metadata"];
-        return json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata});
-    }
-    object.clone()
-}
-
-/// An object in a list: in those of Kubernetes' own kinds, only the list says what its items are.
-fn listed(resource: &Resource, object: &Value, metadata_only: bool) -> Value {
-    let mut item = shown(object, metadata_only);
-    if !metadata_only
-        && !schema::is_custom(resource)
-        && let Some(item) = item.as_object_mut()
-    {
-        item.remove("apiVersion");
-        item.remove("kind");
-    }
-    item
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub fn get(store: &Store, id: &Id) -> Result<Value, Failure> {
 /// If the object does not exist, or has another version than the patch.
 pub fn patch(store: &mut Store, id: &Id, patch: &Value, writer: &Writer) -> Result<Value, Failure> {
     let live = store.get(id).ok_or_else(|| Failure::not_found(id))?;
-    let mut object = (*live).clone();
+    let mut object = live.to_value();
     let version = &patch["metadata"]["resourceVersion"];
     if version.is_string() {
         object["metadata"]["resourceVersion"] = version.clone();

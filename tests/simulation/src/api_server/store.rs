@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::managed::{self, Writer, equal_without_fields};
+use super::object::Object;
 use super::resources::{self, Resource};
 use super::rules::{
     bump_generation, check_metadata, check_preconditions, check_version, fill_in, finalizers,
@@ -53,9 +54,9 @@ pub struct Change {
     /// The object's place.
     pub id: Id,
     /// The object before, if it existed.
-    pub before: Option<Arc<Value>>,
+    pub before: Option<Arc<Object>>,
     /// The object afterwards; of a deleted one, its last state with the version of the deletion.
-    pub after: Arc<Value>,
+    pub after: Arc<Object>,
     /// Whether it was deleted.
     pub deleted: bool,
 }
@@ -72,29 +73,29 @@ pub struct Deletion {
 }
 
 /// What a write produced.
-pub type Written = Result<Arc<Value>, Failure>;
+pub type Written = Result<Arc<Object>, Failure>;
 
 /// Objects as they were at one moment.
 ///
 /// Shared until the next write, since processes keep what they have found.
 #[derive(Clone, Default)]
-pub struct Objects(Arc<BTreeMap<Id, Arc<Value>>>);
+pub struct Objects(Arc<BTreeMap<Id, Arc<Object>>>);
 
 impl Objects {
     /// An object.
     #[must_use]
-    pub fn get(&self, id: &Id) -> Option<&Arc<Value>> {
+    pub fn get(&self, id: &Id) -> Option<&Arc<Object>> {
         self.0.get(id)
     }
 
     /// All objects of a resource, in the order of their names.
-    pub fn all(&self, resource: &'static Resource) -> impl Iterator<Item = (&Id, &Arc<Value>)> {
+    pub fn all(&self, resource: &'static Resource) -> impl Iterator<Item = (&Id, &Arc<Object>)> {
         let objects = self.0.range(Id::new(resource, "", "")..);
         objects.take_while(move |(id, _)| id.resource == resource)
     }
 
     /// All objects.
-    pub fn everything(&self) -> impl Iterator<Item = (&Id, &Arc<Value>)> {
+    pub fn everything(&self) -> impl Iterator<Item = (&Id, &Arc<Object>)> {
         self.0.iter()
     }
 }
@@ -124,17 +125,17 @@ pub struct Snapshot {
 impl Store {
     /// An object.
     #[must_use]
-    pub fn get(&self, id: &Id) -> Option<Arc<Value>> {
+    pub fn get(&self, id: &Id) -> Option<Arc<Object>> {
         self.objects.get(id).cloned()
     }
 
     /// All objects of a resource, in the order of their names.
-    pub fn all(&self, resource: &'static Resource) -> impl Iterator<Item = (&Id, &Arc<Value>)> {
+    pub fn all(&self, resource: &'static Resource) -> impl Iterator<Item = (&Id, &Arc<Object>)> {
         self.objects.all(resource)
     }
 
     /// All objects.
-    pub fn everything(&self) -> impl Iterator<Item = (&Id, &Arc<Value>)> {
+    pub fn everything(&self) -> impl Iterator<Item = (&Id, &Arc<Object>)> {
         self.objects.everything()
     }
 
@@ -213,7 +214,7 @@ impl Store {
         Ok(self.insert(id, object))
     }
 
-    fn insert(&mut self, id: &Id, mut object: Value) -> Arc<Value> {
+    fn insert(&mut self, id: &Id, mut object: Value) -> Arc<Object> {
         self.uids += 1;
         let metadata = &mut object["metadata"];
         metadata["uid"] = format!("{:08x}-0000-4000-8000-000000000000", self.uids).into();
@@ -304,7 +305,7 @@ impl Store {
         }
         managed::normalize(&mut changed, schema::is_custom(id.resource));
         let mut object = if writer.status {
-            let mut object = (*live).clone();
+            let mut object = live.to_value();
             object["status"] = changed["status"].take();
             object
         } else {
@@ -317,10 +318,10 @@ impl Store {
         };
         managed::normalize(&mut object, schema::is_custom(id.resource));
         check_metadata(&live, &object, &object)?;
-        if object == *live {
+        if object == **live {
             return Ok(live);
         }
-        let mut before = (*live).clone();
+        let mut before = live.to_value();
         managed::normalize(&mut before, schema::is_custom(id.resource));
         managed::record_update(&before, &mut object, (writer, Schema::of(id.resource)));
         Ok(self.commit(id, Some(&live), object))
@@ -348,7 +349,7 @@ impl Store {
             let why = "the ResourceVersion in the precondition does not match the ResourceVersion in record";
             return Err(Failure::conflict(id, why));
         }
-        let mut object = (*live).clone();
+        let mut object = live.to_value();
         managed::normalize(&mut object, schema::is_custom(id.resource));
         let rest = finalizers_for(&live, deletion);
         let finalized = rest.is_empty();
@@ -370,13 +371,13 @@ impl Store {
     }
 
     /// Removes an object whatever its finalizers say, as the kubelet removes a pod that has ended.
-    pub fn remove(&mut self, id: &Id, live: &Arc<Value>) -> Arc<Value> {
+    pub fn remove(&mut self, id: &Id, live: &Arc<Object>) -> Arc<Object> {
         Arc::make_mut(&mut self.objects.0).remove(id);
-        let mut last = (**live).clone();
+        let mut last = live.to_value();
         self.record(id, Some(live), &mut last, true)
     }
 
-    fn commit(&mut self, id: &Id, live: Option<&Arc<Value>>, mut object: Value) -> Arc<Value> {
+    fn commit(&mut self, id: &Id, live: Option<&Arc<Object>>, mut object: Value) -> Arc<Object> {
         if let Some(live) = live {
             if equal_without_fields(live, &object)
                 && live["metadata"]["managedFields"] == object["metadata"]["managedFields"]
@@ -402,7 +403,7 @@ impl Store {
                 Arc::make_mut(&mut self.objects.0).remove(id);
                 self.record(id, Some(live), &mut object, true);
                 // With the version that it had.
-                return Arc::new(answer);
+                return Arc::new(answer.into());
             }
         }
         let after = self.record(id, live, &mut object, false);
@@ -413,13 +414,13 @@ impl Store {
     fn record(
         &mut self,
         id: &Id,
-        before: Option<&Arc<Value>>,
+        before: Option<&Arc<Object>>,
         object: &mut Value,
         deleted: bool,
-    ) -> Arc<Value> {
+    ) -> Arc<Object> {
         self.version = self.version.max(1) + 1;
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
-        let after = Arc::new(object.take());
+        let after = Arc::new(Object::from(object.take()));
         self.changes.push(Change {
             version: self.version,
             id: id.clone(),

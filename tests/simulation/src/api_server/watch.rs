@@ -1,12 +1,15 @@
 //! Events of a watch.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::object::{Form, Object, encode};
 use super::resources::Resource;
 use super::selector::Filter;
-use super::shown;
+use super::status::Failure;
 use super::store::{Change, Store};
-use crate::api_server::status::Failure;
 
 /// A watch in progress.
 #[derive(Clone, Debug)]
@@ -21,12 +24,46 @@ pub struct Watch {
     pub metadata_only: bool,
 }
 
+/// An event about an object.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// ADDED, MODIFIED or DELETED.
+    kind: &'static str,
+    object: Arc<Object>,
+    form: Form,
+}
+
+impl Event {
+    /// The line that the client receives.
+    #[must_use]
+    pub fn line(&self) -> Bytes {
+        let object = self.object.encoded(self.form);
+        // The type comes first, as with the real server: a client decodes the object by it.
+        let head = format!("{{\"type\":\"{}\",\"object\":", self.kind);
+        [head.as_bytes(), object, b"}\n"].concat().into()
+    }
+
+    /// The same, decoded.
+    #[must_use]
+    pub fn value(&self) -> Value {
+        // It was encoded here.
+        serde_json::from_slice(&self.line()).unwrap_or_default()
+    }
+}
+
+/// The line of an event that is about no object of the store.
+#[must_use]
+pub fn line(kind: &str, object: &Value) -> Bytes {
+    let event = encode(&json!({"type": kind, "object": object}));
+    [&*event, b"\n"].concat().into()
+}
+
 impl Watch {
     /// The next event, and the version that it brings. `None` if nothing has changed.
     ///
     /// # Errors
     /// If the version of the watch is too old.
-    pub fn next(&mut self, store: &Store) -> Result<Option<Value>, Failure> {
+    pub fn next(&mut self, store: &Store) -> Result<Option<Event>, Failure> {
         let changes = store.changes_after(self.version)?;
         for change in changes {
             self.version = change.version;
@@ -37,7 +74,7 @@ impl Watch {
         Ok(None)
     }
 
-    fn event(&self, change: &Change) -> Option<Value> {
+    fn event(&self, change: &Change) -> Option<Event> {
         if change.id.resource != self.resource {
             return None;
         }
@@ -52,16 +89,22 @@ impl Watch {
             (true, true) => "MODIFIED",
             (true, false) => "DELETED",
         };
-        // An object that goes is shown as it was, with the version at which it went.
-        let last = change.before.as_ref().filter(|_| kind == "DELETED");
-        let mut object = shown(last.unwrap_or(&change.after), self.metadata_only);
-        object["metadata"]["resourceVersion"] = change.version.to_string().into();
-        Some(json!({"type": kind, "object": object}))
+        let form = Form::single(self.metadata_only);
+        let object = match &change.before {
+            // One that is deleted is shown as it was, with the version of its deletion.
+            Some(last) if kind == "DELETED" => {
+                let mut last = last.to_value();
+                last["metadata"]["resourceVersion"] = change.version.to_string().into();
+                Arc::new(last.into())
+            }
+            _ => Arc::clone(&change.after),
+        };
+        Some(Event { kind, object, form })
     }
 
     /// An event that only tells how far the watch has come.
     #[must_use]
-    pub fn bookmark(&self) -> Value {
+    pub fn bookmark(&self) -> Bytes {
         let (api_version, kind) = if self.metadata_only {
             ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata")
         } else {
@@ -69,6 +112,7 @@ impl Watch {
         };
         let metadata =
             json!({"resourceVersion": self.version.to_string(), "creationTimestamp": null});
-        json!({"type": "BOOKMARK", "object": {"apiVersion": api_version, "kind": kind, "metadata": metadata}})
+        let object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
+        line("BOOKMARK", &object)
     }
 }

@@ -120,7 +120,10 @@ fn matches(store: &Store, entry: &Value, review: &Review<'_>, object: &Value) ->
     let namespace = Id::new(&resources::NAMESPACES, "", &review.id.namespace);
     let namespace = store.get(&namespace);
     let labels = |object: Option<&Value>| object.map(|it| it["metadata"]["labels"].clone());
-    let (in_namespace, of_object) = (labels(namespace.as_deref()), labels(Some(object)));
+    let (in_namespace, of_object) = (
+        labels(namespace.as_deref().map(|it| &**it)),
+        labels(Some(object)),
+    );
     selects(
         &entry["namespaceSelector"],
         &in_namespace.unwrap_or_default(),

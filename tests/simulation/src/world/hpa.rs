@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{status_writer, writer};
+use crate::api_server::object::Object;
 use crate::api_server::resources;
 use crate::api_server::store::{Id, Store, owners};
 
@@ -14,7 +15,7 @@ const MANAGER: &str = "kube-controller-manager";
 pub fn step(store: &mut Store) {
     let of_keda = |hpa: &Value| owners(hpa).any(|it| it["kind"] == "ScaledObject");
     let all = store.all(&resources::HPAS).filter(|(_, hpa)| !of_keda(hpa));
-    let all: Vec<(Id, Arc<Value>)> = all.map(|(id, it)| (id.clone(), Arc::clone(it))).collect();
+    let all: Vec<(Id, Arc<Object>)> = all.map(|(id, it)| (id.clone(), Arc::clone(it))).collect();
     for (id, hpa) in all {
         reconcile(store, &id, &hpa);
     }
@@ -52,7 +53,7 @@ fn reconcile(store: &mut Store, id: &Id, hpa: &Value) {
         let _ = store.update(id, hpa, &status_writer(MANAGER));
     }
     if has != wanted {
-        let mut scaled = (*live).clone();
+        let mut scaled = live.to_value();
         scaled["spec"]["replicas"] = wanted.into();
         let _ = store.update(&target, scaled, &writer(MANAGER));
     }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{status_writer, writer};
 use crate::api_server::crds::Serving;
+use crate::api_server::object::Object;
 use crate::api_server::resources::{self, Resource};
 use crate::api_server::store::{Id, Store};
 use crate::broker::Broker;
@@ -17,6 +18,8 @@ static CRDS: [&Resource; 2] = [
     &resources::TRIGGER_AUTHENTICATIONS,
 ];
 const FINALIZER: &str = "finalizer.keda.sh";
+/// Label with the name of a `ScaledObject`.
+const NAME: &str = "scaledobject.keda.sh/name";
 
 /// Whether KEDA is meant to be installed, and whether it runs.
 pub struct Keda {
@@ -79,7 +82,7 @@ pub fn is_installed(store: &Store) -> bool {
 /// One step for every `ScaledObject`.
 fn step(store: &mut Store, brokers: &BTreeMap<String, Broker>) {
     let all = store.all(&resources::SCALED_OBJECTS);
-    let all: Vec<(Id, Arc<Value>)> = all.map(|(id, it)| (id.clone(), Arc::clone(it))).collect();
+    let all: Vec<(Id, Arc<Object>)> = all.map(|(id, it)| (id.clone(), Arc::clone(it))).collect();
     for (id, object) in all {
         if object["metadata"]["deletionTimestamp"].is_string() {
             finalize(store, &id, &object);
@@ -98,17 +101,18 @@ fn finalize(store: &mut Store, id: &Id, object: &Value) {
 }
 
 fn reconcile(store: &mut Store, id: &Id, object: &Value, brokers: &BTreeMap<String, Broker>) {
-    let mut owned = object.clone();
-    let finalizers = owned["metadata"]["finalizers"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    if !finalizers.iter().any(|it| it == FINALIZER) {
-        owned["metadata"]["finalizers"] =
-            finalizers.into_iter().chain([FINALIZER.into()]).collect();
+    let metadata = &object["metadata"];
+    let finalizers = metadata["finalizers"].as_array();
+    let is_ours = |it: &Value| it == FINALIZER;
+    let is_finalized = finalizers.is_some_and(|all| all.iter().any(is_ours));
+    if !is_finalized || metadata["labels"][NAME] != id.name {
+        let mut owned = object.clone();
+        let others = finalizers.into_iter().flatten().cloned();
+        let others = others.filter(|it| !is_ours(it));
+        owned["metadata"]["finalizers"] = others.chain([FINALIZER.into()]).collect();
+        owned["metadata"]["labels"][NAME] = id.name.clone().into();
+        let _ = store.update(id, owned, &writer(MANAGER));
     }
-    owned["metadata"]["labels"]["scaledobject.keda.sh/name"] = id.name.clone().into();
-    let _ = store.update(id, owned, &writer(MANAGER));
     let Some(target) = target_of(store, id, object) else {
         report(store, id, false);
         return;
@@ -126,7 +130,7 @@ fn reconcile(store: &mut Store, id: &Id, object: &Value, brokers: &BTreeMap<Stri
         .get(&target)
         .filter(|live| live["spec"]["replicas"] != replicas)
     {
-        let mut scaled = (*live).clone();
+        let mut scaled = live.to_value();
         scaled["spec"]["replicas"] = replicas.into();
         let _ = store.update(&target, scaled, &writer(MANAGER));
     }
@@ -189,23 +193,29 @@ fn apply_hpa(store: &mut Store, id: &Id, object: &Value, replicas: i64) {
     }
     let _ = store.apply(id, hpa, &writer(MANAGER), true);
     let Some(live) = store.get(id) else { return };
-    let mut live = (*live).clone();
+    let mut live = live.to_value();
     live["status"] = status;
     let _ = store.update(id, live, &status_writer("horizontal-pod-autoscaler"));
 }
 
 fn report(store: &mut Store, id: &Id, has_target: bool) {
     let Some(live) = store.get(id) else { return };
-    let mut live = (*live).clone();
     let (status, reason) = if has_target {
         ("True", "ScaledObjectReady")
     } else {
         ("False", "ScaledObjectCheckFailed")
     };
-    live["status"]["conditions"] =
+    let conditions =
         json!([{"type": "Ready", "status": status, "reason": reason, "message": reason}]);
+    let hpa = format!("keda-hpa-{}", id.name);
+    let has_hpa = !has_target || live["status"]["hpaName"] == hpa;
+    if live["status"]["conditions"] == conditions && has_hpa {
+        return;
+    }
+    let mut live = live.to_value();
+    live["status"]["conditions"] = conditions;
     if has_target {
-        live["status"]["hpaName"] = format!("keda-hpa-{}", id.name).into();
+        live["status"]["hpaName"] = hpa.into();
     }
     let _ = store.update(id, live, &status_writer(MANAGER));
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::status_writer;
 use super::workloads::is_ready;
+use crate::api_server::object::Object;
 use crate::api_server::resources;
 use crate::api_server::store::{Id, Store};
 use crate::broker::{Broker, sqs};
@@ -17,7 +18,7 @@ use crate::randomness::{Seed, delay};
 
 /// Makes pods ready a while after their creation, and removes those that are deleted. Returns when the next one is due.
 pub fn step(store: &mut Store, seed: Seed) -> Option<Duration> {
-    let pods: Vec<(Id, Arc<Value>)> = store
+    let pods: Vec<(Id, Arc<Object>)> = store
         .all(&resources::PODS)
         .map(|(id, it)| (id.clone(), Arc::clone(it)))
         .collect();

@@ -152,15 +152,19 @@ pub fn without_kept(annotations: &Value) -> Value {
 /// Whether the operator has left something in an object.
 #[must_use]
 pub fn has_ours(object: &Value) -> bool {
-    let mut plain = object.clone();
-    if let Some(metadata) = plain["metadata"].as_object_mut() {
-        metadata.remove("managedFields");
+    // Also within JSON in an annotation.
+    let is_ours = |text: &str| {
+        text.starts_with("asya-") || text.contains("asya.sh/") || text.contains("\"asya-")
+    };
+    match object {
+        Value::String(text) => is_ours(text),
+        Value::Array(items) => items.iter().any(has_ours),
+        Value::Object(fields) => fields.iter().any(|(key, value)| {
+            // It repeats the names of fields that another manager still owns.
+            key != "managedFields" && (is_ours(key) || is_handoff(key, value) || has_ours(value))
+        }),
+        _ => false,
     }
-    let text = plain.to_string();
-    let handoff = format!("\"{AUTOSCALER_CLASS}\":\"external\"");
-    ["asya.sh/", "\"asya-", &handoff]
-        .iter()
-        .any(|ours| text.contains(ours))
 }
 
 impl World {

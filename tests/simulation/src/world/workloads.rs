@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::admission::Review;
 use super::{World, status_writer, writer};
+use crate::api_server::object::Object;
 use crate::api_server::resources;
 use crate::api_server::store::{Deletion, Id, Store, owners};
 
@@ -16,7 +17,7 @@ const MANAGER: &str = "kube-controller-manager";
 pub fn step(world: &World, store: &mut Store) -> bool {
     let mut denied = false;
     for resource in [&resources::DEPLOYMENTS, &resources::STATEFUL_SETS] {
-        let all: Vec<(Id, Arc<Value>)> = store
+        let all: Vec<(Id, Arc<Object>)> = store
             .all(resource)
             .map(|(id, it)| (id.clone(), Arc::clone(it)))
             .collect();
@@ -29,15 +30,15 @@ pub fn step(world: &World, store: &mut Store) -> bool {
 
 struct Workload {
     id: Id,
-    object: Arc<Value>,
+    object: Arc<Object>,
     /// Identifies the pod template.
     revision: String,
     /// Its pods, except those that end.
-    pods: Vec<(Id, Arc<Value>)>,
+    pods: Vec<(Id, Arc<Object>)>,
 }
 
 impl Workload {
-    fn new(store: &Store, id: &Id, object: Arc<Value>) -> Self {
+    fn new(store: &Store, id: &Id, object: Arc<Object>) -> Self {
         let mut hasher = DefaultHasher::new();
         object["spec"]["template"].hash(&mut hasher);
         let uid = &object["metadata"]["uid"];
@@ -113,9 +114,9 @@ impl Workload {
     /// one, from the last, because their names are needed.
     fn to_replace<'a>(
         &self,
-        old: &[&'a (Id, Arc<Value>)],
+        old: &[&'a (Id, Arc<Object>)],
         (ready, wanted): (usize, usize),
-    ) -> Vec<&'a (Id, Arc<Value>)> {
+    ) -> Vec<&'a (Id, Arc<Object>)> {
         let is_stateful = self.id.resource == &resources::STATEFUL_SETS;
         match self.strategy() {
             "OnDelete" => Vec::new(),
@@ -224,7 +225,7 @@ impl Workload {
         if live["status"] == status {
             return;
         }
-        let mut object = (*live).clone();
+        let mut object = live.to_value();
         object["status"] = status;
         let _ = store.update(&self.id, object, &status_writer(MANAGER));
     }

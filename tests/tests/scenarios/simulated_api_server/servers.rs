@@ -100,6 +100,7 @@ impl Server {
                     metadata_only,
                 };
                 while let Ok(Some(event)) = watch.next(&server.store) {
+                    let event = event.value();
                     if is_about(&event, end) {
                         return Ok((200, events));
                     }

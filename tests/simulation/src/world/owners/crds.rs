@@ -16,7 +16,7 @@ pub fn install(store: &mut Store, owner: OwnerKind) {
     store.install_crd(resource);
     let id = Id::new(&resources::CRDS, "", &name);
     if let Some(live) = store.get(&id) {
-        let mut crd = (*live).clone();
+        let mut crd = live.to_value();
         let version = json!({"name": resource.version, "served": true, "storage": true});
         crd["spec"] = json!({"group": resource.group, "versions": [version]});
         let _ = store.update(&id, crd, &writer("helm"));
