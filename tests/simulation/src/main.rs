@@ -10,6 +10,10 @@ use asya_simulation::seeds::failing;
 use asya_simulation::shrink::shrink;
 use clap::Parser;
 
+/// Most of what a run does is to decode, copy and drop objects.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Runs the controller against an API server, brokers and a clock in memory.
 #[derive(Parser)]
 struct Flags {

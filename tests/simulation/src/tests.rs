@@ -4,6 +4,10 @@ use std::num::NonZero;
 use crate::run::{Options, run};
 use crate::seeds::failing;
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn options(seed: u64) -> Options {
     Options {
         seed,

@@ -75,28 +75,41 @@ pub struct Deletion {
 /// What a write produced.
 pub type Written = Result<Arc<Object>, Failure>;
 
+/// The objects of one resource.
+type OfResource = Arc<BTreeMap<Id, Arc<Object>>>;
+
 /// Objects as they were at one moment.
 ///
-/// Shared until the next write, since processes keep what they have found.
+/// Processes keep what they have found, so a write copies what it changes: the objects of one resource.
 #[derive(Clone, Default)]
-pub struct Objects(Arc<BTreeMap<Id, Arc<Object>>>);
+pub struct Objects(Arc<BTreeMap<&'static Resource, OfResource>>);
 
 impl Objects {
     /// An object.
     #[must_use]
     pub fn get(&self, id: &Id) -> Option<&Arc<Object>> {
-        self.0.get(id)
+        self.0.get(id.resource)?.get(id)
     }
 
     /// All objects of a resource, in the order of their names.
     pub fn all(&self, resource: &'static Resource) -> impl Iterator<Item = (&Id, &Arc<Object>)> {
-        let objects = self.0.range(Id::new(resource, "", "")..);
-        objects.take_while(move |(id, _)| id.resource == resource)
+        self.0.get(resource).into_iter().flat_map(|it| it.iter())
     }
 
     /// All objects.
     pub fn everything(&self) -> impl Iterator<Item = (&Id, &Arc<Object>)> {
-        self.0.iter()
+        self.0.values().flat_map(|it| it.iter())
+    }
+
+    fn insert(&mut self, id: &Id, object: &Arc<Object>) {
+        let of_resource = Arc::make_mut(&mut self.0).entry(id.resource).or_default();
+        Arc::make_mut(of_resource).insert(id.clone(), Arc::clone(object));
+    }
+
+    fn remove(&mut self, id: &Id) {
+        if let Some(of_resource) = Arc::make_mut(&mut self.0).get_mut(id.resource) {
+            Arc::make_mut(of_resource).remove(id);
+        }
     }
 }
 
@@ -203,7 +216,7 @@ impl Store {
     /// # Errors
     /// If one exists.
     pub fn create(&mut self, id: &Id, mut object: Value, writer: &Writer) -> Written {
-        if self.objects.0.contains_key(id) {
+        if self.objects.get(id).is_some() {
             return Err(Failure::already_exists(id));
         }
         managed::normalize(&mut object, schema::is_custom(id.resource));
@@ -372,7 +385,7 @@ impl Store {
 
     /// Removes an object whatever its finalizers say, as the kubelet removes a pod that has ended.
     pub fn remove(&mut self, id: &Id, live: &Arc<Object>) -> Arc<Object> {
-        Arc::make_mut(&mut self.objects.0).remove(id);
+        self.objects.remove(id);
         let mut last = live.to_value();
         self.record(id, Some(live), &mut last, true)
     }
@@ -400,14 +413,14 @@ impl Store {
                 && id.resource.kind != "Pod"
             {
                 let answer = object.clone();
-                Arc::make_mut(&mut self.objects.0).remove(id);
+                self.objects.remove(id);
                 self.record(id, Some(live), &mut object, true);
                 // With the version that it had.
                 return Arc::new(answer.into());
             }
         }
         let after = self.record(id, live, &mut object, false);
-        Arc::make_mut(&mut self.objects.0).insert(id.clone(), Arc::clone(&after));
+        self.objects.insert(id, &after);
         after
     }
 
