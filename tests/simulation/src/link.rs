@@ -336,8 +336,9 @@ fn add_changes(path: &str, earlier: &Value, live: &Value, text: &mut String) {
     if earlier == live {
         return;
     }
-    // They name certificates, which no seed decides.
-    if path == "data.facts.json" {
+    // They are or name keys and certificates, which no seed decides.
+    let is_random = ["data.facts.json", "data.ca.", "data.tls."];
+    if is_random.iter().any(|it| path.starts_with(it)) {
         text.extend([", ", path]);
         return;
     }
