@@ -1,5 +1,5 @@
 //! Owners of targets: controllers of other systems, each with the write rule that scenarios run on a real API server
-//! (`asya-owners`, SIM-1 to SIM-7). Their calls fail, and they crash, as the operator's do.
+//! (`asya-owners`, SIM-1, SIM-3, SIM-6, SIM-7). Their calls fail, and they crash, as the operator's do.
 
 pub mod crds;
 mod git;
