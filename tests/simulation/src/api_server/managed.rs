@@ -1,8 +1,10 @@
 //! Server-side apply, and who owns which field after a write.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
-use super::fields::{Comparison, Fields, Step, element, shown};
+use super::fields::{Comparison, Fields, Path, Step, element, shown};
 use super::schema::{ListType, Schema};
 use crate::clock;
 
@@ -22,6 +24,8 @@ struct Entry {
     applies: bool,
     time: Value,
     fields: Fields,
+    /// The fields as they were read, as long as they are the same: most entries outlive a write.
+    json: Option<Value>,
 }
 
 fn entries(object: &Value) -> Vec<Entry> {
@@ -34,6 +38,7 @@ fn entries(object: &Value) -> Vec<Entry> {
         applies: entry["operation"] == "Apply",
         time: entry["time"].clone(),
         fields: Fields::from_json(&entry["fieldsV1"]),
+        json: Some(entry["fieldsV1"].clone()),
     };
     let mut known: Vec<Entry> = Vec::new();
     for entry in entries.into_iter().flatten().map(read) {
@@ -47,25 +52,26 @@ fn entries(object: &Value) -> Vec<Entry> {
 fn set_entries(object: &mut Value, mut entries: Vec<Entry>) {
     entries.retain(|entry| !entry.fields.0.is_empty());
     let api_version = object["apiVersion"].clone();
-    let write = |entry: &Entry| {
+    let write = |entry: Entry| {
+        let fields = entry.json.unwrap_or_else(|| entry.fields.to_json());
         let mut json = json!({
             "manager": entry.writer.manager,
             "operation": if entry.applies { "Apply" } else { "Update" },
             "apiVersion": api_version,
-            "time": entry.time,
             "fieldsType": "FieldsV1",
-            "fieldsV1": entry.fields.to_json(),
         });
+        json["time"] = entry.time;
+        json["fieldsV1"] = fields;
         if entry.writer.status {
             json["subresource"] = "status".into();
         }
         json
     };
-    let json: Vec<Value> = entries.iter().map(write).collect();
+    let json: Vec<Value> = entries.into_iter().map(write).collect();
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("managedFields");
         if !json.is_empty() {
-            metadata.insert("managedFields".to_owned(), json.into());
+            metadata.insert("managedFields".to_owned(), Value::Array(json));
         }
     }
 }
@@ -121,6 +127,7 @@ pub fn apply(
         applies: true,
         time: unchanged.map_or_else(|| clock::now_text().into(), |entry| entry.time),
         fields: applied,
+        json: None,
     });
     sort(&mut entries);
     set_entries(&mut merged, entries);
@@ -139,6 +146,7 @@ fn unknown(live: &Value, schema: Schema) -> Option<Entry> {
         applies: false,
         time: clock::now_text().into(),
         fields,
+        json: None,
     };
     live["metadata"]["uid"].is_string().then_some(entry)
 }
@@ -170,6 +178,11 @@ pub fn record_update(live: &Value, object: &mut Value, (writer, schema): (&Write
     let mut entries = entries(object);
     if entries.is_empty() {
         entries = self::entries(live);
+    } else if object["metadata"]["managedFields"] != live["metadata"]["managedFields"] {
+        // It need not be written as the server writes it.
+        for entry in &mut entries {
+            entry.json = None;
+        }
     }
     // Once nobody owns anything, owners are recorded only from the next apply on.
     if entries.is_empty() && live["metadata"]["uid"].is_string() {
@@ -189,11 +202,14 @@ pub fn record_update(live: &Value, object: &mut Value, (writer, schema): (&Write
                 applies: false,
                 time: Value::Null,
                 fields: Fields::default(),
+                json: None,
             });
             entries.len() - 1
         });
-        entries[index].fields.0.extend(comparison.changed.0);
-        entries[index].time = now;
+        let own = &mut entries[index];
+        own.fields.0.extend(comparison.changed.0);
+        own.json = None;
+        own.time = now;
     }
     sort(&mut entries);
     set_entries(object, entries);
@@ -202,10 +218,14 @@ pub fn record_update(live: &Value, object: &mut Value, (writer, schema): (&Write
 impl Entry {
     /// Another manager has changed or removed fields.
     fn give_up(&mut self, comparison: &Comparison) {
-        self.fields = self
-            .fields
-            .without(&comparison.changed)
-            .without(&comparison.removed);
+        let is_lost = |path: &Path| {
+            comparison.changed.0.contains(path) || comparison.removed.0.contains(path)
+        };
+        let before = self.fields.0.len();
+        self.fields.0.retain(|path| !is_lost(path));
+        if self.fields.0.len() < before {
+            self.json = None;
+        }
     }
 
     /// As messages show it.
@@ -328,6 +348,45 @@ fn merge_lists(live: &[Value], config: &[Value], list: ListType, schema: Schema)
     all
 }
 
+/// The object after [`normalize`], of which mostly nothing is to be dropped.
+#[must_use]
+pub fn normal(object: &Value, is_custom: bool) -> Cow<'_, Value> {
+    let has_null = |value: &Value| {
+        value
+            .as_object()
+            .is_some_and(|it| it.values().any(Value::is_null))
+    };
+    let metadata = &object["metadata"];
+    let is_normal = if is_custom {
+        !has_null(object) && !has_nulls(metadata)
+    } else {
+        !has_nulls(object)
+    };
+    if is_normal
+        && !metadata
+            .as_object()
+            .is_some_and(|it| it.values().any(is_empty))
+    {
+        return Cow::Borrowed(object);
+    }
+    let mut object = object.clone();
+    normalize(&mut object, is_custom);
+    Cow::Owned(object)
+}
+
+/// Whether a value contains a `null` in an object.
+fn has_nulls(value: &Value) -> bool {
+    match value {
+        Value::Object(map) => map.values().any(|it| it.is_null() || has_nulls(it)),
+        Value::Array(items) => items.iter().any(has_nulls),
+        _ => false,
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
+}
+
 /// Drops what the API server does not store: `null`s, except in custom resources, and empty lists and maps in the
 /// metadata.
 pub fn normalize(object: &mut Value, is_custom: bool) {
@@ -340,10 +399,6 @@ pub fn normalize(object: &mut Value, is_custom: bool) {
         drop_nulls(object);
     }
     if let Some(metadata) = object["metadata"].as_object_mut() {
-        let is_empty = |value: &Value| {
-            value.as_object().is_some_and(Map::is_empty)
-                || value.as_array().is_some_and(Vec::is_empty)
-        };
         metadata.retain(|_, value| !is_empty(value));
     }
 }

@@ -334,8 +334,7 @@ impl Store {
         if object == **live {
             return Ok(live);
         }
-        let mut before = live.to_value();
-        managed::normalize(&mut before, schema::is_custom(id.resource));
+        let before = managed::normal(&live, schema::is_custom(id.resource));
         managed::record_update(&before, &mut object, (writer, Schema::of(id.resource)));
         Ok(self.commit(id, Some(&live), object))
     }

@@ -28,7 +28,7 @@ use crate::api_server::ApiServer;
 use crate::api_server::managed::Writer;
 use crate::api_server::request::Verb;
 use crate::api_server::resources;
-use crate::api_server::store::{Id, Objects, Store};
+use crate::api_server::store::{Change, Id, Objects, Store};
 use crate::broker::Broker;
 use crate::broker::rabbitmq::Response;
 use crate::broker::sqs::{OTHER, TRANSPORTS};
@@ -91,6 +91,8 @@ pub struct World {
     found: Mutex<BTreeMap<String, VecDeque<(Instant, Objects)>>>,
     /// Changes by the controller, leases left out.
     writes: Mutex<Vec<String>>,
+    /// The version up to which the controllers of workloads have nothing left to do; `None` if they try again.
+    workloads_seen: Mutex<Option<u64>>,
     /// Host and name of queues that an actor's policy keeps.
     kept: Mutex<BTreeSet<(String, String)>>,
     /// Targets whose pods may keep the sidecar of an actor that is gone.
@@ -162,6 +164,7 @@ impl World {
             violations: Mutex::default(),
             found: Mutex::default(),
             writes: Mutex::default(),
+            workloads_seen: Mutex::default(),
             kept: Mutex::default(),
             sidecars_kept: Mutex::default(),
         }
@@ -408,13 +411,29 @@ impl World {
         }
     }
 
+    /// One step of the controllers of workloads, unless nothing that they read has changed. Returns whether a pod was
+    /// denied.
+    fn step_workloads(&self, store: &mut Store) -> bool {
+        let mut seen = self.workloads_seen.lock();
+        let is_read = |change: &Change| {
+            let resource = change.id.resource;
+            resource == &resources::PODS || workloads::RESOURCES.contains(&resource)
+        };
+        let changes = seen.map(|seen| store.changes_after(seen));
+        let is_idle = matches!(changes, Some(Ok(changes)) if !changes.iter().any(is_read));
+        let version = store.version();
+        let denied = !is_idle && workloads::step(self, store);
+        *seen = (!denied).then_some(version);
+        denied
+    }
+
     /// One step of all controllers. Returns when the next one is due if nothing changes.
     fn step(&self) -> Option<Duration> {
         let mut server = self.server.lock();
         let store = &mut server.store;
         while store.collect_garbage() {}
         self.note_kept_queues(store);
-        let denied = workloads::step(self, store);
+        let denied = self.step_workloads(store);
         let mut brokers = self.brokers.lock();
         self.keda.lock().step(store, &brokers);
         hpa::step(store);

@@ -8,15 +8,18 @@ use serde_json::{Value, json};
 use super::admission::Review;
 use super::{World, status_writer, writer};
 use crate::api_server::object::Object;
-use crate::api_server::resources;
+use crate::api_server::resources::{self, Resource};
 use crate::api_server::store::{Deletion, Id, Store, owners};
 
 const MANAGER: &str = "kube-controller-manager";
 
+/// The workloads.
+pub static RESOURCES: [&Resource; 2] = [&resources::DEPLOYMENTS, &resources::STATEFUL_SETS];
+
 /// One step for every workload. Returns whether a pod was denied.
 pub fn step(world: &World, store: &mut Store) -> bool {
     let mut denied = false;
-    for resource in [&resources::DEPLOYMENTS, &resources::STATEFUL_SETS] {
+    for resource in RESOURCES {
         let all: Vec<(Id, Arc<Object>)> = store
             .all(resource)
             .map(|(id, it)| (id.clone(), Arc::clone(it)))
