@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::hand::name;
 use super::merge::three_way;
+use super::recording_client::name;
 use super::workload::annotation;
-use super::{Hand, Kind, Rule};
+use super::{Kind, Reconciler, RecordingClient};
 use crate::error::Result;
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -35,7 +35,7 @@ impl Argo {
     }
 }
 
-impl Rule for Argo {
+impl Reconciler for Argo {
     fn manager(&self) -> &'static str {
         "argocd-controller"
     }
@@ -48,23 +48,23 @@ impl Rule for Argo {
         Duration::from_secs(2)
     }
 
-    async fn reconcile(&self, hand: &Hand) -> Result<()> {
+    async fn reconcile(&self, client: &RecordingClient) -> Result<()> {
         let mut wanted = self.manifest.clone();
-        let live = hand.get(Kind::DEPLOYMENT, name(&wanted)).await?;
+        let live = client.get(Kind::DEPLOYMENT, name(&wanted)).await?;
         let Some(live) = live else {
             remember(&mut wanted, &self.manifest);
-            return hand.create(Kind::DEPLOYMENT, &wanted).await.map(drop);
+            return client.create(Kind::DEPLOYMENT, &wanted).await.map(drop);
         };
         if self.how == Sync::Replace {
             // The resource version only lets the log show whether the write changed anything.
             wanted["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
-            return hand.put(Kind::DEPLOYMENT, &wanted).await.map(drop);
+            return client.put(Kind::DEPLOYMENT, &wanted).await.map(drop);
         }
         let last = annotation(&live, LAST_APPLIED).map(serde_json::from_str);
         let last: Value = last.transpose()?.unwrap_or_default();
         if let Some(mut patch) = three_way(&last, &self.manifest, &live) {
             remember(&mut patch, &self.manifest);
-            hand.strategic(Kind::DEPLOYMENT, &live, &patch).await?;
+            client.strategic(Kind::DEPLOYMENT, &live, &patch).await?;
         }
         Ok(())
     }

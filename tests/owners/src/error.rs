@@ -1,9 +1,9 @@
-//! Errors of rules.
+//! Errors of simulated controllers.
 
-/// The result of a rule.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a rule could not be carried out.
+/// Why a reconcile failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The API server rejected a request or could not be reached.

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::hand::name;
 use super::kaito::WORKSPACE;
+use super::recording_client::name;
 use super::workload::{controlled_by, is_of};
-use super::{Hand, Kind, Rule};
+use super::{Kind, Reconciler, RecordingClient};
 use crate::error::Result;
 
 /// The kind that it reconciles.
@@ -32,7 +32,7 @@ pub fn inference_set(name: &str, preset: &str, replicas: i64) -> Value {
     })
 }
 
-impl Rule for InferenceSets {
+impl Reconciler for InferenceSets {
     fn manager(&self) -> &'static str {
         "kaito-inferenceset"
     }
@@ -41,22 +41,22 @@ impl Rule for InferenceSets {
         vec![INFERENCE_SET, WORKSPACE]
     }
 
-    async fn reconcile(&self, hand: &Hand) -> Result<()> {
-        for set in hand.list(INFERENCE_SET).await? {
-            let mut made = hand.list(WORKSPACE).await?;
+    async fn reconcile(&self, client: &RecordingClient) -> Result<()> {
+        for set in client.list(INFERENCE_SET).await? {
+            let mut made = client.list(WORKSPACE).await?;
             made.retain(|it| is_of(it, &set));
             let wanted = set["spec"]["replicas"].as_u64().unwrap_or(1);
             let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
             for _ in made.len()..wanted {
-                hand.create(WORKSPACE, &workspace_of(&set)).await?;
+                client.create(WORKSPACE, &workspace_of(&set)).await?;
             }
             for surplus in made.iter().skip(wanted) {
-                hand.delete(WORKSPACE, surplus).await?;
+                client.delete(WORKSPACE, surplus).await?;
             }
             let status = json!({
                 "replicas": wanted, "selector": format!("{CREATED_BY}={}", name(&set)),
             });
-            hand.status(INFERENCE_SET, &set, &status).await?;
+            client.status(INFERENCE_SET, &set, &status).await?;
         }
         Ok(())
     }

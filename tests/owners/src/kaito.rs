@@ -5,10 +5,10 @@
 
 use serde_json::{Value, json};
 
-use super::hand::name;
 use super::inference_set::CREATED_BY;
+use super::recording_client::name;
 use super::workload::{annotation, controlled_by, hash, label};
-use super::{Hand, Kind, Rule};
+use super::{Kind, Reconciler, RecordingClient};
 use crate::error::Result;
 
 /// The kind that it reconciles.
@@ -33,7 +33,7 @@ pub fn workspace(name: &str, preset: &str) -> Value {
     })
 }
 
-impl Rule for Kaito {
+impl Reconciler for Kaito {
     fn manager(&self) -> &'static str {
         "kaito-workspace"
     }
@@ -42,20 +42,20 @@ impl Rule for Kaito {
         vec![WORKSPACE, Kind::STATEFUL_SET]
     }
 
-    async fn reconcile(&self, hand: &Hand) -> Result<()> {
-        for workspace in hand.list(WORKSPACE).await? {
-            stateful_set(hand, &workspace).await?;
+    async fn reconcile(&self, client: &RecordingClient) -> Result<()> {
+        for workspace in client.list(WORKSPACE).await? {
+            stateful_set(client, &workspace).await?;
             let status = json!({"targetNodeCount": nodes(&workspace)});
-            hand.status(WORKSPACE, &workspace, &status).await?;
+            client.status(WORKSPACE, &workspace, &status).await?;
         }
         Ok(())
     }
 }
 
-async fn stateful_set(hand: &Hand, workspace: &Value) -> Result<()> {
+async fn stateful_set(client: &RecordingClient, workspace: &Value) -> Result<()> {
     let wanted = wanted(workspace);
-    let Some(live) = hand.get(Kind::STATEFUL_SET, name(&wanted)).await? else {
-        hand.create(Kind::STATEFUL_SET, &wanted).await?;
+    let Some(live) = client.get(Kind::STATEFUL_SET, name(&wanted)).await? else {
+        client.create(Kind::STATEFUL_SET, &wanted).await?;
         return Ok(());
     };
     let mut next = live.clone();
@@ -80,7 +80,7 @@ async fn stateful_set(hand: &Hand, workspace: &Value) -> Result<()> {
             pod[key] = own[key].clone();
         }
     }
-    hand.put(Kind::STATEFUL_SET, &next).await.map(drop)
+    client.put(Kind::STATEFUL_SET, &next).await.map(drop)
 }
 
 fn nodes(workspace: &Value) -> Value {

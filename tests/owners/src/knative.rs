@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::hand::name;
+use super::recording_client::name;
 use super::workload::{annotation, controlled_by, hash, is_of, label, put_all, without};
-use super::{Hand, Kind, Rule};
+use super::{Kind, Reconciler, RecordingClient};
 use crate::error::Result;
 
 const GROUP: &str = "serving.knative.dev";
@@ -57,7 +57,7 @@ pub fn deployment_of(service: &str, revision: usize) -> String {
     format!("{service}-{revision:05}-deployment")
 }
 
-impl Rule for Knative {
+impl Reconciler for Knative {
     fn manager(&self) -> &'static str {
         "knative-controller"
     }
@@ -66,19 +66,19 @@ impl Rule for Knative {
         vec![SERVICE, REVISION, Kind::DEPLOYMENT]
     }
 
-    async fn reconcile(&self, hand: &Hand) -> Result<()> {
-        for service in hand.list(SERVICE).await? {
-            let configuration = configuration(hand, &service).await?;
-            let mut revisions = revisions(hand, &configuration).await?;
+    async fn reconcile(&self, client: &RecordingClient) -> Result<()> {
+        for service in client.list(SERVICE).await? {
+            let configuration = configuration(client, &service).await?;
+            let mut revisions = revisions(client, &configuration).await?;
             let template = &service["spec"]["template"];
             if revisions.last().and_then(|it| annotation(it, TEMPLATE)) != Some(&hash(template)) {
                 let number = revisions.len() + 1;
                 let wanted = revision(&configuration, number, template);
-                revisions.push(hand.create(REVISION, &wanted).await?);
+                revisions.push(client.create(REVISION, &wanted).await?);
             }
             let mut ready = None;
             for revision in &revisions {
-                if self.deployment(hand, &service, revision).await? {
+                if self.deployment(client, &service, revision).await? {
                     ready = Some(name(revision).to_owned());
                 }
             }
@@ -87,7 +87,9 @@ impl Rule for Knative {
                 "latestCreatedRevisionName": created, "latestReadyRevisionName": ready,
             });
             let told = without(&status, |key| status[key].is_null());
-            hand.status(SERVICE, &service, &Value::Object(told)).await?;
+            client
+                .status(SERVICE, &service, &Value::Object(told))
+                .await?;
         }
         Ok(())
     }
@@ -95,10 +97,15 @@ impl Rule for Knative {
 
 impl Knative {
     /// Reconciles a Revision's Deployment, and returns whether it has a ready pod.
-    async fn deployment(&self, hand: &Hand, service: &Value, revision: &Value) -> Result<bool> {
+    async fn deployment(
+        &self,
+        client: &RecordingClient,
+        service: &Value,
+        revision: &Value,
+    ) -> Result<bool> {
         let wanted = self.wanted(service, revision);
-        let Some(live) = hand.get(Kind::DEPLOYMENT, name(&wanted)).await? else {
-            hand.create(Kind::DEPLOYMENT, &wanted).await?;
+        let Some(live) = client.get(Kind::DEPLOYMENT, name(&wanted)).await? else {
+            client.create(Kind::DEPLOYMENT, &wanted).await?;
             return Ok(false);
         };
         let mut next = live.clone();
@@ -122,7 +129,7 @@ impl Knative {
         }
         let same = label(&live, HASH) == label(&wanted, HASH);
         if self.release != Release::Hashed || !same {
-            hand.put(Kind::DEPLOYMENT, &next).await?;
+            client.put(Kind::DEPLOYMENT, &next).await?;
         }
         Ok(live.pointer("/status/readyReplicas").is_some())
     }
@@ -165,20 +172,20 @@ impl Knative {
     }
 }
 
-async fn configuration(hand: &Hand, service: &Value) -> Result<Value> {
-    if let Some(live) = hand.get(CONFIGURATION, name(service)).await? {
+async fn configuration(client: &RecordingClient, service: &Value) -> Result<Value> {
+    if let Some(live) = client.get(CONFIGURATION, name(service)).await? {
         return Ok(live);
     }
     let wanted = json!({
         "metadata": {"name": name(service), "ownerReferences": controlled_by(SERVICE, service)},
         "spec": service["spec"],
     });
-    hand.create(CONFIGURATION, &wanted).await
+    client.create(CONFIGURATION, &wanted).await
 }
 
 /// The Revisions of a Configuration, oldest first, since their names are numbered.
-async fn revisions(hand: &Hand, configuration: &Value) -> Result<Vec<Value>> {
-    let mut all = hand.list(REVISION).await?;
+async fn revisions(client: &RecordingClient, configuration: &Value) -> Result<Vec<Value>> {
+    let mut all = client.list(REVISION).await?;
     all.retain(|it| is_of(it, configuration));
     Ok(all)
 }
@@ -203,7 +210,7 @@ pub struct Kpa {
     pub replicas: i64,
 }
 
-impl Rule for Kpa {
+impl Reconciler for Kpa {
     fn manager(&self) -> &'static str {
         "autoscaler"
     }
@@ -216,10 +223,10 @@ impl Rule for Kpa {
         Duration::from_secs(2)
     }
 
-    async fn reconcile(&self, hand: &Hand) -> Result<()> {
-        for service in hand.list(SERVICE).await? {
+    async fn reconcile(&self, client: &RecordingClient) -> Result<()> {
+        for service in client.list(SERVICE).await? {
             let newest = service["status"]["latestReadyRevisionName"].as_str();
-            for live in hand.list(Kind::DEPLOYMENT).await? {
+            for live in client.list(Kind::DEPLOYMENT).await? {
                 if label(&live, "serving.knative.dev/service") != Some(name(&service)) {
                     continue;
                 }
@@ -231,7 +238,7 @@ impl Rule for Kpa {
                     0
                 };
                 if live["spec"]["replicas"] != json!(wanted) {
-                    hand.scale(Kind::DEPLOYMENT, &live, wanted).await?;
+                    client.scale(Kind::DEPLOYMENT, &live, wanted).await?;
                 }
             }
         }

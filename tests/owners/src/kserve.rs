@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::hand::name;
 use super::merge::two_way;
+use super::recording_client::name;
 use super::workload::{annotation, autoscaler, controlled_by, delete_of, is_of, put_all, without};
-use super::{Hand, Kind, Rule};
+use super::{Kind, Reconciler, RecordingClient};
 use crate::error::Result;
 
 /// The kind that it reconciles.
@@ -53,7 +53,7 @@ pub fn deployment_of(service: &str) -> String {
     format!("{service}-predictor")
 }
 
-impl Rule for Kserve {
+impl Reconciler for Kserve {
     fn manager(&self) -> &'static str {
         "kserve-controller-manager"
     }
@@ -66,18 +66,18 @@ impl Rule for Kserve {
         Duration::from_secs(5)
     }
 
-    async fn reconcile(&self, hand: &Hand) -> Result<()> {
-        for service in hand.list(INFERENCE_SERVICE).await? {
+    async fn reconcile(&self, client: &RecordingClient) -> Result<()> {
+        for service in client.list(INFERENCE_SERVICE).await? {
             if is_stopped(&service) {
                 for kind in [Kind::HPA, Kind::DEPLOYMENT] {
-                    delete_of(hand, kind, &deployment_of(name(&service)), &service).await?;
+                    delete_of(client, kind, &deployment_of(name(&service)), &service).await?;
                 }
                 continue;
             }
-            deployment(hand, &service).await?;
-            scaling(hand, &service).await?;
+            deployment(client, &service).await?;
+            scaling(client, &service).await?;
             let status = json!({"deploymentMode": "Standard"});
-            hand.status(INFERENCE_SERVICE, &service, &status).await?;
+            client.status(INFERENCE_SERVICE, &service, &status).await?;
         }
         Ok(())
     }
@@ -88,21 +88,21 @@ pub(super) fn is_stopped(service: &Value) -> bool {
     annotation(service, STOP) == Some("true")
 }
 
-async fn deployment(hand: &Hand, service: &Value) -> Result<()> {
+async fn deployment(client: &RecordingClient, service: &Value) -> Result<()> {
     let mut wanted = wanted(service);
-    let Some(live) = hand.get(Kind::DEPLOYMENT, name(&wanted)).await? else {
-        hand.create(Kind::DEPLOYMENT, &wanted).await?;
+    let Some(live) = client.get(Kind::DEPLOYMENT, name(&wanted)).await? else {
+        client.create(Kind::DEPLOYMENT, &wanted).await?;
         return Ok(());
     };
     wanted["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
-    let tried = hand.try_put(Kind::DEPLOYMENT, &wanted).await?;
+    let tried = client.try_put(Kind::DEPLOYMENT, &wanted).await?;
     let counts = class(service) == Some("none");
     let (before, after) = (compared(&live, counts), compared(&tried, counts));
     if before["spec"] == after["spec"] {
         return Ok(());
     }
     if let Some(patch) = two_way(&before, &after) {
-        hand.strategic(Kind::DEPLOYMENT, &live, &patch).await?;
+        client.strategic(Kind::DEPLOYMENT, &live, &patch).await?;
     }
     Ok(())
 }
@@ -160,17 +160,17 @@ fn least(predictor: &Value) -> Value {
 
 /// Keeps an HPA within the user's limits, unless the class says otherwise: as `checkHPAExist` of KServe's
 /// `hpa_reconciler.go` decides.
-async fn scaling(hand: &Hand, service: &Value) -> Result<()> {
+async fn scaling(client: &RecordingClient, service: &Value) -> Result<()> {
     let hpa = deployment_of(name(service));
-    let live = hand.get(Kind::HPA, &hpa).await?;
+    let live = client.get(Kind::HPA, &hpa).await?;
     match (class(service), live) {
         // Only what it has created itself.
         (Some("external" | "none"), Some(live)) if is_of(&live, service) => {
-            hand.delete(Kind::HPA, &live).await
+            client.delete(Kind::HPA, &live).await
         }
         (None | Some("hpa"), None) => {
             let spec = &service["spec"]["predictor"];
-            autoscaler(hand, (INFERENCE_SERVICE, service), &hpa, spec).await
+            autoscaler(client, (INFERENCE_SERVICE, service), &hpa, spec).await
         }
         (None | Some("hpa"), Some(mut live)) => {
             let mut has_changed = false;
@@ -181,7 +181,7 @@ async fn scaling(hand: &Hand, service: &Value) -> Result<()> {
                 live["spec"][field] = wanted;
             }
             if has_changed {
-                hand.put(Kind::HPA, &live).await?;
+                client.put(Kind::HPA, &live).await?;
             }
             Ok(())
         }

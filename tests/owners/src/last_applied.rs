@@ -5,21 +5,26 @@
 
 use serde_json::{Value, json};
 
-use super::hand::name;
 use super::merge::three_way;
+use super::recording_client::name;
 use super::workload::annotation;
-use super::{Hand, Kind};
+use super::{Kind, RecordingClient};
 use crate::error::Result;
 
 /// Reconciles a workload; `key` names the annotation with the last applied spec.
-pub(super) async fn keep(hand: &Hand, kind: Kind, key: &str, wanted: &Value) -> Result<()> {
+pub(super) async fn keep(
+    client: &RecordingClient,
+    kind: Kind,
+    key: &str,
+    wanted: &Value,
+) -> Result<()> {
     let mut next = wanted.clone();
     if !next["metadata"]["annotations"].is_object() {
         next["metadata"]["annotations"] = json!({});
     }
     next["metadata"]["annotations"][key] = json!(json!({"spec": wanted["spec"]}).to_string());
-    let Some(live) = hand.get(kind, name(wanted)).await? else {
-        hand.create(kind, &next).await?;
+    let Some(live) = client.get(kind, name(wanted)).await? else {
+        client.create(kind, &next).await?;
         return Ok(());
     };
     let last = annotation(&live, key).map(serde_json::from_str);
@@ -31,5 +36,5 @@ pub(super) async fn keep(hand: &Hand, kind: Kind, key: &str, wanted: &Value) -> 
     if wanted["spec"].get("replicas").is_none() {
         next["spec"]["replicas"] = live["spec"]["replicas"].clone();
     }
-    hand.put(kind, &next).await.map(drop)
+    client.put(kind, &next).await.map(drop)
 }

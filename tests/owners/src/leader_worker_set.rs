@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::hand::name;
+use super::recording_client::name;
 use super::workload::{controlled_by, put_all, without};
-use super::{Hand, Kind, Rule};
+use super::{Kind, Reconciler, RecordingClient};
 use crate::error::Result;
 
 /// The kind that it reconciles.
@@ -37,7 +37,7 @@ pub fn leader_worker_set(name: &str, replicas: i64) -> Value {
     })
 }
 
-impl Rule for LeaderWorkerSets {
+impl Reconciler for LeaderWorkerSets {
     fn manager(&self) -> &'static str {
         "lws"
     }
@@ -46,21 +46,21 @@ impl Rule for LeaderWorkerSets {
         vec![LEADER_WORKER_SET, Kind::STATEFUL_SET]
     }
 
-    async fn reconcile(&self, hand: &Hand) -> Result<()> {
-        for set in hand.list(LEADER_WORKER_SET).await? {
+    async fn reconcile(&self, client: &RecordingClient) -> Result<()> {
+        for set in client.list(LEADER_WORKER_SET).await? {
             let wanted = wanted(&set);
-            match hand.get(Kind::STATEFUL_SET, name(&set)).await? {
-                None => drop(hand.create(Kind::STATEFUL_SET, &wanted).await?),
+            match client.get(Kind::STATEFUL_SET, name(&set)).await? {
+                None => drop(client.create(Kind::STATEFUL_SET, &wanted).await?),
                 Some(mut live) if live["spec"]["replicas"] != wanted["spec"]["replicas"] => {
                     live["spec"]["replicas"] = wanted["spec"]["replicas"].clone();
-                    hand.put(Kind::STATEFUL_SET, &live).await?;
+                    client.put(Kind::STATEFUL_SET, &live).await?;
                 }
                 Some(_) => {}
             }
             let selector = format!("{NAME}={},{WORKER}=0", name(&set));
             let status =
                 json!({"replicas": wanted["spec"]["replicas"], "hpaPodSelector": selector});
-            hand.status(LEADER_WORKER_SET, &set, &status).await?;
+            client.status(LEADER_WORKER_SET, &set, &status).await?;
         }
         Ok(())
     }

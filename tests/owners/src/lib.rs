@@ -1,8 +1,8 @@
 //! The writes of the controllers of systems that actors bind to: the simulators SIM-1 to SIM-8 of
 //! `docs/spec/binding.md`, section 9.
 //!
-//! Each [`Rule`] reverts exactly what its system reverts, and keeps what that keeps. Scenarios run rules on a real API
-//! server (`asya_tests::owners`), and the simulation on one in memory.
+//! Each [`Reconciler`] reverts exactly what its system reverts, and preserves what the system preserves. Scenarios run
+//! them on a real API server (`asya_tests::owners`), and the simulation on one in memory.
 //!
 //! | file | system |
 //! |---|---|
@@ -13,13 +13,12 @@
 //! | [`knative`] | Knative Serving, since 1.22 and up to 1.20, and its autoscaler (SIM-4) |
 //! | [`leader_worker_set`] | `LeaderWorkerSet`, leaders without workers |
 //! | [`seldon`], [`seldon2`], [`yatai`] | Seldon Core 1 and 2, Yatai (SIM-5) |
-//! | [`ray`] | `KubeRay`'s `RayCluster` and `RayService` (SIM-6) |
+//! | [`ray`] | `KubeRay`'s `RayCluster`, `RayService` and `RayJob` (SIM-6) |
 //! | [`argo`] | Argo CD with self-heal (SIM-7) |
 //! | [`reverter`] | a tool that reverts restarts (SIM-8) |
 
 pub mod argo;
 pub mod error;
-mod hand;
 pub mod inference_set;
 pub mod kaito;
 mod kind;
@@ -30,13 +29,14 @@ pub mod leader_worker_set;
 pub mod llmisvc;
 mod merge;
 pub mod ray;
+mod reconciler;
+mod recording_client;
 pub mod reverter;
-mod rule;
 pub mod seldon;
 pub mod seldon2;
 mod workload;
 pub mod yatai;
 
-pub use hand::{Hand, Verb, Write};
 pub use kind::Kind;
-pub use rule::Rule;
+pub use reconciler::Reconciler;
+pub use recording_client::{RecordingClient, Verb, Write};

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::hand::{includes, name};
 use super::kserve::is_stopped;
+use super::recording_client::{includes, name};
 use super::workload::{controlled_by, delete_of, put_all, without};
-use super::{Hand, Kind, Rule};
+use super::{Kind, Reconciler, RecordingClient};
 use crate::error::Result;
 
 /// The kind that it reconciles.
@@ -44,7 +44,7 @@ pub fn deployment_of(service: &str) -> String {
     format!("{service}-kserve")
 }
 
-impl Rule for LlmIsvc {
+impl Reconciler for LlmIsvc {
     fn manager(&self) -> &'static str {
         "llmisvc-controller-manager"
     }
@@ -57,11 +57,11 @@ impl Rule for LlmIsvc {
         Duration::from_secs(5)
     }
 
-    async fn reconcile(&self, hand: &Hand) -> Result<()> {
-        for service in hand.list(LLM_INFERENCE_SERVICE).await? {
+    async fn reconcile(&self, client: &RecordingClient) -> Result<()> {
+        for service in client.list(LLM_INFERENCE_SERVICE).await? {
             if is_stopped(&service) {
                 delete_of(
-                    hand,
+                    client,
                     Kind::DEPLOYMENT,
                     &deployment_of(name(&service)),
                     &service,
@@ -69,31 +69,32 @@ impl Rule for LlmIsvc {
                 .await?;
                 continue;
             }
-            deployment(hand, &service).await?;
+            deployment(client, &service).await?;
             let primary = json!({
                 "apiGroup": "apps", "kind": "Deployment", "name": deployment_of(name(&service)),
             });
             let status = json!({"workloads": {"primary": primary}});
-            hand.status(LLM_INFERENCE_SERVICE, &service, &status)
+            client
+                .status(LLM_INFERENCE_SERVICE, &service, &status)
                 .await?;
         }
         Ok(())
     }
 }
 
-async fn deployment(hand: &Hand, service: &Value) -> Result<()> {
+async fn deployment(client: &RecordingClient, service: &Value) -> Result<()> {
     let mut wanted = wanted(service);
-    let Some(live) = hand.get(Kind::DEPLOYMENT, name(&wanted)).await? else {
-        hand.create(Kind::DEPLOYMENT, &wanted).await?;
+    let Some(live) = client.get(Kind::DEPLOYMENT, name(&wanted)).await? else {
+        client.create(Kind::DEPLOYMENT, &wanted).await?;
         return Ok(());
     };
     wanted["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
     if service["spec"].get("replicas").is_none() {
         wanted["spec"]["replicas"] = live["spec"]["replicas"].clone();
     }
-    let tried = hand.try_put(Kind::DEPLOYMENT, &wanted).await?;
+    let tried = client.try_put(Kind::DEPLOYMENT, &wanted).await?;
     if !is_as_wanted(&live, &tried) {
-        hand.put(Kind::DEPLOYMENT, &wanted).await?;
+        client.put(Kind::DEPLOYMENT, &wanted).await?;
     }
     Ok(())
 }

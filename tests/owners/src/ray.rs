@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::hand::name;
+use super::recording_client::name;
 use super::workload::{annotation, controlled_by, hash, is_of, label, put_all, without};
-use super::{Hand, Kind, Rule};
+use super::{Kind, Reconciler, RecordingClient};
 use crate::error::Result;
 
 /// A Ray cluster of bare pods.
@@ -61,7 +61,7 @@ pub fn ray_job(name: &str, workers: i64) -> Value {
     json!({"metadata": {"name": name}, "spec": {"entrypoint": "python train.py", "rayClusterSpec": cluster}})
 }
 
-impl Rule for RayClusters {
+impl Reconciler for RayClusters {
     fn manager(&self) -> &'static str {
         "kuberay-operator"
     }
@@ -70,13 +70,13 @@ impl Rule for RayClusters {
         vec![RAY_CLUSTER, Kind::POD]
     }
 
-    async fn reconcile(&self, hand: &Hand) -> Result<()> {
-        for cluster in hand.list(RAY_CLUSTER).await? {
-            let mut pods = hand.list(Kind::POD).await?;
+    async fn reconcile(&self, client: &RecordingClient) -> Result<()> {
+        for cluster in client.list(RAY_CLUSTER).await? {
+            let mut pods = client.list(Kind::POD).await?;
             pods.retain(|it| is_of(it, &cluster));
             let mut wanted = 1;
             let head = &cluster["spec"]["headGroupSpec"]["template"];
-            count(hand, &cluster, ("headgroup", "head"), head, &pods, 1).await?;
+            count(client, &cluster, ("headgroup", "head"), head, &pods, 1).await?;
             let groups = cluster["spec"]["workerGroupSpecs"].as_array();
             for group in groups.into_iter().flatten() {
                 let group_name = group["groupName"].as_str().unwrap_or_default();
@@ -85,7 +85,7 @@ impl Rule for RayClusters {
                 wanted += replicas;
                 let as_group = (group_name, "worker");
                 count(
-                    hand,
+                    client,
                     &cluster,
                     as_group,
                     &group["template"],
@@ -97,7 +97,7 @@ impl Rule for RayClusters {
             let ready = pods.iter().filter(|pod| is_ready(pod)).count();
             let state = if ready == wanted { "ready" } else { "" };
             let status = json!({"state": state, "desiredWorkerReplicas": wanted - 1});
-            hand.status(RAY_CLUSTER, &cluster, &status).await?;
+            client.status(RAY_CLUSTER, &cluster, &status).await?;
         }
         Ok(())
     }
@@ -105,7 +105,7 @@ impl Rule for RayClusters {
 
 /// Creates missing pods of a group, and deletes failed pods and, beyond the wanted number, the first in the list.
 async fn count(
-    hand: &Hand,
+    client: &RecordingClient,
     cluster: &Value,
     (group, node_type): (&str, &str),
     template: &Value,
@@ -119,10 +119,10 @@ async fn count(
     };
     let (ended, live): (Vec<_>, Vec<_>) = of_group.partition(has_ended);
     for pod in ended {
-        hand.delete(Kind::POD, pod).await?;
+        client.delete(Kind::POD, pod).await?;
     }
     for pod in live.iter().take(live.len().saturating_sub(wanted)) {
-        hand.delete(Kind::POD, pod).await?;
+        client.delete(Kind::POD, pod).await?;
     }
     for _ in live.len()..wanted {
         let mut pod = template.clone();
@@ -132,7 +132,7 @@ async fn count(
         put_all(&mut pod["metadata"]["labels"], &without(&own, |_| false));
         pod["metadata"]["generateName"] = json!(format!("{}-{group}-{node_type}-", name(cluster)));
         pod["metadata"]["ownerReferences"] = controlled_by(RAY_CLUSTER, cluster);
-        hand.create(Kind::POD, &pod).await?;
+        client.create(Kind::POD, &pod).await?;
     }
     Ok(())
 }
@@ -145,7 +145,7 @@ fn is_ready(pod: &Value) -> bool {
     })
 }
 
-impl Rule for RayServices {
+impl Reconciler for RayServices {
     fn manager(&self) -> &'static str {
         "kuberay-operator-services"
     }
@@ -158,9 +158,9 @@ impl Rule for RayServices {
         Duration::from_secs(2)
     }
 
-    async fn reconcile(&self, hand: &Hand) -> Result<()> {
-        for service in hand.list(RAY_SERVICE).await? {
-            let mut clusters = hand.list(RAY_CLUSTER).await?;
+    async fn reconcile(&self, client: &RecordingClient) -> Result<()> {
+        for service in client.list(RAY_SERVICE).await? {
+            let mut clusters = client.list(RAY_CLUSTER).await?;
             clusters.retain(|it| is_of(it, &service));
             let template = hash(&service["spec"]["rayClusterConfig"]);
             let is_newest = |it: &&Value| annotation(it, TEMPLATE) == Some(&template);
@@ -168,10 +168,10 @@ impl Rule for RayServices {
             let Some(newest) = newest else {
                 let spec = &service["spec"]["rayClusterConfig"];
                 let made = cluster_of(RAY_SERVICE, &service, spec, &template);
-                let made = hand.create(RAY_CLUSTER, &made).await?;
+                let made = client.create(RAY_CLUSTER, &made).await?;
                 let pending = json!({"rayClusterName": name(&made)});
                 let status = json!({"pendingServiceStatus": pending});
-                hand.status(RAY_SERVICE, &service, &status).await?;
+                client.status(RAY_SERVICE, &service, &status).await?;
                 continue;
             };
             if newest["status"]["state"] != "ready" {
@@ -181,10 +181,10 @@ impl Rule for RayServices {
             let status = json!({
                 "activeServiceStatus": active, "pendingServiceStatus": {"rayClusterName": null},
             });
-            hand.status(RAY_SERVICE, &service, &status).await?;
+            client.status(RAY_SERVICE, &service, &status).await?;
             for old in &clusters {
                 if !is_newest(&old) {
-                    hand.delete(RAY_CLUSTER, old).await?;
+                    client.delete(RAY_CLUSTER, old).await?;
                 }
             }
         }
@@ -192,7 +192,7 @@ impl Rule for RayServices {
     }
 }
 
-impl Rule for RayJobs {
+impl Reconciler for RayJobs {
     fn manager(&self) -> &'static str {
         "kuberay-operator-jobs"
     }
@@ -201,13 +201,13 @@ impl Rule for RayJobs {
         vec![RAY_JOB, RAY_CLUSTER]
     }
 
-    async fn reconcile(&self, hand: &Hand) -> Result<()> {
-        for job in hand.list(RAY_JOB).await? {
-            let clusters = hand.list(RAY_CLUSTER).await?;
+    async fn reconcile(&self, client: &RecordingClient) -> Result<()> {
+        for job in client.list(RAY_JOB).await? {
+            let clusters = client.list(RAY_CLUSTER).await?;
             if !clusters.iter().any(|it| is_of(it, &job)) {
                 let spec = &job["spec"]["rayClusterSpec"];
                 let made = cluster_of(RAY_JOB, &job, spec, &hash(&job["metadata"]["uid"]));
-                hand.create(RAY_CLUSTER, &made).await?;
+                client.create(RAY_CLUSTER, &made).await?;
             }
         }
         Ok(())

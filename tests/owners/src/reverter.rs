@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Hand, Kind, Rule};
+use super::{Kind, Reconciler, RecordingClient};
 use crate::error::Result;
 
 /// Removes `kubectl.kubernetes.io/restartedAt` and all other unknown annotations from the pod templates of Deployments
@@ -19,7 +19,7 @@ impl Reverter {
     }
 }
 
-impl Rule for Reverter {
+impl Reconciler for Reverter {
     fn manager(&self) -> &'static str {
         "restart-reverter"
     }
@@ -28,15 +28,15 @@ impl Rule for Reverter {
         vec![Kind::DEPLOYMENT]
     }
 
-    async fn reconcile(&self, hand: &Hand) -> Result<()> {
-        for live in hand.list(Kind::DEPLOYMENT).await? {
+    async fn reconcile(&self, client: &RecordingClient) -> Result<()> {
+        for live in client.list(Kind::DEPLOYMENT).await? {
             let annotations = live.pointer("/spec/template/metadata/annotations");
             let keys = annotations.and_then(Value::as_object).into_iter().flatten();
             let foreign = keys.filter(|(key, _)| !self.known.contains(&key.as_str()));
             let removed: Map<_, _> = foreign.map(|(key, _)| (key.clone(), Value::Null)).collect();
             if !removed.is_empty() {
                 let patch = json!({"spec": {"template": {"metadata": {"annotations": removed}}}});
-                hand.merge(Kind::DEPLOYMENT, &live, &patch).await?;
+                client.merge(Kind::DEPLOYMENT, &live, &patch).await?;
             }
         }
         Ok(())

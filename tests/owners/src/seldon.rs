@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::hand::name;
 use super::last_applied::keep;
+use super::recording_client::name;
 use super::workload::{autoscaler, controlled_by};
-use super::{Hand, Kind, Rule};
+use super::{Kind, Reconciler, RecordingClient};
 use crate::error::Result;
 
 /// The kind that it reconciles.
@@ -44,7 +44,7 @@ pub fn deployment_of(name: &str) -> String {
     format!("{name}-default-0-classifier")
 }
 
-impl Rule for Seldon {
+impl Reconciler for Seldon {
     fn manager(&self) -> &'static str {
         "seldon-manager"
     }
@@ -53,18 +53,18 @@ impl Rule for Seldon {
         vec![SELDON_DEPLOYMENT, Kind::DEPLOYMENT, Kind::HPA]
     }
 
-    async fn reconcile(&self, hand: &Hand) -> Result<()> {
-        for seldon in hand.list(SELDON_DEPLOYMENT).await? {
+    async fn reconcile(&self, client: &RecordingClient) -> Result<()> {
+        for seldon in client.list(SELDON_DEPLOYMENT).await? {
             let mut told = Map::new();
             for (wanted, component) in components(&seldon) {
-                keep(hand, Kind::DEPLOYMENT, LAST_APPLIED, &wanted).await?;
+                keep(client, Kind::DEPLOYMENT, LAST_APPLIED, &wanted).await?;
                 if let Some(hpa) = component.get("hpaSpec") {
-                    autoscaler(hand, (SELDON_DEPLOYMENT, &seldon), name(&wanted), hpa).await?;
+                    autoscaler(client, (SELDON_DEPLOYMENT, &seldon), name(&wanted), hpa).await?;
                 }
                 told.insert(name(&wanted).to_owned(), json!({"replicas": 1}));
             }
             let status = json!({"deploymentStatus": told, "state": "Available"});
-            hand.status(SELDON_DEPLOYMENT, &seldon, &status).await?;
+            client.status(SELDON_DEPLOYMENT, &seldon, &status).await?;
         }
         Ok(())
     }

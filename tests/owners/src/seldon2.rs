@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::hand::name;
 use super::last_applied::keep;
+use super::recording_client::name;
 use super::workload::controlled_by;
-use super::{Hand, Kind, Rule};
+use super::{Kind, Reconciler, RecordingClient};
 use crate::error::Result;
 
 /// The kind that it reconciles.
@@ -26,7 +26,7 @@ pub fn server(name: &str, image: &str) -> Value {
     })
 }
 
-impl Rule for Seldon2 {
+impl Reconciler for Seldon2 {
     fn manager(&self) -> &'static str {
         "seldon-v2-controller-manager"
     }
@@ -35,13 +35,13 @@ impl Rule for Seldon2 {
         vec![SERVER, Kind::STATEFUL_SET]
     }
 
-    async fn reconcile(&self, hand: &Hand) -> Result<()> {
-        for server in hand.list(SERVER).await? {
+    async fn reconcile(&self, client: &RecordingClient) -> Result<()> {
+        for server in client.list(SERVER).await? {
             let wanted = wanted(&server);
-            keep(hand, Kind::STATEFUL_SET, LAST_APPLIED, &wanted).await?;
+            keep(client, Kind::STATEFUL_SET, LAST_APPLIED, &wanted).await?;
             let selector = format!("seldon-server-name={}", name(&server));
             let status = json!({"replicas": wanted["spec"]["replicas"], "selector": selector});
-            hand.status(SERVER, &server, &status).await?;
+            client.status(SERVER, &server, &status).await?;
         }
         Ok(())
     }

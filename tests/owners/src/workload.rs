@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Hand, Kind};
+use super::{Kind, RecordingClient};
 use crate::error::Result;
 
 /// A controller owner reference to an object.
@@ -60,21 +60,26 @@ pub(super) fn hash(wanted: &Value) -> String {
 }
 
 /// Deletes an object by name, if `owner` is its controller.
-pub(super) async fn delete_of(hand: &Hand, kind: Kind, name: &str, owner: &Value) -> Result<()> {
-    match hand.get(kind, name).await? {
-        Some(live) if is_of(&live, owner) => hand.delete(kind, &live).await,
+pub(super) async fn delete_of(
+    client: &RecordingClient,
+    kind: Kind,
+    name: &str,
+    owner: &Value,
+) -> Result<()> {
+    match client.get(kind, name).await? {
+        Some(live) if is_of(&live, owner) => client.delete(kind, &live).await,
         _ => Ok(()),
     }
 }
 
 /// Creates an HPA for an owner's Deployment, unless it exists.
 pub(super) async fn autoscaler(
-    hand: &Hand,
+    client: &RecordingClient,
     (kind, owner): (Kind, &Value),
     deployment: &str,
     spec: &Value,
 ) -> Result<()> {
-    if hand.get(Kind::HPA, deployment).await?.is_some() {
+    if client.get(Kind::HPA, deployment).await?.is_some() {
         return Ok(());
     }
     let number = |key: &str| spec.get(key).cloned().unwrap_or(json!(1));
@@ -89,5 +94,5 @@ pub(super) async fn autoscaler(
             }}],
         },
     });
-    hand.create(Kind::HPA, &wanted).await.map(drop)
+    client.create(Kind::HPA, &wanted).await.map(drop)
 }

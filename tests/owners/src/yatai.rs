@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::hand::name;
 use super::last_applied::keep;
+use super::recording_client::name;
 use super::workload::{autoscaler, controlled_by, put_all, without};
-use super::{Hand, Kind, Rule};
+use super::{Kind, Reconciler, RecordingClient};
 use crate::error::Result;
 
 /// The kind that it reconciles.
@@ -29,7 +29,7 @@ pub fn bento_deployment(name: &str, bento: &str) -> Value {
     })
 }
 
-impl Rule for Yatai {
+impl Reconciler for Yatai {
     fn manager(&self) -> &'static str {
         "yatai-deployment"
     }
@@ -38,12 +38,12 @@ impl Rule for Yatai {
         vec![BENTO_DEPLOYMENT, Kind::DEPLOYMENT, Kind::HPA]
     }
 
-    async fn reconcile(&self, hand: &Hand) -> Result<()> {
-        for bento in hand.list(BENTO_DEPLOYMENT).await? {
-            keep(hand, Kind::DEPLOYMENT, LAST_APPLIED, &wanted(&bento)).await?;
+    async fn reconcile(&self, client: &RecordingClient) -> Result<()> {
+        for bento in client.list(BENTO_DEPLOYMENT).await? {
+            keep(client, Kind::DEPLOYMENT, LAST_APPLIED, &wanted(&bento)).await?;
             // Always creates an HPA, whatever the user specifies.
             let hpa = &bento["spec"]["autoscaling"];
-            autoscaler(hand, (BENTO_DEPLOYMENT, &bento), name(&bento), hpa).await?;
+            autoscaler(client, (BENTO_DEPLOYMENT, &bento), name(&bento), hpa).await?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use asya_tests::Result;
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::owners::kaito::{Kaito, WORKSPACE, workspace};
 use asya_tests::owners::kserve::{AUTOSCALER_CLASS, INFERENCE_SERVICE, Kserve, inference_service};
-use asya_tests::owners::{Hand, Kind, Owner, Rule, crds};
+use asya_tests::owners::{Kind, Owner, Reconciler, RecordingClient, crds};
 use asya_tests::real::PYTHON_IMAGE;
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::core::v1::{Container, Pod};
@@ -220,13 +220,13 @@ async fn model_answers_with_the_sidecar_in_its_pod_template() {
 
 async fn owner_of(
     scenario: &Scenario,
-    rule: impl Rule,
+    reconciler: impl Reconciler,
     (kind, target): (Kind, &Value),
 ) -> Result<Owner> {
     crds::install(scenario.cluster(), &[kind]).await?;
-    let somebody = Hand::new(scenario.client(), scenario.namespace(), "somebody");
+    let somebody = RecordingClient::new(scenario.client(), scenario.namespace(), "somebody");
     somebody.create(kind, target).await?;
-    Ok(Owner::start(scenario, rule))
+    Ok(Owner::start(scenario, reconciler))
 }
 
 /// RES-15, RES-13

@@ -1,4 +1,4 @@
-//! The simulated owners follow their rules: which changes they revert, and which they leave.
+//! The simulated owners follow the write rules of their systems: which changes they revert, and which they leave.
 
 mod argo;
 mod conflicts;
@@ -15,26 +15,26 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use asya_tests::Result;
-use asya_tests::owners::{Hand, Kind, Owner, Rule, crds};
+use asya_tests::owners::{Kind, Owner, Reconciler, RecordingClient, crds};
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(30);
 
 /// A user other than the owner and the operator.
-fn somebody(scenario: &Scenario) -> Hand {
-    Hand::new(scenario.client(), scenario.namespace(), "somebody")
+fn somebody(scenario: &Scenario) -> RecordingClient {
+    RecordingClient::new(scenario.client(), scenario.namespace(), "somebody")
 }
 
 /// Starts an owner, and lets it reconcile a target that a user creates.
 async fn owner_of(
     scenario: &Scenario,
-    rule: impl Rule,
+    reconciler: impl Reconciler,
     (kind, target): (Kind, &Value),
 ) -> Result<Owner> {
     crds::install(scenario.cluster(), &[kind]).await?;
     somebody(scenario).create(kind, target).await?;
-    let owner = Owner::start(scenario, rule);
+    let owner = Owner::start(scenario, reconciler);
     owner.rounds(1).await?;
     Ok(owner)
 }

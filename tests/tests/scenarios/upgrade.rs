@@ -10,7 +10,7 @@ use asya_tests::cluster::{Cluster, Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::helm::Helm;
 use asya_tests::operator::{Instance, OPERATOR_AGENT, Operator, bin_folder, prepare};
-use asya_tests::owners::{Hand, Kind};
+use asya_tests::owners::{Kind, RecordingClient};
 use asya_tests::scenario::Scenario;
 use asya_tests::webhook::Webhook;
 use asya_tests::{Error, Result};
@@ -189,9 +189,9 @@ async fn upgrade_and_downgrade_write_nothing_but_status_and_restart_no_pod() {
         let broker = rabbitmq.access_log();
         let (before, foreign) = (pods(scenario, false).await?, pods(scenario, true).await?);
         let mut rolled = false;
-        let hand = Hand::new(scenario.client(), scenario.namespace(), "user");
+        let client = RecordingClient::new(scenario.client(), scenario.namespace(), "user");
         let template = async || -> Result<Value> {
-            let live = hand.get(Kind::DEPLOYMENT, TEMPLATED).await?;
+            let live = client.get(Kind::DEPLOYMENT, TEMPLATED).await?;
             Ok(live.unwrap_or_default()["spec"]["template"].clone())
         };
         let templated = template().await?;

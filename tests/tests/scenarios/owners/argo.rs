@@ -84,15 +84,15 @@ async fn argo_with_replace_removes_all_foreign_entries() {
 #[tokio::test]
 async fn reverter_removes_unknown_annotations_from_templates() {
     Scenario::run("sim-reverter", async |scenario| {
-        let hand = somebody(scenario);
-        hand.create(DEPLOYMENT, &manifest("model", None)).await?;
+        let client = somebody(scenario);
+        client.create(DEPLOYMENT, &manifest("model", None)).await?;
         let owner = Owner::start(scenario, Reverter::new(vec!["team"]));
         intrude(scenario, DEPLOYMENT, "model").await?;
         let restart = json!({"spec": {"template": {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}}}});
         edit(scenario, DEPLOYMENT, "model", &restart).await?;
         owner.rounds(2).await?;
         assert_eq!(left(scenario, DEPLOYMENT, "model").await?, all_but(&["annotation"]));
-        let live = hand.get(DEPLOYMENT, "model").await?.unwrap();
+        let live = client.get(DEPLOYMENT, "model").await?.unwrap();
         let annotations = &live["spec"]["template"]["metadata"]["annotations"];
         assert_eq!(annotations, &json!({"team": "a"}));
         Ok(())

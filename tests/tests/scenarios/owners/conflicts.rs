@@ -12,7 +12,7 @@ use asya_tests::audit::Mark;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::owners::argo::{Argo, Sync};
 use asya_tests::owners::reverter::Reverter;
-use asya_tests::owners::{Hand, Kind, Owner};
+use asya_tests::owners::{Kind, Owner, RecordingClient};
 use asya_tests::scenario::Scenario;
 use jiff::Timestamp;
 use kube::api::{DynamicObject, PostParams};
@@ -32,7 +32,7 @@ pub(super) const GIVEN_UP: Duration = Duration::from_mins(2);
 /// A target with an owner, and an actor that binds it.
 struct Stage<'a> {
     scenario: &'a Scenario,
-    hand: Hand,
+    client: RecordingClient,
     actor: String,
     target: (Kind, String),
     workload: (Kind, String),
@@ -63,7 +63,7 @@ impl<'a> Stage<'a> {
         let since = scenario.cluster().audit().mark().await?;
         let stage = Self {
             scenario,
-            hand: somebody(scenario),
+            client: somebody(scenario),
             actor: scenario.name("actor"),
             target: (kind, target.to_owned()),
             workload,
@@ -96,14 +96,14 @@ impl<'a> Stage<'a> {
     /// Replaces all pods.
     async fn anew(&self) -> Result<()> {
         for pod in self.of_target().await? {
-            self.hand.delete(Kind::POD, &pod).await?;
+            self.client.delete(Kind::POD, &pod).await?;
         }
         self.all_injected().await.map(drop)
     }
 
     /// Pods of the target that are not being deleted.
     async fn of_target(&self) -> Result<Vec<Value>> {
-        let mut pods = self.hand.list(Kind::POD).await?;
+        let mut pods = self.client.list(Kind::POD).await?;
         // The head of a Ray cluster is not among them.
         pods.retain(|pod| pod["metadata"]["labels"]["ray.io/node-type"] != "head");
         Ok(pods)
@@ -115,7 +115,7 @@ impl<'a> Stage<'a> {
             dry_run: true,
             ..PostParams::default()
         };
-        let api = self.hand.api(Kind::POD);
+        let api = self.client.api(Kind::POD);
         eventually("a new pod would be injected", SOON, async || {
             let pods = self.of_target().await?;
             let live = pods.first().cloned().unwrap_or_default();
@@ -163,7 +163,7 @@ impl<'a> Stage<'a> {
     /// The same, after deleting a pod.
     async fn next_is_injected(&self) -> Result<()> {
         if let Some(pod) = self.of_target().await?.first() {
-            self.hand.delete(Kind::POD, pod).await?;
+            self.client.delete(Kind::POD, pod).await?;
         }
         self.all_injected().await.map(drop)
     }
@@ -189,7 +189,7 @@ impl<'a> Stage<'a> {
     /// Nothing in the workload's pod spec is ours.
     async fn pod_spec_is_not_ours(&self) -> Result<()> {
         let (kind, name) = &self.workload;
-        let live = self.hand.get(*kind, name).await?.unwrap_or_default();
+        let live = self.client.get(*kind, name).await?.unwrap_or_default();
         let spec = if kind.group == "apps" {
             ["/spec/template/spec", "/f:spec/f:template/f:spec"]
         } else {
@@ -262,9 +262,9 @@ fn slow() -> Value {
 
 /// Makes the current pods ready.
 async fn settle(scenario: &Scenario) -> Result<()> {
-    let hand = somebody(scenario);
+    let client = somebody(scenario);
     let pods = eventually("both pods have a node", SOON, async || {
-        let pods = hand.list(Kind::POD).await?;
+        let pods = client.list(Kind::POD).await?;
         let placed = pods.iter().filter(|it| it["spec"]["nodeName"].is_string());
         check(placed.count() == 2, pods.len())?;
         Ok(pods)
@@ -273,10 +273,10 @@ async fn settle(scenario: &Scenario) -> Result<()> {
     let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": Timestamp::now()});
     for pod in pods {
         let status = json!({"phase": "Running", "conditions": [ready]});
-        hand.status(Kind::POD, &pod, &status).await?;
+        client.status(Kind::POD, &pod, &status).await?;
     }
     eventually("the Deployment is available", SOON, async || {
-        let live = hand.get(Kind::DEPLOYMENT, "model").await?;
+        let live = client.get(Kind::DEPLOYMENT, "model").await?;
         let status = live.unwrap_or_default()["status"].clone();
         check(status["availableReplicas"] == 2, status)
     })

@@ -87,15 +87,15 @@ async fn older_knative_reverts_containers_or_template_on_each_reconcile() {
             owner.rounds(3).await?;
             assert_eq!(owner.changes(DEPLOYMENT), before.0, "{release:?}");
             assert!(owner.writes().len() >= before.1 + 3, "it PUTs at each look");
-            let hand = somebody(scenario);
+            let client = somebody(scenario);
             for kind in [SERVICE, CONFIGURATION, REVISION, DEPLOYMENT] {
-                for live in hand.list(kind).await? {
-                    hand.delete(kind, &live).await?;
+                for live in client.list(kind).await? {
+                    client.delete(kind, &live).await?;
                 }
             }
             drop(owner);
             eventually("nothing is left", SOON, async || {
-                let left = hand.list(DEPLOYMENT).await?;
+                let left = client.list(DEPLOYMENT).await?;
                 check(left.is_empty(), left.len())
             })
             .await?;
@@ -123,9 +123,9 @@ async fn knative_autoscaler_reverts_replicas() {
             let image = json!({"spec": service("echo", "echo:2")["spec"]});
             edit(scenario, SERVICE, "echo", &image).await?;
             owner.rounds(1).await?;
-            let hand = somebody(scenario);
-            let old = hand.get(DEPLOYMENT, &name).await?.unwrap_or_default();
-            let service = hand.get(SERVICE, "echo").await?.unwrap_or_default();
+            let client = somebody(scenario);
+            let old = client.get(DEPLOYMENT, &name).await?.unwrap_or_default();
+            let service = client.get(SERVICE, "echo").await?.unwrap_or_default();
             let ready = &service["status"]["latestReadyRevisionName"];
             let as_wished = old["spec"]["replicas"] == 0 && ready == "echo-00002";
             check(as_wished, &service["status"])

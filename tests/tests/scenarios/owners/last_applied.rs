@@ -3,7 +3,7 @@
 use asya_tests::owners::seldon::{SELDON_DEPLOYMENT, Seldon, deployment_of, seldon_deployment};
 use asya_tests::owners::seldon2::{SERVER, Seldon2, server};
 use asya_tests::owners::yatai::{BENTO_DEPLOYMENT, Yatai, bento_deployment};
-use asya_tests::owners::{Hand, Kind};
+use asya_tests::owners::{Kind, RecordingClient};
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
@@ -12,12 +12,12 @@ use super::{ALL, edit, intrude, left, owner_of, somebody};
 const DEPLOYMENT: Kind = Kind::DEPLOYMENT;
 
 /// Sets another image on the first container than its owner wants.
-async fn swap_image(hand: &Hand, deployment: &str) -> asya_tests::Result<()> {
-    let live = hand.get(DEPLOYMENT, deployment).await?.unwrap();
+async fn swap_image(client: &RecordingClient, deployment: &str) -> asya_tests::Result<()> {
+    let live = client.get(DEPLOYMENT, deployment).await?.unwrap();
     let name = &live["spec"]["template"]["spec"]["containers"][0]["name"];
     let other = json!([{"name": name, "image": "other:1"}]);
     let patch = json!({"spec": {"template": {"spec": {"containers": other}}}});
-    hand.strategic(DEPLOYMENT, &live, &patch).await?;
+    client.strategic(DEPLOYMENT, &live, &patch).await?;
     Ok(())
 }
 
@@ -32,10 +32,10 @@ async fn seldon_leaves_everything_until_a_field_of_its_own_differs() {
         owner.rounds(3).await?;
         assert_eq!(left(scenario, DEPLOYMENT, &name).await?, ALL.into());
         assert_eq!(owner.changes(DEPLOYMENT), 1, "it made it");
-        let hand = somebody(scenario);
-        assert_eq!(hand.get(Kind::HPA, &name).await?, None);
+        let client = somebody(scenario);
+        assert_eq!(client.get(Kind::HPA, &name).await?, None);
 
-        swap_image(&hand, &name).await?;
+        swap_image(&client, &name).await?;
         owner.rounds(3).await?;
         assert_eq!(left(scenario, DEPLOYMENT, &name).await?, ["replicas"].into());
         assert_eq!(owner.changes(DEPLOYMENT), 2);
@@ -50,7 +50,7 @@ async fn seldon_leaves_everything_until_a_field_of_its_own_differs() {
         owner.rounds(3).await?;
         assert_eq!(left(scenario, DEPLOYMENT, &name).await?, ["replicas"].into());
         assert_eq!(owner.changes(DEPLOYMENT), 3);
-        let told = hand.get(SELDON_DEPLOYMENT, "income").await?.unwrap();
+        let told = client.get(SELDON_DEPLOYMENT, "income").await?.unwrap();
         assert!(told["status"]["deploymentStatus"].get(&name).is_some(), "{told}");
         Ok(())
     })
@@ -68,13 +68,13 @@ async fn seldon_reverts_replicas_only_where_it_sets_them() {
         owner.rounds(1).await?;
         assert_eq!(left(scenario, DEPLOYMENT, &name).await?, [].into());
 
-        let hand = somebody(scenario);
+        let client = somebody(scenario);
         let hpa: Value = json!({"hpaSpec": {"minReplicas": 1, "maxReplicas": 4}, "replicas": 2});
         let scaled = seldon_deployment("scaled", &hpa);
-        hand.create(SELDON_DEPLOYMENT, &scaled).await?;
+        client.create(SELDON_DEPLOYMENT, &scaled).await?;
         owner.rounds(1).await?;
         let name = deployment_of("scaled");
-        assert!(hand.get(Kind::HPA, &name).await?.is_some());
+        assert!(client.get(Kind::HPA, &name).await?.is_some());
         intrude(scenario, DEPLOYMENT, &name).await?;
         owner.rounds(1).await?;
         assert_eq!(left(scenario, DEPLOYMENT, &name).await?, ALL.into());
@@ -89,8 +89,8 @@ async fn yatai_rolls_by_its_extra_metadata_and_always_has_an_hpa() {
     Scenario::run("sim-yatai", async |scenario| {
         let target = bento_deployment("iris", "iris-1");
         let owner = owner_of(scenario, Yatai, (BENTO_DEPLOYMENT, &target)).await?;
-        let hand = somebody(scenario);
-        assert!(hand.get(Kind::HPA, "iris").await?.is_some());
+        let client = somebody(scenario);
+        assert!(client.get(Kind::HPA, "iris").await?.is_some());
         intrude(scenario, DEPLOYMENT, "iris").await?;
         owner.rounds(3).await?;
         assert_eq!(left(scenario, DEPLOYMENT, "iris").await?, ALL.into());
@@ -102,7 +102,7 @@ async fn yatai_rolls_by_its_extra_metadata_and_always_has_an_hpa() {
             left(scenario, DEPLOYMENT, "iris").await?,
             ["replicas"].into()
         );
-        let live = hand.get(DEPLOYMENT, "iris").await?.unwrap();
+        let live = client.get(DEPLOYMENT, "iris").await?.unwrap();
         let annotations = &live["spec"]["template"]["metadata"]["annotations"];
         assert_eq!(annotations, &json!({"roll": "1"}));
         assert_eq!(owner.changes(DEPLOYMENT), 2);
@@ -130,9 +130,9 @@ async fn seldon_2_reverts_replicas_and_everything_else() {
         assert_eq!(owner.changes(kind), 2);
 
         // Through its `/scale` subresource, as KEDA does.
-        let hand = somebody(scenario);
-        let live = hand.get(SERVER, "mlserver").await?.unwrap();
-        hand.scale(SERVER, &live, 3).await?;
+        let client = somebody(scenario);
+        let live = client.get(SERVER, "mlserver").await?.unwrap();
+        client.scale(SERVER, &live, 3).await?;
         owner.rounds(1).await?;
         assert_eq!(left(scenario, kind, "mlserver").await?, ["replicas"].into());
         Ok(())

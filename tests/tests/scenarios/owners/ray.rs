@@ -7,7 +7,7 @@ use asya_tests::eventually::{check, eventually};
 use asya_tests::owners::ray::{
     RAY_CLUSTER, RAY_SERVICE, RayClusters, RayServices, cluster_spec, ray_cluster, ray_service,
 };
-use asya_tests::owners::{Hand, Kind, Owner, crds};
+use asya_tests::owners::{Kind, Owner, RecordingClient, crds};
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
@@ -17,8 +17,8 @@ use super::{edit, owner_of, somebody};
 const COLLECTED: Duration = Duration::from_secs(90);
 
 /// Names of the workers that are not being deleted.
-async fn workers(hand: &Hand) -> Result<Vec<String>> {
-    let pods = hand.list(Kind::POD).await?;
+async fn workers(client: &RecordingClient) -> Result<Vec<String>> {
+    let pods = client.list(Kind::POD).await?;
     let workers = pods
         .iter()
         .filter(|pod| pod["metadata"]["labels"]["ray.io/node-type"] == "worker");
@@ -32,35 +32,35 @@ async fn kuberay_counts_pods_without_comparing_them() {
     Scenario::run("sim-ray", async |scenario| {
         let target = ray_cluster("batch", 3);
         let owner = owner_of(scenario, RayClusters, (RAY_CLUSTER, &target)).await?;
-        let hand = somebody(scenario);
-        let first = workers(&hand).await?;
+        let client = somebody(scenario);
+        let first = workers(&client).await?;
         assert_eq!(first.len(), 3);
-        assert_eq!(hand.list(Kind::POD).await?.len(), 4, "and a head");
+        assert_eq!(client.list(Kind::POD).await?.len(), 4, "and a head");
 
-        for pod in hand.list(Kind::POD).await? {
+        for pod in client.list(Kind::POD).await? {
             let patch = json!({
                 "metadata": {"labels": {"theirs": "1"}},
                 "spec": {"containers": [{"name": pod["spec"]["containers"][0]["name"], "image": "other:1"}]},
             });
-            hand.strategic(Kind::POD, &pod, &patch).await?;
+            client.strategic(Kind::POD, &pod, &patch).await?;
         }
         let before = owner.changes(Kind::POD);
         owner.rounds(3).await?;
         assert_eq!(owner.changes(Kind::POD), before);
-        assert_eq!(workers(&hand).await?, first);
+        assert_eq!(workers(&client).await?, first);
 
         let fail = json!({"status": {"phase": "Failed"}});
         let failed = kube::api::Patch::Merge(&fail);
-        let api = hand.api(Kind::POD);
+        let api = client.api(Kind::POD);
         api.patch_status(&first[0], &kube::api::PatchParams::default(), &failed).await?;
         owner.rounds(2).await?;
-        let second = workers(&hand).await?;
+        let second = workers(&client).await?;
         assert_eq!((second.len(), second.contains(&first[0])), (3, false));
 
         let fewer = json!({"spec": cluster_spec("ray:1", 2)});
         edit(scenario, RAY_CLUSTER, "batch", &fewer).await?;
         owner.rounds(2).await?;
-        let third = workers(&hand).await?;
+        let third = workers(&client).await?;
         assert_eq!(third, second[1..]);
         Ok(())
     })
@@ -75,13 +75,13 @@ async fn kuberay_makes_a_new_cluster_for_a_new_template_and_switches_when_it_is_
         let _clusters = Owner::start(scenario, RayClusters);
         let target = ray_service("summarizer", "ray:1", 2);
         let _services = owner_of(scenario, RayServices, (RAY_SERVICE, &target)).await?;
-        let hand = somebody(scenario);
+        let client = somebody(scenario);
         let active = async |other_than: &Value| {
             eventually(
                 "a cluster is active, and the only one",
                 COLLECTED,
                 async || {
-                    let service = hand
+                    let service = client
                         .get(RAY_SERVICE, "summarizer")
                         .await?
                         .unwrap_or_default();
@@ -90,10 +90,10 @@ async fn kuberay_makes_a_new_cluster_for_a_new_template_and_switches_when_it_is_
                         active.is_string() && active != *other_than,
                         &service["status"],
                     )?;
-                    let clusters = hand.list(RAY_CLUSTER).await?;
+                    let clusters = client.list(RAY_CLUSTER).await?;
                     let names: Vec<_> = clusters.iter().map(|it| &it["metadata"]["name"]).collect();
                     check(names == [&active], format_args!("{names:?}"))?;
-                    let workers = workers(&hand).await?;
+                    let workers = workers(&client).await?;
                     check(workers.len() == 2, format_args!("{workers:?}"))?;
                     Ok(active)
                 },

@@ -24,7 +24,7 @@ use crate::binding::{bound_actor, condition, model, status_is};
 async fn stripper_removes_the_sidecar_from_new_pods_and_nothing_else() {
     Scenario::run("sim-stripper", async |scenario| {
         let stripper = Stripper::start(scenario, Reinvoked::IfNeeded).await?;
-        let hand = somebody(scenario);
+        let client = somebody(scenario);
         let pod = |name: &str| {
             let containers = ["model", "asya-runtime", "asya-sidecar", "last"];
             let containers = containers.map(|name| json!({"name": name, "image": "x:1"}));
@@ -34,7 +34,7 @@ async fn stripper_removes_the_sidecar_from_new_pods_and_nothing_else() {
         // A webhook configuration takes a moment to become effective.
         let kept = eventually("the sidecar is gone", SOON, async || {
             tries += 1;
-            let made = hand
+            let made = client
                 .create(Kind::POD, &pod(&format!("pod-{tries}")))
                 .await?;
             let containers = made["spec"]["containers"].as_array().cloned();
@@ -52,7 +52,7 @@ async fn stripper_removes_the_sidecar_from_new_pods_and_nothing_else() {
         stripper.remove().await?;
         eventually("nobody asks it", Duration::from_secs(30), async || {
             tries += 1;
-            let made = hand
+            let made = client
                 .create(Kind::POD, &pod(&format!("pod-{tries}")))
                 .await?;
             let count = made["spec"]["containers"].as_array().map(Vec::len);
@@ -65,9 +65,9 @@ async fn stripper_removes_the_sidecar_from_new_pods_and_nothing_else() {
 
 /// Recreates all pods of the namespace.
 async fn anew(scenario: &Scenario) -> Result<()> {
-    let hand = somebody(scenario);
-    for pod in hand.list(Kind::POD).await? {
-        hand.delete(Kind::POD, &pod).await?;
+    let client = somebody(scenario);
+    for pod in client.list(Kind::POD).await? {
+        client.delete(Kind::POD, &pod).await?;
     }
     Ok(())
 }
@@ -79,12 +79,12 @@ async fn bind(scenario: &Scenario, stripper: &Stripper) -> Result<String> {
     api.create(&PostParams::default(), &deployment).await?;
     let actor = scenario.name("actor");
     scenario.apply(&bound_actor(&actor, "model")).await?;
-    let hand = somebody(scenario);
+    let client = somebody(scenario);
     eventually("a sidecar was removed", SOON, async || {
-        let pods = hand.list(Kind::POD).await?;
+        let pods = client.list(Kind::POD).await?;
         check(pods.len() == 2, pods.len())?;
         if stripper.removed() == 0 {
-            hand.delete(Kind::POD, &pods[0]).await?;
+            client.delete(Kind::POD, &pods[0]).await?;
         }
         check(stripper.removed() > 0, "no")
     })
@@ -115,9 +115,9 @@ async fn sidecar_removed_by_another_webhook_is_reported() {
         assert_eq!(condition(&status, "Injected").0, "False");
 
         stripper.remove().await?;
-        let hand = somebody(scenario);
+        let client = somebody(scenario);
         eventually("the webhook has the last word again", SOON, async || {
-            let pods = hand.list(Kind::POD).await?;
+            let pods = client.list(Kind::POD).await?;
             let injected = pods.iter().filter(|pod| has_sidecar(&pod["spec"])).count();
             if injected < pods.len() {
                 anew(scenario).await?;

@@ -7,7 +7,7 @@ use asya_tests::Result;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::owners::argo::{Argo, Sync};
 use asya_tests::owners::kaito::{WORKSPACE, workspace};
-use asya_tests::owners::{Hand, Kind, Owner, crds};
+use asya_tests::owners::{Kind, Owner, RecordingClient, crds};
 use asya_tests::scenario::Scenario;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ResourceQuota;
@@ -44,8 +44,8 @@ async fn bind_all(scenario: &Scenario) -> Result<String> {
 }
 
 /// Makes a Workspace own the Deployment.
-async fn is_owned(scenario: &Scenario, hand: &Hand) -> Result<()> {
-    let phi = hand.create(WORKSPACE, &workspace("phi", "phi-4")).await?;
+async fn is_owned(scenario: &Scenario, client: &RecordingClient) -> Result<()> {
+    let phi = client.create(WORKSPACE, &workspace("phi", "phi-4")).await?;
     let reference = json!({
         "apiVersion": WORKSPACE.api_version(), "kind": "Workspace", "name": "phi",
         "uid": phi["metadata"]["uid"], "controller": true,
@@ -54,8 +54,8 @@ async fn is_owned(scenario: &Scenario, hand: &Hand) -> Result<()> {
     edit(scenario, DEPLOYMENT, "model", &owned).await
 }
 
-async fn template(hand: &Hand) -> Result<Value> {
-    let live = hand.get(DEPLOYMENT, "model").await?.unwrap_or_default();
+async fn template(client: &RecordingClient) -> Result<Value> {
+    let live = client.get(DEPLOYMENT, "model").await?.unwrap_or_default();
     Ok(live["spec"]["template"].clone())
 }
 
@@ -68,9 +68,9 @@ fn names(spec: &Value) -> Vec<&str> {
 }
 
 /// Waits until all pods have exactly these containers.
-async fn pods_have(hand: &Hand, wanted: &[&str]) -> Result<()> {
+async fn pods_have(client: &RecordingClient, wanted: &[&str]) -> Result<()> {
     eventually("all pods are as the template says", SOON, async || {
-        let pods = hand.list(Kind::POD).await?;
+        let pods = client.list(Kind::POD).await?;
         let all: Vec<_> = pods.iter().map(|pod| names(&pod["spec"])).collect();
         check(all == [wanted, wanted], format_args!("{all:?}"))
     })
@@ -81,9 +81,11 @@ async fn pods_have(hand: &Hand, wanted: &[&str]) -> Result<()> {
 #[tokio::test]
 async fn sidecar_stays_in_the_template_until_the_actor_is_deleted() {
     Scenario::run("in-template", async |scenario| {
-        let hand = somebody(scenario);
-        hand.create(DEPLOYMENT, &manifest("model", Some(2))).await?;
-        let before = template(&hand).await?;
+        let client = somebody(scenario);
+        client
+            .create(DEPLOYMENT, &manifest("model", Some(2)))
+            .await?;
+        let before = template(&client).await?;
         let name = bind(scenario).await?;
         let status = status_is(scenario, &name, "all pods have it", SOON, |status| {
             condition(status, "Injected") == ("True", "AllPodsInjected")
@@ -94,8 +96,8 @@ async fn sidecar_stays_in_the_template_until_the_actor_is_deleted() {
         assert_eq!(status["pods"], pods);
         assert_eq!(condition(&status, "Conflict"), ("False", "NoConflict"));
         let all = ["model", "asya-runtime", "asya-sidecar"];
-        assert_eq!(names(&template(&hand).await?["spec"]), all);
-        pods_have(&hand, &all).await?;
+        assert_eq!(names(&template(&client).await?["spec"]), all);
+        pods_have(&client, &all).await?;
 
         // Other changes of the Deployment leave our part alone and cause no write.
         let audit = scenario.cluster().audit();
@@ -121,8 +123,8 @@ async fn sidecar_stays_in_the_template_until_the_actor_is_deleted() {
             .kubectl(&["delete", "asya", &name, "--wait=false"])
             .await?;
         scenario.actor_gone(&name, SOON).await?;
-        assert_eq!(template(&hand).await?, before, "as before");
-        pods_have(&hand, &["model"]).await
+        assert_eq!(template(&client).await?, before, "as before");
+        pods_have(&client, &["model"]).await
     })
     .await;
 }
@@ -131,9 +133,11 @@ async fn sidecar_stays_in_the_template_until_the_actor_is_deleted() {
 #[tokio::test]
 async fn sidecar_that_a_deleted_actor_left_in_the_template_is_replaced_by_the_next_actors() {
     Scenario::run("template-left", async |scenario| {
-        let hand = somebody(scenario);
-        hand.create(DEPLOYMENT, &manifest("model", Some(2))).await?;
-        let before = template(&hand).await?;
+        let client = somebody(scenario);
+        client
+            .create(DEPLOYMENT, &manifest("model", Some(2)))
+            .await?;
+        let before = template(&client).await?;
         let first = bind(scenario).await?;
         let injected =
             |status: &Value| condition(status, "Injected") == ("True", "AllPodsInjected");
@@ -145,7 +149,7 @@ async fn sidecar_that_a_deleted_actor_left_in_the_template_is_replaced_by_the_ne
             .kubectl(&["delete", "asya", &first, "--wait=false"])
             .await?;
         scenario.actor_gone(&first, SOON).await?;
-        assert_ne!(template(&hand).await?, before, "it is left");
+        assert_ne!(template(&client).await?, before, "it is left");
 
         let next = scenario.name("next");
         let mut actor = bound_actor(&next, "model");
@@ -155,8 +159,8 @@ async fn sidecar_that_a_deleted_actor_left_in_the_template_is_replaced_by_the_ne
             injected(status) && status["pods"]["injected"] == 2
         })
         .await?;
-        assert_eq!(template(&hand).await?["spec"], before["spec"]);
-        let pods = hand.list(Kind::POD).await?;
+        assert_eq!(template(&client).await?["spec"], before["spec"]);
+        let pods = client.list(Kind::POD).await?;
         for pod in pods {
             let queues = pod["spec"].to_string();
             assert!(queues.contains(&next) && !queues.contains(&first), "{pod}");
@@ -171,11 +175,13 @@ async fn sidecar_that_a_deleted_actor_left_in_the_template_is_replaced_by_the_ne
 async fn sidecar_is_removed_from_a_template_that_gets_an_owner() {
     Scenario::run("template-owned", async |scenario| {
         crds::install(scenario.cluster(), &[WORKSPACE]).await?;
-        let hand = somebody(scenario);
-        hand.create(DEPLOYMENT, &manifest("model", Some(2))).await?;
-        let before = template(&hand).await?;
+        let client = somebody(scenario);
+        client
+            .create(DEPLOYMENT, &manifest("model", Some(2)))
+            .await?;
+        let before = template(&client).await?;
         let name = bind_all(scenario).await?;
-        is_owned(scenario, &hand).await?;
+        is_owned(scenario, &client).await?;
         let status = status_is(scenario, &name, "it is refused", SOON, |status| {
             condition(status, "Injected") == ("False", "StrategyNotAllowed")
                 && status["template"].is_null()
@@ -185,8 +191,8 @@ async fn sidecar_is_removed_from_a_template_that_gets_an_owner() {
             status["conditions"].to_string().contains("Workspace/phi"),
             "{status}"
         );
-        assert_eq!(template(&hand).await?, before, "as before");
-        pods_have(&hand, &["model"]).await
+        assert_eq!(template(&client).await?, before, "as before");
+        pods_have(&client, &["model"]).await
     })
     .await;
 }
@@ -196,7 +202,7 @@ async fn sidecar_is_removed_from_a_template_that_gets_an_owner() {
 async fn sidecar_is_removed_when_an_older_actor_binds_the_template() {
     Scenario::run("template-ceded", async |scenario| {
         crds::install(scenario.cluster(), &[WORKSPACE]).await?;
-        let hand = somebody(scenario);
+        let client = somebody(scenario);
         let older = scenario.name("older");
         let mut actor = bound_actor(&older, "phi");
         let kind = [WORKSPACE.api_version(), WORKSPACE.kind.to_owned()];
@@ -221,8 +227,8 @@ async fn sidecar_is_removed_when_an_older_actor_binds_the_template() {
 
         let mut manifest = manifest("model", Some(2));
         manifest["spec"]["template"]["metadata"]["labels"]["kaito.sh/workspace"] = json!("phi");
-        hand.create(DEPLOYMENT, &manifest).await?;
-        let before = template(&hand).await?;
+        client.create(DEPLOYMENT, &manifest).await?;
+        let before = template(&client).await?;
         let name = bind_all(scenario).await?;
 
         // Pause both, so that the older actor later finds the template as the younger one left it.
@@ -232,7 +238,7 @@ async fn sidecar_is_removed_when_an_older_actor_binds_the_template() {
                 .kubectl(&["annotate", "asya", actor, &paused])
                 .await?;
         }
-        is_owned(scenario, &hand).await?;
+        is_owned(scenario, &client).await?;
         let resumed = format!("{}-", annotation::PAUSED);
         scenario
             .kubectl(&["annotate", "asya", &older, &resumed])
@@ -242,7 +248,7 @@ async fn sidecar_is_removed_when_an_older_actor_binds_the_template() {
         })
         .await?;
         let rollouts = async || {
-            let live = hand.get(DEPLOYMENT, "model").await?.unwrap_or_default();
+            let live = client.get(DEPLOYMENT, "model").await?.unwrap_or_default();
             let revision = &live["metadata"]["annotations"]["deployment.kubernetes.io/revision"];
             Ok::<_, asya_tests::Error>(revision.clone())
         };
@@ -263,8 +269,8 @@ async fn sidecar_is_removed_when_an_older_actor_binds_the_template() {
                 && status["pods"]["injected"] == 2
         })
         .await?;
-        assert_eq!(template(&hand).await?, before, "as before");
-        pods_have(&hand, &["model", "asya-runtime", "asya-sidecar"]).await?;
+        assert_eq!(template(&client).await?, before, "as before");
+        pods_have(&client, &["model", "asya-runtime", "asya-sidecar"]).await?;
         assert_eq!(rollouts().await?, "3", "one restart more");
 
         // Deleting the younger actor leaves no trace.
@@ -314,13 +320,13 @@ async fn reverted_template_is_written_five_times() {
         // Each attempt is a dry run and a write; one more write records who binds the target.
         assert!(writes.len() <= 10 + 1, "{writes:?}");
         owner.rounds(10).await?;
-        let hand = somebody(scenario);
-        assert_eq!(names(&template(&hand).await?["spec"]), ["model"]);
-        pods_have(&hand, &["model"]).await?;
+        let client = somebody(scenario);
+        assert_eq!(names(&template(&client).await?["spec"]), ["model"]);
+        pods_have(&client, &["model"]).await?;
 
         // The webhook leaves its pods alone, so it is not to blame for them.
-        let pods = hand.list(Kind::POD).await?;
-        hand.delete(Kind::POD, &pods[0]).await?;
+        let pods = client.list(Kind::POD).await?;
+        client.delete(Kind::POD, &pods[0]).await?;
         status_is(
             scenario,
             &name,
@@ -342,8 +348,10 @@ async fn reverted_template_is_written_five_times() {
 #[tokio::test]
 async fn forced_field_in_our_part_of_the_template_is_kept_and_reported() {
     Scenario::run("template-forced", async |scenario| {
-        let hand = somebody(scenario);
-        hand.create(DEPLOYMENT, &manifest("model", Some(2))).await?;
+        let client = somebody(scenario);
+        client
+            .create(DEPLOYMENT, &manifest("model", Some(2)))
+            .await?;
         let name = bind_all(scenario).await?;
         let sidecar = json!({"name": "asya-sidecar", "image": "mirror/sidecar:9"});
         let forced = json!({
@@ -351,7 +359,7 @@ async fn forced_field_in_our_part_of_the_template_is_kept_and_reported() {
             "spec": {"template": {"spec": {"containers": [sidecar]}}},
         });
         let params = PatchParams::apply("image-updater").force();
-        let deployments = hand.api(DEPLOYMENT);
+        let deployments = client.api(DEPLOYMENT);
         deployments
             .patch("model", &params, &Patch::Apply(&forced))
             .await?;
@@ -369,7 +377,7 @@ async fn forced_field_in_our_part_of_the_template_is_kept_and_reported() {
         );
         assert_eq!(lost["field"], field, "{status}");
         assert_eq!(lost["rival"], "image-updater", "{status}");
-        let spec = &template(&hand).await?["spec"];
+        let spec = &template(&client).await?["spec"];
         assert_eq!(names(spec), ["model", "asya-runtime", "asya-sidecar"]);
         assert_eq!(spec["containers"][2]["image"], "mirror/sidecar:9");
 
@@ -378,7 +386,7 @@ async fn forced_field_in_our_part_of_the_template_is_kept_and_reported() {
             .kubectl(&["delete", "asya", &name, "--wait=false"])
             .await?;
         scenario.actor_gone(&name, SOON).await?;
-        let spec = &template(&hand).await?["spec"];
+        let spec = &template(&client).await?["spec"];
         assert_eq!(names(spec), ["model", "asya-sidecar"]);
         assert_eq!(spec["containers"][1]["image"], "mirror/sidecar:9");
         Ok(())
@@ -390,7 +398,7 @@ async fn forced_field_in_our_part_of_the_template_is_kept_and_reported() {
 #[tokio::test]
 async fn template_whose_pods_a_quota_refuses_is_not_written_until_there_is_room() {
     Scenario::run("template-refused", async |scenario| {
-        let hand = somebody(scenario);
+        let client = somebody(scenario);
         let mut deployment = manifest("model", Some(2));
         let memory = json!({"limits": {"memory": "64Mi"}});
         deployment["spec"]["template"]["spec"]["containers"][0]["resources"] = memory;
@@ -404,9 +412,9 @@ async fn template_whose_pods_a_quota_refuses_is_not_written_until_there_is_room(
         quotas
             .create(&PostParams::default(), &quota("300Mi")?)
             .await?;
-        hand.create(DEPLOYMENT, &deployment).await?;
-        pods_have(&hand, &["model"]).await?;
-        let before = template(&hand).await?;
+        client.create(DEPLOYMENT, &deployment).await?;
+        pods_have(&client, &["model"]).await?;
+        let before = template(&client).await?;
         let name = scenario.name("actor");
         let mut actor = bound_actor(&name, "model");
         actor["spec"]["binding"] = json!({"strategy": "Template"});
@@ -424,8 +432,8 @@ async fn template_whose_pods_a_quota_refuses_is_not_written_until_there_is_room(
         let labelled = json!({"metadata": {"labels": {"team": "b"}}});
         edit(scenario, DEPLOYMENT, "model", &labelled).await?;
         status_is(scenario, &name, "it still is", SOON, refused).await?;
-        assert_eq!(template(&hand).await?, before);
-        pods_have(&hand, &["model"]).await?;
+        assert_eq!(template(&client).await?, before);
+        pods_have(&client, &["model"]).await?;
 
         let room = Patch::Merge(json!({"spec": {"hard": {"limits.memory": "4Gi"}}}));
         quotas
@@ -435,7 +443,7 @@ async fn template_whose_pods_a_quota_refuses_is_not_written_until_there_is_room(
             condition(status, "Injected") == ("True", "AllPodsInjected")
         })
         .await?;
-        pods_have(&hand, &["model", "asya-runtime", "asya-sidecar"]).await
+        pods_have(&client, &["model", "asya-runtime", "asya-sidecar"]).await
     })
     .await;
 }

@@ -14,7 +14,7 @@ use asya_tests::owners::leader_worker_set::{
 use asya_tests::owners::llmisvc::{self, LLM_INFERENCE_SERVICE, LlmIsvc, llm_inference_service};
 use asya_tests::owners::seldon::{self, SELDON_DEPLOYMENT, Seldon, seldon_deployment};
 use asya_tests::owners::seldon2::{SERVER, Seldon2, server};
-use asya_tests::owners::{Hand, Kind, Owner, crds};
+use asya_tests::owners::{Kind, Owner, RecordingClient, crds};
 use asya_tests::scenario::Scenario;
 use futures::future::try_join_all;
 use kube::api::ListParams;
@@ -113,7 +113,7 @@ pub(crate) async fn served(scenario: &Scenario, cases: &[Case]) -> Result<Vec<Ow
     let own = cases.iter().map(|case| case.target.0);
     let own: Vec<_> = own.filter(|kind| kind.group != "apps").collect();
     crds::install(scenario.cluster(), &own).await?;
-    let user = Hand::new(scenario.client(), scenario.namespace(), "user");
+    let user = RecordingClient::new(scenario.client(), scenario.namespace(), "user");
     for Case { target, .. } in cases {
         user.create(target.0, &target.1).await?;
     }
@@ -181,7 +181,7 @@ async fn nothing_is_scaled_while_the_webhook_is_away_and_all_is_when_it_is_back(
     stage.cluster.start_keda().await.unwrap();
     stage.webhook.kill().await.unwrap();
     Scenario::run_on(Ok(stage.cluster.clone()), "unserved", async |scenario| {
-        let user = Hand::new(scenario.client(), scenario.namespace(), "user");
+        let user = RecordingClient::new(scenario.client(), scenario.namespace(), "user");
         let later = "on-restart";
         let mut cases = all()?;
         cases.push(Case {

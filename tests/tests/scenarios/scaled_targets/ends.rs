@@ -8,7 +8,7 @@ use asya_tests::owners::kserve::{
     AUTOSCALER_CLASS, INFERENCE_SERVICE, Kserve, STOP, deployment_of, inference_service,
 };
 use asya_tests::owners::llmisvc::{LLM_INFERENCE_SERVICE, LlmIsvc, llm_inference_service};
-use asya_tests::owners::{Hand, Kind, Owner, Rule};
+use asya_tests::owners::{Kind, Owner, Reconciler, RecordingClient};
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
@@ -20,13 +20,13 @@ use crate::targets::systems::bind_as;
 /// An actor that scales this target, once it has scaled it to zero.
 async fn asleep(
     scenario: &Scenario,
-    rule: impl Rule,
+    reconciler: impl Reconciler,
     made: (Kind, &Value),
 ) -> Result<(Owner, String)> {
     let spec = json!({
         "scaling": scaling(Duration::ZERO), "runtime": {"targetURL": "http://127.0.0.1:8080"},
     });
-    let (owner, name) = bind_as(scenario, rule, made, &spec).await?;
+    let (owner, name) = bind_as(scenario, reconciler, made, &spec).await?;
     status_is(scenario, &name, "naps", SOON * 2, |status| {
         status["status"] == "Napping"
             && status["pods"]["matched"] == 0
@@ -68,8 +68,8 @@ async fn inference_service_at_zero_starts_one_pod_when_scaling_is_switched_off()
         };
         status_is(scenario, &name, "is awake", SOON, awake).await?;
         owner.rounds(3).await?;
-        let hand = Hand::new(scenario.client(), scenario.namespace(), "user");
-        let live = hand.get(Kind::DEPLOYMENT, &deployment_of("iris")).await?;
+        let client = RecordingClient::new(scenario.client(), scenario.namespace(), "user");
+        let live = client.get(Kind::DEPLOYMENT, &deployment_of("iris")).await?;
         let live = live.unwrap_or_default();
         let template = &live["spec"]["template"]["metadata"]["annotations"];
         assert!(template.get(AUTOSCALER_CLASS).is_none(), "{template}");
@@ -83,14 +83,14 @@ async fn inference_service_at_zero_starts_one_pod_when_scaling_is_switched_off()
 /// Stops a target, deletes its actor, and checks that both are cleaned up.
 async fn goes_while_stopped(
     scenario: &Scenario,
-    rule: impl Rule,
+    reconciler: impl Reconciler,
     (kind, target): (Kind, &Value),
 ) -> Result<()> {
-    let hand = Hand::new(scenario.client(), scenario.namespace(), "user");
+    let client = RecordingClient::new(scenario.client(), scenario.namespace(), "user");
     let spec = json!({
         "scaling": scaling(Duration::from_mins(10)), "runtime": {"targetURL": "http://127.0.0.1:8080"},
     });
-    let (_owner, name) = bind_as(scenario, rule, (kind, target), &spec).await?;
+    let (_owner, name) = bind_as(scenario, reconciler, (kind, target), &spec).await?;
     status_is(scenario, &name, "it is scaled", SOON, |status| {
         condition(status, "ScalingReady") == ("True", "ScaledObjectReady")
             && condition(status, "Injected") == ("True", "AllPodsInjected")
@@ -111,7 +111,7 @@ async fn goes_while_stopped(
         .await?;
     scenario.actor_gone(&name, SOON).await?;
     eventually("nothing of it is left on the target", SOON, async || {
-        let live = hand.get(kind, its_name).await?.unwrap_or_default();
+        let live = client.get(kind, its_name).await?.unwrap_or_default();
         let text = live["metadata"]["annotations"].to_string() + &live["spec"].to_string();
         let gone = !text.contains("asya.sh") && !text.contains(AUTOSCALER_CLASS);
         check(gone && text.contains(STOP), text)

@@ -3,7 +3,7 @@
 use asya_tests::Result;
 use asya_tests::owners::inference_set::{INFERENCE_SET, InferenceSets, inference_set};
 use asya_tests::owners::kaito::{Kaito, WORKSPACE};
-use asya_tests::owners::{Hand, Kind, Owner, crds};
+use asya_tests::owners::{Kind, Owner, RecordingClient, crds};
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ async fn stateful_set_follows_its_queue_from_none_to_many_and_back() {
     Scenario::run("scaled-set", async |scenario| {
         let mut set = serde_json::to_value(model("set", 1)?)?;
         set["spec"]["serviceName"] = json!("set");
-        let user = Hand::new(scenario.client(), scenario.namespace(), "user");
+        let user = RecordingClient::new(scenario.client(), scenario.namespace(), "user");
         user.create(Kind::STATEFUL_SET, &set).await?;
         follows_its_queue(scenario, (Kind::STATEFUL_SET, "set")).await
     })
@@ -60,7 +60,7 @@ async fn stateful_set_follows_its_queue_from_none_to_many_and_back() {
 async fn inference_set_follows_its_queue_from_none_to_many_and_back() {
     Scenario::run("scaled-phis", async |scenario| {
         crds::install(scenario.cluster(), &[WORKSPACE, INFERENCE_SET]).await?;
-        let user = Hand::new(scenario.client(), scenario.namespace(), "user");
+        let user = RecordingClient::new(scenario.client(), scenario.namespace(), "user");
         let target = inference_set("phis", "phi-4", 1);
         user.create(INFERENCE_SET, &target).await?;
         let _workspaces = Owner::start(scenario, Kaito);

@@ -9,7 +9,7 @@ use asya_tests::owners::inference_set::{INFERENCE_SET, InferenceSets, inference_
 use asya_tests::owners::kaito::{Kaito, WORKSPACE, workspace};
 use asya_tests::owners::kserve::{INFERENCE_SERVICE, Kserve, deployment_of, inference_service};
 use asya_tests::owners::llmisvc::{LLM_INFERENCE_SERVICE, LlmIsvc, llm_inference_service};
-use asya_tests::owners::{Hand, Kind, Owner, crds, llmisvc};
+use asya_tests::owners::{Kind, Owner, RecordingClient, crds, llmisvc};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
@@ -36,25 +36,25 @@ pub(super) fn scaling(cooldown: Duration) -> Value {
 /// The object that is scaled.
 pub(super) type Scaled<'a> = (Kind, &'a str);
 
-async fn asked(hand: &Hand, (kind, name): Scaled<'_>) -> Result<Option<i64>> {
-    let live = hand.get(kind, name).await?;
+async fn asked(client: &RecordingClient, (kind, name): Scaled<'_>) -> Result<Option<i64>> {
+    let live = client.get(kind, name).await?;
     Ok(live.and_then(|it| it["spec"]["replicas"].as_i64()))
 }
 
 /// Awaits `work` and checks meanwhile that the target never asks for fewer pods than before.
 pub(super) async fn serves_during<T>(
-    hand: &Hand,
+    client: &RecordingClient,
     scaled: Scaled<'_>,
     work: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    let least = asked(hand, scaled).await?;
+    let least = asked(client, scaled).await?;
     assert!(least > Some(0), "{scaled:?} serves: {least:?}");
     let mut work = pin!(work);
     loop {
         tokio::select! {
             done = &mut work => return done,
             () = tokio::time::sleep(Duration::from_millis(100)) => {
-                let now = asked(hand, scaled).await?;
+                let now = asked(client, scaled).await?;
                 assert!(now.is_none() || now >= least, "{scaled:?}: {now:?} of {least:?}");
             }
         }
@@ -83,9 +83,9 @@ pub(super) async fn is_scaled_in_order(
     name: &str,
     scaled: Scaled<'_>,
 ) -> Result<()> {
-    let hand = Hand::new(scenario.client(), scenario.namespace(), "user");
+    let client = RecordingClient::new(scenario.client(), scenario.namespace(), "user");
     let scaled_objects = of_keda(scenario, "ScaledObject");
-    let created = serves_during(&hand, scaled, async {
+    let created = serves_during(&client, scaled, async {
         eventually(format_args!("{name} is scaled"), NAPS, async || {
             let found = scaled_objects.get_opt(name).await?;
             let created = found.and_then(|it| it.metadata.creation_timestamp);
@@ -102,7 +102,7 @@ pub(super) async fn is_scaled_in_order(
     );
     let asleep = |status: &Value| status["status"] == "Napping";
     status_is(scenario, name, "naps", NAPS, asleep).await?;
-    assert_eq!(asked(&hand, scaled).await?, Some(0));
+    assert_eq!(asked(&client, scaled).await?, Some(0));
     let served = Timestamp::now().duration_since(created);
     assert!(
         served >= COOLDOWN.try_into().unwrap_or_default(),
@@ -115,7 +115,7 @@ pub(super) async fn is_scaled_in_order(
 #[tokio::test]
 async fn plain_workloads_serve_until_a_pod_with_the_sidecar_is_ready_and_the_cooldown_is_over() {
     Scenario::run("served-plain", async |scenario| {
-        let user = Hand::new(scenario.client(), scenario.namespace(), "user");
+        let user = RecordingClient::new(scenario.client(), scenario.namespace(), "user");
         for kind in [Kind::DEPLOYMENT, Kind::STATEFUL_SET] {
             let target = kind.plural;
             let mut object = serde_json::to_value(model(target, 2)?)?;

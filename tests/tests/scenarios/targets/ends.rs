@@ -6,7 +6,7 @@ use asya_tests::Result;
 use asya_tests::cluster::MODE;
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::owners::kaito::{WORKSPACE, workspace};
-use asya_tests::owners::{Hand, crds};
+use asya_tests::owners::{RecordingClient, crds};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
@@ -32,8 +32,8 @@ async fn actor_of_an_unbindable_target_is_deleted_at_once() {
             "method": "lora", "preset": {"name": "phi-4"},
             "input": {"urls": ["https://example.com/data"]}, "output": {"image": "example.com/tuned:1"},
         });
-        let hand = Hand::new(scenario.client(), scenario.namespace(), "somebody");
-        hand.create(WORKSPACE, &tuned).await?;
+        let client = RecordingClient::new(scenario.client(), scenario.namespace(), "somebody");
+        client.create(WORKSPACE, &tuned).await?;
         let name = scenario.name("tuned");
         let mut actor = bound_actor(&name, "phi");
         actor["spec"]["workloadRef"] =

@@ -16,7 +16,7 @@ use asya_tests::owners::ray::{
 use asya_tests::owners::seldon::{SELDON_DEPLOYMENT, Seldon, seldon_deployment};
 use asya_tests::owners::seldon2::{SERVER, Seldon2, server};
 use asya_tests::owners::yatai::{BENTO_DEPLOYMENT, Yatai, bento_deployment};
-use asya_tests::owners::{Hand, Kind, Owner, crds};
+use asya_tests::owners::{Kind, Owner, RecordingClient, crds};
 use asya_tests::scenario::Scenario;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -86,11 +86,11 @@ fn owners(scenario: &Scenario) -> Vec<Owner> {
 }
 
 /// Uid and spec of every object; of pods only the uid.
-async fn shown(hand: &Hand) -> Result<BTreeMap<String, Value>> {
+async fn shown(client: &RecordingClient) -> Result<BTreeMap<String, Value>> {
     let mut shown = BTreeMap::new();
     let more = [Kind::DEPLOYMENT, Kind::STATEFUL_SET, Kind::HPA, Kind::POD];
     for kind in SYSTEMS.into_iter().chain(more) {
-        for object in hand.list(kind).await? {
+        for object in client.list(kind).await? {
             let metadata = &object["metadata"];
             let key = format!("{}/{}", kind.kind, metadata["name"]);
             let spec = if kind == Kind::POD {
@@ -107,16 +107,16 @@ async fn shown(hand: &Hand) -> Result<BTreeMap<String, Value>> {
 
 async fn nothing_goes(scenario: &Scenario, cascade: &str) -> Result<()> {
     crds::install(scenario.cluster(), &SYSTEMS).await?;
-    let hand = Hand::new(scenario.client(), scenario.namespace(), "user");
+    let client = RecordingClient::new(scenario.client(), scenario.namespace(), "user");
     let targets = targets()?;
     for (kind, target, _) in &targets {
-        hand.create(*kind, target).await?;
+        client.create(*kind, target).await?;
     }
     let _owners = owners(scenario);
     // Plus the heads of both Ray clusters.
     let pods = targets.iter().map(|(.., pods)| pods).sum::<i64>() + 2;
     eventually("all pods run", SOON, async || {
-        let found = hand.list(Kind::POD).await.map_err(NotYet::new)?;
+        let found = client.list(Kind::POD).await.map_err(NotYet::new)?;
         let run = found.iter().filter(|it| it["status"]["phase"] == "Running");
         let run = i64::try_from(run.count()).ok();
         check(run == Some(pods), format_args!("{run:?} of {pods}"))
@@ -150,7 +150,7 @@ async fn nothing_goes(scenario: &Scenario, cascade: &str) -> Result<()> {
         check(waiting.is_empty(), format_args!("{waiting:?}"))
     })
     .await?;
-    let before = shown(&hand).await?;
+    let before = shown(&client).await?;
     scenario
         .kubectl(&["delete", "asya", "--all", cascade, "--wait=false"])
         .await?;
@@ -159,7 +159,7 @@ async fn nothing_goes(scenario: &Scenario, cascade: &str) -> Result<()> {
         check(found.is_empty(), found.len())
     })
     .await?;
-    let after = shown(&hand).await?;
+    let after = shown(&client).await?;
     for (name, seen) in &before {
         assert_eq!(after.get(name), Some(seen), "{name}");
     }

@@ -3,7 +3,7 @@
 use asya_tests::Result;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::owners::llmisvc::{LLM_INFERENCE_SERVICE, LlmIsvc, llm_inference_service};
-use asya_tests::owners::{Hand, Kind, crds};
+use asya_tests::owners::{Kind, RecordingClient, crds};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
@@ -50,9 +50,9 @@ async fn add_version(scenario: &Scenario, is_stored: bool) -> Result<()> {
     let patch = json!({"spec": {"versions": all}});
     api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
         .await?;
-    let hand = Hand::new(scenario.client(), scenario.namespace(), "user");
+    let client = RecordingClient::new(scenario.client(), scenario.namespace(), "user");
     eventually("the version is served", SOON, async || {
-        let served = hand.list(NEWER).await;
+        let served = client.list(NEWER).await;
         check(served.is_ok(), format_args!("{served:?}"))
     })
     .await
@@ -80,13 +80,13 @@ async fn bound(
         let made = (LLM_INFERENCE_SERVICE, &target);
         let (owner, actor) = bind(scenario, LlmIsvc, made).await?;
         status_is(scenario, &actor, "a rollout is planned", SOON, until).await?;
-        let live = owner.hand().get(LLM_INFERENCE_SERVICE, "qwen").await?;
+        let live = owner.client().get(LLM_INFERENCE_SERVICE, "qwen").await?;
         let spec = live.unwrap_or_default()["spec"].clone();
         verify(&spec);
         scenario
             .kubectl(&["delete", "asya", &actor, "--timeout=60s"])
             .await?;
-        let live = owner.hand().get(LLM_INFERENCE_SERVICE, "qwen").await?;
+        let live = owner.client().get(LLM_INFERENCE_SERVICE, "qwen").await?;
         let spec = live.unwrap_or_default()["spec"].clone();
         for field in ["model", "template"] {
             assert_eq!(spec[field], target["spec"][field], "{spec}");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asya_tests::eventually::{NotYet, check, eventually};
-use asya_tests::owners::{Hand, Kind};
+use asya_tests::owners::{Kind, RecordingClient};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::DeleteParams;
@@ -20,7 +20,7 @@ const SWEPT: Duration = Duration::from_mins(5);
 #[tokio::test]
 async fn script_stays_as_long_as_pods_that_kept_the_sidecar_mount_it() {
     Scenario::run("mounted", async |scenario| {
-        let user = Hand::new(scenario.client(), scenario.namespace(), "user");
+        let user = RecordingClient::new(scenario.client(), scenario.namespace(), "user");
         let target = serde_json::to_value(model("web", 2)?)?;
         user.create(Kind::DEPLOYMENT, &target).await?;
         let name = scenario.name("web");

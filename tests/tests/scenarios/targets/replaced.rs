@@ -10,7 +10,7 @@ use asya_tests::owners::kserve::{
 };
 use asya_tests::owners::llmisvc::{LLM_INFERENCE_SERVICE, LlmIsvc, llm_inference_service};
 use asya_tests::owners::ray::{RAY_CLUSTER, RayClusters, ray_cluster};
-use asya_tests::owners::{Hand, Kind};
+use asya_tests::owners::{Kind, RecordingClient};
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
@@ -25,8 +25,8 @@ pub(super) fn all_injected(status: &Value) -> bool {
 }
 
 /// Pods that are not being deleted and have, or lack, the sidecar.
-pub(super) async fn with_sidecar(hand: &Hand, wanted: bool) -> Result<Vec<String>> {
-    let pods = hand.list(Kind::POD).await?;
+pub(super) async fn with_sidecar(client: &RecordingClient, wanted: bool) -> Result<Vec<String>> {
+    let pods = client.list(Kind::POD).await?;
     let has = |pod: &Value| {
         let containers = pod["spec"]["containers"].as_array();
         containers.is_some_and(|all| all.iter().any(|it| it["name"] == "asya-sidecar"))
@@ -57,7 +57,7 @@ async fn ray_cluster_workers_are_evicted_one_by_one() {
         let target = ray_cluster("batch", 3);
         let mark = scenario.cluster().audit().mark().await?;
         let (owner, name) = bind(scenario, RayClusters, (RAY_CLUSTER, &target)).await?;
-        let hand = owner.hand();
+        let client = owner.client();
         status_is(
             scenario,
             &name,
@@ -66,7 +66,7 @@ async fn ray_cluster_workers_are_evicted_one_by_one() {
             |status| all_injected(status) && status["pods"]["injected"] == WORKERS,
         )
         .await?;
-        assert_eq!(with_sidecar(hand, false).await?.len(), 1, "the head");
+        assert_eq!(with_sidecar(client, false).await?.len(), 1, "the head");
         let mut missing = 0;
         let mut evictions = 0;
         for (is_ours, write) in writes(scenario, mark).await? {
@@ -87,8 +87,8 @@ async fn ray_cluster_workers_are_evicted_one_by_one() {
             .await?;
         scenario.actor_gone(&name, REPLACED).await?;
         eventually("no pod has the sidecar", REPLACED, async || {
-            let left = with_sidecar(hand, true).await.map_err(NotYet::new)?;
-            let clean = with_sidecar(hand, false).await.map_err(NotYet::new)?;
+            let left = with_sidecar(client, true).await.map_err(NotYet::new)?;
+            let clean = with_sidecar(client, false).await.map_err(NotYet::new)?;
             check(
                 left.is_empty() && clean.len() == WORKERS + 1,
                 format_args!("{left:?}, {clean:?}"),
@@ -105,9 +105,9 @@ async fn llm_inference_service_loses_the_sidecar_by_a_changed_annotation() {
     Scenario::run("unbound-llm", async |scenario| {
         let target = llm_inference_service("qwen");
         let (owner, name) = bind(scenario, LlmIsvc, (LLM_INFERENCE_SERVICE, &target)).await?;
-        let hand = owner.hand();
+        let client = owner.client();
         status_is(scenario, &name, "it is rolled", REPLACED, all_injected).await?;
-        let live = async || hand.get(LLM_INFERENCE_SERVICE, "qwen").await;
+        let live = async || client.get(LLM_INFERENCE_SERVICE, "qwen").await;
         let bound = live().await?.unwrap_or_default();
         let value = &bound["spec"]["annotations"]["asya.sh/roll"];
         assert!(value.is_string(), "{bound}");
@@ -116,7 +116,7 @@ async fn llm_inference_service_loses_the_sidecar_by_a_changed_annotation() {
             .kubectl(&["delete", "asya", &name, "--wait=false"])
             .await?;
         scenario.actor_gone(&name, REPLACED).await?;
-        assert_eq!(with_sidecar(hand, true).await?, [""; 0]);
+        assert_eq!(with_sidecar(client, true).await?, [""; 0]);
         let left = live().await?.unwrap_or_default();
         assert!(!left["spec"].to_string().contains("asya.sh"), "{left}");
         assert_eq!(left["spec"]["template"], bound["spec"]["template"]);
@@ -141,14 +141,14 @@ async fn kserve_autoscaler_is_disabled_and_restored_by_one_patch_each() {
         let scaling = json!({"enabled": true, "minReplicas": 1, "maxReplicas": 3});
         let made = (INFERENCE_SERVICE, &target);
         let (owner, name) = bind_as(scenario, Kserve, made, &json!({"scaling": scaling})).await?;
-        let (hand, hpa) = (owner.hand(), of_kserve("iris"));
+        let (client, hpa) = (owner.client(), of_kserve("iris"));
         status_is(scenario, &name, "the queue scales it", REPLACED, |status| {
             all_injected(status)
                 && condition(status, "ScalingReady") == ("True", "ScaledObjectReady")
         })
         .await?;
-        assert_eq!(hand.get(Kind::HPA, &hpa).await?, None, "KServe's own");
-        let live = hand
+        assert_eq!(client.get(Kind::HPA, &hpa).await?, None, "KServe's own");
+        let live = client
             .get(INFERENCE_SERVICE, "iris")
             .await?
             .unwrap_or_default();
@@ -173,7 +173,7 @@ async fn kserve_autoscaler_is_disabled_and_restored_by_one_patch_each() {
             .kubectl(&["delete", "asya", &name, "--wait=false"])
             .await?;
         scenario.actor_gone(&name, REPLACED).await?;
-        let left = hand
+        let left = client
             .get(INFERENCE_SERVICE, "iris")
             .await?
             .unwrap_or_default();
@@ -184,9 +184,9 @@ async fn kserve_autoscaler_is_disabled_and_restored_by_one_patch_each() {
         );
         assert_eq!(on_it(&writes(scenario, mark).await?), 2);
         assert_eq!(owner.changes(Kind::DEPLOYMENT), 3, "rolled once more");
-        assert_eq!(with_sidecar(hand, true).await?, [""; 0]);
+        assert_eq!(with_sidecar(client, true).await?, [""; 0]);
         assert!(
-            hand.get(Kind::HPA, &hpa).await?.is_some(),
+            client.get(Kind::HPA, &hpa).await?.is_some(),
             "KServe's own is back"
         );
         Ok(())
@@ -211,14 +211,14 @@ async fn autoscaler_class_of_a_user_is_kept() {
         let told = status["conditions"].to_string();
         assert!(told.contains("autoscalerClass is hpa"), "{told}");
         let live = owner
-            .hand()
+            .client()
             .get(INFERENCE_SERVICE, "iris")
             .await?
             .unwrap_or_default();
         assert_eq!(live["metadata"]["annotations"][AUTOSCALER_CLASS], "hpa");
         assert!(
             owner
-                .hand()
+                .client()
                 .get(Kind::HPA, &of_kserve("iris"))
                 .await?
                 .is_some()

@@ -9,7 +9,7 @@ use asya_tests::owners::ray::{
     RAY_CLUSTER, RAY_JOB, RAY_SERVICE, RayClusters, RayJobs, RayServices, cluster_spec,
     ray_cluster, ray_job, ray_service,
 };
-use asya_tests::owners::{Hand, Kind, Owner, crds};
+use asya_tests::owners::{Kind, Owner, RecordingClient, crds};
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
@@ -22,15 +22,15 @@ const SOON: Duration = Duration::from_mins(1);
 const REPLACED: Duration = Duration::from_mins(4);
 
 /// Names of the workers in clusters that the service `llm` owns, or does not own.
-async fn workers(hand: &Hand, of_service: bool) -> Result<BTreeSet<String>> {
-    let clusters = hand.list(RAY_CLUSTER).await?;
+async fn workers(client: &RecordingClient, of_service: bool) -> Result<BTreeSet<String>> {
+    let clusters = client.list(RAY_CLUSTER).await?;
     let owned = |it: &&Value| it["metadata"]["ownerReferences"][0]["kind"] == "RayService";
     let owned: Vec<_> = clusters.iter().filter(owned).collect();
     let is_own = |pod: &Value| {
         let cluster = &pod["metadata"]["labels"]["ray.io/cluster"];
         owned.iter().any(|it| it["metadata"]["name"] == *cluster)
     };
-    let mut pods = hand.list(Kind::POD).await?;
+    let mut pods = client.list(Kind::POD).await?;
     pods.retain(|pod| pod["metadata"]["labels"]["ray.io/node-type"] == "worker");
     pods.retain(|pod| is_own(pod) == of_service);
     Ok(pods
@@ -39,9 +39,13 @@ async fn workers(hand: &Hand, of_service: bool) -> Result<BTreeSet<String>> {
         .collect())
 }
 
-async fn has_workers(hand: &Hand, of_service: bool, count: usize) -> Result<BTreeSet<String>> {
+async fn has_workers(
+    client: &RecordingClient,
+    of_service: bool,
+    count: usize,
+) -> Result<BTreeSet<String>> {
     eventually(format_args!("{count} workers"), SOON, async || {
-        let found = workers(hand, of_service).await.map_err(NotYet::new)?;
+        let found = workers(client, of_service).await.map_err(NotYet::new)?;
         check(found.len() == count, format_args!("{found:?}"))?;
         Ok(found)
     })
@@ -50,13 +54,13 @@ async fn has_workers(hand: &Hand, of_service: bool, count: usize) -> Result<BTre
 
 /// A user's `RayCluster` with the service's prefix, one with the five-character suffix that `KubeRay` adds, and a
 /// `RayJob` with the service's name.
-async fn strangers(hand: &Hand) -> Result<()> {
+async fn strangers(client: &RecordingClient) -> Result<()> {
     for (kind, made) in [
         (RAY_CLUSTER, ray_cluster("llm-train", 3)),
         (RAY_CLUSTER, ray_cluster("llm-x7k2p", 1)),
         (RAY_JOB, ray_job("llm", 2)),
     ] {
-        hand.create(kind, &made).await?;
+        client.create(kind, &made).await?;
     }
     Ok(())
 }
@@ -68,27 +72,27 @@ async fn clusters_that_only_look_like_a_ray_services_keep_their_pods_and_get_no_
         crds::install(scenario.cluster(), &[RAY_CLUSTER, RAY_JOB]).await?;
         let _clusters = Owner::start(scenario, RayClusters);
         let _jobs = Owner::start(scenario, RayJobs);
-        let user = Hand::new(scenario.client(), scenario.namespace(), "user");
+        let user = RecordingClient::new(scenario.client(), scenario.namespace(), "user");
         strangers(&user).await?;
         let before = has_workers(&user, false, 6).await?;
         let mark = scenario.cluster().audit().mark().await?;
 
         let target = ray_service("llm", "ray:1", 2);
         let (owner, name) = bind(scenario, RayServices, (RAY_SERVICE, &target)).await?;
-        let hand = owner.hand();
+        let client = owner.client();
         let bound = |status: &Value| all_injected(status) && status["pods"]["injected"] == 2;
         status_is(scenario, &name, "its workers are replaced", REPLACED, bound).await?;
-        let own = has_workers(hand, true, 2).await?;
-        assert_eq!(with_sidecar(hand, true).await?.len(), 2);
-        assert_eq!(workers(hand, false).await?, before, "nobody was evicted");
+        let own = has_workers(client, true, 2).await?;
+        assert_eq!(with_sidecar(client, true).await?.len(), 2);
+        assert_eq!(workers(client, false).await?, before, "nobody was evicted");
 
         // Pods created while the service is bound: an additional worker, and additional clusters.
         let more = json!({"spec": cluster_spec("ray:1", 4)});
         crate::owners::edit(scenario, RAY_CLUSTER, "llm-train", &more).await?;
         user.create(RAY_CLUSTER, &ray_cluster("llm-00000", 1))
             .await?;
-        let strange = has_workers(hand, false, 8).await?;
-        let injected: BTreeSet<_> = with_sidecar(hand, true).await?.into_iter().collect();
+        let strange = has_workers(client, false, 8).await?;
+        let injected: BTreeSet<_> = with_sidecar(client, true).await?.into_iter().collect();
         assert_eq!(injected, own, "no other pod is injected");
 
         // A new cluster of the service: its workers are injected on creation, or replaced.
@@ -98,8 +102,8 @@ async fn clusters_that_only_look_like_a_ray_services_keep_their_pods_and_get_no_
             "the new cluster's workers are injected",
             REPLACED,
             async || {
-                let now = workers(hand, true).await.map_err(NotYet::new)?;
-                let injected = with_sidecar(hand, true).await.map_err(NotYet::new)?;
+                let now = workers(client, true).await.map_err(NotYet::new)?;
+                let injected = with_sidecar(client, true).await.map_err(NotYet::new)?;
                 let injected: BTreeSet<_> = injected.into_iter().collect();
                 check(
                     now.len() == 2 && now.is_disjoint(&own) && injected == now,
@@ -113,9 +117,9 @@ async fn clusters_that_only_look_like_a_ray_services_keep_their_pods_and_get_no_
             .kubectl(&["delete", "asya", &name, "--wait=false"])
             .await?;
         scenario.actor_gone(&name, REPLACED).await?;
-        assert_eq!(with_sidecar(hand, true).await?, [""; 0]);
+        assert_eq!(with_sidecar(client, true).await?, [""; 0]);
         assert_eq!(
-            workers(hand, false).await?,
+            workers(client, false).await?,
             strange,
             "they are the same pods"
         );

@@ -4,7 +4,7 @@ use asya_tests::Result;
 use asya_tests::owners::kaito::{Kaito, WORKSPACE, workspace};
 use asya_tests::owners::kserve::{INFERENCE_SERVICE, Kserve, deployment_of, inference_service};
 use asya_tests::owners::ray::{RAY_CLUSTER, RayClusters, ray_cluster};
-use asya_tests::owners::{Hand, Kind, Owner, Rule, crds};
+use asya_tests::owners::{Kind, Owner, Reconciler, RecordingClient, crds};
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
@@ -14,23 +14,23 @@ use crate::binding::{bound_actor, condition, status_is};
 /// Creates a target, lets its owner reconcile it, and binds it by another version of its kind.
 pub(super) async fn bind(
     scenario: &Scenario,
-    rule: impl Rule,
+    reconciler: impl Reconciler,
     made: (Kind, &Value),
 ) -> Result<(Owner, String)> {
-    bind_as(scenario, rule, made, &json!({})).await
+    bind_as(scenario, reconciler, made, &json!({})).await
 }
 
 /// The same, with additional fields in the actor's spec.
 pub(crate) async fn bind_as(
     scenario: &Scenario,
-    rule: impl Rule,
+    reconciler: impl Reconciler,
     (kind, target): (Kind, &Value),
     spec: &Value,
 ) -> Result<(Owner, String)> {
     crds::install(scenario.cluster(), &[kind]).await?;
-    let hand = Hand::new(scenario.client(), scenario.namespace(), "user");
-    let made = hand.create(kind, target).await?;
-    let owner = Owner::start(scenario, rule);
+    let client = RecordingClient::new(scenario.client(), scenario.namespace(), "user");
+    let made = client.create(kind, target).await?;
+    let owner = Owner::start(scenario, reconciler);
     owner.rounds(1).await?;
     let target = made["metadata"]["name"].as_str().unwrap_or_default();
     let name = scenario.name(target);

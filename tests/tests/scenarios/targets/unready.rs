@@ -288,8 +288,9 @@ async fn finished_pod_makes_no_rollout() {
             check(Instant::now() > until, "not long enough")
         })
         .await?;
-        let hand = asya_tests::owners::Hand::new(scenario.client(), scenario.namespace(), "us");
-        let finished = hand.list(Kind::POD).await?;
+        let client =
+            asya_tests::owners::RecordingClient::new(scenario.client(), scenario.namespace(), "us");
+        let finished = client.list(Kind::POD).await?;
         let finished = finished
             .iter()
             .filter(|it| it["status"]["phase"] == "Failed");

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use asya_owners::argo::{Argo, Sync};
 use asya_owners::error::Result;
-use asya_owners::{Hand, Kind, Rule};
+use asya_owners::{Kind, Reconciler, RecordingClient};
 use serde_json::Value;
 
 use super::World;
@@ -50,7 +50,7 @@ impl GitOps {
     }
 }
 
-impl Rule for GitOps {
+impl Reconciler for GitOps {
     fn manager(&self) -> &'static str {
         "argocd-controller"
     }
@@ -59,7 +59,7 @@ impl Rule for GitOps {
         vec![Kind::DEPLOYMENT]
     }
 
-    async fn reconcile(&self, hand: &Hand) -> Result<()> {
+    async fn reconcile(&self, hand: &RecordingClient) -> Result<()> {
         for manifest in self.manifests() {
             Argo::new(manifest, self.how).reconcile(hand).await?;
         }

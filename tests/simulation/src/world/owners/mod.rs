@@ -13,7 +13,7 @@ use asya_owners::argo::Sync;
 use asya_owners::kaito::Kaito;
 use asya_owners::kserve::Kserve;
 use asya_owners::ray::RayClusters;
-use asya_owners::{Hand, Rule};
+use asya_owners::{Reconciler, RecordingClient};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -72,7 +72,7 @@ impl World {
     }
 
     /// Runs an owner, and runs it again a while after it has crashed.
-    async fn own(self: Arc<Self>, kind: OwnerKind, namespace: &'static str, rule: impl Rule) {
+    async fn own(self: Arc<Self>, kind: OwnerKind, namespace: &'static str, rule: impl Reconciler) {
         for incarnation in 1_u32.. {
             let process = Arc::new(Process::owner(format!("{kind:?}.{incarnation}")));
             let current = Arc::clone(&process);
@@ -93,10 +93,10 @@ impl World {
         self: &Arc<Self>,
         process: &Arc<Process>,
         namespace: &str,
-        rule: &impl Rule,
+        rule: &impl Reconciler,
     ) {
         let client = link::client(self, process);
-        let hand = Hand::new(client, namespace, rule.manager()).silent();
+        let hand = RecordingClient::new(client, namespace, rule.manager()).silent();
         let changed = self.server.lock().store.subscribe(None);
         let mut seen = 0;
         let mut failures = 0_u32;
@@ -126,7 +126,7 @@ impl World {
     async fn next_change(
         &self,
         changed: &Notify,
-        rule: &impl Rule,
+        rule: &impl Reconciler,
         namespace: &str,
         mut seen: u64,
     ) -> u64 {

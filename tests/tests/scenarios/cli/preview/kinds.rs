@@ -4,7 +4,7 @@ use asya_tests::Result;
 use asya_tests::error::Error;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::owners::ray::{RAY_CLUSTER, RayClusters, ray_cluster};
-use asya_tests::owners::{Hand, Kind, Owner, crds};
+use asya_tests::owners::{Kind, Owner, RecordingClient, crds};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
@@ -155,13 +155,13 @@ async fn pods_of_a_ray_cluster_are_shown_as_evicted() {
     Scenario::run("cli-preview-ray", async |scenario| {
         let name = scenario.name("ray");
         crds::install(scenario.cluster(), &[RAY_CLUSTER]).await?;
-        let hand = Hand::new(scenario.client(), scenario.namespace(), "somebody");
-        hand.create(RAY_CLUSTER, &ray_cluster("batch", 2)).await?;
+        let client = RecordingClient::new(scenario.client(), scenario.namespace(), "somebody");
+        client.create(RAY_CLUSTER, &ray_cluster("batch", 2)).await?;
         let owner = Owner::start(scenario, RayClusters);
         owner.rounds(1).await?;
         let workers = "ray.io/node-type=worker";
         let before = eventually("the workers are ready", SOON, async || {
-            let pods = hand.list(Kind::POD).await?;
+            let pods = client.list(Kind::POD).await?;
             let is_ready = |it: &&Value| it["status"]["phase"] == "Running";
             let ready = pods.iter().filter(is_ready).count();
             check(ready == 3, format_args!("{ready}"))?;

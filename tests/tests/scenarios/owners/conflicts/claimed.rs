@@ -8,7 +8,7 @@ use asya_tests::eventually::{check, eventually};
 use asya_tests::owners::kserve::{
     AUTOSCALER_CLASS, INFERENCE_SERVICE, Kserve, deployment_of, inference_service,
 };
-use asya_tests::owners::{self, Hand, Kind, Owner, Rule};
+use asya_tests::owners::{self, Kind, Owner, Reconciler, RecordingClient};
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ const GIVEN_UP_BY_KSERVE: Duration = Duration::from_mins(4);
 /// Removes the autoscaler class from all services, and sets an annotation of its own on them.
 struct ClassRemover;
 
-impl Rule for ClassRemover {
+impl Reconciler for ClassRemover {
     fn manager(&self) -> &'static str {
         "class-remover"
     }
@@ -37,13 +37,13 @@ impl Rule for ClassRemover {
         Duration::from_secs(1)
     }
 
-    async fn reconcile(&self, hand: &Hand) -> owners::Result<()> {
-        for live in hand.list(INFERENCE_SERVICE).await? {
+    async fn reconcile(&self, client: &RecordingClient) -> owners::Result<()> {
+        for live in client.list(INFERENCE_SERVICE).await? {
             let annotations = &live["metadata"]["annotations"];
             if annotations[AUTOSCALER_CLASS].is_string() {
                 let left = json!({AUTOSCALER_CLASS: null, "fleet.example.com/owned": "yes"});
                 let patch = json!({"metadata": {"annotations": left}});
-                hand.merge(INFERENCE_SERVICE, &live, &patch).await?;
+                client.merge(INFERENCE_SERVICE, &live, &patch).await?;
             }
         }
         Ok(())
@@ -68,7 +68,7 @@ async fn removed_autoscaler_class_is_written_five_times() {
         let remover = Owner::start(scenario, ClassRemover);
         let since = scenario.cluster().audit().mark().await?;
         let (owner, name) = bind(scenario).await?;
-        let hand = owner.hand();
+        let client = owner.client();
         let status = status_is(scenario, &name, "told", GIVEN_UP, |status| {
             condition(status, "Conflict") == ("True", "BindingConflict")
                 && condition(status, "ScalingReady") == ("False", "RivalAutoscaler")
@@ -97,8 +97,8 @@ async fn removed_autoscaler_class_is_written_five_times() {
         scenario.event("BindingConflict", SOON).await?;
         let hpa = deployment_of("iris");
         eventually("KServe scales again", SOON, async || {
-            let own = hand.get(Kind::HPA, &hpa).await?;
-            let ours = hand.list(SCALED_OBJECT).await?;
+            let own = client.get(Kind::HPA, &hpa).await?;
+            let ours = client.list(SCALED_OBJECT).await?;
             check(
                 own.is_some() && ours.is_empty(),
                 format_args!("{own:?}, {ours:?}"),
@@ -139,7 +139,7 @@ async fn other_scaler_of_an_inference_service_is_reported() {
     Scenario::run("fought-kserve", async |scenario| {
         let (owner, name) = bind(scenario).await?;
         status_is(scenario, &name, "the queue scales it", GIVEN_UP, is_scaled).await?;
-        autoscaler_asks_for_two(owner.hand()).await?;
+        autoscaler_asks_for_two(owner.client()).await?;
         let _scaler = Owner::start(scenario, Scaler);
         let status = status_is(scenario, &name, "it is told", GIVEN_UP, |status| {
             condition(status, "Conflict") == ("True", "BindingConflict")

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asya_tests::Result;
 use asya_tests::eventually::{check, eventually};
-use asya_tests::owners::{self, Hand, Kind, Owner, Rule};
+use asya_tests::owners::{self, Kind, Owner, Reconciler, RecordingClient};
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
@@ -23,21 +23,21 @@ async fn scaled(
     scenario: &Scenario,
     replicas: i64,
     scaling: &Value,
-) -> Result<(Hand, String, Value)> {
-    let hand = somebody(scenario);
+) -> Result<(RecordingClient, String, Value)> {
+    let client = somebody(scenario);
     let manifest = crate::owners::argo::manifest("model", Some(replicas));
-    hand.create(Kind::DEPLOYMENT, &manifest).await?;
+    client.create(Kind::DEPLOYMENT, &manifest).await?;
     let name = scenario.name("actor");
     let mut actor = bound_actor(&name, "model");
     actor["spec"]["runtime"] = json!({"targetURL": "http://127.0.0.1:8000"});
     actor["spec"]["scaling"] = scaling.clone();
-    Ok((hand, name, actor))
+    Ok((client, name, actor))
 }
 
 /// Waits until KEDA's HPA asks for two pods.
-pub(super) async fn autoscaler_asks_for_two(hand: &Hand) -> Result<()> {
+pub(super) async fn autoscaler_asks_for_two(client: &RecordingClient) -> Result<()> {
     eventually("the autoscaler asks for 2", GIVEN_UP, async || {
-        let hpas = hand.list(Kind::HPA).await?;
+        let hpas = client.list(Kind::HPA).await?;
         let asked = hpas
             .first()
             .map(|it| it["status"]["desiredReplicas"].clone());
@@ -60,7 +60,7 @@ async fn is_over(scenario: &Scenario, name: &str) -> Result<()> {
 /// Enforces other limits than the actor's.
 struct Meddler;
 
-impl Rule for Meddler {
+impl Reconciler for Meddler {
     fn manager(&self) -> &'static str {
         "meddler"
     }
@@ -73,11 +73,11 @@ impl Rule for Meddler {
         Duration::from_secs(1)
     }
 
-    async fn reconcile(&self, hand: &Hand) -> owners::Result<()> {
-        for live in hand.list(SCALED_OBJECT).await? {
+    async fn reconcile(&self, client: &RecordingClient) -> owners::Result<()> {
+        for live in client.list(SCALED_OBJECT).await? {
             if live["spec"]["maxReplicaCount"] != 99 {
                 let patch = json!({"spec": {"maxReplicaCount": 99}});
-                hand.merge(SCALED_OBJECT, &live, &patch).await?;
+                client.merge(SCALED_OBJECT, &live, &patch).await?;
             }
         }
         Ok(())
@@ -89,7 +89,7 @@ impl Rule for Meddler {
 async fn contested_scaled_object_is_left_after_five_attempts() {
     Scenario::run("meddled", async |scenario| {
         let scaling = json!({"enabled": true, "minReplicas": 1, "maxReplicas": 3});
-        let (hand, name, mut actor) = scaled(scenario, 1, &scaling).await?;
+        let (client, name, mut actor) = scaled(scenario, 1, &scaling).await?;
         let since = scenario.cluster().audit().mark().await?;
         let owner = Owner::start(scenario, Meddler);
         scenario.apply(&actor).await?;
@@ -115,7 +115,7 @@ async fn contested_scaled_object_is_left_after_five_attempts() {
         actor["spec"]["scaling"]["maxReplicas"] = json!(4);
         scenario.apply(&actor).await?;
         eventually("what the user says is applied", SOON, async || {
-            let live = hand.get(SCALED_OBJECT, &name).await?.unwrap_or_default();
+            let live = client.get(SCALED_OBJECT, &name).await?.unwrap_or_default();
             let most = &live["spec"]["maxReplicaCount"];
             check(most == 4, most)
         })
@@ -128,7 +128,7 @@ async fn contested_scaled_object_is_left_after_five_attempts() {
 /// Enforces another number of pods than the queue asks for.
 pub(super) struct Scaler;
 
-impl Rule for Scaler {
+impl Reconciler for Scaler {
     fn manager(&self) -> &'static str {
         "scaler"
     }
@@ -141,10 +141,11 @@ impl Rule for Scaler {
         Duration::from_secs(1)
     }
 
-    async fn reconcile(&self, hand: &Hand) -> owners::Result<()> {
-        for live in hand.list(Kind::DEPLOYMENT).await? {
+    async fn reconcile(&self, client: &RecordingClient) -> owners::Result<()> {
+        for live in client.list(Kind::DEPLOYMENT).await? {
             if live["spec"]["replicas"] != 4 {
-                hand.merge(Kind::DEPLOYMENT, &live, &json!({"spec": {"replicas": 4}}))
+                client
+                    .merge(Kind::DEPLOYMENT, &live, &json!({"spec": {"replicas": 4}}))
                     .await?;
             }
         }
@@ -160,9 +161,9 @@ async fn contested_autoscaler_is_paused_after_five_losses() {
             "enabled": true, "minReplicas": 2, "maxReplicas": 3,
             "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
         });
-        let (hand, name, mut actor) = scaled(scenario, 2, &scaling).await?;
+        let (client, name, mut actor) = scaled(scenario, 2, &scaling).await?;
         scenario.apply(&actor).await?;
-        autoscaler_asks_for_two(&hand).await?;
+        autoscaler_asks_for_two(&client).await?;
         let owner = Owner::start(scenario, Scaler);
         let status = status_is(scenario, &name, "it is given up", FOUGHT, |status| {
             status["conflicts"][0]["state"] == "Stopped"
@@ -187,7 +188,7 @@ async fn contested_autoscaler_is_paused_after_five_losses() {
         assert_eq!(status["conflictCount"], 5, "{status}");
         let paused = async |wanted: bool| {
             eventually(format_args!("paused: {wanted}"), SOON, async || {
-                let live = hand.get(SCALED_OBJECT, &name).await?.unwrap_or_default();
+                let live = client.get(SCALED_OBJECT, &name).await?.unwrap_or_default();
                 let annotations = &live["metadata"]["annotations"];
                 let is_so = annotations["autoscaling.keda.sh/paused"] == "true";
                 check(is_so == wanted, annotations)

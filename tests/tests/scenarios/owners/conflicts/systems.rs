@@ -19,7 +19,7 @@ use asya_tests::owners::seldon::{
 };
 use asya_tests::owners::seldon2::{SERVER, Seldon2, server};
 use asya_tests::owners::yatai::{BENTO_DEPLOYMENT, Yatai, bento_deployment};
-use asya_tests::owners::{Kind, Owner, Rule, crds};
+use asya_tests::owners::{Kind, Owner, Reconciler, crds};
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
@@ -35,12 +35,12 @@ fn wrote_little(owner: &Owner, kind: Kind, own: usize) {
 /// Runs one system: the target's kind, its object, and a changed object that makes the owner roll its pods.
 async fn beside(
     scenario: &Scenario,
-    rule: impl Rule,
+    reconciler: impl Reconciler,
     (kind, target, next): (Kind, &Value, &Value),
     workload: (Kind, String),
     pods: u64,
 ) -> Result<Owner> {
-    let owner = owner_of(scenario, rule, (kind, target)).await?;
+    let owner = owner_of(scenario, reconciler, (kind, target)).await?;
     let name = target["metadata"]["name"].as_str().unwrap_or_default();
     let stage = Stage::set(scenario, (kind, name), workload, pods).await?;
     let change = async || edit(scenario, kind, name, next).await;

@@ -1,4 +1,4 @@
-//! Runs a rule: on watch events, at its ticks, and when a scenario requests it.
+//! Runs a simulated controller: it reconciles on watch events, at its ticks, and when a scenario requests it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 use crate::error::{Error, Result};
 use crate::scenario::Scenario;
-use asya_owners::error::Error as RuleError;
-use asya_owners::{Hand, Kind, Rule, Write};
+use asya_owners::error::Error as OwnerError;
+use asya_owners::{Kind, Reconciler, RecordingClient, Write};
 
 /// Events come in bursts; wait this long, so that a burst causes a single reconcile.
 const GATHERED: Duration = Duration::from_millis(40);
@@ -27,7 +27,7 @@ const REWATCH: Duration = Duration::from_millis(500);
 
 /// A simulated controller that runs in a scenario's namespace; it stops when dropped.
 pub struct Owner {
-    hand: Hand,
+    client: RecordingClient,
     asked: mpsc::Sender<Asked>,
     task: JoinHandle<()>,
 }
@@ -41,22 +41,30 @@ struct Asked {
 impl Owner {
     /// Starts an owner in the scenario's namespace.
     #[must_use]
-    pub fn start(scenario: &Scenario, rule: impl Rule) -> Self {
-        let hand = Hand::new(scenario.client(), scenario.namespace(), rule.manager());
-        Self::with(hand, rule)
+    pub fn start(scenario: &Scenario, reconciler: impl Reconciler) -> Self {
+        let client = RecordingClient::new(
+            scenario.client(),
+            scenario.namespace(),
+            reconciler.manager(),
+        );
+        Self::with(client, reconciler)
     }
 
     /// Starts an owner in any namespace; its writes are not printed.
     #[must_use]
-    pub fn of(client: Client, namespace: &str, rule: impl Rule) -> Self {
-        let hand = Hand::new(client, namespace, rule.manager());
-        Self::with(hand.silent(), rule)
+    pub fn of(client: Client, namespace: &str, reconciler: impl Reconciler) -> Self {
+        let client = RecordingClient::new(client, namespace, reconciler.manager());
+        Self::with(client.silent(), reconciler)
     }
 
-    fn with(hand: Hand, rule: impl Rule) -> Self {
+    fn with(client: RecordingClient, reconciler: impl Reconciler) -> Self {
         let (asked, questions) = mpsc::channel(1);
-        let task = tokio::spawn(run(rule, hand.clone(), questions));
-        Self { hand, asked, task }
+        let task = tokio::spawn(run(reconciler, client.clone(), questions));
+        Self {
+            client,
+            asked,
+            task,
+        }
     }
 
     /// Reconciles this many times, one after the other, and waits for the last. A reconcile that fails with a conflict
@@ -74,14 +82,14 @@ impl Owner {
 
     /// The owner's client, with which scenarios read objects, too.
     #[must_use]
-    pub fn hand(&self) -> &Hand {
-        &self.hand
+    pub fn client(&self) -> &RecordingClient {
+        &self.client
     }
 
     /// The owner's writes so far.
     #[must_use]
     pub fn writes(&self) -> Vec<Write> {
-        self.hand.writes()
+        self.client.writes()
     }
 
     /// The number of writes that changed an object of this kind.
@@ -99,31 +107,35 @@ impl Drop for Owner {
     }
 }
 
-async fn run(rule: impl Rule, hand: Hand, mut questions: mpsc::Receiver<Asked>) {
+async fn run(
+    reconciler: impl Reconciler,
+    client: RecordingClient,
+    mut questions: mpsc::Receiver<Asked>,
+) {
     let changed = Arc::new(Notify::new());
     // The watches end with this task.
     let mut watches = JoinSet::new();
-    for kind in rule.watches() {
-        watches.spawn(watch(hand.clone(), kind, Arc::clone(&changed)));
+    for kind in reconciler.watches() {
+        watches.spawn(watch(client.clone(), kind, Arc::clone(&changed)));
     }
-    let mut ticks = interval_at(Instant::now() + rule.tick(), rule.tick());
+    let mut ticks = interval_at(Instant::now() + reconciler.tick(), reconciler.tick());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut failures = 0;
     loop {
         tokio::select! {
             asked = questions.recv() => {
                 let Some(Asked { rounds, answer }) = asked else { return };
-                let _ = answer.send(look(&rule, &hand, rounds).await);
+                let _ = answer.send(look(&reconciler, &client, rounds).await);
                 continue;
             }
             () = changed.notified() => sleep(GATHERED).await,
             _ = ticks.tick() => {}
         }
-        match rule.reconcile(&hand).await {
+        match reconciler.reconcile(&client).await {
             Ok(()) => failures = 0,
             Err(error) => {
                 if !is_lost_update(&error) {
-                    println!("{}: {error}", rule.manager());
+                    println!("{}: {error}", reconciler.manager());
                 }
                 sleep(LONGEST_PAUSE.min(FIRST_PAUSE * (1 << failures.min(7)))).await;
                 failures += 1;
@@ -134,14 +146,14 @@ async fn run(rule: impl Rule, hand: Hand, mut questions: mpsc::Receiver<Asked>) 
 }
 
 /// A conflict with another writer: like controllers, reconcile again without reporting an error.
-fn is_lost_update(error: &RuleError) -> bool {
-    matches!(error, RuleError::Kubernetes(kube::Error::Api(status)) if status.is_conflict())
+fn is_lost_update(error: &OwnerError) -> bool {
+    matches!(error, OwnerError::Kubernetes(kube::Error::Api(status)) if status.is_conflict())
 }
 
-async fn look(rule: &impl Rule, hand: &Hand, rounds: usize) -> Result<()> {
+async fn look(reconciler: &impl Reconciler, client: &RecordingClient, rounds: usize) -> Result<()> {
     for _ in 0..rounds {
         let mut lost = 0;
-        while let Err(error) = rule.reconcile(hand).await {
+        while let Err(error) = reconciler.reconcile(client).await {
             lost += 1;
             if !is_lost_update(&error) || lost >= MOST_LOST {
                 return Err(error.into());
@@ -152,8 +164,8 @@ async fn look(rule: &impl Rule, hand: &Hand, rounds: usize) -> Result<()> {
 }
 
 /// Notifies about every event of a kind.
-async fn watch(hand: Hand, kind: Kind, changed: Arc<Notify>) {
-    let (api, params) = (hand.api(kind), WatchParams::default());
+async fn watch(client: RecordingClient, kind: Kind, changed: Arc<Notify>) {
+    let (api, params) = (client.api(kind), WatchParams::default());
     loop {
         if let Ok(events) = api.watch_metadata(&params, "0").await {
             let mut events = events.boxed();

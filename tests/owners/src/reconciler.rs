@@ -1,13 +1,13 @@
-//! What a controller does.
+//! The reconcile logic of a simulated controller.
 
 use std::future::Future;
 use std::time::Duration;
 
-use super::{Hand, Kind};
+use super::{Kind, RecordingClient};
 use crate::error::Result;
 
-/// A simulated controller's behavior in its namespace.
-pub trait Rule: Send + Sync + 'static {
+/// What a simulated controller does in its namespace: the write rule of its system.
+pub trait Reconciler: Send + Sync + 'static {
     /// The field manager of its writes.
     fn manager(&self) -> &'static str;
 
@@ -20,5 +20,5 @@ pub trait Rule: Send + Sync + 'static {
     }
 
     /// Reconciles everything that it owns once, and writes what differs from the desired state.
-    fn reconcile(&self, hand: &Hand) -> impl Future<Output = Result<()>> + Send;
+    fn reconcile(&self, client: &RecordingClient) -> impl Future<Output = Result<()>> + Send;
 }

@@ -1,4 +1,4 @@
-//! The client of a simulated owner, which records its writes.
+//! The client of a simulated owner or a user, which records its writes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -39,9 +39,9 @@ pub struct Write {
     pub changed: bool,
 }
 
-/// The client of one owner in one namespace.
+/// The client of one owner or user in one namespace.
 #[derive(Clone)]
-pub struct Hand {
+pub struct RecordingClient {
     client: Client,
     namespace: String,
     manager: &'static str,
@@ -49,7 +49,7 @@ pub struct Hand {
     silent: bool,
 }
 
-impl Hand {
+impl RecordingClient {
     /// Creates a client that writes with this field manager.
     #[must_use]
     pub fn new(client: Client, namespace: &str, manager: &'static str) -> Self {
