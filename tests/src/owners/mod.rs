@@ -3,11 +3,11 @@
 //! Each of them is a [`Reconciler`] of the crate `asya-owners` (SIM-1 to SIM-8 of `docs/spec/binding.md`, section 9),
 //! which the simulation runs, too. [`Owner`] runs it in a namespace, under its own field manager, at every watch event
 //! and every tick, and records its writes. The objects that it reads are of the system's own kinds; [`crds::install`]
-//! installs their CRDs. [`stripper`] is a webhook that removes the sidecar (SIM-9).
+//! installs their CRDs. [`sidecar_remover`] is a webhook that removes the sidecar (SIM-9).
 
 pub mod crds;
 mod runner;
-pub mod stripper;
+pub mod sidecar_remover;
 
 pub use asya_owners::error::{Error, Result};
 pub use asya_owners::{

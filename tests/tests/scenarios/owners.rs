@@ -8,7 +8,7 @@ mod kserve;
 mod last_applied;
 mod llmisvc;
 mod ray;
-mod stripper;
+mod sidecar_remover;
 mod template;
 
 use std::collections::BTreeSet;
@@ -48,7 +48,7 @@ pub(crate) async fn edit(scenario: &Scenario, kind: Kind, name: &str, patch: &Va
 }
 
 /// Adds a foreign entry to each part of a workload, at the end of lists.
-async fn intrude(scenario: &Scenario, kind: Kind, name: &str) -> Result<()> {
+async fn add_foreign_entries(scenario: &Scenario, kind: Kind, name: &str) -> Result<()> {
     let somebody = somebody(scenario);
     let mut live = somebody.get(kind, name).await?.unwrap_or_default();
     // Overwrite concurrent changes: only what happens afterwards matters.
@@ -103,7 +103,7 @@ async fn left(scenario: &Scenario, kind: Kind, name: &str) -> Result<BTreeSet<&'
     Ok(left.map(|(part, _)| part).collect())
 }
 
-/// All entries that [`intrude`] adds.
+/// All entries that [`add_foreign_entries`] adds.
 const ALL: [&str; 6] = [
     "metadata",
     "replicas",

@@ -8,7 +8,7 @@ use asya_tests::owners::{Kind, Owner};
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
-use super::{all_but, edit, intrude, left, somebody};
+use super::{add_foreign_entries, all_but, edit, left, somebody};
 
 const DEPLOYMENT: Kind = Kind::DEPLOYMENT;
 
@@ -38,7 +38,7 @@ async fn argo_reverts_only_what_its_manifest_sets() {
             let manifest = manifest(name, replicas);
             let owner = Owner::start(scenario, Argo::new(manifest, Sync::Apply));
             owner.rounds(1).await?;
-            intrude(scenario, DEPLOYMENT, name).await?;
+            add_foreign_entries(scenario, DEPLOYMENT, name).await?;
             owner.rounds(3).await?;
             assert_eq!(
                 left(scenario, DEPLOYMENT, name).await?,
@@ -72,7 +72,7 @@ async fn argo_with_replace_removes_all_foreign_entries() {
         let manifest = manifest("model", Some(2));
         let owner = Owner::start(scenario, Argo::new(manifest, Sync::Replace));
         owner.rounds(1).await?;
-        intrude(scenario, DEPLOYMENT, "model").await?;
+        add_foreign_entries(scenario, DEPLOYMENT, "model").await?;
         owner.rounds(1).await?;
         assert_eq!(left(scenario, DEPLOYMENT, "model").await?, BTreeSet::new());
         Ok(())
@@ -87,7 +87,7 @@ async fn reverter_removes_unknown_annotations_from_templates() {
         let client = somebody(scenario);
         client.create(DEPLOYMENT, &manifest("model", None)).await?;
         let owner = Owner::start(scenario, Reverter::new(vec!["team"]));
-        intrude(scenario, DEPLOYMENT, "model").await?;
+        add_foreign_entries(scenario, DEPLOYMENT, "model").await?;
         let restart = json!({"spec": {"template": {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}}}});
         edit(scenario, DEPLOYMENT, "model", &restart).await?;
         owner.rounds(2).await?;

@@ -7,7 +7,7 @@ use asya_tests::scenario::Scenario;
 use kube::core::Status;
 use serde_json::json;
 
-use super::{ALL, all_but, edit, intrude, left, owner_of, somebody};
+use super::{ALL, add_foreign_entries, all_but, edit, left, owner_of, somebody};
 
 const STATEFUL_SET: Kind = Kind::STATEFUL_SET;
 
@@ -17,7 +17,7 @@ async fn kaito_leaves_everything_until_its_revision_changes() {
     Scenario::run("sim-kaito", async |scenario| {
         let target = workspace("phi", "phi-4");
         let owner = owner_of(scenario, Kaito, (WORKSPACE, &target)).await?;
-        intrude(scenario, STATEFUL_SET, "phi").await?;
+        add_foreign_entries(scenario, STATEFUL_SET, "phi").await?;
         let somebody = somebody(scenario);
         let live = somebody.get(STATEFUL_SET, "phi").await?.unwrap();
         let env = json!({"spec": {"template": {"spec": {"containers": [

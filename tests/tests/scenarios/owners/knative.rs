@@ -9,7 +9,7 @@ use asya_tests::owners::{Kind, Owner, crds};
 use asya_tests::scenario::Scenario;
 use serde_json::json;
 
-use super::{ALL, SOON, all_but, edit, intrude, left, owner_of, somebody};
+use super::{ALL, SOON, add_foreign_entries, all_but, edit, left, owner_of, somebody};
 
 const DEPLOYMENT: Kind = Kind::DEPLOYMENT;
 const TAKEN_BACK: [&str; 2] = ["container", "volume"];
@@ -33,7 +33,7 @@ async fn knative_leaves_a_deployment_until_the_hash_of_what_it_wants_changes() {
     Scenario::run("sim-knative", async |scenario| {
         let owner = start(scenario, Release::Hashed).await?;
         let name = deployment_of("echo", 1);
-        intrude(scenario, DEPLOYMENT, &name).await?;
+        add_foreign_entries(scenario, DEPLOYMENT, &name).await?;
         owner.rounds(3).await?;
         assert_eq!(left(scenario, DEPLOYMENT, &name).await?, ALL.into());
         assert_eq!(owner.changes(DEPLOYMENT), 1, "it made it");
@@ -76,7 +76,7 @@ async fn older_knative_reverts_containers_or_template_on_each_reconcile() {
         ] {
             let owner = start(scenario, release).await?;
             let name = deployment_of("echo", 1);
-            intrude(scenario, DEPLOYMENT, &name).await?;
+            add_foreign_entries(scenario, DEPLOYMENT, &name).await?;
             owner.rounds(1).await?;
             assert_eq!(
                 left(scenario, DEPLOYMENT, &name).await?,
@@ -112,7 +112,7 @@ async fn knative_autoscaler_reverts_replicas() {
         let owner = start(scenario, Release::Hashed).await?;
         let autoscaler = Owner::start(scenario, Kpa { replicas: 1 });
         let name = deployment_of("echo", 1);
-        intrude(scenario, DEPLOYMENT, &name).await?;
+        add_foreign_entries(scenario, DEPLOYMENT, &name).await?;
         eventually("replicas are its own again", SOON, async || {
             let seen = left(scenario, DEPLOYMENT, &name).await?;
             check(seen == all_but(&["replicas"]), format_args!("{seen:?}"))
@@ -127,8 +127,8 @@ async fn knative_autoscaler_reverts_replicas() {
             let old = client.get(DEPLOYMENT, &name).await?.unwrap_or_default();
             let service = client.get(SERVICE, "echo").await?.unwrap_or_default();
             let ready = &service["status"]["latestReadyRevisionName"];
-            let as_wished = old["spec"]["replicas"] == 0 && ready == "echo-00002";
-            check(as_wished, &service["status"])
+            let as_expected = old["spec"]["replicas"] == 0 && ready == "echo-00002";
+            check(as_expected, &service["status"])
         })
         .await
     })

@@ -8,7 +8,7 @@ use asya_tests::owners::kserve::{
 use asya_tests::scenario::Scenario;
 use serde_json::json;
 
-use super::{all_but, edit, intrude, left, owner_of, somebody};
+use super::{add_foreign_entries, all_but, edit, left, owner_of, somebody};
 
 const DEPLOYMENT: Kind = Kind::DEPLOYMENT;
 
@@ -22,7 +22,7 @@ async fn kserve_reverts_templates_and_without_an_autoscaler_replicas() {
         let name = deployment_of("iris");
         let hpa = somebody(scenario).get(Kind::HPA, &name).await?;
         assert_eq!(hpa, None, "nobody scales");
-        intrude(scenario, DEPLOYMENT, &name).await?;
+        add_foreign_entries(scenario, DEPLOYMENT, &name).await?;
         owner.rounds(1).await?;
         assert_eq!(left(scenario, DEPLOYMENT, &name).await?, [].into());
         let patches = owner.writes();
@@ -37,7 +37,7 @@ async fn kserve_reverts_templates_and_without_an_autoscaler_replicas() {
         let external = json!({"metadata": {"annotations": {AUTOSCALER_CLASS: "external"}}});
         edit(scenario, INFERENCE_SERVICE, "iris", &external).await?;
         owner.rounds(1).await?;
-        intrude(scenario, DEPLOYMENT, &name).await?;
+        add_foreign_entries(scenario, DEPLOYMENT, &name).await?;
         owner.rounds(1).await?;
         assert_eq!(left(scenario, DEPLOYMENT, &name).await?, ["replicas"].into());
 

@@ -7,7 +7,7 @@ use asya_tests::owners::{Kind, RecordingClient};
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
-use super::{ALL, edit, intrude, left, owner_of, somebody};
+use super::{ALL, add_foreign_entries, edit, left, owner_of, somebody};
 
 const DEPLOYMENT: Kind = Kind::DEPLOYMENT;
 
@@ -28,7 +28,7 @@ async fn seldon_leaves_everything_until_a_field_of_its_own_differs() {
         let target = seldon_deployment("income", &json!({}));
         let owner = owner_of(scenario, Seldon, (SELDON_DEPLOYMENT, &target)).await?;
         let name = deployment_of("income");
-        intrude(scenario, DEPLOYMENT, &name).await?;
+        add_foreign_entries(scenario, DEPLOYMENT, &name).await?;
         owner.rounds(3).await?;
         assert_eq!(left(scenario, DEPLOYMENT, &name).await?, ALL.into());
         assert_eq!(owner.changes(DEPLOYMENT), 1, "it made it");
@@ -41,7 +41,7 @@ async fn seldon_leaves_everything_until_a_field_of_its_own_differs() {
         assert_eq!(owner.changes(DEPLOYMENT), 2);
 
         // A field that the owner no longer wants counts as a difference, too.
-        intrude(scenario, DEPLOYMENT, &name).await?;
+        add_foreign_entries(scenario, DEPLOYMENT, &name).await?;
         let ports = json!({"spec": {"predictors": [{
             "name": "default", "graph": {"name": "classifier"},
             "componentSpecs": [{"spec": {"containers": [{"name": "classifier", "image": "model:1"}]}}],
@@ -64,7 +64,7 @@ async fn seldon_reverts_replicas_only_where_it_sets_them() {
         let target = seldon_deployment("fixed", &json!({"replicas": 2}));
         let owner = owner_of(scenario, Seldon, (SELDON_DEPLOYMENT, &target)).await?;
         let name = deployment_of("fixed");
-        intrude(scenario, DEPLOYMENT, &name).await?;
+        add_foreign_entries(scenario, DEPLOYMENT, &name).await?;
         owner.rounds(1).await?;
         assert_eq!(left(scenario, DEPLOYMENT, &name).await?, [].into());
 
@@ -75,7 +75,7 @@ async fn seldon_reverts_replicas_only_where_it_sets_them() {
         owner.rounds(1).await?;
         let name = deployment_of("scaled");
         assert!(client.get(Kind::HPA, &name).await?.is_some());
-        intrude(scenario, DEPLOYMENT, &name).await?;
+        add_foreign_entries(scenario, DEPLOYMENT, &name).await?;
         owner.rounds(1).await?;
         assert_eq!(left(scenario, DEPLOYMENT, &name).await?, ALL.into());
         Ok(())
@@ -91,7 +91,7 @@ async fn yatai_rolls_by_its_extra_metadata_and_always_has_an_hpa() {
         let owner = owner_of(scenario, Yatai, (BENTO_DEPLOYMENT, &target)).await?;
         let client = somebody(scenario);
         assert!(client.get(Kind::HPA, "iris").await?.is_some());
-        intrude(scenario, DEPLOYMENT, "iris").await?;
+        add_foreign_entries(scenario, DEPLOYMENT, "iris").await?;
         owner.rounds(3).await?;
         assert_eq!(left(scenario, DEPLOYMENT, "iris").await?, ALL.into());
 
@@ -124,7 +124,7 @@ async fn seldon_2_reverts_replicas_and_everything_else() {
         assert_eq!(left(scenario, kind, "mlserver").await?, ["annotation"].into());
         assert_eq!(owner.changes(kind), 1, "it made it");
 
-        intrude(scenario, kind, "mlserver").await?;
+        add_foreign_entries(scenario, kind, "mlserver").await?;
         owner.rounds(1).await?;
         assert_eq!(left(scenario, kind, "mlserver").await?, [].into());
         assert_eq!(owner.changes(kind), 2);

@@ -8,7 +8,7 @@ use asya_tests::owners::llmisvc::{
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
-use super::{edit, intrude, left, owner_of, somebody};
+use super::{add_foreign_entries, edit, left, owner_of, somebody};
 
 const DEPLOYMENT: Kind = Kind::DEPLOYMENT;
 
@@ -30,7 +30,7 @@ async fn llmisvc_tolerates_additions_only_outside_the_pod_spec() {
         assert_eq!(left(scenario, DEPLOYMENT, &name).await?, all.into());
         assert_eq!(owner.changes(DEPLOYMENT), 1, "it made it");
 
-        intrude(scenario, DEPLOYMENT, &name).await?;
+        add_foreign_entries(scenario, DEPLOYMENT, &name).await?;
         owner.rounds(1).await?;
         assert_eq!(left(scenario, DEPLOYMENT, &name).await?, ["replicas"].into());
         assert_eq!(owner.changes(DEPLOYMENT), 2);

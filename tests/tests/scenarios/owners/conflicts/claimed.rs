@@ -141,7 +141,7 @@ async fn other_scaler_of_an_inference_service_is_reported() {
         status_is(scenario, &name, "the queue scales it", GIVEN_UP, is_scaled).await?;
         autoscaler_asks_for_two(owner.client()).await?;
         let _scaler = Owner::start(scenario, Scaler);
-        let status = status_is(scenario, &name, "it is told", GIVEN_UP, |status| {
+        let status = status_is(scenario, &name, "it is reported", GIVEN_UP, |status| {
             condition(status, "Conflict") == ("True", "BindingConflict")
         })
         .await?;

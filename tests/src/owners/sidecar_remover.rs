@@ -34,8 +34,8 @@ use crate::scenario::Scenario;
 /// The name of the container that it removes.
 const SIDECAR: &str = "asya-sidecar";
 
-/// The webhook (SIM-9). The server stops when dropped; [`Stripper::remove`] deletes its configuration.
-pub struct Stripper {
+/// The webhook (SIM-9). The server stops when dropped; [`SidecarRemover::remove`] deletes its configuration.
+pub struct SidecarRemover {
     configurations: Api<MutatingWebhookConfiguration>,
     name: String,
     seen: Arc<Seen>,
@@ -46,7 +46,7 @@ pub struct Stripper {
 #[derive(Default)]
 struct Seen {
     removed: AtomicUsize,
-    spares_tries: AtomicBool,
+    exempts_dry_runs: AtomicBool,
 }
 
 /// Whether the API server calls the webhook again after a later webhook has changed the pod.
@@ -58,18 +58,24 @@ pub enum Reinvoked {
     Never,
 }
 
-impl Stripper {
+impl SidecarRemover {
     /// Starts the server and registers it for the pods of the scenario's namespace. Webhooks are called in the order of
     /// their configurations' names; this name sorts last.
     ///
     /// # Errors
     /// When the server cannot listen, or the API server rejects the configuration.
     pub async fn start(scenario: &Scenario, reinvoked: Reinvoked) -> Result<Self> {
-        let name = format!("zz-{}", scenario.name("stripper"));
+        let name = format!("zz-{}", scenario.name("sidecar-remover"));
         let folder = scenario.cluster().folder().join(&name);
         std::fs::create_dir_all(&folder).trying(format_args!("make {}", folder.display()))?;
-        let authority = Authority::new("stripper-ca")?;
-        authority.issue(&folder, "tls", "stripper", &["127.0.0.1"], Use::Server)?;
+        let authority = Authority::new("sidecar-remover-ca")?;
+        authority.issue(
+            &folder,
+            "tls",
+            "sidecar-remover",
+            &["127.0.0.1"],
+            Use::Server,
+        )?;
         let chain = CertificateDer::pem_file_iter(folder.join("tls.crt"));
         let chain: Result<Vec<_>, _> = chain.map_err(Error::other)?.collect();
         let key = PrivateKeyDer::from_pem_file(folder.join("tls.key")).map_err(Error::other)?;
@@ -81,7 +87,7 @@ impl Stripper {
         let address = sockets.local_addr().trying("listen")?;
         let seen: Arc<Seen> = Arc::default();
         let routes = Router::new()
-            .route("/strip", post(strip))
+            .route("/remove", post(review))
             .with_state(Arc::clone(&seen));
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = Encrypted { sockets, acceptor };
@@ -89,20 +95,20 @@ impl Stripper {
             // The server runs until the task is aborted.
             let _ = axum::serve(listener, routes).await;
         });
-        let stripper = Self {
+        let remover = Self {
             configurations: Api::all(scenario.client()),
             name,
             seen,
             task,
         };
-        let url = format!("https://{address}/strip");
-        stripper
-            .ask(scenario.namespace(), &url, &authority, reinvoked)
+        let url = format!("https://{address}/remove");
+        remover
+            .register(scenario.namespace(), &url, &authority, reinvoked)
             .await?;
-        Ok(stripper)
+        Ok(remover)
     }
 
-    async fn ask(
+    async fn register(
         &self,
         namespace: &str,
         url: &str,
@@ -113,7 +119,7 @@ impl Stripper {
         let configuration = serde_json::from_value(json!({
             "metadata": {"name": self.name},
             "webhooks": [{
-                "name": "strip.example.com",
+                "name": "remove-sidecar.example.com",
                 "clientConfig": {"url": url, "caBundle": bundle},
                 "rules": [{
                     "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
@@ -141,8 +147,8 @@ impl Stripper {
     }
 
     /// Exempts dry runs from now on, so that a dry run does not reveal the removal.
-    pub fn spare_tries(&self) {
-        self.seen.spares_tries.store(true, Ordering::Relaxed);
+    pub fn exempt_dry_runs(&self) {
+        self.seen.exempts_dry_runs.store(true, Ordering::Relaxed);
     }
 
     /// Deletes the webhook configuration, so that the webhook is no longer called.
@@ -156,17 +162,17 @@ impl Stripper {
     }
 }
 
-impl Drop for Stripper {
+impl Drop for SidecarRemover {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn strip(State(seen): State<Arc<Seen>>, body: Bytes) -> impl IntoResponse {
+async fn review(State(seen): State<Arc<Seen>>, body: Bytes) -> impl IntoResponse {
     let review: Value = serde_json::from_slice(&body).unwrap_or_default();
     let request = &review["request"];
-    let spares = request["dryRun"] == true && seen.spares_tries.load(Ordering::Relaxed);
-    let patch = without_sidecar(&request["object"]["spec"]).filter(|_| !spares);
+    let is_exempt = request["dryRun"] == true && seen.exempts_dry_runs.load(Ordering::Relaxed);
+    let patch = without_sidecar(&request["object"]["spec"]).filter(|_| !is_exempt);
     let mut response = json!({"uid": review["request"]["uid"], "allowed": true});
     if let Some(patch) = patch {
         seen.removed.fetch_add(1, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use asya_shared::admission::required_entry_name;
 use asya_tests::Result;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::owners::Kind;
-use asya_tests::owners::stripper::{Reinvoked, Stripper};
+use asya_tests::owners::sidecar_remover::{Reinvoked, SidecarRemover};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
@@ -21,9 +21,9 @@ use crate::binding::{bound_actor, condition, model, status_is};
 
 /// SIM-9
 #[tokio::test]
-async fn stripper_removes_the_sidecar_from_new_pods_and_nothing_else() {
-    Scenario::run("sim-stripper", async |scenario| {
-        let stripper = Stripper::start(scenario, Reinvoked::IfNeeded).await?;
+async fn sidecar_remover_removes_the_sidecar_from_new_pods_and_nothing_else() {
+    Scenario::run("sim-remover", async |scenario| {
+        let remover = SidecarRemover::start(scenario, Reinvoked::IfNeeded).await?;
         let client = somebody(scenario);
         let pod = |name: &str| {
             let containers = ["model", "asya-runtime", "asya-sidecar", "last"];
@@ -48,23 +48,27 @@ async fn stripper_removes_the_sidecar_from_new_pods_and_nothing_else() {
         })
         .await?;
         assert_eq!(kept, ["model", "asya-runtime", "last"]);
-        assert_eq!(stripper.removed(), 1);
-        stripper.remove().await?;
-        eventually("nobody asks it", Duration::from_secs(30), async || {
-            tries += 1;
-            let made = client
-                .create(Kind::POD, &pod(&format!("pod-{tries}")))
-                .await?;
-            let count = made["spec"]["containers"].as_array().map(Vec::len);
-            check(count == Some(4), format_args!("{count:?}"))
-        })
+        assert_eq!(remover.removed(), 1);
+        remover.remove().await?;
+        eventually(
+            "it is no longer called",
+            Duration::from_secs(30),
+            async || {
+                tries += 1;
+                let made = client
+                    .create(Kind::POD, &pod(&format!("pod-{tries}")))
+                    .await?;
+                let count = made["spec"]["containers"].as_array().map(Vec::len);
+                check(count == Some(4), format_args!("{count:?}"))
+            },
+        )
         .await
     })
     .await;
 }
 
 /// Recreates all pods of the namespace.
-async fn anew(scenario: &Scenario) -> Result<()> {
+async fn recreate_pods(scenario: &Scenario) -> Result<()> {
     let client = somebody(scenario);
     for pod in client.list(Kind::POD).await? {
         client.delete(Kind::POD, &pod).await?;
@@ -72,8 +76,8 @@ async fn anew(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// Binds a Deployment of two pods, and waits until the webhook and then the stripper are called for its pods.
-async fn bind(scenario: &Scenario, stripper: &Stripper) -> Result<String> {
+/// Binds a Deployment of two pods, and waits until the webhook and then the remover are called for its pods.
+async fn bind(scenario: &Scenario, remover: &SidecarRemover) -> Result<String> {
     let deployment = model("model", 2)?;
     let api = scenario.api::<Deployment>();
     api.create(&PostParams::default(), &deployment).await?;
@@ -83,13 +87,13 @@ async fn bind(scenario: &Scenario, stripper: &Stripper) -> Result<String> {
     eventually("a sidecar was removed", SOON, async || {
         let pods = client.list(Kind::POD).await?;
         check(pods.len() == 2, pods.len())?;
-        if stripper.removed() == 0 {
+        if remover.removed() == 0 {
             client.delete(Kind::POD, &pods[0]).await?;
         }
-        check(stripper.removed() > 0, "no")
+        check(remover.removed() > 0, "no")
     })
     .await?;
-    anew(scenario).await?;
+    recreate_pods(scenario).await?;
     Ok(actor)
 }
 
@@ -102,25 +106,25 @@ fn reasons(status: &Value) -> Value {
 /// SIM-9, BIND-7, INJ-12
 #[tokio::test]
 async fn sidecar_removed_by_another_webhook_is_reported() {
-    Scenario::run("stripped", async |scenario| {
-        let stripper = Stripper::start(scenario, Reinvoked::IfNeeded).await?;
+    Scenario::run("removed", async |scenario| {
+        let remover = SidecarRemover::start(scenario, Reinvoked::IfNeeded).await?;
         // Let the probe pass, so that pods get the sidecar and lose it.
-        stripper.spare_tries();
-        let actor = bind(scenario, &stripper).await?;
-        let status = status_is(scenario, &actor, "both are told", SOON, |status| {
+        remover.exempt_dry_runs();
+        let actor = bind(scenario, &remover).await?;
+        let status = status_is(scenario, &actor, "both are reported", SOON, |status| {
             status["pods"]["matched"] == 2 && reasons(status) == json!([["RemovedByOther", 2]])
         })
         .await?;
         assert_eq!(status["pods"]["injected"], 0);
         assert_eq!(condition(&status, "Injected").0, "False");
 
-        stripper.remove().await?;
+        remover.remove().await?;
         let client = somebody(scenario);
         eventually("the webhook has the last word again", SOON, async || {
             let pods = client.list(Kind::POD).await?;
             let injected = pods.iter().filter(|pod| has_sidecar(&pod["spec"])).count();
             if injected < pods.len() {
-                anew(scenario).await?;
+                recreate_pods(scenario).await?;
             }
             check(
                 injected == 2 && pods.len() == 2,
@@ -139,17 +143,17 @@ async fn sidecar_removed_by_another_webhook_is_reported() {
 
 /// SIM-9, INJ-10
 #[tokio::test]
-async fn sidecar_is_reinjected_if_the_stripper_is_not_reinvoked() {
-    Scenario::run("stripped-once", async |scenario| {
-        let stripper = Stripper::start(scenario, Reinvoked::Never).await?;
-        let actor = bind(scenario, &stripper).await?;
+async fn sidecar_is_reinjected_if_the_remover_is_not_reinvoked() {
+    Scenario::run("removed-once", async |scenario| {
+        let remover = SidecarRemover::start(scenario, Reinvoked::Never).await?;
+        let actor = bind(scenario, &remover).await?;
         status_is(scenario, &actor, "both are injected", SOON, |status| {
             let pods = &status["pods"];
             pods["matched"] == 2 && pods["injected"] == 2 && pods["notInjected"] == 0
         })
         .await?;
-        assert!(stripper.removed() > 2, "{}", stripper.removed());
-        stripper.remove().await
+        assert!(remover.removed() > 2, "{}", remover.removed());
+        remover.remove().await
     })
     .await;
 }
@@ -157,9 +161,9 @@ async fn sidecar_is_reinjected_if_the_stripper_is_not_reinvoked() {
 /// SIM-9, ROLL-5, BIND-7: a dry run does not reveal the removal, so the operator learns of it from replaced pods.
 #[tokio::test]
 async fn rollout_stops_if_replacements_lose_the_sidecar_until_the_spec_changes() {
-    Scenario::run("stripped-rollout", async |scenario| {
-        let stripper = Stripper::start(scenario, Reinvoked::IfNeeded).await?;
-        stripper.spare_tries();
+    Scenario::run("removed-rollout", async |scenario| {
+        let remover = SidecarRemover::start(scenario, Reinvoked::IfNeeded).await?;
+        remover.exempt_dry_runs();
         let api = scenario.api::<Deployment>();
         let target = model("model", 3)?;
         let made = api.create(&PostParams::default(), &target).await?;
@@ -180,7 +184,7 @@ async fn rollout_stops_if_replacements_lose_the_sidecar_until_the_spec_changes()
         let templates = sets.list(&ListParams::default()).await?.items.len();
         assert_eq!(templates, 2, "the template was changed once");
 
-        stripper.remove().await?;
+        remover.remove().await?;
         // A rollout that meets it once more halts again, for good.
         let labels = json!({"app": "model", "pod-template-hash": "0"});
         gets_sidecar(scenario, &pod_of("ReplicaSet", "model-0", &labels)?).await?;
@@ -210,8 +214,8 @@ async fn policy(scenario: &Scenario, actor: &str) -> Result<Option<String>, kube
 /// CFG-8, SIM-9
 #[tokio::test]
 async fn required_binding_fails_open_while_another_webhook_removes_the_sidecar() {
-    Scenario::run("stripped-required", async |scenario| {
-        let stripper = Stripper::start(scenario, Reinvoked::IfNeeded).await?;
+    Scenario::run("removed-required", async |scenario| {
+        let remover = SidecarRemover::start(scenario, Reinvoked::IfNeeded).await?;
         let api = scenario.api::<Deployment>();
         api.create(&PostParams::default(), &model("model", 1)?)
             .await?;
@@ -224,7 +228,7 @@ async fn required_binding_fails_open_while_another_webhook_removes_the_sidecar()
         assert!(told.contains("another webhook removes it"), "{told}");
         assert_eq!(policy(scenario, &name).await?.as_deref(), Some("Ignore"));
 
-        stripper.remove().await?;
+        remover.remove().await?;
         eventually("its entry fails closed", SOON, async || {
             let policy = policy(scenario, &name).await?;
             check(
