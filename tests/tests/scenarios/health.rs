@@ -59,7 +59,7 @@ async fn lost_queue_is_recreated_and_lost_broker_is_reported() {
         })
         .await?;
         eventually(
-            "status tells that messages wait",
+            "status reports that messages wait",
             Duration::from_mins(2),
             async || {
                 let status = status(scenario, &name).await?;

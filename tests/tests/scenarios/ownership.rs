@@ -292,7 +292,13 @@ impl Second {
     }
 
     /// Waits until a field of its status has this value.
-    async fn tells(&self, scenario: &Scenario, name: &str, field: &str, value: &str) -> Result<()> {
+    async fn status_field_is(
+        &self,
+        scenario: &Scenario,
+        name: &str,
+        field: &str,
+        value: &str,
+    ) -> Result<()> {
         let until = format!("--for=jsonpath={{.status.{field}}}={value}");
         let (actor, namespace) = (format!("asya/{name}"), &*self.namespace);
         let wait = ["wait", "-n", namespace, &actor, "--timeout=30s", &until];
@@ -324,7 +330,11 @@ async fn pods_on_anothers_queue_are_stopped_until_their_actor_owns_it() {
         assert_eq!(stopped.metadata.uid, made.metadata.uid, "it is still there");
         let containers = |it: &Deployment| it.spec.as_ref().map(|it| it.template.spec.clone());
         assert_eq!(containers(&stopped), containers(made), "and as it was");
-        let until = async |wanted| second.tells(scenario, &name, "status", wanted).await;
+        let until = async |wanted| {
+            second
+                .status_field_is(scenario, &name, "status", wanted)
+                .await
+        };
         until("TransportError").await?;
 
         scenario
@@ -352,7 +362,9 @@ async fn actor_with_an_unwatched_stopped_workload_is_deleted() {
         let name = scenario.name("both");
         let second = Box::pin(Second::begin(scenario, &name)).await?;
         second.asks_for(0, &name).await?;
-        second.tells(scenario, &name, "totalReplicas", "0").await?;
+        second
+            .status_field_is(scenario, &name, "totalReplicas", "0")
+            .await?;
         second.delete(scenario, &name).await?;
         let left = second.deployments.get_opt(&name).await?;
         assert!(left.is_none(), "the Deployment outlived its actor");

@@ -6,16 +6,16 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{Case, SOON, Told, actor, kubelet, workload};
+use super::{Case, Reported, SOON, actor, kubelet, workload};
 
 /// STA-4, STA-6
 #[tokio::test]
 async fn creating_is_reported_for_a_new_actor() {
     Case::run("Creating", async |case| {
         let name = case.scenario.name("new");
-        let told = workload("Creating", "Progressing");
+        let reported = workload("Creating", "Progressing");
         let applied = actor(&name, "hold", 1);
-        case.tells(told, "a new actor", &name, case.apply(&applied))
+        case.is_reported(reported, "a new actor", &name, case.apply(&applied))
             .await
     })
     .await;
@@ -30,8 +30,8 @@ async fn running_is_reported_and_shown_by_kubectl() {
         case.is(workload("Creating", "Progressing"), &name).await?;
         let pod = kubelet::pod(case.scenario, &name).await?;
         let starts = kubelet::says(case.scenario, &pod, kubelet::ready(&pod));
-        let told = workload("Running", "PodsReady");
-        case.tells(told, "the only pod gets ready", &name, starts)
+        let reported = workload("Running", "PodsReady");
+        case.is_reported(reported, "the only pod gets ready", &name, starts)
             .await?;
         let shown = case.scenario.kubectl(&["get", "asya", &name]).await?;
         let mut lines = shown.lines();
@@ -65,9 +65,10 @@ async fn updating_is_reported_for_a_new_template() {
         let (name, mut actor) = runs(case, "ready", 1).await?;
         let template = &mut actor["spec"]["workload"]["template"];
         template["metadata"]["labels"]["kwok.test/mode"] = json!("hold");
-        let told = workload("Updating", "RollingOut");
+        let reported = workload("Updating", "RollingOut");
         let why = "another template, whose pods take their time";
-        case.tells(told, why, &name, case.apply(&actor)).await
+        case.is_reported(reported, why, &name, case.apply(&actor))
+            .await
     })
     .await;
 }
@@ -83,16 +84,16 @@ async fn restart_and_scale_down_of_a_stateful_set_are_distinguished() {
         case.apply(&actor).await?;
         case.is(workload("Running", "PodsReady"), &name).await?;
 
-        let mark = case.witness.mark();
+        let mark = case.recorder.mark();
         let set = format!("statefulset/{name}");
         scenario.kubectl(&["rollout", "restart", &set]).await?;
         let restarted = workload("Updating", "RollingOut");
-        case.witness.first(mark, &name, restarted, SOON).await?;
+        case.recorder.first(mark, &name, restarted, SOON).await?;
         scenario
             .kubectl(&["rollout", "status", &set, "--timeout=60s"])
             .await?;
         eventually("it runs again", SOON, async || {
-            let states = case.witness.states(mark, &name);
+            let states = case.recorder.states(mark, &name);
             // A status that was on its way may still say Running.
             let begun = states.iter().position(|it| *it == "Updating");
             check(
@@ -104,21 +105,21 @@ async fn restart_and_scale_down_of_a_stateful_set_are_distinguished() {
 
         actor["spec"]["workload"]["replicas"] = json!(3);
         case.apply(&actor).await?;
-        eventually("three pods are told", SOON, async || {
+        eventually("three pods are reported", SOON, async || {
             let found = scenario.actors().get(&name).await?;
-            let told = &found.data["status"];
-            let all_run = told["status"] == "Running" && told["readyReplicas"] == 3;
-            check(all_run, format_args!("{told}"))
+            let reported = &found.data["status"];
+            let all_run = reported["status"] == "Running" && reported["readyReplicas"] == 3;
+            check(all_run, format_args!("{reported}"))
         })
         .await?;
         let all = workload("Running", "PodsReady");
         actor["spec"]["workload"]["replicas"] = json!(1);
-        let mark = case.witness.mark();
+        let mark = case.recorder.mark();
         case.apply(&actor).await?;
         let fewer = workload("ScalingDown", "PodsReady");
-        case.witness.first(mark, &name, fewer, SOON).await?;
-        case.witness.first(mark, &name, all, SOON).await?;
-        let states = case.witness.states(mark, &name);
+        case.recorder.first(mark, &name, fewer, SOON).await?;
+        case.recorder.first(mark, &name, all, SOON).await?;
+        let states = case.recorder.states(mark, &name);
         assert!(!states.contains(&"Updating".to_owned()), "{states:?}");
         Ok(())
     })
@@ -131,9 +132,14 @@ async fn scaling_up_is_reported_for_more_replicas() {
     Case::run("ScalingUp", async |case| {
         let (name, mut actor) = runs(case, "ready", 1).await?;
         actor["spec"]["workload"]["replicas"] = json!(3);
-        let told = workload("ScalingUp", "Scaling");
-        case.tells(told, "3 replicas in place of 1", &name, case.apply(&actor))
-            .await
+        let reported = workload("ScalingUp", "Scaling");
+        case.is_reported(
+            reported,
+            "3 replicas in place of 1",
+            &name,
+            case.apply(&actor),
+        )
+        .await
     })
     .await;
 }
@@ -144,9 +150,14 @@ async fn scaling_down_is_reported_for_fewer_replicas() {
     Case::run("ScalingDown", async |case| {
         let (name, mut actor) = runs(case, "slowstop", 3).await?;
         actor["spec"]["workload"]["replicas"] = json!(1);
-        let told = workload("ScalingDown", "PodsReady");
-        case.tells(told, "1 replica in place of 3", &name, case.apply(&actor))
-            .await
+        let reported = workload("ScalingDown", "PodsReady");
+        case.is_reported(
+            reported,
+            "1 replica in place of 3",
+            &name,
+            case.apply(&actor),
+        )
+        .await
     })
     .await;
 }
@@ -162,7 +173,7 @@ async fn terminating_is_reported_and_does_not_wait_for_other_finalizers() {
         case.apply(&held).await?;
         case.is(workload("Running", "PodsReady"), &name).await?;
         let actors = scenario.actors();
-        let told = Told {
+        let reported = Reported {
             state: "Terminating",
             condition: "Ready",
             reason: "Terminating",
@@ -171,8 +182,13 @@ async fn terminating_is_reported_and_does_not_wait_for_other_finalizers() {
             actors.delete(&name, &DeleteParams::default()).await?;
             Ok(())
         };
-        case.tells(told, "deletion, another finalizer holds it", &name, deleted)
-            .await?;
+        case.is_reported(
+            reported,
+            "deletion, another finalizer holds it",
+            &name,
+            deleted,
+        )
+        .await?;
         let only_theirs = eventually("our part is done", SOON, async || {
             let finalizers = actors
                 .get(&name)

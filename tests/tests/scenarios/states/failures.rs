@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use super::{Case, SOON, Told, actor, kubelet, workload};
+use super::{Case, Reported, SOON, actor, kubelet, workload};
 
 /// The default of `controller.unreadyDeadline`.
 const UNREADY: SignedDuration = SignedDuration::from_mins(5);
@@ -18,7 +18,7 @@ const UNREADY: SignedDuration = SignedDuration::from_mins(5);
 /// An actor with two containers and possibly a third, one of which is waiting for this reason.
 async fn container_waits(
     case: &Case<'_>,
-    told: Told,
+    reported: Reported,
     container: &str,
     reason: &'static str,
 ) -> Result<()> {
@@ -34,10 +34,10 @@ async fn container_waits(
     let pod = kubelet::pod(case.scenario, &name).await?;
     let status = kubelet::waiting(&pod, container, reason);
     let says = kubelet::says(case.scenario, &pod, status);
-    case.tells(told, reason, &name, says).await?;
+    case.is_reported(reported, reason, &name, says).await?;
     let pod = pod.metadata.name.unwrap_or_default();
     assert_eq!(
-        case.witness.message(&name, "WorkloadReady")?,
+        case.recorder.message(&name, "WorkloadReady")?,
         format!("Container {container}: {reason} (pod {pod})")
     );
     Ok(())
@@ -47,8 +47,8 @@ async fn container_waits(
 #[tokio::test]
 async fn image_pull_error_is_reported() {
     Case::run("ImagePullError", async |case| {
-        let told = workload("ImagePullError", "ImagePullError");
-        container_waits(case, told, "asya-runtime", "ImagePullBackOff").await
+        let reported = workload("ImagePullError", "ImagePullError");
+        container_waits(case, reported, "asya-runtime", "ImagePullBackOff").await
     })
     .await;
 }
@@ -57,8 +57,8 @@ async fn image_pull_error_is_reported() {
 #[tokio::test]
 async fn runtime_error_is_reported() {
     Case::run("RuntimeError", async |case| {
-        let told = workload("RuntimeError", "RuntimeError");
-        container_waits(case, told, "asya-runtime", "CrashLoopBackOff").await
+        let reported = workload("RuntimeError", "RuntimeError");
+        container_waits(case, reported, "asya-runtime", "CrashLoopBackOff").await
     })
     .await;
 }
@@ -67,8 +67,8 @@ async fn runtime_error_is_reported() {
 #[tokio::test]
 async fn sidecar_error_is_reported() {
     Case::run("SidecarError", async |case| {
-        let told = workload("SidecarError", "SidecarError");
-        container_waits(case, told, "asya-sidecar", "CrashLoopBackOff").await
+        let reported = workload("SidecarError", "SidecarError");
+        container_waits(case, reported, "asya-sidecar", "CrashLoopBackOff").await
     })
     .await;
 }
@@ -77,17 +77,22 @@ async fn sidecar_error_is_reported() {
 #[tokio::test]
 async fn workload_error_is_reported_for_other_containers_and_invalid_specs() {
     Case::run("WorkloadError", async |case| {
-        let told = workload("WorkloadError", "WorkloadError");
-        container_waits(case, told, "helper", "RunContainerError").await?;
+        let reported = workload("WorkloadError", "WorkloadError");
+        container_waits(case, reported, "helper", "RunContainerError").await?;
 
         let name = case.scenario.name("bad");
         let mut actor = actor(&name, "hold", 1);
         case.apply(&actor).await?;
         case.is(workload("Creating", "Progressing"), &name).await?;
         actor["spec"]["workload"]["template"]["spec"]["containers"][0]["command"] = json!(["sh"]);
-        let told = workload("WorkloadError", "ValidationError");
-        case.tells(told, "a command on asya-runtime", &name, case.apply(&actor))
-            .await
+        let reported = workload("WorkloadError", "ValidationError");
+        case.is_reported(
+            reported,
+            "a command on asya-runtime",
+            &name,
+            case.apply(&actor),
+        )
+        .await
     })
     .await;
 }
@@ -96,12 +101,13 @@ async fn workload_error_is_reported_for_other_containers_and_invalid_specs() {
 #[tokio::test]
 async fn pending_resources_is_reported_for_nodes_and_quotas() {
     Case::run("PendingResources", async |case| {
-        let told = workload("PendingResources", "PendingResources");
+        let reported = workload("PendingResources", "PendingResources");
         let name = case.scenario.name("nodes");
         let mut nowhere = actor(&name, "hold", 1);
         nowhere["spec"]["workload"]["template"]["spec"]["nodeSelector"] = json!({"gpu": "yes"});
         let why = "an actor for which there is no node; the scheduler says so";
-        case.tells(told, why, &name, case.apply(&nowhere)).await?;
+        case.is_reported(reported, why, &name, case.apply(&nowhere))
+            .await?;
 
         let quotas = case.scenario.api::<ResourceQuota>();
         let quota = serde_json::from_value(json!({
@@ -116,14 +122,16 @@ async fn pending_resources_is_reported_for_nodes_and_quotas() {
         let name = case.scenario.name("quota");
         let refused = actor(&name, "hold", 1);
         let why = "an actor beyond the quota; its Deployment says so";
-        case.tells(told, why, &name, case.apply(&refused)).await?;
+        case.is_reported(reported, why, &name, case.apply(&refused))
+            .await?;
 
         let name = case.scenario.name("set");
         let mut refused = actor(&name, "ready", 2);
         refused["spec"]["workload"]["kind"] = json!("StatefulSet");
         let why = "a StatefulSet beyond the quota; an Event says so";
-        case.tells(told, why, &name, case.apply(&refused)).await?;
-        let message = case.witness.message(&name, "WorkloadReady")?;
+        case.is_reported(reported, why, &name, case.apply(&refused))
+            .await?;
+        let message = case.recorder.message(&name, "WorkloadReady")?;
         assert!(message.contains("exceeded quota: none"), "{message}");
         quotas.delete("none", &DeleteParams::default()).await?;
         // A change of the StatefulSet makes its controller retry at once.
@@ -155,9 +163,9 @@ async fn degraded_is_reported_if_one_of_two_pods_does_not_work() {
         };
         let (name, second) = half("crash", Some(600)).await?;
         let crashes = kubelet::waiting(&second, "asya-runtime", "CrashLoopBackOff");
-        let told = workload("Degraded", "RuntimeError");
+        let reported = workload("Degraded", "RuntimeError");
         let says = kubelet::says(scenario, &second, crashes);
-        case.tells(told, "one of two pods crashes", &name, says)
+        case.is_reported(reported, "one of two pods crashes", &name, says)
             .await?;
 
         let (name, second) = half("unready", None).await?;
@@ -166,17 +174,17 @@ async fn degraded_is_reported_if_one_of_two_pods_does_not_work() {
             Timestamp::from_second(Timestamp::now().as_second() + 4).map_err(Error::other)?;
         let unready = kubelet::unready_since(&second, ends - UNREADY);
         kubelet::says(scenario, &second, unready).await?;
-        let told = workload("Degraded", "PodsNotReady");
+        let reported = workload("Degraded", "PodsNotReady");
         let why = "one of two pods has not been ready for controller.unreadyDeadline";
-        case.tells(told, why, &name, until(ends)).await?;
+        case.is_reported(reported, why, &name, until(ends)).await?;
 
         let (name, _) = half("stuck", Some(4)).await?;
         let status = scenario.actors().get(&name).await?.data["status"].clone();
         let since: Timestamp = serde_json::from_value(status["progressingSince"].clone())?;
-        let told = workload("Degraded", "ProgressDeadlineExceeded");
+        let reported = workload("Degraded", "ProgressDeadlineExceeded");
         let why = "one of two pods has not come within timeout.progress";
         let ends = since + SignedDuration::from_secs(4);
-        case.tells(told, why, &name, until(ends)).await
+        case.is_reported(reported, why, &name, until(ends)).await
     })
     .await;
 }
@@ -192,7 +200,7 @@ async fn until(time: Timestamp) -> Result<()> {
 #[tokio::test]
 async fn transport_error_is_reported_for_new_and_running_actors() {
     Case::run("TransportError", async |case| {
-        let told = Told {
+        let reported = Reported {
             state: "TransportError",
             condition: "TransportReady",
             reason: "InvalidTransport",
@@ -201,7 +209,8 @@ async fn transport_error_is_reported_for_new_and_running_actors() {
         let mut nowhere = actor(&name, "hold", 1);
         nowhere["spec"]["transport"] = json!("pigeon");
         let why = "a new actor of an unknown transport";
-        case.tells(told, why, &name, case.apply(&nowhere)).await?;
+        case.is_reported(reported, why, &name, case.apply(&nowhere))
+            .await?;
 
         let name = case.scenario.name("moved");
         let mut moved = actor(&name, "ready", 1);
@@ -209,7 +218,8 @@ async fn transport_error_is_reported_for_new_and_running_actors() {
         case.is(workload("Running", "PodsReady"), &name).await?;
         moved["spec"]["transport"] = json!("pigeon");
         let why = "a running actor moves to an unknown transport";
-        case.tells(told, why, &name, case.apply(&moved)).await?;
+        case.is_reported(reported, why, &name, case.apply(&moved))
+            .await?;
         moved["spec"]["transport"] = json!("rabbitmq");
         case.apply(&moved).await
     })

@@ -7,9 +7,9 @@ mod changes;
 mod failures;
 mod kubelet;
 mod scaling;
+mod status_recorder;
 mod table;
 mod volumes;
-mod witness;
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ use asya_tests::turn::{own_cluster_to_time, timed};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
+use self::status_recorder::StatusRecorder;
 use self::table::Ended;
-use self::witness::Witness;
 use crate::minimal_actor;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -31,15 +31,15 @@ const LIMIT: Duration = Duration::from_secs(2);
 
 /// A value of STATUS, and the condition that explains it.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct Reported {
     state: &'static str,
     condition: &'static str,
     reason: &'static str,
 }
 
 /// `state` with this reason of `WorkloadReady`.
-fn workload(state: &'static str, reason: &'static str) -> Told {
-    Told {
+fn workload(state: &'static str, reason: &'static str) -> Reported {
+    Reported {
         state,
         condition: "WorkloadReady",
         reason,
@@ -49,7 +49,7 @@ fn workload(state: &'static str, reason: &'static str) -> Told {
 /// A scenario that watches actors.
 struct Case<'a> {
     scenario: &'a Scenario,
-    witness: Witness,
+    recorder: StatusRecorder,
 }
 
 impl Case<'_> {
@@ -57,8 +57,8 @@ impl Case<'_> {
     async fn run(state: &'static str, body: impl AsyncFnOnce(&Case<'_>) -> Result<()>) {
         let _ended = Ended::of(state);
         Scenario::run_timed(&state.to_lowercase(), async |scenario| {
-            let witness = Witness::start(&scenario.actors()).await?;
-            body(&Case { scenario, witness }).await
+            let recorder = StatusRecorder::start(&scenario.actors()).await?;
+            body(&Case { scenario, recorder }).await
         })
         .await;
     }
@@ -66,8 +66,8 @@ impl Case<'_> {
     /// Runs a scenario of several values, none of which is timed.
     async fn watch(name: &str, body: impl AsyncFnOnce(&Case<'_>) -> Result<()>) {
         Scenario::run(name, async |scenario| {
-            let witness = Witness::start(&scenario.actors()).await?;
-            body(&Case { scenario, witness }).await
+            let recorder = StatusRecorder::start(&scenario.actors()).await?;
+            body(&Case { scenario, recorder }).await
         })
         .await;
     }
@@ -85,31 +85,34 @@ impl Case<'_> {
         let its_own = Ok((*cluster).clone());
         let _timed = timed().await;
         Scenario::run_on(its_own, &state.to_lowercase(), async |scenario| {
-            let witness = Witness::start(&scenario.actors()).await?;
-            body(&Case { scenario, witness }, &mut cluster).await
+            let recorder = StatusRecorder::start(&scenario.actors()).await?;
+            body(&Case { scenario, recorder }, &mut cluster).await
         })
         .await;
     }
 
     /// Applies the cause of a STATUS, and checks that it follows within the limit.
-    async fn tells(
+    async fn is_reported(
         &self,
-        told: Told,
+        reported: Reported,
         why: &'static str,
         actor: &str,
         cause: impl Future<Output = Result<()>>,
     ) -> Result<()> {
-        let mark = self.witness.mark();
+        let mark = self.recorder.mark();
         cause.await?;
         let caused = std::time::Instant::now();
-        let at = self.witness.first(mark, actor, told, SOON).await?;
-        table::enter(told, why, at.saturating_duration_since(caused));
+        let at = self.recorder.first(mark, actor, reported, SOON).await?;
+        table::enter(reported, why, at.saturating_duration_since(caused));
         Ok(())
     }
 
     /// Waits until STATUS has this value, without a limit on its latency.
-    async fn is(&self, told: Told, actor: &str) -> Result<()> {
-        self.witness.first(0, actor, told, SOON).await.map(drop)
+    async fn is(&self, reported: Reported, actor: &str) -> Result<()> {
+        self.recorder
+            .first(0, actor, reported, SOON)
+            .await
+            .map(drop)
     }
 
     /// Applies an actor; done when the API server has responded.

@@ -5,7 +5,7 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use super::{Case, Told, actor, kubelet, workload};
+use super::{Case, Reported, actor, kubelet, workload};
 
 /// An actor that KEDA scales, polled every second.
 fn scaled(name: &str) -> Value {
@@ -16,8 +16,8 @@ fn scaled(name: &str) -> Value {
 }
 
 /// `state` with this reason of `ScalingReady`.
-fn scaling(state: &'static str, reason: &'static str) -> Told {
-    Told {
+fn scaling(state: &'static str, reason: &'static str) -> Reported {
+    Reported {
         state,
         condition: "ScalingReady",
         reason,
@@ -33,9 +33,9 @@ async fn napping_is_reported_for_new_and_scaled_down_actors() {
     };
     Case::run_on_its_own("Napping", options, async |case, cluster| {
         let name = case.scenario.name("naps");
-        let told = workload("Napping", "ScaledToZero");
+        let reported = workload("Napping", "ScaledToZero");
         let why = "a new actor without messages";
-        case.tells(told, why, &name, case.apply(&scaled(&name)))
+        case.is_reported(reported, why, &name, case.apply(&scaled(&name)))
             .await?;
         case.is(scaling("Napping", "ScaledObjectReady"), &name)
             .await?;
@@ -48,7 +48,7 @@ async fn napping_is_reported_for_new_and_scaled_down_actors() {
             rabbitmq.messages(&queue, 10, false).await?;
             gone.await
         };
-        case.tells(told, "the last pod has gone", &name, sleeps)
+        case.is_reported(reported, "the last pod has gone", &name, sleeps)
             .await
     })
     .await;
@@ -59,9 +59,9 @@ async fn napping_is_reported_for_new_and_scaled_down_actors() {
 async fn scaling_error_is_reported_without_keda_or_with_another_autoscaler() {
     Case::run_on_its_own("ScalingError", Options::default(), async |case, cluster| {
         let name = case.scenario.name("scales");
-        let told = scaling("ScalingError", "KedaNotInstalled");
+        let reported = scaling("ScalingError", "KedaNotInstalled");
         let why = "a new actor that scales, without KEDA";
-        case.tells(told, why, &name, case.apply(&scaled(&name)))
+        case.is_reported(reported, why, &name, case.apply(&scaled(&name)))
             .await?;
         cluster.start_keda().await?;
         case.is(scaling("Napping", "ScaledObjectReady"), &name)
@@ -79,8 +79,8 @@ async fn scaling_error_is_reported_without_keda_or_with_another_autoscaler() {
             hpas.create(&PostParams::default(), &autoscaler).await?;
             Ok(())
         };
-        let told = scaling("ScalingError", "RivalAutoscaler");
-        case.tells(told, "another HPA for the workload", &name, comes)
+        let reported = scaling("ScalingError", "RivalAutoscaler");
+        case.is_reported(reported, "another HPA for the workload", &name, comes)
             .await
     })
     .await;

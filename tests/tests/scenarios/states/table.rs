@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{LIMIT, Told};
+use super::{LIMIT, Reported};
 
 /// In the order of the specification.
 const STATES: [&str; 17] = [
@@ -33,7 +33,7 @@ static TABLE: Mutex<Table> = Mutex::new(Table {
 });
 
 struct Table {
-    rows: Vec<(Told, &'static str, Duration)>,
+    rows: Vec<(Reported, &'static str, Duration)>,
     ended: Vec<&'static str>,
 }
 
@@ -41,18 +41,18 @@ struct Table {
 ///
 /// # Panics
 /// If it exceeds the limit.
-pub(super) fn enter(told: Told, why: &'static str, latency: Duration) {
+pub(super) fn enter(reported: Reported, why: &'static str, latency: Duration) {
     eprintln!(
-        "{}, {}: told {latency:?} after {why}",
-        told.state, told.reason
+        "{}, {}: reported {latency:?} after {why}",
+        reported.state, reported.reason
     );
     let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
-    table.rows.push((told, why, latency));
+    table.rows.push((reported, why, latency));
     drop(table);
     assert!(
         latency <= LIMIT,
-        "{} ({why}) was told after {latency:?}",
-        told.state
+        "{} ({why}) was reported after {latency:?}",
+        reported.state
     );
 }
 
@@ -83,11 +83,11 @@ impl Table {
         let of_state = |state| {
             self.rows
                 .iter()
-                .filter(move |(told, ..)| told.state == state)
+                .filter(move |(reported, ..)| reported.state == state)
         };
         let rows = STATES.into_iter().flat_map(of_state);
-        let lines = rows.map(|(told, why, latency)| {
-            let (Told { state, reason, .. }, latency) = (told, latency.as_millis());
+        let lines = rows.map(|(reported, why, latency)| {
+            let (Reported { state, reason, .. }, latency) = (reported, latency.as_millis());
             format!("{state:<17} {reason:<25} {latency:>7}  {why}\n")
         });
         let worst = self.rows.iter().map(|(.., latency)| *latency).max();

@@ -3,9 +3,9 @@
 use asya_tests::Result;
 use serde_json::json;
 
-use super::{Case, Told, actor, kubelet, workload};
+use super::{Case, Reported, actor, kubelet, workload};
 
-const CREATING: Told = Told {
+const CREATING: Reported = Reported {
     state: "Creating",
     condition: "WorkloadReady",
     reason: "Progressing",
@@ -15,7 +15,7 @@ const CREATING: Told = Told {
 async fn cannot_mount(
     case: &Case<'_>,
     name: &str,
-    told: Told,
+    reported: Reported,
     why: &'static str,
     [reason, message]: [&str; 2],
     wanted: &str,
@@ -26,15 +26,15 @@ async fn cannot_mount(
     let pod = kubelet::pod(scenario, name).await?;
     kubelet::says(scenario, &pod, kubelet::creating(&pod)).await?;
     let complains = kubelet::complains(scenario, &pod, reason, message);
-    case.tells(told, why, name, complains).await?;
+    case.is_reported(reported, why, name, complains).await?;
     let pod_name = pod.metadata.name.as_deref().unwrap_or_default();
     assert_eq!(
-        case.witness.message(name, "WorkloadReady")?,
+        case.recorder.message(name, "WorkloadReady")?,
         format!("{wanted} (pod {pod_name})")
     );
     let starts = kubelet::says(scenario, &pod, kubelet::ready(&pod));
     let running = workload("Running", "PodsReady");
-    case.tells(running, "the volume is there, the pod starts", name, starts)
+    case.is_reported(running, "the volume is there, the pod starts", name, starts)
         .await
 }
 
@@ -42,7 +42,7 @@ async fn cannot_mount(
 #[tokio::test]
 async fn config_error_is_reported_for_containers_and_mounts() {
     Case::run("ConfigError", async |case| {
-        let told = workload("ConfigError", "ConfigError");
+        let reported = workload("ConfigError", "ConfigError");
         let name = case.scenario.name("mount");
         let event = [
             "FailedMount",
@@ -50,14 +50,14 @@ async fn config_error_is_reported_for_containers_and_mounts() {
         ];
         let wanted = "FailedMount for volume settings: ConfigMap absent not found";
         let why = "Event FailedMount, a ConfigMap is missing";
-        cannot_mount(case, &name, told, why, event, wanted).await?;
+        cannot_mount(case, &name, reported, why, event, wanted).await?;
 
         let name = case.scenario.name("env");
         case.apply(&actor(&name, "hold", 1)).await?;
         let pod = kubelet::pod(case.scenario, &name).await?;
         let status = kubelet::waiting(&pod, "asya-runtime", "CreateContainerConfigError");
         let says = kubelet::says(case.scenario, &pod, status);
-        case.tells(told, "CreateContainerConfigError", &name, says)
+        case.is_reported(reported, "CreateContainerConfigError", &name, says)
             .await
     })
     .await;
@@ -67,7 +67,7 @@ async fn config_error_is_reported_for_containers_and_mounts() {
 #[tokio::test]
 async fn volume_error_is_reported_for_every_volume_failure() {
     Case::run("VolumeError", async |case| {
-        let told = workload("VolumeError", "VolumeError");
+        let reported = workload("VolumeError", "VolumeError");
         for (base, why, event, wanted) in [
             (
                 "mount",
@@ -88,7 +88,7 @@ async fn volume_error_is_reported_for_every_volume_failure() {
                 "FailedMapVolume for volume disk",
             ),
         ] {
-            cannot_mount(case, &case.scenario.name(base), told, why, event, wanted).await?;
+            cannot_mount(case, &case.scenario.name(base), reported, why, event, wanted).await?;
         }
 
         let name = case.scenario.name("claim");
@@ -97,7 +97,7 @@ async fn volume_error_is_reported_for_every_volume_failure() {
         actor["spec"]["workload"]["template"]["spec"]["volumes"] =
             json!([{"name": "data", "persistentVolumeClaim": claim}]);
         let why = "an actor whose claim does not exist; the scheduler says so";
-        case.tells(told, why, &name, case.apply(&actor)).await
+        case.is_reported(reported, why, &name, case.apply(&actor)).await
     })
     .await;
 }

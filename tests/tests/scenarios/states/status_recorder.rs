@@ -11,25 +11,25 @@ use kube::api::{DynamicObject, WatchEvent, WatchParams};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
-use super::Told;
+use super::Reported;
 
 /// Stops watching when dropped.
-pub(super) struct Witness {
-    seen: Arc<Mutex<Vec<Sighting>>>,
+pub(super) struct StatusRecorder {
+    seen: Arc<Mutex<Vec<Observation>>>,
     watch: JoinHandle<()>,
 }
 
-struct Sighting {
+struct Observation {
     at: Instant,
     actor: String,
     status: Value,
 }
 
-impl Witness {
+impl StatusRecorder {
     /// Starts watching.
     pub(super) async fn start(actors: &Api<DynamicObject>) -> Result<Self> {
         let events = actors.watch(&WatchParams::default(), "0").await?;
-        let seen: Arc<Mutex<Vec<Sighting>>> = Arc::default();
+        let seen: Arc<Mutex<Vec<Observation>>> = Arc::default();
         let noted = Arc::clone(&seen);
         let watch = tokio::spawn(async move {
             let mut events = std::pin::pin!(events);
@@ -37,13 +37,13 @@ impl Witness {
                 let (WatchEvent::Added(actor) | WatchEvent::Modified(actor)) = event else {
                     continue;
                 };
-                let sighting = Sighting {
+                let observation = Observation {
                     at: Instant::now(),
                     actor: actor.metadata.name.unwrap_or_default(),
                     status: actor.data["status"].clone(),
                 };
                 let mut seen = noted.lock().unwrap_or_else(PoisonError::into_inner);
-                seen.push(sighting);
+                seen.push(observation);
             }
         });
         Ok(Self { seen, watch })
@@ -59,17 +59,19 @@ impl Witness {
         &self,
         mark: usize,
         actor: &str,
-        told: Told,
+        reported: Reported,
         timeout: Duration,
     ) -> Result<Instant> {
-        let what = format!("{actor} is {told:?}");
+        let what = format!("{actor} is {reported:?}");
         eventually(what, timeout, async || {
             if self.watch.is_finished() {
                 return Err(NotYet::new("the watch has ended"));
             }
             self.with(|seen| {
                 let mut of_actor = seen[mark..].iter().filter(|seen| seen.actor == actor);
-                let found = of_actor.by_ref().find(|seen| tells(&seen.status, told));
+                let found = of_actor
+                    .by_ref()
+                    .find(|seen| matches(&seen.status, reported));
                 let last = seen.iter().rfind(|seen| seen.actor == actor);
                 found.map(|seen| seen.at).ok_or_else(|| {
                     NotYet::new(format_args!(
@@ -103,12 +105,12 @@ impl Witness {
         states
     }
 
-    fn with<T>(&self, look: impl FnOnce(&Vec<Sighting>) -> T) -> T {
+    fn with<T>(&self, look: impl FnOnce(&Vec<Observation>) -> T) -> T {
         look(&self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Drop for Witness {
+impl Drop for StatusRecorder {
     fn drop(&mut self) {
         self.watch.abort();
     }
@@ -118,8 +120,8 @@ fn conditions(status: &Value) -> impl Iterator<Item = &Value> {
     status["conditions"].as_array().into_iter().flatten()
 }
 
-fn tells(status: &Value, told: Told) -> bool {
-    status["status"] == told.state
+fn matches(status: &Value, reported: Reported) -> bool {
+    status["status"] == reported.state
         && conditions(status)
-            .any(|each| each["type"] == told.condition && each["reason"] == told.reason)
+            .any(|each| each["type"] == reported.condition && each["reason"] == reported.reason)
 }
