@@ -86,16 +86,16 @@ async fn nothing_happens(scenario: &Scenario, queue: &str) -> Result<()> {
 
 /// SO-1, SO-2, SO-6, SO-7, KEDA-11
 #[tokio::test]
-async fn messages_wake_a_target_which_stays_awake_when_scaling_ends() {
+async fn messages_scale_a_target_from_zero_and_it_keeps_a_pod_when_scaling_ends() {
     Scenario::run("scaled-target", async |scenario| {
         let (name, target) = (scenario.name("bound"), "model");
         create(scenario, target, 1).await?;
         scenario.apply(&scaled_actor(&name, target)).await?;
-        let asleep = |status: &Value| {
+        let napping = |status: &Value| {
             condition(status, "ScalingReady") == ("True", "ScaledObjectReady")
                 && status["status"] == "Napping"
         };
-        let status = status_is(scenario, &name, "naps", SOON, asleep).await?;
+        let status = status_is(scenario, &name, "is scaled to zero", SOON, napping).await?;
         assert_eq!(
             (&status["scalingMode"], &status["maxReplicas"]),
             (&json!("KEDA"), &json!(3))
@@ -107,36 +107,43 @@ async fn messages_wake_a_target_which_stays_awake_when_scaling_ends() {
         for number in 0..12 {
             assert!(rabbitmq.publish("", &queue, &number.to_string()).await?);
         }
-        let awake =
+        let scaled_up =
             |status: &Value| status["desiredReplicas"] == 3 && status["pods"]["matched"] == 3;
-        let status = status_is(scenario, &name, "has three pods", SOON, awake).await?;
+        let status = status_is(scenario, &name, "has three pods", SOON, scaled_up).await?;
         assert_eq!(status["lastScaleDirection"], "up");
         assert_eq!(rabbitmq.messages(&queue, 12, false).await?.len(), 12);
-        status_is(scenario, &name, "naps again", SOON, asleep).await?;
+        status_is(scenario, &name, "is scaled to zero again", SOON, napping).await?;
 
         let audit = scenario.cluster().audit();
         let mark = audit.mark().await?;
         scenario.apply(&bound_actor(&name, target)).await?;
-        replicas(scenario, target, "is awake", 1).await?;
+        replicas(scenario, target, "has a pod", 1).await?;
         let off = |status: &Value| condition(status, "ScalingReady") == ("", "");
         let status = status_is(scenario, &name, "is not scaled", SOON, off).await?;
         assert_eq!(status["scalingMode"], "Manual");
         let user = scenario.cluster().operator_user()?;
         let writes = audit.writes_since(mark, &user).await?;
-        let woken = writes.iter().filter(|write| {
+        let scaled = writes.iter().filter(|write| {
             write.namespace == scenario.namespace()
                 && (&*write.resource, &*write.subresource) == ("deployments", "scale")
         });
-        assert_eq!(woken.count(), 1, "{writes:?}");
+        assert_eq!(scaled.count(), 1, "{writes:?}");
         let left = of_keda(scenario, "ScaledObject").get_opt(&name).await?;
         assert!(left.is_none(), "{left:?}");
 
         scenario.apply(&scaled_actor(&name, target)).await?;
-        status_is(scenario, &name, "naps once more", SOON, asleep).await?;
+        status_is(
+            scenario,
+            &name,
+            "is scaled to zero once more",
+            SOON,
+            napping,
+        )
+        .await?;
         replicas(scenario, target, "has no pods again", 0).await?;
         scenario.kubectl(&["delete", "asya", &name]).await?;
         scenario.actor_gone(&name, SOON).await?;
-        replicas(scenario, target, "is awake without its actor", 1).await?;
+        replicas(scenario, target, "has a pod without its actor", 1).await?;
         Ok(())
     })
     .await;

@@ -64,7 +64,7 @@ async fn told(scenario: &Scenario, actor: &str, kind: &str, reason: &str) -> Res
 
 /// KEDA-1, KEDA-5, KEDA-6, KEDA-10, KEDA-11, STA-5, STA-9
 #[tokio::test]
-async fn rabbitmq_messages_wake_an_actor_which_naps_when_idle() {
+async fn rabbitmq_messages_scale_an_actor_from_zero_and_it_is_scaled_to_zero_when_idle() {
     Scenario::run("scaling", async |scenario| {
         // Long enough to need an HPA name of its own.
         let name = format!("{:-<56}x", scenario.name("ocr"));
@@ -122,11 +122,11 @@ async fn rabbitmq_messages_wake_an_actor_which_naps_when_idle() {
             check(is == (&json!("Running"), &json!(3)), &status)
         })
         .await?;
-        let awake = scenario.actors().get(&name).await?;
-        assert_eq!(awake.data["status"]["lastScaleDirection"], "up");
+        let scaled_up = scenario.actors().get(&name).await?;
+        assert_eq!(scaled_up.data["status"]["lastScaleDirection"], "up");
         assert_eq!(rabbitmq.messages(&queue, 12, false).await?.len(), 12);
-        let asleep = scenario.actor_status(&name, "Napping", SOON).await?;
-        assert_eq!(asleep.data["status"]["lastScaleDirection"], "down");
+        let scaled_down = scenario.actor_status(&name, "Napping", SOON).await?;
+        assert_eq!(scaled_down.data["status"]["lastScaleDirection"], "down");
 
         scenario.kubectl(&["delete", "asya", &name]).await?;
         scenario.actor_gone(&name, SOON).await?;
@@ -150,7 +150,7 @@ async fn rabbitmq_messages_wake_an_actor_which_naps_when_idle() {
 
 /// KEDA-4, KEDA-5, WRK-2
 #[tokio::test]
-async fn sqs_messages_wake_a_stateful_set() {
+async fn sqs_messages_scale_a_stateful_set_from_zero() {
     Scenario::run("scaling-sqs", async |scenario| {
         let name = scenario.name("asr");
         let mut actor = scaled_actor(&name);
@@ -391,7 +391,7 @@ async fn orphaned_children_keep_scaling() {
         }
         let (rabbitmq, queue) = (scenario.cluster().rabbitmq()?, format!("asya-{name}"));
         assert!(rabbitmq.publish("", &queue, "one").await?, "no queue");
-        eventually("KEDA goes on", SOON, async || {
+        eventually("KEDA continues", SOON, async || {
             let live = scenario.api::<Deployment>().get(&name).await?;
             let replicas = live.spec.and_then(|spec| spec.replicas);
             check(replicas == Some(1), format_args!("{replicas:?}"))

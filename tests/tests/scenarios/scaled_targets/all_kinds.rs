@@ -20,7 +20,7 @@ use futures::future::try_join_all;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use super::served::{COOLDOWN, NAPS, QUIET, is_scaled_in_order, scaling, serves_during};
+use super::served::{COOLDOWN, QUIET, SCALED_TO_ZERO, is_scaled_in_order, scaling, serves_during};
 use crate::admission::Stage;
 use crate::binding::{bound_actor, condition, model, status_is};
 use crate::own_cluster;
@@ -216,10 +216,10 @@ async fn nothing_is_scaled_while_the_webhook_is_away_and_all_is_when_it_is_back(
         assert!(none.items.is_empty(), "{none:?}");
 
         stage.webhook.fill().await?;
-        let asleep = |status: &Value| status["status"] == "Napping";
+        let napping = |status: &Value| status["status"] == "Napping";
         let (left, always) = names.split_last().unwrap();
         for name in always {
-            status_is(scenario, name, "naps", NAPS, asleep).await?;
+            status_is(scenario, name, "is scaled to zero", SCALED_TO_ZERO, napping).await?;
         }
         let text = "who is left to restarts waits for one";
         status_is(scenario, left, text, SOON, waits).await?;
@@ -227,7 +227,14 @@ async fn nothing_is_scaled_while_the_webhook_is_away_and_all_is_when_it_is_back(
         scenario
             .kubectl(&["delete", "pods", "-l", &selector])
             .await?;
-        status_is(scenario, left, "naps after a restart", NAPS, asleep).await?;
+        status_is(
+            scenario,
+            left,
+            "is scaled to zero after a restart",
+            SCALED_TO_ZERO,
+            napping,
+        )
+        .await?;
         Ok(())
     })
     .await;

@@ -18,7 +18,7 @@ use crate::scaling::SOON;
 use crate::targets::systems::bind_as;
 
 /// An actor that scales this target, once it has scaled it to zero.
-async fn asleep(
+async fn scaled_to_zero(
     scenario: &Scenario,
     reconciler: impl Reconciler,
     made: (Kind, &Value),
@@ -27,7 +27,7 @@ async fn asleep(
         "scaling": scaling(Duration::ZERO), "runtime": {"targetURL": "http://127.0.0.1:8080"},
     });
     let (owner, name) = bind_as(scenario, reconciler, made, &spec).await?;
-    status_is(scenario, &name, "naps", SOON * 2, |status| {
+    status_is(scenario, &name, "is scaled to zero", SOON * 2, |status| {
         status["status"] == "Napping"
             && status["pods"]["matched"] == 0
             && status["totalReplicas"] == 0
@@ -57,23 +57,23 @@ async fn inference_service_at_zero_starts_one_pod_when_scaling_is_switched_off()
         let mut target = inference_service("iris", &json!({}));
         target["spec"]["predictor"]["minReplicas"] = json!(1);
         let made = (INFERENCE_SERVICE, &target);
-        let (owner, name) = asleep(scenario, Kserve, made).await?;
+        let (owner, name) = scaled_to_zero(scenario, Kserve, made).await?;
         let mark = scenario.cluster().audit().mark().await?;
         let off = r#"{"spec": {"scaling": null}}"#;
         scenario
             .kubectl(&["patch", "asya", &name, "--type=merge", "-p", off])
             .await?;
-        let awake = |status: &Value| {
+        let has_pod = |status: &Value| {
             condition(status, "ScalingReady") == ("", "") && status["readyReplicas"] == 1
         };
-        status_is(scenario, &name, "is awake", SOON, awake).await?;
+        status_is(scenario, &name, "has a pod", SOON, has_pod).await?;
         owner.rounds(3).await?;
         let client = RecordingClient::new(scenario.client(), scenario.namespace(), "user");
         let live = client.get(Kind::DEPLOYMENT, &deployment_of("iris")).await?;
         let live = live.unwrap_or_default();
         let template = &live["spec"]["template"]["metadata"]["annotations"];
         assert!(template.get(AUTOSCALER_CLASS).is_none(), "{template}");
-        status_is(scenario, &name, "it stays so", SOON, awake).await?;
+        status_is(scenario, &name, "it stays so", SOON, has_pod).await?;
         assert_eq!(pods_made(scenario, mark).await?, 1);
         Ok(())
     })

@@ -20,7 +20,7 @@ async fn follows_its_queue(scenario: &Scenario, (kind, target): (Kind, &str)) ->
     actor["spec"]["workloadRef"]["kind"] = json!(kind.kind);
     scenario.apply(&actor).await?;
     let (rabbitmq, queue) = (scenario.cluster().rabbitmq()?, format!("asya-{name}"));
-    let asleep = |status: &Value| {
+    let napping = |status: &Value| {
         condition(status, "ScalingReady") == ("True", "ScaledObjectReady")
             && status["status"] == "Napping"
             && status["pods"]["matched"] == 0
@@ -30,7 +30,7 @@ async fn follows_its_queue(scenario: &Scenario, (kind, target): (Kind, &str)) ->
             status["desiredReplicas"] == pods && status["pods"]["injected"] == pods
         }
     };
-    status_is(scenario, &name, "naps", SOON, asleep).await?;
+    status_is(scenario, &name, "is scaled to zero", SOON, napping).await?;
     assert!(rabbitmq.publish("", &queue, "first").await?);
     status_is(scenario, &name, "one message, one pod", SOON, has(1)).await?;
     for number in 1..12 {
@@ -38,7 +38,7 @@ async fn follows_its_queue(scenario: &Scenario, (kind, target): (Kind, &str)) ->
     }
     status_is(scenario, &name, "many messages, three pods", SOON, has(3)).await?;
     assert_eq!(rabbitmq.messages(&queue, 12, false).await?.len(), 12);
-    status_is(scenario, &name, "naps again", SOON, asleep).await?;
+    status_is(scenario, &name, "is scaled to zero again", SOON, napping).await?;
     Ok(())
 }
 

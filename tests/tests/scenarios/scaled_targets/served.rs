@@ -22,7 +22,7 @@ use crate::targets::systems::bind_as;
 
 /// Long enough to be measured by an audit log with a resolution of one second.
 pub(super) const COOLDOWN: Duration = Duration::from_secs(20);
-pub(super) const NAPS: Duration = Duration::from_mins(3);
+pub(super) const SCALED_TO_ZERO: Duration = Duration::from_mins(3);
 /// KEDA and the operator would act several times within this time.
 pub(super) const QUIET: Duration = Duration::from_secs(20);
 
@@ -86,12 +86,16 @@ pub(super) async fn is_scaled_in_order(
     let client = RecordingClient::new(scenario.client(), scenario.namespace(), "user");
     let scaled_objects = of_keda(scenario, "ScaledObject");
     let created = serves_during(&client, scaled, async {
-        eventually(format_args!("{name} is scaled"), NAPS, async || {
-            let found = scaled_objects.get_opt(name).await?;
-            let created = found.and_then(|it| it.metadata.creation_timestamp);
-            check(created.is_some(), "there is no ScaledObject")?;
-            Ok(created.unwrap().0)
-        })
+        eventually(
+            format_args!("{name} is scaled"),
+            SCALED_TO_ZERO,
+            async || {
+                let found = scaled_objects.get_opt(name).await?;
+                let created = found.and_then(|it| it.metadata.creation_timestamp);
+                check(created.is_some(), "there is no ScaledObject")?;
+                Ok(created.unwrap().0)
+            },
+        )
         .await
     })
     .await?;
@@ -100,8 +104,8 @@ pub(super) async fn is_scaled_in_order(
         ready.is_some_and(|ready| ready <= created),
         "{scaled:?}: the first pod was ready at {ready:?}, scaled since {created}"
     );
-    let asleep = |status: &Value| status["status"] == "Napping";
-    status_is(scenario, name, "naps", NAPS, asleep).await?;
+    let napping = |status: &Value| status["status"] == "Napping";
+    status_is(scenario, name, "is scaled to zero", SCALED_TO_ZERO, napping).await?;
     assert_eq!(asked(&client, scaled).await?, Some(0));
     let served = Timestamp::now().duration_since(created);
     assert!(

@@ -69,7 +69,8 @@ pub(super) async fn show(cluster: &RunningCluster, progress: &Progress) -> Resul
         kubectl(&["get", "pods", selector, "--output", CONTAINERS]).await?
     );
     print!("{}", kubectl(&actor).await?);
-    progress.say("they are taken (no sidecar runs in a fake pod, so by us), and it naps again:");
+    progress
+        .say("they are taken (no sidecar runs in a fake pod, so by us), and it is Napping again:");
     rabbitmq.messages("asya-iris", MESSAGES, false).await?;
     is("asya/iris", "--for=jsonpath={.status.status}=Napping").await?;
     print!("{}", kubectl(&actor).await?);
