@@ -2,7 +2,7 @@
 
 mod bundle;
 mod documented;
-mod faults;
+mod findings;
 mod formats;
 mod preview;
 mod queue;

@@ -206,7 +206,7 @@ fn deployment(name: &str, replicas: i32) -> Result<Value> {
     Ok(deployment)
 }
 
-/// Waits until these actors have these reasons of a condition, so many ready pods, and numbers of messages.
+/// Waits until these actors have these reasons of a condition, this many ready pods, and these numbers of messages.
 async fn told(scenario: &Scenario, expected: &[(&str, &str, &str, &str)]) -> Result<()> {
     for (name, kind, reason, ready) in expected {
         eventually(format_args!("{name} is {reason}"), 2 * MINUTE, async || {

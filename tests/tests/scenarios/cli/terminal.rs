@@ -31,7 +31,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// Starts the program in a terminal with so many columns.
+    /// Starts the program in a terminal with this many columns.
     fn start(scenario: &Scenario, columns: u16, args: &[&str]) -> Result<Self> {
         let (mut master, slave) = opened(columns)?;
         let errors = slave.try_clone().map_err(Error::other)?;
@@ -113,7 +113,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Both ends of a terminal with so many columns: what reads its output, and what a program writes to.
+/// Both ends of a terminal with this many columns: what reads its output, and what a program writes to.
 fn opened(columns: u16) -> Result<(File, File)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
     let master = openpt(flags).map_err(Error::other)?;
@@ -139,7 +139,7 @@ pub async fn fits(scenario: &Scenario, code: &[i32], args: &[&str]) -> Result<St
     fits_at(scenario, 80, code, args).await
 }
 
-/// Runs the program, whose output and notes must fit a terminal of so many columns.
+/// Runs the program, whose output and notes must fit a terminal of this many columns.
 pub async fn fits_at(
     scenario: &Scenario,
     columns: u16,

@@ -1,4 +1,4 @@
-//! Faults of an installation, on a cluster of its own.
+//! Problems of an installation, on a cluster of its own.
 
 use asya_certs::data::{CA_BUNDLE, Data, LEAF, LEAF_KEY};
 use asya_certs::mint::{Ca, Settings};
@@ -14,7 +14,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use super::broken::{self, Before, Fault, cannot_run, set_ca, set_variable};
+use super::broken::{self, Before, Problem, cannot_run, set_ca, set_variable};
 use super::{checked, ids, is_found, only};
 use crate::binding::{bound_actor, condition, model, status_is};
 use crate::cli::{MINUTE, asya, restricted};
@@ -31,8 +31,8 @@ const UNREACHABLE: &str = r#"{"transports": {
 }}"#;
 const NAME: &str = "asya-operator-webhook.asya-system.svc";
 
-/// Faults that the controller does not repair.
-fn lasting() -> Vec<Fault> {
+/// Problems that the controller does not repair.
+fn lasting() -> Vec<Problem> {
     let (down, stuck) = (
         |it: &mut Value| cannot_run(it, false),
         |it: &mut Value| cannot_run(it, true),
@@ -114,8 +114,8 @@ fn lasting() -> Vec<Fault> {
     ]
 }
 
-/// Faults that a controller would repair, and none runs.
-fn without_leader() -> Vec<Fault> {
+/// Problems that a controller would repair, and none runs.
+fn without_leader() -> Vec<Problem> {
     vec![
         broken::changed(
             "a CRD of an older release",
@@ -171,7 +171,7 @@ fn without_leader() -> Vec<Fault> {
     ]
 }
 
-/// A leaf that was issued so many days ago, for 30 days, and the CA that issued it.
+/// A leaf that was issued this many days ago, for 30 days, and the CA that issued it.
 fn certificate(days: i64) -> (Data, Value) {
     let issued = Timestamp::now() - SignedDuration::from_hours(24 * days);
     let names = [NAME.to_owned(), format!("{NAME}.cluster.local")];
@@ -186,18 +186,18 @@ fn certificate(days: i64) -> (Data, Value) {
     (data, json!(bundle))
 }
 
-/// Causes each fault, and undoes it. `base`: what is found anyway.
-async fn are_found(scenario: &Scenario, faults: Vec<Fault>, base: &[&str]) -> Result<()> {
-    for fault in faults {
-        let before = Before::edit(scenario, fault.object, &fault.edit).await?;
-        let checks = only(scenario, fault.what, &[base, fault.ids].concat()).await?;
-        let id = fault.ids[0];
+/// Causes each problem, and undoes it. `base`: what is found anyway.
+async fn are_found(scenario: &Scenario, problems: Vec<Problem>, base: &[&str]) -> Result<()> {
+    for problem in problems {
+        let before = Before::edit(scenario, problem.object, &problem.edit).await?;
+        let checks = only(scenario, problem.what, &[base, problem.ids].concat()).await?;
+        let id = problem.ids[0];
         let fix = |it: &&Value| it["id"] == format!("ASYA-{id}");
         let found = checks.as_array().into_iter().flatten().find(fix);
         let fix = found.and_then(|it| it["fix"].as_str()).unwrap_or_default();
-        assert!(fix.starts_with(fault.fix), "{}: {fix}", fault.what);
+        assert!(fix.starts_with(problem.fix), "{}: {fix}", problem.what);
         before.restore(scenario).await?;
-        only(scenario, &format!("{} no more", fault.what), base).await?;
+        only(scenario, &format!("{} no more", problem.what), base).await?;
     }
     Ok(())
 }
@@ -289,7 +289,7 @@ async fn brokers_are_found(scenario: &Scenario) -> Result<()> {
         (&*rejected, "BrokerAuthFailed", "Correct the Secret"),
         (&*secretless, "CredentialsMissing", "Create the Secret"),
     ];
-    eventually("brokers' faults are found", MINUTE, async || {
+    eventually("brokers' problems are found", MINUTE, async || {
         let (ended, checks) = checked(scenario, &[]).await?;
         assert_eq!(ended.code, Some(1), "{}", ended.err);
         for finding in findings {
@@ -420,11 +420,11 @@ async fn healthy(scenario: &Scenario, cluster: &mut RunningCluster) -> Result<()
 }
 
 #[tokio::test]
-async fn check_finds_each_fault_of_an_installation_and_none_in_a_healthy_one() {
+async fn check_finds_each_problem_of_an_installation_and_none_in_a_healthy_one() {
     let _turn = own_cluster().await;
     let mut cluster = RunningCluster::start(Options::default()).await.unwrap();
     let its_own = Ok((*cluster).clone());
-    Scenario::run_on(its_own, "cli-faults", async |scenario| {
+    Scenario::run_on(its_own, "cli-problems", async |scenario| {
         nothing_is_installed(scenario).await?;
         let rabbitmq = default_values(&cluster)["transports"]["rabbitmq"].clone();
         let (mut rejected, mut secretless) = (rabbitmq.clone(), rabbitmq);

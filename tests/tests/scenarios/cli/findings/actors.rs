@@ -1,4 +1,4 @@
-//! Faults of actors, on the cluster that scenarios share.
+//! Problems of actors, on the cluster that scenarios share.
 
 use asya_tests::Result;
 use asya_tests::error::Error;
@@ -13,8 +13,8 @@ use crate::binding::{bound_actor, condition, model, older_than_the_next, status_
 use crate::cli::MINUTE;
 use crate::{apply_all, minimal_actor};
 
-/// A fault of an actor: base of its name, what causes it, and what `check` finds.
-struct Fault {
+/// A problem of an actor: base of its name, what causes it, and what `check` finds.
+struct Problem {
     name: &'static str,
     /// Changes an actor that would run.
     cause: fn(&mut Value),
@@ -22,68 +22,68 @@ struct Fault {
     fix: &'static str,
 }
 
-const FAULTS: [Fault; 11] = [
-    Fault {
+const PROBLEMS: [Problem; 11] = [
+    Problem {
         name: "unknown-transport",
         cause: |it| it["spec"]["transport"] = json!("kafka"),
         id: "InvalidTransport",
         fix: "Name one of the enabled transports",
     },
-    Fault {
+    Problem {
         name: "no-queue",
         cause: |it| it["spec"]["transport"] = json!("theirs"),
         id: "QueueMissing",
         fix: "Create the queue at the broker",
     },
-    Fault {
+    Problem {
         name: "no-node",
         cause: |it| template(it)["spec"]["nodeSelector"] = json!({"gpu": "yes"}),
         id: "PendingResources",
         fix: "Add room",
     },
-    Fault {
+    Problem {
         name: "no-image",
         cause: |it| mode(it, "imagepull", "asya-runtime"),
         id: "ImagePullError",
         fix: "Correct the image's name",
     },
-    Fault {
+    Problem {
         name: "crashes",
         cause: |it| mode(it, "crashloop", "asya-runtime"),
         id: "RuntimeError",
         fix: "Read its log: kubectl logs POD -c asya-runtime",
     },
-    Fault {
+    Problem {
         name: "sidecar-crashes",
         cause: |it| mode(it, "crashloop", "asya-sidecar"),
         id: "SidecarError",
         fix: "Read its log: kubectl logs POD -c asya-sidecar",
     },
-    Fault {
+    Problem {
         name: "invalid",
         cause: |it| template(it)["spec"]["containers"][0]["command"] = json!(["sh"]),
         id: "ValidationError",
         fix: "Correct the field that the message names",
     },
-    Fault {
+    Problem {
         name: "taken",
         cause: |_| {},
         id: "NotOwned",
         fix: "Rename the actor or the object",
     },
-    Fault {
+    Problem {
         name: "rival",
         cause: |it| it["spec"]["scaling"] = json!({"enabled": true, "minReplicas": 1}),
         id: "RivalAutoscaler",
         fix: "Remove the autoscaler that the message names",
     },
-    Fault {
+    Problem {
         name: "no-target",
         cause: |it| binds(it, "apps/v1", "Deployment"),
         id: "TargetNotFound",
         fix: "Create it, or correct the name",
     },
-    Fault {
+    Problem {
         name: "no-kind",
         cause: |it| binds(it, "example.org/v1", "Nothing"),
         id: "KindNotInstalled",
@@ -204,7 +204,7 @@ async fn are_found(scenario: &Scenario, findings: &[(&str, &str, &str)]) -> Resu
         (subject, *id, *fix)
     });
     let subjects: Vec<_> = subjects.collect();
-    eventually("the faults are found", 2 * MINUTE, async || {
+    eventually("the problems are found", 2 * MINUTE, async || {
         let (ended, checks) = checked(scenario, &[]).await?;
         assert_eq!(ended.code, Some(1), "{}", ended.err);
         for (subject, id, fix) in &subjects {
@@ -221,18 +221,18 @@ async fn are_found(scenario: &Scenario, findings: &[(&str, &str, &str)]) -> Resu
 }
 
 #[tokio::test]
-async fn check_finds_each_fault_of_an_actor() {
-    Scenario::run("cli-actor-faults", async |scenario| {
+async fn check_finds_each_problem_of_an_actor() {
+    Scenario::run("cli-actor-problems", async |scenario| {
         apply_all(scenario, &of_others(scenario)?).await?;
-        let actors = FAULTS.iter().map(|fault| {
-            let mut actor = minimal_actor(&scenario.name(fault.name));
-            (fault.cause)(&mut actor);
+        let actors = PROBLEMS.iter().map(|problem| {
+            let mut actor = minimal_actor(&scenario.name(problem.name));
+            (problem.cause)(&mut actor);
             actor
         });
         let actors: Vec<_> = actors.collect();
         apply_all(scenario, &actors).await?;
         bindings(scenario).await?;
-        let mut findings: Vec<_> = FAULTS.iter().map(|it| (it.name, it.id, it.fix)).collect();
+        let mut findings: Vec<_> = PROBLEMS.iter().map(|it| (it.name, it.id, it.fix)).collect();
         findings.extend([
             ("later", "PodsNotInjected", "`kubectl asya why POD`"),
             ("second", "AlreadyBound", "Choose another target"),
@@ -245,7 +245,7 @@ async fn check_finds_each_fault_of_an_actor() {
         actor["spec"]["workload"]["replicas"] = json!(1);
         scenario.apply(&actor).await?;
         scenario.actor_status(&calm, "Running", MINUTE).await?;
-        eventually("contention is told", 2 * MINUTE, async || {
+        eventually("contention is reported", 2 * MINUTE, async || {
             insists(scenario, &calm)
                 .await
                 .map_err(asya_tests::eventually::NotYet::new)?;

@@ -1,7 +1,7 @@
-//! Faults that `kubectl asya check` finds by id and with the right fix, each created on a real cluster. A healthy
+//! Problems that `kubectl asya check` finds by id and with the right fix, each created on a real cluster. A healthy
 //! installation has no findings.
 //!
-//! | fault | id |
+//! | problem | id |
 //! |---|---|
 //! | nothing is installed | `CRDMissing`, `OperatorMissing`, `KEDAMissing` |
 //! | KEDA gone | `KEDAMissing`, and `KedaNotInstalled` of an actor that scales |

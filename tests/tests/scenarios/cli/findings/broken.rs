@@ -1,4 +1,4 @@
-//! Faults of objects: one is changed or deleted, and put back afterwards.
+//! Problems of objects: one is changed or deleted, and put back afterwards.
 
 use asya_tests::Result;
 use asya_tests::error::Error;
@@ -11,8 +11,8 @@ use crate::cli::MINUTE;
 /// Changes an object; `None` deletes it.
 type Edit = Option<Box<dyn Fn(&mut Value)>>;
 
-/// A fault of one object.
-pub struct Fault {
+/// A problem of one object.
+pub struct Problem {
     pub what: &'static str,
     /// `kind/name`
     pub object: &'static str,
@@ -29,8 +29,8 @@ pub fn changed(
     edit: impl Fn(&mut Value) + 'static,
     ids: &'static [&'static str],
     fix: &'static str,
-) -> Fault {
-    Fault {
+) -> Problem {
+    Problem {
         what,
         object,
         edit: Some(Box::new(edit)),
@@ -44,8 +44,8 @@ pub fn deleted(
     object: &'static str,
     ids: &'static [&'static str],
     fix: &'static str,
-) -> Fault {
-    Fault {
+) -> Problem {
+    Problem {
         what,
         object,
         edit: None,
