@@ -2,7 +2,8 @@
 
 mod ends;
 mod kept;
-mod lossy;
+mod lookalikes;
+mod lost_fields;
 mod mounted;
 mod obstacles;
 mod outage;
@@ -10,7 +11,6 @@ mod refused;
 mod replaced;
 mod rest;
 mod rolling;
-mod strangers;
 pub(crate) mod systems;
 mod unready;
 

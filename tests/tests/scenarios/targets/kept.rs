@@ -105,7 +105,7 @@ async fn shown(client: &RecordingClient) -> Result<BTreeMap<String, Value>> {
     Ok(shown)
 }
 
-async fn nothing_goes(scenario: &Scenario, cascade: &str) -> Result<()> {
+async fn nothing_is_deleted(scenario: &Scenario, cascade: &str) -> Result<()> {
     crds::install(scenario.cluster(), &SYSTEMS).await?;
     let client = RecordingClient::new(scenario.client(), scenario.namespace(), "user");
     let targets = targets()?;
@@ -171,7 +171,7 @@ async fn nothing_goes(scenario: &Scenario, cascade: &str) -> Result<()> {
 #[tokio::test]
 async fn foreground_deletion_keeps_every_kind_of_target() {
     Scenario::run("kept-foreground", async |scenario| {
-        nothing_goes(scenario, "--cascade=foreground").await
+        nothing_is_deleted(scenario, "--cascade=foreground").await
     })
     .await;
 }
@@ -180,7 +180,7 @@ async fn foreground_deletion_keeps_every_kind_of_target() {
 #[tokio::test]
 async fn background_deletion_keeps_every_kind_of_target() {
     Scenario::run("kept-background", async |scenario| {
-        nothing_goes(scenario, "--cascade=background").await
+        nothing_is_deleted(scenario, "--cascade=background").await
     })
     .await;
 }

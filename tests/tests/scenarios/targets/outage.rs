@@ -106,7 +106,7 @@ impl Follower {
     }
 }
 
-/// Waits until so many pods have the sidecar, and so many of these are ready.
+/// Waits until this many pods have the sidecar, and this many of these are ready.
 async fn replaced(held: &Held<'_>, sidecars: usize, ready: usize) -> Result<()> {
     let what = format!("{sidecars} pods are replaced, {ready} of them ready");
     eventually(what, WAIT, async || {

@@ -1,6 +1,6 @@
 //! Namespaces that refuse pods with the sidecar: an optional binding leaves the target as it would be without us.
 
-mod twins;
+mod control;
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use self::twins::Twins;
+use self::control::ControlPair;
 use super::rolling::containers;
 use crate::binding::{bound_actor, condition, model, status_is};
 
@@ -87,8 +87,8 @@ async fn required_pods_are_refused_in_our_name(scenario: &Scenario, name: &str) 
             && condition(status, "Injected") == ("False", "ProbeRejected")
     };
     status_is(scenario, name, "its probe is still refused", SOON, told).await?;
-    let twins = Twins { scenario };
-    let pod = twins.pods("web").await?.into_iter().next();
+    let pair = ControlPair { scenario };
+    let pod = pair.pods("web").await?.into_iter().next();
     let pod = pod.unwrap_or_default();
     let pods = scenario.api::<Pod>();
     // The status may reach the webhook later than this test: a pod deleted before would be replaced.
@@ -141,8 +141,9 @@ async fn quota_without_room_for_the_sidecar_costs_the_target_no_pod() {
             "metadata": {"name": "tight"}, "spec": {"hard": {"limits.memory": "12Gi"}},
         }))?;
         is_in_force(scenario, &quota).await?;
-        let twins = Twins { scenario };
-        twins.make(&json!({"limits": {"memory": "256Mi"}})).await?;
+        let pair = ControlPair { scenario };
+        pair.create_both(&json!({"limits": {"memory": "256Mi"}}))
+            .await?;
         let mut actor = bound_actor(&name, "web");
         // Exceeds the whole quota, so no state of the target leaves room for it.
         actor["spec"]["sidecar"] =
@@ -158,9 +159,9 @@ async fn quota_without_room_for_the_sidecar_costs_the_target_no_pod() {
 async fn nothing_gets_worse(scenario: &Scenario, name: &str, actor: &Value) -> Result<()> {
     scenario.apply(actor).await?;
     is_refused(scenario, name).await?;
-    let (twins, audit) = (Twins { scenario }, scenario.cluster().audit());
+    let (pair, audit) = (ControlPair { scenario }, scenario.cluster().audit());
     let (mark, began, rounds) = (audit.mark().await?, Instant::now(), rounds());
-    twins.live(rounds).await?;
+    pair.exercise(rounds).await?;
     let status = is_refused(scenario, name).await?;
     assert_eq!(status["pods"]["injected"], 0, "{status}");
     let reasons = status["pods"]["reasons"].to_string();
@@ -196,13 +197,13 @@ async fn quota_on_limits_is_met_where_the_target_has_limits() {
         }))?;
         is_in_force(scenario, &quota).await?;
         let limits = json!({"requests": {"memory": "64Mi"}, "limits": {"memory": "256Mi", "cpu": "1"}});
-        let twins = Twins { scenario };
-        twins.make(&limits).await?;
+        let pair = ControlPair { scenario };
+        pair.create_both(&limits).await?;
         scenario.apply(&bound_actor(&name, "web")).await?;
         let injected = |status: &Value| condition(status, "Injected") == ("True", "AllPodsInjected");
         let status = status_is(scenario, &name, "it is rolled", SOON, injected).await?;
         assert_eq!(status["injection"]["limits"], json!(["cpu", "memory"]));
-        twins.live(6).await?;
+        pair.exercise(6).await?;
         status_is(scenario, &name, "it still is", SOON, injected).await?;
         assert_eq!(failures(scenario).await?, Vec::<String>::new());
         Ok(())
@@ -221,9 +222,8 @@ async fn limit_range_that_asks_for_more_than_the_sidecar_does_costs_the_target_n
         }))?;
         let ranges = scenario.api::<LimitRange>();
         ranges.create(&PostParams::default(), &range).await?;
-        let twins = Twins { scenario };
-        twins
-            .make(&json!({"requests": {"memory": "128Mi"}}))
+        let pair = ControlPair { scenario };
+        pair.create_both(&json!({"requests": {"memory": "128Mi"}}))
             .await?;
         nothing_gets_worse(scenario, &name, &bound_actor(&name, "web")).await?;
         required_pods_are_refused_in_our_name(scenario, &name).await?;
@@ -321,8 +321,8 @@ async fn policy_that_refuses_the_sidecars_image_costs_the_target_no_pod() {
         let name = scenario.name("tag");
         let policy = NoLatest { scenario };
         policy.install().await?;
-        let twins = Twins { scenario };
-        twins.make(&json!({})).await?;
+        let pair = ControlPair { scenario };
+        pair.create_both(&json!({})).await?;
         nothing_gets_worse(scenario, &name, &with_latest(&name)).await?;
         required_pods_are_refused_in_our_name(scenario, &name).await?;
         policy.remove().await
@@ -335,15 +335,15 @@ async fn policy_that_refuses_the_sidecars_image_costs_the_target_no_pod() {
 async fn policy_that_comes_later_is_noticed_at_the_first_pod_that_it_refuses() {
     Scenario::run("refused-later", async |scenario| {
         let name = scenario.name("later");
-        let twins = Twins { scenario };
-        twins.make(&json!({})).await?;
+        let pair = ControlPair { scenario };
+        pair.create_both(&json!({})).await?;
         scenario.apply(&with_latest(&name)).await?;
         let injected =
             |status: &Value| condition(status, "Injected") == ("True", "AllPodsInjected");
         status_is(scenario, &name, "it is injected", SOON, injected).await?;
         let policy = NoLatest { scenario };
         policy.install().await?;
-        twins.live(3).await?;
+        pair.exercise(3).await?;
         let status = is_refused(scenario, &name).await?;
         assert!(
             status["injection"]["message"]
@@ -351,7 +351,7 @@ async fn policy_that_comes_later_is_noticed_at_the_first_pod_that_it_refuses() {
                 .contains("fixed tag"),
             "{status}"
         );
-        twins.live(6).await?;
+        pair.exercise(6).await?;
 
         policy.remove().await?;
         // Any change of the namespace triggers another dry run, so there is no need to wait for the periodic one.
@@ -383,9 +383,9 @@ async fn enforce_restricted(scenario: &Scenario) -> Result<()> {
 async fn sidecar_that_pod_security_refuses_costs_the_target_no_pod() {
     Scenario::run("refused-root", async |scenario| {
         let name = scenario.name("root");
-        let twins = Twins { scenario };
-        twins.make(&json!({})).await?;
-        twins.comply().await?;
+        let pair = ControlPair { scenario };
+        pair.create_both(&json!({})).await?;
+        pair.comply().await?;
         enforce_restricted(scenario).await?;
         let mut actor = bound_actor(&name, "web");
         actor["spec"]["sidecar"] = json!({"securityContext": {"runAsNonRoot": false}});
@@ -400,14 +400,14 @@ async fn sidecar_that_pod_security_refuses_costs_the_target_no_pod() {
 async fn target_that_pod_security_refuses_has_as_many_pods_as_it_would_have_without_us() {
     Scenario::run("refused-psa", async |scenario| {
         let name = scenario.name("psa");
-        let twins = Twins { scenario };
-        twins.make(&json!({})).await?;
+        let pair = ControlPair { scenario };
+        pair.create_both(&json!({})).await?;
         enforce_restricted(scenario).await?;
         scenario.apply(&bound_actor(&name, "web")).await?;
         is_refused(scenario, &name).await?;
         let pods = scenario.api::<Pod>();
-        for name in ["web", "twin"] {
-            let pod = twins.pods(name).await?.into_iter().next();
+        for name in ["web", "control"] {
+            let pod = pair.pods(name).await?.into_iter().next();
             pods.delete(&pod.unwrap_or_default(), &DeleteParams::default())
                 .await?;
         }
@@ -416,19 +416,19 @@ async fn target_that_pod_security_refuses_has_as_many_pods_as_it_would_have_with
             SOON,
             async || {
                 let counts = (
-                    twins.pods("web").await?.len(),
-                    twins.pods("twin").await?.len(),
+                    pair.pods("web").await?.len(),
+                    pair.pods("control").await?.len(),
                 );
                 check(counts == (1, 1), format_args!("{counts:?}"))
             },
         )
         .await?;
-        twins.comply().await?;
+        pair.comply().await?;
         status_is(scenario, &name, "it is injected", SOON, |status| {
             condition(status, "Injected") == ("True", "AllPodsInjected")
         })
         .await?;
-        twins.live(rounds()).await?;
+        pair.exercise(rounds()).await?;
         Ok(())
     })
     .await;

@@ -17,7 +17,7 @@ const PODS: usize = 5;
 /// All pods are replaced one by one.
 const ROLLED: Duration = Duration::from_mins(2);
 /// How soon status must follow (BIND-7).
-const TOLD_WITHIN: Duration = Duration::from_secs(2);
+const REPORTED_WITHIN: Duration = Duration::from_secs(2);
 
 /// The container names of each of the model's pods that is not being deleted.
 pub(super) async fn containers(scenario: &Scenario, app: &str) -> Result<Vec<Vec<String>>> {
@@ -138,7 +138,14 @@ async fn running_deployment_is_rolled_once_and_restored() {
 
         let told = scenario.timed(async || {
             replace_one(scenario).await?;
-            status_is(scenario, &name, "that is told", TOLD_WITHIN, injected).await
+            status_is(
+                scenario,
+                &name,
+                "that is reported",
+                REPORTED_WITHIN,
+                injected,
+            )
+            .await
         });
         told.await?;
 

@@ -68,7 +68,7 @@ impl<'a> Held<'a> {
         self.scenario.kubectl(&label).await.map(drop)
     }
 
-    /// Makes pods ready until all of so many are.
+    /// Makes pods ready until there are this many, all of them ready.
     pub(super) async fn ready(&self, count: usize) -> Result<()> {
         eventually("all pods are ready", WAIT, async || {
             self.release().await.map_err(NotYet::new)?;

@@ -54,7 +54,7 @@ async fn has_workers(
 
 /// A user's `RayCluster` with the service's prefix, one with the five-character suffix that `KubeRay` adds, and a
 /// `RayJob` with the service's name.
-async fn strangers(client: &RecordingClient) -> Result<()> {
+async fn create_lookalikes(client: &RecordingClient) -> Result<()> {
     for (kind, made) in [
         (RAY_CLUSTER, ray_cluster("llm-train", 3)),
         (RAY_CLUSTER, ray_cluster("llm-x7k2p", 1)),
@@ -68,12 +68,12 @@ async fn strangers(client: &RecordingClient) -> Result<()> {
 /// SAFE-30, SAFE-31, RES-5
 #[tokio::test]
 async fn clusters_that_only_look_like_a_ray_services_keep_their_pods_and_get_no_sidecar() {
-    Scenario::run("ray-strangers", async |scenario| {
+    Scenario::run("ray-lookalikes", async |scenario| {
         crds::install(scenario.cluster(), &[RAY_CLUSTER, RAY_JOB]).await?;
         let _clusters = Owner::start(scenario, RayClusters);
         let _jobs = Owner::start(scenario, RayJobs);
         let user = RecordingClient::new(scenario.client(), scenario.namespace(), "user");
-        strangers(&user).await?;
+        create_lookalikes(&user).await?;
         let before = has_workers(&user, false, 6).await?;
         let mark = scenario.cluster().audit().mark().await?;
 
@@ -91,7 +91,7 @@ async fn clusters_that_only_look_like_a_ray_services_keep_their_pods_and_get_no_
         crate::owners::edit(scenario, RAY_CLUSTER, "llm-train", &more).await?;
         user.create(RAY_CLUSTER, &ray_cluster("llm-00000", 1))
             .await?;
-        let strange = has_workers(client, false, 8).await?;
+        let lookalikes = has_workers(client, false, 8).await?;
         let injected: BTreeSet<_> = with_sidecar(client, true).await?.into_iter().collect();
         assert_eq!(injected, own, "no other pod is injected");
 
@@ -120,13 +120,13 @@ async fn clusters_that_only_look_like_a_ray_services_keep_their_pods_and_get_no_
         assert_eq!(with_sidecar(client, true).await?, [""; 0]);
         assert_eq!(
             workers(client, false).await?,
-            strange,
+            lookalikes,
             "they are the same pods"
         );
         for (is_ours, write) in writes(scenario, mark).await? {
             let evicted = is_ours && write.subresource == "eviction";
             let quoted = format!("\"{}\"", write.name);
-            assert!(!evicted || !strange.contains(&quoted), "{write:?}");
+            assert!(!evicted || !lookalikes.contains(&quoted), "{write:?}");
         }
         Ok(())
     })

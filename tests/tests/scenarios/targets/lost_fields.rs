@@ -107,7 +107,7 @@ async fn annotation_that_would_replace_the_whole_spec_is_not_written() {
                 .contains("would also remove spec.model")
     };
     let spec = service()["spec"].clone();
-    bound("lossy", true, refused, |live| assert_eq!(*live, spec)).await;
+    bound("lost-fields", true, refused, |live| assert_eq!(*live, spec)).await;
 }
 
 /// RES-1

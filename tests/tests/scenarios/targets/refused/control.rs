@@ -11,14 +11,15 @@ use serde_json::{Value, json};
 use super::SOON;
 use crate::binding::model;
 
-/// A target and an identical Deployment without a binding, which shows how the target would fare without us.
-pub(super) struct Twins<'a> {
+/// A target and its control: an identical Deployment without a binding, which shows what would happen to the target
+/// without us.
+pub(super) struct ControlPair<'a> {
     pub(super) scenario: &'a Scenario,
 }
 
-impl Twins<'_> {
-    pub(super) async fn make(&self, resources: &Value) -> Result<()> {
-        for name in ["web", "twin"] {
+impl ControlPair<'_> {
+    pub(super) async fn create_both(&self, resources: &Value) -> Result<()> {
+        for name in ["web", "control"] {
             let mut deployment = serde_json::to_value(model(name, 2)?)?;
             let spec = &mut deployment["spec"]["template"]["spec"];
             spec["containers"][0]["resources"] = resources.clone();
@@ -28,7 +29,7 @@ impl Twins<'_> {
                 .create(&PostParams::default(), &deployment)
                 .await?;
         }
-        self.are_alike("both are there").await
+        self.become_alike("both are there").await
     }
 
     pub(super) async fn pods(&self, name: &str) -> Result<Vec<String>, kube::Error> {
@@ -41,15 +42,15 @@ impl Twins<'_> {
     }
 
     /// Waits until both have equally many ready pods, and no rollout in progress.
-    pub(super) async fn are_alike(&self, what: &str) -> Result<()> {
+    pub(super) async fn become_alike(&self, what: &str) -> Result<()> {
         let deployments = self.scenario.api::<Deployment>();
         eventually(
-            format_args!("{what}: the target is as its twin"),
+            format_args!("{what}: the target is like its control"),
             SOON,
             async || {
-                let (web, twin) = (
+                let (web, control) = (
                     deployments.get("web").await?,
-                    deployments.get("twin").await?,
+                    deployments.get("control").await?,
                 );
                 let ready = |it: &Deployment| {
                     let status = it.status.clone().unwrap_or_default();
@@ -63,16 +64,16 @@ impl Twins<'_> {
                     )
                 };
                 let settled = {
-                    let (seen, ready, updated, replicas) = ready(&twin);
+                    let (seen, ready, updated, replicas) = ready(&control);
                     seen && ready == updated && ready == replicas
                 };
                 let counts = (
                     self.pods("web").await?.len(),
-                    self.pods("twin").await?.len(),
+                    self.pods("control").await?.len(),
                 );
                 check(
-                    ready(&web) == ready(&twin) && settled && counts.0 == counts.1,
-                    format_args!("{:?} {:?} {counts:?}", ready(&web), ready(&twin)),
+                    ready(&web) == ready(&control) && settled && counts.0 == counts.1,
+                    format_args!("{:?} {:?} {counts:?}", ready(&web), ready(&control)),
                 )
             },
         )
@@ -80,10 +81,10 @@ impl Twins<'_> {
     }
 
     /// Replaces, scales and rolls out the pods of both in turns.
-    pub(super) async fn live(&self, rounds: usize) -> Result<()> {
+    pub(super) async fn exercise(&self, rounds: usize) -> Result<()> {
         let deployments = self.scenario.api::<Deployment>();
         for round in 0..rounds {
-            for name in ["web", "twin"] {
+            for name in ["web", "control"] {
                 match round % 3 {
                     0 => {
                         let pod = self.pods(name).await?.into_iter().next();
@@ -108,7 +109,7 @@ impl Twins<'_> {
                     }
                 }
             }
-            self.are_alike(&format!("round {round}")).await?;
+            self.become_alike(&format!("round {round}")).await?;
         }
         Ok(())
     }
@@ -116,7 +117,7 @@ impl Twins<'_> {
     /// Changes both so that Pod Security `restricted` admits their pods.
     pub(super) async fn comply(&self) -> Result<()> {
         let deployments = self.scenario.api::<Deployment>();
-        for name in ["web", "twin"] {
+        for name in ["web", "control"] {
             let mut found = serde_json::to_value(deployments.get(name).await?)?;
             let spec = &mut found["spec"]["template"]["spec"];
             spec["securityContext"] = json!({
@@ -130,6 +131,6 @@ impl Twins<'_> {
             let params = PatchParams::default();
             deployments.patch(name, &params, &patch).await?;
         }
-        self.are_alike("they comply").await
+        self.become_alike("they comply").await
     }
 }
