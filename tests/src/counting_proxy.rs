@@ -23,7 +23,7 @@ use crate::error::{Error, Result, Trying};
 
 /// When the hook runs, relative to its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
+pub enum HookPoint {
     /// The server never receives the request; the client gets no response.
     BeforeForwarding,
     /// The server has processed the request; the client gets no response.
@@ -45,28 +45,36 @@ pub struct Write {
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// A write that the proxy holds back when it arrives.
-pub struct Held {
-    came: oneshot::Receiver<()>,
-    go: oneshot::Sender<()>,
+/// A hook that has yet to run.
+struct PendingHook {
+    /// The number of the write.
+    number: usize,
+    point: HookPoint,
+    run: Hook,
 }
 
-impl Held {
+/// A write that the proxy holds back when it arrives.
+pub struct HeldWrite {
+    arrived: oneshot::Receiver<()>,
+    release: oneshot::Sender<()>,
+}
+
+impl HeldWrite {
     /// Waits until the write has arrived. Dropping the returned guard forwards it to the server.
     ///
     /// # Errors
     /// When the proxy has stopped.
-    pub async fn came(self) -> Result<impl Send> {
-        self.came.await.map_err(Error::other)?;
-        Ok(self.go)
+    pub async fn arrived(self) -> Result<impl Send> {
+        self.arrived.await.map_err(Error::other)?;
+        Ok(self.release)
     }
 }
 
-/// The proxy's side of [`Held`].
+/// The proxy's side of [`HeldWrite`].
 struct Hold {
     path: String,
-    came: oneshot::Sender<()>,
-    go: oneshot::Receiver<()>,
+    arrived: oneshot::Sender<()>,
+    release: oneshot::Receiver<()>,
 }
 
 #[derive(Default)]
@@ -74,8 +82,7 @@ struct Seen {
     writes: Vec<Write>,
     /// Paths with their queries, and how often each was read.
     reads: BTreeMap<String, usize>,
-    /// The number of the write, when to run the hook, and the hook.
-    strike: Option<(usize, Moment, Hook)>,
+    hook: Option<PendingHook>,
     hold: Option<Hold>,
     latencies: Vec<Duration>,
     /// An index into `latencies`: the delay of the next request.
@@ -111,18 +118,13 @@ impl Shared {
         latency
     }
 
-    /// Takes the hook, if it is armed for this write and moment.
-    fn hook(&self, number: usize, moment: Moment) -> Option<Hook> {
+    /// Takes the hook, if it is to run at this point of this write.
+    fn take_hook(&self, number: usize, point: HookPoint) -> Option<Hook> {
         let mut seen = self.seen();
-        let armed = seen
-            .strike
-            .as_ref()
-            .is_some_and(|strike| (strike.0, strike.1) == (number, moment));
-        if armed {
-            seen.strike.take().map(|strike| strike.2)
-        } else {
-            None
-        }
+        let pending = seen
+            .hook
+            .take_if(|hook| (hook.number, hook.point) == (number, point));
+        pending.map(|hook| hook.run)
     }
 }
 
@@ -251,21 +253,25 @@ impl CountingProxy {
     }
 
     /// Runs the hook once, at the n-th write from now on (1 is the next).
-    pub fn strike(&self, n: usize, moment: Moment, hook: impl FnOnce() + Send + 'static) {
+    pub fn on_write(&self, n: usize, point: HookPoint, hook: impl FnOnce() + Send + 'static) {
         let mut seen = self.shared.seen();
-        seen.strike = Some((seen.writes.len() + n, moment, Box::new(hook)));
+        seen.hook = Some(PendingHook {
+            number: seen.writes.len() + n,
+            point,
+            run: Box::new(hook),
+        });
     }
 
     /// Holds back the next write whose path ends like this.
     #[must_use]
-    pub fn hold(&self, path: &str) -> Held {
-        let ((told, came), (go, going)) = (oneshot::channel(), oneshot::channel());
+    pub fn hold(&self, path: &str) -> HeldWrite {
+        let ((arrival, arrived), (release, released)) = (oneshot::channel(), oneshot::channel());
         self.shared.seen().hold = Some(Hold {
             path: path.to_owned(),
-            came: told,
-            go: going,
+            arrived: arrival,
+            release: released,
         });
-        Held { came, go }
+        HeldWrite { arrived, release }
     }
 
     /// Delays requests from now on by these times, in rotation.
@@ -274,14 +280,14 @@ impl CountingProxy {
     }
 
     /// Removes the hook, if it has not run yet.
-    pub fn disarm(&self) {
-        self.shared.seen().strike = None;
+    pub fn remove_hook(&self) {
+        self.shared.seen().hook = None;
     }
 
     /// Whether the hook has yet to run.
     #[must_use]
-    pub fn is_armed(&self) -> bool {
-        self.shared.seen().strike.is_some()
+    pub fn hook_pending(&self) -> bool {
+        self.shared.seen().hook.is_some()
     }
 }
 
@@ -290,16 +296,18 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let cuts = shared.cuts.subscribe();
     let number = note(&shared, &request);
     tokio::time::sleep(shared.latency()).await;
-    if let Some(hook) = number.and_then(|number| shared.hook(number, Moment::BeforeForwarding)) {
+    if let Some(hook) =
+        number.and_then(|number| shared.take_hook(number, HookPoint::BeforeForwarding))
+    {
         hook();
         hang_up();
     }
     if number.is_some()
         && let Some(hold) = shared.held(request.uri().path())
     {
-        let _ = hold.came.send(());
+        let _ = hold.arrived.send(());
         // Wait until the test releases the write, or ends.
-        let _ = hold.go.await;
+        let _ = hold.release.await;
     }
     let response = match forward(&shared, request, cuts).await {
         Ok(response) => response,
@@ -313,11 +321,11 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
         return response;
     };
     shared.seen().writes[number - 1].status = Some(response.status());
-    if let Some(hook) = shared.hook(number, Moment::BeforeAnswering) {
+    if let Some(hook) = shared.take_hook(number, HookPoint::BeforeAnswering) {
         hook();
         hang_up();
     }
-    if let Some(hook) = shared.hook(number, Moment::AfterAnswering) {
+    if let Some(hook) = shared.take_hook(number, HookPoint::AfterAnswering) {
         let (parts, body) = response.into_parts();
         let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {
             hang_up()

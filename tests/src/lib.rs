@@ -53,21 +53,21 @@ pub fn install_crypto_provider() {
 /// Makes SIGINT, SIGTERM and SIGHUP end this process only after every process that it started has ended. Starting the
 /// first part does this, too.
 pub fn watch_signals() {
-    process::keeper::watch_signals();
+    process::supervisor::watch_signals();
 }
 
 /// Never returns while a signal is ending this process: errors are then a consequence of the signal, and the exit code
 /// must report the signal.
-pub async fn let_the_end_come() {
-    process::keeper::let_the_end_come().await;
+pub async fn wait_if_ending() {
+    process::supervisor::wait_if_ending().await;
 }
 
 /// Runs the work of one of our processes and prints its error. Every process that it started has ended on return.
-pub async fn to_the_end(work: impl Future<Output = Result<()>>) -> ExitCode {
+pub async fn run_to_end(work: impl Future<Output = Result<()>>) -> ExitCode {
     install_crypto_provider();
     watch_signals();
     let done = work.await;
-    let_the_end_come().await;
+    wait_if_ending().await;
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

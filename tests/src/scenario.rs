@@ -137,7 +137,7 @@ impl Scenario {
         if failure.is_some() {
             scenario.print_operator_log();
             if scenario.cluster.state().real {
-                real::tell(&scenario).await;
+                real::print_diagnostics(&scenario).await;
             }
         }
         let namespaces = Api::<Namespace>::all(scenario.client());

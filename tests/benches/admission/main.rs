@@ -59,7 +59,7 @@ struct Args {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    asya_tests::to_the_end(Box::pin(measure(&Args::parse()))).await
+    asya_tests::run_to_end(Box::pin(measure(&Args::parse()))).await
 }
 
 async fn measure(args: &Args) -> Result<()> {

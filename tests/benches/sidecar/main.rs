@@ -116,7 +116,7 @@ fn measure(args: &Args) -> ExitCode {
     let Ok(runtime) = runtime else {
         return ExitCode::FAILURE;
     };
-    let code = runtime.block_on(asya_tests::to_the_end(Box::pin(within(args))));
+    let code = runtime.block_on(asya_tests::run_to_end(Box::pin(within(args))));
     // A thread that waits for results that no longer come is no reason to wait.
     runtime.shutdown_background();
     code

@@ -28,7 +28,7 @@ const AT_ONCE: usize = 32;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    asya_tests::to_the_end(Box::pin(measure())).await
+    asya_tests::run_to_end(Box::pin(measure())).await
 }
 
 async fn measure() -> Result<()> {

@@ -400,7 +400,8 @@ impl Drop for RunningCluster {
         for process in &all {
             process.signal(Signal::KILL);
         }
-        // The keeper's thread reaps the processes. The folder must not be removed while a process still writes to it.
+        // The supervisor's thread reaps the processes. The folder must not be removed while a process still writes to
+        // it.
         let started = Instant::now();
         while all.iter().any(|process| process.exited().is_none())
             && started.elapsed() < Duration::from_secs(5)

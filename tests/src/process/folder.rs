@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::keeper;
+use super::supervisor;
 use crate::error::{Error, Result, Trying};
 
 /// A new folder that is removed when dropped. It is kept, and its path printed, when a test fails.
@@ -33,7 +33,7 @@ impl Folder {
                 Ok(()) => {
                     let lock = lock_file(&path.join("lock"))
                         .trying(format_args!("lock {}", path.display()))?;
-                    keeper::remove_at_end(path.clone());
+                    supervisor::remove_at_end(path.clone());
                     return Ok(Self {
                         path,
                         keep: false,
@@ -72,7 +72,7 @@ impl Deref for Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        keeper::forget(&self.path);
+        supervisor::forget(&self.path);
         if self.keep || std::thread::panicking() {
             let _ = File::create(self.path.join("kept"));
             eprintln!("logs are kept in {}", self.path.display());

@@ -2,10 +2,10 @@
 //!
 //! Each process runs in its own process group and is started through `setpriv --pdeathsig KILL`, so that the kernel
 //! kills it even when the harness is killed. The kernel sends that signal when the *thread* that forked exits. So a
-//! single thread that lives as long as the harness starts all processes (see [`keeper`]).
+//! single thread that lives as long as the harness starts all processes (see [`supervisor`]).
 
 pub(crate) mod folder;
-pub(crate) mod keeper;
+pub(crate) mod supervisor;
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -94,7 +94,7 @@ impl Process {
     /// # Errors
     /// When the process cannot be started.
     pub async fn start(spec: Spec) -> Result<Self> {
-        let (pid, exit) = keeper::start(spec.clone()).await?;
+        let (pid, exit) = supervisor::start(spec.clone()).await?;
         Ok(Self { spec, pid, exit })
     }
 
@@ -154,7 +154,7 @@ impl Process {
                 return status;
             }
             if exit.changed().await.is_err() {
-                // The keeper ends only when the whole harness is ending.
+                // The supervisor ends only when the whole harness is ending.
                 std::future::pending::<()>().await;
             }
         }
@@ -253,7 +253,7 @@ pub fn signal(pid: u32, signal: Signal) {
 
 /// Registers a file for removal when a signal ends this process.
 pub fn remove_at_end(file: &Path) {
-    keeper::remove_at_end(file.to_owned());
+    supervisor::remove_at_end(file.to_owned());
 }
 
 /// The last lines of a file; empty when it cannot be read.

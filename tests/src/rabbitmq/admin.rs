@@ -44,9 +44,9 @@ pub struct Queue {
     pub messages_unacknowledged: Option<u64>,
 }
 
-/// A binding of a queue.
+/// A queue binding: from an exchange to a queue.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-pub struct Binding {
+pub struct QueueBinding {
     /// The exchange; empty for the default exchange.
     pub source: String,
     /// The queue.
@@ -242,12 +242,12 @@ impl RabbitMq {
         Ok(found)
     }
 
-    /// Lists the bindings of a queue.
+    /// Lists the queue bindings of a queue.
     ///
     /// # Errors
     /// When the request fails.
-    pub async fn bindings(&self, queue: &str) -> Result<Vec<Binding>> {
-        let found: Option<Vec<Binding>> = self
+    pub async fn queue_bindings(&self, queue: &str) -> Result<Vec<QueueBinding>> {
+        let found: Option<Vec<QueueBinding>> = self
             .get(&["queues", self.vhost(), queue, "bindings"])
             .await?;
         let mut bindings = found.unwrap_or_default();

@@ -11,7 +11,7 @@ mod admin;
 pub(crate) mod server;
 
 pub use access_log::{AccessLog, Call, Mark as AccessMark};
-pub use admin::{Binding, Queue, RabbitMq};
+pub use admin::{Queue, QueueBinding, RabbitMq};
 pub use server::{ADMIN, OPERATOR, OPERATOR_PASSWORD};
 
 /// Starts a server without a cluster. It ends with the processes, the last of which is the server itself.

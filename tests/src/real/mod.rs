@@ -56,7 +56,7 @@ pub fn box_script() -> PathBuf {
 }
 
 /// Prints the state and logs of the scenario's pods and of the operator's.
-pub(crate) async fn tell(scenario: &Scenario) {
+pub(crate) async fn print_diagnostics(scenario: &Scenario) {
     let pods = scenario.kubectl(&["get", "pods", "--output=wide"]).await;
     let events = scenario.kubectl(&["get", "events", "--sort-by=.lastTimestamp"]);
     let events = events.await.unwrap_or_default();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
-use asya_tests::counting_proxy::{CountingProxy, Moment};
+use asya_tests::counting_proxy::{CountingProxy, HookPoint};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::{Instance, Launch, Operator};
 use asya_tests::scenario::Scenario;
@@ -21,10 +21,10 @@ const ACTORS: usize = 3;
 const SEED: u64 = 0x00a5_7a00;
 const CONVERGED: Duration = Duration::from_mins(1);
 const STEPS: [Step; 3] = [Step::Create, Step::Update, Step::Delete];
-const MOMENTS: [Moment; 3] = [
-    Moment::BeforeForwarding,
-    Moment::BeforeAnswering,
-    Moment::AfterAnswering,
+const HOOK_POINTS: [HookPoint; 3] = [
+    HookPoint::BeforeForwarding,
+    HookPoint::BeforeAnswering,
+    HookPoint::AfterAnswering,
 ];
 
 /// A seeded pseudo-random sequence (xorshift).
@@ -183,7 +183,7 @@ impl Crash<'_> {
 
             let queue = format!("asya-{name}");
             check(queues.contains(&queue), format_args!("queues {queues:?}"))?;
-            let bindings = rabbitmq.bindings(&queue).await.map_err(NotYet::new)?;
+            let bindings = rabbitmq.queue_bindings(&queue).await.map_err(NotYet::new)?;
             let keys: Vec<_> = bindings
                 .iter()
                 .filter(|binding| binding.source == "asya")
@@ -209,8 +209,8 @@ impl Crash<'_> {
             _ = self.instance.process().wait() => {}
             settled = self.converges(step, what) => settled?,
         }
-        self.kubernetes.disarm();
-        self.broker.disarm();
+        self.kubernetes.remove_hook();
+        self.broker.remove_hook();
         // The kill may have hit the very last write.
         let died = self.instance.process().exited().is_some();
         if died {
@@ -254,7 +254,7 @@ async fn operator_killed_at_any_write_still_converges() {
             version: 0,
         };
 
-        // An undisturbed run counts the writes that can be struck.
+        // An undisturbed run counts the writes at which the operator can be killed.
         let mut writes = BTreeMap::new();
         for step in STEPS {
             let before = crash.written();
@@ -266,31 +266,31 @@ async fn operator_killed_at_any_write_still_converges() {
         eprintln!("writes for {ACTORS} actors: {writes:?}");
 
         let mut numbers = Numbers::new();
-        let (mut struck, started) = (BTreeMap::<_, usize>::new(), Instant::now());
+        let (mut killed, started) = (BTreeMap::<_, usize>::new(), Instant::now());
         for run in 0..RUNS {
             let step = STEPS[run % STEPS.len()];
             let mut side = [Side::ApiServer, Side::ApiServer, Side::Broker][numbers.below(3)];
             if writes[&(step, side)] == 0 {
                 side = Side::ApiServer;
             }
-            let moment = MOMENTS[numbers.below(MOMENTS.len())];
+            let point = HOOK_POINTS[numbers.below(HOOK_POINTS.len())];
             let number = numbers.below(writes[&(step, side)]) + 1;
             let killer = crash.instance.killer();
-            crash.proxy(side).strike(number, moment, killer);
-            let what = format!("run {run}, {step:?}: write {number} to {side:?}, {moment:?}");
+            crash.proxy(side).on_write(number, point, killer);
+            let what = format!("run {run}, {step:?}: write {number} to {side:?}, {point:?}");
             let since = Instant::now();
             let died = crash.survives(step, &what).await?;
             let seen = if died { "killed" } else { "not reached" };
             eprintln!("{what}: {seen}, converged after {:?}", since.elapsed());
             if died {
-                *struck.entry((step, side)).or_default() += 1;
+                *killed.entry((step, side)).or_default() += 1;
             }
         }
-        eprintln!("{RUNS} runs in {:?}, struck: {struck:?}", started.elapsed());
-        let kills: usize = struck.values().sum();
+        eprintln!("{RUNS} runs in {:?}, killed: {killed:?}", started.elapsed());
+        let kills: usize = killed.values().sum();
         assert!(
             kills * 4 >= RUNS * 3,
-            "only {kills} of {RUNS} runs were struck"
+            "the operator was killed in only {kills} of {RUNS} runs"
         );
         Ok(())
     })
@@ -349,15 +349,15 @@ async fn unbound_queue_is_deleted_with_its_actor() {
         });
         let operator = Operator::install(&cluster, values).await?;
         let mut instance = operator.start("crashing").await?;
-        // Strike once the queue and the exchange have been declared.
-        broker.strike(3, Moment::BeforeForwarding, instance.killer());
+        // Kill it once the queue and the exchange have been declared.
+        broker.on_write(3, HookPoint::BeforeForwarding, instance.killer());
         let name = scenario.name("half");
         let queue = format!("asya-{name}");
         scenario.apply(&minimal_actor(&name)).await?;
         instance.process().ends(CONVERGED).await?;
         let rabbitmq = cluster.rabbitmq()?;
         assert!(rabbitmq.queue(&queue).await?.is_some());
-        let bindings = rabbitmq.bindings(&queue).await?;
+        let bindings = rabbitmq.queue_bindings(&queue).await?;
         assert!(
             bindings.iter().all(|binding| binding.source.is_empty()),
             "{bindings:?}"

@@ -45,7 +45,7 @@ async fn crd_accepts_and_refuses_what_it_should() {
     }
 
     for case in cases().unwrap() {
-        fares_as_it_should(&api, &case).await;
+        check_case(&api, &case).await;
     }
     for actor in former_actors().unwrap() {
         let api = actors(cluster.client(), "compat");
@@ -185,7 +185,7 @@ async fn stays_writable(api: &Api<DynamicObject>, actor: &DynamicObject, minor: 
         .unwrap_or_else(|error| panic!("finalizer of {spec}: {error}"));
 }
 
-async fn fares_as_it_should(api: &Api<DynamicObject>, case: &Case) {
+async fn check_case(api: &Api<DynamicObject>, case: &Case) {
     let name = case.new["metadata"]["name"].as_str().unwrap();
     let outcome = match &case.old {
         None => create(api, &case.new).await,
@@ -196,20 +196,20 @@ async fn fares_as_it_should(api: &Api<DynamicObject>, case: &Case) {
             api.replace(name, &PostParams::default(), &new).await
         }
     };
-    let tell = format!("{:?} {}", case.rules, case.new);
+    let about = format!("{:?} {}", case.rules, case.new);
     match (outcome, case.refusal.as_ref().filter(|it| it.by_crd)) {
         (Ok(stored), None) => {
-            assert_eq!(stored.data["spec"], case.new["spec"], "{tell}");
+            assert_eq!(stored.data["spec"], case.new["spec"], "{about}");
             let writes = if case.old.is_some() { 2 } else { 1 };
-            assert_eq!(stored.metadata.generation, Some(writes), "{tell}");
+            assert_eq!(stored.metadata.generation, Some(writes), "{about}");
         }
         (Err(kube::Error::Api(status)), Some(refusal)) => {
-            assert_eq!(status.code, 422, "{tell}: {}", status.message);
+            assert_eq!(status.code, 422, "{about}: {}", status.message);
             let path = format!("{}: ", refusal.path);
             let told = status.message.contains(&path) && status.message.contains(&refusal.text);
-            assert!(told, "{tell}: {}", status.message);
+            assert!(told, "{about}: {}", status.message);
         }
-        (outcome, _) => panic!("{tell}: {outcome:?}"),
+        (outcome, _) => panic!("{about}: {outcome:?}"),
     }
     let _ = api.delete(name, &DeleteParams::default()).await;
 }

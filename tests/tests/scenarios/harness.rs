@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asya_tests::Error;
 use asya_tests::cluster::{CONTAINER, MODE};
-use asya_tests::counting_proxy::{CountingProxy, Moment};
+use asya_tests::counting_proxy::{CountingProxy, HookPoint};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::scenario::Scenario;
 use futures::TryStreamExt;
@@ -56,7 +56,7 @@ async fn a_deployment_of_three_becomes_available() {
     .await;
 }
 
-/// ROLL-4 (d): an eviction that names another uid spares the pod.
+/// ROLL-4 (d): an eviction that names another uid does not evict the pod.
 #[tokio::test]
 async fn eviction_that_names_another_uid_is_refused() {
     Scenario::run("evictions", async |scenario| {
@@ -89,7 +89,7 @@ async fn eviction_that_names_another_uid_is_refused() {
 }
 
 #[tokio::test]
-async fn a_pod_fares_as_its_label_says() {
+async fn a_pod_behaves_as_its_mode_label_says() {
     Scenario::run("modes", async |scenario| {
         let api = scenario.api::<Pod>();
         for (name, labels) in [
@@ -127,10 +127,10 @@ async fn a_pod_fares_as_its_label_says() {
                         status.conditions.iter().flatten().any(|condition| {
                             condition.type_ == "Ready" && condition.status == "True"
                         });
-                    let as_wished = status.phase.as_deref() == Some(phase)
+                    let as_expected = status.phase.as_deref() == Some(phase)
                         && waiting.iter().map(Option::as_deref).eq(reasons)
                         && ready == (name == "plain");
-                    check(as_wished, format_args!("{status:?}"))
+                    check(as_expected, format_args!("{status:?}"))
                 },
             )
             .await?;
@@ -227,7 +227,7 @@ async fn rabbitmq_keeps_and_counts_messages() {
         );
         assert!(!rabbitmq.publish("", "nothing-here", "hello").await?);
         assert_eq!(rabbitmq.messages(&name, 10, true).await?, ["hello"]);
-        eventually("the depth is told", SOON, async || {
+        eventually("the depth is reported", SOON, async || {
             let queue = rabbitmq
                 .queue(&name)
                 .await
@@ -236,7 +236,7 @@ async fn rabbitmq_keeps_and_counts_messages() {
             check(queue.messages == Some(1), format_args!("{queue:?}"))
         })
         .await?;
-        let bindings = rabbitmq.bindings(&name).await?;
+        let bindings = rabbitmq.queue_bindings(&name).await?;
         assert_eq!(bindings.len(), 1);
         assert_eq!(
             (bindings[0].source.as_str(), &bindings[0].routing_key),
@@ -244,7 +244,7 @@ async fn rabbitmq_keeps_and_counts_messages() {
         );
         assert!(rabbitmq.delete_queue(&name).await?);
         assert!(!rabbitmq.delete_queue(&name).await?);
-        eventually("the access log tells of the deletion", SOON, async || {
+        eventually("the access log records the deletion", SOON, async || {
             let calls = rabbitmq
                 .access_log()
                 .calls_since(mark, "admin")
@@ -260,29 +260,29 @@ async fn rabbitmq_keeps_and_counts_messages() {
 }
 
 #[tokio::test]
-async fn the_proxy_strikes_at_the_requested_write() {
+async fn the_proxy_runs_its_hook_at_the_requested_write() {
     Scenario::run("proxy", async |scenario| {
         let proxy = CountingProxy::to_rabbitmq(scenario.cluster()).await?;
         let rabbitmq = scenario.cluster().rabbitmq()?.through(proxy.port())?;
         let names = [1, 2, 3].map(|number| scenario.name(&format!("asya-proxy-{number}")));
-        for (name, moment, answered, there) in [
-            (&names[0], Moment::BeforeForwarding, false, false),
-            (&names[1], Moment::BeforeAnswering, false, true),
-            (&names[2], Moment::AfterAnswering, true, true),
+        for (name, point, answered, there) in [
+            (&names[0], HookPoint::BeforeForwarding, false, false),
+            (&names[1], HookPoint::BeforeAnswering, false, true),
+            (&names[2], HookPoint::AfterAnswering, true, true),
         ] {
-            let (sender, struck) = tokio::sync::oneshot::channel();
-            proxy.strike(1, moment, move || {
+            let (sender, has_run) = tokio::sync::oneshot::channel();
+            proxy.on_write(1, point, move || {
                 let _ = sender.send(());
             });
             rabbitmq.queues().await?;
-            assert!(proxy.is_armed(), "a read counted as a write");
+            assert!(proxy.hook_pending(), "a read counted as a write");
             assert_eq!(
                 rabbitmq.declare(name, json!({})).await.is_ok(),
                 answered,
-                "{moment:?}"
+                "{point:?}"
             );
-            assert!(struck.await.is_ok());
-            assert_eq!(rabbitmq.queue(name).await?.is_some(), there, "{moment:?}");
+            assert!(has_run.await.is_ok());
+            assert_eq!(rabbitmq.queue(name).await?.is_some(), there, "{point:?}");
             rabbitmq.delete_queue(name).await?;
         }
         let methods: Vec<_> = proxy
@@ -328,7 +328,7 @@ async fn a_watch_streams_through_the_proxy_and_leases_do_not_count() {
         let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "seen"}}))?;
         api.create(&PostParams::default(), &map).await?;
         let seen = eventually(
-            "the watch tells of the ConfigMap",
+            "the watch reports the ConfigMap",
             SOON,
             async || match events.try_next().await? {
                 Some(WatchEvent::Added(map)) if map.metadata.name.as_deref() == Some("seen") => {

@@ -55,7 +55,7 @@ async fn second_signal_ends_programs_that_are_still_stopping() {
                 .map_err(NotYet::new)
         })
         .await?;
-        let held = tokio::time::timeout(SOON, held.came());
+        let held = tokio::time::timeout(SOON, held.arrived());
         let _held = held.await.map_err(Error::other)??;
         assert_eq!(terminate_twice(&controller).await?, Some(1));
         Ok(())

@@ -55,7 +55,7 @@ async fn standalone_actor_reaches_running_and_leaves_nothing_behind() {
         let found = rabbitmq.queue(&queue).await?.expect("the queue exists");
         assert!(found.durable && !found.auto_delete);
         let keys: Vec<_> = rabbitmq
-            .bindings(&queue)
+            .queue_bindings(&queue)
             .await?
             .into_iter()
             .filter(|binding| binding.source == "asya")
@@ -117,7 +117,7 @@ async fn undecodable_actor_affects_no_other() {
         scenario.apply(&broken).await?;
         scenario.apply(&minimal_actor(&good)).await?;
         scenario.actor_status(&good, "Running", SOON).await?;
-        eventually("the broken one is told", SOON, async || {
+        eventually("the broken one is reported", SOON, async || {
             let actor = scenario.actors().get(&bad).await?;
             let conditions = actor.data["status"]["conditions"]
                 .as_array()

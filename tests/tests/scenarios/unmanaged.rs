@@ -83,7 +83,7 @@ async fn user_managed_queue_is_awaited_and_never_written() {
         let left = rabbitmq.queue(&queue).await?;
         let found = left.map(|left| json!(left.arguments)["x-max-length"].clone());
         assert_eq!(found.as_ref(), arguments.get("x-max-length"));
-        let keys = rabbitmq.bindings(&queue).await?;
+        let keys = rabbitmq.queue_bindings(&queue).await?;
         let ours = keys.iter().filter(|binding| !binding.source.is_empty());
         assert_eq!(ours.count(), 0, "{keys:?}");
         assert_eq!(rabbitmq.messages(&queue, 2, true).await?, ["kept"]);

@@ -153,7 +153,7 @@ async fn show_actor(cluster: &RunningCluster, progress: &Progress) -> Result<()>
             "queue {} ({}, durable: {})",
             queue.name, queue.kind, queue.durable
         );
-        for binding in rabbitmq.bindings(&queue.name).await? {
+        for binding in rabbitmq.queue_bindings(&queue.name).await? {
             let source = if binding.source.is_empty() {
                 "the default exchange"
             } else {

@@ -147,7 +147,7 @@ async fn main() -> ExitCode {
         Command::Real { command } => real::real(&command).await,
         Command::Demo { stay, after } => demo::demo(stay, after).await,
     };
-    asya_tests::let_the_end_come().await;
+    asya_tests::wait_if_ending().await;
     match done {
         Ok(code) => code,
         Err(error) => {

@@ -70,7 +70,7 @@ async fn object_replaced_just_before_an_update_is_left_alone() {
         let held = proxy.hold(&path);
         actor["spec"]["workload"]["replicas"] = json!(2);
         scenario.apply(&actor).await?;
-        let ours = tokio::time::timeout(SOON, held.came());
+        let ours = tokio::time::timeout(SOON, held.arrived());
         let ours = ours.await.map_err(Error::other)??;
         let deployments = scenario.api::<Deployment>();
         let mut theirs = foreign_deployment(&name)?;
@@ -120,10 +120,10 @@ async fn object_created_just_before_ours_is_left_alone() {
                 scenario.apply(&actor).await.map_err(NotYet::new)
             })
             .await?;
-            let ours = tokio::time::timeout(SOON, held.came());
+            let ours = tokio::time::timeout(SOON, held.arrived());
             let ours = ours.await.map_err(Error::other)??;
             let asked = proxy.reads().into_iter().find(|read| read.contains(&path));
-            assert_eq!(asked, None, "nobody asks what the write itself tells");
+            assert_eq!(asked, None, "no read: the response to the write says it");
             let objects = api(scenario, &other);
             let object = serde_json::from_value(other.clone())?;
             let made = objects.create(&PostParams::default(), &object).await?;

@@ -16,51 +16,51 @@ use crate::error::{Error, Result, Trying};
 
 type Exit = watch::Receiver<Option<ExitStatus>>;
 
-struct Order {
+struct StartRequest {
     spec: Spec,
     reply: oneshot::Sender<Result<(Pid, Exit)>>,
 }
 
 /// What must be cleaned up before the harness exits.
 #[derive(Default)]
-struct Kept {
+struct Supervised {
     groups: BTreeMap<i32, String>,
     paths: Vec<PathBuf>,
     ending: bool,
 }
 
-static KEPT: Mutex<Kept> = Mutex::new(Kept {
+static SUPERVISED: Mutex<Supervised> = Mutex::new(Supervised {
     groups: BTreeMap::new(),
     paths: Vec::new(),
     ending: false,
 });
 
-static ORDERS: LazyLock<Option<mpsc::UnboundedSender<Order>>> = LazyLock::new(|| {
+static REQUESTS: LazyLock<Option<mpsc::UnboundedSender<StartRequest>>> = LazyLock::new(|| {
     let (sender, receiver) = mpsc::unbounded_channel();
     std::thread::Builder::new()
-        .name("keeper".to_owned())
+        .name("supervisor".to_owned())
         .spawn(move || run(receiver))
         .ok()
         .map(|_| sender)
 });
 
-fn kept() -> MutexGuard<'static, Kept> {
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+fn supervised() -> MutexGuard<'static, Supervised> {
+    SUPERVISED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes SIGINT, SIGTERM and SIGHUP end everything that was started.
 pub(crate) fn watch_signals() {
-    LazyLock::force(&ORDERS);
+    LazyLock::force(&REQUESTS);
 }
 
-/// Starts a process from the keeper's thread.
+/// Starts a process from the supervisor's thread.
 pub(crate) async fn start(spec: Spec) -> Result<(Pid, Exit)> {
     let gone = || Error::other("the thread that starts processes is gone");
     let (reply, answer) = oneshot::channel();
-    ORDERS
+    REQUESTS
         .as_ref()
         .ok_or_else(gone)?
-        .send(Order { spec, reply })
+        .send(StartRequest { spec, reply })
         .map_err(|_| gone())?;
     answer.await.map_err(|_| gone())?
 }
@@ -68,22 +68,22 @@ pub(crate) async fn start(spec: Spec) -> Result<(Pid, Exit)> {
 /// Registers a file or folder for removal when a signal ends the harness.
 pub(crate) fn remove_at_end(path: PathBuf) {
     watch_signals();
-    kept().paths.push(path);
+    supervised().paths.push(path);
 }
 
 /// Unregisters a file or folder.
 pub(crate) fn forget(path: &Path) {
-    kept().paths.retain(|known| known != path);
+    supervised().paths.retain(|known| known != path);
 }
 
 /// Never returns while a signal is ending this process: errors are then a consequence of the signal.
-pub(crate) async fn let_the_end_come() {
-    if kept().ending {
+pub(crate) async fn wait_if_ending() {
+    if supervised().ending {
         std::future::pending::<()>().await;
     }
 }
 
-fn run(mut orders: mpsc::UnboundedReceiver<Order>) {
+fn run(mut requests: mpsc::UnboundedReceiver<StartRequest>) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -100,10 +100,10 @@ fn run(mut orders: mpsc::UnboundedReceiver<Order>) {
         };
         loop {
             let code = tokio::select! {
-                order = orders.recv() => {
-                    let Some(order) = order else { return };
+                request = requests.recv() => {
+                    let Some(request) = request else { return };
                     // If the receiver was dropped, no handle exists that would end the process, so kill it here.
-                    if let Err(Ok((pid, _))) = order.reply.send(spawn(&order.spec)) {
+                    if let Err(Ok((pid, _))) = request.reply.send(spawn(&request.spec)) {
                         let _ = kill_process_group(pid, Signal::KILL);
                     }
                     continue;
@@ -165,7 +165,7 @@ fn spawn(spec: &Spec) -> Result<(Pid, Exit)> {
     let Some(pid) = raw.and_then(Pid::from_raw) else {
         return Err(Error::Other(format!("{} has no process id", spec.name)));
     };
-    kept()
+    supervised()
         .groups
         .insert(pid.as_raw_nonzero().get(), spec.name.clone());
     let (sender, exit) = watch::channel(None);
@@ -173,10 +173,10 @@ fn spawn(spec: &Spec) -> Result<(Pid, Exit)> {
         let status = child.wait().await.unwrap_or_default();
         // Kill whatever the process has left behind in its group.
         let _ = kill_process_group(pid, Signal::KILL);
-        let mut kept = kept();
-        kept.groups.remove(&pid.as_raw_nonzero().get());
+        let mut supervised = supervised();
+        supervised.groups.remove(&pid.as_raw_nonzero().get());
         // During shutdown, an exit must not be reported as a failure of the process.
-        if !kept.ending {
+        if !supervised.ending {
             sender.send_replace(Some(status));
         }
     });
@@ -185,20 +185,20 @@ fn spawn(spec: &Spec) -> Result<(Pid, Exit)> {
 
 async fn end_everything() {
     let groups: Vec<i32> = {
-        let mut kept = kept();
-        kept.ending = true;
-        kept.groups.keys().copied().collect()
+        let mut supervised = supervised();
+        supervised.ending = true;
+        supervised.groups.keys().copied().collect()
     };
     for pid in groups.into_iter().filter_map(Pid::from_raw) {
         let _ = kill_process_group(pid, Signal::KILL);
     }
     for _ in 0..500 {
-        if kept().groups.is_empty() {
+        if supervised().groups.is_empty() {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    for path in std::mem::take(&mut kept().paths) {
+    for path in std::mem::take(&mut supervised().paths) {
         let _ = if path.is_dir() {
             std::fs::remove_dir_all(path)
         } else {
