@@ -16,7 +16,7 @@ use crate::machine::{self, Memory};
 
 const PATIENCE: Duration = Duration::from_mins(10);
 /// The number of reconciles of an instance since its start.
-const PASSES: &str = "controller_runtime_reconcile_total";
+const RECONCILES: &str = "controller_runtime_reconcile_total";
 /// The last objects that are applied for an actor.
 const APPLIED: [&str; 2] = ["deployments", "scaledobjects"];
 /// The parts whose processor time is reported beside the writer's.
@@ -122,10 +122,13 @@ impl<'a> Bench<'a> {
         let ready = began.elapsed().as_secs_f64();
         let size = crowd.names.len();
         let wanted = f64::from(u32::try_from(size).map_err(Error::other)?);
-        let passes = eventually("every actor was seen", PATIENCE, async || {
-            let passes = instance.metric(PASSES).await.map_err(NotYet::new)?;
-            check(passes >= wanted, format_args!("{passes} passes"))?;
-            Ok(passes)
+        let reconciles = eventually("every actor was seen", PATIENCE, async || {
+            let reconciles = instance.metric(RECONCILES).await.map_err(NotYet::new)?;
+            check(
+                reconciles >= wanted,
+                format_args!("{reconciles} reconciles"),
+            )?;
+            Ok(reconciles)
         })
         .await?;
         let seen = began.elapsed().as_secs_f64();
@@ -133,7 +136,7 @@ impl<'a> Bench<'a> {
         let writes = self.cluster.audit().writes_since(mark, &self.user).await?;
         let pid = instance.process().pid();
         Ok(format!(
-            "{size} actors, restart: ready after {ready:.1} s, {passes} passes after {seen:.1} s, {} writes, {}, {:.1} s of a processor",
+            "{size} actors, restart: ready after {ready:.1} s, {reconciles} reconciles after {seen:.1} s, {} writes, {}, {:.1} s of a processor",
             writes.len(),
             Memory::of(pid)?,
             machine::cpu(pid)?.as_secs_f64(),

@@ -1,5 +1,6 @@
 //! The admission webhook as installed by the chart, called by a real API server through its Service.
 
+mod ca_replaced;
 mod deletions;
 mod flood;
 mod load;
@@ -7,9 +8,8 @@ mod outage;
 mod pods;
 mod refusals;
 mod rotation;
-mod silence;
-mod spoiled;
 mod stream;
+mod unresponsive_webhook;
 
 use std::time::Duration;
 

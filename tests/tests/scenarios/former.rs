@@ -16,7 +16,7 @@ use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::api::{WatchEvent, WatchParams};
 use serde_json::{Value, json};
 
-use crate::steady::{PASSES, Writes};
+use crate::steady::{RECONCILES, Writes};
 use crate::{api, cluster_with_all, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
@@ -337,7 +337,7 @@ async fn taken_over(scenario: &Scenario, name: &str) -> Result<()> {
     scenario.actor_status(name, "Running", SOON).await?;
     let messages = if name == "reader" { 1 } else { FILLED };
     eventually(
-        format_args!("{name}'s numbers are told"),
+        format_args!("{name}'s numbers are reported"),
         SOON,
         async || {
             let actor = scenario.actors().get(name).await?;
@@ -442,8 +442,8 @@ async fn children_of_the_former_operator_are_adopted_without_losing_messages() {
         instance.restart().await?;
         instance.wait_ready().await?;
         eventually("every actor is seen again", SOON, async || {
-            let passes = instance.metric(PASSES).await.map_err(NotYet::new)?;
-            check(passes >= 3.0, format_args!("{passes} passes"))
+            let reconciles = instance.metric(RECONCILES).await.map_err(NotYet::new)?;
+            check(reconciles >= 3.0, format_args!("{reconciles} reconciles"))
         })
         .await?;
         writes.end().await?;

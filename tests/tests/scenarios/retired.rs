@@ -211,8 +211,11 @@ async fn retired_queue_of_an_unconfigured_transport_is_remembered() {
         first.stop().await?;
         let second = install(false).await?.start("second").await?;
         eventually("the actor is seen again", SOON, async || {
-            let passes = second.metric("controller_runtime_reconcile_total").await;
-            check(passes.is_ok_and(|passes| passes >= 1.0), "no pass")
+            let reconciles = second.metric("controller_runtime_reconcile_total").await;
+            check(
+                reconciles.is_ok_and(|reconciles| reconciles >= 1.0),
+                "no reconcile",
+            )
         })
         .await?;
         scenario.actor_status(name, "Running", SOON).await?;

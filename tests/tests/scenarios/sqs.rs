@@ -138,9 +138,9 @@ async fn restart_updates_queues_and_keeps_messages() {
         let mark = audit.mark().await?;
         let third = operator.start("third").await?;
         eventually("the actor is seen again", SOON, async || {
-            let passes = third.metric("controller_runtime_reconcile_total").await;
-            let passes = passes.map_err(NotYet::new)?;
-            check(passes >= 1.0, format_args!("{passes} passes"))
+            let reconciles = third.metric("controller_runtime_reconcile_total").await;
+            let reconciles = reconciles.map_err(NotYet::new)?;
+            check(reconciles >= 1.0, format_args!("{reconciles} reconciles"))
         })
         .await?;
         let calls = third.metric("asya_operator_broker_requests_total").await?;

@@ -118,7 +118,7 @@ pub(crate) async fn late_pods(cluster: &Cluster, scenario: &Scenario) -> Result<
 }
 
 /// Reconciles that an instance has run since its start.
-pub(crate) const PASSES: &str = "controller_runtime_reconcile_total";
+pub(crate) const RECONCILES: &str = "controller_runtime_reconcile_total";
 
 /// WRK-5, QUE-8 (b), FW-4 (a, c); architecture, section 8
 #[tokio::test]
@@ -181,8 +181,8 @@ async fn hundred_actors_at_rest_cause_no_write_even_after_a_restart() {
         instance.wait_ready().await?;
         let seen = f64::from(u32::try_from(ACTORS).map_err(Error::other)?);
         eventually("every actor is seen again", SOON, async || {
-            let passes = instance.metric(PASSES).await.map_err(NotYet::new)?;
-            check(passes >= seen, format_args!("{passes} passes"))
+            let reconciles = instance.metric(RECONCILES).await.map_err(NotYet::new)?;
+            check(reconciles >= seen, format_args!("{reconciles} reconciles"))
         })
         .await?;
         eprintln!(

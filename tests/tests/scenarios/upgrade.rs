@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::binding::{bound_actor, model};
 use crate::scaled_targets::all_kinds::{all, served};
-use crate::steady::{PASSES, Writes, besides_lists};
+use crate::steady::{RECONCILES, Writes, besides_lists};
 use crate::{all_running, apply_all, minimal_actor, own_cluster};
 
 /// Names a folder with the programs of the other commit in `bin`, and its chart in `chart`.
@@ -202,9 +202,9 @@ async fn upgrade_and_downgrade_write_nothing_but_status_and_restart_no_pod() {
             running = release.start(&cluster).await?;
             let all = f64::from(u32::try_from(count).map_err(Error::other)?);
             eventually("every actor is reconciled", SEEN, async || {
-                let passes = running.controller.metric(PASSES).await;
-                let passes = passes.map_err(NotYet::new)?;
-                check(passes >= all, format_args!("{passes} of {all}"))
+                let reconciles = running.controller.metric(RECONCILES).await;
+                let reconciles = reconciles.map_err(NotYet::new)?;
+                check(reconciles >= all, format_args!("{reconciles} of {all}"))
             })
             .await?;
             writes.end().await?;

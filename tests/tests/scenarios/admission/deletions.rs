@@ -42,7 +42,7 @@ async fn deletion_is_refused_with_the_number_of_messages_and_the_ways_out() {
             }
         }
         for name in [full, kept, drains] {
-            status_is(scenario, name, "its messages are told", 6 * WAIT, |status| {
+            status_is(scenario, name, "its messages are reported", 6 * WAIT, |status| {
                 status["queuedMessages"] == MESSAGES
             })
             .await?;

@@ -121,9 +121,15 @@ pub(super) async fn bind(scenario: &Scenario, target: &str) -> Result<String> {
     });
     let set: StatefulSet = serde_json::from_value(set)?;
     scenario.api().create(&PostParams::default(), &set).await?;
-    status_is(scenario, &name, "its first pod is told", WAIT, |status| {
-        status["pods"] == json!({"matched": 1, "injected": 1, "notInjected": 0, "outdated": 0})
-    })
+    status_is(
+        scenario,
+        &name,
+        "its first pod is reported",
+        WAIT,
+        |status| {
+            status["pods"] == json!({"matched": 1, "injected": 1, "notInjected": 0, "outdated": 0})
+        },
+    )
     .await?;
     Ok(name)
 }

@@ -51,7 +51,7 @@ async fn pods_are(
 ) -> Result<()> {
     let selector = ListParams::default().labels(&format!("app={app}"));
     eventually(
-        format!("{number} pods of {app} are as wished"),
+        format!("{number} pods of {app} are as expected"),
         WAIT,
         async || {
             let pods = scenario.api::<Pod>().list(&selector).await?;

@@ -15,7 +15,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::binding::{bound_actor, condition, model, older_than_the_next, status_is};
-use crate::steady::{PASSES, Writes};
+use crate::steady::{RECONCILES, Writes};
 use crate::{apply_all, own_cluster};
 
 const SOON: Duration = Duration::from_mins(2);
@@ -25,9 +25,9 @@ const EACH: usize = 5;
 /// A state of a binding, and the condition that identifies it.
 struct State {
     name: &'static str,
-    told: (&'static str, &'static str),
+    reported: (&'static str, &'static str),
     /// A condition that becomes true later.
-    told_last: Option<(&'static str, &'static str)>,
+    reported_last: Option<(&'static str, &'static str)>,
     /// Replicas of the target; `None` if there is no target.
     replicas: Option<i32>,
     /// Merged into the actor's spec.
@@ -37,10 +37,10 @@ struct State {
 }
 
 fn states() -> Vec<State> {
-    let state = |name, told, replicas| State {
+    let state = |name, reported, replicas| State {
         name,
-        told,
-        told_last: None,
+        reported,
+        reported_last: None,
         replicas,
         spec: json!({}),
         then: Value::Null,
@@ -60,7 +60,7 @@ fn states() -> Vec<State> {
         State {
             spec: json!({"scaling": {"enabled": true}}),
             // Scaling is reported before the pods have the sidecar.
-            told_last: Some(("Injected", "AllPodsInjected")),
+            reported_last: Some(("Injected", "AllPodsInjected")),
             ..state("unscaled", ("ScalingReady", "KedaNotInstalled"), Some(1))
         },
         State {
@@ -123,7 +123,7 @@ async fn set(scenario: &Scenario, state: &State) -> Result<Vec<String>> {
     Ok(names)
 }
 
-async fn all_told(
+async fn all_reported(
     scenario: &Scenario,
     names: &[String],
     (kind, reason): (&str, &str),
@@ -149,18 +149,18 @@ async fn set_by_others(scenario: &Scenario) -> Result<()> {
         .collect();
     apply_all(scenario, &actors).await?;
     let names: Vec<_> = second.into_iter().map(|(name, _)| name).collect();
-    all_told(scenario, &names, ("TargetResolved", "AlreadyBound")).await?;
+    all_reported(scenario, &names, ("TargetResolved", "AlreadyBound")).await?;
 
     let held = State {
         name: "held",
-        told: ("Injected", "AllPodsInjected"),
-        told_last: None,
+        reported: ("Injected", "AllPodsInjected"),
+        reported_last: None,
         replicas: Some(1),
         spec: json!({}),
         then: Value::Null,
     };
     let names = set(scenario, &held).await?;
-    all_told(scenario, &names, held.told).await?;
+    all_reported(scenario, &names, held.reported).await?;
     for (number, name) in names.iter().enumerate() {
         let target = format!("deployment/held-{number}");
         scenario.kubectl(&["rollout", "pause", &target]).await?;
@@ -168,14 +168,17 @@ async fn set_by_others(scenario: &Scenario) -> Result<()> {
             .kubectl(&["delete", "asya", name, "--wait=false"])
             .await?;
     }
-    all_told(scenario, &names, ("Ready", "UnbindBlocked")).await
+    all_reported(scenario, &names, ("Ready", "UnbindBlocked")).await
 }
 
 async fn seen_again(instance: &Instance, actors: usize) -> Result<()> {
     let actors = f64::from(u32::try_from(actors).map_err(Error::other)?);
     eventually("every actor is seen again", SOON, async || {
-        let passes = instance.metric(PASSES).await.map_err(NotYet::new)?;
-        check(passes >= actors, format_args!("{passes} passes"))
+        let reconciles = instance.metric(RECONCILES).await.map_err(NotYet::new)?;
+        check(
+            reconciles >= actors,
+            format_args!("{reconciles} reconciles"),
+        )
     })
     .await
 }
@@ -198,11 +201,13 @@ async fn restart_with_fifty_bindings_in_every_state_writes_nothing() {
         let mut sets = Vec::new();
         for state in &states {
             let names = set(scenario, state).await?;
-            let last = state.told_last.map(|told| (names.clone(), told));
-            sets.extend([(names, state.told)].into_iter().chain(last));
+            let last = state
+                .reported_last
+                .map(|reported| (names.clone(), reported));
+            sets.extend([(names, state.reported)].into_iter().chain(last));
         }
-        for (names, told) in &sets {
-            all_told(scenario, names, *told).await?;
+        for (names, reported) in &sets {
+            all_reported(scenario, names, *reported).await?;
         }
         set_by_others(scenario).await?;
         let actors = scenario.actors().list(&ListParams::default()).await?;
@@ -222,11 +227,11 @@ async fn restart_with_fifty_bindings_in_every_state_writes_nothing() {
 }
 
 /// Waits for at least this many reconciles, and returns their number.
-async fn passes(instance: &Instance, at_least: f64) -> Result<f64> {
-    eventually(format_args!("{at_least} passes"), SOON, async || {
-        let passes = instance.metric(PASSES).await.map_err(NotYet::new)?;
-        check(passes >= at_least, passes)?;
-        Ok(passes)
+async fn reconciles(instance: &Instance, at_least: f64) -> Result<f64> {
+    eventually(format_args!("{at_least} reconciles"), SOON, async || {
+        let reconciles = instance.metric(RECONCILES).await.map_err(NotYet::new)?;
+        check(reconciles >= at_least, reconciles)?;
+        Ok(reconciles)
     })
     .await
 }
@@ -248,9 +253,9 @@ async fn at_rest(scenario: &Scenario, cluster: &Cluster) -> Result<(Instance, We
     })
     .await?;
     let mut before = -1.0;
-    eventually("no pass is made any more", SOON, async || {
+    eventually("no reconcile happens any more", SOON, async || {
         tokio::time::sleep(Duration::from_secs(3)).await;
-        let now = instance.metric(PASSES).await.map_err(NotYet::new)?;
+        let now = instance.metric(RECONCILES).await.map_err(NotYet::new)?;
         let last = std::mem::replace(&mut before, now);
         check(last.total_cmp(&now).is_eq(), now)
     })
@@ -293,10 +298,10 @@ async fn updates_of_unbound_workloads_cause_no_reconcile() {
         for further in 1..=2_u8 {
             label(scenario, "bound", further.into()).await?;
             let expected = before + f64::from(further);
-            let after = passes(&instance, expected).await?;
+            let after = reconciles(&instance, expected).await?;
             assert!(
                 after.total_cmp(&expected).is_eq(),
-                "{before} passes before, {after} after"
+                "{before} reconciles before, {after} after"
             );
         }
         Ok(())

@@ -15,11 +15,11 @@ use tokio::net::TcpListener;
 
 use crate::{all_running, all_running_within, apply_all, minimal_actor, own_cluster};
 
-const HANG: usize = 50;
+const UNRESPONSIVE: usize = 50;
 const FINE: usize = 20;
 
 /// Accepts connections until the end of the test, and never responds.
-async fn silence() -> u16 {
+async fn unresponsive() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
@@ -79,25 +79,29 @@ async fn count(scenario: &Scenario, transport: &str, status: &str) -> Result<usi
 
 /// QUE-9, QUE-5, STA-4
 #[tokio::test]
-async fn hanging_broker_blocks_no_actor_on_another() {
+async fn unresponsive_broker_blocks_no_actor_on_another() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
-    Scenario::run_on(Ok(cluster.clone()), "hanging", async |scenario| {
-        let mute = json!({
+    Scenario::run_on(Ok(cluster.clone()), "unresponsive", async |scenario| {
+        let transport = json!({
             "type": "rabbitmq", "enabled": true,
-            "config": {"host": "127.0.0.1", "management": {"port": silence().await}},
+            "config": {"host": "127.0.0.1", "management": {"port": unresponsive().await}},
         });
-        let operator = Operator::install(&cluster, json!({"transports": {"mute": mute}})).await?;
+        let operator =
+            Operator::install(&cluster, json!({"transports": {"unresponsive": transport}})).await?;
         let _instance = operator.start("one").await?;
-        let (_, hanging) = actors(scenario, "mute", HANG, "mute");
-        apply_all(scenario, &hanging).await?;
-        taken_up(scenario, "mute", HANG).await?;
+        let (_, waiting) = actors(scenario, "unresponsive", UNRESPONSIVE, "unresponsive");
+        apply_all(scenario, &waiting).await?;
+        taken_up(scenario, "unresponsive", UNRESPONSIVE).await?;
         create_and_await_running(scenario, "fine").await?;
 
-        // Every actor on the hanging broker reports it.
+        // Every actor on the unresponsive broker reports it.
         eventually("the others say why", Duration::from_mins(2), async || {
-            let reported = count(scenario, "mute", "TransportError").await?;
-            check(reported == HANG, format_args!("{reported} of {HANG}"))
+            let reported = count(scenario, "unresponsive", "TransportError").await?;
+            check(
+                reported == UNRESPONSIVE,
+                format_args!("{reported} of {UNRESPONSIVE}"),
+            )
         })
         .await
     })

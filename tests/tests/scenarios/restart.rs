@@ -15,7 +15,7 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use crate::scaling::condition;
-use crate::steady::PASSES;
+use crate::steady::RECONCILES;
 use crate::{all_running, apply_all, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
@@ -107,8 +107,8 @@ async fn new_script_rolls_pods_unless_paused_or_reconciled_once() {
                 hash != before.0 && generation > before.1,
                 format_args!("{hash} {generation}"),
             )?;
-            let passes = second.metric(PASSES).await.map_err(NotYet::new)?;
-            check(passes >= 3.0, format_args!("{passes} passes"))
+            let reconciles = second.metric(RECONCILES).await.map_err(NotYet::new)?;
+            check(reconciles >= 3.0, format_args!("{reconciles} reconciles"))
         })
         .await?;
         all_running(scenario, std::slice::from_ref(&always)).await?;

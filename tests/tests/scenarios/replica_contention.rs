@@ -26,7 +26,7 @@ async fn replicas(scenario: &Scenario, name: &str) -> Result<Option<i32>> {
 }
 
 /// Sets the replicas whenever they differ. Returns how often.
-async fn insists(scenario: &Scenario, name: &str, wanted: i32) -> Result<usize> {
+async fn keeps_setting(scenario: &Scenario, name: &str, wanted: i32) -> Result<usize> {
     let params = PatchParams {
         field_manager: Some("night-shift".to_owned()),
         ..PatchParams::default()
@@ -48,16 +48,16 @@ async fn insists(scenario: &Scenario, name: &str, wanted: i32) -> Result<usize> 
 /// WRK-8, WRK-3
 #[tokio::test]
 async fn client_that_repeatedly_sets_replicas_is_named_and_reverted_at_increasing_intervals() {
-    Scenario::run_patiently("duel", async |scenario| {
+    Scenario::run_patiently("contention", async |scenario| {
         let name = scenario.name("calm");
         let mut actor = minimal_actor(&name);
         actor["spec"]["workload"]["replicas"] = json!(1);
         scenario.apply(&actor).await?;
         scenario.actor_status(&name, "Running", SOON).await?;
-        let times = insists(scenario, &name, 3).await?;
+        let times = keeps_setting(scenario, &name, 3).await?;
         assert!((2..=MOST).contains(&times), "{times}");
-        let told = |status: &Value| condition(status, "Conflict") == ("True", "FieldConflict");
-        let status = status_is(scenario, &name, "it is told", SOON, told).await?;
+        let reported = |status: &Value| condition(status, "Conflict") == ("True", "FieldConflict");
+        let status = status_is(scenario, &name, "it is reported", SOON, reported).await?;
         let text = status["conditions"].to_string();
         for part in [
             "spec.replicas was changed",

@@ -165,7 +165,7 @@ async fn delete_one_that_fails(scenario: &Scenario) -> Result<()> {
 async fn webhook_that_never_answers_does_not_delay_the_entries_of_bindings() {
     let _turn = own_cluster().await;
     let mut stage = Stage::set_with(unvalidated(), &[]).await.unwrap();
-    Scenario::run_on(Ok(stage.cluster.clone()), "silence", async |scenario| {
+    Scenario::run_on(Ok(stage.cluster.clone()), "timeout", async |scenario| {
         apply(scenario, &actors(scenario, "verified", VERIFIED, true)).await?;
         let before = entries_are(scenario, "all fail closed", WAIT, |all| {
             failing(all) == VERIFIED

@@ -78,7 +78,7 @@ async fn read_readiness(instances: &[&Instance], seen: &Seen) -> Error {
 }
 
 /// Replaces every `caBundle` of a configuration, and waits until the configuration is as before.
-async fn spoil<K>(api: &Api<K>, name: &str, bundle: &Value) -> Result<()>
+async fn replace_ca<K>(api: &Api<K>, name: &str, bundle: &Value) -> Result<()>
 where
     K: Clone + std::fmt::Debug + Serialize + DeserializeOwned,
 {
@@ -100,30 +100,30 @@ where
     let began = Instant::now();
     eventually(format_args!("{name} is restored"), HEALED, async || {
         let now = entries().await?;
-        check(now == good, "it is spoiled")
+        check(now == good, "it is not")
     })
     .await?;
     eprintln!("{name}: restored after {:?}", began.elapsed());
     Ok(())
 }
 
-/// Spoils the configurations in turns, with a CA that signed nothing and without any.
-async fn spoil_all(scenario: &Scenario, seen: &Seen) -> Result<()> {
-    let foreign = Authority::new("a stranger")?;
+/// Replaces the CA in both configurations, by one that signed nothing, then by none.
+async fn replace_all(scenario: &Scenario, seen: &Seen) -> Result<()> {
+    let foreign = Authority::new("foreign-ca")?;
     let foreign = json!(ByteString(foreign.pem().as_bytes().to_vec()));
     let injectors = Api::<MutatingWebhookConfiguration>::all(scenario.client());
     let validators = Api::<ValidatingWebhookConfiguration>::all(scenario.client());
     for bundle in [foreign, Value::Null] {
-        spoil(&injectors, INJECTOR, &bundle).await?;
-        goes_on(seen).await?;
-        spoil(&validators, VALIDATOR, &bundle).await?;
-        goes_on(seen).await?;
+        replace_ca(&injectors, INJECTOR, &bundle).await?;
+        works_again(seen).await?;
+        replace_ca(&validators, VALIDATOR, &bundle).await?;
+        works_again(seen).await?;
     }
     Ok(())
 }
 
 /// Waits until readiness was read, and pods were injected, some more times.
-async fn goes_on(seen: &Seen) -> Result<()> {
+async fn works_again(seen: &Seen) -> Result<()> {
     let (ready, injected) = (seen.ready.get(), seen.injected.get());
     eventually("all is as before", HEALED, async || {
         let more = (seen.ready.get() - ready, seen.injected.get() - injected);
@@ -137,10 +137,10 @@ async fn goes_on(seen: &Seen) -> Result<()> {
 
 /// CFG-9, ADM-25
 #[tokio::test]
-async fn spoiled_ca_bundle_is_restored_while_pods_are_created_and_the_operator_stays_ready() {
+async fn replaced_ca_bundle_is_restored_while_pods_are_created_and_the_operator_stays_ready() {
     let _turn = own_cluster().await;
     let stage = Stage::set(&[]).await.unwrap();
-    Scenario::run_on(Ok(stage.cluster.clone()), "spoiled", async |scenario| {
+    Scenario::run_on(Ok(stage.cluster.clone()), "ca-replaced", async |scenario| {
         scenario
             .api()
             .create(&PostParams::default(), &model("web", 0)?)
@@ -159,7 +159,7 @@ async fn spoiled_ca_bundle_is_restored_while_pods_are_created_and_the_operator_s
         tokio::select! {
             refused = create_pods(scenario, &pod, &seen) => return Err(refused),
             unready = read_readiness(&instances, &seen) => return Err(unready),
-            done = spoil_all(scenario, &seen) => done?,
+            done = replace_all(scenario, &seen) => done?,
         }
         let (pods, injected) = (seen.pods.get(), seen.injected.get());
         eprintln!(
