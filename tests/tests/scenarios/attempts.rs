@@ -43,7 +43,7 @@ async fn exhausted_retries_resume_only_on_an_event() {
         let mut actor = minimal_actor("stuck");
         actor["spec"]["transport"] = json!("gone");
         scenario.apply(&actor).await?;
-        let told = eventually("the last attempt is told", SOON, async || {
+        let told = eventually("the last attempt is reported", SOON, async || {
             let found = scenario.actors().get("stuck").await?;
             let all = found.data["status"]["conditions"].as_array().cloned();
             let all = all.unwrap_or_default();

@@ -131,7 +131,7 @@ async fn binding_creates_queue_and_script_and_reports_target_and_pods() {
         let mut actor = bound_actor(&name, target);
         actor["spec"]["binding"] = json!({"rollout": "OnRestart"});
         scenario.apply(&actor).await?;
-        let status = status_is(scenario, &name, "both pods are told", SOON, |status| {
+        let status = status_is(scenario, &name, "both pods are reported", SOON, |status| {
             status["pods"]["matched"] == 2 && status["boundSince"].is_string()
         })
         .await?;
@@ -174,9 +174,15 @@ async fn binding_creates_queue_and_script_and_reports_target_and_pods() {
                 &patch(json!({"replicas": 3})),
             )
             .await?;
-        status_is(scenario, &name, "the third pod is told", SOON, |status| {
-            status["pods"]["injected"] == 1 && reasons(status) == [("StartedBeforeBinding", 2)]
-        })
+        status_is(
+            scenario,
+            &name,
+            "the third pod is reported",
+            SOON,
+            |status| {
+                status["pods"]["injected"] == 1 && reasons(status) == [("StartedBeforeBinding", 2)]
+            },
+        )
         .await?;
 
         restarted(scenario, &name, target).await?;

@@ -95,7 +95,7 @@ async fn actor_whose_queue_is_not_empty_is_not_deleted_and_keeps_working() {
         status_is(
             scenario,
             &name,
-            "its messages are told",
+            "its messages are reported",
             COUNTED,
             |status| status["queuedMessages"] == MESSAGES,
         )

@@ -44,7 +44,7 @@ async fn log_lines_of_a_reconcile_name_its_actor_and_id() {
         let line = lines
             .iter()
             .find(of_pass)
-            .expect("the ConfigMap of a new namespace is told");
+            .expect("the ConfigMap of a new namespace is reported");
         assert_eq!(line["message"], "Runtime ConfigMap reconciled");
         let span = &line["span"];
         assert_eq!(span["actor"], name.as_str());

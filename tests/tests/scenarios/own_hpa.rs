@@ -63,7 +63,7 @@ async fn number_of_pods_is_left_to_the_users_own_autoscaler_which_is_named_with_
             move |status: &Value| condition(status, "ScalingReady") == reason
         };
         let refused = told(("False", "RivalAutoscaler"));
-        let status = status_is(scenario, &name, "it is told", SOON, refused).await?;
+        let status = status_is(scenario, &name, "it is reported", SOON, refused).await?;
         let text = status.to_string();
         for part in [
             "HorizontalPodAutoscaler theirs scales Deployment",
@@ -86,7 +86,7 @@ async fn number_of_pods_is_left_to_the_users_own_autoscaler_which_is_named_with_
             check(now == Some(2), format_args!("{now:?}"))
         })
         .await?;
-        status_is(scenario, &name, "nothing is told", SOON, told(("", ""))).await?;
+        status_is(scenario, &name, "nothing is reported", SOON, told(("", ""))).await?;
         Ok(())
     })
     .await;

@@ -115,7 +115,7 @@ async fn changed_kind_creates_the_new_workload_then_deletes_the_old_one() {
             },
         )
         .await?;
-        eventually("the StatefulSet alone is told", SOON, async || {
+        eventually("the StatefulSet alone is reported", SOON, async || {
             let actor = scenario.actors().get(&name).await?;
             let status = &actor.data["status"];
             let inventory = status["inventory"]

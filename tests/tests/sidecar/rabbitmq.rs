@@ -268,7 +268,7 @@ async fn a_queue_that_was_deleted_and_made_again_is_consumed_again() -> Result<(
     put(&broker, "foo", [message("1", &["foo", "bar"], json!(1))]).await?;
     take(&broker, "bar", 1).await?;
     broker.delete_queue("asya-foo").await?;
-    eventually("the loss is told", SOON, async || {
+    eventually("the loss is reported", SOON, async || {
         check(actor.logs()?.contains("404"), actor.logs()?)
     })
     .await?;

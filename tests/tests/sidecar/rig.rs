@@ -235,7 +235,7 @@ impl Actor {
         for secret in [OPERATOR_PASSWORD, "p%40ss%2Fw%3Ard"] {
             if logs.contains(secret) {
                 return Err(Error::other(format!(
-                    "{} tells the password:\n{logs}",
+                    "{} logs the password:\n{logs}",
                     self.name
                 )));
             }

@@ -102,7 +102,7 @@ async fn a_refused_login_is_tried_again_told_once_and_keeps_its_password_to_itse
     );
     let actor = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_RABBITMQ_URL", &url)]);
     let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
-    eventually("the refusal is told", SOON, async || {
+    eventually("the refusal is reported", SOON, async || {
         let logs = actor.logs()?;
         check(logs.contains("403 ACCESS_REFUSED"), logs)
     })
@@ -176,7 +176,7 @@ async fn log_lines_are_json_and_a_message_that_succeeds_makes_none() -> Result<(
     .await?;
     take(&broker, "bar", 20).await?;
     take(&broker, "error-end", 1).await?;
-    eventually("the failure is told", SOON, async || {
+    eventually("the failure is reported", SOON, async || {
         check(actor.logs()?.contains("route_mismatch"), "not yet")
     })
     .await?;

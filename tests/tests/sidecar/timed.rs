@@ -123,7 +123,7 @@ async fn blocked(broker: &RabbitMq, server: &Process, actor: &Actor) -> Result<(
     )
     .await
     .ok();
-    eventually("the alarm is told", SOON, async || {
+    eventually("the alarm is reported", SOON, async || {
         check(
             actor
                 .page("/metrics")

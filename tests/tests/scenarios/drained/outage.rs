@@ -39,7 +39,7 @@ async fn actors_wait_for_a_broker_that_is_down_unless_their_namespace_goes() {
         cluster.part("rabbitmq")?.kill().await;
         for (name, _, reason) in &held {
             delete(scenario, name).await?;
-            let what = "the broker is told, and the actor waits";
+            let what = "the broker is reported, and the actor waits";
             status_is(scenario, name, what, EMPTIED, |status| {
                 condition(status, "Ready") == ("False", reason)
                     && condition(status, "TransportReady") == ("False", "QueueDeletionFailed")

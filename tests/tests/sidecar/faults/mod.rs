@@ -43,7 +43,7 @@ struct Arguments {
     /// Only these queues
     #[arg(long)]
     queues: Option<Queues>,
-    /// Only so many messages at a time in a pod: 1 or 8
+    /// Only this many messages at a time in a pod: 1 or 8
     #[arg(long)]
     slots: Option<usize>,
 }
