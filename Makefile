@@ -207,11 +207,11 @@ test-brokers: tools-of-tests cluster asya-sidecar ## Tests of the brokers' clien
 	@# What is timed: one at a time.
 	RUST_TEST_THREADS=1 cargo test $(LOCKED) --workspace --test sidecar -- faults:: timed::
 
-test-scripts: python ## Tests of the scripts in .ci/, image/, release/, tests/box/ and tests/pods/
+test-scripts: python ## Tests of the scripts in .ci/, image/, release/, tests/sandbox/ and tests/pods/
 	python3 -m unittest discover -s .ci
 	python3 -m unittest discover -s image/tests
 	python3 -m unittest discover -s release/tests
-	python3 -m unittest discover -s tests/box
+	python3 -m unittest discover -s tests/sandbox
 	python3 -m unittest discover -s tests/pods
 
 requirements: python ## Requirements in docs/spec/ that no test names; ONLY="VAL POD-1..POD-4"

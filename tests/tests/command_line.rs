@@ -16,7 +16,7 @@ fn asya_cluster_accepts_the_makefiles_arguments() {
     }
 }
 
-/// Without the programs that a box needs there are no real pods: a skip, unless they are required.
+/// Without the programs that a sandbox needs there are no real pods: a skip, unless they are required.
 #[test]
 fn missing_real_pods_are_an_error_if_they_are_required() {
     let real = |required: &str| {

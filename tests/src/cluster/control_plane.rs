@@ -201,7 +201,7 @@ fn etcd(bin: &Path, folder: &Path, port: u16, peer_port: u16) -> Spec {
 fn api_server_spec(bin: &Path, folder: &Path, etcd_port: u16, port: u16, real: bool) -> Spec {
     let file = |name: &str| folder.join(name).display().to_string();
     let reached: &[&str] = if real {
-        // A box is not reachable from outside.
+        // A sandbox is not reachable from outside.
         &[
             "--bind-address=0.0.0.0",
             "--kubelet-preferred-address-types=InternalIP",

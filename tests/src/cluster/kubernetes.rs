@@ -23,7 +23,7 @@ pub(super) async fn start(
         if !options.real {
             return Ok(None);
         }
-        let place = real::box_folder()?;
+        let place = real::sandbox_folder()?;
         let runtime = real::Runtime::start(&place, folder).await?;
         Ok(Some((place, runtime)))
     };

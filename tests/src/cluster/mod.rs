@@ -49,7 +49,7 @@ pub struct Options {
     pub keda: bool,
     /// The number of fake nodes.
     pub nodes: u32,
-    /// Add a real node, in the box that this process runs in.
+    /// Add a real node, in the sandbox that this process runs in.
     pub real: bool,
 }
 

@@ -1,5 +1,5 @@
-//! A real node: kubelet, containerd, kube-proxy and `CoreDNS`. The whole cluster runs in a box of namespaces
-//! (`box/box.sh`). Pods can reach each other, and everything that listens on [`ADDRESS`].
+//! A real node: kubelet, containerd, kube-proxy and `CoreDNS`. The whole cluster runs in a sandbox of Linux namespaces
+//! (`sandbox/sandbox.sh`). Pods can reach each other, and everything that listens on [`ADDRESS`].
 
 mod images;
 mod node;
@@ -36,23 +36,23 @@ pub const OPERATOR_IMAGE: (&str, &str) = ("localhost/asya-operator", "1");
 /// The image that holds a pod's namespaces.
 pub(crate) const PAUSE_IMAGE: &str = "localhost/pause:1";
 
-/// Returns the folder of the box that this process runs in.
+/// Returns the folder of the sandbox that this process runs in.
 ///
 /// # Errors
-/// When this process does not run in a box.
-pub fn box_folder() -> Result<PathBuf> {
-    let folder = std::env::var_os("ASYA_BOX").map(PathBuf::from);
+/// When this process does not run in a sandbox.
+pub fn sandbox_folder() -> Result<PathBuf> {
+    let folder = std::env::var_os("ASYA_SANDBOX").map(PathBuf::from);
     folder.ok_or_else(|| {
         Error::Missing(
-            "ASYA_BOX is not set: a real node runs by `make test-real` (or `asya-cluster real -- COMMAND`)".to_owned(),
+            "ASYA_SANDBOX is not set: a real node runs by `make test-real` (or `asya-cluster real -- COMMAND`)".to_owned(),
         )
     })
 }
 
-/// The script that runs a command in a box.
+/// The script that runs a command in a sandbox.
 #[must_use]
-pub fn box_script() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("box/box.sh")
+pub fn sandbox_script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("sandbox/sandbox.sh")
 }
 
 /// Prints the state and logs of the scenario's pods and of the operator's.
@@ -92,7 +92,7 @@ pub(crate) async fn print_diagnostics(scenario: &Scenario) {
     );
 }
 
-/// Returns why no box can be created on this machine, if so.
+/// Returns why no sandbox can be created on this machine, if so.
 pub async fn impossible() -> Option<String> {
     if !rustix::process::getuid().is_root() {
         return Some("real pods need root".to_owned());
@@ -100,14 +100,14 @@ pub async fn impossible() -> Option<String> {
     fails(&["true"]).await
 }
 
-/// Returns why nftables does not work in a box, if so; needs the packages to be installed.
+/// Returns why nftables does not work in a sandbox, if so; needs the packages to be installed.
 pub async fn insufficient() -> Option<String> {
     fails(&["nft", "add", "table", "ip", "probe"]).await
 }
 
-/// Runs a command in a box and returns why it failed, if it did.
+/// Runs a command in a sandbox and returns why it failed, if it did.
 async fn fails(command: &[&str]) -> Option<String> {
-    let inside = Spec::new("box.sh", box_script()).inherit_env();
+    let inside = Spec::new("sandbox.sh", sandbox_script()).inherit_env();
     let error = process::output(inside.args(command)).await.err()?;
     let text = error.to_string();
     let last = text.lines().rfind(|line| !line.trim().is_empty());

@@ -27,7 +27,7 @@ pub(crate) struct Runtime {
 }
 
 impl Runtime {
-    /// Starts the runtime. `folder` is the box's.
+    /// Starts the runtime. `folder` is the sandbox's.
     ///
     /// # Errors
     /// When the runtime cannot be started, or an image cannot be built.
@@ -68,7 +68,7 @@ async fn ctr(args: &[&str]) -> Result<String> {
     process::output(Spec::new("ctr", "ctr").inherit_env().args(args)).await
 }
 
-/// Starts the rest of a node for an API server, and waits until it is ready. `folder` is the box's, `logs` the
+/// Starts the rest of a node for an API server, and waits until it is ready. `folder` is the sandbox's, `logs` the
 /// cluster's.
 ///
 /// # Errors

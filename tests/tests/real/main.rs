@@ -1,5 +1,5 @@
 //! Scenarios on real pods: a real kubelet runs the operator, handlers and models, and messages travel end to end. They
-//! need the cluster of `asya-cluster run --real`, which runs in a box of Linux namespaces (`make test-real`).
+//! need the cluster of `asya-cluster run --real`, which runs in a sandbox of Linux namespaces (`make test-real`).
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -42,7 +42,7 @@ enum Command {
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
-    /// Run a command in a box of namespaces, where a cluster can have a real node; say why not where that is
+    /// Run a command in a sandbox of Linux namespaces, where a cluster can have a real node; say why not where that is
     /// impossible.
     Real {
         /// The command, such as `asya-cluster run --real -- COMMAND`.
@@ -82,7 +82,7 @@ struct With {
     /// Leave the operator out.
     #[arg(long)]
     no_operator: bool,
-    /// Add a real node, on which the operator's pods run, too; in a box (command `real`).
+    /// Add a real node, on which the operator's pods run, too; in a sandbox (command `real`).
     #[arg(long)]
     real: bool,
 }

@@ -10,7 +10,7 @@ pub(crate) async fn real(command: &[String]) -> Result<ExitCode> {
     if let Some(reason) = real::impossible().await {
         return skip(&reason);
     }
-    // The box has no network, so everything is built before entering it.
+    // The sandbox has no network, so everything is built before entering it.
     let parts = [
         Part::ControlPlane,
         Part::Tools,
@@ -28,7 +28,7 @@ pub(crate) async fn real(command: &[String]) -> Result<ExitCode> {
         return skip(&reason);
     }
     // Replaces this process, so that the command receives its signals.
-    let error = std::process::Command::new(real::box_script())
+    let error = std::process::Command::new(real::sandbox_script())
         .args(command)
         .exec();
     Err(Error::other(error))

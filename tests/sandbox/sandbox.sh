@@ -1,9 +1,9 @@
 #!/bin/bash
-# Runs a command in an environment where a kubelet can work, and cleans up afterwards: box.sh COMMAND...
+# Runs a command in an environment where a kubelet can work, and cleans up afterwards: sandbox.sh COMMAND...
 #
 # The command has its own mount, network, process, host name, IPC and cgroup namespaces. It reaches nothing outside but
 # files, and every process that it started ends with it. Needs root and cgroups version 1. The command may write to the
-# folder ASYA_BOX. Anything that cannot be cleaned up is reported, and fails a command that succeeded.
+# folder ASYA_SANDBOX. Anything that cannot be cleaned up is reported, and fails a command that succeeded.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=${TMPDIR:-/tmp}
@@ -18,7 +18,7 @@ hierarchies() {
     done < /proc/self/cgroup
 }
 
-# Removes a box: its cgroups, once its processes have ended, and its folder. Reports cgroups and mounts that remain.
+# Removes a sandbox: its cgroups, once its processes have ended, and its folder. Reports cgroups and mounts that remain.
 remove() {
     local groups stays
     readarray -t groups < "$1/cgroups"
@@ -30,33 +30,33 @@ remove() {
     done
     stays=$({ [ ${#groups[@]} = 0 ] || ls -d "${groups[@]}" 2>/dev/null; grep -F " $1/" /proc/self/mountinfo; } | tr '\n' ' ')
     # Keep the folder in that case, so that the next run tries again.
-    [ -z "$stays" ] || { echo "box.sh: this stays: $stays" >&2; return 1; }
+    [ -z "$stays" ] || { echo "sandbox.sh: this stays: $stays" >&2; return 1; }
     rm -rf "$1"
 }
 
-# Serialized, so that no other run takes a box whose lock is not held yet for a dead one.
-exec 8> "$root/asya-boxes.lock"
+# Serialized, so that no other run takes a sandbox whose lock is not held yet for a dead one.
+exec 8> "$root/asya-sandboxes.lock"
 flock 8
-for folder in "$root"/asya-box-*; do
+for folder in "$root"/asya-sandbox-*; do
     [ -e "$folder/lock" ] && flock --nonblock "$folder/lock" true && remove "$folder"
 done
-ASYA_BOX=$(mktemp -d "$root/asya-box-XXXXXX") || exit 1
-export ASYA_BOX
-touch "$ASYA_BOX/cgroups"
-exec 9> "$ASYA_BOX/lock"
+ASYA_SANDBOX=$(mktemp -d "$root/asya-sandbox-XXXXXX") || exit 1
+export ASYA_SANDBOX
+touch "$ASYA_SANDBOX/cgroups"
+exec 9> "$ASYA_SANDBOX/lock"
 flock 9
 exec 8>&-
 
 groups=()
 while read -r group; do
-    group=$group/${ASYA_BOX##*/}
+    group=$group/${ASYA_SANDBOX##*/}
     if ! reason=$(mkdir "$group" 2>&1); then
-        echo "box.sh: $reason" >&2
-        remove "$ASYA_BOX"
+        echo "sandbox.sh: $reason" >&2
+        remove "$ASYA_SANDBOX"
         exit 1
     fi
     groups+=("$group")
-    echo "$group" >> "$ASYA_BOX/cgroups"
+    echo "$group" >> "$ASYA_SANDBOX/cgroups"
     if [ -e "$group/cpuset.cpus" ]; then
         for file in cpuset.cpus cpuset.mems; do cat "$group/../$file" > "$group/$file"; done
         echo 1 > "$group/cgroup.clone_children"
@@ -64,13 +64,13 @@ while read -r group; do
 done < <(hierarchies)
 missing=
 for controller in cpu cpuacct cpuset devices freezer memory pids; do
-    grep -q "/sys/fs/cgroup/\([^/]*,\)\?$controller[,/]" "$ASYA_BOX/cgroups" || missing="$missing $controller"
+    grep -q "/sys/fs/cgroup/\([^/]*,\)\?$controller[,/]" "$ASYA_SANDBOX/cgroups" || missing="$missing $controller"
 done
 if [ -n "$missing" ]; then
     has="these are not mounted in /sys/fs/cgroup"
     [ -e /sys/fs/cgroup/cgroup.controllers ] && has="this machine has version 2 only, with controllers $(cat /sys/fs/cgroup/cgroup.controllers)"
-    echo "box.sh: a box needs cgroups of version 1 for$missing; $has" >&2
-    remove "$ASYA_BOX"
+    echo "sandbox.sh: a sandbox needs cgroups of version 1 for$missing; $has" >&2
+    remove "$ASYA_SANDBOX"
     exit 1
 fi
 
@@ -89,5 +89,5 @@ ended=$?
 trap '' INT TERM HUP
 wait $child 2>/dev/null
 [ $code = 0 ] && code=$ended
-remove "$ASYA_BOX" || { [ $code = 0 ] && code=1; }
+remove "$ASYA_SANDBOX" || { [ $code = 0 ] && code=1; }
 exit $code

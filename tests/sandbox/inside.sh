@@ -1,16 +1,16 @@
 #!/bin/bash
-# The first process of a box (box.sh): mounts, cgroups and a network, then the command.
+# The first process of a sandbox (sandbox.sh): mounts, cgroups and a network, then the command.
 set -e
 address=203.0.113.1
 hostname real
 mount -t tmpfs tmpfs /run
-mkdir -p "$ASYA_BOX"/{var,work,settings,tmp}
-export TMPDIR=$ASYA_BOX/tmp
-mount -t overlay -o "lowerdir=/var,upperdir=$ASYA_BOX/var,workdir=$ASYA_BOX/work" overlay /var
+mkdir -p "$ASYA_SANDBOX"/{var,work,settings,tmp}
+export TMPDIR=$ASYA_SANDBOX/tmp
+mount -t overlay -o "lowerdir=/var,upperdir=$ASYA_SANDBOX/var,workdir=$ASYA_SANDBOX/work" overlay /var
 
 # A kubelet requires these settings. Bind mounts satisfy it without changing the machine's kernel.
 setting() {
-    local file=$ASYA_BOX/settings/${1##*/}
+    local file=$ASYA_SANDBOX/settings/${1##*/}
     echo "$2" > "$file"
     mount --bind "$file" "/proc/sys/$1"
 }
@@ -18,7 +18,7 @@ setting vm/overcommit_memory 1
 setting kernel/panic 10
 setting kernel/panic_on_oops 1
 
-# Mount each hierarchy again, so that its root is the box's cgroup.
+# Mount each hierarchy again, so that its root is the sandbox's cgroup.
 for mounted in $(awk '$5 ~ "^/sys/fs/cgroup/" {print $5}' /proc/self/mountinfo); do
     umount "$mounted"
     case ${mounted##*/} in
@@ -30,8 +30,8 @@ done
 mount --make-rshared /
 
 # The pod bridge with the node's address, and a route to the Service range.
-printf 'nameserver %s\nsearch cluster.local\n' "$address" > "$ASYA_BOX/resolv.conf"
-mount --bind "$ASYA_BOX/resolv.conf" /etc/resolv.conf
+printf 'nameserver %s\nsearch cluster.local\n' "$address" > "$ASYA_SANDBOX/resolv.conf"
+mount --bind "$ASYA_SANDBOX/resolv.conf" /etc/resolv.conf
 ip link set lo up
 ip link add cni0 type bridge
 ip addr add "$address/25" dev cni0
