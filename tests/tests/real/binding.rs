@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::{Broker, SOON, message, run, shelf};
+use crate::{Broker, SOON, actor_without_pods, message, run};
 
 /// An actor that binds a model, which answers its messages.
 pub(crate) fn bound(
@@ -139,7 +139,7 @@ async fn answers(
         .to_owned();
     let next = format!("{name}-next");
     let before = model_container(scenario, labels, 1).await?;
-    run(scenario, &[actor, shelf(&next, broker)]).await?;
+    run(scenario, &[actor, actor_without_pods(&next, broker)]).await?;
     let after = model_container(scenario, labels, 3).await?;
     assert_eq!(
         written(after),

@@ -7,7 +7,7 @@ use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
 use crate::binding::{bound, model};
-use crate::{Broker, SOON, actor, message, run, shelf};
+use crate::{Broker, SOON, actor, actor_without_pods, message, run};
 
 /// How many requests the model and the handler process at a time; each takes a second.
 const CONCURRENCY: usize = 32;
@@ -55,7 +55,11 @@ async fn pod_processes_as_many_messages_at_a_time_as_its_actor_allows() {
         let (name, next) = (scenario.name("own"), scenario.name("own-next"));
         let mut own = actor(&name, Broker::RabbitMq, "handlers.counted");
         own["spec"]["concurrency"] = json!(CONCURRENCY);
-        run(scenario, &[own, shelf(&next, Broker::RabbitMq)]).await?;
+        run(
+            scenario,
+            &[own, actor_without_pods(&next, Broker::RabbitMq)],
+        )
+        .await?;
         let (highest, rate) = throughput(scenario, &name, &next).await?;
         eprintln!("standalone: {rate:.1} messages/s, {highest} at a time");
         assert_eq!(highest, CONCURRENCY as u64);
@@ -76,7 +80,7 @@ async fn bound_model_serves_as_many_requests_at_a_time_as_its_actor_allows() {
         let target = ("apps/v1", "Deployment", "model");
         let mut chat = bound(&name, Broker::RabbitMq, target, Some("openai_chat"));
         chat["spec"]["concurrency"] = json!(CONCURRENCY);
-        run(scenario, &[chat, shelf(&next, Broker::RabbitMq)]).await?;
+        run(scenario, &[chat, actor_without_pods(&next, Broker::RabbitMq)]).await?;
         let (highest, rate) = throughput(scenario, &name, &next).await?;
         eprintln!("bound: {rate:.1} messages/s, {highest} at a time");
         assert_eq!(highest, CONCURRENCY as u64);

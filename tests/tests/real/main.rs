@@ -51,7 +51,7 @@ fn actor(name: &str, broker: Broker, handler: &str) -> Value {
 }
 
 /// An actor without pods: its queue keeps every message it receives.
-fn shelf(name: &str, broker: Broker) -> Value {
+fn actor_without_pods(name: &str, broker: Broker) -> Value {
     let mut actor = actor(name, broker, "handlers.shout");
     actor["spec"]["workload"]["replicas"] = json!(0);
     actor

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::binding::{bound, injected, model};
-use crate::{Broker, SOON, actor, message, run, shelf};
+use crate::{Broker, SOON, actor, actor_without_pods, message, run};
 
 const NAMESPACE: &str = "asya-system";
 const RELEASE: &str = "asya-operator";
@@ -140,8 +140,8 @@ async fn upgrade_under_load_loses_no_message() {
         worker["spec"]["workload"]["replicas"] = json!(2);
         scenario.apply(&model("model", 8000)).await?;
         let binding = bound(&talk[0], Broker::RabbitMq, ("apps/v1", "Deployment", "model"), Some("openai_chat"));
-        let shelves = [&own[1], &talk[1]].map(|name| shelf(name, Broker::RabbitMq));
-        run(scenario, &[&[worker, binding], shelves.as_slice()].concat()).await?;
+        let next_actors = [&own[1], &talk[1]].map(|name| actor_without_pods(name, Broker::RabbitMq));
+        run(scenario, &[&[worker, binding], next_actors.as_slice()].concat()).await?;
         let before = pods_of(scenario, &own[0]).await?;
 
         let (stop, stopped) = watch::channel(false);

@@ -12,7 +12,7 @@ use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
 use serde_json::{Value, json};
 
-use crate::{Broker, SOON, run, shelf};
+use crate::{Broker, SOON, actor_without_pods, run};
 
 /// The beginnings of commands that are not run, but checked for syntax.
 const NOT_RUN: [&str; 8] = [
@@ -102,7 +102,7 @@ impl<'a> User<'a> {
     }
 
     /// Uninstalls what earlier scenarios installed, and keeps none of their queues.
-    async fn start_anew(&self) -> Result<()> {
+    async fn uninstall_all(&self) -> Result<()> {
         for command in [
             "kubectl delete asyncactors --all --all-namespaces",
             "helm uninstall asya-operator --namespace asya-system",
@@ -162,7 +162,7 @@ pub(crate) async fn kind_is_there(cluster: &Cluster) -> Result<()> {
 /// Installs the operator, runs the first actor and uninstalls everything.
 async fn install(scenario: &Scenario, user: &User<'_>) -> Result<()> {
     let cluster = scenario.cluster();
-    user.start_anew().await?;
+    user.uninstall_all().await?;
     broker_service(cluster, "default").await?;
     user.write("values.yaml", "Install")?;
     user.follow("Install").await?;
@@ -171,7 +171,11 @@ async fn install(scenario: &Scenario, user: &User<'_>) -> Result<()> {
 
     user.write("hello.yaml", "A first actor")?;
     // Messages that complete their route end up in this queue.
-    run(scenario, &[shelf("happy-end", Broker::RabbitMq)]).await?;
+    run(
+        scenario,
+        &[actor_without_pods("happy-end", Broker::RabbitMq)],
+    )
+    .await?;
     user.follow("A first actor").await?;
     let running = "--for=jsonpath={.status.status}=Running";
     let wait = format!("kubectl wait asya/hello --namespace demo {running} --timeout=120s");
@@ -199,7 +203,7 @@ async fn install(scenario: &Scenario, user: &User<'_>) -> Result<()> {
 
 /// Follows the whole page.
 async fn quickstart(scenario: &Scenario, user: &User<'_>) -> Result<()> {
-    user.start_anew().await?;
+    user.uninstall_all().await?;
     for section in user.page.sections() {
         user.follow(section).await?;
         if section == "Install RabbitMQ and the operator" {

@@ -16,7 +16,7 @@ use kube::api::ListParams;
 use serde_json::json;
 
 use crate::pages::kind_is_there;
-use crate::{Broker, SOON, actor, message, run, shelf};
+use crate::{Broker, SOON, actor, actor_without_pods, message, run};
 
 /// Names the folder of the release.
 const VARIABLE: &str = "ASYA_RELEASE";
@@ -158,7 +158,11 @@ async fn runs(pods: &Api<Pod>, labels: &str, image: &Image) -> Result<()> {
 async fn answers(scenario: &Scenario, files: &Files) -> Result<()> {
     let (name, next) = (scenario.name("released"), scenario.name("released-next"));
     let worker = actor(&name, Broker::RabbitMq, "handlers.shout");
-    run(scenario, &[worker, shelf(&next, Broker::RabbitMq)]).await?;
+    run(
+        scenario,
+        &[worker, actor_without_pods(&next, Broker::RabbitMq)],
+    )
+    .await?;
     let pods = scenario.api::<Pod>();
     runs(&pods, &format!("asya.sh/asya={name}"), &files.images[1]).await?;
     let cluster = scenario.cluster();

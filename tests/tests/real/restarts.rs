@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::producer::Producer;
-use crate::{Broker, SOON, actor, message, run, shelf};
+use crate::{Broker, SOON, actor, actor_without_pods, message, run};
 
 /// Messages of one batch; five batches a second make 50 messages a second.
 const BATCH: usize = 10;
@@ -28,8 +28,8 @@ async fn worker(scenario: &Scenario, base: &str, native: bool) -> Result<[String
     worker["spec"]["sidecar"]["native"] = json!(native);
     let env = json!([{"name": "ASYA_ACTOR_ERROR_END", "value": errors}]);
     worker["spec"]["sidecar"]["env"] = env;
-    let shelves = [next, errors].map(|it| shelf(it, Broker::RabbitMq));
-    run(scenario, &[&[worker], shelves.as_slice()].concat()).await?;
+    let next_actors = [next, errors].map(|it| actor_without_pods(it, Broker::RabbitMq));
+    run(scenario, &[&[worker], next_actors.as_slice()].concat()).await?;
     Ok(names)
 }
 

@@ -6,7 +6,7 @@ use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
 use crate::binding::{bound, model};
-use crate::{Broker, SOON, actor, message, run, shelf};
+use crate::{Broker, SOON, actor, actor_without_pods, message, run};
 
 /// An arbitrary user for an image that sets none, and one from the range that `OpenShift` assigns.
 const USERS: [i64; 2] = [65532, 1_000_680_000];
@@ -26,7 +26,7 @@ fn container_security() -> Value {
     })
 }
 
-fn shelter(pod: &mut Value, user: i64) {
+fn restrict(pod: &mut Value, user: i64) {
     pod["securityContext"] = pod_security(user);
     pod["containers"][0]["securityContext"] = container_security();
 }
@@ -51,12 +51,12 @@ async fn actor_runs_in_a_restricted_namespace() {
                 scenario.name(&format!("n{user}")),
             );
             let mut worker = actor(&name, Broker::RabbitMq, "handlers.shout");
-            let mut shelf = shelf(&next, Broker::RabbitMq);
-            for actor in [&mut worker, &mut shelf] {
-                shelter(&mut actor["spec"]["workload"]["template"]["spec"], user);
+            let mut next_actor = actor_without_pods(&next, Broker::RabbitMq);
+            for actor in [&mut worker, &mut next_actor] {
+                restrict(&mut actor["spec"]["workload"]["template"]["spec"], user);
                 actor["spec"]["sidecar"]["securityContext"] = container_security();
             }
-            run(scenario, &[worker, shelf]).await?;
+            run(scenario, &[worker, next_actor]).await?;
             let cluster = scenario.cluster();
             let sent = message("1", &name, &next, &json!({"text": "quiet"}));
             Broker::RabbitMq.send(cluster, &name, &[sent]).await?;
@@ -80,7 +80,7 @@ async fn binding_runs_in_a_restricted_namespace() {
                 scenario.name(&format!("n{user}")),
             );
             let mut deployment = model(&target, 8000);
-            shelter(&mut deployment["spec"]["template"]["spec"], user);
+            restrict(&mut deployment["spec"]["template"]["spec"], user);
             scenario.apply(&deployment).await?;
             let mut actor = bound(
                 &name,
@@ -92,9 +92,12 @@ async fn binding_runs_in_a_restricted_namespace() {
                 &mut actor,
                 json!({"spec": {"sidecar": {"native": user != USERS[0]}}}),
             );
-            let mut shelf = shelf(&next, Broker::RabbitMq);
-            shelter(&mut shelf["spec"]["workload"]["template"]["spec"], user);
-            run(scenario, &[actor, shelf]).await?;
+            let mut next_actor = actor_without_pods(&next, Broker::RabbitMq);
+            restrict(
+                &mut next_actor["spec"]["workload"]["template"]["spec"],
+                user,
+            );
+            run(scenario, &[actor, next_actor]).await?;
             let cluster = scenario.cluster();
             let sent = message("1", &name, &next, &json!({"text": "quiet"}));
             Broker::RabbitMq.send(cluster, &name, &[sent]).await?;

@@ -13,7 +13,7 @@ use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use crate::binding::{bound, model};
-use crate::{Broker, SOON, actor, message, run, shelf};
+use crate::{Broker, SOON, actor, actor_without_pods, message, run};
 
 const MESSAGES: usize = 200;
 const REPLICAS: i64 = 4;
@@ -50,7 +50,7 @@ impl Worker {
         worker["spec"]["workload"]["replicas"] = json!(REPLICAS);
         // Bounds redelivery: a killed pod's message becomes visible again after twice this timeout.
         worker["spec"]["timeout"] = json!({"processing": 5});
-        run(scenario, &[worker, shelf(&next, broker)]).await?;
+        run(scenario, &[worker, actor_without_pods(&next, broker)]).await?;
         Ok(Self {
             broker,
             deployment: name.clone(),
@@ -71,7 +71,7 @@ impl Worker {
         let target = ("apps/v1", "Deployment", base.as_str());
         let mut binding = bound(&name, broker, target, Some("openai_chat"));
         binding["spec"]["sidecar"] = failures_to(&next);
-        run(scenario, &[binding, shelf(&next, broker)]).await?;
+        run(scenario, &[binding, actor_without_pods(&next, broker)]).await?;
         Ok(Self {
             broker,
             deployment: base,
@@ -255,7 +255,7 @@ async fn message_of_a_terminating_model_is_redelivered_to_another_pod() {
         let target = ("apps/v1", "Deployment", "model");
         let mut binding = bound(&name, broker, target, Some("openai_chat"));
         binding["spec"]["sidecar"] = failures_to(&next);
-        run(scenario, &[binding, shelf(&next, broker)]).await?;
+        run(scenario, &[binding, actor_without_pods(&next, broker)]).await?;
         let sent = message("1", &name, &next, &json!({"text": "hello"}));
         let cluster = scenario.cluster();
         broker.send(cluster, &name, &[sent]).await?;

@@ -5,7 +5,7 @@ use asya_tests::scenario::Scenario;
 use futures::future::try_join_all;
 use serde_json::json;
 
-use crate::{Broker, SOON, actor, message, run, shelf};
+use crate::{Broker, SOON, actor, actor_without_pods, message, run};
 
 /// A message reaches the handler in a pod of this workload kind, and its result the next queue.
 async fn answers(scenario: &Scenario, broker: Broker, kind: &str) -> Result<()> {
@@ -13,7 +13,7 @@ async fn answers(scenario: &Scenario, broker: Broker, kind: &str) -> Result<()> 
     let (name, next) = (scenario.name(&base), scenario.name(&format!("{base}-next")));
     let mut worker = actor(&name, broker, "handlers.shout");
     worker["spec"]["workload"]["kind"] = json!(kind);
-    run(scenario, &[worker, shelf(&next, broker)]).await?;
+    run(scenario, &[worker, actor_without_pods(&next, broker)]).await?;
     let cluster = scenario.cluster();
     let sent = message("1", &name, &next, &json!({"text": "hello"}));
     broker.send(cluster, &name, &[sent]).await?;

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::{Broker, SOON, actor, message, run, shelf};
+use crate::{Broker, SOON, actor, actor_without_pods, message, run};
 
 /// A failure cause, and the status reason it must lead to.
 struct Cause {
@@ -107,7 +107,7 @@ fn causes() -> Vec<Cause> {
 }
 
 /// Waits until the actor's status reports this cause.
-async fn is_told(scenario: &Scenario, cause: Cause) -> Result<()> {
+async fn is_reported(scenario: &Scenario, cause: Cause) -> Result<()> {
     let name = scenario.name(cause.name);
     let mut actor = actor(&name, Broker::RabbitMq, "handlers.shout");
     let pod = &mut actor["spec"]["workload"]["template"]["spec"];
@@ -144,7 +144,7 @@ async fn pod_failures_are_reported_by_class() {
             "spec": {"storageClassName": "nothing", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
         });
         scenario.apply(&claim).await?;
-        try_join_all(causes().into_iter().map(|cause| is_told(scenario, cause)))
+        try_join_all(causes().into_iter().map(|cause| is_reported(scenario, cause)))
             .await
             .map(drop)
     })
@@ -160,7 +160,11 @@ async fn hanging_handler_is_killed_reported_and_restarted() {
         hangs["spec"]["timeout"] = json!({"processing": 2});
         hangs["spec"]["sidecar"]["env"] =
             json!([{"name": "ASYA_ACTOR_ERROR_END", "value": errors}]);
-        run(scenario, &[hangs, shelf(&errors, Broker::RabbitMq)]).await?;
+        run(
+            scenario,
+            &[hangs, actor_without_pods(&errors, Broker::RabbitMq)],
+        )
+        .await?;
         let cluster = scenario.cluster();
         let sent = message("1", &name, &errors, &json!({}));
         Broker::RabbitMq.send(cluster, &name, &[sent]).await?;
