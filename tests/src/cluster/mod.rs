@@ -233,7 +233,7 @@ impl RunningCluster {
         };
         let broker = async {
             if let Some(shared) = &shared {
-                let state = rabbitmq::server::lodge(shared).await?;
+                let state = rabbitmq::server::add_virtual_host(shared).await?;
                 return Ok(Some((state, Vec::new())));
             }
             match &rabbitmq_bin {

@@ -44,6 +44,6 @@ pub async fn control(server: &Process, args: &[&str]) -> Result<()> {
 ///
 /// # Errors
 /// When a request fails.
-pub async fn lodge(server: &RabbitMq) -> Result<RabbitMq> {
-    RabbitMq::new(&server::lodge(server.state()).await?)
+pub async fn add_virtual_host(server: &RabbitMq) -> Result<RabbitMq> {
+    RabbitMq::new(&server::add_virtual_host(server.state()).await?)
 }

@@ -105,7 +105,7 @@ pub(crate) async fn start(
 
 /// Creates a virtual host and a user on a running server. That takes a tenth of the time to start a server, and virtual
 /// hosts are isolated from each other.
-pub(crate) async fn lodge(server: &RabbitMqState) -> Result<RabbitMqState> {
+pub(crate) async fn add_virtual_host(server: &RabbitMqState) -> Result<RabbitMqState> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let name = format!("{:x}-{number}", std::process::id());

@@ -69,7 +69,7 @@ async fn messages_go_from_queue_to_runtime_and_on_to_where_the_reply_leads() -> 
         assert_eq!(failed["details"]["message"], "no <it>");
         for (actor, sidecar, _) in &running {
             leaves_none(sidecar, &broker, &actor.name).await?;
-            actor.tells_no_secret()?;
+            actor.logs_no_secret()?;
         }
     }
     Ok(())
@@ -202,7 +202,7 @@ async fn two_namespaces_with_an_actor_of_one_name_get_only_their_own_messages() 
 
 /// SC-30, SC-83
 #[tokio::test]
-async fn a_result_that_the_broker_finds_too_large_is_told_to_error_end() -> Result<()> {
+async fn a_result_that_the_broker_finds_too_large_is_reported_to_error_end() -> Result<()> {
     let broker = shared_rabbitmq().await?;
     declare(&broker, "classic", &["large", "bar", "error-end"]).await?;
     let actor = Actor::on_rabbitmq(&broker, "large")?.with(&[("ASYA_MAX_MESSAGE_SIZE", "512Mi")]);
@@ -231,7 +231,7 @@ async fn a_result_that_the_broker_finds_too_large_is_told_to_error_end() -> Resu
 
 /// SC-42, SC-91
 #[tokio::test]
-async fn metrics_tell_what_was_moved() -> Result<()> {
+async fn metrics_report_what_was_moved() -> Result<()> {
     let broker = shared_rabbitmq().await?;
     declare(&broker, "classic", &["foo", "bar"]).await?;
     let actor = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_CONCURRENCY", "4")]);

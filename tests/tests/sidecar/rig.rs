@@ -47,7 +47,7 @@ pub async fn shared_rabbitmq() -> Result<RabbitMq> {
     let port = server.await?.broker;
     let server = STATE.get().ok_or_else(|| Error::other("no server"))?;
     // Its own client: one that another test created ends with that test's tokio runtime.
-    rabbitmq::lodge(&server.through(port)?).await
+    rabbitmq::add_virtual_host(&server.through(port)?).await
 }
 
 /// The URL of the shared SQS server.
@@ -230,7 +230,7 @@ impl Actor {
     }
 
     /// SC-9: no log line contains a secret.
-    pub fn tells_no_secret(&self) -> Result<()> {
+    pub fn logs_no_secret(&self) -> Result<()> {
         let logs = self.logs()?;
         for secret in [OPERATOR_PASSWORD, "p%40ss%2Fw%3Ard"] {
             if logs.contains(secret) {

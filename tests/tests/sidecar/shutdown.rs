@@ -30,7 +30,7 @@ async fn results_that_come_after_sigterm_are_sent_and_acknowledged() -> Result<(
     assert_eq!(take(&broker, "bar", 1).await?[0]["id"], "0");
     let left = broker.messages("asya-foo", 10, true).await?;
     assert_eq!((left.len(), actor.calls()?.len()), (3, 1));
-    actor.tells_no_secret()
+    actor.logs_no_secret()
 }
 
 /// SC-72, SC-73, SC-76, SC-84

@@ -93,7 +93,7 @@ async fn messages_go_from_queue_to_runtime_and_on() -> Result<()> {
     );
     assert_eq!(take(&client, "error-end", 1).await?[0]["id"], "wrong");
     is_empty(&client, "s-echo").await?;
-    actor.tells_no_secret()
+    actor.logs_no_secret()
 }
 
 /// SC-37, SC-38

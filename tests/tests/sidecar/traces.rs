@@ -124,5 +124,5 @@ async fn a_message_makes_a_span_in_its_trace_with_children_for_call_and_publicat
     let service = &body["resourceSpans"][0]["resource"]["attributes"][0];
     assert_eq!(service["value"]["stringValue"], "shop");
     assert!(!actor.logs()?.contains("marked-token"), "{}", actor.logs()?);
-    actor.tells_no_secret()
+    actor.logs_no_secret()
 }

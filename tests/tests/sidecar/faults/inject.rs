@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::ledger::Task;
 use super::pod::{COUNT, FIRST, Pod, RUNTIME_TIMEOUT, SECOND};
-use super::producer::{OUT, Order, WAY};
+use super::producer::{NewMessage, OUT, WAY};
 use super::proxy::Mode;
 use super::run::Run;
 use super::schedule::{Fault, Moment, PodIndex};
@@ -116,28 +116,28 @@ impl Run {
     async fn kill_runtime(&self, moment: Moment, pod: PodIndex, after: Duration) -> Result<()> {
         // A message whose first actor is this pod's.
         let route = if pod < COUNT / 2 { &WAY[..] } else { &WAY[1..] };
-        let order = Order {
+        let new = NewMessage {
             seconds: if moment == Moment::InHandler {
                 0.6
             } else {
                 0.0
             },
             large: matches!(moment, Moment::Reading | Moment::Writing),
-            ..Order::new(Task::Pass, route)
+            ..NewMessage::new(Task::Pass, route)
         };
         let pod = match moment {
             Moment::Idle => pod,
             Moment::Reading => {
                 self.pod(pod).runtime.signal(Signal::STOP);
                 for _pod in 0..COUNT {
-                    self.producer.deliver(&self.broker, &order).await?;
+                    self.producer.deliver(&self.broker, &new).await?;
                 }
                 sleep(WRITE).await;
                 pod
             }
             Moment::InHandler | Moment::Writing => {
                 let since = self.pods.calls_lengths();
-                let id = self.producer.deliver(&self.broker, &order).await?;
+                let id = self.producer.deliver(&self.broker, &new).await?;
                 self.pods.caller(&id, &since).await?
             }
         };
@@ -166,8 +166,8 @@ impl Run {
     async fn missing_queue(&mut self, lasting: Duration) -> Result<()> {
         let name = format!("{OUT}-{}", self.outs.len());
         let route = [FIRST, &name];
-        let order = Order::new(Task::Pass, &route);
-        self.producer.deliver(&self.broker, &order).await?;
+        let new = NewMessage::new(Task::Pass, &route);
+        self.producer.deliver(&self.broker, &new).await?;
         sleep(lasting).await;
         self.broker.create_queue(&name).await?;
         self.outs.push(name);
@@ -195,9 +195,9 @@ impl Run {
     }
 
     async fn deadline(&self) -> Result<()> {
-        let order = Order {
+        let new = NewMessage {
             seconds: FOR_EVER_SECONDS,
-            ..Order::new(Task::Hang, &WAY)
+            ..NewMessage::new(Task::Hang, &WAY)
         };
         let since = self.pods.calls_lengths();
         let exits: Vec<usize> = self
@@ -206,7 +206,7 @@ impl Run {
             .iter()
             .map(|pod| pod.runtime.exits().len())
             .collect();
-        let id = self.producer.deliver(&self.broker, &order).await?;
+        let id = self.producer.deliver(&self.broker, &new).await?;
         let pod = self.pods.caller(&id, &since).await?;
         let runtime = &self.pod(pod).runtime;
         runtime.runs_again(exits[pod], RUNTIME_TIMEOUT + SOON).await

@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const BACK: Duration = Duration::from_mins(3);
 
 /// A message to publish.
-pub struct Order<'a> {
+pub struct NewMessage<'a> {
     pub task: Task,
     /// The remaining actors of the route; the first one receives the message.
     pub route: &'a [&'a str],
@@ -34,7 +34,7 @@ pub struct Order<'a> {
     pub large: bool,
 }
 
-impl<'a> Order<'a> {
+impl<'a> NewMessage<'a> {
     pub fn new(task: Task, route: &'a [&'a str]) -> Self {
         Self {
             task,
@@ -89,11 +89,11 @@ impl Producer {
             {
                 let _open = self.gate.read().await;
                 let (task, seconds) = self.draw();
-                let order = Order {
+                let new = NewMessage {
                     seconds,
-                    ..Order::new(task, &WAY)
+                    ..NewMessage::new(task, &WAY)
                 };
-                let _ = self.send(broker, &order).await;
+                let _ = self.send(broker, &new).await;
             }
             sleep(PAUSE).await;
         }
@@ -121,35 +121,35 @@ impl Producer {
     }
 
     /// Publishes a message; returns its id.
-    pub async fn send(&self, broker: &Broker, order: &Order<'_>) -> Result<String> {
-        let (number, message) = self.write_down(order);
-        broker.publish(order.route[0], &message.to_string()).await?;
+    pub async fn send(&self, broker: &Broker, new: &NewMessage<'_>) -> Result<String> {
+        let (number, message) = self.write_down(new);
+        broker.publish(new.route[0], &message.to_string()).await?;
         let mut all = self.all();
         all[number].certain = true;
         Ok(all[number].id.clone())
     }
 
     /// Publishes a message until the broker confirms it; returns its id. Unconfirmed attempts may be stored, too.
-    pub async fn deliver(&self, broker: &Broker, order: &Order<'_>) -> Result<String> {
-        let what = format!("{} takes messages", order.route[0]);
+    pub async fn deliver(&self, broker: &Broker, new: &NewMessage<'_>) -> Result<String> {
+        let what = format!("{} takes messages", new.route[0]);
         eventually(what, BACK, async || {
-            self.send(broker, order).await.map_err(NotYet::new)
+            self.send(broker, new).await.map_err(NotYet::new)
         })
         .await
     }
 
     /// Records a message as possibly stored; returns its number and body.
-    fn write_down(&self, order: &Order<'_>) -> (usize, Value) {
+    fn write_down(&self, new: &NewMessage<'_>) -> (usize, Value) {
         let mut all = self.all();
         let number = all.len();
         let id = format!("m{number}");
         let mut payload =
             json!({"id": id, "text": "<&>ü\u{2028}\"\\", "number": 12_345_678_901_234_567_890_u64});
-        if order.large {
+        if new.large {
             payload["data"] = "x".repeat(self.large).into();
         }
         let mut asking = payload.clone();
-        let task = match order.task {
+        let task = match new.task {
             Task::Pass | Task::Hang => Some("pass"),
             Task::Split => Some("split"),
             Task::Consume => Some("consume"),
@@ -158,13 +158,13 @@ impl Producer {
         };
         if let Some(task) = task {
             asking["task"] = task.into();
-            asking["seconds"] = order.seconds.into();
+            asking["seconds"] = new.seconds.into();
         }
         let message =
-            json!({"id": id, "route": {"actors": order.route, "current": 0}, "payload": asking});
+            json!({"id": id, "route": {"actors": new.route, "current": 0}, "payload": asking});
         all.push(Sent {
             id,
-            task: order.task,
+            task: new.task,
             payload,
             certain: false,
         });
@@ -173,16 +173,16 @@ impl Producer {
 
     /// Waits until every queue accepts a message.
     pub async fn reaches_all_queues(&self, broker: &Broker) -> Result<()> {
-        let direct = |end, route| Order::new(Task::Direct(end), route);
-        let orders = [
-            Order::new(Task::Pass, &WAY),
-            Order::new(Task::Pass, &WAY[1..]),
+        let direct = |end, route| NewMessage::new(Task::Direct(end), route);
+        let all = [
+            NewMessage::new(Task::Pass, &WAY),
+            NewMessage::new(Task::Pass, &WAY[1..]),
             direct(End::Out, &[OUT]),
             direct(End::Happy, &[HAPPY_END]),
             direct(End::Error, &[ERROR_END]),
         ];
-        for order in &orders {
-            self.deliver(broker, order).await?;
+        for new in &all {
+            self.deliver(broker, new).await?;
         }
         Ok(())
     }
