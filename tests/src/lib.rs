@@ -12,7 +12,7 @@
 //! - [`pod_process::PodProcess`] runs runtime and sidecar of a fake pod;
 //! - [`audit::Audit`] and [`rabbitmq::AccessLog`] report who wrote what;
 //! - [`owners::Owner`] simulates the controller of a system that actors bind to;
-//! - [`turn`] decides when a scenario may run its own cluster;
+//! - [`turn`] schedules the scenarios of this machine;
 //! - [`counting_proxy::CountingProxy`] runs a hook at the n-th write.
 
 pub mod argocd;

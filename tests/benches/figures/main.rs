@@ -40,7 +40,7 @@ struct Args {
     #[arg(long, default_value_t = 1)]
     replicas: i32,
 
-    /// Scaling on: actors without messages nap, and KEDA looks at each of their queues.
+    /// Scaling on: actors without messages are Napping, and KEDA looks at each of their queues.
     #[arg(long, conflicts_with = "replicas")]
     scaled: bool,
 

@@ -16,24 +16,24 @@ use asya_owners::error::Error as OwnerError;
 use asya_owners::{Kind, Reconciler, RecordingClient, Write};
 
 /// Events come in bursts; wait this long, so that a burst causes a single reconcile.
-const GATHERED: Duration = Duration::from_millis(40);
-/// Backoff after the first failure, doubled with each further one up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const DEBOUNCE: Duration = Duration::from_millis(40);
+/// Backoff after the first failure, doubled with each further one up to [`LONGEST_BACKOFF`].
+const FIRST_BACKOFF: Duration = Duration::from_millis(50);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 /// How many conflicts in a row a requested reconcile tolerates.
-const MOST_LOST: u32 = 50;
+const MOST_CONFLICTS: u32 = 50;
 /// Pause before a broken watch is restarted.
 const REWATCH: Duration = Duration::from_millis(500);
 
 /// A simulated controller that runs in a scenario's namespace; it stops when dropped.
 pub struct Owner {
     client: RecordingClient,
-    asked: mpsc::Sender<Asked>,
+    request: mpsc::Sender<Request>,
     task: JoinHandle<()>,
 }
 
 /// Reconciles requested by a scenario, and the channel for their result.
-struct Asked {
+struct Request {
     rounds: usize,
     answer: oneshot::Sender<Result<()>>,
 }
@@ -58,11 +58,11 @@ impl Owner {
     }
 
     fn with(client: RecordingClient, reconciler: impl Reconciler) -> Self {
-        let (asked, questions) = mpsc::channel(1);
-        let task = tokio::spawn(run(reconciler, client.clone(), questions));
+        let (request, requests) = mpsc::channel(1);
+        let task = tokio::spawn(run(reconciler, client.clone(), requests));
         Self {
             client,
-            asked,
+            request,
             task,
         }
     }
@@ -75,8 +75,8 @@ impl Owner {
     pub async fn rounds(&self, rounds: usize) -> Result<()> {
         let (answer, end) = oneshot::channel();
         let gone = |_| Error::other("the owner has ended");
-        let asked = self.asked.send(Asked { rounds, answer }).await;
-        asked.map_err(|_| Error::other("the owner has ended"))?;
+        let request = self.request.send(Request { rounds, answer }).await;
+        request.map_err(|_| Error::other("the owner has ended"))?;
         end.await.map_err(gone)?
     }
 
@@ -110,7 +110,7 @@ impl Drop for Owner {
 async fn run(
     reconciler: impl Reconciler,
     client: RecordingClient,
-    mut questions: mpsc::Receiver<Asked>,
+    mut requests: mpsc::Receiver<Request>,
 ) {
     let changed = Arc::new(Notify::new());
     // The watches end with this task.
@@ -123,21 +123,21 @@ async fn run(
     let mut failures = 0;
     loop {
         tokio::select! {
-            asked = questions.recv() => {
-                let Some(Asked { rounds, answer }) = asked else { return };
-                let _ = answer.send(look(&reconciler, &client, rounds).await);
+            request = requests.recv() => {
+                let Some(Request { rounds, answer }) = request else { return };
+                let _ = answer.send(reconcile_rounds(&reconciler, &client, rounds).await);
                 continue;
             }
-            () = changed.notified() => sleep(GATHERED).await,
+            () = changed.notified() => sleep(DEBOUNCE).await,
             _ = ticks.tick() => {}
         }
         match reconciler.reconcile(&client).await {
             Ok(()) => failures = 0,
             Err(error) => {
-                if !is_lost_update(&error) {
+                if !is_conflict(&error) {
                     println!("{}: {error}", reconciler.manager());
                 }
-                sleep(LONGEST_PAUSE.min(FIRST_PAUSE * (1 << failures.min(7)))).await;
+                sleep(LONGEST_BACKOFF.min(FIRST_BACKOFF * (1 << failures.min(7)))).await;
                 failures += 1;
                 changed.notify_one();
             }
@@ -146,16 +146,20 @@ async fn run(
 }
 
 /// A conflict with another writer: like controllers, reconcile again without reporting an error.
-fn is_lost_update(error: &OwnerError) -> bool {
+fn is_conflict(error: &OwnerError) -> bool {
     matches!(error, OwnerError::Kubernetes(kube::Error::Api(status)) if status.is_conflict())
 }
 
-async fn look(reconciler: &impl Reconciler, client: &RecordingClient, rounds: usize) -> Result<()> {
+async fn reconcile_rounds(
+    reconciler: &impl Reconciler,
+    client: &RecordingClient,
+    rounds: usize,
+) -> Result<()> {
     for _ in 0..rounds {
-        let mut lost = 0;
+        let mut conflicts = 0;
         while let Err(error) = reconciler.reconcile(client).await {
-            lost += 1;
-            if !is_lost_update(&error) || lost >= MOST_LOST {
+            conflicts += 1;
+            if !is_conflict(&error) || conflicts >= MOST_CONFLICTS {
                 return Err(error.into());
             }
         }
