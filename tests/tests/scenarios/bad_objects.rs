@@ -65,7 +65,7 @@ impl Bad {
     }
 
     /// Whether the actor's status reports all of it.
-    async fn is_told(&self, scenario: &Scenario) -> Result<(), NotYet> {
+    async fn is_reported(&self, scenario: &Scenario) -> Result<(), NotYet> {
         let actor = scenario.actors().get(&self.name).await?;
         let status = &actor.data["status"];
         let conditions = status["conditions"].as_array();
@@ -161,10 +161,10 @@ fn accepted_by_the_crd(scenario: &Scenario) -> Vec<Bad> {
     ]
 }
 
-async fn all_told(scenario: &Scenario, bad: &[Bad]) -> Result<()> {
+async fn all_reported(scenario: &Scenario, bad: &[Bad]) -> Result<()> {
     for bad in bad {
         let what = format!("{} is {}: {}", bad.name, bad.reason, bad.says);
-        eventually(what, SOON, async || bad.is_told(scenario).await).await?;
+        eventually(what, SOON, async || bad.is_reported(scenario).await).await?;
     }
     Ok(())
 }
@@ -200,7 +200,7 @@ async fn invalid_actors_report_why_and_valid_ones_still_run() {
             bad.len(),
             applied.elapsed()
         );
-        all_told(scenario, &bad).await?;
+        all_reported(scenario, &bad).await?;
 
         let rabbitmq = scenario.cluster().rabbitmq()?;
         for bad in &bad {
@@ -258,7 +258,7 @@ async fn running_actor_that_becomes_invalid_keeps_workload_and_queue() {
 
         let broken: Vec<Value> = bad.iter().map(|bad| bad.actor.clone()).collect();
         apply_all(scenario, &broken).await?;
-        all_told(scenario, &bad).await?;
+        all_reported(scenario, &bad).await?;
         assert_eq!(workloads().await?, before, "a workload was touched");
         for name in &names {
             let queue = rabbitmq.queue(&format!("asya-{name}")).await?;
@@ -372,7 +372,7 @@ async fn actors_stored_before_a_rule_report_it_and_affect_no_other() {
         let operator = Operator::install(&cluster, json!({})).await?;
         let instance = operator.start("operator").await?;
         all_running(scenario, &good).await?;
-        all_told(scenario, &bad).await?;
+        all_reported(scenario, &bad).await?;
         all_gone(scenario, &bad).await?;
 
         let (names, corrected): (Vec<String>, Vec<Value>) = frozen

@@ -220,7 +220,7 @@ async fn damaged_webhook_certificates_are_repaired() {
         let second = stage.start("second", &[]).await?;
         leaves_are_repaired(&stage, &secret).await?;
         cas_are_repaired(&stage).await?;
-        the_next_leader_goes_on(&stage, &first, &second).await?;
+        the_next_leader_continues(&stage, &first, &second).await?;
         stage.nothing_leaked(&[&first, &second]).await?;
         rotation::is_applied(&stage).await?;
         second.stop().await?;
@@ -316,16 +316,20 @@ async fn cas_are_repaired(stage: &Stage) -> Result<()> {
         .secrets
         .delete(SECRET, &DeleteParams::default())
         .await?;
-    let anew = stage.good("a deleted Secret").await?;
-    assert!(!both.contains(&current_ca(&anew)));
-    let anew = stage
+    let renewed = stage.good("a deleted Secret").await?;
+    assert!(!both.contains(&current_ca(&renewed)));
+    let renewed = stage
         .breaks("ca.crt that is garbage", |data| data.set(CA_BUNDLE, "x"))
         .await?;
-    assert!(anew.data.get(NEXT_CA).is_none());
+    assert!(renewed.data.get(NEXT_CA).is_none());
     Ok(())
 }
 
-async fn the_next_leader_goes_on(stage: &Stage, first: &Instance, second: &Instance) -> Result<()> {
+async fn the_next_leader_continues(
+    stage: &Stage,
+    first: &Instance,
+    second: &Instance,
+) -> Result<()> {
     let audit = stage.cluster.audit();
     let mark = audit.mark().await?;
     let before = stage.secret().await?;

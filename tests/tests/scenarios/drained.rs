@@ -111,8 +111,8 @@ async fn actor_whose_queue_is_not_empty_is_not_deleted_and_keeps_working() {
         deployments.delete(&name, &DeleteParams::default()).await?;
         eventually("the workload is made again", SOON, async || {
             let found = deployments.get_opt(&name).await?;
-            let anew = found.is_some_and(|it| it.metadata.uid != kept.metadata.uid);
-            check(anew, "it is not")
+            let recreated = found.is_some_and(|it| it.metadata.uid != kept.metadata.uid);
+            check(recreated, "it is not")
         })
         .await?;
 
@@ -177,13 +177,13 @@ async fn draining_actor_that_is_reconciled_once_keeps_its_pods_as_they_are_until
         assert_eq!(image(&kept), Some("drifted"), "it was rolled");
 
         deployments.delete(&name, &DeleteParams::default()).await?;
-        let anew = eventually("what receives is made again", SOON, async || {
+        let recreated = eventually("what receives is made again", SOON, async || {
             let found = deployments.get_opt(&name).await?;
-            let anew = found.filter(|it| it.metadata.uid != kept.metadata.uid);
-            anew.ok_or_else(|| NotYet::new("it is not"))
+            let recreated = found.filter(|it| it.metadata.uid != kept.metadata.uid);
+            recreated.ok_or_else(|| NotYet::new("it is not"))
         })
         .await?;
-        assert_ne!(image(&anew), Some("drifted"));
+        assert_ne!(image(&recreated), Some("drifted"));
         consume_all(scenario, &format!("asya-{name}")).await?;
         scenario.actor_gone(&name, EMPTIED).await?;
         assert!(deployments.get_opt(&name).await?.is_none());

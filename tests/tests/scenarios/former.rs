@@ -371,7 +371,7 @@ async fn in_place(scenario: &Scenario, made: &[DynamicObject]) -> Result<()> {
     for object in made {
         let text = json!(object);
         let found = api(scenario, &text).get(&object.name_any()).await?;
-        assert_eq!(found.uid(), object.uid(), "{} was made anew", text["kind"]);
+        assert_eq!(found.uid(), object.uid(), "{} was recreated", text["kind"]);
     }
     let scaled = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject"});
     let scaled = api(scenario, &scaled).get("scaled").await?;

@@ -77,7 +77,7 @@ async fn restored_actor_adopts_its_children() {
             Ok(found)
         })
         .await?;
-        assert_eq!(adopted.uid(), made.uid(), "it was made anew");
+        assert_eq!(adopted.uid(), made.uid(), "it was recreated");
         assert_eq!(adopted.metadata.owner_references.map(|all| all.len()), Some(1));
         scenario.actor_status("phoenix", "Running", SOON).await?;
 

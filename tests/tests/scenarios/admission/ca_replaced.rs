@@ -92,7 +92,7 @@ where
     all.for_each(|entry| entry["clientConfig"]["caBundle"] = bundle.clone());
     assert_ne!(bad, good, "{name} has no entry");
     let params = PatchParams {
-        field_manager: Some("meddler".to_owned()),
+        field_manager: Some("another-client".to_owned()),
         ..PatchParams::default()
     };
     let patch = Patch::Merge(json!({"webhooks": bad}));

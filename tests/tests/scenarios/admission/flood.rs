@@ -48,7 +48,7 @@ async fn flood_neither_exhausts_memory_nor_delays_reviews() {
         bind(scenario, "model").await?;
         let clients = clients(&cluster, replica).await?;
         let stream = Stream::start(scenario, "model").await?;
-        stream.goes_on(50).await?;
+        stream.continues(50).await?;
 
         clients.slow_streams(STREAMS);
         clients.large_bodies(BODIES);

@@ -39,7 +39,7 @@ async fn rotation_restart_and_leader_loss_fail_no_review() {
 
         let started = Instant::now();
         let stream = Stream::start(scenario, "model").await?;
-        stream.goes_on(100).await?;
+        stream.continues(100).await?;
         let say = |what: &str| {
             let (pods, since) = (stream.made().len(), started.elapsed());
             eprintln!("{since:5.1?}: {what}, {pods} pods");
@@ -61,7 +61,7 @@ async fn rotation_restart_and_leader_loss_fail_no_review() {
             tries.len() >= 3 && tries.iter().all(|code| *code == 422),
             "each CA signs after a dry run: {tries:?}"
         );
-        stream.goes_on(100).await?;
+        stream.continues(100).await?;
         let made = stream.made();
         all_injected(&made)?;
         let given_up = failed_open(scenario).await?;

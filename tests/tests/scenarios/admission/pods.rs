@@ -131,7 +131,7 @@ async fn only_pods_of_bound_deployments_are_injected() {
                 containers(pod) == ["model"] && pod.metadata.annotations.is_none()
             })
             .await?;
-            are_told(scenario).await?;
+            are_reported(scenario).await?;
             for labels in [
                 ["reason=\"Injected\"", "dry_run=\"false\""],
                 ["reason=\"HostNetwork\"", "result=\"patched\""],
@@ -145,7 +145,7 @@ async fn only_pods_of_bound_deployments_are_injected() {
     .await;
 }
 
-async fn are_told(scenario: &Scenario) -> Result<()> {
+async fn are_reported(scenario: &Scenario) -> Result<()> {
     for (reason, kind) in [
         ("Injected", "AsyncActor"),
         ("Injected", "ReplicaSet"),

@@ -75,7 +75,7 @@ impl Stream {
     }
 
     /// Waits until this many more pods were created.
-    pub(super) async fn goes_on(&self, more: usize) -> Result<()> {
+    pub(super) async fn continues(&self, more: usize) -> Result<()> {
         let before = lock(&self.made).len();
         eventually("pods are created", Duration::from_secs(30), async || {
             let now = lock(&self.made).len();

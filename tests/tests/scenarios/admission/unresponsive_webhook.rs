@@ -152,7 +152,7 @@ async fn delete_one_that_fails(scenario: &Scenario) -> Result<()> {
         .position(|it| it.failure_policy.as_deref() == Some("Fail"));
     left.remove(first.ok_or_else(|| Error::other("no entry fails closed"))?);
     let params = PatchParams {
-        field_manager: Some("meddler".to_owned()),
+        field_manager: Some("another-client".to_owned()),
         ..PatchParams::default()
     };
     let patch = Patch::Merge(json!({"webhooks": left}));

@@ -49,7 +49,7 @@ impl<'a> Stage<'a> {
         pods: u64,
     ) -> Result<Self> {
         let stage = Self::bind(scenario, target, workload, pods).await?;
-        stage.anew().await?;
+        stage.replace_pods().await?;
         Ok(stage)
     }
 
@@ -94,7 +94,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Replaces all pods.
-    async fn anew(&self) -> Result<()> {
+    async fn replace_pods(&self) -> Result<()> {
         for pod in self.of_target().await? {
             self.client.delete(Kind::POD, &pod).await?;
         }
@@ -314,7 +314,7 @@ async fn against(scenario: &Scenario, owner: &Owner, manager: &str) -> Result<()
     scenario.event("BindingConflict", SOON).await?;
 
     // Once all pods have been replaced, the annotation is not needed.
-    stage.anew().await?;
+    stage.replace_pods().await?;
     for _ in 0..REPLACED {
         owner.rounds(ROUNDS / REPLACED).await?;
         stage.next_is_injected().await?;

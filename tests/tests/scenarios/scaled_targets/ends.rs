@@ -81,7 +81,7 @@ async fn inference_service_at_zero_starts_one_pod_when_scaling_is_switched_off()
 }
 
 /// Stops a target, deletes its actor, and checks that both are cleaned up.
-async fn goes_while_stopped(
+async fn ends_while_stopped(
     scenario: &Scenario,
     reconciler: impl Reconciler,
     (kind, target): (Kind, &Value),
@@ -124,7 +124,7 @@ async fn goes_while_stopped(
 async fn actor_of_an_inference_service_that_is_stopped_goes_without_a_trace() {
     Scenario::run("ends-stopped", async |scenario| {
         let target = inference_service("iris", &json!({}));
-        goes_while_stopped(scenario, Kserve, (INFERENCE_SERVICE, &target)).await
+        ends_while_stopped(scenario, Kserve, (INFERENCE_SERVICE, &target)).await
     })
     .await;
 }
@@ -134,7 +134,7 @@ async fn actor_of_an_inference_service_that_is_stopped_goes_without_a_trace() {
 async fn actor_of_an_llm_inference_service_that_is_stopped_goes_without_a_trace() {
     Scenario::run("ends-stopped-llm", async |scenario| {
         let target = llm_inference_service("qwen");
-        goes_while_stopped(scenario, LlmIsvc, (LLM_INFERENCE_SERVICE, &target)).await
+        ends_while_stopped(scenario, LlmIsvc, (LLM_INFERENCE_SERVICE, &target)).await
     })
     .await;
 }

@@ -29,7 +29,7 @@ async fn running_is_reported_and_shown_by_kubectl() {
         case.apply(&actor(&name, "hold", 1)).await?;
         case.is(workload("Creating", "Progressing"), &name).await?;
         let pod = kubelet::pod(case.scenario, &name).await?;
-        let starts = kubelet::says(case.scenario, &pod, kubelet::ready(&pod));
+        let starts = kubelet::report_status(case.scenario, &pod, kubelet::ready(&pod));
         let reported = workload("Running", "PodsReady");
         case.is_reported(reported, "the only pod gets ready", &name, starts)
             .await?;

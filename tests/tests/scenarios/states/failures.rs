@@ -33,8 +33,8 @@ async fn container_waits(
     case.apply(&actor).await?;
     let pod = kubelet::pod(case.scenario, &name).await?;
     let status = kubelet::waiting(&pod, container, reason);
-    let says = kubelet::says(case.scenario, &pod, status);
-    case.is_reported(reported, reason, &name, says).await?;
+    let reports = kubelet::report_status(case.scenario, &pod, status);
+    case.is_reported(reported, reason, &name, reports).await?;
     let pod = pod.metadata.name.unwrap_or_default();
     assert_eq!(
         case.recorder.message(&name, "WorkloadReady")?,
@@ -157,15 +157,15 @@ async fn degraded_is_reported_if_one_of_two_pods_does_not_work() {
             case.apply(&actor).await?;
             let mut pods = kubelet::pods(scenario, &name, 2).await?;
             let first = pods.remove(0);
-            kubelet::says(scenario, &first, kubelet::ready(&first)).await?;
+            kubelet::report_status(scenario, &first, kubelet::ready(&first)).await?;
             case.is(workload("Creating", "Scaling"), &name).await?;
             Ok::<_, Error>((name, pods.remove(0)))
         };
         let (name, second) = half("crash", Some(600)).await?;
         let crashes = kubelet::waiting(&second, "asya-runtime", "CrashLoopBackOff");
         let reported = workload("Degraded", "RuntimeError");
-        let says = kubelet::says(scenario, &second, crashes);
-        case.is_reported(reported, "one of two pods crashes", &name, says)
+        let reports = kubelet::report_status(scenario, &second, crashes);
+        case.is_reported(reported, "one of two pods crashes", &name, reports)
             .await?;
 
         let (name, second) = half("unready", None).await?;
@@ -173,7 +173,7 @@ async fn degraded_is_reported_if_one_of_two_pods_does_not_work() {
         let ends =
             Timestamp::from_second(Timestamp::now().as_second() + 4).map_err(Error::other)?;
         let unready = kubelet::unready_since(&second, ends - UNREADY);
-        kubelet::says(scenario, &second, unready).await?;
+        kubelet::report_status(scenario, &second, unready).await?;
         let reported = workload("Degraded", "PodsNotReady");
         let why = "one of two pods has not been ready for controller.unreadyDeadline";
         case.is_reported(reported, why, &name, until(ends)).await?;

@@ -36,7 +36,7 @@ pub(super) async fn pod(scenario: &Scenario, actor: &str) -> Result<Pod> {
 }
 
 /// Patches a pod's status.
-pub(super) async fn says(scenario: &Scenario, pod: &Pod, status: Value) -> Result<()> {
+pub(super) async fn report_status(scenario: &Scenario, pod: &Pod, status: Value) -> Result<()> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let patch = Patch::Merge(json!({"status": status}));
     let api = scenario.api::<Pod>();
@@ -124,7 +124,7 @@ fn conditions(mounted: bool, ready: Option<bool>, since: Timestamp) -> Value {
 }
 
 /// Creates an Event which reports that a volume of a pod cannot be mounted.
-pub(super) async fn complains(
+pub(super) async fn report_event(
     scenario: &Scenario,
     pod: &Pod,
     reason: &str,

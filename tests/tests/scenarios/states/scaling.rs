@@ -32,7 +32,7 @@ async fn napping_is_reported_for_new_and_scaled_down_actors() {
         ..Options::default()
     };
     Case::run_on_its_own("Napping", options, async |case, cluster| {
-        let name = case.scenario.name("naps");
+        let name = case.scenario.name("napping");
         let reported = workload("Napping", "ScaledToZero");
         let why = "a new actor without messages";
         case.is_reported(reported, why, &name, case.apply(&scaled(&name)))
@@ -41,14 +41,14 @@ async fn napping_is_reported_for_new_and_scaled_down_actors() {
             .await?;
 
         let (rabbitmq, queue) = (cluster.rabbitmq()?, format!("asya-{name}"));
-        assert!(rabbitmq.publish("asya", &name, "wake up").await?);
+        assert!(rabbitmq.publish("asya", &name, "a message").await?);
         case.is(workload("Running", "PodsReady"), &name).await?;
         let gone = kubelet::last_goes(case.scenario, &name).await?;
-        let sleeps = async {
+        let idle = async {
             rabbitmq.messages(&queue, 10, false).await?;
             gone.await
         };
-        case.is_reported(reported, "the last pod has gone", &name, sleeps)
+        case.is_reported(reported, "the last pod has gone", &name, idle)
             .await
     })
     .await;

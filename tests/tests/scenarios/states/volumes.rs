@@ -24,15 +24,15 @@ async fn cannot_mount(
     case.apply(&actor(name, "hold", 1)).await?;
     case.is(CREATING, name).await?;
     let pod = kubelet::pod(scenario, name).await?;
-    kubelet::says(scenario, &pod, kubelet::creating(&pod)).await?;
-    let complains = kubelet::complains(scenario, &pod, reason, message);
-    case.is_reported(reported, why, name, complains).await?;
+    kubelet::report_status(scenario, &pod, kubelet::creating(&pod)).await?;
+    let reports = kubelet::report_event(scenario, &pod, reason, message);
+    case.is_reported(reported, why, name, reports).await?;
     let pod_name = pod.metadata.name.as_deref().unwrap_or_default();
     assert_eq!(
         case.recorder.message(name, "WorkloadReady")?,
         format!("{wanted} (pod {pod_name})")
     );
-    let starts = kubelet::says(scenario, &pod, kubelet::ready(&pod));
+    let starts = kubelet::report_status(scenario, &pod, kubelet::ready(&pod));
     let running = workload("Running", "PodsReady");
     case.is_reported(running, "the volume is there, the pod starts", name, starts)
         .await
@@ -56,8 +56,8 @@ async fn config_error_is_reported_for_containers_and_mounts() {
         case.apply(&actor(&name, "hold", 1)).await?;
         let pod = kubelet::pod(case.scenario, &name).await?;
         let status = kubelet::waiting(&pod, "asya-runtime", "CreateContainerConfigError");
-        let says = kubelet::says(case.scenario, &pod, status);
-        case.is_reported(reported, "CreateContainerConfigError", &name, says)
+        let reports = kubelet::report_status(case.scenario, &pod, status);
+        case.is_reported(reported, "CreateContainerConfigError", &name, reports)
             .await
     })
     .await;

@@ -18,7 +18,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::unready::Held;
+use super::unready::HeldTarget;
 use crate::admission::Stage;
 use crate::binding::{bound_actor, condition, model, status_is};
 use crate::own_cluster;
@@ -107,7 +107,7 @@ impl Follower {
 }
 
 /// Waits until this many pods have the sidecar, and this many of these are ready.
-async fn replaced(held: &Held<'_>, sidecars: usize, ready: usize) -> Result<()> {
+async fn replaced(held: &HeldTarget<'_>, sidecars: usize, ready: usize) -> Result<()> {
     let what = format!("{sidecars} pods are replaced, {ready} of them ready");
     eventually(what, WAIT, async || {
         let pods = held.pods().await?;
@@ -159,7 +159,7 @@ async fn outage_of_the_webhook_stops_a_rollout_after_two_of_four_pods() {
         async |scenario| {
             let sets = scenario.api::<StatefulSet>();
             sets.create(&PostParams::default(), &target()?).await?;
-            let held = Held::new(scenario, "app=web");
+            let held = HeldTarget::new(scenario, "app=web");
             held.ready(PODS).await?;
             let follower = Follower::start(scenario.api()).await?;
             let name = scenario.name("stops");

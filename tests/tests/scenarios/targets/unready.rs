@@ -25,7 +25,7 @@ const WATCHED: Duration = Duration::from_secs(40);
 const PODS: usize = 3;
 
 /// A target whose new pods do not become ready until released.
-pub(super) struct Held<'a> {
+pub(super) struct HeldTarget<'a> {
     scenario: &'a Scenario,
     selector: &'static str,
 }
@@ -37,7 +37,7 @@ pub(super) struct Seen {
     pub(super) sidecar: bool,
 }
 
-impl<'a> Held<'a> {
+impl<'a> HeldTarget<'a> {
     pub(super) fn new(scenario: &'a Scenario, selector: &'static str) -> Self {
         Self { scenario, selector }
     }
@@ -103,7 +103,7 @@ impl<'a> Held<'a> {
     }
 
     /// Releases waiting pods until all have the sidecar, or none has.
-    async fn goes_on(&self, with_sidecar: bool) -> Result<()> {
+    async fn continues(&self, with_sidecar: bool) -> Result<()> {
         eventually("the others follow", WAIT, async || {
             self.release().await.map_err(NotYet::new)?;
             let pods = self.pods().await?;
@@ -131,7 +131,7 @@ impl<'a> Held<'a> {
         let text = status["conditions"].to_string();
         assert!(text.contains("20 s (spec.timeout.progress)"), "{text}");
         assert_eq!(status["rollout"]["stalled"], true);
-        self.goes_on(true).await?;
+        self.continues(true).await?;
         let all = |status: &Value| {
             condition(status, "Injected") == ("True", "AllPodsInjected")
                 && status["rollout"].is_null()
@@ -142,7 +142,7 @@ impl<'a> Held<'a> {
         scenario.kubectl(&delete).await?;
         let blocked = told("Ready", "UnbindBlocked");
         self.loses_at_most_one("unbinding stops", blocked).await?;
-        self.goes_on(false).await?;
+        self.continues(false).await?;
         scenario.actor_gone(actor, WAIT).await
     }
 }
@@ -167,7 +167,7 @@ async fn deployment_keeps_its_pods_while_no_replacement_becomes_ready() {
         let target: Deployment = serde_json::from_value(held()?)?;
         let deployments = scenario.api::<Deployment>();
         deployments.create(&PostParams::default(), &target).await?;
-        let held = Held::new(scenario, "app=web");
+        let held = HeldTarget::new(scenario, "app=web");
         held.ready(PODS).await?;
         let name = scenario.name("unready");
         scenario.apply(&actor(&name, "Deployment")).await?;
@@ -185,7 +185,7 @@ async fn deployment_that_recreates_its_pods_loses_one_while_no_replacement_becom
         let target: Deployment = serde_json::from_value(target)?;
         let deployments = scenario.api::<Deployment>();
         deployments.create(&PostParams::default(), &target).await?;
-        let held = Held::new(scenario, "app=web");
+        let held = HeldTarget::new(scenario, "app=web");
         held.ready(PODS).await?;
         let name = scenario.name("unready");
         scenario.apply(&actor(&name, "Deployment")).await?;
@@ -206,7 +206,7 @@ async fn stateful_set_on_delete_loses_one_pod_while_no_replacement_becomes_ready
         let target: StatefulSet = serde_json::from_value(target)?;
         let sets = scenario.api::<StatefulSet>();
         sets.create(&PostParams::default(), &target).await?;
-        let held = Held::new(scenario, "app=web");
+        let held = HeldTarget::new(scenario, "app=web");
         held.ready(PODS).await?;
         let name = scenario.name("unready");
         scenario.apply(&actor(&name, "StatefulSet")).await?;
@@ -222,7 +222,7 @@ async fn ray_cluster_loses_one_worker_while_no_replacement_becomes_ready() {
         let mut target = ray_cluster("web", 3);
         let group = &mut target["spec"]["workerGroupSpecs"][0]["template"];
         group["metadata"] = json!({"labels": {MODE: "hold"}});
-        let held = Held::new(scenario, "ray.io/node-type=worker");
+        let held = HeldTarget::new(scenario, "ray.io/node-type=worker");
         let spec = json!({
             "timeout": {"progress": PROGRESS.as_secs()}, "binding": {"rollout": "OnRestart"},
         });
@@ -246,7 +246,7 @@ async fn finished_pod_makes_no_rollout() {
         let (name, deployments) = (scenario.name("finished"), scenario.api::<Deployment>());
         let target = model("web", 2)?;
         deployments.create(&PostParams::default(), &target).await?;
-        let held = Held::new(scenario, "app=web");
+        let held = HeldTarget::new(scenario, "app=web");
         let ready = async || -> Result<usize, NotYet> {
             let pods = held.pods().await?;
             Ok(pods.iter().filter(|it| it.ready).count())

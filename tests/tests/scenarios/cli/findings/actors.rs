@@ -157,7 +157,7 @@ async fn bindings(scenario: &Scenario) -> Result<()> {
 }
 
 /// Another client sets the replicas of an actor's Deployment, whenever `check` is asked.
-async fn insists(scenario: &Scenario, name: &str) -> Result<()> {
+async fn set_replicas_again(scenario: &Scenario, name: &str) -> Result<()> {
     let deployments = scenario.api::<Deployment>();
     let params = PatchParams {
         field_manager: Some("night-shift".to_owned()),
@@ -246,7 +246,7 @@ async fn check_finds_each_problem_of_an_actor() {
         scenario.apply(&actor).await?;
         scenario.actor_status(&calm, "Running", MINUTE).await?;
         eventually("contention is reported", 2 * MINUTE, async || {
-            insists(scenario, &calm)
+            set_replicas_again(scenario, &calm)
                 .await
                 .map_err(asya_tests::eventually::NotYet::new)?;
             let status = &scenario.actors().get(&calm).await?.data["status"];

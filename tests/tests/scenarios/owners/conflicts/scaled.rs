@@ -58,11 +58,11 @@ async fn is_over(scenario: &Scenario, name: &str) -> Result<()> {
 }
 
 /// Enforces other limits than the actor's.
-struct Meddler;
+struct LimitsOwner;
 
-impl Reconciler for Meddler {
+impl Reconciler for LimitsOwner {
     fn manager(&self) -> &'static str {
-        "meddler"
+        "limits-owner"
     }
 
     fn watches(&self) -> Vec<Kind> {
@@ -87,11 +87,11 @@ impl Reconciler for Meddler {
 /// CONF-5, CONF-6, CONF-8, CONF-9
 #[tokio::test]
 async fn contested_scaled_object_is_left_after_five_attempts() {
-    Scenario::run("meddled", async |scenario| {
+    Scenario::run("contested", async |scenario| {
         let scaling = json!({"enabled": true, "minReplicas": 1, "maxReplicas": 3});
         let (client, name, mut actor) = scaled(scenario, 1, &scaling).await?;
         let since = scenario.cluster().audit().mark().await?;
-        let owner = Owner::start(scenario, Meddler);
+        let owner = Owner::start(scenario, LimitsOwner);
         scenario.apply(&actor).await?;
 
         let status = status_is(scenario, &name, "it is given up", GIVEN_UP, |status| {
@@ -104,7 +104,7 @@ async fn contested_scaled_object_is_left_after_five_attempts() {
         let lost = conflict(&status);
         assert_eq!(lost["field"], "spec.maxReplicaCount", "{status}");
         assert_eq!(lost["object"], format!("ScaledObject/{name}"), "{status}");
-        assert_eq!(lost["rival"], "meddler (Update)", "{status}");
+        assert_eq!(lost["rival"], "limits-owner (Update)", "{status}");
         let user = scenario.cluster().operator_user()?;
         let audit = scenario.cluster().audit();
         let mut writes = audit.writes_in(since, scenario.namespace()).await?;
