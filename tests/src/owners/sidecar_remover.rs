@@ -34,7 +34,7 @@ use crate::scenario::Scenario;
 /// The name of the container that it removes.
 const SIDECAR: &str = "asya-sidecar";
 
-/// The webhook (SIM-9). The server stops when dropped; [`SidecarRemover::remove`] deletes its configuration.
+/// The webhook (SIM-9). The server stops when dropped; [`SidecarRemover::unregister`] deletes its configuration.
 pub struct SidecarRemover {
     configurations: Api<MutatingWebhookConfiguration>,
     name: String,
@@ -155,7 +155,7 @@ impl SidecarRemover {
     ///
     /// # Errors
     /// When the API server rejects the request.
-    pub async fn remove(&self) -> Result<()> {
+    pub async fn unregister(&self) -> Result<()> {
         let params = DeleteParams::default();
         self.configurations.delete(&self.name, &params).await?;
         Ok(())

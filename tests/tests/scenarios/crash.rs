@@ -266,7 +266,7 @@ async fn operator_killed_at_any_write_still_converges() {
         eprintln!("writes for {ACTORS} actors: {writes:?}");
 
         let mut numbers = Numbers::new();
-        let (mut killed, started) = (BTreeMap::<_, usize>::new(), Instant::now());
+        let (mut deaths, started) = (BTreeMap::<_, usize>::new(), Instant::now());
         for run in 0..RUNS {
             let step = STEPS[run % STEPS.len()];
             let mut side = [Side::ApiServer, Side::ApiServer, Side::Broker][numbers.below(3)];
@@ -283,11 +283,11 @@ async fn operator_killed_at_any_write_still_converges() {
             let seen = if died { "killed" } else { "not reached" };
             eprintln!("{what}: {seen}, converged after {:?}", since.elapsed());
             if died {
-                *killed.entry((step, side)).or_default() += 1;
+                *deaths.entry((step, side)).or_default() += 1;
             }
         }
-        eprintln!("{RUNS} runs in {:?}, killed: {killed:?}", started.elapsed());
-        let kills: usize = killed.values().sum();
+        eprintln!("{RUNS} runs in {:?}, killed: {deaths:?}", started.elapsed());
+        let kills: usize = deaths.values().sum();
         assert!(
             kills * 4 >= RUNS * 3,
             "the operator was killed in only {kills} of {RUNS} runs"

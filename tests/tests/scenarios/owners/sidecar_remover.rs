@@ -49,7 +49,7 @@ async fn sidecar_remover_removes_the_sidecar_from_new_pods_and_nothing_else() {
         .await?;
         assert_eq!(kept, ["model", "asya-runtime", "last"]);
         assert_eq!(remover.removed(), 1);
-        remover.remove().await?;
+        remover.unregister().await?;
         eventually(
             "it is no longer called",
             Duration::from_secs(30),
@@ -118,7 +118,7 @@ async fn sidecar_removed_by_another_webhook_is_reported() {
         assert_eq!(status["pods"]["injected"], 0);
         assert_eq!(condition(&status, "Injected").0, "False");
 
-        remover.remove().await?;
+        remover.unregister().await?;
         let client = somebody(scenario);
         eventually("the webhook has the last word again", SOON, async || {
             let pods = client.list(Kind::POD).await?;
@@ -153,7 +153,7 @@ async fn sidecar_is_reinjected_if_the_remover_is_not_reinvoked() {
         })
         .await?;
         assert!(remover.removed() > 2, "{}", remover.removed());
-        remover.remove().await
+        remover.unregister().await
     })
     .await;
 }
@@ -184,7 +184,7 @@ async fn rollout_stops_if_replacements_lose_the_sidecar_until_the_spec_changes()
         let templates = sets.list(&ListParams::default()).await?.items.len();
         assert_eq!(templates, 2, "the template was changed once");
 
-        remover.remove().await?;
+        remover.unregister().await?;
         // A rollout that meets it once more halts again, for good.
         let labels = json!({"app": "model", "pod-template-hash": "0"});
         gets_sidecar(scenario, &pod_of("ReplicaSet", "model-0", &labels)?).await?;
@@ -228,7 +228,7 @@ async fn required_binding_fails_open_while_another_webhook_removes_the_sidecar()
         assert!(told.contains("another webhook removes it"), "{told}");
         assert_eq!(policy(scenario, &name).await?.as_deref(), Some("Ignore"));
 
-        remover.remove().await?;
+        remover.unregister().await?;
         eventually("its entry fails closed", SOON, async || {
             let policy = policy(scenario, &name).await?;
             check(
