@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use asya_shared::api::{BindingStrategy, NotInjected, PodCounts};
 use asya_shared::inject::bound::InjectionReason;
@@ -28,6 +29,10 @@ const WITHHELD: [&str; 2] = [
     InjectionReason::ProbeRejected.as_str(),
 ];
 
+/// How far a replica of the webhook that reaches the API server may be behind: it ends a watch without events after 20 s,
+/// and starts the next one within 10 s.
+pub const WEBHOOK_MAX_LAG: Duration = Duration::from_secs(30);
+
 /// A pod whose sidecar does not have the current actor hash. Its replacement would.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodToReplace {
@@ -45,7 +50,8 @@ pub enum SidecarState {
     Outdated,
     /// It has no sidecar.
     Missing,
-    /// The webhook left the sidecar out, because it had not read yet that a dry run has passed (SAFE-1).
+    /// A replica of the webhook left the sidecar out, because it had not read yet that the actor binds the target, or
+    /// that a dry run has passed (SAFE-1).
     NotInjectedYet,
     /// The webhook injected the sidecar, but something removed it later.
     Removed,
@@ -124,11 +130,20 @@ impl<'a> PodCounter<'a> {
         counted.all_outdated.push(pod);
     }
 
-    fn add_uninjected(&mut self, metadata: &'a Metadata, created: Option<&Time>, reason: String) {
+    fn add_uninjected(
+        &mut self,
+        metadata: &'a Metadata,
+        created: Option<&Time>,
+        since: Option<&Time>,
+        reason: String,
+    ) {
         if is_fixed_by_replacement(&reason) {
             let sidecar = match &*reason {
                 REMOVED_BY_OTHER => SidecarState::Removed,
                 reason if WITHHELD.contains(&reason) => SidecarState::NotInjectedYet,
+                WEBHOOK_UNAVAILABLE | STARTED_BEFORE_BINDING if is_early(created, since) => {
+                    SidecarState::NotInjectedYet
+                }
                 _ => SidecarState::Missing,
             };
             let pod = outdated_pod(metadata, created, sidecar);
@@ -190,14 +205,14 @@ impl TargetPodCounts {
             match labelled_pod_reason(pod, uid, unmarked) {
                 None => counter.add_injected(pod, hash),
                 Some(reason) => {
-                    counter.add_uninjected(&pod.metadata, pod.created.as_ref(), reason);
+                    counter.add_uninjected(&pod.metadata, pod.created.as_ref(), since, reason);
                 }
             }
         }
         for pod in &pods.uninjected {
             if counter.add_pod(&pod.metadata) {
                 let reason = uninjected_pod_reason(pod, unmarked);
-                counter.add_uninjected(&pod.metadata, pod.created.as_ref(), reason);
+                counter.add_uninjected(&pod.metadata, pod.created.as_ref(), since, reason);
             }
         }
         counter.finish()
@@ -320,6 +335,15 @@ fn reason_without_annotation(
         BindingStrategy::Pod => WEBHOOK_UNAVAILABLE,
         BindingStrategy::Template => NOT_IN_TEMPLATE,
     }
+}
+
+/// Whether a pod was created so soon after its target was bound that a replica of the webhook may not have known the
+/// actor.
+fn is_early(created: Option<&Time>, since: Option<&Time>) -> bool {
+    created.zip(since).is_some_and(|(created, since)| {
+        let known_by = since.0.checked_add(WEBHOOK_MAX_LAG).unwrap_or(since.0);
+        since.0 < created.0 && created.0 <= known_by
+    })
 }
 
 #[derive(Clone, Debug, Default)]

@@ -168,12 +168,29 @@ fn pods_from_which_the_webhook_withheld_the_sidecar_differ_from_those_that_lack_
     for (reason, sidecar) in [
         ("NotProved", SidecarState::NotInjectedYet),
         ("ProbeRejected", SidecarState::NotInjectedYet),
-        ("StartedBeforeBinding", SidecarState::Missing),
+        ("NotInTemplate", SidecarState::Missing),
     ] {
         let skipped = json!({"annotations": {"asya.sh/not-injected": reason}});
         let counted = count(vec![], vec![uninjected_pod("p", AFTER, &skipped)]);
         assert_eq!(counted.outdated[0].sidecar, sidecar, "{reason}");
     }
+}
+
+/// ROLL-5
+#[test]
+fn pods_without_a_mark_may_have_been_reviewed_by_a_stale_webhook_only_at_the_start_of_a_binding() {
+    for (created, sidecar) in [
+        (SAME, SidecarState::Missing),
+        (AFTER, SidecarState::NotInjectedYet),
+        ("2026-01-01T00:00:40Z", SidecarState::NotInjectedYet),
+        ("2026-01-01T00:00:41Z", SidecarState::Missing),
+    ] {
+        let counted = count(vec![], vec![uninjected_pod("p", created, &json!({}))]);
+        assert_eq!(counted.outdated[0].sidecar, sidecar, "{created}");
+    }
+    let of_another_actor = count(vec![injected_pod("p", "other", &BOTH, &[])], vec![]);
+    let sidecar = of_another_actor.outdated[0].sidecar;
+    assert_eq!(sidecar, SidecarState::NotInjectedYet);
 }
 
 /// BIND-8

@@ -1,17 +1,11 @@
 //! Waits for a stale replica of the webhook (ROLL-5).
 
-use std::time::Duration;
-
 use asya_shared::api::RolloutStatus;
 
 use super::inputs::{RolloutAction, RolloutDecision, RolloutInputs};
 use crate::fault::Reason;
-use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState};
+use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState, WEBHOOK_MAX_LAG};
 use crate::reconcile::model::rollout::is_replacement;
-
-/// How far a replica that reaches the API server may be behind: it ends a watch without events after 20 s, and starts
-/// the next one within 10 s.
-const MAX_LAG: Duration = Duration::from_secs(30);
 
 /// Postpones the replacement of further pods if earlier replacements were reviewed by a replica that was behind:
 /// another one could be reviewed by the same replica.
@@ -35,7 +29,7 @@ pub(super) fn wait_for_webhook(
     if !inputs.outdated.iter().any(was_behind) {
         return None;
     }
-    let remaining = MAX_LAG.checked_sub(inputs.elapsed(Some(previous))?)?;
+    let remaining = WEBHOOK_MAX_LAG.checked_sub(inputs.elapsed(Some(previous))?)?;
     (!remaining.is_zero()).then(|| {
         let text = "pods were replaced, but a replica of the webhook that had not read the latest status of the actor \
                     did not give them the current sidecar; waiting until every replica has read it";
