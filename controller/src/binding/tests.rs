@@ -403,24 +403,6 @@ async fn target_is_read_once_per_observed_change() {
     );
 }
 
-/// BIND-60
-#[test]
-fn updates_of_a_thousand_unbound_workloads_enqueue_no_actor_and_leave_no_trace() {
-    let bindings = Arc::new(Bindings::default());
-    bind(&bindings, &key("a"), "web", EARLY);
-    let target = bindings.target_of(&key("a")).unwrap();
-    let watch = ObjectWatch::new(&bindings, &target.kind);
-    let scope: Scope = Some("ns".into());
-    let sizes = bindings.sizes();
-    for version in 1..=20 {
-        for number in 0..1000 {
-            let unbound = deployment(&format!("unbound-{number}"), version);
-            assert_eq!(watch.apply(&scope, &unbound), []);
-        }
-    }
-    assert_eq!(bindings.sizes(), sizes);
-}
-
 /// A `StatefulSet` owned by a `Workspace`, or without an owner.
 fn stateful_set(
     name: &str,

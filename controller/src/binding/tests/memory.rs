@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{EARLY, bind, project};
+use super::{EARLY, bind, deployment, key, project};
 use crate::binding::Bindings;
+use crate::binding::objects::ObjectWatch;
 use crate::cluster::store::{Scope, Store};
 use crate::cluster::watch::WatchSink;
 use crate::record::{Key, PodRecord, UninjectedPodRecord};
@@ -101,4 +102,22 @@ fn memory_of_fifty_thousand_pods_of_which_ten_thousand_are_bound() {
         "{} MiB",
         (after - previous) / MIB
     );
+}
+
+/// BIND-60
+#[test]
+fn updates_of_a_thousand_unbound_workloads_enqueue_no_actor_and_leave_no_trace() {
+    let bindings = Arc::new(Bindings::default());
+    bind(&bindings, &key("a"), "web", EARLY);
+    let target = bindings.target_of(&key("a")).unwrap();
+    let watch = ObjectWatch::new(&bindings, &target.kind);
+    let scope: Scope = Some("ns".into());
+    let sizes = bindings.sizes();
+    for version in 1..=20 {
+        for number in 0..1000 {
+            let unbound = deployment(&format!("unbound-{number}"), version);
+            assert_eq!(watch.apply(&scope, &unbound), []);
+        }
+    }
+    assert_eq!(bindings.sizes(), sizes);
 }

@@ -1,4 +1,6 @@
 //! Sets or gives up the autoscaler handoff annotation (SO-5).
+//!
+//! Reads here whether the object has the annotation of a rollout: an apply that does not list it gives it up.
 
 use asya_shared::names::manager;
 use asya_shared::resolve::ObjectRef;

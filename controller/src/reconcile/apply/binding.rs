@@ -10,7 +10,7 @@ use crate::fault::Error;
 use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 use crate::reconcile::plan::autoscaler_handoff::HandoffStep;
 use crate::reconcile::plan::decision::BindingPlan;
-use crate::reconcile::plan::order::{is_bindable, rolls_out, template_is_due};
+use crate::reconcile::plan::order::{is_bindable, rolls_out, template_is_due, writes_handoff};
 use crate::reconcile::plan::scale_from_zero::ScaleFromZeroStep;
 use crate::record::ActorRecord;
 
@@ -65,10 +65,11 @@ pub(super) async fn apply_binding(
                 let replicas = target.replicas_contention;
                 record_scaling(context, fields, scaled_object, replicas, outcome).await?;
             }
+            // The handoff and a scale-up do not depend on KEDA's objects.
             Err(error) => active_outcome.interrupted = Some(Box::new(error)),
         }
     }
-    if let Some(handoff) = target.handoff.filter(|_| active_outcome.bindable) {
+    if let Some(handoff) = target.handoff.filter(|_| writes_handoff(&active_outcome)) {
         let (namespace, fields) = (&key.namespace, &plan.contested);
         write_handoff(context, namespace, handoff, fields, &mut active_outcome).await?;
     }

@@ -50,13 +50,10 @@ pub async fn apply(
 ) -> Result<Outcome, Error> {
     match plan.take_finalizers() {
         Finalizers::Keep => {}
-        Finalizers::Add(patch) => {
+        Finalizers::Add(patch) | Finalizers::RemoveForeground(patch) => {
             if patch_finalizers(context, patch).await? == PatchOutcome::ActorGone {
                 return Ok(Outcome::Finalized);
             }
-        }
-        Finalizers::RemoveForeground(patch) => {
-            patch_finalizers(context, patch).await?;
         }
     }
     if plan.frees_slot() {

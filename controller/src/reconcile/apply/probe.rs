@@ -4,8 +4,6 @@
 //! Asks the schedule here whether a dry run is due, because all actors share it: another actor's probe may just have
 //! shown that the webhook is back. For the same reason, a rollout that a dry run blocks returns its slot at once.
 
-use asya_shared::inject::bound::ProbeResult;
-
 use super::rollout::roll_out;
 use crate::binding::dry_run::{self, DryRunOutcome, ProbeFailure};
 use crate::clock;
@@ -52,7 +50,6 @@ pub(super) async fn probe_and_roll_out(
     let outcome = match (probed, rollout_params) {
         (Some(Err(outcome)), _) => outcome,
         (Some(Ok(decision)), Some(params)) => {
-            let handoff = handoff.filter(|_| decision != RolloutDecision::NotNeeded);
             roll_out(context, actor, decision, params, handoff).await?
         }
         (None, _) | (_, None) => return Ok(()),
@@ -131,20 +128,7 @@ async fn run_probe(
             next_probe_in: None,
         });
     };
-    let is_transient = params.webhook_may_lag(clock::now());
-    let (outcome, is_transient) = match &failure {
-        // The first rejected pod may lack the limits that the status has only just requested.
-        ProbeFailure::Rejected(why) => {
-            let is_first = !matches!(params.probe_result, Some(ProbeResult::Rejected(_)));
-            (
-                ProbeOutcome::Rejected(why.clone()),
-                is_transient && is_first,
-            )
-        }
-        ProbeFailure::NotCalled(why) | ProbeFailure::NotInjected(why) => {
-            (ProbeOutcome::NotInjected(why.clone()), is_transient)
-        }
-    };
+    let (outcome, is_transient) = params.after_failure(&failure, clock::now());
     Ok(ProbeState {
         outcome,
         next_probe_in: Some(probes.record_failure(key, failure, is_transient)),

@@ -2,8 +2,8 @@
 //! the actor (QUE-34).
 //!
 //! Chooses calls here, because only the broker's response to one determines the next; `plan::queue_removal` decides what
-//! follows each response. Whether a queue in use blocks the deletion depends on the namespace, which may have begun to
-//! terminate since it was observed.
+//! follows each response. Two things are read immediately before they matter: pods that an earlier actor left, whose
+//! containers no cache has, and the namespace, which may have begun to terminate since it was observed.
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
 //! Cleans up the `ConfigMap`s shared by the actors of a namespace when an actor is deleted (RUN-2, SAFE-33).
+//!
+//! Selects them here, and not in *plan*: other actors of the namespace may be created or deleted at the same time. The
+//! script in the operator's own namespace is the source of all others and always stays.
 
 use asya_shared::names::{is_shared_config_map, label};
 use k8s_openapi::api::core::v1::Pod;

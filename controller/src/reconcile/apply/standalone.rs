@@ -13,7 +13,9 @@ use crate::fault::{Error, StepError};
 use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 use crate::reconcile::plan::decision::StandalonePlan;
 use crate::reconcile::plan::drift;
-use crate::reconcile::plan::order::{ends_after_queue, removes_service_account, replaces_previous};
+use crate::reconcile::plan::order::{
+    ends_after_queue, must_report_queue, removes_service_account, replaces_previous,
+};
 use crate::reconcile::plan::rollout_slot::RolloutSlotStep;
 use crate::reconcile::plan::steps::WorkloadStep;
 use crate::reconcile::plan::workload::WorkloadInputs;
@@ -33,15 +35,9 @@ pub(super) async fn apply_standalone(
             if ends_after_queue(&plan, &outcome.queue) {
                 return Ok(outcome);
             }
-            let is_new = matches!(
-                outcome.queue,
-                QueueState::Created(_) | QueueState::Ready(Some(_))
-            );
-            let is_missing_in_status = is_new && !queue.was_verified;
+            let reports_queue = must_report_queue(&outcome.queue, queue.was_verified);
             match ensure_children(context, &actor.metadata.key, plan, &mut outcome).await {
-                // Status must name the queue before anything else can change: only that tells which one to retire or
-                // delete.
-                Err(error) if is_missing_in_status => outcome.interrupted = Some(Box::new(error)),
+                Err(error) if reports_queue => outcome.interrupted = Some(Box::new(error)),
                 ensured => ensured?,
             }
         }

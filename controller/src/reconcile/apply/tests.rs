@@ -20,6 +20,7 @@ use crate::broker::depths::ReportedDepth;
 use crate::broker::health::RecheckReason;
 use crate::broker::{BrokerError, Depth};
 use crate::fault::{Error, Fault, Reason, Requeue};
+use crate::reconcile::desired::drain::{DrainState, RemainingQueues};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::bound_pods::PodToReplace;
 use crate::reconcile::model::observed::ObservedQueue;
@@ -82,6 +83,31 @@ async fn state_of_a_deleted_actor_is_dropped() {
     assert!(context.rollout_slots.can_acquire(&other, now));
     assert!(context.workload_rollouts.begin(&other));
     assert_eq!(context.stores.foreign_names.is_taken(key), None);
+}
+
+/// FIN-1, QUE-43
+#[tokio::test]
+async fn nothing_is_created_for_an_actor_that_is_gone_when_its_finalizers_are_patched() {
+    let not_found = |_: &str| {
+        let status =
+            json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
+        Some((404, status))
+    };
+    let draining = json!({
+        "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["foregroundDeletion", "asya.sh/finalizer"],
+    });
+    for metadata in [json!({"finalizers": []}), draining] {
+        let mut gone = observed(&actor(&metadata, &spec(&json!({})), &json!({})));
+        let is_deleted = gone.actor.metadata.deleting;
+        gone.drain = is_deleted.then(|| DrainState::Waiting(RemainingQueues::default()));
+        let plan = plan(&gone, Timestamp::now());
+        let context = context_with(not_found);
+        let outcome = apply(&context, &gone.actor, plan).await.unwrap();
+        assert!(
+            matches!(outcome, Outcome::Finalized),
+            "{metadata}: {outcome:?}"
+        );
+    }
 }
 
 /// ROLL-2 (e)

@@ -337,12 +337,11 @@ fn reason_without_annotation(
     }
 }
 
-/// Whether a pod was created so soon after its target was bound that a replica of the webhook may not have known the
-/// actor.
+/// Whether a pod was created before every replica of the webhook must have known the actor. Our clock may be ahead of the
+/// API server's, so a replacement may seem to be older than the binding.
 fn is_early(created: Option<&Time>, since: Option<&Time>) -> bool {
     created.zip(since).is_some_and(|(created, since)| {
-        let known_by = since.0.checked_add(WEBHOOK_MAX_LAG).unwrap_or(since.0);
-        since.0 < created.0 && created.0 <= known_by
+        created.0 <= since.0.checked_add(WEBHOOK_MAX_LAG).unwrap_or(since.0)
     })
 }
 

@@ -17,6 +17,13 @@ pub fn ends_after_queue(plan: &StandalonePlan, queue: &QueueState) -> bool {
     plan.leaves_objects_alone || (creates_first && !queue.is_usable() && !expected_soon)
 }
 
+/// Whether status must be written even if a later step fails. It must name a queue before anything else can change: only
+/// that tells which one to retire or delete.
+pub fn must_report_queue(queue: &QueueState, was_verified: bool) -> bool {
+    let is_new = matches!(queue, QueueState::Created(_) | QueueState::Ready(Some(_)));
+    is_new && !was_verified
+}
+
 /// Whether to delete the workload of the previous kind: if scaling is on, the new one must already be scaled (WRK-6).
 pub fn replaces_previous(kind: WorkloadKind, active_outcome: &ActiveOutcome) -> bool {
     let scaled = active_outcome.scaling.as_ref().is_none_or(|scaled| {
@@ -49,6 +56,11 @@ pub fn is_bindable(queue: &QueueState) -> bool {
 /// Whether to dry-run pods and to roll out. An actor whose objects are left alone still reports its pods.
 pub fn rolls_out(leaves_objects_alone: bool, active_outcome: &ActiveOutcome) -> bool {
     leaves_objects_alone || active_outcome.bindable
+}
+
+/// Whether to hand the target's replicas off between its own autoscaler and ours.
+pub fn writes_handoff(active_outcome: &ActiveOutcome) -> bool {
+    active_outcome.bindable
 }
 
 /// Whether to write the target's pod template: without a usable queue, only to give up our fields.

@@ -130,9 +130,27 @@ impl ProbeParams {
     }
 
     /// Whether the webhook may not have read the latest status yet.
-    pub fn webhook_may_lag(&self, now: Timestamp) -> bool {
+    fn webhook_may_lag(&self, now: Timestamp) -> bool {
         let last = self.status_since;
         last.is_some_and(|last| now.duration_since(last).unsigned_abs() < WEBHOOK_LAG)
+    }
+
+    /// What a dry run that failed shows, and whether the next one may soon pass.
+    pub fn after_failure(&self, failure: &ProbeFailure, now: Timestamp) -> (ProbeOutcome, bool) {
+        let may_pass_soon = self.webhook_may_lag(now);
+        match failure {
+            // The first rejected pod may lack the limits that the status has only just requested.
+            ProbeFailure::Rejected(why) => {
+                let is_first = !matches!(self.probe_result, Some(ProbeResult::Rejected(_)));
+                (
+                    ProbeOutcome::Rejected(why.clone()),
+                    may_pass_soon && is_first,
+                )
+            }
+            ProbeFailure::NotCalled(why) | ProbeFailure::NotInjected(why) => {
+                (ProbeOutcome::NotInjected(why.clone()), may_pass_soon)
+            }
+        }
     }
 
     /// Decides after the dry run that was due; `next_probe` is the schedule of the next one.

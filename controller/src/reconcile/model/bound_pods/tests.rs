@@ -180,7 +180,7 @@ fn pods_from_which_the_webhook_withheld_the_sidecar_differ_from_those_that_lack_
 #[test]
 fn pods_without_a_mark_may_have_been_reviewed_by_a_stale_webhook_only_at_the_start_of_a_binding() {
     for (created, sidecar) in [
-        (SAME, SidecarState::Missing),
+        (BEFORE, SidecarState::NotInjectedYet),
         (AFTER, SidecarState::NotInjectedYet),
         ("2026-01-01T00:00:40Z", SidecarState::NotInjectedYet),
         ("2026-01-01T00:00:41Z", SidecarState::Missing),
