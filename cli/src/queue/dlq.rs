@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::access::{DeadLetters, Names};
 use super::broker::Broker;
-use super::look::{belongs, put_back};
+use super::peek::{belongs, put_back};
 use crate::answer::Failure;
 
 /// Messages that are held at a time.

@@ -5,11 +5,11 @@ mod access;
 mod broker;
 mod dlq;
 mod forward;
-mod look;
 #[cfg(test)]
 mod memory;
 mod message;
 mod open;
+mod peek;
 mod rabbitmq;
 mod render;
 mod secret;
@@ -116,8 +116,8 @@ async fn page<B: Broker>(
     let queue = &names.queue;
     let size = broker.size(queue).await?.ok_or_else(|| missing(queue))?;
     let looked = match args.peek {
-        Some(count) => look::look(broker, queue, count, args.payload).await?,
-        None => look::Look::default(),
+        Some(count) => peek::peek(broker, queue, count, args.payload).await?,
+        None => peek::Peek::default(),
     };
     let dead_letters = match &names.dlq {
         Some(dlq) => broker.size(&dlq.queue).await?.map(|size| size.waiting),
@@ -170,7 +170,7 @@ async fn act<B: Broker>(
     match args.action {
         DlqAction::List => {
             let count = args.max.unwrap_or(LISTED);
-            let looked = look::look(broker, &dlq.queue, count, args.payload).await?;
+            let looked = peek::peek(broker, &dlq.queue, count, args.payload).await?;
             let notes = looked.notes(&dlq.queue);
             report.waiting = Some(size.waiting);
             report.messages = looked.rows;

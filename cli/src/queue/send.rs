@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep};
 
 use super::access::Names;
 use super::broker::Broker;
-use super::look::{MessageRow, put_back};
 use super::message::Envelope;
+use super::peek::{MessageRow, put_back};
 use crate::answer::{Answer, Failure};
 
 const POLL: Duration = Duration::from_millis(500);

@@ -7,9 +7,9 @@ use clap::Parser;
 use super::access::{DeadLetters, Names};
 use super::act;
 use super::dlq::{Outcome as Done, purge, redrive};
-use super::look::look;
 use super::memory::Memory;
 use super::message::compose;
+use super::peek::peek;
 use super::render::dead_letters;
 use super::send::{Outcome, Wait, send};
 use crate::answer::Answer;
@@ -43,7 +43,7 @@ fn message(id: &str, actor: &str) -> String {
 #[tokio::test]
 async fn look_changes_neither_order_nor_count() {
     let mut broker = Memory::with(&[("q", &["a", "b", "c"])]);
-    let looked = look(&mut broker, "q", 2, false).await.unwrap();
+    let looked = peek(&mut broker, "q", 2, false).await.unwrap();
     assert_eq!(looked.rows.len(), 2);
     assert_eq!(broker.bodies("q"), ["a", "b", "c"]);
     assert!(looked.rows.iter().all(|row| row.payload.is_none()));
@@ -72,7 +72,7 @@ async fn message_is_written_as_its_fields_are_in_json_and_yaml() {
             ],
         ),
     ] {
-        let mut rows = look(&mut broker, "q", 2, true).await.unwrap().rows;
+        let mut rows = peek(&mut broker, "q", 2, true).await.unwrap().rows;
         let text = rows.iter_mut().map(|row| {
             row.prepare(format);
             format.write(row, String::new).unwrap()
@@ -92,7 +92,7 @@ async fn looks_never_exhaust_the_deliveries_of_a_message() {
     broker.limit = Some(3);
     let mut relocated = 0;
     for _ in 0..10 {
-        relocated += look(&mut broker, "q", 2, true).await.unwrap().relocated;
+        relocated += peek(&mut broker, "q", 2, true).await.unwrap().relocated;
         let mut bodies = broker.bodies("q");
         bodies.sort_unstable();
         assert_eq!(bodies, ["a", "b"]);

@@ -101,7 +101,7 @@ pub enum DeleteOutcome {
 pub enum DeleteIfEmptyOutcome {
     /// It no longer exists.
     Deleted,
-    /// It was kept, because it holds messages or has receivers.
+    /// It was kept, because it holds messages or has consumers.
     InUse,
     /// It was kept, because it is not the actor's (QUE-34).
     NotOwned(DeletionRefusal),

@@ -107,8 +107,8 @@ struct Watching {
 }
 
 impl Watching {
-    async fn run(mut self, patience: Option<Duration>) {
-        let deadline = patience.map(|patience| Instant::now() + patience);
+    async fn run(mut self, timeout: Option<Duration>) {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let mut is_first = true;
         loop {
             let found = self.becomes_ready();

@@ -16,7 +16,7 @@ use crate::record::{ActorRecord, PodRecord, UNFINISHED};
 
 /// The name of one of the `orphaned` pods whose sidecar uses `transport`; `None` if there is none. They are read from the
 /// API server, because the cache does not have their containers.
-pub(super) async fn find_receiver(
+pub(super) async fn find_consumer(
     context: &Context,
     actor: &ActorRecord,
     orphaned: &[Arc<PodRecord>],
@@ -38,8 +38,8 @@ pub(super) async fn find_receiver(
             .any(|orphan| Some(&*orphan.metadata.uid) == uid)
     };
     let mut pods = pods.items.into_iter();
-    let receiver = pods.find(|pod| is_orphaned(pod) && uses(pod, transport));
-    Ok(receiver.and_then(|pod| pod.metadata.name))
+    let consumer = pods.find(|pod| is_orphaned(pod) && uses(pod, transport));
+    Ok(consumer.and_then(|pod| pod.metadata.name))
 }
 
 /// Whether a pod's sidecar has the transport's environment, and the pod is not terminating.

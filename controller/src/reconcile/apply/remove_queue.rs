@@ -76,7 +76,7 @@ async fn delete_queue(
         .usable(&queue.transport)
         .map_err(|unusable| deletion::unusable_transport_fault(&problem, &unusable))?;
     let orphaned = &plan.orphaned_pods;
-    if let Some(pod) = orphaned_pods::find_receiver(context, actor, orphaned, transport).await? {
+    if let Some(pod) = orphaned_pods::find_consumer(context, actor, orphaned, transport).await? {
         let remedy = match &actor.binds_to {
             None => "delete that pod's workload",
             Some(_) => "restart that pod, which removes the sidecar",

@@ -11,7 +11,7 @@ use crate::broker::{BrokerError, DeleteIfEmptyOutcome, QueueCheck, QueueObservat
 pub enum RemovalProgress {
     /// Nothing: it is deleted, or it stays.
     Done,
-    /// Delete it once it holds no messages and has no receivers.
+    /// Delete it once it holds no messages and has no consumers.
     InUse,
     /// Delete it if it is still empty after this time.
     Recheck(Duration),

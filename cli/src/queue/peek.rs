@@ -79,14 +79,14 @@ impl MessageRow {
 
 /// Messages that were looked at.
 #[derive(Debug, Default)]
-pub struct Look {
+pub struct Peek {
     pub rows: Vec<MessageRow>,
     /// Messages that went to the end of the queue instead of their place.
     pub relocated: usize,
 }
 
-impl Look {
-    /// Side effects of the look.
+impl Peek {
+    /// Side effects of the peek.
     pub fn notes(&self, queue: &str) -> Vec<String> {
         let mut notes = Vec::new();
         if !self.rows.is_empty() {
@@ -109,17 +109,17 @@ impl Look {
 ///
 /// # Errors
 /// If the broker fails; it then puts back what was taken.
-pub async fn look<B: Broker>(
+pub async fn peek<B: Broker>(
     broker: &mut B,
     queue: &str,
     count: usize,
     with_payload: bool,
-) -> Result<Look, Failure> {
+) -> Result<Peek, Failure> {
     let taken = broker.take(queue, count).await?;
     let rows = taken.iter().map(|it| MessageRow::new(it, with_payload));
     let rows = rows.collect();
     let relocated = put_back(broker, queue, taken).await?;
-    Ok(Look { rows, relocated })
+    Ok(Peek { rows, relocated })
 }
 
 /// Puts messages back. Those that the broker would not deliver again go to the end of the queue; returns how many.
