@@ -74,7 +74,10 @@ mod tests {
     use k8s_openapi::jiff::Timestamp;
     use serde_json::json;
 
-    use super::{ends_after_queue, replaces_previous};
+    use super::{
+        ends_after_queue, is_bindable, must_report_queue, removes_service_account,
+        replaces_previous, rolls_out, writes_handoff,
+    };
     use crate::broker::ReadyQueue;
     use crate::fault::{Fault, Reason};
     use crate::reconcile::model::child::Child;
@@ -116,6 +119,50 @@ mod tests {
                 "{inventory} {exists} {queue:?}"
             );
         }
+    }
+
+    /// QUE-13
+    #[test]
+    fn status_names_a_new_queue_even_if_a_later_step_fails() {
+        for (queue, was_verified, expected) in [
+            (QueueState::Created(ReadyQueue::default()), false, true),
+            (QueueState::Created(ReadyQueue::default()), true, false),
+            (QueueState::Ready(Some(ReadyQueue::default())), false, true),
+            (QueueState::Ready(None), false, false),
+            (QueueState::Unmanaged, false, false),
+        ] {
+            assert_eq!(
+                must_report_queue(&queue, was_verified),
+                expected,
+                "{queue:?}"
+            );
+        }
+    }
+
+    /// BIND-8, SO-5, SA-3
+    #[test]
+    fn pods_are_replaced_and_handed_off_only_with_a_queue_and_accounts_go_only_without_a_fault() {
+        let fault = || Fault::until_change(Reason::QueueMissing, "text");
+        assert!(is_bindable(&QueueState::Created(ReadyQueue::default())));
+        assert!(!is_bindable(&QueueState::Fault(fault())));
+        let with = |bindable, fault| ActiveOutcome {
+            bindable,
+            fault,
+            ..ActiveOutcome::default()
+        };
+        for (leaves_objects_alone, bindable, expected) in [
+            (false, true, true),
+            (false, false, false),
+            (true, false, true),
+        ] {
+            assert_eq!(
+                rolls_out(leaves_objects_alone, &with(bindable, None)),
+                expected
+            );
+        }
+        assert!(writes_handoff(&with(true, None)) && !writes_handoff(&with(false, None)));
+        assert!(removes_service_account(&with(true, None)));
+        assert!(!removes_service_account(&with(true, Some(fault()))));
     }
 
     /// WRK-6

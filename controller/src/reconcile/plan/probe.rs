@@ -309,7 +309,12 @@ fn has_all_pods(observed: &Observed) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use super::{ProbeInputs, ProbeStep, decide};
+    use asya_shared::inject::bound::ProbeResult;
+    use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+    use super::{ProbeInputs, ProbeParams, ProbeStep, decide};
+    use crate::binding::dry_run::ProbeFailure;
+    use crate::reconcile::model::outcome::ProbeOutcome;
 
     /// SAFE-4
     #[test]
@@ -329,6 +334,38 @@ mod tests {
                 wait,
             };
             assert_eq!(decide(inputs), expected, "{inputs:?}");
+        }
+    }
+
+    /// SAFE-4
+    #[test]
+    fn failed_dry_run_may_pass_soon_while_the_webhook_lags_unless_the_pod_is_rejected_again() {
+        let now = Timestamp::from_second(1_000).unwrap();
+        let rejected = |text: &str| ProbeFailure::Rejected(text.to_owned());
+        let earlier = || Some(ProbeResult::Rejected("quota".to_owned()));
+        for (failure, result, age, expected) in [
+            (ProbeFailure::NotInjected("no".to_owned()), None, 1, true),
+            (
+                ProbeFailure::NotInjected("no".to_owned()),
+                earlier(),
+                1,
+                true,
+            ),
+            (ProbeFailure::NotInjected("no".to_owned()), None, 60, false),
+            (ProbeFailure::NotCalled("no".to_owned()), None, 1, true),
+            (rejected("quota"), None, 1, true),
+            (rejected("quota"), None, 60, false),
+            (rejected("quota"), earlier(), 1, false),
+        ] {
+            let params = ProbeParams {
+                probe_result: result,
+                status_since: Some(now - SignedDuration::from_secs(age)),
+                ..ProbeParams::default()
+            };
+            let (outcome, may_pass_soon) = params.after_failure(&failure, now);
+            assert_eq!(may_pass_soon, expected, "{failure:?} {age}");
+            let is_rejected = matches!(outcome, ProbeOutcome::Rejected(_));
+            assert_eq!(is_rejected, matches!(failure, ProbeFailure::Rejected(_)));
         }
     }
 }

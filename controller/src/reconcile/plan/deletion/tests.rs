@@ -9,8 +9,9 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    AccountRemoval, DeletionSteps, NextPhase, QueueEvidence, QueueRemoval, ScalingRemoval,
-    SharedConfigMapAction, UnbindStep, WorkloadRemoval, plan_deletion, plan_deletion_steps,
+    AccountRemoval, DeletionSteps, NextPhase, QueueEvidence, QueueMessages, QueueRemoval,
+    ScalingRemoval, SharedConfigMapAction, UnbindStep, WorkloadRemoval, plan_deletion,
+    plan_deletion_steps,
 };
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::child::Child;
@@ -44,6 +45,21 @@ fn deleting_with_status(status: &Value, metadata: &Value, extra: &Value) -> Obse
 
 fn verified(transport: &str) -> Value {
     json!({"transport": transport, "name": "asya-a", "verifiedGeneration": 2})
+}
+
+/// FIN-4, QUE-44
+#[test]
+fn messages_are_deleted_with_their_queue_only_under_policy_delete() {
+    for (policy, expected) in [
+        ("Delete", QueueMessages::Delete),
+        ("DeleteIfEmpty", QueueMessages::Keep),
+        ("Drain", QueueMessages::Keep),
+    ] {
+        let policy_of_spec = json!({"queue": {"deletionPolicy": policy}});
+        let observed = deleting(&json!({}), &policy_of_spec);
+        let messages = plan_deletion(&observed, now()).queue_messages;
+        assert_eq!(messages, expected, "{policy}");
+    }
 }
 
 fn deletion(observed: &Observed) -> DeletionSteps {
