@@ -146,8 +146,8 @@ mod tests {
         assert!(is_bindable(&QueueState::Created(ReadyQueue::default())));
         assert!(!is_bindable(&QueueState::Fault(fault())));
         let with = |bindable, fault| ActiveOutcome {
-            bindable,
             fault,
+            bindable,
             ..ActiveOutcome::default()
         };
         for (leaves_objects_alone, bindable, expected) in [
