@@ -10,6 +10,7 @@ use kube::Client;
 
 use crate::binding::Bindings;
 use crate::binding::deleted::DeletedBindings;
+use crate::binding::lost_scaled_objects::LostScaledObjects;
 use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
 use crate::broker::depths::Depths;
@@ -65,6 +66,8 @@ pub struct Context {
     pub bindings: Arc<Bindings>,
     /// Bindings that were deleted recently.
     pub deleted_bindings: DeletedBindings,
+    /// Bindings whose `ScaledObject` went away together with KEDA.
+    pub lost_scaled_objects: LostScaledObjects,
     /// Limits concurrent rollouts of bound targets.
     pub rollout_slots: RolloutSlots,
     /// Limits concurrent rollouts of our own workloads when the installation changes.
@@ -91,6 +94,7 @@ impl Context {
         self.retired_queue_schedule.forget(key);
         self.unrecorded_queues.forget(key);
         self.depths.forget(key);
+        self.lost_scaled_objects.forget(key);
         self.rollout_slots.forget(key);
         self.workload_rollouts.forget(key);
         self.stores.foreign_names.forget(key);

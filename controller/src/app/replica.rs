@@ -16,6 +16,7 @@ use super::watches::Watches;
 use super::worker::RequeuePolicy;
 use crate::app::args::Args;
 use crate::binding::deleted::DeletedBindings;
+use crate::binding::lost_scaled_objects::LostScaledObjects;
 use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
 use crate::broker::health::{CheckIntervals, QueueRechecks};
@@ -162,6 +163,7 @@ impl Replica {
             queue_claims: QueueClaims::default(),
             bindings: Arc::default(),
             deleted_bindings: DeletedBindings::default(),
+            lost_scaled_objects: LostScaledObjects::default(),
             rollout_slots: RolloutSlots::new(usize::from(args.max_rollouts)),
             workload_rollouts: WorkloadRollouts::new(usize::from(args.max_workload_rollouts)),
             queue_rechecks: QueueRechecks::default(),

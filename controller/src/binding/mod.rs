@@ -7,6 +7,7 @@ pub mod dry_run;
 pub mod index;
 pub mod kinds;
 mod labelled_pods;
+pub mod lost_scaled_objects;
 pub mod objects;
 mod pods;
 pub mod probe_schedule;

@@ -90,6 +90,8 @@ fn remember_observed(context: &Context, observed: &Observed) {
         }
         context.depths.record(key, Some(*depth));
     }
+    let is_lost = observed.scaling.lost_for.is_some();
+    context.lost_scaled_objects.record(key, is_lost);
     if let Some(workload) = observed.workload.ours() {
         context.creation_failures.record_workload(workload);
     }

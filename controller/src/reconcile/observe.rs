@@ -5,7 +5,8 @@
 //! - `Bindings::{register_target, set_pod_match, set_scale_target}` register what the actor depends on before that is
 //!   read, so that no change in between is missed and, if two actors bind one target at the same time, at least one
 //!   observes the other (BIND-45). `binding/reading.rs` remembers the kinds and the target that it has found.
-//! - `UnrecordedQueues::add_possible` lists the queues that an earlier process may have created, before one is looked up.
+//! - `UnrecordedQueues::add_possible` lists the queues that an earlier process may have created, before one is looked
+//!   up.
 //!
 //! Everything else that later reconciles should know is returned as data, in
 //! [`MemoryUpdates`](crate::reconcile::model::observed::MemoryUpdates).
@@ -124,6 +125,10 @@ pub async fn observe(
         context.bindings.set_scale_target(key, name);
     }
     let scaled_name = target_scaling.map_or(&*key.name, |it| &*it.target.name);
+    let mut scaling = scaling(context, &ownership, objects, scaled_name, bypasses_cache).await?;
+    if is_lost(&scaling, &previous) {
+        scaling.lost_for = Some(context.lost_scaled_objects.lost_for(key));
+    }
     let mut observed = Observed {
         queues,
         known_pods,
@@ -131,7 +136,7 @@ pub async fn observe(
         orphaned_pods,
         creation_failure,
         service_account,
-        scaling: scaling(context, &ownership, objects, scaled_name, bypasses_cache).await?,
+        scaling,
         binding,
         desired,
         previous,
@@ -255,7 +260,15 @@ async fn scaling(
         .await?,
         scaled_objects: autoscalers_of(&scaled_objects.store, key, scaled_name),
         hpas: autoscalers_of(&context.stores.hpas, key, scaled_name),
+        lost_for: None,
     })
+}
+
+/// Whether the `ScaledObject` with which the queue scaled a target went away together with KEDA.
+fn is_lost(scaling: &ObservedScaling, previous: &AsyncActorStatus) -> bool {
+    !scaling.installed
+        && scaling.scaled_object.ours().is_none()
+        && previous.scaled_object_ref.is_some()
 }
 
 /// Autoscaling objects for the actor itself, and those for the object that it scales.
@@ -348,7 +361,8 @@ fn pods_of_earlier_bindings(context: &Context, actor: &ActorRecord) -> Vec<Arc<P
     pods
 }
 
-/// The pods of the actor's workload. The owner must match too, because a standalone pod may carry copied labels (STA-1).
+/// The pods of the actor's workload. The owner must match too, because a standalone pod may carry copied labels
+/// (STA-1).
 fn workload_pods(context: &Context, actor: &ActorRecord) -> Vec<Arc<PodRecord>> {
     let name = &actor.metadata.key.name;
     let mut pods = context.stores.pods.of_actor(&actor.metadata.key);

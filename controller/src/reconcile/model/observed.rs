@@ -122,6 +122,9 @@ pub struct ObservedScaling {
     pub scaled_objects: Vec<Arc<ScaledObjectRecord>>,
     /// All HPAs that concern the actor.
     pub hpas: Vec<Arc<HpaRecord>>,
+    /// How long the `ScaledObject` of a binding has been missing because KEDA is; `None` unless the queue may have
+    /// scaled the target until then.
+    pub lost_for: Option<Duration>,
 }
 
 /// The observed state of the queue.

@@ -37,6 +37,9 @@ use crate::reconcile::status_time::to_the_second;
 /// Requeue interval for a target to be scaled up, in case no watch reports that its owner has acted.
 const SCALE_UP_RECHECK: Duration = Duration::from_secs(5);
 
+/// How long a write of KEDA may take to reach the target and our watch of it.
+const KEDA_LAST_WRITE: Duration = Duration::from_secs(30);
+
 pub(super) fn binding_report(
     status: &mut AsyncActorStatus,
     observed: &Observed,
@@ -60,7 +63,11 @@ pub(super) fn binding_report(
     let desired = pods.as_ref().map(|it| it.desired);
     let scaling = set_scaling(status, observed, outcome, |_| desired, now);
     let may_be_at_zero = target.is_none_or(|it| it.map_or(true, |it| it.replicas == Some(0)));
-    if observed.scaling.scaled_object.ours().is_some() || outcome.awaits_scale_up || may_be_at_zero
+    let may_get_to_zero = may_get_to_zero(observed);
+    if observed.scaling.scaled_object.ours().is_some()
+        || outcome.awaits_scale_up
+        || may_be_at_zero
+        || may_get_to_zero.is_some()
     {
         // Keep the reference until the target has pods: it may have to be scaled up once nothing scales it any more
         // (SO-6), also if KEDA has been removed since.
@@ -104,6 +111,7 @@ pub(super) fn binding_report(
     let rechecks = [
         outcome.probe.next_probe_in,
         outcome.awaits_scale_up.then_some(SCALE_UP_RECHECK),
+        may_get_to_zero,
     ];
     ModeReport {
         state: decision.state,
@@ -130,6 +138,16 @@ pub(super) fn binding_report(
             .chain(injected.event)
             .collect(),
     }
+}
+
+/// How long KEDA, which has just been removed, may still scale the target to zero by a last write that we have not
+/// observed (SO-6).
+fn may_get_to_zero(observed: &Observed) -> Option<Duration> {
+    let scaling = observed.desired.as_ref().ok()?.spec.effective_scaling();
+    let lost_for = scaling.and(observed.scaling.lost_for)?;
+    KEDA_LAST_WRITE
+        .checked_sub(lost_for)
+        .filter(|left| !left.is_zero())
 }
 
 /// Since when the binding is effective: set once, cleared when the binding is refused, and kept while the target is

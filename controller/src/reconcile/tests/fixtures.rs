@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::binding::deleted::DeletedBindings;
+use crate::binding::lost_scaled_objects::LostScaledObjects;
 use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
 use crate::broker::depths::ReportedDepth;
@@ -128,6 +129,7 @@ pub(crate) fn context_of(client: kube::Client) -> Context {
         queue_claims: QueueClaims::default(),
         bindings: Arc::default(),
         deleted_bindings: DeletedBindings::default(),
+        lost_scaled_objects: LostScaledObjects::default(),
         rollout_slots: RolloutSlots::new(1),
         workload_rollouts: WorkloadRollouts::new(1),
         brokers,
@@ -238,6 +240,7 @@ pub(crate) fn observed(actor: &Value) -> Observed {
             trigger_authentication: Child::NotFound,
             scaled_objects: Vec::new(),
             hpas: Vec::new(),
+            lost_for: None,
         },
         known_pods: Vec::new(),
         pods: Vec::new(),

@@ -74,13 +74,18 @@ fn target_that_the_queue_scaled_is_remembered_until_it_has_replicas() {
     let previous: AsyncActorStatus = serde_json::from_value(previous).unwrap();
     let not_installed = || Fault::until_change(Reason::KedaNotInstalled, "install it");
     let gone = || Fault::until_change(Reason::TargetNotFound, "gone");
-    for (enabled, replicas, remembered) in [
-        (true, Ok(Some(0)), true),
-        (true, Ok(Some(2)), false),
-        (true, Err(gone()), true),
-        (false, Err(gone()), true),
-        (false, Ok(Some(1)), false),
-        (false, Ok(None), false),
+    let long = Some(Duration::from_mins(1));
+    for (enabled, replicas, lost_for, remembered) in [
+        (true, Ok(Some(0)), long, true),
+        (true, Ok(Some(2)), long, false),
+        (true, Err(gone()), long, true),
+        (false, Err(gone()), long, true),
+        (false, Ok(Some(1)), long, false),
+        (false, Ok(None), long, false),
+        // A last write of KEDA may still be on its way, but not once scaling is off: KEDA's finalizer is gone then.
+        (true, Ok(Some(2)), Some(Duration::ZERO), true),
+        (false, Ok(Some(2)), Some(Duration::ZERO), false),
+        (true, Ok(Some(2)), None, false),
     ] {
         let mut inputs = bound(&json!({"scaling": {"enabled": enabled}}), &previous);
         match (&replicas, &mut inputs.1.target) {
@@ -94,8 +99,39 @@ fn target_that_the_queue_scaled_is_remembered_until_it_has_replicas() {
                 ..ScalingOutcome::default()
             })
         });
+        inputs.0.scaling.lost_for = lost_for;
         let reference = status_of(&inputs).scaled_object_ref;
-        assert_eq!(reference.is_some(), remembered, "{enabled} {replicas:?}");
+        let case = format!("{enabled} {replicas:?} {lost_for:?}");
+        assert_eq!(reference.is_some(), remembered, "{case}");
+    }
+}
+
+/// SO-6: seed 2976 of the simulation, in which KEDA scales a target to 0 in the second in which it is uninstalled.
+#[test]
+fn binding_that_lost_keda_is_requeued_when_its_last_write_must_have_arrived() {
+    let previous = json!({"scaledObjectRef": {"kind": "ScaledObject", "name": "a"}});
+    let previous: AsyncActorStatus = serde_json::from_value(previous).unwrap();
+    let scaling = json!({"scaling": {"enabled": true}});
+    let first = bound(&scaling, &previous);
+    let previous = AsyncActorStatus {
+        scaled_object_ref: previous.scaled_object_ref,
+        ..status_of(&first)
+    };
+    let requeue_of = |lost_for: Option<Duration>| {
+        let mut inputs = bound(&scaling, &previous);
+        inputs.0.scaling.lost_for = lost_for;
+        if let Some(Ok(target)) = &mut inputs.1.target {
+            target.replicas = Some(2);
+        }
+        report(&inputs.0, &inputs.1, &inputs.2, now()).requeue
+    };
+    let (seconds, settled) = (Duration::from_secs, requeue_of(None));
+    for (lost_for, requeue) in [
+        (seconds(0), Requeue::After(seconds(30))),
+        (seconds(29), Requeue::After(seconds(1))),
+        (seconds(30), settled),
+    ] {
+        assert_eq!(requeue_of(Some(lost_for)), requeue, "{lost_for:?}");
     }
 }
 
