@@ -47,9 +47,9 @@ CORE := crd:: standalone:: binding:: bad_objects:: deletion:: keda:: scaling:: s
 FORMER := $(dir $(BIN))former
 
 # Scenarios that run at a time: most of them wait for something most of the time. Those on the shared cluster start all at once and wait for their
-# turns (tests/src/turn.rs), and others run on clusters of their own meanwhile.
+# slots (tests/src/scheduling.rs), and others run on clusters of their own meanwhile.
 SCENARIOS := $(shell expr 3 '*' $$(nproc))
-IN_TURN := RUST_TEST_THREADS=1000 ASYA_TEST_SLOTS=$(SCENARIOS) $(BIN)/asya-cluster run --sqs --keda -- python3 .ci/progress.py cargo test $(LOCKED) --workspace --test scenarios --
+RUN_SCENARIOS := RUST_TEST_THREADS=1000 ASYA_TEST_SLOTS=$(SCENARIOS) $(BIN)/asya-cluster run --sqs --keda -- python3 .ci/progress.py cargo test $(LOCKED) --workspace --test scenarios --
 # On real pods, which need the processors themselves.
 REAL_SCENARIOS := $(shell expr 3 '*' $$(nproc))
 
@@ -163,14 +163,14 @@ test-chart: rust go python cluster ## Tests of the chart, with helm 3 and helm 4
 	python3 -m unittest discover -s charts/asya-operator/tests
 
 test-scenarios: tools-of-tests programs asya-sidecar kubectl-asya harness ## Scenarios on a real Kubernetes; NAME=... for some of them
-	$(IN_TURN) $(NAME)
+	$(RUN_SCENARIOS) $(NAME)
 
 test-real: rust go python programs asya-sidecar harness ## Scenarios on real pods, where root and cgroups allow a kubelet; NAME=... for some of them, ALL=1 for the long ones, too
 	RUST_TEST_THREADS=$(REAL_SCENARIOS) $(BIN)/asya-cluster real -- $(BIN)/asya-cluster run --real --sqs --keda -- \
 		cargo test $(LOCKED) --offline --workspace --test real -- $(if $(ALL),--include-ignored --skip release::) $(NAME)
 
 test-core: tools-of-tests programs asya-sidecar kubectl-asya harness
-	$(IN_TURN) $(CORE) --skip flood --skip states::
+	$(RUN_SCENARIOS) $(CORE) --skip flood --skip states::
 
 test-matrix: tools-of-tests programs asya-sidecar kubectl-asya harness ## The core scenarios on other versions of Kubernetes and KEDA, installed by helm 3 and helm 4: MATRIX="1.30/2.16 1.33/default"
 	@python3 .ci/matrix.py $(MATRIX)

@@ -44,6 +44,24 @@ def long_files(files, longest=LONGEST):
             yield "%s has %d lines: where does its second subject begin?" % (os.path.relpath(path, TOP), lines)
 
 
+WIDEST = 120  # columns of a line of prose
+
+
+def wide_comments(text):
+    """Numbers of the lines of Rust that are comments, and too wide; rustfmt wraps no comments."""
+    lines = enumerate(text.splitlines(), 1)
+    return [number for number, line in lines if line.lstrip().startswith("//") and len(line) > WIDEST]
+
+
+def comments_are_wrapped():
+    found = False
+    for path in tracked("*.rs"):
+        for number in wide_comments(path.read_text()):
+            print("%s:%d: wrap the comment at %d columns" % (os.path.relpath(path, TOP), number, WIDEST))
+            found = True
+    return not found
+
+
 def files_are_short():
     found = list(long_files(path for path in tracked("*.rs", "*.py", "*.go") if path not in ONE_FILE))
     for line in found:
@@ -145,6 +163,7 @@ def main():
         return 2
     checks = {name: lambda command=command: succeeds(command) for name, command in COMMANDS.items()}
     checks["no file of code is longer than %d lines" % LONGEST] = files_are_short
+    checks["comments are wrapped at %d columns" % WIDEST] = comments_are_wrapped
     checks["no text costs users their messages"] = advice_keeps_queues
     checks["no decision reads a condition"] = conditions_only_inform
     checks["no page claims what was refuted"] = pages_are_true

@@ -56,7 +56,7 @@ class Mutants(unittest.TestCase):
         self.assertEqual(mutants.selection({"ALL": "1"}), [])
         self.assertEqual(mutants.selection({"FROM": "main"}), ["main", "--", "*.rs"])
         self.assertEqual(mutants.selection({"FROM": "main", "FILE": "certs"}), ["main", "--", "certs"])
-        self.assertEqual(mutants.selection({"FILE": "certs/src/mint.rs"}), [mutants.EMPTY_TREE, "--", "certs/src/mint.rs"])
+        self.assertEqual(mutants.selection({"FILE": "certs/src/issuer.rs"}), [mutants.EMPTY_TREE, "--", "certs/src/issuer.rs"])
 
 
 if __name__ == "__main__":

@@ -214,6 +214,10 @@ class Lint(unittest.TestCase):
         self.assertEqual(len(found), 1)
         self.assertIn("long.rs has 6 lines", found[0])
 
+    def test_comments_wider_than_120_columns_are_found_and_code_is_not(self):
+        fits, wide = "// " + "x" * 117, "    /// " + "x" * 113
+        self.assertEqual(lint.wide_comments("\n".join([fits, wide, "let x = 1; // " + "x" * 120])), [2])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -16,8 +16,8 @@ use super::reader::Reader;
 use super::stream::Stream;
 use super::writer::{Outgoing, Progress, Writer};
 
-/// The consumer argument by which a broker redelivers what is not settled in time, in milliseconds. Since RabbitMQ 4.3.2,
-/// classic queues refuse it.
+/// The consumer argument by which a broker redelivers what is not settled in time, in milliseconds. Since RabbitMQ
+/// 4.3.2, classic queues refuse it.
 pub const CONSUMER_TIMEOUT: &str = "x-consumer-timeout";
 
 /// How long to wait for `connection.close-ok` (SC-33).

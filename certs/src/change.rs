@@ -7,11 +7,11 @@ use std::cmp::Reverse;
 
 use jiff::Timestamp;
 
-use crate::bundle::Bundle;
 use crate::certificate::{Certificate, to_pem_bundle};
 use crate::data::{CA_BUNDLE, CA_KEY, Data, LEAF, LEAF_KEY, NEXT_CA, NEXT_CA_KEY};
 use crate::decide::{MAX_TRUSTED_CAS, Step, needed_cas};
-use crate::mint::{Ca, Error, Settings};
+use crate::issuer::{Ca, Error, Settings};
+use crate::parsed_secret::ParsedSecret;
 
 /// The next content of the Secret.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Change {
     pub since: Option<Timestamp>,
 }
 
-/// Returns the content of the Secret after this step, or `None` if the step writes nothing. `bundle` was parsed from
+/// Returns the content of the Secret after this step, or `None` if the step writes nothing. `secret` was parsed from
 /// `data`. `applied` are the CAs that clients already trust; they stay trusted while their leaves may still be served.
 ///
 /// # Errors
@@ -30,23 +30,23 @@ pub struct Change {
 pub fn apply_step(
     step: &Step,
     data: &Data,
-    bundle: &Bundle,
+    secret: &ParsedSecret,
     applied: &[Certificate],
     settings: &Settings,
     now: Timestamp,
 ) -> Result<Option<Change>, Error> {
     let mut change = Change {
         data: data.clone(),
-        since: bundle.since,
+        since: secret.since,
     };
     match step {
         Step::Keep | Step::Await => return Ok(None),
         Step::Create(_) => {
             let new = Ca::new(settings, now)?;
-            let previous = bundle.cas.iter().chain(applied);
+            let previous = secret.cas.iter().chain(applied);
             change.switch_ca(&new, previous, settings, now)?;
         }
-        Step::Renew(_) => match &bundle.current_ca {
+        Step::Renew(_) => match &secret.current_ca {
             Ok(ca) => change.issue(ca, settings, now)?,
             Err(_) => return Ok(None),
         },
@@ -56,15 +56,15 @@ pub fn apply_step(
             change.data.set(NEXT_CA_KEY, &next.key_pem());
         }
         Step::TrustNext => {
-            let next = bundle.next.iter().flatten().map(|next| &next.certificate);
-            change.trust(bundle.cas.iter().chain(next));
+            let next = secret.next.iter().flatten().map(|next| &next.certificate);
+            change.trust(secret.cas.iter().chain(next));
         }
-        Step::Switch => match &bundle.next {
-            Some(Ok(next)) => change.switch_ca(next, &bundle.cas, settings, now)?,
+        Step::Switch => match &secret.next {
+            Some(Ok(next)) => change.switch_ca(next, &secret.cas, settings, now)?,
             _ => return Ok(None),
         },
         Step::RemoveOldCas => {
-            let needed = needed_cas(bundle, settings, now);
+            let needed = needed_cas(secret, settings, now);
             if needed.len() <= 1 {
                 change.since = None;
             }

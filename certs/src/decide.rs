@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::bundle::{Bundle, BundleFault, is_current};
 use crate::certificate::Certificate;
 use crate::data::{CA_BUNDLE, NEXT_CA};
-use crate::mint::{Ca, Settings};
+use crate::issuer::{Ca, Settings};
+use crate::parsed_secret::{ParsedSecret, SecretFault, is_current};
 use crate::time::{after, before, between};
 
 /// Maximum number of CAs trusted at a time.
@@ -25,7 +25,7 @@ pub enum RenewalReason {
     /// Two thirds of its lifetime have passed.
     Due,
     /// The certificate is unusable.
-    Fault(BundleFault),
+    Fault(SecretFault),
 }
 
 impl fmt::Display for RenewalReason {
@@ -43,7 +43,7 @@ pub enum Step {
     /// Nothing to do.
     Keep,
     /// Create a new CA and leaf: no stored leaf can be served and no stored CA can sign.
-    Create(BundleFault),
+    Create(SecretFault),
     /// Issue a new leaf from the same CA.
     Renew(RenewalReason),
     /// Store the next CA in the Secret (CERT-4 (1)).
@@ -81,14 +81,14 @@ impl fmt::Display for Step {
 /// not.
 #[must_use]
 pub fn decide(
-    bundle: &Bundle,
+    secret: &ParsedSecret,
     trusted_for: Option<Duration>,
     settings: &Settings,
     now: Timestamp,
 ) -> Step {
-    let current_ca = usable(&bundle.current_ca, CA_BUNDLE, now);
-    let next = bundle.next.as_ref().map(|next| usable(next, NEXT_CA, now));
-    let leaf = match bundle.leaf.as_ref() {
+    let current_ca = usable(&secret.current_ca, CA_BUNDLE, now);
+    let next = secret.next.as_ref().map(|next| usable(next, NEXT_CA, now));
+    let leaf = match secret.leaf.as_ref() {
         Ok(leaf) => leaf.verify(&settings.names, now).map(|_| &leaf.certificate),
         Err(fault) => Err(fault.clone()),
     };
@@ -107,13 +107,13 @@ pub fn decide(
         Ok(ca) => is_due(&ca.certificate, settings, now).then_some(RenewalReason::Due),
     };
     match (next, reason) {
-        (Some(Ok(next)), _) if !bundle.cas.contains(&next.certificate) => Step::TrustNext,
+        (Some(Ok(next)), _) if !secret.cas.contains(&next.certificate) => Step::TrustNext,
         (Some(Ok(_)), _) if trusted_for >= Some(settings.propagation_delay) => Step::Switch,
         _ if renewal => Step::Renew(RenewalReason::Due),
         (Some(Ok(_)), _) => Step::Await,
         (_, Some(reason)) => Step::Prepare(reason),
         (Some(Err(_)), None) => Step::RemoveOldCas,
-        (None, None) if needed_cas(bundle, settings, now).len() < bundle.cas.len() => {
+        (None, None) if needed_cas(secret, settings, now).len() < secret.cas.len() => {
             Step::RemoveOldCas
         }
         (None, None) => Step::Keep,
@@ -123,32 +123,32 @@ pub fn decide(
 /// Returns the CAs of the Secret that are still needed: the issuer of the leaf, the current CA and, for one leaf
 /// lifetime, those whose leaves replicas may still serve (CERT-4 (5)).
 pub(crate) fn needed_cas<'a>(
-    bundle: &'a Bundle,
+    secret: &'a ParsedSecret,
     settings: &Settings,
     now: Timestamp,
 ) -> Vec<&'a Certificate> {
-    let current_ca = bundle.current_ca.as_ref().ok().map(|ca| &ca.certificate);
-    let issuer = bundle
+    let current_ca = secret.current_ca.as_ref().ok().map(|ca| &ca.certificate);
+    let issuer = secret
         .leaf
         .as_ref()
         .ok()
         .and_then(|leaf| leaf.issuer.as_ref());
-    let since = bundle.since.filter(|since| *since <= now);
+    let since = secret.since.filter(|since| *since <= now);
     let since = since.or(current_ca.map(|ca| issued_at(ca, settings)));
     let all_needed = since.is_some_and(|since| now < after(since, settings.leaf_lifetime));
     let is_needed = |certificate: &&Certificate| {
         let in_use = [current_ca, issuer].contains(&Some(*certificate));
         in_use || (all_needed && now < certificate.not_after)
     };
-    bundle.cas.iter().filter(is_needed).collect()
+    secret.cas.iter().filter(is_needed).collect()
 }
 
 /// Returns the CA if it can sign now, otherwise the fault.
 fn usable<'a>(
-    ca: &'a Result<Ca, BundleFault>,
+    ca: &'a Result<Ca, SecretFault>,
     data_key: &'static str,
     now: Timestamp,
-) -> Result<&'a Ca, BundleFault> {
+) -> Result<&'a Ca, SecretFault> {
     let ca = ca.as_ref().map_err(Clone::clone)?;
     is_current(&ca.certificate, data_key, now)?;
     Ok(ca)

@@ -4,13 +4,13 @@
 //! [`decide`](decide::decide) chooses the next step as a pure function of the Secret's content and the time. Private
 //! keys never appear in `Debug` output or in errors.
 
-pub mod bundle;
 pub mod ca_bundle;
 pub mod certificate;
 pub mod change;
 pub mod data;
 pub mod decide;
-pub mod mint;
+pub mod issuer;
+pub mod parsed_secret;
 pub mod secret;
 pub mod serve;
 pub mod store;

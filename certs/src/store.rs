@@ -7,9 +7,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, Client};
 
-use crate::bundle::Bundle;
 use crate::change::Change;
 use crate::data::Data;
+use crate::parsed_secret::ParsedSecret;
 use crate::secret::{TYPE, TlsSecret};
 
 /// Why the Secret was not written.
@@ -62,11 +62,11 @@ impl Stored {
 
     /// Parses and validates both Secrets.
     #[must_use]
-    pub fn bundle(&self) -> Bundle {
+    pub fn parsed(&self) -> ParsedSecret {
         let metadata = self.serving_secret.as_ref().map(|it| &it.metadata);
         let annotations = metadata.and_then(|it| it.annotations.as_ref());
         let since = annotations.and_then(|all| all.get(annotation::AUTHORITY_SINCE));
-        Bundle::read(&self.data(), since.map(String::as_str))
+        ParsedSecret::read(&self.data(), since.map(String::as_str))
     }
 
     /// Whether the webhook's Secret is free of CA keys, so that the webhook cannot read them.
@@ -255,9 +255,9 @@ fn new_secret(name: &str, kind: &str) -> TlsSecret {
 impl TlsSecret {
     /// Parses and validates this Secret alone.
     #[must_use]
-    pub fn bundle(&self) -> Bundle {
+    pub fn parsed(&self) -> ParsedSecret {
         let annotations = self.metadata.annotations.as_ref();
         let since = annotations.and_then(|all| all.get(annotation::AUTHORITY_SINCE));
-        Bundle::read(&self.data, since.map(String::as_str))
+        ParsedSecret::read(&self.data, since.map(String::as_str))
     }
 }

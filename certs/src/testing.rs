@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::bundle::Leaf;
 use crate::certificate::{Certificate, to_pem_bundle};
 use crate::data::{CA_BUNDLE, CA_KEY, Data, LEAF, LEAF_KEY, NEXT_CA, NEXT_CA_KEY};
-use crate::mint::{Ca, Settings};
+use crate::issuer::{Ca, Settings};
+use crate::parsed_secret::Leaf;
 use crate::time::{after, before};
 
 pub const DAY: Duration = Duration::from_hours(24);

@@ -1,5 +1,5 @@
-//! `kubectl-asya`: inspects, explains and operates Asya's `AsyncActor`s from a terminal. It runs as `kubectl asya`, uses
-//! only the user's kubeconfig and permissions, and changes nothing unless the command's name says so.
+//! `kubectl-asya`: inspects, explains and operates Asya's `AsyncActor`s from a terminal. It runs as `kubectl asya`,
+//! uses only the user's kubeconfig and permissions, and changes nothing unless the command's name says so.
 //!
 //! Each command is a folder with the same three parts: `mod.rs` gathers what it needs from files and the cluster, pure
 //! functions decide, and `render.rs` writes the result as text.

@@ -3,8 +3,8 @@
 use asya_shared::api::WorkloadRef;
 use asya_shared::probe::{self, ProbeMetadata};
 use asya_shared::resolve::{
-    Controller, Finding, FindingReason, GroupKind, ObjectRef, PodMatch, Related, Resolution, Roll,
-    Target, controller_of, resolver,
+    Controller, Finding, FindingReason, GroupKind, ObjectRef, PodMatch, Related, Resolution,
+    RolloutMethod, Target, controller_of, resolver,
 };
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -183,12 +183,12 @@ async fn related(
 /// The objects that the operator annotates, and the workloads that this rolls.
 fn rolled(target: &Target) -> Vec<ObjectRef> {
     match &target.roll {
-        Roll::AnnotateTemplate(workloads) => workloads.clone(),
-        Roll::Annotate(object, _) if *object != target.workload => {
+        RolloutMethod::AnnotateTemplate(workloads) => workloads.clone(),
+        RolloutMethod::Annotate(object, _) if *object != target.workload => {
             vec![object.clone(), target.workload.clone()]
         }
-        Roll::Annotate(object, _) => vec![object.clone()],
-        Roll::Evict => vec![target.workload.clone()],
+        RolloutMethod::Annotate(object, _) => vec![object.clone()],
+        RolloutMethod::Evict => vec![target.workload.clone()],
     }
 }
 

@@ -22,8 +22,8 @@ pub fn yaml() -> Result<String, Box<dyn std::error::Error>> {
     Ok(format!("{HEADER}{}", serde_saphyr::to_string(&crd)?))
 }
 
-/// The schema of the CRD, with its rules as kube's evaluator of CEL reads them: an optional `oldSelf` is an optional for
-/// the API server, but the plain value or null for the evaluator.
+/// The schema of the CRD, with its rules as kube's evaluator of CEL reads them: an optional `oldSelf` is an optional
+/// for the API server, but the plain value or null for the evaluator.
 ///
 /// # Errors
 /// When the CRD cannot be serialised as JSON.

@@ -1,5 +1,6 @@
-//! `examples/` at the top of the tree: every file says what it is for, and every actor is accepted and names a transport
-//! of the values beside it. The actors that bind another system's kind stand in the page of that system as they are.
+//! `examples/` at the top of the tree: every file says what it is for, and every actor is accepted and names a
+//! transport of the values beside it. The actors that bind another system's kind stand in the page of that system as
+//! they are.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeMap;

@@ -24,8 +24,8 @@ use crate::runtime::{CallError, Readiness, Runtime};
 use crate::slot::Slot;
 use crate::trace::{Span, Tracer};
 
-/// How long to wait for SIGTERM before a crash of the runtime fails the message: SIGTERM may reach the runtime first. It
-/// always does if the sidecar is native (SC-82).
+/// How long to wait for SIGTERM before a crash of the runtime fails the message: SIGTERM may reach the runtime first.
+/// It always does if the sidecar is native (SC-82).
 const SIGTERM_DELAY: Duration = Duration::from_secs(2);
 
 /// State shared by all messages.

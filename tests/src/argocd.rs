@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::build::{self, Part};
+use crate::build::{self, Component};
 use crate::cluster::Cluster;
 use crate::error::{Error, Result, Trying};
 use crate::eventually::{NotYet, check, eventually};
@@ -37,7 +37,7 @@ impl ArgoCd {
     /// # Errors
     /// When the engine cannot be built or started.
     pub async fn start(cluster: &Cluster, manifests: &str, server_side: bool) -> Result<Self> {
-        let program = build::ensure(Part::ArgoCd).await?.join("argocd");
+        let program = build::ensure(Component::ArgoCd).await?.join("argocd");
         let folder = cluster.folder();
         let (file, log) = (folder.join("declared.yaml"), folder.join("argocd.log"));
         declare(&file, manifests)?;

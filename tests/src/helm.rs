@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::build::{self, Part};
+use crate::build::{self, Component};
 use crate::cluster::Cluster;
 use crate::error::{Result, Trying};
 use crate::operator::{NAMESPACE, RELEASE, default_values, merge};
@@ -24,7 +24,7 @@ impl Helm {
     /// When it cannot be built.
     pub async fn three(cluster: &Cluster) -> Result<Self> {
         Ok(Self {
-            program: build::ensure(Part::Helm3).await?.join("helm3"),
+            program: build::ensure(Component::Helm3).await?.join("helm3"),
             cluster: cluster.clone(),
         })
     }

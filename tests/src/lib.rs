@@ -12,7 +12,7 @@
 //! - [`pod_process::PodProcess`] runs runtime and sidecar of a fake pod;
 //! - [`audit::Audit`] and [`rabbitmq::AccessLog`] report who wrote what;
 //! - [`owners::Owner`] simulates the controller of a system that actors bind to;
-//! - [`turn`] schedules the scenarios of this machine;
+//! - [`scheduling`] schedules the scenarios of this machine;
 //! - [`counting_proxy::CountingProxy`] runs a hook at the n-th write.
 
 pub mod argocd;
@@ -34,9 +34,9 @@ pub mod process;
 pub mod rabbitmq;
 pub mod real;
 pub mod scenario;
+pub mod scheduling;
 pub mod sqs;
 pub mod tls_proxy;
-pub mod turn;
 pub mod webhook;
 
 use std::process::ExitCode;

@@ -22,7 +22,7 @@ use crate::eventually::{NotYet, check, eventually};
 use crate::operator;
 use crate::process::{self, Folder, Spec};
 use crate::real;
-use crate::turn::{self, Shared, Stopwatch, Timed};
+use crate::scheduling::{self, Shared, Stopwatch, Timed};
 
 /// A limit for kubectl, since `kubectl delete` waits for finalizers without one. Longer than any intended wait.
 const KUBECTL: Duration = Duration::from_mins(4);
@@ -32,15 +32,15 @@ pub struct Scenario {
     cluster: Cluster,
     namespace: String,
     suffix: String,
-    turn: Mutex<Turn>,
+    slot: Mutex<Slot>,
     folder: OnceLock<Folder>,
 }
 
 /// What a scenario holds while others may run on the cluster, but no measurement.
-enum Turn {
+enum Slot {
     /// Nothing: it has its own cluster, is timed as a whole, or takes no turns.
     None,
-    /// Its turn on the shared cluster.
+    /// Its slot on the shared cluster.
     Shared(Shared),
     /// It is being timed, or has been and ends after all others.
     Last(Timed),
@@ -56,9 +56,9 @@ impl Scenario {
     where
         F: AsyncFnOnce(&Self) -> Result<()>,
     {
-        let turn = turn::shared_cluster().await;
+        let slot = scheduling::shared_cluster().await;
         let _stopwatch = Stopwatch::start();
-        Self::run_with(shared_cluster(), Turn::Shared(turn), name, body).await;
+        Self::run_with(shared_cluster(), Slot::Shared(slot), name, body).await;
     }
 
     /// Like [`Self::run`], for scenarios that wait for minutes and do little meanwhile. They may run beside timed
@@ -83,7 +83,7 @@ impl Scenario {
     where
         F: AsyncFnOnce(&Self) -> Result<()>,
     {
-        let _timed = turn::timed_at_the_end().await;
+        let _timed = scheduling::timed_at_the_end().await;
         let _stopwatch = Stopwatch::start();
         Self::run_on(shared_cluster(), name, body).await;
     }
@@ -96,7 +96,7 @@ impl Scenario {
     where
         F: AsyncFnOnce(&Self) -> Result<()>,
     {
-        let _quiet = turn::quiet_at_the_end().await;
+        let _exclusive = scheduling::exclusive_at_the_end().await;
         let _stopwatch = Stopwatch::start();
         Self::run_on(shared_cluster(), name, body).await;
     }
@@ -109,14 +109,14 @@ impl Scenario {
     where
         F: AsyncFnOnce(&Self) -> Result<()>,
     {
-        Self::run_with(cluster, Turn::None, name, body).await;
+        Self::run_with(cluster, Slot::None, name, body).await;
     }
 
-    async fn run_with<F>(cluster: Result<Cluster>, turn: Turn, name: &str, body: F)
+    async fn run_with<F>(cluster: Result<Cluster>, slot: Slot, name: &str, body: F)
     where
         F: AsyncFnOnce(&Self) -> Result<()>,
     {
-        let entered = async { Self::enter(cluster?, turn, name).await };
+        let entered = async { Self::enter(cluster?, slot, name).await };
         let scenario = match entered.await {
             Ok(scenario) => scenario,
             Err(error) => {
@@ -155,7 +155,7 @@ impl Scenario {
         }
     }
 
-    async fn enter(cluster: Cluster, turn: Turn, name: &str) -> Result<Self> {
+    async fn enter(cluster: Cluster, slot: Slot, name: &str) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let suffix = format!(
             "{:x}-{}",
@@ -169,7 +169,7 @@ impl Scenario {
             cluster,
             namespace,
             suffix,
-            turn: Mutex::new(turn),
+            slot: Mutex::new(slot),
             folder: OnceLock::new(),
         };
         // Without its `ServiceAccount`, pods are rejected and controllers back off.
@@ -191,20 +191,20 @@ impl Scenario {
     /// # Errors
     /// Those of the part.
     pub async fn timed<T>(&self, part: impl AsyncFnOnce() -> Result<T>) -> Result<T> {
-        let mut turn = self.turn.lock().await;
-        *turn = match std::mem::replace(&mut *turn, Turn::None) {
-            Turn::Shared(shared) => {
+        let mut slot = self.slot.lock().await;
+        *slot = match std::mem::replace(&mut *slot, Slot::None) {
+            Slot::Shared(shared) => {
                 // Given up first: all would wait for this very scenario.
                 drop(shared);
-                Turn::Last(turn::timed_at_the_end().await)
+                Slot::Last(scheduling::timed_at_the_end().await)
             }
-            Turn::Last(timed) => Turn::Last(timed),
-            Turn::None => {
-                let _timed = turn::timed().await;
+            Slot::Last(timed) => Slot::Last(timed),
+            Slot::None => {
+                let _timed = scheduling::timed().await;
                 return part().await;
             }
         };
-        drop(turn);
+        drop(slot);
         part().await
     }
 

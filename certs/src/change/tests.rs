@@ -5,10 +5,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::apply_step;
-use crate::bundle::Bundle;
 use crate::certificate::Certificate;
 use crate::data::{CA_BUNDLE, CA_KEY, Data, LEAF, LEAF_KEY, NEXT_CA, NEXT_CA_KEY};
 use crate::decide::{Step, decide};
+use crate::parsed_secret::ParsedSecret;
 use crate::testing::{DAY, SecretBuilder, ago, hence, names, new_ca, now, settings};
 use crate::time::{after, between};
 
@@ -24,29 +24,29 @@ struct World {
 
 impl World {
     fn new(secret: SecretBuilder) -> Self {
-        let bundle = Bundle::read(&secret.0, None);
+        let parsed = ParsedSecret::read(&secret.0, None);
         Self {
             data: secret.0,
             since: None,
-            applied: bundle.cas,
+            applied: parsed.cas,
             read_back: None,
             now: now(),
         }
     }
 
-    fn bundle(&self) -> Bundle {
-        Bundle::read(&self.data, self.since.as_deref())
+    fn parsed(&self) -> ParsedSecret {
+        ParsedSecret::read(&self.data, self.since.as_deref())
     }
 
     /// One reconcile by the leader.
     fn step(&mut self) -> Step {
-        let bundle = self.bundle();
+        let parsed = self.parsed();
         let trusted_for = self.read_back.map(|since| between(since, self.now));
-        let step = decide(&bundle, trusted_for, &settings(), self.now);
+        let step = decide(&parsed, trusted_for, &settings(), self.now);
         let changed = apply_step(
             &step,
             &self.data,
-            &bundle,
+            &parsed,
             &self.applied,
             &settings(),
             self.now,
@@ -67,7 +67,7 @@ impl World {
 
     /// Applies the Secret's bundle to the configurations and reads it back.
     fn apply(&mut self) {
-        self.applied = self.bundle().cas;
+        self.applied = self.parsed().cas;
         self.read_back.get_or_insert(self.now);
     }
 
@@ -82,7 +82,7 @@ impl World {
 
     /// Whether the API servers accept the served leaf.
     fn is_trusted(&self) -> bool {
-        let leaf = self.bundle().leaf.unwrap();
+        let leaf = self.parsed().leaf.unwrap();
         let issuer = leaf.verify(&names(), self.now);
         issuer.is_ok_and(|issuer| self.applied.contains(issuer))
     }
@@ -132,11 +132,11 @@ fn rotation_survives_leader_changes_and_every_leaf_is_trusted() {
             ],
             "leader change after {leader_change_after}"
         );
-        let bundle = world.bundle();
-        let current_ca = bundle.current_ca.unwrap().certificate;
+        let parsed = world.parsed();
+        let current_ca = parsed.current_ca.unwrap().certificate;
         assert_ne!(current_ca, due.certificate);
-        assert_eq!(bundle.cas, [current_ca]);
-        assert!(bundle.next.is_none() && world.since.is_none());
+        assert_eq!(parsed.cas, [current_ca]);
+        assert!(parsed.next.is_none() && world.since.is_none());
     }
 }
 
@@ -158,9 +158,9 @@ fn next_ca_signs_only_after_the_propagation_delay() {
     assert_eq!(world.step(), Step::Await, "a new leader restarts the delay");
     world.advance(Duration::from_secs(1));
     assert_eq!(world.step(), Step::Switch);
-    let bundle = world.bundle();
-    let both: Vec<_> = bundle.cas.iter().map(|it| it.fingerprint).collect();
-    let current_ca = bundle.current_ca.unwrap().certificate.fingerprint;
+    let parsed = world.parsed();
+    let both: Vec<_> = parsed.cas.iter().map(|it| it.fingerprint).collect();
+    let current_ca = parsed.current_ca.unwrap().certificate.fingerprint;
     assert_eq!(
         both,
         [due.certificate.fingerprint, current_ca],
@@ -184,7 +184,7 @@ fn old_ca_stays_trusted_for_one_leaf_lifetime_after_a_slow_rotation() {
     for (days, cas) in [(29, 2), (1, 1)] {
         world.advance(days * DAY);
         world.step_until(&Step::Keep);
-        assert_eq!(world.bundle().cas.len(), cas, "{}", world.now);
+        assert_eq!(world.parsed().cas.len(), cas, "{}", world.now);
     }
 }
 
@@ -210,11 +210,11 @@ fn unusable_next_ca_is_removed() {
 fn missing_secret_is_created_in_full() {
     let mut world = World::new(SecretBuilder::default());
     assert!(matches!(world.step(), Step::Create(_)));
-    let bundle = world.bundle();
-    let leaf = bundle.leaf.unwrap();
-    let current_ca = bundle.current_ca.unwrap().certificate;
+    let parsed = world.parsed();
+    let leaf = parsed.leaf.unwrap();
+    let current_ca = parsed.current_ca.unwrap().certificate;
     assert_eq!(leaf.verify(&names(), now()), Ok(&current_ca));
-    assert_eq!(bundle.cas, [current_ca]);
+    assert_eq!(parsed.cas, [current_ca]);
     for key in [LEAF, LEAF_KEY, CA_BUNDLE, CA_KEY] {
         assert!(world.data.get(key).is_some(), "{key}");
     }
@@ -228,16 +228,16 @@ fn lost_ca_stays_trusted_while_its_leaves_may_be_served() {
     let mut world = World::new(SecretBuilder::usual(&lost, ago(DAY)));
     world.data = Data::default();
     world.step();
-    let cas = world.bundle().cas;
+    let cas = world.parsed().cas;
     assert_eq!(cas.len(), 2);
     assert_eq!(cas[0], lost.certificate, "the configurations trust it");
     world.apply();
     world.advance(29 * DAY);
     world.step_until(&Step::Keep);
-    assert!(world.bundle().cas.contains(&lost.certificate));
+    assert!(world.parsed().cas.contains(&lost.certificate));
     world.advance(DAY);
     world.step_until(&Step::Keep);
-    assert!(!world.bundle().cas.contains(&lost.certificate));
+    assert!(!world.parsed().cas.contains(&lost.certificate));
 }
 
 /// CERT-5
@@ -251,12 +251,12 @@ fn bundle_size_is_bounded_when_the_secret_breaks_repeatedly() {
         world.data = Data::default();
     }
     world.step();
-    let bundle = world.bundle();
-    assert_eq!(bundle.cas.len(), 4);
-    let newest = bundle.cas.last().map(|it| it.fingerprint);
+    let parsed = world.parsed();
+    assert_eq!(parsed.cas.len(), 4);
+    let newest = parsed.cas.last().map(|it| it.fingerprint);
     assert_eq!(
         newest,
-        Some(bundle.current_ca.unwrap().certificate.fingerprint)
+        Some(parsed.current_ca.unwrap().certificate.fingerprint)
     );
 }
 
@@ -281,8 +281,8 @@ fn clock_set_back_does_not_shrink_the_bundle() {
     let mut world = World::new(SecretBuilder::usual(&ca, now()));
     world.now = ago(DAY);
     assert!(matches!(world.step(), Step::Create(_)));
-    let bundle = world.bundle();
-    assert!(bundle.cas.contains(&ca.certificate));
+    let parsed = world.parsed();
+    assert!(parsed.cas.contains(&ca.certificate));
     assert_eq!(world.step(), Step::Keep);
     world.now = now();
     assert_eq!(world.step(), Step::Keep, "the clock was corrected");

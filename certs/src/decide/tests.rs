@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{RenewalReason, Step, decide};
-use crate::bundle::{Bundle, BundleFault};
 use crate::data::{CA_BUNDLE, CA_KEY, LEAF, LEAF_KEY, NEXT_CA, NEXT_CA_KEY};
+use crate::parsed_secret::{ParsedSecret, SecretFault};
 use crate::testing::{DAY, SecretBuilder, ago, hence, names, new_ca, now, settings};
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -22,16 +22,16 @@ fn decided(
     now: Timestamp,
 ) -> Step {
     let since = since.map(|since| since.to_string());
-    let bundle = Bundle::read(&secret.0, since.as_deref());
+    let parsed = ParsedSecret::read(&secret.0, since.as_deref());
     decide(
-        &bundle,
+        &parsed,
         trusted_for.map(Duration::from_secs),
         &settings(),
         now,
     )
 }
 
-fn renew(fault: BundleFault) -> Step {
+fn renew(fault: SecretFault) -> Step {
     Step::Renew(RenewalReason::Fault(fault))
 }
 
@@ -43,7 +43,7 @@ fn every_fault_is_repaired_and_a_usable_ca_is_kept() {
     let valid = || SecretBuilder::usual(&ca, ago(DAY));
     let other_key = SecretBuilder::usual(&other, ago(DAY));
     let other_key = std::str::from_utf8(other_key.0.get(LEAF_KEY).unwrap()).unwrap();
-    let mismatch = |key, certificate| BundleFault::Mismatch { key, certificate };
+    let mismatch = |key, certificate| SecretFault::Mismatch { key, certificate };
     let without_name = {
         let mut settings = settings();
         settings.names.truncate(2);
@@ -53,21 +53,21 @@ fn every_fault_is_repaired_and_a_usable_ca_is_kept() {
         (valid(), Step::Keep),
         (
             SecretBuilder::default(),
-            Step::Create(BundleFault::Missing(LEAF)),
+            Step::Create(SecretFault::Missing(LEAF)),
         ),
         // Only the leaf is unusable: the same CA issues a new one.
-        (valid().without(LEAF), renew(BundleFault::Missing(LEAF))),
+        (valid().without(LEAF), renew(SecretFault::Missing(LEAF))),
         (
             valid().without(LEAF_KEY),
-            renew(BundleFault::Missing(LEAF_KEY)),
+            renew(SecretFault::Missing(LEAF_KEY)),
         ),
         (
             valid().with(LEAF, "x"),
-            renew(BundleFault::Unreadable(LEAF)),
+            renew(SecretFault::Unreadable(LEAF)),
         ),
         (
             valid().with(LEAF_KEY, "x"),
-            renew(BundleFault::Unreadable(LEAF_KEY)),
+            renew(SecretFault::Unreadable(LEAF_KEY)),
         ),
         (
             valid().with(LEAF_KEY, other_key),
@@ -75,21 +75,21 @@ fn every_fault_is_repaired_and_a_usable_ca_is_kept() {
         ),
         (
             valid().leaf_of(&other, ago(DAY)),
-            renew(BundleFault::Untrusted),
+            renew(SecretFault::Untrusted),
         ),
-        (without_name, renew(BundleFault::Name(names()[2].clone()))),
+        (without_name, renew(SecretFault::Name(names()[2].clone()))),
         (
             valid().leaf_of(&ca, ago(31 * DAY)),
-            renew(BundleFault::Expired(LEAF)),
+            renew(SecretFault::Expired(LEAF)),
         ),
         (
             valid().leaf_of(&ca, hence(DAY)),
-            renew(BundleFault::NotYetValid(LEAF)),
+            renew(SecretFault::NotYetValid(LEAF)),
         ),
         // Only the CA key is unusable: the leaf stays in use while the next CA is rolled out.
         (
             valid().without(CA_KEY),
-            Step::Prepare(RenewalReason::Fault(BundleFault::Missing(CA_KEY))),
+            Step::Prepare(RenewalReason::Fault(SecretFault::Missing(CA_KEY))),
         ),
         (
             valid().current_ca(&other),
@@ -98,28 +98,28 @@ fn every_fault_is_repaired_and_a_usable_ca_is_kept() {
         // Both are unusable: start over.
         (
             valid().without(CA_BUNDLE),
-            Step::Create(BundleFault::Untrusted),
+            Step::Create(SecretFault::Untrusted),
         ),
         (
             valid().with(CA_BUNDLE, "x"),
-            Step::Create(BundleFault::Untrusted),
+            Step::Create(SecretFault::Untrusted),
         ),
         (
             valid().trusting(&[&other.certificate]),
-            Step::Create(BundleFault::Untrusted),
+            Step::Create(SecretFault::Untrusted),
         ),
         (
             valid().with(CA_KEY, "x").with(LEAF_KEY, "x"),
-            Step::Create(BundleFault::Unreadable(LEAF_KEY)),
+            Step::Create(SecretFault::Unreadable(LEAF_KEY)),
         ),
         // Everything has expired, or a clock was set back by more than the age of the CA.
         (
             SecretBuilder::usual(&new_ca(ago(400 * DAY)), ago(380 * DAY)),
-            Step::Create(BundleFault::Expired(LEAF)),
+            Step::Create(SecretFault::Expired(LEAF)),
         ),
         (
             SecretBuilder::usual(&new_ca(hence(DAY)), hence(DAY)),
-            Step::Create(BundleFault::NotYetValid(LEAF)),
+            Step::Create(SecretFault::NotYetValid(LEAF)),
         ),
         // The next CA is unusable, and no next CA is due.
         (valid().with(NEXT_CA, "x"), Step::RemoveOldCas),
@@ -152,7 +152,7 @@ fn prepared_ca_takes_over_before_another_is_created() {
         .with(CA_KEY, "x");
     assert_eq!(step(&broken), Step::Switch);
     let unusable = broken.with(NEXT_CA_KEY, "x");
-    assert_eq!(step(&unusable), Step::Create(BundleFault::Unreadable(LEAF)));
+    assert_eq!(step(&unusable), Step::Create(SecretFault::Unreadable(LEAF)));
 }
 
 /// CERT-1

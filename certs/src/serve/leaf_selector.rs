@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::bundle::{BundleFault, Leaf};
 use crate::certificate::Fingerprint;
+use crate::parsed_secret::{Leaf, SecretFault};
 use crate::time::between;
 
 /// A leaf this close to its expiry is replaced even if the CA of the next one might not be trusted yet (CERT-7).
@@ -63,10 +63,10 @@ pub enum NotReady {
     NotRead(String),
     /// The Secret has no usable leaf, and there is no earlier one to serve.
     #[error("no certificate to serve: {0}")]
-    NoCertificate(BundleFault),
+    NoCertificate(SecretFault),
     /// The served leaf is not, or no longer, valid.
     #[error("the served certificate is invalid: {0}")]
-    Invalid(BundleFault),
+    Invalid(SecretFault),
     /// The CAs that clients trust are not known.
     #[error("the CAs that the webhook configurations trust are not known yet")]
     TrustUnknown,
@@ -94,7 +94,7 @@ pub struct CertificateMetrics {
 #[derive(Debug, Default)]
 pub(super) struct LeafSelector {
     /// The leaf in the Secret; `None` before the Secret was read.
-    candidate: Option<Result<Leaf, BundleFault>>,
+    candidate: Option<Result<Leaf, SecretFault>>,
     served: Option<Leaf>,
     trusted: Trusted,
     /// Whether all configurations have trusted the CA of the served leaf. If one of them loses it later, only that one
@@ -103,13 +103,13 @@ pub(super) struct LeafSelector {
     /// Why the Secret could not be read.
     read_error: String,
     /// The fault of the candidate, if any.
-    problem: Option<BundleFault>,
+    problem: Option<SecretFault>,
     swapped: u64,
     refused: u64,
 }
 
 impl LeafSelector {
-    pub(super) fn set_candidate(&mut self, leaf: Result<Leaf, BundleFault>) {
+    pub(super) fn set_candidate(&mut self, leaf: Result<Leaf, SecretFault>) {
         self.candidate = Some(leaf);
     }
 
@@ -121,7 +121,7 @@ impl LeafSelector {
         reason.clone_into(&mut self.read_error);
     }
 
-    pub(super) fn problem(&self) -> Option<&BundleFault> {
+    pub(super) fn problem(&self) -> Option<&SecretFault> {
         self.problem.as_ref()
     }
 
@@ -176,7 +176,7 @@ impl LeafSelector {
         self.was_trusted |= served.is_some_and(|served| self.trusted.contains(served));
     }
 
-    fn refuse(&mut self, fault: BundleFault) -> Option<Leaf> {
+    fn refuse(&mut self, fault: SecretFault) -> Option<Leaf> {
         if self.problem.as_ref() != Some(&fault) {
             self.refused += 1;
             self.problem = Some(fault);

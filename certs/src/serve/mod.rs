@@ -34,8 +34,8 @@ use rustls::{RootCertStore, ServerConfig};
 use tracing::{info, warn};
 
 use self::leaf_selector::LeafSelector;
-use crate::bundle::Leaf;
 use crate::data::Data;
+use crate::parsed_secret::Leaf;
 
 pub use self::leaf_selector::{CertificateMetrics, NotReady, Trusted};
 

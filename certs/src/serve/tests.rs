@@ -13,7 +13,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::{Certificates, Trusted, tls};
 use crate::certificate::Certificate;
-use crate::mint::Ca;
+use crate::issuer::Ca;
 use crate::testing::{NAME, SecretBuilder, names, settings};
 
 /// Starts an echo server with these certificates.

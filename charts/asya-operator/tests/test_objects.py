@@ -258,15 +258,15 @@ class Objects(ChartCase):
             all_of_them |= wanted
         self.assertEqual(self.rules(self.default) - without, all_of_them)
 
-    def test_webhook_configurations_are_written_by_name_and_go_with_the_anchor(self):
+    def test_webhook_configurations_are_written_by_name_and_go_with_the_owner_role(self):
         """CFG-1, CFG-10, AVL-5, CERT-8: the chart renders no configuration, only what the controller needs to make them."""
         configurations = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
-        group, anchor = "admissionregistration.k8s.io", NAME + "-webhook-anchor"
+        group, role = "admissionregistration.k8s.io", NAME + "-webhook-anchor"
         expected = {(group, kind, verb, ()) for kind in configurations for verb in ("get", "list", "watch")}
         injectors = tuple([NAME + "-injector"] + [NAME + "-injector-" + str(number) for number in range(2, 11)])
         for verb in ("create", "patch"):
             expected |= {(group, configurations[0], verb, injectors), (group, configurations[1], verb, (NAME + "-validator",))}
-        expected |= {("rbac.authorization.k8s.io", "clusterroles", verb, (anchor,)) for verb in ("get", "list", "watch", "patch")}
+        expected |= {("rbac.authorization.k8s.io", "clusterroles", verb, (role,)) for verb in ("get", "list", "watch", "patch")}
         expected |= {("", "pods", "create", ()), ("", "pods/eviction", "create", ())}
         # SAFE-4, SAFE-6
         expected |= {("", kind, verb, ()) for kind in ("resourcequotas", "limitranges") for verb in ("list", "watch")}
@@ -277,7 +277,7 @@ class Objects(ChartCase):
         secret.add(("", "secrets", "create", ()))
         dry_run = {("asya.sh", "asyncactors", "create", ())}
         self.assertEqual(self.rules(self.default, "Role") - self.rules(self.alone, "Role"), secret | dry_run)
-        self.assertFalse(self.default["ClusterRole", anchor]["rules"])
+        self.assertFalse(self.default["ClusterRole", role]["rules"])
         self.assertEqual(self.look(self.deployment(), "--webhook-rules"), NAME)
         self.assertEqual(self.look(self.deployment({"ha": {"enabled": True}}), "--webhook-replicas"), "3")
 

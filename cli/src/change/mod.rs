@@ -1,5 +1,5 @@
-//! `pause`, `resume`, `roll`, `retain` and `unbind`: one annotation or field each, or the deletion of the actor. What is
-//! written is shown first.
+//! `pause`, `resume`, `roll`, `retain` and `unbind`: one annotation or field each, or the deletion of the actor. What
+//! is written is shown first.
 
 mod plan;
 

@@ -3,7 +3,7 @@
 use asya_shared::api::{BindingStrategy, EffectiveBinding};
 use asya_shared::names::{annotation, manager};
 use asya_shared::probe::{self, ProbeMetadata};
-use asya_shared::resolve::{GroupKind, Integration, ObjectRef, Roll, Scale, template};
+use asya_shared::resolve::{GroupKind, Integration, ObjectRef, RolloutMethod, Scale, template};
 use asya_shared::roll::{UpdateStrategy, exhausted_budget, gpus};
 use asya_shared::scaling::ScaleTarget;
 use serde_json::{Value, json};
@@ -287,11 +287,13 @@ fn is_named(workload: &ObjectRef) -> bool {
 }
 
 /// Where the annotation that rolls pods is on an object, if it is there (ROLL-3).
-fn roll_path<'a>(roll: &'a Roll, object: &ObjectRef) -> Option<&'a [&'static str]> {
+fn roll_path<'a>(roll: &'a RolloutMethod, object: &ObjectRef) -> Option<&'a [&'static str]> {
     match roll {
-        Roll::Annotate(annotated, path) => (annotated == object).then_some(&path[..]),
-        Roll::AnnotateTemplate(workloads) => workloads.contains(object).then_some(&TEMPLATE[..]),
-        Roll::Evict => None,
+        RolloutMethod::Annotate(annotated, path) => (annotated == object).then_some(&path[..]),
+        RolloutMethod::AnnotateTemplate(workloads) => {
+            workloads.contains(object).then_some(&TEMPLATE[..])
+        }
+        RolloutMethod::Evict => None,
     }
 }
 

@@ -22,7 +22,7 @@ pub struct Cost {
     pub gpus_meanwhile: i64,
 }
 
-/// The cost of a restart of pods that hold so many GPUs each.
+/// The cost of a restart of pods with this many GPUs each.
 pub fn of_restart(restart: &Restart, gpus_per_pod: i64) -> Cost {
     let pods = i64::try_from(restart.total).unwrap_or(i64::MAX);
     let replaces = restart.by != ReplacedBy::None && restart.pods > 0;

@@ -1,7 +1,7 @@
 //! Which pods would be replaced, by whom, and in which order.
 
 use asya_shared::api::BindingRollout;
-use asya_shared::resolve::{ObjectRef, Roll};
+use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use asya_shared::roll::{
     UpdateStrategy, eviction_spares_most_pods, next_to_evict, requires_eviction,
 };
@@ -73,7 +73,7 @@ pub struct Workload {
 /// Inputs of [`of_binding`].
 #[derive(Clone, Copy, Debug)]
 pub struct RestartInputs<'a> {
-    pub roll: &'a Roll,
+    pub roll: &'a RolloutMethod,
     pub rollout: BindingRollout,
     pub roll_now: bool,
     pub workloads: &'a [Workload],
@@ -166,7 +166,7 @@ fn by_eviction(inputs: &RestartInputs<'_>, outdated: &[&PodState]) -> Restart {
         order.push(name);
     }
     let why = match inputs.roll {
-        Roll::Evict => "nothing else rolls the target's pods",
+        RolloutMethod::Evict => "nothing else rolls the target's pods",
         _ if inputs.workloads.iter().any(|it| it.strategy.needs_eviction) => {
             "the target's own update strategy would replace none of them, or all together"
         }
@@ -187,7 +187,7 @@ fn by_eviction(inputs: &RestartInputs<'_>, outdated: &[&PodState]) -> Restart {
 
 fn by_controller(inputs: &RestartInputs<'_>) -> Restart {
     match inputs.roll {
-        Roll::Annotate(object, _) => {
+        RolloutMethod::Annotate(object, _) => {
             let mut restart = rollout(inputs.workloads, inputs.pods);
             restart.by = ReplacedBy::Owner;
             restart.order.clear();
@@ -197,7 +197,9 @@ fn by_controller(inputs: &RestartInputs<'_>) -> Restart {
             );
             restart
         }
-        Roll::AnnotateTemplate(_) | Roll::Evict => rollout(inputs.workloads, inputs.pods),
+        RolloutMethod::AnnotateTemplate(_) | RolloutMethod::Evict => {
+            rollout(inputs.workloads, inputs.pods)
+        }
     }
 }
 

@@ -128,7 +128,8 @@ fn findings(page: &Page, width: Option<usize>) -> String {
     text
 }
 
-/// Where the user finds out what to do. Another release of the operator may have reasons that this program does not know.
+/// Where the user finds out what to do. Another release of the operator may have reasons that this program does not
+/// know.
 fn hint(reason: &str, message: &str, width: Option<usize>) -> String {
     let text = match catalogue::remedy(reason, message) {
         Some(entry) => format!("`kubectl asya explain {}` says what to do", entry.name),

@@ -84,8 +84,8 @@ impl KnownActor {
         is_named && self.object["spec"]["workloadRef"].is_null() && has_sidecar(pod)
     }
 
-    /// Why the operator says that a pod has no sidecar. Status names only some of the pods of each reason, so of another
-    /// pod all reasons are possible.
+    /// Why the operator says that a pod has no sidecar. Status names only some of the pods of each reason, so of
+    /// another pod all reasons are possible.
     pub fn reported_reasons(&self, pod: &str) -> Vec<&str> {
         let reasons = self.object["status"]["pods"]["reasons"].as_array();
         let reasons = reasons.map_or(&[][..], Vec::as_slice);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use asya_certs::ca_bundle::CaBundle;
-use asya_shared::admission::Anchor;
+use asya_shared::admission::OwnerRole;
 use asya_shared::admission::facts::{FACTS_KEY, WebhookFacts};
 use asya_shared::names::{MANAGED_BY, label, manager};
 use kube::api::{Patch, PatchParams};
@@ -27,7 +27,7 @@ pub(super) struct FactsConfigMap {
     namespace: String,
     name: String,
     store: Arc<ListedStore<WebhookFactsRecord>>,
-    /// Facts that this process has published, and the uid of the anchor that owns them.
+    /// Facts that this process has published, and the uid of the ClusterRole that owns them.
     published: Option<(WebhookFacts, String)>,
     restore_backoff: RestoreBackoff,
 }
@@ -85,14 +85,14 @@ impl FactsConfigMap {
     pub(super) async fn publish(
         &mut self,
         facts: WebhookFacts,
-        anchor: &Anchor,
+        owner_role: &OwnerRole,
     ) -> Result<ObjectOutcome, String> {
         let data = facts.to_data();
         let is_current = self.existing().is_some_and(|existing| {
             existing.facts.as_deref() == data.get(FACTS_KEY).map(String::as_str)
-                && existing.owners.iter().any(|uid| **uid == *anchor.uid)
+                && existing.owners.iter().any(|uid| **uid == *owner_role.uid)
         });
-        let desired = Some((facts, anchor.uid.clone()));
+        let desired = Some((facts, owner_role.uid.clone()));
         let is_restore = self.published == desired;
         if is_current {
             self.published = desired;
@@ -111,7 +111,7 @@ impl FactsConfigMap {
                 "labels": {label::MANAGED_BY: MANAGED_BY, label::COMPONENT: "admission"},
                 "ownerReferences": [{
                     "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-                    "name": anchor.name, "uid": anchor.uid,
+                    "name": owner_role.name, "uid": owner_role.uid,
                 }],
             },
             "data": data,

@@ -2,16 +2,16 @@
 //! only.
 //!
 //! [`asya_shared::admission`] renders the desired configurations. This module decides when to apply them: when a
-//! binding, a trusted CA, the anchor, the facts or one of the configurations changes. In a steady state it sends no
-//! reads and no writes.
+//! binding, a trusted CA, the owner ClusterRole, the facts or one of the configurations changes. In a steady state it
+//! sends no reads and no writes.
 
-mod anchor;
 mod bindings;
 mod ca_propagation;
 mod facts;
 pub mod flags;
 mod injection_probe;
 mod listed_store;
+mod owner_role;
 mod restore_backoff;
 mod webhook_configs;
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use asya_process::tasks::Tasks;
 use asya_shared::admission::facts::WebhookFacts;
-use asya_shared::admission::{self, Anchor, Endpoint, Settings};
+use asya_shared::admission::{self, Endpoint, OwnerRole, Settings};
 use asya_shared::backoff::Backoff;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
@@ -31,11 +31,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::warn;
 
-use self::anchor::AnchorCache;
 use self::bindings::WebhookBinding;
 use self::ca_propagation::CaPropagation;
 use self::facts::FactsConfigMap;
 use self::injection_probe::{FinishedProbe, InjectionProbes};
+use self::owner_role::OwnerRoleCache;
 use self::webhook_configs::{DesiredConfig, ObjectOutcome, WebhookConfigs};
 use crate::certificates::trust::Trust;
 use crate::context::Context;
@@ -101,7 +101,7 @@ pub struct WebhookConfigPlan {
 }
 
 impl WebhookConfigPlan {
-    fn anchor(&self) -> String {
+    fn owner_role(&self) -> String {
         format!("{}-webhook-anchor", self.release)
     }
 }
@@ -113,7 +113,7 @@ pub struct WebhookConfigManager {
     context: Arc<Context>,
     mutating: Arc<WebhookConfigs<MutatingWebhookConfiguration>>,
     validating: Arc<WebhookConfigs<ValidatingWebhookConfiguration>>,
-    anchors: Arc<AnchorCache>,
+    owner_roles: Arc<OwnerRoleCache>,
     injection_probes: InjectionProbes,
     facts: FactsConfigMap,
     ca_propagation: CaPropagation,
@@ -138,9 +138,9 @@ impl WebhookConfigManager {
         Self {
             mutating: Arc::new(WebhookConfigs::new(client.clone(), &plan.release)),
             validating: Arc::new(WebhookConfigs::new(client.clone(), &plan.release)),
-            anchors: Arc::new(AnchorCache::new(
+            owner_roles: Arc::new(OwnerRoleCache::new(
                 client.clone(),
-                &plan.anchor(),
+                &plan.owner_role(),
                 &plan.namespace,
             )),
             injection_probes: InjectionProbes::new(client.clone()),
@@ -166,17 +166,17 @@ impl WebhookConfigManager {
             move |_| changed.notify_one()
         };
         let name = "watch of webhook configurations";
-        let (mutating, validating, anchors, facts) = (
+        let (mutating, validating, owner_roles, facts) = (
             self.mutating.watch(metrics).run(notify()),
             self.validating.watch(metrics).run(notify()),
-            self.anchors.watch(metrics).run(notify()),
+            self.owner_roles.watch(metrics).run(notify()),
             self.facts.watch(metrics).run(notify()),
         );
         watches.spawn(self.tasks.run_forever(name, mutating));
         watches.spawn(self.tasks.run_forever(name, validating));
         watches.spawn(
             self.tasks
-                .run_forever("watch of the webhook anchor", anchors),
+                .run_forever("watch of the owner ClusterRole", owner_roles),
         );
         watches.spawn(
             self.tasks
@@ -219,11 +219,14 @@ impl WebhookConfigManager {
 
     async fn try_reconcile(&mut self) -> Result<Duration, String> {
         // Until the caches are synced, an object that is missing from them may exist.
-        if !(self.mutating.is_listed() && self.validating.is_listed() && self.anchors.is_listed()) {
+        if !(self.mutating.is_listed()
+            && self.validating.is_listed()
+            && self.owner_roles.is_listed())
+        {
             return Ok(IDLE_WAIT);
         }
-        let anchor = self.anchors.ensure().await?;
-        self.trust.set_anchor(anchor.clone());
+        let owner_role = self.owner_roles.ensure().await?;
+        self.trust.set_owner_role(owner_role.clone());
         let bundles = self.bundles();
         self.trust
             .report_bundles(bundles.iter().map(|bundle| &**bundle));
@@ -236,11 +239,11 @@ impl WebhookConfigManager {
         else {
             return Ok(IDLE_WAIT);
         };
-        let Some(anchor) = anchor else {
+        let Some(owner_role) = owner_role else {
             return Err(format!(
                 "ClusterRole {} does not exist, so no webhook configuration is applied: nothing would delete it when \
                  the operator is uninstalled",
-                self.plan.anchor()
+                self.plan.owner_role()
             ));
         };
         let settings = Settings {
@@ -248,13 +251,14 @@ impl WebhookConfigManager {
             namespace: self.plan.namespace.clone(),
             endpoint: self.plan.endpoint.clone(),
             ca_bundle,
-            anchor,
+            owner_role,
         };
         let mut applied = ApplySummary::default();
         let result = self.apply_all(&settings, &mut applied).await;
         // Publish facts after the objects are restored: the webhook need not learn of an entry that another client
         // changed for a moment.
-        self.publish_facts(&settings.anchor, &mut applied).await?;
+        self.publish_facts(&settings.owner_role, &mut applied)
+            .await?;
         let Some(bindings) = result? else {
             return Ok(NOT_SYNCED_RETRY.min(applied.wait()));
         };
@@ -309,7 +313,7 @@ impl WebhookConfigManager {
     /// Publishes what the webhook cannot observe itself.
     async fn publish_facts(
         &mut self,
-        anchor: &Anchor,
+        owner_role: &OwnerRole,
         applied: &mut ApplySummary,
     ) -> Result<(), String> {
         if !self.facts.is_listed() {
@@ -332,7 +336,7 @@ impl WebhookConfigManager {
             unreadable,
             replicas: self.plan.replicas,
         };
-        applied.add(self.facts.publish(facts, anchor).await?);
+        applied.add(self.facts.publish(facts, owner_role).await?);
         applied.requeue_at(trusted.next_due);
         Ok(())
     }
@@ -359,8 +363,8 @@ impl WebhookConfigManager {
         }
     }
 
-    /// Empties objects that are no longer needed instead of deleting them: only garbage collection through the anchor
-    /// removes them.
+    /// Empties objects that are no longer needed instead of deleting them: only garbage collection through the
+    /// owner ClusterRole removes them.
     async fn apply_mutating(
         &self,
         objects: Vec<MutatingWebhookConfiguration>,

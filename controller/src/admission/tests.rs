@@ -1,7 +1,7 @@
 use std::sync::Mutex;
 
 use asya_certs::ca_bundle::CaBundle;
-use asya_certs::mint::{self, Ca};
+use asya_certs::issuer::{self, Ca};
 use asya_shared::resolve::{GroupKind, known_kinds};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ApiResource;
@@ -52,7 +52,8 @@ fn list<R: Record>(watch: &Watch<R>, objects: &[Value]) {
     watch.sink.init_done(&None);
 }
 
-/// A manager with an anchor, no bindings and every kind discovered; its validating configuration is `validator`.
+/// A manager with an owner ClusterRole, no bindings and every kind discovered; its validating configuration is
+/// `validator`.
 fn manager(
     operator: &Operator,
     trust: Trust,
@@ -75,8 +76,8 @@ fn manager(
         operator.tasks.clone(),
     );
     let metrics = &operator.context.metrics;
-    let anchor = json!({"metadata": metadata("asya-webhook-anchor", 1)});
-    list(&manager.anchors.watch(metrics), &[anchor]);
+    let owner_role = json!({"metadata": metadata("asya-webhook-anchor", 1)});
+    list(&manager.owner_roles.watch(metrics), &[owner_role]);
     list(&manager.validating.watch(metrics), validator);
     list(&manager.mutating.watch(metrics), &[]);
     list(&manager.facts.watch(metrics), &[]);
@@ -96,7 +97,7 @@ fn metadata(name: &str, version: u32) -> Value {
 /// A trusted CA, and its fingerprints.
 fn trusted() -> (Trust, Vec<String>) {
     let names = vec!["asya-webhook.asya-system.svc".to_owned()];
-    let ca = Ca::new(&mint::Settings::with_defaults(names), Timestamp::now()).unwrap();
+    let ca = Ca::new(&issuer::Settings::with_defaults(names), Timestamp::now()).unwrap();
     let bundle = CaBundle::read(ca.certificate.pem().as_bytes());
     let fingerprints = bundle.fingerprints().map(|ca| ca.to_string()).collect();
     let trust = Trust::default();

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use asya_shared::names::{annotation, is_our_manager, manager};
 use asya_shared::resolve::{
-    GroupKind, ObjectRef, Related, Resolution, Resolver, Roll, Target, controller_of, resolver,
+    GroupKind, ObjectRef, Related, Resolution, Resolver, RolloutMethod, Target, controller_of,
+    resolver,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
@@ -233,12 +234,14 @@ impl TargetSnapshot {
             |workload: &ObjectRef| body(workload)?.pointer("/spec/replicas")?.as_i64();
         let replicas = match (&target.roll, replicas_equal_pods(target)) {
             (_, true) => replicas_of(&target.workload),
-            (Roll::AnnotateTemplate(workloads), false) => workloads.iter().map(replicas_of).sum(),
-            (Roll::Annotate(..) | Roll::Evict, false) => None,
+            (RolloutMethod::AnnotateTemplate(workloads), false) => {
+                workloads.iter().map(replicas_of).sum()
+            }
+            (RolloutMethod::Annotate(..) | RolloutMethod::Evict, false) => None,
         };
         let grouped = match &target.roll {
-            Roll::AnnotateTemplate(workloads) => &workloads[..],
-            Roll::Annotate(..) | Roll::Evict => &[],
+            RolloutMethod::AnnotateTemplate(workloads) => &workloads[..],
+            RolloutMethod::Annotate(..) | RolloutMethod::Evict => &[],
         };
         let workloads = [&target.workload].into_iter().chain(grouped);
         self.owned_template_fields = workloads.filter_map(body).find_map(owned_template_fields);

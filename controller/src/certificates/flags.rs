@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asya_certs::mint::Settings;
+use asya_certs::issuer::Settings;
 use clap::{ArgAction, Args};
 
 use super::CertificatePlan;
@@ -114,7 +114,7 @@ impl CertificateFlags {
 mod tests {
     use std::time::Duration;
 
-    use asya_certs::mint::Settings;
+    use asya_certs::issuer::Settings;
     use clap::Parser;
 
     use super::TooShort;

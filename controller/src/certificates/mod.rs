@@ -11,12 +11,12 @@ pub mod trust;
 
 use std::time::Duration;
 
-use asya_certs::bundle::Bundle;
 use asya_certs::ca_bundle::CaBundle;
 use asya_certs::certificate::Certificate;
 use asya_certs::change::{Change, apply_step};
 use asya_certs::decide::{Step, decide};
-use asya_certs::mint::Settings;
+use asya_certs::issuer::Settings;
+use asya_certs::parsed_secret::ParsedSecret;
 use asya_certs::secret::TlsSecret;
 use asya_certs::store::{Store, Stored, WriteError, ca_secret_name};
 use asya_certs::watch::{Observation, SecretWatch};
@@ -26,7 +26,7 @@ use kube::Client;
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
-use self::trust::{AnchorState, Trust};
+use self::trust::{OwnerRoleState, Trust};
 
 /// A rotation takes five writes; more than this at a time is a bug.
 const MAX_WRITES: usize = 8;
@@ -110,8 +110,8 @@ impl CertificateManager {
         let mut watch = SecretWatch::new(self.client.clone(), namespace, name);
         let keys = ca_secret_name(name);
         let mut keys = SecretWatch::new(self.client.clone(), namespace, &keys);
-        let (mut observed_trust, mut anchor) =
-            (self.trust.subscribe_observed(), self.trust.anchor());
+        let (mut observed_trust, mut owner_role) =
+            (self.trust.subscribe_observed(), self.trust.owner_role());
         self.started = Instant::now();
         let mut next = self.started;
         loop {
@@ -133,7 +133,7 @@ impl CertificateManager {
                     Observation::Unavailable(_) => continue,
                 },
                 _ = observed_trust.changed() => {}
-                _ = anchor.changed() => {}
+                _ = owner_role.changed() => {}
                 () = sleep_until(next) => {}
             }
             next = Instant::now() + self.reconcile(stale).await;
@@ -164,16 +164,16 @@ impl CertificateManager {
         }
         for _ in 0..MAX_WRITES {
             let (data, exists) = (self.stored.data(), self.stored.serving_secret.is_some());
-            let (bundle, now) = (self.stored.bundle(), Timestamp::now());
-            self.request_trust(&bundle.cas, now);
+            let (secret, now) = (self.stored.parsed(), Timestamp::now());
+            self.request_trust(&secret.cas, now);
             if self.plan.by_cert_manager {
-                self.log_leaf_fault(&bundle, now);
+                self.log_leaf_fault(&secret, now);
                 return Ok(self.plan.check_interval);
             }
-            let trusted_for = self.trust.trusted_for(&bundle.cas);
+            let trusted_for = self.trust.trusted_for(&secret.cas);
             // Move the CA keys first: versions with a single Secret left them where the webhook reads.
             let step = if self.stored.ca_keys_are_separate() {
-                decide(&bundle, trusted_for, &self.plan.settings, now)
+                decide(&secret, trusted_for, &self.plan.settings, now)
             } else {
                 Step::Keep
             };
@@ -183,26 +183,26 @@ impl CertificateManager {
                 return Ok(TRUST_DISCOVERY_TIMEOUT.saturating_sub(self.started.elapsed()));
             }
             if step == Step::Switch
-                && self.has_valid_leaf(&bundle, now)
+                && self.has_valid_leaf(&secret, now)
                 && !self.is_reachable().await
             {
                 return Ok(REACHABILITY_RETRY.min(self.plan.reachability_deadline));
             }
             let trusted = self.trust.trusted_anywhere();
             let settings = &self.plan.settings;
-            let changed = apply_step(&step, &data, &bundle, &trusted, settings, now);
+            let changed = apply_step(&step, &data, &secret, &trusted, settings, now);
             let changed = changed.map_err(|error| error.to_string())?;
-            let anchor = self.trust.anchor().borrow().clone();
-            if !exists && anchor == Some(AnchorState::Missing) {
+            let owner_role = self.trust.owner_role().borrow().clone();
+            if !exists && owner_role == Some(OwnerRoleState::Missing) {
                 // Without an owner, nothing would remove the Secret.
                 return Ok(self.plan.check_interval);
             }
-            let owner = anchor.as_ref().and_then(AnchorState::owner);
+            let owner = owner_role.as_ref().and_then(OwnerRoleState::owner);
             let is_up_to_date =
                 self.stored.ca_keys_are_separate() && self.stored.has_owner(owner.as_ref());
             let unchanged = || Change {
                 data: data.clone(),
-                since: bundle.since,
+                since: secret.since,
             };
             let Some(changed) = changed.or_else(|| (!is_up_to_date).then(unchanged)) else {
                 return Ok(self.wait_after(&step, trusted_for));
@@ -225,8 +225,8 @@ impl CertificateManager {
     }
 
     /// Whether the webhook's replicas have a certificate that clients accept.
-    fn has_valid_leaf(&self, bundle: &Bundle, now: Timestamp) -> bool {
-        let leaf = bundle.leaf.as_ref();
+    fn has_valid_leaf(&self, secret: &ParsedSecret, now: Timestamp) -> bool {
+        let leaf = secret.leaf.as_ref();
         leaf.is_ok_and(|leaf| leaf.verify(&self.plan.settings.names, now).is_ok())
     }
 
@@ -310,8 +310,8 @@ impl CertificateManager {
     }
 
     /// Only cert-manager can repair what it issues, so log the fault.
-    fn log_leaf_fault(&mut self, bundle: &Bundle, now: Timestamp) {
-        let leaf = bundle.leaf.as_ref().map_err(Clone::clone);
+    fn log_leaf_fault(&mut self, secret: &ParsedSecret, now: Timestamp) {
+        let leaf = secret.leaf.as_ref().map_err(Clone::clone);
         let verified = leaf.and_then(|leaf| leaf.verify(&self.plan.settings.names, now).map(drop));
         if let Err(fault) = verified {
             self.warn_once(&format!("{fault}; check its cert-manager Certificate"));

@@ -4,8 +4,8 @@ mod server;
 
 use asya_certs::certificate::{Certificate, Fingerprint};
 use asya_certs::data::{CA_BUNDLE, CA_KEY, Data, LEAF, LEAF_KEY};
-use asya_certs::mint::Ca;
-use asya_shared::admission::Anchor;
+use asya_certs::issuer::Ca;
+use asya_shared::admission::OwnerRole;
 use tokio::time::advance;
 
 use super::*;
@@ -55,7 +55,7 @@ fn secret_of(ca: &Ca, leaf_age: Duration) -> TlsSecret {
 }
 
 fn current_ca(secret: &TlsSecret) -> Fingerprint {
-    secret.bundle().current_ca.unwrap().certificate.fingerprint
+    secret.parsed().current_ca.unwrap().certificate.fingerprint
 }
 
 fn requested(trust: &Trust) -> Vec<Certificate> {
@@ -65,8 +65,8 @@ fn requested(trust: &Trust) -> Vec<Certificate> {
         .unwrap_or_default()
 }
 
-fn anchor(uid: &str) -> Anchor {
-    Anchor {
+fn owner_role(uid: &str) -> OwnerRole {
+    OwnerRole {
         name: "asya-webhook-anchor".to_owned(),
         uid: uid.to_owned(),
     }
@@ -74,10 +74,10 @@ fn anchor(uid: &str) -> Anchor {
 
 /// CERT-2, AVL-5
 #[tokio::test]
-async fn secret_is_owned_by_the_anchor_and_not_created_without_one() {
+async fn secret_is_owned_by_the_owner_role_and_not_created_without_one() {
     let (server, trust) = (Server::default(), known());
     let mut manager = manager(&server, &trust);
-    trust.set_anchor(None);
+    trust.set_owner_role(None);
     manager.reconcile(true).await;
     assert_eq!(server.state().writes, 0);
 
@@ -85,18 +85,18 @@ async fn secret_is_owned_by_the_anchor_and_not_created_without_one() {
         let owners = server.secret().metadata.owner_references;
         owners.into_iter().flatten().map(|it| it.uid).collect()
     };
-    trust.set_anchor(Some(anchor("first")));
+    trust.set_owner_role(Some(owner_role("first")));
     manager.reconcile(false).await;
     assert_eq!(uids(&server), ["first"]);
     let previous = server.secret();
-    // The anchor was recreated.
-    trust.set_anchor(Some(anchor("second")));
+    // The owner ClusterRole was recreated.
+    trust.set_owner_role(Some(owner_role("second")));
     manager.reconcile(false).await;
     assert_eq!(uids(&server), ["second"]);
     assert_eq!(server.secret().data, previous.data);
     let writes = server.state().writes;
     manager.reconcile(false).await;
-    trust.set_anchor(None);
+    trust.set_owner_role(None);
     manager.reconcile(false).await;
     assert_eq!(server.state().writes, writes);
     assert_eq!(uids(&server), ["second"]);
@@ -109,10 +109,10 @@ async fn cas_of_a_secret_that_was_replaced_stay_trusted_until_the_new_ones_are_s
     let mut manager = manager(&server, &trust);
     manager.plan.check_interval = DAY;
     manager.reconcile(true).await;
-    let former = server.secret().bundle().cas;
+    let former = server.secret().parsed().cas;
     let restored = secret_of(&new_ca(DAY), DAY);
     server.put_in_one(restored.clone());
-    let cas = restored.bundle().cas;
+    let cas = restored.parsed().cas;
 
     let propagation = settings().propagation_delay;
     let wait = manager.reconcile(true).await;
@@ -134,7 +134,7 @@ async fn missing_secret_is_created_once() {
     assert_eq!(manager.reconcile(true).await, manager.plan.check_interval);
     let secret = server.secret();
     assert_eq!(secret.kind.as_deref(), Some("kubernetes.io/tls"));
-    assert_eq!(requested(&trust), secret.bundle().cas);
+    assert_eq!(requested(&trust), secret.parsed().cas);
     for _ in 0..3 {
         manager.reconcile(false).await;
     }
@@ -179,13 +179,13 @@ async fn concurrent_write_is_kept_and_nothing_is_created_twice() {
     let other = secret_of(&new_ca(DAY), DAY);
     for previous in [None, Some(secret_of(&new_ca(DAY), 40 * DAY))] {
         let (server, trust) = (Server::default(), known());
-        let former = previous.as_ref().map(|it| it.bundle().cas);
+        let former = previous.as_ref().map(|it| it.parsed().cas);
         server.put(previous);
         server.next_write(WriteOutcome::PrecededBy(Box::new(Some(other.clone()))));
         manager(&server, &trust).reconcile(true).await;
         assert_eq!(server.secret().data, other.data);
         assert_eq!(server.state().writes, 0);
-        let trusted = [former.unwrap_or_default(), other.bundle().cas].concat();
+        let trusted = [former.unwrap_or_default(), other.parsed().cas].concat();
         assert_eq!(requested(&trust), trusted);
     }
 }
@@ -338,7 +338,7 @@ async fn first_ca_waits_until_the_trusted_cas_are_known() {
     let lost = new_ca(DAY).certificate;
     trust.report_bundles([lost.pem().as_bytes()]);
     manager.reconcile(false).await;
-    assert_eq!(server.secret().bundle().cas[0], lost);
+    assert_eq!(server.secret().parsed().cas[0], lost);
 
     let server = Server::default();
     let mut manager = super::tests::manager(&server, &Trust::default());

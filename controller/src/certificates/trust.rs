@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use asya_certs::ca_bundle::CaBundle;
 use asya_certs::certificate::Certificate;
-use asya_shared::admission::Anchor;
+use asya_shared::admission::OwnerRole;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
@@ -20,14 +20,14 @@ pub struct Trust {
     desired_since: Arc<Mutex<Option<Instant>>>,
     found: Arc<watch::Sender<Option<ObservedTrust>>>,
     /// The owner of the configurations and of the Secret; `None` until it is known.
-    anchor: Arc<watch::Sender<Option<AnchorState>>>,
+    owner_role: Arc<watch::Sender<Option<OwnerRoleState>>>,
 }
 
-/// Whether the anchor exists (CFG-1).
+/// Whether the owner ClusterRole exists (CFG-1).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AnchorState {
-    Present(Anchor),
-    /// Without the anchor, nothing would garbage-collect what is created now.
+pub enum OwnerRoleState {
+    Present(OwnerRole),
+    /// Without the owner ClusterRole, nothing would garbage-collect what is created now.
     Missing,
 }
 
@@ -42,17 +42,17 @@ pub struct ObservedTrust {
     since: Instant,
 }
 
-impl AnchorState {
-    /// The anchor as an owner reference.
+impl OwnerRoleState {
+    /// The owner ClusterRole as an owner reference.
     pub(super) fn owner(&self) -> Option<OwnerReference> {
-        let Self::Present(anchor) = self else {
+        let Self::Present(owner_role) = self else {
             return None;
         };
         Some(OwnerReference {
             api_version: "rbac.authorization.k8s.io/v1".to_owned(),
             kind: "ClusterRole".to_owned(),
-            name: anchor.name.clone(),
-            uid: anchor.uid.clone(),
+            name: owner_role.name.clone(),
+            uid: owner_role.uid.clone(),
             ..OwnerReference::default()
         })
     }
@@ -96,9 +96,9 @@ impl Trust {
     }
 
     /// Sets the owner of everything that is created for the webhook.
-    pub fn set_anchor(&self, anchor: Option<Anchor>) {
-        let state = anchor.map_or(AnchorState::Missing, AnchorState::Present);
-        self.anchor.send_if_modified(|previous| {
+    pub fn set_owner_role(&self, owner_role: Option<OwnerRole>) {
+        let state = owner_role.map_or(OwnerRoleState::Missing, OwnerRoleState::Present);
+        self.owner_role.send_if_modified(|previous| {
             let is_new = previous.as_ref() != Some(&state);
             if is_new {
                 *previous = Some(state);
@@ -138,8 +138,8 @@ impl Trust {
     }
 
     /// The owner of the Secret; `None` until it is reported.
-    pub(super) fn anchor(&self) -> watch::Receiver<Option<AnchorState>> {
-        self.anchor.subscribe()
+    pub(super) fn owner_role(&self) -> watch::Receiver<Option<OwnerRoleState>> {
+        self.owner_role.subscribe()
     }
 
     /// Notifies of changes in what the configurations trust.
@@ -189,7 +189,7 @@ mod tests {
     use std::time::Duration;
 
     use asya_certs::certificate::Certificate;
-    use asya_certs::mint::{Ca, Settings};
+    use asya_certs::issuer::{Ca, Settings};
     use jiff::Timestamp;
     use tokio::time::advance;
 

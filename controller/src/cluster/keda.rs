@@ -36,8 +36,8 @@ impl Default for Keda {
 }
 
 impl Keda {
-    /// Whether the API server serves KEDA's kinds. Those of a CRD that is being deleted no longer count: Kubernetes 1.33
-    /// and older still create objects of it by server-side apply, and wait until there are none (KEDA-9).
+    /// Whether the API server serves KEDA's kinds. Those of a CRD that is being deleted no longer count: Kubernetes
+    /// 1.33 and older still create objects of it by server-side apply, and wait until there are none (KEDA-9).
     pub fn is_installed(&self) -> bool {
         *self.installed.borrow()
     }

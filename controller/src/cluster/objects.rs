@@ -230,7 +230,8 @@ where
     }
 
     /// Changes the object's owner reference from `owner` to `successor`: the uid of the actor of the same name that was
-    /// restored from a backup (architecture, D13). In one step, because an object without an owner does not belong to the operator.
+    /// restored from a backup (architecture, D13). In one step, because an object without an owner does not belong to
+    /// the operator.
     ///
     /// # Errors
     /// `Stale` if another object has its name, or its owners change concurrently.

@@ -1,5 +1,5 @@
-//! Removes the sidecar of a binding from pods that got it when its actor was already gone, because a webhook replica did
-//! not know that yet (BIND-43).
+//! Removes the sidecar of a binding from pods that got it when its actor was already gone, because a webhook replica
+//! did not know that yet (BIND-43).
 
 use std::time::Duration;
 
@@ -30,7 +30,8 @@ pub(super) fn of(observed: &Observed, now: Timestamp) -> Option<DeletedBinding> 
     })
 }
 
-/// Evicts the next pod with the sidecar of an actor that is gone. Returns when to check again; `None` once no pod has it.
+/// Evicts the next pod with the sidecar of an actor that is gone. Returns when to check again; `None` once no pod has
+/// it.
 ///
 /// # Errors
 /// When the API server fails.

@@ -5,7 +5,6 @@
 //! guarantees are required, and free-form user input stays raw text.
 
 mod actor;
-mod anchor;
 mod child;
 mod condition;
 mod config_map;
@@ -17,6 +16,7 @@ mod foreign;
 mod hpa;
 mod keda;
 mod metadata;
+mod owner_role;
 mod pod;
 mod scale_target;
 mod scaled_object;
@@ -34,7 +34,6 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer};
 
 pub use actor::{ActorRecord, FOREGROUND_DELETION};
-pub use anchor::AnchorRecord;
 pub use asya_shared::key::Key;
 pub use child::ChildRecord;
 pub use config_map::ConfigMapRecord;
@@ -46,6 +45,7 @@ pub use foreign::{ForeignRecord, ProjectedForeign};
 pub use hpa::{HpaRecord, ScalingInactive};
 pub use keda::{ScaledObject, TriggerAuthentication};
 pub use metadata::{Controller, LastApplied, Metadata, RawMetadata};
+pub use owner_role::OwnerRoleRecord;
 pub use pod::{PodRecord, Problem, ProblemClass, UNFINISHED};
 pub use scale_target::ScaleTarget;
 pub use scaled_object::{KedaReady, ScaledObjectRecord};

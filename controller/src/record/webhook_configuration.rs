@@ -71,8 +71,8 @@ impl Content {
             .filter(|(key, _)| own_labels.contains(&key.as_str()))
             .collect();
         let owners = metadata.owner_references.iter().flatten();
-        let anchors = owners.filter(|owner| owner.kind == "ClusterRole");
-        let anchors: Vec<_> = anchors.map(|owner| (&owner.name, &owner.uid)).collect();
+        let roles = owners.filter(|owner| owner.kind == "ClusterRole");
+        let roles: Vec<_> = roles.map(|owner| (&owner.name, &owner.uid)).collect();
         // Sort the entries, because the API server may reorder them.
         let mut entries: Vec<_> = object
             .entries()
@@ -87,7 +87,7 @@ impl Content {
             terms.insert((*name).into(), terms_of(&selector.unwrap_or_default()));
         }
         Self {
-            rest: hash::of_value(&json!([labels, anchors, entries])).into(),
+            rest: hash::of_value(&json!([labels, roles, entries])).into(),
             terms,
         }
     }

@@ -134,8 +134,8 @@ fn metadata(settings: &Settings, name: String) -> ObjectMeta {
         owner_references: Some(vec![OwnerReference {
             api_version: "rbac.authorization.k8s.io/v1".to_owned(),
             kind: "ClusterRole".to_owned(),
-            name: settings.anchor.name.clone(),
-            uid: settings.anchor.uid.clone(),
+            name: settings.owner_role.name.clone(),
+            uid: settings.owner_role.uid.clone(),
             controller: None,
             block_owner_deletion: None,
         }]),

@@ -58,7 +58,7 @@ pub struct Settings {
     /// CA certificates for the webhook's certificate, as PEM.
     pub ca_bundle: String,
     /// Owner of the objects.
-    pub anchor: Anchor,
+    pub owner_role: OwnerRole,
 }
 
 /// Address of the webhook.
@@ -77,7 +77,7 @@ pub enum Endpoint {
 
 /// The `ClusterRole` that owns the configurations, so that they are deleted with it (CFG-1).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Anchor {
+pub struct OwnerRole {
     /// Name of the `ClusterRole`.
     pub name: String,
     /// UID of the `ClusterRole`.

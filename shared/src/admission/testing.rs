@@ -1,6 +1,6 @@
 //! Bindings for the tests in this folder.
 
-use super::{Anchor, Binding, Endpoint, Policy, Settings};
+use super::{Binding, Endpoint, OwnerRole, Policy, Settings};
 use crate::resolve::{GroupKind, Integration, OwnerRule, PodMatch, Selector, resolver};
 
 pub(super) fn settings() -> Settings {
@@ -12,7 +12,7 @@ pub(super) fn settings() -> Settings {
             port: 443,
         },
         ca_bundle: "PEM".to_owned(),
-        anchor: Anchor {
+        owner_role: OwnerRole {
             name: "asya-webhook-anchor".to_owned(),
             uid: "anchor-uid".to_owned(),
         },

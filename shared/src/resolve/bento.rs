@@ -6,7 +6,7 @@ use super::fields::{Fields, Read, waiting};
 use super::owned::{DEPLOYMENT, Owned, of_deployment};
 use super::{
     ContainerShape, Finding, FindingReason, GroupKind, ObjectRef, PodMatch, Related, Resolution,
-    Resolver, Roll, Scale, Selector, Server, Target, ambiguous,
+    Resolver, RolloutMethod, Scale, Selector, Server, Target, ambiguous,
 };
 
 pub(super) static BENTO_DEPLOYMENT: BentoDeployment = BentoDeployment;
@@ -83,7 +83,7 @@ impl BentoDeployment {
             },
             chain: vec![itself.clone(), workload.clone()],
             owner: None,
-            roll: Roll::Annotate(
+            roll: RolloutMethod::Annotate(
                 itself.clone(),
                 vec!["spec", "extraPodMetadata", "annotations"],
             ),

@@ -10,7 +10,7 @@ use super::owned::{
 use super::server::template_server;
 use super::{
     ContainerShape, Finding, FindingReason, GroupKind, OwnerRule, PodMatch, Related, Resolution,
-    Resolver, Roll, Scale, Server, Target, ambiguous, plain,
+    Resolver, RolloutMethod, Scale, Server, Target, ambiguous, plain,
 };
 
 pub(super) static GENERIC: Generic = Generic;
@@ -87,9 +87,9 @@ impl Generic {
             chain: std::iter::once(itself.clone()).chain(chain).collect(),
             owner: None,
             roll: if has_template {
-                Roll::AnnotateTemplate(vec![workload.clone()])
+                RolloutMethod::AnnotateTemplate(vec![workload.clone()])
             } else {
-                Roll::Evict
+                RolloutMethod::Evict
             },
             scale: if has_template || kind == LEADER_WORKER_SET {
                 Scale::Object(workload.clone())

@@ -7,7 +7,7 @@ use super::owned::{DEPLOYMENT, Owned, STATEFUL_SET, of_deployment, of_stateful_s
 use super::server::template_server;
 use super::{
     ContainerShape, Finding, FindingReason, GroupKind, ObjectRef, OwnerRule, PodMatch, Related,
-    Resolution, Resolver, Roll, Scale, Selector, Server, Target, ambiguous, controller_of,
+    Resolution, Resolver, RolloutMethod, Scale, Selector, Server, Target, ambiguous, controller_of,
 };
 
 pub(super) static WORKSPACE: Workspace = Workspace;
@@ -106,7 +106,7 @@ impl Workspace {
             },
             chain: vec![itself.clone(), workload.clone()],
             owner: None,
-            roll: Roll::AnnotateTemplate(vec![workload.clone()]),
+            roll: RolloutMethod::AnnotateTemplate(vec![workload.clone()]),
             scale,
             server: template_server(self, object),
             adapter: None,
@@ -216,7 +216,7 @@ impl InferenceSet {
             pods: self.unresolved_pods(set.name()),
             chain,
             owner: None,
-            roll: Roll::AnnotateTemplate(workloads),
+            roll: RolloutMethod::AnnotateTemplate(workloads),
             scale,
             server: template.map_or_else(|| server(&[]), |it| template_server(self, it)),
             adapter: None,

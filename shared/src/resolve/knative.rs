@@ -6,8 +6,8 @@ use super::fields::{Fields, Read, waiting};
 use super::owned::{CONFIGURATION, DEPLOYMENT, Owned, REPLICA_SET, REVISION, SERVICE};
 use super::server::main_container;
 use super::{
-    ContainerShape, GroupKind, ObjectRef, OwnerRule, PodMatch, Related, Resolution, Resolver, Roll,
-    Scale, Selector, Server, Target,
+    ContainerShape, GroupKind, ObjectRef, OwnerRule, PodMatch, Related, Resolution, Resolver,
+    RolloutMethod, Scale, Selector, Server, Target,
 };
 
 pub(super) static KNATIVE_SERVICE: KnativeService = KnativeService;
@@ -72,10 +72,12 @@ impl KnativeService {
         };
         let keeps_template_edits = deployment.label(HASH_LABEL).is_some();
         let roll = match ObjectRef::of(deployment.object) {
-            Some(workload) if keeps_template_edits => Roll::AnnotateTemplate(vec![workload]),
+            Some(workload) if keeps_template_edits => {
+                RolloutMethod::AnnotateTemplate(vec![workload])
+            }
             // a change would need a new name for the Revision, because this one exists
-            _ if names_revisions => Roll::Evict,
-            _ => Roll::Annotate(
+            _ if names_revisions => RolloutMethod::Evict,
+            _ => RolloutMethod::Annotate(
                 itself.clone(),
                 vec!["spec", "template", "metadata", "annotations"],
             ),

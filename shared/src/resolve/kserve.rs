@@ -12,8 +12,8 @@ use super::owned::{
 use super::server::main_container;
 use super::{
     AutoscalerHandoff, ContainerShape, Finding, FindingReason, GroupKind, ObjectRef, Operator,
-    OwnerRule, PodMatch, Related, Requirement, Resolution, Resolver, Roll, Scale, Selector, Server,
-    Target, ambiguous, knative,
+    OwnerRule, PodMatch, Related, Requirement, Resolution, Resolver, RolloutMethod, Scale,
+    Selector, Server, Target, ambiguous, knative,
 };
 
 pub(super) static INFERENCE_SERVICE: InferenceService = InferenceService;
@@ -131,7 +131,7 @@ impl InferenceService {
             },
             chain: vec![itself.clone(), workload.clone()],
             owner: None,
-            roll: Roll::Annotate(itself.clone(), ANNOTATIONS.to_vec()),
+            roll: RolloutMethod::Annotate(itself.clone(), ANNOTATIONS.to_vec()),
             scale: match (scale_refused, handoff) {
                 (Some(finding), _) => Scale::Refused(finding),
                 (None, Some(handoff)) => Scale::HandedOff(workload.clone(), handoff),
@@ -179,7 +179,7 @@ impl InferenceService {
             },
             chain: std::iter::once(itself.clone()).chain(below).collect(),
             owner: None,
-            roll: Roll::Annotate(itself.clone(), ANNOTATIONS.to_vec()),
+            roll: RolloutMethod::Annotate(itself.clone(), ANNOTATIONS.to_vec()),
             scale: Scale::refused(format!(
                 "{itself}: Knative scales it by requests and reverts any other number of pods; create a new \
                  InferenceService with annotation {DEPLOYMENT_MODE}: Standard, or turn spec.scaling off"

@@ -9,8 +9,8 @@ use super::owned::{
 };
 use super::server::{main_container, template_server};
 use super::{
-    ContainerShape, GroupKind, ObjectRef, OwnerRule, PodMatch, Related, Resolution, Resolver, Roll,
-    Scale, Selector, Server, Target, ambiguous,
+    ContainerShape, GroupKind, ObjectRef, OwnerRule, PodMatch, Related, Resolution, Resolver,
+    RolloutMethod, Scale, Selector, Server, Target, ambiguous,
 };
 
 pub(super) static LLM_INFERENCE_SERVICE: LlmInferenceService = LlmInferenceService;
@@ -96,7 +96,7 @@ impl LlmInferenceService {
             },
             chain: vec![itself.clone(), workload.clone()],
             owner: None,
-            roll: Roll::Annotate(itself.clone(), vec!["spec", "annotations"]),
+            roll: RolloutMethod::Annotate(itself.clone(), vec!["spec", "annotations"]),
             scale,
             server: template_server(self, object),
             adapter: None,

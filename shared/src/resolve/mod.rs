@@ -109,7 +109,7 @@ pub struct Target {
     /// The workload's controller owner, if that is not the target; it also writes to the workload.
     pub owner: Option<ObjectRef>,
     /// How to roll existing pods so that they get the sidecar.
-    pub roll: Roll,
+    pub roll: RolloutMethod,
     /// The object to scale.
     pub scale: Scale,
     /// Where the model answers.
@@ -125,7 +125,7 @@ pub const MAX_CHAIN: usize = 10;
 
 /// How to replace existing pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Roll {
+pub enum RolloutMethod {
     /// Set an annotation on this object, which is the target or its owner, so that its controller rolls the pods. The
     /// path consists of tokens and excludes the annotation's key.
     Annotate(ObjectRef, Vec<&'static str>),

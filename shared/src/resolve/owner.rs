@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use super::owned::{LEADER_WORKER_SET, REVISION, SERVICE};
 use super::{
-    Finding, FindingReason, Integration, ObjectRef, Related, Resolution, Resolver, Roll, Scale,
-    controller_of, known,
+    Finding, FindingReason, Integration, ObjectRef, Related, Resolution, Resolver, RolloutMethod,
+    Scale, controller_of, known,
 };
 
 /// How a workload rolls and scales according to its owner.
 pub(super) struct RollAndScale {
-    pub(super) roll: Roll,
+    pub(super) roll: RolloutMethod,
     pub(super) scale: Scale,
     pub(super) warnings: Vec<Finding>,
 }
@@ -36,7 +36,7 @@ pub(super) fn roll_and_scale(
     related: &Related,
 ) -> Result<RollAndScale, Finding> {
     let without_owner = |warnings| RollAndScale {
-        roll: Roll::AnnotateTemplate(vec![workload.clone()]),
+        roll: RolloutMethod::AnnotateTemplate(vec![workload.clone()]),
         scale: Scale::Object(workload.clone()),
         warnings,
     };
@@ -46,7 +46,7 @@ pub(super) fn roll_and_scale(
     // eviction is the only way to replace pods that no owner reverts
     let by_eviction = |owner: &ObjectRef, why: Option<String>| {
         RollAndScale {
-        roll: Roll::Evict,
+        roll: RolloutMethod::Evict,
         scale: Scale::refused(why.unwrap_or_else(|| {
             format!(
                 "{workload} belongs to {owner}, which may set its replicas; set spec.workloadRef to {owner} in a new AsyncActor, or turn spec.scaling off"
@@ -75,7 +75,9 @@ pub(super) fn roll_and_scale(
             warnings.extend(found.warnings);
             Ok(RollAndScale {
                 roll: match found.roll {
-                    Roll::AnnotateTemplate(_) => Roll::AnnotateTemplate(vec![workload.clone()]),
+                    RolloutMethod::AnnotateTemplate(_) => {
+                        RolloutMethod::AnnotateTemplate(vec![workload.clone()])
+                    }
                     other => other,
                 },
                 scale: found.scale,

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::fields::{Fields, Read, refused, waiting};
 use super::{
     ContainerShape, Finding, FindingReason, GroupKind, ObjectRef, Operator, OwnerRule, PodMatch,
-    Related, Requirement, Resolution, Resolver, Roll, Scale, Selector, Server, Target,
+    Related, Requirement, Resolution, Resolver, RolloutMethod, Scale, Selector, Server, Target,
     owned_by_any,
 };
 
@@ -72,7 +72,7 @@ impl Cluster {
             pods: self.unresolved_pods(cluster.name()),
             chain: vec![itself.clone()],
             owner: None,
-            roll: Roll::Evict,
+            roll: RolloutMethod::Evict,
             scale: Scale::unscalable(itself, NEVER_SCALED),
             server: server(),
             adapter: None,
@@ -164,7 +164,7 @@ impl Service {
             pods,
             chain: std::iter::once(itself.clone()).chain(clusters).collect(),
             owner: None,
-            roll: Roll::Evict,
+            roll: RolloutMethod::Evict,
             scale: Scale::unscalable(itself, NEVER_SCALED),
             server: server(),
             adapter: None,

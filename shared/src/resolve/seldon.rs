@@ -7,7 +7,7 @@ use super::owned::{DEPLOYMENT, Owned, REPLICA_SET, of_deployment};
 use super::server::template_server;
 use super::{
     ContainerShape, Finding, FindingReason, GroupKind, ObjectRef, Operator, OwnerRule, PodMatch,
-    Related, Requirement, Resolution, Resolver, Roll, Scale, Selector, Server, Target,
+    Related, Requirement, Resolution, Resolver, RolloutMethod, Scale, Selector, Server, Target,
 };
 
 pub(super) static SELDON_DEPLOYMENT: SeldonDeployment = SeldonDeployment;
@@ -100,7 +100,7 @@ impl SeldonDeployment {
                 .chain(workloads.iter().cloned())
                 .collect(),
             owner: None,
-            roll: Roll::AnnotateTemplate(workloads),
+            roll: RolloutMethod::AnnotateTemplate(workloads),
             scale,
             server: template_server(self, first.object),
             adapter: None,

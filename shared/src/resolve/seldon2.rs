@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::fields::{Fields, Read, refused, waiting};
 use super::owned::{DEPLOYMENT, Owned, STATEFUL_SET, of_deployment, of_stateful_set};
 use super::{
-    ContainerShape, GroupKind, ObjectRef, OwnerRule, PodMatch, Related, Resolution, Resolver, Roll,
-    Scale, Selector, Server, Target, ambiguous,
+    ContainerShape, GroupKind, ObjectRef, OwnerRule, PodMatch, Related, Resolution, Resolver,
+    RolloutMethod, Scale, Selector, Server, Target, ambiguous,
 };
 
 pub(super) static SELDON_SERVER: SeldonServer = SeldonServer;
@@ -80,7 +80,7 @@ impl SeldonServer {
             },
             chain: vec![itself.clone(), workload.clone()],
             owner: None,
-            roll: Roll::AnnotateTemplate(vec![workload.clone()]),
+            roll: RolloutMethod::AnnotateTemplate(vec![workload.clone()]),
             // Seldon resets the workload's replicas on every reconcile, so scale the Server instead
             scale: Scale::Object(itself.clone()),
             server: server(),

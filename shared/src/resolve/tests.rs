@@ -83,7 +83,7 @@ fn deployment_is_its_own_workload() {
     assert_eq!(target.scale, Scale::Object(target.workload.clone()));
     assert_eq!(
         target.roll,
-        Roll::AnnotateTemplate(vec![target.workload.clone()])
+        RolloutMethod::AnnotateTemplate(vec![target.workload.clone()])
     );
     assert_eq!(target.server.url.as_deref(), Some("http://127.0.0.1:8090"));
     assert_eq!(target.server.adapter, "rest");

@@ -5,7 +5,7 @@ mod gpus;
 
 use serde_json::Value;
 
-use crate::resolve::{ObjectRef, Roll};
+use crate::resolve::{ObjectRef, RolloutMethod};
 
 pub use budget::exhausted_budget;
 pub use gpus::{gpus, requests_gpus};
@@ -131,11 +131,14 @@ fn rounded_up(field: Option<&Value>, replicas: i64) -> i64 {
 /// Whether only the operator replaces pods one by one, by eviction (ROLL-6). `needs_eviction` is that of each
 /// workload's [`UpdateStrategy`].
 #[must_use]
-pub fn requires_eviction(roll: &Roll, mut needs_eviction: impl Iterator<Item = bool>) -> bool {
+pub fn requires_eviction(
+    roll: &RolloutMethod,
+    mut needs_eviction: impl Iterator<Item = bool>,
+) -> bool {
     match roll {
-        Roll::Evict => true,
-        Roll::AnnotateTemplate(_) => needs_eviction.any(|it| it),
-        Roll::Annotate(..) => false,
+        RolloutMethod::Evict => true,
+        RolloutMethod::AnnotateTemplate(_) => needs_eviction.any(|it| it),
+        RolloutMethod::Annotate(..) => false,
     }
 }
 
@@ -144,12 +147,12 @@ pub fn requires_eviction(roll: &Roll, mut needs_eviction: impl Iterator<Item = b
 /// `reduces_ready` says so of each workload.
 #[must_use]
 pub fn eviction_spares_most_pods(
-    roll: &Roll,
+    roll: &RolloutMethod,
     mut reduces_ready: impl ExactSizeIterator<Item = bool>,
     (outdated, matched): (i32, i32),
 ) -> bool {
     let current = matched.saturating_sub(outdated);
-    matches!(roll, Roll::AnnotateTemplate(_))
+    matches!(roll, RolloutMethod::AnnotateTemplate(_))
         && reduces_ready.len() > 0
         && reduces_ready.all(|it| it)
         && current > 0

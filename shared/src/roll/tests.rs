@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::{
     UpdateStrategy, eviction_spares_most_pods, gpus, next_to_evict, requests_gpus, rounded_down,
 };
-use crate::resolve::{ObjectRef, Roll};
+use crate::resolve::{ObjectRef, RolloutMethod};
 
 fn strategy(kind: &str, spec: &Value) -> UpdateStrategy {
     let body = json!({
@@ -80,14 +80,14 @@ fn update_strategy_says_how_many_pods_come_and_go() {
 /// SAFE-17
 #[test]
 fn eviction_is_preferred_only_where_most_pods_are_current() {
-    let template = Roll::AnnotateTemplate(Vec::new());
+    let template = RolloutMethod::AnnotateTemplate(Vec::new());
     for (roll, reduces_ready, outdated, matched, expected) in [
         (&template, &[true][..], 1, 3, true),
         (&template, &[true], 2, 3, false),
         (&template, &[true], 3, 3, false),
         (&template, &[true, false], 1, 3, false),
         (&template, &[], 1, 3, false),
-        (&Roll::Evict, &[true], 1, 3, false),
+        (&RolloutMethod::Evict, &[true], 1, 3, false),
     ] {
         let found =
             eviction_spares_most_pods(roll, reduces_ready.iter().copied(), (outdated, matched));

@@ -102,8 +102,8 @@ impl Transport {
         (dlq.enabled && !dlq.is_shared()).then(|| dlq.name_for(queue))
     }
 
-    /// [`Self::own_dead_letters`], plus those in `previous`, which an earlier configuration made. Leaves out the one that
-    /// all queues now share.
+    /// [`Self::own_dead_letters`], plus those in `previous`, which an earlier configuration made. Leaves out the one
+    /// that all queues now share.
     #[must_use]
     pub fn all_own_dead_letters(&self, queue: &str, previous: &[String]) -> Vec<String> {
         let dlq = &self.queues().dlq;

@@ -1,7 +1,7 @@
-//! Benchmarks the webhook (OBS-4 (a, b, c, d), AVL-2 (e)): the in-process cost of a review, compared with a handler that
-//! decodes full types and diffs them, the performance of a replica under load over TLS while it watches many actors, and
-//! its start; and how soon the controller applies the webhook configurations of many bindings (CFG-7 (e)). Run by `make
-//! bench`.
+//! Benchmarks the webhook (OBS-4 (a, b, c, d), AVL-2 (e)): the in-process cost of a review, compared with a handler
+//! that decodes full types and diffs them, the performance of a replica under load over TLS while it watches many
+//! actors, and its start; and how soon the controller applies the webhook configurations of many bindings (CFG-7 (e)).
+//! Run by `make bench`.
 
 mod burst;
 mod configurations;

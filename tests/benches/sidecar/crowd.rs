@@ -69,8 +69,8 @@ fn most_in_a_second(times: &[u64]) -> usize {
     within.max().unwrap_or_default()
 }
 
-/// Waits until so many consumers are at the queue. Asks the queue itself, for the management API's figures are up to 5 s
-/// old.
+/// Waits until this many consumers are at the queue. Asks the queue itself, for the management API's figures are up to
+/// 5 s old.
 async fn consuming(broker: &RabbitMq, count: usize) -> Result<()> {
     let login = Login::to(broker);
     eventually(format!("{count} sidecars consume"), PATIENCE, async || {

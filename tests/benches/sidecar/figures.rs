@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The value below which so many percent of all are.
+/// The value below which this percentage of all lies.
 pub fn percentile(values: &[f64], percent: usize) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,5 @@
-//! How long a message takes, from the producer to the consumer of its result, at a rate that keeps nobody busy (SC-105).
+//! How long a message takes, from the producer to the consumer of its result, at a rate that keeps nobody busy
+//! (SC-105).
 
 use asya_tests::Result;
 use asya_tests::rabbitmq::RabbitMq;

@@ -35,7 +35,7 @@ use crate::stub::Stub;
 struct Args {
     /// Parts to measure; all of them if none is named.
     #[arg(long, value_delimiter = ',')]
-    only: Vec<Part>,
+    only: Vec<Benchmark>,
 
     /// How often each mover gets its turn.
     #[arg(long, default_value_t = 5)]
@@ -70,9 +70,9 @@ struct Args {
     bench: bool,
 }
 
-/// A part of the benchmark.
+/// One of the benchmarks.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Part {
+enum Benchmark {
     Start,
     Latency,
     Throughput,
@@ -84,8 +84,8 @@ enum Part {
 }
 
 impl Args {
-    fn wants(&self, part: Part) -> bool {
-        self.only.is_empty() || self.only.contains(&part)
+    fn wants(&self, benchmark: Benchmark) -> bool {
+        self.only.is_empty() || self.only.contains(&benchmark)
     }
 }
 
@@ -127,7 +127,7 @@ async fn within(args: &Args) -> Result<()> {
     let limit = Duration::from_mins(args.minutes);
     let measuring = async {
         on_rabbitmq(args).await?;
-        if args.wants(Part::Sqs) || args.wants(Part::Idle) {
+        if args.wants(Benchmark::Sqs) || args.wants(Benchmark::Idle) {
             on_sqs(args).await?;
         }
         Ok(())
@@ -143,35 +143,35 @@ async fn on_rabbitmq(args: &Args) -> Result<()> {
     let runtime = Folder::create("bench-stub")?;
     let stub = Stub::start(runtime.path())?;
     let settings = Settings::rabbitmq(&Login::to(&broker), runtime.path());
-    if args.wants(Part::Start) {
+    if args.wants(Benchmark::Start) {
         println!("{}", start::compare(&broker, &settings, &stub).await?);
     }
-    if args.wants(Part::Throughput) {
+    if args.wants(Benchmark::Throughput) {
         let figures = throughput::compare(&broker, &settings, args.rounds, args.messages);
         println!("{}", figures.await?);
     }
-    if args.wants(Part::Python) {
+    if args.wants(Benchmark::Python) {
         println!(
             "{}",
             python::compare(&broker, args.rounds, args.messages).await?
         );
     }
-    if args.wants(Part::Latency) {
+    if args.wants(Benchmark::Latency) {
         println!(
             "{}",
             latency::compare(&broker, &settings, args.rounds).await?
         );
     }
-    if args.wants(Part::Memory) {
+    if args.wants(Benchmark::Memory) {
         println!(
             "{}",
             throughput::memory(&broker, &settings, args.many).await?
         );
     }
-    if args.wants(Part::Idle) {
+    if args.wants(Benchmark::Idle) {
         println!("{}", idle::on_rabbitmq(&broker, &settings).await?);
     }
-    if args.wants(Part::Crowd) {
+    if args.wants(Benchmark::Crowd) {
         let (figures, _server) = crowd::restart(&broker, server, &settings, args.sidecars).await?;
         println!("{figures}");
     }
@@ -187,10 +187,10 @@ async fn on_sqs(args: &Args) -> Result<()> {
     let settings = Settings::sqs(&url, runtime.path());
     sqs::declare(&client).await?;
     // First, since a backlog would keep it busy.
-    if args.wants(Part::Idle) {
+    if args.wants(Benchmark::Idle) {
         println!("{}", idle::on_sqs(&settings).await?);
     }
-    if args.wants(Part::Sqs) {
+    if args.wants(Benchmark::Sqs) {
         let figures = sqs::compare(&client, &settings, args.rounds.min(3), args.sqs_messages);
         println!("{}", figures.await?);
     }

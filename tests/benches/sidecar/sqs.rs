@@ -1,5 +1,6 @@
 //! The same on SQS (SC-103, SC-104). The bare mover receives ten, and sends and deletes one after the other, without
-//! signatures; the sidecar does so side by side. So the rates say little, and processor time and memory are the figures.
+//! signatures; the sidecar does so side by side. So the rates say little, and processor time and memory are the
+//! figures.
 
 use std::time::{Duration, Instant};
 
@@ -87,7 +88,7 @@ struct Progress {
     cpu: f64,
 }
 
-/// Waits until so many messages are moved. Looks seldom: the looks are the server's work, too.
+/// Waits until this many messages are moved. Asks seldom, because each answer is work of the server that is measured.
 async fn moved(client: &Sqs, mover: &Mover, wanted: usize) -> Result<Progress> {
     let until = Instant::now() + PATIENCE;
     loop {

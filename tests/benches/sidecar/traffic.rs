@@ -79,7 +79,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Takes so many results.
+    /// Takes this many results.
     pub fn start(login: &Login, count: usize) -> Result<Self> {
         let mut broker = Connection::open(login)?;
         broker.consume(TO_QUEUE, 0, Acknowledgements::None)?;
@@ -102,7 +102,7 @@ impl Sink {
         })
     }
 
-    /// Waits until so many results have arrived.
+    /// Waits until this many results have arrived.
     pub async fn has(&mut self, count: usize) -> Result<()> {
         let arrived = self.count.wait_for(|arrived| *arrived >= count);
         let arrived = tokio::time::timeout(PATIENCE, arrived).await;

@@ -1,8 +1,8 @@
 //! Property tests: a failure prints the seed that repeats it.
 //!
 //! `make test-unit` tries the same few hundred inputs of each property in every run, so that it fails because of a
-//! change and never by chance. `make fuzz MINUTES=n` tries new inputs for so long. What it finds becomes a fixture of an
-//! ordinary test.
+//! change and never by chance. `make fuzz MINUTES=n` tries new inputs for so long. What it finds becomes a fixture of
+//! an ordinary test.
 
 pub mod injectors;
 pub mod input;

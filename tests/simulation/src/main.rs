@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use asya_simulation::plan::Plan;
 use asya_simulation::randomness::Seed;
 use asya_simulation::run::{Options, Report, run};
+use asya_simulation::schedule::Schedule;
 use asya_simulation::seeds::failing;
 use asya_simulation::shrink::shrink;
 use clap::Parser;
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     }
     let is_wanted = |seed: &u64| match &flags.owner {
         Some(name) => {
-            let owners = Plan::new(Seed(*seed)).owners;
+            let owners = Schedule::new(Seed(*seed)).owners;
             let mut names = owners.iter().map(|(owner, _)| format!("{owner:?}"));
             names.any(|it| it.starts_with(name))
         }

@@ -7,9 +7,9 @@ use asya_process::tasks::Tasks;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use crate::broker_link;
+use crate::connection::brokers;
+use crate::connection::kubernetes;
 use crate::installation::controller_args;
-use crate::link;
 use crate::process::Process;
 use crate::randomness::delay;
 use crate::world::World;
@@ -20,7 +20,7 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// So many replicas; none of them runs yet.
+    /// This many replicas, none of them running yet.
     #[must_use]
     pub fn new(count: usize) -> Self {
         let process = |index| Mutex::new(Arc::new(Process::new(name(index, 0))));
@@ -64,8 +64,8 @@ fn name(replica: usize, incarnation: u32) -> String {
 }
 
 async fn run(world: Arc<World>, process: Arc<Process>) -> &'static str {
-    let client = link::client(&world, &process);
-    let connections = Connections::in_process(client, broker_link::clients(&world, &process));
+    let client = kubernetes::client(&world, &process);
+    let connections = Connections::in_process(client, brokers::clients(&world, &process));
     let replica = controller_args(&process, world.elects)
         .map_err(Into::into)
         .and_then(|args| {

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::act::{PATIENCE, act, delete_all};
+use crate::actions::{PATIENCE, act, delete_all};
 use crate::clock;
-use crate::expect;
+use crate::convergence;
 use crate::faults::{Fault, Faults};
-use crate::plan::{Action, MOST_WRONG, Plan};
 use crate::randomness::Seed;
 use crate::replicas::Replicas;
+use crate::schedule::{Action, MOST_WRONG, Schedule};
 use crate::webhook_replicas::WebhookReplicas;
 use crate::world::World;
 
@@ -22,7 +22,7 @@ use crate::world::World;
 pub struct Options {
     /// The seed.
     pub seed: u64,
-    /// Actions of the plan that are left out, by their number.
+    /// Actions of the schedule that are left out, by their number.
     pub without_actions: BTreeSet<usize>,
     /// Calls that do not fail.
     pub without_faults: BTreeSet<String>,
@@ -37,7 +37,7 @@ pub struct Report {
     pub trace: Vec<String>,
     /// A number that differs between different traces.
     pub hash: u64,
-    /// Number of actions in the plan.
+    /// Number of actions in the schedule.
     pub actions: usize,
     /// The calls that failed, and how.
     pub faults: BTreeMap<String, Fault>,
@@ -60,42 +60,42 @@ pub fn run(options: &Options) -> Report {
         .expect("a runtime");
     // Jitter in the controller.
     fastrand::seed(options.seed);
-    runtime.block_on(run_plan(options))
+    runtime.block_on(run_schedule(options))
 }
 
-async fn run_plan(options: &Options) -> Report {
+async fn run_schedule(options: &Options) -> Report {
     clock::start();
     let seed = Seed(options.seed);
-    let plan = Plan::new(seed);
+    let schedule = Schedule::new(seed);
     let faults = Faults::new(
         seed,
-        plan.fault_rate,
+        schedule.fault_rate,
         options.without_faults.clone(),
-        plan.end,
+        schedule.end,
     );
-    let world = Arc::new(World::new(seed, plan.replicas > 1, faults));
-    world.start_owners(&plan.owners);
+    let world = Arc::new(World::new(seed, schedule.replicas > 1, faults));
+    world.start_owners(&schedule.owners);
     let controllers = tokio::spawn(Arc::clone(&world).run_controllers());
-    let replicas = Arc::new(Replicas::new(plan.replicas));
+    let replicas = Arc::new(Replicas::new(schedule.replicas));
     replicas.start(&world);
     let webhooks = Arc::new(WebhookReplicas::new(2));
     webhooks.start(&world);
     let began = Instant::now();
-    for (number, (at, action)) in plan.actions.iter().enumerate() {
+    for (number, (at, action)) in schedule.actions.iter().enumerate() {
         sleep_until(began + *at).await;
         if !options.without_actions.contains(&number) {
             act(&world, &replicas, &webhooks, action);
         }
     }
-    sleep_until(began + plan.end).await;
-    world.trace.add("PLAN", "no more actions and faults");
+    sleep_until(began + schedule.end).await;
+    world.trace.add("ACTION", "no more actions and faults");
     world.forbidden.lock().clear();
-    if !plan.owners.is_empty() {
+    if !schedule.owners.is_empty() {
         // Until the owner that was cut off or crashed last writes again.
         sleep(Duration::from_mins(1)).await;
     }
     let lost_rights = |(_, action): &(_, Action)| matches!(action, Action::Forbid(_));
-    if plan.actions.iter().any(lost_rights) {
+    if schedule.actions.iter().any(lost_rights) {
         // The operator asks every five minutes whether it may read the kind again.
         sleep(Duration::from_mins(6)).await;
     }
@@ -108,7 +108,7 @@ async fn run_plan(options: &Options) -> Report {
         violations: world.violations(),
         trace: world.trace.lines(),
         hash: world.trace.hash(),
-        actions: plan.actions.len(),
+        actions: schedule.actions.len(),
         faults: world.faults.injected(),
     };
     world.clear();
@@ -118,12 +118,12 @@ async fn run_plan(options: &Options) -> Report {
 /// Waits for what is expected of a cluster that is left alone, and then of one without actors.
 async fn check(world: &World) -> Option<String> {
     loop {
-        if let Some(unmet) = eventually(|| expect::unmet(world)).await {
+        if let Some(unmet) = eventually(|| convergence::unmet(world)).await {
             return Some(format!("does not converge: {unmet}"));
         }
-        let waiting = expect::waiting_deletions(world);
+        let waiting = convergence::waiting_deletions(world);
         sleep(until_reported(world)).await;
-        if expect::waiting_deletions(world) == waiting {
+        if convergence::waiting_deletions(world) == waiting {
             break;
         }
         // The pods of its target have begun to take the messages for which a deletion waited.
@@ -132,7 +132,7 @@ async fn check(world: &World) -> Option<String> {
         return Some(problem);
     }
     delete_all(world);
-    let left = eventually(|| expect::left_behind(world)).await;
+    let left = eventually(|| convergence::left_behind(world)).await;
     left.map(|left| format!("left behind: {left}"))
 }
 
@@ -173,10 +173,10 @@ async fn settled(world: &World) -> Option<String> {
     let before = world.writes().len();
     world
         .trace
-        .add("PLAN", "nothing should be written any more");
+        .add("ACTION", "nothing should be written any more");
     sleep(Duration::from_secs(140)).await;
     let written = world.writes().split_off(before);
-    let unmet = expect::unmet(world);
+    let unmet = convergence::unmet(world);
     if !unmet.is_empty() {
         return Some(format!("was right, and no longer is: {}", unmet.join("; ")));
     }

@@ -6,8 +6,8 @@ use asya_process::tasks::Tasks;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
+use crate::connection::kubernetes;
 use crate::installation::webhook_args;
-use crate::link;
 use crate::process::Process;
 use crate::randomness::delay;
 use crate::world::World;
@@ -19,7 +19,7 @@ pub struct WebhookReplicas {
 }
 
 impl WebhookReplicas {
-    /// So many replicas; none of them runs yet.
+    /// This many replicas, none of them running yet.
     #[must_use]
     pub fn new(count: usize) -> Self {
         let process = |index| Mutex::new(Arc::new(Process::webhook(name(index, 0))));
@@ -69,7 +69,7 @@ async fn run(world: &Arc<World>, process: &Arc<Process>) -> &'static str {
         .map_err(Into::into)
         .and_then(|args| {
             let replica = asya_webhook::Replica::new(&args)?;
-            let clients = replica.clients_in_process(link::client(world, process));
+            let clients = replica.clients_in_process(kubernetes::client(world, process));
             let routes = replica.start(&args, clients, &tasks);
             Ok::<_, asya_process::BoxError>(Endpoint {
                 process: Arc::clone(process),

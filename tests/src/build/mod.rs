@@ -1,4 +1,4 @@
-//! The parts of a cluster, each built once into a cache.
+//! The components of a cluster, each built once into a cache.
 
 mod cache;
 mod containers;
@@ -17,9 +17,9 @@ pub(crate) use python::tar;
 
 use crate::error::{Error, Result};
 
-/// A part that is built or installed before a cluster can use it.
+/// A component that is built or installed before a cluster can use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum Component {
     /// etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl.
     ControlPlane,
     /// kwok with its stock stages, helm 4, kubeconform.
@@ -44,7 +44,7 @@ pub enum Part {
     Python,
 }
 
-impl Part {
+impl Component {
     /// All parts.
     pub const ALL: [Self; 11] = [
         Self::ControlPlane,
@@ -80,43 +80,45 @@ impl Part {
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for Component {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Part {
+impl FromStr for Component {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
         Self::ALL
             .into_iter()
-            .find(|part| part.name() == name)
+            .find(|component| component.name() == name)
             .ok_or_else(|| {
                 let names = Self::ALL.map(Self::name).join(", ");
-                Error::Other(format!("there is no part `{name}`; the parts are {names}"))
+                Error::Other(format!(
+                    "there is no component `{name}`; the components are {names}"
+                ))
             })
     }
 }
 
-/// Builds a part unless it is cached, and returns the folder of its programs (`bin/` of the cache entry, or where the
-/// package installed them).
+/// Builds a component unless it is cached, and returns the folder of its programs (`bin/` of the cache entry, or where
+/// the package installed them).
 ///
 /// # Errors
 /// When a toolchain or package is missing (one line that says what to install), or when the build fails.
-pub async fn ensure(part: Part) -> Result<PathBuf> {
-    match part {
-        Part::ControlPlane => go::control_plane().await,
-        Part::Tools => go::tools().await,
-        Part::Helm3 => go::helm3().await,
-        Part::ArgoCd => go::argocd().await,
-        Part::RabbitMq => rabbitmq::ensure().await,
-        Part::Sqs => sqs::ensure().await,
-        Part::Keda => go::keda().await,
-        Part::Node => go::node().await,
-        Part::Dns => go::dns().await,
-        Part::Containers => containers::ensure().await,
-        Part::Python => python::ensure().await,
+pub async fn ensure(component: Component) -> Result<PathBuf> {
+    match component {
+        Component::ControlPlane => go::control_plane().await,
+        Component::Tools => go::tools().await,
+        Component::Helm3 => go::helm3().await,
+        Component::ArgoCd => go::argocd().await,
+        Component::RabbitMq => rabbitmq::ensure().await,
+        Component::Sqs => sqs::ensure().await,
+        Component::Keda => go::keda().await,
+        Component::Node => go::node().await,
+        Component::Dns => go::dns().await,
+        Component::Containers => containers::ensure().await,
+        Component::Python => python::ensure().await,
     }
 }

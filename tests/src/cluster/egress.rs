@@ -30,8 +30,8 @@ const LAG: Duration = Duration::from_secs(1);
 pub struct Backend {
     /// `127.0.0.1:PORT`.
     pub address: String,
-    /// Readiness URL: like an endpoint, a backend is used only while this URL returns 200, and for [`LAG`] after. Without
-    /// it, the backend is always used.
+    /// Readiness URL: like an endpoint, a backend is used only while this URL returns 200, and for [`LAG`] after.
+    /// Without it, the backend is always used.
     pub ready: Option<String>,
 }
 

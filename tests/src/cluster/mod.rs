@@ -21,15 +21,15 @@ pub use kwok::{CONTAINER, MODE};
 pub use state::{InstanceState, OperatorState, RabbitMqState, STATE_VARIABLE, State};
 
 use crate::audit::Audit;
-use crate::build::{self, Part};
+use crate::build::{self, Component};
 use crate::error::{Error, Result};
 use crate::keda;
 use crate::operator::{self, Instance, Operator};
 use crate::process::{Folder, Process, Signal};
 use crate::rabbitmq::{self, RabbitMq};
 use crate::real;
+use crate::scheduling;
 use crate::sqs::{self, Sqs};
-use crate::turn;
 use crate::webhook::Webhook;
 
 /// What a cluster runs besides Kubernetes.
@@ -203,26 +203,26 @@ impl RunningCluster {
     /// When a part cannot be built or does not start; the error contains the end of its log. Nothing is left running.
     pub async fn start(options: Options) -> Result<Self> {
         crate::install_crypto_provider();
-        let control_plane_bin = build::ensure(Part::ControlPlane).await?;
-        let tools = build::ensure(Part::Tools).await?;
+        let control_plane_bin = build::ensure(Component::ControlPlane).await?;
+        let tools = build::ensure(Component::Tools).await?;
         let shared = State::from_env().ok().and_then(|state| state.rabbitmq);
         let shared = shared.filter(|_| options.rabbitmq && !options.own_rabbitmq);
         let rabbitmq_bin = if options.rabbitmq && shared.is_none() {
-            Some(build::ensure(Part::RabbitMq).await?)
+            Some(build::ensure(Component::RabbitMq).await?)
         } else {
             None
         };
         let sqs_bin = if options.sqs {
-            Some(build::ensure(Part::Sqs).await?)
+            Some(build::ensure(Component::Sqs).await?)
         } else {
             None
         };
 
         if options.keda {
-            build::ensure(Part::Keda).await?;
+            build::ensure(Component::Keda).await?;
         }
 
-        let _turn = turn::beside_others().await;
+        let _beside = scheduling::beside_others().await;
         let folder = Folder::create("c")?;
         let (client_sender, client_receiver) = watch::channel(None);
         let egress = egress::listen(&folder, client_receiver, options.real)?;
@@ -292,7 +292,7 @@ impl RunningCluster {
     /// # Errors
     /// When it cannot be built, installed or started.
     pub async fn start_keda(&mut self) -> Result<()> {
-        let bin = build::ensure(Part::Keda).await?;
+        let bin = build::ensure(Component::Keda).await?;
         let started = keda::start(&bin, &self.cluster).await?;
         self.processes.extend(started);
         self.set_keda(true);

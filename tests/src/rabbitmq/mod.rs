@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::build::{self, Part};
+use crate::build::{self, Component};
 use crate::error::Result;
 use crate::process::{self, Process, Spec};
 
@@ -19,7 +19,7 @@ pub use server::{ADMIN, OPERATOR, OPERATOR_PASSWORD};
 /// # Errors
 /// When it cannot be started.
 pub async fn serve(folder: &Path) -> Result<(RabbitMq, Vec<Process>)> {
-    let bin = build::ensure(Part::RabbitMq).await?;
+    let bin = build::ensure(Component::RabbitMq).await?;
     let (state, processes) = server::start(&bin, folder, "127.0.0.1").await?;
     Ok((RabbitMq::new(&state)?, processes))
 }
@@ -29,7 +29,7 @@ pub async fn serve(folder: &Path) -> Result<(RabbitMq, Vec<Process>)> {
 /// # Errors
 /// When it fails.
 pub async fn control(server: &Process, args: &[&str]) -> Result<()> {
-    let bin = build::ensure(Part::RabbitMq).await?;
+    let bin = build::ensure(Component::RabbitMq).await?;
     let spec = Spec::new("rabbitmqctl", bin.join("rabbitmqctl"))
         .inherit_env()
         .args(args);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::images::{self, Sources};
 use super::{ADDRESS, NODE, PAUSE_IMAGE};
-use crate::build::{self, Part};
+use crate::build::{self, Component};
 use crate::error::{Result, Trying};
 use crate::eventually::{NotYet, check, eventually};
 use crate::operator::bin_folder;
@@ -32,9 +32,9 @@ impl Runtime {
     /// # Errors
     /// When the runtime cannot be started, or an image cannot be built.
     pub(crate) async fn start(folder: &Path, logs: &Path) -> Result<Self> {
-        let bin = build::ensure(Part::Node).await?;
-        let plugins = build::ensure(Part::Containers).await?;
-        let python = build::ensure(Part::Python).await?;
+        let bin = build::ensure(Component::Node).await?;
+        let plugins = build::ensure(Component::Containers).await?;
+        let python = build::ensure(Component::Python).await?;
         let programs = bin_folder()?;
         let network = folder.join("cni");
         std::fs::create_dir_all(&network).trying(format_args!("make {}", network.display()))?;
@@ -80,7 +80,7 @@ pub(crate) async fn start(
     kubeconfig: &Path,
     client: &Client,
 ) -> Result<Vec<Process>> {
-    let dns = build::ensure(Part::Dns).await?;
+    let dns = build::ensure(Component::Dns).await?;
     let configuration = folder.join("kubelet.json");
     write(&configuration, &kubelet_configuration(logs).to_string())?;
     let corefile = folder.join("Corefile");

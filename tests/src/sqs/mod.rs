@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::build::{self, Part};
+use crate::build::{self, Component};
 use crate::error::Result;
 use crate::process::Process;
 
@@ -16,7 +16,7 @@ pub use admin::Sqs;
 /// # Errors
 /// When it cannot be started.
 pub async fn serve(folder: &Path) -> Result<(String, Process)> {
-    let bin = build::ensure(Part::Sqs).await?;
+    let bin = build::ensure(Component::Sqs).await?;
     server::start(&bin, folder, "127.0.0.1").await
 }
 

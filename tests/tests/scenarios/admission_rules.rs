@@ -13,7 +13,7 @@ use asya_tests::cluster::{Cluster, Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::{Instance, Launch, Operator};
 use asya_tests::scenario::Scenario;
-use asya_tests::turn::{own_cluster_to_time, timed};
+use asya_tests::scheduling::{own_cluster_to_time, timed};
 use asya_tests::{Error, Result};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhook, MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
@@ -36,7 +36,7 @@ const FOLLOWED: Duration = Duration::from_secs(2);
 const HEALED: Duration = Duration::from_secs(5);
 const INJECTOR: &str = "asya-operator-injector";
 const VALIDATOR: &str = "asya-operator-validator";
-const ANCHOR: &str = "asya-operator-webhook-anchor";
+const OWNER_ROLE: &str = "asya-operator-webhook-anchor";
 
 /// A listener that accepts connections, counts them and never responds.
 struct Listener {
@@ -147,7 +147,7 @@ fn names(entries: &[MutatingWebhook]) -> BTreeSet<&str> {
 
 /// CFG-1 to CFG-5, CFG-8 to CFG-10, AVL-5, VAC-8
 #[tokio::test]
-async fn webhook_configurations_follow_bindings_and_their_anchor() {
+async fn webhook_configurations_follow_bindings_and_their_owner_role() {
     let _turn = own_cluster_to_time().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     let _timed = timed().await;
@@ -158,7 +158,7 @@ async fn webhook_configurations_follow_bindings_and_their_anchor() {
         nothing_is_written_at_rest(&stage).await?;
         edits_and_deletions_are_healed(&stage).await?;
         last_binding_takes_the_entries_away(&stage, scenario, &required).await?;
-        configurations_go_with_the_anchor(&stage).await
+        configurations_go_with_the_owner_role(&stage).await
     })
     .await;
 }
@@ -186,16 +186,16 @@ async fn without_a_binding_nothing_is_asked(stage: &Stage, scenario: &Scenario) 
     assert_eq!(stage.webhook.calls(), 0, "100 pods were created");
     let injector = stage.injectors().get(INJECTOR).await?;
     let roles: Api<ClusterRole> = Api::all(stage.cluster.client());
-    let anchor = roles.get(ANCHOR).await?;
+    let role = roles.get(OWNER_ROLE).await?;
     let owners = injector.metadata.owner_references.unwrap_or_default();
     assert_eq!(
         owners
             .iter()
             .map(|owner| Some(&owner.uid))
             .collect::<Vec<_>>(),
-        [anchor.metadata.uid.as_ref()]
+        [role.metadata.uid.as_ref()]
     );
-    let owners = anchor.metadata.owner_references.unwrap_or_default();
+    let owners = role.metadata.owner_references.unwrap_or_default();
     assert_eq!(
         owners.iter().map(|owner| &*owner.kind).collect::<Vec<_>>(),
         ["Namespace"],
@@ -388,28 +388,28 @@ async fn last_binding_takes_the_entries_away(
 }
 
 /// AVL-5
-async fn configurations_go_with_the_anchor(stage: &Stage) -> Result<()> {
+async fn configurations_go_with_the_owner_role(stage: &Stage) -> Result<()> {
     let roles: Api<ClusterRole> = Api::all(stage.cluster.client());
-    let mut anchor = roles.get(ANCHOR).await?;
-    roles.delete(ANCHOR, &DeleteParams::default()).await?;
+    let mut role = roles.get(OWNER_ROLE).await?;
+    roles.delete(OWNER_ROLE, &DeleteParams::default()).await?;
     eventually("both are collected", SOON, async || {
         let left = stage.uids().await.map_err(NotYet::new)?;
         check(left == (None, None), format_args!("{left:?}"))
     })
     .await?;
-    anchor.metadata = kube::api::ObjectMeta {
-        name: anchor.metadata.name,
-        annotations: anchor.metadata.annotations,
-        labels: anchor.metadata.labels,
+    role.metadata = kube::api::ObjectMeta {
+        name: role.metadata.name,
+        annotations: role.metadata.annotations,
+        labels: role.metadata.labels,
         ..Default::default()
     };
-    let anchor = roles.create(&PostParams::default(), &anchor).await?;
-    eventually("the new anchor owns new ones", HEALED, async || {
+    let role = roles.create(&PostParams::default(), &role).await?;
+    eventually("the new role owns new ones", HEALED, async || {
         let injector = stage.injectors().get(INJECTOR).await?;
         let owners = injector.metadata.owner_references.unwrap_or_default();
         let owned = owners
             .iter()
-            .any(|owner| Some(&owner.uid) == anchor.metadata.uid.as_ref());
+            .any(|owner| Some(&owner.uid) == role.metadata.uid.as_ref());
         check(owned, format_args!("{owners:?}"))
     })
     .await

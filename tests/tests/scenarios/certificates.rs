@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use asya_certs::certificate::{Certificate, Fingerprint};
 use asya_certs::data::{CA_BUNDLE, CA_KEY, Data, LEAF, LEAF_KEY, NEXT_CA, NEXT_CA_KEY};
-use asya_certs::mint::{Ca, Settings};
+use asya_certs::issuer::{Ca, Settings};
 use asya_certs::secret::TlsSecret;
 use asya_certs::serve::{Certificates, Trusted};
 use asya_certs::store::ca_secret_name;
@@ -14,7 +14,7 @@ use asya_tests::cluster::{Cluster, Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::{Instance, Launch, Operator};
 use asya_tests::scenario::Scenario;
-use asya_tests::turn::{own_cluster_to_time, timed};
+use asya_tests::scheduling::{own_cluster_to_time, timed};
 use asya_tests::{Error, Result};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
@@ -96,10 +96,10 @@ impl Stage {
         let names = names(self.operator.namespace());
         let secret = eventually(format!("{what} is repaired"), SOON, async || {
             let secret = self.secret().await?;
-            let bundle = secret.bundle();
-            let (leaf, _) = (bundle.leaf?, bundle.current_ca?);
+            let parsed = secret.parsed();
+            let (leaf, _) = (parsed.leaf?, parsed.current_ca?);
             leaf.verify(&names, Timestamp::now())?;
-            check(bundle.next.is_none(), "a rotation is under way")?;
+            check(parsed.next.is_none(), "a rotation is under way")?;
             Ok(secret)
         })
         .await?;
@@ -184,11 +184,11 @@ fn names(namespace: &str) -> Vec<String> {
 }
 
 fn leaf(secret: &TlsSecret) -> Certificate {
-    secret.bundle().leaf.unwrap().certificate
+    secret.parsed().leaf.unwrap().certificate
 }
 
 fn current_ca(secret: &TlsSecret) -> Fingerprint {
-    secret.bundle().current_ca.unwrap().certificate.fingerprint
+    secret.parsed().current_ca.unwrap().certificate.fingerprint
 }
 
 /// An edit of the Secret.
@@ -238,9 +238,9 @@ fn is_as_documented(secret: &TlsSecret) {
         let whole = days * day;
         (whole.saturating_sub(Duration::from_mins(5))..=whole).contains(&left(ends))
     };
-    let bundle = secret.bundle();
+    let parsed = secret.parsed();
     assert!(nearly(leaf.not_after, 30), "{leaf:?}");
-    assert!(nearly(bundle.cas[0].not_after, 365), "{bundle:?}");
+    assert!(nearly(parsed.cas[0].not_after, 365), "{parsed:?}");
     assert!(leaf.not_before < Timestamp::now() - Duration::from_mins(9));
     let managers = secret.metadata.managed_fields.iter().flatten();
     let managers: Vec<_> = managers.filter_map(|it| it.manager.as_deref()).collect();
@@ -249,7 +249,7 @@ fn is_as_documented(secret: &TlsSecret) {
 
 /// The CA issues a new leaf and stays.
 async fn leaves_are_repaired(stage: &Stage, before: &TlsSecret) -> Result<()> {
-    let ours = before.bundle().current_ca.map_err(Error::other)?;
+    let ours = before.parsed().current_ca.map_err(Error::other)?;
     let other =
         Ca::new(&Settings::with_defaults(Vec::new()), Timestamp::now()).map_err(Error::other)?;
     let (usual, day) = (
@@ -288,7 +288,7 @@ async fn leaves_are_repaired(stage: &Stage, before: &TlsSecret) -> Result<()> {
             ours.certificate.fingerprint,
             "{what}"
         );
-        assert_eq!(repaired.bundle().cas.len(), 1, "{what}");
+        assert_eq!(repaired.parsed().cas.len(), 1, "{what}");
     }
     Ok(())
 }
@@ -302,7 +302,7 @@ async fn cas_are_repaired(stage: &Stage) -> Result<()> {
         })
         .await?;
     let fingerprints = |secret: &TlsSecret| -> Vec<Fingerprint> {
-        let all = secret.bundle().cas;
+        let all = secret.parsed().cas;
         all.iter().map(|it| it.fingerprint).collect()
     };
     let both = fingerprints(&repaired);

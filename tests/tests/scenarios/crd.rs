@@ -155,8 +155,8 @@ fn refused_at_creation() -> Vec<DynamicObject> {
 /// From this minor version of Kubernetes on, a status can be written whatever rules the rest of the object violates.
 const STATUS_RATCHETS: u32 = 33;
 
-/// An actor's labels, status and deletion do not depend on its spec. Before Kubernetes 1.33 its status does, if the spec
-/// violates a rule in CEL.
+/// An actor's labels, status and deletion do not depend on its spec. Before Kubernetes 1.33 its status does, if the
+/// spec violates a rule in CEL.
 async fn stays_writable(api: &Api<DynamicObject>, actor: &DynamicObject, minor: u32) {
     let name = actor.metadata.name.as_deref().unwrap();
     let params = PatchParams::default();

@@ -113,14 +113,14 @@ async fn nothing_is_left(cluster: &Cluster, scenario: &Scenario, after: &str) ->
     eventually(what, COLLECTED, async || {
         let left = made(cluster).await.map_err(NotYet::new)?;
         check(left.is_empty(), format_args!("{} objects", left.len()))?;
-        let anchor = [
+        let role = [
             "get",
             "clusterrole",
             "asya-operator-webhook-anchor",
             "--ignore-not-found",
         ];
-        let anchor = cluster.kubectl(&anchor).await.map_err(NotYet::new)?;
-        check(anchor.is_empty(), anchor)
+        let role = cluster.kubectl(&role).await.map_err(NotYet::new)?;
+        check(role.is_empty(), role)
     })
     .await?;
     let took = since.elapsed();

@@ -7,7 +7,7 @@ use asya_tests::cluster::{Cluster, Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::{Instance, Operator};
 use asya_tests::scenario::Scenario;
-use asya_tests::turn::{own_cluster_to_time, timed};
+use asya_tests::scheduling::{own_cluster_to_time, timed};
 use asya_tests::{Error, Result};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};

@@ -9,7 +9,7 @@ use asya_tests::cluster::{Options, RunningCluster, State};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::process::{Signal, signal};
 
-use asya_tests::turn::beside_others;
+use asya_tests::scheduling::beside_others;
 
 use crate::own_cluster;
 

@@ -9,7 +9,7 @@ use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{check, eventually};
 use asya_tests::scenario::Scenario;
-use asya_tests::turn::own_cluster;
+use asya_tests::scheduling::own_cluster;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;

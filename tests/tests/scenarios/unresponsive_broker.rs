@@ -8,7 +8,7 @@ use asya_tests::counting_proxy::CountingProxy;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::operator::{Operator, default_values};
 use asya_tests::scenario::Scenario;
-use asya_tests::turn::{own_cluster_to_time, quiet};
+use asya_tests::scheduling::{exclusive, own_cluster_to_time};
 use kube::api::ListParams;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -124,7 +124,7 @@ async fn actors_on_another_broker_do_not_queue_behind_those_on_a_slow_one() {
         let operator = Operator::install(&cluster, json!({"transports": {"late": late}})).await?;
         let instance = operator.start("one").await?;
         // Beside other scenarios, creating 500 actors takes as long as serving many of them.
-        let quiet = quiet().await;
+        let alone = exclusive().await;
         proxy.delay((1..=4).map(Duration::from_secs));
         let (names, slow) = actors(scenario, "late", SLOW, "late");
         apply_all(scenario, &slow).await?;
@@ -137,7 +137,7 @@ async fn actors_on_another_broker_do_not_queue_behind_those_on_a_slow_one() {
             after - before < (SLOW - before) / 2,
             "{before} on the slow broker were Running before, {after} after"
         );
-        drop(quiet);
+        drop(alone);
 
         proxy.delay([]);
         let all = all_running_within(scenario, &names, SERVED);

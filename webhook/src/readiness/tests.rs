@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use asya_certs::data::{CA_BUNDLE, Data, LEAF, LEAF_KEY};
-use asya_certs::mint::{Ca, Settings};
+use asya_certs::issuer::{Ca, Settings};
 use asya_certs::serve::{Certificates, Trusted};
 use asya_shared::admission::facts::WebhookFacts;
 use k8s_openapi::jiff::Timestamp;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_certs::data::{CA_BUNDLE, Data, LEAF, LEAF_KEY};
-use asya_certs::mint::{Ca, Settings};
+use asya_certs::issuer::{Ca, Settings};
 use asya_certs::serve::Certificates;
 use asya_process::serve::Connections;
 use axum::Router;

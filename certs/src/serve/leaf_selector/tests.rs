@@ -5,9 +5,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{LeafSelector, NotReady, Trusted};
-use crate::bundle::{BundleFault, Leaf};
 use crate::data::{CA_BUNDLE, LEAF};
-use crate::mint::Ca;
+use crate::issuer::Ca;
+use crate::parsed_secret::{Leaf, SecretFault};
 use crate::testing::{DAY, SecretBuilder, ago, hence, names, new_ca, now};
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -177,7 +177,7 @@ fn readiness_reports_why_clients_reject_the_leaf() {
 
     selector.set_candidate(Leaf::read(&SecretBuilder::default().0));
     selector.reevaluate(&names(), now());
-    let no_certificate = NotReady::NoCertificate(BundleFault::Missing(LEAF));
+    let no_certificate = NotReady::NoCertificate(SecretFault::Missing(LEAF));
     assert_eq!(selector.ready(&names(), now()), Err(no_certificate));
 
     selector.set_candidate(Ok(leaf_of(&ca, ago(DAY))));
@@ -185,7 +185,7 @@ fn readiness_reports_why_clients_reject_the_leaf() {
     assert_eq!(selector.ready(&names(), now()), Err(NotReady::TrustUnknown));
     selector.trust(Trusted::All);
     assert_eq!(selector.ready(&names(), now()), Ok(()));
-    let expired = NotReady::Invalid(BundleFault::Expired(LEAF));
+    let expired = NotReady::Invalid(SecretFault::Expired(LEAF));
     assert_eq!(selector.ready(&names(), hence(30 * DAY)), Err(expired));
     let metrics = selector.metrics();
     let ends = (metrics.leaf_expires, metrics.ca_expires);
@@ -200,7 +200,7 @@ fn invalid_leaf_is_served_if_there_is_no_earlier_one() {
     selector.trust(Trusted::All);
     // The local clock may be wrong.
     assert!(offer(&mut selector, &leaf_of(&ca, hence(DAY)), now()));
-    let not_yet_valid = NotReady::Invalid(BundleFault::NotYetValid(LEAF));
+    let not_yet_valid = NotReady::Invalid(SecretFault::NotYetValid(LEAF));
     assert_eq!(selector.ready(&names(), now()), Err(not_yet_valid));
     assert!(offer(&mut selector, &leaf_of(&ca, now()), now()));
 }

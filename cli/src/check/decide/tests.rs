@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use asya_certs::data::{CA_BUNDLE, Data, LEAF, LEAF_KEY};
-use asya_certs::mint::{Ca, Settings};
+use asya_certs::issuer::{Ca, Settings};
 use asya_shared::admission::VALIDATION;
 use k8s_openapi::ByteString;
 use serde_json::json;
@@ -32,7 +32,7 @@ fn deployment(name: &str, args: &[&str]) -> OperatorDeployment {
 
 const NAME: &str = "asya-operator-webhook.asya-system.svc";
 
-/// A Secret with a leaf that was issued so many days ago, for 30 days, and the `caBundle` that trusts it.
+/// A Secret with a leaf that was issued this many days ago, for 30 days, and the `caBundle` that trusts it.
 fn certificate(name: &str, days: u32) -> (Data, Value) {
     let ago = Duration::from_hours(24) * days;
     let issued = now() - k8s_openapi::jiff::SignedDuration::try_from(ago).unwrap();

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use asya_certs::bundle::{BundleFault, Leaf};
 use asya_certs::data::{CA_BUNDLE, Data, LEAF};
+use asya_certs::parsed_secret::{Leaf, SecretFault};
 use asya_shared::admission::VALIDATION;
 use k8s_openapi::ByteString;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -89,7 +89,7 @@ fn certificate(observed: &Observed, webhook: &OperatorDeployment, now: Timestamp
     }
     let leaf = Leaf::read(served).ok().map(|it| it.certificate);
     let (Some(ends), Some(leaf)) = (ends, leaf) else {
-        return faulty(&BundleFault::Unreadable(LEAF));
+        return faulty(&SecretFault::Unreadable(LEAF));
     };
     let text = format!("It ends in {}.", since(now, ends));
     if is_overdue(leaf.not_before, leaf.not_after, now) {
@@ -104,19 +104,19 @@ fn is_overdue(from: Timestamp, to: Timestamp, now: Timestamp) -> bool {
     left.as_secs() < lifetime.as_secs() / OVERDUE
 }
 
-fn faulty(fault: &BundleFault) -> Check {
+fn faulty(fault: &SecretFault) -> Check {
     let name = match fault {
-        BundleFault::Untrusted => "WebhookCAMismatch",
-        BundleFault::Expired(_) => "CertificateExpired",
-        BundleFault::Missing(_)
-        | BundleFault::Unreadable(_)
-        | BundleFault::Mismatch { .. }
-        | BundleFault::NotACa(_)
-        | BundleFault::Name(_)
-        | BundleFault::NotYetValid(_) => "CertificateInvalid",
+        SecretFault::Untrusted => "WebhookCAMismatch",
+        SecretFault::Expired(_) => "CertificateExpired",
+        SecretFault::Missing(_)
+        | SecretFault::Unreadable(_)
+        | SecretFault::Mismatch { .. }
+        | SecretFault::NotACa(_)
+        | SecretFault::Name(_)
+        | SecretFault::NotYetValid(_) => "CertificateInvalid",
     };
     let detail = match fault {
-        BundleFault::Untrusted => String::new(),
+        SecretFault::Untrusted => String::new(),
         fault => format!("The reason: {fault}."),
     };
     Check::failed("webhook certificate", name, &detail)

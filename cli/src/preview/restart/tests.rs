@@ -23,11 +23,11 @@ fn pods(states: &[(&str, bool, bool)]) -> Vec<PodState> {
     states.iter().map(pod).collect()
 }
 
-fn template() -> Roll {
-    Roll::AnnotateTemplate(Vec::new())
+fn template() -> RolloutMethod {
+    RolloutMethod::AnnotateTemplate(Vec::new())
 }
 
-fn restart(roll: &Roll, workloads: &[Workload], pods: &[PodState]) -> Restart {
+fn restart(roll: &RolloutMethod, workloads: &[Workload], pods: &[PodState]) -> Restart {
     of_binding(&RestartInputs {
         roll,
         rollout: BindingRollout::Always,
@@ -53,7 +53,7 @@ fn update_strategy_decides_who_replaces_pods_and_in_which_order() {
     let surge =
         json!({"replicas": 4, "strategy": {"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}}});
     let recreate = json!({"replicas": 4, "strategy": {"type": "Recreate"}});
-    let owner = Roll::Annotate(ObjectRef::default(), vec!["metadata"]);
+    let owner = RolloutMethod::Annotate(ObjectRef::default(), vec!["metadata"]);
     let evicted = &["phi-1", "phi-2", "phi-10", "phi-0"][..];
     for (roll, kind, spec, by, order, surge, unavailable) in [
         (
@@ -93,7 +93,7 @@ fn update_strategy_decides_who_replaces_pods_and_in_which_order() {
             1,
         ),
         (
-            &Roll::Evict,
+            &RolloutMethod::Evict,
             "ReplicaSet",
             &four,
             ReplacedBy::Operator,
@@ -124,7 +124,7 @@ fn update_strategy_decides_who_replaces_pods_and_in_which_order() {
 #[test]
 fn pods_that_are_replaced_are_named_and_what_decides_their_order_is_told() {
     let spec = json!({"replicas": 4});
-    let owner = Roll::Annotate(ObjectRef::default(), vec!["metadata"]);
+    let owner = RolloutMethod::Annotate(ObjectRef::default(), vec!["metadata"]);
     for (roll, kind, rule) in [
         (
             &template(),
@@ -133,7 +133,7 @@ fn pods_that_are_replaced_are_named_and_what_decides_their_order_is_told() {
         ),
         (&template(), "StatefulSet", None),
         (&owner, "Deployment", Some("as the controller of")),
-        (&Roll::Evict, "ReplicaSet", None),
+        (&RolloutMethod::Evict, "ReplicaSet", None),
     ] {
         let found = restart(roll, &[workload(kind, &spec)], &pods(&OLD));
         assert_eq!(found.names.len(), 4, "{kind}: {found:?}");
@@ -249,7 +249,7 @@ fn restart_waits_for_budgets_other_rollouts_and_pods_that_are_not_ready() {
         "Deployment",
         &json!({"replicas": 9, "strategy": {"rollingUpdate": {"maxUnavailable": 0}}}),
     )];
-    let (evict, template) = (Roll::Evict, template());
+    let (evict, template) = (RolloutMethod::Evict, template());
     for (found, expected) in [
         (
             restart_of(&evict, &safe[..], Some("pdb")),

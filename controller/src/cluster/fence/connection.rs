@@ -1,7 +1,8 @@
 //! Connections to the API server that stop sending at the deadline.
 //!
-//! A call hands its request to a connection, which encodes, encrypts and sends it later, on a task of its own. A process
-//! suspended in between would send the request when it resumes, so each write to the socket checks the fence again.
+//! A call hands its request to a connection, which encodes, encrypts and sends it later, on a task of its own. A
+//! process suspended in between would send the request when it resumes, so each write to the socket checks the fence
+//! again.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

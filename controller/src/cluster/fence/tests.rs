@@ -120,8 +120,8 @@ async fn process_suspended_past_the_deadline_sends_nothing() {
     assert_eq!(sent.into_inner(), 0);
 }
 
-/// Writes a request to a connection after `seconds`: what a call that was admitted has buffered. Returns what the server
-/// received.
+/// Writes a request to a connection after `seconds`: what a call that was admitted has buffered. Returns what the
+/// server received.
 async fn buffered_for(seconds: u32, fence: Fence) -> (io::Result<()>, Vec<u8>) {
     let (client, mut server) = tokio::io::duplex(64);
     let mut client = Some(TokioIo::new(client));

@@ -1,7 +1,8 @@
 //! Deletion of an actor's queues on one transport.
 //!
-//! Chooses calls and Events here, because only the broker's response to one call determines the next. Who holds the name
-//! of a dead letter queue is looked up here, too: an actor may have claimed it since this reconcile was planned (QUE-14).
+//! Chooses calls and Events here, because only the broker's response to one call determines the next. Who holds the
+//! name of a dead letter queue is looked up here, too: an actor may have claimed it since this reconcile was planned
+//! (QUE-14).
 
 use std::sync::Arc;
 use std::time::Duration;

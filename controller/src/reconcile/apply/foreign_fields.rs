@@ -1,11 +1,11 @@
 //! Applies and gives up our fields of foreign objects. Each apply lists everything that its field manager owns on the
 //! object.
 //!
-//! Chooses here what to do about an annotation that a plan leaves as it is: an apply that does not list it gives it up, so
-//! it is read immediately before. What follows a refused apply depends on the response.
+//! Chooses here what to do about an annotation that a plan leaves as it is: an apply that does not list it gives it up,
+//! so it is read immediately before. What follows a refused apply depends on the response.
 
 use asya_shared::names::{annotation, manager};
-use asya_shared::resolve::{ObjectRef, Roll, is_handed_off};
+use asya_shared::resolve::{ObjectRef, RolloutMethod, is_handed_off};
 use serde_json::{Value, json};
 use tracing::{debug, warn};
 
@@ -51,7 +51,7 @@ pub(super) async fn should_hand_off(
 pub(super) async fn write_annotations(
     context: &Context,
     namespace: &str,
-    roll: &Roll,
+    roll: &RolloutMethod,
     desired: TargetAnnotations<'_>,
     revision: SpecRevision,
 ) -> Result<Option<RolloutOutcome>, Error> {

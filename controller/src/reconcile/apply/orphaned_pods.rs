@@ -14,8 +14,8 @@ use crate::context::Context;
 use crate::fault::{Error, StepError};
 use crate::record::{ActorRecord, PodRecord, UNFINISHED};
 
-/// The name of one of the `orphaned` pods whose sidecar uses `transport`; `None` if there is none. They are read from the
-/// API server, because the cache does not have their containers.
+/// The name of one of the `orphaned` pods whose sidecar uses `transport`; `None` if there is none. They are read from
+/// the API server, because the cache does not have their containers.
 pub(super) async fn find_consumer(
     context: &Context,
     actor: &ActorRecord,

@@ -1,9 +1,9 @@
 //! Deletes the queues of an actor being deleted, with their dead letter queues, if the owner tag at the broker names
 //! the actor (QUE-34).
 //!
-//! Chooses calls here, because only the broker's response to one determines the next; `plan::queue_removal` decides what
-//! follows each response. Two things are read immediately before they matter: pods that an earlier actor left, whose
-//! containers no cache has, and the namespace, which may have begun to terminate since it was observed.
+//! Chooses calls here, because only the broker's response to one determines the next; `plan::queue_removal` decides
+//! what follows each response. Two things are read immediately before they matter: pods that an earlier actor left,
+//! whose containers no cache has, and the namespace, which may have begun to terminate since it was observed.
 
 use std::time::Duration;
 
@@ -136,8 +136,8 @@ async fn remove_queue(
     }
 }
 
-/// Deletes what an earlier process may have created, if it is empty. Anything else stays: nothing shows that it ever was
-/// the actor's.
+/// Deletes what an earlier process may have created, if it is empty. Anything else stays: nothing shows that it ever
+/// was the actor's.
 async fn remove_possible_queue(queues: &ActorQueues<'_>, queue: &QueueStatus) -> RemovalProgress {
     let (unrecorded, key) = (
         &queues.context.unrecorded_queues,

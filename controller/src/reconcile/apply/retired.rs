@@ -1,7 +1,7 @@
 //! Deletes retired queues once they are empty, and forgets those that never existed (QUE-13).
 //!
-//! Decides here whether a check is due, what is reported and what is forgotten: the schedule and the queues that no status
-//! names are in memory, and both change with each response of a broker.
+//! Decides here whether a check is due, what is reported and what is forgotten: the schedule and the queues that no
+//! status names are in memory, and both change with each response of a broker.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Executes a rollout step, after a dry run has shown that replacement pods get the sidecar (ROLL-2, ROLL-3, ROLL-4).
 //!
-//! Returns the rollout slot here if a write is refused, because all actors share the slots, and another one waits for it.
+//! Returns the rollout slot here if a write is refused, because all actors share the slots, and another one waits for
+//! it.
 
 use asya_shared::names::annotation;
 

@@ -1,7 +1,7 @@
 //! Reconciles the runtime script, the workload and its scaling.
 //!
-//! Postpones the workload's update here if there is no rollout slot: all actors share the slots, and another one may have
-//! taken the last since this reconcile was planned (SAFE-36).
+//! Postpones the workload's update here if there is no rollout slot: all actors share the slots, and another one may
+//! have taken the last since this reconcile was planned (SAFE-36).
 
 use super::child::{apply_child, delete_child};
 use super::stop::stop;

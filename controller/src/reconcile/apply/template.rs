@@ -3,8 +3,8 @@
 //! Dry-runs a pod first: a template whose pods the API server rejects would leave its workload in the middle of a
 //! rollout (SAFE-39), and after a handoff, pods must get the older actor's sidecar (BIND-45).
 //!
-//! Asks the schedule here whether a dry run is due, for the reason that `probe.rs` gives. What the template must not lose
-//! is read here, too: the object as it is now, which the watches do not hold.
+//! Asks the schedule here whether a dry run is due, for the reason that `probe.rs` gives. What the template must not
+//! lose is read here, too: the object as it is now, which the watches do not hold.
 
 use std::time::Duration;
 

@@ -17,7 +17,8 @@ fn unknown_annotation_value_is_a_fault_of_the_actor() {
 }
 
 /// QUE-13: a queue at another broker may have been created by a process that was interrupted. Not asked about: another
-/// transport to the same broker (`twin`), a transport that creates no queues (`fixed`) and one that is disabled (`off`).
+/// transport to the same broker (`twin`), a transport that creates no queues (`fixed`) and one that is disabled
+/// (`off`).
 #[test]
 fn earlier_queue_may_be_at_any_other_broker_at_which_queues_are_created() {
     let transports = installation().transports;

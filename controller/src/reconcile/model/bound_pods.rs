@@ -29,8 +29,8 @@ const WITHHELD: [&str; 2] = [
     InjectionReason::ProbeRejected.as_str(),
 ];
 
-/// How far a replica of the webhook that reaches the API server may be behind: it ends a watch without events after 20 s,
-/// and starts the next one within 10 s.
+/// How far a replica of the webhook that reaches the API server may be behind: it ends a watch without events after 20
+/// s, and starts the next one within 10 s.
 pub const WEBHOOK_MAX_LAG: Duration = Duration::from_secs(30);
 
 /// A pod whose sidecar does not have the current actor hash. Its replacement would.
@@ -337,8 +337,8 @@ fn reason_without_annotation(
     }
 }
 
-/// Whether a pod was created before every replica of the webhook must have known the actor. Our clock may be ahead of the
-/// API server's, so a replacement may seem to be older than the binding.
+/// Whether a pod was created before every replica of the webhook must have known the actor. Our clock may be ahead of
+/// the API server's, so a replacement may seem to be older than the binding.
 fn is_early(created: Option<&Time>, since: Option<&Time>) -> bool {
     created.zip(since).is_some_and(|(created, since)| {
         created.0 <= since.0.checked_add(WEBHOOK_MAX_LAG).unwrap_or(since.0)

@@ -44,9 +44,9 @@ pub struct KnownQueues {
 }
 
 impl KnownQueues {
-    /// Reads them from status; `holder_of` returns the other actor that holds a name, if any. Of the `unrecorded` queues,
-    /// which the operator has created and no status names, those that the actor no longer uses are retired; the same
-    /// goes for the `possible` ones, which it may have created.
+    /// Reads them from status; `holder_of` returns the other actor that holds a name, if any. Of the `unrecorded`
+    /// queues, which the operator has created and no status names, those that the actor no longer uses are retired; the
+    /// same goes for the `possible` ones, which it may have created.
     pub fn from_status(
         status: &AsyncActorStatus,
         (unrecorded, possible): (&[QueueStatus], &[QueueStatus]),
@@ -95,8 +95,8 @@ impl KnownQueues {
         }
     }
 
-    /// The queues to delete with the actor (FIN-4), and whether it is known that the actor has had each: status names it,
-    /// or this process has created it. An unreachable queue is included, because it blocks the deletion (FIN-3).
+    /// The queues to delete with the actor (FIN-4), and whether it is known that the actor has had each: status names
+    /// it, or this process has created it. An unreachable queue is included, because it blocks the deletion (FIN-3).
     pub fn to_delete(&self) -> impl Iterator<Item = (&QueueStatus, bool)> {
         let confirmed = self.verified.iter().chain(&self.retired);
         let all = confirmed
@@ -138,8 +138,8 @@ pub fn has_different_address(one: &QueueStatus, other: &QueueStatus) -> bool {
     matches!((path(one), path(other)), (Some(one), Some(other)) if one != other)
 }
 
-/// Whether two transports point to the same queue, by the address recorded once both were used. Their configurations may
-/// not show it: the account may be named in only one of them.
+/// Whether two transports point to the same queue, by the address recorded once both were used. Their configurations
+/// may not show it: the account may be named in only one of them.
 pub fn has_same_address(one: &QueueStatus, other: &QueueStatus) -> bool {
     one.url.is_some() && one.url == other.url
 }

@@ -2,7 +2,7 @@
 
 use asya_shared::api::RolloutStatus;
 use asya_shared::names::{annotation, manager};
-use asya_shared::resolve::{ObjectRef, Roll, Target, is_handed_off, template};
+use asya_shared::resolve::{ObjectRef, RolloutMethod, Target, is_handed_off, template};
 use asya_shared::roll::{UpdateStrategy, requests_gpus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
@@ -163,7 +163,7 @@ pub struct ObservedUnbinding {
     /// The target, unless it does not exist or cannot be resolved.
     pub target: Option<Box<Target>>,
     /// How the target's pods are replaced.
-    pub roll: Option<Roll>,
+    pub roll: Option<RolloutMethod>,
     /// The object that the queue scaled, if it could.
     pub scaled: Option<ObjectRef>,
     /// The objects that carry our roll annotation, and the workloads that this rolls.

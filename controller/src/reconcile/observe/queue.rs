@@ -59,7 +59,7 @@ pub(super) fn reported_depth(
     }
 }
 
-/// Classifies a failed queue check after so many `failures` in a row. If the broker was not even queried because
+/// Classifies a failed queue check after this many `failures` in a row. If the broker was not even queried because
 /// other calls are ahead, the reconcile continues with everything that does not need the broker (OPS-22).
 pub(super) fn classify_failure(
     failures: u32,

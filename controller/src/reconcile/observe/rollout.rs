@@ -4,7 +4,7 @@
 use asya_shared::api::BindingRollout;
 use asya_shared::hash;
 use asya_shared::probe::{ProbeMetadata, from_running_pod, minimal_pod, pod_without_sidecar};
-use asya_shared::resolve::{Integration, ObjectRef, Roll, Target};
+use asya_shared::resolve::{Integration, ObjectRef, RolloutMethod, Target};
 use asya_shared::roll;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -120,22 +120,25 @@ pub(super) async fn read_target_objects(
 }
 
 /// The objects that carry our roll annotation, with the path of the annotations, and the workloads that this rolls.
-fn objects(roll: &Roll, workload: &ObjectRef) -> Vec<(ObjectRef, Option<Vec<&'static str>>)> {
+fn objects(
+    roll: &RolloutMethod,
+    workload: &ObjectRef,
+) -> Vec<(ObjectRef, Option<Vec<&'static str>>)> {
     match roll {
-        Roll::AnnotateTemplate(workloads) => {
+        RolloutMethod::AnnotateTemplate(workloads) => {
             let workloads = workloads.iter().cloned();
             workloads
                 .map(|workload| (workload, Some(TEMPLATE_ANNOTATIONS.to_vec())))
                 .collect()
         }
-        Roll::Annotate(object, path) => {
+        RolloutMethod::Annotate(object, path) => {
             let rolled = (object != workload).then(|| (workload.clone(), None));
             [(object.clone(), Some(path.clone()))]
                 .into_iter()
                 .chain(rolled)
                 .collect()
         }
-        Roll::Evict => vec![(workload.clone(), None)],
+        RolloutMethod::Evict => vec![(workload.clone(), None)],
     }
 }
 

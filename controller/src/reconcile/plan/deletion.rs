@@ -187,8 +187,8 @@ pub enum QueueEvidence {
     Confirmed,
     /// The spec asks for it: it is ours only if it matches what we would have created.
     Desired,
-    /// An earlier process may have created it on another transport (QUE-13): it is ours only if it is empty as well. The
-    /// deletion does not wait for its broker.
+    /// An earlier process may have created it on another transport (QUE-13): it is ours only if it is empty as well.
+    /// The deletion does not wait for its broker.
     Possible,
 }
 

@@ -17,8 +17,8 @@ pub fn ends_after_queue(plan: &StandalonePlan, queue: &QueueState) -> bool {
     plan.leaves_objects_alone || (creates_first && !queue.is_usable() && !expected_soon)
 }
 
-/// Whether status must be written even if a later step fails. It must name a queue before anything else can change: only
-/// that tells which one to retire or delete.
+/// Whether status must be written even if a later step fails. It must name a queue before anything else can change:
+/// only that tells which one to retire or delete.
 pub fn must_report_queue(queue: &QueueState, was_verified: bool) -> bool {
     let is_new = matches!(queue, QueueState::Created(_) | QueueState::Ready(Some(_)));
     is_new && !was_verified

@@ -80,8 +80,8 @@ pub fn is_failure(error: &BrokerError) -> bool {
     error.limiter_delay().is_none()
 }
 
-/// Decides for a queue that an earlier process may have created (QUE-13). `failures` is how often its broker has failed,
-/// including this time.
+/// Decides for a queue that an earlier process may have created (QUE-13). `failures` is how often its broker has
+/// failed, including this time.
 pub fn after_possible_removal(
     removed: Result<DeleteIfEmptyOutcome, BrokerError>,
     failures: u32,

@@ -12,7 +12,7 @@ mod stale_webhook;
 use std::time::Duration;
 
 use asya_shared::api::{BindingRollout, RolloutStatus};
-use asya_shared::resolve::{FindingReason, Roll};
+use asya_shared::resolve::{FindingReason, RolloutMethod};
 use halt::halted;
 use k8s_openapi::jiff::Timestamp;
 use one_by_one::Evictions;
@@ -158,7 +158,8 @@ fn check_conflict(
         FieldDecision::RecordConflict => missing.map(|object| {
             RolloutDecision::RecordConflict(AnnotationConflict {
                 object: object.object.clone(),
-                yields: inputs.unknown_owner && matches!(inputs.method, Roll::AnnotateTemplate(_)),
+                yields: inputs.unknown_owner
+                    && matches!(inputs.method, RolloutMethod::AnnotateTemplate(_)),
             })
         }),
         FieldDecision::Wait(wait) => Some(RolloutDecision::Wait(
@@ -176,8 +177,8 @@ fn annotate(
     evictions: Evictions,
 ) -> RolloutDecision {
     let start_delay = match inputs.method {
-        Roll::Annotate(..) => OWNER_START_DELAY,
-        Roll::AnnotateTemplate(_) | Roll::Evict => START_DELAY,
+        RolloutMethod::Annotate(..) => OWNER_START_DELAY,
+        RolloutMethod::AnnotateTemplate(_) | RolloutMethod::Evict => START_DELAY,
     };
     let is_starting = inputs
         .elapsed(previous)
@@ -282,9 +283,9 @@ impl RolloutInputs<'_> {
     /// Whether the annotation that rolls pods is written to this object.
     pub fn annotates(&self, candidate: &TargetObject) -> bool {
         match self.method {
-            Roll::AnnotateTemplate(_) => true,
-            Roll::Annotate(object, _) => *object == candidate.object,
-            Roll::Evict => false,
+            RolloutMethod::AnnotateTemplate(_) => true,
+            RolloutMethod::Annotate(object, _) => *object == candidate.object,
+            RolloutMethod::Evict => false,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asya_shared::resolve::{ObjectRef, Roll};
+use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use k8s_openapi::jiff::Timestamp;
 
 use super::evict;
@@ -46,7 +46,7 @@ pub struct UnbindInputs<'a> {
     pub limit: Option<Duration>,
     pub now: Timestamp,
     /// How the target's pods are replaced; `None` if the actor has no target any more.
-    pub method: Option<&'a Roll>,
+    pub method: Option<&'a RolloutMethod>,
     /// The objects that may carry our annotation, and the workloads that it rolls.
     pub objects: &'a [TargetObject],
     /// Why the target's pods are unknown, and whether we wrote to the target before.
@@ -84,7 +84,7 @@ pub struct UnbindParams {
     /// The workload whose pod template has our fields.
     pub template: Option<ObjectRef>,
     /// Where to give up or change our annotations.
-    pub annotations: Option<Roll>,
+    pub annotations: Option<RolloutMethod>,
     /// Workloads with our annotation that names the binding actor.
     pub actor_annotated: Vec<ObjectRef>,
     /// An earlier reconcile has reported what blocks unbinding.
@@ -140,8 +140,7 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
         };
     }
     // An annotation in the owner's spec: its controller rolls the pods when the value changes, not when it is removed.
-    let only_new_values_roll =
-        matches!(inputs.method, Some(Roll::Annotate(_, path)) if path.first() == Some(&"spec"));
+    let only_new_values_roll = matches!(inputs.method, Some(RolloutMethod::Annotate(_, path)) if path.first() == Some(&"spec"));
     // Our fields were given up first, so a value that remains later belongs to another field manager.
     let fields_given_up = inputs
         .since_last_action
@@ -153,7 +152,7 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     let is_starting = inputs
         .since_last_action
         .is_some_and(|elapsed| elapsed < OWNER_START_DELAY)
-        && matches!(inputs.method, Some(Roll::Annotate(..)));
+        && matches!(inputs.method, Some(RolloutMethod::Annotate(..)));
     if inputs.pods.is_empty() && !inputs.has_terminating {
         return match () {
             () if annotated => UnbindStep::GiveUp,

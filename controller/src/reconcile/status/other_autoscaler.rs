@@ -7,7 +7,8 @@ use crate::record::ScaleTarget;
 use crate::scaling::autoscalers::Autoscalers;
 use crate::scaling::ready::ScalingReady;
 
-/// Condition `ScalingReady`; `None` if there is no such autoscaler. The number of pods is left to that autoscaler, because two writers would overwrite each other forever (SAFE-25).
+/// Condition `ScalingReady`; `None` if there is no such autoscaler. The number of pods is left to that autoscaler,
+/// because two writers would overwrite each other forever (SAFE-25).
 pub(super) fn other_autoscaler_condition(
     observed: &Observed,
     outcome: &ActiveOutcome,

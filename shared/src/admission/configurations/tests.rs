@@ -355,7 +355,7 @@ fn a_thousand_bindings_in_two_hundred_namespaces_fit_into_half_a_mebibyte() {
 
 /// CFG-1, AVL-5
 #[test]
-fn configurations_are_owned_by_the_anchor() {
+fn configurations_are_owned_by_the_owner_role() {
     let owned = |metadata: Value| {
         assert_eq!(
             metadata["ownerReferences"],

@@ -11,8 +11,8 @@ pub const WEBHOOK_UNAVAILABLE: &str = "WebhookUnavailable";
 /// The webhook injected the sidecar, and something removed it: another webhook, or a restored backup.
 pub const REMOVED_BY_OTHER: &str = "RemovedByOther";
 
-/// With strategy Template: the pod was created later, from a pod template without the sidecar. Its workload replaces it,
-/// unless another writer has removed the sidecar from the template (condition Conflict).
+/// With strategy Template: the pod was created later, from a pod template without the sidecar. Its workload replaces
+/// it, unless another writer has removed the sidecar from the template (condition Conflict).
 pub const NOT_IN_TEMPLATE: &str = "NotInTemplate";
 
 /// All of these reasons.

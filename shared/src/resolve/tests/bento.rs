@@ -27,7 +27,7 @@ fn bento_deployment_resolves_to_its_api_server_without_runners() {
     let it = found(&target, &[&runner, &deployment(&target, "iris")]);
     assert_eq!(chain(&it), ["BentoDeployment/iris", "Deployment/iris"]);
     let path = vec!["spec", "extraPodMetadata", "annotations"];
-    assert_eq!(it.roll, Roll::Annotate(it.chain[0].clone(), path));
+    assert_eq!(it.roll, RolloutMethod::Annotate(it.chain[0].clone(), path));
     assert_eq!(
         (url(&it), it.server.adapter),
         ("http://127.0.0.1:3000", "rest")

@@ -30,7 +30,10 @@ fn unknown_kind_resolves_to_the_only_workload_below_it() {
         &[&own, &deployment(&knative::service(), "unrelated")],
     );
     assert_eq!(chain(&it), ["Thing/big", "Deployment/big-abc"]);
-    assert_eq!(it.roll, Roll::AnnotateTemplate(vec![it.workload.clone()]));
+    assert_eq!(
+        it.roll,
+        RolloutMethod::AnnotateTemplate(vec![it.workload.clone()])
+    );
     assert_eq!(it.scale, Scale::Object(it.workload.clone()));
     assert_eq!(
         (url(&it), it.server.adapter),
@@ -131,7 +134,7 @@ fn leaders_of_a_leader_worker_set_are_bound() {
     let own = leaders(&target);
     let it = found(&target, &[&own]);
     assert_eq!(chain(&it), ["Thing/big", "LeaderWorkerSet/llm"]);
-    assert_eq!(it.roll, Roll::Evict);
+    assert_eq!(it.roll, RolloutMethod::Evict);
     assert_eq!(scaled(&target, &[&own]), "LeaderWorkerSet/llm");
     assert_eq!(
         (url(&it), it.server.adapter),
@@ -156,7 +159,7 @@ fn workloads_with_replicas_managed_by_others_are_bound_but_not_scaled() {
         let mut own = deployment(&target, "big");
         own["kind"] = json!(kind);
         let it = found(&target, &[&own]);
-        assert_eq!(it.roll, Roll::Evict);
+        assert_eq!(it.roll, RolloutMethod::Evict);
         assert!(has(&it.pods, &[("app", "big")], ("apps/v1", kind, "big")));
         assert_eq!(
             not_scaled(&target, &[&own]),

@@ -43,7 +43,10 @@ fn workspace_resolves_to_the_stateful_set_that_it_owns() {
     let it = found(&target, &[&other, &own]);
     assert_eq!(chain(&it), ["Workspace/phi", "StatefulSet/phi"]);
     assert_eq!(it.workload.uid.as_deref(), Some("StatefulSet-phi"));
-    assert_eq!(it.roll, Roll::AnnotateTemplate(vec![it.workload.clone()]));
+    assert_eq!(
+        it.roll,
+        RolloutMethod::AnnotateTemplate(vec![it.workload.clone()])
+    );
     assert_eq!(it.scale, Scale::Object(it.workload.clone()));
     assert_eq!(
         (url(&it), it.server.adapter),
@@ -211,7 +214,7 @@ fn inference_set_groups_the_pods_of_all_its_workspaces() {
             "StatefulSet/fleet-9qwzt"
         ]
     );
-    let Roll::AnnotateTemplate(rolled) = &it.roll else {
+    let RolloutMethod::AnnotateTemplate(rolled) = &it.roll else {
         panic!("{it:?}");
     };
     assert_eq!(rolled.len(), 2);
@@ -248,7 +251,7 @@ fn inference_set_without_models_waits_unless_it_is_scaled_to_zero() {
     );
     let napping = with(target, &json!({"spec": {"replicas": 0}}));
     let it = found(&napping, &[]);
-    assert_eq!(it.roll, Roll::AnnotateTemplate(Vec::new()));
+    assert_eq!(it.roll, RolloutMethod::AnnotateTemplate(Vec::new()));
     assert_eq!(url(&it), "http://127.0.0.1:5000");
 }
 

@@ -58,7 +58,10 @@ fn knative_service_covers_all_its_revisions() {
             "Deployment/hello-00002-deployment"
         ]
     );
-    assert_eq!(it.roll, Roll::AnnotateTemplate(vec![it.chain[2].clone()]));
+    assert_eq!(
+        it.roll,
+        RolloutMethod::AnnotateTemplate(vec![it.chain[2].clone()])
+    );
     assert_eq!(
         (url(&it), it.server.adapter),
         ("http://127.0.0.1:9999", "rest")
@@ -113,9 +116,12 @@ fn before_knative_1_22_pods_roll_by_a_new_revision_or_by_eviction() {
     let all: Vec<_> = all.iter().collect();
     let it = found(&target, &all);
     let path = vec!["spec", "template", "metadata", "annotations"];
-    assert_eq!(it.roll, Roll::Annotate(it.workload.clone(), path));
+    assert_eq!(it.roll, RolloutMethod::Annotate(it.workload.clone(), path));
     let named = json!({"spec": {"template": {"metadata": {"name": "hello-00002"}}}});
-    assert_eq!(found(&with(target, &named), &all).roll, Roll::Evict);
+    assert_eq!(
+        found(&with(target, &named), &all).roll,
+        RolloutMethod::Evict
+    );
 }
 
 /// RES-20

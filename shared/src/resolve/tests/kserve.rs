@@ -43,7 +43,10 @@ fn standard_mode_binds_the_deployment_of_the_predictor() {
             ["InferenceService/iris", "Deployment/iris-predictor"]
         );
         let annotations = vec!["metadata", "annotations"];
-        assert_eq!(it.roll, Roll::Annotate(it.chain[0].clone(), annotations));
+        assert_eq!(
+            it.roll,
+            RolloutMethod::Annotate(it.chain[0].clone(), annotations)
+        );
         let handoff = AutoscalerHandoff {
             owner: it.chain[0].clone(),
             is_set: false,
@@ -327,7 +330,10 @@ fn knative_mode_binds_every_revision() {
             ]
         );
         let annotations = vec!["metadata", "annotations"];
-        assert_eq!(it.roll, Roll::Annotate(it.workload.clone(), annotations));
+        assert_eq!(
+            it.roll,
+            RolloutMethod::Annotate(it.workload.clone(), annotations)
+        );
         assert_eq!(url(&it), "http://127.0.0.1:8080");
         assert_eq!(
             not_scaled(&target, &all),

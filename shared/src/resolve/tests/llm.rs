@@ -65,7 +65,10 @@ fn llm_resolves_to_the_primary_workload_in_its_status() {
     );
     assert_eq!(it.scale, Scale::Object(it.workload.clone()));
     let annotations = vec!["spec", "annotations"];
-    assert_eq!(it.roll, Roll::Annotate(it.chain[0].clone(), annotations));
+    assert_eq!(
+        it.roll,
+        RolloutMethod::Annotate(it.chain[0].clone(), annotations)
+    );
     assert_eq!(
         (url(&it), it.server.adapter),
         ("https://127.0.0.1:8000", "openai_chat")

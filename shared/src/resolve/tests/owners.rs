@@ -38,7 +38,7 @@ fn workload_rolls_and_scales_according_to_its_owner() {
     let itself = ObjectRef::of(&owner).unwrap();
     assert_eq!(
         it.roll,
-        Roll::Annotate(itself, vec!["metadata", "annotations"])
+        RolloutMethod::Annotate(itself, vec!["metadata", "annotations"])
     );
     assert_eq!(it.scale.object(), Some(&it.workload));
     let handoff = it.scale.handoff().unwrap();
@@ -73,7 +73,7 @@ fn workload_other_than_its_owners_server_is_evicted_and_not_scaled() {
     let owner = kserve::inference_service("Standard");
     let target = kserve::deployment(&owner, "iris-transformer", "transformer");
     let it = found(&target, &[&owner]);
-    assert_eq!(it.roll, Roll::Evict);
+    assert_eq!(it.roll, RolloutMethod::Evict);
     assert_eq!(
         why_not(it.scale),
         "Deployment/iris-transformer is not the workload by which InferenceService/iris scales: InferenceService/iris \
@@ -91,13 +91,16 @@ fn workload_of_an_unread_owner_is_evicted_and_not_scaled() {
     earlier["metadata"]["uid"] = json!("of an earlier Workspace");
     for owners in [&[][..], &[&earlier]] {
         let it = found(&target, owners);
-        assert_eq!(it.roll, Roll::Evict);
+        assert_eq!(it.roll, RolloutMethod::Evict);
         assert_eq!(why_not(it.scale), message);
         assert_eq!(it.warnings.len(), 1);
     }
     let it = found(&target, &[&owner]);
     assert_eq!(it.scale, Scale::Object(it.workload.clone()));
-    assert_eq!(it.roll, Roll::AnnotateTemplate(vec![it.workload.clone()]));
+    assert_eq!(
+        it.roll,
+        RolloutMethod::AnnotateTemplate(vec![it.workload.clone()])
+    );
 }
 
 /// RES-4
@@ -106,18 +109,23 @@ fn deployment_of_a_revision_follows_the_topmost_service() {
     let service = knative::service();
     let all = knative::below(&service, "hello", "00002");
     let it = found(&all[0], &[&all[1], &all[2], &service]);
-    assert_eq!(it.roll, Roll::AnnotateTemplate(vec![it.workload.clone()]));
+    assert_eq!(
+        it.roll,
+        RolloutMethod::AnnotateTemplate(vec![it.workload.clone()])
+    );
     assert!(why_not(it.scale).starts_with("Service/hello: Knative scales it"));
 
     let (inference_service, all) = kserve::on_knative("Knative");
     let service = all.last().unwrap();
     let it = found(&all[0], &[&all[1], &all[2], service, &inference_service]);
     assert!(why_not(it.scale).starts_with("InferenceService/iris: Knative scales it"));
-    assert!(matches!(it.roll, Roll::Annotate(object, _) if object.kind == "InferenceService"));
+    assert!(
+        matches!(it.roll, RolloutMethod::Annotate(object, _) if object.kind == "InferenceService")
+    );
 
     // no owner above the Revision was read
     let it = found(&all[0], &[]);
-    assert_eq!(it.roll, Roll::Evict);
+    assert_eq!(it.roll, RolloutMethod::Evict);
     assert!(matches!(it.scale, Scale::Refused(_)));
 }
 
@@ -128,7 +136,10 @@ fn one_of_several_seldon_deployments_is_not_scaled() {
     let owner = with(seldon::seldon(), &further);
     let target = seldon::deployment(&owner, "iris-default-0-classifier");
     let it = found(&target, &[&owner]);
-    assert_eq!(it.roll, Roll::AnnotateTemplate(vec![it.workload.clone()]));
+    assert_eq!(
+        it.roll,
+        RolloutMethod::AnnotateTemplate(vec![it.workload.clone()])
+    );
     assert!(why_not(it.scale).contains("has several Deployments"));
 }
 

@@ -27,7 +27,7 @@ fn ray_cluster_binds_its_workers_and_not_its_head() {
     let target = cluster();
     let it = found(&target, &[]);
     assert_eq!(it.workload.to_string(), "RayCluster/rc");
-    assert_eq!(it.roll, Roll::Evict);
+    assert_eq!(it.roll, RolloutMethod::Evict);
     assert_eq!(
         (url(&it), it.server.adapter),
         ("http://127.0.0.1:8000", "rest")
@@ -120,7 +120,7 @@ fn ray_service_covers_the_workers_of_all_its_clusters() {
         ]
     );
     assert_eq!(it.workload.to_string(), "RayService/rs");
-    assert_eq!(it.roll, Roll::Evict);
+    assert_eq!(it.roll, RolloutMethod::Evict);
     assert_eq!(it.warnings, []);
     assert!(matches!(it.scale, Scale::Refused(_)));
     assert_eq!(

@@ -41,7 +41,10 @@ fn seldon_deployment_resolves_to_the_deployment_in_its_status_without_explainers
             "Deployment/iris-default-0-classifier"
         ]
     );
-    assert_eq!(it.roll, Roll::AnnotateTemplate(vec![it.workload.clone()]));
+    assert_eq!(
+        it.roll,
+        RolloutMethod::AnnotateTemplate(vec![it.workload.clone()])
+    );
     assert_eq!(it.scale, Scale::Object(it.workload.clone()));
     assert_eq!(
         (url(&it), it.server.adapter),
@@ -89,7 +92,7 @@ fn all_pods_of_several_deployments_are_bound_and_none_is_scaled() {
     let all: Vec<_> = all.iter().collect();
     let it = found(&target, &all);
     assert_eq!(it.workload.to_string(), "SeldonDeployment/iris");
-    let Roll::AnnotateTemplate(rolled) = &it.roll else {
+    let RolloutMethod::AnnotateTemplate(rolled) = &it.roll else {
         panic!("{it:?}");
     };
     assert_eq!(rolled.len(), 2);
@@ -173,7 +176,10 @@ fn seldon_server_resolves_to_its_stateful_set_or_deployment() {
             chain(&it),
             ["Server/mlserver".to_owned(), format!("{kind}/mlserver")]
         );
-        assert_eq!(it.roll, Roll::AnnotateTemplate(vec![it.workload.clone()]));
+        assert_eq!(
+            it.roll,
+            RolloutMethod::AnnotateTemplate(vec![it.workload.clone()])
+        );
         assert_eq!(scaled(&target, &[&own]), "Server/mlserver");
         assert_eq!(
             (url(&it), it.server.adapter),

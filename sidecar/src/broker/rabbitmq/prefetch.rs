@@ -20,8 +20,8 @@ const SHARE: usize = 4;
 /// The next change on the way to `wanted` messages in flight.
 ///
 /// `orphaned` is the number of unsettled messages of cancelled consumers, which count until they are settled. Each that
-/// is settled makes room for one more message. A consumer for each would be many consumers, so a part of the room is left
-/// unused until there is enough of it, or no orphan is left.
+/// is settled makes room for one more message. A consumer for each would be many consumers, so a part of the room is
+/// left unused until there is enough of it, or no orphan is left.
 pub(super) fn change(wanted: usize, orphaned: usize, prefetches: &[usize]) -> Change {
     let allowed: usize = prefetches.iter().sum();
     if allowed + orphaned > wanted && !prefetches.is_empty() {

@@ -13,8 +13,8 @@ use crate::broker::{Event, Publication, Refusal};
 use crate::config::{Publish, RabbitMq};
 use crate::metrics::BrokerMetrics;
 
-/// If the broker confirms nothing and takes nothing for this long, what is unconfirmed is sent again on a new connection
-/// (SC-28).
+/// If the broker confirms nothing and takes nothing for this long, what is unconfirmed is sent again on a new
+/// connection (SC-28).
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum length of an AMQP short string, in bytes.
 const MAX_NAME_LENGTH: usize = 255;

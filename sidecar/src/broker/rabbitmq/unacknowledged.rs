@@ -53,7 +53,7 @@ impl Unacknowledged {
         self.unsettled.values()
     }
 
-    /// Whether so many acknowledgements wait that they are sent immediately. `prefetch` is that of all consumers
+    /// Whether enough acknowledgements wait to be sent immediately. `prefetch` is that of all consumers
     /// together.
     pub(super) fn is_share_of(&self, prefetch: usize) -> bool {
         !self.done.is_empty() && self.done.len() >= prefetch / SHARE

@@ -7,8 +7,8 @@ use serde_json::json;
 use super::managed::Writer;
 use super::object::Object;
 use super::resources::{self, Resource};
-use super::rules::finalizers;
 use super::store::{Deletion, Id, Store};
+use super::strategy::finalizers;
 
 /// The resources that are served only while their CRD exists.
 static DEFINED: [&Resource; 5] = [

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::managed::Writer;
 use super::object::Object;
-use super::rules::{FOREGROUND, ORPHAN, finalizers};
 use super::store::{Deletion, Id, Store, owners};
+use super::strategy::{FOREGROUND, ORPHAN, finalizers};
 
 impl Store {
     /// Deletes an object all of whose owners are gone, or does what the deletion of one asks for. Returns whether there

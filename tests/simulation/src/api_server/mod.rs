@@ -9,13 +9,13 @@ pub mod managed;
 pub mod object;
 pub mod request;
 pub mod resources;
-mod rules;
 pub mod scale;
 pub mod schema;
 pub mod selector;
 pub mod status;
 pub mod store;
 mod strategic;
+mod strategy;
 pub mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -277,6 +277,6 @@ fn json_patch(object: &mut Value, patch: &json_patch::Patch) -> Result<(), Failu
 }
 
 #[cfg(test)]
-mod as_real;
+mod regressions;
 #[cfg(test)]
 mod tests;

@@ -9,12 +9,12 @@ use tokio::sync::Notify;
 use super::managed::{self, Writer, equal_without_fields};
 use super::object::Object;
 use super::resources::{self, Resource};
-use super::rules::{
+use super::schema::{self, Schema};
+use super::status::Failure;
+use super::strategy::{
     bump_generation, check_metadata, check_preconditions, check_version, fill_in, finalizers,
     finalizers_for, keep_system_fields, prepare, restrict,
 };
-use super::schema::{self, Schema};
-use super::status::Failure;
 use crate::clock;
 
 /// An object's place.

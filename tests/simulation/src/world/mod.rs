@@ -2,11 +2,11 @@
 
 pub mod admission;
 pub mod hpa;
+pub mod invariants;
 pub mod keda;
 pub mod owners;
 pub mod pods;
 pub mod rivals;
-pub mod rules;
 pub mod sqs;
 pub mod targets;
 pub mod webhooks;
@@ -129,11 +129,11 @@ impl World {
             let object = json!({"metadata": {"labels": labels}});
             let _ = server.store.create(&id, object, &writer("kubectl"));
         }
-        let anchor = format!("{RELEASE}-webhook-anchor");
-        let anchor = Id::new(&resources::CLUSTER_ROLES, "", &anchor);
+        let role = format!("{RELEASE}-webhook-anchor");
+        let role = Id::new(&resources::CLUSTER_ROLES, "", &role);
         let _ = server
             .store
-            .create(&anchor, json!({"metadata": {}}), &writer("helm"));
+            .create(&role, json!({"metadata": {}}), &writer("helm"));
         server.applies_while_terminating = seed.about("Kubernetes version").bool();
         keda::install(&mut server.store);
         for name in [ACCESS_KEY, &format!("{ACCESS_KEY}{OTHER}")] {

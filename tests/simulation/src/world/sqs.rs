@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::World;
-use super::rules::QueueRemoval;
+use super::invariants::QueueRemoval;
 use crate::broker::Broker;
 use crate::broker::sqs::{DLQ_SUFFIX, Failure, LAG, TRANSPORTS, name};
 use crate::process::Process;

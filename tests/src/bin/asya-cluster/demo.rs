@@ -7,7 +7,7 @@ mod progress;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use asya_tests::build::{self, Part};
+use asya_tests::build::{self, Component};
 use asya_tests::cluster::RunningCluster;
 use asya_tests::eventually::{NotYet, eventually};
 use asya_tests::process::{Process, Spec};
@@ -55,7 +55,7 @@ pub(crate) async fn demo(stay: bool, before: usize) -> Result<ExitCode> {
     let meanwhile = async {
         try_join!(
             show_without_keda(&cluster, progress),
-            build::ensure(Part::Keda)
+            build::ensure(Component::Keda)
         )
     };
     tokio::select! {

@@ -9,7 +9,7 @@ mod run;
 use std::process::ExitCode;
 
 use asya_tests::Result;
-use asya_tests::build::{self, Part};
+use asya_tests::build::{self, Component};
 use asya_tests::cluster::{Cluster, OperatorState, Options, RunningCluster, State};
 use clap::{Args, Parser, Subcommand};
 use serde_json::Value;
@@ -112,23 +112,23 @@ impl With {
         Ok(cluster)
     }
 
-    /// Builds everything in the foreground, where progress is visible, and announces each part before. Checks first for
-    /// what cannot be built here.
-    async fn build(self, announce: impl Fn(Part)) -> Result<()> {
+    /// Builds everything in the foreground, where progress is visible, and announces each component before. Checks
+    /// first for what cannot be built here.
+    async fn build(self, announce: impl Fn(Component)) -> Result<()> {
         if !self.no_operator {
             asya_tests::operator::bin_folder()?;
         }
         // Packages come before what takes minutes to build, since they may be missing.
         let parts = [
-            (Part::RabbitMq, !self.no_rabbitmq),
-            (Part::ControlPlane, true),
-            (Part::Tools, true),
-            (Part::Sqs, self.sqs),
-            (Part::Keda, self.keda),
+            (Component::RabbitMq, !self.no_rabbitmq),
+            (Component::ControlPlane, true),
+            (Component::Tools, true),
+            (Component::Sqs, self.sqs),
+            (Component::Keda, self.keda),
         ];
-        for (part, _) in parts.into_iter().filter(|(_, wanted)| *wanted) {
-            announce(part);
-            build::ensure(part).await?;
+        for (component, _) in parts.into_iter().filter(|(_, wanted)| *wanted) {
+            announce(component);
+            build::ensure(component).await?;
         }
         Ok(())
     }
@@ -161,15 +161,18 @@ async fn build_parts(names: &[String]) -> Result<ExitCode> {
     let parts = names
         .iter()
         .map(|name| name.parse())
-        .collect::<Result<Vec<Part>>>()?;
+        .collect::<Result<Vec<Component>>>()?;
     let parts = if parts.is_empty() {
-        let real = |part: &Part| Part::REAL.contains(part);
-        Part::ALL.into_iter().filter(|part| !real(part)).collect()
+        let real = |component: &Component| Component::REAL.contains(component);
+        Component::ALL
+            .into_iter()
+            .filter(|component| !real(component))
+            .collect()
     } else {
         parts
     };
-    for part in parts {
-        println!("{part}: {}", build::ensure(part).await?.display());
+    for component in parts {
+        println!("{component}: {}", build::ensure(component).await?.display());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -3,7 +3,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
-use asya_tests::build::{self, Part};
+use asya_tests::build::{self, Component};
 use asya_tests::{Error, Result, real};
 
 pub(crate) async fn real(command: &[String]) -> Result<ExitCode> {
@@ -12,14 +12,14 @@ pub(crate) async fn real(command: &[String]) -> Result<ExitCode> {
     }
     // The sandbox has no network, so everything is built before entering it.
     let parts = [
-        Part::ControlPlane,
-        Part::Tools,
-        Part::RabbitMq,
-        Part::Sqs,
-        Part::Keda,
+        Component::ControlPlane,
+        Component::Tools,
+        Component::RabbitMq,
+        Component::Sqs,
+        Component::Keda,
     ];
-    for part in Part::REAL.into_iter().chain(parts) {
-        match build::ensure(part).await {
+    for component in Component::REAL.into_iter().chain(parts) {
+        match build::ensure(component).await {
             Err(Error::Missing(reason)) => return skip(&reason),
             built => built?,
         };

@@ -1,5 +1,5 @@
-//! Readiness of the processes behind Services, as a kubelet and the endpoints controller would report it: a process whose
-//! probe hangs is not ready, and delays no connection to another one.
+//! Readiness of the processes behind Services, as a kubelet and the endpoints controller would report it: a process
+//! whose probe hangs is not ready, and delays no connection to another one.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -33,8 +33,8 @@ fn with<T>(url: &str, look: impl FnOnce(&mut Known) -> T) -> T {
     look(known.entry(url.to_owned()).or_default())
 }
 
-/// Whether the process with this readiness URL is ready. Probes it if the last result is older than [`LAG`]; probes that
-/// fail or take long are logged in `folder`.
+/// Whether the process with this readiness URL is ready. Probes it if the last result is older than [`LAG`]; probes
+/// that fail or take long are logged in `folder`.
 pub(super) async fn is_ready(url: &str, folder: &Path) -> bool {
     let (probe, last) = with(url, |known| match known.last {
         Some((since, true)) if since.elapsed() < LAG => (None, Some(true)),

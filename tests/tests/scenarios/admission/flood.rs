@@ -8,7 +8,7 @@ use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{check, eventually};
 use asya_tests::operator::{Instance, Operator};
 use asya_tests::scenario::Scenario;
-use asya_tests::turn::{own_cluster_to_time, quiet};
+use asya_tests::scheduling::{exclusive, own_cluster_to_time};
 use asya_tests::webhook::Webhook;
 use asya_tests::{Error, Result};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -40,7 +40,7 @@ async fn flood_neither_exhausts_memory_nor_delays_reviews() {
     let operator = operator.await.unwrap();
     let _controller = control(&operator, "controller", &[]).await.unwrap();
     let webhook = Webhook::start(&operator).await.unwrap();
-    let _quiet = quiet().await;
+    let _exclusive = exclusive().await;
     Scenario::run_on(Ok(cluster.clone()), "flood", async |scenario| {
         let replica = &webhook.replicas()[0];
         let limit = memory_limit(&cluster).await?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use asya_tests::audit::Write;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::scenario::Scenario;
-use asya_tests::turn::{own_cluster_to_time, quiet};
+use asya_tests::scheduling::{exclusive, own_cluster_to_time};
 use asya_tests::{Error, Result};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -32,7 +32,7 @@ const TOLD: Duration = Duration::from_secs(2);
 async fn rotation_restart_and_leader_loss_fail_no_review() {
     let _turn = own_cluster_to_time().await;
     let mut stage = Stage::set(&FLAGS).await.unwrap();
-    let _quiet = quiet().await;
+    let _exclusive = exclusive().await;
     Scenario::run_on(Ok(stage.cluster.clone()), "load", async |scenario| {
         let _follower = control(&stage.operator, "follower", &FLAGS).await?;
         let actor = bind(scenario, "model").await?;

@@ -1,7 +1,7 @@
 //! A rotation of the webhook's CA, forced from outside.
 
-use asya_certs::bundle::Bundle;
 use asya_certs::data::CA_KEY;
+use asya_certs::parsed_secret::ParsedSecret;
 use asya_certs::secret::TlsSecret;
 use asya_certs::store::ca_secret_name;
 use asya_tests::Result;
@@ -27,14 +27,14 @@ pub(super) async fn of(operator: &Operator) -> Result<()> {
         Ok(secret)
     };
     let secret = read().await?;
-    let current_ca = |bundle: &Bundle| {
-        bundle
+    let current_ca = |secret: &ParsedSecret| {
+        secret
             .current_ca
             .as_ref()
             .map(|it| it.certificate.fingerprint)
             .ok()
     };
-    let before = current_ca(&secret.bundle());
+    let before = current_ca(&secret.parsed());
     // Without its key a CA cannot sign, so it is replaced. The operator may write at the same time.
     eventually("the key is lost", WAIT, async || {
         let mut secret = read().await?;
@@ -45,11 +45,11 @@ pub(super) async fn of(operator: &Operator) -> Result<()> {
     })
     .await?;
     eventually("a new CA signs", WAIT, async || {
-        let bundle = read().await?.bundle();
-        let issuer = bundle.leaf.as_ref().ok().and_then(|it| it.issuer.as_ref());
-        let now = current_ca(&bundle);
+        let parsed = read().await?.parsed();
+        let issuer = parsed.leaf.as_ref().ok().and_then(|it| it.issuer.as_ref());
+        let now = current_ca(&parsed);
         let done = now.is_some() && now != before && issuer.map(|it| it.fingerprint) == now;
-        check(done && bundle.next.is_none(), format_args!("{now:?}"))
+        check(done && parsed.next.is_none(), format_args!("{now:?}"))
     })
     .await
 }

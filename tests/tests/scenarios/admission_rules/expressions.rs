@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use asya_shared::admission::{Anchor, Binding, Endpoint, Policy, Settings, mutating};
+use asya_shared::admission::{Binding, Endpoint, OwnerRole, Policy, Settings, mutating};
 use asya_shared::resolve::{GroupKind, Integration, OwnerRule, PodMatch, Selector};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::scenario::Scenario;
@@ -70,7 +70,7 @@ fn configuration(namespace: &str, name: &str) -> MutatingWebhookConfiguration {
         namespace: "asya-system".to_owned(),
         endpoint: Endpoint::Url("https://127.0.0.1:1".to_owned()),
         ca_bundle: String::new(),
-        anchor: Anchor {
+        owner_role: OwnerRole {
             name: String::new(),
             uid: String::new(),
         },

@@ -79,7 +79,7 @@ pub(super) async fn reaches_every_handshake(stage: &Stage) -> Result<()> {
 /// Waits until the configurations trust the Secret's CAs, and the replicas have been informed.
 pub(super) async fn is_applied(stage: &Stage) -> Result<()> {
     eventually("every caBundle is the Secret's", SOON, async || {
-        let held = stage.secret().await?.bundle().cas;
+        let held = stage.secret().await?.parsed().cas;
         let held: BTreeSet<_> = held.iter().map(|it| it.fingerprint).collect();
         let applied = Bundle::read(stage)
             .await?

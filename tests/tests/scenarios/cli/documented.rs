@@ -1,5 +1,5 @@
-//! The outputs in docs/cli.md are those of this scenario. With `ASYA_WRITE_DOCS=1` it writes them; otherwise it compares
-//! them, without names of pods, ages and numbers.
+//! The outputs in docs/cli.md are those of this scenario. With `ASYA_WRITE_DOCS=1` it writes them; otherwise it
+//! compares them, without names of pods, ages and numbers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -102,7 +102,8 @@ impl Author<'_> {
         Ok(shown.out)
     }
 
-    /// Leaves out lines of a region: those between a line that begins like this, and the next one that begins like that.
+    /// Leaves out lines of a region: those between a line that begins like this, and the next one that begins like
+    /// that.
     fn without(&mut self, region: &'static str, from: &str, to: &str) {
         let Some(text) = self.regions.get_mut(region) else {
             return;

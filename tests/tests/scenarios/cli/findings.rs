@@ -40,7 +40,8 @@
 //! | an invalid actor | `ValidationError` |
 //! | a name that is taken | `NotOwned` |
 //! | a second autoscaler | `RivalAutoscaler` |
-//! | a target that does not exist; of an unknown kind; of another actor | `TargetNotFound`, `KindNotInstalled`, `AlreadyBound` |
+//! | a target that does not exist; of an unknown kind | `TargetNotFound`, `KindNotInstalled` |
+//! | a target of another actor | `AlreadyBound` |
 //! | pods that started before the binding | `PodsNotInjected` |
 //! | a rollout that a `PodDisruptionBudget` holds up | `RolloutWaiting` |
 //! | a client that changes the actor's workload (contention) | `FieldConflict` |

@@ -4,8 +4,8 @@
 //! - 201 against 200: kube tells apart only success and failure.
 //! - Times, and the order of `managedFields`, which follows from them: the clock of the simulation stands still.
 //! - The version of a list: on the real cluster others write meanwhile.
-//! - Versions that are too old (410), and bookmarks: the real server forgets versions after minutes, and sends bookmarks
-//!   when it likes.
+//! - Versions that are too old (410), and bookmarks: the real server forgets versions after minutes, and sends
+//!   bookmarks when it likes.
 //! - Messages of failures, except those of field conflicts: the controller passes them on and does not read them.
 //! - `null`, an empty spec or status: decoded, they are the same.
 //! - Fields that the real server fills in, with their ownership ([`DEFAULTED`]): the simulated one fills in none, and
@@ -185,8 +185,8 @@ fn status(body: &Value) -> Value {
     json!({"status": body["status"], "reason": body["reason"], "causes": causes, "uid": body["details"]["uid"]})
 }
 
-/// Whether the answer says that the spec is invalid. The simulated server does not validate any: what the operator writes
-/// is valid, and what users write is tested against the CRD.
+/// Whether the answer says that the spec is invalid. The simulated server does not validate any: what the operator
+/// writes is valid, and what users write is tested against the CRD.
 pub fn refuses_spec(answer: &Value) -> bool {
     let causes = answer["body"]["causes"].as_array().into_iter().flatten();
     let fields = causes.filter_map(|cause| cause[1].as_str());

@@ -17,7 +17,7 @@ use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::operator::unvalidated;
 use asya_tests::scenario::Scenario;
-use asya_tests::turn::{own_cluster_to_time, timed};
+use asya_tests::scheduling::{own_cluster_to_time, timed};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use asya_shared::resolve::{ObjectRef, Related, Resolution, Roll, resolver};
+use asya_shared::resolve::{ObjectRef, Related, Resolution, RolloutMethod, resolver};
 use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
@@ -101,7 +101,7 @@ async fn targets_are_written_as_the_applier_of_their_namespace() {
         handoff: None,
         handoff_owner: None,
     };
-    let roll = Roll::AnnotateTemplate(vec![target.clone()]);
+    let roll = RolloutMethod::AnnotateTemplate(vec![target.clone()]);
     let refused =
         foreign_fields::write_annotations(&context, "ns", &roll, desired, SpecRevision::default());
     assert_eq!(refused.await.unwrap(), None);

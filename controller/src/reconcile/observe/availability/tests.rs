@@ -1,4 +1,6 @@
-use asya_shared::resolve::{GroupKind, ObjectRef, Related, Resolution, Roll, Target, resolver};
+use asya_shared::resolve::{
+    GroupKind, ObjectRef, Related, Resolution, RolloutMethod, Target, resolver,
+};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
@@ -83,7 +85,7 @@ fn ray_service() -> Target {
 fn ray_service_takes_its_worker_count_from_its_clusters() {
     assert_eq!(ray_workers(&cluster()), Some(3));
     let target = ray_service();
-    assert_eq!(target.roll, Roll::Evict);
+    assert_eq!(target.roll, RolloutMethod::Evict);
     let names: Vec<_> = ray_clusters(&target, &[])
         .map(|it| it.name.clone())
         .collect();

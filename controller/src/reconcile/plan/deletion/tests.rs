@@ -3,7 +3,7 @@ mod scale_up;
 use std::time::Duration;
 
 use asya_shared::api::{QueueStatus, TemplateStatus};
-use asya_shared::resolve::{ObjectRef, Roll};
+use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -416,8 +416,8 @@ fn deletion_waits_for_the_right_to_read_the_kind_of_a_target_that_was_bound() {
     assert_eq!(unbind(&json!({})), UnbindStep::Done, "nothing was written");
 }
 
-/// FIN-2, BIND-43: a watch that is behind must not hide a pod that still has the sidecar, nor one that receives from the
-/// queue.
+/// FIN-2, BIND-43: a watch that is behind must not hide a pod that still has the sidecar, nor one that receives from
+/// the queue.
 #[test]
 fn last_step_requires_that_no_other_pod_exists_if_one_would_matter() {
     let requires = |retains_queue: bool, unbinding: Option<bool>| {

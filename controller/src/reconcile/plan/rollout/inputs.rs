@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asya_shared::api::{BindingRollout, RolloutStatus};
-use asya_shared::resolve::{ObjectRef, Roll};
+use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::Reason;
@@ -43,7 +43,7 @@ pub struct RolloutInputs<'a> {
     /// How long a replacement may take to become ready.
     pub limit: Option<Duration>,
     /// How the target's pods are replaced.
-    pub method: &'a Roll,
+    pub method: &'a RolloutMethod,
     /// The target's owner is unknown, and so is which fields it reverts.
     pub unknown_owner: bool,
     /// The annotated objects, and the workloads that the annotation rolls; empty while no rollout is needed.
@@ -86,8 +86,8 @@ pub enum RolloutDecision {
 }
 
 impl RolloutDecision {
-    /// Whether it replaces pods. One that does not is executed under `reconcile: Once`, too, because the webhook depends
-    /// on its result (FW-21).
+    /// Whether it replaces pods. One that does not is executed under `reconcile: Once`, too, because the webhook
+    /// depends on its result (FW-21).
     pub fn replaces_pods(&self) -> bool {
         !matches!(
             self,

@@ -1,7 +1,7 @@
 //! Replaces pods one by one, by eviction (ROLL-4, ROLL-6).
 
 use asya_shared::api::RolloutStatus;
-use asya_shared::resolve::Roll;
+use asya_shared::resolve::RolloutMethod;
 use asya_shared::roll;
 
 use super::inputs::{RolloutAction, RolloutDecision, RolloutInputs};
@@ -86,7 +86,7 @@ fn stalled(evicting: &EvictionInputs<'_>, blocker: &EvictionBlocker) -> RolloutD
 /// Whether to evict pods, which is the only way left if an unknown controller reverts the annotation.
 fn required(inputs: &RolloutInputs<'_>) -> bool {
     let yielded = matches!(inputs.contention, ContentionState::Yielded(revision) if *revision == inputs.revision());
-    let is_template = matches!(inputs.method, Roll::AnnotateTemplate(_));
+    let is_template = matches!(inputs.method, RolloutMethod::AnnotateTemplate(_));
     let reverted = is_template && inputs.unknown_owner && yielded;
     let needs_eviction = inputs.objects.iter().map(|it| it.needs_eviction);
     reverted || roll::requires_eviction(inputs.method, needs_eviction)

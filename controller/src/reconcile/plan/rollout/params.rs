@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asya_shared::names::manager;
-use asya_shared::resolve::{ObjectRef, Roll};
+use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use k8s_openapi::jiff::Timestamp;
 
 use super::inputs::{RolloutAction, RolloutDecision};
@@ -27,7 +27,7 @@ pub struct PlannedRollout {
 #[derive(Debug)]
 pub struct RolloutParams {
     /// How the target's pods are replaced.
-    pub roll: Roll,
+    pub roll: RolloutMethod,
     /// The owner that carries the autoscaler handoff annotation.
     pub handoff_owner: Option<ObjectRef>,
     /// The current revision of the specs.
@@ -55,7 +55,7 @@ impl RolloutParams {
         let target = observed.resolved().map(|it| &it.target);
         let handoff = target.and_then(|it| it.scale.handoff());
         Self {
-            roll: target.map_or(Roll::Evict, |it| it.roll.clone()),
+            roll: target.map_or(RolloutMethod::Evict, |it| it.roll.clone()),
             handoff_owner: handoff.map(|it| it.owner.clone()),
             revision: SpecRevision {
                 generation: observed.actor.generation,
@@ -135,15 +135,15 @@ fn event(observed: &Observed, decision: &RolloutDecision) -> Option<(EventReason
 }
 
 /// The objects that carry our rollout annotation, with the path of their annotations and our field manager.
-pub fn annotated_objects(roll: &Roll) -> Vec<(&ObjectRef, &[&'static str], &'static str)> {
+pub fn annotated_objects(roll: &RolloutMethod) -> Vec<(&ObjectRef, &[&'static str], &'static str)> {
     match roll {
-        Roll::AnnotateTemplate(workloads) => {
+        RolloutMethod::AnnotateTemplate(workloads) => {
             let all = workloads.iter();
             all.map(|workload| (workload, &TEMPLATE_ANNOTATIONS[..], manager::ROLL))
                 .collect()
         }
-        Roll::Annotate(object, path) => vec![(object, &path[..], manager::OWNER)],
-        Roll::Evict => Vec::new(),
+        RolloutMethod::Annotate(object, path) => vec![(object, &path[..], manager::OWNER)],
+        RolloutMethod::Evict => Vec::new(),
     }
 }
 

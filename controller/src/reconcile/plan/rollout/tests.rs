@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use asya_shared::api::{BindingRollout, RolloutStatus};
-use asya_shared::resolve::{ObjectRef, Roll};
+use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -57,7 +57,7 @@ struct Row {
     total: i32,
     availability: Availability,
     limit: Option<Duration>,
-    method: Roll,
+    method: RolloutMethod,
     unknown_owner: bool,
     objects: Vec<TargetObject>,
     workload_specs_hash: &'static str,
@@ -83,7 +83,7 @@ impl Default for Row {
             total: 2,
             availability: Availability::default(),
             limit: Some(Duration::from_mins(10)),
-            method: Roll::AnnotateTemplate(vec![deployment()]),
+            method: RolloutMethod::AnnotateTemplate(vec![deployment()]),
             unknown_owner: false,
             objects: vec![TargetObject {
                 object: deployment(),
@@ -352,7 +352,7 @@ fn two_consecutive_uninjected_replacements_of_evicted_pods_halt_the_rollout() {
             uninjected_replacements: earlier,
             ..previous
         }),
-        method: Roll::Evict,
+        method: RolloutMethod::Evict,
         outdated,
         ..Row::default()
     };

@@ -2,7 +2,7 @@ mod leftover;
 
 use std::time::Duration;
 
-use asya_shared::resolve::{ObjectRef, Roll};
+use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{RECHECK_INTERVAL, TargetObject, UNBIND_MARKER, UnbindInputs, UnbindStep, decide};
@@ -34,7 +34,7 @@ fn objects(value: Option<&str>) -> Vec<TargetObject> {
 /// BIND-43
 #[test]
 fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
-    let template = Roll::AnnotateTemplate(vec![ObjectRef::default()]);
+    let template = RolloutMethod::AnnotateTemplate(vec![ObjectRef::default()]);
     let (pods, annotated, plain) = ([pod("a"), pod("b")], objects(Some("x")), objects(None));
     let base = UnbindInputs {
         skip: false,
@@ -84,7 +84,7 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
         "restores the spec"
     );
 
-    let parent = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
+    let parent = RolloutMethod::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
     let just_released = UnbindInputs {
         method: Some(&parent),
         since_last_action: Some(Duration::from_secs(3)),
@@ -132,7 +132,7 @@ fn pods_of_a_target_that_is_gone_are_not_evicted() {
 /// BIND-43: the key of an `LLMInferenceService`
 #[test]
 fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
-    let spec = Roll::Annotate(ObjectRef::default(), vec!["spec", "annotations"]);
+    let spec = RolloutMethod::Annotate(ObjectRef::default(), vec!["spec", "annotations"]);
     let (pods, annotated, changed) = ([pod("a")], objects(Some("x")), objects(Some(UNBIND_MARKER)));
     let base = UnbindInputs {
         skip: false,
@@ -202,7 +202,7 @@ fn annotations_of_an_older_actor_are_kept() {
 /// BIND-43, BIND-50
 #[test]
 fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
-    let template = Roll::AnnotateTemplate(vec![ObjectRef::default()]);
+    let template = RolloutMethod::AnnotateTemplate(vec![ObjectRef::default()]);
     let (pods, mut in_place) = ([pod("a")], objects(None));
     in_place[0].in_template = true;
     let base = UnbindInputs {
@@ -243,7 +243,7 @@ fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
 /// BIND-44
 #[test]
 fn paused_target_blocks_unbinding_unless_skipped() {
-    let template = Roll::AnnotateTemplate(vec![ObjectRef::default()]);
+    let template = RolloutMethod::AnnotateTemplate(vec![ObjectRef::default()]);
     let (pods, mut paused) = ([pod("a")], objects(Some("x")));
     paused[0].paused = true;
     let base = UnbindInputs {
@@ -271,7 +271,7 @@ fn paused_target_blocks_unbinding_unless_skipped() {
 /// The handoff annotation is removed in one patch with the rollout annotation (SO-5, BIND-43).
 #[test]
 fn handoff_is_removed_even_if_nothing_else_was_written() {
-    let roll = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
+    let roll = RolloutMethod::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
     let objects = [TargetObject {
         handed_off: true,
         ..TargetObject::default()
@@ -318,7 +318,7 @@ fn next_pod_is_evicted_only_after_the_last_replacement_is_ready() {
             since: Some(Timestamp::from_second(-since).unwrap()),
             limit: Some(Duration::from_mins(1)),
             now: Timestamp::UNIX_EPOCH,
-            method: Some(&Roll::Evict),
+            method: Some(&RolloutMethod::Evict),
             objects: &plain,
             unresolved: None,
             since_last_action: None,
@@ -401,7 +401,7 @@ fn unresolved_target_blocks_only_if_its_pods_may_have_the_sidecar() {
 /// SAFE-24, SO-6
 #[test]
 fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
-    let parent = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
+    let parent = RolloutMethod::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
     let (annotated, plain) = (objects(Some("x")), objects(None));
     let step = |objects: &[TargetObject], last_action: Option<u64>, scaled_to_zero: bool| {
         decide(&UnbindInputs {

@@ -1,7 +1,7 @@
 //! Tracks which foreign objects carry our annotation (SAFE-19).
 
 use asya_shared::api::RollAnnotation;
-use asya_shared::resolve::{ObjectRef, Roll};
+use asya_shared::resolve::{ObjectRef, RolloutMethod};
 
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{ActiveOutcome, ReplacementMethod, RolloutOutcome};
@@ -40,15 +40,15 @@ pub(super) fn annotated(observed: &Observed, outcome: &ActiveOutcome) -> Vec<Rol
     all
 }
 
-fn objects(roll: &Roll) -> Vec<(&ObjectRef, String)> {
+fn objects(roll: &RolloutMethod) -> Vec<(&ObjectRef, String)> {
     match roll {
-        Roll::Annotate(object, path) => vec![(object, path.join("."))],
-        Roll::AnnotateTemplate(workloads) => {
+        RolloutMethod::Annotate(object, path) => vec![(object, path.join("."))],
+        RolloutMethod::AnnotateTemplate(workloads) => {
             let all = workloads.iter();
             all.map(|workload| (workload, TEMPLATE_ANNOTATIONS.join(".")))
                 .collect()
         }
-        Roll::Evict => Vec::new(),
+        RolloutMethod::Evict => Vec::new(),
     }
 }
 

@@ -47,8 +47,8 @@ fn phases(status: &AsyncActorStatus) -> Vec<&str> {
     phases.map(Option::unwrap_or_default).collect()
 }
 
-/// SO-6: seed 5135 of the simulation. No status has named the `ScaledObject`: their writes had conflicts until the actor
-/// was deleted.
+/// SO-6: seed 5135 of the simulation. No status has named the `ScaledObject`: their writes had conflicts until the
+/// actor was deleted.
 #[test]
 fn scaled_object_of_a_deleted_binding_is_remembered_once_it_is_gone() {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});

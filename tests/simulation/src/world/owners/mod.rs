@@ -21,7 +21,7 @@ use tokio::time::sleep;
 
 use super::World;
 use crate::api_server::store::Id;
-use crate::link;
+use crate::connection::kubernetes;
 use crate::process::Process;
 use crate::randomness::delay;
 use git::GitOps;
@@ -95,7 +95,7 @@ impl World {
         namespace: &str,
         rule: &impl Reconciler,
     ) {
-        let client = link::client(self, process);
+        let client = kubernetes::client(self, process);
         let hand = RecordingClient::new(client, namespace, rule.manager()).silent();
         let changed = self.server.lock().store.subscribe(None);
         let mut seen = 0;

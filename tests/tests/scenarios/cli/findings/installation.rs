@@ -1,7 +1,7 @@
 //! Problems of an installation, on a cluster of its own.
 
 use asya_certs::data::{CA_BUNDLE, Data, LEAF, LEAF_KEY};
-use asya_certs::mint::{Ca, Settings};
+use asya_certs::issuer::{Ca, Settings};
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{check, eventually};

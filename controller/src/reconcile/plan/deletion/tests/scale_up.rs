@@ -69,7 +69,7 @@ fn target_is_scaled_up_only_after_unbinding() {
         let unbinding = ObservedUnbinding {
             scaled_to_zero: true,
             scaled: Some(object.clone()),
-            roll: Some(Roll::Annotate(object.clone(), path.clone())),
+            roll: Some(RolloutMethod::Annotate(object.clone(), path.clone())),
             objects: vec![target_object],
             ..ObservedUnbinding::default()
         };

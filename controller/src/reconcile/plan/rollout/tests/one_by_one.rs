@@ -1,6 +1,6 @@
 //! Eviction one by one, and rollouts that make no progress.
 
-use asya_shared::resolve::Roll;
+use asya_shared::resolve::RolloutMethod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{DESIRED_HASH, Row, at, deployment, requested, uninjected};
@@ -12,7 +12,7 @@ use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 #[test]
 fn pods_are_evicted_one_by_one_where_no_annotation_rolls_them() {
     let eviction = || Row {
-        method: Roll::Evict,
+        method: RolloutMethod::Evict,
         ..Row::default()
     };
     assert_eq!(eviction().evicts().as_deref(), Some("b"));
@@ -77,7 +77,7 @@ fn not_ready(pods: &[(&str, i64)]) -> Availability {
 #[test]
 fn no_pod_is_evicted_while_a_replacement_is_missing_or_not_ready() {
     let evicted = |active, unready: &[(&str, i64)], since| Row {
-        method: Roll::Evict,
+        method: RolloutMethod::Evict,
         active,
         total: active,
         outdated: vec![uninjected("a", -20_000)],
@@ -232,7 +232,7 @@ fn outdated_pods_are_evicted_where_a_rollout_would_replace_as_many_current_ones(
     let rolling = with(2, true).each_object(|object| object.rolling = true);
     assert_eq!(rolling.waits(), Some(Reason::RolloutInProgress));
     let owner = Row {
-        method: Roll::Annotate(deployment(), vec!["metadata", "annotations"]),
+        method: RolloutMethod::Annotate(deployment(), vec!["metadata", "annotations"]),
         ..with(2, true)
     };
     assert!(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asya_shared::api::RolloutStatus;
-use asya_shared::resolve::Roll;
+use asya_shared::resolve::RolloutMethod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{DESIRED_HASH, Row, at, requested, uninjected};
@@ -81,7 +81,7 @@ fn next_pod_is_evicted_when_every_replica_of_the_webhook_knows_that_a_dry_run_ha
             uninjected_replacements: earlier,
             ..previous
         }),
-        method: Roll::Evict,
+        method: RolloutMethod::Evict,
         ..Row::default()
     };
     let withheld = || {

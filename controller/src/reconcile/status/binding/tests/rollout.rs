@@ -1,5 +1,5 @@
 use asya_shared::api::AsyncActorStatus;
-use asya_shared::resolve::Roll;
+use asya_shared::resolve::RolloutMethod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -119,7 +119,7 @@ fn annotated_object_is_remembered_after_it_leaves_the_target() {
         let (mut observed, _, mut active_outcome) = bound(&json!({}), previous);
         let mut binding = observed_target();
         let resolved = binding.target.as_mut().unwrap().as_mut().unwrap();
-        let Roll::AnnotateTemplate(workloads) = &mut resolved.target.roll else {
+        let RolloutMethod::AnnotateTemplate(workloads) = &mut resolved.target.roll else {
             panic!()
         };
         target.clone_into(&mut workloads[0].name);

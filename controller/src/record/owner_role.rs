@@ -8,9 +8,9 @@ use super::{Enqueue, Metadata, RawMetadata, Record};
 /// Annotation that Helm sets on the objects of a release.
 const HELM_RELEASE: &str = "meta.helm.sh/release-name";
 
-/// The anchor, watched as metadata only.
+/// The owner ClusterRole, watched as metadata only.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AnchorRecord {
+pub struct OwnerRoleRecord {
     pub metadata: Metadata,
     /// Whether Helm installed it.
     pub managed_by_helm: bool,
@@ -18,19 +18,19 @@ pub struct AnchorRecord {
     pub owned_by_namespace: bool,
 }
 
-/// Decoded metadata of the anchor.
+/// Decoded metadata of the owner ClusterRole.
 #[derive(Deserialize)]
-pub struct RawAnchor<'a> {
+pub struct RawOwnerRole<'a> {
     #[serde(borrow)]
     metadata: RawMetadata<'a>,
 }
 
-impl Record for AnchorRecord {
+impl Record for OwnerRoleRecord {
     type Kind = ClusterRole;
-    type Raw<'de> = RawAnchor<'de>;
+    type Raw<'de> = RawOwnerRole<'de>;
     const METADATA_ONLY: bool = true;
 
-    fn project(raw: RawAnchor<'_>) -> Self {
+    fn project(raw: RawOwnerRole<'_>) -> Self {
         Self {
             metadata: raw.metadata.to_metadata(),
             managed_by_helm: raw.metadata.annotation(HELM_RELEASE).is_some(),

@@ -1,22 +1,26 @@
 //! What must hold once users and faults leave the operator alone.
 
+pub mod bindings;
+pub mod owners;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use self::bindings::{BindingExpectations, left_in_targets};
 use crate::api_server::crds::Serving;
 use crate::api_server::object::Object;
 use crate::api_server::resources::{self, Resource};
 use crate::api_server::store::{Id, Store};
 use crate::broker::Broker;
-use crate::expect_bindings::{BindingExpectations, left_in_targets};
 use crate::world::workloads::is_ready;
 use crate::world::{NAMESPACES, World};
 use crate::world::{keda, pods, rivals};
 
-/// Something that is not as it should be. It is looked for every second, and shown only if it is still there at the end.
+/// Something that is not as it should be. It is looked for every second, and shown only if it is still there at the
+/// end.
 pub struct Problem {
     what: String,
     object: Option<Arc<Object>>,

@@ -1,10 +1,10 @@
-//! The part of a plan that is about bindings and their targets.
+//! The part of a schedule that is about bindings and their targets.
 
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-use crate::plan::{Action, Actor};
 use crate::randomness::{delay, pick};
+use crate::schedule::{Action, Actor};
 use crate::world::targets::{TargetKind, target_name};
 use crate::world::{BROKERS, NAMESPACES};
 

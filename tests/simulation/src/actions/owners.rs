@@ -3,10 +3,10 @@
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::act::update;
+use crate::actions::update;
 use crate::api_server::resources;
 use crate::api_server::store::{Deletion, Id};
-use crate::plan::{Action, Actor};
+use crate::schedule::{Action, Actor};
 use crate::world::owners::OwnerKind;
 use crate::world::targets::{TargetKind, target_name};
 use crate::world::{World, writer};

@@ -1,5 +1,9 @@
 //! What happens in a run, besides the faults of single calls: all of it follows from the seed.
 
+pub mod bindings;
+pub mod owners;
+pub mod transports;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
@@ -7,9 +11,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-use crate::plan_bindings::Bindings;
-use crate::plan_owners::Owned;
-use crate::plan_transports;
+use self::bindings::Bindings;
+use self::owners::Owned;
 use crate::randomness::{Seed, delay, pick};
 use crate::world::owners::OwnerKind;
 use crate::world::targets::TargetKind;
@@ -29,7 +32,7 @@ pub enum Action {
     Delete(Actor),
     /// Messages arrive in an actor's queue.
     Publish(Actor, u64),
-    /// A user creates the target of an actor, with so many pods, unless it exists.
+    /// A user creates the target of an actor, with this many pods, unless it exists.
     CreateTarget(Actor, TargetKind, u8),
     /// A user changes the version of the model in an actor's target.
     ChangeTarget(Actor, TargetKind, u8),
@@ -43,19 +46,19 @@ pub enum Action {
     ChangeChild(Actor),
     /// Somebody deletes an actor's queue.
     DeleteQueue(Actor),
-    /// A replica crashes after so many further calls.
+    /// A replica crashes after this many further calls.
     Crash(usize, u64),
     /// A replica is asked to stop.
     Stop(usize),
     /// A replica loses its network.
     Cut(usize, Duration),
-    /// A replica of the webhook crashes after so many further calls of its own.
+    /// A replica of the webhook crashes after this many further calls of its own.
     CrashWebhook(usize, u64),
     /// A replica of the webhook loses its network.
     CutWebhook(usize, Duration),
     /// Somebody deletes what an owner has made of an actor's target.
     DeleteWorkload(Actor, OwnerKind),
-    /// An owner of targets crashes after so many further calls of its own.
+    /// An owner of targets crashes after this many further calls of its own.
     CrashOwner(OwnerKind, u64),
     /// An owner of targets loses its network.
     CutOwner(OwnerKind, Duration),
@@ -76,7 +79,7 @@ pub enum Action {
     CreateHpa(Actor),
     /// A user deletes it.
     DeleteHpa(Actor),
-    /// The clocks of the operator's nodes are off by so many seconds from now on.
+    /// The clocks of the operator's nodes are off by this many seconds from now on.
     SetClock(i16),
 }
 
@@ -153,7 +156,7 @@ impl fmt::Display for Action {
 }
 
 /// What happens in a run.
-pub struct Plan {
+pub struct Schedule {
     /// Number of replicas. With several there is a leader election.
     pub replicas: usize,
     /// Share of calls that fail.
@@ -177,8 +180,8 @@ fn actors() -> [Actor; 3] {
     [(first, NAMES[0]), (first, NAMES[1]), (second, NAMES[2])]
 }
 
-impl Plan {
-    /// The plan of a seed.
+impl Schedule {
+    /// The schedule of a seed.
     #[must_use]
     pub fn new(seed: Seed) -> Self {
         let mut random = seed.about("plan");
@@ -205,7 +208,7 @@ impl Plan {
             };
             actions.push((at, next));
         }
-        plan_transports::assign(seed, actions.iter_mut().map(|(_, action)| action));
+        transports::assign(seed, actions.iter_mut().map(|(_, action)| action));
         let owned = Owned::new(&mut seed.about("owners"));
         actions.extend(owned.actions(&mut seed.about("actions on owned targets")));
         actions.extend(owned.rights(&mut seed.about("rights on owned targets")));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use asya_shared::admission::Anchor;
+use asya_shared::admission::OwnerRole;
 use asya_shared::names::manager;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::ClusterRole;
@@ -13,19 +13,19 @@ use serde_json::json;
 
 use super::listed_store::ListedStore;
 use crate::cluster::watch::{Selector, Watch};
-use crate::record::{AnchorRecord, Key};
+use crate::record::{Key, OwnerRoleRecord};
 use crate::telemetry::health::Readiness;
 use crate::telemetry::metrics::Metrics;
 
-/// Cache of the anchor, filled by a watch.
-pub(super) struct AnchorCache {
+/// Cache of the owner ClusterRole, filled by a watch.
+pub(super) struct OwnerRoleCache {
     client: Client,
     name: String,
     namespace: String,
-    store: Arc<ListedStore<AnchorRecord>>,
+    store: Arc<ListedStore<OwnerRoleRecord>>,
 }
 
-impl AnchorCache {
+impl OwnerRoleCache {
     pub(super) fn new(client: Client, name: &str, namespace: &str) -> Self {
         Self {
             client,
@@ -35,7 +35,7 @@ impl AnchorCache {
         }
     }
 
-    pub(super) fn watch(&self, metrics: &Arc<Metrics>) -> Watch<AnchorRecord> {
+    pub(super) fn watch(&self, metrics: &Arc<Metrics>) -> Watch<OwnerRoleRecord> {
         Watch {
             api: Api::all(self.client.clone()),
             scope: None,
@@ -45,7 +45,7 @@ impl AnchorCache {
             },
             served: None,
             sink: self.store.clone(),
-            check: Readiness::default().check("webhook anchor"),
+            check: Readiness::default().check("owner ClusterRole of the webhook"),
             metrics: Arc::clone(metrics),
         }
     }
@@ -54,26 +54,26 @@ impl AnchorCache {
         self.store.is_listed()
     }
 
-    /// Returns the anchor, or `None` if it is missing or being deleted. An anchor that Helm created first gets the
-    /// operator's namespace as its owner; Argo CD would lose track of an object with an owner.
+    /// Returns the owner ClusterRole, or `None` if it is missing or being deleted. A ClusterRole that Helm created
+    /// first gets the operator's namespace as its owner; Argo CD would lose track of an object with an owner.
     ///
     /// # Errors
     /// If the API server rejects the request or fails.
-    pub(super) async fn ensure(&self) -> Result<Option<Anchor>, String> {
-        let Some(anchor) = self.store.store.get(&Key::new("", &self.name)) else {
+    pub(super) async fn ensure(&self) -> Result<Option<OwnerRole>, String> {
+        let Some(owner_role) = self.store.store.get(&Key::new("", &self.name)) else {
             return Ok(None);
         };
-        if anchor.metadata.deleting {
+        if owner_role.metadata.deleting {
             return Ok(None);
         }
-        if anchor.managed_by_helm && !anchor.owned_by_namespace {
+        if owner_role.managed_by_helm && !owner_role.owned_by_namespace {
             self.set_owner()
                 .await
                 .map_err(|error| format!("ClusterRole {}: {error}", self.name))?;
         }
-        Ok(Some(Anchor {
+        Ok(Some(OwnerRole {
             name: self.name.clone(),
-            uid: anchor.metadata.uid.to_string(),
+            uid: owner_role.metadata.uid.to_string(),
         }))
     }
 

@@ -13,9 +13,9 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
+use crate::connection::sqs;
 use crate::faults::Fault;
 use crate::process::Process;
-use crate::sqs_link;
 use crate::world::World;
 
 /// Longer than any slow call of a simulation.
@@ -26,7 +26,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 pub fn clients(world: &Arc<World>, process: &Arc<Process>) -> BuildHttpClients {
     BuildHttpClients {
         management_api: management_apis(world, process),
-        sqs: sqs_link::clients(world, process),
+        sqs: sqs::clients(world, process),
     }
 }
 

@@ -14,11 +14,11 @@ use rustls::sign::CertifiedKey;
 
 use crate::certificate::Certificate;
 use crate::data::{CA_BUNDLE, CA_KEY, Data, LEAF, LEAF_KEY, NEXT_CA, NEXT_CA_KEY};
-use crate::mint::Ca;
+use crate::issuer::Ca;
 
 /// Why a part of the Secret is unusable (CERT-5).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BundleFault {
+pub enum SecretFault {
     /// The data key is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
@@ -52,20 +52,20 @@ pub enum BundleFault {
 
 /// The parsed Secret, with the results of every check that does not depend on the time.
 #[derive(Debug)]
-pub struct Bundle {
+pub struct ParsedSecret {
     /// The CAs that clients should trust.
     pub cas: Vec<Certificate>,
     /// The CA that signs leaves; one of `cas`.
-    pub current_ca: Result<Ca, BundleFault>,
+    pub current_ca: Result<Ca, SecretFault>,
     /// The CA that will sign next, if one has been prepared.
-    pub next: Option<Result<Ca, BundleFault>>,
+    pub next: Option<Result<Ca, SecretFault>>,
     /// The webhook's serving certificate.
-    pub leaf: Result<Leaf, BundleFault>,
+    pub leaf: Result<Leaf, SecretFault>,
     /// Since when the current CA has issued the leaves.
     pub since: Option<Timestamp>,
 }
 
-impl Bundle {
+impl ParsedSecret {
     /// Parses the Secret's data and its annotation [`asya_shared::names::annotation::AUTHORITY_SINCE`].
     #[must_use]
     pub fn read(data: &Data, since: Option<&str>) -> Self {
@@ -74,7 +74,7 @@ impl Bundle {
             .map(Certificate::all_in)
             .unwrap_or_default();
         let next = data.get(NEXT_CA).or(data.get(NEXT_CA_KEY)).map(|_| {
-            let certificate = data.get(NEXT_CA).ok_or(BundleFault::Missing(NEXT_CA))?;
+            let certificate = data.get(NEXT_CA).ok_or(SecretFault::Missing(NEXT_CA))?;
             read_ca(
                 data,
                 NEXT_CA_KEY,
@@ -97,15 +97,15 @@ fn read_ca(
     key: &'static str,
     certificate: &'static str,
     certificates: &[Certificate],
-) -> Result<Ca, BundleFault> {
-    let text = data.get(key).ok_or(BundleFault::Missing(key))?;
-    let ca = Ca::from_stored(text, certificates).map_err(|_| BundleFault::Unreadable(key))?;
+) -> Result<Ca, SecretFault> {
+    let text = data.get(key).ok_or(SecretFault::Missing(key))?;
+    let ca = Ca::from_stored(text, certificates).map_err(|_| SecretFault::Unreadable(key))?;
     match ca {
-        Some(ca) if !ca.certificate.is_ca => Err(BundleFault::NotACa(certificate)),
+        Some(ca) if !ca.certificate.is_ca => Err(SecretFault::NotACa(certificate)),
         Some(ca) => Ok(ca),
-        None if data.get(certificate).is_none() => Err(BundleFault::Missing(certificate)),
-        None if certificates.is_empty() => Err(BundleFault::Unreadable(certificate)),
-        None => Err(BundleFault::Mismatch { key, certificate }),
+        None if data.get(certificate).is_none() => Err(SecretFault::Missing(certificate)),
+        None if certificates.is_empty() => Err(SecretFault::Unreadable(certificate)),
+        None => Err(SecretFault::Mismatch { key, certificate }),
     }
 }
 
@@ -140,21 +140,21 @@ impl Leaf {
     ///
     /// # Errors
     /// If it is missing or unreadable, or its private key does not match.
-    pub fn read(data: &Data) -> Result<Self, BundleFault> {
-        let text = data.get(LEAF).ok_or(BundleFault::Missing(LEAF))?;
-        let key = data.get(LEAF_KEY).ok_or(BundleFault::Missing(LEAF_KEY))?;
+    pub fn read(data: &Data) -> Result<Self, SecretFault> {
+        let text = data.get(LEAF).ok_or(SecretFault::Missing(LEAF))?;
+        let key = data.get(LEAF_KEY).ok_or(SecretFault::Missing(LEAF_KEY))?;
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
-        let chain = chain.map_err(|_| BundleFault::Unreadable(LEAF))?;
+        let chain = chain.map_err(|_| SecretFault::Unreadable(LEAF))?;
         let first = chain
             .first()
             .cloned()
-            .ok_or(BundleFault::Unreadable(LEAF))?;
+            .ok_or(SecretFault::Unreadable(LEAF))?;
         let certificate =
-            Certificate::from_der(first).map_err(|_| BundleFault::Unreadable(LEAF))?;
+            Certificate::from_der(first).map_err(|_| SecretFault::Unreadable(LEAF))?;
         let key =
-            PrivateKeyDer::from_pem_slice(key).map_err(|_| BundleFault::Unreadable(LEAF_KEY))?;
+            PrivateKeyDer::from_pem_slice(key).map_err(|_| SecretFault::Unreadable(LEAF_KEY))?;
         let key = aws_lc_rs::sign::any_supported_type(&key)
-            .map_err(|_| BundleFault::Unreadable(LEAF_KEY))?;
+            .map_err(|_| SecretFault::Unreadable(LEAF_KEY))?;
         let cas = data
             .get(CA_BUNDLE)
             .map(Certificate::all_in)
@@ -162,7 +162,7 @@ impl Leaf {
         let mut cas = cas.into_iter();
         let issuer = cas.find(|ca| certificate.is_issued_by(ca, &chain[1..]));
         let served = CertifiedKey::new(chain, key);
-        served.keys_match().map_err(|_| BundleFault::Mismatch {
+        served.keys_match().map_err(|_| SecretFault::Mismatch {
             key: LEAF_KEY,
             certificate: LEAF,
         })?;
@@ -177,13 +177,13 @@ impl Leaf {
     ///
     /// # Errors
     /// The reason why clients would reject it.
-    pub fn verify(&self, names: &[String], now: Timestamp) -> Result<&Certificate, BundleFault> {
+    pub fn verify(&self, names: &[String], now: Timestamp) -> Result<&Certificate, SecretFault> {
         is_current(&self.certificate, LEAF, now)?;
-        let issuer = self.issuer.as_ref().ok_or(BundleFault::Untrusted)?;
+        let issuer = self.issuer.as_ref().ok_or(SecretFault::Untrusted)?;
         is_current(issuer, CA_BUNDLE, now)?;
         let mut names = names.iter();
         match names.find(|name| !self.certificate.covers_name(name)) {
-            Some(missing) => Err(BundleFault::Name(missing.clone())),
+            Some(missing) => Err(SecretFault::Name(missing.clone())),
             None => Ok(issuer),
         }
     }
@@ -194,11 +194,11 @@ pub(crate) fn is_current(
     certificate: &Certificate,
     data_key: &'static str,
     now: Timestamp,
-) -> Result<(), BundleFault> {
+) -> Result<(), SecretFault> {
     if now < certificate.not_before {
-        Err(BundleFault::NotYetValid(data_key))
+        Err(SecretFault::NotYetValid(data_key))
     } else if now >= certificate.not_after {
-        Err(BundleFault::Expired(data_key))
+        Err(SecretFault::Expired(data_key))
     } else {
         Ok(())
     }

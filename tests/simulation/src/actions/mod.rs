@@ -1,26 +1,27 @@
-//! Carries out the actions of a plan.
+//! Carries out the actions of a schedule.
+
+pub mod owners;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::act_owners;
 use crate::api_server::managed::merge_patch;
 use crate::api_server::resources::{self, Resource};
 use crate::api_server::store::{Deletion, Id, Store};
 use crate::clock;
-use crate::expect;
-use crate::plan::{Action, Actor};
+use crate::convergence;
 use crate::replicas::Replicas;
+use crate::schedule::{Action, Actor};
 use crate::webhook_replicas::WebhookReplicas;
 use crate::world::targets::{TargetKind, target_name};
 use crate::world::{World, rivals, writer};
 
 /// Carries out an action.
 pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, action: &Action) {
-    world.trace.add("PLAN", action);
-    if act_owners::act(world, action) {
+    world.trace.add("ACTION", action);
+    if owners::act(world, action) {
         return;
     }
     match action {
@@ -160,7 +161,7 @@ pub fn delete_all(world: &World) {
             .collect()
     };
     for id in actors {
-        world.trace.add("PLAN", format_args!("delete {id}"));
+        world.trace.add("ACTION", format_args!("delete {id}"));
         delete(world, &id);
     }
 }
@@ -175,7 +176,7 @@ fn id(resource: &'static Resource, actor: &Actor) -> Id {
 /// The workload of an actor, its own or its target, if both exist.
 fn workload_of(store: &Store, actor: &Actor) -> Option<Id> {
     let actor = store.get(&id(&resources::ACTORS, actor))?;
-    let workload = expect::workload_of(&actor);
+    let workload = convergence::workload_of(&actor);
     store.get(&workload).map(|_| workload)
 }
 

@@ -1,4 +1,4 @@
-//! The part of a plan that is about targets with owners: its actions happen beside all others.
+//! The part of a schedule that is about targets with owners: its actions happen beside all others.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-use crate::plan::{Action, Actor};
-use crate::plan_bindings::{runtime, scaling};
 use crate::randomness::{delay, pick};
+use crate::schedule::bindings::{runtime, scaling};
+use crate::schedule::{Action, Actor};
 use crate::world::owners::OwnerKind;
 use crate::world::targets::{TargetKind, target_name};
 use crate::world::{BROKERS, NAMESPACES};

@@ -1,4 +1,4 @@
-//! How long each test took when it last ran: those that took longest take their turns first, so that no long one is
+//! How long each test took when it last ran: those that took longest get their slots first, so that no long one is
 //! left for the end, when the others no longer occupy the machine.
 
 use std::collections::HashMap;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
-use super::{Bundle, BundleFault, Leaf};
+use super::{Leaf, ParsedSecret, SecretFault};
 use crate::certificate::Certificate;
 use crate::data::{CA_BUNDLE, CA_KEY, LEAF, LEAF_KEY, NEXT_CA, NEXT_CA_KEY};
 use crate::testing::{DAY, SecretBuilder, ago, hence, names, new_ca, now, settings};
@@ -25,7 +25,7 @@ fn every_leaf_fault_is_reported() {
         settings.names.truncate(1);
         valid().leaf(&ca, &settings, ago(DAY))
     };
-    let mismatch = BundleFault::Mismatch {
+    let mismatch = SecretFault::Mismatch {
         key: LEAF_KEY,
         certificate: LEAF,
     };
@@ -33,49 +33,49 @@ fn every_leaf_fault_is_reported() {
     let future_ca = new_ca(hence(DAY));
     let cases = [
         (valid(), None),
-        (SecretBuilder::default(), Some(BundleFault::Missing(LEAF))),
+        (SecretBuilder::default(), Some(SecretFault::Missing(LEAF))),
         (
             valid().without(LEAF_KEY),
-            Some(BundleFault::Missing(LEAF_KEY)),
+            Some(SecretFault::Missing(LEAF_KEY)),
         ),
-        (valid().with(LEAF, ""), Some(BundleFault::Unreadable(LEAF))),
+        (valid().with(LEAF, ""), Some(SecretFault::Unreadable(LEAF))),
         (
             valid().with(LEAF, GARBAGE),
-            Some(BundleFault::Unreadable(LEAF)),
+            Some(SecretFault::Unreadable(LEAF)),
         ),
         (
             valid().with(LEAF_KEY, "x"),
-            Some(BundleFault::Unreadable(LEAF_KEY)),
+            Some(SecretFault::Unreadable(LEAF_KEY)),
         ),
         (
             valid().with(LEAF_KEY, GARBAGE),
-            Some(BundleFault::Unreadable(LEAF_KEY)),
+            Some(SecretFault::Unreadable(LEAF_KEY)),
         ),
         (valid().with(LEAF_KEY, key), Some(mismatch)),
         (
             valid().trusting(&[&other.certificate]),
-            Some(BundleFault::Untrusted),
+            Some(SecretFault::Untrusted),
         ),
-        (valid().without(CA_BUNDLE), Some(BundleFault::Untrusted)),
-        (valid().with(CA_BUNDLE, "x"), Some(BundleFault::Untrusted)),
-        (without_name, Some(BundleFault::Name(names()[1].clone()))),
+        (valid().without(CA_BUNDLE), Some(SecretFault::Untrusted)),
+        (valid().with(CA_BUNDLE, "x"), Some(SecretFault::Untrusted)),
+        (without_name, Some(SecretFault::Name(names()[1].clone()))),
         (
             valid().leaf_of(&ca, ago(31 * DAY)),
-            Some(BundleFault::Expired(LEAF)),
+            Some(SecretFault::Expired(LEAF)),
         ),
         (
             valid().leaf_of(&ca, hence(DAY)),
-            Some(BundleFault::NotYetValid(LEAF)),
+            Some(SecretFault::NotYetValid(LEAF)),
         ),
         (
             SecretBuilder::usual(&expired_ca, ago(366 * DAY)),
-            Some(BundleFault::Expired(LEAF)),
+            Some(SecretFault::Expired(LEAF)),
         ),
     ];
     let future_secret = SecretBuilder::usual(&future_ca, now());
     let cases = cases
         .into_iter()
-        .chain([(future_secret, Some(BundleFault::NotYetValid(CA_BUNDLE)))]);
+        .chain([(future_secret, Some(SecretFault::NotYetValid(CA_BUNDLE)))]);
     for (number, (secret, expected)) in cases.enumerate() {
         let result = Leaf::read(&secret.0).and_then(|leaf| leaf.verify(&names(), now()).map(drop));
         assert_eq!(result.err(), expected, "case {number}");
@@ -90,21 +90,21 @@ fn every_ca_fault_is_reported() {
     let secret = valid().0;
     let leaf = std::str::from_utf8(secret.get(LEAF).unwrap()).unwrap();
     let key = std::str::from_utf8(secret.get(LEAF_KEY).unwrap()).unwrap();
-    let mismatch = |key, certificate| BundleFault::Mismatch { key, certificate };
+    let mismatch = |key, certificate| SecretFault::Mismatch { key, certificate };
     let cases = [
         (valid(), None),
-        (valid().without(CA_KEY), Some(BundleFault::Missing(CA_KEY))),
+        (valid().without(CA_KEY), Some(SecretFault::Missing(CA_KEY))),
         (
             valid().with(CA_KEY, GARBAGE),
-            Some(BundleFault::Unreadable(CA_KEY)),
+            Some(SecretFault::Unreadable(CA_KEY)),
         ),
         (
             valid().without(CA_BUNDLE),
-            Some(BundleFault::Missing(CA_BUNDLE)),
+            Some(SecretFault::Missing(CA_BUNDLE)),
         ),
         (
             valid().with(CA_BUNDLE, "x"),
-            Some(BundleFault::Unreadable(CA_BUNDLE)),
+            Some(SecretFault::Unreadable(CA_BUNDLE)),
         ),
         (
             valid().current_ca(&other),
@@ -112,11 +112,11 @@ fn every_ca_fault_is_reported() {
         ),
         (
             valid().with(CA_KEY, key).with(CA_BUNDLE, leaf),
-            Some(BundleFault::NotACa(CA_BUNDLE)),
+            Some(SecretFault::NotACa(CA_BUNDLE)),
         ),
     ];
     for (number, (secret, expected)) in cases.into_iter().enumerate() {
-        let current_ca = Bundle::read(&secret.0, None).current_ca;
+        let current_ca = ParsedSecret::read(&secret.0, None).current_ca;
         assert_eq!(current_ca.err(), expected, "case {number}");
     }
 
@@ -126,15 +126,15 @@ fn every_ca_fault_is_reported() {
         (both(), Some(None)),
         (
             both().without(NEXT_CA_KEY),
-            Some(Some(BundleFault::Missing(NEXT_CA_KEY))),
+            Some(Some(SecretFault::Missing(NEXT_CA_KEY))),
         ),
         (
             both().without(NEXT_CA),
-            Some(Some(BundleFault::Missing(NEXT_CA))),
+            Some(Some(SecretFault::Missing(NEXT_CA))),
         ),
         (
             both().with(NEXT_CA, "x"),
-            Some(Some(BundleFault::Unreadable(NEXT_CA))),
+            Some(Some(SecretFault::Unreadable(NEXT_CA))),
         ),
         (
             both().with(NEXT_CA, &ca.certificate.pem()),
@@ -142,7 +142,7 @@ fn every_ca_fault_is_reported() {
         ),
     ];
     for (number, (secret, expected)) in cases.into_iter().enumerate() {
-        let next = Bundle::read(&secret.0, None).next;
+        let next = ParsedSecret::read(&secret.0, None).next;
         assert_eq!(next.map(Result::err), expected, "case {number}");
     }
 }
@@ -154,10 +154,10 @@ fn leaf_is_verified_at_the_given_time() {
     let backdate = Duration::from_mins(10);
     let second = Duration::from_secs(1);
     for (at, expected) in [
-        (ago(backdate + second), Some(BundleFault::NotYetValid(LEAF))),
+        (ago(backdate + second), Some(SecretFault::NotYetValid(LEAF))),
         (ago(backdate), None),
         (hence((30 * DAY).saturating_sub(second)), None),
-        (hence(30 * DAY), Some(BundleFault::Expired(LEAF))),
+        (hence(30 * DAY), Some(SecretFault::Expired(LEAF))),
     ] {
         assert_eq!(leaf.verify(&names(), at).err(), expected, "{at}");
     }
@@ -195,7 +195,7 @@ fn leaf_may_chain_to_its_ca_through_intermediates() {
 #[test]
 fn invalid_authority_since_annotation_is_ignored() {
     let secret = SecretBuilder::usual(&new_ca(now()), now());
-    let since = |text| Bundle::read(&secret.0, text).since;
+    let since = |text| ParsedSecret::read(&secret.0, text).since;
     assert_eq!(since(Some("2026-11-21T12:00:00Z")), Some(now()));
     assert_eq!(since(Some("soon")), None);
     assert_eq!(since(None), None);

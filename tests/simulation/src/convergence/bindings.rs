@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::api_server::object::Object;
 use crate::api_server::resources;
 use crate::api_server::store::{Id, Store, owners};
-use crate::expect::{Problem, scaling_faults};
-use crate::expect_owners::{self, QueueScaling};
+use crate::convergence::owners::{self, QueueScaling};
+use crate::convergence::{Problem, scaling_faults};
 use crate::world::World;
 use crate::world::owners::kind::is_bindable;
 use crate::world::pods::queue_of;
@@ -44,9 +44,7 @@ impl BindingExpectations<'_> {
         }
         match self.target() {
             // Its owner takes from it what is ours, and the operator has given in.
-            Some(target) if expect_owners::is_replaced(&target) && self.has_given_in() => {
-                Vec::new()
-            }
+            Some(target) if owners::is_replaced(&target) && self.has_given_in() => Vec::new(),
             Some(target) => self.bound(&target).into_iter().collect(),
             None => self.unbound().into_iter().collect(),
         }
@@ -54,7 +52,7 @@ impl BindingExpectations<'_> {
 
     fn target(&self) -> Option<Arc<Object>> {
         let target = &self.actor["spec"]["workloadRef"];
-        expect_owners::workload(self.store, &self.id.namespace, target)
+        owners::workload(self.store, &self.id.namespace, target)
     }
 
     fn condition(&self, name: &str) -> (&str, &str) {
@@ -84,7 +82,7 @@ impl BindingExpectations<'_> {
     fn unbound(&self) -> Option<String> {
         let resolved = self.condition("TargetResolved");
         let target = &self.actor["spec"]["workloadRef"];
-        if expect_owners::is_stopped(self.store, &self.id.namespace, target) {
+        if owners::is_stopped(self.store, &self.id.namespace, target) {
             let word = &self.actor["status"]["status"];
             let is_told = resolved == ("False", "TargetStopped") && word == "Napping";
             return (!is_told || self.scaled_object().is_some()).then(|| {
@@ -135,11 +133,11 @@ impl BindingExpectations<'_> {
                 "{current} of {matched} pods are current: {conditions}"
             ));
         }
-        let class = expect_owners::class_of_user(self.store, target);
+        let class = owners::class_of_user(self.store, target);
         if let Some(unmet) = self.scaling(class.as_deref(), own.is_empty(), current) {
             return Some(unmet);
         }
-        if let Some(unmet) = expect_owners::too_few(self.store, target, self.queue_scaling()) {
+        if let Some(unmet) = owners::too_few(self.store, target, self.queue_scaling()) {
             return Some(unmet);
         }
         let ready = own.iter().filter(|pod| is_ready(pod)).count();
@@ -255,7 +253,7 @@ pub fn left_in_targets(world: &World, store: &Store) -> Vec<Problem> {
         left.extend(injected.map(|(id, _)| format!("{id} still has the sidecar").into()));
         if !keeps_sidecars {
             // Nothing scales up from 0 what the queue has scaled there (SO-6).
-            let too_few = expect_owners::too_few(store, target, QueueScaling::Inactive);
+            let too_few = owners::too_few(store, target, QueueScaling::Inactive);
             left.extend(too_few.map(|why| format!("{id}: {why}").into()));
         }
     }

@@ -77,7 +77,10 @@ fn debug_output_contains_no_private_key() {
         format!("{ca:?}"),
         format!("{:?}", stored.0),
         format!("{:?}", stored.read()),
-        format!("{:?}", crate::bundle::Bundle::read(&stored.0, None)),
+        format!(
+            "{:?}",
+            crate::parsed_secret::ParsedSecret::read(&stored.0, None)
+        ),
     ];
     for output in outputs {
         let is_long = output.len() > 2000;

@@ -6,7 +6,7 @@ use asya_fuzz::proptest::collection::vec;
 use asya_fuzz::proptest::prelude::{Strategy, any, prop_assert, prop_oneof};
 use asya_fuzz::proptest::sample::select;
 
-use super::super::Bundle;
+use super::super::ParsedSecret;
 use crate::certificate::Certificate;
 use crate::data::{CA_BUNDLE, CA_KEY, Data, LEAF, LEAF_KEY, NEXT_CA, NEXT_CA_KEY};
 use crate::testing::{DAY, SecretBuilder, ago, names, new_ca, now};
@@ -34,19 +34,19 @@ fn secrets() -> impl Strategy<Value = Data> {
 #[test]
 fn any_secret_is_read_and_what_is_served_names_and_matches() {
     check(&secrets(), |data| {
-        let bundle = Bundle::read(&data, Some("2026-11-21T12:00:00Z"));
-        if let Ok(leaf) = &bundle.leaf
+        let parsed = ParsedSecret::read(&data, Some("2026-11-21T12:00:00Z"));
+        if let Ok(leaf) = &parsed.leaf
             && leaf.verify(&names(), now()).is_ok()
         {
             prop_assert!(leaf.served.keys_match().is_ok());
             prop_assert!(
                 leaf.issuer
                     .as_ref()
-                    .is_some_and(|ca| bundle.cas.contains(ca))
+                    .is_some_and(|ca| parsed.cas.contains(ca))
             );
         }
-        if let Ok(ca) = &bundle.current_ca {
-            prop_assert!(ca.certificate.is_ca && bundle.cas.contains(&ca.certificate));
+        if let Ok(ca) = &parsed.current_ca {
+            prop_assert!(ca.certificate.is_ca && parsed.cas.contains(&ca.certificate));
         }
         Ok(())
     });

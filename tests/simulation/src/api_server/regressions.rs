@@ -1,4 +1,5 @@
-//! Cases that the scenario `simulated_api_server` has found, in which this server once answered otherwise than a real one.
+//! Cases that the scenario `simulated_api_server` has found, in which this server once answered otherwise than a real
+//! one.
 
 use serde_json::{Value, json};
 

@@ -1,12 +1,12 @@
 //! Schedules scenarios that share one machine.
 //!
-//! The test harness starts them all at once, each on a thread of its own, and each waits here for its turn:
+//! The test harness starts them all at once, each on a thread of its own, and each waits here for a slot:
 //!
 //! - Some run at a time on the shared cluster, and some on clusters of their own, those first that took longest when
-//!   they last ran. What waits for minutes and does little meanwhile takes no turn.
+//!   they last ran. What waits for minutes and does little meanwhile takes no slot.
 //! - What is timed comes last, when all others have ended, because a latency on a busy machine means nothing: few at a
 //!   time, since they wait most of the time, or alone. A scenario of which only a part is timed waits there for the end
-//!   of the others, without its turn.
+//!   of the others, without its slot.
 //! - Clusters for what is timed on them start after that, since they would disturb it.
 //!
 //! No cluster starts during a measurement, since that is what costs most.
@@ -25,9 +25,9 @@ use tokio::time::sleep_until;
 
 /// Scenarios in progress are readers, a measurement is the writer. The lock is fair: readers queue behind a waiting
 /// writer.
-static QUIET: RwLock<()> = RwLock::const_new(());
+static MEASUREMENT: RwLock<()> = RwLock::const_new(());
 
-static AGENDA: LazyLock<Agenda> = LazyLock::new(|| Agenda {
+static PROGRESS: LazyLock<Progress> = LazyLock::new(|| Progress {
     started: Instant::now(),
     pending: watch::Sender::new(0),
     timed: watch::Sender::new(0),
@@ -37,7 +37,7 @@ static AGENDA: LazyLock<Agenda> = LazyLock::new(|| Agenda {
 const START: Duration = Duration::from_secs(1);
 
 /// The scenarios that others wait for.
-struct Agenda {
+struct Progress {
     started: Instant,
     /// How many have not ended, nor wait for the end of the others.
     pending: watch::Sender<usize>,
@@ -61,10 +61,10 @@ impl Drop for Counted {
     }
 }
 
-/// Waits until all scenarios that take turns have ended, or wait here as well.
+/// Waits until all scenarios that take slots have ended, or wait here as well.
 async fn after_all_others() {
-    sleep_until((AGENDA.started + START).into()).await;
-    none_left(&AGENDA.pending).await;
+    sleep_until((PROGRESS.started + START).into()).await;
+    none_left(&PROGRESS.pending).await;
 }
 
 async fn none_left(counter: &watch::Sender<usize>) {
@@ -77,12 +77,12 @@ fn slots() -> Option<usize> {
     std::env::var("ASYA_TEST_SLOTS").ok()?.parse().ok()
 }
 
-/// Waits until this test may queue for a turn. Turns are given in the order of the queue.
+/// Waits until this test may queue for a slot. Slots are given in the order of the queue.
 async fn in_order() {
     if slots().is_some() {
         let rank = durations::rank(&test_name());
         let place = Duration::from_millis(rank.try_into().unwrap_or(u64::MAX));
-        sleep_until((AGENDA.started + START + place).into()).await;
+        sleep_until((PROGRESS.started + START + place).into()).await;
     }
 }
 
@@ -104,11 +104,11 @@ pub(crate) struct Shared {
 
 /// Waits for permission to run on the shared cluster. `ASYA_TEST_SLOTS` sets how many have it at a time.
 pub(crate) async fn shared_cluster() -> Shared {
-    static TURNS: LazyLock<Semaphore> =
+    static SLOTS: LazyLock<Semaphore> =
         LazyLock::new(|| Semaphore::new(slots().unwrap_or(3 * processors()).max(1)));
-    let pending = Counted::among(&AGENDA.pending);
+    let pending = Counted::among(&PROGRESS.pending);
     in_order().await;
-    let permit = TURNS.acquire().await.ok();
+    let permit = SLOTS.acquire().await.ok();
     Shared {
         _permit: permit,
         _pending: pending,
@@ -126,7 +126,7 @@ pub struct OwnCluster {
 /// Waits for permission to run a separate cluster. The limit is one more than the number of processors, since clusters
 /// are idle most of the time.
 pub async fn own_cluster() -> OwnCluster {
-    let pending = Counted::among(&AGENDA.pending);
+    let pending = Counted::among(&PROGRESS.pending);
     in_order().await;
     OwnCluster {
         _permit: permission_for_a_cluster().await,
@@ -135,10 +135,10 @@ pub async fn own_cluster() -> OwnCluster {
     }
 }
 
-/// The same for a scenario that times something: it comes last, and calls [`quiet`] before it does.
+/// The same for a scenario that times something: it comes last, and calls [`exclusive`] before it does.
 pub async fn own_cluster_to_time() -> OwnCluster {
     after_all_others().await;
-    none_left(&AGENDA.timed).await;
+    none_left(&PROGRESS.timed).await;
     OwnCluster {
         _permit: permission_for_a_cluster().await,
         _pending: None,
@@ -147,31 +147,31 @@ pub async fn own_cluster_to_time() -> OwnCluster {
 }
 
 async fn permission_for_a_cluster() -> Option<SemaphorePermit<'static>> {
-    static TURNS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(processors() + 1));
-    TURNS.acquire().await.ok()
+    static SLOTS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(processors() + 1));
+    SLOTS.acquire().await.ok()
 }
 
 /// A measurement in progress, until this is dropped.
-pub struct Quiet {
+pub struct Exclusive {
     _guard: RwLockWriteGuard<'static, ()>,
     _timed: Option<Counted>,
 }
 
 /// Waits until no scenario uses the shared cluster and no cluster starts, so that nothing disturbs a measurement.
-pub async fn quiet() -> Quiet {
-    Quiet {
-        _guard: QUIET.write().await,
+pub async fn exclusive() -> Exclusive {
+    Exclusive {
+        _guard: MEASUREMENT.write().await,
         _timed: None,
     }
 }
 
 /// The same for a scenario that no other may run beside: it comes last.
-pub(crate) async fn quiet_at_the_end() -> Quiet {
-    let timed = Counted::among(&AGENDA.timed);
+pub(crate) async fn exclusive_at_the_end() -> Exclusive {
+    let timed = Counted::among(&PROGRESS.timed);
     after_all_others().await;
-    Quiet {
+    Exclusive {
         _timed: Some(timed),
-        ..quiet().await
+        ..exclusive().await
     }
 }
 
@@ -184,13 +184,13 @@ pub struct Timed {
 
 /// Waits until nothing but a few other measurements runs: each occupies a processor for a seventh of its time.
 pub async fn timed() -> Timed {
-    static TURNS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(processors() + 1));
+    static SLOTS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(processors() + 1));
     static WINDOW: Mutex<Weak<RwLockWriteGuard<'static, ()>>> = Mutex::const_new(Weak::new());
-    let permit = TURNS.acquire().await.ok();
+    let permit = SLOTS.acquire().await.ok();
     let mut current = WINDOW.lock().await;
     let window = match current.upgrade() {
         Some(window) => window,
-        None => Arc::new(QUIET.write().await),
+        None => Arc::new(MEASUREMENT.write().await),
     };
     *current = Arc::downgrade(&window);
     Timed {
@@ -202,7 +202,7 @@ pub async fn timed() -> Timed {
 
 /// The same for a scenario of which all, or the rest, is timed: it comes last.
 pub(crate) async fn timed_at_the_end() -> Timed {
-    let counted = Counted::among(&AGENDA.timed);
+    let counted = Counted::among(&PROGRESS.timed);
     after_all_others().await;
     Timed {
         _counted: Some(counted),
@@ -218,7 +218,7 @@ pub struct Beside {
 /// Waits until no measurement is in progress.
 pub async fn beside_others() -> Beside {
     Beside {
-        _guard: QUIET.read().await,
+        _guard: MEASUREMENT.read().await,
     }
 }
 
